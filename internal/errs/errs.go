@@ -1,0 +1,65 @@
+// Package errs holds the errors that more than one package returns. Each
+// exists once, so that errors.Is and errors.As give the same answer whichever
+// package the caller knows it from. The public packages re-export them.
+package errs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrTooLarge reports a request for more than the limit, which no wait
+	// can satisfy.
+	ErrTooLarge = errors.New("sluice: request is larger than the limit")
+
+	// ErrClosed reports a request to something that was closed.
+	ErrClosed = errors.New("sluice: closed")
+
+	// ErrQueueFull reports that as many callers wait as may wait.
+	ErrQueueFull = errors.New("sluice: too many callers are waiting")
+
+	// ErrCancelled reports the use of a reservation that was cancelled.
+	ErrCancelled = errors.New("sluice: reservation was cancelled")
+
+	// ErrTimeout reports that the longest wait the caller allowed is over. It
+	// matches [context.DeadlineExceeded].
+	ErrTimeout error = timeoutError{}
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "sluice: waited as long as allowed" }
+func (timeoutError) Timeout() bool { return true }
+func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// A WaitError reports a wait that was refused or given up because it could
+// not have ended in time. Nothing was consumed. It matches
+// [context.DeadlineExceeded], although the context's own Err may still be nil.
+type WaitError struct {
+	By   string        // name of the limiter, if it has one
+	Need time.Duration // how long the caller would have had to wait
+	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
+}
+
+func (e *WaitError) Error() string {
+	by := ""
+	if e.By != "" {
+		by = e.By + ": "
+	}
+	if e.Need == Never {
+		return fmt.Sprintf("sluice: %sthe wait would not end; %v were allowed", by, e.Have)
+	}
+	return fmt.Sprintf("sluice: %swould have to wait %v, only %v were allowed", by, e.Need, e.Have)
+}
+
+// Never is the Need of a wait that has no end: longer than 292 years.
+const Never = time.Duration(1<<63 - 1)
+
+// Timeout reports true: the error is about time.
+func (e *WaitError) Timeout() bool { return true }
+
+// Unwrap returns [context.DeadlineExceeded].
+func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }

@@ -1,0 +1,421 @@
+// Package queue is the one place in Sluice where callers wait.
+//
+// A [Queue] is a FIFO of callers and the loop in which they block. What they
+// wait for is a [Rule]: permits (package semaphore), a slot in time (package
+// pacer), or all the limits of a gate at once. The rule decides, the queue
+// orders, wakes, hands over and cancels.
+//
+// # How does a queue wait without a timer for every caller?
+//
+// The simplest limiter computes a sleep for each caller and lets it sleep.
+// Then a new rate cannot reach the sleepers, a cancelled one leaves a hole
+// that nobody fills, and 100,000 waiters are 100,000 timers.
+//
+// Here only the first waiting goroutine, the driver, sleeps for a time; all
+// others sleep until they are told. When the driver wakes it does not serve
+// itself but the queue: [Queue.Advance] asks the rule about the head, hands
+// over, asks about the next, until the rule says "not yet, come back in d".
+// Whoever changes anything (a release, a new rate, a cancelled head) calls
+// Advance too, at once and under the same lock:
+//
+//	  driver                                     others
+//	┌─────────┐  ┌─────────┐  ┌──────────────┐  ┌─────────┐
+//	│ head    │←─│ waiting │←─│ reservation  │←─│ waiting │←─ newcomers
+//	└────┬────┘  └─────────┘  │ (no goroutine│  └─────────┘
+//	     │ timer              │  behind it)  │
+//	     ▼                    └──────────────┘
+//	  Advance: Admit(head)? hand over, next. Not yet? Sleep for what it says.
+//
+// Invariants, all under the lock: a caller is in the list or settled, never
+// both; nobody is admitted before everybody ahead of it is settled; nothing is
+// taken from the rule for a caller whose context was done before its turn, so
+// a cancelled wait has nothing to give back; the driver is awake, told, or
+// asleep until no later than due.
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// Forever as a wait means that only a change can end it; as the most that a
+// caller will wait, that it sets no bound.
+const Forever = sat.Max
+
+// A Rule decides when the caller at the head of a queue may leave. Its methods
+// are called with the queue locked and must not block. Instants are durations
+// since the queue was made.
+type Rule interface {
+	// Admit lets n through at now and returns 0, or changes nothing and
+	// returns how long to wait before it is worth asking again: Forever when
+	// only a change can help. due ≤ now is the instant for which the head was
+	// to be woken; now − due is how late we are, and not the caller's fault.
+	Admit(now, due time.Duration, n int64) time.Duration
+
+	// Forecast returns how long a caller would wait from now on that has the
+	// weight ahead queued before it, as far as the rule can know: never more
+	// than the true wait, 0 if it knows nothing.
+	Forecast(now time.Duration, ahead int64) time.Duration
+}
+
+// An AskFunc decides in place of Rule.Admit for rules that must block to
+// answer, because a limit lives elsewhere. Only the head of the queue asks, in
+// its own goroutine and with the queue unlocked, so calls never overlap. It
+// returns like Admit; an error is the caller's answer and ends its wait.
+type AskFunc func(ctx context.Context, n int64) (time.Duration, error)
+
+// Config is what a queue needs beside its rule.
+type Config struct {
+	// MaxWaiting is the most entries that may wait; 0 means no bound.
+	MaxWaiting int
+
+	// Exact promises that Forecast is the true wait while nothing changes.
+	// Bounds on the wait then need no timers: a hopeless wait is refused when
+	// it begins, and when a change makes it hopeless.
+	Exact bool
+
+	// Untimed promises that Admit ignores the time; the clock is then not
+	// read for callers who need not wait.
+	Untimed bool
+
+	// Refuse, if set, is called with the queue locked for every n that asks
+	// to enter. An error means that no wait can help, and is returned.
+	Refuse func(n int64) error
+
+	// Ask, if set, decides in place of Admit.
+	Ask AskFunc
+}
+
+// A Queue is a FIFO of callers. It must be made by [New] and not be copied.
+// Its Lock also guards the state of its rule.
+type Queue struct {
+	mu    sync.Mutex
+	rule  Rule
+	cfg   Config
+	epoch time.Time
+
+	front, back *Waiter
+	driver      *Waiter // first entry with a goroutine behind it
+	length      int
+	weight      total
+	seq         uint64 // of the entry last added
+	due         time.Duration
+	changed     time.Duration // when the rule was last changed from outside
+	closed      error
+}
+
+// New returns an empty queue under rule.
+func New(rule Rule, cfg Config) *Queue {
+	return &Queue{rule: rule, cfg: cfg, epoch: time.Now(), due: Forever}
+}
+
+// Lock locks the queue and with it the state of the rule.
+func (q *Queue) Lock() { q.mu.Lock() }
+
+// Unlock undoes Lock.
+func (q *Queue) Unlock() { q.mu.Unlock() }
+
+// Now returns the present instant on the monotonic clock.
+func (q *Queue) Now() time.Duration { return time.Since(q.epoch) }
+
+// Time returns the instant d as a time.
+func (q *Queue) Time(d time.Duration) time.Time { return q.epoch.Add(d) }
+
+// Instant returns the time t as an instant, converted now and once: what the
+// wall clock does later does not move it.
+func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
+	return sat.Add(now, t.Sub(q.epoch.Add(now)))
+}
+
+// Len returns the number of entries. The queue must be locked.
+func (q *Queue) Len() int { return q.length }
+
+// Weight returns the weight of all entries, saturated. The queue must be
+// locked.
+func (q *Queue) Weight() int64 { return q.weight.value() }
+
+// Closed returns the reason given to Close, or nil. The queue must be locked.
+func (q *Queue) Closed() error { return q.closed }
+
+// A Request says what a caller wants.
+type Request struct {
+	N      int64         // what Admit is asked for
+	Weight int64         // what the entry adds to the forecasts of those behind it
+	Max    time.Duration // longest wait; negative counts as 0, Forever as no bound
+}
+
+// Try admits r if it can leave at once and nobody waits.
+func (q *Queue) Try(r Request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refuse(r.N) != nil {
+		return false
+	}
+	now := q.tick()
+	q.Advance(now)
+	if q.front != nil {
+		return false
+	}
+	if q.cfg.Ask == nil {
+		return q.rule.Admit(now, now, r.N) == 0
+	}
+	w := newWaiter(r)
+	w.attended, w.armed = true, awake
+	q.push(w)
+	wait, err := q.ask(context.Background(), w)
+	if w.state == waiting {
+		q.remove(w)
+		q.Advance(now)
+	}
+	return wait == 0 && err == nil
+}
+
+// Acquire blocks until the rule admits r, in the order of the calls. waited is
+// how long that took, 0 if it did not block. The error is ctx.Err(), the
+// reason given to Close or by Refuse, errs.ErrQueueFull, an *errs.WaitError if the
+// wait cannot end in time, or errs.ErrTimeout if it did not. After an error
+// nothing is taken.
+func (q *Queue) Acquire(ctx context.Context, r Request) (waited time.Duration, err error) {
+	done := ctx.Done()
+	q.mu.Lock()
+	// Looked at under the lock: a context that was done before our turn at
+	// the lock fails even if there is room (golang.org/issue/63615).
+	if isDone(done) {
+		q.mu.Unlock()
+		return 0, ctx.Err()
+	}
+	if err := q.refuse(r.N); err != nil {
+		q.mu.Unlock()
+		return 0, err
+	}
+	now := q.tick()
+	q.Advance(now)
+	if q.front == nil && q.cfg.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
+		q.mu.Unlock()
+		return 0, nil
+	}
+	if q.cfg.Untimed {
+		now = q.Now()
+	}
+	w := newWaiter(r)
+	w.attended, w.done, w.armed = true, done, awake
+	w.setLimits(ctx, q, now, r.Max)
+	if err := q.hopeless(now, w, q.weight.value()); err != nil {
+		q.mu.Unlock()
+		return 0, err
+	}
+	if q.full() {
+		q.mu.Unlock()
+		return 0, errs.ErrQueueFull
+	}
+	q.push(w)
+	q.Advance(now)
+	err = q.wait(ctx, w)
+	return sat.Sub(q.Now(), now), err
+}
+
+// Change settles what is due, calls f to change the rule, and applies the
+// change to everybody who waits: those it makes hopeless fail, those it lets
+// through leave, and the driver sleeps for the new time.
+func (q *Queue) Change(f func(now time.Duration)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.Now()
+	q.Advance(now)
+	f(now)
+	q.changed, q.due = now, Forever
+	var ahead total
+	for w := q.front; w != nil; {
+		next := w.next
+		if err := q.hopeless(now, w, ahead.value()); err != nil && w.attended {
+			q.fail(w, err)
+		} else {
+			ahead.add(w.weight)
+		}
+		w = next
+	}
+	q.Advance(now)
+	q.Kick()
+}
+
+// Recheck ends the wait of everybody whom Refuse would refuse now. The queue
+// must be locked.
+func (q *Queue) Recheck() {
+	for w := q.front; w != nil; {
+		next := w.next
+		if err := q.refuse(w.n); err != nil {
+			q.fail(w, err)
+		}
+		w = next
+	}
+}
+
+// Close fails everybody who waits and everybody who comes later. Only the
+// first call counts.
+func (q *Queue) Close(reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return
+	}
+	q.Advance(q.Now())
+	q.closed = reason
+	q.Recheck()
+}
+
+// Each calls f with the weights of the entries in order until it returns
+// false. The queue must be locked.
+func (q *Queue) Each(f func(n int64) bool) {
+	for w := q.front; w != nil && f(w.n); w = w.next {
+	}
+}
+
+// Advance hands over to every entry whose turn it is at now. The queue must be
+// locked. It must be called after anything that may let the head through.
+func (q *Queue) Advance(now time.Duration) {
+	if q.cfg.Ask != nil {
+		if w := q.front; w != nil && w.armed == Forever {
+			w.tell(look) // newly at the head: it has to ask for itself
+		}
+		return
+	}
+	for w := q.front; w != nil; w = q.front {
+		at, due := now, min(q.due, now)
+		if !w.attended {
+			// Nobody sleeps for it, so nobody can be late for it either: it
+			// is charged as if it had been looked at exactly at its slot.
+			at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
+			if at > now {
+				q.arm(at)
+				return
+			}
+			due = at
+		}
+		if isDone(w.done) {
+			q.remove(w)
+			w.state = dropped // its goroutine finds out by itself
+			continue
+		}
+		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
+			q.arm(sat.Add(now, wait))
+			return
+		}
+		w.leftAt = at
+		q.remove(w)
+		w.settle(granted, nil)
+	}
+	q.due = Forever
+}
+
+// Kick makes the head ask again. The queue must be locked. Only rules that
+// decide by Ask need it; for others Advance has asked already.
+func (q *Queue) Kick() {
+	if q.cfg.Ask != nil && q.front != nil {
+		q.front.tell(look)
+	}
+}
+
+// arm makes the driver wake at due.
+func (q *Queue) arm(due time.Duration) {
+	q.due = due
+	if q.driver != nil && q.driver.armed > due {
+		q.driver.tell(look)
+	}
+}
+
+// hopeless returns an error if w, with the weight ahead before it, cannot
+// leave in time.
+func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
+	need := q.rule.Forecast(now, ahead)
+	if need == 0 && w.maxAt <= now && q.cfg.Ask == nil {
+		return errs.ErrTimeout
+	}
+	return w.tooLong(now, need)
+}
+
+// refuse returns why n cannot enter, or nil.
+func (q *Queue) refuse(n int64) error {
+	switch {
+	case q.closed != nil:
+		return q.closed
+	case q.cfg.Refuse != nil:
+		return q.cfg.Refuse(n)
+	}
+	return nil
+}
+
+func (q *Queue) full() bool {
+	return q.cfg.MaxWaiting > 0 && q.length >= q.cfg.MaxWaiting
+}
+
+// tick returns the present instant if the rule wants to know it.
+func (q *Queue) tick() time.Duration {
+	if q.cfg.Untimed {
+		return 0
+	}
+	return q.Now()
+}
+
+// drop removes w, which then has failed with err, and lets those behind it
+// move up.
+func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
+	q.fail(w, err)
+	q.Advance(now)
+}
+
+func (q *Queue) fail(w *Waiter, err error) {
+	q.remove(w)
+	w.settle(failed, err)
+}
+
+func (q *Queue) push(w *Waiter) {
+	q.seq++
+	w.seq = q.seq
+	w.prev = q.back
+	if q.back == nil {
+		q.front = w
+	} else {
+		q.back.next = w
+	}
+	q.back = w
+	if q.driver == nil && w.attended {
+		q.driver = w
+	}
+	q.length++
+	q.weight.add(w.weight)
+}
+
+func (q *Queue) remove(w *Waiter) {
+	if w == q.driver {
+		q.driver = w.next
+		for q.driver != nil && !q.driver.attended {
+			q.driver = q.driver.next
+		}
+	}
+	if w.prev == nil {
+		q.front = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.back = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	q.length--
+	q.weight.sub(w.weight)
+}
+
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// Reserve adds an entry with no goroutine behind it. It counts as used at its
+// slot, whoever looks and whenever, so that an abandoned one stalls nobody.
+// The queue's Rule must be exact and its Ask nil.
+func (q *Queue) Reserve(r Request) (*Waiter, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.refuse(r.N); err != nil {
+		return nil, err
+	}
+	w := newWaiter(r)
+	now := q.Now()
+	q.Advance(now)
+	if q.front == nil && q.rule.Admit(now, now, r.N) == 0 {
+		w.leftAt = now
+		w.settle(granted, nil)
+		return w, nil
+	}
+	if q.full() {
+		return nil, errs.ErrQueueFull
+	}
+	q.push(w)
+	q.Advance(now)
+	return w, nil
+}
+
+// Attend blocks until w, an entry made by Reserve, is admitted, and returns
+// what Acquire would. If it returns an error the entry is gone. It panics if
+// another goroutine attends w.
+func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
+	done := ctx.Done()
+	q.mu.Lock()
+	now := q.Now()
+	q.Advance(now)
+	switch {
+	case w.state != waiting:
+		q.mu.Unlock()
+		return w.err
+	case w.attended:
+		q.mu.Unlock()
+		panic("sluice: two goroutines wait for one reservation")
+	}
+	var err error
+	if isDone(done) {
+		err = ctx.Err()
+	} else {
+		w.setLimits(ctx, q, now, Forever)
+		err = q.hopeless(now, w, q.ahead(w))
+	}
+	if err != nil {
+		q.drop(now, w, err)
+		q.mu.Unlock()
+		return err
+	}
+	w.attended, w.done, w.armed = true, done, awake
+	if q.driver == nil || w.seq < q.driver.seq {
+		q.driver = w
+	}
+	return q.wait(ctx, w)
+}
+
+// Cancel removes w, an entry made by Reserve, unless it is settled: then it
+// reports false. Whoever attends it gets reason.
+func (q *Queue) Cancel(w *Waiter, reason error) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.Now()
+	q.Advance(now)
+	if w.state != waiting {
+		return false
+	}
+	q.drop(now, w, reason)
+	return true
+}
+
+// Slot returns when w leaves or, if it is settled, left, and the present
+// instant. ok is false if w was removed without leaving.
+func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now = q.Now()
+	q.Advance(now)
+	switch w.state {
+	case waiting:
+		return sat.Add(now, q.rule.Forecast(now, q.ahead(w))), now, true
+	case granted:
+		return w.leftAt, now, true
+	}
+	return 0, now, false
+}
+
+// ahead returns the weight before w. It walks from both ends at once, so that
+// a reservation just made costs no more than one about to leave.
+func (q *Queue) ahead(w *Waiter) int64 {
+	var before total
+	after := q.weight
+	for l, r := q.front, q.back; ; l, r = l.next, r.prev {
+		if l == w {
+			return before.value()
+		}
+		after.sub(r.weight)
+		if r == w {
+			return after.value()
+		}
+		before.add(l.weight)
+	}
+}

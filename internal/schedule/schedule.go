@@ -1,0 +1,303 @@
+// Package schedule computes slots: the instants at which evenly spaced calls
+// may leave. It holds no lock, reads no clock and starts nothing.
+//
+// # How are calls spaced, and what has to be remembered?
+//
+// The simplest pacer remembers when the last call left and lets the next go T
+// later, T being the interval: period ÷ count. It has three flaws.
+//
+// It loses time. A call that is woken 1 ms after its slot pushes all later
+// ones back by 1 ms; at 5,000/s, where T is 0.2 ms, four calls in five never
+// happen. So the slot counts, not the departure, and one instant is remembered
+// instead: the theoretical arrival time, TAT, at which the next call would
+// come if all were exactly T apart.
+//
+//	slot := max(now, TAT − τ)
+//	TAT  := max(now, TAT) + n·T
+//
+// It cannot make up for idleness, which some APIs allow. That is the tolerance
+// τ by which a call may come before its TAT. With B, the burst, calls may go
+// together from idle, the first one included:
+//
+//	B = 1 + τ/T        τ = (B − 1)·T
+//
+// With T = 100 ms and B = 3 (τ = 200 ms), long idle, five callers at once:
+//
+//	call      1     2     3     4     5
+//	TAT       0   100   200   300   400   before it
+//	slot      0     0     0   100   200   = max(now, TAT − τ)
+//
+//	slots  ●●●   ●   ●   ●        B at once, then one each T
+//	       0     100 200 300 ms
+//
+// It forgets the fraction. 3 per second is T = 333,333,333⅓ ns; dropping the
+// third of a nanosecond is wrong by 1 ms after 3·10⁶ calls. So TAT is kept as
+// whole nanoseconds and a remainder in units of 1/count ns. After k calls it
+// is exactly start + k·period/count, rounded down only when it is read.
+//
+// n is paid afterwards, as in Guava: a call of weight 5 leaves at its slot and
+// the next one waits 5·T.
+//
+// # What if a caller is late?
+//
+// If it is the caller who is late, the time is gone: an interval not used is
+// not saved up beyond τ. If it is we who woke it late, by at most the catch-up
+// C, its call is charged at its slot all the same, and those after it follow
+// at the old slots, closer together until the delay is made up. Beyond C the
+// time is forfeit. A caller who comes back after such a call finds TAT behind
+// now; it is charged at TAT as long as the lag is no more than what remains of
+// the lateness (credit), and at now otherwise. So every call is charged at an
+// instant v with now − C ≤ v ≤ now, and the v are T apart but for the burst:
+// hence the bound
+//
+//	permits in any window W  ≤  B + (W + C)/T + n_max − 1
+//
+// where n_max is the largest weight and T the smallest interval in force.
+//
+// Source of the algorithm: the generic cell rate algorithm in its virtual
+// scheduling form (ITU-T Recommendation I.371, as secondary literature gives
+// it), used to delay instead of to refuse; paying afterwards as in Guava's
+// SmoothRateLimiter.
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// Config describes a schedule. The public packages document the fields.
+type Config struct {
+	Count     int64         // Count per Per; both 0 for no limit at all
+	Per       time.Duration //
+	Burst     int64         // B; 0 means 1, or whatever BurstTime allows
+	BurstTime time.Duration // τ
+	CatchUp   time.Duration // C; 0 means DefaultCatchUp, negative none
+}
+
+// DefaultCatchUp is how much lateness of ours is made up unless told
+// otherwise: about what a Go timer may be late on Linux.
+const DefaultCatchUp = time.Millisecond
+
+// A Schedule is the state: what is allowed, and when the next call comes. All
+// instants are durations since its beginning, at which nothing is stored.
+type Schedule struct {
+	cfg     Config
+	tau     time.Duration
+	catchUp time.Duration
+
+	// The theoretical arrival time is tat + rem/Count ns, 0 ≤ rem < Count.
+	tat time.Duration
+	rem int64
+
+	// The last call, which SetRate needs: it was charged at last +
+	// lastRem/Count ns, when debt was still owed for calls before it, and
+	// weighed lastN. So TAT = last + debt + lastN·T.
+	last    time.Duration
+	lastRem int64
+	debt    time.Duration // how much of τ was not stored; 0 without a burst, rounded up
+	lastN   int64
+
+	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
+	pause  time.Duration // nothing leaves before this, and nothing is stored then
+}
+
+// New returns the schedule that cfg describes, or why there is none.
+func New(cfg Config) (*Schedule, error) {
+	tau, err := cfg.tolerance()
+	if err != nil {
+		return nil, err
+	}
+	s := &Schedule{cfg: cfg, tau: tau, catchUp: cfg.CatchUp}
+	switch {
+	case cfg.CatchUp == 0:
+		s.catchUp = DefaultCatchUp
+	case cfg.CatchUp < 0:
+		s.catchUp = 0
+	}
+	return s, nil
+}
+
+// CheckRate returns an error unless count per per is a rate: both positive and
+// at least a nanosecond from one to the next.
+func CheckRate(count int64, per time.Duration) error {
+	switch {
+	case count <= 0:
+		return fmt.Errorf("rate of %d per %v: the count must be positive", count, per)
+	case per <= 0:
+		return fmt.Errorf("rate of %d per %v: the period must be positive", count, per)
+	case count > int64(per):
+		return fmt.Errorf("rate of %d per %v: more than one per nanosecond", count, per)
+	}
+	return nil
+}
+
+// tolerance checks cfg and returns its τ.
+func (cfg *Config) tolerance() (time.Duration, error) {
+	switch {
+	case cfg.Burst < 0:
+		return 0, fmt.Errorf("negative burst %d", cfg.Burst)
+	case cfg.BurstTime < 0:
+		return 0, fmt.Errorf("negative burst time %v", cfg.BurstTime)
+	case cfg.Burst > 0 && cfg.BurstTime > 0:
+		return 0, errors.New("burst given both as a count and as a time")
+	case cfg.Count == 0 && cfg.Per == 0: // no limit
+		return 0, nil
+	}
+	if err := CheckRate(cfg.Count, cfg.Per); err != nil {
+		return 0, err
+	}
+	if cfg.Burst <= 1 {
+		return cfg.BurstTime, nil
+	}
+	tau, _, ok := sat.MulDiv(cfg.Burst-1, int64(cfg.Per), 0, cfg.Count)
+	if !ok {
+		return 0, fmt.Errorf("burst of %d at %d per %v lasts longer than 292 years", cfg.Burst, cfg.Count, cfg.Per)
+	}
+	return time.Duration(tau), nil
+}
+
+// Rate returns the rate in force.
+func (s *Schedule) Rate() (count int64, per time.Duration) { return s.cfg.Count, s.cfg.Per }
+
+// Interval returns T, rounded down to a nanosecond; 0 if there is no limit.
+func (s *Schedule) Interval() time.Duration {
+	if s.cfg.Count == 0 {
+		return 0
+	}
+	return s.cfg.Per / time.Duration(s.cfg.Count)
+}
+
+// Paused returns the end of the last pause, which may be over.
+func (s *Schedule) Paused() time.Duration { return s.pause }
+
+// Slot returns the earliest instant for a call that has ahead others before
+// it, ahead being the sum of their weights. It may lie in the past; sat.Max is
+// never.
+func (s *Schedule) Slot(ahead int64) time.Duration {
+	tat, rem := s.lifted()
+	tat, _ = s.plus(tat, rem, ahead)
+	if tat == sat.Max {
+		return sat.Max
+	}
+	return tat - s.tau
+}
+
+// Wait returns how long it is from now to that slot; sat.Max is never.
+func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
+	slot := s.Slot(ahead)
+	if slot == sat.Max {
+		return sat.Max
+	}
+	return max(0, slot-now)
+}
+
+// Admit lets n leave at now and returns 0 if the slot has come. Otherwise it
+// changes nothing and returns how long until it comes. due ≤ now is when the
+// caller was to be woken: what lies between is our lateness.
+func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
+	if wait := s.Wait(now, 0); wait > 0 {
+		return wait
+	}
+	if due < now {
+		s.credit = min(s.catchUp, now-max(due, s.Slot(0)))
+	}
+	// Charged at TAT, or at now if TAT has passed, but as much earlier as
+	// our lateness explains.
+	tat, rem := s.lifted()
+	switch lag := max(0, now-tat); {
+	case lag <= s.credit:
+		s.credit = lag // what was not needed now is not owed later
+	case due < now:
+		tat, rem = now-s.credit, 0
+	default:
+		tat, rem, s.credit = now, 0, 0
+	}
+	if s.tau == 0 {
+		s.last, s.lastRem, s.debt = tat, rem, 0
+	} else {
+		s.last, s.lastRem, s.debt = now, 0, max(0, tat-now)
+		if rem > 0 {
+			s.debt++
+		}
+	}
+	s.lastN = n
+	s.tat, s.rem = s.plus(tat, rem, n)
+	return 0
+}
+
+// SetRate changes the rate to count per per, both 0 for no limit. What is owed
+// is re-priced: the next slot is the last departure plus what was taken then
+// at the new price. A burst given as a count stays that count and what is stored
+// of it that many calls; one given as a time stays that time. On error nothing
+// changes.
+func (s *Schedule) SetRate(count int64, per time.Duration) error {
+	cfg := s.cfg
+	cfg.Count, cfg.Per = count, per
+	tau, err := cfg.tolerance()
+	if err != nil {
+		return err
+	}
+	if s.cfg.Burst > 1 {
+		s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
+	}
+	rem := scale(time.Duration(s.lastRem), count, 1, s.cfg.Count, 1)
+	if s.lastRem = int64(rem); count > 0 && s.lastRem == count { // rounded up to a whole one
+		s.last, s.lastRem = s.last+1, 0
+	}
+	s.cfg, s.tau = cfg, tau
+	s.tat, s.rem = s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
+	return nil
+}
+
+// scale returns d·a·b / (c·e), rounded up: never earlier than exact. It is
+// rare and the product needs 190 bits, so it is done in big integers. Where
+// there is or was no limit c or e is 0, and nothing is owed.
+func scale(d time.Duration, a, b, c, e int64) time.Duration {
+	if c == 0 || e == 0 {
+		return 0
+	}
+	num, den := big.NewInt(int64(d)), big.NewInt(c)
+	num.Mul(num, big.NewInt(a)).Mul(num, big.NewInt(b))
+	den.Mul(den, big.NewInt(e))
+	num.Add(num, den).Sub(num, big.NewInt(1)).Div(num, den)
+	if !num.IsInt64() {
+		return sat.Max
+	}
+	return time.Duration(num.Int64())
+}
+
+// PauseUntil lets nothing leave before t. A pause is only ever prolonged. When
+// it ends nothing is stored: one call leaves at t, the next T later.
+func (s *Schedule) PauseUntil(t time.Duration) {
+	s.pause = max(s.pause, t)
+}
+
+// Resume ends a pause at now.
+func (s *Schedule) Resume(now time.Duration) {
+	s.pause = min(s.pause, now)
+}
+
+// lifted returns the theoretical arrival time, but at least the one that a
+// pause leaves: τ after its end, as if that had just been used up.
+func (s *Schedule) lifted() (tat time.Duration, rem int64) {
+	if floor := sat.Add(s.pause, s.tau); s.tat < floor {
+		return floor, 0
+	}
+	return s.tat, s.rem
+}
+
+// plus returns tat + rem/Count + n·T.
+func (s *Schedule) plus(tat time.Duration, rem, n int64) (time.Duration, int64) {
+	if s.cfg.Count == 0 || n == 0 {
+		return tat, rem
+	}
+	quo, rem, ok := sat.MulDiv(n, int64(s.cfg.Per), rem, s.cfg.Count)
+	if !ok {
+		return sat.Max, 0
+	}
+	return sat.Add(tat, time.Duration(quo)), rem
+}

@@ -1,0 +1,237 @@
+// Package pacer spaces calls out evenly in time: the leaky bucket as a queue.
+//
+//	p := pacer.New(10, time.Second) // one call each 100 ms
+//	for _, job := range jobs {
+//		if err := p.Acquire(ctx, 1); err != nil {
+//			return err
+//		}
+//		go job()
+//	}
+//
+// A pacer delays; it refuses nothing but a wait that could not end in time. To
+// be told at once whether a call is within its limit, and not to wait, use
+// package leaky. A pacer does not know when a call is done either: to cap how
+// many are in flight use package semaphore, and for both a gate of package
+// sluice.
+//
+// How the slots are computed, with worked numbers and the bound they keep to,
+// is explained in internal/schedule; how callers wait, in internal/queue.
+package pacer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
+)
+
+var (
+	// ErrQueueFull reports that Config.MaxWaiting callers wait already.
+	ErrQueueFull = errs.ErrQueueFull
+
+	// ErrCancelled is what Wait returns for a reservation that was cancelled.
+	ErrCancelled = errs.ErrCancelled
+)
+
+// A WaitError reports a wait that could not have ended in time: how long it
+// would have been and how long it was allowed to be. Nothing was consumed. It
+// matches [context.DeadlineExceeded], although the context's own Err may still
+// be nil.
+type WaitError = errs.WaitError
+
+// Never is the Need of a [WaitError] whose wait has no end.
+const Never = errs.Never
+
+// A Pacer gives each call a slot, one interval after the slot of the call
+// before it: count calls per period, evenly. Slots are absolute. They do not
+// drift when callers are woken late, and k slots on they are exactly
+// k·period/count later, rounded down to a nanosecond.
+//
+// Most programs need only [Pacer.Acquire]. [Pacer.TryAcquire] never waits,
+// [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
+// slot to be waited for, or given back, later.
+//
+// A call may weigh n. It leaves at its slot like any other and the next slot
+// comes n intervals later: the weight is paid afterwards, so an idle pacer
+// never makes a heavy call wait. n = 0 consumes nothing and is granted at
+// once. n has no upper bound; a weight that pushes the next slot beyond 292
+// years pushes it to never.
+//
+// Callers leave strictly in the order in which they came. Only the first of
+// them holds a timer. Whoever cancels gives its slot back exactly, and those
+// behind it move up. A new rate, a pause and its end reach everybody who waits
+// at once.
+//
+// A Pacer is safe for use by multiple goroutines, must be made by [New] or
+// [NewWith] and must not be copied. It starts no goroutine and needs no
+// closing. Made in a testing/synctest bubble, it belongs to that bubble.
+type Pacer struct {
+	queue    *queue.Queue
+	schedule schedule.Schedule // guarded by the queue's lock
+}
+
+// Config is what [NewWith] may be told beside the rate. The zero Config is
+// what [New] uses.
+type Config struct {
+	// Burst is how many calls may leave together after the pacer was idle,
+	// the first one included. 0 means 1: never closer than an interval.
+	// A new pacer has nothing stored, and neither has one after a pause.
+	Burst int64
+
+	// BurstTime is the burst given as a time: calls may be up to BurstTime
+	// ahead of even spacing. A Burst of B is a BurstTime of B − 1 intervals,
+	// but when the rate changes Burst stays a count and BurstTime a time. At
+	// most one of the two may be given.
+	BurstTime time.Duration
+
+	// CatchUp is how much of a delay that is our own fault, from waking a
+	// caller late, the following calls may make up for by coming closer
+	// together. 0 means 1 ms; anything beyond it is forfeit. Negative means
+	// strict: without a burst no gap is ever shorter than the interval, and
+	// the rate delivered falls short of the one asked for by however late the
+	// callers are woken. A caller that is late itself is never made up for.
+	CatchUp time.Duration
+
+	// MaxWaiting is the most callers and reservations that may wait; more
+	// fail with ErrQueueFull. 0 means no bound.
+	MaxWaiting int
+}
+
+// New returns a pacer for count calls per period, evenly spaced, with no
+// burst: New(10, time.Second) is one call each 100 ms. The first call may
+// leave at once. It panics if count or per is not positive or if count per
+// per is more than one per nanosecond.
+func New(count int64, per time.Duration) *Pacer {
+	p, err := NewWith(count, per, Config{})
+	if err != nil {
+		panic(err.Error())
+	}
+	return p
+}
+
+// NewWith is New with a Config. It returns an error where New panics, and also
+// if cfg has a negative Burst, BurstTime or MaxWaiting, both Burst and
+// BurstTime, or a burst that takes longer than 292 years.
+func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
+	if err := schedule.CheckRate(count, per); err != nil {
+		return nil, fmt.Errorf("pacer: %w", err)
+	}
+	if cfg.MaxWaiting < 0 {
+		return nil, fmt.Errorf("pacer: negative MaxWaiting %d", cfg.MaxWaiting)
+	}
+	s, err := schedule.New(schedule.Config{
+		Count: count, Per: per,
+		Burst: cfg.Burst, BurstTime: cfg.BurstTime, CatchUp: cfg.CatchUp,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pacer: %w", err)
+	}
+	p := &Pacer{schedule: *s}
+	p.queue = queue.New((*rule)(p), queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true})
+	return p, nil
+}
+
+// Acquire blocks until the slot of a call of weight n, behind everybody who
+// came before.
+//
+// It returns ctx.Err() if ctx is done, also if that was so before the call. If
+// the slot is not before the deadline of ctx it returns a [*WaitError] at
+// once, and it does so later if a change makes the wait hopeless. It returns
+// [ErrQueueFull] if Config.MaxWaiting says so. After an error the pacer is as
+// it would be without the call. It panics if n < 0.
+func (p *Pacer) Acquire(ctx context.Context, n int64) error {
+	return p.acquire(ctx, n, queue.Forever)
+}
+
+// AcquireWithin is Acquire, but if the slot is more than longest away it
+// returns a [*WaitError] at once, which says how far: Guava's tryAcquire with
+// a timeout. longest ≤ 0 does not block.
+func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+	return p.acquire(ctx, n, longest)
+}
+
+func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) error {
+	mustNotBeNegative(n)
+	if n == 0 {
+		return ctx.Err()
+	}
+	_, err := p.queue.Acquire(ctx, queue.Request{N: n, Weight: n, Max: longest})
+	return err
+}
+
+// TryAcquire takes the slot for a call of weight n and reports true if that
+// slot is now. Otherwise it changes nothing and reports false. It never blocks
+// and never overtakes. It panics if n < 0.
+func (p *Pacer) TryAcquire(n int64) bool {
+	mustNotBeNegative(n)
+	return n == 0 || p.queue.Try(queue.Request{N: n, Weight: n})
+}
+
+// SetRate changes the rate to count per period, for those who wait already as
+// for those who come. What is owed is re-priced: the next slot is the last
+// departure plus its weight times the new interval, or now if that has passed.
+// It returns an error and changes nothing if New would panic, or if the
+// configured Burst would take longer than 292 years.
+func (p *Pacer) SetRate(count int64, per time.Duration) error {
+	err := schedule.CheckRate(count, per)
+	if err == nil {
+		p.queue.Change(func(time.Duration) { err = p.schedule.SetRate(count, per) })
+	}
+	if err != nil {
+		return fmt.Errorf("pacer: %w", err)
+	}
+	return nil
+}
+
+// PauseUntil lets no call leave before t, those that wait already included.
+// When the pause is over they leave one interval apart, the first of them at
+// t: nothing is stored meanwhile. Callers whose deadline makes that hopeless
+// fail with a [*WaitError] now. A pause is only ever prolonged: a t before the
+// end of the present one changes nothing. t is converted to monotonic time at
+// the call, so setting the clock later does not move the end.
+func (p *Pacer) PauseUntil(t time.Time) {
+	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
+}
+
+// Resume ends a pause now. The callers who wait leave one interval apart.
+func (p *Pacer) Resume() {
+	p.queue.Change(p.schedule.Resume)
+}
+
+// Interval returns the time between calls at the present rate, rounded down to
+// a nanosecond.
+func (p *Pacer) Interval() time.Duration {
+	p.queue.Lock()
+	defer p.queue.Unlock()
+	return p.schedule.Interval()
+}
+
+// Waiting returns how many callers and reservations wait for their slot.
+func (p *Pacer) Waiting() int {
+	p.queue.Lock()
+	defer p.queue.Unlock()
+	p.queue.Advance(p.queue.Now())
+	return p.queue.Len()
+}
+
+// rule is a Pacer as its queue sees it.
+type rule Pacer
+
+// Admit implements queue.Rule.
+func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+	return r.schedule.Admit(now, due, n)
+}
+
+// Forecast implements queue.Rule.
+func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+	return r.schedule.Wait(now, ahead)
+}
+
+func mustNotBeNegative(n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("pacer: n < 0: %d", n))
+	}
+}

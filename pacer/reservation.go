@@ -1,0 +1,97 @@
+package pacer
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A Reservation is a claim on a slot: a place in the queue with nobody in it
+// yet. Until the slot has passed it can be given back, exactly; from then on
+// it counts as used, whether somebody used it or not, so an abandoned one
+// stalls nobody.
+//
+// A Reservation is safe for use by multiple goroutines, but only one may Wait.
+type Reservation struct {
+	pacer  *Pacer
+	waiter *queue.Waiter // nil if n was 0 or err is set
+	err    error
+}
+
+// Reserve claims the next slot for a call of weight n, behind everybody who
+// came before, and does not block. If Config.MaxWaiting entries wait already
+// the reservation is a refusal: Err says so. It panics if n < 0.
+func (p *Pacer) Reserve(n int64) *Reservation {
+	mustNotBeNegative(n)
+	if n == 0 {
+		return &Reservation{pacer: p}
+	}
+	w, err := p.queue.Reserve(queue.Request{N: n, Weight: n})
+	return &Reservation{pacer: p, waiter: w, err: err}
+}
+
+// Err returns [ErrQueueFull] if there was no room for the reservation, else
+// nil.
+func (r *Reservation) Err() error { return r.err }
+
+// Slot returns when the call may leave, as things stand. It is a forecast:
+// earlier after somebody ahead cancelled, later after a pause or a slower
+// rate. Only Wait enforces it. It returns the zero time for a reservation that
+// was refused or cancelled, and now for one of weight 0. Its cost grows with
+// the distance from the nearer end of the queue.
+func (r *Reservation) Slot() time.Time {
+	slot, _, ok := r.slot()
+	if !ok {
+		return time.Time{}
+	}
+	return r.pacer.queue.Time(slot)
+}
+
+// Delay returns how long it is until Slot, 0 if it has passed and [Never] if
+// there is none.
+func (r *Reservation) Delay() time.Duration {
+	slot, now, ok := r.slot()
+	if !ok {
+		return Never
+	}
+	return max(0, sat.Sub(slot, now))
+}
+
+func (r *Reservation) slot() (slot, now time.Duration, ok bool) {
+	switch {
+	case r.err != nil:
+		return 0, 0, false
+	case r.waiter == nil:
+		now = r.pacer.queue.Now()
+		return now, now, true
+	}
+	return r.pacer.queue.Slot(r.waiter)
+}
+
+// Wait blocks until the slot. It returns nil at once if that has passed, and
+// what [Pacer.Acquire] returns if ctx ends the wait or could not outlast it:
+// then the reservation is cancelled. It returns [ErrCancelled] if it was
+// cancelled and [Reservation.Err] if it was refused. It panics if another
+// goroutine waits for the same reservation.
+func (r *Reservation) Wait(ctx context.Context) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.waiter == nil:
+		return ctx.Err()
+	}
+	return r.pacer.queue.Attend(ctx, r.waiter)
+}
+
+// Cancel gives the slot back: those behind move up as if it had never been
+// claimed, and a goroutine in Wait gets [ErrCancelled]. It reports whether
+// there was something to give back: not if the slot has passed, if it was
+// cancelled before or refused. Then it does nothing.
+func (r *Reservation) Cancel() bool {
+	if r.waiter == nil {
+		return false
+	}
+	return r.pacer.queue.Cancel(r.waiter, ErrCancelled)
+}

@@ -1,0 +1,218 @@
+// Package semaphore caps how many calls are in flight.
+//
+// [Weighted] is a drop-in superset of golang.org/x/sync/semaphore: change the
+// import path and the program works as before, except that a request for more
+// than the limit fails at once instead of blocking until its context ends.
+// Beyond that it can be resized while in use, says how full it is, and waits
+// for a bounded time.
+//
+// A semaphore knows nothing of time: a limit of 2 lets two calls go, and two
+// more the moment those are done, whether that takes an hour or a
+// millisecond. To space calls out in time use package pacer; to have both use
+// a gate of package sluice.
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+)
+
+var (
+	// ErrTooLarge reports a request for more permits than the limit. Waiting
+	// would not help, so it is returned at once.
+	ErrTooLarge = errs.ErrTooLarge
+
+	// ErrTimeout reports that AcquireWithin waited as long as it was allowed
+	// to. It matches [context.DeadlineExceeded].
+	ErrTimeout = errs.ErrTimeout
+)
+
+// Weighted hands out permits, at most its limit at a time. A caller takes as
+// many permits as its call weighs and gives them back when the call is done.
+//
+// Callers are served strictly in the order in which they came. A large request
+// at the front waits until enough permits are free, and nothing behind it
+// overtakes meanwhile, although smaller requests would fit. That wastes
+// permits for a moment; the alternative starves the large request for as long
+// as small ones keep coming.
+//
+// Cancelling a waiting call loses its place and nothing else: permits are
+// given to a caller only if its context is not done by then, so there is
+// nothing to give back.
+//
+// A Weighted is safe for use by multiple goroutines, must be made by
+// [NewWeighted] and must not be copied. In the terminology of the Go memory
+// model, a call of Release that makes room synchronizes before the return of
+// the Acquire or TryAcquire that uses it.
+//
+// Made in a testing/synctest bubble, it belongs to that bubble.
+type Weighted struct {
+	queue *queue.Queue
+
+	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
+	// the limit was lowered below what was out.
+	limit, inFlight int64
+}
+
+// NewWeighted returns a semaphore with limit permits, all of them free. A
+// limit of 0 is legal: until it is raised only requests for nothing succeed.
+// It panics if limit < 0.
+func NewWeighted(limit int64) *Weighted {
+	if limit < 0 {
+		panic(fmt.Sprintf("semaphore: negative limit %d", limit))
+	}
+	s := &Weighted{limit: limit}
+	r := (*rule)(s)
+	s.queue = queue.New(r, queue.Config{Untimed: true, Refuse: r.refuse})
+	return s
+}
+
+// Acquire takes n permits, blocking until they are free and all earlier
+// callers have been served, or until ctx is done. n = 0 takes nothing and
+// never blocks.
+//
+// It returns ctx.Err() if ctx is done, also if that happened before the call
+// and permits are free, and [ErrTooLarge] at once if n is more than the limit
+// or, later, if the limit sinks below n. After an error the semaphore is as it
+// would be without the call. It panics if n < 0.
+func (s *Weighted) Acquire(ctx context.Context, n int64) error {
+	return s.acquire(ctx, n, queue.Forever)
+}
+
+// AcquireWithin is Acquire, but waits no longer than longest and then returns
+// [ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
+// does wait that long. longest ≤ 0 does not block.
+func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+	return s.acquire(ctx, n, longest)
+}
+
+func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) error {
+	mustNotBeNegative(n)
+	if n == 0 {
+		return ctx.Err()
+	}
+	_, err := s.queue.Acquire(ctx, request(n, longest))
+	return err
+}
+
+// TryAcquire takes n permits and reports true if they are free and nobody
+// waits. Otherwise it changes nothing and reports false. It never blocks and
+// never overtakes. n = 0 takes nothing and succeeds. It panics if n < 0.
+func (s *Weighted) TryAcquire(n int64) bool {
+	mustNotBeNegative(n)
+	return n == 0 || s.queue.Try(request(n, 0))
+}
+
+// Release gives n permits back and serves those who wait for them. n may be
+// any part or sum of what was acquired; no record is kept of who holds what.
+// It panics if n < 0 or if n is more than is in flight; nothing is then given
+// back.
+func (s *Weighted) Release(n int64) {
+	mustNotBeNegative(n)
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	if n > s.inFlight {
+		panic(fmt.Sprintf("semaphore: released more than held: %d of %d", n, s.inFlight))
+	}
+	s.inFlight -= n
+	s.queue.Advance(0)
+}
+
+// SetLimit changes the number of permits and applies it at once to everybody
+// who waits. A higher limit serves them. A lower one fails those who ask for
+// more than it with [ErrTooLarge]; who already holds permits keeps them, and
+// nobody is served until enough of them have come back. It returns an error
+// and changes nothing if limit < 0.
+func (s *Weighted) SetLimit(limit int64) error {
+	if limit < 0 {
+		return fmt.Errorf("semaphore: negative limit %d", limit)
+	}
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	s.limit = limit
+	s.queue.Recheck()
+	s.queue.Advance(0)
+	return nil
+}
+
+// Drain takes all permits that are available, leaves 0 available, and returns
+// how many it took. They are in flight and to be released like any others.
+//
+// After the limit was lowered below what was in flight, available is negative
+// and so is the result −k: Drain then forgets k permits that are in flight, so
+// that available becomes 0, and of the permits that are out k must never be
+// released. This is what java.util.concurrent.Semaphore.drainPermits does.
+func (s *Weighted) Drain() int64 {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	got := s.limit - s.inFlight
+	s.inFlight = s.limit
+	return got
+}
+
+// Limit returns the number of permits there are.
+func (s *Weighted) Limit() int64 {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.limit
+}
+
+// InFlight returns the number of permits that are out.
+func (s *Weighted) InFlight() int64 {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.inFlight
+}
+
+// Available returns the number of permits that are free: Limit less InFlight.
+// It is negative while more permits are out than a lowered limit allows. More
+// than 0 does not mean that TryAcquire would succeed: somebody who needs more
+// may be waiting.
+func (s *Weighted) Available() int64 {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.limit - s.inFlight
+}
+
+// Waiting returns the number of callers that wait for permits.
+func (s *Weighted) Waiting() int {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.queue.Len()
+}
+
+// rule is a Weighted as its queue sees it.
+type rule Weighted
+
+func (r *rule) refuse(n int64) error {
+	if n > r.limit {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// Admit implements queue.Rule.
+func (r *rule) Admit(_, _ time.Duration, n int64) time.Duration {
+	if n > r.limit-r.inFlight {
+		return queue.Forever
+	}
+	r.inFlight += n
+	return 0
+}
+
+// Forecast implements queue.Rule.
+func (r *rule) Forecast(time.Duration, int64) time.Duration { return 0 }
+
+func request(n int64, longest time.Duration) queue.Request {
+	return queue.Request{N: n, Weight: n, Max: longest}
+}
+
+func mustNotBeNegative(n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("semaphore: n < 0: %d", n))
+	}
+}
