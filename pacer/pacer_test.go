@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-go/sluice/internal/synclog"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -22,46 +22,6 @@ const ms = time.Millisecond
 
 // bg is for waits that nothing but the pacer ends.
 var bg = context.Background()
-
-// A log collects who left when, in a synctest bubble.
-type log struct {
-	mu    sync.Mutex
-	start time.Time
-	left  []departure
-}
-
-type departure struct {
-	who  int
-	at   time.Duration
-	fail error
-}
-
-func newLog() *log { return &log{start: time.Now()} }
-
-// call calls f in a goroutine of its own and notes when it returned. It returns
-// when the call blocks or has returned, so that calls arrive in order.
-func (l *log) call(who int, f func() error) {
-	go func() {
-		err := f()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.left = append(l.left, departure{who, time.Since(l.start), err})
-	}()
-	synctest.Wait()
-}
-
-func (l *log) want(t *testing.T, want ...departure) {
-	t.Helper()
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	same := slices.EqualFunc(l.left, want, func(a, b departure) bool {
-		return a.who == b.who && a.at == b.at && errors.Is(a.fail, b.fail)
-	})
-	if !same {
-		t.Errorf("got departures\n\t%v\nwant\n\t%v", l.left, want)
-	}
-}
 
 func mustNew(t *testing.T, count int64, per time.Duration, cfg pacer.Config) *pacer.Pacer {
 	t.Helper()
@@ -74,34 +34,34 @@ func mustNew(t *testing.T, count int64, per time.Duration, cfg pacer.Config) *pa
 
 func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), newLog()
-		var want []departure
+		p, l := pacer.New(10, time.Second), synclog.New()
+		var want []synclog.Left
 		for i := range 64 {
-			l.call(i, func() error { return p.Acquire(bg, 1) })
-			want = append(want, departure{i, time.Duration(i) * 100 * ms, nil})
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
+			want = append(want, synclog.At(i, time.Duration(i) * 100 * ms))
 		}
 		if got := p.Waiting(); got != 63 {
 			t.Errorf("Waiting() = %d, want 63", got)
 		}
 		time.Sleep(time.Minute)
-		l.want(t, want...)
+		l.Want(t, want...)
 	})
 }
 
 func TestWeightIsPaidAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), newLog()
+		p, l := pacer.New(10, time.Second), synclog.New()
 		for i, n := range []int64{1, 5, 1, 0, 2, 1} {
-			l.call(i, func() error { return p.Acquire(bg, n) })
+			l.Call(i, func() error { return p.Acquire(bg, n) })
 		}
 		time.Sleep(time.Minute)
-		l.want(t,
-			departure{0, 0, nil},
-			departure{3, 0, nil}, // n = 0 consumes nothing and waits for nobody
-			departure{1, 100 * ms, nil},
-			departure{2, 600 * ms, nil},
-			departure{4, 700 * ms, nil},
-			departure{5, 900 * ms, nil},
+		l.Want(t,
+			synclog.At(0, 0),
+			synclog.At(3, 0), // n = 0 consumes nothing and waits for nobody
+			synclog.At(1, 100 * ms),
+			synclog.At(2, 600 * ms),
+			synclog.At(4, 700 * ms),
+			synclog.At(5, 900 * ms),
 		)
 	})
 }
@@ -110,8 +70,8 @@ func TestWeightIsPaidAfterwards(t *testing.T) {
 // (golang/go#56924).
 func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), newLog()
-		l.call(0, func() error { return p.Acquire(bg, 1) })
+		p, l := pacer.New(10, time.Second), synclog.New()
+		l.Call(0, func() error { return p.Acquire(bg, 1) })
 		ctx, cancel := context.WithCancel(bg)
 		var waiting sync.WaitGroup
 		for range 50 {
@@ -128,27 +88,27 @@ func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 		if got := p.Waiting(); got != 0 {
 			t.Errorf("Waiting() = %d after all were cancelled", got)
 		}
-		l.call(1, func() error { return p.Acquire(bg, 1) })
+		l.Call(1, func() error { return p.Acquire(bg, 1) })
 		time.Sleep(time.Minute)
-		l.want(t, departure{0, 0, nil}, departure{1, 100 * ms, nil})
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 100 * ms))
 	})
 }
 
 func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), newLog()
+		p, l := pacer.New(10, time.Second), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		for i, ctx := range []context.Context{bg, bg, ctx, bg} {
-			l.call(i, func() error { return p.Acquire(ctx, 1) })
+			l.Call(i, func() error { return p.Acquire(ctx, 1) })
 		}
 		time.Sleep(50 * ms)
 		cancel()
 		time.Sleep(time.Minute)
-		l.want(t,
-			departure{0, 0, nil},
-			departure{2, 50 * ms, context.Canceled},
-			departure{1, 100 * ms, nil},
-			departure{3, 200 * ms, nil},
+		l.Want(t,
+			synclog.At(0, 0),
+			synclog.Failed(2, 50 * ms, context.Canceled),
+			synclog.At(1, 100 * ms),
+			synclog.At(3, 200 * ms),
 		)
 	})
 }
@@ -192,7 +152,7 @@ func TestHopelessWaitsFailAtOnceAndConsumeNothing(t *testing.T) {
 		if !errors.As(err, &wait) || wait.Need != 10*time.Second || wait.Have != 9999*ms {
 			t.Errorf("AcquireWithin 9.999 s: %v", err)
 		}
-		if want := "sluice: would have to wait 10s, only 9.999s were allowed"; err.Error() != want {
+		if want := "sluice: would have to wait 10s, 9.999s were allowed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
 		}
 		err = p.AcquireWithin(bg, 1, -time.Hour)
@@ -245,16 +205,16 @@ func TestChangesReachThoseWhoWait(t *testing.T) {
 	for name, c := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := pacer.New(10, time.Second), newLog()
-				var want []departure
+				p, l := pacer.New(10, time.Second), synclog.New()
+				var want []synclog.Left
 				for i, at := range c.want {
-					l.call(i, func() error { return p.Acquire(bg, 1) })
-					want = append(want, departure{i, at, nil})
+					l.Call(i, func() error { return p.Acquire(bg, 1) })
+					want = append(want, synclog.At(i, at))
 				}
 				time.Sleep(50 * ms)
 				c.do(p)
 				time.Sleep(24 * time.Hour)
-				l.want(t, want...)
+				l.Want(t, want...)
 			})
 		})
 	}
@@ -268,25 +228,25 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 	for name, change := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := pacer.New(10, time.Second), newLog()
+				p, l := pacer.New(10, time.Second), synclog.New()
 				ctx, cancel := context.WithTimeout(bg, 500*ms)
 				defer cancel()
 				p.TryAcquire(1)
-				l.call(1, func() error { return p.Acquire(ctx, 1) })
-				l.call(2, func() error { return p.AcquireWithin(bg, 1, 300*ms) })
-				l.call(3, func() error { return p.AcquireWithin(bg, 1, time.Hour) })
+				l.Call(1, func() error { return p.Acquire(ctx, 1) })
+				l.Call(2, func() error { return p.AcquireWithin(bg, 1, 300*ms) })
+				l.Call(3, func() error { return p.AcquireWithin(bg, 1, time.Hour) })
 				time.Sleep(50 * ms)
 				change(p)
-				l.want(t,
-					departure{1, 50 * ms, context.DeadlineExceeded},
-					departure{2, 50 * ms, context.DeadlineExceeded},
+				l.Want(t,
+					synclog.Failed(1, 50 * ms, context.DeadlineExceeded),
+					synclog.Failed(2, 50 * ms, context.DeadlineExceeded),
 				)
 				if ctx.Err() != nil {
 					t.Error("it waited for its deadline")
 				}
 				time.Sleep(time.Minute)
-				if len(l.left) != 3 || l.left[2].fail != nil {
-					t.Errorf("the third caller: %v", l.left)
+				if got := l.Sofar(); len(got) != 3 || got[2].Who != 3 || got[2].Err != nil {
+					t.Errorf("the third caller: %v", got)
 				}
 			})
 		})
@@ -295,17 +255,17 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 
 func TestPauseEndsWithNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), newLog()
+		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), synclog.New()
 		time.Sleep(time.Hour) // full burst
 		p.PauseUntil(time.Now().Add(30 * time.Second))
-		l.start = time.Now()
-		var want []departure
+		l.Start = time.Now()
+		var want []synclog.Left
 		for i := range 64 {
-			l.call(i, func() error { return p.Acquire(bg, 1) })
-			want = append(want, departure{i, 30*time.Second + time.Duration(i)*100*ms, nil})
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
+			want = append(want, synclog.At(i, 30*time.Second + time.Duration(i)*100*ms))
 		}
 		time.Sleep(time.Hour)
-		l.want(t, want...)
+		l.Want(t, want...)
 	})
 }
 
@@ -326,14 +286,14 @@ func TestBurst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := mustNew(t, 10, time.Second, c.cfg)
 				time.Sleep(c.idle)
-				l := newLog()
-				var want []departure
+				l := synclog.New()
+				var want []synclog.Left
 				for i, at := range c.want {
-					l.call(i, func() error { return p.Acquire(bg, 1) })
-					want = append(want, departure{i, at * ms, nil})
+					l.Call(i, func() error { return p.Acquire(bg, 1) })
+					want = append(want, synclog.At(i, at * ms))
 				}
 				time.Sleep(time.Hour)
-				l.want(t, want...)
+				l.Want(t, want...)
 			})
 		})
 	}
@@ -460,16 +420,16 @@ func TestHugeWeightsSaturate(t *testing.T) {
 func TestMaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustNew(t, 10, time.Second, pacer.Config{MaxWaiting: 2})
-		l := newLog()
+		l := synclog.New()
 		for i := range 4 {
-			l.call(i, func() error { return p.Acquire(bg, 1) })
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
 		}
 		r := p.Reserve(1)
 		if r.Err() != pacer.ErrQueueFull || r.Wait(bg) != pacer.ErrQueueFull || r.Cancel() || r.Delay() != pacer.Never || !r.Slot().IsZero() {
 			t.Error("a fourth place in a queue of two")
 		}
 		time.Sleep(time.Minute)
-		l.want(t, departure{0, 0, nil}, departure{3, 0, pacer.ErrQueueFull}, departure{1, 100 * ms, nil}, departure{2, 200 * ms, nil})
+		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, pacer.ErrQueueFull), synclog.At(1, 100 * ms), synclog.At(2, 200 * ms))
 	})
 }
 

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
+
+const prefix = "sluice: "
 
 var (
 	// ErrTooLarge reports a request for more than the limit, which no wait
@@ -45,14 +48,14 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	by := ""
+	by := prefix
 	if e.By != "" {
-		by = e.By + ": "
+		by += e.By + ": "
 	}
 	if e.Need == Never {
-		return fmt.Sprintf("sluice: %sthe wait would not end; %v were allowed", by, e.Have)
+		return fmt.Sprintf("%sthe wait would not end, %v were allowed", by, e.Have)
 	}
-	return fmt.Sprintf("sluice: %swould have to wait %v, only %v were allowed", by, e.Need, e.Have)
+	return fmt.Sprintf("%swould have to wait %v, %v were allowed", by, e.Need, e.Have)
 }
 
 // Never is the Need of a wait that has no end: longer than 292 years.
@@ -63,3 +66,31 @@ func (e *WaitError) Timeout() bool { return true }
 
 // Unwrap returns [context.DeadlineExceeded].
 func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }
+
+// Named returns err as one of the limiter called name: errors.Is and errors.As
+// see err, the message says who. Without a name it is err itself. The errors
+// of a context come back bare: no limiter is to blame for them.
+func Named(name string, err error) error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *WaitError:
+		e.By = name
+		return e
+	}
+	if name == "" || err == context.Canceled || err == context.DeadlineExceeded {
+		return err
+	}
+	return &named{name, err}
+}
+
+type named struct {
+	name string
+	err  error
+}
+
+func (e *named) Error() string {
+	return prefix + e.name + ": " + strings.TrimPrefix(e.err.Error(), prefix)
+}
+
+func (e *named) Unwrap() error { return e.err }

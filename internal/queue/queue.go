@@ -66,7 +66,7 @@ type Rule interface {
 // answer, because a limit lives elsewhere. Only the head of the queue asks, in
 // its own goroutine and with the queue unlocked, so calls never overlap. It
 // returns like Admit; an error is the caller's answer and ends its wait.
-type AskFunc func(ctx context.Context, n int64) (time.Duration, error)
+type AskFunc func(ctx context.Context, due time.Duration, n int64) (time.Duration, error)
 
 // Config is what a queue needs beside its rule.
 type Config struct {
@@ -146,32 +146,34 @@ type Request struct {
 	N      int64         // what Admit is asked for
 	Weight int64         // what the entry adds to the forecasts of those behind it
 	Max    time.Duration // longest wait; negative counts as 0, Forever as no bound
+
+	// GiveUp, if set, is called with the queue locked when the wait begins
+	// and after every Change. An error ends the wait.
+	GiveUp func(now time.Duration) error
 }
 
 // Try admits r if it can leave at once and nobody waits.
 func (q *Queue) Try(r Request) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.refuse(r.N) != nil {
+		q.mu.Unlock()
 		return false
 	}
 	now := q.tick()
 	q.Advance(now)
-	if q.front != nil {
-		return false
+	ok := q.front == nil
+	if ok && q.cfg.Ask == nil {
+		ok = q.rule.Admit(now, now, r.N) == 0
+	} else if ok {
+		w := newWaiter(r)
+		w.attended, w.armed = true, awake
+		q.push(w)
+		wait, err := q.ask(context.Background(), w)
+		ok = wait == 0 && err == nil
+		q.leave(w)
 	}
-	if q.cfg.Ask == nil {
-		return q.rule.Admit(now, now, r.N) == 0
-	}
-	w := newWaiter(r)
-	w.attended, w.armed = true, awake
-	q.push(w)
-	wait, err := q.ask(context.Background(), w)
-	if w.state == waiting {
-		q.remove(w)
-		q.Advance(now)
-	}
-	return wait == 0 && err == nil
+	q.mu.Unlock()
+	return ok
 }
 
 // Acquire blocks until the rule admits r, in the order of the calls. waited is
@@ -330,8 +332,14 @@ func (q *Queue) arm(due time.Duration) {
 // hopeless returns an error if w, with the weight ahead before it, cannot
 // leave in time.
 func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
+	if w.giveUp != nil {
+		if err := w.giveUp(now); err != nil {
+			return err
+		}
+	}
 	need := q.rule.Forecast(now, ahead)
-	if need == 0 && w.maxAt <= now && q.cfg.Ask == nil {
+	asks := q.cfg.Ask != nil && (q.front == nil || q.front == w) // and then knows
+	if need == 0 && w.maxAt <= now && !asks {
 		return errs.ErrTimeout
 	}
 	return w.tooLong(now, need)
@@ -370,6 +378,14 @@ func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 func (q *Queue) fail(w *Waiter, err error) {
 	q.remove(w)
 	w.settle(failed, err)
+}
+
+// leave takes w out of the queue, if it is still in it, and calls the next.
+func (q *Queue) leave(w *Waiter) {
+	if w.state == waiting {
+		q.remove(w)
+	}
+	q.Advance(q.Now())
 }
 
 func (q *Queue) push(w *Waiter) {

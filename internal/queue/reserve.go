@@ -47,7 +47,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		return w.err
 	case w.attended:
 		q.mu.Unlock()
-		panic("sluice: two goroutines wait for one reservation")
+		panic("pacer: two goroutines wait for one reservation")
 	}
 	var err error
 	if isDone(done) {

@@ -101,20 +101,29 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 		err = errs.ErrTimeout
 	case err == nil:
 		w.armed = sat.Add(now, wait)
+		w.due = w.armed
 		if err = w.tooLong(now, wait); err == nil {
 			return false, nil
 		}
 	}
-	if w.state == waiting {
-		q.remove(w)
-	}
-	q.Advance(now)
+	q.leave(w)
 	return true, err
 }
 
-// ask calls Ask with the queue unlocked.
-func (q *Queue) ask(ctx context.Context, w *Waiter) (time.Duration, error) {
+// ask calls Ask with the queue unlocked. If that panics, w leaves and the
+// panic flies on without our lock.
+func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err error) {
+	due := min(w.due, q.Now())
 	q.mu.Unlock()
-	defer q.mu.Lock()
-	return q.cfg.Ask(ctx, w.n)
+	returned := false
+	defer func() {
+		q.mu.Lock()
+		if !returned {
+			q.leave(w)
+			q.mu.Unlock()
+		}
+	}()
+	wait, err = q.cfg.Ask(ctx, due, w.n)
+	returned = true
+	return max(0, wait), err
 }

@@ -19,6 +19,7 @@ type Waiter struct {
 	seq       uint64
 	attended  bool            // a goroutine waits
 	done      <-chan struct{} // of its context
+	giveUp    func(now time.Duration) error
 	wake      chan verdict
 
 	maxAt time.Duration // when the longest wait the caller allows is over
@@ -27,6 +28,7 @@ type Waiter struct {
 	// armed is until when the goroutine sleeps unless told: Forever, an
 	// instant, or awake.
 	armed time.Duration
+	due   time.Duration // when it was to ask again
 
 	state  state
 	err    error
@@ -53,8 +55,8 @@ const (
 // newWaiter returns an entry without a goroutine.
 func newWaiter(r Request) *Waiter {
 	return &Waiter{
-		n: r.N, weight: r.Weight,
-		maxAt: Forever, ctxAt: Forever, armed: Forever,
+		n: r.N, weight: r.Weight, giveUp: r.GiveUp,
+		maxAt: Forever, ctxAt: Forever, armed: Forever, due: Forever,
 		wake: make(chan verdict, 1),
 	}
 }

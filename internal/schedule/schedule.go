@@ -63,6 +63,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"time"
 
@@ -268,6 +269,22 @@ func scale(d time.Duration, a, b, c, e int64) time.Duration {
 		return sat.Max
 	}
 	return time.Duration(num.Int64())
+}
+
+// Adjust changes by delta what the last calls weighed, once it is known what
+// they cost. More delays the next slot; less brings it forward, at most to the
+// last departure with all that is stored.
+func (s *Schedule) Adjust(delta int64) {
+	n := s.lastN + delta
+	switch {
+	case delta > 0 && n < 0: // overflow
+		n = math.MaxInt64
+	case n < 0:
+		back, _ := s.plus(0, 0, -n)
+		s.debt, n = max(0, s.debt-back), 0
+	}
+	s.lastN = n
+	s.tat, s.rem = s.plus(sat.Add(s.last, s.debt), s.lastRem, n)
 }
 
 // PauseUntil lets nothing leave before t. A pause is only ever prolonged. When

@@ -1,0 +1,88 @@
+package sluice
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+)
+
+// A Blocking is a limit that only answers, made one that callers wait for. See
+// [Block].
+type Blocking struct {
+	queue *queue.Queue
+}
+
+// Block gives limit the verbs of Guava's RateLimiter: callers wait in a FIFO
+// until limit admits them. Only the first of them asks it, as often as its
+// answers say; the others cost it nothing.
+//
+// Whoever asks limit directly, and not through the same Blocking, passes that
+// queue by. If limit is changed so that it would admit somebody earlier than
+// it said, the first caller does not notice before then.
+//
+// A Blocking is safe for use by multiple goroutines. Made in a
+// testing/synctest bubble, it belongs to that bubble. Block panics if limit is
+// nil.
+func Block(limit Admitter) *Blocking {
+	if limit == nil {
+		panic("sluice: Block(nil)")
+	}
+	ask := func(ctx context.Context, _ time.Duration, n int64) (time.Duration, error) {
+		return limit.Admit(ctx, n)
+	}
+	return &Blocking{queue.New(unknown{}, queue.Config{Ask: ask})}
+}
+
+// Acquire blocks until the limit admits n, behind everybody who came before.
+// n = 0 takes nothing and never blocks.
+//
+// It returns ctx.Err() if ctx is done, also if that was so before the call. If
+// the limit answers that n fits only after the deadline of ctx it returns a
+// [*WaitError] at once. It returns the limit's own error, such as
+// [ErrTooLarge], if there is one. After an error nothing is taken, as far as
+// the limit can tell. It panics if n < 0.
+func (b *Blocking) Acquire(ctx context.Context, n int64) error {
+	return b.acquire(ctx, n, queue.Forever)
+}
+
+// AcquireWithin is Acquire, but waits no longer than longest. When its turn to
+// ask has come and the answer is a longer wait, it returns a [*WaitError] at
+// once; if its turn does not come in time, [ErrTimeout]. longest ≤ 0 does not
+// wait.
+func (b *Blocking) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+	return b.acquire(ctx, n, longest)
+}
+
+func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) error {
+	mustNotBeNegative(n)
+	if n == 0 {
+		return ctx.Err()
+	}
+	_, err := b.queue.Acquire(ctx, queue.Request{N: n, Weight: n, Max: longest})
+	return err
+}
+
+// TryAcquire reports true if nobody waits and the limit admits n now. It never
+// waits, but asks the limit, which may take a round trip. It panics if n < 0.
+func (b *Blocking) TryAcquire(n int64) bool {
+	mustNotBeNegative(n)
+	return n == 0 || b.queue.Try(queue.Request{N: n, Weight: n})
+}
+
+// Waiting returns how many callers wait.
+func (b *Blocking) Waiting() int {
+	b.queue.Lock()
+	defer b.queue.Unlock()
+	return b.queue.Len()
+}
+
+// unknown is the rule of a limit that cannot be known before it is asked.
+type unknown struct{}
+
+// Admit implements queue.Rule. It is not called: the queue asks.
+func (unknown) Admit(time.Duration, time.Duration, int64) time.Duration { return errs.Never }
+
+// Forecast implements queue.Rule.
+func (unknown) Forecast(time.Duration, int64) time.Duration { return 0 }

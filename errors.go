@@ -1,0 +1,150 @@
+package sluice
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+)
+
+// Why a call was not let through. Except for the errors of a context, which
+// come back as they are, the message begins with the name of the gate.
+var (
+	// ErrTooLarge reports a request for more than a limit. It is returned at
+	// once, for waiting would not help.
+	ErrTooLarge = errs.ErrTooLarge
+
+	// ErrQueueFull reports that Config.MaxWaiting callers wait already.
+	ErrQueueFull = errs.ErrQueueFull
+
+	// ErrTimeout reports that the longest wait the caller allowed is over,
+	// where it could not be known before that it would not suffice. It
+	// matches [context.DeadlineExceeded].
+	ErrTimeout = errs.ErrTimeout
+
+	// ErrClosed reports that the gate was closed.
+	ErrClosed = errs.ErrClosed
+
+	// ErrLeaseLost is the cause of the context of a call whose permit, lent
+	// by another machine, was lost while it was in flight.
+	ErrLeaseLost = errors.New("sluice: the permit was lost")
+)
+
+// A WaitError reports a wait that could not have ended in time: how long it
+// would have been at least, and how long it was allowed to be. Nothing was
+// consumed. It matches [context.DeadlineExceeded], although the context's own
+// Err may still be nil.
+type WaitError = errs.WaitError
+
+// Never is the Need of a [WaitError] whose wait has no end, and the answer of
+// an [Admitter] when only a change can help.
+const Never = errs.Never
+
+// Why [Call] stopped trying. They are the Why of a [Stopped] error, which
+// matches them.
+var (
+	// ErrPermanent: the error was marked with Permanent, or Policy.Retry says
+	// that it is not to be retried.
+	ErrPermanent = errors.New("the error is permanent")
+
+	// ErrAttempts: Policy.Attempts are used up.
+	ErrAttempts = errors.New("no attempts left")
+
+	// ErrElapsed: the next attempt would come after Policy.MaxElapsed.
+	ErrElapsed = errors.New("no time left for another attempt")
+
+	// ErrServerWait: the server asked for a longer wait than
+	// Policy.MaxServerWait.
+	ErrServerWait = errors.New("the server asks for too long a wait")
+
+	// ErrBudget: too many calls of this gate fail to retry any more of them.
+	ErrBudget = errors.New("the retry budget is empty")
+)
+
+// A Stopped error is what [Call] returns when it gives up: what the last
+// attempt failed with and why there is no other. It matches both.
+type Stopped struct {
+	// Last is the error of the last attempt, nil if none was made.
+	Last error
+
+	// Why there is no other attempt: ErrPermanent, ErrAttempts, ErrElapsed,
+	// ErrServerWait, ErrBudget, the error of the context, or the error with
+	// which the gate refused, such as a *WaitError.
+	Why error
+
+	// Attempts is how many attempts were made.
+	Attempts int
+
+	// Elapsed is how long it took from the start of the first attempt.
+	Elapsed time.Duration
+
+	// RetryAt is when it is worth coming back: when the server said, or when
+	// the next attempt would have come. Zero if nothing is known.
+	RetryAt time.Time
+}
+
+// Error returns both reasons and when to come back.
+func (s *Stopped) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "sluice: gave up after %d attempts: %s", s.Attempts, strings.TrimPrefix(s.Why.Error(), "sluice: "))
+	if !s.RetryAt.IsZero() {
+		fmt.Fprintf(&b, ", come back at %s", s.RetryAt.Format(time.RFC3339))
+	}
+	if s.Last != nil {
+		fmt.Fprintf(&b, ": %v", s.Last)
+	}
+	return b.String()
+}
+
+// Unwrap returns Why and Last.
+func (s *Stopped) Unwrap() []error {
+	if s.Last == nil {
+		return []error{s.Why}
+	}
+	return []error{s.Why, s.Last}
+}
+
+// Permanent marks err as one that must not be retried. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+// RetryAfter marks err as the answer of a server that asks not to be called
+// again before d has passed, such as the status 429 with a Retry-After. The
+// error keeps its message. d ≤ 0 means that the server refused but did not say
+// for how long. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	e := &throttledError{error: err}
+	if d > 0 {
+		e.at = time.Now().Add(d)
+	}
+	return e
+}
+
+// RetryAt is RetryAfter with a time. A t that has passed means that the server
+// refused but did not say for how long.
+func RetryAt(err error, t time.Time) error {
+	if err == nil {
+		return nil
+	}
+	return &throttledError{err, t}
+}
+
+type throttledError struct {
+	error
+	at time.Time // zero if not told
+}
+
+func (e *throttledError) Unwrap() error { return e.error }

@@ -1,0 +1,455 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
+)
+
+// Config describes a [Gate]. Every field may be left out: the zero Config is a
+// gate that lets everything through and can be paused.
+type Config struct {
+	// Name says which gate it is, in errors and in Stats.
+	Name string
+
+	// Concurrency is the most calls in flight. 0 means no limit.
+	Concurrency int64
+
+	// ConcurrencyCounts says what Concurrency counts. DefaultUnit means Calls.
+	ConcurrencyCounts Unit
+
+	// Rate is how often calls may leave, evenly spaced. The zero Rate means
+	// no limit.
+	Rate Rate
+
+	// RateCounts says what Rate counts. DefaultUnit means Calls.
+	RateCounts Unit
+
+	// Burst, BurstTime and CatchUp are those of pacer.Config: how many calls
+	// may leave together after the gate was idle (0 means 1), the same as a
+	// time, and how much of a delay that is our own fault is made up for
+	// (0 means 1 ms, negative nothing).
+	Burst     int64
+	BurstTime time.Duration
+	CatchUp   time.Duration
+
+	// MaxWaiting is the most callers that may wait; more fail with
+	// ErrQueueFull. 0 means no bound.
+	MaxWaiting int
+
+	// Quotas are further limits. A call takes from all of them or from none.
+	Quotas []Quota
+
+	// Permits is a cap on calls in flight that is shared with others. Its
+	// permits are taken before the call queues in the gate.
+	Permits Permits
+
+	// RetryBudget is how many tokens the retry budget of Call holds at most.
+	// 0 means 100, negative that retries need none.
+	RetryBudget int
+}
+
+// A Gate decides when a call may leave: when there is room in flight, its turn
+// has come in time, every quota has enough left and nothing holds the gate
+// paused. All of that is taken together at one instant, or nothing is: a call
+// that waits, is refused or is cancelled takes nothing from any limit.
+//
+//	gate, err := sluice.New(sluice.Config{
+//		Name:        "github",
+//		Concurrency: 8,
+//		Rate:        sluice.Rate{Count: 5000, Per: time.Hour},
+//	})
+//	…
+//	err = gate.Do(ctx, func(ctx context.Context) error {
+//		return fetch(ctx, url)
+//	})
+//
+// Most programs need only [Gate.Do], or [Call] if failures are to be retried.
+//
+// Calls leave strictly in the order in which they came, whatever they weigh;
+// what one waits for, all behind it wait for. Changes of the rate, the
+// concurrency and pauses reach everybody who waits at once.
+//
+// A Gate is safe for use by multiple goroutines, must be made by [New] and
+// must not be copied. It starts no goroutine and need not be closed. Made in a
+// testing/synctest bubble, it belongs to that bubble.
+type Gate struct {
+	name    string
+	queue   *queue.Queue
+	quotas  []Quota
+	permits Permits
+
+	concurrencyUnit, rateUnit Unit
+
+	closed  chan struct{} // closed by Close
+	drained chan struct{} // closed when closed and nothing is in flight
+
+	// Guarded by the queue's lock.
+	limit, inFlight int64 // limit 0: none
+	rate            Rate  // as configured; the schedule's may be slower, see cool
+	schedule        schedule.Schedule
+	why             string // of the pause
+	budget          budget
+	granted         uint64
+	hold            holdTime
+
+	refused  [reasons]atomic.Uint64
+	stranded atomic.Uint64
+	waits    waits
+}
+
+// New returns the gate that cfg describes. It returns an error if a number is
+// negative, the rate is neither zero nor one that [ParseRate] would accept,
+// both Burst and BurstTime are given or last longer than 292 years, or a quota
+// lacks its meter.
+func New(cfg Config) (*Gate, error) {
+	g, err := newGate(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("sluice: config of gate %q: %w", cfg.Name, err)
+	}
+	return g, nil
+}
+
+func newGate(cfg Config) (*Gate, error) {
+	switch {
+	case cfg.Concurrency < 0:
+		return nil, fmt.Errorf("negative concurrency %d", cfg.Concurrency)
+	case cfg.MaxWaiting < 0:
+		return nil, fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
+	}
+	if err := cfg.ConcurrencyCounts.check("concurrency"); err != nil {
+		return nil, err
+	}
+	if err := cfg.RateCounts.check("rate"); err != nil {
+		return nil, err
+	}
+	s, err := schedule.New(schedule.Config{
+		Count: cfg.Rate.Count, Per: cfg.Rate.Per,
+		Burst: cfg.Burst, BurstTime: cfg.BurstTime, CatchUp: cfg.CatchUp,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		name:            cfg.Name,
+		permits:         cfg.Permits,
+		concurrencyUnit: cfg.ConcurrencyCounts.or(Calls),
+		rateUnit:        cfg.RateCounts.or(Calls),
+		closed:          make(chan struct{}),
+		drained:         make(chan struct{}),
+		limit:           cfg.Concurrency,
+		rate:            cfg.Rate,
+		schedule:        *s,
+		budget:          newBudget(cfg.RetryBudget),
+	}
+	for _, q := range cfg.Quotas {
+		if err := q.check(); err != nil {
+			return nil, err
+		}
+		q.Counts = q.Counts.or(Cost)
+		g.quotas = append(g.quotas, q)
+	}
+	r := (*rule)(g)
+	queueConfig := queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse}
+	if len(g.quotas) > 0 {
+		queueConfig.Ask = r.ask
+	}
+	g.queue = queue.New(r, queueConfig)
+	return g, nil
+}
+
+// Acquire blocks until a call of cost n may leave, behind everybody who came
+// before, and returns its permit, which must be released when the call is
+// done. n = 0 takes nothing and is granted at once.
+//
+// It returns ctx.Err() if ctx is done, also if that was so before the call. If
+// it is known that the call cannot leave before the deadline of ctx it returns
+// a [*WaitError], at once or as soon as a change makes it so. It returns
+// [ErrTooLarge], [ErrQueueFull] or [ErrClosed] for the reasons given there, and
+// the error of a quota or of Config.Permits that could not be asked. After an
+// error every limit is as it would be without the call. It panics if n < 0.
+func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
+	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})
+}
+
+// AcquireWithin is Acquire, but waits no longer than longest. As far as it can
+// be known that the call cannot leave by then it returns a [*WaitError] at
+// once, which says how long it would have to wait at least; otherwise
+// [ErrTimeout] when the time is over. longest ≤ 0 does not block.
+func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration) (*Permit, error) {
+	return g.acquire(ctx, queue.Request{N: n, Max: longest})
+}
+
+// TryAcquire returns a permit and true if a call of cost n may leave now and
+// nobody waits. Otherwise it changes nothing. It never waits for a limit, but
+// asks quotas and Config.Permits, which may take a round trip. It panics if
+// n < 0.
+func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
+	mustNotBeNegative(n)
+	if g.permits != nil || n == 0 {
+		p, err := g.AcquireWithin(context.Background(), n, 0)
+		return p, err == nil
+	}
+	if !g.queue.Try(g.request(n, 0)) {
+		g.refused[refusedTry].Add(1)
+		return nil, false
+	}
+	return g.permit(n, nil), true
+}
+
+// Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
+// releases the permit when f returns. It returns the error of Acquire or of f.
+// If f panics the permit is released and the panic flies on.
+func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	p, err := g.Acquire(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	ctx, stop := p.watch(ctx)
+	defer stop()
+	return f(ctx)
+}
+
+func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
+	mustNotBeNegative(r.N)
+	if r.N == 0 {
+		return g.nothing(ctx)
+	}
+	r.Weight = g.rateUnit.of(r.N)
+	var lease Lease
+	if g.permits != nil {
+		began := g.queue.Now()
+		var err error
+		if lease, err = g.permits.Acquire(ctx, g.concurrencyUnit.of(r.N), r.Max); err != nil {
+			return nil, g.refuse(err)
+		}
+		if r.Max != queue.Forever {
+			r.Max -= g.queue.Now() - began
+		}
+	}
+	waited, err := g.queue.Acquire(ctx, r)
+	if err != nil {
+		if lease != nil {
+			lease.Release()
+		}
+		return nil, g.refuse(err)
+	}
+	if waited > 0 {
+		g.waits.add(waited)
+	}
+	return g.permit(r.N, lease), nil
+}
+
+// nothing is what a call of n = 0 gets.
+func (g *Gate) nothing(ctx context.Context) (*Permit, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, g.refuse(err)
+	}
+	select {
+	case <-g.closed:
+		return nil, g.refuse(ErrClosed)
+	default:
+		return new(Permit), nil
+	}
+}
+
+func (g *Gate) request(n int64, longest time.Duration) queue.Request {
+	return queue.Request{N: n, Weight: g.rateUnit.of(n), Max: longest}
+}
+
+// refuse counts err and puts the gate's name to it.
+func (g *Gate) refuse(err error) error {
+	g.refused[reasonOf(err)].Add(1)
+	return errs.Named(g.name, err)
+}
+
+// SetRate changes the rate to count per period, for those who wait already as
+// for those who come; 0 per 0 means no limit. What is owed is re-priced: the
+// next call leaves one new interval after the last one left, or now if that
+// has passed. It returns an error and changes nothing if that is no rate.
+func (g *Gate) SetRate(count int64, per time.Duration) error {
+	var err error
+	g.queue.Change(func(time.Duration) {
+		if err = g.schedule.SetRate(count, per); err == nil {
+			g.rate = Rate{count, per}
+			g.slowDown()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("sluice: %w", err)
+	}
+	return nil
+}
+
+// SetConcurrency changes the most calls in flight; 0 means no limit. Calls in
+// flight beyond a lower limit finish, and none leave until there is room. It
+// returns an error and changes nothing if limit < 0.
+func (g *Gate) SetConcurrency(limit int64) error {
+	if limit < 0 {
+		return fmt.Errorf("sluice: negative concurrency %d", limit)
+	}
+	g.queue.Change(func(time.Duration) {
+		g.limit = limit
+		g.queue.Recheck()
+	})
+	return nil
+}
+
+// PauseUntil lets no call leave before t, those that wait already included.
+// When the pause is over they leave one interval apart, in order, the first of
+// them at t: a pause never ends in a herd. Callers whose deadline makes that
+// hopeless fail with a [*WaitError] now. A pause is only ever prolonged: a t
+// before the end of the present one changes nothing. why shows in Stats. t is
+// converted to monotonic time at the call, so setting the clock later does not
+// move the end.
+func (g *Gate) PauseUntil(t time.Time, why string) {
+	g.queue.Change(func(now time.Duration) {
+		if until := g.queue.Instant(now, t); until > g.schedule.Paused() {
+			g.schedule.PauseUntil(until)
+			g.why = why
+		}
+	})
+}
+
+// Resume ends a pause now. The callers who wait leave one interval apart.
+func (g *Gate) Resume() { g.queue.Change(g.schedule.Resume) }
+
+// Close closes the gate. Everybody who waits or comes later gets [ErrClosed].
+// Calls in flight stay valid and release their permits as usual. Closing twice
+// is harmless.
+func (g *Gate) Close() {
+	g.queue.Close(ErrClosed)
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	select {
+	case <-g.closed:
+	default:
+		close(g.closed)
+		g.checkDrained()
+	}
+}
+
+// Shutdown closes the gate and blocks until nothing is in flight any more, or
+// until ctx is done: then it returns ctx.Err(), and the gate stays closed.
+func (g *Gate) Shutdown(ctx context.Context) error {
+	g.Close()
+	select {
+	case <-g.drained:
+		return nil
+	default:
+	}
+	select {
+	case <-g.drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkDrained is called with the queue locked when the gate was closed or
+// something came back.
+func (g *Gate) checkDrained() {
+	if g.inFlight > 0 || g.queue.Closed() == nil {
+		return
+	}
+	select {
+	case <-g.drained:
+	default:
+		close(g.drained)
+	}
+}
+
+// rule is a Gate as its queue sees it.
+type rule Gate
+
+func (r *rule) refuse(n int64) error {
+	if r.limit > 0 && r.concurrencyUnit.of(n) > r.limit {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// room reports whether n may be in flight.
+func (r *rule) room(n int64) bool {
+	return r.limit == 0 || r.concurrencyUnit.of(n) <= r.limit-r.inFlight
+}
+
+// Admit implements queue.Rule: the one place where the limits of a gate are
+// decided, all of them or none.
+func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+	if !r.room(n) {
+		return queue.Forever
+	}
+	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
+		return wait
+	}
+	r.inFlight += r.concurrencyUnit.of(n)
+	r.granted++
+	return 0
+}
+
+// Forecast implements queue.Rule. When permits come back is not known, so it
+// tells what the rate and a pause add up to.
+func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+	return r.schedule.Wait(now, ahead)
+}
+
+// ask is Admit for a gate with quotas. Only the head of the queue calls it,
+// and the queue is not locked: first it looks whether the gate itself would
+// let n through, then it takes from the quotas, then it looks again and takes.
+// Whoever refuses on the way, what was taken before is given back.
+func (r *rule) ask(ctx context.Context, due time.Duration, n int64) (time.Duration, error) {
+	g := (*Gate)(r)
+	g.queue.Lock()
+	now := g.queue.Now()
+	wait := r.schedule.Wait(now, 0)
+	if !r.room(n) {
+		wait = queue.Forever
+	}
+	g.queue.Unlock()
+	if wait > 0 {
+		return wait, nil
+	}
+	for i, q := range g.quotas {
+		wait, err := q.Meter.Admit(ctx, q.Counts.of(n))
+		if wait > 0 || err != nil {
+			g.giveBack(ctx, g.quotas[:i], n)
+			if err != nil && err != ctx.Err() {
+				err = fmt.Errorf("quota %s: %w", q.Name, err)
+			}
+			return wait, err
+		}
+	}
+	g.queue.Lock()
+	wait = r.Admit(g.queue.Now(), due, n)
+	g.queue.Unlock()
+	if wait > 0 {
+		g.giveBack(ctx, g.quotas, n)
+	}
+	return wait, nil
+}
+
+// giveBack undoes Admit(n) of quotas.
+func (g *Gate) giveBack(ctx context.Context, quotas []Quota, n int64) {
+	for _, q := range quotas {
+		g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(n))
+	}
+}
+
+func (g *Gate) adjust(ctx context.Context, q Quota, delta int64) {
+	if err := q.Meter.Adjust(ctx, delta); err != nil {
+		g.stranded.Add(1)
+	}
+}
+
+func mustNotBeNegative(n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("sluice: n < 0: %d", n))
+	}
+}

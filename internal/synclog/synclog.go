@@ -1,0 +1,82 @@
+// Package synclog helps tests in a testing/synctest bubble to state who was let
+// through, when, and who failed.
+package synclog
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A Log collects how calls ended.
+type Log struct {
+	Start time.Time // what instants count from
+
+	mu   sync.Mutex
+	left []Left
+}
+
+// Left says that the call of somebody ended.
+type Left struct {
+	Who int
+	At  time.Duration
+	Err error
+}
+
+// At is a call that was let through at an instant.
+func At(who int, at time.Duration) Left { return Left{who, at, nil} }
+
+// Failed is a call that failed with err at an instant.
+func Failed(who int, at time.Duration, err error) Left { return Left{who, at, err} }
+
+// New returns an empty log that starts now.
+func New() *Log { return &Log{Start: time.Now()} }
+
+// Call calls f in a goroutine of its own and notes when it returned. It
+// returns when f has returned or everything in the bubble blocks, so that
+// calls arrive in order.
+func (l *Log) Call(who int, f func() error) {
+	go func() {
+		err := f()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.left = append(l.left, Left{who, time.Since(l.Start), err})
+	}()
+	synctest.Wait()
+}
+
+// Want compares all calls that ended so far with want. Those of one instant
+// count as simultaneous: in which order the scheduler runs them is not for the
+// test to say. Errors are compared by errors.Is.
+func (l *Log) Want(t testing.TB, want ...Left) {
+	t.Helper()
+	got := l.Sofar()
+	byTime(want)
+	if !slices.EqualFunc(got, want, same) {
+		t.Errorf("got\n\t%v\nwant\n\t%v", got, want)
+	}
+}
+
+func same(got, want Left) bool {
+	return got.Who == want.Who && got.At == want.At && errors.Is(got.Err, want.Err)
+}
+
+// Sofar returns the calls that ended so far, in the order of the instants.
+func (l *Log) Sofar() []Left {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	got := slices.Clone(l.left)
+	byTime(got)
+	return got
+}
+
+func byTime(ls []Left) {
+	slices.SortFunc(ls, func(a, b Left) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Who, b.Who))
+	})
+}

@@ -1,0 +1,101 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An Admitter is a limit that answers and never waits: a meter, or one that
+// lives elsewhere. It is all that [Block] needs.
+type Admitter interface {
+	// Admit lets n through now and returns 0, or changes nothing and returns
+	// how long it takes until it is worth asking again: [Never] if only a
+	// change of the limit can help. It returns ErrTooLarge if n can never
+	// fit, and another error if the limit could not be asked; the caller is
+	// then not let through. n is positive. Admit may do I/O within ctx but
+	// must not wait for the limit itself. Calls do not overlap.
+	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
+}
+
+// A Meter is an Admitter that a [Gate] can consult along with its other limits.
+type Meter interface {
+	Admitter
+
+	// Adjust changes what was taken by delta without asking: a negative delta
+	// gives back, a positive one takes more, beyond the limit if need be. The
+	// gate gives back what it took when another limit refused, and settles
+	// what a call really cost. An error means that the change is lost; the
+	// gate counts it as stranded.
+	Adjust(ctx context.Context, delta int64) error
+}
+
+// Permits is a cap on calls in flight that lives outside the gate, shared with
+// other gates or machines.
+type Permits interface {
+	// Acquire blocks until n permits are free, but no longer than longest and
+	// not beyond ctx; longest ≤ 0 does not wait for permits, [Never] sets no
+	// bound. After an error nothing is taken.
+	Acquire(ctx context.Context, n int64, longest time.Duration) (Lease, error)
+}
+
+// A Lease is permits lent by Permits.
+type Lease interface {
+	// Release gives the permits back. The gate calls it once.
+	Release()
+
+	// Lost returns a channel that is closed if the permits were lost before
+	// they were released, or nil if that cannot happen.
+	Lost() <-chan struct{}
+}
+
+// A Unit is what a limit counts.
+type Unit int
+
+const (
+	// DefaultUnit is Calls for concurrency and rate and Cost for quotas.
+	DefaultUnit Unit = iota
+
+	// Calls counts every call as 1, whatever n it is made with.
+	Calls
+
+	// Cost counts a call as its n, and later as what it was settled for.
+	Cost
+)
+
+// of returns what a call of n counts.
+func (u Unit) of(n int64) int64 {
+	if u == Cost {
+		return n
+	}
+	return min(n, 1)
+}
+
+func (u Unit) or(other Unit) Unit {
+	if u == DefaultUnit {
+		return other
+	}
+	return u
+}
+
+func (u Unit) check(what string) error {
+	if u < DefaultUnit || u > Cost {
+		return fmt.Errorf("%s: no such unit: %d", what, u)
+	}
+	return nil
+}
+
+// A Quota is one more limit of a gate.
+type Quota struct {
+	Name   string // what messages call it
+	Meter  Meter  // required
+	Counts Unit   // DefaultUnit means Cost
+}
+
+func (q *Quota) check() error {
+	if q.Meter == nil {
+		return errors.New("quota " + q.Name + " has no meter")
+	}
+	return q.Counts.check("quota " + q.Name)
+}

@@ -1,0 +1,158 @@
+package pacer_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/pacer"
+)
+
+func TestReservationsAreForecasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer.New(10, time.Second)
+		start := time.Now()
+		var rs []*pacer.Reservation
+		for range 4 {
+			rs = append(rs, p.Reserve(1))
+		}
+		check := func(when string, want ...time.Duration) {
+			t.Helper()
+			for i, r := range rs {
+				if want[i] < 0 {
+					if !r.Slot().IsZero() || r.Delay() != pacer.Never {
+						t.Errorf("%s: cancelled reservation %d has slot %v", when, i, r.Slot().Sub(start))
+					}
+					continue
+				}
+				if got := r.Slot().Sub(start); got != want[i] {
+					t.Errorf("%s: slot %d at %v, want %v", when, i, got, want[i])
+				}
+				if got, want := r.Delay(), max(0, want[i]-time.Since(start)); got != want {
+					t.Errorf("%s: delay %d is %v, want %v", when, i, got, want)
+				}
+			}
+		}
+		check("reserved", 0, 100*ms, 200*ms, 300*ms)
+		if rs[0].Cancel() {
+			t.Error("cancelled a slot that had come")
+		}
+		if !rs[1].Cancel() || rs[1].Cancel() {
+			t.Error("want Cancel to succeed once")
+		}
+		check("after a cancel", 0, -1, 100*ms, 200*ms)
+		p.SetRate(1, time.Second)
+		check("slower", 0, -1, 1000*ms, 2000*ms)
+		p.PauseUntil(start.Add(5 * time.Second))
+		check("paused", 0, -1, 5000*ms, 6000*ms)
+		time.Sleep(time.Second)
+		p.Resume()
+		check("resumed", 0, -1, 1000*ms, 2000*ms)
+		time.Sleep(10 * time.Second)
+		check("all used up", 0, -1, 1000*ms, 2000*ms)
+		if rs[3].Cancel() {
+			t.Error("cancelled a reservation that was used up")
+		}
+		if !p.TryAcquire(1) {
+			t.Error("abandoned reservations stall")
+		}
+	})
+}
+
+func TestWaitEnforcesTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		early, used, late := p.Reserve(1), p.Reserve(1), p.Reserve(1)
+		l.Call(0, func() error { return early.Wait(bg) })
+		l.Call(2, func() error { return late.Wait(bg) })
+		l.Call(3, func() error { return p.Acquire(bg, 1) })
+		time.Sleep(150 * ms)
+		l.Call(1, func() error { return used.Wait(bg) }) // its slot was at 100 ms
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 150 * ms), synclog.At(2, 200 * ms), synclog.At(3, 300 * ms))
+		if err := late.Wait(bg); err != nil {
+			t.Errorf("Wait for a reservation that has left: %v", err)
+		}
+	})
+}
+
+// An attended reservation ahead of one that is already attended takes over the
+// timer.
+func TestWaitBeginsOutOfOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		p.TryAcquire(1)
+		var rs []*pacer.Reservation
+		for range 5 {
+			rs = append(rs, p.Reserve(1))
+		}
+		for _, i := range []int{4, 1, 3, 0} { // 2 is abandoned
+			l.Call(i, func() error { return rs[i].Wait(bg) })
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 100 * ms), synclog.At(1, 200 * ms), synclog.At(3, 400 * ms), synclog.At(4, 500 * ms))
+	})
+}
+
+func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		p.TryAcquire(1)
+		hopeless, cancelled, taken, done := p.Reserve(1), p.Reserve(1), p.Reserve(1), p.Reserve(1)
+		l.Call(9, func() error { return p.Acquire(bg, 1) })
+
+		short, cancel := context.WithTimeout(bg, 50*ms)
+		defer cancel()
+		l.Call(0, func() error { return hopeless.Wait(short) })
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(1, func() error { return cancelled.Wait(ctx) })
+		time.Sleep(10 * ms)
+		cancel()
+		l.Call(2, func() error { return taken.Wait(bg) })
+		taken.Cancel()
+		l.Call(3, func() error { return done.Wait(ctx) })
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.Failed(0, 0, context.DeadlineExceeded),
+			synclog.Failed(1, 10 * ms, context.Canceled),
+			synclog.Failed(2, 10 * ms, pacer.ErrCancelled),
+			synclog.Failed(3, 10 * ms, context.Canceled),
+			synclog.At(9, 100 * ms),
+		)
+		if err := hopeless.Wait(bg); err == nil {
+			t.Error("a reservation that was given back was granted")
+		}
+	})
+}
+
+func TestReservationOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer.New(1, time.Hour)
+		p.TryAcquire(1)
+		r := p.Reserve(0)
+		if r.Err() != nil || r.Delay() != 0 || !r.Slot().Equal(time.Now()) || r.Wait(bg) != nil || r.Cancel() || p.Waiting() != 0 {
+			t.Error("n = 0 consumes nothing and is granted at once")
+		}
+	})
+}
+
+func TestTwoMayNotWaitForOneReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(1, time.Hour), synclog.New()
+		p.TryAcquire(1)
+		r := p.Reserve(1)
+		l.Call(0, func() error { return r.Wait(bg) })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			r.Wait(bg)
+		}()
+		r.Cancel()
+		l.Want(t, synclog.Failed(0, 0, pacer.ErrCancelled))
+	})
+}

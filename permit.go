@@ -1,0 +1,108 @@
+package sluice
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Permit is the right of one call to be in flight. It is safe for use by
+// multiple goroutines.
+type Permit struct {
+	gate  *Gate // nil if n was 0
+	lease Lease // nil if there is none
+	n     int64
+	since time.Duration // when it was granted; negative if how long it is held is not measured
+
+	held     int64 // in flight for it; guarded by the lock of the gate's queue
+	released atomic.Bool
+	settled  atomic.Bool
+}
+
+// permit returns a permit for a call of cost n that was let through.
+func (g *Gate) permit(n int64, lease Lease) *Permit {
+	p := &Permit{gate: g, lease: lease, n: n, since: -1, held: g.concurrencyUnit.of(n)}
+	if g.hold.wanted() {
+		p.since = g.queue.Now()
+	}
+	return p
+}
+
+// Release ends the call and lets the next one in. Only the first Release of a
+// permit counts.
+func (p *Permit) Release() {
+	if p.gate == nil || !p.released.CompareAndSwap(false, true) {
+		return
+	}
+	g := p.gate
+	g.queue.Lock()
+	g.inFlight -= p.held
+	if p.since >= 0 || g.queue.Len() > 0 {
+		now := g.queue.Now()
+		g.queue.Advance(now)
+		if p.since >= 0 {
+			g.hold.add(now - p.since)
+		}
+	}
+	g.checkDrained()
+	g.queue.Unlock()
+	if p.lease != nil {
+		p.lease.Release()
+	}
+}
+
+// Settle tells what the call really cost, in place of the n it was let through
+// with. It touches only the limits that count cost: what was taken too much is
+// given back, what was taken too little becomes debt, even beyond the limit,
+// and is never an error. It may come before or after Release; only the first
+// Settle of a permit counts. It panics if actual < 0.
+func (p *Permit) Settle(actual int64) {
+	mustNotBeNegative(actual)
+	if p.gate == nil || !p.settled.CompareAndSwap(false, true) {
+		return
+	}
+	g, delta := p.gate, actual-p.n
+	if delta == 0 {
+		return
+	}
+	for _, q := range g.quotas {
+		if q.Counts == Cost {
+			g.adjust(context.Background(), q, delta)
+		}
+	}
+	g.queue.Change(func(time.Duration) {
+		if g.rateUnit == Cost {
+			g.schedule.Adjust(delta)
+		}
+		if g.concurrencyUnit == Cost && !p.released.Load() {
+			g.inFlight += delta
+			p.held += delta
+		}
+	})
+}
+
+// Lost returns a channel that is closed if the permit was lent by another
+// machine and lost before it was released, or nil if that cannot happen.
+func (p *Permit) Lost() <-chan struct{} {
+	if p.lease == nil {
+		return nil
+	}
+	return p.lease.Lost()
+}
+
+// watch returns a context for the call that ends when the permit is lost.
+func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
+	lost := p.Lost()
+	if lost == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-lost:
+			cancel(ErrLeaseLost)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}

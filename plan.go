@@ -1,0 +1,110 @@
+package sluice
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A Forecast says how long some calls will take if nothing changes.
+type Forecast struct {
+	// First and Last are how long it takes from now until the first and the
+	// last of the calls leave.
+	First, Last time.Duration
+
+	// Total is how long until the last of them is done. It adds to Last what
+	// calls took so far; until some were done it is no more than Last.
+	Total time.Duration
+
+	// LimitedBy is what they wait for most.
+	LimitedBy Limit
+}
+
+// A Limit is what holds calls up.
+type Limit string
+
+const (
+	ByNothing     Limit = "nothing"     // they leave at once
+	ByRate        Limit = "rate"        // evenly spaced
+	ByConcurrency Limit = "concurrency" // until others are done
+	ByPause       Limit = "pause"       // until PauseUntil
+)
+
+// Plan returns how long n more calls of cost 1 will take behind those who wait
+// already, and what limits them: "50,000 calls take 2 h 47 min, limited by the
+// rate", before the first is made. What calls take in flight is estimated from
+// those done so far; before that, concurrency is taken for no limit. Quotas
+// are not asked. It panics if n < 0; Plan(0) is about nothing.
+func (g *Gate) Plan(n int64) Forecast {
+	mustNotBeNegative(n)
+	f := Forecast{LimitedBy: ByNothing}
+	if n == 0 {
+		return f
+	}
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	g.queue.Advance(now)
+
+	var paused time.Duration
+	if until := g.schedule.Paused(); until > now {
+		paused = until - now
+	}
+	ahead := g.queue.Weight()
+	first := g.schedule.Wait(now, ahead)
+	last := g.schedule.Wait(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
+
+	hold := g.hold.mean()
+	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
+	firstRoom := sat.Add(paused, g.untilRoom(int64(g.queue.Len())+1, hold))
+	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), hold))
+
+	f.First, f.Last = max(first, firstRoom), max(last, lastRoom)
+	f.Total = sat.Add(f.Last, hold)
+	switch {
+	case f.Last == 0:
+	case paused > f.Last-paused:
+		f.LimitedBy = ByPause
+	case lastRoom > last:
+		f.LimitedBy = ByConcurrency
+	default:
+		f.LimitedBy = ByRate
+	}
+	return f
+}
+
+// untilRoom estimates how long until the k-th call from now has room in
+// flight if each stays there for hold: limit calls in each hold.
+func (g *Gate) untilRoom(k int64, hold time.Duration) time.Duration {
+	free := g.limit - g.inFlight
+	if g.limit == 0 || k <= free {
+		return 0
+	}
+	rounds, _, ok := sat.MulDiv(k-free, int64(hold), g.limit-1, g.limit)
+	if !ok {
+		return sat.Max
+	}
+	return time.Duration(rounds)
+}
+
+// holdTime estimates how long calls stay in flight. The first 64 are measured
+// and then each 16th: two readings of the clock would cost more than the rest
+// of a call that does not wait.
+type holdTime struct {
+	seen     atomic.Uint64
+	measured int64         // guarded by the lock of the gate's queue, like
+	average  time.Duration // this: exponentially weighted, 1/16 for each
+}
+
+func (h *holdTime) wanted() bool {
+	n := h.seen.Add(1)
+	return n <= 64 || n%16 == 0
+}
+
+func (h *holdTime) add(d time.Duration) {
+	h.measured++
+	h.average += (d - h.average) / time.Duration(min(h.measured, 16))
+}
+
+func (h *holdTime) mean() time.Duration { return h.average }

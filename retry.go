@@ -1,0 +1,310 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A Policy says when [Call] tries again. It is plain data: one value can serve
+// any number of calls at once. The zero Policy is a good one.
+type Policy struct {
+	// Attempts is the most attempts, the first included, so retries are one
+	// fewer. Attempts after which the server said when to come back do not
+	// count. 0 means 4, negative no bound.
+	Attempts int
+
+	// Backoff computes the wait before a retry; nil means FullJitter from
+	// 500 ms to 30 s. Throttled is used instead after a throttle for which
+	// the server did not say how long; nil means FullJitter from 1 s to 30 s.
+	// The wait is never shorter than 1 ms.
+	Backoff, Throttled Backoff
+
+	// MaxElapsed bounds the retries: none is made that would come later than
+	// this after the first attempt began. Time spent waiting for the gate
+	// before the first attempt does not count. 0 means 15 min, negative no
+	// bound.
+	MaxElapsed time.Duration
+
+	// MaxServerWait is the longest wait that a server may ask for. If it asks
+	// for more, calls stop at once with ErrServerWait and say when to come
+	// back: those that were told, those that wait, and those that come while
+	// the pause would still be longer. 0 means 5 min, negative no bound.
+	MaxServerWait time.Duration
+
+	// AttemptTimeout bounds each attempt: its context ends then, and it may
+	// be retried. 0 or less means no bound.
+	AttemptTimeout time.Duration
+
+	// Retry, if set, reports whether an error is worth another attempt. It is
+	// not asked about errors marked with Permanent, RetryAfter or RetryAt.
+	// nil means that every other error is.
+	Retry func(err error) bool
+}
+
+const (
+	defaultAttempts      = 4
+	defaultMaxElapsed    = 15 * time.Minute
+	defaultMaxServerWait = 5 * time.Minute
+	minBackoff           = time.Millisecond
+)
+
+var (
+	defaultBackoff   = FullJitter(500*time.Millisecond, 30*time.Second)
+	defaultThrottled = FullJitter(time.Second, 30*time.Second)
+)
+
+// withDefaults returns p with every field set; what is unbounded is as large
+// as can be.
+func (p Policy) withDefaults() Policy {
+	p.Attempts = orDefault(p.Attempts, defaultAttempts, int(^uint(0)>>1))
+	p.MaxElapsed = orDefault(p.MaxElapsed, defaultMaxElapsed, Never)
+	p.MaxServerWait = orDefault(p.MaxServerWait, defaultMaxServerWait, Never)
+	if p.Backoff == nil {
+		p.Backoff = defaultBackoff
+	}
+	if p.Throttled == nil {
+		p.Throttled = defaultThrottled
+	}
+	return p
+}
+
+func orDefault[T int | time.Duration](x, zero, negative T) T {
+	switch {
+	case x == 0:
+		return zero
+	case x < 0:
+		return negative
+	}
+	return x
+}
+
+// Call calls f through gate until it succeeds, and returns what it returned.
+// Every attempt acquires the gate anew, behind everybody who waits by then,
+// and holds no permit between attempts. The context of an attempt is ctx,
+// bounded by Policy.AttemptTimeout.
+//
+// An error is retried after a backoff, unless it is marked with [Permanent].
+// An error marked with [RetryAfter] or [RetryAt] pauses the whole gate for as
+// long as the server asks, for all its callers, who are then let through at
+// the paced rate; the call itself queues again at once and leaves when the
+// pause is over. Such a told wait does not count as an attempt.
+//
+// Retries are paid from the budget of the gate: 100 tokens, of which a retry
+// takes 5, one after a timeout 10; a success puts back 1, or 5 after a retry.
+// Several calls in flight that are throttled together pay once. When the
+// budget is empty calls are not retried, and first attempts are spaced out
+// until calls succeed again.
+//
+// If it gives up, and it does so before a wait that cannot end in time, Call
+// returns the zero T and a [*Stopped] error that tells the last error, the
+// reason, and when to come back. If the gate refuses the first attempt it
+// returns the error of the gate. It panics if f does, after releasing the
+// permit.
+func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) (T, error)) (T, error) {
+	var zero T
+	r := retrier{gate: gate, policy: policy.withDefaults(), began: -1}
+	for {
+		permit, err := r.admit(ctx)
+		if err != nil {
+			return zero, err
+		}
+		result, err := attempt(ctx, permit, policy.AttemptTimeout, f)
+		if err == nil {
+			gate.succeeded(r.attempts == 1)
+			return result, nil
+		}
+		if err := r.failed(ctx, err); err != nil {
+			return zero, err
+		}
+	}
+}
+
+// Do is [Call] for a function that returns nothing but an error.
+func Do(ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) error) error {
+	_, err := Call(ctx, gate, policy, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f(ctx)
+	})
+	return err
+}
+
+func attempt[T any](ctx context.Context, p *Permit, timeout time.Duration, f func(ctx context.Context) (T, error)) (T, error) {
+	defer p.Release()
+	ctx, stop := p.watch(ctx)
+	defer stop()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return f(ctx)
+}
+
+// failure is what kind of error an attempt ended with.
+type failure int
+
+const (
+	plain failure = iota
+	throttle
+	timeout
+)
+
+// A retrier is the state of one Call.
+type retrier struct {
+	gate   *Gate
+	policy Policy
+
+	began    time.Duration // first attempt, negative before
+	left     time.Duration // this attempt
+	attempts int           // made so far
+	told     int           // of these, after which the server said when to come back
+	backoff  time.Duration // before this attempt
+	last     error         // of the attempt before
+}
+
+// admit waits for the gate.
+func (r *retrier) admit(ctx context.Context) (*Permit, error) {
+	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: queue.Forever, GiveUp: r.pausedTooLong})
+	if err == nil {
+		r.left = r.gate.queue.Now()
+		if r.attempts++; r.began < 0 {
+			r.began = r.left
+		}
+		return p, nil
+	}
+	var wait *WaitError
+	var paused *pausedError
+	switch {
+	case errors.As(err, &paused):
+		return nil, r.stop(err, paused.until)
+	case r.last == nil:
+		return nil, err
+	case errors.As(err, &wait):
+		return nil, r.stop(err, sat.Add(r.gate.queue.Now(), wait.Need))
+	}
+	return nil, r.stop(err, 0)
+}
+
+// pausedTooLong is asked with the queue locked.
+func (r *retrier) pausedTooLong(now time.Duration) error {
+	if until := r.gate.schedule.Paused(); until > now && until-now > r.policy.MaxServerWait {
+		return &pausedError{until, r.gate.why}
+	}
+	return nil
+}
+
+type pausedError struct {
+	until time.Duration
+	why   string
+}
+
+func (e *pausedError) Error() string { return "sluice: " + ErrServerWait.Error() + ": " + e.why }
+
+func (e *pausedError) Unwrap() error { return ErrServerWait }
+
+// failed decides what follows the failure err of an attempt: it returns nil
+// when the next attempt may queue, or why there is none.
+func (r *retrier) failed(ctx context.Context, err error) error {
+	r.last = err
+	var permanent *permanentError
+	var throttled *throttledError
+	kind := plain
+	switch {
+	case ctx.Err() != nil:
+		return r.stop(ctx.Err(), 0)
+	case errors.As(err, &permanent):
+		return r.stop(ErrPermanent, 0)
+	case errors.As(err, &throttled):
+		if d := time.Until(throttled.at); !throttled.at.IsZero() && d > 0 {
+			return r.toldToWait(ctx, throttled.at, d)
+		}
+		kind = throttle
+	case r.policy.Retry != nil && !r.policy.Retry(err):
+		return r.stop(ErrPermanent, 0)
+	case isTimeout(err):
+		kind = timeout
+	}
+	return r.backOff(ctx, kind)
+}
+
+// toldToWait pauses the gate until at, d from now, as the server asked.
+func (r *retrier) toldToWait(ctx context.Context, at time.Time, d time.Duration) error {
+	r.told++
+	r.gate.PauseUntil(at, r.last.Error())
+	now := r.gate.queue.Now()
+	until := sat.Add(now, d)
+	if d > r.policy.MaxServerWait {
+		return r.stop(ErrServerWait, until)
+	}
+	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, 1))
+}
+
+// backOff waits before a retry.
+func (r *retrier) backOff(ctx context.Context, kind failure) error {
+	retry := r.attempts - r.told
+	if retry >= r.policy.Attempts {
+		return r.stop(ErrAttempts, 0)
+	}
+	curve := r.policy.Backoff
+	if kind == throttle {
+		curve = r.policy.Throttled
+	}
+	worst := max(minBackoff, curve(retry, r.backoff, 1))
+	r.backoff = max(minBackoff, curve(retry, r.backoff, rand.Float64()))
+	if err := r.mayWait(ctx, kind, r.backoff, worst); err != nil {
+		return err
+	}
+	timer := time.NewTimer(r.backoff)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return r.stop(ctx.Err(), 0)
+	case <-r.gate.closed:
+		return r.stop(r.gate.refuse(ErrClosed), 0)
+	}
+}
+
+// mayWait returns why a wait of d before the next attempt must not begin, or
+// nil. If the budget is empty the gate slows down to one call per worst.
+func (r *retrier) mayWait(ctx context.Context, kind failure, d, worst time.Duration) error {
+	now := r.gate.queue.Now()
+	until := sat.Add(now, d)
+	if sat.Add(now-r.began, d) > r.policy.MaxElapsed {
+		return r.stop(ErrElapsed, until)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if have := time.Until(deadline); d >= have {
+			return r.stop(&WaitError{By: r.gate.name, Need: d, Have: max(0, have)}, until)
+		}
+	}
+	if !r.gate.payRetry(kind, r.left, worst) {
+		return r.stop(ErrBudget, until)
+	}
+	return nil
+}
+
+// stop returns the error with which the call ends. at is when it is worth
+// coming back, 0 if nothing is known.
+func (r *retrier) stop(why error, at time.Duration) error {
+	s := &Stopped{Last: r.last, Why: why, Attempts: r.attempts}
+	if r.began >= 0 {
+		s.Elapsed = r.gate.queue.Now() - r.began
+	}
+	if at > 0 {
+		s.RetryAt = r.gate.queue.Time(at)
+	}
+	return s
+}
+
+// isTimeout reports whether err is about time: the attempt may still be going
+// on at the server. That the context of the call is not done was looked at.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}

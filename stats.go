@@ -1,0 +1,191 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+)
+
+// Stats is what a gate is doing at one moment and has done so far.
+type Stats struct {
+	Name        string
+	Concurrency int64 // the limit now in force, 0 for none
+	Rate        Rate  // the rate as configured or set, the zero Rate for none
+
+	// InFlight is what is in flight, in the unit of the concurrency limit.
+	InFlight int64
+
+	// Pacing is how many callers wait only for their turn in time, a pause or
+	// a quota; there is room in flight for them. Waiting is how many wait
+	// behind those, for room too.
+	Pacing, Waiting int64
+
+	// NextSlot is the earliest time at which the rate and a pause let the
+	// next call leave. It may have passed.
+	NextSlot time.Time
+
+	// PausedUntil is the end of the present pause and PausedWhy what
+	// PauseUntil was told. Zero if the gate is not paused.
+	PausedUntil time.Time
+	PausedWhy   string
+
+	// Spacing is the least time between calls that a gate keeps after its
+	// retry budget was empty, 0 normally. RetryTokens is what the budget
+	// holds.
+	Spacing     time.Duration
+	RetryTokens int
+
+	Granted  uint64   // calls let through
+	Refused  Refused  // calls not let through
+	Stranded uint64   // refunds to quotas that failed
+	Waits    WaitTime // how long those let through had waited
+}
+
+// Refused counts the calls that a gate did not let through.
+type Refused struct {
+	Busy      uint64 // TryAcquire when it was not the caller's turn
+	Deadline  uint64 // WaitError, ErrTimeout, ErrServerWait or the deadline of a context
+	Cancelled uint64 // a cancelled context
+	TooLarge  uint64 // ErrTooLarge
+	QueueFull uint64 // ErrQueueFull
+	Closed    uint64 // ErrClosed
+	Other     uint64 // a quota or Permits could not be asked
+}
+
+// The reasons, in the order of the fields of Refused.
+const (
+	refusedTry = iota
+	refusedDeadline
+	refusedCancelled
+	refusedTooLarge
+	refusedQueueFull
+	refusedClosed
+	refusedOther
+	reasons
+)
+
+func reasonOf(err error) int {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrServerWait):
+		return refusedDeadline
+	case errors.Is(err, context.Canceled):
+		return refusedCancelled
+	case errors.Is(err, errs.ErrTooLarge):
+		return refusedTooLarge
+	case errors.Is(err, errs.ErrQueueFull):
+		return refusedQueueFull
+	case errors.Is(err, errs.ErrClosed):
+		return refusedClosed
+	}
+	return refusedOther
+}
+
+// Stats returns a consistent picture of the gate; only the counts of refusals
+// and waits may be a call behind. Its cost grows with the number of callers
+// that there is room for.
+func (g *Gate) Stats() Stats {
+	g.queue.Lock()
+	now := g.queue.Now()
+	g.queue.Advance(now)
+	s := Stats{
+		Name:        g.name,
+		Concurrency: g.limit,
+		Rate:        g.rate,
+		InFlight:    g.inFlight,
+		Waiting:     int64(g.queue.Len()),
+		NextSlot:    g.queue.Time(g.schedule.Slot(0)),
+		Spacing:     g.budget.cool,
+		RetryTokens: g.budget.tokens,
+		Granted:     g.granted,
+		Stranded:    g.stranded.Load(),
+	}
+	if until := g.schedule.Paused(); until > now {
+		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
+	}
+	room := g.limit - g.inFlight
+	g.queue.Each(func(n int64) bool {
+		room -= g.concurrencyUnit.of(n)
+		if g.limit > 0 && room < 0 {
+			return false
+		}
+		s.Pacing++
+		return true
+	})
+	s.Waiting -= s.Pacing
+	g.queue.Unlock()
+
+	s.Refused = Refused{
+		Busy:      g.refused[refusedTry].Load(),
+		Deadline:  g.refused[refusedDeadline].Load(),
+		Cancelled: g.refused[refusedCancelled].Load(),
+		TooLarge:  g.refused[refusedTooLarge].Load(),
+		QueueFull: g.refused[refusedQueueFull].Load(),
+		Closed:    g.refused[refusedClosed].Load(),
+		Other:     g.refused[refusedOther].Load(),
+	}
+	s.Waits = g.waits.snapshot(s.Granted)
+	return s
+}
+
+// WaitTime is a histogram of waiting times. Bucket 0 counts those who did not
+// wait, bucket i > 0 those who waited less than 2^i µs and no less than half
+// of that; the first and the last also take what is beyond.
+type WaitTime [waitBuckets]uint64
+
+const waitBuckets = 44 // the last one begins at 2^42 µs, 50 days
+
+// Bound returns the upper bound of bucket i, in which no wait is as long.
+func (WaitTime) Bound(i int) time.Duration {
+	switch {
+	case i <= 0:
+		return 0
+	case i >= waitBuckets-1:
+		return Never
+	}
+	return time.Microsecond << i
+}
+
+// Count returns how many waited, or did not have to.
+func (w *WaitTime) Count() uint64 {
+	var n uint64
+	for _, c := range w {
+		n += c
+	}
+	return n
+}
+
+// Quantile returns a time that at least the share q of them, 0 ≤ q ≤ 1, did
+// not wait longer than: at most twice the exact one.
+func (w *WaitTime) Quantile(q float64) time.Duration {
+	rank := q * float64(w.Count())
+	var n uint64
+	for i, c := range w {
+		n += c
+		if n > 0 && float64(n) >= rank {
+			return w.Bound(i)
+		}
+	}
+	return 0
+}
+
+// waits is the histogram as it grows, without those who did not wait.
+type waits [waitBuckets]atomic.Uint64
+
+func (w *waits) add(d time.Duration) {
+	i := bits.Len64(uint64(d / time.Microsecond))
+	w[min(max(i, 1), waitBuckets-1)].Add(1)
+}
+
+func (w *waits) snapshot(granted uint64) (s WaitTime) {
+	for i := range w {
+		s[i] = w[i].Load()
+	}
+	if waited := s.Count(); waited < granted {
+		s[0] = granted - waited
+	}
+	return s
+}
