@@ -420,10 +420,7 @@ func (r *rule) ask(ctx context.Context, due time.Duration, n int64) (time.Durati
 		wait, err := q.Meter.Admit(ctx, q.Counts.of(n))
 		if wait > 0 || err != nil {
 			g.giveBack(ctx, g.quotas[:i], n)
-			if err != nil && err != ctx.Err() {
-				err = fmt.Errorf("quota %s: %w", q.Name, err)
-			}
-			return wait, err
+			return wait, errs.Named("quota "+q.Name, err)
 		}
 	}
 	g.queue.Lock()

@@ -74,18 +74,21 @@ func (g *Gate) Plan(n int64) Forecast {
 	return f
 }
 
-// untilRoom estimates how long until the k-th call from now has room in
-// flight if each stays there for hold: limit calls in each hold.
+// untilRoom estimates how long until the k-th call from now has room in flight
+// if each stays there for hold: as many as are in flight leave, an interval
+// apart, in each hold.
 func (g *Gate) untilRoom(k int64, hold time.Duration) time.Duration {
 	free := g.limit - g.inFlight
 	if g.limit == 0 || k <= free {
 		return 0
 	}
-	rounds, _, ok := sat.MulDiv(k-free, int64(hold), g.limit-1, g.limit)
-	if !ok {
+	behind := k - max(0, free) - 1
+	rounds, _, ok := sat.MulDiv(behind/g.limit+1, int64(hold), 0, 1)
+	spaced, _, ok2 := sat.MulDiv(behind%g.limit, int64(g.schedule.Interval()), 0, 1)
+	if !ok || !ok2 {
 		return sat.Max
 	}
-	return time.Duration(rounds)
+	return sat.Add(time.Duration(rounds), time.Duration(spaced))
 }
 
 // holdTime estimates how long calls stay in flight. The first 64 are measured

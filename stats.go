@@ -97,7 +97,7 @@ func (g *Gate) Stats() Stats {
 		Rate:        g.rate,
 		InFlight:    g.inFlight,
 		Waiting:     int64(g.queue.Len()),
-		NextSlot:    g.queue.Time(g.schedule.Slot(0)),
+		NextSlot:    g.queue.Time(g.schedule.Slot()),
 		Spacing:     g.budget.cool,
 		RetryTokens: g.budget.tokens,
 		Granted:     g.granted,

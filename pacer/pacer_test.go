@@ -38,7 +38,7 @@ func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
 		var want []synclog.Left
 		for i := range 64 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
-			want = append(want, synclog.At(i, time.Duration(i) * 100 * ms))
+			want = append(want, synclog.At(i, time.Duration(i)*100*ms))
 		}
 		if got := p.Waiting(); got != 63 {
 			t.Errorf("Waiting() = %d, want 63", got)
@@ -58,10 +58,10 @@ func TestWeightIsPaidAfterwards(t *testing.T) {
 		l.Want(t,
 			synclog.At(0, 0),
 			synclog.At(3, 0), // n = 0 consumes nothing and waits for nobody
-			synclog.At(1, 100 * ms),
-			synclog.At(2, 600 * ms),
-			synclog.At(4, 700 * ms),
-			synclog.At(5, 900 * ms),
+			synclog.At(1, 100*ms),
+			synclog.At(2, 600*ms),
+			synclog.At(4, 700*ms),
+			synclog.At(5, 900*ms),
 		)
 	})
 }
@@ -90,7 +90,7 @@ func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 		}
 		l.Call(1, func() error { return p.Acquire(bg, 1) })
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, 100 * ms))
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms))
 	})
 }
 
@@ -106,9 +106,9 @@ func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.Want(t,
 			synclog.At(0, 0),
-			synclog.Failed(2, 50 * ms, context.Canceled),
-			synclog.At(1, 100 * ms),
-			synclog.At(3, 200 * ms),
+			synclog.Failed(2, 50*ms, context.Canceled),
+			synclog.At(1, 100*ms),
+			synclog.At(3, 200*ms),
 		)
 	})
 }
@@ -238,8 +238,8 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 				time.Sleep(50 * ms)
 				change(p)
 				l.Want(t,
-					synclog.Failed(1, 50 * ms, context.DeadlineExceeded),
-					synclog.Failed(2, 50 * ms, context.DeadlineExceeded),
+					synclog.Failed(1, 50*ms, context.DeadlineExceeded),
+					synclog.Failed(2, 50*ms, context.DeadlineExceeded),
 				)
 				if ctx.Err() != nil {
 					t.Error("it waited for its deadline")
@@ -262,7 +262,7 @@ func TestPauseEndsWithNothingStored(t *testing.T) {
 		var want []synclog.Left
 		for i := range 64 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
-			want = append(want, synclog.At(i, 30*time.Second + time.Duration(i)*100*ms))
+			want = append(want, synclog.At(i, 30*time.Second+time.Duration(i)*100*ms))
 		}
 		time.Sleep(time.Hour)
 		l.Want(t, want...)
@@ -290,7 +290,7 @@ func TestBurst(t *testing.T) {
 				var want []synclog.Left
 				for i, at := range c.want {
 					l.Call(i, func() error { return p.Acquire(bg, 1) })
-					want = append(want, synclog.At(i, at * ms))
+					want = append(want, synclog.At(i, at*ms))
 				}
 				time.Sleep(time.Hour)
 				l.Want(t, want...)
@@ -429,7 +429,7 @@ func TestMaxWaiting(t *testing.T) {
 			t.Error("a fourth place in a queue of two")
 		}
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, pacer.ErrQueueFull), synclog.At(1, 100 * ms), synclog.At(2, 200 * ms))
+		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, pacer.ErrQueueFull), synclog.At(1, 100*ms), synclog.At(2, 200*ms))
 	})
 }
 

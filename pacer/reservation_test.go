@@ -71,7 +71,7 @@ func TestWaitEnforcesTheSlot(t *testing.T) {
 		time.Sleep(150 * ms)
 		l.Call(1, func() error { return used.Wait(bg) }) // its slot was at 100 ms
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, 150 * ms), synclog.At(2, 200 * ms), synclog.At(3, 300 * ms))
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 150*ms), synclog.At(2, 200*ms), synclog.At(3, 300*ms))
 		if err := late.Wait(bg); err != nil {
 			t.Errorf("Wait for a reservation that has left: %v", err)
 		}
@@ -92,7 +92,7 @@ func TestWaitBeginsOutOfOrder(t *testing.T) {
 			l.Call(i, func() error { return rs[i].Wait(bg) })
 		}
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 100 * ms), synclog.At(1, 200 * ms), synclog.At(3, 400 * ms), synclog.At(4, 500 * ms))
+		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 200*ms), synclog.At(3, 400*ms), synclog.At(4, 500*ms))
 	})
 }
 
@@ -116,10 +116,10 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.Want(t,
 			synclog.Failed(0, 0, context.DeadlineExceeded),
-			synclog.Failed(1, 10 * ms, context.Canceled),
-			synclog.Failed(2, 10 * ms, pacer.ErrCancelled),
-			synclog.Failed(3, 10 * ms, context.Canceled),
-			synclog.At(9, 100 * ms),
+			synclog.Failed(1, 10*ms, context.Canceled),
+			synclog.Failed(2, 10*ms, pacer.ErrCancelled),
+			synclog.Failed(3, 10*ms, context.Canceled),
+			synclog.At(9, 100*ms),
 		)
 		if err := hopeless.Wait(bg); err == nil {
 			t.Error("a reservation that was given back was granted")

@@ -175,25 +175,48 @@ func (s *Schedule) Interval() time.Duration {
 // Paused returns the end of the last pause, which may be over.
 func (s *Schedule) Paused() time.Duration { return s.pause }
 
-// Slot returns the earliest instant for a call that has ahead others before
-// it, ahead being the sum of their weights. It may lie in the past; sat.Max is
-// never.
-func (s *Schedule) Slot(ahead int64) time.Duration {
+// Slot returns the earliest instant for the next call. It may lie in the past;
+// sat.Max is never.
+func (s *Schedule) Slot() time.Duration {
+	tat, _ := s.lifted()
+	return s.early(tat)
+}
+
+// Wait returns how long from now on a call would wait that has ahead others
+// before it, ahead being the sum of their weights, if those leave as soon as
+// they may; sat.Max is never.
+func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	tat, rem := s.lifted()
+	if ahead > 0 {
+		tat, rem = s.charge(now, false)
+	}
 	tat, _ = s.plus(tat, rem, ahead)
+	if tat == sat.Max {
+		return sat.Max
+	}
+	return max(0, s.early(tat)-now)
+}
+
+// early returns the instant τ before tat.
+func (s *Schedule) early(tat time.Duration) time.Duration {
 	if tat == sat.Max {
 		return sat.Max
 	}
 	return tat - s.tau
 }
 
-// Wait returns how long it is from now to that slot; sat.Max is never.
-func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
-	slot := s.Slot(ahead)
-	if slot == sat.Max {
-		return sat.Max
+// charge returns when a call that leaves at now is charged: at TAT, or at now
+// if TAT has passed and our lateness does not explain that. If late, we woke
+// it too late just now; then it is charged as much before now as that explains.
+func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem int64) {
+	tat, rem = s.lifted()
+	switch {
+	case now-tat <= s.credit:
+		return tat, rem
+	case late:
+		return now - s.credit, 0 // what lies beyond catchUp is forfeit
 	}
-	return max(0, slot-now)
+	return now, 0
 }
 
 // Admit lets n leave at now and returns 0 if the slot has come. Otherwise it
@@ -203,20 +226,12 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	if wait := s.Wait(now, 0); wait > 0 {
 		return wait
 	}
-	if due < now {
-		s.credit = min(s.catchUp, now-max(due, s.Slot(0)))
+	late := due < now
+	if late {
+		s.credit = min(s.catchUp, now-max(due, s.Slot()))
 	}
-	// Charged at TAT, or at now if TAT has passed, but as much earlier as
-	// our lateness explains.
-	tat, rem := s.lifted()
-	switch lag := max(0, now-tat); {
-	case lag <= s.credit:
-		s.credit = lag // what was not needed now is not owed later
-	case due < now:
-		tat, rem = now-s.credit, 0
-	default:
-		tat, rem, s.credit = now, 0, 0
-	}
+	tat, rem := s.charge(now, late)
+	s.credit = max(0, now-tat) // what was not needed now is not owed later
 	if s.tau == 0 {
 		s.last, s.lastRem, s.debt = tat, rem, 0
 	} else {

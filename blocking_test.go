@@ -1,0 +1,232 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+)
+
+// A bucket is a token bucket, the textbook meter: capacity tokens at first,
+// one more each interval. trip is how long it takes to ask it, as if it were
+// far away; a nil err is what it answers otherwise.
+type bucket struct {
+	mu       sync.Mutex
+	capacity int64
+	interval time.Duration
+	trip     time.Duration
+	err      error
+
+	full  time.Time // when all tokens will be there
+	asked int
+}
+
+func (b *bucket) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	if b.trip > 0 {
+		select {
+		case <-time.After(b.trip):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case n > b.capacity:
+		return 0, sluice.ErrTooLarge
+	}
+	now := time.Now()
+	full := b.full
+	if full.Before(now) {
+		full = now
+	}
+	full = full.Add(time.Duration(n) * b.interval)
+	if wait := full.Sub(now) - time.Duration(b.capacity)*b.interval; wait > 0 {
+		return wait, nil
+	}
+	b.full = full
+	return 0, nil
+}
+
+func (b *bucket) Adjust(_ context.Context, delta int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full = b.full.Add(time.Duration(delta) * b.interval)
+	return b.err
+}
+
+// asks returns how often the bucket was asked.
+func (b *bucket) asks() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
+}
+
+// missing returns how many tokens the bucket lacks, partly refilled ones
+// included.
+func (b *bucket) missing() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64((max(0, time.Until(b.full)) + b.interval - 1) / b.interval)
+}
+
+func TestBlockWaitsInOrderAndOnlyTheFirstAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &bucket{capacity: 2, interval: 100 * ms}
+		b, l := sluice.Block(m), synclog.New()
+		for i, n := range []int64{1, 1, 2, 1, 0} {
+			l.Call(i, func() error { return b.Acquire(bg, n) })
+		}
+		if b.TryAcquire(1) || b.Waiting() != 2 || m.asks() != 3 {
+			t.Errorf("%d wait and the bucket was asked %d times", b.Waiting(), m.asks())
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 0), synclog.At(4, 0), synclog.At(2, 200*ms), synclog.At(3, 300*ms))
+		// 0 and 1 at once; 2 twice, 3 twice.
+		if m.asks() != 6 {
+			t.Errorf("the bucket was asked %d times, want 6", m.asks())
+		}
+		if !b.TryAcquire(2) || b.TryAcquire(1) || !b.TryAcquire(0) {
+			t.Error("TryAcquire does not tell what the bucket says")
+		}
+	})
+}
+
+func TestBlockCancelAndDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &bucket{capacity: 1, interval: time.Second}
+		b, l := sluice.Block(m), synclog.New()
+		b.TryAcquire(1)
+		ctx, cancel := context.WithCancel(bg)
+		short, cancelShort := context.WithTimeout(bg, 300*ms)
+		defer cancelShort()
+		within := func(d time.Duration) func() error {
+			return func() error { return b.AcquireWithin(bg, 1, d) }
+		}
+		l.Call(0, within(999*ms)) // its turn to ask has come: it knows at once
+		l.Call(1, func() error { return b.Acquire(short, 1) })
+		l.Call(2, func() error { return b.Acquire(ctx, 1) })   // first in the queue from now on
+		l.Call(3, within(0))                                   // somebody waits
+		l.Call(4, within(500*ms))                              // cannot know, waits
+		l.Call(5, func() error { return b.Acquire(short, 1) }) // likewise
+		l.Call(6, within(1000*ms))                             // exactly in time, when 2 is gone
+		l.Call(7, within(2000*ms))
+		l.Call(8, within(2999*ms))
+		time.Sleep(600 * ms)
+		cancel()
+		time.Sleep(time.Minute)
+		var wait *sluice.WaitError
+		for _, left := range l.Sofar() {
+			switch left.Who {
+			case 0, 1, 8:
+				if !errors.As(left.Err, &wait) {
+					t.Errorf("caller %d: %v, want a WaitError", left.Who, left.Err)
+				}
+			case 3, 4:
+				if !errors.Is(left.Err, sluice.ErrTimeout) {
+					t.Errorf("caller %d: %v, want ErrTimeout", left.Who, left.Err)
+				}
+			}
+		}
+		l.Want(t,
+			synclog.Failed(0, 0, context.DeadlineExceeded),
+			synclog.Failed(1, 0, context.DeadlineExceeded),
+			synclog.Failed(3, 0, context.DeadlineExceeded),
+			synclog.Failed(5, 300*ms, context.DeadlineExceeded),
+			synclog.Failed(4, 500*ms, context.DeadlineExceeded),
+			synclog.Failed(2, 600*ms, context.Canceled),
+			synclog.At(6, 1000*ms),
+			synclog.At(7, 2000*ms),
+			synclog.Failed(8, 2000*ms, context.DeadlineExceeded),
+		)
+		if b.Waiting() != 0 {
+			t.Errorf("%d wait", b.Waiting())
+		}
+		done, cancel := context.WithCancel(bg)
+		cancel()
+		asked := m.asks()
+		if err := b.Acquire(done, 1); err != context.Canceled || m.asks() != asked {
+			t.Errorf("done before the call: %v", err)
+		}
+		if err := b.Acquire(done, 0); err != context.Canceled {
+			t.Errorf("done before the call of nothing: %v", err)
+		}
+	})
+}
+
+func TestBlockPassesErrorsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &bucket{capacity: 3, interval: time.Second}
+		b := sluice.Block(m)
+		if err := b.Acquire(bg, 4); err != sluice.ErrTooLarge {
+			t.Errorf("4 of 3: %v", err)
+		}
+		broken := errors.New("away")
+		m.err = broken
+		if err := b.Acquire(bg, 1); err != broken || b.TryAcquire(1) {
+			t.Errorf("a limit that cannot be asked: %v", err)
+		}
+		m.err = nil
+		if !b.TryAcquire(3) {
+			t.Error("something was taken")
+		}
+	})
+}
+
+// A limit may take its time to answer. Meanwhile callers queue, cancel, and
+// the lock of the queue is free.
+func TestBlockOnALimitFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &bucket{capacity: 1, interval: 100 * ms, trip: 10 * ms}
+		b, l := sluice.Block(m), synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, func() error { return b.Acquire(bg, 1) })
+		l.Call(1, func() error { return b.Acquire(ctx, 1) })
+		l.Call(2, func() error { return b.Acquire(bg, 1) })
+		if b.Waiting() != 3 {
+			t.Errorf("%d wait while the first asks", b.Waiting())
+		}
+		time.Sleep(15 * ms) // 0 is through, 1 asks
+		cancel()
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(0, 10*ms),
+			synclog.Failed(1, 15*ms, context.Canceled),
+			synclog.At(2, 120*ms), // asked from 15 to 25, refused until 110, asked again
+		)
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Admit(context.Context, int64) (time.Duration, error) { panic("mine") }
+
+func TestPanicOfALimitFliesOnAndStallsNobody(t *testing.T) {
+	b := sluice.Block(panicking{})
+	for range 2 {
+		for name, f := range map[string]func(){
+			"Acquire":    func() { b.Acquire(bg, 1) },
+			"TryAcquire": func() { b.TryAcquire(1) },
+		} {
+			func() {
+				defer func() {
+					if recover() != "mine" {
+						t.Errorf("%s: the panic did not fly on", name)
+					}
+				}()
+				f()
+			}()
+		}
+	}
+	if b.Waiting() != 0 {
+		t.Errorf("%d wait", b.Waiting())
+	}
+}

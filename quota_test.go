@@ -1,0 +1,249 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/semaphore"
+)
+
+func TestQuotasAreGrantedTogetherOrNotAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		minute := &bucket{capacity: 6, interval: 10 * time.Second}
+		second := &bucket{capacity: 2, interval: 500 * ms}
+		g := mustGate(t, sluice.Config{
+			Name: "api", Rate: tenPerSecond, Concurrency: 10,
+			Quotas: []sluice.Quota{{Name: "minute", Meter: minute}, {Name: "second", Meter: second}},
+		})
+		l := synclog.New()
+		for i := range 8 {
+			l.Call(i, enter(g, bg))
+		}
+		if m, s := minute.missing(), second.missing(); m != 1 || s != 1 {
+			t.Errorf("after one call %d and %d tokens are gone", m, s)
+		}
+		time.Sleep(90 * ms)
+		if s := g.Stats(); s.Pacing != 7 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Hour)
+		l.Want(t,
+			synclog.At(0, 0),
+			synclog.At(1, 100*ms), // the rate
+			synclog.At(2, 500*ms), // two in a second at most
+			synclog.At(3, 1000*ms),
+			synclog.At(4, 1500*ms),
+			synclog.At(5, 2000*ms),
+			synclog.At(6, 10*time.Second), // six in a minute
+			synclog.At(7, 20*time.Second),
+		)
+	})
+}
+
+func TestRefusedByOneQuotaConsumedFromNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &bucket{capacity: 100, interval: time.Hour}
+		second := &bucket{capacity: 10, interval: time.Second}
+		third := &bucket{capacity: 100, interval: time.Hour}
+		g := mustGate(t, sluice.Config{
+			Name: "api", Rate: tenPerSecond, Concurrency: 10,
+			Quotas: []sluice.Quota{{Name: "a", Meter: first}, {Name: "b", Meter: second}, {Name: "c", Meter: third, Counts: sluice.Calls}},
+		})
+		untouched := func(when string, want int64) {
+			t.Helper()
+			if a, c := first.missing(), third.missing(); a != want*5 || c != want || g.Stats().InFlight != want {
+				t.Errorf("%s: %d, %d tokens are gone and %d in flight, want %d calls of 5", when, a, c, g.Stats().InFlight, want)
+			}
+		}
+		acquire := func(ctx context.Context, n int64, d time.Duration) error {
+			_, err := g.AcquireWithin(ctx, n, d)
+			return err
+		}
+		g.Acquire(bg, 5)
+		time.Sleep(time.Second)
+		untouched("one call", 1)
+
+		if _, ok := g.TryAcquire(7); ok {
+			t.Error("TryAcquire took 7 of 6")
+		}
+		untouched("TryAcquire", 1)
+		var wait *sluice.WaitError
+		if err := acquire(bg, 7, 999*ms); !errors.As(err, &wait) || wait.Need != time.Second || wait.By != "api" {
+			t.Errorf("AcquireWithin: %v", err)
+		}
+		untouched("AcquireWithin", 1)
+		if err := acquire(bg, 11, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: quota b: request is larger than the limit" {
+			t.Errorf("11 of 10: %v", err)
+		}
+		untouched("too large", 1)
+
+		l := synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, func() error { return acquire(ctx, 9, time.Hour) })
+		l.Call(1, func() error { return acquire(bg, 5, time.Hour) })
+		time.Sleep(100 * ms)
+		cancel()
+		l.Want(t, synclog.Failed(0, 100*ms, context.Canceled), synclog.At(1, 100*ms)) // moved up, and fits
+		untouched("cancelled", 2)
+
+		second.err = errors.New("away")
+		if err := acquire(bg, 1, time.Hour); !errors.Is(err, second.err) {
+			t.Errorf("a quota that cannot be asked: %v", err)
+		}
+		untouched("error", 2)
+		if s := g.Stats(); s.Stranded != 0 || s.Refused.Other != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// lossy is a meter whose refunds fail.
+type lossy struct{ bucket }
+
+func (l *lossy) Adjust(context.Context, int64) error { return errors.New("no way back") }
+
+func TestRefundsThatFailAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{
+			{Name: "a", Meter: &lossy{bucket{capacity: 10, interval: time.Hour}}},
+			{Name: "b", Meter: &bucket{capacity: 1, interval: time.Hour}},
+		}})
+		p, _ := g.Acquire(bg, 1)
+		g.TryAcquire(1) // b refuses, a keeps what it took
+		p.Settle(0)
+		if s := g.Stats(); s.Stranded != 2 {
+			t.Errorf("%d stranded, want 2", s.Stranded)
+		}
+	})
+}
+
+func TestSettleTouchesCostQuotasOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost, calls := &bucket{capacity: 100, interval: time.Minute}, &bucket{capacity: 100, interval: time.Minute}
+		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Quotas: []sluice.Quota{
+			{Name: "tokens", Meter: cost}, {Name: "requests", Meter: calls, Counts: sluice.Calls},
+		}})
+		p, _ := g.Acquire(bg, 40)
+		q, _ := g.Acquire(bg, 40)
+		p.Settle(10)
+		q.Release()
+		q.Settle(500) // debt beyond the capacity
+		if cost.missing() != 510 || calls.missing() != 2 {
+			t.Errorf("%d of cost and %d calls are gone", cost.missing(), calls.missing())
+		}
+		if d := time.Until(g.Stats().NextSlot); d != 100*ms {
+			t.Errorf("the rate counts calls, and the next slot is in %v", d)
+		}
+	})
+}
+
+// A pause that comes while a quota far away is being asked holds the call all
+// the same, and the quota gets back what it gave.
+func TestPauseDuringARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
+		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Quotas: []sluice.Quota{{Name: "far", Meter: far}}})
+		l := synclog.New()
+		l.Call(0, enter(g, bg))
+		time.Sleep(10 * ms)
+		g.PauseUntil(time.Now().Add(time.Second), "")
+		time.Sleep(100 * ms)
+		if n := far.missing(); n != 0 {
+			t.Errorf("%d tokens gone while the gate is paused", n)
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 1030*ms))
+		g.Resume()
+		l.Call(1, enter(g, bg))
+		time.Sleep(10 * ms)
+		g.Close() // decided by then or not, nothing may be lost
+		time.Sleep(time.Minute)
+		if n, s := far.missing(), g.Stats(); n != s.InFlight {
+			t.Errorf("%d tokens gone and %d in flight", n, s.InFlight)
+		}
+	})
+}
+
+// shared is a semaphore as if it were on another machine.
+type shared struct {
+	*semaphore.Weighted
+	lost chan struct{}
+}
+
+type lease struct {
+	shared
+	n int64
+}
+
+func (s shared) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+	if err := s.AcquireWithin(ctx, n, longest); err != nil {
+		return nil, err
+	}
+	return lease{s, n}, nil
+}
+
+func (l lease) Release()              { l.Weighted.Release(l.n) }
+func (l lease) Lost() <-chan struct{} { return l.lost }
+
+func TestPermitsOfAnotherMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := shared{semaphore.NewWeighted(2), nil}
+		g := mustGate(t, sluice.Config{Name: "api", Permits: sem, Rate: tenPerSecond})
+		l := synclog.New()
+		for i := range 3 {
+			l.Call(i, func() error { return hold(g, time.Second) })
+		}
+		if _, ok := g.TryAcquire(1); ok {
+			t.Error("overtook")
+		}
+		if _, err := g.AcquireWithin(bg, 1, 500*ms); !errors.Is(err, sluice.ErrTimeout) {
+			t.Errorf("AcquireWithin: %v", err)
+		}
+		// A permit in time, but then the slot is too late: the permit goes back.
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		sem.SetLimit(10)
+		var wait *sluice.WaitError
+		if _, err := g.AcquireWithin(bg, 1, time.Second); !errors.As(err, &wait) {
+			t.Errorf("AcquireWithin of a paused gate: %v", err)
+		}
+		g.Resume()
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 1100*ms), synclog.At(2, 1500*ms))
+		if sem.InFlight() != 0 {
+			t.Errorf("%d permits lost", sem.InFlight())
+		}
+	})
+}
+
+func TestLostLeaseEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := shared{semaphore.NewWeighted(2), make(chan struct{})}
+		g := mustGate(t, sluice.Config{Permits: sem})
+		call := func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		var errDo, errCall error
+		var wg sync.WaitGroup
+		wg.Go(func() { errDo = g.Do(bg, call) })
+		wg.Go(func() { errCall = sluice.Do(bg, g, sluice.Policy{Attempts: 1}, call) })
+		synctest.Wait()
+		close(sem.lost)
+		wg.Wait()
+		if errDo != sluice.ErrLeaseLost || !errors.Is(errCall, sluice.ErrLeaseLost) {
+			t.Errorf("Gate.Do: %v, Do: %v", errDo, errCall)
+		}
+		// A call that is done leaves no goroutine that waits for the loss.
+		sem.lost = make(chan struct{})
+		g = mustGate(t, sluice.Config{Permits: sem})
+		if err := g.Do(bg, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
