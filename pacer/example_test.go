@@ -48,44 +48,39 @@ func ExamplePacer_Reserve() {
 	p := pacer.New(1, time.Minute)
 	now, next, last := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 	show := func() {
-		for _, r := range []*pacer.Reservation{now, next, last} {
+		for name, r := range map[string]*pacer.Reservation{"now": now, "next": next, "last": last} {
 			if r.Delay() == pacer.Never {
-				fmt.Print("cancelled ")
+				fmt.Println(name, "is cancelled")
 				continue
 			}
-			fmt.Print(r.Delay().Round(time.Second), " ")
+			fmt.Println(name, "leaves in", r.Delay().Round(time.Second))
 		}
-		fmt.Println()
 	}
 	show()
 	next.Cancel()
 	show()
-	// Output:
-	// 0s 1m0s 2m0s
-	// 0s cancelled 1m0s
+	// Unordered output:
+	// now leaves in 0s
+	// next leaves in 1m0s
+	// last leaves in 2m0s
+	// now leaves in 0s
+	// next is cancelled
+	// last leaves in 1m0s
 }
 
 // A burst is how many calls may go together after a time of idleness. A new
 // pacer has nothing stored.
 func ExampleNewWith() {
-	p, err := pacer.NewWith(1000, time.Second, pacer.Config{Burst: 3})
+	p, err := pacer.NewWith(1, time.Hour, pacer.Config{Burst: 3})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	together := func() (n int) {
-		for p.TryAcquire(1) {
-			n++
-		}
-		return n
-	}
-	fmt.Println(together() < 3)
-	r := p.Reserve(10) // 10 ms pass until the call after this one
-	r.Wait(context.Background())
-	p.Acquire(context.Background(), 1)
-	time.Sleep(10 * time.Millisecond) // idle
-	fmt.Println(together() >= 3)
+	fmt.Println(p.TryAcquire(1), p.TryAcquire(1))
+
+	_, err = pacer.NewWith(1, time.Hour, pacer.Config{Burst: 3, BurstTime: time.Hour})
+	fmt.Println(err)
 	// Output:
-	// true
-	// true
+	// true false
+	// pacer: burst given both as a count and as a time
 }
