@@ -159,13 +159,69 @@ func TestPauseDuringARoundTrip(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		l.Want(t, synclog.At(0, 1030*ms))
-		g.Resume()
+	})
+}
+
+// A gate that is closed while a call asks its quota far away: the answer counts.
+func TestCloseDuringARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &bucket{capacity: 1, interval: time.Hour, trip: 20 * ms}
+		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "far", Meter: far}}})
+		l := synclog.New()
+		l.Call(0, enter(g, bg))
 		l.Call(1, enter(g, bg))
 		time.Sleep(10 * ms)
-		g.Close() // decided by then or not, nothing may be lost
+		g.Close()
 		time.Sleep(time.Minute)
-		if n, s := far.missing(), g.Stats(); n != s.InFlight {
+		l.Want(t, synclog.Failed(1, 10*ms, sluice.ErrClosed), synclog.At(0, 20*ms))
+		if n, s := far.missing(), g.Stats(); n != 1 || s.InFlight != 1 {
 			t.Errorf("%d tokens gone and %d in flight", n, s.InFlight)
+		}
+	})
+}
+
+func TestChangesReachThoseWhoWaitWithQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plenty := &bucket{capacity: 100, interval: time.Second}
+		g := mustGate(t, sluice.Config{
+			Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}, Concurrency: 2,
+			Quotas: []sluice.Quota{{Name: "plenty", Meter: plenty}},
+		})
+		l := synclog.New()
+		for i := range 4 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Second)
+		g.SetRate(1000, time.Second)
+		time.Sleep(time.Second)
+		g.SetConcurrency(3)
+		time.Sleep(time.Second)
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		g.SetConcurrency(0)
+		time.Sleep(time.Second)
+		g.Resume()
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second), synclog.At(2, 2*time.Second), synclog.At(3, 4*time.Second))
+	})
+}
+
+// A permit that comes back wakes the caller who waits for it, also where quotas
+// are asked.
+func TestReleaseReachesThoseWhoWaitWithQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 1, Quotas: []sluice.Quota{{Name: "q", Meter: &bucket{capacity: 100, interval: time.Second}}}})
+		l := synclog.New()
+		for i := range 3 {
+			l.Call(i, func() error { return hold(g, time.Second) })
+		}
+		l.Call(9, func() error { _, err := g.AcquireWithin(bg, 1, 500*ms); return err })
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.Failed(9, 500*ms, sluice.ErrTimeout), synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second))
+		if _, err := g.AcquireWithin(bg, 1, 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := g.AcquireWithin(bg, 1, 100*ms); !errors.Is(err, sluice.ErrTimeout) {
+			t.Errorf("first in the queue of a full gate: %v", err)
 		}
 	})
 }

@@ -253,6 +253,44 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 	}
 }
 
+// Only those whom the change makes hopeless fail, counted without those who fail
+// before them.
+func TestChangeFailsNoMoreThanItMust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		p.TryAcquire(1)
+		for i, most := range []time.Duration{2 * time.Second, 500 * ms, 2 * time.Second, 2 * time.Second, 3 * time.Second} {
+			l.Call(i, func() error { return p.AcquireWithin(bg, 1, most) })
+		}
+		p.SetRate(1, time.Second) // slots at 1, 2, 3 … s
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(0, time.Second),
+			synclog.Failed(1, 0, context.DeadlineExceeded),
+			synclog.At(2, 2*time.Second), // moved up
+			synclog.Failed(3, 0, context.DeadlineExceeded),
+			synclog.At(4, 3*time.Second),
+		)
+	})
+}
+
+// At its deadline a context is done: a slot at that instant is too late.
+func TestSlotExactlyAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer.New(10, time.Second)
+		p.TryAcquire(1)
+		for d, want := range map[time.Duration]bool{100 * ms: false, 100*ms + 1: true} {
+			ctx, cancel := context.WithTimeout(bg, d)
+			defer cancel()
+			start := time.Now()
+			err := p.Acquire(ctx, 1)
+			if ok := err == nil; ok != want || !ok && time.Since(start) != 0 {
+				t.Errorf("slot in 100 ms, deadline in %v: %v after %v", d, err, time.Since(start))
+			}
+		}
+	})
+}
+
 func TestPauseEndsWithNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), synclog.New()

@@ -61,6 +61,26 @@ func TestReservationsAreForecasts(t *testing.T) {
 	})
 }
 
+// A faster rate cannot let a reservation leave before the rate was changed,
+// even if nobody looks until long after.
+func TestAbandonedReservationsLeaveNoEarlierThanTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer.New(1, 10*time.Second)
+		start := time.Now()
+		p.TryAcquire(1)
+		first, second := p.Reserve(1), p.Reserve(1)
+		time.Sleep(5 * time.Second)
+		p.SetRate(1, 4*time.Second) // 4 s after the last departure is past: now
+		time.Sleep(4500 * ms)
+		if a, b := first.Slot().Sub(start), second.Slot().Sub(start); a != 5*time.Second || b != 9*time.Second {
+			t.Errorf("left at %v and %v, want 5 s and 9 s", a, b)
+		}
+		if d := p.Reserve(1).Slot().Sub(start); d != 13*time.Second {
+			t.Errorf("the next slot is at %v, want 13 s", d)
+		}
+	})
+}
+
 func TestWaitEnforcesTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := pacer.New(10, time.Second), synclog.New()

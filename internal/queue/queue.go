@@ -229,11 +229,11 @@ func (q *Queue) Change(f func(now time.Duration)) {
 	now := q.Now()
 	q.Advance(now)
 	f(now)
-	q.changed, q.due = now, Forever
+	q.changed = now
 	var ahead total
 	for w := q.front; w != nil; {
 		next := w.next
-		if err := q.hopeless(now, w, ahead.value()); err != nil && w.attended {
+		if err := q.hopeless(now, w, ahead.value()); err != nil {
 			q.fail(w, err)
 		} else {
 			ahead.add(w.weight)

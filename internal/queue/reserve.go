@@ -63,6 +63,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	}
 	w.attended, w.done, w.armed = true, done, awake
 	if q.driver == nil || w.seq < q.driver.seq {
+		// Anybody could drive; the first should, for it is the next to leave
+		// and then needs no second wake-up.
 		q.driver = w
 	}
 	return q.wait(ctx, w)
