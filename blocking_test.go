@@ -56,7 +56,10 @@ func (b *bucket) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	return 0, nil
 }
 
-func (b *bucket) Adjust(_ context.Context, delta int64) error {
+func (b *bucket) Adjust(ctx context.Context, delta int64) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.full = b.full.Add(time.Duration(delta) * b.interval)

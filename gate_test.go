@@ -505,6 +505,16 @@ func TestStatsTellPacingFromWaiting(t *testing.T) {
 		if s := g.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 7 || s.Name != "api" || s.Rate != tenPerSecond || time.Until(s.NextSlot) != 100*ms {
 			t.Errorf("%+v", s)
 		}
+		unlimited := mustGate(t, sluice.Config{Rate: tenPerSecond})
+		ctx, cancel := context.WithCancel(bg)
+		for range 3 {
+			wg.Go(func() { unlimited.Acquire(ctx, 1) })
+		}
+		synctest.Wait()
+		if s := unlimited.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 0 {
+			t.Errorf("without a limit of calls in flight: %+v", s)
+		}
+		cancel()
 		time.Sleep(time.Second)
 		if s := g.Stats(); s.InFlight != 3 || s.Pacing != 0 || s.Waiting != 7 || s.Granted != 3 {
 			t.Errorf("%+v", s)
@@ -546,6 +556,21 @@ func TestPlan(t *testing.T) {
 		g.SetConcurrency(0)
 		check(100, sluice.Forecast{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
 		check(math.MaxInt64, sluice.Forecast{Last: sluice.Never, Total: sluice.Never, LimitedBy: sluice.ByRate})
+	})
+}
+
+func TestPlanKnowsWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 2})
+		hold(g, time.Second)
+		g.Acquire(bg, 1)
+		if f := g.Plan(2); f.First != 0 || f.Last != time.Second {
+			t.Errorf("one of two in flight: %+v", f)
+		}
+		g.Acquire(bg, 1)
+		if f := g.Plan(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
+			t.Errorf("both in flight: %+v", f)
+		}
 	})
 }
 

@@ -103,6 +103,25 @@ func TestRefusedByOneQuotaConsumedFromNone(t *testing.T) {
 	})
 }
 
+// Who cancels while a quota far away is being asked gets back what was taken
+// from others before, although its context is done.
+func TestCancelDuringARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := &bucket{capacity: 10, interval: time.Hour}
+		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
+		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "near", Meter: near}, {Name: "far", Meter: far}}})
+		ctx, cancel := context.WithCancel(bg)
+		l := synclog.New()
+		l.Call(0, enter(g, ctx))
+		time.Sleep(10 * ms)
+		cancel()
+		l.Want(t, synclog.Failed(0, 10*ms, context.Canceled))
+		if s := g.Stats(); near.missing() != 0 || far.missing() != 0 || s.Stranded != 0 || s.InFlight != 0 {
+			t.Errorf("%d and %d tokens gone, %+v", near.missing(), far.missing(), s)
+		}
+	})
+}
+
 // lossy is a meter whose refunds fail.
 type lossy struct{ bucket }
 

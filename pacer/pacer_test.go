@@ -307,6 +307,22 @@ func TestPauseEndsWithNothingStored(t *testing.T) {
 	})
 }
 
+func TestResumeLeavesNothingStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), synclog.New()
+		time.Sleep(time.Hour) // full burst
+		p.PauseUntil(time.Now().Add(time.Hour))
+		l.Start = time.Now()
+		for i := range 3 {
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
+		}
+		time.Sleep(time.Second)
+		p.Resume()
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 1100*ms), synclog.At(2, 1200*ms))
+	})
+}
+
 func TestBurst(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  pacer.Config
