@@ -498,6 +498,9 @@ func TestTryAcquireNeverOvertakes(t *testing.T) {
 		if p.TryAcquire(1) {
 			t.Error("TryAcquire took the slot of an abandoned reservation")
 		}
+		if !p.TryAcquire(0) {
+			t.Error("n = 0 is granted at once")
+		}
 		time.Sleep(100 * ms)
 		if !p.TryAcquire(1) {
 			t.Error("an abandoned reservation stalls")
