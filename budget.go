@@ -100,7 +100,7 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	slower := !paid && g.budget.empty(backoff)
 	g.queue.Unlock()
 	if slower {
-		g.queue.Change(func(time.Duration) { g.slowDown() })
+		g.queue.Change(g.slowDown)
 	}
 	return paid
 }
@@ -111,13 +111,13 @@ func (g *Gate) succeeded(first bool) {
 	faster := g.budget.succeed(first, g.rate.Interval())
 	g.queue.Unlock()
 	if faster {
-		g.queue.Change(func(time.Duration) { g.slowDown() })
+		g.queue.Change(g.slowDown)
 	}
 }
 
 // slowDown sets the schedule to the configured rate, or to the spacing that an
 // empty budget asks for if that is slower. The queue must be locked.
-func (g *Gate) slowDown() {
+func (g *Gate) slowDown(now time.Duration) {
 	rate := g.rate
 	if g.budget.cool > rate.Interval() {
 		rate = Rate{1, g.budget.cool}
@@ -125,7 +125,7 @@ func (g *Gate) slowDown() {
 	if count, per := g.schedule.Rate(); rate == (Rate{count, per}) {
 		return
 	}
-	if err := g.schedule.SetRate(rate.Count, rate.Per); err != nil {
+	if err := g.schedule.SetRate(now, rate.Count, rate.Per); err != nil {
 		// Both rates are valid; only a huge Burst can make the slow one last
 		// too long. Then the gate keeps its pace.
 		g.budget.cool = 0

@@ -275,10 +275,10 @@ func (g *Gate) refuse(err error) error {
 // has passed. It returns an error and changes nothing if that is no rate.
 func (g *Gate) SetRate(count int64, per time.Duration) error {
 	var err error
-	g.queue.Change(func(time.Duration) {
-		if err = g.schedule.SetRate(count, per); err == nil {
+	g.queue.Change(func(now time.Duration) {
+		if err = g.schedule.SetRate(now, count, per); err == nil {
 			g.rate = Rate{count, per}
-			g.slowDown()
+			g.slowDown(now)
 		}
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
-	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // A Reservation is a claim on a slot: a place in the queue with nobody in it
@@ -53,10 +52,10 @@ func (r *Reservation) Slot() time.Time {
 // there is none.
 func (r *Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
-	if !ok {
+	if !ok || slot == Never {
 		return Never
 	}
-	return max(0, sat.Sub(slot, now))
+	return max(0, slot-now)
 }
 
 func (r *Reservation) slot() (slot, now time.Duration, ok bool) {

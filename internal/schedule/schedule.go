@@ -77,6 +77,21 @@ type Config struct {
 	Burst     int64         // B; 0 means 1, or whatever BurstTime allows
 	BurstTime time.Duration // τ
 	CatchUp   time.Duration // C; 0 means DefaultCatchUp, negative none
+
+	WarmUp     time.Duration // W, see warmUp; 0 for none
+	ColdFactor float64       // F; 0 means DefaultColdFactor
+
+	// KeepDebt keeps what is owed as a time when the rate changes, as Guava
+	// does, instead of re-pricing it.
+	KeepDebt bool
+}
+
+// interval returns T in ns; 0 if there is no limit.
+func (cfg *Config) interval() float64 {
+	if cfg.Count == 0 {
+		return 0
+	}
+	return float64(cfg.Per) / float64(cfg.Count)
 }
 
 // DefaultCatchUp is how much lateness of ours is made up unless told
@@ -102,6 +117,8 @@ type Schedule struct {
 	debt    time.Duration // how much of τ was not stored; 0 without a burst, rounded up
 	lastN   int64
 
+	warm *warmUp // nil without a warm-up
+
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
 }
@@ -112,7 +129,7 @@ func New(cfg Config) (*Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Schedule{cfg: cfg, tau: tau, catchUp: cfg.CatchUp}
+	s := &Schedule{cfg: cfg, tau: tau, catchUp: cfg.CatchUp, warm: newWarmUp(&cfg)}
 	switch {
 	case cfg.CatchUp == 0:
 		s.catchUp = DefaultCatchUp
@@ -145,7 +162,11 @@ func (cfg *Config) tolerance() (time.Duration, error) {
 		return 0, fmt.Errorf("negative burst time %v", cfg.BurstTime)
 	case cfg.Burst > 0 && cfg.BurstTime > 0:
 		return 0, errors.New("burst given both as a count and as a time")
-	case cfg.Count == 0 && cfg.Per == 0: // no limit
+	}
+	if err := cfg.checkWarmUp(); err != nil {
+		return 0, err
+	}
+	if cfg.Count == 0 && cfg.Per == 0 && cfg.WarmUp == 0 { // no limit
 		return 0, nil
 	}
 	if err := CheckRate(cfg.Count, cfg.Per); err != nil {
@@ -189,6 +210,10 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	tat, rem := s.lifted()
 	if ahead > 0 {
 		tat, rem = s.charge(now, false)
+	}
+	if s.warm != nil {
+		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, s.cfg.interval()), ahead, s.cfg.interval())
+		tat, ahead = sat.Add(tat, rest), fresh
 	}
 	tat, _ = s.plus(tat, rem, ahead)
 	if tat == sat.Max {
@@ -240,24 +265,40 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 			s.debt++
 		}
 	}
+	var rest time.Duration
+	if s.warm != nil {
+		n, rest = s.warm.take(s.tat, tat, n, s.cfg.interval())
+		s.debt = rest
+	}
 	s.lastN = n
-	s.tat, s.rem = s.plus(tat, rem, n)
+	s.tat, s.rem = s.plus(sat.Add(tat, rest), rem, n)
 	return 0
 }
 
-// SetRate changes the rate to count per per, both 0 for no limit. What is owed
-// is re-priced: the next slot is the last departure plus what was taken then
-// at the new price. A burst given as a count stays that count and what is stored
-// of it that many calls; one given as a time stays that time. On error nothing
-// changes.
-func (s *Schedule) SetRate(count int64, per time.Duration) error {
+// owed returns the theoretical arrival time that the last call left behind.
+func (s *Schedule) owed() (tat time.Duration, rem int64) {
+	return s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
+}
+
+// SetRate changes the rate at now to count per per, both 0 for no limit. What
+// is owed is re-priced: the next slot is the last departure plus what was taken
+// then at the new price. A burst given as a count stays that count and what is
+// stored of it that many calls; one given as a time stays that time. On error
+// nothing changes.
+func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) error {
 	cfg := s.cfg
 	cfg.Count, cfg.Per = count, per
 	tau, err := cfg.tolerance()
 	if err != nil {
 		return err
 	}
-	if s.cfg.Burst > 1 {
+	if s.warm != nil {
+		s.warm.reprice(s.tat, now, s.cfg.interval(), cfg.interval())
+	}
+	switch {
+	case cfg.KeepDebt:
+		s.last, s.lastRem, s.debt, s.lastN = s.tat, s.rem, 0, 0
+	case cfg.Burst > 1 || s.warm != nil:
 		s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
 	}
 	rem := scale(time.Duration(s.lastRem), count, 1, s.cfg.Count, 1)
@@ -265,7 +306,7 @@ func (s *Schedule) SetRate(count int64, per time.Duration) error {
 		s.last, s.lastRem = s.last+1, 0
 	}
 	s.cfg, s.tau = cfg, tau
-	s.tat, s.rem = s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
+	s.tat, s.rem = s.owed()
 	return nil
 }
 
@@ -299,7 +340,7 @@ func (s *Schedule) Adjust(delta int64) {
 		s.debt, n = max(0, s.debt-back), 0
 	}
 	s.lastN = n
-	s.tat, s.rem = s.plus(sat.Add(s.last, s.debt), s.lastRem, n)
+	s.tat, s.rem = s.owed()
 }
 
 // PauseUntil lets nothing leave before t. A pause is only ever prolonged. When

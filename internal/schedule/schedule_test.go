@@ -117,7 +117,7 @@ func TestLatenessIsNotSavedUp(t *testing.T) {
 func TestLatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 	s := mustNew(t, Config{Count: 1, Per: 10 * time.Second, CatchUp: time.Hour})
 	run(t, s, onTime(0, 1, 0))
-	if err := s.SetRate(10, time.Second); err != nil { // slot at 100 ms
+	if err := s.SetRate(5*time.Second, 10, time.Second); err != nil { // slot at 100 ms
 		t.Fatal(err)
 	}
 	run(t, s,
@@ -224,7 +224,7 @@ func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
 			}
 			if r.IntN(50) == 0 {
 				per := 2*ms + time.Duration(r.Int64N(int64(20*ms)))
-				if err := s.SetRate(1, per); err != nil {
+				if err := s.SetRate(now, 1, per); err != nil {
 					t.Fatal(err)
 				}
 				smallest = min(smallest, per)

@@ -1,0 +1,151 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// # How does a cold schedule warm up?
+//
+// Some services are slow at first: caches are empty, connections closed,
+// instances not started. Calling them at the full rate after a time of
+// idleness makes calls fail that would succeed a moment later. So a schedule
+// with a warm-up begins with wide intervals, ColdFactor·T, and narrows them to
+// T while it is used; while it is not, it cools down again.
+//
+// The simplest way is a ramp over time: k·T in the first second, less in the
+// next. But time is not what warms a service up, calls do; and if callers come
+// seldom, the ramp is over before anything was called.
+//
+// Guava's way (SmoothWarmingUp) counts permits. Idleness stores permits, as for
+// a burst, only that stored permits do not make calls cheaper but dearer: the
+// more are stored the colder it is. A call of weight n takes n of them from the
+// right, each at the price of the curve there, and what is not stored costs T:
+//
+//	interval
+//	  cold = F·T ┤                        ╱      F = ColdFactor
+//	             │                      ╱ ·
+//	             │                    ╱   ·      the area under the curve
+//	             │                  ╱     ·      is what the permits cost
+//	           T ┼────────────────╱       ·
+//	             │                ·       ·
+//	             └────────────────┴───────┴─ stored permits
+//	             0            threshold  max
+//
+// Going from max to threshold shall take W, the warm-up: a trapezoid of width
+// max − threshold and mean height (T + F·T)/2. Guava puts the threshold so that
+// the rectangle left of it is W/2:
+//
+//	threshold = W / 2T          max = threshold + 2W / (T + F·T)
+//
+// Because cost is an area, one call of weight 3 costs what three of weight 1
+// do. With T = 1 s, F = 3, W = 4 s: threshold 2, max 4, and the curve is
+// T + (stored − 2)·1 s. From cold, calls of weight 1 are apart by
+//
+//	stored   4→3   3→2   2→1   1→0   none
+//	apart   2.5 s 1.5 s   1 s   1 s   1 s       2.5 + 1.5 = 4 = W
+//
+// Idle for W, it is as cold as can be: it stores max permits in W.
+//
+// When the rate changes, the stored share of max stays.
+//
+// Source: google/guava, SmoothRateLimiter.java, SmoothWarmingUp.
+
+// DefaultColdFactor is how much slower than its rate a cold schedule is.
+const DefaultColdFactor = 3
+
+// A warmUp is the state of the curve. Permits are counted in floating point:
+// an area is no whole number of nanoseconds. What is charged when nothing is
+// stored, the rate that holds in the long run, stays exact.
+type warmUp struct {
+	over   float64 // W in ns
+	factor float64 // F
+	stored float64 // permits, 0 ≤ stored ≤ max
+	asOf   time.Duration
+}
+
+func (cfg *Config) checkWarmUp() error {
+	switch {
+	case cfg.WarmUp < 0:
+		return fmt.Errorf("negative warm-up %v", cfg.WarmUp)
+	case cfg.ColdFactor != 0 && !(cfg.ColdFactor >= 1 && cfg.ColdFactor <= 1e6): // NaN, too
+		return fmt.Errorf("cold factor %v: want 1 to 10⁶", cfg.ColdFactor)
+	case cfg.WarmUp == 0 && cfg.ColdFactor != 0:
+		return errors.New("cold factor without a warm-up")
+	case cfg.WarmUp > 0 && (cfg.Burst > 1 || cfg.BurstTime > 0):
+		return errors.New("warm-up and a burst exclude each other")
+	}
+	return nil
+}
+
+// newWarmUp returns a cold curve, or nil if cfg has no warm-up.
+func newWarmUp(cfg *Config) *warmUp {
+	if cfg.WarmUp == 0 {
+		return nil
+	}
+	w := &warmUp{over: float64(cfg.WarmUp), factor: cfg.ColdFactor}
+	if w.factor == 0 {
+		w.factor = DefaultColdFactor
+	}
+	w.stored = w.max(cfg.interval()) // cold
+	return w
+}
+
+func (w *warmUp) threshold(interval float64) float64 { return w.over / (2 * interval) }
+
+func (w *warmUp) max(interval float64) float64 {
+	return w.threshold(interval) + 2*w.over/(interval*(1+w.factor))
+}
+
+// at returns what is stored at t if nothing leaves from tat until then.
+func (w *warmUp) at(tat, t time.Duration, interval float64) float64 {
+	most := w.max(interval)
+	idle := max(0, t-max(tat, w.asOf))
+	return min(most, w.stored+float64(idle)*most/w.over)
+}
+
+// take removes n permits at t and returns what they cost, as cost does.
+func (w *warmUp) take(tat, t time.Duration, n int64, interval float64) (fresh int64, rest time.Duration) {
+	stored := w.at(tat, t, interval)
+	w.stored, w.asOf = max(0, stored-float64(n)), t
+	return w.cost(stored, n, interval)
+}
+
+// reprice keeps the stored share of max when the interval changes at now.
+func (w *warmUp) reprice(tat, now time.Duration, from, to float64) {
+	w.stored = w.at(tat, now, from) * from / to
+	w.asOf = max(w.asOf, now)
+}
+
+// cost returns what n permits cost in ns if stored are stored: the whole
+// permits among them that are not stored, at T each, and the rest as a time.
+func (w *warmUp) cost(stored float64, n int64, interval float64) (fresh int64, rest time.Duration) {
+	take := min(float64(n), stored)
+	threshold := w.threshold(interval)
+	ns := 0.0
+	if above := min(take, stored-threshold); above > 0 {
+		slope := interval * (w.factor - 1) / (w.max(interval) - threshold)
+		right := interval + (stored-threshold)*slope
+		left := right - above*slope
+		ns += above * (left + right) / 2
+		take -= above
+	}
+	ns += take * interval
+	if stored < float64(n) {
+		whole := math.Ceil(stored)
+		ns += (whole - stored) * interval
+		if fresh = n; whole < math.MaxInt64 {
+			fresh = n - int64(whole)
+		}
+	}
+	return fresh, saturate(ns)
+}
+
+func saturate(ns float64) time.Duration {
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(math.Round(ns))
+}

@@ -1,0 +1,132 @@
+package pacer_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/pacer"
+)
+
+// The worked example of internal/schedule: T = 1 s, F = 3, W = 4 s.
+var warmingUp = pacer.Config{WarmUp: 4 * time.Second}
+
+func TestWarmUpStartsSlowlyAndSpeedsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := mustNew(t, 1, time.Second, warmingUp), synclog.New()
+		for i := range 7 {
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 2500*ms), synclog.At(2, 4000*ms), synclog.At(3, 5000*ms),
+			synclog.At(4, 6000*ms), synclog.At(5, 7000*ms), synclog.At(6, 8000*ms))
+	})
+}
+
+// Cost is an area: one call of weight 3 costs what three of weight 1 do.
+func TestWarmUpWeightsSplitAndMerge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, weights := range map[string][]int64{"one by one": {1, 1, 1, 1, 1}, "at once": {5}, "mixed": {2, 3}} {
+			p := mustNew(t, 1, time.Second, warmingUp)
+			for _, n := range weights {
+				p.Reserve(n)
+			}
+			if d := p.Reserve(1).Delay(); d != 7*time.Second {
+				t.Errorf("%s: the sixth leaves after %v, want 7 s", name, d)
+			}
+		}
+	})
+}
+
+func TestWarmUpCoolsDownWhenIdle(t *testing.T) {
+	for name, c := range map[string]struct {
+		idle func(p *pacer.Pacer)
+		want time.Duration // from the first call after it to the second
+	}{
+		"not at all":  {func(*pacer.Pacer) { time.Sleep(time.Second) }, 1000 * ms},
+		"half":        {func(*pacer.Pacer) { time.Sleep(3 * time.Second) }, 1000 * ms}, // 2 stored, the threshold
+		"three":       {func(*pacer.Pacer) { time.Sleep(4 * time.Second) }, 1500 * ms}, // 3 stored
+		"wholly":      {func(*pacer.Pacer) { time.Sleep(5 * time.Second) }, 2500 * ms}, // as when it was new
+		"no further":  {func(*pacer.Pacer) { time.Sleep(time.Hour) }, 2500 * ms},       // not colder than cold
+		"by a pause":  {func(p *pacer.Pacer) { p.PauseUntil(time.Now().Add(time.Hour)) }, 2500 * ms},
+		"same at 2/s": {func(p *pacer.Pacer) { time.Sleep(5 * time.Second); p.SetRate(2, time.Second) }, 1375 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := mustNew(t, 1, time.Second, warmingUp)
+				if err := p.Acquire(bg, 10); err != nil { // warms up, and 10 s are owed
+					t.Fatal(err)
+				}
+				last := p.Reserve(1)
+				time.Sleep(last.Delay())
+				c.idle(p)
+				first, second := p.Reserve(1), p.Reserve(1)
+				if got := second.Slot().Sub(first.Slot()); got != c.want {
+					t.Errorf("apart by %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWarmUpForecastsComeTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := mustNew(t, 7, time.Second, pacer.Config{WarmUp: 3 * time.Second, ColdFactor: 4.5})
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		l := synclog.New()
+		var want []synclog.Left
+		for i := range 40 {
+			r := p.Reserve(1 + int64(i%3))
+			want = append(want, synclog.At(i, r.Slot().Sub(l.Start)))
+			l.Call(i, func() error { return r.Wait(ctx) })
+		}
+		time.Sleep(time.Hour)
+		// The area is summed in other pieces than it was forecast in.
+		for i, got := range l.Sofar() {
+			if d := got.At - want[i].At; got.Who != want[i].Who || d.Abs() > 100 {
+				t.Errorf("call %d left at %v, forecast %v", got.Who, got.At, want[i].At)
+			}
+		}
+	})
+}
+
+func TestKeepDebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := mustNew(t, 1, 10*time.Second, pacer.Config{KeepDebt: true}), synclog.New()
+		for i := range 3 {
+			l.Call(i, func() error { return p.Acquire(bg, 1) })
+		}
+		time.Sleep(time.Second)
+		p.SetRate(1, time.Second)
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 10*time.Second), synclog.At(2, 11*time.Second))
+	})
+}
+
+func TestWarmUpMistakes(t *testing.T) {
+	for name, cfg := range map[string]pacer.Config{
+		"negative":       {WarmUp: -1},
+		"with a burst":   {WarmUp: 1, Burst: 2},
+		"with its time":  {WarmUp: 1, BurstTime: 1},
+		"factor alone":   {ColdFactor: 3},
+		"factor below 1": {WarmUp: 1, ColdFactor: 0.5},
+		"negative one":   {WarmUp: 1, ColdFactor: -3},
+		"NaN":            {WarmUp: 1, ColdFactor: math.NaN()},
+		"infinite":       {WarmUp: 1, ColdFactor: math.Inf(1)},
+	} {
+		if p, err := pacer.NewWith(1, time.Second, cfg); p != nil || err == nil || !strings.HasPrefix(err.Error(), "pacer: ") {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+	// Absurd, but legal: it saturates.
+	p := mustNew(t, 1, 1<<62, pacer.Config{WarmUp: 1 << 62, ColdFactor: 1e6})
+	p.TryAcquire(math.MaxInt64)
+	if d := p.Reserve(1).Delay(); d != pacer.Never {
+		t.Errorf("the next slot is in %v", d)
+	}
+}
