@@ -148,3 +148,12 @@ type throttledError struct {
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
+
+// wait returns how long it is until the server wants to be called again; not
+// positive if it did not say or that has passed.
+func (e *throttledError) wait() time.Duration {
+	if e.at.IsZero() {
+		return 0
+	}
+	return time.Until(e.at)
+}

@@ -204,7 +204,9 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
 // releases the permit when f returns. It returns the error of Acquire or of f.
-// If f panics the permit is released and the panic flies on.
+// If that is marked with [RetryAfter] or [RetryAt] the gate is paused, as if by
+// PauseUntil, before anybody else leaves. If f panics the permit is released
+// and the panic flies on.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	p, err := g.Acquire(ctx, 1)
 	if err != nil {
@@ -213,7 +215,9 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	defer p.Release()
 	ctx, stop := p.watch(ctx)
 	defer stop()
-	return f(ctx)
+	err = f(ctx)
+	p.heed(err)
+	return err
 }
 
 func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {

@@ -142,6 +142,48 @@ func TestPauseHoldsEverybodyAndReleasesPaced(t *testing.T) {
 	})
 }
 
+// The answer that asks for a pause frees the only permit. Nobody may slip
+// through in between.
+func TestToldWaitHoldsTheNextCaller(t *testing.T) {
+	refused := errors.New("429")
+	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
+		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
+		"Do":      func(g *sluice.Gate, f func(context.Context) error) error { return sluice.Do(bg, g, sluice.Policy{}, f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+				told := false
+				for i := range 5 {
+					l.Call(i, func() error {
+						return call(g, func(context.Context) error {
+							if told {
+								return nil
+							}
+							told = true
+							time.Sleep(time.Second)
+							return sluice.RetryAfter(refused, 30*time.Second)
+						})
+					})
+				}
+				time.Sleep(10 * time.Second)
+				for _, left := range l.Sofar() {
+					if left.Who != 0 || left.Err == nil {
+						t.Errorf("%v slipped through", left)
+					}
+				}
+				if s := g.Stats(); s.PausedWhy != "429" || time.Until(s.PausedUntil) != 21*time.Second {
+					t.Errorf("%+v", s)
+				}
+				time.Sleep(time.Minute)
+				if n := len(l.Sofar()); n != 5 {
+					t.Errorf("%d of 5 calls ended", n)
+				}
+			})
+		})
+	}
+}
+
 func TestResumeTakesAPauseBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -88,6 +89,16 @@ func (p *Permit) Lost() <-chan struct{} {
 		return nil
 	}
 	return p.lease.Lost()
+}
+
+// heed pauses the gate if err, with which the call ended, is a server's wish
+// not to be called for a while. The permit is still held: if it came back
+// first, the next caller would slip through before the pause.
+func (p *Permit) heed(err error) {
+	var told *throttledError
+	if err != nil && errors.As(err, &told) && told.wait() > 0 {
+		p.gate.PauseUntil(told.at, err.Error())
+	}
 }
 
 // watch returns a context for the call that ends when the permit is lost.

@@ -141,7 +141,9 @@ func attempt[T any](ctx context.Context, p *Permit, timeout time.Duration, f fun
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	return f(ctx)
+	result, err := f(ctx)
+	p.heed(err)
+	return result, err
 }
 
 // failure is what kind of error an attempt ended with.
@@ -219,8 +221,8 @@ func (r *retrier) failed(ctx context.Context, err error) error {
 	case errors.As(err, &permanent):
 		return r.stop(ErrPermanent, 0)
 	case errors.As(err, &throttled):
-		if d := time.Until(throttled.at); !throttled.at.IsZero() && d > 0 {
-			return r.toldToWait(ctx, throttled.at, d)
+		if d := throttled.wait(); d > 0 {
+			return r.toldToWait(ctx, d)
 		}
 		kind = throttle
 	case r.policy.Retry != nil && !r.policy.Retry(err):
@@ -231,14 +233,12 @@ func (r *retrier) failed(ctx context.Context, err error) error {
 	return r.backOff(ctx, kind)
 }
 
-// toldToWait pauses the gate until at, d from now, as the server asked.
-func (r *retrier) toldToWait(ctx context.Context, at time.Time, d time.Duration) error {
+// toldToWait is called after the server asked for a wait of d, for which the
+// gate is paused already.
+func (r *retrier) toldToWait(ctx context.Context, d time.Duration) error {
 	r.told++
-	r.gate.PauseUntil(at, r.last.Error())
-	now := r.gate.queue.Now()
-	until := sat.Add(now, d)
 	if d > r.policy.MaxServerWait {
-		return r.stop(ErrServerWait, until)
+		return r.stop(ErrServerWait, sat.Add(r.gate.queue.Now(), d))
 	}
 	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, 1))
 }
