@@ -12,6 +12,7 @@ import (
 // [Block].
 type Blocking struct {
 	queue *queue.Queue
+	ask   queue.AskFunc
 }
 
 // Block gives limit the verbs of Guava's RateLimiter: callers wait in a FIFO
@@ -29,10 +30,12 @@ func Block(limit Admitter) *Blocking {
 	if limit == nil {
 		panic("sluice: Block(nil)")
 	}
-	ask := func(ctx context.Context, _ time.Duration, n int64) (time.Duration, error) {
-		return limit.Admit(ctx, n)
+	return &Blocking{
+		queue: queue.New(unknown{}, queue.Config{}),
+		ask: func(ctx context.Context, t queue.Turn) (time.Duration, error) {
+			return limit.Admit(ctx, t.N)
+		},
 	}
-	return &Blocking{queue.New(unknown{}, queue.Config{Ask: ask})}
 }
 
 // Acquire blocks until the limit admits n, behind everybody who came before.
@@ -60,7 +63,7 @@ func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) 
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, err := b.queue.Acquire(ctx, queue.Request{N: n, Weight: n, Max: longest})
+	_, err := b.queue.Acquire(ctx, queue.Request{N: n, Weight: n, Max: longest, Ask: b.ask})
 	return err
 }
 
@@ -68,7 +71,7 @@ func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) 
 // waits, but asks the limit, which may take a round trip. It panics if n < 0.
 func (b *Blocking) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
-	return n == 0 || b.queue.Try(queue.Request{N: n, Weight: n})
+	return n == 0 || b.queue.Try(queue.Request{N: n, Weight: n, Ask: b.ask})
 }
 
 // Waiting returns how many callers wait.

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,12 @@ type Config struct {
 	// permits are taken before the call queues in the gate.
 	Permits Permits
 
+	// Parent is a gate that the calls must pass, too, such as one for all
+	// hosts together. A call is granted by this gate and by the parent (and
+	// its parent) at one instant, or consumes nothing from either. The parent
+	// cannot have Permits.
+	Parent *Gate
+
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
 	// 0 means 100, negative that retries need none.
 	RetryBudget int
@@ -83,6 +90,8 @@ type Gate struct {
 	queue   *queue.Queue
 	quotas  []Quota
 	permits Permits
+	parent  *Gate
+	ask     queue.AskFunc // nil unless there are quotas or a parent
 
 	concurrencyUnit, rateUnit Unit
 
@@ -121,6 +130,8 @@ func newGate(cfg Config) (*Gate, error) {
 		return nil, fmt.Errorf("negative concurrency %d", cfg.Concurrency)
 	case cfg.MaxWaiting < 0:
 		return nil, fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
+	case cfg.Parent != nil && cfg.Parent.permits != nil:
+		return nil, errors.New("a parent cannot have Permits: they would be held by calls that wait")
 	}
 	if err := cfg.ConcurrencyCounts.check("concurrency"); err != nil {
 		return nil, err
@@ -138,6 +149,7 @@ func newGate(cfg Config) (*Gate, error) {
 	g := &Gate{
 		name:            cfg.Name,
 		permits:         cfg.Permits,
+		parent:          cfg.Parent,
 		concurrencyUnit: cfg.ConcurrencyCounts.or(Calls),
 		rateUnit:        cfg.RateCounts.or(Calls),
 		closed:          make(chan struct{}),
@@ -155,11 +167,10 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	r := (*rule)(g)
-	queueConfig := queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse}
-	if len(g.quotas) > 0 {
-		queueConfig.Ask = r.ask
+	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse})
+	if len(g.quotas) > 0 || g.parent != nil {
+		g.ask = path{g}.asker()
 	}
-	g.queue = queue.New(r, queueConfig)
 	return g, nil
 }
 
@@ -195,7 +206,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		p, err := g.AcquireWithin(context.Background(), n, 0)
 		return p, err == nil
 	}
-	if !g.queue.Try(g.request(n, 0)) {
+	if !g.queue.Try(queue.Request{N: n, Weight: g.rateUnit.of(n), Ask: g.ask}) {
 		g.refused[refusedTry].Add(1)
 		return nil, false
 	}
@@ -225,7 +236,7 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 	if r.N == 0 {
 		return g.nothing(ctx)
 	}
-	r.Weight = g.rateUnit.of(r.N)
+	r.Weight, r.Ask = g.rateUnit.of(r.N), g.ask
 	var lease Lease
 	if g.permits != nil {
 		began := g.queue.Now()
@@ -244,9 +255,7 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 		}
 		return nil, g.refuse(err)
 	}
-	if waited > 0 {
-		g.waits.add(waited)
-	}
+	g.waited(waited)
 	return g.permit(r.N, lease), nil
 }
 
@@ -263,8 +272,11 @@ func (g *Gate) nothing(ctx context.Context) (*Permit, error) {
 	}
 }
 
-func (g *Gate) request(n int64, longest time.Duration) queue.Request {
-	return queue.Request{N: n, Weight: g.rateUnit.of(n), Max: longest}
+// waited counts how long a call had waited that was let through.
+func (g *Gate) waited(d time.Duration) {
+	if d > 0 {
+		g.waits.add(d)
+	}
 }
 
 // refuse counts err and puts the gate's name to it.
@@ -384,6 +396,14 @@ func (r *rule) room(n int64) bool {
 	return r.limit == 0 || r.concurrencyUnit.of(n) <= r.limit-r.inFlight
 }
 
+// wait returns how long n would wait at the head of the queue.
+func (r *rule) wait(now time.Duration, n int64) time.Duration {
+	if !r.room(n) {
+		return queue.Forever
+	}
+	return r.schedule.Wait(now, 0)
+}
+
 // Admit implements queue.Rule: the one place where the limits of a gate are
 // decided, all of them or none.
 func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
@@ -402,51 +422,6 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 // tells what the rate and a pause add up to.
 func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
-}
-
-// ask is Admit for a gate with quotas. Only the head of the queue calls it,
-// and the queue is not locked: first it looks whether the gate itself would
-// let n through, then it takes from the quotas, then it looks again and takes.
-// Whoever refuses on the way, what was taken before is given back.
-func (r *rule) ask(ctx context.Context, due time.Duration, n int64) (time.Duration, error) {
-	g := (*Gate)(r)
-	g.queue.Lock()
-	now := g.queue.Now()
-	wait := r.schedule.Wait(now, 0)
-	if !r.room(n) {
-		wait = queue.Forever
-	}
-	g.queue.Unlock()
-	if wait > 0 {
-		return wait, nil
-	}
-	for i, q := range g.quotas {
-		wait, err := q.Meter.Admit(ctx, q.Counts.of(n))
-		if wait > 0 || err != nil {
-			g.giveBack(ctx, g.quotas[:i], n)
-			return wait, errs.Named("quota "+q.Name, err)
-		}
-	}
-	g.queue.Lock()
-	wait = r.Admit(g.queue.Now(), due, n)
-	g.queue.Unlock()
-	if wait > 0 {
-		g.giveBack(ctx, g.quotas, n)
-	}
-	return wait, nil
-}
-
-// giveBack undoes Admit(n) of quotas.
-func (g *Gate) giveBack(ctx context.Context, quotas []Quota, n int64) {
-	for _, q := range quotas {
-		g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(n))
-	}
-}
-
-func (g *Gate) adjust(ctx context.Context, q Quota, delta int64) {
-	if err := q.Meter.Adjust(ctx, delta); err != nil {
-		g.stranded.Add(1)
-	}
 }
 
 func mustNotBeNegative(n int64) {

@@ -10,8 +10,9 @@ import (
 // A Permit is the right of one call to be in flight. It is safe for use by
 // multiple goroutines.
 type Permit struct {
-	gate  *Gate // nil if n was 0
-	lease Lease // nil if there is none
+	gate  *Gate   // nil if n was 0
+	up    *Permit // of the gate's parent, if it has one
+	lease Lease   // nil if there is none
 	n     int64
 	since time.Duration // when it was granted; negative if how long it is held is not measured
 
@@ -25,6 +26,9 @@ func (g *Gate) permit(n int64, lease Lease) *Permit {
 	p := &Permit{gate: g, lease: lease, n: n, since: -1, held: g.concurrencyUnit.of(n)}
 	if g.hold.wanted() {
 		p.since = g.queue.Now()
+	}
+	if g.parent != nil {
+		p.up = g.parent.permit(n, nil)
 	}
 	return p
 }
@@ -47,6 +51,9 @@ func (p *Permit) Release() {
 	}
 	g.checkDrained()
 	g.queue.Unlock()
+	if p.up != nil {
+		p.up.Release()
+	}
 	if p.lease != nil {
 		p.lease.Release()
 	}
@@ -61,6 +68,9 @@ func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.settled.CompareAndSwap(false, true) {
 		return
+	}
+	if p.up != nil {
+		p.up.Settle(actual)
 	}
 	g, delta := p.gate, actual-p.n
 	if delta == 0 {

@@ -35,13 +35,27 @@ const (
 // already, and what limits them: "50,000 calls take 2 h 47 min, limited by the
 // rate", before the first is made. What calls take in flight is estimated from
 // those done so far; before that, concurrency is taken for no limit. Quotas
-// are not asked. It panics if n < 0; Plan(0) is about nothing.
+// are not asked. With a parent it is the longer of both forecasts. It panics if
+// n < 0; Plan(0) is about nothing.
 func (g *Gate) Plan(n int64) Forecast {
 	mustNotBeNegative(n)
 	f := Forecast{LimitedBy: ByNothing}
 	if n == 0 {
 		return f
 	}
+	for ; g != nil; g = g.parent {
+		own := g.plan(n)
+		if own.Last > f.Last {
+			f.LimitedBy = own.LimitedBy
+		}
+		f.First, f.Last, f.Total = max(f.First, own.First), max(f.Last, own.Last), max(f.Total, own.Total)
+	}
+	return f
+}
+
+// plan is Plan for the gate alone.
+func (g *Gate) plan(n int64) Forecast {
+	f := Forecast{LimitedBy: ByNothing}
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()

@@ -75,7 +75,9 @@ func Named(name string, err error) error {
 	case nil:
 		return nil
 	case *WaitError:
-		e.By = name
+		if e.By == "" {
+			e.By = name
+		}
 		return e
 	}
 	if name == "" || err == context.Canceled || err == context.DeadlineExceeded {

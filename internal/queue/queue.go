@@ -62,11 +62,20 @@ type Rule interface {
 	Forecast(now time.Duration, ahead int64) time.Duration
 }
 
-// An AskFunc decides in place of Rule.Admit for rules that must block to
-// answer, because a limit lives elsewhere. Only the head of the queue asks, in
-// its own goroutine and with the queue unlocked, so calls never overlap. It
-// returns like Admit; an error is the caller's answer and ends its wait.
-type AskFunc func(ctx context.Context, due time.Duration, n int64) (time.Duration, error)
+// An AskFunc decides in place of Rule.Admit for a caller whose limits must block
+// to answer, because one of them lives elsewhere. It is called only while the
+// caller is at the head of the queue, in the caller's goroutine and with the
+// queue unlocked, so calls never overlap. It returns like Admit; an error is
+// the caller's answer and ends its wait. ctx ends with the caller's wait,
+// whatever ends that.
+type AskFunc func(ctx context.Context, t Turn) (time.Duration, error)
+
+// A Turn is what an AskFunc is told.
+type Turn struct {
+	N    int64
+	Due  time.Duration // as for Rule.Admit
+	Left time.Duration // how long the caller will still wait, Forever for no bound
+}
 
 // Config is what a queue needs beside its rule.
 type Config struct {
@@ -85,9 +94,6 @@ type Config struct {
 	// Refuse, if set, is called with the queue locked for every n that asks
 	// to enter. An error means that no wait can help, and is returned.
 	Refuse func(n int64) error
-
-	// Ask, if set, decides in place of Admit.
-	Ask AskFunc
 }
 
 // A Queue is a FIFO of callers. It must be made by [New] and not be copied.
@@ -150,6 +156,9 @@ type Request struct {
 	// GiveUp, if set, is called with the queue locked when the wait begins
 	// and after every Change. An error ends the wait.
 	GiveUp func(now time.Duration) error
+
+	// Ask, if set, decides in place of the rule's Admit.
+	Ask AskFunc
 }
 
 // Try admits r if it can leave at once and nobody waits.
@@ -162,11 +171,11 @@ func (q *Queue) Try(r Request) bool {
 	now := q.tick()
 	q.Advance(now)
 	ok := q.front == nil
-	if ok && q.cfg.Ask == nil {
+	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
 		w := newWaiter(r)
-		w.attended, w.armed = true, awake
+		w.attended, w.armed, w.maxAt = true, awake, now
 		q.push(w)
 		wait, err := q.ask(context.Background(), w)
 		ok = wait == 0 && err == nil
@@ -196,7 +205,7 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (waited time.Duration, e
 	}
 	now := q.tick()
 	q.Advance(now)
-	if q.front == nil && q.cfg.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
+	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
 		q.mu.Unlock()
 		return 0, nil
 	}
@@ -279,13 +288,13 @@ func (q *Queue) Each(f func(n int64) bool) {
 // Advance hands over to every entry whose turn it is at now. The queue must be
 // locked. It must be called after anything that may let the head through.
 func (q *Queue) Advance(now time.Duration) {
-	if q.cfg.Ask != nil {
-		if w := q.front; w != nil && w.armed == Forever {
-			w.tell(look) // newly at the head: it has to ask for itself
-		}
-		return
-	}
 	for w := q.front; w != nil; w = q.front {
+		if w.ask != nil {
+			if w.armed == Forever {
+				w.tell(look) // newly at the head, or in need of a change
+			}
+			break
+		}
 		at, due := now, min(q.due, now)
 		if !w.attended {
 			// Nobody sleeps for it, so nobody can be late for it either: it
@@ -313,10 +322,10 @@ func (q *Queue) Advance(now time.Duration) {
 	q.due = Forever
 }
 
-// Kick makes the head ask again. The queue must be locked. Only rules that
-// decide by Ask need it; for others Advance has asked already.
+// Kick makes a head that asks do so again. The queue must be locked. For others
+// Advance has asked already.
 func (q *Queue) Kick() {
-	if q.cfg.Ask != nil && q.front != nil {
+	if q.front != nil && q.front.ask != nil {
 		q.front.tell(look)
 	}
 }
@@ -338,7 +347,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 		}
 	}
 	need := q.rule.Forecast(now, ahead)
-	asks := q.cfg.Ask != nil && (q.front == nil || q.front == w) // and then knows
+	asks := w.ask != nil && (q.front == nil || q.front == w) // and then knows
 	if need == 0 && w.maxAt <= now && !asks {
 		return errs.ErrTimeout
 	}

@@ -10,7 +10,7 @@ import (
 
 // Reserve adds an entry with no goroutine behind it. It counts as used at its
 // slot, whoever looks and whenever, so that an abandoned one stalls nobody.
-// The queue's Rule must be exact and its Ask nil.
+// The queue must be exact.
 func (q *Queue) Reserve(r Request) (*Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

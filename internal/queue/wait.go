@@ -18,7 +18,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 	done := ctx.Done()
 	var timer *time.Timer
 	for {
-		if q.cfg.Ask != nil && w == q.front && w.state == waiting {
+		if w.ask != nil && w == q.front && w.state == waiting {
 			if settled, err := q.askFor(ctx, w); settled {
 				q.mu.Unlock()
 				return err
@@ -31,7 +31,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 		until := w.armed // Forever, or what askFor set
 		if w.armed == awake {
 			w.armed = Forever
-			if w == q.driver && q.cfg.Ask == nil {
+			if w == q.driver && w.ask == nil {
 				w.armed = q.due
 			}
 			until = w.armed
@@ -74,7 +74,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 			q.drop(now, w, ctx.Err())
 		} else {
 			q.Advance(now)
-			asks := q.cfg.Ask != nil && w == q.front // and gives up by itself
+			asks := w.ask != nil && w == q.front // and gives up by itself
 			if w.state == waiting && !q.cfg.Exact && !asks && now >= w.maxAt {
 				q.drop(now, w, errs.ErrTimeout)
 			}
@@ -110,20 +110,27 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	return true, err
 }
 
-// ask calls Ask with the queue unlocked. If that panics, w leaves and the
-// panic flies on without our lock.
+// ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
+// and the panic flies on without our lock.
 func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err error) {
-	due := min(w.due, q.Now())
+	now := q.Now()
+	turn := Turn{N: w.n, Due: min(w.due, now), Left: Forever}
+	if w.maxAt != Forever {
+		turn.Left = max(0, w.maxAt-now)
+	}
+	ctx, w.stopAsk = context.WithCancel(ctx)
 	q.mu.Unlock()
 	returned := false
 	defer func() {
 		q.mu.Lock()
+		w.stopAsk()
+		w.stopAsk = nil
 		if !returned {
 			q.leave(w)
 			q.mu.Unlock()
 		}
 	}()
-	wait, err = q.cfg.Ask(ctx, due, w.n)
+	wait, err = w.ask(ctx, turn)
 	returned = true
 	return max(0, wait), err
 }

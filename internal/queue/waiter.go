@@ -20,6 +20,8 @@ type Waiter struct {
 	attended  bool            // a goroutine waits
 	done      <-chan struct{} // of its context
 	giveUp    func(now time.Duration) error
+	ask       AskFunc
+	stopAsk   context.CancelFunc // while it asks
 	wake      chan verdict
 
 	maxAt time.Duration // when the longest wait the caller allows is over
@@ -55,7 +57,7 @@ const (
 // newWaiter returns an entry without a goroutine.
 func newWaiter(r Request) *Waiter {
 	return &Waiter{
-		n: r.N, weight: r.Weight, giveUp: r.GiveUp,
+		n: r.N, weight: r.Weight, giveUp: r.GiveUp, ask: r.Ask,
 		maxAt: Forever, ctxAt: Forever, armed: Forever, due: Forever,
 		wake: make(chan verdict, 1),
 	}
@@ -73,6 +75,9 @@ func (w *Waiter) tell(v verdict) {
 
 func (w *Waiter) settle(s state, err error) {
 	w.state, w.err = s, err
+	if w.stopAsk != nil {
+		w.stopAsk()
+	}
 	w.tell(settled)
 }
 

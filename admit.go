@@ -1,0 +1,162 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+)
+
+// # How do limits that must be asked join one admission?
+//
+// A gate alone decides under the lock of its queue: room, slot and pause in one
+// step (rule.Admit). A quota may be far away, and asking it must not hold that
+// lock. A parent has a queue of its own, in which its other children wait, too.
+//
+// So a call of such a gate is admitted by its own goroutine, once it is at the
+// head of its queue, in this order:
+//
+//	its gate:   would it let me through?       no: wait there, holding nothing
+//	its parent: queue; at its head:
+//	              would all of us, still?      no: give up the place, wait in the gate that said no
+//	              take from every quota        no: give back, likewise
+//	              lock all; would all still?   no: give back, likewise
+//	              take the room and the slots of all, at one instant
+//
+// A call that waits for its own gate therefore has no place in the parent: a
+// slow or paused host hoards nothing. A call that waits for the parent has
+// taken nothing from its own gate: a full parent wastes no slot of the host.
+// Locks are taken from the root down, and nobody who holds one waits.
+
+// A path is a gate, its parent, that one's parent, and so on.
+type path []*Gate
+
+// asker returns how the head of the queue of the last gate of p asks to be let
+// through for a call of the first.
+func (p path) asker() queue.AskFunc {
+	here := p[len(p)-1]
+	return func(ctx context.Context, t queue.Turn) (time.Duration, error) {
+		if wait := here.wouldWait(t.N); wait > 0 {
+			return wait, nil
+		}
+		if here.parent == nil {
+			return p.join(ctx, t)
+		}
+		return here.pass(ctx, t, append(p[:len(p):len(p)], here.parent))
+	}
+}
+
+// pass queues in the parent of g, the last of p.
+func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, error) {
+	waited, err := g.parent.queue.Acquire(ctx, queue.Request{
+		N: t.N, Weight: g.parent.rateUnit.of(t.N), Max: t.Left, Ask: p.asker(),
+	})
+	var no *refusal
+	switch {
+	case err == nil:
+		g.parent.waited(waited)
+		return 0, nil
+	case errors.As(err, &no) && no.by == g:
+		return no.wait, no.err
+	case no != nil:
+		return 0, err
+	}
+	return 0, g.parent.refuse(err)
+}
+
+// A refusal ends the wait in a parent's queue because a gate below it, by, does
+// not let the call through yet or, if err is set, at all.
+type refusal struct {
+	by   *Gate
+	wait time.Duration
+	err  error
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v, %v", r.wait, r.err) }
+
+// join admits a call to all gates of p at one instant, or returns how long to
+// wait at the head of the queue of the last of them, in which it is.
+func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
+	// The answer to the caller: a wait here, or a refusal by one below.
+	no := func(g *Gate, wait time.Duration, err error) (time.Duration, error) {
+		if g == p[len(p)-1] {
+			return wait, err
+		}
+		return 0, &refusal{g, wait, err}
+	}
+	for i := len(p) - 2; i >= 0; i-- {
+		if wait := p[i].wouldWait(t.N); wait > 0 {
+			return no(p[i], wait, nil)
+		}
+	}
+	taken := 0
+	giveBack := func() {
+		for _, g := range p {
+			for _, q := range g.quotas {
+				if taken == 0 {
+					return
+				}
+				taken--
+				g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(t.N))
+			}
+		}
+	}
+	for _, g := range p {
+		for _, q := range g.quotas {
+			wait, err := q.Meter.Admit(ctx, q.Counts.of(t.N))
+			if wait > 0 || err != nil {
+				giveBack()
+				return no(g, wait, errs.Named("quota "+q.Name, err))
+			}
+			taken++
+		}
+	}
+	if g, wait, err := p.commit(t); g != nil {
+		giveBack()
+		return no(g, wait, err)
+	}
+	return 0, nil
+}
+
+// commit takes the room and the slots of all gates, or returns who refuses and
+// for how long, or why for good.
+func (p path) commit(t queue.Turn) (refuses *Gate, wait time.Duration, err error) {
+	for i := len(p) - 1; i >= 0; i-- {
+		p[i].queue.Lock()
+		defer p[i].queue.Unlock()
+	}
+	for _, g := range p {
+		if err := g.queue.Closed(); err != nil {
+			return g, 0, err
+		}
+		if wait := (*rule)(g).wait(g.queue.Now(), t.N); wait > 0 {
+			return g, wait, nil
+		}
+	}
+	for i, g := range p {
+		now := g.queue.Now()
+		due := now
+		if i == len(p)-1 {
+			due = min(t.Due, now) // whose head it is, and may have been woken late
+		}
+		(*rule)(g).Admit(now, due, t.N)
+	}
+	return nil, 0, nil
+}
+
+// wouldWait returns how long a call of n would wait at the head of the queue
+// for the gate itself.
+func (g *Gate) wouldWait(n int64) time.Duration {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	return (*rule)(g).wait(g.queue.Now(), n)
+}
+
+func (g *Gate) adjust(ctx context.Context, q Quota, delta int64) {
+	if err := q.Meter.Adjust(ctx, delta); err != nil {
+		g.stranded.Add(1)
+	}
+}
