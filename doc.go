@@ -9,6 +9,7 @@
 //	one call each 100 ms, callers wait their turn         pacer.New(10, time.Second)
 //	both, a shared pause after a 429, one place to ask    sluice.New (a Gate)
 //	to call, and to retry what fails, through a gate      sluice.Call, sluice.Do
+//	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
 //	to wait for a limit that only answers yes or no       sluice.Block
 //	to read "300/20s" from a flag                         sluice.ParseRate
 //

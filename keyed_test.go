@@ -1,0 +1,230 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+func mustKeyed(t testing.TB, cfg sluice.KeyedConfig, gate sluice.Config) (hosts *sluice.Keyed[string], made *atomic.Int64) {
+	t.Helper()
+	made = new(atomic.Int64)
+	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
+		made.Add(1)
+		gate.Name = host
+		return sluice.New(gate)
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hosts, made
+}
+
+func nothing(context.Context) error { return nil }
+
+func TestKeyedPacesEachKeyAndAllTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 4, Per: time.Second}})
+		hosts, made := mustKeyed(t, sluice.KeyedConfig{}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			for host := range 6 {
+				wg.Go(func() {
+					if err := hosts.Do(bg, fmt.Sprint(host), nothing); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		// 18 calls at 4/s in all; 1/s of each of six hosts would be faster.
+		if got := time.Since(start); got != 17*250*ms {
+			t.Errorf("took %v", got)
+		}
+		if made.Load() != 6 || hosts.Len() != 6 {
+			t.Errorf("%d gates were made, %d are there", made.Load(), hosts.Len())
+		}
+		seen := 0
+		hosts.Stats(func(host string, s sluice.Stats) bool {
+			if s.Name != host || s.Granted != 3 {
+				t.Errorf("%s: %+v", host, s)
+			}
+			seen++
+			return seen < 5
+		})
+		if seen != 5 {
+			t.Errorf("Stats went on to %d", seen)
+		}
+	})
+}
+
+func TestIdleGatesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts, made := mustKeyed(t, sluice.KeyedConfig{Idle: time.Minute}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		for i := range 100 {
+			hosts.Do(bg, fmt.Sprint(i), nothing)
+		}
+		time.Sleep(time.Minute - 1)
+		hosts.Do(bg, "0", nothing)
+		if n := hosts.Len(); n != 100 {
+			t.Errorf("forgotten too early: %d left", n)
+		}
+		time.Sleep(time.Second)
+		for range 49 {
+			hosts.Do(bg, "0", nothing)
+		}
+		if n := hosts.Len(); n != 100-2*49 {
+			t.Errorf("each use looks at two: %d left", n)
+		}
+		hosts.Do(bg, "0", nothing)
+		if n := hosts.Len(); n != 1 {
+			t.Errorf("%d left, want the one that is used", n)
+		}
+		hosts.Do(bg, "5", nothing)
+		if made.Load() != 101 {
+			t.Errorf("%d gates were made", made.Load())
+		}
+	})
+}
+
+// What a new gate would not know keeps a gate from being forgotten.
+func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg sluice.Config
+		use func(g *sluice.Gate) (undo func())
+	}{
+		"a permit is out": {sluice.Config{}, func(g *sluice.Gate) func() {
+			p, _ := g.Acquire(bg, 1)
+			return p.Release
+		}},
+		"in debt": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}, func(g *sluice.Gate) func() {
+			g.Do(bg, nothing)
+			return func() { time.Sleep(time.Hour) }
+		}},
+		"paused": {sluice.Config{}, func(g *sluice.Gate) func() {
+			g.PauseUntil(time.Now().Add(time.Hour), "")
+			return g.Resume
+		}},
+		"somebody waits": {sluice.Config{Concurrency: 1}, func(g *sluice.Gate) func() {
+			p, _ := g.Acquire(bg, 1)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				g.Do(bg, nothing)
+			}()
+			return func() { p.Release(); <-done }
+		}},
+		"retries were paid": {sluice.Config{}, func(g *sluice.Gate) func() {
+			sluice.Do(bg, g, sluice.Policy{Attempts: 2}, func(context.Context) error { return errors.New("no") })
+			return func() {
+				for range 5 {
+					sluice.Do(bg, g, sluice.Policy{}, nothing)
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hosts, made := mustKeyed(t, sluice.KeyedConfig{Idle: -1}, c.cfg)
+				var undo func()
+				hosts.Use("x", func(g *sluice.Gate) error { undo = c.use(g); return nil })
+				time.Sleep(time.Minute)
+				hosts.Use("y", func(*sluice.Gate) error { return nil })
+				hosts.Use("y", func(*sluice.Gate) error { return nil })
+				if n := hosts.Len(); n != 2 {
+					t.Errorf("forgotten: %d left", n)
+				}
+				undo()
+				hosts.Use("y", func(*sluice.Gate) error { return nil })
+				if n := hosts.Len(); n != 1 || made.Load() != 2 {
+					t.Errorf("%d left, %d made", n, made.Load())
+				}
+			})
+		})
+	}
+	for name, cfg := range map[string]sluice.Config{"quotas": {Quotas: []sluice.Quota{{Name: "q", Meter: &bucket{capacity: 1, interval: 1}}}}} {
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{Idle: -1}, cfg)
+		for range 5 {
+			hosts.Do(bg, "x", nothing)
+			hosts.Use("y", func(*sluice.Gate) error { return nil })
+		}
+		if hosts.Len() != 2 {
+			t.Errorf("%s: forgotten", name)
+		}
+	}
+}
+
+func TestMaxKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 2}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		hosts.Do(bg, "a", nothing)
+		err := hosts.Use("b", func(*sluice.Gate) error {
+			return hosts.Do(bg, "c", nothing) // a is in debt, b in use
+		})
+		if err != sluice.ErrTooManyKeys || hosts.Len() != 2 {
+			t.Errorf("%v, %d keys", err, hosts.Len())
+		}
+		time.Sleep(time.Second) // long before Idle, but nobody would miss them
+		if err := hosts.Do(bg, "c", nothing); err != nil || hosts.Len() > 2 {
+			t.Errorf("%v, %d keys", err, hosts.Len())
+		}
+	})
+}
+
+// The classic defect: get, then put, and of two gates for one key one is lost
+// with all that it let through.
+func TestTwoFirstCallersShareOneGate(t *testing.T) {
+	hosts, made := mustKeyed(t, sluice.KeyedConfig{}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}})
+	var through atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			hosts.Use("x", func(g *sluice.Gate) error {
+				if _, ok := g.TryAcquire(1); ok {
+					through.Add(1)
+				}
+				return nil
+			})
+		})
+	}
+	wg.Wait()
+	if through.Load() != 1 || made.Load() != 1 {
+		t.Errorf("%d let through by %d gates", through.Load(), made.Load())
+	}
+}
+
+func TestKeyedMistakes(t *testing.T) {
+	if _, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: -1}); err == nil {
+		t.Error("negative MaxKeys")
+	}
+	broken := errors.New("no gate today")
+	answers := []error{broken, nil}
+	k, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) {
+		err := answers[0]
+		answers = answers[1:]
+		return nil, err
+	}, sluice.KeyedConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Do(bg, 1, nothing); err != broken {
+		t.Errorf("the error of newGate: %v", err)
+	}
+	if err := k.Do(bg, 1, nothing); err == nil || k.Len() != 0 {
+		t.Errorf("no gate and no error: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("NewKeyed(nil) did not panic")
+		}
+	}()
+	sluice.NewKeyed[int](nil, sluice.KeyedConfig{})
+}
