@@ -1,6 +1,6 @@
 module github.com/sluice-go/sluice/examples
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/sluice-go/sluice v0.0.0

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/examples/internal/apiserver"
+)
+
+// wire carries requests to a handler without a network, which takes a
+// millisecond each way. With it a pool and a server run in the time of a
+// synctest bubble, where a thousand calls at 100/s are exact and cost nothing.
+type wire struct{ to http.Handler }
+
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := oneWay(r.Context()); err != nil {
+		return nil, err
+	}
+	answer := httptest.NewRecorder()
+	w.to.ServeHTTP(answer, r)
+	if err := oneWay(r.Context()); err != nil {
+		return nil, err
+	}
+	return answer.Result(), nil
+}
+
+func oneWay(ctx context.Context) error {
+	select {
+	case <-time.After(time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// bench is a job at the ready, in a bubble.
+type bench struct {
+	options
+	gate *sluice.Gate
+	job  *job
+	out  bytes.Buffer
+}
+
+func newBench(t *testing.T, to http.Handler, args string) *bench {
+	t.Helper()
+	o, err := parseOptions(strings.Fields("-url http://api.test/items/{} " + args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{options: o}
+	if b.gate, err = newGate(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.gate.Close)
+	c := newClient(o.url, o.workers, newMeter())
+	c.http.Transport = wire{to}
+	j, release := newJob(o, t.Context(), c, &sink{w: &b.out})
+	t.Cleanup(release)
+	b.job = j
+	return b
+}
+
+// ids returns how often each id is in the output.
+func (b *bench) ids(t *testing.T) map[int]int {
+	t.Helper()
+	ids := make(map[int]int)
+	for text := range strings.Lines(b.out.String()) {
+		var l struct{ ID, Body json.RawMessage }
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("line %q: %v", text, err)
+		}
+		id, err := strconv.Atoi(string(l.ID))
+		if err != nil {
+			t.Fatalf("line %q: %v", text, err)
+		}
+		ids[id]++
+	}
+	return ids
+}
+
+func newAPI(t *testing.T, n int) *apiserver.Server {
+	t.Helper()
+	api, err := apiserver.New(apiserver.Config{Items: n, Count: 100, Per: time.Second, Concurrency: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// status answers everything the same.
+type status int
+
+func (s status) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(s)) }

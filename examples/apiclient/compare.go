@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/examples/internal/apiserver"
+)
+
+// newServer returns the built-in server, with the limits that the gate keeps
+// to, or nil if the user has one. The error is about the flags.
+func newServer(o options) (*apiserver.Server, error) {
+	if o.url != "" {
+		return nil, nil
+	}
+	return apiserver.New(apiserver.Config{
+		Items: o.n, Count: o.rate.Count, Per: o.rate.Per, Concurrency: o.concurrency,
+	})
+}
+
+// comparison is the two runs over the same items, or the first of them alone.
+type comparison struct {
+	options
+	gate      *sluice.Gate
+	server    *apiserver.Server // nil: the user's
+	screen    *screen
+	interrupt *interrupt
+}
+
+// run makes the runs and reports on them.
+func (c *comparison) run(out *sink, stdout io.Writer) (status int, err error) {
+	c.interrupt = catchInterrupt(c.gate.Close, c.screen.print)
+	defer c.interrupt.close()
+
+	first, lossErr := c.throughGate(out)
+	var second *result
+	if c.naive && !c.interrupt.happened() && lossErr == nil {
+		r := c.naively(naiveLimit(c.ideal(), first.wall))
+		second = &r
+	}
+
+	c.screen.print(table(c.options, first, second))
+	if c.json {
+		err = writeJSON(stdout, first, second)
+	}
+	switch err = errors.Join(lossErr, err, c.screen.failed()); {
+	case c.interrupt.happened():
+		return exitInterrupted, err
+	case first.Lost > 0 || err != nil:
+		return exitLost, err
+	}
+	return 0, nil // whatever the naive pool may have lost
+}
+
+// throughGate fetches the items through the gate and into out. The error is
+// that of writing them; what it cost is in the result as well.
+func (c *comparison) throughGate(out *sink) (result, error) {
+	start := time.Now()
+	j, release := c.newJob(out)
+	defer release()
+	stopProgress := watch(c.screen, "gate", c.options, func() moment { return gateNow(c.gate, j) })
+	fetchThroughGate(c.interrupt.calls, c.gate, j)
+	stopProgress()
+
+	saved, err := j.fetched.Load(), error(nil)
+	if out != nil {
+		saved, err = out.close()
+	}
+	return newResult(c.options, j, saved, time.Since(start), c.server), err
+}
+
+// naively fetches the items again, without a gate, and keeps none of them.
+func (c *comparison) naively(limit time.Duration) result {
+	if c.server != nil {
+		c.server.Reset() // the naive pool meets the same server, unused
+	}
+	start := time.Now()
+	j, release := c.newJob(nil)
+	defer release()
+	stopProgress := watch(c.screen, "naive", c.options, func() moment { return naiveNow(j) })
+	fetchNaively(c.interrupt.calls, j, limit)
+	stopProgress()
+	return newResult(c.options, j, j.fetched.Load(), time.Since(start), c.server)
+}
+
+// newJob returns a job with a client of its own and what gives both back.
+func (c *comparison) newJob(out *sink) (j *job, release func()) {
+	client := newClient(c.url, c.workers, newMeter())
+	j, free := newJob(c.options, c.interrupt.stop, client, out)
+	return j, func() {
+		free()
+		client.close()
+	}
+}

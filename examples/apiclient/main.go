@@ -1,0 +1,78 @@
+// Apiclient shows what Sluice is for: many goroutines, one rate-limited API.
+//
+// It starts an HTTP API on loopback that enforces a rate and a concurrency,
+// fetches a thousand items from it through a gate, and fetches them again with
+// a naive pool that retries at once, so that the difference can be seen side
+// by side. With -url it fetches from a real API instead.
+//
+// Read gate.go for how a gate is used. The rest is flags, a progress line and
+// a table.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+// The exit status, apart from 0.
+const (
+	exitLost        = 1   // something was lost, or could not be begun
+	exitUsage       = 2   // the flags make no sense
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the program; it returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	status, err := program(args, stdout, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "apiclient: %v\n", err)
+	}
+	if status == exitUsage {
+		fmt.Fprintln(stderr, "Run with -h for the flags.")
+	}
+	return status
+}
+
+// program prepares everything that can fail and then makes the runs.
+func program(args []string, stdout, stderr io.Writer) (status int, err error) {
+	o, err := parseOptions(args)
+	if errors.Is(err, flag.ErrHelp) {
+		usage(stdout)
+		return 0, nil
+	}
+	if err != nil {
+		return exitUsage, err
+	}
+	gate, err := newGate(o)
+	if err != nil {
+		return exitUsage, err
+	}
+	defer gate.Close()
+	server, err := newServer(o)
+	if err != nil {
+		return exitUsage, err
+	}
+	if server != nil {
+		if err := server.Listen(); err != nil {
+			return exitLost, err
+		}
+		defer server.Close() // by then nobody is left who could be told of an error
+		o.url = server.URL() + "/items/{}"
+	}
+	// The file comes last: it is emptied only when nothing else can fail.
+	out, err := openSink(o.out, stdout)
+	if err != nil {
+		return exitLost, err
+	}
+	people := stdout
+	if o.json || o.out == "-" {
+		people = stderr
+	}
+	c := comparison{options: o, gate: gate, server: server, screen: newScreen(people)}
+	return c.run(out, stdout)
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// options is the command line, checked.
+type options struct {
+	n           int
+	rate        sluice.Rate
+	concurrency int64
+	workers     int
+	url         string // "" for the built-in server
+	naive       bool
+	out         string // "" for nothing, "-" for stdout
+	json        bool
+}
+
+// ideal is N·T: what the items take at exactly the rate, however slow that is.
+func (o options) ideal() time.Duration {
+	ns := float64(o.n) * float64(o.rate.Per) / float64(o.rate.Count)
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(ns)
+}
+
+// perSecond is the rate as a number.
+func (o options) perSecond() float64 {
+	return float64(o.rate.Count) / o.rate.Per.Seconds()
+}
+
+// flags are the values as given, before they are checked.
+type flags struct {
+	set *flag.FlagSet
+	options
+	rate string
+	per  time.Duration
+}
+
+func newFlags() *flags {
+	f := &flags{set: flag.NewFlagSet("apiclient", flag.ContinueOnError)}
+	f.set.SetOutput(io.Discard) // main prints what went wrong, once
+	f.set.Usage = func() {}
+	f.set.IntVar(&f.n, "n", 1000, "how many `items` to fetch: 0 to n-1")
+	f.set.StringVar(&f.rate, "rate", "100", "the rate of the server and of the gate: a `count` per -per, or a whole rate such as 5/s, 300/20s or 5000/h")
+	f.set.DurationVar(&f.per, "per", time.Second, "the period of a -rate that is only a count")
+	f.set.Int64Var(&f.concurrency, "concurrency", 10, "how many `calls` the server and the gate allow in flight")
+	f.set.IntVar(&f.workers, "workers", 64, "how many `goroutines` each pool has")
+	f.set.StringVar(&f.url, "url", "", "fetch from this `address` instead of the built-in server; {} in it stands for the number of the item, and without {} the same address is fetched n times")
+	f.set.BoolVar(&f.naive, "naive", false, "fetch the items a second time with the naive pool (default: only from the built-in server)")
+	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` the items are written to, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
+	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
+	return f
+}
+
+// parseOptions returns flag.ErrHelp for -h and -help.
+func parseOptions(args []string) (options, error) {
+	f := newFlags()
+	if err := f.set.Parse(args); err != nil {
+		return options{}, err
+	}
+	given := make(map[string]bool)
+	f.set.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
+
+	o := f.options
+	if !given["naive"] {
+		// Hammering is only ours to do at our own server.
+		o.naive = o.url == ""
+	}
+	var err error
+	if o.rate, err = parseRate(f.rate, f.per, given["per"]); err != nil {
+		return options{}, err
+	}
+	switch {
+	case f.set.NArg() > 0:
+		return options{}, fmt.Errorf("unexpected argument %q", f.set.Arg(0))
+	case o.n <= 0:
+		return options{}, fmt.Errorf("-n %d: must be above 0", o.n)
+	case o.concurrency <= 0:
+		return options{}, fmt.Errorf("-concurrency %d: must be above 0", o.concurrency)
+	case o.workers <= 0:
+		return options{}, fmt.Errorf("-workers %d: must be above 0", o.workers)
+	case o.out == "-" && o.json:
+		return options{}, errors.New("-out - and -json: only one of them can have stdout")
+	}
+	if o.url != "" {
+		if err := checkURL(o.url); err != nil {
+			return options{}, err
+		}
+	}
+	return o, nil
+}
+
+// parseRate reads -rate, which is a count of its own or a whole rate.
+func parseRate(value string, per time.Duration, perGiven bool) (sluice.Rate, error) {
+	if strings.Contains(value, "/") {
+		if perGiven {
+			return sluice.Rate{}, fmt.Errorf("-rate %s already names its period: leave out -per", value)
+		}
+		rate, err := sluice.ParseRate(value)
+		if err != nil {
+			return sluice.Rate{}, fmt.Errorf("-rate: %w", err)
+		}
+		return rate, nil
+	}
+	count, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return sluice.Rate{}, fmt.Errorf("-rate %q: neither a count nor a rate such as 300/20s", value)
+	}
+	if count <= 0 {
+		return sluice.Rate{}, fmt.Errorf("-rate %d: must be above 0", count)
+	}
+	if per <= 0 {
+		return sluice.Rate{}, fmt.Errorf("-per %v: must be above 0", per)
+	}
+	return sluice.Rate{Count: count, Per: per}, nil
+}
+
+// checkURL refuses an address that no call could ever reach.
+func checkURL(address string) error {
+	u, err := url.Parse(itemURL(address, 0))
+	if err != nil {
+		return fmt.Errorf("-url: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("-url %s: want http://host/… or https://host/…", address)
+	}
+	return nil
+}
+
+// itemURL puts the number of an item in the place of {}.
+func itemURL(address string, id int) string {
+	return strings.ReplaceAll(address, "{}", strconv.Itoa(id))
+}
+
+// usage writes the help.
+func usage(w io.Writer) {
+	fmt.Fprint(w, `apiclient fetches items from a rate-limited HTTP API through a Sluice gate,
+then the same items with a naive pool that retries at once, and prints both
+side by side.
+
+	go run ./examples/apiclient [flags]
+
+Each item becomes one line {"id":17,"body":…}: the body as the API gave it if
+it is JSON, otherwise as a string.
+
+Exit status: 0 nothing was lost, 1 something was lost or could not be begun,
+2 the flags make no sense, 130 interrupted. What the naive pool loses does not
+count. Ctrl-C once finishes what is in flight, twice cancels it.
+
+`)
+	f := newFlags()
+	f.set.SetOutput(w)
+	f.set.PrintDefaults()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestParseOptions(t *testing.T) {
+	defaults := options{
+		n: 1000, rate: sluice.Rate{Count: 100, Per: time.Second},
+		concurrency: 10, workers: 64, naive: true, out: "items.jsonl",
+	}
+	tests := []struct {
+		args string
+		want func(*options)
+	}{
+		{"", func(*options) {}},
+		{"-n 7 -concurrency 2 -workers 3 -out x -json", func(o *options) {
+			o.n, o.concurrency, o.workers, o.out, o.json = 7, 2, 3, "x", true
+		}},
+		{"-rate 300 -per 20s", func(o *options) { o.rate = sluice.Rate{Count: 300, Per: 20 * time.Second} }},
+		{"-rate 300/20s", func(o *options) { o.rate = sluice.Rate{Count: 300, Per: 20 * time.Second} }},
+		{"-per 1m", func(o *options) { o.rate.Per = time.Minute }},
+		{"-rate 5/s", func(o *options) { o.rate.Count = 5 }},
+		{"-naive=false", func(o *options) { o.naive = false }},
+		{"-url http://example.com/{}", func(o *options) { o.url, o.naive = "http://example.com/{}", false }},
+		{"-url http://example.com/{} -naive", func(o *options) { o.url = "http://example.com/{}" }},
+		{"-out -", func(o *options) { o.out = "-" }},
+		{"-out=", func(o *options) { o.out = "" }},
+		{"-out= -json", func(o *options) { o.out, o.json = "", true }},
+	}
+	for _, tt := range tests {
+		want := defaults
+		tt.want(&want)
+		got, err := parseOptions(strings.Fields(tt.args))
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", tt.args, got, err, want)
+		}
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	tests := []struct {
+		args string
+		says string
+	}{
+		{"-n 0", "-n 0"},
+		{"-n -3", "-n -3"},
+		{"-n x", "-n"},
+		{"-workers 0", "-workers 0"},
+		{"-workers -1", "-workers -1"},
+		{"-concurrency 0", "-concurrency 0"},
+		{"-concurrency -1", "-concurrency -1"},
+		{"-rate 0", "-rate 0"},
+		{"-rate -5", "-rate -5"},
+		{"-rate fast", "fast"},
+		{"-rate 1.5", "1.5"},
+		{"-rate 300/20s -per 20s", "-per"},
+		{"-rate 300/20s -per 1s", "-per"}, // given, even as the default
+		{"-rate 0/s", "-rate"},
+		{"-rate 300/", "-rate"},
+		{"-per 0s", "-per 0s"},
+		{"-per -1s", "-per -1s"},
+		{"-per soon", "-per"},
+		{"-out - -json", "stdout"},
+		{"-url example.com/{}", "-url"},
+		{"-url ftp://example.com/{}", "-url"},
+		{"-url http:///{}", "-url"},
+		{"-url http://[::1/{}", "-url"},
+		{"-bogus", "bogus"},
+		{"more", "more"},
+	}
+	for _, tt := range tests {
+		_, err := parseOptions(strings.Fields(tt.args))
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%q: error %v, want one that says %q", tt.args, err, tt.says)
+		}
+		if errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%q: taken for a call for help", tt.args)
+		}
+	}
+}
+
+func TestIdeal(t *testing.T) {
+	tests := []struct {
+		n    int
+		rate sluice.Rate
+		want time.Duration
+	}{
+		{1000, sluice.Rate{Count: 100, Per: time.Second}, 10 * time.Second},
+		{30, sluice.Rate{Count: 300, Per: 20 * time.Second}, 2 * time.Second},
+		{math.MaxInt, sluice.Rate{Count: 1, Per: time.Hour}, math.MaxInt64},
+	}
+	for _, tt := range tests {
+		if got := (options{n: tt.n, rate: tt.rate}).ideal(); got != tt.want {
+			t.Errorf("%d items at %v: %v, want %v", tt.n, tt.rate, got, tt.want)
+		}
+	}
+}
+
+func TestItemURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://h/{}":        "http://h/12",
+		"http://h/{}?too={}": "http://h/12?too=12",
+		"http://h/same":      "http://h/same",
+	} {
+		if got := itemURL(address, 12); got != want {
+			t.Errorf("itemURL(%q) = %q, want %q", address, got, want)
+		}
+	}
+}

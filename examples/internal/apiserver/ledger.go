@@ -1,0 +1,102 @@
+package apiserver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/examples/internal/arrivals"
+)
+
+// Report is what a Server saw of its callers.
+type Report struct {
+	// Calls is how many calls for items arrived: Accepted + TooFast + TooMany.
+	Calls int64
+	// Accepted is how many the limiter let in, those answered 503 included.
+	Accepted int64
+	// TooFast and TooMany were answered 429: over the rate, over the
+	// concurrency.
+	TooFast, TooMany int64
+	// Faults is how many of the accepted calls were answered 503.
+	Faults int64
+	// MaxInFlight is the most calls in flight at once, the one just arriving
+	// included even when it was refused for being one too many.
+	MaxInFlight int64
+	// Arrivals is about the accepted calls alone.
+	Arrivals arrivals.Summary
+}
+
+// ledger is the state of one run: the limiter and the books.
+type ledger struct {
+	items    int
+	noFaults bool
+
+	mu      sync.Mutex
+	limiter limiter
+	seen    Report // Accepted and Arrivals are filled in by report
+	series  arrivals.Series
+	failed  map[int]bool // ids whose 503 has been spent
+}
+
+// newLedger needs a Config that New has found fit.
+func newLedger(cfg Config) *ledger {
+	b, err := newBucket(cfg.Count, cfg.Per, cfg.Bucket)
+	if err != nil {
+		panic(err) // New has tried the same bucket
+	}
+	return &ledger{
+		items:    cfg.Items,
+		noFaults: cfg.NoFaults,
+		limiter:  limiter{concurrency: cfg.Concurrency, bucket: b},
+		failed:   make(map[int]bool),
+	}
+}
+
+// entry is what the books say of one call.
+type entry struct {
+	verdict verdict
+	wait    time.Duration
+	fault   bool
+}
+
+// arrive judges a call and notes it. The clock is read under the lock: read
+// before it, two calls could be judged in the other order than they came.
+func (l *ledger) arrive(clock func() time.Duration, id int) entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := clock()
+	l.seen.Calls++
+	l.seen.MaxInFlight = max(l.seen.MaxInFlight, l.limiter.inFlight+1)
+
+	var e entry
+	e.verdict, e.wait = l.limiter.arrive(now)
+	switch e.verdict {
+	case tooFast:
+		l.seen.TooFast++
+	case tooMany:
+		l.seen.TooMany++
+	case accepted:
+		l.series.Add(now)
+		if !l.noFaults && faulty(id, l.items) && !l.failed[id] {
+			l.failed[id] = true
+			l.seen.Faults++
+			e.fault = true
+		}
+	}
+	return e
+}
+
+// leave counts an accepted call out of flight.
+func (l *ledger) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limiter.leave()
+}
+
+func (l *ledger) report() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.seen
+	r.Arrivals = l.series.Summary()
+	r.Accepted = r.Arrivals.Count
+	return r
+}
