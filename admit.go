@@ -104,17 +104,25 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			}
 		}
 	}
+	answered := false
+	defer func() {
+		if !answered { // a quota panicked
+			giveBack()
+		}
+	}()
 	for _, g := range p {
 		for _, q := range g.quotas {
 			wait, err := q.Meter.Admit(ctx, q.Counts.of(t.N))
 			if wait > 0 || err != nil {
 				giveBack()
+				answered = true
 				return no(g, wait, errs.Named("quota "+q.Name, err))
 			}
 			taken++
 		}
 	}
-	if g, wait, err := p.commit(t); g != nil {
+	answered = true
+	if g, wait, err := p.commit(ctx, t); g != nil {
 		giveBack()
 		return no(g, wait, err)
 	}
@@ -123,10 +131,13 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 
 // commit takes the room and the slots of all gates, or returns who refuses and
 // for how long, or why for good.
-func (p path) commit(t queue.Turn) (refuses *Gate, wait time.Duration, err error) {
+func (p path) commit(ctx context.Context, t queue.Turn) (refuses *Gate, wait time.Duration, err error) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i].queue.Lock()
 		defer p[i].queue.Unlock()
+	}
+	if err := ctx.Err(); err != nil {
+		return p[0], 0, err // gave up while a quota was being asked
 	}
 	for _, g := range p {
 		if err := g.queue.Closed(); err != nil {

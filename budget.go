@@ -1,6 +1,9 @@
 package sluice
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // # Why does a gate count its retries?
 //
@@ -29,19 +32,26 @@ const (
 type budget struct {
 	tokens, capacity int // capacity < 0: retries are free
 
-	// cool is the least spacing of calls after the budget was empty.
-	cool time.Duration
+	// cool is the least spacing of calls after the budget was empty, whatever
+	// they weigh and whatever burst is stored; 0 normally. left is when the
+	// last call left.
+	cool, left time.Duration
 
 	// throttled is when a throttle was last paid for. Calls that left before
 	// and are throttled, too, were part of the same burst and pay nothing.
 	throttled time.Duration
 }
 
-func newBudget(capacity int) budget {
-	if capacity == 0 {
+// newBudget returns a full budget, or an error if capacity does not suffice
+// for any retry.
+func newBudget(capacity int) (budget, error) {
+	switch {
+	case capacity == 0:
 		capacity = budgetCapacity
+	case capacity > 0 && capacity < timeoutCost:
+		return budget{}, fmt.Errorf("retry budget of %d: a retry may cost %d", capacity, timeoutCost)
 	}
-	return budget{tokens: capacity, capacity: capacity}
+	return budget{tokens: capacity, capacity: capacity}, nil
 }
 
 // pay takes cost and reports whether there was that much.
@@ -56,78 +66,70 @@ func (b *budget) pay(cost int) bool {
 	return true
 }
 
-// succeed notes a success. It reports whether the spacing changed; interval is
-// the one at which calls go anyway.
-func (b *budget) succeed(first bool, interval time.Duration) bool {
+// succeed notes a success. Calls that go at interval anyway are not slowed
+// down any more.
+func (b *budget) succeed(first bool, interval time.Duration) {
 	refund := retryRefund
 	if first {
 		refund = firstRefund
 	}
-	b.tokens = min(b.tokens+refund, b.capacity)
-	if b.cool == 0 {
-		return false
+	if b.capacity > 0 {
+		b.tokens += min(refund, b.capacity-b.tokens)
 	}
 	if b.cool /= 2; b.cool <= interval || b.cool < time.Millisecond {
 		b.cool = 0
 	}
-	return true
 }
 
-// empty notes that a retry after backoff could not be paid for. It reports
-// whether the spacing changed.
-func (b *budget) empty(backoff time.Duration) bool {
-	cool := min(max(b.cool, backoff), maxCool)
-	changed := cool != b.cool
-	b.cool = cool
-	return changed
+// empty notes that a retry after backoff could not be paid for.
+func (b *budget) empty(backoff time.Duration) {
+	b.cool = min(max(b.cool, backoff), maxCool)
+}
+
+// wait returns how long the next call has to wait.
+func (b *budget) wait(now time.Duration) time.Duration {
+	if b.cool == 0 {
+		return 0
+	}
+	return max(0, b.left+b.cool-now)
 }
 
 // payRetry pays for a retry of a call that left at left. If it cannot, calls
 // are spaced out at backoff at least.
 func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	g.queue.Lock()
-	cost, paid := retryCost, false
+	defer g.queue.Unlock()
+	cost := retryCost
 	switch {
 	case kind == throttle && g.budget.throttled > left:
 		cost = 0
 	case kind == timeout:
 		cost = timeoutCost
 	}
-	paid = g.budget.pay(cost)
-	if paid && kind == throttle && cost > 0 {
+	g.impaired.Store(true)
+	if !g.budget.pay(cost) {
+		// Who waits already finds out when its turn comes.
+		g.budget.empty(backoff)
+		return false
+	}
+	if kind == throttle && cost > 0 {
 		g.budget.throttled = g.queue.Now()
 	}
-	slower := !paid && g.budget.empty(backoff)
-	g.queue.Unlock()
-	if slower {
-		g.queue.Change(g.slowDown)
-	}
-	return paid
+	return true
 }
 
 // succeeded notes that a call succeeded, at its first attempt or later.
 func (g *Gate) succeeded(first bool) {
-	g.queue.Lock()
-	faster := g.budget.succeed(first, g.rate.Interval())
-	g.queue.Unlock()
-	if faster {
-		g.queue.Change(g.slowDown)
-	}
-}
-
-// slowDown sets the schedule to the configured rate, or to the spacing that an
-// empty budget asks for if that is slower. The queue must be locked.
-func (g *Gate) slowDown(now time.Duration) {
-	rate := g.rate
-	if g.budget.cool > rate.Interval() {
-		rate = Rate{1, g.budget.cool}
-	}
-	if count, per := g.schedule.Rate(); rate == (Rate{count, per}) {
+	if !g.impaired.Load() { // nothing to mend: the way of nearly all calls
 		return
 	}
-	if err := g.schedule.SetRate(now, rate.Count, rate.Per); err != nil {
-		// Both rates are valid; only a huge Burst can make the slow one last
-		// too long. Then the gate keeps its pace.
-		g.budget.cool = 0
+	spaced := false
+	g.queue.Lock()
+	spaced = g.budget.cool > 0
+	g.budget.succeed(first, g.rate.Interval())
+	g.impaired.Store(g.budget.cool > 0 || g.budget.tokens < g.budget.capacity)
+	g.queue.Unlock()
+	if spaced { // the head may leave earlier than it was told
+		g.queue.Change(func(time.Duration) {})
 	}
 }

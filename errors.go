@@ -66,6 +66,9 @@ var (
 // A Stopped error is what [Call] returns when it gives up: what the last
 // attempt failed with and why there is no other. It matches both.
 type Stopped struct {
+	// Gate is the name of the gate.
+	Gate string
+
 	// Last is the error of the last attempt, nil if none was made.
 	Last error
 
@@ -88,9 +91,19 @@ type Stopped struct {
 // Error returns both reasons and when to come back.
 func (s *Stopped) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "sluice: gave up after %d attempts: %s", s.Attempts, strings.TrimPrefix(s.Why.Error(), "sluice: "))
+	b.WriteString("sluice: ")
+	if s.Gate != "" {
+		b.WriteString(s.Gate + ": ")
+	}
+	attempts := "attempts"
+	if s.Attempts == 1 {
+		attempts = "attempt"
+	}
+	why := strings.TrimPrefix(strings.TrimPrefix(s.Why.Error(), "sluice: "), s.Gate+": ")
+	fmt.Fprintf(&b, "gave up after %d %s: %s", s.Attempts, attempts, why)
 	if !s.RetryAt.IsZero() {
-		fmt.Fprintf(&b, ", come back at %s", s.RetryAt.Format(time.RFC3339))
+		second := s.RetryAt.Add(time.Second - 1).Truncate(time.Second) // not earlier than told
+		fmt.Fprintf(&b, ", come back at %s", second.Format(time.RFC3339))
 	}
 	if s.Last != nil {
 		fmt.Fprintf(&b, ": %v", s.Last)
@@ -148,6 +161,35 @@ type throttledError struct {
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
+
+// marks returns what err was marked with: whether it is permanent, and the
+// throttle with the longest told wait if there are several. It does not look
+// into a Stopped error: that was another gate's affair.
+func marks(err error) (permanent bool, throttled *throttledError) {
+	switch e := err.(type) {
+	case nil, *Stopped:
+		return false, nil
+	case *permanentError:
+		permanent = true
+	case *throttledError:
+		throttled = e
+	}
+	var inner []error
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	}
+	for _, err := range inner {
+		p, t := marks(err)
+		permanent = permanent || p
+		if t != nil && (throttled == nil || t.at.After(throttled.at)) {
+			throttled = t
+		}
+	}
+	return permanent, throttled
+}
 
 // wait returns how long it is until the server wants to be called again; not
 // positive if it did not say or that has passed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -46,8 +47,9 @@ type Config struct {
 	// Quotas are further limits. A call takes from all of them or from none.
 	Quotas []Quota
 
-	// Permits is a cap on calls in flight that is shared with others. Its
-	// permits are taken before the call queues in the gate.
+	// Permits is a cap on calls in flight that is shared with others. To take
+	// from it may need a round trip, so its permits are taken before the call
+	// queues in the gate, and held while it waits there.
 	Permits Permits
 
 	// Parent is a gate that the calls must pass, too, such as one for all
@@ -57,7 +59,8 @@ type Config struct {
 	Parent *Gate
 
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
-	// 0 means 100, negative that retries need none.
+	// 0 means 100, negative that retries need none; 1 to 9 are an error, for
+	// a retry may cost 10.
 	RetryBudget int
 }
 
@@ -94,12 +97,15 @@ type Gate struct {
 	ask     queue.AskFunc // nil unless there are quotas or a parent
 
 	concurrencyUnit, rateUnit Unit
+	maxWaiting                int
 
-	closed  chan struct{} // closed by Close
+	life    context.Context // ended by Close
+	end     context.CancelFunc
 	drained chan struct{} // closed when closed and nothing is in flight
 
 	// Guarded by the queue's lock.
 	limit, inFlight int64 // limit 0: none
+	open            int64 // permits out
 	rate            Rate  // as configured; the schedule's may be slower, see cool
 	schedule        schedule.Schedule
 	why             string // of the pause
@@ -107,15 +113,18 @@ type Gate struct {
 	granted         uint64
 	hold            holdTime
 
-	refused  [reasons]atomic.Uint64
-	stranded atomic.Uint64
-	waits    waits
+	atPermits atomic.Int64 // callers that wait for Config.Permits
+	impaired  atomic.Bool  // whether successes have anything to mend in the budget
+	refused   [reasons]atomic.Uint64
+	stranded  atomic.Uint64
+	waits     waits
 }
 
 // New returns the gate that cfg describes. It returns an error if a number is
 // negative, the rate is neither zero nor one that [ParseRate] would accept,
-// both Burst and BurstTime are given or last longer than 292 years, or a quota
-// lacks its meter.
+// both Burst and BurstTime are given or last longer than 292 years, RetryBudget
+// does not suffice for a retry, a unit is none, a quota lacks its meter, or the
+// parent has Permits.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {
@@ -152,16 +161,19 @@ func newGate(cfg Config) (*Gate, error) {
 		parent:          cfg.Parent,
 		concurrencyUnit: cfg.ConcurrencyCounts.or(Calls),
 		rateUnit:        cfg.RateCounts.or(Calls),
-		closed:          make(chan struct{}),
+		maxWaiting:      cfg.MaxWaiting,
 		drained:         make(chan struct{}),
 		limit:           cfg.Concurrency,
 		rate:            cfg.Rate,
 		schedule:        *s,
-		budget:          newBudget(cfg.RetryBudget),
 	}
-	for _, q := range cfg.Quotas {
+	g.life, g.end = context.WithCancel(context.Background())
+	if g.budget, err = newBudget(cfg.RetryBudget); err != nil {
+		return nil, err
+	}
+	for i, q := range cfg.Quotas {
 		if err := q.check(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("quota %d %q: %w", i, q.Name, err)
 		}
 		q.Counts = q.Counts.or(Cost)
 		g.quotas = append(g.quotas, q)
@@ -203,7 +215,7 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	mustNotBeNegative(n)
 	if g.permits != nil || n == 0 {
-		p, err := g.AcquireWithin(context.Background(), n, 0)
+		p, err := g.acquire(context.Background(), queue.Request{N: n})
 		return p, err == nil
 	}
 	if !g.queue.Try(queue.Request{N: n, Weight: g.rateUnit.of(n), Ask: g.ask}) {
@@ -215,6 +227,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
 // releases the permit when f returns. It returns the error of Acquire or of f.
+// Returning nil counts as a success for the retry budget.
 // If that is marked with [RetryAfter] or [RetryAt] the gate is paused, as if by
 // PauseUntil, before anybody else leaves. If f panics the permit is released
 // and the panic flies on.
@@ -227,7 +240,9 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	ctx, stop := p.watch(ctx)
 	defer stop()
 	err = f(ctx)
-	p.heed(err)
+	if p.heed(err); err == nil {
+		g.succeeded(true)
+	}
 	return err
 }
 
@@ -237,26 +252,55 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 		return g.nothing(ctx)
 	}
 	r.Weight, r.Ask = g.rateUnit.of(r.N), g.ask
-	var lease Lease
-	if g.permits != nil {
-		began := g.queue.Now()
-		var err error
-		if lease, err = g.permits.Acquire(ctx, g.concurrencyUnit.of(r.N), r.Max); err != nil {
-			return nil, g.refuse(err)
+	r.Max = max(0, r.Max)
+	lease, asked, err := g.borrow(ctx, r)
+	if err != nil {
+		return nil, g.refuse(err)
+	}
+	granted := false
+	defer func() {
+		if lease != nil && !granted { // refused, or a quota panicked
+			lease.Release()
 		}
-		if r.Max != queue.Forever {
-			r.Max -= g.queue.Now() - began
-		}
+	}()
+	if r.Max != queue.Forever {
+		r.Max = max(0, r.Max-asked)
 	}
 	waited, err := g.queue.Acquire(ctx, r)
 	if err != nil {
-		if lease != nil {
-			lease.Release()
-		}
 		return nil, g.refuse(err)
 	}
-	g.waited(waited)
+	granted = true
+	g.waited(asked + waited)
 	return g.permit(r.N, lease), nil
+}
+
+// borrow takes permits from Config.Permits, if there are such, and returns how
+// long that took. It ends when the gate is closed.
+func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duration, error) {
+	if g.permits == nil {
+		return nil, 0, nil
+	}
+	g.queue.Lock()
+	err := g.queue.Closed()
+	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atPermits.Load()) >= g.maxWaiting {
+		err = ErrQueueFull
+	}
+	began := g.queue.Now()
+	g.queue.Unlock()
+	if err != nil {
+		return nil, 0, err
+	}
+	g.atPermits.Add(1)
+	defer g.atPermits.Add(-1)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(g.life, stop)()
+	lease, err := g.permits.Acquire(asking, g.concurrencyUnit.of(r.N), r.Max)
+	if err != nil && g.life.Err() != nil && ctx.Err() == nil {
+		err = ErrClosed
+	}
+	return lease, g.queue.Now() - began, err
 }
 
 // nothing is what a call of n = 0 gets.
@@ -264,12 +308,10 @@ func (g *Gate) nothing(ctx context.Context) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, g.refuse(err)
 	}
-	select {
-	case <-g.closed:
+	if g.life.Err() != nil {
 		return nil, g.refuse(ErrClosed)
-	default:
-		return new(Permit), nil
 	}
+	return new(Permit), nil
 }
 
 // waited counts how long a call had waited that was let through.
@@ -294,7 +336,6 @@ func (g *Gate) SetRate(count int64, per time.Duration) error {
 	g.queue.Change(func(now time.Duration) {
 		if err = g.schedule.SetRate(now, count, per); err == nil {
 			g.rate = Rate{count, per}
-			g.slowDown(now)
 		}
 	})
 	if err != nil {
@@ -325,8 +366,15 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // converted to monotonic time at the call, so setting the clock later does not
 // move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) {
-	g.queue.Change(func(now time.Duration) {
-		if until := g.queue.Instant(now, t); until > g.schedule.Paused() {
+	g.queue.Lock()
+	until := g.queue.Instant(g.queue.Now(), t)
+	longer := until > g.schedule.Paused()
+	g.queue.Unlock()
+	if !longer { // with many waiters a change is dear, and all of them may be told
+		return
+	}
+	g.queue.Change(func(time.Duration) {
+		if until > g.schedule.Paused() {
 			g.schedule.PauseUntil(until)
 			g.why = why
 		}
@@ -341,14 +389,10 @@ func (g *Gate) Resume() { g.queue.Change(g.schedule.Resume) }
 // is harmless.
 func (g *Gate) Close() {
 	g.queue.Close(ErrClosed)
+	g.end()
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	select {
-	case <-g.closed:
-	default:
-		close(g.closed)
-		g.checkDrained()
-	}
+	g.checkDrained()
 }
 
 // Shutdown closes the gate and blocks until nothing is in flight any more, or
@@ -371,7 +415,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 // checkDrained is called with the queue locked when the gate was closed or
 // something came back.
 func (g *Gate) checkDrained() {
-	if g.inFlight > 0 || g.queue.Closed() == nil {
+	if g.open > 0 || g.queue.Closed() == nil {
 		return
 	}
 	select {
@@ -393,7 +437,11 @@ func (r *rule) refuse(n int64) error {
 
 // room reports whether n may be in flight.
 func (r *rule) room(n int64) bool {
-	return r.limit == 0 || r.concurrencyUnit.of(n) <= r.limit-r.inFlight
+	limit := r.limit
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	return r.concurrencyUnit.of(n) <= limit-r.inFlight
 }
 
 // wait returns how long n would wait at the head of the queue.
@@ -401,7 +449,7 @@ func (r *rule) wait(now time.Duration, n int64) time.Duration {
 	if !r.room(n) {
 		return queue.Forever
 	}
-	return r.schedule.Wait(now, 0)
+	return max(r.schedule.Wait(now, 0), r.budget.wait(now))
 }
 
 // Admit implements queue.Rule: the one place where the limits of a gate are
@@ -410,10 +458,15 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	if !r.room(n) {
 		return queue.Forever
 	}
+	if wait := r.budget.wait(now); wait > 0 {
+		return wait
+	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
+	r.budget.left = now
 	r.inFlight += r.concurrencyUnit.of(n)
+	r.open++
 	r.granted++
 	return 0
 }
@@ -421,7 +474,7 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 // Forecast implements queue.Rule. When permits come back is not known, so it
 // tells what the rate and a pause add up to.
 func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
-	return r.schedule.Wait(now, ahead)
+	return max(r.schedule.Wait(now, ahead), r.budget.wait(now))
 }
 
 func mustNotBeNegative(n int64) {

@@ -15,7 +15,8 @@ type Admitter interface {
 	// change of the limit can help. It returns ErrTooLarge if n can never
 	// fit, and another error if the limit could not be asked; the caller is
 	// then not let through. n is positive. Admit may do I/O within ctx but
-	// must not wait for the limit itself. Calls do not overlap.
+	// must not wait for the limit itself. It may be called by several
+	// goroutines at once.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 }
 
@@ -95,7 +96,7 @@ type Quota struct {
 
 func (q *Quota) check() error {
 	if q.Meter == nil {
-		return errors.New("quota " + q.Name + " has no meter")
+		return errors.New("no meter")
 	}
-	return q.Counts.check("quota " + q.Name)
+	return q.Counts.check("counts")
 }

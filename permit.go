@@ -2,7 +2,7 @@ package sluice
 
 import (
 	"context"
-	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -42,9 +42,11 @@ func (p *Permit) Release() {
 	g := p.gate
 	g.queue.Lock()
 	g.inFlight -= p.held
+	g.open--
 	if p.since >= 0 || g.queue.Len() > 0 {
 		now := g.queue.Now()
 		g.queue.Advance(now)
+		g.queue.Kick()
 		if p.since >= 0 {
 			g.hold.add(now - p.since)
 		}
@@ -60,7 +62,7 @@ func (p *Permit) Release() {
 }
 
 // Settle tells what the call really cost, in place of the n it was let through
-// with. It touches only the limits that count cost: what was taken too much is
+// with, which must not have been 0. It touches only the limits that count cost: what was taken too much is
 // given back, what was taken too little becomes debt, even beyond the limit,
 // and is never an error. It may come before or after Release; only the first
 // Settle of a permit counts. It panics if actual < 0.
@@ -81,15 +83,20 @@ func (p *Permit) Settle(actual int64) {
 			g.adjust(context.Background(), q, delta)
 		}
 	}
-	g.queue.Change(func(time.Duration) {
-		if g.rateUnit == Cost {
-			g.schedule.Adjust(delta)
-		}
-		if g.concurrencyUnit == Cost && !p.released.Load() {
-			g.inFlight += delta
-			p.held += delta
-		}
-	})
+	if g.rateUnit == Cost {
+		g.queue.Change(func(time.Duration) { g.schedule.Adjust(delta) })
+	}
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	if g.concurrencyUnit == Cost && !p.released.Load() {
+		delta := min(delta, math.MaxInt64-g.inFlight)
+		g.inFlight += delta
+		p.held += delta
+	}
+	if delta < 0 && g.queue.Len() > 0 { // something came back
+		g.queue.Advance(g.queue.Now())
+		g.queue.Kick()
+	}
 }
 
 // Lost returns a channel that is closed if the permit was lent by another
@@ -105,8 +112,7 @@ func (p *Permit) Lost() <-chan struct{} {
 // not to be called for a while. The permit is still held: if it came back
 // first, the next caller would slip through before the pause.
 func (p *Permit) heed(err error) {
-	var told *throttledError
-	if err != nil && errors.As(err, &told) && told.wait() > 0 {
+	if _, told := marks(err); told != nil && told.wait() > 0 {
 		p.gate.PauseUntil(told.at, err.Error())
 	}
 }

@@ -71,8 +71,12 @@ func (g *Gate) plan(n int64) Forecast {
 
 	hold := g.hold.mean()
 	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
-	firstRoom := sat.Add(paused, g.untilRoom(int64(g.queue.Len())+1, hold))
-	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), hold))
+	free := g.limit - g.inFlight
+	if paused >= hold { // by then they are all back
+		free = g.limit
+	}
+	firstRoom := sat.Add(paused, g.untilRoom(int64(g.queue.Len())+1, free, hold))
+	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), free, hold))
 
 	f.First, f.Last = max(first, firstRoom), max(last, lastRoom)
 	f.Total = sat.Add(f.Last, hold)
@@ -89,10 +93,9 @@ func (g *Gate) plan(n int64) Forecast {
 }
 
 // untilRoom estimates how long until the k-th call from now has room in flight
-// if each stays there for hold: as many as are in flight leave, an interval
-// apart, in each hold.
-func (g *Gate) untilRoom(k int64, hold time.Duration) time.Duration {
-	free := g.limit - g.inFlight
+// if there is room for free now and each stays for hold: as many as there is
+// room for leave, an interval apart, in each hold.
+func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 	if g.limit == 0 || k <= free {
 		return 0
 	}

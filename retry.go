@@ -3,6 +3,8 @@ package sluice
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -24,10 +26,10 @@ type Policy struct {
 	// The wait is never shorter than 1 ms.
 	Backoff, Throttled Backoff
 
-	// MaxElapsed bounds the retries: none is made that would come later than
-	// this after the first attempt began. Time spent waiting for the gate
-	// before the first attempt does not count. 0 means 15 min, negative no
-	// bound.
+	// MaxElapsed bounds the retries: none is made later than this after the
+	// first attempt began, and none is waited for that would be. Time spent
+	// waiting for the gate before the first attempt does not count. 0 means
+	// 15 min, negative no bound.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks
@@ -45,6 +47,9 @@ type Policy struct {
 	// nil means that every other error is.
 	Retry func(err error) bool
 }
+
+// almostOne is the largest u that a Backoff may be given.
+var almostOne = math.Nextafter(1, 0)
 
 const (
 	defaultAttempts      = 4
@@ -143,6 +148,9 @@ func attempt[T any](ctx context.Context, p *Permit, timeout time.Duration, f fun
 	}
 	result, err := f(ctx)
 	p.heed(err)
+	if err != nil && context.Cause(ctx) == ErrLeaseLost {
+		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+	}
 	return result, err
 }
 
@@ -170,7 +178,11 @@ type retrier struct {
 
 // admit waits for the gate.
 func (r *retrier) admit(ctx context.Context) (*Permit, error) {
-	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: queue.Forever, GiveUp: r.pausedTooLong})
+	longest := time.Duration(queue.Forever)
+	if r.began >= 0 && r.policy.MaxElapsed != Never {
+		longest = r.policy.MaxElapsed - (r.gate.queue.Now() - r.began)
+	}
+	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: longest, GiveUp: r.pausedTooLong})
 	if err == nil {
 		r.left = r.gate.queue.Now()
 		if r.attempts++; r.began < 0 {
@@ -186,7 +198,13 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 	case r.last == nil:
 		return nil, err
 	case errors.As(err, &wait):
-		return nil, r.stop(err, sat.Add(r.gate.queue.Now(), wait.Need))
+		at := sat.Add(r.gate.queue.Now(), wait.Need)
+		if wait.Need > longest { // whatever the context would have allowed
+			return nil, r.stop(ErrElapsed, at)
+		}
+		return nil, r.stop(err, at)
+	case errors.Is(err, ErrTimeout):
+		return nil, r.stop(ErrElapsed, 0)
 	}
 	return nil, r.stop(err, 0)
 }
@@ -204,7 +222,9 @@ type pausedError struct {
 	why   string
 }
 
-func (e *pausedError) Error() string { return "sluice: " + ErrServerWait.Error() + ": " + e.why }
+func (e *pausedError) Error() string {
+	return "sluice: " + ErrServerWait.Error() + ", the gate is paused: " + e.why
+}
 
 func (e *pausedError) Unwrap() error { return ErrServerWait }
 
@@ -212,15 +232,14 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 // when the next attempt may queue, or why there is none.
 func (r *retrier) failed(ctx context.Context, err error) error {
 	r.last = err
-	var permanent *permanentError
-	var throttled *throttledError
+	permanent, throttled := marks(err)
 	kind := plain
 	switch {
 	case ctx.Err() != nil:
 		return r.stop(ctx.Err(), 0)
-	case errors.As(err, &permanent):
+	case permanent:
 		return r.stop(ErrPermanent, 0)
-	case errors.As(err, &throttled):
+	case throttled != nil:
 		if d := throttled.wait(); d > 0 {
 			return r.toldToWait(ctx, d)
 		}
@@ -240,7 +259,7 @@ func (r *retrier) toldToWait(ctx context.Context, d time.Duration) error {
 	if d > r.policy.MaxServerWait {
 		return r.stop(ErrServerWait, sat.Add(r.gate.queue.Now(), d))
 	}
-	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, 1))
+	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, almostOne))
 }
 
 // backOff waits before a retry.
@@ -253,7 +272,7 @@ func (r *retrier) backOff(ctx context.Context, kind failure) error {
 	if kind == throttle {
 		curve = r.policy.Throttled
 	}
-	worst := max(minBackoff, curve(retry, r.backoff, 1))
+	worst := max(minBackoff, curve(retry, r.backoff, almostOne))
 	r.backoff = max(minBackoff, curve(retry, r.backoff, rand.Float64()))
 	if err := r.mayWait(ctx, kind, r.backoff, worst); err != nil {
 		return err
@@ -265,7 +284,7 @@ func (r *retrier) backOff(ctx context.Context, kind failure) error {
 		return nil
 	case <-ctx.Done():
 		return r.stop(ctx.Err(), 0)
-	case <-r.gate.closed:
+	case <-r.gate.life.Done():
 		return r.stop(r.gate.refuse(ErrClosed), 0)
 	}
 }
@@ -292,11 +311,11 @@ func (r *retrier) mayWait(ctx context.Context, kind failure, d, worst time.Durat
 // stop returns the error with which the call ends. at is when it is worth
 // coming back, 0 if nothing is known.
 func (r *retrier) stop(why error, at time.Duration) error {
-	s := &Stopped{Last: r.last, Why: why, Attempts: r.attempts}
+	s := &Stopped{Gate: r.gate.name, Last: r.last, Why: why, Attempts: r.attempts}
 	if r.began >= 0 {
 		s.Elapsed = r.gate.queue.Now() - r.began
 	}
-	if at > 0 {
+	if at > 0 && at != Never {
 		s.RetryAt = r.gate.queue.Time(at)
 	}
 	return s

@@ -34,8 +34,8 @@ type Stats struct {
 	PausedWhy   string
 
 	// Spacing is the least time between calls that a gate keeps after its
-	// retry budget was empty, 0 normally. RetryTokens is what the budget
-	// holds.
+	// retry budget was empty, whatever its rate and burst; 0 normally.
+	// RetryTokens is what the budget holds.
 	Spacing     time.Duration
 	RetryTokens int
 
@@ -97,7 +97,7 @@ func (g *Gate) Stats() Stats {
 		Rate:        g.rate,
 		InFlight:    g.inFlight,
 		Waiting:     int64(g.queue.Len()),
-		NextSlot:    g.queue.Time(g.schedule.Slot()),
+		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now))),
 		Spacing:     g.budget.cool,
 		RetryTokens: g.budget.tokens,
 		Granted:     g.granted,
@@ -106,16 +106,18 @@ func (g *Gate) Stats() Stats {
 	if until := g.schedule.Paused(); until > now {
 		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
 	}
-	room := g.limit - g.inFlight
-	g.queue.Each(func(n int64) bool {
-		room -= g.concurrencyUnit.of(n)
-		if g.limit > 0 && room < 0 {
-			return false
-		}
-		s.Pacing++
-		return true
-	})
-	s.Waiting -= s.Pacing
+	if s.Pacing = s.Waiting; g.limit > 0 {
+		s.Pacing = 0
+		room := g.limit - g.inFlight
+		g.queue.Each(func(n int64) bool {
+			if room -= g.concurrencyUnit.of(n); room < 0 {
+				return false
+			}
+			s.Pacing++
+			return true
+		})
+	}
+	s.Waiting += g.atPermits.Load() - s.Pacing
 	g.queue.Unlock()
 
 	s.Refused = Refused{
@@ -159,7 +161,8 @@ func (w *WaitTime) Count() uint64 {
 }
 
 // Quantile returns a time that at least the share q of them, 0 ≤ q ≤ 1, did
-// not wait longer than: at most twice the exact one.
+// not wait longer than: the upper bound of a bucket, so at most twice the exact
+// one from 1 µs on.
 func (w *WaitTime) Quantile(q float64) time.Duration {
 	rank := q * float64(w.Count())
 	var n uint64

@@ -166,6 +166,12 @@ func (m *model) change(f func()) {
 }
 
 func (m *model) setRate(count int64, per time.Duration) {
+	stored := m.tau() > 0 && floor(m.lifted())-m.tau() <= m.now
+	if stored { // what is missing to a full burst, as if left by a call of nothing now
+		m.last, m.lastN = ns(m.now), 0
+		m.debt = max(0, floor(ceilTo(minus(m.lifted(), m.last), 1)))
+		m.pause = -1 << 62
+	}
 	if m.cfg.Burst > 1 {
 		ratio := new(big.Rat).SetFrac64(int64(per), count)
 		ratio.Quo(ratio, m.times(1))
@@ -174,6 +180,10 @@ func (m *model) setRate(count int64, per time.Duration) {
 	m.count, m.per = count, per
 	m.last = ceilTo(m.last, count)
 	m.tat = plus(plus(m.last, ns(m.debt)), m.times(m.lastN))
+	if !stored && m.tau() > 0 && floor(m.tat)-m.tau() < m.now {
+		m.last, m.lastN, m.debt = ns(m.now), 0, m.tau()
+		m.tat = plus(m.last, ns(m.debt))
+	}
 }
 
 var (

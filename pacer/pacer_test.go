@@ -376,30 +376,45 @@ func TestBurstAndToleranceAreOneThing(t *testing.T) {
 }
 
 func TestSetRateKeepsWhatIsStored(t *testing.T) {
-	stored := func(p *pacer.Pacer) (n int) {
-		for p.TryAcquire(1) {
-			n++
-		}
-		return n
+	byCount := pacer.Config{Burst: 5}
+	byTime := pacer.Config{BurstTime: time.Second}
+	for name, c := range map[string]struct {
+		cfg   pacer.Config
+		idle  time.Duration
+		taken int64
+		count int64 // the new rate, per second; it was 10/s
+		want  int
+	}{
+		"full, slower":           {byCount, time.Hour, 0, 1, 5},
+		"full, faster":           {byCount, time.Hour, 0, 1000, 5},
+		"2 left, slower":         {byCount, time.Hour, 3, 1, 2},
+		"2 left, faster":         {byCount, time.Hour, 3, 1000, 2},
+		"2 stored since, slower": {byCount, 100 * ms, 0, 1, 2},
+		"2 stored since, faster": {byCount, 100 * ms, 0, 1000, 2},
+		"none stored, faster":    {byCount, time.Hour, 7, 1000, 1}, // its slot is now
+		"none stored, slower":    {byCount, time.Hour, 7, 1, 0},
+		"a time of 11, faster":   {byTime, time.Hour, 0, 20, 21},
+		"a time of 11, slower":   {byTime, time.Hour, 0, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := mustNew(t, 10, time.Second, c.cfg)
+				time.Sleep(c.idle)
+				p.TryAcquire(c.taken)
+				if c.taken > 5 {
+					time.Sleep(50 * ms) // on the way to the slot
+				}
+				p.SetRate(c.count, time.Second)
+				got := 0
+				for p.TryAcquire(1) {
+					got++
+				}
+				if got != c.want {
+					t.Errorf("%d leave at once, want %d", got, c.want)
+				}
+			})
+		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		p := mustNew(t, 10, time.Second, pacer.Config{Burst: 5})
-		time.Sleep(time.Hour)
-		p.TryAcquire(3)
-		p.SetRate(1, time.Second)
-		if got := stored(p); got != 2 {
-			t.Errorf("2 of a Burst of 5 were left, %d at the new rate", got)
-		}
-		p = mustNew(t, 10, time.Second, pacer.Config{BurstTime: time.Second})
-		time.Sleep(time.Hour)
-		p.TryAcquire(1)
-		p.SetRate(20, time.Second)
-		if got := stored(p); got != 20 {
-			// One second's worth, and one that goes at TAT; one was taken at
-			// the old price, and is owed at the new one.
-			t.Errorf("%d left of a BurstTime of 1 s at 20/s", got)
-		}
-	})
 }
 
 func TestThreePerSecondIsExactAfterTenMillion(t *testing.T) {

@@ -39,7 +39,8 @@ func (r *Reservation) Err() error { return r.err }
 // earlier after somebody ahead cancelled, later after a pause or a slower
 // rate. Only Wait enforces it. It returns the zero time for a reservation that
 // was refused or cancelled, and now for one of weight 0. Its cost grows with
-// the distance from the nearer end of the queue.
+// the distance from the nearer end of the queue, a nanosecond or two for each
+// entry: to ask all of many thousands again and again is not for it.
 func (r *Reservation) Slot() time.Time {
 	slot, _, ok := r.slot()
 	if !ok {

@@ -40,9 +40,8 @@ var (
 // permits for a moment; the alternative starves the large request for as long
 // as small ones keep coming.
 //
-// Cancelling a waiting call loses its place and nothing else: permits are
-// given to a caller only if its context is not done by then, so there is
-// nothing to give back.
+// Cancelling a waiting call loses its place and nothing else. If the context
+// ends while the permits are being handed over they go to the next caller.
 //
 // A Weighted is safe for use by multiple goroutines, must be made by
 // [NewWeighted] and must not be copied. In the terminology of the Go memory
@@ -95,8 +94,16 @@ func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) 
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, err := s.queue.Acquire(ctx, request(n, longest))
-	return err
+	if _, err := s.queue.Acquire(ctx, request(n, longest)); err != nil {
+		return err
+	}
+	// As in x/sync: a context that ended between the grant and now counts, and
+	// the permits go to the next.
+	if err := ctx.Err(); err != nil {
+		s.Release(n)
+		return err
+	}
+	return nil
 }
 
 // TryAcquire takes n permits and reports true if they are free and nobody

@@ -75,10 +75,10 @@ func Named(name string, err error) error {
 	case nil:
 		return nil
 	case *WaitError:
-		if e.By == "" {
-			e.By = name
+		if e.By != "" {
+			return e
 		}
-		return e
+		return &WaitError{By: name, Need: e.Need, Have: e.Have} // it may be shared
 	}
 	if name == "" || err == context.Canceled || err == context.DeadlineExceeded {
 		return err

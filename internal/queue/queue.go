@@ -65,9 +65,9 @@ type Rule interface {
 // An AskFunc decides in place of Rule.Admit for a caller whose limits must block
 // to answer, because one of them lives elsewhere. It is called only while the
 // caller is at the head of the queue, in the caller's goroutine and with the
-// queue unlocked, so calls never overlap. It returns like Admit; an error is
-// the caller's answer and ends its wait. ctx ends with the caller's wait,
-// whatever ends that.
+// queue unlocked. It returns like Admit; an error is the caller's answer and
+// ends its wait. ctx ends with the caller's wait, whatever ends that; only then
+// may the next caller ask before the call has returned.
 type AskFunc func(ctx context.Context, t Turn) (time.Duration, error)
 
 // A Turn is what an AskFunc is told.
@@ -128,13 +128,17 @@ func (q *Queue) Unlock() { q.mu.Unlock() }
 // Now returns the present instant on the monotonic clock.
 func (q *Queue) Now() time.Duration { return time.Since(q.epoch) }
 
-// Time returns the instant d as a time.
-func (q *Queue) Time(d time.Duration) time.Time { return q.epoch.Add(d) }
+// Time returns the instant d as a time, as the wall clock has it now: it may
+// have been set since the queue was made.
+func (q *Queue) Time(d time.Duration) time.Time {
+	now := time.Now()
+	return now.Add(sat.Sub(d, now.Sub(q.epoch)))
+}
 
 // Instant returns the time t as an instant, converted now and once: what the
 // wall clock does later does not move it.
 func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
-	return sat.Add(now, t.Sub(q.epoch.Add(now)))
+	return sat.Add(now, time.Until(t))
 }
 
 // Len returns the number of entries. The queue must be locked.
@@ -290,8 +294,8 @@ func (q *Queue) Each(f func(n int64) bool) {
 func (q *Queue) Advance(now time.Duration) {
 	for w := q.front; w != nil; w = q.front {
 		if w.ask != nil {
-			if w.armed == Forever {
-				w.tell(look) // newly at the head, or in need of a change
+			if !w.asked && w.armed == Forever {
+				w.tell(look) // newly at the head
 			}
 			break
 		}
@@ -308,7 +312,7 @@ func (q *Queue) Advance(now time.Duration) {
 		}
 		if isDone(w.done) {
 			q.remove(w)
-			w.state = dropped // its goroutine finds out by itself
+			w.state, w.err = dropped, errs.ErrCancelled // its goroutine finds out by itself
 			continue
 		}
 		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
@@ -322,8 +326,10 @@ func (q *Queue) Advance(now time.Duration) {
 	q.due = Forever
 }
 
-// Kick makes a head that asks do so again. The queue must be locked. For others
-// Advance has asked already.
+// Kick makes a head that asks do so again, also if it is asking at this moment
+// and may have looked too early. The queue must be locked. It must be called
+// after anything that may let such a head through; for others Advance has asked
+// already.
 func (q *Queue) Kick() {
 	if q.front != nil && q.front.ask != nil {
 		q.front.tell(look)

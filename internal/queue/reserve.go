@@ -52,8 +52,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	var err error
 	if isDone(done) {
 		err = ctx.Err()
-	} else {
-		w.setLimits(ctx, q, now, Forever)
+	} else if w.setLimits(ctx, q, now, Forever); w.ctxAt != Forever {
 		err = q.hopeless(now, w, q.ahead(w))
 	}
 	if err != nil {

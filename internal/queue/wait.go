@@ -113,6 +113,7 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 // ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
 // and the panic flies on without our lock.
 func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err error) {
+	w.asked = true
 	now := q.Now()
 	turn := Turn{N: w.n, Due: min(w.due, now), Left: Forever}
 	if w.maxAt != Forever {

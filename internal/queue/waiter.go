@@ -21,6 +21,7 @@ type Waiter struct {
 	done      <-chan struct{} // of its context
 	giveUp    func(now time.Duration) error
 	ask       AskFunc
+	asked     bool               // at least once
 	stopAsk   context.CancelFunc // while it asks
 	wake      chan verdict
 

@@ -282,9 +282,9 @@ func (s *Schedule) owed() (tat time.Duration, rem int64) {
 
 // SetRate changes the rate at now to count per per, both 0 for no limit. What
 // is owed is re-priced: the next slot is the last departure plus what was taken
-// then at the new price. A burst given as a count stays that count and what is
-// stored of it that many calls; one given as a time stays that time. On error
-// nothing changes.
+// then at the new price, never before now. A burst given as a count stays that
+// count and what is stored of it that many calls; one given as a time stays
+// that time. On error nothing changes.
 func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) error {
 	cfg := s.cfg
 	cfg.Count, cfg.Per = count, per
@@ -295,9 +295,15 @@ func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) er
 	if s.warm != nil {
 		s.warm.reprice(s.tat, now, s.cfg.interval(), cfg.interval())
 	}
+	stored := s.tau > 0 && s.Slot() <= now
 	switch {
 	case cfg.KeepDebt:
 		s.last, s.lastRem, s.debt, s.lastN = s.tat, s.rem, 0, 0
+	case stored:
+		s.restore(now)
+		if cfg.Burst > 1 {
+			s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
+		}
 	case cfg.Burst > 1 || s.warm != nil:
 		s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
 	}
@@ -306,9 +312,28 @@ func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) er
 		s.last, s.lastRem = s.last+1, 0
 	}
 	s.cfg, s.tau = cfg, tau
-	s.tat, s.rem = s.owed()
+	if s.tat, s.rem = s.owed(); !stored && !cfg.KeepDebt && tau > 0 && s.early(s.tat) < now {
+		// Re-priced, it would have been owed no longer for a while; but that
+		// while was not spent idle, and nothing was stored in it.
+		s.last, s.lastRem, s.debt, s.lastN = now, 0, tau, 0
+		s.tat, s.rem = s.owed()
+	}
 	return nil
 }
+
+// restore describes what is stored at now of a burst as what a call of no
+// weight would leave behind now, so that it can be re-priced by itself.
+func (s *Schedule) restore(now time.Duration) {
+	tat, rem := s.lifted()
+	s.last, s.lastRem, s.debt, s.lastN = now, 0, max(0, tat-now), 0
+	if rem > 0 && tat >= now {
+		s.debt++
+	}
+	s.pause = noPause // it is over, and in debt by now
+}
+
+// noPause is the end of a pause that leaves no trace.
+const noPause = time.Duration(math.MinInt64 / 2)
 
 // scale returns d·a·b / (c·e), rounded up: never earlier than exact. It is
 // rare and the product needs 190 bits, so it is done in big integers. Where

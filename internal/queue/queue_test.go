@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// never is a rule that admits nobody.
+type never struct{}
+
+func (never) Admit(time.Duration, time.Duration, int64) time.Duration { return Forever }
+func (never) Forecast(time.Duration, int64) time.Duration             { return 0 }
+
+// What would let the head through happens while it asks, after it has looked
+// and before it sleeps. It must hear of it: with nobody else to wake it, it
+// would sleep for ever.
+func TestKickWhileAskingIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(never{}, Config{})
+		asked := 0
+		_, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (time.Duration, error) {
+			if asked++; asked > 1 {
+				return 0, nil
+			}
+			q.Lock() // the release of another caller, in between
+			q.Advance(q.Now())
+			q.Kick()
+			q.Unlock()
+			return Forever, nil
+		}})
+		if err != nil || asked != 2 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+	})
+}
+
+// setBack returns t as it would read if the wall clock had been set by −d
+// since: its wall part is off, its monotonic part is not.
+func setBack(t time.Time, d time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t))
+	*wall += uint64(d/time.Second) << 30
+	return t
+}
+
+func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
+	for _, d := range []time.Duration{time.Hour, -time.Hour} {
+		q := New(never{}, Config{})
+		q.epoch = setBack(q.epoch, d)
+		now := q.Now()
+		if now < 0 || now > time.Minute {
+			t.Fatalf("the monotonic clock moved by %v", now)
+		}
+		about := func(what string, got time.Duration) {
+			t.Helper()
+			if got.Round(time.Minute) != 10*time.Minute {
+				t.Errorf("clock set by %v: %s 10 min away is taken for %v", -d, what, got)
+			}
+		}
+		at := time.Now().Round(0).Add(10 * time.Minute) // no monotonic part, as from a header
+		about("a time", q.Instant(now, at)-now)
+		about("a slot", time.Until(q.Time(now+10*time.Minute).Round(0)))
+		ctx, cancel := context.WithDeadline(context.Background(), at)
+		w := newWaiter(Request{})
+		w.setLimits(ctx, q, now, Forever)
+		about("a deadline", w.ctxAt-now)
+		cancel()
+	}
+}
+
+func TestTotalIsExactHoweverLarge(t *testing.T) {
+	var sum total
+	for range 5 {
+		sum.add(1<<63 - 1)
+	}
+	if sum.value() != 1<<63-1 {
+		t.Errorf("saturated: %d", sum.value())
+	}
+	for range 5 {
+		sum.sub(1<<63 - 1)
+	}
+	sum.add(7)
+	if sum.value() != 7 {
+		t.Errorf("got %d, want 7", sum.value())
+	}
+}
