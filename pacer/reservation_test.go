@@ -147,6 +147,28 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 	})
 }
 
+// However the end of a wait is noticed, by the one who waits or by somebody who
+// looks first, the reservation is gone.
+func TestWaitAfterACancelledWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			p := pacer.New(1, time.Hour)
+			p.TryAcquire(1)
+			r := p.Reserve(1)
+			ctx, cancel := context.WithCancel(bg)
+			var first error
+			go func() { first = r.Wait(ctx) }()
+			synctest.Wait()
+			cancel()
+			p.Waiting()
+			synctest.Wait()
+			if err := r.Wait(bg); first != context.Canceled || err == nil || !r.Slot().IsZero() {
+				t.Fatalf("first %v, second %v, slot %v", first, err, r.Slot())
+			}
+		}
+	})
+}
+
 func TestReservationOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pacer.New(1, time.Hour)
