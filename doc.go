@@ -48,7 +48,8 @@
 // position panic if they are impossible; those in a Config or given to a Set
 // method are errors and change nothing. Durations beyond 292 years are never.
 //
-// The clock is read where a decision is made, under its lock, and only the
-// monotonic part of it. Everything works in a testing/synctest bubble, with
+// The clock is read where a decision is made, under its lock, and only its
+// monotonic part counts; times that callers give are converted at the call.
+// Everything works in a testing/synctest bubble, with
 // exact instants; there is no clock to inject.
 package sluice

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/errs"
 )
 
-// Why a call was not let through. Except for the errors of a context, which
-// come back as they are, the message begins with the name of the gate.
+// Why a call was not let through. The errors of a context come back as they
+// are; in the message of the others stands the name of the gate.
 var (
 	// ErrTooLarge reports a request for more than a limit. It is returned at
 	// once, for waiting would not help.

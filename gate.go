@@ -329,8 +329,8 @@ func (g *Gate) refuse(err error) error {
 
 // SetRate changes the rate to count per period, for those who wait already as
 // for those who come; 0 per 0 means no limit. What is owed is re-priced: the
-// next call leaves one new interval after the last one left, or now if that
-// has passed. It returns an error and changes nothing if that is no rate.
+// next call leaves as many new intervals after the last one as that weighed (1
+// unless the rate counts cost), or now if that has passed. It returns an error and changes nothing if that is no rate.
 func (g *Gate) SetRate(count int64, per time.Duration) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {

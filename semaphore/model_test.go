@@ -165,20 +165,12 @@ func (s step) canHurry() bool {
 	return s.arg&hurry != 0 && (s.verb == doCancel || s.verb == doRelease && s.arg&excess == 0)
 }
 
-// canFollowAtOnce reports whether the outcome of s after last is certain,
-// although nobody has run between them. It is for a release after a cancel:
-// done is done, whether the cancelled goroutine knows it or not. It is not for
-// a cancel after a cancel, for the first may or may not have let the second
-// through by then.
-func (s step) canFollowAtOnce(last step) bool {
-	switch s.verb {
-	case doRelease:
-		return s.arg&excess == 0
-	case doCancel:
-		return last.verb == doRelease
-	}
-	return false
-}
+// canFollowAtOnce reports whether the outcome is certain of s after a step
+// after which nobody has run. It is for a release, whoever was cancelled or
+// granted something before: they are, whether they know it or not. It is not
+// for a cancel: the call may know already of a grant, or not, and another
+// cancel may or may not have let it through.
+func (s step) canFollowAtOnce() bool { return s.verb == doRelease && s.arg&excess == 0 }
 
 // waits are the times for which a call waits or the clock runs.
 var waits = [...]time.Duration{-1, 0, 1, ms, 2 * ms, 5 * ms, time.Hour, forever}
@@ -266,21 +258,19 @@ func run(history []byte, newWeighted func(limit int64) weighted) error {
 			c.cancel()
 		}
 	}()
-	var hurried *step // done, but nobody has run since
+	hurried := false // nobody has run since the last step
 	for ; len(history) >= 2; history = history[2:] {
 		s := step{verb(history[0]) % verbs, history[1]}
-		if hurried != nil && !s.canFollowAtOnce(*hurried) {
+		if hurried && !s.canFollowAtOnce() {
 			if err := r.compare(); err != nil {
 				return err
 			}
 		}
-		hurried = nil
 		if err := r.do(s); err != nil {
 			return err
 		}
-		if s.canHurry() {
+		if hurried = s.canHurry(); hurried {
 			fmt.Fprintln(&r.trace, "    and at once:")
-			hurried = &s
 			continue
 		}
 		if err := r.compare(); err != nil {
@@ -507,11 +497,8 @@ var histories = map[string][]byte{
 		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doCancel, 0 | hurry}, step{doRelease, 1}),
 	"cancelled, then released, before anybody ran": history(3,
 		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doCancel, 0 | hurry}, step{doRelease, 1 | hurry}, step{doRelease, 1}),
-	"released, then cancelled, before anybody ran": history(3,
-		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doRelease, 2 | hurry}, step{doCancel, 1 | anyone}),
-	"cancelled at once behind a release": history(3,
-		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 3}, step{doAcquire, 1},
-		step{doRelease, 1 | hurry}, step{doCancel, 0 | hurry}, step{doRelease, 0 | hurry}, step{doCancel, 0}),
+	"released twice, before anybody ran": history(3,
+		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doCancel, 1 | hurry}, step{doRelease, 1 | hurry}, step{doRelease, 2}),
 	"the limit sinks below those who wait": history(5,
 		step{doAcquire, 2}, step{doAcquire, 4}, step{doAcquire, 1}, step{doAcquire, 3}, step{doSetLimit, 3}, step{doSetLimit, 0}, step{doSetLimit, 6}),
 	"the limit sinks below the second who waits": history(5,

@@ -434,18 +434,6 @@ func TestDifferencesFromXSync(t *testing.T) {
 			w.release(1)
 			want(t, nothing, [2]result{{true, 0, nil}, {true, ms, nil}})
 		},
-		"cancelled after the grant keeps the permits": func(t *testing.T, w *twins) {
-			w.tryAcquire(2)
-			c := w.acquire(2, forever)
-			for _, s := range w.pair {
-				s.Release(2)
-			}
-			c.cancel()
-			want(t, c, [2]result{{true, 0, nil}, {true, 0, context.Canceled}})
-			if a, b := w.tryAcquire(2); a || !b {
-				t.Errorf("TryAcquire(2): ours %t, theirs %t", a, b)
-			}
-		},
 		"releasing too much panics and changes nothing": func(t *testing.T, w *twins) {
 			for _, s := range w.pair {
 				mustPanic(t, "Release", func() { s.Release(1) })
