@@ -42,16 +42,16 @@ func EqualJitter(base, longest time.Duration) Backoff {
 	}
 }
 
-// DecorrelatedJitter is uniform in [base, 3·prev), at most longest, where prev
-// is the wait before, or base.
+// DecorrelatedJitter is uniform in [base, min(3·prev, longest)), where prev is
+// the wait before, or base.
 func DecorrelatedJitter(base, longest time.Duration) Backoff {
 	mustBeBackoff(base, longest)
 	return func(_ int, prev time.Duration, u float64) time.Duration {
-		prev = max(prev, base)
-		if prev > longest/3 {
-			prev = longest/3 + 1 // 3·prev would be beyond longest, or overflow
+		spread := longest - base
+		if prev = max(prev, base); prev <= longest/3 {
+			spread = 3*prev - base
 		}
-		return min(longest, base+fraction(max(0, 3*prev-base), u))
+		return base + fraction(spread, u)
 	}
 }
 

@@ -1,8 +1,9 @@
 package sluice
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // # Why does a gate count its retries?
@@ -42,16 +43,11 @@ type budget struct {
 	throttled time.Duration
 }
 
-// newBudget returns a full budget, or an error if capacity does not suffice
-// for any retry.
-func newBudget(capacity int) (budget, error) {
-	switch {
-	case capacity == 0:
+func newBudget(capacity int) budget {
+	if capacity == 0 {
 		capacity = budgetCapacity
-	case capacity > 0 && capacity < timeoutCost:
-		return budget{}, fmt.Errorf("retry budget of %d: a retry may cost %d", capacity, timeoutCost)
 	}
-	return budget{tokens: capacity, capacity: capacity}, nil
+	return budget{tokens: capacity, capacity: capacity}
 }
 
 // pay takes cost and reports whether there was that much.
@@ -81,24 +77,30 @@ func (b *budget) succeed(first bool, interval time.Duration) {
 	}
 }
 
-// empty notes that a retry after backoff could not be paid for.
-func (b *budget) empty(backoff time.Duration) {
+// empty notes that a retry after backoff could not be paid for. It reports
+// whether calls are now spaced further.
+func (b *budget) empty(backoff time.Duration) bool {
+	before := b.cool
 	b.cool = min(max(b.cool, backoff), maxCool)
+	return b.cool > before
 }
 
-// wait returns how long the next call has to wait.
-func (b *budget) wait(now time.Duration) time.Duration {
+// wait returns how long a call has to wait that has ahead others before it.
+func (b *budget) wait(now time.Duration, ahead int64) time.Duration {
 	if b.cool == 0 {
 		return 0
 	}
-	return max(0, b.left+b.cool-now)
+	behind, _, ok := sat.MulDiv(ahead, int64(b.cool), 0, 1)
+	if !ok {
+		return sat.Max
+	}
+	return sat.Add(max(0, b.left+b.cool-now), time.Duration(behind))
 }
 
 // payRetry pays for a retry of a call that left at left. If it cannot, calls
 // are spaced out at backoff at least.
 func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	g.queue.Lock()
-	defer g.queue.Unlock()
 	cost := retryCost
 	switch {
 	case kind == throttle && g.budget.throttled > left:
@@ -107,29 +109,33 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 		cost = timeoutCost
 	}
 	g.impaired.Store(true)
-	if !g.budget.pay(cost) {
-		// Who waits already finds out when its turn comes.
-		g.budget.empty(backoff)
-		return false
-	}
-	if kind == throttle && cost > 0 {
+	paid, slower := g.budget.pay(cost), false
+	if !paid {
+		slower = g.budget.empty(backoff)
+	} else if kind == throttle && cost > 0 {
 		g.budget.throttled = g.queue.Now()
 	}
-	return true
+	g.queue.Unlock()
+	if slower {
+		g.lookAgain()
+	}
+	return paid
 }
+
+// lookAgain applies a change of the spacing to those who wait.
+func (g *Gate) lookAgain() { g.queue.Change(func(time.Duration) {}) }
 
 // succeeded notes that a call succeeded, at its first attempt or later.
 func (g *Gate) succeeded(first bool) {
 	if !g.impaired.Load() { // nothing to mend: the way of nearly all calls
 		return
 	}
-	spaced := false
 	g.queue.Lock()
-	spaced = g.budget.cool > 0
+	spaced := g.budget.cool > 0
 	g.budget.succeed(first, g.rate.Interval())
 	g.impaired.Store(g.budget.cool > 0 || g.budget.tokens < g.budget.capacity)
 	g.queue.Unlock()
-	if spaced { // the head may leave earlier than it was told
-		g.queue.Change(func(time.Duration) {})
+	if spaced {
+		g.lookAgain()
 	}
 }

@@ -119,7 +119,8 @@ func (s *Stopped) Unwrap() []error {
 	return []error{s.Why, s.Last}
 }
 
-// Permanent marks err as one that must not be retried. Permanent(nil) is nil.
+// Permanent marks err as one that must not be retried, by no Call that it comes
+// back through. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -163,12 +164,14 @@ type throttledError struct {
 func (e *throttledError) Unwrap() error { return e.error }
 
 // marks returns what err was marked with: whether it is permanent, and the
-// throttle with the longest told wait if there are several. It does not look
-// into a Stopped error: that was another gate's affair.
+// throttle with the longest told wait if there are several. What another gate
+// was told, and gave up for with a Stopped error, is that gate's affair.
 func marks(err error) (permanent bool, throttled *throttledError) {
 	switch e := err.(type) {
-	case nil, *Stopped:
+	case nil:
 		return false, nil
+	case *Stopped:
+		return errors.Is(e.Why, ErrPermanent), nil
 	case *permanentError:
 		permanent = true
 	case *throttledError:

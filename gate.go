@@ -59,8 +59,8 @@ type Config struct {
 	Parent *Gate
 
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
-	// 0 means 100, negative that retries need none; 1 to 9 are an error, for
-	// a retry may cost 10.
+	// 0 means 100, negative that retries need none. One retry costs 5, after
+	// a timeout 10; with less than that there are none.
 	RetryBudget int
 }
 
@@ -122,8 +122,7 @@ type Gate struct {
 
 // New returns the gate that cfg describes. It returns an error if a number is
 // negative, the rate is neither zero nor one that [ParseRate] would accept,
-// both Burst and BurstTime are given or last longer than 292 years, RetryBudget
-// does not suffice for a retry, a unit is none, a quota lacks its meter, or the
+// both Burst and BurstTime are given or last longer than 292 years, a unit is none, a quota lacks its meter, or the
 // parent has Permits.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
@@ -168,9 +167,7 @@ func newGate(cfg Config) (*Gate, error) {
 		schedule:        *s,
 	}
 	g.life, g.end = context.WithCancel(context.Background())
-	if g.budget, err = newBudget(cfg.RetryBudget); err != nil {
-		return nil, err
-	}
+	g.budget = newBudget(cfg.RetryBudget)
 	for i, q := range cfg.Quotas {
 		if err := q.check(); err != nil {
 			return nil, fmt.Errorf("quota %d %q: %w", i, q.Name, err)
@@ -330,7 +327,8 @@ func (g *Gate) refuse(err error) error {
 // SetRate changes the rate to count per period, for those who wait already as
 // for those who come; 0 per 0 means no limit. What is owed is re-priced: the
 // next call leaves as many new intervals after the last one as that weighed (1
-// unless the rate counts cost), or now if that has passed. It returns an error and changes nothing if that is no rate.
+// unless the rate counts cost), or now if that has passed. It returns an error
+// and changes nothing if that is no rate.
 func (g *Gate) SetRate(count int64, per time.Duration) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -449,7 +447,7 @@ func (r *rule) wait(now time.Duration, n int64) time.Duration {
 	if !r.room(n) {
 		return queue.Forever
 	}
-	return max(r.schedule.Wait(now, 0), r.budget.wait(now))
+	return max(r.schedule.Wait(now, 0), r.budget.wait(now, 0))
 }
 
 // Admit implements queue.Rule: the one place where the limits of a gate are
@@ -458,8 +456,8 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	if !r.room(n) {
 		return queue.Forever
 	}
-	if wait := r.budget.wait(now); wait > 0 {
-		return wait
+	if wait := r.budget.wait(now, 0); wait > 0 {
+		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
@@ -474,7 +472,11 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 // Forecast implements queue.Rule. When permits come back is not known, so it
 // tells what the rate and a pause add up to.
 func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
-	return max(r.schedule.Wait(now, ahead), r.budget.wait(now))
+	calls := ahead
+	if r.rateUnit == Cost {
+		calls = min(calls, 1) // one at least; how many is not known
+	}
+	return max(r.schedule.Wait(now, ahead), r.budget.wait(now, calls))
 }
 
 func mustNotBeNegative(n int64) {

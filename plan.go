@@ -66,8 +66,8 @@ func (g *Gate) plan(n int64) Forecast {
 		paused = until - now
 	}
 	ahead := g.queue.Weight()
-	first := g.schedule.Wait(now, ahead)
-	last := g.schedule.Wait(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
+	first := (*rule)(g).Forecast(now, ahead)
+	last := (*rule)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
 
 	hold := g.hold.mean()
 	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))

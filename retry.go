@@ -118,12 +118,15 @@ func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx cont
 		if err != nil {
 			return zero, err
 		}
-		result, err := attempt(ctx, permit, policy.AttemptTimeout, f)
-		if err == nil {
+		result, again, err := attempt(ctx, permit, &r, f)
+		switch {
+		case err != nil:
+			return zero, err
+		case !again:
 			gate.succeeded(r.attempts == 1)
 			return result, nil
 		}
-		if err := r.failed(ctx, err); err != nil {
+		if err := r.sleep(ctx); err != nil {
 			return zero, err
 		}
 	}
@@ -137,21 +140,27 @@ func Do(ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Conte
 	return err
 }
 
-func attempt[T any](ctx context.Context, p *Permit, timeout time.Duration, f func(ctx context.Context) (T, error)) (T, error) {
+// attempt calls f once. What follows a failure is decided before the permit is
+// released: if the gate must pause or slow down, the permit must not let the
+// next caller out before that.
+func attempt[T any](ctx context.Context, p *Permit, r *retrier, f func(ctx context.Context) (T, error)) (result T, again bool, err error) {
 	defer p.Release()
-	ctx, stop := p.watch(ctx)
+	bounded, stop := p.watch(ctx)
 	defer stop()
-	if timeout > 0 {
+	if timeout := r.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		bounded, cancel = context.WithTimeout(bounded, timeout)
 		defer cancel()
 	}
-	result, err := f(ctx)
-	p.heed(err)
-	if err != nil && context.Cause(ctx) == ErrLeaseLost {
+	if result, err = f(bounded); err == nil {
+		return result, false, nil
+	}
+	if context.Cause(bounded) == ErrLeaseLost {
 		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 	}
-	return result, err
+	p.heed(err)
+	err = r.failed(ctx, err)
+	return result, err == nil, err
 }
 
 // failure is what kind of error an attempt ended with.
@@ -173,6 +182,7 @@ type retrier struct {
 	attempts int           // made so far
 	told     int           // of these, after which the server said when to come back
 	backoff  time.Duration // before this attempt
+	wait     time.Duration // after this attempt, 0 if the gate does the waiting
 	last     error         // of the attempt before
 }
 
@@ -199,8 +209,8 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 		return nil, err
 	case errors.As(err, &wait):
 		at := sat.Add(r.gate.queue.Now(), wait.Need)
-		if wait.Need > longest { // whatever the context would have allowed
-			return nil, r.stop(ErrElapsed, at)
+		if at-r.began > r.policy.MaxElapsed {
+			err = ErrElapsed
 		}
 		return nil, r.stop(err, at)
 	case errors.Is(err, ErrTimeout):
@@ -231,7 +241,7 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 // failed decides what follows the failure err of an attempt: it returns nil
 // when the next attempt may queue, or why there is none.
 func (r *retrier) failed(ctx context.Context, err error) error {
-	r.last = err
+	r.last, r.wait = err, 0
 	permanent, throttled := marks(err)
 	kind := plain
 	switch {
@@ -262,7 +272,7 @@ func (r *retrier) toldToWait(ctx context.Context, d time.Duration) error {
 	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, almostOne))
 }
 
-// backOff waits before a retry.
+// backOff decides how long to wait before a retry.
 func (r *retrier) backOff(ctx context.Context, kind failure) error {
 	retry := r.attempts - r.told
 	if retry >= r.policy.Attempts {
@@ -274,10 +284,16 @@ func (r *retrier) backOff(ctx context.Context, kind failure) error {
 	}
 	worst := max(minBackoff, curve(retry, r.backoff, almostOne))
 	r.backoff = max(minBackoff, curve(retry, r.backoff, rand.Float64()))
-	if err := r.mayWait(ctx, kind, r.backoff, worst); err != nil {
-		return err
+	r.wait = r.backoff
+	return r.mayWait(ctx, kind, r.backoff, worst)
+}
+
+// sleep waits for what backOff decided.
+func (r *retrier) sleep(ctx context.Context) error {
+	if r.wait == 0 {
+		return nil
 	}
-	timer := time.NewTimer(r.backoff)
+	timer := time.NewTimer(r.wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

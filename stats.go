@@ -97,7 +97,7 @@ func (g *Gate) Stats() Stats {
 		Rate:        g.rate,
 		InFlight:    g.inFlight,
 		Waiting:     int64(g.queue.Len()),
-		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now))),
+		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now, 0))),
 		Spacing:     g.budget.cool,
 		RetryTokens: g.budget.tokens,
 		Granted:     g.granted,

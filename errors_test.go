@@ -1,0 +1,132 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// markings are the three ways to mark an error, so that it is retried otherwise
+// than any other.
+var markings = map[string]func(error) error{
+	"Permanent":             sluice.Permanent,
+	"RetryAfter":            func(err error) error { return sluice.RetryAfter(err, time.Minute) },
+	"RetryAfter, not told":  func(err error) error { return sluice.RetryAfter(err, 0) },
+	"RetryAt":               func(err error) error { return sluice.RetryAt(err, time.Now().Add(time.Minute)) },
+	"RetryAt the zero time": func(err error) error { return sluice.RetryAt(err, time.Time{}) },
+}
+
+func TestMarkedNilIsNil(t *testing.T) {
+	for name, mark := range markings {
+		if err := mark(nil); err != nil {
+			t.Errorf("%s(nil) = %#v", name, err)
+		}
+	}
+}
+
+func TestMarkedErrorsAreStillThemselves(t *testing.T) {
+	cause := &fs.PathError{Op: "get", Path: "/items/7", Err: fs.ErrNotExist}
+	for name, mark := range markings {
+		err := mark(cause)
+		if err.Error() != cause.Error() {
+			t.Errorf("%s changes the message to %q", name, err)
+		}
+		var path *fs.PathError
+		if !errors.Is(err, cause) || !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &path) || path != cause {
+			t.Errorf("%s hides the error", name)
+		}
+		if errors.Unwrap(err) != error(cause) {
+			t.Errorf("%s unwraps to %v", name, errors.Unwrap(err))
+		}
+	}
+}
+
+// allReasons are why Call stops and why a gate refuses.
+var allReasons = []error{
+	sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrServerWait, sluice.ErrBudget,
+	sluice.ErrTooLarge, sluice.ErrQueueFull, sluice.ErrTimeout, sluice.ErrClosed, sluice.ErrLeaseLost,
+}
+
+func TestEveryReasonIsItsOwnError(t *testing.T) {
+	for i, a := range allReasons {
+		for j, b := range allReasons {
+			if errors.Is(a, b) != (i == j) {
+				t.Errorf("errors.Is(%v, %v) = %v", a, b, errors.Is(a, b))
+			}
+		}
+	}
+}
+
+func TestStoppedMatchesBothReasons(t *testing.T) {
+	last := &fs.PathError{Op: "get", Path: "/items/7", Err: errDown}
+	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &sluice.WaitError{Need: 1}) {
+		var err error = fmt.Errorf("item 7: %w", &sluice.Stopped{Last: last, Why: why})
+		var path *fs.PathError
+		if !errors.Is(err, why) || !errors.Is(err, last) || !errors.Is(err, errDown) || !errors.As(err, &path) {
+			t.Errorf("%v does not match what it was made of", err)
+		}
+		if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v matches anything", err)
+		}
+		for _, other := range allReasons {
+			if errors.Is(err, other) != errors.Is(why, other) {
+				t.Errorf("%v: matches %v: %v", err, other, errors.Is(err, other))
+			}
+		}
+		if (&sluice.Stopped{Last: last, Why: why}).Error() == "" {
+			t.Error("no message")
+		}
+	}
+}
+
+func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
+	s := &sluice.Stopped{Why: sluice.ErrServerWait}
+	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait}) {
+		t.Errorf("Unwrap() = %v", got)
+	}
+	s.Last = errBusy
+	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait, errBusy}) {
+		t.Errorf("Unwrap() = %v, want Why and Last", got)
+	}
+}
+
+func TestStoppedMessageTellsWhyAndWhenAndWhat(t *testing.T) {
+	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, s := range map[string]sluice.Stopped{
+		"sluice: gave up after 4 attempts: no attempts left: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrAttempts, Attempts: 4,
+		},
+		"sluice: gave up after 2 attempts: the error is permanent: 503 Service Unavailable": {
+			Last: sluice.Permanent(errDown), Why: sluice.ErrPermanent, Attempts: 2,
+		},
+		"sluice: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:05Z: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at, Elapsed: time.Hour,
+		},
+		"sluice: gave up after 9 attempts: the server asks for too long a wait, come back at 2000-01-02T05:04:05+02:00: 429 Too Many Requests": {
+			Last: errBusy, Why: sluice.ErrServerWait, Attempts: 9, RetryAt: at.In(time.FixedZone("", 2*60*60)),
+		},
+		"sluice: gave up after 5 attempts: the retry budget is empty: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrBudget, Attempts: 5,
+		},
+		// One prefix is enough; the gate says which it was.
+		"sluice: gave up after 2 attempts: api: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
+			Last: errDown, Why: &sluice.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+		},
+		"sluice: gave up after 2 attempts: context canceled: 503 Service Unavailable": {
+			Last: errDown, Why: context.Canceled, Attempts: 2,
+		},
+		"sluice: gave up after 0 attempts: the server asks for too long a wait, come back at 2000-01-02T03:04:05Z": {
+			Why: sluice.ErrServerWait, RetryAt: at,
+		},
+	} {
+		if got := s.Error(); got != want {
+			t.Errorf("got\n\t%s\nwant\n\t%s", got, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A call that fails by accident is made again, through the gate.
+func ExampleCall() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
+	if err != nil {
+		panic(err)
+	}
+	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)} // an example may not dawdle
+	attempts := 0
+	name, err := sluice.Call(context.Background(), gate, policy, func(context.Context) (string, error) {
+		if attempts++; attempts < 3 {
+			return "", errors.New("503 Service Unavailable")
+		}
+		return "Ada", nil
+	})
+	fmt.Println(name, err, "after", attempts, "attempts")
+	// Output: Ada <nil> after 3 attempts
+}
+
+// A server that asks for more than the policy tolerates ends the call at once,
+// and with it all that wait: the error says when to come back.
+func ExampleCall_stopped() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com"})
+	if err != nil {
+		panic(err)
+	}
+	began := time.Now()
+	_, err = sluice.Call(context.Background(), gate, sluice.Policy{}, func(context.Context) (string, error) {
+		return "", sluice.RetryAfter(errors.New("429 Too Many Requests"), time.Hour)
+	})
+	var stopped *sluice.Stopped
+	if errors.As(err, &stopped) {
+		fmt.Println("last:", stopped.Last)
+		fmt.Println("why:", stopped.Why)
+		fmt.Println("come back in", stopped.RetryAt.Sub(began).Round(time.Minute))
+	}
+	// Output:
+	// last: 429 Too Many Requests
+	// why: the server asks for too long a wait
+	// come back in 1h0m0s
+}
+
+// Some errors are no accident: they would be the same next time.
+func ExampleDo() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
+	if err != nil {
+		panic(err)
+	}
+	errNotFound := errors.New("404 Not Found")
+	attempts := 0
+	err = sluice.Do(context.Background(), gate, sluice.Policy{}, func(context.Context) error {
+		attempts++
+		return sluice.Permanent(errNotFound)
+	})
+	fmt.Println(attempts, "attempt:", errors.Is(err, sluice.ErrPermanent), errors.Is(err, errNotFound))
+	// Output: 1 attempt: true true
+}
+
+// What the server says counts for everybody who calls through the gate, and
+// takes none of the attempts of the call that was told.
+func ExampleRetryAfter() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
+	if err != nil {
+		panic(err)
+	}
+	const wait = time.Millisecond // from a header Retry-After
+	policy := sluice.Policy{Throttled: sluice.Constant(wait)}
+	var told time.Time
+	attempts := 0
+	err = sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+		if attempts++; attempts == 1 {
+			told = time.Now()
+			return sluice.RetryAfter(errors.New("429 Too Many Requests"), wait)
+		}
+		fmt.Println("came back too early:", time.Since(told) < wait)
+		return nil
+	})
+	fmt.Println(attempts, "attempts,", err)
+	// Output:
+	// came back too early: false
+	// 2 attempts, <nil>
+}
