@@ -100,10 +100,19 @@ func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) 
 	// As in x/sync: a context that ended between the grant and now counts, and
 	// the permits go to the next.
 	if err := ctx.Err(); err != nil {
-		s.Release(n)
+		s.giveBack(n)
 		return err
 	}
 	return nil
+}
+
+// giveBack undoes a grant. Unlike a caller of Release it cannot know that
+// Drain has forgotten some of its permits meanwhile; then there are fewer.
+func (s *Weighted) giveBack(n int64) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	s.inFlight -= min(n, s.inFlight)
+	s.queue.Advance(0)
 }
 
 // TryAcquire takes n permits and reports true if they are free and nobody
