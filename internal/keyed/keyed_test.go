@@ -1,0 +1,318 @@
+package keyed
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// In these tests a value is the instant until which it must be kept.
+func past(until, now time.Duration) bool { return until <= now }
+
+func keep(until time.Duration) func(time.Duration, time.Duration) time.Duration {
+	return func(time.Duration, time.Duration) time.Duration { return until }
+}
+
+// consistent checks everything the tables of m rely on.
+func consistent[K comparable, V any](t *testing.T, m *Map[K, V]) {
+	t.Helper()
+	count := 0
+	for s := range m.shards {
+		tab := &m.shards[s].table
+		count += int(tab.n)
+		seen := make([]bool, tab.n)
+		for b, i := range tab.heads {
+			for ; i != none; i = tab.at(i).next {
+				e := tab.at(i)
+				if seen[i] || tab.bucket(e.tag) != uint32(b) || tab.find(e.tag, e.key) != i {
+					t.Fatalf("shard %d: entry %d (%v) is in the wrong chain", s, i, e.key)
+				}
+				seen[i] = true
+			}
+		}
+		for i, ok := range seen {
+			if !ok {
+				t.Fatalf("shard %d: entry %d (%v) is in no chain", s, i, tab.at(uint32(i)).key)
+			}
+		}
+		if n := len(tab.heads); n < 2*int(tab.n) || n > 4*int(tab.n)+2 {
+			t.Fatalf("shard %d: %d buckets for %d entries", s, n, tab.n)
+		}
+		if n := len(tab.chunks); n > (int(tab.n)+chunkLen/2)/chunkLen+1 {
+			t.Fatalf("shard %d: %d chunks for %d entries", s, n, tab.n)
+		}
+	}
+	if count != m.Len() {
+		t.Fatalf("%d entries, Len() = %d", count, m.Len())
+	}
+}
+
+// FuzzMap compares histories with a Go map that forgets nothing. The hash is
+// poor, so that tags collide and chains are long.
+func FuzzMap(f *testing.F) {
+	f.Add([]byte{0, 1, 9, 0, 2, 9, 3, 1, 0, 1, 0, 4, 5, 2, 2})
+	f.Add([]byte("0123456789 the quick brown fox jumps over the lazy dog, 0123456789 and again"))
+	many := make([]byte, 0, 1800)
+	for i := range 600 {
+		many = append(many, 0, byte(i), byte(i*7))
+	}
+	f.Add(many)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 3000 {
+			t.Skip("long enough")
+		}
+		synctest.Test(t, func(t *testing.T) { runHistory(t, data) })
+	})
+}
+
+func runHistory(t *testing.T, data []byte) {
+	next := func() int {
+		if len(data) == 0 {
+			return 0
+		}
+		b := data[0]
+		data = data[1:]
+		return int(b)
+	}
+	most := []int64{math.MaxInt32, 3, 40}[next()%3]
+	m := New[int](most, past)
+	bits := next() % 9
+	m.hash = func(key int) uint64 {
+		h := uint64(key) * 0x9e3779b97f4a7c15 >> 32
+		return h&1<<63 | h>>(32-bits) // two shards, few different tags
+	}
+	start := time.Now()
+	model := map[int]time.Duration{}
+	for len(data) > 0 {
+		now := time.Since(start)
+		op, key := next()%6, next()
+		switch op {
+		case 0, 1, 2:
+			until := now + time.Duration(next()%64)
+			stored := m.Len()
+			err := m.Update(key, func(v, at time.Duration) time.Duration {
+				if w := model[key]; at != now || v != w && (v != 0 || w > now) {
+					t.Fatalf("Update(%d) at %d got %d at %d, the model has %d", key, now, v, at, w)
+				}
+				return until
+			})
+			switch {
+			case err == nil:
+				model[key] = until
+			case !errors.Is(err, ErrTooManyKeys) || model[key] > now || until <= now || stored < int(most):
+				t.Fatalf("Update(%d): %v, with %d of %d keys", key, err, stored, most)
+			}
+		case 3:
+			v, at := m.Get(key)
+			if w := model[key]; at != now || v != w && (v != 0 || w > now) {
+				t.Fatalf("Get(%d) = %d at %d, the model has %d at %d", key, v, at, w, now)
+			}
+		case 4:
+			m.Delete(key)
+			delete(model, key)
+			if v, _ := m.Get(key); v != 0 {
+				t.Fatalf("Get(%d) = %d after Delete", key, v)
+			}
+		case 5:
+			time.Sleep(time.Duration(key))
+		}
+		live := 0
+		for _, until := range model {
+			if until > time.Since(start) {
+				live++
+			}
+		}
+		if n := m.Len(); n < live || int64(n) > most {
+			t.Fatalf("Len() = %d, %d are live and %d allowed", n, live, most)
+		}
+	}
+	consistent(t, m)
+}
+
+// examined counts how many entries each call looks at.
+func examined(calls *int) func(time.Duration, time.Duration) bool {
+	return func(until, now time.Duration) bool {
+		*calls++
+		return past(until, now)
+	}
+}
+
+func TestSmallSteps(t *testing.T) {
+	const n = 20_000
+	synctest.Test(t, func(t *testing.T) {
+		var calls int
+		m := New[int](n+1, examined(&calls))
+		for key := range n {
+			m.Update(key, keep(time.Second))
+		}
+		if m.Len() != n {
+			t.Fatalf("%d keys, want %d", m.Len(), n)
+		}
+		time.Sleep(time.Second)
+		worst, asked := 0, 0
+		for ; m.Len() > 1 && asked < 2*n; asked++ {
+			calls = 0
+			m.Update(-1, keep(time.Hour)) // one key, in one shard, clears them all
+			worst = max(worst, calls)
+		}
+		if m.Len() != 1 || worst > ownSteps+elsewhereSteps+1 {
+			t.Errorf("%d keys after %d calls, at most %d examined in one", m.Len(), asked, worst)
+		}
+		consistent(t, m)
+	})
+}
+
+func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		var calls int
+		m := New[int](n, examined(&calls))
+		for key := range n {
+			if err := m.Update(key, keep(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for key := range 1000 {
+			calls = 0
+			if err := m.Update(n+key, keep(time.Second)); err != ErrTooManyKeys || calls > newSteps+2*elsewhereSteps+1 {
+				t.Fatalf("one more: %v, %d examined", err, calls)
+			}
+		}
+		if err := m.Update(n, keep(0)); err != nil {
+			t.Errorf("an idle value of a new key needs no room: %v", err)
+		}
+		if err := m.Update(1, keep(2*time.Second)); err != nil {
+			t.Errorf("an old key: %v", err)
+		}
+		time.Sleep(time.Second)
+		refused := 0
+		for m.Update(-1, keep(time.Hour)) != nil {
+			refused++
+		}
+		if refused > 0 {
+			t.Errorf("refused %d times although nearly all are idle", refused)
+		}
+	})
+}
+
+// A key that is not equal to itself cannot be found again, but it is forgotten.
+func TestNaN(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New[float64](100, past)
+		for range 50 {
+			m.Update(math.NaN(), keep(time.Second))
+		}
+		if m.Len() != 50 {
+			t.Errorf("%d keys, want 50", m.Len())
+		}
+		time.Sleep(time.Second)
+		for range 1000 {
+			m.Update(1, keep(time.Hour))
+		}
+		if m.Len() != 1 {
+			t.Errorf("%d keys, want 1", m.Len())
+		}
+	})
+}
+
+func TestPanicsLeaveTheMapUnlocked(t *testing.T) {
+	m := New[any](10, past)
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			m.Update([]int{1}, keep(1))
+		}()
+		func() {
+			defer func() {
+				if recover() != "mine" {
+					t.Error("the panic did not fly on")
+				}
+			}()
+			m.Update("key", func(time.Duration, time.Duration) time.Duration { panic("mine") })
+		}()
+	}
+	if v, _ := m.Get("key"); v != 0 || m.Len() != 0 {
+		t.Errorf("%v is remembered", v)
+	}
+}
+
+// Memory follows the number of keys up and down, and up again.
+func TestMemory(t *testing.T) {
+	const n = 1 << 16
+	type value struct{ a, b time.Duration }
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "tenant:" + strconv.Itoa(i)
+	}
+	var full bool
+	m := New[string](n, func(v value, _ time.Duration) bool { return v.a == 0 || full })
+	empty := heap()
+	for range 2 {
+		full = false
+		for i, key := range keys {
+			m.Update(key, func(value, time.Duration) value { return value{time.Duration(i + 1), 0} })
+		}
+		if m.Len() != n {
+			t.Fatalf("%d keys, want %d", m.Len(), n)
+		}
+		perKey := float64(heap()-empty) / n
+		t.Logf("%.1f B per key, the header of the string and 16 B of value included", perKey)
+		if perKey > 64 {
+			t.Errorf("%.1f B per key", perKey)
+		}
+		full = true
+		for m.Len() > 0 {
+			m.Update("", func(value, time.Duration) value { return value{} })
+			m.sweep(&m.shards[m.elsewhere.Load()%shards], 1, 0)
+			m.tidy(1, 0)
+		}
+		if left := heap() - empty; left > 1<<20 {
+			t.Errorf("%d B are kept for no keys", left)
+		}
+		consistent(t, m)
+	}
+	runtime.KeepAlive(keys)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+func TestManyAtOnce(t *testing.T) {
+	const keys, each = 1000, 2000
+	m := New[int](keys, func(v int, _ time.Duration) bool { return v == 0 })
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range each {
+				key := (i*7 + g*131) % keys
+				if err := m.Update(key, func(v int, _ time.Duration) int { return v + 1 }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for key := range keys {
+		v, _ := m.Get(key)
+		sum += v
+	}
+	if sum != 8*each {
+		t.Errorf("%d updates, want %d", sum, 8*each)
+	}
+	consistent(t, m)
+}

@@ -1,0 +1,158 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+var (
+	_ sluice.Meter = (*leaky.Bucket)(nil)
+	_ sluice.Meter = leaky.KeyedMeter[string]{}
+)
+
+// The verbs that wait, on a bucket that only answers.
+
+func TestBlockIsFirstComeFirstServed(t *testing.T) {
+	each(t, leaky.Quota{3, 10, sec}, func(t *testing.T, m meter) {
+		b, l := sluice.Block(m), synclog.New()
+		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
+			l.Call(i, func() error { return b.Acquire(bg, n) })
+		}
+		if b.Waiting() != 3 || b.TryAcquire(1) {
+			t.Errorf("%d wait, want 3", b.Waiting())
+		}
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(0, 0), synclog.At(1, 0), synclog.At(4, 0),
+			synclog.At(2, 300*ms), // the small one behind it does not overtake
+			synclog.At(3, 400*ms),
+			synclog.At(5, 600*ms),
+		)
+	})
+}
+
+func TestBlockCancelIsExact(t *testing.T) {
+	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
+		b, l := sluice.Block(m), synclog.New()
+		if !b.TryAcquire(3) {
+			t.Fatal("an empty bucket refused")
+		}
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, func() error { return b.Acquire(ctx, 3) })
+		l.Call(1, func() error { return b.Acquire(bg, 2) })
+		l.Call(2, func() error { return b.Acquire(ctx, 3) })
+		l.Call(3, func() error { return b.Acquire(bg, 1) })
+		time.Sleep(1500 * ms)
+		cancel()
+		l.Want(t, synclog.Failed(0, 1500*ms, context.Canceled), synclog.Failed(2, 1500*ms, context.Canceled))
+		want(t, "nothing of it is taken", m.peek(), allowed(3, 1, 1500*ms))
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.Failed(0, 1500*ms, context.Canceled), synclog.Failed(2, 1500*ms, context.Canceled),
+			synclog.At(1, 2*sec), synclog.At(3, 3*sec),
+		)
+	})
+}
+
+func TestBlockTellsHowLongItWouldTake(t *testing.T) {
+	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
+		b := sluice.Block(m)
+		if err := b.Acquire(bg, 3); err != nil {
+			t.Fatal(err)
+		}
+		before := m.peek()
+		for name, f := range map[string]func() error{
+			"AcquireWithin": func() error { return b.AcquireWithin(bg, 2, 1999*ms) },
+			"Acquire": func() error {
+				ctx, cancel := context.WithTimeout(bg, 1999*ms)
+				defer cancel()
+				return b.Acquire(ctx, 2)
+			},
+		} {
+			var wait *sluice.WaitError
+			if err := f(); !errors.As(err, &wait) || wait.Need != 2*sec || wait.Have != 1999*ms {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := b.Acquire(bg, 4); err != sluice.ErrTooLarge {
+			t.Errorf("4 of 3: %v", err)
+		}
+		want(t, "nothing of it is taken", m.peek(), before)
+		start := time.Now()
+		if err := b.AcquireWithin(bg, 2, 2*sec); err != nil || time.Since(start) != 2*sec {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, err := leaky.NewKeyed[string](leaky.Quota{1, 1, sec}, leaky.KeyedConfig{MaxKeys: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := sluice.Block(k.On("a")), sluice.Block(k.On("b"))
+		if err := a.Acquire(bg, 1); err != nil {
+			t.Error(err)
+		}
+		if err := b.Acquire(bg, 1); err != leaky.ErrTooManyKeys {
+			t.Errorf("the second of one key: %v", err)
+		}
+		if err := k.On("b").Adjust(bg, 1); err != leaky.ErrTooManyKeys {
+			t.Errorf("Adjust: %v", err)
+		}
+		if err := k.On("b").Adjust(bg, -1); err != nil {
+			t.Errorf("Adjust down: %v", err)
+		}
+		time.Sleep(sec)
+		if err := b.Acquire(bg, 1); err != nil {
+			t.Errorf("when the first has drained: %v", err)
+		}
+	})
+}
+
+func TestGateGivesBackAndSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := leaky.New(10, 1, sec)
+		tokens, err := leaky.NewKeyed[string](leaky.Quota{100, 10, sec}, leaky.KeyedConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := sluice.New(sluice.Config{Name: "api", Quotas: []sluice.Quota{
+			{Name: "requests", Meter: requests, Counts: sluice.Calls},
+			{Name: "tokens", Meter: tokens.On("me")},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := g.Acquire(bg, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, k := requests.Peek(), tokens.Peek("me")
+		want(t, "one request", r, allowed(10, 9, sec))
+		want(t, "60 tokens", k, allowed(100, 40, 6*sec))
+		if _, ok := g.TryAcquire(50); ok {
+			t.Error("50 of 40")
+		}
+		want(t, "refused by one, consumed from none", requests.Peek(), r)
+		want(t, "refused by one, consumed from none", tokens.Peek("me"), k)
+		p.Settle(250) // 2.5 times what fits
+		want(t, "settled", tokens.Peek("me"), allowed(100, 0, 25*sec))
+		want(t, "a call is a call", requests.Peek(), r)
+		start := time.Now()
+		q, err := g.Acquire(bg, 50)
+		if err != nil || time.Since(start) != 20*sec {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		q.Settle(0)
+		want(t, "free of charge", tokens.Peek("me"), allowed(100, 50, 5*sec))
+	})
+}

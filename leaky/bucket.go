@@ -1,0 +1,181 @@
+package leaky
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Bucket admits what fits into its quota and refuses the rest, at once. A
+// new one is empty: all of its capacity is available.
+//
+// Most programs need only [Bucket.Take]. [Bucket.Admit] and [Bucket.Adjust]
+// make a Bucket a meter for a gate, and Admit alone something that
+// sluice.Block can give a queue; whoever calls Take then passes that queue by.
+//
+// A Bucket is safe for use by multiple goroutines, must be made by [New] or
+// [NewWith] and must not be copied. No method blocks: taking is one
+// compare-and-swap of one instant, about 50 ns, except that a call which meets
+// a SetQuota halfway waits for it. It starts no goroutine and needs no closing.
+// Only the monotonic clock counts. Made in a testing/synctest bubble, it
+// belongs to that bubble.
+type Bucket struct {
+	epoch time.Time // what instants count from
+	state atomic.Pointer[state]
+
+	setting sync.Mutex // held by SetQuota
+}
+
+// A state is a quota and what was taken while it was in force. The two change
+// together, so that nobody decides by an old quota on a new level: SetQuota
+// first closes the old state, which no compare-and-swap outlives.
+type state struct {
+	rule rule
+	tat  atomic.Int64 // nanoseconds since the epoch, or closed
+}
+
+const closed = -1 // no tat is negative
+
+// New returns a bucket that holds capacity units and leaks count of them per
+// period: New(16, 30, time.Minute) admits 16 at once and then one each two
+// seconds. It panics where [Quota.Check] returns an error.
+func New(capacity, count int64, per time.Duration) *Bucket {
+	return newBucket(mustRule(Quota{capacity, count, per}))
+}
+
+// NewWith is New for a quota that comes from elsewhere: it returns an error
+// where New panics.
+func NewWith(quota Quota) (*Bucket, error) {
+	r, err := quota.rule()
+	if err != nil {
+		return nil, err
+	}
+	return newBucket(r), nil
+}
+
+func newBucket(r rule) *Bucket {
+	b := &Bucket{epoch: time.Now()}
+	b.state.Store(&state{rule: r})
+	return b
+}
+
+// load returns the state in force, its tat, and the time. The clock is read
+// after the tat: read before, it could be older than the call that left this
+// tat, and a limiter whose clock goes backwards between calls admits too much.
+// For the same reason everything is read anew after a lost compare-and-swap.
+func (b *Bucket) load() (s *state, tat, now time.Duration) {
+	s = b.state.Load()
+	t := s.tat.Load()
+	for t == closed {
+		b.setting.Lock() // until the next state is there
+		s = b.state.Load()
+		b.setting.Unlock()
+		t = s.tat.Load()
+	}
+	return s, time.Duration(t), max(0, time.Since(b.epoch))
+}
+
+// swap replaces tat by next unless the state has changed meanwhile.
+func (s *state) swap(tat, next time.Duration) bool {
+	return tat == next || s.tat.CompareAndSwap(int64(tat), int64(next))
+}
+
+// Take takes n if n fit now, and otherwise changes nothing and says when they
+// will. n = 0 takes nothing and is always allowed; an n beyond the capacity
+// never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
+func (b *Bucket) Take(n int64) Result {
+	mustNotBeNegative(n)
+	for {
+		s, tat, now := b.load()
+		res, next := take(tat, now, &s.rule, n)
+		if s.swap(tat, next) {
+			return res
+		}
+	}
+}
+
+// Peek returns what Take(0) does: the bucket as it is. It never writes.
+func (b *Bucket) Peek() Result { return b.Take(0) }
+
+// Return gives back n that Take or Admit has just granted and that were not
+// used: the bucket is then as if they had never been taken. What is returned
+// late has leaked already, so that giving it back makes room for more than was
+// ever reserved; but the bucket is never emptier than empty. It panics if n < 0.
+func (b *Bucket) Return(n int64) {
+	mustNotBeNegative(n)
+	b.adjust(-n)
+}
+
+// Reset empties the bucket.
+func (b *Bucket) Reset() {
+	for {
+		if s, tat, _ := b.load(); s.swap(tat, 0) {
+			return
+		}
+	}
+}
+
+// Quota returns the quota in force.
+func (b *Bucket) Quota() Quota { return b.state.Load().rule.quota }
+
+// SetQuota changes the quota, for whoever asks from now on. It returns an
+// error and changes nothing if the quota is impossible.
+//
+// What is in the bucket stays there as time: a bucket that would have been
+// empty in 4 s still will be, and holds twice as many units if it now leaks
+// twice as fast. But it is never fuller than full; what no longer fits is
+// spilled. So from a full 30 per minute to 300 per minute the next unit fits
+// after 0.2 s, where redis-cell would refuse it for another 30 s. What [Bucket.Adjust] took
+// beyond the capacity was never in the bucket: that stays owed, as time.
+func (b *Bucket) SetQuota(quota Quota) error {
+	r, err := quota.rule()
+	if err != nil {
+		return err
+	}
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	old := b.state.Load()
+	tat := time.Duration(old.tat.Swap(closed))
+	s := &state{rule: r}
+	s.tat.Store(int64(requote(tat, max(0, time.Since(b.epoch)), old.rule.depth, r.depth)))
+	b.state.Store(s)
+	return nil
+}
+
+// Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
+// returns how long until they will. It returns ctx.Err() if ctx is done and
+// [ErrTooLarge] if n is more than the capacity, and takes nothing then. With it
+// a Bucket is a sluice.Admitter. It panics if n < 0.
+func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	mustNotBeNegative(n)
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.Take(n).admit()
+}
+
+// admit is what Admit returns for r.
+func (r Result) admit() (time.Duration, error) { return max(0, r.RetryAfter), r.Err() }
+
+// Adjust corrects by delta what was taken, once it is known what a call really
+// cost: a negative delta gives back, as [Bucket.Return] does, a positive one
+// takes without asking. That may overdraw the bucket, beyond its capacity;
+// nothing fits then before it has drained far enough, and Peek shows it as a
+// ResetAfter of more than a full bucket's. Amounts beyond 292 years are 292
+// years. With Adjust a Bucket is a sluice.Meter. It never fails and pays no
+// attention to ctx: what is given back must not be lost because its caller gave
+// up.
+func (b *Bucket) Adjust(ctx context.Context, delta int64) error {
+	b.adjust(delta)
+	return nil
+}
+
+func (b *Bucket) adjust(delta int64) {
+	for {
+		s, tat, now := b.load()
+		if s.swap(tat, adjust(tat, now, s.rule.interval, delta)) {
+			return
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// Three together, then one per hour.
+func Example() {
+	b := leaky.New(3, 1, time.Hour)
+	for range 4 {
+		r := b.Take(1)
+		if !r.Allowed {
+			fmt.Println("try again in", r.RetryAfter.Round(time.Minute))
+			continue
+		}
+		fmt.Println("go ahead,", r.Remaining, "more")
+	}
+	// Output:
+	// go ahead, 2 more
+	// go ahead, 1 more
+	// go ahead, 0 more
+	// try again in 1h0m0s
+}
+
+// What fits later and what never fits are not the same.
+func ExampleResult_Err() {
+	b := leaky.New(3, 1, time.Hour)
+	b.Take(2)
+	for _, n := range []int64{1, 2, 4} {
+		r := b.Take(n)
+		fmt.Println(n, r.Allowed, r.Err())
+	}
+	// Output:
+	// 1 true <nil>
+	// 2 false <nil>
+	// 4 false sluice: request is larger than the limit
+}
+
+// CL.THROTTLE user123 15 30 60 1, and then 17, which is more than fits.
+func ExampleResult_Cell() {
+	b := leaky.New(15+1, 30, 60*time.Second)
+	fmt.Println(b.Take(1).Cell())
+	fmt.Println(b.Take(17).Cell())
+	// Output:
+	// [0 16 15 -1 2]
+	// [1 16 15 -1 2]
+}
+
+func ExampleKeyed() {
+	type key struct{ user, action string }
+	k, err := leaky.NewKeyed[key](leaky.Quota{Capacity: 2, Count: 1, Per: time.Minute}, leaky.KeyedConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 3 {
+		fmt.Println("ann:", k.Take(key{"ann", "reply"}, 1).Allowed)
+	}
+	fmt.Println("bob:", k.Take(key{"bob", "reply"}, 1).Allowed)
+
+	premium := leaky.Quota{Capacity: 1000, Count: 500, Per: time.Minute}
+	fmt.Println("cleo:", k.TakeQuota(key{"cleo", "reply"}, premium, 800).Remaining)
+	// Output:
+	// ann: true
+	// ann: true
+	// ann: false
+	// bob: true
+	// cleo: 200
+}
+
+// A bucket answers. With sluice.Block callers wait for it.
+func ExampleBucket_Admit() {
+	b := sluice.Block(leaky.New(2, 1, time.Hour))
+	ctx := context.Background()
+	fmt.Println(b.Acquire(ctx, 2))
+
+	err := b.AcquireWithin(ctx, 1, time.Minute)
+	var wait *sluice.WaitError
+	if errors.As(err, &wait) {
+		fmt.Println("would take", wait.Need.Round(time.Minute))
+	}
+	// Output:
+	// <nil>
+	// would take 1h0m0s
+}

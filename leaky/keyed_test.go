@@ -1,0 +1,144 @@
+package leaky_test
+
+import (
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[string](t, leaky.Quota{5, 1, sec}, 0)
+		want(t, "ann", k.Take("ann", 4), allowed(5, 1, 4*sec))
+		want(t, "bob", k.Take("bob", 1), allowed(5, 4, sec))
+		want(t, "ann again", k.Take("ann", 2), refused(5, 1, sec, 4*sec))
+		want(t, "too large", k.Take("ann", 6), refused(5, 1, leaky.NoRetry, 4*sec))
+		want(t, "unknown", k.Peek("cleo"), allowed(5, 5, 0))
+		want(t, "too large and unknown", k.Take("cleo", 6), refused(5, 5, leaky.NoRetry, 0))
+		want(t, "nothing of unknown", k.Take("cleo", 0), allowed(5, 5, 0))
+		if k.Len() != 2 {
+			t.Errorf("Len() = %d, want 2", k.Len())
+		}
+		k.Reset("ann")
+		k.Reset("cleo")
+		want(t, "reset", k.Peek("ann"), allowed(5, 5, 0))
+		if k.Len() != 1 {
+			t.Errorf("Len() = %d after Reset, want 1", k.Len())
+		}
+	})
+}
+
+// The native answers to redis.md's changes of quota: time stays, a bucket is
+// never fuller than full, and a wait that was told is right.
+func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
+		before, smaller, faster := leaky.Quota{16, 30, time.Minute}, leaky.Quota{4, 30, time.Minute}, leaky.Quota{16, 300, time.Minute}
+		want(t, "full", k.TakeQuota("x", before, 16), allowed(16, 0, 32*sec))
+		want(t, "smaller, looked at", k.TakeQuota("x", smaller, 0), allowed(4, 0, 8*sec))
+		want(t, "which changed nothing", k.TakeQuota("x", before, 1), refused(16, 0, 2*sec, 32*sec))
+		want(t, "faster", k.TakeQuota("x", faster, 1), refused(16, 0, 200*ms, 3200*ms))
+		time.Sleep(200 * ms)
+		want(t, "when told", k.TakeQuota("x", faster, 1), allowed(16, 0, 3200*ms))
+		want(t, "slower: 3.2 s are more than one unit", k.TakeQuota("x", before, 1), allowed(16, 13, 5200*ms))
+	})
+}
+
+func TestMaxKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[int](t, leaky.Quota{2, 1, sec}, 100)
+		for key := range 100 {
+			want(t, "as many as may be", k.Take(key, 1), allowed(2, 1, sec))
+		}
+		r := k.Take(100, 1)
+		want(t, "one more", r, refused(0, 0, leaky.NoRetry, 0))
+		if !errors.Is(r.Err(), leaky.ErrTooManyKeys) || r.Err() == leaky.ErrTooLarge {
+			t.Errorf("Err() = %v", r.Err())
+		}
+		want(t, "looked at", k.Peek(100), allowed(2, 2, 0))
+		want(t, "an old one", k.Take(7, 1), allowed(2, 0, 2*sec))
+		time.Sleep(sec)
+		want(t, "when others have drained", k.Take(100, 1), allowed(2, 1, sec))
+		want(t, "and 7 still holds something", k.Peek(7), allowed(2, 1, sec))
+		if k.Len() > 100 {
+			t.Errorf("Len() = %d", k.Len())
+		}
+	})
+}
+
+func TestMaxKeysOutOfRange(t *testing.T) {
+	for _, most := range []int64{-1, 1_000_000_000} {
+		if _, err := leaky.NewKeyed[int](leaky.Quota{1, 1, sec}, leaky.KeyedConfig{MaxKeys: most}); err == nil {
+			t.Errorf("MaxKeys of %d", most)
+		}
+	}
+}
+
+// A drained bucket is forgotten whichever key is asked afterwards.
+func TestDrainedBucketsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[int](t, leaky.Quota{3, 1, sec}, 0)
+		for key := range 10_000 {
+			k.Take(key, 1)
+		}
+		k.Take(1, 2)
+		time.Sleep(2 * sec)
+		for range 15_000 {
+			k.TakeQuota(-1, leaky.Quota{1_000_000, 1, time.Hour}, 1)
+		}
+		want(t, "the one that is not drained", k.Take(1, 3), refused(3, 2, sec, sec))
+		if k.Len() != 2 {
+			t.Errorf("Len() = %d, want 2", k.Len())
+		}
+	})
+}
+
+// While each call brings a new key, no more than about half as many stale ones
+// are kept as are live.
+func TestSteadyStateOfNewKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[int](t, leaky.Quota{1, 1, sec}, 0)
+		most := 0
+		for key := range 60_000 { // of which 10,000 are live at any time
+			k.Take(key, 1)
+			time.Sleep(100 * time.Microsecond)
+			most = max(most, k.Len())
+		}
+		if most > 16_000 || most < 10_000 {
+			t.Errorf("up to %d keys were remembered, 10000 are live", most)
+		}
+	})
+}
+
+func TestMemoryPerKey(t *testing.T) {
+	const n = 1 << 17
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "tenant:" + strconv.Itoa(i)
+	}
+	k := mustKeyed[string](t, leaky.Quota{10, 1, time.Hour}, 0)
+	before := heap()
+	for _, key := range keys {
+		k.Take(key, 1)
+	}
+	perKey := float64(heap()-before) / n
+	t.Logf("%.1f B per key beyond its bytes; the string header is among them", perKey)
+	if perKey > 64 {
+		t.Errorf("%.1f B per key", perKey)
+	}
+	runtime.KeepAlive(keys)
+	runtime.KeepAlive(k)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}

@@ -1,0 +1,322 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/big"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A model is a bucket that is slow and obvious: water that is so many
+// nanoseconds deep, in integers without an end, and sinks by one each
+// nanosecond. It knows nothing of arrival times.
+type model struct {
+	quota leaky.Quota
+	now   time.Duration
+	level *big.Int
+}
+
+func newModel(q leaky.Quota) *model { return &model{quota: q, level: new(big.Int)} }
+
+func (m *model) empty() bool { return m.level.Sign() <= 0 }
+
+// times returns how deep n units are.
+func (m *model) times(n int64) *big.Int {
+	t := big.NewInt(int64(m.quota.Per) / m.quota.Count)
+	return t.Mul(t, big.NewInt(n))
+}
+
+func (m *model) depth() *big.Int { return m.times(m.quota.Capacity) }
+
+func (m *model) add(x *big.Int) {
+	m.level.Add(m.level, x)
+	if m.level.Sign() < 0 {
+		m.level.SetInt64(0)
+	}
+	if end := big.NewInt(math.MaxInt64 - int64(m.now)); m.level.Cmp(end) > 0 {
+		m.level = end
+	}
+}
+
+func (m *model) leak(now time.Duration) {
+	m.add(big.NewInt(int64(m.now - now)))
+	m.now = now
+}
+
+func (m *model) take(n int64) leaky.Result {
+	r := leaky.Result{Limit: m.quota.Capacity, RetryAfter: leaky.NoRetry}
+	over := new(big.Int).Add(m.level, m.times(n))
+	over.Sub(over, m.depth())
+	switch {
+	case n > m.quota.Capacity:
+	case n > 0 && over.Sign() > 0:
+		r.RetryAfter = time.Duration(over.Int64())
+	default:
+		r.Allowed = true
+		m.add(m.times(n))
+	}
+	// Units fit for as long as they do.
+	room := new(big.Int).Sub(m.depth(), m.level)
+	if room.Sign() > 0 {
+		r.Remaining = room.Div(room, m.times(1)).Int64()
+	}
+	r.ResetAfter = time.Duration(m.level.Int64())
+	return r
+}
+
+func (m *model) setQuota(q leaky.Quota) {
+	owed := new(big.Int).Sub(m.level, m.depth())
+	if owed.Sign() < 0 {
+		owed.SetInt64(0)
+	}
+	m.level.Sub(m.level, owed)
+	m.quota = q
+	if depth := m.depth(); m.level.Cmp(depth) > 0 {
+		m.level = depth
+	}
+	m.add(owed)
+}
+
+var (
+	fuzzQuotas = []leaky.Quota{
+		{5, 1, sec}, {16, 30, time.Minute}, {1, 1, sec}, {3, 7, time.Minute}, {10, 10, sec}, {4, 1, 7 * 24 * time.Hour},
+		{1000, 999_999, sec}, {2, 3, sec}, {1 << 62 / 1000, 1, time.Microsecond}, {100, 300, 20 * sec},
+	}
+	fuzzTimes   = []time.Duration{1, ms, sec, 333_333_333, 8_571_428_571, 200 * ms, 26 * time.Hour, time.Minute, 1000, 199 * ms}
+	fuzzWeights = []int64{1, 1, 2, 3, 5, 16, 17, 1000, math.MaxInt64, 0, 1 << 61 / 1000}
+)
+
+// history reads choices from fuzzed bytes.
+type history []byte
+
+func (h *history) next(n int) int {
+	if len(*h) == 0 {
+		return 0
+	}
+	b := (*h)[0]
+	*h = (*h)[1:]
+	return int(b) % n
+}
+
+func pick[T any](h *history, from []T) T { return from[h.next(len(from))] }
+
+func fuzzSeeds(f *testing.F) {
+	f.Add([]byte{0, 0, 4, 0, 0, 6, 2, 0, 4, 1, 0})                         // fill, refuse, sleep, take
+	f.Add([]byte{1, 0, 5, 5, 0, 1, 0, 0, 6, 5, 0, 0, 5, 9, 0, 8})          // other quotas
+	f.Add([]byte{0, 0, 3, 3, 4, 3, 0, 1, 6, 2, 5, 2, 0, 0, 2, 1, 2, 8, 4}) // adjust, return, reset
+	f.Add([]byte{6, 0, 7, 6, 8, 0, 7, 0, 0, 6, 0, 0, 0, 0, 7, 6, 1, 0, 0}) // nanoseconds
+	f.Add([]byte{8, 3, 8, 3, 8, 0, 0, 5, 0, 0, 0, 3, 8, 2, 8, 0, 4, 5, 8}) // no end
+}
+
+// FuzzBucket compares a Bucket in a bubble with the model: every answer, and
+// what Peek shows after every step.
+func FuzzBucket(f *testing.F) {
+	fuzzSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 400 {
+			t.Skip("long enough")
+		}
+		synctest.Test(t, func(t *testing.T) { bucketHistory(t, data) })
+	})
+}
+
+func bucketHistory(t *testing.T, data []byte) {
+	h := history(data)
+	q := pick(&h, fuzzQuotas)
+	b, m, start := leaky.New(q.Capacity, q.Count, q.Per), newModel(q), time.Now()
+	for len(h) > 0 {
+		m.leak(time.Since(start))
+		op := h.next(7)
+		switch op {
+		case 0, 1:
+			n := pick(&h, fuzzWeights)
+			before := b.Peek()
+			got, want := b.Take(n), m.take(n)
+			if got != want {
+				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.quota, before, got, want)
+			}
+			if op == 1 && got.Allowed { // as if it had not been
+				b.Return(n)
+				m.add(m.times(-n))
+				if after := b.Peek(); after != before {
+					t.Fatalf("%v: Return(%d): %+v, before it was taken %+v", m.now, n, after, before)
+				}
+			}
+			if !got.Allowed && got.RetryAfter > 0 && got.RetryAfter < time.Hour && h.next(2) == 0 {
+				time.Sleep(got.RetryAfter - 1)
+				if r := b.Take(n); r.Allowed {
+					t.Fatalf("%v: Take(%d) succeeds a nanosecond before %v", m.now, n, got.RetryAfter)
+				}
+				time.Sleep(1)
+				m.leak(time.Since(start))
+				if r := b.Take(n); r != m.take(n) || !r.Allowed {
+					t.Fatalf("%v: Take(%d) when told: %+v", m.now, n, r)
+				}
+			}
+		case 2:
+			n := pick(&h, fuzzWeights)
+			b.Return(n)
+			m.add(m.times(-n))
+		case 3:
+			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
+			if err := b.Adjust(bg, n); err != nil {
+				t.Fatal(err)
+			}
+			m.add(m.times(n))
+		case 4:
+			if h.next(4) == 0 {
+				b.Reset()
+				m.level.SetInt64(0)
+			}
+			n := pick(&h, fuzzWeights)
+			wait, err := b.Admit(bg, n)
+			want := m.take(n)
+			if wait != max(0, want.RetryAfter) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Capacity) {
+				t.Fatalf("%v: Admit(%d) = %v, %v; want %+v", m.now, n, wait, err, want)
+			}
+		case 5:
+			q := pick(&h, fuzzQuotas)
+			if err := b.SetQuota(q); err != nil {
+				t.Fatal(err)
+			}
+			m.setQuota(q)
+		case 6:
+			time.Sleep(pick(&h, fuzzTimes))
+			m.leak(time.Since(start))
+		}
+		if got, want := b.Peek(), m.take(0); got != want {
+			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.quota, got, want)
+		}
+	}
+}
+
+// FuzzKeyed compares a Keyed with one model per key, none of which is ever
+// forgotten.
+func FuzzKeyed(f *testing.F) {
+	fuzzSeeds(f)
+	f.Add([]byte{2, 0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 6, 2, 0, 5, 0, 1, 1, 1, 0}) // full
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 600 {
+			t.Skip("long enough")
+		}
+		synctest.Test(t, func(t *testing.T) { keyedHistory(t, data) })
+	})
+}
+
+func keyedHistory(t *testing.T, data []byte) {
+	h := history(data)
+	quota := pick(&h, fuzzQuotas)
+	most := pick(&h, []int64{0, 1, 4, 9})
+	k, err := leaky.NewKeyed[int](quota, leaky.KeyedConfig{MaxKeys: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most == 0 {
+		most = leaky.MostKeys
+	}
+	models, start := map[int]*model{}, time.Now()
+	stored := 0 // before the call
+	of := func(key int) *model {
+		if models[key] == nil {
+			models[key] = newModel(quota)
+		}
+		m := models[key]
+		m.leak(time.Since(start))
+		return m
+	}
+	full := func(m *model, err error) bool {
+		if !errors.Is(err, leaky.ErrTooManyKeys) {
+			return false
+		}
+		if !m.empty() || int64(stored) < most {
+			t.Fatalf("%v with %d of %d keys, level %v", err, stored, most, m.level)
+		}
+		return true
+	}
+	for len(h) > 0 {
+		key := h.next(16)
+		m := of(key)
+		stored = k.Len()
+		switch op := h.next(7); op {
+		case 0, 1:
+			q := quota
+			take := func(n int64) leaky.Result { return k.Take(key, n) }
+			if op == 1 {
+				q = pick(&h, fuzzQuotas)
+				take = func(n int64) leaky.Result { return k.TakeQuota(key, q, n) }
+			}
+			n := pick(&h, fuzzWeights)
+			got := take(n)
+			if full(m, got.Err()) {
+				if got != (leaky.Result{RetryAfter: leaky.NoRetry}) {
+					t.Fatalf("refused for its key: %+v", got)
+				}
+				break
+			}
+			if n > 0 {
+				m.setQuota(q)
+			} else { // looks only
+				m = &model{m.quota, m.now, new(big.Int).Set(m.level)}
+				m.setQuota(q)
+			}
+			if want := m.take(n); got != want {
+				t.Fatalf("%v: key %d, %d of %v:\n got %+v\nwant %+v", m.now, key, n, q, got, want)
+			}
+		case 2:
+			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
+			if err := k.On(key).Adjust(bg, n); !full(m, err) {
+				m.setQuota(quota)
+				m.add(m.times(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		case 3:
+			n := pick(&h, fuzzWeights)
+			wait, err := k.On(key).Admit(context.Background(), n)
+			if full(m, err) {
+				break
+			}
+			if n > 0 {
+				m.setQuota(quota)
+			}
+			if n > 0 || m.quota == quota {
+				if want := m.take(n); wait != max(0, want.RetryAfter) || !errors.Is(err, want.Err()) {
+					t.Fatalf("%v: Admit(%d) of key %d = %v, %v; want %+v", m.now, n, key, wait, err, want)
+				}
+			}
+		case 4:
+			if h.next(4) == 0 {
+				k.Reset(key)
+				m.level.SetInt64(0)
+			}
+		case 5:
+			quota = pick(&h, fuzzQuotas)
+			if err := k.SetQuota(quota); err != nil {
+				t.Fatal(err)
+			}
+		case 6:
+			time.Sleep(pick(&h, fuzzTimes))
+		}
+		live := 0
+		for key, m := range models {
+			m.leak(time.Since(start))
+			if !m.empty() {
+				live++
+			}
+			seen := &model{m.quota, m.now, new(big.Int).Set(m.level)}
+			seen.setQuota(quota)
+			if got, want := k.Peek(key), seen.take(0); got != want {
+				t.Fatalf("%v: key %d:\n got %+v\nwant %+v", m.now, key, got, want)
+			}
+		}
+		if n := k.Len(); n < live || int64(n) > most {
+			t.Fatalf("%v: Len() = %d, %d are live and %d allowed", time.Since(start), n, live, most)
+		}
+	}
+}

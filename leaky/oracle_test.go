@@ -1,0 +1,179 @@
+package leaky
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/oracle"
+)
+
+// A taker is what a recording is replayed on: at is never earlier than in the
+// call before.
+type taker func(at time.Duration, n int64) Result
+
+// pure is decide, without a clock.
+func pure(q Quota) taker {
+	r := mustRule(q)
+	var tat time.Duration
+	return func(at time.Duration, n int64) (res Result) {
+		res, tat = decide(tat, at, &r, n)
+		return res
+	}
+}
+
+// real is a Bucket, in a bubble.
+func real(q Quota) taker {
+	b, start := newBucket(mustRule(q)), time.Now()
+	return func(at time.Duration, n int64) Result {
+		time.Sleep(at - time.Since(start))
+		return b.Take(n)
+	}
+}
+
+// oneKey is one key of a Keyed that is asked by a quota of the call's own.
+func oneKey(q Quota) taker {
+	k, err := NewKeyed[string](Quota{1, 1, time.Hour}, KeyedConfig{})
+	if err != nil {
+		panic(err)
+	}
+	start := time.Now()
+	return func(at time.Duration, n int64) Result {
+		time.Sleep(at - time.Since(start))
+		return k.TakeQuota("key", q, n)
+	}
+}
+
+var takers = map[string]func(Quota) taker{"decide": pure, "Bucket": real, "Keyed": oneKey}
+
+type throttleTrace struct {
+	MaxBurst int64 `json:"max_burst"`
+	Count    int64 `json:"count"`
+	PeriodS  int64 `json:"period_s"`
+	Ops      []struct {
+		At         int64    `json:"at_ns"`
+		N          int64    `json:"n"`
+		Limited    bool     `json:"limited"`
+		Limit      int64    `json:"limit"`
+		Remaining  int64    `json:"remaining"`
+		RetryAfter int64    `json:"retry_after_ns"`
+		ResetAfter int64    `json:"reset_after_ns"`
+		Cell       [5]int64 `json:"cell"`
+	} `json:"ops"`
+}
+
+func replayThrottle(line []byte, on func(Quota) taker) error {
+	var trace throttleTrace
+	if err := oracle.Decode(line, &trace); err != nil {
+		return err
+	}
+	if len(trace.Ops) == 0 {
+		return fmt.Errorf("no operations")
+	}
+	take := on(Quota{trace.MaxBurst + 1, trace.Count, time.Duration(trace.PeriodS) * time.Second})
+	for i, op := range trace.Ops {
+		got := take(time.Duration(op.At), op.N)
+		want := Result{!op.Limited, op.Limit, op.Remaining, time.Duration(op.RetryAfter), time.Duration(op.ResetAfter)}
+		if got != want {
+			return fmt.Errorf("op %d: %d at %d: got %+v, recorded %+v", i, op.N, op.At, got, want)
+		}
+		if cell := got.Cell(); cell != op.Cell {
+			return fmt.Errorf("op %d: %d at %d: cell %v, recorded %v", i, op.N, op.At, cell, op.Cell)
+		}
+	}
+	return nil
+}
+
+type springTrace struct {
+	RatePerS int64 `json:"rate_per_s"`
+	Capacity int64 `json:"capacity"`
+	Ops      []struct {
+		At        int64 `json:"at_s"`
+		N         int64 `json:"n"`
+		Allowed   bool  `json:"allowed"`
+		Remaining int64 `json:"remaining"`
+	} `json:"ops"`
+}
+
+func replaySpring(line []byte, on func(Quota) taker) error {
+	var trace springTrace
+	if err := oracle.Decode(line, &trace); err != nil {
+		return err
+	}
+	if len(trace.Ops) == 0 {
+		return fmt.Errorf("no operations")
+	}
+	take := on(Quota{trace.Capacity, trace.RatePerS, time.Second})
+	for i, op := range trace.Ops {
+		got := take(time.Duration(op.At)*time.Second, op.N)
+		if got.Allowed != op.Allowed || got.Remaining != op.Remaining {
+			return fmt.Errorf("op %d: %d at %d: got %+v, recorded %+v", i, op.N, op.At, got, op)
+		}
+	}
+	return nil
+}
+
+// What redis-cell and Spring Cloud Gateway answered is what one function
+// answers: CL.THROTTLE and the token bucket are the same arithmetic.
+
+func TestOracleCLThrottle(t *testing.T) {
+	replayAll(t, "cl_throttle.jsonl", replayThrottle)
+}
+
+func TestOracleSpring(t *testing.T) {
+	replayAll(t, "spring_token_bucket.jsonl", replaySpring)
+}
+
+func replayAll(t *testing.T, name string, replay func([]byte, func(Quota) taker) error) {
+	for taker, on := range takers {
+		t.Run(taker, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for i, line := range oracle.Lines(t, name) {
+					if err := replay(line, on); err != nil {
+						t.Errorf("%s:%d: %v", name, i+1, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A replay that would accept a wrong answer is worth nothing.
+
+func TestOracleCLThrottleFindsEachCorruptedField(t *testing.T) {
+	corruptAll(t, "cl_throttle.jsonl", replayThrottle,
+		"limited", "limit", "remaining", "retry_after_ns", "reset_after_ns",
+		"cell 0", "cell 1", "cell 2", "cell 3", "cell 4", "unheard of")
+}
+
+func TestOracleSpringFindsEachCorruptedField(t *testing.T) {
+	corruptAll(t, "spring_token_bucket.jsonl", replaySpring, "allowed", "remaining", "unheard of")
+}
+
+// corruptAll falsifies each field of one operation of each fifth trace, and
+// wants each of the answers to be found out. What was asked matters not always:
+// a refused call may come a nanosecond later and be refused.
+func corruptAll(t *testing.T, name string, replay func([]byte, func(Quota) taker) error, answers ...string) {
+	found := map[string]int{}
+	traces := 0
+	for i, line := range oracle.Lines(t, name) {
+		if i%5 != 0 {
+			continue
+		}
+		traces++
+		for _, c := range oracle.Corruptions(t, line, i) {
+			if replay(c.Line, pure) != nil {
+				found[c.What]++
+			}
+		}
+	}
+	for _, field := range answers {
+		if found[field] != traces {
+			t.Errorf("falsified %s: found in %d of %d traces", field, found[field], traces)
+		}
+	}
+	if found["n"] == 0 {
+		t.Error("falsified n: never found")
+	}
+}

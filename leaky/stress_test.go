@@ -1,0 +1,147 @@
+package leaky_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// On the real scheduler and clock.
+
+const callers = 64
+
+// everybody runs f in many goroutines until d has passed and returns the time
+// that took.
+func everybody(d time.Duration, f func(caller int)) time.Duration {
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for time.Since(start) < d {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+// x/time/rate let up to 3.3 times too much through at this.
+func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
+	for _, q := range []leaky.Quota{{100, 1_000_000, sec}, {10, 20_000, sec}, {1, 300, sec}, {5, 1, time.Hour}} {
+		start := time.Now()
+		b, k := leaky.New(q.Capacity, q.Count, q.Per), mustKeyed[string](t, q, 0)
+		var single, keyed atomic.Int64
+		everybody(200*ms, func(caller int) {
+			n := int64(caller%3 + 1)
+			if b.Take(n).Allowed {
+				single.Add(n)
+			}
+			if k.Take("key", n).Allowed {
+				keyed.Add(n)
+			}
+		})
+		most := q.Capacity + int64(time.Since(start)/(q.Per/time.Duration(q.Count)))
+		for name, n := range map[string]int64{"Bucket": single.Load(), "Keyed": keyed.Load()} {
+			if n > most || n < 1 {
+				t.Errorf("%s, %v: %d admitted, at most %d may be", name, q, n, most)
+			}
+		}
+	}
+}
+
+func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
+	b := leaky.New(8, 1, 24*time.Hour)
+	k := mustKeyed[int](t, b.Quota(), 0)
+	var held, most atomic.Int64
+	everybody(200*ms, func(caller int) {
+		n := int64(caller%4 + 1)
+		if b.Take(n).Allowed {
+			for h, m := held.Add(n), int64(0); h > m; {
+				if m = most.Load(); most.CompareAndSwap(m, h) {
+					break
+				}
+			}
+			held.Add(-n)
+			b.Return(n)
+		}
+		if k.Take(7, n).Allowed {
+			if err := k.On(7).Adjust(bg, -n); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	want(t, "Bucket", b.Peek(), allowed(8, 8, 0))
+	want(t, "Keyed", k.Peek(7), allowed(8, 8, 0))
+	if most.Load() > 8 {
+		t.Errorf("%d of 8 were held at once", most.Load())
+	}
+}
+
+// Two quotas of equal depth, one with units of an hour and one of half an
+// hour: whichever a call met, the time it took must be in the bucket.
+func TestStressSetQuotaLosesNothing(t *testing.T) {
+	large, small := leaky.Quota{10_000_000, 1, time.Hour / 1000}, leaky.Quota{20_000_000, 2, time.Hour / 1000}
+	b := leaky.New(large.Capacity, large.Count, large.Per)
+	var taken atomic.Int64
+	elapsed := everybody(300*ms, func(caller int) {
+		if caller < 2 {
+			for _, q := range []leaky.Quota{small, large} {
+				if err := b.SetQuota(q); err != nil {
+					t.Error(err)
+				}
+			}
+			return
+		}
+		r := b.Take(1)
+		switch {
+		case !r.Allowed:
+			t.Errorf("%+v", r)
+		case r.Limit == large.Capacity:
+			taken.Add(int64(large.Per))
+		default:
+			taken.Add(int64(small.Per / 2))
+		}
+	})
+	lost := time.Duration(taken.Load()) - b.Peek().ResetAfter
+	if lost < 0 || lost > elapsed+time.Minute/10 {
+		t.Errorf("%v were taken, %v are missing after %v", time.Duration(taken.Load()), lost, elapsed)
+	}
+}
+
+// Many keys come and go while others are asked: no admission is lost and
+// none is minted.
+func TestStressKeysComeAndGo(t *testing.T) {
+	k := mustKeyed[int](t, leaky.Quota{3, 1, time.Hour}, 0)
+	var next, steady atomic.Int64
+	everybody(400*ms, func(caller int) {
+		key := int(next.Add(1))
+		if !k.TakeQuota(key, leaky.Quota{1, 1, ms}, 1).Allowed {
+			t.Errorf("new key %d was refused", key)
+		}
+		if k.Take(-1-caller, 1).Allowed {
+			steady.Add(1)
+		}
+	})
+	if steady.Load() != 3*callers {
+		t.Errorf("%d admitted for %d keys of 3", steady.Load(), callers)
+	}
+	for n := 0; k.Len() > callers; n++ {
+		if n > 100_000_000 {
+			t.Fatalf("%d keys are remembered of %d", k.Len(), next.Load())
+		}
+		k.Take(-1, 1)
+	}
+}
+
+func mustKeyed[K comparable](t testing.TB, q leaky.Quota, most int64) *leaky.Keyed[K] {
+	t.Helper()
+	k, err := leaky.NewKeyed[K](q, leaky.KeyedConfig{MaxKeys: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

@@ -1,0 +1,285 @@
+package leaky
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Each test here is a history in which a version from the textbooks and
+// tutorials goes wrong, and is named after what is wrong with it.
+
+// funnel is that textbook version, faults included: it shows that the
+// histories below are ones in which they matter.
+type funnel struct {
+	capacity, left int32
+	rate           float32 // per millisecond
+	last           int64   // in milliseconds
+}
+
+func (f *funnel) watering(nowMillis int64, n int32) bool {
+	elapsed := nowMillis - f.last
+	leaked := int32(float32(elapsed) * f.rate)
+	if leaked < 0 {
+		f.left, f.last = f.capacity, nowMillis
+	} else if leaked >= 1 {
+		f.left, f.last = min(f.capacity, f.left+leaked), nowMillis
+	}
+	if f.left < n {
+		return false
+	}
+	f.left -= n
+	return true
+}
+
+// visits asks f for one unit at a time until it refuses, each step, for a
+// minute, and returns how many it got.
+func visits(step time.Duration, ask func(now time.Duration) bool) (n int64) {
+	for now := time.Duration(0); now <= time.Minute; now += step {
+		for ask(now) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
+	for _, v := range []struct {
+		step       time.Duration
+		mine, them int64
+	}{
+		{100 * time.Millisecond, 610, 610}, // ten at first, then 10 per second for a minute
+		{150 * time.Millisecond, 610, 410},
+		{199 * time.Millisecond, 608, 311},
+	} {
+		r, tat := mustRule(Quota{10, 10, sec}), time.Duration(0)
+		mine := visits(v.step, func(now time.Duration) bool {
+			var res Result
+			res, tat = decide(tat, now, &r, 1)
+			return res.Allowed
+		})
+		f := funnel{10, 10, 0.01, 0}
+		them := visits(v.step, func(now time.Duration) bool { return f.watering(now.Milliseconds(), 1) })
+		if mine != v.mine || them != v.them {
+			t.Errorf("visited each %v: %d and the textbook's %d, want %d and %d", v.step, mine, them, v.mine, v.them)
+		}
+	}
+}
+
+// A float32 has 24 bits: after 4.7 hours it cannot count milliseconds. After
+// a year a bucket still knows what a nanosecond is.
+func TestFloatRates(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	if float32(1<<24) != float32(1<<24+1) {
+		t.Fatal("float32 has become better")
+	}
+	r := mustRule(Quota{1_000_000, 3, sec})
+	tat := year + 333_333_333
+	for _, v := range []struct {
+		now  time.Duration
+		want bool
+	}{
+		{year - 1, false}, {year, true},
+	} {
+		full := mustRule(Quota{1, 3, sec})
+		if res, _ := decide(tat-333_333_333, v.now, &full, 1); res.Allowed != v.want {
+			t.Errorf("at %d: %+v", v.now, res)
+		}
+	}
+	// One at a time or all together: the same instant, to the nanosecond.
+	one, all := year, year
+	for range 1_000_000 {
+		_, one = decide(one, year, &r, 1)
+	}
+	if _, all = decide(all, year, &r, 1_000_000); one != all {
+		t.Errorf("a million single units drain at %v, a million together at %v", one, all)
+	}
+}
+
+// Setting the clock back 200 ms refilled the textbook's funnel; long idleness
+// overflowed it and blocked it for days.
+func TestClockThatStepsBack(t *testing.T) {
+	r := mustRule(Quota{5, 10, sec})
+	var tat time.Duration
+	count := func(now time.Duration) (n int) {
+		for {
+			var res Result
+			if res, tat = decide(tat, now, &r, 1); !res.Allowed {
+				return n
+			}
+			n++
+		}
+	}
+	const hour = time.Hour
+	total := 0
+	for _, v := range []struct {
+		now  time.Duration
+		want int
+	}{
+		{hour, 5},
+		{hour - 200*time.Millisecond, 0}, // nothing minted
+		{hour - time.Minute, 0},
+		{hour, 0},
+		{hour + 100*time.Millisecond, 1}, // nothing lost
+		{hour - time.Minute, 0},
+		{hour + 600*time.Millisecond, 5},
+		{100 * 365 * 24 * hour, 5}, // idle for a century: full, not more, not less
+	} {
+		n := count(v.now)
+		if n != v.want {
+			t.Errorf("at %v: %d, want %d", v.now, n, v.want)
+		}
+		total += n
+	}
+	if total != 16 {
+		t.Errorf("%d in all, want 16", total)
+	}
+	f := funnel{5, 0, 0.01, 3_600_000}
+	if !f.watering(3_600_000-200, 5) {
+		t.Error("the textbook's funnel has become better")
+	}
+}
+
+// The clock is monotonic and read anew at each attempt; but even decisions by
+// stale clocks admit no more: x/time/rate let 40,000 through for 1,010
+// (golang/go#71360).
+func TestStaleClocksMintNothing(t *testing.T) {
+	r := mustRule(Quota{10, 1000, sec})
+	var tat time.Duration
+	var n int64
+	for now := time.Duration(0); now <= sec; now += 25 * time.Microsecond {
+		for _, stale := range []time.Duration{0, 20 * time.Millisecond} {
+			var res Result
+			if res, tat = decide(tat, max(0, now-stale), &r, 1); res.Allowed {
+				n++
+			}
+		}
+	}
+	if n != 1010 {
+		t.Errorf("%d, want 1010", n)
+	}
+}
+
+// One tutorial looks its funnels up by action and stores them by user and
+// action: each call finds none and gets a new one, and nothing is limited.
+func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type userAction struct{ user, action string }
+		k := newKeyed[userAction](t, Quota{3, 1, time.Hour}, KeyedConfig{})
+		for _, user := range []string{"ann", "bob"} {
+			for i := range 10 {
+				if r := k.Take(userAction{user, "reply"}, 1); r.Allowed != (i < 3) {
+					t.Errorf("%s, call %d: %+v", user, i, r)
+				}
+			}
+		}
+		if k.Len() != 2 {
+			t.Errorf("%d keys, want 2", k.Len())
+		}
+	})
+}
+
+// Get, and put if there was none: two first callers each make a bucket, and one
+// of the two is lost with what it admitted.
+func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
+	k := newKeyed[int](t, Quota{1, 1, time.Hour}, KeyedConfig{})
+	for key := range 2000 {
+		var in atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if k.Take(key, 1).Allowed {
+					in.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if in.Load() != 1 {
+			t.Fatalf("key %d: %d first callers got in", key, in.Load())
+		}
+	}
+}
+
+// A fixed expiry of a day made a bucket of one per week free again on the next.
+func TestExpiryShorterThanTheDebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const week = 7 * 24 * time.Hour
+		k := newKeyed[int](t, Quota{2, 1, week}, KeyedConfig{})
+		k.Take(-1, 2)
+		for day := 1; day <= 14; day++ {
+			time.Sleep(24 * time.Hour)
+			for other := range 1000 { // who come and go, so that much is forgotten
+				k.TakeQuota(other, Quota{1, 1, sec}, 1)
+			}
+			time.Sleep(sec)
+			for other := range 1000 {
+				k.TakeQuota(10_000*day+other, Quota{1, 1, sec}, 1)
+			}
+			if r := k.Take(-1, 2); r.Allowed != (day == 14) {
+				t.Errorf("day %d: %+v", day, r)
+			}
+		}
+		if k.Len() > 2001 {
+			t.Errorf("%d keys are remembered, nothing is forgotten", k.Len())
+		}
+	})
+}
+
+// A token bucket that counts whole seconds is refilled at each edge of one: ten
+// at 0.999 and ten more a millisecond later.
+func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
+	r, tat := mustRule(Quota{10, 10, sec}), time.Duration(0)
+	seconds, tatS := mustRule(Quota{10, 10, sec}), time.Duration(0)
+	var mine, theirs int
+	for _, now := range []time.Duration{999 * time.Millisecond, 1000 * time.Millisecond} {
+		for range 10 {
+			var res Result
+			if res, tat = decide(tat, now, &r, 1); res.Allowed {
+				mine++
+			}
+			if res, tatS = decide(tatS, now.Truncate(sec), &seconds, 1); res.Allowed {
+				theirs++
+			}
+		}
+	}
+	if mine != 10 || theirs != 20 {
+		t.Errorf("%d, and by the second %d; want 10 and 20", mine, theirs)
+	}
+}
+
+// In any window the bucket keeps to capacity + W/T, here over all pairs of
+// grants of a greedy caller.
+func TestBoundOfAnyWindow(t *testing.T) {
+	r, tat := mustRule(Quota{7, 3, 100 * time.Millisecond}), time.Duration(0)
+	var grants []time.Duration
+	for now := time.Duration(0); now < 3*sec; now += 777 * time.Microsecond {
+		var res Result
+		if res, tat = decide(tat, now, &r, 1); res.Allowed {
+			grants = append(grants, now)
+		}
+	}
+	tight := false
+	for i := range grants {
+		for j := i; j < len(grants); j++ {
+			bound := 7 + int((grants[j]-grants[i])/r.interval)
+			if j-i+1 > bound {
+				t.Fatalf("%d grants within %v", j-i+1, grants[j]-grants[i])
+			}
+			tight = tight || j-i+1 == bound
+		}
+	}
+	if !tight || len(grants) < 95 || len(grants) > 97 {
+		t.Errorf("%d grants, bound reached: %v", len(grants), tight)
+	}
+}
+
+func newKeyed[K comparable](t testing.TB, quota Quota, cfg KeyedConfig) *Keyed[K] {
+	t.Helper()
+	k, err := NewKeyed[K](quota, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

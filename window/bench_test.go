@@ -1,0 +1,90 @@
+package window_test
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/window"
+)
+
+func BenchmarkTake(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		l    limit
+	}{
+		{"Log/1000", window.NewLog(1000, time.Microsecond)}, // admitted, and forgotten
+		{"Log/1000/refused", window.NewLog(1000, time.Hour)},
+		{"Log/100000", window.NewLog(100_000, 20*time.Millisecond)},
+		{"Counter", window.NewCounter(1<<40, time.Hour)},
+		{"Calendar", window.NewCalendar(1<<40, window.Day, nil)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for range 1000 {
+				c.l.Take(1)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				c.l.Take(1)
+			}
+		})
+	}
+}
+
+func BenchmarkTakeParallel(b *testing.B) {
+	l := window.NewLog(1000, time.Microsecond)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l.Take(1)
+		}
+	})
+}
+
+// BenchmarkMemory reports what a full Log takes, and a key.
+func BenchmarkMemory(b *testing.B) {
+	measure := func(b *testing.B, count int, make func() any) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		x := make()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(x)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(count), "B/each")
+		b.ReportMetric(0, "ns/op")
+	}
+	for _, n := range []int64{1000, 100_000} {
+		b.Run("Log/"+strconv.FormatInt(n, 10), func(b *testing.B) {
+			measure(b, 1, func() any {
+				l := window.NewLog(n, time.Hour)
+				for l.Take(1).Allowed {
+				}
+				return l
+			})
+		})
+	}
+	const count = 1 << 16
+	keys := make([]string, count)
+	for i := range keys {
+		keys[i] = "user " + strconv.Itoa(i)
+	}
+	b.Run("KeyedLog", func(b *testing.B) { // one call each
+		measure(b, count, func() any {
+			k, _ := window.NewKeyedLog[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			for _, key := range keys {
+				k.Take(key, 1)
+			}
+			return k
+		})
+	})
+	b.Run("KeyedCounter", func(b *testing.B) {
+		measure(b, count, func() any {
+			k, _ := window.NewKeyedCounter[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			for _, key := range keys {
+				k.Take(key, 1)
+			}
+			return k
+		})
+	})
+}

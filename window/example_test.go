@@ -1,0 +1,82 @@
+package window_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/window"
+)
+
+// At most three in any hour. A refusal is not counted, and says when to come
+// back.
+func Example() {
+	quota := window.NewLog(3, time.Hour)
+	for range 4 {
+		r := quota.Take(1)
+		fmt.Println(r.Allowed, r.Remaining, r.RetryAfter.Round(time.Minute))
+	}
+	// Output:
+	// true 2 0s
+	// true 1 0s
+	// true 0 0s
+	// false 0 1h0m0s
+}
+
+// 5,000 per day from 00:00 in Berlin, beside 300 in any 20 s.
+func ExampleNewCalendar() {
+	berlin := time.FixedZone("CET", 3600) // or time.LoadLocation("Europe/Berlin")
+	daily := window.NewCalendar(5000, window.Day, berlin)
+	gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{
+		{Name: "daily", Meter: daily},
+		{Name: "burst", Meter: window.NewLog(300, 20*time.Second)},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	permit, err := gate.Acquire(context.Background(), 120)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer permit.Release()
+	fmt.Println(daily.Peek().Remaining, "of", daily.Quota())
+	// Output: 4880 of 5000 per day in CET
+}
+
+// A batch that is restarted goes on with what is left of the day.
+func ExampleCounter_Restore() {
+	first := window.NewCounter(5000, 24*time.Hour)
+	first.Take(4000)
+	saved := first.Snapshot() // to a file, say
+
+	second := window.NewCounter(5000, 24*time.Hour)
+	if err := second.Restore(saved); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(second.Peek().Remaining, "left")
+
+	other := window.NewCounter(9999, 24*time.Hour)
+	fmt.Println(other.Restore(saved))
+	// Output:
+	// 1000 left
+	// window: snapshot of another quota: of 5000 per 24h0m0s, not 9999 per 24h0m0s
+}
+
+func ExampleKeyedLog() {
+	perUser, err := window.NewKeyedLog[string](window.Quota{Limit: 2, Window: time.Minute}, window.KeyedConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, user := range []string{"ann", "ann", "bob", "ann"} {
+		fmt.Println(user, perUser.Take(user, 1).Allowed)
+	}
+	// Output:
+	// ann true
+	// ann true
+	// bob true
+	// ann false
+}

@@ -1,0 +1,345 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const sec = time.Second
+
+// A step is one Take at an instant and what is to be answered.
+type step struct {
+	at, wait int // seconds; the wait of a refusal, -1 for never
+	n        int64
+	allowed  bool
+	left     int64 // remaining
+	reset    int   // seconds
+}
+
+func check(t *testing.T, name string, s step, got Result, limit int64) {
+	t.Helper()
+	want := Result{Allowed: s.allowed, Limit: limit, Remaining: s.left, RetryAfter: NoRetry, ResetAfter: time.Duration(s.reset) * sec}
+	if !s.allowed && s.wait >= 0 {
+		want.RetryAfter = time.Duration(s.wait) * sec
+	}
+	if got != want {
+		t.Errorf("%s: take %d at %d s: %+v, want %+v", name, s.n, s.at, got, want)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	for name, steps := range map[string][]step{
+		"the design comment": {
+			{at: 0, n: 1, allowed: true, left: 2, reset: 10},
+			{at: 4, n: 1, allowed: true, left: 1, reset: 10},
+			{at: 4, n: 1, allowed: true, left: 0, reset: 10},
+			{at: 7, n: 1, wait: 3, reset: 7},
+			{at: 9, n: 1, wait: 1, reset: 5},
+			{at: 10, n: 1, allowed: true, reset: 10}, // the call at 0 has just left: windows are half open
+			{at: 13, n: 1, wait: 1, reset: 7},
+			{at: 14, n: 1, allowed: true, left: 1, reset: 10}, // two leave at 14
+		},
+		"weights": {
+			{at: 0, n: 2, allowed: true, left: 1, reset: 10},
+			{at: 1, n: 1, allowed: true, left: 0, reset: 10},
+			{at: 2, n: 1, wait: 8, reset: 9},
+			{at: 2, n: 2, wait: 8, reset: 9}, // the two at 0 leave together
+			{at: 2, n: 3, wait: 9, reset: 9},
+			{at: 2, n: 4, wait: -1, reset: 9}, // never
+			{at: 2, n: 0, allowed: true, reset: 9},
+			{at: 10, n: 3, wait: 1, left: 2, reset: 1},
+			{at: 10, n: 2, allowed: true, reset: 10},
+		},
+		"idle": {
+			{at: 0, n: 0, allowed: true, left: 3}, // leaves no trace
+			{at: 0, n: 4, wait: -1, left: 3},
+			{at: 5, n: 3, allowed: true, reset: 10},
+			{at: 1000, n: 0, allowed: true, left: 3},
+			{at: 1000, n: 3, allowed: true, reset: 10},
+		},
+		"the clock steps back: nothing minted, nothing lost": {
+			{at: 100, n: 2, allowed: true, left: 1, reset: 10},
+			{at: 50, n: 1, allowed: true, left: 0, reset: 10}, // at 100
+			{at: 50, n: 1, wait: 10, reset: 10},
+			{at: 0, n: 0, allowed: true, reset: 10},
+			{at: 109, n: 1, wait: 1, reset: 1},
+			{at: 110, n: 3, allowed: true, reset: 10},
+			{at: 125, n: 0, allowed: true, left: 3},
+			{at: 115, n: 3, allowed: true, reset: 10}, // at 125
+			{at: 126, n: 1, wait: 9, reset: 9},
+		},
+	} {
+		var h history
+		for _, s := range steps {
+			check(t, name, s, h.take(time.Duration(s.at)*sec, rule{3, 10 * sec}, s.n), 3)
+		}
+	}
+}
+
+// Seed 003: calls are added before they are counted, so a caller who tries
+// every half second gets 5 calls in 300 s, where 25 were due, and none later.
+func TestDefectRefusedCallsCount(t *testing.T) {
+	var h history
+	got := 0
+	for at := time.Duration(0); at < 300*sec; at += sec / 2 {
+		if h.take(at, rule{5, 60 * sec}, 1).Allowed {
+			got++
+		}
+	}
+	if got != 25 {
+		t.Errorf("%d calls in 300 s at 5 per minute, want 25", got)
+	}
+	if h.n != 5 || len(h.ring) > 8 {
+		t.Errorf("600 calls left %d notes in %d places", h.n, len(h.ring))
+	}
+}
+
+// A refused caller is told a wait, and others who try do not prolong it.
+func TestDefectRefusedCallsProlongTheWait(t *testing.T) {
+	var h history
+	r := rule{1, 10 * sec}
+	h.take(0, r, 1)
+	for at := range 10 {
+		now := time.Duration(at) * sec
+		if got := h.take(now, r, 1); got.RetryAfter != 10*sec-now {
+			t.Errorf("at %v: retry after %v", now, got.RetryAfter)
+		}
+	}
+	if !h.take(10*sec, r, 1).Allowed {
+		t.Error("refused at the instant that was told")
+	}
+}
+
+// Seed 003: the member is the millisecond, so that 50 calls in one are one.
+func TestDefectMembersCollideWithinAMillisecond(t *testing.T) {
+	for _, apart := range []time.Duration{0, 1, time.Microsecond} { // 0: the same nanosecond
+		var h history
+		got := 0
+		for i := range 50 {
+			if h.take(time.Duration(i)*apart, rule{5, 60 * sec}, 1).Allowed {
+				got++
+			}
+		}
+		if got != 5 {
+			t.Errorf("%d of 50 calls %v apart, want 5", got, apart)
+		}
+	}
+}
+
+// Seed 003: period·1000 in 32 bits is negative from 24.9 days on, and
+// everything is allowed. Here the largest number is a window like any other.
+func TestDefectPeriodOverflows(t *testing.T) {
+	for _, window := range []time.Duration{25 * 24 * time.Hour, 30 * 24 * time.Hour, math.MaxInt64/1000 + 1, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, start := range []time.Duration{0, sec, math.MinInt64 / 2, math.MaxInt64 - 2*sec} {
+			h := history{last: start}
+			r := rule{2, window}
+			h.take(start, r, 2)
+			got := h.take(start+sec, r, 1)
+			if got.Allowed || got.RetryAfter != window-sec || got.ResetAfter != window-sec {
+				t.Errorf("window of %v from %v: %+v", window, start, got)
+			}
+		}
+	}
+}
+
+// Clocks that count whole seconds, and fixed windows, let 2·N pass around an
+// edge. There is no edge here.
+func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
+	var h history
+	r := rule{10, sec}
+	for range 10 {
+		h.take(sec-1, r, 1)
+	}
+	for _, at := range []time.Duration{sec - 1, sec, sec + 1, 2*sec - 2} {
+		if h.take(at, r, 1).Allowed {
+			t.Errorf("an 11th call at %v", at)
+		}
+	}
+	if got := h.take(2*sec-1, r, 10); !got.Allowed {
+		t.Errorf("a second later: %+v", got)
+	}
+}
+
+func TestDebtAndAmounts(t *testing.T) {
+	var h history
+	r := rule{3, 10 * sec}
+	h.take(0, r, 2)
+	h.adjust(1*sec, r, 4) // six, three too many
+	check(t, "debt", step{at: 2, n: 1, wait: 9, reset: 9}, h.take(2*sec, r, 1), 3)
+	h.adjust(2*sec, r, -3) // 2 at 0, 1 at 1
+	check(t, "given back", step{at: 2, n: 1, wait: 8, reset: 9}, h.take(2*sec, r, 1), 3)
+	h.adjust(2*sec, r, -2) // the one at 1 and one of those at 0
+	check(t, "given back from an older run", step{at: 2, n: 1, allowed: true, left: 1, reset: 10}, h.take(2*sec, r, 1), 3)
+	h.adjust(2*sec, r, math.MinInt64)
+	check(t, "everything", step{at: 2, allowed: true, left: 3}, h.take(2*sec, r, 0), 3)
+	h.adjust(3*sec, r, -1)
+	h.adjust(3*sec, r, math.MaxInt64)
+	h.adjust(4*sec, r, math.MaxInt64)
+	h.adjust(4*sec, r, 1)
+	check(t, "all there is", step{at: 4, n: 1, wait: 9, reset: 9}, h.take(4*sec, r, 1), 3)
+	check(t, "a whole window later", step{at: 14, n: 3, allowed: true, reset: 10}, h.take(14*sec, r, 3), 3)
+
+	// Two runs where there is room for one: merged, not dropped, and not moved
+	// to where they would leave too early.
+	h = history{}
+	h.adjust(0, rule{1, 10 * sec}, 1)
+	h.adjust(1*sec, rule{1, 10 * sec}, 1)
+	h.adjust(1*sec, rule{1, 10 * sec}, -1)
+	check(t, "merged and given back", step{at: 2, n: 1, wait: 9, reset: 9}, h.take(2*sec, rule{1, 10 * sec}, 1), 1)
+
+	huge := rule{math.MaxInt64, 10 * sec}
+	h = history{}
+	for _, n := range []int64{math.MaxInt64 - 1, 1} {
+		if got := h.take(0, huge, n); !got.Allowed {
+			t.Errorf("%d of %d: %+v", n, huge.limit, got)
+		}
+	}
+	if got := h.take(1, huge, math.MaxInt64); got.RetryAfter != 10*sec-1 || got.Remaining != 0 {
+		t.Errorf("all of it once more: %+v", got)
+	}
+	h.take(10*sec, huge, math.MaxInt64) // the count since the beginning wraps around
+	if got := h.take(10*sec, huge, 1); got.RetryAfter != 10*sec {
+		t.Errorf("after the count wrapped around: %+v", got)
+	}
+}
+
+func TestMemoryIsBoundedAndGivenBack(t *testing.T) {
+	var h history
+	r := rule{1000, sec}
+	now := time.Duration(0)
+	for range 5000 {
+		now++
+		h.take(now, r, 1)
+		h.adjust(now, r, 1) // far beyond the limit
+	}
+	if h.n > 1000 || len(h.ring) > 1000 {
+		t.Errorf("%d runs in %d places for a limit of 1000", h.n, len(h.ring))
+	}
+	for range 3 {
+		now += sec
+		h.take(now, r, 1)
+	}
+	if len(h.ring) > minRing {
+		t.Errorf("%d places after an idle window, want at most %d", len(h.ring), minRing)
+	}
+	h.take(now, rule{math.MaxInt64, sec}, 1)
+	if len(h.ring) > minRing {
+		t.Errorf("%d places for one call of many", len(h.ring))
+	}
+}
+
+// atMost fails unless every window has at most as many of calls as the rule
+// says: it is enough to look at the windows that begin with a call.
+func atMost(t testing.TB, calls []time.Duration, r rule) {
+	t.Helper()
+	if err := exceeds(calls, r); err != nil {
+		t.Error(err)
+	}
+}
+
+func exceeds(calls []time.Duration, r rule) error {
+	for _, from := range calls {
+		var n int64
+		for _, at := range calls {
+			if at >= from && at-from < r.window {
+				n++
+			}
+		}
+		if n > r.limit {
+			return fmt.Errorf("%d calls in the %v from %v, limit %d", n, r.window, from, r.limit)
+		}
+	}
+	return nil
+}
+
+func TestExceedsCanFail(t *testing.T) {
+	r := rule{2, 10}
+	for _, c := range []struct {
+		calls []time.Duration
+		bad   bool
+	}{
+		{[]time.Duration{0, 5, 10, 15}, false},
+		{[]time.Duration{0, 5, 9}, true},
+		{[]time.Duration{0, 0, 0}, true},
+		{[]time.Duration{0, 5, 10, 15, 24, 24}, true},
+	} {
+		if got := exceeds(c.calls, r); (got != nil) != c.bad {
+			t.Errorf("%v: %v", c.calls, got)
+		}
+	}
+}
+
+// No window of length W holds more than N, and none that could hold N more
+// holds fewer: a caller that takes whatever it gets, gets N per W.
+func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		r := rule{1 + rnd.Int64N(20), time.Duration(1 + rnd.Int64N(1000))}
+		pace := 1 + rnd.Int64N(2*int64(r.window)/r.limit+2)
+		var h history
+		var calls []time.Duration
+		var now time.Duration
+		for range 1000 {
+			now += time.Duration(rnd.Int64N(pace))
+			n := 1 + rnd.Int64N(min(3, r.limit))
+			res := h.take(now, r, n)
+			if !res.Allowed {
+				// Not a nanosecond earlier, and then indeed.
+				early := h
+				early.ring = slices.Clone(h.ring)
+				if early.take(now+res.RetryAfter-1, r, n).Allowed {
+					t.Fatalf("seed %d: fits before the wait is over", seed)
+				}
+				if rnd.IntN(2) == 0 {
+					continue
+				}
+				now += res.RetryAfter
+				if !h.take(now, r, n).Allowed {
+					t.Fatalf("seed %d: does not fit when the wait is over", seed)
+				}
+			}
+			calls = append(calls, slices.Repeat([]time.Duration{now}, int(n))...)
+		}
+		atMost(t, calls, r)
+	}
+}
+
+// Merging runs beyond the limit is exact: answers are those of a model that
+// merges nothing, as long as nothing is given back.
+func TestMergedDebtAnswersAlike(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		r := rule{1 + rnd.Int64N(5), 100}
+		var h history
+		var m logModel
+		var now time.Duration
+		for range 200 {
+			now += time.Duration(rnd.Int64N(30))
+			n := rnd.Int64N(6)
+			if rnd.IntN(3) == 0 {
+				h.adjust(now, r, n)
+				m.adjust(now, r, n)
+				continue
+			}
+			if got, want := h.take(now, r, n), m.take(now, r, n); got != want {
+				t.Fatalf("seed %d, limit %d: take %d at %d: %+v, model says %+v", seed, r.limit, n, int(now), got, want)
+			}
+		}
+	}
+}
+
+func TestErrTellsNeverFromLater(t *testing.T) {
+	var h history
+	h.take(0, rule{3, sec}, 3)
+	if err := h.take(0, rule{3, sec}, 4).Err(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("4 of 3: %v", err)
+	}
+	if err := h.take(0, rule{3, sec}, 1).Err(); err != nil {
+		t.Errorf("a refusal that ends: %v", err)
+	}
+}

@@ -1,0 +1,192 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/window"
+)
+
+// A keyedLimit is what KeyedLog and KeyedCounter have in common.
+type keyedLimit interface {
+	Take(key string, n int64) window.Result
+	TakeLimit(key string, limit, n int64) window.Result
+	Peek(key string) window.Result
+	Reset(key string)
+	Len() int
+	Quota() window.Quota
+	SetLimit(limit int64) error
+	On(key string) window.KeyedMeter[string]
+}
+
+// keyedLimits returns one of each kind, all of n per 24 h. In a bubble it is
+// midnight.
+func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
+	t.Helper()
+	cfg := window.KeyedConfig{MaxKeys: most}
+	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
+	log, err1 := window.NewKeyedLog[string](perDay, cfg)
+	counter, err2 := window.NewKeyedCounter[string](perDay, cfg)
+	calendar, err3 := window.NewKeyedCounter[string](window.Quota{Limit: n, Calendar: window.Day}, cfg)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]keyedLimit{"log": log, "counter": counter, "calendar": calendar}
+}
+
+// Each key answers as a limit of its own would, through whatever happens to it.
+func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, k := range keyedLimits(t, 5, 0) {
+			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // midnight
+			own := map[string]limit{"a": limits(5)[name], "b": limits(5)[name], "": limits(5)[name]}
+			for i, pause := range []time.Duration{0, 0, 1, time.Hour, 0, 11 * time.Hour, 0, 12 * time.Hour, time.Hour, 0, 100 * time.Hour, time.Hour} {
+				time.Sleep(pause)
+				for key, l := range own {
+					n := int64(i+len(key)) % 7
+					want(t, fmt.Sprintf("%s, %q, step %d: take %d", name, key, i, n), k.Take(key, n), l.Take(n))
+					want(t, name, k.Peek(key), l.Peek())
+					if i%5 == 4 {
+						delta := int64(i/5*4 - 2)
+						k.On(key).Adjust(bg, delta)
+						l.Adjust(bg, delta)
+					}
+					want(t, name, k.Peek(key), l.Peek())
+				}
+			}
+			k.Reset("a")
+			if got := k.Peek("a"); got.Remaining != 5 {
+				t.Errorf("%s: after Reset: %+v", name, got)
+			}
+		}
+	})
+}
+
+func TestKeysAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, k := range keyedLimits(t, 3, 0) {
+			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Hour)))
+			for i := range 1000 {
+				k.Take(fmt.Sprint(i), 1)
+				k.Peek(fmt.Sprint("nobody ", i))
+				k.Take(fmt.Sprint("too large ", i), 4)
+			}
+			k.Take("debt", 1)
+			k.On("debt").Adjust(bg, 10)
+			if k.Len() != 1001 {
+				t.Errorf("%s: %d keys, want 1001", name, k.Len())
+			}
+			time.Sleep(23 * time.Hour) // midnight: a calendar keeps its keys for as long as a day is
+			for i := range 3000 {
+				k.Peek(fmt.Sprint(i))
+			}
+			if k.Len() != 1001 {
+				t.Errorf("%s: %d keys before their windows have been in force for a day", name, k.Len())
+			}
+			time.Sleep(time.Hour)
+			k.Take("new", 1)
+			for i := range 3000 {
+				k.Peek(fmt.Sprint(i))
+			}
+			if k.Len() != 1 {
+				t.Errorf("%s: %d keys left, want the new one", name, k.Len())
+			}
+		}
+	})
+}
+
+func TestTooManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, k := range keyedLimits(t, 3, 2) {
+			k.Take("a", 1)
+			k.Take("b", 1)
+			got := k.Take("c", 1)
+			want(t, name, got, window.Result{RetryAfter: window.NoRetry})
+			if got.Err() != window.ErrTooManyKeys {
+				t.Errorf("%s: %v", name, got.Err())
+			}
+			if wait, err := k.On("c").Admit(bg, 1); wait != 0 || err != window.ErrTooManyKeys {
+				t.Errorf("%s: Admit: %v, %v", name, wait, err)
+			}
+			if err := k.On("c").Adjust(bg, 1); err != window.ErrTooManyKeys {
+				t.Errorf("%s: Adjust: %v", name, err)
+			}
+			if !k.Take("a", 2).Allowed || k.Take("a", 1).Allowed || !k.Peek("c").Allowed || k.Len() != 2 {
+				t.Errorf("%s: the keys that are there do not work on", name)
+			}
+			k.Reset("a")
+			if !k.Take("c", 1).Allowed {
+				t.Errorf("%s: no room after Reset", name)
+			}
+		}
+		for _, most := range []int64{-1, window.MostKeys + 1} {
+			_, err1 := window.NewKeyedLog[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
+			_, err2 := window.NewKeyedCounter[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
+			if err1 == nil || err2 == nil {
+				t.Errorf("MaxKeys %d: %v, %v", most, err1, err2)
+			}
+		}
+	})
+}
+
+func TestKeyedLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, k := range keyedLimits(t, 3, 0) {
+			k.Take("a", 3)
+			if got := k.TakeLimit("a", 5, 1); !got.Allowed || got.Limit != 5 || got.Remaining != 1 {
+				t.Errorf("%s: by a limit of 5: %+v", name, got)
+			}
+			if got := k.TakeLimit("a", 2, 1); got.Allowed || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
+				t.Errorf("%s: by a limit of 2: %+v", name, got)
+			}
+			if k.SetLimit(0) == nil || k.Quota().Limit != 3 {
+				t.Errorf("%s: %v", name, k.Quota())
+			}
+			if err := k.SetLimit(6); err != nil || k.Quota().Limit != 6 || k.Peek("a").Remaining != 2 {
+				t.Errorf("%s: %v, %v, %+v", name, err, k.Quota(), k.Peek("a"))
+			}
+			done, cancel := context.WithCancel(bg)
+			cancel()
+			if _, err := k.On("a").Admit(done, 1); err != context.Canceled || k.Peek("a").Remaining != 2 {
+				t.Errorf("%s: Admit with a done context: %v", name, err)
+			}
+			if _, err := k.On("a").Admit(bg, 7); err != window.ErrTooLarge {
+				t.Errorf("%s: 7 of 6: %v", name, err)
+			}
+			for what, f := range map[string]func(){
+				"Take":      func() { k.Take("a", -1) },
+				"TakeLimit": func() { k.TakeLimit("a", 0, 1) },
+				"Admit":     func() { k.On("a").Admit(bg, -1) },
+			} {
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("%s: %s does not panic", name, what)
+						}
+					}()
+					f()
+				}()
+			}
+		}
+	})
+}
+
+func TestBlockOnAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, k := range keyedLimits(t, 1, 0) {
+			l := synclog.New()
+			a, b := sluice.Block(k.On("a "+name)), sluice.Block(k.On("b "+name))
+			l.Call(0, func() error { return a.Acquire(bg, 1) })
+			l.Call(1, func() error { return a.Acquire(bg, 1) })
+			l.Call(2, func() error { return b.Acquire(bg, 1) })
+			time.Sleep(48 * time.Hour)
+			l.Want(t, synclog.At(0, 0), synclog.At(2, 0), synclog.At(1, 24*time.Hour))
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package window
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Log admits at most limit in any window: it is a sliding window, and exact.
+// Whatever window of that length one looks at, from t up to but not including
+// t + window, at most limit were admitted in it.
+//
+// It notes the instant of each call it admits, 16 bytes for all calls of the
+// same nanosecond together, and forgets it when it has left the window. A
+// refused call is not noted: it does not count, does not prolong the wait and
+// takes no memory. Memory grows with what is in the window, to 16 bytes times
+// the limit at most, and shrinks as calls are made; while nobody calls it stays.
+// A limit of 100,000 takes up to 1.6 MB. For limits far beyond that use a
+// [Counter] or package leaky.
+//
+// Most programs need only [Log.Take]. [Log.Admit] and [Log.Adjust] make a Log a
+// meter for a gate, and Admit alone something that sluice.Block can give a
+// queue; whoever calls Take then passes that queue by.
+//
+// A Log is safe for use by multiple goroutines, must be made by [NewLog] or
+// [NewLogWith] and must not be copied. No method waits for more than a mutex;
+// a call takes a fraction of a microsecond, admitted or refused. It starts no
+// goroutine and needs no closing. Only the monotonic clock counts. Made in a
+// testing/synctest bubble, it belongs to that bubble.
+type Log struct {
+	epoch time.Time // what instants count from
+
+	mu      sync.Mutex
+	rule    rule
+	history history
+}
+
+// NewLog returns a log of at most limit in any window. It panics if limit or
+// window is not positive.
+func NewLog(limit int64, window time.Duration) *Log {
+	l, err := NewLogWith(Quota{Limit: limit, Window: window})
+	must(err)
+	return l
+}
+
+// NewLogWith is NewLog for a quota that comes from elsewhere: it returns an
+// error where NewLog panics, and also if quota has a Calendar or a Location.
+func NewLogWith(quota Quota) (*Log, error) {
+	if err := quota.checkLog(); err != nil {
+		return nil, err
+	}
+	return &Log{epoch: time.Now(), rule: rule{quota.Limit, quota.Window}}, nil
+}
+
+// now returns the time since the epoch. It is read under the lock: two callers
+// must not note their instants in the wrong order.
+func (l *Log) now() time.Duration { return time.Since(l.epoch) }
+
+// Take takes n if n fit now, and otherwise changes nothing and says when they
+// will. n = 0 takes nothing and is always allowed; an n beyond the limit never
+// is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
+func (l *Log) Take(n int64) Result {
+	mustNotBeNegative(n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.history.take(l.now(), l.rule, n)
+}
+
+// Peek returns what Take(0) does: the log as it is.
+func (l *Log) Peek() Result { return l.Take(0) }
+
+// Return gives back n that Take or Admit has just granted and that were not
+// used: the newest n are forgotten, and the log is then as if they had never
+// been taken. It panics if n < 0.
+//
+// If others were admitted since, theirs are the newest. They are forgotten, the
+// older ones kept, which leave the window sooner; so up to n more than the limit
+// may be admitted in a window. What is returned after it has left the window is
+// returned at the expense of such others, too. But the log never admits more
+// than the limit at once.
+func (l *Log) Return(n int64) {
+	mustNotBeNegative(n)
+	l.adjust(-n)
+}
+
+// Reset forgets all calls.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = history{last: l.history.last}
+}
+
+// Quota returns the quota in force.
+func (l *Log) Quota() Quota {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Quota{Limit: l.rule.limit, Window: l.rule.window}
+}
+
+// SetLimit changes the quota, for whoever asks from now on. It returns an error
+// and changes nothing where NewLog would panic.
+//
+// What was taken stays taken: after a change to a lower limit nothing fits until
+// enough of it has left the window. A longer window does not bring back what
+// has left the shorter one.
+func (l *Log) SetLimit(limit int64, window time.Duration) error {
+	if err := (Quota{Limit: limit, Window: window}).Check(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history.advance(l.now(), l.rule.window)
+	l.rule = rule{limit, window}
+	return nil
+}
+
+// Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
+// returns how long until they will. It returns ctx.Err() if ctx is done and
+// [ErrTooLarge] if n is more than the limit, and takes nothing then. With it a
+// Log is a sluice.Admitter. It panics if n < 0.
+func (l *Log) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	mustNotBeNegative(n)
+	return admit(ctx, n, l.Take)
+}
+
+// admit is Admit of something that is asked by take.
+func admit(ctx context.Context, n int64, take func(int64) Result) (time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	res := take(n)
+	return max(0, res.RetryAfter), res.Err()
+}
+
+// Adjust corrects by delta what was taken, once it is known what a call really
+// cost: a negative delta gives back, as [Log.Return] does, a positive one takes
+// now and without asking, beyond the limit if need be. Nothing fits then before
+// enough has left the window. With Adjust a Log is a sluice.Meter. It never
+// fails and pays no attention to ctx: what is given back must not be lost
+// because its caller gave up.
+func (l *Log) Adjust(ctx context.Context, delta int64) error {
+	l.adjust(delta)
+	return nil
+}
+
+func (l *Log) adjust(delta int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history.adjust(l.now(), l.rule, delta)
+}

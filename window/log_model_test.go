@@ -1,0 +1,156 @@
+package window
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// logModel is a log that is slow and obvious: the instant of each single call,
+// recounted at each question.
+type logModel struct {
+	calls []time.Duration
+	last  time.Duration
+	merge bool // a new instant beyond as many as the limit makes one of the oldest two
+}
+
+func (m *logModel) at(now time.Duration, r rule) time.Duration {
+	m.last = max(m.last, now)
+	m.calls = slices.DeleteFunc(m.calls, func(at time.Duration) bool { return at+r.window <= m.last })
+	return m.last
+}
+
+func (m *logModel) take(now time.Duration, r rule, n int64) Result {
+	now = m.at(now, r)
+	res := Result{Limit: r.limit, RetryAfter: NoRetry}
+	used := func(at time.Duration) (sum int64) {
+		for _, call := range m.calls {
+			if call+r.window > at {
+				sum++
+			}
+		}
+		return sum
+	}
+	switch {
+	case n > r.limit:
+	case n == 0 || used(now)+n <= r.limit:
+		res.Allowed = true
+		m.add(now, r.limit, n)
+	default:
+		for _, call := range m.calls { // room comes when a call leaves, and only then
+			if used(call+r.window)+n <= r.limit {
+				res.RetryAfter = call + r.window - now
+				break
+			}
+		}
+	}
+	res.Remaining = max(0, r.limit-used(now))
+	for _, call := range m.calls {
+		res.ResetAfter = max(res.ResetAfter, call+r.window-now)
+	}
+	return res
+}
+
+func (m *logModel) add(now time.Duration, limit, n int64) {
+	instants := slices.Compact(slices.Clone(m.calls))
+	full := m.merge && int64(len(instants)) >= limit && !slices.Contains(instants, now)
+	for range n {
+		m.calls = append(m.calls, now)
+	}
+	if full && n > 0 {
+		oldest := m.calls[0]
+		next := m.calls[slices.IndexFunc(m.calls, func(at time.Duration) bool { return at > oldest })]
+		for i := range m.calls {
+			m.calls[i] = max(m.calls[i], next)
+		}
+	}
+}
+
+func (m *logModel) adjust(now time.Duration, r rule, delta int64) {
+	now = m.at(now, r)
+	if delta > 0 {
+		m.add(now, r.limit, delta)
+	} else {
+		m.calls = m.calls[:max(0, int64(len(m.calls))+delta)]
+	}
+}
+
+// FuzzLog runs a random history against a history and its model and compares
+// every answer; then it counts what was let through in every window.
+func FuzzLog(f *testing.F) {
+	f.Add([]byte{3, 2, 0, 1, 0, 1, 0, 1, 4, 2, 0, 1, 4, 9, 0, 1})
+	f.Add([]byte{1, 0, 3, 2, 4, 0, 3, 1, 4, 0, 3, 3, 0, 1, 2, 4, 0, 1, 4, 4, 0, 1}) // debt of many runs
+	f.Add([]byte{5, 3, 0, 5, 4, 200, 5, 3, 0, 1, 5, 255, 0, 2, 6, 1, 0, 1})         // steps back, new limits
+	f.Add([]byte{4, 1, 0, 1, 4, 0, 0, 1, 4, 0, 0, 2, 2, 3, 0, 1, 2, 1, 7, 0, 0, 4})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 400 {
+			t.Skip("long enough")
+		}
+		next := func(n int) int {
+			if len(data) == 0 {
+				return 0
+			}
+			b := data[0]
+			data = data[1:]
+			return int(b) % n
+		}
+		limits := []int64{1, 2, 3, 5, 17, 100}
+		windows := []time.Duration{10, 100, 1, 1000}
+		r := rule{limits[next(len(limits))], windows[next(len(windows))]}
+		var h history
+		m := logModel{merge: true}
+		var now time.Duration
+		var granted []time.Duration // under the present rule, nothing given back
+		returned := false
+		most := r.limit
+		for len(data) > 0 {
+			op := next(8)
+			name := fmt.Sprintf("%d per %d, at %d: op %d", r.limit, int(r.window), int(now), op)
+			switch op {
+			case 0, 1:
+				n := int64(next(7))
+				got, want := h.take(now, r, n), m.take(now, r, n)
+				if got != want {
+					t.Fatalf("%s: take %d: %+v, model says %+v", name, n, got, want)
+				}
+				if got.Allowed {
+					granted = append(granted, slices.Repeat([]time.Duration{h.last}, int(n))...)
+				}
+			case 2:
+				n := int64(next(9))
+				h.adjust(now, r, -n)
+				m.adjust(now, r, -n)
+				returned = true
+			case 3:
+				n := int64(next(9))
+				h.adjust(now, r, n)
+				m.adjust(now, r, n)
+			case 4:
+				now += time.Duration(next(20))
+			case 5:
+				now += time.Duration(next(256) - 100) // back, perhaps
+			case 6:
+				h.advance(now, r.window)
+				m.at(now, r)
+				r.limit = limits[next(len(limits))]
+				r.window = windows[next(len(windows))]
+				most = max(most, r.limit)
+				granted, returned = nil, false
+			case 7:
+				h.clear()
+				m.calls = nil
+				granted, returned = nil, false
+			}
+			if h.n > int(most) || len(h.ring) > max(int(most), minRing) {
+				t.Fatalf("%s: %d runs in %d places", name, h.n, len(h.ring))
+			}
+			if got, want := h.take(now, r, 0), m.take(now, r, 0); got != want {
+				t.Fatalf("%s: peek %+v, model says %+v", name, got, want)
+			}
+		}
+		if !returned {
+			atMost(t, granted, r)
+		}
+	})
+}

@@ -1,0 +1,379 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/window"
+)
+
+// A limit is what Log and Counter have in common.
+type limit interface {
+	sluice.Meter
+	Take(n int64) window.Result
+	Peek() window.Result
+	Return(n int64)
+	Reset()
+	Quota() window.Quota
+	Snapshot() []byte
+	Restore(data []byte) error
+}
+
+// limits returns one of each kind, all of n per 24 h. In a bubble it is
+// midnight.
+func limits(n int64) map[string]limit {
+	return map[string]limit{
+		"log":      window.NewLog(n, 24*time.Hour),
+		"counter":  window.NewCounter(n, 24*time.Hour),
+		"calendar": window.NewCalendar(n, window.Day, nil),
+	}
+}
+
+var (
+	_ window.Result = leaky.Result{}
+	_ sluice.Meter  = window.KeyedMeter[string]{}
+)
+
+func want(t *testing.T, what string, got, want window.Result) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+func TestVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		for name, l := range limits(3) {
+			no := window.NoRetry
+			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, Remaining: 3, RetryAfter: no})
+			want(t, name, l.Take(0), l.Peek())
+			want(t, name, l.Take(2), window.Result{Allowed: true, Limit: 3, Remaining: 1, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Take(2), window.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
+			want(t, name, l.Take(4), window.Result{Limit: 3, Remaining: 1, RetryAfter: no, ResetAfter: day})
+			if err := l.Take(4).Err(); !errors.Is(err, window.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
+				t.Errorf("%s: 4 of 3: %v", name, err)
+			}
+			l.Return(1)
+			want(t, name, l.Take(2), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Take(0), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
+			if wait, err := l.Admit(bg, 1); wait != day || err != nil {
+				t.Errorf("%s: Admit when full: %v, %v", name, wait, err)
+			}
+			if wait, err := l.Admit(bg, 4); wait != 0 || err != window.ErrTooLarge {
+				t.Errorf("%s: Admit of too much: %v, %v", name, wait, err)
+			}
+			done, cancel := context.WithCancel(bg)
+			cancel()
+			l.Reset()
+			if wait, err := l.Admit(done, 1); wait != 0 || err != context.Canceled || l.Peek().Remaining != 3 {
+				t.Errorf("%s: Admit with a done context: %v, %v, %+v", name, wait, err, l.Peek())
+			}
+			if wait, err := l.Admit(bg, 3); wait != 0 || err != nil {
+				t.Errorf("%s: Admit: %v, %v", name, wait, err)
+			}
+			if err := l.Adjust(done, -2); err != nil || l.Peek().Remaining != 2 {
+				t.Errorf("%s: giving back with a done context: %v, %+v", name, err, l.Peek())
+			}
+			l.Adjust(bg, 7)
+			l.Adjust(bg, -5)
+			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
+			l.Return(math.MaxInt64)
+			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, Remaining: 3, RetryAfter: no})
+		}
+	})
+}
+
+func TestAWholeDayOfALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := window.NewLog(3, 10*time.Second)
+		for _, c := range []struct {
+			at      time.Duration
+			n       int64
+			allowed bool
+			wait    time.Duration
+		}{
+			{0, 1, true, -1}, {4, 2, true, -1}, {9, 1, false, 1}, {9, 3, false, 5}, {10, 1, true, -1}, {10, 1, false, 4}, {14, 2, true, -1},
+		} {
+			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, int(c.at), 0, time.UTC)))
+			if got := l.Take(c.n); got.Allowed != c.allowed || got.RetryAfter != max(-1, c.wait*time.Second) {
+				t.Errorf("%d at %d s: %+v", c.n, c.at, got)
+			}
+		}
+	})
+}
+
+// What the doc of Counter warns of. A Log does not do it.
+func TestTwiceTheLimitAroundMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counter, log := window.NewCalendar(5000, window.Day, nil), window.NewLog(5000, 24*time.Hour)
+		time.Sleep(24*time.Hour - 1)
+		got := [2]int{}
+		for range 2 {
+			for range 6000 {
+				for i, l := range []limit{counter, log} {
+					if l.Take(1).Allowed {
+						got[i]++
+					}
+				}
+			}
+			time.Sleep(1)
+		}
+		if got != [2]int{10_000, 5000} {
+			t.Errorf("within a nanosecond %d calls pass the counter and %d the log", got[0], got[1])
+		}
+	})
+}
+
+func TestSetLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := window.NewLog(5, 10*time.Second)
+		for range 5 {
+			l.Take(1)
+			time.Sleep(time.Second)
+		} // at 0, 1, 2, 3, 4; now it is 5
+		if err := l.SetLimit(2, 10*time.Second); err != nil {
+			t.Error(err)
+		}
+		if got := l.Take(1); got.RetryAfter != 8*time.Second || got.Limit != 2 || got.Remaining != 0 {
+			t.Errorf("one of two, four too many: %+v", got) // when the one at 3 leaves
+		}
+		l.SetLimit(5, 3*time.Second) // 3, 4 are left
+		if got := l.Take(3); !got.Allowed || got.Remaining != 0 {
+			t.Errorf("three of five in 3 s: %+v", got)
+		}
+		time.Sleep(time.Second)
+		l.SetLimit(5, time.Hour) // what has left does not come back: 4, 5, 5, 5 are left
+		if got := l.Take(2); got.RetryAfter != time.Hour-2*time.Second || got.Remaining != 1 {
+			t.Errorf("two of five in an hour: %+v", got)
+		}
+		if got := l.Quota(); got != (window.Quota{Limit: 5, Window: time.Hour}) {
+			t.Errorf("the quota is %v", got)
+		}
+
+		c := window.NewCalendar(5, window.Day, nil)
+		c.Take(4)
+		if err := c.SetLimit(3); err != nil || c.Peek().Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
+			t.Errorf("%v, %+v", err, c.Peek())
+		}
+		if err := c.SetLimit(5); err != nil || c.Peek().Remaining != 1 || c.Quota().Limit != 5 {
+			t.Errorf("%v, %+v", err, c.Peek())
+		}
+	})
+}
+
+func TestBadNumbers(t *testing.T) {
+	panics := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if msg, _ := recover().(string); !strings.HasPrefix(msg, "window: ") {
+				t.Errorf("%s panics with %q", what, msg)
+			}
+		}()
+		f()
+	}
+	l, c := window.NewLog(3, time.Hour), window.NewCounter(3, time.Hour)
+	l.Take(1)
+	c.Take(1)
+	for _, n := range []int64{0, -1, math.MinInt64} {
+		panics("NewLog(n, 1h)", func() { window.NewLog(n, time.Hour) })
+		panics("NewLog(1, n)", func() { window.NewLog(1, time.Duration(n)) })
+		panics("NewCounter(n, 1h)", func() { window.NewCounter(n, time.Hour) })
+		panics("NewCounter(1, n)", func() { window.NewCounter(1, time.Duration(n)) })
+		panics("NewCalendar(n, Day)", func() { window.NewCalendar(n, window.Day, nil) })
+		panics("NewCalendar(1, n)", func() { window.NewCalendar(1, window.Calendar(n), nil) })
+		if l.SetLimit(n, time.Hour) == nil || l.SetLimit(1, time.Duration(n)) == nil || c.SetLimit(n) == nil {
+			t.Errorf("%d is accepted", n)
+		}
+	}
+	panics("NewCalendar(1, 6)", func() { window.NewCalendar(1, 6, nil) })
+	for name, l := range limits(3) {
+		panics(name+" Take", func() { l.Take(-1) })
+		panics(name+" Return", func() { l.Return(-1) })
+		panics(name+" Admit", func() { l.Admit(bg, math.MinInt64) })
+	}
+	for _, r := range []window.Result{l.Peek(), c.Peek()} {
+		if r.Limit != 3 || r.Remaining != 2 {
+			t.Errorf("after refused numbers: %+v", r)
+		}
+	}
+	for _, bad := range []struct {
+		quota   window.Quota
+		log     bool // bad for a log only
+		message string
+	}{
+		{window.Quota{}, false, "window: limit of 0: it must be positive"},
+		{window.Quota{Limit: 1}, false, "window: quota of 1 per 0s: the window must be positive"},
+		{window.Quota{Limit: 1, Calendar: 9}, false, "window: no such calendar: 9"},
+		{window.Quota{Limit: 1, Calendar: -1}, false, "window: no such calendar: -1"},
+		{window.Quota{Limit: 1, Calendar: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s beside a calendar"},
+		{window.Quota{Limit: 1, Window: time.Hour, Location: time.UTC}, false, "window: quota of 1 per 1h0m0s: a location needs a calendar"},
+		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a log has no calendar"},
+	} {
+		_, err := window.NewCounterWith(bad.quota)
+		if !bad.log && (err == nil || err.Error() != bad.message) || bad.log && err != nil {
+			t.Errorf("counter of %v: %v, want %s", bad.quota, err, bad.message)
+		}
+		_, keyedErr := window.NewKeyedCounter[string](bad.quota, window.KeyedConfig{})
+		if (keyedErr == nil) != (err == nil) {
+			t.Errorf("counters of %v: %v", bad.quota, keyedErr)
+		}
+		_, err = window.NewLogWith(bad.quota)
+		if err == nil || bad.log && err.Error() != bad.message {
+			t.Errorf("log of %v: %v", bad.quota, err)
+		}
+		if _, err := window.NewKeyedLog[string](bad.quota, window.KeyedConfig{}); err == nil {
+			t.Errorf("logs of %v are accepted", bad.quota)
+		}
+	}
+}
+
+func TestBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := synclog.New()
+		b := sluice.Block(window.NewLog(2, 10*time.Second))
+		l.Call(0, func() error { return b.Acquire(bg, 1) })
+		time.Sleep(3 * time.Second)
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(1, func() error { return b.Acquire(bg, 1) })
+		l.Call(2, func() error { return b.Acquire(ctx, 2) })
+		l.Call(3, func() error { return b.Acquire(bg, 1) })
+		l.Call(4, func() error { return b.Acquire(bg, 3) })
+		l.Call(5, func() error { return b.Acquire(bg, 1) })
+		time.Sleep(time.Second)
+		cancel()
+		time.Sleep(time.Hour)
+		l.Want(t,
+			synclog.At(0, 0),
+			synclog.At(1, 3*time.Second),
+			synclog.Failed(2, 4*time.Second, context.Canceled),
+			synclog.At(3, 10*time.Second),
+			synclog.Failed(4, 10*time.Second, window.ErrTooLarge), // its turn has come
+			synclog.At(5, 13*time.Second),
+		)
+	})
+}
+
+// Whatever is refused by another limit, cancelled or hopeless leaves a quota
+// exactly as before.
+func TestGateQuotaIsLeftAsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, l := range limits(10) {
+			other := window.NewLog(2, time.Minute)
+			g, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "first", Meter: l}, {Name: "second", Meter: other}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Acquire(bg, 1); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			before := l.Peek()
+			state := func() string { return string(l.Snapshot()) }
+			saved := state()
+			if _, ok := g.TryAcquire(2); ok {
+				t.Errorf("%s: 2 of 1", name)
+			}
+			if _, err := g.Acquire(bg, 3); !errors.Is(err, sluice.ErrTooLarge) {
+				t.Errorf("%s: 3 of 2: %v", name, err)
+			}
+			var wait *sluice.WaitError
+			if _, err := g.AcquireWithin(bg, 2, time.Second); !errors.As(err, &wait) || wait.Need != 59*time.Second {
+				t.Errorf("%s: %v", name, err)
+			}
+			ctx, cancel := context.WithCancel(bg)
+			log := synclog.New()
+			log.Call(0, func() error { _, err := g.Acquire(ctx, 2); return err })
+			cancel()
+			log.Want(t, synclog.Failed(0, 0, context.Canceled))
+			want(t, name, l.Peek(), before)
+			if got := state(); got != saved {
+				t.Errorf("%s: %s, was %s", name, got, saved)
+			}
+
+			p, err := g.Acquire(bg, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Settle(15) // debt
+			if got := l.Peek(); got.Remaining != 0 || l.Take(1).Allowed {
+				t.Errorf("%s: settled for 16 of 10: %+v", name, got)
+			}
+			if s := g.Stats(); s.Stranded != 0 {
+				t.Errorf("%s: %d stranded", name, s.Stranded)
+			}
+			g.Close()
+			time.Sleep(24*time.Hour - time.Second) // midnight
+		}
+	})
+}
+
+// However many ask at once, the limit is what gets through, and what is given
+// back can be had again.
+func TestStress(t *testing.T) {
+	const callers, each = 8, 2000
+	keys, err := window.NewKeyedLog[int](window.Quota{Limit: 1000, Window: time.Hour}, window.KeyedConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counters, err := window.NewKeyedCounter[int](window.Quota{Limit: 1000, Calendar: window.Month}, window.KeyedConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := limits(1000)
+	takes := map[string]func(int64) window.Result{
+		"keyed log":     func(n int64) window.Result { return keys.Take(7, n) },
+		"keyed counter": func(n int64) window.Result { return counters.Take(7, n) },
+	}
+	adjusts := map[string]func(context.Context, int64) error{
+		"keyed log":     keys.On(7).Adjust,
+		"keyed counter": counters.On(7).Adjust,
+	}
+	for name, l := range all {
+		takes[name], adjusts[name] = l.Take, l.Adjust
+	}
+	for name, take := range takes {
+		var mu sync.Mutex
+		var got int64
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				var mine int64
+				for i := range each {
+					n := int64(1 + (caller+i)%3)
+					if !take(n).Allowed {
+						continue
+					}
+					if i%4 == 0 {
+						adjusts[name](bg, -n)
+					} else {
+						mine += n
+					}
+					if l, ok := all[name]; ok && i%16 == 0 {
+						l.Snapshot()
+						l.Peek()
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got += mine
+			})
+		}
+		wg.Wait()
+		for take(1).Allowed {
+			got++
+		}
+		if got != 1000 {
+			t.Errorf("%s: %d of 1000 got through", name, got)
+		}
+	}
+}

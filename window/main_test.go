@@ -1,0 +1,19 @@
+package window_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	// So that tests in other places than the tester's find these places.
+	_ "time/tzdata"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ms = time.Millisecond
+
+// bg is for waits that nothing but the limit ends.
+var bg = context.Background()

@@ -1,0 +1,92 @@
+package window
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A Result is what a log or counter answers. Limit is the N of its quota, and
+// ResetAfter how long it takes until all of that is available again.
+type Result = leaky.Result
+
+// NoRetry is the RetryAfter of a request that was allowed, and of one that
+// waiting does not help.
+const NoRetry = leaky.NoRetry
+
+var (
+	// ErrTooLarge is the Err of a request for more than the limit, which no
+	// wait can satisfy.
+	ErrTooLarge = errs.ErrTooLarge
+
+	// ErrTooManyKeys is the Err of a request with a new key, when as many keys
+	// as may be are remembered.
+	ErrTooManyKeys = keyed.ErrTooManyKeys
+)
+
+// A Quota is at most Limit per window. Of Window and Calendar exactly one is
+// given.
+type Quota struct {
+	Limit    int64          // at least 1
+	Window   time.Duration  // positive, or 0 with a Calendar
+	Calendar Calendar       // for counters only
+	Location *time.Location // of the Calendar; nil means UTC
+}
+
+// String returns q as "300 per 20s" or "5000 per day in Europe/Berlin".
+func (q Quota) String() string {
+	if q.Calendar == 0 {
+		return fmt.Sprintf("%d per %v", q.Limit, q.Window)
+	}
+	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Calendar, q.Location) // a nil Location prints as UTC
+}
+
+// Check returns an error unless q is possible for a [Counter]; for a [Log] it
+// must not have a Calendar either.
+func (q Quota) Check() error {
+	if err := checkLimit(q.Limit); err != nil {
+		return err
+	}
+	switch {
+	case q.Calendar < 0 || q.Calendar > Month:
+		return fmt.Errorf("window: no such calendar: %d", int(q.Calendar))
+	case q.Calendar == 0 && q.Window <= 0:
+		return fmt.Errorf("window: quota of %v: the window must be positive", q)
+	case q.Calendar != 0 && q.Window != 0:
+		return fmt.Errorf("window: quota of %v: window of %v beside a calendar", q, q.Window)
+	case q.Calendar == 0 && q.Location != nil:
+		return fmt.Errorf("window: quota of %v: a location needs a calendar", q)
+	}
+	return nil
+}
+
+// checkLog is Check for a log.
+func (q Quota) checkLog() error {
+	if q.Calendar != 0 {
+		return fmt.Errorf("window: quota of %v: a log has no calendar", q)
+	}
+	return q.Check()
+}
+
+func checkLimit(limit int64) error {
+	if limit <= 0 {
+		return fmt.Errorf("window: limit of %d: it must be positive", limit)
+	}
+	return nil
+}
+
+// must panics where a check of literals returned an error.
+func must(err error) {
+	if err != nil {
+		panic(err.Error())
+	}
+}
+
+func mustNotBeNegative(n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("window: n < 0: %d", n))
+	}
+}

@@ -1,0 +1,246 @@
+package window
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+var (
+	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
+	// version, or of another kind of limit.
+	ErrSnapshot = errors.New("window: unreadable snapshot")
+
+	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
+	ErrOtherQuota = errors.New("window: snapshot of another quota")
+)
+
+// A snapshot is {"version":1,"crc32":…,"log":{…}} or …"counter":{…}}, the
+// checksum being that of the inner object without spaces. Instants are
+// nanoseconds of Unix time, durations nanoseconds.
+type snapshot struct {
+	Version int             `json:"version"`
+	CRC     uint32          `json:"crc32"`
+	Log     json.RawMessage `json:"log,omitempty"`
+	Counter json.RawMessage `json:"counter,omitempty"`
+}
+
+const version = 1
+
+type logState struct {
+	Limit  int64         `json:"limit"`
+	Window time.Duration `json:"window"`
+	Taken  [][2]int64    `json:"taken"` // instants, and how many calls; oldest first
+}
+
+type counterState struct {
+	Limit    int64         `json:"limit"`
+	Window   time.Duration `json:"window,omitempty"`
+	Calendar string        `json:"calendar,omitempty"`
+	Location string        `json:"location,omitempty"`
+	At       int64         `json:"at"` // when the window began or, with a calendar, an instant in it
+	Used     int64         `json:"used"`
+}
+
+// Snapshot returns what the log remembers, as a small JSON object, for
+// [Log.Restore] in another process. Calls in the window take about 25 bytes
+// each, those of one instant together. Instants are noted as wall time.
+func (l *Log) Snapshot() []byte {
+	l.mu.Lock()
+	t := time.Now()
+	h := &l.history
+	now := h.advance(t.Sub(l.epoch), l.rule.window)
+	s := logState{Limit: l.rule.limit, Window: l.rule.window, Taken: make([][2]int64, h.n)}
+	base := h.base
+	for i := range h.n {
+		r := h.run(i)
+		s.Taken[i] = [2]int64{unix(t, now, r.at), r.end - base}
+		base = r.end
+	}
+	l.mu.Unlock()
+	return seal(snapshot{Log: encode(s)})
+}
+
+// Restore replaces what the log remembers by a snapshot, for a program that was
+// restarted: what was taken before still counts, by the wall clock, and no
+// second allowance is minted. Calls that left the window meanwhile are dropped,
+// instants in the future, after the clock was put back, are now. From then on
+// only the monotonic clock counts.
+//
+// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data
+// is damaged, from another version or kind of limit, or if it was taken at
+// another limit or window. Restore a log before it is used: what it admitted
+// earlier would be forgotten.
+func (l *Log) Restore(data []byte) error {
+	var s logState
+	if err := open(data, &s, func(s snapshot) json.RawMessage { return s.Log }); err != nil {
+		return err
+	}
+	var sum int64
+	last := int64(math.MinInt64)
+	for _, run := range s.Taken {
+		at, n := run[0], run[1]
+		if at < last || n <= 0 || n > math.MaxInt64-sum {
+			return fmt.Errorf("%w: impossible numbers", ErrSnapshot)
+		}
+		last, sum = at, sum+n
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got := (rule{s.Limit, s.Window}); got != l.rule {
+		return fmt.Errorf("%w: of %d per %v, not %d per %v", ErrOtherQuota, got.limit, got.window, l.rule.limit, l.rule.window)
+	}
+	t := time.Now()
+	h := history{}
+	now := h.advance(max(t.Sub(l.epoch), l.history.last), l.rule.window)
+	for _, run := range s.Taken {
+		if age := age(t, run[0]); age < l.rule.window {
+			h.note(now-age, l.rule.limit, run[1])
+		}
+	}
+	l.history = h
+	return nil
+}
+
+// Snapshot returns what the counter remembers, as a small JSON object, for
+// [Counter.Restore] in another process.
+func (c *Counter) Snapshot() []byte {
+	c.mu.Lock()
+	t := time.Now()
+	now, wall := t.Sub(c.epoch), t.UnixNano()
+	s := stateOf(c.quota)
+	switch f := &c.state; {
+	case f.over(now, wall, &c.quota):
+		s.At = wall
+	case c.quota.Calendar == 0:
+		s.At, s.Used = unix(t, now, f.from), f.used
+	default:
+		s.At, s.Used = max(wall, f.start), f.used
+	}
+	c.mu.Unlock()
+	return seal(snapshot{Counter: encode(s)})
+}
+
+// Restore replaces what the counter remembers by a snapshot, for a program that
+// was restarted: what was used of the present window before still counts, by the
+// wall clock, and no second allowance is minted. A window that is over by now
+// does not count, one that has not begun yet, after the clock was put back,
+// does: for as long as it is long at most.
+//
+// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data is
+// damaged, from another version or kind of limit, or if it was taken at another
+// limit or with other windows; locations are compared by name. Restore a counter
+// before it is used: what it admitted earlier would be forgotten.
+func (c *Counter) Restore(data []byte) error {
+	var s counterState
+	if err := open(data, &s, func(s snapshot) json.RawMessage { return s.Counter }); err != nil {
+		return err
+	}
+	if s.Used < 0 {
+		return fmt.Errorf("%w: impossible numbers", ErrSnapshot)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := stateOf(c.quota)
+	own.At, own.Used = s.At, s.Used
+	if s != own {
+		return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, s, own)
+	}
+	t := time.Now()
+	now := t.Sub(c.epoch)
+	c.state = fixed{}
+	if s.Used > 0 {
+		c.state.begin(now, s.At, &c.quota)
+		if c.quota.Calendar == 0 {
+			c.state.from = now - age(t, s.At)
+		}
+		c.state.used = s.Used
+	}
+	return nil
+}
+
+// stateOf returns q as it is noted, with nothing used.
+func stateOf(q Quota) counterState {
+	s := counterState{Limit: q.Limit, Window: q.Window}
+	if q.Calendar != 0 {
+		s.Calendar, s.Location = q.Calendar.String(), q.Location.String() // of nil: UTC
+	}
+	return s
+}
+
+func (s counterState) String() string {
+	if s.Calendar == "" {
+		return fmt.Sprintf("%d per %v", s.Limit, s.Window)
+	}
+	return fmt.Sprintf("%d per %s in %s", s.Limit, s.Calendar, s.Location)
+}
+
+// unix returns the monotonic instant at as Unix time, t being now.
+func unix(t time.Time, now, at time.Duration) int64 {
+	return int64(sat.Sub(time.Duration(t.UnixNano()), sat.Sub(now, at)))
+}
+
+// age returns how long before t an instant of Unix time was; 0 if it is to come.
+func age(t time.Time, at int64) time.Duration {
+	return max(0, sat.Sub(time.Duration(t.UnixNano()), time.Duration(at)))
+}
+
+// encode returns v as JSON.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // numbers and strings only
+	}
+	return data
+}
+
+// seal adds the version and the checksum.
+func seal(s snapshot) []byte {
+	s.Version = version
+	s.CRC = crc32.ChecksumIEEE(s.Log) ^ crc32.ChecksumIEEE(s.Counter) // that of nothing is 0
+	return encode(s)
+}
+
+// open reads the part of data that of selects into v.
+func open(data []byte, v any, of func(snapshot) json.RawMessage) error {
+	var s snapshot
+	if err := strict(data, &s); err != nil {
+		return err
+	}
+	if s.Version != version {
+		return fmt.Errorf("%w: version %d, not %d", ErrSnapshot, s.Version, version)
+	}
+	raw := of(s)
+	if len(raw) == 0 || len(s.Log) > 0 && len(s.Counter) > 0 {
+		return fmt.Errorf("%w: of another kind of limit", ErrSnapshot)
+	}
+	var plain bytes.Buffer
+	if err := json.Compact(&plain, raw); err != nil {
+		return fmt.Errorf("%w: %v", ErrSnapshot, err)
+	}
+	if crc32.ChecksumIEEE(plain.Bytes()) != s.CRC {
+		return fmt.Errorf("%w: damaged", ErrSnapshot)
+	}
+	return strict(raw, v)
+}
+
+// strict decodes all of data into v, which knows all of its fields.
+func strict(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: %v", ErrSnapshot, err)
+	}
+	if d.More() {
+		return fmt.Errorf("%w: more than one value", ErrSnapshot)
+	}
+	return nil
+}

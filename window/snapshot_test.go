@@ -1,0 +1,268 @@
+package window_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/window"
+)
+
+// A program that is restarted, after whatever pause, has what it would have
+// had without.
+func TestRestartMintsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hour = time.Hour
+		for _, pause := range []time.Duration{0, 1, hour, 5*hour - 1, 5 * hour, 17*hour - 1, 17 * hour, 24*hour - 1, 24 * hour, 100 * hour, 1e5 * hour} {
+			time.Sleep(time.Until(time.Now().Truncate(24 * hour).Add(24 * hour))) // midnight
+			old := limits(100)
+			for _, l := range old {
+				l.Take(30)
+			}
+			time.Sleep(5 * hour)
+			for _, l := range old {
+				l.Take(20)
+				l.Take(1)
+				l.Adjust(bg, 60) // debt
+			}
+			time.Sleep(2 * hour)
+			saved := map[string][]byte{}
+			for name, l := range old {
+				saved[name] = l.Snapshot()
+			}
+			time.Sleep(pause)
+			for name, l := range limits(100) {
+				if err := l.Restore(saved[name]); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				for _, later := range []time.Duration{0, 3 * hour, 19 * hour, 3 * hour} {
+					time.Sleep(later)
+					for _, n := range []int64{0, 1, 30, 100} {
+						want(t, fmt.Sprintf("%s, pause of %v, %d after %v", name, pause, n, later), l.Take(n), old[name].Take(n))
+					}
+				}
+				if got, want := l.Snapshot(), old[name].Snapshot(); !bytes.Equal(got, want) {
+					t.Errorf("%s, pause of %v: %s, want %s", name, pause, got, want)
+				}
+			}
+		}
+	})
+}
+
+func TestSnapshotFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			l    limit
+			want string
+		}{
+			{window.NewLog(100, time.Minute), `{"version":1,"crc32":3047388921,"log":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
+			{window.NewCounter(100, time.Minute), `{"version":1,"crc32":1,"counter":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
+			{window.NewCalendar(100, window.Week, time.UTC), `{"version":1,"crc32":1,"counter":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
+		} {
+			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
+			fresh := c.l.Snapshot()
+			_ = fresh
+			at := time.Now()
+			c.l.Take(3)
+			time.Sleep(time.Second)
+			c.l.Take(2)
+			c.l.Take(1)
+			time.Sleep(time.Second)
+			// Each of them two seconds later than the one before.
+			got := string(c.l.Snapshot())
+			shift := at.UnixNano() - 946684800000000000
+			for _, instant := range []int64{946684800000000000, 946684801000000000, 946684802000000000} {
+				got = strings.ReplaceAll(got, fmt.Sprint(instant+shift), fmt.Sprint(instant))
+			}
+			if cut(got) != cut(c.want) {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		}
+	})
+}
+
+// cut removes the checksum.
+func cut(s string) string {
+	i, j := strings.Index(s, `"crc32":`), strings.Index(s, `,"log"`)
+	if j < 0 {
+		j = strings.Index(s, `,"counter"`)
+	}
+	return s[:i] + s[j:]
+}
+
+// sealed makes a snapshot with a true checksum of whatever is in it.
+func sealed(kind, state string) []byte {
+	return fmt.Appendf(nil, `{"version":1,"crc32":%d,%q:%s}`, crc32.ChecksumIEEE([]byte(state)), kind, state)
+}
+
+// Nothing that is not a snapshot of the same quota changes anything.
+func TestBadSnapshotsChangeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, l := range limits(100) {
+			l.Take(10)
+			time.Sleep(time.Hour)
+			l.Take(10)
+			good := l.Snapshot()
+			l.Take(7)
+			before := string(l.Snapshot())
+			fails := func(data []byte, want error) {
+				t.Helper()
+				if err := l.Restore(data); !errors.Is(err, want) {
+					t.Errorf("%s: %s: %v, want %v", name, data, err, want)
+				}
+				if got := string(l.Snapshot()); got != before {
+					t.Fatalf("%s: %s: changed to %s from %s", name, data, got, before)
+				}
+			}
+			for i := range good {
+				fails(good[:i], window.ErrSnapshot)
+				for _, b := range []byte{'0', '7', ' ', '}', 'x', good[i] ^ 1} {
+					bad := bytes.Clone(good)
+					if bad[i] = b; bytes.Equal(bad, good) {
+						continue
+					}
+					fails(bad, window.ErrSnapshot)
+				}
+			}
+			fails(append(bytes.Clone(good), good...), window.ErrSnapshot)
+			for _, data := range []string{"", "null", "0", "[]", "{}", `{"version":1}`, `{"version":1,"crc32":0}`} {
+				fails([]byte(data), window.ErrSnapshot)
+			}
+			fails(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), window.ErrSnapshot)
+
+			others := limits(101)
+			for other, l := range limits(100) {
+				if other != name {
+					others[other+" of the same limit"] = l
+				}
+			}
+			others["hourly"] = window.NewLog(100, time.Hour)
+			others["hourly counter"] = window.NewCounter(100, time.Hour)
+			others["weekly"] = window.NewCalendar(100, window.Week, nil)
+			others["elsewhere"] = window.NewCalendar(100, window.Day, time.FixedZone("elsewhere", 3600))
+			for other, o := range others {
+				want := window.ErrOtherQuota
+				if isLog(o) != isLog(l) {
+					want = window.ErrSnapshot
+				}
+				o.Take(1)
+				data := o.Snapshot()
+				fails(data, want)
+				if err := l.Restore(data); err == nil || !strings.HasPrefix(err.Error(), "window: ") {
+					t.Errorf("%s of %s: %v", name, other, err)
+				}
+			}
+
+			// Indented by somebody, it is the same.
+			var pretty bytes.Buffer
+			json.Indent(&pretty, good, "", "  ")
+			if err := l.Restore(pretty.Bytes()); err != nil || l.Peek().Remaining != 80 {
+				t.Errorf("%s: %v, %+v", name, err, l.Peek())
+			}
+		}
+	})
+}
+
+func isLog(l limit) bool {
+	_, ok := l.(*window.Log)
+	return ok
+}
+
+// A true checksum over impossible numbers.
+func TestImpossibleNumbersInSnapshots(t *testing.T) {
+	l, c, d := window.NewLog(5, time.Hour), window.NewCounter(5, time.Hour), window.NewCalendar(5, window.Day, nil)
+	for _, taken := range []string{"[[1,0]]", "[[1,-1]]", "[[2,1],[1,1]]", "[[1,9223372036854775807],[1,1]]"} {
+		if err := l.Restore(sealed("log", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, window.ErrSnapshot) {
+			t.Errorf("%s: %v", taken, err)
+		}
+	}
+	for _, state := range []string{`{"limit":5,"window":3600000000000,"taken":[[1,1]],"more":1}`, `{"limit":5,"window":3600000000000,"taken":[[1.5,1]]}`, `{"limit":1e400}`, `7`} {
+		if err := l.Restore(sealed("log", state)); !errors.Is(err, window.ErrSnapshot) {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+	if err := c.Restore(sealed("counter", `{"limit":5,"window":3600000000000,"at":1,"used":-1}`)); !errors.Is(err, window.ErrSnapshot) {
+		t.Errorf("negative: %v", err)
+	}
+	if err := l.Restore(sealed("log", "null")); !errors.Is(err, window.ErrOtherQuota) {
+		t.Errorf("null: %v", err)
+	}
+
+	// What has left the window does not crowd out what has not.
+	one := window.NewLog(1, time.Hour)
+	recent := time.Now().Add(-time.Minute).UnixNano()
+	if err := one.Restore(sealed("log", fmt.Sprintf(`{"limit":1,"window":3600000000000,"taken":[[1,5],[2,5],[%d,1]]}`, recent))); err != nil {
+		t.Error(err)
+	}
+	one.Return(1)
+	if !one.Take(1).Allowed {
+		t.Errorf("%+v", one.Peek())
+	}
+
+	// Instants at either end of time are long ago, or now.
+	for _, at := range []int64{math.MinInt64, math.MaxInt64} {
+		for _, x := range []struct {
+			limit
+			data []byte
+		}{
+			{l, sealed("log", fmt.Sprintf(`{"limit":5,"window":3600000000000,"taken":[[%d,2]]}`, at))},
+			{c, sealed("counter", fmt.Sprintf(`{"limit":5,"window":3600000000000,"at":%d,"used":2}`, at))},
+			{d, sealed("counter", fmt.Sprintf(`{"limit":5,"calendar":"day","location":"UTC","at":%d,"used":2}`, at))},
+		} {
+			if err := x.Restore(x.data); err != nil {
+				t.Errorf("%s: %v", x.data, err)
+			}
+			got := x.Peek()
+			if at < 0 && got.Remaining != 5 || at > 0 && (got.Remaining != 3 || got.ResetAfter > 24*time.Hour || got.ResetAfter < 59*time.Minute) {
+				t.Errorf("%s: %+v", x.data, got)
+			}
+		}
+	}
+}
+
+// A clock that is put back between the snapshot and its restoration: what was
+// taken counts, for a window at most.
+func TestSnapshotFromTheFuture(t *testing.T) {
+	for name, limits := range map[string]func() limit{
+		"log":      func() limit { return window.NewLog(5, 10*time.Hour) },
+		"counter":  func() limit { return window.NewCounter(5, 10*time.Hour) },
+		"calendar": func() limit { return window.NewCalendar(5, window.Day, nil) },
+	} {
+		var data []byte
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(1000 * time.Hour)
+			l := limits()
+			l.Take(2)
+			time.Sleep(time.Hour)
+			l.Take(3)
+			data = l.Snapshot()
+		})
+		synctest.Test(t, func(t *testing.T) { // where it is 2000 again
+			time.Sleep(5 * time.Hour)
+			l := limits()
+			if err := l.Restore(data); err != nil {
+				t.Fatal(err)
+			}
+			again := l.Snapshot() // of a window that has not begun
+			if l = limits(); l.Restore(again) != nil {
+				t.Fatalf("%s: %s", name, again)
+			}
+			length := 10 * time.Hour
+			if name == "calendar" {
+				length = 24 * time.Hour
+			}
+			want(t, name, l.Take(1), window.Result{Limit: 5, RetryAfter: length, ResetAfter: length})
+			time.Sleep(length)
+			if !l.Take(5).Allowed {
+				t.Errorf("%s: %+v", name, l.Peek())
+			}
+		})
+	}
+}
