@@ -56,6 +56,7 @@ func TestCurves(t *testing.T) {
 		{"decorrelated", decorrelated, 2, time.Second, [3]time.Duration{base, 1750 * ms, 3*time.Second - 1}},
 		{"decorrelated", decorrelated, 99, time.Second, [3]time.Duration{base, 1750 * ms, 3*time.Second - 1}}, // nor is retry
 		{"decorrelated", decorrelated, 2, 10 * time.Second, [3]time.Duration{base, 15250 * ms, longest - 1}},
+		{"decorrelated", decorrelated, 2, longest, [3]time.Duration{base, 15250 * ms, longest - 1}}, // spread over all there is
 
 		{"constant", constant, 1, 0, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
 		{"constant", constant, 99, time.Hour, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
@@ -89,9 +90,11 @@ func TestCurvesDoNotOverflow(t *testing.T) {
 		{1, 1<<62 - 1, 63, 1<<62 - 1},
 		{3, most, 62, 3 << 61},
 		{3, most, 63, most},
+		{most, most, 1, most},
+		{most, most, 2, most},
 		{1 << 62, most, 2, most},
 		{500 * ms, 30 * time.Second, 62, 30 * time.Second},
-		{500 * ms, 30 * time.Second, 1 << 32, 30 * time.Second},
+		{500 * ms, 30 * time.Second, 1 << 30, 30 * time.Second},
 		{500 * ms, 30 * time.Second, math.MaxInt, 30 * time.Second},
 	} {
 		if got := sluice.Exponential(c.base, c.longest)(c.retry, 0, 0); got != c.want {
@@ -195,6 +198,8 @@ func FuzzBackoff(f *testing.F) {
 	f.Add(int64(500*ms), int64(30*time.Second), 8, int64(20*time.Second), uint64(1<<52), uint64(1<<53-1))
 	f.Add(int64(time.Second), int64(time.Second), 3, int64(time.Second), uint64(1), uint64(2))
 	f.Add(int64(1), int64(1<<62), 63, int64(1<<62), uint64(1<<53-1), uint64(1<<53-1))
+	f.Add(int64(1), int64(math.MaxInt64), 63, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1)) // 3·prev overflows
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), 2, int64(0), uint64(1<<52), uint64(1<<53-1))
 	f.Add(int64(1), int64(math.MaxInt64>>1), math.MaxInt, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1))
 	f.Add(int64(1<<53+1), int64(1<<60), 5, int64(1<<55+1), uint64(1<<53-1), uint64(1<<53-1))
 	ranges := curveRanges()
@@ -204,7 +209,7 @@ func FuzzBackoff(f *testing.F) {
 		base, longest, retry := time.Duration(min(b, l)), time.Duration(max(b, l)), max(1, retry)
 		prev := min(time.Duration(p), longest)
 		// Parts are rounded to a nanosecond, and u·d is computed in 53 bits.
-		tolerance := new(big.Rat).SetInt64(4 + int64(longest>>51))
+		tolerance := new(big.Rat).SetInt64(2 + int64(longest>>51))
 		for _, r := range ranges {
 			curve := r.curve(base, longest)
 			from, to := r.of(base, longest, prev, retry)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -94,8 +95,18 @@ func drain(t *testing.T, g *sluice.Gate, tokens int) {
 	}
 }
 
+// spent returns a gate that has spent its budget on retries, long ago.
+func spent(t *testing.T, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	cfg.RetryBudget = 10
+	g := mustGate(t, cfg)
+	drain(t, g, 10)
+	time.Sleep(time.Hour)
+	return g
+}
+
 func TestTheBudgetHoldsNoMoreThanItsCapacity(t *testing.T) {
-	for _, c := range []struct{ capacity, tokens int }{{0, 100}, {1, 1}, {7, 7}, {1000, 1000}} {
+	for _, c := range []struct{ capacity, tokens int }{{0, 100}, {5, 5}, {7, 7}, {1000, 1000}} {
 		synctest.Test(t, func(t *testing.T) {
 			g := mustGate(t, sluice.Config{RetryBudget: c.capacity})
 			if got := g.Stats().RetryTokens; got != c.tokens {
@@ -107,15 +118,13 @@ func TestTheBudgetHoldsNoMoreThanItsCapacity(t *testing.T) {
 			if got := g.Stats().RetryTokens; got != c.tokens {
 				t.Errorf("RetryBudget %d: %d tokens after successes, want %d", c.capacity, got, c.tokens)
 			}
-			if c.tokens >= 5 {
-				sluice.Do(bg, g, each(ms), newServer(down, fine).call)
-				sluice.Do(bg, g, each(ms), newServer(down, gone).call)
-				for range 4 {
-					sluice.Do(bg, g, sluice.Policy{}, fine)
+			sluice.Do(bg, g, each(ms), newServer(down, fine).call)
+			drain(t, g, 5)
+			for i := range 7 {
+				if got, want := g.Stats().RetryTokens, min(c.tokens, c.tokens-5+i); got != want {
+					t.Errorf("RetryBudget %d: %d tokens after −5 +5 −5 and %d successes, want %d", c.capacity, got, i, want)
 				}
-				if got := g.Stats().RetryTokens; got != c.tokens-1 {
-					t.Errorf("RetryBudget %d: %d tokens after −5 +5 −5 +1 +1 +1 +1", c.capacity, got)
-				}
+				sluice.Do(bg, g, sluice.Policy{}, fine)
 			}
 		})
 	}
@@ -134,9 +143,12 @@ func TestTwentyFailuresAreRetriedFromFull(t *testing.T) {
 		"timeout":             {late, os.ErrDeadlineExceeded, 0, 10},
 		"plain, 12 tokens":    {down, errDown, 12, 2},
 		"timeout, 12 tokens":  {late, os.ErrDeadlineExceeded, 12, 1},
+		"timeout, 19 tokens":  {late, os.ErrDeadlineExceeded, 19, 1}, // 9 are not enough
 		"timeout, 9 tokens":   {late, os.ErrDeadlineExceeded, 9, 0},
 		"throttle, 4 tokens":  {busy, errBusy, 4, 0}, // not enough for any
-		"told, 5 tokens":      {told(time.Second), errBusy, 5, 1},
+		"told, 1 token":       {told(time.Second), errBusy, 1, 0},
+		"told, 10 tokens":     {told(time.Second), errBusy, 10, 2},
+		"throttle, 14 tokens": {busy, errBusy, 14, 2},
 		"plain, 1,000 tokens": {down, errDown, 1000, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +263,8 @@ func TestAThrottleAfterTheBurstPaysForItself(t *testing.T) {
 // A burst that could not be paid for has not been paid for: nobody rides free.
 func TestABurstThatCannotPayRetriesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{RetryBudget: 4}), synclog.New()
+		g := spent(t, sluice.Config{})
+		l := synclog.New()
 		var want []synclog.Left
 		for i := range 8 {
 			at := time.Second + time.Duration(i)*100*ms
@@ -268,12 +281,8 @@ func TestTheBudgetIsWhatAnObviousOneIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			capacity := r.IntN(60)
-			g := mustGate(t, sluice.Config{RetryBudget: capacity})
-			if capacity == 0 {
-				capacity = 100
-			}
-			tokens := capacity
+			capacity := 1 + r.IntN(60)
+			g, tokens := mustGate(t, sluice.Config{RetryBudget: capacity}), capacity
 			for range 100 {
 				attempts := 0
 				p := each(ms)
@@ -320,8 +329,7 @@ func TestTheBudgetIsWhatAnObviousOneIs(t *testing.T) {
 // now and would have been retried after backoff.
 func emptied(t *testing.T, cfg sluice.Config, backoff time.Duration) *sluice.Gate {
 	t.Helper()
-	cfg.RetryBudget = 4 // never enough
-	g, s := mustGate(t, cfg), newServer(down)
+	g, s := spent(t, cfg), newServer(down)
 	p := each(backoff)
 	p.MaxElapsed = -1
 	err := sluice.Do(bg, g, p, s.call)
@@ -342,7 +350,8 @@ func TestAnEmptyBudgetSpacesOutFirstAttemptsUntilTheySucceed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := emptied(t, c.cfg, 8*time.Second), synclog.New()
+				g := emptied(t, c.cfg, 8*time.Second)
+				l := synclog.New()
 				if got := g.Stats().Spacing; got != 8*time.Second {
 					t.Errorf("spacing %v", got)
 				}
@@ -363,7 +372,8 @@ func TestAnEmptyBudgetSpacesOutFirstAttemptsUntilTheySucceed(t *testing.T) {
 
 func TestASpacingBelowAMillisecondIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := emptied(t, sluice.Config{}, 8*time.Second), synclog.New()
+		g := emptied(t, sluice.Config{}, 8*time.Second)
+		l := synclog.New()
 		var want []synclog.Left
 		var at time.Duration
 		for i := range 20 {
@@ -384,7 +394,8 @@ func TestASpacingBelowAMillisecondIsNone(t *testing.T) {
 // Callers in a loop that fail at once would call faster than with backoff.
 func TestCallersInALoopDoNotCallFasterWhenTheBudgetIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{RetryBudget: 4}), newServer(down)
+		g := spent(t, sluice.Config{})
+		s := newServer(down)
 		for i := range 6 {
 			backoff := []time.Duration{8 * time.Second, 8 * time.Second, time.Second, 10 * time.Second, time.Second, time.Second}[i]
 			if err := sluice.Do(bg, g, each(backoff), s.call); !errors.Is(err, sluice.ErrBudget) {
@@ -398,7 +409,7 @@ func TestCallersInALoopDoNotCallFasterWhenTheBudgetIsEmpty(t *testing.T) {
 
 func TestTheSpacingIsTheLongestThatTheBackoffCouldHaveBeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{RetryBudget: 4})
+		g := spent(t, sluice.Config{})
 		sluice.Do(bg, g, sluice.Policy{}, down)
 		if got := g.Stats().Spacing; got < 500*ms-1 || got > 500*ms {
 			t.Errorf("after a failure: %v", got)
@@ -420,7 +431,8 @@ func TestTheSpacingIsTheLongestThatTheBackoffCouldHaveBeen(t *testing.T) {
 
 func TestTheSpacingIsThirtySecondsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := emptied(t, sluice.Config{}, 24*time.Hour), synclog.New()
+		g := emptied(t, sluice.Config{}, 24*time.Hour)
+		l := synclog.New()
 		l.Call(0, enter(g, bg))
 		l.Call(1, enter(g, bg)) // only calls that succeed by Call or Do shorten it
 		time.Sleep(time.Hour)
@@ -433,7 +445,27 @@ func TestTheSpacingIsThirtySecondsAtMost(t *testing.T) {
 
 func TestTheSpacingReachesThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}, RetryBudget: 4}), synclog.New()
+		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		l := synclog.New()
+		l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		for i := 1; i <= 4; i++ {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(1, 1000*ms),
+			synclog.At(2, 2000*ms),
+			synclog.Failed(0, 2500*ms, sluice.ErrBudget),
+			synclog.At(3, 12000*ms), // 10 s after the last one left
+			synclog.At(4, 22000*ms),
+		)
+	})
+}
+
+func TestTheSpacingFailsThoseItMakesHopeless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		l := synclog.New()
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
 		l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), after(2500*ms, down)) })
@@ -452,6 +484,20 @@ func TestTheSpacingReachesThoseWhoWait(t *testing.T) {
 	})
 }
 
+// The permit of the call that found the budget empty does not let the next one
+// out first.
+func TestNobodyLeavesBetweenTheAnswerAndTheSpacing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Concurrency: 1})
+		l, s := synclog.New(), newServer(after(time.Second, down), fine)
+		for i := range 3 {
+			l.Call(i, func() error { return sluice.Do(bg, g, each(10*time.Second), s.call) })
+		}
+		time.Sleep(time.Hour)
+		s.want(t, 0, 10*time.Second, 15*time.Second)
+	})
+}
+
 func TestANewRateKeepsTheSpacing(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate sluice.Rate
@@ -464,7 +510,8 @@ func TestANewRateKeepsTheSpacing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second), synclog.New()
+				g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
+				l := synclog.New()
 				var want []synclog.Left
 				for i, at := range c.want {
 					l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
@@ -480,22 +527,47 @@ func TestANewRateKeepsTheSpacing(t *testing.T) {
 	}
 }
 
-// At 30 s a call this burst would last longer than there is time.
-func TestAHugeBurstIsSpacedToo(t *testing.T) {
+func TestTheSpacingIsPerCallWhateverIsStoredAndWhateverTheRateCounts(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"a burst":      {Rate: tenPerSecond, Burst: 5},
+		"a burst time": {Rate: tenPerSecond, BurstTime: 400 * ms},
+		"a huge burst": {Rate: sluice.Rate{Count: 1, Per: ms}, Burst: 1 << 40}, // at 8 s a call longer than there is time
+		"cost":         {Rate: sluice.Rate{Count: 10_000, Per: time.Second}, RateCounts: sluice.Cost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, cfg, 8*time.Second)
+				l := synclog.New()
+				for i, n := range []int64{1, 1000, 1} {
+					l.Call(i, func() error { _, err := g.Acquire(bg, n); return err })
+				}
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.At(2, 24*time.Second))
+			})
+		})
+	}
+}
+
+// A call that was dear left before; the spacing does not price it anew.
+func TestTheSpacingBeginsWithTheLastCallWhateverThatCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := emptied(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: ms}, Burst: 1 << 40}, 30*time.Second)
+		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost})
 		l := synclog.New()
-		for i := range 3 {
-			l.Call(i, enter(g, bg))
-		}
+		l.Call(0, func() error { return sluice.Do(bg, g, each(time.Second), after(2*time.Second, down)) })
+		time.Sleep(time.Second)
+		g.Acquire(bg, 500) // owes 500 ms
+		time.Sleep(1200 * ms)
+		l.Call(1, enter(g, bg)) // 1.2 s after that, and the spacing is 1 s
+		l.Call(2, enter(g, bg))
 		time.Sleep(time.Hour)
-		l.Want(t, synclog.At(0, 30*time.Second), synclog.At(1, 60*time.Second), synclog.At(2, 90*time.Second))
+		l.Want(t, synclog.Failed(0, 2*time.Second, sluice.ErrBudget), synclog.At(1, 2200*ms), synclog.At(2, 3200*ms))
 	})
 }
 
 func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{RetryBudget: 4}), newServer(told(time.Minute))
+		g := spent(t, sluice.Config{})
+		s := newServer(told(time.Minute))
 		err := sluice.Do(bg, g, each(time.Second), s.call)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
 		// What the server said holds for all the others.
@@ -509,7 +581,7 @@ func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 
 func TestANegativeBudgetMakesRetriesFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, budget := range []int{-1, -1 << 63} {
+		for _, budget := range []int{-1, math.MinInt} {
 			g, l := mustGate(t, sluice.Config{RetryBudget: budget}), synclog.New()
 			p := each(time.Second)
 			p.Attempts, p.MaxElapsed = 200, -1
@@ -545,7 +617,7 @@ func TestBudgetsOfGatesAreApart(t *testing.T) {
 		if err := sluice.Do(bg, other, each(time.Second), newServer(down, fine).call); err != nil {
 			t.Error(err)
 		}
-		if got := one.Stats(); got.RetryTokens != 4 || got.Spacing != time.Second {
+		if got := one.Stats(); got.RetryTokens != 0 || got.Spacing != time.Second {
 			t.Errorf("%+v", got)
 		}
 	})

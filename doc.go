@@ -10,7 +10,11 @@
 //	both, a shared pause after a 429, one place to ask    sluice.New (a Gate)
 //	to call, and to retry what fails, through a gate      sluice.Call, sluice.Do
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
-//	to wait for a limit that only answers yes or no       sluice.Block
+//	to be told at once whether a call is within its limit leaky.New: a bucket that leaks, and refuses what does not fit
+//	no more than 100 in any hour, exactly                 window.NewLog
+//	5,000 a day, from midnight                            window.NewCalendar
+//	one of these three for each of a million keys         leaky.NewKeyed, window.NewKeyedLog, window.NewKeyedCounter
+//	to wait, in order, for one of them                    sluice.Block; as one limit of a gate: Config.Quotas
 //	to read "300/20s" from a flag                         sluice.ParseRate
 //
 // A semaphore and a pacer are often confused. A semaphore of 2 lets two calls

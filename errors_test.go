@@ -96,17 +96,21 @@ func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
 	}
 }
 
-func TestStoppedMessageTellsWhyAndWhenAndWhat(t *testing.T) {
+func TestStoppedMessageTellsWhoAndWhyAndWhenAndWhat(t *testing.T) {
 	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, s := range map[string]sluice.Stopped{
 		"sluice: gave up after 4 attempts: no attempts left: 503 Service Unavailable": {
 			Last: errDown, Why: sluice.ErrAttempts, Attempts: 4,
 		},
-		"sluice: gave up after 2 attempts: the error is permanent: 503 Service Unavailable": {
-			Last: sluice.Permanent(errDown), Why: sluice.ErrPermanent, Attempts: 2,
+		"sluice: api: gave up after 1 attempt: the error is permanent: 503 Service Unavailable": {
+			Gate: "api", Last: sluice.Permanent(errDown), Why: sluice.ErrPermanent, Attempts: 1,
 		},
-		"sluice: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:05Z: 503 Service Unavailable": {
-			Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at, Elapsed: time.Hour,
+		"sluice: api: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:05Z: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at, Elapsed: time.Hour,
+		},
+		// In whole seconds, and never earlier than told.
+		"sluice: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:06Z: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at.Add(1),
 		},
 		"sluice: gave up after 9 attempts: the server asks for too long a wait, come back at 2000-01-02T05:04:05+02:00: 429 Too Many Requests": {
 			Last: errBusy, Why: sluice.ErrServerWait, Attempts: 9, RetryAt: at.In(time.FixedZone("", 2*60*60)),
@@ -114,15 +118,18 @@ func TestStoppedMessageTellsWhyAndWhenAndWhat(t *testing.T) {
 		"sluice: gave up after 5 attempts: the retry budget is empty: 503 Service Unavailable": {
 			Last: errDown, Why: sluice.ErrBudget, Attempts: 5,
 		},
-		// One prefix is enough; the gate says which it was.
-		"sluice: gave up after 2 attempts: api: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
-			Last: errDown, Why: &sluice.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+		// The prefix and the name of the gate stand there once.
+		"sluice: api: gave up after 2 attempts: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: &sluice.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
 		},
-		"sluice: gave up after 2 attempts: context canceled: 503 Service Unavailable": {
-			Last: errDown, Why: context.Canceled, Attempts: 2,
+		"sluice: host: gave up after 2 attempts: all: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
+			Gate: "host", Last: errDown, Why: &sluice.WaitError{By: "all", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
 		},
-		"sluice: gave up after 0 attempts: the server asks for too long a wait, come back at 2000-01-02T03:04:05Z": {
-			Why: sluice.ErrServerWait, RetryAt: at,
+		"sluice: api: gave up after 2 attempts: context canceled: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: context.Canceled, Attempts: 2,
+		},
+		"sluice: api: gave up after 0 attempts: the server asks for too long a wait, come back at 2000-01-02T03:04:05Z": {
+			Gate: "api", Why: sluice.ErrServerWait, RetryAt: at,
 		},
 	} {
 		if got := s.Error(); got != want {

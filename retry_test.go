@@ -369,6 +369,73 @@ func TestMaxElapsedBoundsTheStartOfRetries(t *testing.T) {
 	})
 }
 
+func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
+	p := each(time.Second)
+	p.MaxElapsed = time.Minute
+	t.Run("when the gate is slow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
+			err := sluice.Do(bg, g, p, s.call)
+			s.want(t, 0, 40*time.Second)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
+		})
+	})
+	t.Run("exactly then is not later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
+			if err := sluice.Do(bg, g, p, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, time.Minute)
+		})
+	})
+	t.Run("whatever the deadline of the context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
+			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
+			defer cancel()
+			err := sluice.Do(ctx, g, p, s.call)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
+		})
+	})
+	t.Run("behind others after a told wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+			s := newServer(after(500*ms, told(30*time.Second)), fine)
+			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			for i := range 100 {
+				l.Call(i+1, enter(g, bg))
+			}
+			time.Sleep(time.Second)
+			l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrElapsed))
+			time.Sleep(time.Hour)
+		})
+	})
+	t.Run("when a pause is prolonged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{}), synclog.New()
+			s := newServer(told(30*time.Second), fine)
+			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			time.Sleep(10 * time.Second)
+			g.PauseUntil(time.Now().Add(50*time.Second), "another")
+			l.Want(t)
+			g.PauseUntil(time.Now().Add(50*time.Second+1), "a third")
+			l.Want(t, synclog.Failed(0, 10*time.Second, sluice.ErrElapsed))
+			s.want(t, 0)
+		})
+	})
+	t.Run("when nobody knows how long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+			s := newServer(down, fine)
+			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			l.Call(1, func() error { return hold(g, time.Hour) })
+			time.Sleep(2 * time.Hour)
+			l.Want(t, synclog.Failed(0, time.Minute, sluice.ErrElapsed), synclog.At(1, time.Hour))
+		})
+	})
+}
+
 func TestTimeInTheQueueBeforeTheFirstAttemptDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(down)
@@ -427,31 +494,39 @@ func TestNegativeMaxServerWaitIsUnbounded(t *testing.T) {
 	}
 }
 
-// A wait that has no end has none, and did not end an hour ago.
+// A wait that has no end is never, and not an hour ago.
 func TestAbsurdTimesSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := func(context.Context) error { return sluice.RetryAt(errBusy, time.Unix(1<<40, 0)) }
+		const century = 100 * 365 * 24 * time.Hour
 		endless := each(math.MaxInt64)
 		endless.MaxServerWait = -1
 		for name, c := range map[string]struct {
 			answer answer
 			policy sluice.Policy
 			why    error
+			at     time.Duration // 0: there is no time to come back
 		}{
-			"RetryAfter":             {told(math.MaxInt64), sluice.Policy{}, sluice.ErrServerWait},
-			"RetryAfter, no bound":   {told(math.MaxInt64), endless, sluice.ErrElapsed},
-			"RetryAt":                {far, sluice.Policy{}, sluice.ErrServerWait},
-			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed},
-			"backoff":                {down, endless, sluice.ErrElapsed},
-			"backoff after throttle": {busy, endless, sluice.ErrElapsed},
+			"RetryAfter":             {told(math.MaxInt64), sluice.Policy{}, sluice.ErrServerWait, 0},
+			"RetryAfter, no bound":   {told(math.MaxInt64), endless, sluice.ErrElapsed, 0},
+			"RetryAt":                {far, sluice.Policy{}, sluice.ErrServerWait, 0},
+			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed, 0},
+			"a century":              {told(century), sluice.Policy{}, sluice.ErrServerWait, time.Second + century},
+			"backoff":                {down, endless, sluice.ErrElapsed, 0},
+			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
+			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
 		} {
 			g, s := mustGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
 			err := sluice.Do(bg, g, c.policy, s.call)
-			var stopped *sluice.Stopped
-			if !errors.As(err, &stopped) || stopped.Why != c.why || !stopped.RetryAt.IsZero() {
-				t.Errorf("%s: %v", name, err)
+			last := errBusy
+			if errors.Is(err, errDown) {
+				last = errDown
 			}
+			s.wantStop(t, err, stop{last: last, why: c.why, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: c.at})
 			s.want(t, 0)
+			if t.Failed() {
+				t.Fatal(name)
+			}
 		}
 	})
 }
@@ -900,8 +975,14 @@ func TestNeverEarlierThanTold(t *testing.T) {
 		"joined": {func(ctx context.Context) error {
 			return errors.Join(errDown, told(10*time.Second)(ctx))
 		}, 10 * time.Second},
-		"the outer mark counts": {func(ctx context.Context) error {
+		"twice, the longer one counts": {func(ctx context.Context) error {
 			return sluice.RetryAfter(told(5*time.Second)(ctx), 10*time.Second)
+		}, 10 * time.Second},
+		"twice, whichever is outside": {func(ctx context.Context) error {
+			return sluice.RetryAfter(told(10*time.Second)(ctx), 5*time.Second)
+		}, 10 * time.Second},
+		"twice, and one did not say": {func(ctx context.Context) error {
+			return errors.Join(busy(ctx), told(10*time.Second)(ctx), busy(ctx))
 		}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1007,10 +1088,9 @@ func TestTooLongAToldWaitStopsThoseWhoWaitAndThoseWhoCome(t *testing.T) {
 			s.wantStop(t, left[0].Err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, at: 500 * ms, elapsed: 500 * ms, retryAt: over})
 			s.wantStop(t, left[1].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
 			s.wantStop(t, left[2].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
-			const want = "sluice: api: gave up after 0 attempts: the server asks for too long a wait, the gate is paused: 429 Too Many Requests, come back at "
-			second := s.start.Add(over + time.Second - 1).Truncate(time.Second)
-			if got := left[1].Err.Error(); got != want+second.Format(time.RFC3339) {
-				t.Errorf("message %q", got)
+			const want = "sluice: api: gave up after 0 attempts: the server asks for too long a wait, the gate is paused: 429 Too Many Requests, come back at 2000-01-01T00:06:01Z"
+			if got := left[1].Err.Error(); got != want {
+				t.Errorf("message %q, want %q", got, want)
 			}
 		}
 
@@ -1134,13 +1214,13 @@ func TestNoToldTimeIsAThrottle(t *testing.T) {
 
 func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for name, a := range map[string]answer{
-		"marked":       gone,
-		"wrapped":      func(ctx context.Context) error { return fmt.Errorf("get /items/7: %w", gone(ctx)) },
-		"joined":       func(ctx context.Context) error { return errors.Join(errDown, gone(ctx)) },
-		"outer mark":   always(sluice.Permanent(sluice.RetryAfter(os.ErrNotExist, 0))),
-		"inner mark":   always(sluice.RetryAfter(sluice.Permanent(os.ErrNotExist), 0)),
-		"and late":     always(sluice.Permanent(errors.Join(os.ErrNotExist, os.ErrDeadlineExceeded))),
-		"of a call in": func(ctx context.Context) error { return &sluice.Stopped{Last: gone(ctx), Why: sluice.ErrPermanent} },
+		"marked":           gone,
+		"of a call within": func(ctx context.Context) error { return &sluice.Stopped{Last: gone(ctx), Why: sluice.ErrPermanent} },
+		"wrapped":          func(ctx context.Context) error { return fmt.Errorf("get /items/7: %w", gone(ctx)) },
+		"joined":           func(ctx context.Context) error { return errors.Join(errDown, gone(ctx)) },
+		"outer mark":       always(sluice.Permanent(sluice.RetryAfter(os.ErrNotExist, 0))),
+		"inner mark":       always(sluice.RetryAfter(sluice.Permanent(os.ErrNotExist), 0)),
+		"and late":         always(sluice.Permanent(errors.Join(os.ErrNotExist, os.ErrDeadlineExceeded))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -61,9 +61,10 @@ func newBucket(r rule) *Bucket {
 }
 
 // load returns the state in force, its tat, and the time. The clock is read
-// after the tat: read before, it could be older than the call that left this
-// tat, and a limiter whose clock goes backwards between calls admits too much.
-// For the same reason everything is read anew after a lost compare-and-swap.
+// after the tat, and both anew after a lost compare-and-swap: so the clock never
+// goes back from one decision to the next, and a call is not refused what has
+// leaked while it was losing. (An older clock would admit no more, because tat
+// stays; x/time/rate, which lets its state go back, then does.)
 func (b *Bucket) load() (s *state, tat, now time.Duration) {
 	s = b.state.Load()
 	t := s.tat.Load()

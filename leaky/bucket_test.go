@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 		want(t, "nothing", b.Take(0), allowed(5, 0, 5*sec))
 		time.Sleep(sec - 1)
 		want(t, "a nanosecond early", b.Take(1), refused(5, 0, 1, 4*sec+1))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want(t, "in time", b.Take(1), allowed(5, 0, 5*sec))
 		time.Sleep(2500 * ms)
 		want(t, "two and a half", b.Peek(), allowed(5, 2, 2500*ms))
@@ -273,6 +273,10 @@ func TestAdmitAndAdjust(t *testing.T) {
 		}
 		admit(0, 0)
 		want(t, "nothing taken", m.peek(), allowed(5, 5, 0))
+		time.Sleep(time.Hour)
+		adjust(2)
+		want(t, "taken from now on", m.peek(), allowed(5, 3, 2*sec))
+		adjust(-2)
 		admit(4, 0)
 		admit(3, 2*sec)
 		adjust(-4)
@@ -284,7 +288,7 @@ func TestAdmitAndAdjust(t *testing.T) {
 		admit(1, 8*sec)
 		time.Sleep(8*sec - 1)
 		admit(1, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		admit(1, 0)
 		adjust(math.MaxInt64)
 		if r := m.peek(); r.Remaining != 0 || r.ResetAfter < 200*365*24*time.Hour {

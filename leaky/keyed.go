@@ -19,8 +19,8 @@ import (
 // anything is never forgotten. Nothing runs in the background; while nobody
 // calls, nothing is forgotten. In a steady state about half as many drained
 // buckets as live ones are kept, and their memory is given back when they are
-// gone. A key costs 50 to 60 bytes beside
-// what it points to (the text of a string; its header is counted).
+// gone. A key costs 50 to 60 bytes beside what it points to: the text of a
+// string is not counted, its header is.
 //
 // A key may be asked with different quotas, as CL.THROTTLE allows: see
 // [Keyed.TakeQuota].

@@ -152,7 +152,7 @@ func bucketHistory(t *testing.T, data []byte) {
 				if r := b.Take(n); r.Allowed {
 					t.Fatalf("%v: Take(%d) succeeds a nanosecond before %v", m.now, n, got.RetryAfter)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				m.leak(time.Since(start))
 				if r := b.Take(n); r != m.take(n) || !r.Allowed {
 					t.Fatalf("%v: Take(%d) when told: %+v", m.now, n, r)

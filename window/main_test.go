@@ -13,7 +13,5 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const ms = time.Millisecond
-
 // bg is for waits that nothing but the limit ends.
 var bg = context.Background()
