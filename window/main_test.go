@@ -3,7 +3,6 @@ package window_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
