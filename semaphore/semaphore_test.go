@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -788,14 +789,19 @@ func TestCancelThenCome(t *testing.T) {
 
 func TestCancelRacingAGrantLosesNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for i := range 2000 {
+		for range 5000 {
 			s, l := held(t, 2, 1), synclog.New()
 			ctx, cancel := context.WithCancel(bg)
 			l.Call(0, func() error { return s.Acquire(ctx, 2) })
 			l.Call(1, func() error { return s.Acquire(bg, 1) })
-			both := []func(){cancel, func() { s.Release(1) }}
-			go both[i%2]()
-			go both[1-i%2]()
+			var there atomic.Int32
+			together := func(f func()) {
+				for there.Add(1); there.Load() < 2; runtime.Gosched() {
+				}
+				f()
+			}
+			go together(cancel)
+			go together(func() { s.Release(1) })
 			synctest.Wait()
 			got := end(l, 0)
 			if got.Err == nil {

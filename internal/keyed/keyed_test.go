@@ -160,7 +160,7 @@ func TestSmallSteps(t *testing.T) {
 			m.Update(-1, keep(time.Hour)) // one key, in one shard, clears them all
 			worst = max(worst, calls)
 		}
-		if m.Len() != 1 || worst > ownSteps+elsewhereSteps+1 {
+		if m.Len() != 1 || worst > newSteps+elsewhereSteps+1 {
 			t.Errorf("%d keys after %d calls, at most %d examined in one", m.Len(), asked, worst)
 		}
 		consistent(t, m)

@@ -73,7 +73,7 @@ type Corruption struct {
 
 // Corruptions returns copies of a trace, in each of which one field of its
 // operation number op, counted around, is wrong: numbers one higher, truth
-// reversed, each number in a list by itself, and one field unheard of.
+// reversed, words other ones, each number in a list by itself, and one field unheard of.
 func Corruptions(t testing.TB, line []byte, op int) []Corruption {
 	t.Helper()
 	var trace struct{ Ops []map[string]any }
@@ -124,6 +124,8 @@ func falsified(t testing.TB, v any) any {
 			t.Fatal(err)
 		}
 		return n + 1
+	case string:
+		return v + "?"
 	}
 	t.Fatalf("cannot falsify %v", v)
 	return nil

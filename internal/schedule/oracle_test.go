@@ -1,16 +1,13 @@
 package schedule
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/oracle"
 )
 
 // guavaTrace is one recording of a Guava RateLimiter.
@@ -115,33 +112,9 @@ func (g *guavaTrace) replay() (close int, err error) {
 	return close, nil
 }
 
-func readTraces(t *testing.T) [][]byte {
-	t.Helper()
-	dir := "testdata"
-	if env := os.Getenv("SLUICE_ORACLE_DIR"); env != "" {
-		dir = env
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "guava_ratelimiter.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines [][]byte
-	in := bufio.NewScanner(bytes.NewReader(data))
-	in.Buffer(nil, 1<<24)
-	for in.Scan() {
-		lines = append(lines, bytes.Clone(in.Bytes()))
-	}
-	if err := in.Err(); err != nil || len(lines) == 0 {
-		t.Fatalf("%d traces, %v", len(lines), err)
-	}
-	return lines
-}
-
 func parseTrace(line []byte) (*guavaTrace, error) {
-	in := json.NewDecoder(bytes.NewReader(line))
-	in.DisallowUnknownFields() // a field that nobody compares is a defect
 	var g guavaTrace
-	if err := in.Decode(&g); err != nil {
+	if err := oracle.Decode(line, &g); err != nil {
 		return nil, err
 	}
 	if g.Kind != "bursty" && g.Kind != "warming_up" {
@@ -153,7 +126,7 @@ func parseTrace(line []byte) (*guavaTrace, error) {
 // TestOracleGuava replays what Guava's RateLimiter answered.
 func TestOracleGuava(t *testing.T) {
 	ops, close := 0, 0
-	for i, line := range readTraces(t) {
+	for i, line := range oracle.Lines(t, "guava_ratelimiter.jsonl") {
 		g, err := parseTrace(line)
 		if err != nil {
 			t.Fatalf("trace %d: %v", i+1, err)
@@ -170,7 +143,7 @@ func TestOracleGuava(t *testing.T) {
 // A replay that cannot fail proves nothing: every recorded field, changed in
 // every operation that has it, must be noticed somewhere.
 func TestOracleGuavaNoticesCorruptedLines(t *testing.T) {
-	lines := readTraces(t)
+	lines := oracle.Lines(t, "guava_ratelimiter.jsonl")
 	for field, corrupt := range map[string]func(op *guavaOp) bool{
 		"slept_us": func(op *guavaOp) bool {
 			if op.SleptUS == nil {
