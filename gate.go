@@ -176,7 +176,7 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	r := (*rule)(g)
-	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse})
+	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp})
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{g}.asker()
 	}

@@ -192,7 +192,7 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 	if r.began >= 0 && r.policy.MaxElapsed != Never {
 		longest = r.policy.MaxElapsed - (r.gate.queue.Now() - r.began)
 	}
-	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: longest, GiveUp: r.pausedTooLong})
+	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: longest, Patience: r.policy.MaxServerWait})
 	if err == nil {
 		r.left = r.gate.queue.Now()
 		if r.attempts++; r.began < 0 {
@@ -204,7 +204,7 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 	var paused *pausedError
 	switch {
 	case errors.As(err, &paused):
-		return nil, r.stop(err, paused.until)
+		return nil, r.stop(err, sat.Add(r.gate.queue.Now(), paused.left))
 	case r.last == nil:
 		return nil, err
 	case errors.As(err, &wait):
@@ -219,17 +219,18 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 	return nil, r.stop(err, 0)
 }
 
-// pausedTooLong is asked with the queue locked.
-func (r *retrier) pausedTooLong(now time.Duration) error {
-	if until := r.gate.schedule.Paused(); until > now && until-now > r.policy.MaxServerWait {
-		return &pausedError{until, r.gate.why}
+// giveUp ends the wait of a call in a gate that is paused for longer than its
+// policy lets a server ask for.
+func (r *rule) giveUp(now, patience time.Duration) error {
+	if until := r.schedule.Paused(); until > now && until-now > patience {
+		return &pausedError{until - now, r.why}
 	}
 	return nil
 }
 
 type pausedError struct {
-	until time.Duration
-	why   string
+	left time.Duration // of the pause
+	why  string
 }
 
 func (e *pausedError) Error() string {

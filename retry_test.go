@@ -1563,3 +1563,47 @@ func TestManyCallsAtOnce(t *testing.T) {
 		t.Errorf("%d attempts, afterwards: %+v", attempts.Load(), s)
 	}
 }
+
+func TestDecorrelatedJitterDoesNotOverflow(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	for _, c := range []struct {
+		base, prev time.Duration
+		u          float64
+		least      time.Duration
+	}{
+		{most, 0, 0.5, most},
+		{most, most, almostOne, most},
+		{1, most, 0.5, most / 2},
+		{1, most / 2, 0.5, most / 2},
+		{2, most, almostOne, most - 1<<12},
+	} {
+		if got := sluice.DecorrelatedJitter(c.base, most)(1, c.prev, c.u); got < c.least {
+			t.Errorf("DecorrelatedJitter(%d, max) after %d, u = %v: %d", c.base, c.prev, c.u, got)
+		}
+	}
+}
+
+// The pause of a parent holds a call as much as that of its gate.
+func TestTooLongAPauseOfTheParentStopsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := mustGate(t, sluice.Config{Name: "all"})
+		g, l := mustGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
+		sluice.Do(bg, all, sluice.Policy{}, told(6*time.Minute))
+		l.Call(0, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
+		time.Sleep(time.Hour)
+	})
+}
+
+// What must not be retried must not be retried by whoever calls the caller.
+func TestPermanentOfACallWithinIsPermanent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, host := mustGate(t, sluice.Config{Name: "all"}), mustGate(t, sluice.Config{Name: "host"})
+		s := newServer(gone)
+		err := sluice.Do(bg, all, sluice.Policy{}, func(ctx context.Context) error {
+			return sluice.Do(ctx, host, sluice.Policy{}, s.call)
+		})
+		s.want(t, 0)
+		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 1})
+	})
+}

@@ -75,6 +75,8 @@ type Turn struct {
 	N    int64
 	Due  time.Duration // as for Rule.Admit
 	Left time.Duration // how long the caller will still wait, Forever for no bound
+
+	Patience time.Duration // of the request
 }
 
 // Config is what a queue needs beside its rule.
@@ -94,6 +96,10 @@ type Config struct {
 	// Refuse, if set, is called with the queue locked for every n that asks
 	// to enter. An error means that no wait can help, and is returned.
 	Refuse func(n int64) error
+
+	// GiveUp, if set, is called with the queue locked when a wait with a
+	// Patience begins, and after every Change. An error ends the wait.
+	GiveUp func(now, patience time.Duration) error
 }
 
 // A Queue is a FIFO of callers. It must be made by [New] and not be copied.
@@ -157,9 +163,8 @@ type Request struct {
 	Weight int64         // what the entry adds to the forecasts of those behind it
 	Max    time.Duration // longest wait; negative counts as 0, Forever as no bound
 
-	// GiveUp, if set, is called with the queue locked when the wait begins
-	// and after every Change. An error ends the wait.
-	GiveUp func(now time.Duration) error
+	// Patience, if not 0, is handed to Config.GiveUp.
+	Patience time.Duration
 
 	// Ask, if set, decides in place of the rule's Admit.
 	Ask AskFunc
@@ -347,8 +352,8 @@ func (q *Queue) arm(due time.Duration) {
 // hopeless returns an error if w, with the weight ahead before it, cannot
 // leave in time.
 func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
-	if w.giveUp != nil {
-		if err := w.giveUp(now); err != nil {
+	if w.patience != 0 && q.cfg.GiveUp != nil {
+		if err := q.cfg.GiveUp(now, w.patience); err != nil {
 			return err
 		}
 	}

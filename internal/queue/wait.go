@@ -115,7 +115,7 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err error) {
 	w.asked = true
 	now := q.Now()
-	turn := Turn{N: w.n, Due: min(w.due, now), Left: Forever}
+	turn := Turn{N: w.n, Due: min(w.due, now), Left: Forever, Patience: w.patience}
 	if w.maxAt != Forever {
 		turn.Left = max(0, w.maxAt-now)
 	}

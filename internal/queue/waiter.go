@@ -19,7 +19,7 @@ type Waiter struct {
 	seq       uint64
 	attended  bool            // a goroutine waits
 	done      <-chan struct{} // of its context
-	giveUp    func(now time.Duration) error
+	patience  time.Duration
 	ask       AskFunc
 	asked     bool               // at least once
 	stopAsk   context.CancelFunc // while it asks
@@ -58,7 +58,7 @@ const (
 // newWaiter returns an entry without a goroutine.
 func newWaiter(r Request) *Waiter {
 	return &Waiter{
-		n: r.N, weight: r.Weight, giveUp: r.GiveUp, ask: r.Ask,
+		n: r.N, weight: r.Weight, patience: r.Patience, ask: r.Ask,
 		maxAt: Forever, ctxAt: Forever, armed: Forever, due: Forever,
 		wake: make(chan verdict, 1),
 	}
