@@ -2,7 +2,8 @@
 //
 // [Weighted] is a drop-in superset of golang.org/x/sync/semaphore: change the
 // import path and the program works as before, except that a request for more
-// than the limit fails at once instead of blocking until its context ends.
+// than the limit fails at once instead of blocking until its context ends, and
+// that a request for nothing never waits.
 // Beyond that it can be resized while in use, says how full it is, and waits
 // for a bounded time.
 //
@@ -183,6 +184,7 @@ func (s *Weighted) SetLimit(limit int64) error {
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
+	s.queue.Advance(0) // the head may have given up, and others have a right to these
 	got := s.limit - s.inFlight
 	s.inFlight = s.limit
 	return got

@@ -1131,3 +1131,30 @@ func TestAllMethodsAtOnce(t *testing.T) {
 		t.Errorf("afterwards %d permits of %d are out and %d wait", s.InFlight(), s.Limit(), s.Waiting())
 	}
 }
+
+// A context that is done fails first, also if the limit sinks below the request
+// before its goroutine knows; and what it waited for belongs to the next.
+func TestCancelThenShrinkOrDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 1000 {
+			s, l := held(t, 4, 2), synclog.New()
+			ctx, cancel := context.WithCancel(bg)
+			l.Call(0, func() error { return s.Acquire(ctx, 4) })
+			cancel()
+			mustSetLimit(t, s, 3)
+			l.Want(t, synclog.Failed(0, 0, context.Canceled))
+
+			ctx, cancel = context.WithCancel(bg)
+			l.Call(1, func() error { return s.Acquire(ctx, 3) })
+			l.Call(2, func() error { return s.Acquire(bg, 1) })
+			cancel()
+			if got := s.Drain(); got != 0 {
+				t.Fatalf("Drain took %d that belonged to the next", got)
+			}
+			l.Want(t, synclog.Failed(0, 0, context.Canceled), synclog.Failed(1, 0, context.Canceled), synclog.At(2, 0))
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}

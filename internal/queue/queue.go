@@ -267,7 +267,11 @@ func (q *Queue) Change(f func(now time.Duration)) {
 func (q *Queue) Recheck() {
 	for w := q.front; w != nil; {
 		next := w.next
-		if err := q.refuse(w.n); err != nil {
+		switch err := q.refuse(w.n); {
+		case err == nil:
+		case isDone(w.done): // it failed before
+			q.giveUp(w)
+		default:
 			q.fail(w, err)
 		}
 		w = next
@@ -316,8 +320,7 @@ func (q *Queue) Advance(now time.Duration) {
 			due = at
 		}
 		if isDone(w.done) {
-			q.remove(w)
-			w.state, w.err = dropped, errs.ErrCancelled // its goroutine finds out by itself
+			q.giveUp(w)
 			continue
 		}
 		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
@@ -393,6 +396,12 @@ func (q *Queue) tick() time.Duration {
 func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 	q.fail(w, err)
 	q.Advance(now)
+}
+
+// giveUp removes w, whose context is done: its goroutine finds out by itself.
+func (q *Queue) giveUp(w *Waiter) {
+	q.remove(w)
+	w.state, w.err = dropped, errs.ErrCancelled
 }
 
 func (q *Queue) fail(w *Waiter, err error) {
