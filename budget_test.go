@@ -357,8 +357,8 @@ func TestAnEmptyBudgetSpacesOutFirstAttemptsUntilTheySucceed(t *testing.T) {
 				}
 				var want []synclog.Left
 				for i, at := range c.spaced {
-					l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
-					want = append(want, synclog.At(i, at*ms))
+					l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, after(10*ms, fine)) })
+					want = append(want, synclog.At(i, (at+10)*ms))
 				}
 				time.Sleep(time.Hour)
 				l.Want(t, want...)
@@ -481,6 +481,53 @@ func TestTheSpacingFailsThoseItMakesHopeless(t *testing.T) {
 			synclog.Failed(3, 2500*ms, context.DeadlineExceeded),
 			synclog.At(4, 12000*ms), // 10 s after the last one left
 		)
+	})
+}
+
+// How long a wait is going to be is known from the spacing, too.
+func TestWaitsThatTheSpacingMakesHopelessFailAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		before int64         // the n of two calls that wait already
+		need   time.Duration // of the third, as far as can be known
+	}{
+		"calls":     {sluice.Config{Rate: tenPerSecond}, 1, 24 * time.Second},
+		"no rate":   {sluice.Config{}, 1000, 24 * time.Second},
+		"cost":      {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1, 16 * time.Second},
+		"dear cost": {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1000, 16 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, c.cfg, 8*time.Second)
+				l := synclog.New()
+				for i := range 2 {
+					l.Call(i, func() error { _, err := g.Acquire(bg, c.before); return err })
+				}
+				_, err := g.AcquireWithin(bg, 1, c.need-1)
+				var wait *sluice.WaitError
+				if !errors.As(err, &wait) || wait.Need != c.need || time.Since(l.Start) != 0 {
+					t.Errorf("after %v: %v", time.Since(l.Start), err)
+				}
+				l.Call(2, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second); return err })
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.At(2, 24*time.Second))
+			})
+		})
+	}
+}
+
+func TestPlanKnowsTheSpacing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
+		if got := g.Plan(3); got.First != 8*time.Second || got.Last != 24*time.Second {
+			t.Errorf("three calls: %+v", got)
+		}
+		if got := g.Plan(math.MaxInt64); got.First != 8*time.Second || got.Last != sluice.Never {
+			t.Errorf("no end of calls: %+v", got)
+		}
+		if got := g.Stats().NextSlot; time.Until(got) != 8*time.Second {
+			t.Errorf("next slot in %v", time.Until(got))
+		}
 	})
 }
 

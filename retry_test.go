@@ -652,7 +652,10 @@ func TestBackoffIsToldWhichRetryItIsAndTheWaitBefore(t *testing.T) {
 		}
 		var asked []question
 		curve := func(name string, base time.Duration) sluice.Backoff {
-			return func(retry int, prev time.Duration, _ float64) time.Duration {
+			return func(retry int, prev time.Duration, u float64) time.Duration {
+				if u < 0 || u >= 1 {
+					t.Errorf("asked with u = %v", u)
+				}
 				if q := (question{name, retry, prev}); !slices.Contains(asked, q) && q != (question{"throttled", 1, 0}) {
 					asked = append(asked, q)
 				}
