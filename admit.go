@@ -100,7 +100,7 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 					return
 				}
 				taken--
-				g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(t.N))
+				g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(t.N), 0)
 			}
 		}
 	}
@@ -166,8 +166,8 @@ func (g *Gate) wouldWait(n int64) time.Duration {
 	return (*rule)(g).wait(g.queue.Now(), n)
 }
 
-func (g *Gate) adjust(ctx context.Context, q Quota, delta int64) {
-	if err := q.Meter.Adjust(ctx, delta); err != nil {
+func (g *Gate) adjust(ctx context.Context, q Quota, delta int64, age time.Duration) {
+	if err := q.Meter.Adjust(ctx, delta, age); err != nil {
 		g.stranded.Add(1)
 	}
 }

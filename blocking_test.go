@@ -56,7 +56,7 @@ func (b *bucket) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	return 0, nil
 }
 
-func (b *bucket) Adjust(ctx context.Context, delta int64) error {
+func (b *bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

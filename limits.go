@@ -24,12 +24,14 @@ type Admitter interface {
 type Meter interface {
 	Admitter
 
-	// Adjust changes what was taken by delta without asking: a negative delta
-	// gives back, a positive one takes more, beyond the limit if need be. The
-	// gate gives back what it took when another limit refused, and settles
-	// what a call really cost. An error means that the change is lost; the
-	// gate counts it as stranded.
-	Adjust(ctx context.Context, delta int64) error
+	// Adjust changes by delta, without asking, what a call took that was
+	// admitted age ago: a negative delta gives back, a positive one takes more,
+	// beyond the limit if need be. The gate gives back what it has just taken,
+	// age 0, when another limit refused, and settles later what a call really
+	// cost. What no longer counts by then must not be given back at the expense
+	// of others. An error means that the change is lost; the gate counts it as
+	// stranded.
+	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
 // Permits is a cap on calls in flight that lives outside the gate, shared with

@@ -14,7 +14,7 @@ type Permit struct {
 	up    *Permit // of the gate's parent, if it has one
 	lease Lease   // nil if there is none
 	n     int64
-	since time.Duration // when it was granted; negative if how long it is held is not measured
+	since time.Duration // when it was granted; negative if nobody needs to know
 
 	held     int64 // in flight for it; guarded by the lock of the gate's queue
 	released atomic.Bool
@@ -24,7 +24,7 @@ type Permit struct {
 // permit returns a permit for a call of cost n that was let through.
 func (g *Gate) permit(n int64, lease Lease) *Permit {
 	p := &Permit{gate: g, lease: lease, n: n, since: -1, held: g.concurrencyUnit.of(n)}
-	if g.hold.wanted() {
+	if len(g.quotas) > 0 || g.hold.wanted() { // Settle needs it for quotas
 		p.since = g.queue.Now()
 	}
 	if g.parent != nil {
@@ -80,7 +80,7 @@ func (p *Permit) Settle(actual int64) {
 	}
 	for _, q := range g.quotas {
 		if q.Counts == Cost {
-			g.adjust(context.Background(), q, delta)
+			g.adjust(context.Background(), q, delta, g.queue.Now()-p.since)
 		}
 	}
 	if g.rateUnit == Cost {

@@ -125,7 +125,7 @@ func TestCancelDuringARoundTrip(t *testing.T) {
 // lossy is a meter whose refunds fail.
 type lossy struct{ bucket }
 
-func (l *lossy) Adjust(context.Context, int64) error { return errors.New("no way back") }
+func (l *lossy) Adjust(context.Context, int64, time.Duration) error { return errors.New("no way back") }
 
 func TestRefundsThatFailAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

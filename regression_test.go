@@ -20,7 +20,7 @@ import (
 type answering func(ctx context.Context, n int64) (time.Duration, error)
 
 func (a answering) Admit(ctx context.Context, n int64) (time.Duration, error) { return a(ctx, n) }
-func (a answering) Adjust(context.Context, int64) error                       { return nil }
+func (a answering) Adjust(context.Context, int64, time.Duration) error        { return nil }
 
 func TestQuotaAnswersAfterItsCallerGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1181,7 +1181,7 @@ func TestTooLongAToldWaitStopsThoseBehindAQuota(t *testing.T) {
 type generous struct{}
 
 func (generous) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
-func (generous) Adjust(context.Context, int64) error                 { return nil }
+func (generous) Adjust(context.Context, int64, time.Duration) error  { return nil }
 
 // A server that refuses and does not say for how long throttles the call, and
 // nobody else.

@@ -105,10 +105,10 @@ func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
 		if err := b.Acquire(bg, 1); err != leaky.ErrTooManyKeys {
 			t.Errorf("the second of one key: %v", err)
 		}
-		if err := k.On("b").Adjust(bg, 1); err != leaky.ErrTooManyKeys {
+		if err := k.On("b").Adjust(bg, 1, 0); err != leaky.ErrTooManyKeys {
 			t.Errorf("Adjust: %v", err)
 		}
-		if err := k.On("b").Adjust(bg, -1); err != nil {
+		if err := k.On("b").Adjust(bg, -1, 0); err != nil {
 			t.Errorf("Adjust down: %v", err)
 		}
 		time.Sleep(sec)

@@ -160,14 +160,14 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 func (r Result) admit() (time.Duration, error) { return max(0, r.RetryAfter), r.Err() }
 
 // Adjust corrects by delta what was taken, once it is known what a call really
-// cost: a negative delta gives back, as [Bucket.Return] does, a positive one
-// takes without asking. That may overdraw the bucket, beyond its capacity;
+// cost: a negative delta gives back, as [Bucket.Return] does and however long
+// ago it was taken, a positive one takes without asking. That may overdraw the bucket, beyond its capacity;
 // nothing fits then before it has drained far enough, and Peek shows it as a
 // ResetAfter of more than a full bucket's. Amounts beyond 292 years are 292
 // years. With Adjust a Bucket is a sluice.Meter. It never fails and pays no
 // attention to ctx: what is given back must not be lost because its caller gave
 // up.
-func (b *Bucket) Adjust(ctx context.Context, delta int64) error {
+func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
 	return nil
 }

@@ -261,7 +261,7 @@ func TestAdmitAndAdjust(t *testing.T) {
 		}
 		adjust := func(delta int64) {
 			t.Helper()
-			if err := m.Adjust(done, delta); err != nil { // a done context loses nothing
+			if err := m.Adjust(done, delta, 0); err != nil { // a done context loses nothing
 				t.Error(err)
 			}
 		}
@@ -307,7 +307,7 @@ func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m.Adjust(bg, 15)
+		m.Adjust(bg, 15, 0)
 		set(2)
 		want(t, "smaller", m.peek(), allowed(2, 0, 12*sec))
 		if wait, err := m.Admit(bg, 1); wait != 11*sec || err != nil {

@@ -185,7 +185,7 @@ func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, 
 // Adjust corrects by delta what was taken, as [Bucket.Adjust] does, at the
 // quota of calls that bring none. It returns [ErrTooManyKeys] and changes
 // nothing if delta is positive, the key new and there are too many.
-func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64) error {
+func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	r := m.keyed.rule.Load()
 	return m.keyed.keys.Update(m.key, func(w water, now time.Duration) water {
 		w = w.by(r, now)

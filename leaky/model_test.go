@@ -164,7 +164,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			m.add(m.times(-n))
 		case 3:
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
-			if err := b.Adjust(bg, n); err != nil {
+			if err := b.Adjust(bg, n, 0); err != nil {
 				t.Fatal(err)
 			}
 			m.add(m.times(n))
@@ -269,7 +269,7 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 2:
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
-			if err := k.On(key).Adjust(bg, n); !full(m, err) {
+			if err := k.On(key).Adjust(bg, n, 0); !full(m, err) {
 				m.setQuota(quota)
 				m.add(m.times(n))
 				if err != nil {

@@ -69,7 +69,7 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 			b.Return(n)
 		}
 		if k.Take(7, n).Allowed {
-			if err := k.On(7).Adjust(bg, -n); err != nil {
+			if err := k.On(7).Adjust(bg, -n, 0); err != nil {
 				t.Error(err)
 			}
 		}

@@ -92,11 +92,12 @@ func (c *Counter) Peek() Result { return c.Take(0) }
 
 // Return gives back n that Take or Admit has granted in the present window and
 // that were not used. What was taken in a window that is over must not be
-// returned: it would be taken off what others have used in this one. But the
-// window is never emptier than empty. It panics if n < 0.
+// returned: it would be taken off what others have used in this one; where that
+// can happen use [Counter.Adjust]. But the window is never emptier than empty.
+// It panics if n < 0.
 func (c *Counter) Return(n int64) {
 	mustNotBeNegative(n)
-	c.adjust(-n)
+	c.adjust(-n, 0)
 }
 
 // Reset begins anew, with nothing used.
@@ -136,20 +137,23 @@ func (c *Counter) Admit(ctx context.Context, n int64) (wait time.Duration, err e
 	return admit(ctx, n, c.Take)
 }
 
-// Adjust corrects by delta what was taken, once it is known what a call really
-// cost: a negative delta gives back, as [Counter.Return] does, a positive one
-// takes in the present window and without asking, beyond the limit if need be.
-// What is beyond the limit ends with the window. With Adjust a Counter is a
-// sluice.Meter. It never fails and pays no attention to ctx: what is given back
-// must not be lost because its caller gave up.
-func (c *Counter) Adjust(ctx context.Context, delta int64) error {
-	c.adjust(delta)
+// Adjust corrects by delta what a call took that was admitted age ago, once it
+// is known what it really cost. A negative delta gives back, if the window in
+// which the call was admitted is not over: otherwise it would be taken off what
+// others have used. A positive one takes in the present window and without
+// asking, beyond the limit if need be; what is beyond the limit ends with the
+// window. A negative age counts as 0.
+//
+// With Adjust a Counter is a sluice.Meter. It never fails and pays no attention
+// to ctx: what is given back must not be lost because its caller gave up.
+func (c *Counter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	c.adjust(delta, age)
 	return nil
 }
 
-func (c *Counter) adjust(delta int64) {
+func (c *Counter) adjust(delta int64, age time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, wall := c.read()
-	c.state.adjust(now, wall, &c.quota, delta)
+	c.state.adjust(now, wall, &c.quota, delta, age)
 }

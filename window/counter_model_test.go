@@ -22,6 +22,7 @@ type modelWindow struct {
 
 type grant struct {
 	n      int64
+	at     time.Duration
 	window *modelWindow
 }
 
@@ -93,7 +94,7 @@ func (m *counterModel) add(c clock, n int64) {
 		}
 		m.all = append(m.all, m.window)
 	}
-	m.grants = append(m.grants, grant{n, m.window})
+	m.grants = append(m.grants, grant{n, c.now, m.window})
 }
 
 func (m *counterModel) take(c clock, limit, n int64) Result {
@@ -120,9 +121,10 @@ func (m *counterModel) take(c clock, limit, n int64) Result {
 	return res
 }
 
-// giveBack takes n off the newest grants of the window.
-func (m *counterModel) giveBack(c clock, n int64) {
-	if m.over(c) {
+// giveBack takes n off the newest grants of the window, if it was in force age
+// ago already.
+func (m *counterModel) giveBack(c clock, n int64, age time.Duration) {
+	if m.over(c) || m.window.from > c.now-age {
 		return
 	}
 	for i := len(m.grants) - 1; i >= 0 && m.grants[i].window == m.window; i-- {
@@ -193,12 +195,22 @@ func FuzzCounter(f *testing.F) {
 				}
 			case 2:
 				n := int64(next(5))
-				s.adjust(c.now, wall, q, -n)
-				m.giveBack(c, n)
-				honest = honest && n == 0
+				age := times[next(len(times))]
+				if i := len(m.grants) - 1 - next(10); age > sec && i >= 0 { // its own
+					g := m.grants[i]
+					n, age = min(n, g.n), c.now-g.at
+					if q.Calendar != 0 && g.window == m.window && !m.over(c) {
+						start, _ := edges(q.Calendar, c.wall)
+						perDay[start] -= n
+					}
+				} else {
+					honest = honest && n == 0
+				}
+				s.adjust(c.now, wall, q, -n, age)
+				m.giveBack(c, n, age)
 			case 3:
 				n := int64(next(9))
-				s.adjust(c.now, wall, q, n)
+				s.adjust(c.now, wall, q, n, 0)
 				if n > 0 {
 					m.add(c, n)
 				}

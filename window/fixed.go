@@ -120,8 +120,9 @@ func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) Re
 	return res
 }
 
-// adjust counts delta more calls, whether they fit or not, or −delta fewer.
-func (f *fixed) adjust(now time.Duration, wall int64, q *Quota, delta int64) {
+// adjust counts delta more calls, whether they fit or not, or −delta fewer if
+// they were counted age ago in the present window.
+func (f *fixed) adjust(now time.Duration, wall int64, q *Quota, delta int64, age time.Duration) {
 	over := f.over(now, wall, q)
 	switch {
 	case delta > 0:
@@ -129,7 +130,7 @@ func (f *fixed) adjust(now time.Duration, wall int64, q *Quota, delta int64) {
 			f.begin(now, wall, q)
 		}
 		f.used += min(delta, math.MaxInt64-f.used)
-	case !over:
+	case !over && now-max(0, age) >= f.from:
 		f.used = max(0, f.used+delta)
 	}
 }

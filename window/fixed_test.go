@@ -86,7 +86,7 @@ func TestCounterDebtAndAmounts(t *testing.T) {
 		}
 		adjust := func(h int, delta int64) {
 			now, wall := hour(h)
-			f.adjust(now, wall, &q, delta)
+			f.adjust(now, wall, &q, delta, 0)
 		}
 		want := func(h int, n int64, allowed bool, left int64) {
 			t.Helper()
@@ -126,7 +126,7 @@ func TestReturnedCallLeavesNoAnchor(t *testing.T) {
 	q := Quota{Limit: 3, Window: 10 * sec}
 	var f fixed
 	f.take(0, 0, &q, 3, 2)
-	f.adjust(0, 0, &q, -2)
+	f.adjust(0, 0, &q, -2, 0)
 	f.take(9*sec, 0, &q, 3, 3)
 	if got := f.take(10*sec, 0, &q, 3, 1); got.RetryAfter != 9*sec {
 		t.Errorf("%+v", got)
@@ -140,7 +140,7 @@ func TestReturnAfterTheEnd(t *testing.T) {
 	var f fixed
 	midnight := 24 * time.Hour
 	f.take(0, int64(midnight-1), &q, 3, 3)
-	f.adjust(1, int64(midnight), &q, -1)
+	f.adjust(1, int64(midnight), &q, -1, 0)
 	if got := f.take(2, int64(midnight-1), &q, 3, 1); got.Allowed {
 		t.Errorf("%+v", got)
 	}

@@ -184,23 +184,36 @@ func (h *history) fit(limit int64) {
 }
 
 // adjust notes delta more calls at now, whether they fit or not, or forgets the
-// newest −delta.
-func (h *history) adjust(now time.Duration, r rule, delta int64) {
+// newest −delta of those that are at least as old as age.
+func (h *history) adjust(now time.Duration, r rule, delta int64, age time.Duration) {
 	now = h.advance(now, r.window)
-	used := h.used()
-	switch {
-	case delta > 0:
-		if n := min(delta, math.MaxInt64-used); n > 0 {
+	if delta > 0 {
+		if n := min(delta, math.MaxInt64-h.used()); n > 0 {
 			h.note(now, r.limit, n)
 		}
-	case delta <= -used: // no more than all
+		return
+	}
+	since := now - max(0, age)
+	older := sort.Search(h.n, func(i int) bool { return h.run(i).at > since })
+	if older == 0 {
+		return
+	}
+	// Counted from base, for an end may wrap around.
+	gone := min(h.run(older-1).end-h.base, -max(delta, -math.MaxInt64))
+	if gone == 0 {
+		return
+	}
+	left := h.run(older-1).end - h.base - gone // of those as old
+	keep := sort.Search(older, func(i int) bool { return h.run(i).end-h.base >= left })
+	if left > 0 {
+		h.run(keep).end = h.base + left
+		keep++
+	}
+	for ; older < h.n; older, keep = older+1, keep+1 {
+		*h.run(keep) = run{h.run(older).at, h.run(older).end - gone}
+	}
+	if h.n = keep; h.n == 0 {
 		h.clear()
-	default:
-		end := h.run(h.n-1).end + delta
-		for h.n > 1 && h.run(h.n-2).end-h.base >= end-h.base {
-			h.n--
-		}
-		h.run(h.n - 1).end = end
 	}
 }
 

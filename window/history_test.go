@@ -169,27 +169,27 @@ func TestDebtAndAmounts(t *testing.T) {
 	var h history
 	r := rule{3, 10 * sec}
 	h.take(0, r, 2)
-	h.adjust(1*sec, r, 4) // six, three too many
+	h.adjust(1*sec, r, 4, 0) // six, three too many
 	check(t, "debt", step{at: 2, n: 1, wait: 9, reset: 9}, h.take(2*sec, r, 1), 3)
-	h.adjust(2*sec, r, -3) // 2 at 0, 1 at 1
+	h.adjust(2*sec, r, -3, 0) // 2 at 0, 1 at 1
 	check(t, "given back", step{at: 2, n: 1, wait: 8, reset: 9}, h.take(2*sec, r, 1), 3)
-	h.adjust(2*sec, r, -2) // the one at 1 and one of those at 0
+	h.adjust(2*sec, r, -2, 0) // the one at 1 and one of those at 0
 	check(t, "given back from an older run", step{at: 2, n: 1, allowed: true, left: 1, reset: 10}, h.take(2*sec, r, 1), 3)
-	h.adjust(2*sec, r, math.MinInt64)
+	h.adjust(2*sec, r, math.MinInt64, 0)
 	check(t, "everything", step{at: 2, allowed: true, left: 3}, h.take(2*sec, r, 0), 3)
-	h.adjust(3*sec, r, -1)
-	h.adjust(3*sec, r, math.MaxInt64)
-	h.adjust(4*sec, r, math.MaxInt64)
-	h.adjust(4*sec, r, 1)
+	h.adjust(3*sec, r, -1, 0)
+	h.adjust(3*sec, r, math.MaxInt64, 0)
+	h.adjust(4*sec, r, math.MaxInt64, 0)
+	h.adjust(4*sec, r, 1, 0)
 	check(t, "all there is", step{at: 4, n: 1, wait: 9, reset: 9}, h.take(4*sec, r, 1), 3)
 	check(t, "a whole window later", step{at: 14, n: 3, allowed: true, reset: 10}, h.take(14*sec, r, 3), 3)
 
 	// Two runs where there is room for one: merged, not dropped, and not moved
 	// to where they would leave too early.
 	h = history{}
-	h.adjust(0, rule{1, 10 * sec}, 1)
-	h.adjust(1*sec, rule{1, 10 * sec}, 1)
-	h.adjust(1*sec, rule{1, 10 * sec}, -1)
+	h.adjust(0, rule{1, 10 * sec}, 1, 0)
+	h.adjust(1*sec, rule{1, 10 * sec}, 1, 0)
+	h.adjust(1*sec, rule{1, 10 * sec}, -1, 0)
 	check(t, "merged and given back", step{at: 2, n: 1, wait: 9, reset: 9}, h.take(2*sec, rule{1, 10 * sec}, 1), 1)
 
 	huge := rule{math.MaxInt64, 10 * sec}
@@ -215,7 +215,7 @@ func TestMemoryIsBoundedAndGivenBack(t *testing.T) {
 	for range 5000 {
 		now++
 		h.take(now, r, 1)
-		h.adjust(now, r, 1) // far beyond the limit
+		h.adjust(now, r, 1, 0) // far beyond the limit
 	}
 	if h.n > 1000 || len(h.ring) > 1000 {
 		t.Errorf("%d runs in %d places for a limit of 1000", h.n, len(h.ring))
@@ -322,8 +322,8 @@ func TestMergedDebtAnswersAlike(t *testing.T) {
 			now += time.Duration(rnd.Int64N(30))
 			n := rnd.Int64N(6)
 			if rnd.IntN(3) == 0 {
-				h.adjust(now, r, n)
-				m.adjust(now, r, n)
+				h.adjust(now, r, n, 0)
+				m.adjust(now, r, n, 0)
 				continue
 			}
 			if got, want := h.take(now, r, n), m.take(now, r, n); got != want {

@@ -131,9 +131,9 @@ func (k *KeyedLog[K]) SetLimit(limit int64) error {
 // is a small value, takes up nothing in k and never goes stale.
 func (k *KeyedLog[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key} }
 
-func (k *KeyedLog[K]) adjust(key K, delta int64) error {
+func (k *KeyedLog[K]) adjust(key K, delta int64, age time.Duration) error {
 	return k.update(key, func(h *history, now time.Duration) {
-		h.adjust(now, rule{k.limit.Load(), k.window}, delta)
+		h.adjust(now, rule{k.limit.Load(), k.window}, delta, age)
 	})
 }
 
@@ -239,9 +239,9 @@ func (k *KeyedCounter[K]) SetLimit(limit int64) error {
 // It is a small value, takes up nothing in k and never goes stale.
 func (k *KeyedCounter[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key} }
 
-func (k *KeyedCounter[K]) adjust(key K, delta int64) error {
+func (k *KeyedCounter[K]) adjust(key K, delta int64, age time.Duration) error {
 	return k.keys.Update(key, func(f fixed, now time.Duration) fixed {
-		f.adjust(now, k.quota.wall(), &k.quota, delta)
+		f.adjust(now, k.quota.wall(), &k.quota, delta, age)
 		return f
 	})
 }
@@ -250,7 +250,7 @@ func (k *KeyedCounter[K]) adjust(key K, delta int64) error {
 type KeyedMeter[K comparable] struct {
 	of interface {
 		Take(key K, n int64) Result
-		adjust(key K, delta int64) error
+		adjust(key K, delta int64, age time.Duration) error
 	}
 	key K
 }
@@ -265,6 +265,6 @@ func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, 
 // Adjust corrects by delta what was taken, as [Log.Adjust] or [Counter.Adjust]
 // does. It returns [ErrTooManyKeys] and changes nothing if delta is positive,
 // the key new and there are too many.
-func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64) error {
-	return m.of.adjust(m.key, delta)
+func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	return m.of.adjust(m.key, delta, age)
 }

@@ -54,8 +54,8 @@ func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
 					want(t, name, k.Peek(key), l.Peek())
 					if i%5 == 4 {
 						delta := int64(i/5*4 - 2)
-						k.On(key).Adjust(bg, delta)
-						l.Adjust(bg, delta)
+						k.On(key).Adjust(bg, delta, 0)
+						l.Adjust(bg, delta, 0)
 					}
 					want(t, name, k.Peek(key), l.Peek())
 				}
@@ -78,7 +78,7 @@ func TestKeysAreForgotten(t *testing.T) {
 				k.Take(fmt.Sprint("too large ", i), 4)
 			}
 			k.Take("debt", 1)
-			k.On("debt").Adjust(bg, 10)
+			k.On("debt").Adjust(bg, 10, 0)
 			if k.Len() != 1001 {
 				t.Errorf("%s: %d keys, want 1001", name, k.Len())
 			}
@@ -114,7 +114,7 @@ func TestTooManyKeys(t *testing.T) {
 			if wait, err := k.On("c").Admit(bg, 1); wait != 0 || err != window.ErrTooManyKeys {
 				t.Errorf("%s: Admit: %v, %v", name, wait, err)
 			}
-			if err := k.On("c").Adjust(bg, 1); err != window.ErrTooManyKeys {
+			if err := k.On("c").Adjust(bg, 1, 0); err != window.ErrTooManyKeys {
 				t.Errorf("%s: Adjust: %v", name, err)
 			}
 			if !k.Take("a", 2).Allowed || k.Take("a", 1).Allowed || !k.Peek("c").Allowed || k.Len() != 2 {

@@ -73,14 +73,12 @@ func (l *Log) Peek() Result { return l.Take(0) }
 // used: the newest n are forgotten, and the log is then as if they had never
 // been taken. It panics if n < 0.
 //
-// If others were admitted since, theirs are the newest. They are forgotten, the
-// older ones kept, which leave the window sooner; so up to n more than the limit
-// may be admitted in a window. What is returned after it has left the window is
-// returned at the expense of such others, too. But the log never admits more
-// than the limit at once.
+// If others were admitted since, theirs are the newest, and forgotten instead;
+// those kept leave the window sooner, so that up to n more than the limit may be
+// admitted in a window. For what was taken a while ago use [Log.Adjust].
 func (l *Log) Return(n int64) {
 	mustNotBeNegative(n)
-	l.adjust(-n)
+	l.adjust(-n, 0)
 }
 
 // Reset forgets all calls.
@@ -132,19 +130,24 @@ func admit(ctx context.Context, n int64, take func(int64) Result) (time.Duration
 	return max(0, res.RetryAfter), res.Err()
 }
 
-// Adjust corrects by delta what was taken, once it is known what a call really
-// cost: a negative delta gives back, as [Log.Return] does, a positive one takes
-// now and without asking, beyond the limit if need be. Nothing fits then before
-// enough has left the window. With Adjust a Log is a sluice.Meter. It never
-// fails and pays no attention to ctx: what is given back must not be lost
-// because its caller gave up.
-func (l *Log) Adjust(ctx context.Context, delta int64) error {
-	l.adjust(delta)
+// Adjust corrects by delta what a call took that was admitted age ago, once it
+// is known what it really cost. A negative delta forgets the newest −delta of
+// those admitted at that time or before: its own, unless others were admitted
+// in between with an age that was measured a little too late. What has left the
+// window is not given back. A positive delta takes now and without asking,
+// beyond the limit if need be; nothing fits then before enough has left the
+// window. A negative age counts as 0.
+//
+// With Adjust a Log is a sluice.Meter. It never fails and pays no attention to
+// ctx: what is given back must not be lost because its caller gave up. It takes
+// longer the more calls were admitted since, about 1 ns for each.
+func (l *Log) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	l.adjust(delta, age)
 	return nil
 }
 
-func (l *Log) adjust(delta int64) {
+func (l *Log) adjust(delta int64, age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.history.adjust(l.now(), l.rule, delta)
+	l.history.adjust(l.now(), l.rule, delta, age)
 }

@@ -67,12 +67,17 @@ func (m *logModel) add(now time.Duration, limit, n int64) {
 	}
 }
 
-func (m *logModel) adjust(now time.Duration, r rule, delta int64) {
+func (m *logModel) adjust(now time.Duration, r rule, delta int64, age time.Duration) {
 	now = m.at(now, r)
 	if delta > 0 {
 		m.add(now, r.limit, delta)
-	} else {
-		m.calls = m.calls[:max(0, int64(len(m.calls))+delta)]
+		return
+	}
+	for i := len(m.calls) - 1; i >= 0 && delta < 0; i-- {
+		if m.calls[i] <= now-age {
+			m.calls = slices.Delete(m.calls, i, i+1)
+			delta++
+		}
 	}
 }
 
@@ -82,6 +87,7 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 1, 0, 1, 0, 1, 4, 2, 0, 1, 4, 9, 0, 1})
 	f.Add([]byte{1, 0, 3, 2, 4, 0, 3, 1, 4, 0, 3, 3, 0, 1, 2, 4, 0, 1, 4, 4, 0, 1}) // debt of many runs
 	f.Add([]byte{5, 3, 0, 5, 4, 200, 5, 3, 0, 1, 5, 255, 0, 2, 6, 1, 0, 1})         // steps back, new limits
+	f.Add([]byte{2, 0, 0, 1, 4, 3, 0, 1, 4, 3, 0, 1, 2, 0, 20, 1, 0, 1, 4, 5, 0, 1, 2, 0, 30, 0, 0, 2}) // settled
 	f.Add([]byte{4, 1, 0, 1, 4, 0, 0, 1, 4, 0, 0, 2, 2, 3, 0, 1, 2, 1, 7, 0, 0, 4})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 400 {
@@ -101,7 +107,7 @@ func FuzzLog(f *testing.F) {
 		var h history
 		m := logModel{merge: true}
 		var now time.Duration
-		var granted []time.Duration // under the present rule, nothing given back
+		var granted []time.Duration // under the present rule, and used
 		returned := false
 		most := r.limit
 		for len(data) > 0 {
@@ -118,14 +124,20 @@ func FuzzLog(f *testing.F) {
 					granted = append(granted, slices.Repeat([]time.Duration{h.last}, int(n))...)
 				}
 			case 2:
-				n := int64(next(9))
-				h.adjust(now, r, -n)
-				m.adjust(now, r, -n)
-				returned = true
+				// What one of those granted did not use, or anybody anything.
+				n, age := int64(next(9)), time.Duration(next(40))
+				if i := len(granted) - 1 - next(10); age >= 20 && i >= 0 {
+					age, n = h.last-granted[i], 1
+					granted = slices.Delete(granted, i, i+1)
+				} else if n > 0 {
+					returned = true
+				}
+				h.adjust(now, r, -n, age)
+				m.adjust(now, r, -n, age)
 			case 3:
 				n := int64(next(9))
-				h.adjust(now, r, n)
-				m.adjust(now, r, n)
+				h.adjust(now, r, n, 0)
+				m.adjust(now, r, n, 0)
 			case 4:
 				now += time.Duration(next(20))
 			case 5:

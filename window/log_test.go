@@ -81,11 +81,11 @@ func TestVerbs(t *testing.T) {
 			if wait, err := l.Admit(bg, 3); wait != 0 || err != nil {
 				t.Errorf("%s: Admit: %v, %v", name, wait, err)
 			}
-			if err := l.Adjust(done, -2); err != nil || l.Peek().Remaining != 2 {
+			if err := l.Adjust(done, -2, 0); err != nil || l.Peek().Remaining != 2 {
 				t.Errorf("%s: giving back with a done context: %v, %+v", name, err, l.Peek())
 			}
-			l.Adjust(bg, 7)
-			l.Adjust(bg, -5)
+			l.Adjust(bg, 7, 0)
+			l.Adjust(bg, -5, 0)
 			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
 			l.Return(math.MaxInt64)
 			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, Remaining: 3, RetryAfter: no})
@@ -334,7 +334,7 @@ func TestStress(t *testing.T) {
 		"keyed log":     func(n int64) window.Result { return keys.Take(7, n) },
 		"keyed counter": func(n int64) window.Result { return counters.Take(7, n) },
 	}
-	adjusts := map[string]func(context.Context, int64) error{
+	adjusts := map[string]func(context.Context, int64, time.Duration) error{
 		"keyed log":     keys.On(7).Adjust,
 		"keyed counter": counters.On(7).Adjust,
 	}
@@ -354,7 +354,7 @@ func TestStress(t *testing.T) {
 						continue
 					}
 					if i%4 == 0 {
-						adjusts[name](bg, -n)
+						adjusts[name](bg, -n, 0)
 					} else {
 						mine += n
 					}

@@ -30,7 +30,7 @@ func TestRestartMintsNothing(t *testing.T) {
 			for _, l := range old {
 				l.Take(20)
 				l.Take(1)
-				l.Adjust(bg, 60) // debt
+				l.Adjust(bg, 60, 0) // debt
 			}
 			time.Sleep(2 * hour)
 			saved := map[string][]byte{}
