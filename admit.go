@@ -39,11 +39,14 @@ type path []*Gate
 func (p path) asker() queue.AskFunc {
 	here := p[len(p)-1]
 	return func(ctx context.Context, t queue.Turn) (time.Duration, error) {
-		if wait := here.wouldWait(t.N); wait > 0 {
-			return wait, nil
-		}
 		if here.parent == nil {
+			if wait := here.wouldWait(t.N, ""); wait > 0 {
+				return wait, nil
+			}
 			return p.join(ctx, t)
+		}
+		if wait := here.wouldWait(t.N, ByParent); wait > 0 {
+			return wait, nil
 		}
 		return here.pass(ctx, t, append(p[:len(p):len(p)], here.parent))
 	}
@@ -88,7 +91,7 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 		return 0, &refusal{g, wait, err}
 	}
 	for i := len(p) - 2; i >= 0; i-- {
-		if wait := p[i].wouldWait(t.N); wait > 0 {
+		if wait := p[i].wouldWait(t.N, ByParent); wait > 0 {
 			return no(p[i], wait, nil)
 		}
 	}
@@ -116,7 +119,8 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			if wait > 0 || err != nil {
 				giveBack()
 				answered = true
-				return no(g, wait, errs.Named("quota "+q.Name, err))
+				g.heldBy(q.limit())
+				return no(g, wait, errs.Named(string(q.limit()), err))
 			}
 			taken++
 		}
@@ -159,11 +163,19 @@ func (p path) commit(ctx context.Context, t queue.Turn) (refuses *Gate, wait tim
 }
 
 // wouldWait returns how long a call of n would wait at the head of the queue
-// for the gate itself.
-func (g *Gate) wouldWait(n int64) time.Duration {
+// for the gate itself. If it would not, next is what may hold it up now.
+func (g *Gate) wouldWait(n int64, next Limit) time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
+	g.asked = next
 	return (*rule)(g).wait(g.queue.Now(), n)
+}
+
+// heldBy notes what holds the head of the queue up although the gate would not.
+func (g *Gate) heldBy(limit Limit) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	g.asked = limit
 }
 
 func (g *Gate) adjust(ctx context.Context, q Quota, delta int64, age time.Duration) {

@@ -106,6 +106,7 @@ type Gate struct {
 	// Guarded by the queue's lock.
 	limit, inFlight int64 // limit 0: none
 	open            int64 // permits out
+	asked           Limit // the quota, or ByParent, that holds the head up, or ""
 	rate            Rate  // as configured; the schedule's may be slower, see cool
 	schedule        schedule.Schedule
 	why             string // of the pause
@@ -176,7 +177,7 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	r := (*rule)(g)
-	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp})
+	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame})
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{g}.asker()
 	}
@@ -463,10 +464,47 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 		return wait
 	}
 	r.budget.left = now
+	r.asked = ""
 	r.inFlight += r.concurrencyUnit.of(n)
 	r.open++
 	r.granted++
 	return 0
+}
+
+// blame implements queue.Config.Blame.
+func (r *rule) blame(now, need time.Duration) Limit {
+	if need > 0 {
+		return r.slowest(now, need)
+	}
+	return r.holds(now)
+}
+
+// slowest returns the limit in time that most of a wait of need is for.
+func (r *rule) slowest(now, need time.Duration) Limit {
+	switch paused := max(0, r.schedule.Paused()-now); {
+	case paused > need-paused:
+		return ByPause
+	case r.budget.cool > r.schedule.Interval():
+		return ByRetryBudget
+	}
+	return ByRate
+}
+
+// holds returns the limit that holds the head of the queue up, or ByNothing.
+func (r *rule) holds(now time.Duration) Limit {
+	by := ByNothing
+	r.queue.Each(func(n int64) bool {
+		switch wait := r.wait(now, n); {
+		case !r.room(n):
+			by = ByConcurrency
+		case wait > 0:
+			by = r.slowest(now, wait)
+		case r.asked != "":
+			by = r.asked
+		}
+		return false
+	})
+	return by
 }
 
 // Forecast implements queue.Rule. When permits come back is not known, so it

@@ -96,6 +96,14 @@ type Quota struct {
 	Counts Unit   // DefaultUnit means Cost
 }
 
+// limit returns what holds calls up if q does.
+func (q *Quota) limit() Limit {
+	if q.Name == "" {
+		return "quota"
+	}
+	return Limit("quota " + q.Name)
+}
+
 func (q *Quota) check() error {
 	if q.Meter == nil {
 		return errors.New("no meter")

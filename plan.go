@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
@@ -21,14 +22,18 @@ type Forecast struct {
 	LimitedBy Limit
 }
 
-// A Limit is what holds calls up.
-type Limit string
+// A Limit names what holds calls up. A quota is "quota" and its name.
+type Limit = errs.Limit
 
 const (
-	ByNothing     Limit = "nothing"     // they leave at once
-	ByRate        Limit = "rate"        // evenly spaced
-	ByConcurrency Limit = "concurrency" // until others are done
-	ByPause       Limit = "pause"       // until PauseUntil
+	ByNothing     Limit = "nothing"      // they leave at once
+	ByRate        Limit = "rate"         // evenly spaced
+	ByConcurrency Limit = "concurrency"  // until others are done
+	ByPause       Limit = "pause"        // until PauseUntil
+	ByRetryBudget Limit = "retry budget" // it was empty: see Stats.Spacing
+	ByBackoff     Limit = "backoff"      // before a retry
+	ByPermits     Limit = "permits"      // of Config.Permits
+	ByParent      Limit = "parent"       // whose Stats say more
 )
 
 // Plan returns how long n more calls of cost 1 will take behind those who wait
@@ -82,12 +87,10 @@ func (g *Gate) plan(n int64) Forecast {
 	f.Total = sat.Add(f.Last, hold)
 	switch {
 	case f.Last == 0:
-	case paused > f.Last-paused:
-		f.LimitedBy = ByPause
-	case lastRoom > last:
+	case lastRoom > last && paused <= f.Last-paused:
 		f.LimitedBy = ByConcurrency
 	default:
-		f.LimitedBy = ByRate
+		f.LimitedBy = (*rule)(g).slowest(now, f.Last)
 	}
 	return f
 }

@@ -236,7 +236,7 @@ func TestCloseAndStatsSeeThoseWhoWaitForPermits(t *testing.T) {
 		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrQueueFull) {
 			t.Errorf("a fourth: %v", err)
 		}
-		if s := g.Stats(); s.Waiting != 3 {
+		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != sluice.ByPermits {
 			t.Errorf("%+v", s)
 		}
 		g.Close()

@@ -270,7 +270,7 @@ func (r *retrier) toldToWait(ctx context.Context, d time.Duration) error {
 	if d > r.policy.MaxServerWait {
 		return r.stop(ErrServerWait, sat.Add(r.gate.queue.Now(), d))
 	}
-	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, almostOne))
+	return r.mayWait(ctx, throttle, d, r.policy.Throttled(1, 0, almostOne), ByPause)
 }
 
 // backOff decides how long to wait before a retry.
@@ -286,7 +286,7 @@ func (r *retrier) backOff(ctx context.Context, kind failure) error {
 	worst := max(minBackoff, curve(retry, r.backoff, almostOne))
 	r.backoff = max(minBackoff, curve(retry, r.backoff, rand.Float64()))
 	r.wait = r.backoff
-	return r.mayWait(ctx, kind, r.backoff, worst)
+	return r.mayWait(ctx, kind, r.backoff, worst, ByBackoff)
 }
 
 // sleep waits for what backOff decided.
@@ -308,7 +308,7 @@ func (r *retrier) sleep(ctx context.Context) error {
 
 // mayWait returns why a wait of d before the next attempt must not begin, or
 // nil. If the budget is empty the gate slows down to one call per worst.
-func (r *retrier) mayWait(ctx context.Context, kind failure, d, worst time.Duration) error {
+func (r *retrier) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Limit) error {
 	now := r.gate.queue.Now()
 	until := sat.Add(now, d)
 	if sat.Add(now-r.began, d) > r.policy.MaxElapsed {
@@ -316,7 +316,7 @@ func (r *retrier) mayWait(ctx context.Context, kind failure, d, worst time.Durat
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if have := time.Until(deadline); d >= have {
-			return r.stop(&WaitError{By: r.gate.name, Need: d, Have: max(0, have)}, until)
+			return r.stop(&WaitError{By: r.gate.name, For: by, Need: d, Have: max(0, have)}, until)
 		}
 	}
 	if !r.gate.payRetry(kind, r.left, worst) {

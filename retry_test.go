@@ -1042,7 +1042,7 @@ func TestAToldWaitBeyondTheDeadlineStopsAtOnce(t *testing.T) {
 				at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 10*time.Second + d,
 			})
 			var wait *sluice.WaitError
-			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", Need: d, Have: 30 * time.Second}) {
+			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", For: sluice.ByPause, Need: d, Have: 30 * time.Second}) {
 				t.Errorf("%v tells %+v", err, wait)
 			}
 			if ctx.Err() != nil {
@@ -1351,7 +1351,7 @@ func TestABackoffBeyondTheDeadlineIsNotBegun(t *testing.T) {
 			s.want(t, 0)
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
 			var wait *sluice.WaitError
-			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", Need: d, Have: 10 * time.Second}) {
+			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", For: sluice.ByBackoff, Need: d, Have: 10 * time.Second}) {
 				t.Errorf("%v tells %+v", err, wait)
 			}
 			if ctx.Err() != nil {
@@ -1383,7 +1383,7 @@ func TestTheGatesRefusalOfTheFirstAttemptComesBare(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		err := sluice.Do(ctx, g, sluice.Policy{}, s.call)
-		if wait, ok := err.(*sluice.WaitError); !ok || *wait != (sluice.WaitError{By: "api", Need: time.Minute, Have: time.Second}) {
+		if wait, ok := err.(*sluice.WaitError); !ok || *wait != (sluice.WaitError{By: "api", For: sluice.ByRate, Need: time.Minute, Have: time.Second}) {
 			t.Errorf("hopeless: %v", err)
 		}
 

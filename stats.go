@@ -24,6 +24,11 @@ type Stats struct {
 	// behind those, for room too.
 	Pacing, Waiting int64
 
+	// LimitedBy is what holds up the first of them, ByNothing if nobody waits.
+	// If the gate has a parent in which that one waits, the parent's Stats say
+	// for what.
+	LimitedBy Limit
+
 	// NextSlot is the earliest time at which the rate and a pause let the
 	// next call leave. It may have passed.
 	NextSlot time.Time
@@ -97,6 +102,7 @@ func (g *Gate) Stats() Stats {
 		Rate:        g.rate,
 		InFlight:    g.inFlight,
 		Waiting:     int64(g.queue.Len()),
+		LimitedBy:   (*rule)(g).holds(now),
 		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now, 0))),
 		Spacing:     g.budget.cool,
 		RetryTokens: g.budget.tokens,
@@ -117,7 +123,11 @@ func (g *Gate) Stats() Stats {
 			return true
 		})
 	}
-	s.Waiting += g.atPermits.Load() - s.Pacing
+	borrowing := g.atPermits.Load()
+	if borrowing > 0 && s.Waiting == 0 {
+		s.LimitedBy = ByPermits
+	}
+	s.Waiting += borrowing - s.Pacing
 	g.queue.Unlock()
 
 	s.Refused = Refused{

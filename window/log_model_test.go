@@ -85,8 +85,8 @@ func (m *logModel) adjust(now time.Duration, r rule, delta int64, age time.Durat
 // every answer; then it counts what was let through in every window.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 1, 0, 1, 0, 1, 4, 2, 0, 1, 4, 9, 0, 1})
-	f.Add([]byte{1, 0, 3, 2, 4, 0, 3, 1, 4, 0, 3, 3, 0, 1, 2, 4, 0, 1, 4, 4, 0, 1}) // debt of many runs
-	f.Add([]byte{5, 3, 0, 5, 4, 200, 5, 3, 0, 1, 5, 255, 0, 2, 6, 1, 0, 1})         // steps back, new limits
+	f.Add([]byte{1, 0, 3, 2, 4, 0, 3, 1, 4, 0, 3, 3, 0, 1, 2, 4, 0, 1, 4, 4, 0, 1})                     // debt of many runs
+	f.Add([]byte{5, 3, 0, 5, 4, 200, 5, 3, 0, 1, 5, 255, 0, 2, 6, 1, 0, 1})                             // steps back, new limits
 	f.Add([]byte{2, 0, 0, 1, 4, 3, 0, 1, 4, 3, 0, 1, 2, 0, 20, 1, 0, 1, 4, 5, 0, 1, 2, 0, 30, 0, 0, 2}) // settled
 	f.Add([]byte{4, 1, 0, 1, 4, 0, 0, 1, 4, 0, 0, 2, 2, 3, 0, 1, 2, 1, 7, 0, 0, 4})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -42,7 +42,8 @@ func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 // not have ended in time. Nothing was consumed. It matches
 // [context.DeadlineExceeded], although the context's own Err may still be nil.
 type WaitError struct {
-	By   string        // name of the limiter, if it has one
+	By   string        // name of the gate, if it has one
+	For  Limit         // which limit of the gate it is that takes so long
 	Need time.Duration // how long the caller would have had to wait
 	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
 }
@@ -53,10 +54,40 @@ func (e *WaitError) Error() string {
 		by += e.By + ": "
 	}
 	if e.Need == Never {
-		return fmt.Sprintf("%sthe wait would not end, %v were allowed", by, e.Have)
+		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, e.For.forIt(), e.Have)
 	}
-	return fmt.Sprintf("%swould have to wait %v, %v were allowed", by, e.Need, e.Have)
+	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, e.Need, e.For.forIt(), e.Have)
 }
+
+// A Limit names what holds calls up.
+type Limit string
+
+func (l Limit) forIt() string {
+	if l == "" {
+		return ""
+	}
+	return " for the " + string(l)
+}
+
+// For returns err, which is about a wait, with limit as what the wait was for.
+func For(limit Limit, err error) error {
+	switch e := err.(type) {
+	case *WaitError:
+		return &WaitError{By: e.By, For: limit, Need: e.Need, Have: e.Have}
+	case timeoutError:
+		if limit != "" {
+			return &timeout{limit}
+		}
+	}
+	return err
+}
+
+// A timeout is an ErrTimeout that knows for what.
+type timeout struct{ limit Limit }
+
+func (t *timeout) Error() string { return prefix + "waited" + t.limit.forIt() + " as long as allowed" }
+func (t *timeout) Timeout() bool { return true }
+func (t *timeout) Unwrap() error { return ErrTimeout }
 
 // Never is the Need of a wait that has no end: longer than 292 years.
 const Never = time.Duration(1<<63 - 1)
@@ -78,7 +109,7 @@ func Named(name string, err error) error {
 		if e.By != "" {
 			return e
 		}
-		return &WaitError{By: name, Need: e.Need, Have: e.Have} // it may be shared
+		return &WaitError{By: name, For: e.For, Need: e.Need, Have: e.Have} // it may be shared
 	}
 	if name == "" || err == context.Canceled || err == context.DeadlineExceeded {
 		return err

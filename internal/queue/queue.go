@@ -100,6 +100,11 @@ type Config struct {
 	// GiveUp, if set, is called with the queue locked when a wait with a
 	// Patience begins, and after every Change. An error ends the wait.
 	GiveUp func(now, patience time.Duration) error
+
+	// Blame, if set, is called with the queue locked when a wait ends that is
+	// too long, and names the limit that is to blame: the one that adds up to
+	// the Forecast need or, for 0, that holds the head.
+	Blame func(now, need time.Duration) errs.Limit
 }
 
 // A Queue is a FIFO of callers. It must be made by [New] and not be copied.
@@ -363,9 +368,17 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	need := q.rule.Forecast(now, ahead)
 	asks := w.ask != nil && (q.front == nil || q.front == w) // and then knows
 	if need == 0 && w.maxAt <= now && !asks {
-		return errs.ErrTimeout
+		return q.blame(now, 0, errs.ErrTimeout)
 	}
-	return w.tooLong(now, need)
+	return q.blame(now, need, w.tooLong(now, need))
+}
+
+// blame returns err, if there is one, with the limit that is to blame.
+func (q *Queue) blame(now, need time.Duration, err error) error {
+	if err == nil || q.cfg.Blame == nil {
+		return err
+	}
+	return errs.For(q.cfg.Blame(now, need), err)
 }
 
 // refuse returns why n cannot enter, or nil.

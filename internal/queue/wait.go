@@ -76,7 +76,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 			q.Advance(now)
 			asks := w.ask != nil && w == q.front // and gives up by itself
 			if w.state == waiting && !q.cfg.Exact && !asks && now >= w.maxAt {
-				q.drop(now, w, errs.ErrTimeout)
+				q.drop(now, w, q.blame(now, 0, errs.ErrTimeout))
 			}
 		}
 	}
@@ -98,11 +98,11 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 		if now < w.maxAt {
 			return false, nil
 		}
-		err = errs.ErrTimeout
+		err = q.blame(now, 0, errs.ErrTimeout)
 	case err == nil:
 		w.armed = sat.Add(now, wait)
 		w.due = w.armed
-		if err = w.tooLong(now, wait); err == nil {
+		if err = q.blame(now, 0, w.tooLong(now, wait)); err == nil {
 			return false, nil
 		}
 	}

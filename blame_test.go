@@ -1,0 +1,140 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// Stats and errors name the limit that holds the calls up.
+func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
+	take := func(t *testing.T, g *sluice.Gate, n int) {
+		t.Helper()
+		for range n {
+			if _, ok := g.TryAcquire(1); !ok {
+				t.Fatal("refused")
+			}
+		}
+	}
+	full := func() *leaky.Bucket {
+		b := leaky.New(1, 1, time.Minute)
+		b.Take(1)
+		return b
+	}
+	for name, c := range map[string]struct {
+		gate func(t *testing.T) *sluice.Gate
+		by   sluice.Limit
+		err  string // of AcquireWithin 1 s, as the first
+	}{
+		"rate": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}})
+				take(t, g, 1)
+				return g
+			}, sluice.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+		},
+		"concurrency": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g", Concurrency: 1, Rate: sluice.Rate{Count: 100, Per: time.Minute}})
+				take(t, g, 1)
+				return g
+			}, sluice.ByConcurrency, "sluice: g: waited for the concurrency as long as allowed",
+		},
+		"pause": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 2, Per: time.Minute}})
+				take(t, g, 1)
+				g.PauseUntil(time.Now().Add(time.Hour), "maintenance")
+				return g
+			}, sluice.ByPause, "sluice: g: would have to wait 1h0m0s for the pause, 1s were allowed",
+		},
+		"pause shorter than the rate": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 2, Per: time.Minute}})
+				take(t, g, 1)
+				g.PauseUntil(time.Now().Add(10*time.Second), "maintenance")
+				return g
+			}, sluice.ByRate, "sluice: g: would have to wait 30s for the rate, 1s were allowed",
+		},
+		"retry budget": {
+			func(t *testing.T) *sluice.Gate { return emptied(t, sluice.Config{Name: "g"}, 8*time.Second) },
+			sluice.ByRetryBudget, "sluice: g: would have to wait 8s for the retry budget, 1s were allowed",
+		},
+		"quota": {
+			func(t *testing.T) *sluice.Gate {
+				return mustGate(t, sluice.Config{Name: "g", Quotas: []sluice.Quota{
+					{Name: "requests", Meter: leaky.New(100, 1, time.Minute)},
+					{Name: "tokens", Meter: full()},
+				}})
+			}, "quota tokens", "sluice: g: would have to wait 1m0s for the quota tokens, 1s were allowed",
+		},
+		"quota without a name": {
+			func(t *testing.T) *sluice.Gate {
+				return mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: full()}}})
+			}, "quota", "sluice: would have to wait 1m0s for the quota, 1s were allowed",
+		},
+		"parent": {
+			func(t *testing.T) *sluice.Gate {
+				all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1})
+				take(t, all, 1)
+				return mustGate(t, sluice.Config{Name: "g", Parent: all})
+			}, sluice.ByParent, "sluice: g: all: waited for the concurrency as long as allowed",
+		},
+		"quota of a parent": {
+			func(t *testing.T) *sluice.Gate {
+				all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "daily", Meter: full()}}})
+				return mustGate(t, sluice.Config{Name: "g", Parent: all})
+			}, sluice.ByParent, "sluice: all: would have to wait 1m0s for the quota daily, 1s were allowed",
+		},
+		"own quota below a parent": {
+			func(t *testing.T) *sluice.Gate {
+				return mustGate(t, sluice.Config{
+					Name: "g", Parent: mustGate(t, sluice.Config{Name: "all"}),
+					Quotas: []sluice.Quota{{Name: "daily", Meter: full()}},
+				})
+			}, "quota daily", "sluice: g: would have to wait 1m0s for the quota daily, 1s were allowed",
+		},
+		"rate below a parent": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}, Parent: mustGate(t, sluice.Config{Name: "all"})})
+				take(t, g, 1)
+				return g
+			}, sluice.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := c.gate(t)
+				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
+					t.Errorf("nobody waits, but Stats says %q", got)
+				}
+				_, err := g.AcquireWithin(bg, 1, time.Second)
+				var wait *sluice.WaitError
+				if err == nil || err.Error() != c.err {
+					t.Errorf("error %q, want %q", err, c.err)
+				} else if !errors.As(err, &wait) && !errors.Is(err, sluice.ErrTimeout) {
+					t.Errorf("%v is neither a WaitError nor ErrTimeout", err)
+				}
+				ctx, cancel := context.WithCancel(bg)
+				l := synclog.New()
+				for i := range 2 {
+					l.Call(i, func() error { _, err := g.Acquire(ctx, 1); return err })
+				}
+				if s := g.Stats(); s.LimitedBy != c.by || s.Pacing+s.Waiting != 2 {
+					t.Errorf("%d wait, for %q, want %q", s.Pacing+s.Waiting, s.LimitedBy, c.by)
+				}
+				cancel()
+				synctest.Wait()
+				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
+					t.Errorf("nobody waits any more, but Stats says %q", got)
+				}
+			})
+		})
+	}
+}
