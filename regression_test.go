@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -333,4 +334,29 @@ func TestCallKnowsThatItsLeaseWasLost(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A call that had waited for its slot and then for room counted as woken late,
+// by us, when the room came back, and the next one left up to CatchUp too early.
+func TestRoomThatComesBackLateIsNotOurLateness(t *testing.T) {
+	for name, quotas := range map[string][]sluice.Quota{
+		"no quota": nil,
+		"a quota":  {{Name: "q", Meter: &bucket{capacity: 100, interval: ms}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2, Quotas: quotas}), synclog.New()
+				p, _ := g.Acquire(bg, 1)
+				l.Call(0, enter(g, bg)) // its slot is at 100 ms
+				l.Call(1, enter(g, bg))
+				g.SetConcurrency(1)
+				time.Sleep(100*ms + ms/2)
+				g.SetConcurrency(2)
+				time.Sleep(ms)
+				p.Release()
+				time.Sleep(time.Minute)
+				l.Want(t, synclog.At(0, 100*ms+ms/2), synclog.At(1, 200*ms+ms/2))
+			})
+		})
+	}
 }

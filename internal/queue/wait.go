@@ -94,7 +94,7 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	case w.state != waiting:
 		return true, w.result(ctx)
 	case err == nil && wait == Forever:
-		w.armed = Forever
+		w.armed, w.due = Forever, Forever // nobody will be late for it
 		if now < w.maxAt {
 			return false, nil
 		}
