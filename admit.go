@@ -55,7 +55,7 @@ func (p path) asker() queue.AskFunc {
 // pass queues in the parent of g, the last of p.
 func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, error) {
 	waited, err := g.parent.queue.Acquire(ctx, queue.Request{
-		N: t.N, Weight: g.parent.rateUnit.of(t.N), Max: t.Left, Patience: t.Patience, Ask: p.asker(),
+		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asker(),
 	})
 	var no *refusal
 	switch {

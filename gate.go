@@ -177,7 +177,7 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	r := (*rule)(g)
-	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame})
+	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame, Weigh: g.rateUnit.of, Fine: r.fine})
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{g}.asker()
 	}
@@ -216,7 +216,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		p, err := g.acquire(context.Background(), queue.Request{N: n})
 		return p, err == nil
 	}
-	if !g.queue.Try(queue.Request{N: n, Weight: g.rateUnit.of(n), Ask: g.ask}) {
+	if !g.queue.Try(queue.Request{N: n, Ask: g.ask}) {
 		g.refused[refusedTry].Add(1)
 		return nil, false
 	}
@@ -249,7 +249,7 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 	if r.N == 0 {
 		return g.nothing(ctx)
 	}
-	r.Weight, r.Ask = g.rateUnit.of(r.N), g.ask
+	r.Ask = g.ask
 	r.Max = max(0, r.Max)
 	lease, asked, err := g.borrow(ctx, r)
 	if err != nil {
@@ -469,6 +469,12 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	r.open++
 	r.granted++
 	return 0
+}
+
+// fine implements queue.Config.Fine: a timer may be 1 ms late.
+func (r *rule) fine() bool {
+	interval := r.schedule.Interval()
+	return interval > 0 && interval <= 100*time.Millisecond
 }
 
 // blame implements queue.Config.Blame.

@@ -48,7 +48,7 @@ func ExamplePacer_Reserve() {
 	p := pacer.New(1, time.Minute)
 	now, next, last := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 	show := func() {
-		for name, r := range map[string]*pacer.Reservation{"now": now, "next": next, "last": last} {
+		for name, r := range map[string]pacer.Reservation{"now": now, "next": next, "last": last} {
 			if r.Delay() == pacer.Never {
 				fmt.Println(name, "is cancelled")
 				continue

@@ -43,7 +43,7 @@ type entry struct {
 	err    error
 	need   time.Duration // of a WaitError
 	cancel context.CancelFunc
-	r      *pacer.Reservation
+	r      pacer.Reservation
 }
 
 func ns(d time.Duration) *big.Rat { return new(big.Rat).SetInt64(int64(d)) }
@@ -276,7 +276,7 @@ func runHistory(t *testing.T, data []byte) {
 			}
 		}
 		for _, e := range entries {
-			if e.r == nil || e.err != nil {
+			if e.r == (pacer.Reservation{}) || e.err != nil {
 				continue
 			}
 			want := e.at
@@ -347,7 +347,7 @@ func runHistory(t *testing.T, data []byte) {
 				t.Fatalf("%s: Reserve: %v, model says %v", name, e.r.Err(), e.err)
 			}
 		case 5:
-			if e := pick(); e != nil && e.r != nil {
+			if e := pick(); e != nil && e.r != (pacer.Reservation{}) {
 				want := !e.over
 				if want {
 					m.drop(e, pacer.ErrCancelled)
@@ -358,7 +358,7 @@ func runHistory(t *testing.T, data []byte) {
 				}
 			}
 		case 6:
-			if e := pick(); e != nil && e.r != nil && e.cancel == nil {
+			if e := pick(); e != nil && e.r != (pacer.Reservation{}) && e.cancel == nil {
 				e.idle = false
 				begin(e, bg, e.r.Wait)
 			}
@@ -398,7 +398,7 @@ func runHistory(t *testing.T, data []byte) {
 		if e.cancel != nil {
 			e.cancel()
 		}
-		if e.r != nil {
+		if e.r != (pacer.Reservation{}) {
 			e.r.Cancel()
 		}
 	}

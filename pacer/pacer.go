@@ -86,8 +86,7 @@ const Never = errs.Never
 // [NewWith] and must not be copied. It starts no goroutine and needs no
 // closing. Made in a testing/synctest bubble, it belongs to that bubble.
 type Pacer struct {
-	queue    *queue.Queue
-	schedule schedule.Schedule // guarded by the queue's lock
+	lane lane
 }
 
 // Config is what [NewWith] may be told beside the rate. The zero Config is
@@ -165,8 +164,10 @@ func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
-	p := &Pacer{schedule: *s}
-	p.queue = queue.New((*rule)(p), queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true})
+	p := &Pacer{lane{schedule: *s}}
+	l := &p.lane
+	l.slots.Store(newSlots(s.Interval()))
+	l.queue = queue.New(l, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: l, Fine: l.fine})
 	return p, nil
 }
 
@@ -190,11 +191,19 @@ func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duratio
 }
 
 func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) error {
+	if n == 1 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, v := p.lane.take(); v == leave {
+			return nil
+		}
+	}
 	mustNotBeNegative(n)
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, err := p.queue.Acquire(ctx, queue.Request{N: n, Weight: n, Max: longest})
+	_, err := p.lane.queue.Acquire(ctx, queue.Request{N: n, Max: longest})
 	return err
 }
 
@@ -202,8 +211,13 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 // slot is now. Otherwise it changes nothing and reports false. It never blocks
 // and never overtakes. It panics if n < 0.
 func (p *Pacer) TryAcquire(n int64) bool {
+	if n == 1 {
+		if _, v := p.lane.take(); v != ask {
+			return v == leave
+		}
+	}
 	mustNotBeNegative(n)
-	return n == 0 || p.queue.Try(queue.Request{N: n, Weight: n})
+	return n == 0 || p.lane.queue.Try(queue.Request{N: n})
 }
 
 // SetRate changes the rate to count per period, for those who wait already as
@@ -214,7 +228,7 @@ func (p *Pacer) TryAcquire(n int64) bool {
 func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	err := schedule.CheckRate(count, per)
 	if err == nil {
-		p.queue.Change(func(now time.Duration) { err = p.schedule.SetRate(now, count, per) })
+		p.lane.queue.Change(func(now time.Duration) { err = p.lane.schedule.SetRate(now, count, per) })
 	}
 	if err != nil {
 		return fmt.Errorf("pacer: %w", err)
@@ -229,41 +243,28 @@ func (p *Pacer) SetRate(count int64, per time.Duration) error {
 // end of the present one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
-	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
+	p.lane.queue.Change(func(now time.Duration) { p.lane.schedule.PauseUntil(p.lane.queue.Instant(now, t)) })
 }
 
 // Resume ends a pause now. The callers who wait leave one interval apart.
 func (p *Pacer) Resume() {
-	p.queue.Change(p.schedule.Resume)
+	p.lane.queue.Change(p.lane.schedule.Resume)
 }
 
 // Interval returns the time between calls at the present rate, rounded down to
 // a nanosecond.
 func (p *Pacer) Interval() time.Duration {
-	p.queue.Lock()
-	defer p.queue.Unlock()
-	return p.schedule.Interval()
+	p.lane.queue.Lock()
+	defer p.lane.queue.Unlock()
+	return p.lane.schedule.Interval()
 }
 
 // Waiting returns how many callers and reservations wait for their slot.
 func (p *Pacer) Waiting() int {
-	p.queue.Lock()
-	defer p.queue.Unlock()
-	p.queue.Advance(p.queue.Now())
-	return p.queue.Len()
-}
-
-// rule is a Pacer as its queue sees it.
-type rule Pacer
-
-// Admit implements queue.Rule.
-func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
-	return r.schedule.Admit(now, due, n)
-}
-
-// Forecast implements queue.Rule.
-func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
-	return r.schedule.Wait(now, ahead)
+	p.lane.queue.Lock()
+	defer p.lane.queue.Unlock()
+	p.lane.queue.Advance(p.lane.queue.Now())
+	return p.lane.queue.Len()
 }
 
 func mustNotBeNegative(n int64) {

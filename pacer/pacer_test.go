@@ -470,7 +470,7 @@ func TestHugeWeightsSaturate(t *testing.T) {
 		} else if !strings.Contains(err.Error(), "would not end") {
 			t.Errorf("message %q", err)
 		}
-		var rs []*pacer.Reservation
+		var rs []pacer.Reservation
 		for range 5 {
 			rs = append(rs, p.Reserve(math.MaxInt64))
 		}

@@ -12,28 +12,47 @@ import (
 // it counts as used, whether somebody used it or not, so an abandoned one
 // stalls nobody.
 //
-// A Reservation is safe for use by multiple goroutines, but only one may Wait.
+// A Reservation is a small value; copies are the same claim. It is safe for use
+// by multiple goroutines, but only one may Wait. The zero Reservation is none.
 type Reservation struct {
 	pacer  *Pacer
-	waiter *queue.Waiter // nil if n was 0 or err is set
-	err    error
+	waiter *queue.Waiter // its place in the queue, nil if it has none
+	at     time.Duration // without a place: its slot, or one of those below
 }
+
+const (
+	whenever = -1 // n was 0
+	refused  = -2
+)
 
 // Reserve claims the next slot for a call of weight n, behind everybody who
 // came before, and does not block. If Config.MaxWaiting entries wait already
 // the reservation is a refusal: Err says so. It panics if n < 0.
-func (p *Pacer) Reserve(n int64) *Reservation {
+func (p *Pacer) Reserve(n int64) Reservation {
+	if n == 1 {
+		if at, v := p.lane.take(); v == leave {
+			return Reservation{pacer: p, at: at}
+		}
+	}
 	mustNotBeNegative(n)
 	if n == 0 {
-		return &Reservation{pacer: p}
+		return Reservation{pacer: p, at: whenever}
 	}
-	w, err := p.queue.Reserve(queue.Request{N: n, Weight: n})
-	return &Reservation{pacer: p, waiter: w, err: err}
+	w, at, err := p.lane.queue.Reserve(queue.Request{N: n})
+	if err != nil {
+		at = refused
+	}
+	return Reservation{pacer: p, waiter: w, at: at}
 }
 
 // Err returns [ErrQueueFull] if there was no room for the reservation, else
 // nil.
-func (r *Reservation) Err() error { return r.err }
+func (r Reservation) Err() error {
+	if r.waiter == nil && r.at == refused {
+		return ErrQueueFull
+	}
+	return nil
+}
 
 // Slot returns when the call may leave, as things stand. It is a forecast:
 // earlier after somebody ahead cancelled, later after a pause or a slower
@@ -41,17 +60,17 @@ func (r *Reservation) Err() error { return r.err }
 // was refused or cancelled, and now for one of weight 0. Its cost grows with
 // the distance from the nearer end of the queue, a nanosecond or two for each
 // entry: to ask all of many thousands again and again is not for it.
-func (r *Reservation) Slot() time.Time {
+func (r Reservation) Slot() time.Time {
 	slot, _, ok := r.slot()
 	if !ok {
 		return time.Time{}
 	}
-	return r.pacer.queue.Time(slot)
+	return r.pacer.lane.queue.Time(slot)
 }
 
 // Delay returns how long it is until Slot, 0 if it has passed and [Never] if
 // there is none.
-func (r *Reservation) Delay() time.Duration {
+func (r Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
 	if !ok || slot == Never {
 		return Never
@@ -59,15 +78,17 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, slot-now)
 }
 
-func (r *Reservation) slot() (slot, now time.Duration, ok bool) {
+func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 	switch {
-	case r.err != nil:
+	case r.waiter != nil:
+		return r.pacer.lane.queue.Slot(r.waiter)
+	case r.at == refused:
 		return 0, 0, false
-	case r.waiter == nil:
-		now = r.pacer.queue.Now()
+	case r.at == whenever:
+		now = r.pacer.lane.queue.Now()
 		return now, now, true
 	}
-	return r.pacer.queue.Slot(r.waiter)
+	return r.at, r.pacer.lane.queue.Now(), true
 }
 
 // Wait blocks until the slot. It returns nil at once if that has passed, and
@@ -75,23 +96,23 @@ func (r *Reservation) slot() (slot, now time.Duration, ok bool) {
 // then the reservation is cancelled. It returns [ErrCancelled] if it was
 // cancelled and [Reservation.Err] if it was refused. It panics if another
 // goroutine waits for the same reservation.
-func (r *Reservation) Wait(ctx context.Context) error {
+func (r Reservation) Wait(ctx context.Context) error {
 	switch {
-	case r.err != nil:
-		return r.err
-	case r.waiter == nil:
+	case r.waiter != nil:
+		return r.pacer.lane.queue.Attend(ctx, r.waiter)
+	case r.at == whenever:
 		return ctx.Err()
 	}
-	return r.pacer.queue.Attend(ctx, r.waiter)
+	return r.Err()
 }
 
 // Cancel gives the slot back: those behind move up as if it had never been
 // claimed, and a goroutine in Wait gets [ErrCancelled]. It reports whether
 // there was something to give back: not if the slot has passed, if it was
 // cancelled before or refused. Then it does nothing.
-func (r *Reservation) Cancel() bool {
+func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false
 	}
-	return r.pacer.queue.Cancel(r.waiter, ErrCancelled)
+	return r.pacer.lane.queue.Cancel(r.waiter, ErrCancelled)
 }

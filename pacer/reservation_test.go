@@ -14,7 +14,7 @@ func TestReservationsAreForecasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pacer.New(10, time.Second)
 		start := time.Now()
-		var rs []*pacer.Reservation
+		var rs []pacer.Reservation
 		for range 4 {
 			rs = append(rs, p.Reserve(1))
 		}
@@ -104,7 +104,7 @@ func TestWaitBeginsOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := pacer.New(10, time.Second), synclog.New()
 		p.TryAcquire(1)
-		var rs []*pacer.Reservation
+		var rs []pacer.Reservation
 		for range 5 {
 			rs = append(rs, p.Reserve(1))
 		}

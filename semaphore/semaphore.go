@@ -34,6 +34,7 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -74,6 +75,8 @@ type Weighted struct {
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
 	// the limit was lowered below what was out.
 	limit, inFlight int64
+
+	stock atomic.Pointer[stock]
 }
 
 // NewWeighted returns a semaphore with limit permits, all of them free. A
@@ -84,8 +87,9 @@ func NewWeighted(limit int64) *Weighted {
 		panic(fmt.Sprintf("semaphore: negative limit %d", limit))
 	}
 	s := &Weighted{limit: limit}
+	s.stock.Store(newStock(limit))
 	r := (*rule)(s)
-	s.queue = queue.New(r, queue.Config{Untimed: true, Refuse: r.refuse})
+	s.queue = queue.New(r, queue.Config{Untimed: true, Refuse: r.refuse, Latch: r})
 	return s
 }
 
@@ -109,6 +113,14 @@ func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Dura
 }
 
 func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) error {
+	if n > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if s.stock.Load().take(n) == taken {
+			return nil
+		}
+	}
 	mustNotBeNegative(n)
 	if n == 0 {
 		return ctx.Err()
@@ -138,6 +150,11 @@ func (s *Weighted) giveBack(n int64) {
 // waits. Otherwise it changes nothing and reports false. It never blocks and
 // never overtakes. n = 0 takes nothing and succeeds. It panics if n < 0.
 func (s *Weighted) TryAcquire(n int64) bool {
+	if n > 0 {
+		if v := s.stock.Load().take(n); v != closed {
+			return v == taken
+		}
+	}
 	mustNotBeNegative(n)
 	return n == 0 || s.queue.Try(request(n, 0))
 }
@@ -147,14 +164,18 @@ func (s *Weighted) TryAcquire(n int64) bool {
 // It panics if n < 0 or if n is more than is in flight; nothing is then given
 // back.
 func (s *Weighted) Release(n int64) {
+	if n > 0 && s.stock.Load().giveBack(n) {
+		return
+	}
 	mustNotBeNegative(n)
 	s.queue.Lock()
-	defer s.queue.Unlock()
-	if n > s.inFlight {
-		panic(fmt.Sprintf("semaphore: released more than held: %d of %d", n, s.inFlight))
+	if held := s.inFlight; n > held {
+		s.queue.Unlock()
+		panic(fmt.Sprintf("semaphore: released more than held: %d of %d", n, held))
 	}
 	s.inFlight -= n
 	s.queue.Advance(0)
+	s.queue.Unlock()
 }
 
 // SetLimit changes the number of permits and applies it at once to everybody
@@ -244,7 +265,7 @@ func (r *rule) Admit(_, _ time.Duration, n int64) time.Duration {
 func (r *rule) Forecast(time.Duration, int64) time.Duration { return 0 }
 
 func request(n int64, longest time.Duration) queue.Request {
-	return queue.Request{N: n, Weight: n, Max: longest}
+	return queue.Request{N: n, Max: longest}
 }
 
 func mustNotBeNegative(n int64) {

@@ -79,6 +79,26 @@ type Turn struct {
 	Patience time.Duration // of the request
 }
 
+// A Latch lets callers by who find nobody waiting, without the lock: while it
+// is open the state of the rule lies in one atomic word, which callers change
+// as Admit would. The queue closes it before it looks at that state, and opens
+// it, if the rule will, when it is done and nobody waits:
+//
+//	open:    nobody waits, nobody holds the lock; the word is the state
+//	closed:  the state is under the lock; the word only says that it is closed
+//
+// So nobody is overtaken through the word, and nothing is decided twice: a
+// caller that has read the open word fails to change it once it is closed. Both
+// methods are called with the queue locked.
+type Latch interface {
+	// Close takes the state out of the word.
+	Close()
+
+	// Open puts the state into the word, or reports false if it is not one
+	// that the word can hold.
+	Open() bool
+}
+
 // Config is what a queue needs beside its rule.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
@@ -92,6 +112,17 @@ type Config struct {
 	// Untimed promises that Admit ignores the time; the clock is then not
 	// read for callers who need not wait.
 	Untimed bool
+
+	// Weigh returns what an entry of n adds to the forecasts of those behind
+	// it. Nil means n.
+	Weigh func(n int64) int64
+
+	// Latch, if set, is that of the rule.
+	Latch Latch
+
+	// Fine, if set, is called with the queue locked and reports whether it is
+	// worth while to wake the driver more exactly than timers do.
+	Fine func() bool
 
 	// Refuse, if set, is called with the queue locked for every n that asks
 	// to enter. An error means that no wait can help, and is returned.
@@ -119,22 +150,40 @@ type Queue struct {
 	driver      *Waiter // first entry with a goroutine behind it
 	length      int
 	weight      total
-	seq         uint64 // of the entry last added
+	seq         uint32 // of the entry last added
 	due         time.Duration
 	changed     time.Duration // when the rule was last changed from outside
 	closed      error
+	open        bool // the latch
+	fine        bool // not in a testing/synctest bubble, where only timers know the time
+
+	spare sync.Pool // of waiters with a channel
 }
 
 // New returns an empty queue under rule.
 func New(rule Rule, cfg Config) *Queue {
-	return &Queue{rule: rule, cfg: cfg, epoch: time.Now(), due: Forever}
+	q := &Queue{rule: rule, cfg: cfg, epoch: time.Now(), due: Forever, fine: !bubbled()}
+	q.Lock()
+	q.Unlock() // opens the latch
+	return q
 }
 
 // Lock locks the queue and with it the state of the rule.
-func (q *Queue) Lock() { q.mu.Lock() }
+func (q *Queue) Lock() {
+	q.mu.Lock()
+	if q.open {
+		q.open = false
+		q.cfg.Latch.Close()
+	}
+}
 
 // Unlock undoes Lock.
-func (q *Queue) Unlock() { q.mu.Unlock() }
+func (q *Queue) Unlock() {
+	if q.cfg.Latch != nil && q.front == nil && q.closed == nil {
+		q.open = q.cfg.Latch.Open()
+	}
+	q.mu.Unlock()
+}
 
 // Now returns the present instant on the monotonic clock.
 func (q *Queue) Now() time.Duration { return time.Since(q.epoch) }
@@ -164,9 +213,8 @@ func (q *Queue) Closed() error { return q.closed }
 
 // A Request says what a caller wants.
 type Request struct {
-	N      int64         // what Admit is asked for
-	Weight int64         // what the entry adds to the forecasts of those behind it
-	Max    time.Duration // longest wait; negative counts as 0, Forever as no bound
+	N   int64         // what Admit is asked for
+	Max time.Duration // longest wait; negative counts as 0, Forever as no bound
 
 	// Patience, if not 0, is handed to Config.GiveUp.
 	Patience time.Duration
@@ -177,9 +225,9 @@ type Request struct {
 
 // Try admits r if it can leave at once and nobody waits.
 func (q *Queue) Try(r Request) bool {
-	q.mu.Lock()
+	q.Lock()
 	if q.refuse(r.N) != nil {
-		q.mu.Unlock()
+		q.Unlock()
 		return false
 	}
 	now := q.tick()
@@ -188,14 +236,14 @@ func (q *Queue) Try(r Request) bool {
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
-		w := newWaiter(r)
-		w.attended, w.armed, w.maxAt = true, awake, now
+		w := q.attended(&r, nil)
+		w.rare.maxAt = now
 		q.push(w)
 		wait, err := q.ask(context.Background(), w)
 		ok = wait == 0 && err == nil
 		q.leave(w)
 	}
-	q.mu.Unlock()
+	q.Unlock()
 	return ok
 }
 
@@ -206,49 +254,55 @@ func (q *Queue) Try(r Request) bool {
 // nothing is taken.
 func (q *Queue) Acquire(ctx context.Context, r Request) (waited time.Duration, err error) {
 	done := ctx.Done()
-	q.mu.Lock()
+	q.Lock()
 	// Looked at under the lock: a context that was done before our turn at
 	// the lock fails even if there is room (golang.org/issue/63615).
 	if isDone(done) {
-		q.mu.Unlock()
+		q.Unlock()
 		return 0, ctx.Err()
 	}
 	if err := q.refuse(r.N); err != nil {
-		q.mu.Unlock()
+		q.Unlock()
 		return 0, err
 	}
 	now := q.tick()
 	q.Advance(now)
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
-		q.mu.Unlock()
+		q.Unlock()
 		return 0, nil
 	}
-	if q.cfg.Untimed {
+	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	w := newWaiter(r)
-	w.attended, w.done, w.armed = true, done, awake
+	w := q.attended(&r, done)
 	w.setLimits(ctx, q, now, r.Max)
-	if err := q.hopeless(now, w, q.weight.value()); err != nil {
-		q.mu.Unlock()
+	if err = q.hopeless(now, w, q.weight.value()); err == nil && q.full() {
+		err = errs.ErrQueueFull
+	}
+	if err != nil {
+		q.Unlock()
+		w.state.Store(failed)
+		q.recycle(w)
 		return 0, err
 	}
-	if q.full() {
-		q.mu.Unlock()
-		return 0, errs.ErrQueueFull
-	}
 	q.push(w)
-	q.Advance(now)
+	if q.front == w {
+		q.Advance(now)
+	}
 	err = q.wait(ctx, w)
-	return sat.Sub(q.Now(), now), err
+	q.recycle(w)
+	if !q.cfg.Untimed {
+		waited = sat.Sub(q.Now(), now)
+	}
+	return waited, err
 }
 
 // Change settles what is due, calls f to change the rule, and applies the
 // change to everybody who waits: those it makes hopeless fail, those it lets
 // through leave, and the driver sleeps for the new time.
 func (q *Queue) Change(f func(now time.Duration)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.Lock()
+	defer q.Unlock()
 	now := q.Now()
 	q.Advance(now)
 	f(now)
@@ -259,7 +313,7 @@ func (q *Queue) Change(f func(now time.Duration)) {
 		if err := q.hopeless(now, w, ahead.value()); err != nil {
 			q.fail(w, err)
 		} else {
-			ahead.add(w.weight)
+			ahead.add(q.weigh(w.n))
 		}
 		w = next
 	}
@@ -286,8 +340,8 @@ func (q *Queue) Recheck() {
 // Close fails everybody who waits and everybody who comes later. Only the
 // first call counts.
 func (q *Queue) Close(reason error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.Lock()
+	defer q.Unlock()
 	if q.closed != nil {
 		return
 	}
@@ -307,14 +361,14 @@ func (q *Queue) Each(f func(n int64) bool) {
 // locked. It must be called after anything that may let the head through.
 func (q *Queue) Advance(now time.Duration) {
 	for w := q.front; w != nil; w = q.front {
-		if w.ask != nil {
-			if !w.asked && w.armed == Forever {
-				w.tell(look) // newly at the head
+		if w.asks() {
+			if !w.rare.asked && w.at == Forever {
+				w.tell() // newly at the head
 			}
 			break
 		}
 		at, due := now, min(q.due, now)
-		if !w.attended {
+		if w.wake == nil {
 			// Nobody sleeps for it, so nobody can be late for it either: it
 			// is charged as if it had been looked at exactly at its slot.
 			at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
@@ -332,8 +386,8 @@ func (q *Queue) Advance(now time.Duration) {
 			q.arm(sat.Add(now, wait))
 			return
 		}
-		w.leftAt = at
 		q.remove(w)
+		w.at = at
 		w.settle(granted, nil)
 	}
 	q.due = Forever
@@ -344,30 +398,33 @@ func (q *Queue) Advance(now time.Duration) {
 // after anything that may let such a head through; for others Advance has asked
 // already.
 func (q *Queue) Kick() {
-	if q.front != nil && q.front.ask != nil {
-		q.front.tell(look)
+	if q.front != nil && q.front.asks() {
+		q.front.tell()
 	}
 }
 
 // arm makes the driver wake at due.
 func (q *Queue) arm(due time.Duration) {
 	q.due = due
-	if q.driver != nil && q.driver.armed > due {
-		q.driver.tell(look)
+	if q.driver != nil && q.driver.at > due {
+		q.driver.tell()
 	}
 }
 
 // hopeless returns an error if w, with the weight ahead before it, cannot
 // leave in time.
 func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
-	if w.patience != 0 && q.cfg.GiveUp != nil {
-		if err := q.cfg.GiveUp(now, w.patience); err != nil {
+	if w.rare == nil { // whatever it takes
+		return nil
+	}
+	if w.rare.patience != 0 && q.cfg.GiveUp != nil {
+		if err := q.cfg.GiveUp(now, w.rare.patience); err != nil {
 			return err
 		}
 	}
 	need := q.rule.Forecast(now, ahead)
-	asks := w.ask != nil && (q.front == nil || q.front == w) // and then knows
-	if need == 0 && w.maxAt <= now && !asks {
+	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
+	if need == 0 && w.maxAt() <= now && !asks {
 		return q.blame(now, 0, errs.ErrTimeout)
 	}
 	return q.blame(now, need, w.tooLong(now, need))
@@ -414,7 +471,7 @@ func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 // giveUp removes w, whose context is done: its goroutine finds out by itself.
 func (q *Queue) giveUp(w *Waiter) {
 	q.remove(w)
-	w.state, w.err = dropped, errs.ErrCancelled
+	w.state.Store(dropped)
 }
 
 func (q *Queue) fail(w *Waiter, err error) {
@@ -424,8 +481,9 @@ func (q *Queue) fail(w *Waiter, err error) {
 
 // leave takes w out of the queue, if it is still in it, and calls the next.
 func (q *Queue) leave(w *Waiter) {
-	if w.state == waiting {
+	if !w.settled() {
 		q.remove(w)
+		w.state.Store(granted)
 	}
 	q.Advance(q.Now())
 }
@@ -440,17 +498,17 @@ func (q *Queue) push(w *Waiter) {
 		q.back.next = w
 	}
 	q.back = w
-	if q.driver == nil && w.attended {
+	if q.driver == nil && w.wake != nil {
 		q.driver = w
 	}
 	q.length++
-	q.weight.add(w.weight)
+	q.weight.add(q.weigh(w.n))
 }
 
 func (q *Queue) remove(w *Waiter) {
 	if w == q.driver {
 		q.driver = w.next
-		for q.driver != nil && !q.driver.attended {
+		for q.driver != nil && q.driver.wake == nil {
 			q.driver = q.driver.next
 		}
 	}
@@ -466,7 +524,14 @@ func (q *Queue) remove(w *Waiter) {
 	}
 	w.prev, w.next = nil, nil
 	q.length--
-	q.weight.sub(w.weight)
+	q.weight.sub(q.weigh(w.n))
+}
+
+func (q *Queue) weigh(n int64) int64 {
+	if q.cfg.Weigh == nil {
+		return n
+	}
+	return q.cfg.Weigh(n)
 }
 
 func isDone(done <-chan struct{}) bool {

@@ -67,9 +67,9 @@ func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
 		about("a time", q.Instant(now, at)-now)
 		about("a slot", time.Until(q.Time(now+10*time.Minute).Round(0)))
 		ctx, cancel := context.WithDeadline(context.Background(), at)
-		w := newWaiter(Request{})
+		w := new(Waiter)
 		w.setLimits(ctx, q, now, Forever)
-		about("a deadline", w.ctxAt-now)
+		about("a deadline", w.rare.ctxAt-now)
 		cancel()
 	}
 }

@@ -9,28 +9,29 @@ import (
 )
 
 // Reserve adds an entry with no goroutine behind it. It counts as used at its
-// slot, whoever looks and whenever, so that an abandoned one stalls nobody.
-// The queue must be exact.
-func (q *Queue) Reserve(r Request) (*Waiter, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// slot, whoever looks and whenever, so that an abandoned one stalls nobody. If
+// its slot is now there is no entry: w is nil and at is now. The queue must be
+// exact.
+func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
+	q.Lock()
+	defer q.Unlock()
 	if err := q.refuse(r.N); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	w := newWaiter(r)
 	now := q.Now()
 	q.Advance(now)
 	if q.front == nil && q.rule.Admit(now, now, r.N) == 0 {
-		w.leftAt = now
-		w.settle(granted, nil)
-		return w, nil
+		return nil, now, nil
 	}
 	if q.full() {
-		return nil, errs.ErrQueueFull
+		return nil, 0, errs.ErrQueueFull
 	}
+	w = &Waiter{n: r.N, at: Forever}
 	q.push(w)
-	q.Advance(now)
-	return w, nil
+	if q.front == w {
+		q.Advance(now)
+	}
+	return w, 0, nil
 }
 
 // Attend blocks until w, an entry made by Reserve, is admitted, and returns
@@ -38,30 +39,33 @@ func (q *Queue) Reserve(r Request) (*Waiter, error) {
 // another goroutine attends w.
 func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	done := ctx.Done()
-	q.mu.Lock()
+	q.Lock()
 	now := q.Now()
 	q.Advance(now)
 	switch {
-	case w.state != waiting:
-		q.mu.Unlock()
-		return w.err
-	case w.attended:
-		q.mu.Unlock()
+	case w.state.Load() == dropped: // who attended it before gave up
+		q.Unlock()
+		return errs.ErrCancelled
+	case w.settled():
+		q.Unlock()
+		return w.result(ctx)
+	case w.wake != nil:
+		q.Unlock()
 		panic("pacer: two goroutines wait for one reservation")
 	}
 	var err error
 	if isDone(done) {
 		err = ctx.Err()
-	} else if w.setLimits(ctx, q, now, Forever); w.ctxAt != Forever {
+	} else if w.setLimits(ctx, q, now, Forever); w.rare != nil {
 		err = q.hopeless(now, w, q.ahead(w))
 	}
 	if err != nil {
 		q.drop(now, w, err)
-		q.mu.Unlock()
+		q.Unlock()
 		return err
 	}
-	w.attended, w.done, w.armed = true, done, awake
-	if q.driver == nil || w.seq < q.driver.seq {
+	w.attend(done)
+	if q.driver == nil || int32(w.seq-q.driver.seq) < 0 {
 		// Anybody could drive; the first should, for it is the next to leave
 		// and then needs no second wake-up.
 		q.driver = w
@@ -72,11 +76,11 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 // Cancel removes w, an entry made by Reserve, unless it is settled: then it
 // reports false. Whoever attends it gets reason.
 func (q *Queue) Cancel(w *Waiter, reason error) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.Lock()
+	defer q.Unlock()
 	now := q.Now()
 	q.Advance(now)
-	if w.state != waiting {
+	if w.settled() {
 		return false
 	}
 	q.drop(now, w, reason)
@@ -86,15 +90,15 @@ func (q *Queue) Cancel(w *Waiter, reason error) bool {
 // Slot returns when w leaves or, if it is settled, left, and the present
 // instant. ok is false if w was removed without leaving.
 func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.Lock()
+	defer q.Unlock()
 	now = q.Now()
 	q.Advance(now)
-	switch w.state {
+	switch w.state.Load() {
 	case waiting:
 		return sat.Add(now, q.rule.Forecast(now, q.ahead(w))), now, true
 	case granted:
-		return w.leftAt, now, true
+		return w.at, now, true
 	}
 	return 0, now, false
 }
@@ -108,10 +112,10 @@ func (q *Queue) ahead(w *Waiter) int64 {
 		if l == w {
 			return before.value()
 		}
-		after.sub(r.weight)
+		after.sub(q.weigh(r.n))
 		if r == w {
 			return after.value()
 		}
-		before.add(l.weight)
+		before.add(q.weigh(l.n))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -11,94 +12,167 @@ import (
 )
 
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's
-// lock; err and leftAt may be read without it once the entry is settled.
+// lock, but for the state, and but for the others once the state is final.
+//
+// 100,000 may wait, so it has what all of them need, 64 bytes. With the channel
+// that makes 176, and the runtime adds 112 for each channel that a goroutine
+// waits on.
 type Waiter struct {
 	prev, next *Waiter
 
-	n, weight int64
-	seq       uint64
-	attended  bool            // a goroutine waits
-	done      <-chan struct{} // of its context
-	patience  time.Duration
-	ask       AskFunc
-	asked     bool               // at least once
-	stopAsk   context.CancelFunc // while it asks
-	wake      chan verdict
+	n    int64
+	done <-chan struct{} // of its context
+	wake chan struct{}   // nil if no goroutine waits
+	rare *rare           // what few have, or nil
 
-	maxAt time.Duration // when the longest wait the caller allows is over
-	ctxAt time.Duration // when its context will be done, as far as announced
+	// at is until when the goroutine sleeps unless told, Forever, an instant,
+	// or awake; and once it was granted, when it left.
+	at time.Duration
 
-	// armed is until when the goroutine sleeps unless told: Forever, an
-	// instant, or awake.
-	armed time.Duration
-	due   time.Duration // when it was to ask again
-
-	state  state
-	err    error
-	leftAt time.Duration
+	state atomic.Uint32
+	seq   uint32 // its number, modulo 2³²: no queue is as long
 }
 
-type state uint8
+// rare is what only an entry needs whose wait is bounded, or that asks, or that
+// has failed.
+type rare struct {
+	patience time.Duration
+	maxAt    time.Duration // when the longest wait the caller allows is over
+	ctxAt    time.Duration // when its context will be done, as far as announced
+	err      error
 
+	ask     AskFunc
+	asked   bool               // at least once
+	stopAsk context.CancelFunc // while it asks
+	due     time.Duration      // when it was to ask again
+
+	bubbled bool // its channel belongs to a testing/synctest bubble
+}
+
+// The states of an entry. All but the first are final.
 const (
-	waiting state = iota // in the list
-	granted              // left
-	failed               // removed, err says why
-	dropped              // removed because its context was done
+	waiting uint32 = iota // in the list
+	granted               // left
+	failed                // removed, err says why
+	dropped               // removed because its context was done
 )
 
-// A verdict is what a waiter is told.
-type verdict uint8
+// awake marks a waiter whose goroutine will look for itself before it sleeps.
+const awake = time.Duration(math.MinInt64)
 
-const (
-	look    verdict = iota // something changed: look for yourself
-	settled                // your wait is over
-)
+// attended returns an entry for r with a goroutine, whose context has the
+// channel done. The entry and its channel were used before if possible; in a
+// testing/synctest bubble, to which channels belong, they never are.
+func (q *Queue) attended(r *Request, done <-chan struct{}) *Waiter {
+	var w *Waiter
+	if bubbled() {
+		w = new(Waiter)
+		w.more().bubbled = true
+	} else if w, _ = q.spare.Get().(*Waiter); w == nil {
+		w = new(Waiter)
+	}
+	w.attend(done)
+	w.state.Store(waiting)
+	w.n = r.N
+	if r.Ask != nil || r.Patience != 0 {
+		w.more().ask, w.rare.patience = r.Ask, r.Patience
+	}
+	return w
+}
 
-// newWaiter returns an entry without a goroutine.
-func newWaiter(r Request) *Waiter {
-	return &Waiter{
-		n: r.N, weight: r.Weight, patience: r.Patience, ask: r.Ask,
-		maxAt: Forever, ctxAt: Forever, armed: Forever, due: Forever,
-		wake: make(chan verdict, 1),
+// attend puts a goroutine behind w.
+func (w *Waiter) attend(done <-chan struct{}) {
+	w.done, w.at = done, awake
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
 	}
 }
 
-// tell sends v. A verdict that was not read yet is overtaken. Only holders of
-// the lock send, so that there is room after taking the old one out.
-func (w *Waiter) tell(v verdict) {
+// recycle takes back w, which is settled and was made by attended.
+func (q *Queue) recycle(w *Waiter) {
+	if w.rare != nil && w.rare.bubbled {
+		return
+	}
 	select {
-	case <-w.wake:
+	case <-w.wake: // told what it had found out by itself
 	default:
 	}
-	w.wake <- v
+	w.done, w.rare = nil, nil
+	q.spare.Put(w)
 }
 
-func (w *Waiter) settle(s state, err error) {
-	w.state, w.err = s, err
-	if w.stopAsk != nil {
-		w.stopAsk()
-	}
-	w.tell(settled)
+// bubbled reports whether this is a testing/synctest bubble: times have no
+// monotonic reading there.
+func bubbled() bool {
+	t := time.Now()
+	return t == t.Round(0)
 }
+
+// more returns the rare part of w, which it makes if there is none.
+func (w *Waiter) more() *rare {
+	if w.rare == nil {
+		w.rare = &rare{maxAt: Forever, ctxAt: Forever, due: Forever}
+	}
+	return w.rare
+}
+
+func (w *Waiter) asks() bool { return w.rare != nil && w.rare.ask != nil }
+
+// maxAt returns when the longest wait the caller allows is over, or Forever.
+func (w *Waiter) maxAt() time.Duration {
+	if w.rare == nil {
+		return Forever
+	}
+	return w.rare.maxAt
+}
+
+// tell makes the goroutine of w look at its state. If it was told already and
+// has not looked yet, once is enough.
+func (w *Waiter) tell() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // also if there is no goroutine
+	}
+}
+
+// settle ends the wait of w, which has left the list.
+func (w *Waiter) settle(state uint32, err error) {
+	if err != nil {
+		w.more().err = err
+	}
+	if w.rare != nil && w.rare.stopAsk != nil {
+		w.rare.stopAsk()
+	}
+	told := w.wake
+	w.state.Store(state) // w may be used for another caller from here on, who is then told in vain
+	select {
+	case told <- struct{}{}:
+	default:
+	}
+}
+
+// settled reports whether the wait is over.
+func (w *Waiter) settled() bool { return w.state.Load() != waiting }
 
 // result returns the outcome of a settled waiter.
 func (w *Waiter) result(ctx context.Context) error {
-	if w.state == dropped {
+	switch w.state.Load() {
+	case granted:
+		return nil
+	case dropped:
 		return ctx.Err()
 	}
-	return w.err
+	return w.rare.err
 }
 
 // setLimits notes until when the caller can wait that comes with ctx at now
 // and waits at most most.
 func (w *Waiter) setLimits(ctx context.Context, q *Queue, now, most time.Duration) {
-	w.maxAt, w.ctxAt = Forever, Forever
 	if most != Forever {
-		w.maxAt = sat.Add(now, max(0, most))
+		w.more().maxAt = sat.Add(now, max(0, most))
 	}
-	if t, ok := ctx.Deadline(); ok {
-		w.ctxAt = q.Instant(now, t)
+	if t, ok := ctx.Deadline(); ok && !q.cfg.Untimed {
+		w.more().ctxAt = q.Instant(now, t)
 	}
 }
 
@@ -106,12 +180,13 @@ func (w *Waiter) setLimits(ctx context.Context, q *Queue, now, most time.Duratio
 // exactly when the longest allowed wait is over is in time; leaving exactly at
 // the deadline of a context is not, for then it is done.
 func (w *Waiter) tooLong(now, need time.Duration) error {
-	if need == 0 {
+	if need == 0 || w.rare == nil {
 		return nil
 	}
 	at := sat.Add(now, need)
-	if w.maxAt != Forever && at > w.maxAt || w.ctxAt != Forever && at >= w.ctxAt {
-		return &errs.WaitError{Need: need, Have: max(0, min(w.maxAt, w.ctxAt)-now)}
+	maxAt, ctxAt := w.rare.maxAt, w.rare.ctxAt
+	if maxAt != Forever && at > maxAt || ctxAt != Forever && at >= ctxAt {
+		return &errs.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
 	}
 	return nil
 }

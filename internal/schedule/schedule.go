@@ -332,6 +332,27 @@ func (s *Schedule) restore(now time.Duration) {
 	s.pause = noPause // it is over, and in debt by now
 }
 
+// Plain returns when the next call may leave and the time from one call to the
+// next, if that is all there is to know: a call of weight 1 at now then leaves
+// if next ≤ now, and makes next now + interval. It is not if there is a burst
+// or a warm-up, the interval is no whole number of nanoseconds, or some of our
+// lateness is not made up for yet.
+func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
+	if s.cfg.Count == 0 || s.tau != 0 || s.warm != nil || s.credit != 0 || int64(s.cfg.Per)%s.cfg.Count != 0 {
+		return 0, 0, false
+	}
+	next, rem := s.lifted()
+	interval = s.Interval()
+	return next, interval, rem == 0 && interval < sat.Max/2
+}
+
+// Took notes that calls of weight 1 have left since Plain and that next is when
+// another may.
+func (s *Schedule) Took(next time.Duration) {
+	s.tat, s.rem = next, 0
+	s.last, s.lastRem, s.debt, s.lastN = next-s.Interval(), 0, 0, 1
+}
+
 // noPause is the end of a pause that leaves no trace.
 const noPause = time.Duration(math.MinInt64 / 2)
 
