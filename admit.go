@@ -54,7 +54,7 @@ func (p path) asker() queue.AskFunc {
 
 // pass queues in the parent of g, the last of p.
 func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, error) {
-	waited, err := g.parent.queue.Acquire(ctx, queue.Request{
+	_, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asker(),
 	})
 	var no *refusal

@@ -63,7 +63,7 @@ func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) 
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, err := b.queue.Acquire(ctx, queue.Request{N: n, Max: longest, Ask: b.ask})
+	_, _, err := b.queue.Acquire(ctx, queue.Request{N: n, Max: longest, Ask: b.ask})
 	return err
 }
 
@@ -71,7 +71,11 @@ func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) 
 // waits, but asks the limit, which may take a round trip. It panics if n < 0.
 func (b *Blocking) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
-	return n == 0 || b.queue.Try(queue.Request{N: n, Ask: b.ask})
+	if n == 0 {
+		return true
+	}
+	_, ok := b.queue.Try(queue.Request{N: n, Ask: b.ask})
+	return ok
 }
 
 // Waiting returns how many callers wait.

@@ -213,14 +213,17 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	mustNotBeNegative(n)
 	if g.permits != nil || n == 0 {
-		p, err := g.acquire(context.Background(), queue.Request{N: n})
+		p, err := g.AcquireWithin(context.Background(), n, 0)
 		return p, err == nil
 	}
-	if !g.queue.Try(queue.Request{N: n, Ask: g.ask}) {
+	now, ok := g.queue.Try(queue.Request{N: n, Ask: g.ask})
+	if !ok {
 		g.refused[refusedTry].Add(1)
 		return nil, false
 	}
-	return g.permit(n, nil), true
+	p := new(Permit)
+	p.fill(g, n, now, nil)
+	return p, true
 }
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
@@ -230,55 +233,78 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 // PauseUntil, before anybody else leaves. If f panics the permit is released
 // and the panic flies on.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	p, err := g.Acquire(ctx, 1)
-	if err != nil {
+	var p Permit // nobody else gets to see it
+	if err := p.acquire(ctx, g, queue.Request{N: 1, Max: queue.Forever}); err != nil {
 		return err
 	}
-	defer p.Release()
-	ctx, stop := p.watch(ctx)
-	defer stop()
-	err = f(ctx)
-	if p.heed(err); err == nil {
+	defer p.end()
+	if p.lease != nil {
+		var stop func()
+		ctx, stop = p.watch(ctx)
+		defer stop()
+	}
+	err := f(ctx)
+	if err == nil {
 		g.succeeded(true)
+	} else {
+		p.heed(err)
 	}
 	return err
 }
 
 func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
-	mustNotBeNegative(r.N)
-	if r.N == 0 {
-		return g.nothing(ctx)
+	p := new(Permit)
+	if err := p.acquire(ctx, g, r); err != nil {
+		return nil, err
 	}
-	r.Ask = g.ask
+	return p, nil
+}
+
+// acquire makes p the permit for a call of r, when that may leave.
+func (p *Permit) acquire(ctx context.Context, g *Gate, r queue.Request) error {
+	mustNotBeNegative(r.N)
+	switch {
+	case r.N == 0:
+		return g.nothing(ctx)
+	case g.permits != nil:
+		return p.acquireLent(ctx, g, r)
+	}
+	return p.enter(ctx, g, r, nil, 0)
+}
+
+// acquireLent is acquire for a gate with Config.Permits.
+func (p *Permit) acquireLent(ctx context.Context, g *Gate, r queue.Request) error {
 	r.Max = max(0, r.Max)
 	lease, asked, err := g.borrow(ctx, r)
 	if err != nil {
-		return nil, g.refuse(err)
+		return g.refuse(err)
 	}
-	granted := false
 	defer func() {
-		if lease != nil && !granted { // refused, or a quota panicked
+		if p.gate == nil { // refused, or a quota panicked
 			lease.Release()
 		}
 	}()
 	if r.Max != queue.Forever {
 		r.Max = max(0, r.Max-asked)
 	}
-	waited, err := g.queue.Acquire(ctx, r)
-	if err != nil {
-		return nil, g.refuse(err)
-	}
-	granted = true
-	g.waited(asked + waited)
-	return g.permit(r.N, lease), nil
+	return p.enter(ctx, g, r, lease, asked)
 }
 
-// borrow takes permits from Config.Permits, if there are such, and returns how
-// long that took. It ends when the gate is closed.
-func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duration, error) {
-	if g.permits == nil {
-		return nil, 0, nil
+// enter waits in the queue of g. The call has waited for asked already.
+func (p *Permit) enter(ctx context.Context, g *Gate, r queue.Request, lease Lease, asked time.Duration) error {
+	r.Ask = g.ask
+	now, waited, err := g.queue.Acquire(ctx, r)
+	if err != nil {
+		return g.refuse(err)
 	}
+	g.waited(asked + waited)
+	p.fill(g, r.N, now, lease)
+	return nil
+}
+
+// borrow takes permits from Config.Permits and returns how long that took. It
+// ends when the gate is closed.
+func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duration, error) {
 	g.queue.Lock()
 	err := g.queue.Closed()
 	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atPermits.Load()) >= g.maxWaiting {
@@ -302,14 +328,14 @@ func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duratio
 }
 
 // nothing is what a call of n = 0 gets.
-func (g *Gate) nothing(ctx context.Context) (*Permit, error) {
+func (g *Gate) nothing(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return nil, g.refuse(err)
+		return g.refuse(err)
 	}
 	if g.life.Err() != nil {
-		return nil, g.refuse(ErrClosed)
+		return g.refuse(ErrClosed)
 	}
-	return new(Permit), nil
+	return nil
 }
 
 // waited counts how long a call had waited that was let through.

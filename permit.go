@@ -14,40 +14,43 @@ type Permit struct {
 	up    *Permit // of the gate's parent, if it has one
 	lease Lease   // nil if there is none
 	n     int64
-	since time.Duration // when it was granted; negative if nobody needs to know
+	since time.Duration // when it was granted
 
 	held     int64 // in flight for it; guarded by the lock of the gate's queue
 	released atomic.Bool
 	settled  atomic.Bool
 }
 
-// permit returns a permit for a call of cost n that was let through.
-func (g *Gate) permit(n int64, lease Lease) *Permit {
-	p := &Permit{gate: g, lease: lease, n: n, since: -1, held: g.concurrencyUnit.of(n)}
-	if len(g.quotas) > 0 || g.hold.wanted() { // Settle needs it for quotas
-		p.since = g.queue.Now()
-	}
+// fill makes p the permit of a call of cost n that was let through at now.
+func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
+	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, g.concurrencyUnit.of(n)
 	if g.parent != nil {
-		p.up = g.parent.permit(n, nil)
+		p.up = new(Permit)
+		p.up.fill(g.parent, n, g.parent.queue.Now(), nil)
 	}
-	return p
 }
 
 // Release ends the call and lets the next one in. Only the first Release of a
 // permit counts.
 func (p *Permit) Release() {
-	if p.gate == nil || !p.released.CompareAndSwap(false, true) {
-		return
+	if p.gate != nil && p.released.CompareAndSwap(false, true) {
+		p.end()
 	}
+}
+
+// end is the first Release.
+func (p *Permit) end() {
 	g := p.gate
 	g.queue.Lock()
 	g.inFlight -= p.held
 	g.open--
-	if p.since >= 0 || g.queue.Len() > 0 {
+	if wanted := g.hold.wanted(); wanted || g.queue.Len() > 0 {
 		now := g.queue.Now()
-		g.queue.Advance(now)
-		g.queue.Kick()
-		if p.since >= 0 {
+		if g.queue.Len() > 0 {
+			g.queue.Advance(now)
+			g.queue.Kick()
+		}
+		if wanted {
 			g.hold.add(now - p.since)
 		}
 	}

@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -112,17 +111,18 @@ func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 }
 
 // holdTime estimates how long calls stay in flight. The first 64 are measured
-// and then each 16th: two readings of the clock would cost more than the rest
-// of a call that does not wait.
+// and then each 16th: one more reading of the clock would cost as much as the
+// rest of a call that does not wait. It is guarded by the lock of the gate's
+// queue.
 type holdTime struct {
-	seen     atomic.Uint64
-	measured int64         // guarded by the lock of the gate's queue, like
-	average  time.Duration // this: exponentially weighted, 1/16 for each
+	seen     uint64
+	measured int64
+	average  time.Duration // exponentially weighted, 1/16 for each
 }
 
 func (h *holdTime) wanted() bool {
-	n := h.seen.Add(1)
-	return n <= 64 || n%16 == 0
+	h.seen++
+	return h.seen <= 64 || h.seen%16 == 0
 }
 
 func (h *holdTime) add(d time.Duration) {

@@ -194,7 +194,7 @@ func (r *retrier) admit(ctx context.Context) (*Permit, error) {
 	}
 	p, err := r.gate.acquire(ctx, queue.Request{N: 1, Max: longest, Patience: r.policy.MaxServerWait})
 	if err == nil {
-		r.left = r.gate.queue.Now()
+		r.left = p.since
 		if r.attempts++; r.began < 0 {
 			r.began = r.left
 		}

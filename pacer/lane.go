@@ -60,18 +60,23 @@ const (
 )
 
 // take lets a call of weight 1 through at now if it can.
+//
+// The clock is read first. If it were read between the load and the swap, as
+// x/time/rate reads it under its lock, two processors would mostly find that the
+// other has been there meanwhile: 153 ns per call instead of FIXME. A call that
+// finds a slot that was taken later than now was there at the same time as that
+// one, and came second.
 func (l *lane) take() (now time.Duration, v verdict) {
 	s := l.slots.Load()
+	now = l.queue.Now()
 	for {
 		next := time.Duration(s.next.Load())
-		if next == closed {
-			return 0, ask
-		}
-		now = l.queue.Now() // after the load: the clock does not go back from call to call
-		if now < next {
+		switch {
+		case next == closed:
+			return now, ask
+		case now < next:
 			return now, early
-		}
-		if s.next.CompareAndSwap(int64(next), int64(now+s.interval)) {
+		case s.next.CompareAndSwap(int64(next), int64(now+s.interval)):
 			return now, leave
 		}
 	}

@@ -203,7 +203,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, err := p.lane.queue.Acquire(ctx, queue.Request{N: n, Max: longest})
+	_, _, err := p.lane.queue.Acquire(ctx, queue.Request{N: n, Max: longest})
 	return err
 }
 
@@ -217,7 +217,11 @@ func (p *Pacer) TryAcquire(n int64) bool {
 		}
 	}
 	mustNotBeNegative(n)
-	return n == 0 || p.lane.queue.Try(queue.Request{N: n})
+	if n == 0 {
+		return true
+	}
+	_, ok := p.lane.queue.Try(queue.Request{N: n})
+	return ok
 }
 
 // SetRate changes the rate to count per period, for those who wait already as

@@ -125,7 +125,7 @@ func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) 
 	if n == 0 {
 		return ctx.Err()
 	}
-	if _, err := s.queue.Acquire(ctx, request(n, longest)); err != nil {
+	if _, _, err := s.queue.Acquire(ctx, request(n, longest)); err != nil {
 		return err
 	}
 	// As in x/sync: a context that ended between the grant and now counts, and
@@ -156,7 +156,11 @@ func (s *Weighted) TryAcquire(n int64) bool {
 		}
 	}
 	mustNotBeNegative(n)
-	return n == 0 || s.queue.Try(request(n, 0))
+	if n == 0 {
+		return true
+	}
+	_, ok := s.queue.Try(request(n, 0))
+	return ok
 }
 
 // Release gives n permits back and serves those who wait for them. n may be

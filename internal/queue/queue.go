@@ -36,6 +36,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -157,7 +158,7 @@ type Queue struct {
 	open        bool // the latch
 	fine        bool // not in a testing/synctest bubble, where only timers know the time
 
-	spare sync.Pool // of waiters with a channel
+	spare atomic.Pointer[Waiter] // waiters with a channel, to be used again
 }
 
 // New returns an empty queue under rule.
@@ -223,16 +224,18 @@ type Request struct {
 	Ask AskFunc
 }
 
-// Try admits r if it can leave at once and nobody waits.
-func (q *Queue) Try(r Request) bool {
+// Try admits r if it can leave at once and nobody waits. at is when.
+func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	q.Lock()
 	if q.refuse(r.N) != nil {
 		q.Unlock()
-		return false
+		return 0, false
 	}
 	now := q.tick()
-	q.Advance(now)
-	ok := q.front == nil
+	if q.front != nil {
+		q.Advance(now)
+	}
+	ok = q.front == nil
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
@@ -244,32 +247,35 @@ func (q *Queue) Try(r Request) bool {
 		q.leave(w)
 	}
 	q.Unlock()
-	return ok
+	return now, ok
 }
 
-// Acquire blocks until the rule admits r, in the order of the calls. waited is
-// how long that took, 0 if it did not block. The error is ctx.Err(), the
+// Acquire blocks until the rule admits r, in the order of the calls. at is when
+// it was admitted, not set for an untimed rule, and waited how long that took,
+// 0 if it did not block. The error is ctx.Err(), the
 // reason given to Close or by Refuse, errs.ErrQueueFull, an *errs.WaitError if the
 // wait cannot end in time, or errs.ErrTimeout if it did not. After an error
 // nothing is taken.
-func (q *Queue) Acquire(ctx context.Context, r Request) (waited time.Duration, err error) {
+func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duration, err error) {
 	done := ctx.Done()
 	q.Lock()
 	// Looked at under the lock: a context that was done before our turn at
 	// the lock fails even if there is room (golang.org/issue/63615).
 	if isDone(done) {
 		q.Unlock()
-		return 0, ctx.Err()
+		return 0, 0, ctx.Err()
 	}
 	if err := q.refuse(r.N); err != nil {
 		q.Unlock()
-		return 0, err
+		return 0, 0, err
 	}
 	now := q.tick()
-	q.Advance(now)
+	if q.front != nil {
+		q.Advance(now)
+	}
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
 		q.Unlock()
-		return 0, nil
+		return now, 0, nil
 	}
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
@@ -281,20 +287,17 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (waited time.Duration, e
 	}
 	if err != nil {
 		q.Unlock()
-		w.state.Store(failed)
 		q.recycle(w)
-		return 0, err
+		return 0, 0, err
 	}
 	q.push(w)
 	if q.front == w {
 		q.Advance(now)
 	}
 	err = q.wait(ctx, w)
+	at = w.at
 	q.recycle(w)
-	if !q.cfg.Untimed {
-		waited = sat.Sub(q.Now(), now)
-	}
-	return waited, err
+	return at, sat.Sub(at, now), err
 }
 
 // Change settles what is due, calls f to change the rule, and applies the

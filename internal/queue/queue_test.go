@@ -25,7 +25,7 @@ func TestKickWhileAskingIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(never{}, Config{})
 		asked := 0
-		_, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (time.Duration, error) {
+		_, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (time.Duration, error) {
 			if asked++; asked > 1 {
 				return 0, nil
 			}

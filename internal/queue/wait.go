@@ -13,6 +13,15 @@ import (
 // after.
 func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 	var timer *time.Timer
+	err := q.block(ctx, w, &timer)
+	if timer != nil {
+		timer.Stop()
+	}
+	return err
+}
+
+// block is wait, which stops the timer that it makes.
+func (q *Queue) block(ctx context.Context, w *Waiter, timer **time.Timer) error {
 	for {
 		if w.asks() && w == q.front && !w.settled() {
 			if over, err := q.askFor(ctx, w); over {
@@ -57,15 +66,14 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) error {
 			if fine && left > alarm.Reach {
 				left -= alarm.Reach // the rest when we are there
 			}
-			if timer == nil {
-				timer = time.NewTimer(left)
-				defer timer.Stop()
+			if *timer == nil {
+				*timer = time.NewTimer(left)
 			} else {
-				timer.Reset(left)
+				(*timer).Reset(left)
 			}
 			select {
 			case <-w.wake:
-			case <-timer.C:
+			case <-(*timer).C:
 			case <-w.done:
 				cancelled = true
 			}
@@ -100,6 +108,7 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	now := q.Now()
 	switch {
 	case err == nil && wait == 0:
+		w.at = now
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
 	case w.settled():

@@ -30,8 +30,14 @@ type Waiter struct {
 	at time.Duration
 
 	state atomic.Uint32
-	seq   uint32 // its number, modulo 2³²: no queue is as long
+
+	// seq is its number, modulo 2³²: no queue is as long. Of a spare waiter it
+	// is how many there are.
+	seq uint32
 }
+
+// maxSpare bounds how many waiters are kept for later.
+const maxSpare = 64
 
 // rare is what only an entry needs whose wait is bounded, or that asks, or that
 // has failed.
@@ -68,8 +74,15 @@ func (q *Queue) attended(r *Request, done <-chan struct{}) *Waiter {
 	if bubbled() {
 		w = new(Waiter)
 		w.more().bubbled = true
-	} else if w, _ = q.spare.Get().(*Waiter); w == nil {
+	} else if w = q.spare.Load(); w == nil {
 		w = new(Waiter)
+	} else {
+		// We hold the lock, so nobody else takes one off the list, and w and
+		// what is next to it stay as they are until it is off.
+		for !q.spare.CompareAndSwap(w, w.next) {
+			w = q.spare.Load()
+		}
+		w.next = nil
 	}
 	w.attend(done)
 	w.state.Store(waiting)
@@ -98,7 +111,18 @@ func (q *Queue) recycle(w *Waiter) {
 	default:
 	}
 	w.done, w.rare = nil, nil
-	q.spare.Put(w)
+	for {
+		top := q.spare.Load()
+		if w.next, w.seq = top, 1; top != nil {
+			if top.seq >= maxSpare {
+				return
+			}
+			w.seq = top.seq + 1
+		}
+		if q.spare.CompareAndSwap(top, w) {
+			return
+		}
+	}
 }
 
 // bubbled reports whether this is a testing/synctest bubble: times have no

@@ -119,6 +119,8 @@ type Schedule struct {
 
 	warm *warmUp // nil without a warm-up
 
+	whole time.Duration // T, if calls of weight 1 need only that: see Plain; or 0
+
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
 }
@@ -130,6 +132,7 @@ func New(cfg Config) (*Schedule, error) {
 		return nil, err
 	}
 	s := &Schedule{cfg: cfg, tau: tau, catchUp: cfg.CatchUp, warm: newWarmUp(&cfg)}
+	s.whole = s.wholeInterval()
 	switch {
 	case cfg.CatchUp == 0:
 		s.catchUp = DefaultCatchUp
@@ -248,10 +251,19 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 // changes nothing and returns how long until it comes. due ≤ now is when the
 // caller was to be woken: what lies between is our lateness.
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
+	late := due < now
+	if n == 1 && !late {
+		if next, interval, ok := s.Plain(); ok {
+			// What follows, but without divisions.
+			if now >= next {
+				s.Took(now + interval)
+			}
+			return max(0, next-now)
+		}
+	}
 	if wait := s.Wait(now, 0); wait > 0 {
 		return wait
 	}
-	late := due < now
 	if late {
 		s.credit = min(s.catchUp, now-max(due, s.Slot()))
 	}
@@ -312,6 +324,7 @@ func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) er
 		s.last, s.lastRem = s.last+1, 0
 	}
 	s.cfg, s.tau = cfg, tau
+	s.whole = s.wholeInterval()
 	if s.tat, s.rem = s.owed(); !stored && !cfg.KeepDebt && tau > 0 && s.early(s.tat) < now {
 		// Re-priced, it would have been owed no longer for a while; but that
 		// while was not spent idle, and nothing was stored in it.
@@ -338,19 +351,27 @@ func (s *Schedule) restore(now time.Duration) {
 // or a warm-up, the interval is no whole number of nanoseconds, or some of our
 // lateness is not made up for yet.
 func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
-	if s.cfg.Count == 0 || s.tau != 0 || s.warm != nil || s.credit != 0 || int64(s.cfg.Per)%s.cfg.Count != 0 {
+	if s.whole == 0 || s.credit != 0 {
 		return 0, 0, false
 	}
 	next, rem := s.lifted()
-	interval = s.Interval()
-	return next, interval, rem == 0 && interval < sat.Max/2
+	return next, s.whole, rem == 0
+}
+
+// wholeInterval returns T if there is neither a burst nor a warm-up and T is a
+// whole number of nanoseconds, and not so long that it takes care to add it.
+func (s *Schedule) wholeInterval() time.Duration {
+	if s.cfg.Count == 0 || s.tau != 0 || s.warm != nil || int64(s.cfg.Per)%s.cfg.Count != 0 || s.Interval() > sat.Max/2 {
+		return 0
+	}
+	return s.Interval()
 }
 
 // Took notes that calls of weight 1 have left since Plain and that next is when
 // another may.
 func (s *Schedule) Took(next time.Duration) {
 	s.tat, s.rem = next, 0
-	s.last, s.lastRem, s.debt, s.lastN = next-s.Interval(), 0, 0, 1
+	s.last, s.lastRem, s.debt, s.lastN = next-s.whole, 0, 0, 1
 }
 
 // noPause is the end of a pause that leaves no trace.
