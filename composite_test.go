@@ -2,6 +2,8 @@ package sluice_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -9,217 +11,196 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/window"
 )
 
-// A composite is a gate under test with all that may limit it, and a record of
-// what was let through.
-type composite struct {
-	gate, parent *sluice.Gate
-	limits       []compositeLimit
-
-	mu     sync.Mutex
-	left   []compositeCall
-	inside []*sluice.Permit
-}
-
-type compositeCall struct {
-	at time.Duration
-	n  int64
-}
-
-// A compositeLimit is a meter of the gate, a second one that is only told what
-// was let through, and the most that may pass in any window.
-type compositeLimit struct {
-	meter, shadow *bucket
-	unit          sluice.Unit
-}
-
-// FuzzAdmission runs a random history against a gate with a random set of
-// limits, in a bubble. After each step every limit must be exactly as if only
-// the calls that were let through had ever been made: what was refused,
-// cancelled or timed out left no trace. And in no window may more have passed
-// than a limit allows.
+// FuzzAdmission runs a random history against random gates, made of the real
+// things, in a bubble: paces, semaphores, buckets, logs, counters, with a
+// parent or without. A model of each limit is told the calls that were let
+// through, and nothing else. So after each step:
+//
+//   - every limit is exactly as if what was refused, cancelled or timed out had
+//     never been asked for;
+//   - whoever was let through fitted into all limits at that instant, and
+//     nobody was left waiting who would have: not at that instant, not between;
+//   - nobody left before somebody who came earlier;
+//   - a wait was only refused that could not have ended in time.
+//
+// And over the whole history no window holds more than a limit allows, by
+// checkers that know nothing of the models.
 func FuzzAdmission(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 7, 3})
-	f.Add([]byte{0xff, 2, 0, 1, 1, 2, 2, 3, 4, 1, 7, 5, 0, 3, 6, 1, 4, 0, 7, 6, 5, 0, 7, 7})
-	f.Add([]byte{0x17, 1, 0, 0, 0, 3, 0, 1, 2, 2, 7, 2, 3, 0, 3, 1, 4, 0, 4, 0, 7, 4, 0, 1, 7, 7})
-	f.Add([]byte{0x6b, 5, 1, 2, 3, 2, 2, 4, 8, 1, 7, 1, 9, 9, 7, 3, 4, 0, 10, 2, 7, 5, 4, 0, 7, 6})
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		data := make([]byte, 20+r.IntN(180))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 200 {
 			t.Skip("long enough")
 		}
-		synctest.Test(t, func(t *testing.T) { runAdmission(t, data) })
+		synctest.Test(t, func(t *testing.T) { newComposite(t, data).run() })
 	})
 }
 
-func runAdmission(t *testing.T, data []byte) {
-	next := func(n int) int {
-		if len(data) == 0 {
-			return 0
-		}
-		b := data[0]
-		data = data[1:]
-		return int(b) % n
+// A composite is the gates under test and what is known of them.
+type composite struct {
+	*testing.T
+	data  []byte
+	start time.Time
+
+	nodes   []*node // a gate; then perhaps its parent; then perhaps a sibling
+	uniform int64   // what all calls weigh, or 0 if each weighs something else
+	settles int     // calls cost: 0 what they said, 1 no more than that, 2 no less
+
+	now     time.Duration // up to which everything is checked
+	inside  []*call
+	settled bool // something was
+
+	mu    sync.Mutex
+	ended []*call // since they were looked at
+}
+
+// A node is a gate and the models of its limits.
+type node struct {
+	gate   *sluice.Gate
+	parent *node
+
+	room, inFlight     int64 // room 0: no limit
+	roomUnit, rateUnit sluice.Unit
+	pace               paceModel
+	left               []departure
+	quotas             []*quota
+
+	waiting []*call
+	granted uint64
+}
+
+// A quota is a meter of a gate, and its model.
+type quota struct {
+	name  string
+	meter sluice.Meter
+	peek  func() leaky.Result
+	limit int64
+	unit  sluice.Unit
+	model limitModel
+	past  []taking
+}
+
+// A call is one attempt to be let through.
+type call struct {
+	id      int
+	from    *node
+	n, held int64
+	arrived time.Duration
+	longest time.Duration // Never: as long as it takes
+	until   time.Duration // the deadline of its context, or Never
+	cancel  context.CancelFunc
+	given   time.Duration // when it was cancelled, or Never
+
+	// What became of it.
+	at       time.Duration
+	permit   *sluice.Permit
+	err      error
+	settled  bool
+	released bool
+}
+
+var errNotNow = errors.New("TryAcquire: false")
+
+// next returns the next number of the history, below n.
+func (c *composite) next(n int) int {
+	if len(c.data) == 0 {
+		return 0
 	}
-	start := time.Now()
-	c := &composite{}
-	which := next(256)
-	cfg := sluice.Config{Name: "c"}
+	b := c.data[0]
+	c.data = c.data[1:]
+	return int(b) % n
+}
+
+func newComposite(t *testing.T, data []byte) *composite {
+	c := &composite{T: t, data: data, start: time.Now()}
+	c.settles = c.next(3)
+	family := c.next(4)
+	var parent *node
+	if family > 1 {
+		parent = c.newNode(nil)
+	}
+	c.nodes = append(c.nodes, c.newNode(parent))
+	if family > 1 {
+		c.nodes = append(c.nodes, parent)
+	}
+	if family > 2 {
+		c.nodes = append(c.nodes, c.newNode(parent))
+	}
+	if family > 1 {
+		// Who is first in the queue of the parent is not to be seen from
+		// outside. If all weigh the same it does not matter.
+		c.uniform = int64(1 + c.next(3))
+	}
+	return c
+}
+
+// newNode makes a gate of random limits.
+func (c *composite) newNode(parent *node) *node {
+	g := &node{parent: parent, pace: paceModel{burst: 1}, roomUnit: sluice.Calls, rateUnit: sluice.Calls}
+	which := c.next(256)
 	if which&1 != 0 {
-		cfg.Concurrency = int64(1 + next(4))
+		g.room = int64(1 + c.next(4))
+		if c.next(2) == 0 {
+			g.room, g.roomUnit = 3*g.room, sluice.Cost
+		}
 	}
 	if which&2 != 0 {
-		cfg.Rate, cfg.Burst = sluice.Rate{Count: 7, Per: time.Second}, int64(1+next(3))
+		g.pace.rate = []sluice.Rate{{7, time.Second}, {10, time.Second}, {3, 10 * time.Second}, {1000, time.Second}}[c.next(4)]
+		g.pace.burst = int64(1 + c.next(3))
+		if c.settles == 0 && c.next(4) == 0 {
+			g.rateUnit = sluice.Cost
+		}
 	}
-	for i, l := range []compositeLimit{
-		{&bucket{capacity: 10, interval: 300 * ms}, &bucket{capacity: 10, interval: 300 * ms}, sluice.Cost},
-		{&bucket{capacity: 3, interval: time.Second}, &bucket{capacity: 3, interval: time.Second}, sluice.Calls},
-		{&bucket{capacity: 50, interval: time.Minute}, &bucket{capacity: 50, interval: time.Minute}, sluice.Cost},
+	some := [...]int{0, 1 << c.next(6), 63}[c.next(3)] // none, one or none, any
+	b, keyed := leaky.New(10, 10, 3*time.Second), must(leaky.NewKeyed[string](leaky.Quota{Capacity: 6, Count: 1, Per: time.Second}, leaky.KeyedConfig{}))
+	log, counter := window.NewLog(5, 700*ms), window.NewCounter(8, time.Second)
+	logs := must(window.NewKeyedLog[int](window.Quota{Limit: 4, Window: 2 * time.Second}, window.KeyedConfig{}))
+	counters := must(window.NewKeyedCounter[int](window.Quota{Limit: 12, Window: 5 * time.Second}, window.KeyedConfig{}))
+	for i, q := range []*quota{
+		{"bucket", b, b.Peek, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
+		{"log", log, log.Peek, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},
+		{"counter", counter, counter.Peek, 8, sluice.Cost, fixedModel{8, time.Second}, nil},
+		{"keyed bucket", keyed.On("k"), func() leaky.Result { return keyed.Peek("k") }, 6, sluice.Cost, leakModel{6, time.Second}, nil},
+		{"keyed log", logs.On(1), func() leaky.Result { return logs.Peek(1) }, 4, sluice.Calls, slidingModel{4, 2 * time.Second}, nil},
+		{"keyed counter", counters.On(1), func() leaky.Result { return counters.Peek(1) }, 12, sluice.Cost, fixedModel{12, 5 * time.Second}, nil},
 	} {
-		if which&(4<<i) != 0 {
-			c.limits = append(c.limits, l)
-			cfg.Quotas = append(cfg.Quotas, sluice.Quota{Name: "q", Meter: l.meter, Counts: l.unit})
+		if which>>2&some&(1<<i) != 0 {
+			g.quotas = append(g.quotas, q)
 		}
 	}
-	parentRate := sluice.Rate{Count: 11, Per: time.Second}
-	if which&32 != 0 {
-		c.parent = mustGate(t, sluice.Config{Concurrency: 3, Rate: parentRate})
-		cfg.Parent = c.parent
+	cfg := sluice.Config{
+		Name: "c", Concurrency: g.room, ConcurrencyCounts: g.roomUnit,
+		Rate: g.pace.rate, RateCounts: g.rateUnit, Burst: g.pace.burst,
 	}
-	c.gate = mustGate(t, cfg)
+	if parent != nil {
+		cfg.Parent = parent.gate
+	}
+	if len(g.quotas) > 1 { // the order in which they are asked
+		by := c.next(len(g.quotas))
+		g.quotas = append(g.quotas[by:len(g.quotas):len(g.quotas)], g.quotas[:by]...)
+	}
+	for _, q := range g.quotas {
+		cfg.Quotas = append(cfg.Quotas, sluice.Quota{Name: q.name, Meter: q.meter, Counts: q.unit})
+	}
+	g.gate = mustGate(c.T, cfg)
+	return g
+}
 
-	var cancels []context.CancelFunc
-	var wg sync.WaitGroup
-	try := func(n int64, acquire func() (*sluice.Permit, error)) {
-		wg.Go(func() {
-			p, err := acquire()
-			if err != nil {
-				return
-			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.left = append(c.left, compositeCall{time.Since(start), n})
-			c.inside = append(c.inside, p)
-			for _, l := range c.limits {
-				if wait, err := l.shadow.Admit(bg, unitOf(l.unit, n)); wait != 0 || err != nil {
-					t.Errorf("a call of %d was let through that its quota refuses: %v, %v", n, wait, err)
-				}
-			}
-		})
-		synctest.Wait()
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-	check := func() {
-		t.Helper()
-		synctest.Wait()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for i, l := range c.limits {
-			l.meter.mu.Lock()
-			got := l.meter.full
-			l.meter.mu.Unlock()
-			// Compared as seen from now on: both in the past are both full.
-			if now := time.Now(); !got.Equal(l.shadow.full) && (got.After(now) || l.shadow.full.After(now)) {
-				t.Fatalf("quota %d is full at %v, by what was let through at %v", i, got.Sub(start), l.shadow.full.Sub(start))
-			}
-		}
-		s := c.gate.Stats()
-		if s.InFlight != int64(len(c.inside)) || s.Granted != uint64(len(c.left)) {
-			t.Fatalf("%d in flight and %d let through, want %d and %d", s.InFlight, s.Granted, len(c.inside), len(c.left))
-		}
-		if cfg.Concurrency > 0 && s.InFlight > cfg.Concurrency {
-			t.Fatalf("%d in flight of %d", s.InFlight, cfg.Concurrency)
-		}
-		if c.parent != nil {
-			if p := c.parent.Stats(); p.InFlight != s.InFlight || p.Granted != s.Granted {
-				t.Fatalf("the parent has %d in flight and let %d through: %+v", p.InFlight, p.Granted, s)
-			}
-		}
-	}
-
-	for len(data) > 0 {
-		switch op := next(11); op {
-		case 0, 1:
-			n, ctx := int64(1+next(12)), bg
-			ctx, cancel := context.WithCancel(ctx)
-			cancels = append(cancels, cancel)
-			try(n, func() (*sluice.Permit, error) { return c.gate.Acquire(ctx, n) })
-		case 2:
-			n, d := int64(1+next(6)), time.Duration(next(256))*20*ms
-			try(n, func() (*sluice.Permit, error) { return c.gate.AcquireWithin(bg, n, d) })
-		case 3:
-			if len(cancels) > 0 {
-				cancels[next(len(cancels))]()
-			}
-		case 4, 5:
-			c.mu.Lock()
-			if len(c.inside) > 0 {
-				i := next(len(c.inside))
-				p := c.inside[i]
-				c.inside = slices.Delete(c.inside, i, i+1)
-				c.mu.Unlock()
-				p.Release()
-			} else {
-				c.mu.Unlock()
-			}
-		case 6:
-			n := int64(1 + next(4))
-			try(n, func() (*sluice.Permit, error) {
-				if p, ok := c.gate.TryAcquire(n); ok {
-					return p, nil
-				}
-				return nil, sluice.ErrTimeout
-			})
-		case 7, 8:
-			time.Sleep([]time.Duration{1, 3 * ms, 50 * ms, 142 * ms, 300 * ms, time.Second, 7 * time.Second, time.Hour}[next(8)])
-		case 9:
-			g := c.gate
-			if c.parent != nil && next(2) == 0 {
-				g = c.parent
-			}
-			g.PauseUntil(time.Now().Add(time.Duration(next(50))*100*ms), "")
-		case 10:
-			c.gate.Resume()
-		}
-		check()
-	}
-
-	for _, cancel := range cancels {
-		cancel()
-	}
-	time.Sleep(time.Minute) // the longest AcquireWithin is over
-	synctest.Wait()
-	wg.Wait()
-	check()
-	if s := c.gate.Stats(); s.Pacing != 0 || s.Waiting != 0 || s.Stranded != 0 {
-		t.Fatalf("at the end: %+v", s)
-	}
-
-	slices.SortFunc(c.left, func(a, b compositeCall) int { return int(a.at - b.at) })
-	for i := range c.left {
-		var calls, cost int64
-		for j := i; j < len(c.left); j++ {
-			calls, cost = calls+1, cost+c.left[j].n
-			window := c.left[j].at - c.left[i].at
-			over := func(what string, used, burst int64, interval time.Duration) {
-				if most := burst + int64(window/interval); used > most {
-					t.Fatalf("%d %s in %v, at most %d may be", used, what, window, most)
-				}
-			}
-			if cfg.Rate.Count > 0 {
-				over("calls", calls, cfg.Burst, cfg.Rate.Interval())
-			}
-			if c.parent != nil {
-				over("calls of the parent", calls, 1, parentRate.Interval())
-			}
-			for _, l := range c.limits {
-				if l.unit == sluice.Cost {
-					over("units", cost, l.meter.capacity, l.meter.interval)
-				} else {
-					over("calls of a quota", calls, l.meter.capacity, l.meter.interval)
-				}
-			}
-		}
-	}
+	return v
 }
 
 func unitOf(u sluice.Unit, n int64) int64 {
@@ -227,4 +208,230 @@ func unitOf(u sluice.Unit, n int64) int64 {
 		return n
 	}
 	return 1
+}
+
+// run plays the history.
+func (c *composite) run() {
+	var all []*call
+	defer func() { // a failure must not leave anybody in the bubble
+		for _, k := range all {
+			k.cancel()
+		}
+	}()
+	for len(c.data) > 0 {
+		g := c.nodes[c.next(len(c.nodes))]
+		k := &call{id: len(all), from: g, n: c.uniform, arrived: c.now, longest: sluice.Never, until: sluice.Never, given: sluice.Never}
+		switch op := c.next(16); op {
+		case 0, 1, 2, 3, 4, 5:
+			if k.n == 0 {
+				k.n = int64(1 + c.next(3+8*(op%2)))
+			}
+			ctx, cancel := context.WithCancel(bg)
+			var f func() (*sluice.Permit, error)
+			switch op {
+			case 0, 1:
+				f = func() (*sluice.Permit, error) { return g.gate.Acquire(ctx, k.n) }
+			case 2, 3:
+				k.longest = waits[c.next(len(waits))]
+				f = func() (*sluice.Permit, error) { return g.gate.AcquireWithin(ctx, k.n, k.longest) }
+			case 4:
+				d := waits[c.next(len(waits))]
+				ctx, cancel = context.WithTimeout(bg, d)
+				k.until = c.now + max(0, d)
+				f = func() (*sluice.Permit, error) { return g.gate.Acquire(ctx, k.n) }
+			case 5:
+				k.longest = 0
+				f = func() (*sluice.Permit, error) {
+					if p, ok := g.gate.TryAcquire(k.n); ok {
+						return p, nil
+					}
+					return nil, errNotNow
+				}
+			}
+			k.cancel = cancel
+			all = append(all, k)
+			g.waiting = append(g.waiting, k)
+			go func() {
+				p, err := f()
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				k.permit, k.err, k.at = p, err, time.Since(c.start)
+				c.ended = append(c.ended, k)
+			}()
+		case 6:
+			if len(all) > 0 {
+				all[len(all)-1-c.next(min(8, len(all)))].giveUp(c.now)
+			}
+		case 7, 8:
+			if len(c.inside) > 0 {
+				c.inside[c.next(len(c.inside))].release(c)
+			}
+		case 9, 10, 11:
+			time.Sleep(sleeps[c.next(len(sleeps))])
+		case 12: // to the last instant before something
+			next := []time.Duration{time.Until(g.gate.Stats().NextSlot)}
+			for _, q := range g.quotas {
+				next = append(next, q.peek().ResetAfter)
+			}
+			time.Sleep(next[c.next(len(next))] - 1)
+		case 13:
+			until := time.Duration(c.next(50)) * 40 * ms
+			g.left = append(g.left, departure{at: c.now, until: c.now + until})
+			g.gate.PauseUntil(time.Now().Add(until), "")
+		case 14:
+			g.left = append(g.left, departure{at: c.now, resume: true})
+			g.gate.Resume()
+		case 15:
+			if c.next(3) > 0 {
+				c.settle(all)
+			} else if g.room > 0 {
+				g.room = int64(1 + c.next(12))
+				g.gate.SetConcurrency(g.room)
+			}
+		}
+		c.check()
+	}
+	for _, k := range all {
+		k.giveUp(c.now)
+		c.check()
+	}
+	for len(c.inside) > 0 {
+		c.inside[0].release(c)
+	}
+	time.Sleep(time.Hour)
+	c.check()
+	for _, g := range c.nodes {
+		if s := g.gate.Stats(); s.InFlight != 0 || s.Pacing+s.Waiting != 0 {
+			c.Fatalf("at the end: %+v", s)
+		}
+		for _, q := range g.quotas {
+			if r := q.peek(); !c.settled && r.Remaining != q.limit {
+				c.Fatalf("at the end %s has %+v", q.name, r)
+			}
+		}
+	}
+	c.windows()
+}
+
+var (
+	waits  = []time.Duration{-1, 0, 1, 50 * ms, 100 * ms, 142_857_142, 300 * ms, 700 * ms, time.Second, 3 * time.Second, 20 * time.Second}
+	sleeps = []time.Duration{1, ms / 2, 3 * ms, 50 * ms, 100 * ms, 142 * ms, 300 * ms, time.Second, 7 * time.Second}
+)
+
+func (k *call) giveUp(now time.Duration) {
+	if k.cancel(); k.given == sluice.Never {
+		k.given = now
+	}
+}
+
+func (k *call) release(c *composite) {
+	c.inside = slices.DeleteFunc(c.inside, func(other *call) bool { return other == k })
+	k.released = true
+	for g := k.from; g != nil; g = g.parent {
+		g.inFlight -= unitOf(g.roomUnit, k.held)
+	}
+	k.permit.Release()
+}
+
+// settle settles a call that was let through.
+func (c *composite) settle(all []*call) {
+	all = slices.DeleteFunc(slices.Clone(all), func(k *call) bool { return k.permit == nil || k.settled })
+	if len(all) == 0 || c.settles == 0 {
+		return
+	}
+	k := all[c.next(len(all))]
+	delta := int64(c.next(6))
+	if c.settles == 1 {
+		delta = -min(delta, k.n)
+		// What is given back lets the next caller through, at the parent
+		// before it is given back here: which of the two takings is newer
+		// would be a matter of luck.
+		for _, g := range c.nodes {
+			if len(c.nodes) > 1 && len(g.waiting) > 0 {
+				return
+			}
+		}
+	}
+	k.settled, c.settled = true, c.settled || delta != 0
+	for g := k.from; g != nil; g = g.parent {
+		for _, q := range g.quotas {
+			if q.unit == sluice.Cost && delta != 0 {
+				q.past = append(q.past, taking{c.now, delta})
+			}
+		}
+		if g.roomUnit == sluice.Cost && !k.released {
+			g.inFlight += delta
+		}
+	}
+	k.held += delta
+	k.permit.Settle(k.n + delta)
+}
+
+// refusals tells why a call of n may not leave at an instant by the limits of
+// g and its parent: it would never fit, there is no room in flight, it is too
+// early.
+func (g *node) refusals(at time.Duration, n int64) (never, full, early bool) {
+	for ; g != nil; g = g.parent {
+		if u := unitOf(g.roomUnit, n); g.room > 0 && u > g.room {
+			never = true
+		} else if g.room > 0 && u > g.room-g.inFlight {
+			full = true
+		}
+		if g.pace.slot(g.left) > at {
+			early = true
+		}
+		for _, q := range g.quotas {
+			if u := unitOf(q.unit, n); u > q.limit {
+				never = true
+			} else if !q.model.fits(q.past, at, u) {
+				early = true
+			}
+		}
+	}
+	return never, full, early
+}
+
+func (g *node) fits(at time.Duration, n int64) bool {
+	never, full, early := g.refusals(at, n)
+	return !never && !full && !early
+}
+
+// fitsInTime is fits if all that are in flight come back.
+func (g *node) fitsInTime(at time.Duration, n int64) bool {
+	never, _, early := g.refusals(at, n)
+	return !never && !early
+}
+
+// take tells the models of g and its parent that a call was let through.
+func (g *node) take(at time.Duration, n int64) {
+	for ; g != nil; g = g.parent {
+		g.left = append(g.left, departure{at: at, n: unitOf(g.rateUnit, n)})
+		for _, q := range g.quotas {
+			q.past = append(q.past, taking{at, unitOf(q.unit, n)})
+		}
+	}
+}
+
+// couldLeave reports whether k would leave by an instant if those before it
+// left as soon as they could, and what is in flight came back.
+func (c *composite) couldLeave(k *call, by time.Duration) bool {
+	for g := k.from; g != nil; g = g.parent {
+		left := g.left
+		defer func() { g.left = left }()
+		for _, q := range g.quotas {
+			past := q.past
+			defer func() { q.past = past }()
+		}
+	}
+	at := c.now
+	for _, w := range k.from.waiting {
+		if at = earliest(at, max(at, by), func(at time.Duration) bool { return k.from.fitsInTime(at, w.n) }); at > by {
+			return false
+		}
+		if w == k {
+			return true
+		}
+		k.from.take(at, w.n)
+	}
+	panic("it does not wait")
 }

@@ -1,0 +1,232 @@
+package sluice_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// What follows are the limits of a gate as one would explain them: slow, and
+// obvious. None keeps a state. Each looks through all that was ever taken from
+// it, and answers one question: would n more fit at this instant?
+
+// A taking is n that were taken at an instant or, if n is negative, given back.
+type taking struct {
+	at time.Duration
+	n  int64
+}
+
+type limitModel interface {
+	// fits reports whether n more fit at an instant after past.
+	fits(past []taking, at time.Duration, n int64) bool
+
+	// exceeded says where past, of which nothing was given back, is more than
+	// the limit promises; "" if nowhere. It knows nothing of fits.
+	exceeded(past []taking) string
+}
+
+// A leakModel is a bucket: capacity units, of which one leaks each interval.
+type leakModel struct {
+	capacity int64
+	interval time.Duration
+}
+
+func (m leakModel) fits(past []taking, at time.Duration, n int64) bool {
+	level, last := time.Duration(0), time.Duration(0) // in time: a unit is an interval
+	for _, t := range past {
+		level = max(0, level-(t.at-last))
+		level, last = max(0, level+time.Duration(t.n)*m.interval), t.at
+	}
+	level = max(0, level-(at-last))
+	return n == 0 || level+time.Duration(n)*m.interval <= time.Duration(m.capacity)*m.interval
+}
+
+func (m leakModel) exceeded(past []taking) string {
+	for i := range past {
+		var sum int64
+		for _, t := range past[i:] {
+			sum += t.n
+			if window := t.at - past[i].at; sum > m.capacity+int64(window/m.interval) {
+				return fmt.Sprintf("%d units in %v from %v", sum, window, past[i].at)
+			}
+		}
+	}
+	return ""
+}
+
+// A slidingModel is a log: at most limit in any window.
+type slidingModel struct {
+	limit  int64
+	window time.Duration
+}
+
+func (m slidingModel) fits(past []taking, at time.Duration, n int64) bool {
+	var units []time.Duration // when each unit was taken
+	for _, t := range past {
+		for range t.n {
+			units = append(units, t.at)
+		}
+		units = units[:len(units)-int(min(max(0, -t.n), int64(len(units))))] // the newest
+	}
+	for _, unit := range units {
+		if at-unit < m.window {
+			n++
+		}
+	}
+	return n <= m.limit || n == 0
+}
+
+func (m slidingModel) exceeded(past []taking) string {
+	for i := range past {
+		var sum int64
+		for _, t := range past[i:] {
+			if t.at < past[i].at+m.window {
+				sum += t.n
+			}
+		}
+		if sum > m.limit {
+			return fmt.Sprintf("%d in the window from %v", sum, past[i].at)
+		}
+	}
+	return ""
+}
+
+// A fixedModel is a counter: at most limit in each window, of which one begins
+// with the first call after the one before is over.
+type fixedModel struct {
+	limit  int64
+	window time.Duration
+}
+
+func (m fixedModel) fits(past []taking, at time.Duration, n int64) bool {
+	var used int64
+	var from time.Duration
+	for _, t := range append(slices.Clone(past), taking{at, 0}) {
+		if t.at >= from+m.window {
+			used = 0
+		}
+		if used == 0 {
+			from = t.at
+		}
+		used = max(0, used+t.n)
+	}
+	return used+n <= m.limit
+}
+
+func (m fixedModel) exceeded(past []taking) string {
+	for len(past) > 0 {
+		from, sum := past[0].at, int64(0)
+		for len(past) > 0 && past[0].at < from+m.window {
+			sum, past = sum+past[0].n, past[1:]
+		}
+		if sum > m.limit {
+			return fmt.Sprintf("%d in the window from %v", sum, from)
+		}
+	}
+	return ""
+}
+
+// A paceModel is the rate and the pauses of a gate: the theoretical arrival
+// time, worked out from the beginning each time. The zero Rate spaces nothing.
+type paceModel struct {
+	rate  sluice.Rate
+	burst int64
+}
+
+type departure struct {
+	at     time.Duration
+	n      int64         // 0: no call, but
+	until  time.Duration // a pause until then
+	resume bool          // or the end of one
+}
+
+// tau is how early a call may be.
+func (m paceModel) tau() time.Duration {
+	return time.Duration(m.burst-1) * m.rate.Per / time.Duration(max(1, m.rate.Count))
+}
+
+// slot is the earliest instant for the next call after past.
+func (m paceModel) slot(past []departure) time.Duration {
+	count := max(1, m.rate.Count)
+	var next, pause time.Duration // next in parts of a nanosecond, of which there are count
+	for _, d := range past {
+		switch {
+		case d.n > 0:
+			next = max(next, (pause+m.tau())*time.Duration(count), d.at*time.Duration(count)) + time.Duration(d.n)*m.rate.Per
+		case d.resume:
+			pause = min(pause, d.at)
+		default:
+			pause = max(pause, d.until)
+		}
+	}
+	return max(next/time.Duration(count), pause+m.tau()) - m.tau()
+}
+
+// exceeded says where calls leave closer together than the rate and the burst
+// allow: what came before the last of them must have been paid for by then.
+func (m paceModel) exceeded(past []departure) string {
+	for i := range past {
+		var sum int64
+		for j := i; j < len(past); j++ {
+			window := past[j].at - past[i].at
+			if time.Duration(sum)*m.rate.Per > (window+m.tau()+1)*time.Duration(max(1, m.rate.Count)) {
+				return fmt.Sprintf("%d and one more in %v from %v", sum, window, past[i].at)
+			}
+			sum += past[j].n
+		}
+	}
+	return ""
+}
+
+// The checkers of whole histories know nothing of the models, which must keep
+// to them, and each must be able to say no.
+func TestCompositeModels(t *testing.T) {
+	greedy := func(m limitModel) (past []taking) {
+		for at := time.Duration(0); at < 5*time.Second; at += 10 * ms {
+			for m.fits(past, at, 2) {
+				past = append(past, taking{at, 2})
+			}
+		}
+		return past
+	}
+	for name, v := range map[string]struct {
+		model, laxer limitModel
+		want         int
+	}{
+		"leak":          {leakModel{6, 500 * ms}, leakModel{6, 490 * ms}, 7}, // 3, and one each second, at 1, 2, 3, 4 s
+		"leak, larger":  {leakModel{6, 500 * ms}, leakModel{8, 500 * ms}, 7},
+		"log":           {slidingModel{6, time.Second}, slidingModel{6, 990 * ms}, 15},
+		"log, larger":   {slidingModel{6, time.Second}, slidingModel{8, time.Second}, 15},
+		"fixed":         {fixedModel{6, time.Second}, fixedModel{8, time.Second}, 15},
+		"fixed, longer": {fixedModel{6, time.Second}, fixedModel{6, 990 * ms}, 15},
+	} {
+		past := greedy(v.model)
+		if len(past) != v.want || v.model.exceeded(past) != "" {
+			t.Errorf("%s: %d calls, want %d; %s", name, len(past), v.want, v.model.exceeded(past))
+		}
+		if past := greedy(v.laxer); v.model.exceeded(past) == "" {
+			t.Errorf("%s: %v are not found to be too many", name, past)
+		}
+	}
+	for _, burst := range []int64{1, 3} {
+		m := paceModel{sluice.Rate{Count: 7, Per: time.Second}, burst}
+		past := []departure{{at: 0, until: time.Second}}
+		for range 20 {
+			past = append(past, departure{at: max(2*time.Second, m.slot(past)), n: 2})
+		}
+		calls := past[1:]
+		if why := m.exceeded(calls); why != "" {
+			t.Errorf("burst of %d: %s", burst, why)
+		}
+		if last := calls[19].at; last != 2*time.Second+2*19*time.Second/7-m.tau() {
+			t.Errorf("burst of %d: the last leaves at %v", burst, last)
+		}
+		calls[19].at -= 2
+		if m.exceeded(calls) == "" {
+			t.Errorf("burst of %d: two nanoseconds too early are not found", burst)
+		}
+	}
+}
