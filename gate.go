@@ -123,8 +123,8 @@ type Gate struct {
 
 // New returns the gate that cfg describes. It returns an error if a number is
 // negative, the rate is neither zero nor one that [ParseRate] would accept,
-// both Burst and BurstTime are given or last longer than 292 years, a unit is none, a quota lacks its meter, or the
-// parent has Permits.
+// both Burst and BurstTime are given or last longer than 146 years, a unit is
+// none, a quota lacks its meter, or the parent has Permits.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {

@@ -148,7 +148,7 @@ func New(count int64, per time.Duration) *Pacer {
 // NewWith is New with a Config. It returns an error where New panics, and also
 // if cfg has a negative Burst, BurstTime, WarmUp or MaxWaiting, more than one
 // of Burst, BurstTime and WarmUp, a ColdFactor that is out of range or lacks a
-// WarmUp, or a burst that takes longer than 292 years.
+// WarmUp, or a burst that takes longer than 146 years.
 func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 	if err := schedule.CheckRate(count, per); err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
@@ -228,7 +228,7 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // for those who come. What is owed is re-priced: the next slot is the last
 // departure plus its weight times the new interval, or now if that has passed.
 // It returns an error and changes nothing if New would panic, or if the
-// configured Burst would take longer than 292 years.
+// configured Burst would take longer than 146 years.
 func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	err := schedule.CheckRate(count, per)
 	if err == nil {

@@ -541,6 +541,9 @@ func TestMistakes(t *testing.T) {
 		{1, time.Second, pacer.Config{BurstTime: -1}},
 		{1, time.Second, pacer.Config{Burst: 2, BurstTime: 1}},
 		{1, time.Second, pacer.Config{Burst: math.MaxInt64}},
+		{1, math.MaxInt64, pacer.Config{Burst: 2}}, // a pacer that never let anybody through
+		{1, time.Second, pacer.Config{BurstTime: math.MaxInt64}},
+		{1, time.Second, pacer.Config{BurstTime: math.MaxInt64/2 + 2}},
 		{1, time.Second, pacer.Config{MaxWaiting: -1}},
 	}
 	for _, c := range bad {
@@ -556,6 +559,12 @@ func TestMistakes(t *testing.T) {
 			}
 		}
 	}
+	long := mustNew(t, 1, time.Second, pacer.Config{BurstTime: math.MaxInt64/2 + 1})
+	long.PauseUntil(time.Now())
+	var wait *pacer.WaitError
+	if !long.TryAcquire(1) || !errors.As(long.AcquireWithin(bg, 1, 0), &wait) || wait.Need > time.Second {
+		t.Errorf("the longest burst time: %v", wait)
+	}
 	p := pacer.New(1, time.Second)
 	mustPanic(t, "Acquire", func() { p.Acquire(bg, -1) })
 	mustPanic(t, "AcquireWithin", func() { p.AcquireWithin(bg, -1, 0) })
@@ -563,7 +572,7 @@ func TestMistakes(t *testing.T) {
 	mustPanic(t, "Reserve", func() { p.Reserve(-1) })
 	big := mustNew(t, 1000, time.Second, pacer.Config{Burst: 1 << 40})
 	if err := big.SetRate(1, 24*time.Hour); err == nil || big.Interval() != ms {
-		t.Errorf("SetRate that makes the burst last longer than 292 years: %v", err)
+		t.Errorf("SetRate that makes the burst last longer than 146 years: %v", err)
 	}
 }
 

@@ -156,6 +156,11 @@ func CheckRate(count int64, per time.Duration) error {
 	return nil
 }
 
+// longest is the longest τ: half the range, so that now + τ does not leave it in
+// the next 146 years. A TAT at the end of the range is never, also for the call
+// that may come τ before it.
+const longest = time.Duration(math.MaxInt64/2 + 1)
+
 // tolerance checks cfg and returns its τ.
 func (cfg *Config) tolerance() (time.Duration, error) {
 	switch {
@@ -175,12 +180,15 @@ func (cfg *Config) tolerance() (time.Duration, error) {
 	if err := CheckRate(cfg.Count, cfg.Per); err != nil {
 		return 0, err
 	}
+	if cfg.BurstTime > longest {
+		return 0, fmt.Errorf("burst time of %v is longer than 146 years", cfg.BurstTime)
+	}
 	if cfg.Burst <= 1 {
 		return cfg.BurstTime, nil
 	}
 	tau, _, ok := sat.MulDiv(cfg.Burst-1, int64(cfg.Per), 0, cfg.Count)
-	if !ok {
-		return 0, fmt.Errorf("burst of %d at %d per %v lasts longer than 292 years", cfg.Burst, cfg.Count, cfg.Per)
+	if !ok || time.Duration(tau) > longest {
+		return 0, fmt.Errorf("burst of %d at %d per %v lasts longer than 146 years", cfg.Burst, cfg.Count, cfg.Per)
 	}
 	return time.Duration(tau), nil
 }
