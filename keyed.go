@@ -2,14 +2,20 @@ package sluice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-// ErrTooManyKeys reports a call for a key beyond KeyedConfig.MaxKeys.
-var ErrTooManyKeys = errors.New("sluice: too many keys")
+// ErrTooManyKeys reports a call for a key beyond KeyedConfig.MaxKeys. It is that
+// of packages leaky and window, too.
+var ErrTooManyKeys = errs.ErrTooManyKeys
+
+// MostKeys is the largest MaxKeys.
+const MostKeys = keyed.Most
 
 // KeyedConfig is what [NewKeyed] may be told.
 type KeyedConfig struct {
@@ -18,7 +24,7 @@ type KeyedConfig struct {
 	Idle time.Duration
 
 	// MaxKeys is the most gates there may be; calls for further keys fail
-	// with ErrTooManyKeys until some can be forgotten. 0 means no bound.
+	// with ErrTooManyKeys until some can be forgotten. 0 means MostKeys.
 	MaxKeys int
 }
 
@@ -57,7 +63,8 @@ type keyedGate[K comparable] struct {
 }
 
 // NewKeyed returns a Keyed whose gates are made by newGate, one at a time. It
-// returns an error if cfg.MaxKeys is negative, and panics if newGate is nil.
+// returns an error if cfg.MaxKeys is negative or more than [MostKeys], and panics
+// if newGate is nil.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -66,8 +73,13 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 	if newGate == nil {
 		panic("sluice: NewKeyed(nil)")
 	}
-	if cfg.MaxKeys < 0 {
+	switch {
+	case cfg.MaxKeys < 0:
 		return nil, fmt.Errorf("sluice: negative MaxKeys %d", cfg.MaxKeys)
+	case cfg.MaxKeys > MostKeys:
+		return nil, fmt.Errorf("sluice: MaxKeys %d is more than %d", cfg.MaxKeys, MostKeys)
+	case cfg.MaxKeys == 0:
+		cfg.MaxKeys = MostKeys
 	}
 	if cfg.Idle == 0 {
 		cfg.Idle = 5 * time.Minute
@@ -94,8 +106,12 @@ func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	return f(e.gate)
 }
 
-// Do is Gate.Do on the gate of key.
+// Do is Gate.Do on the gate of key. If ctx is done before the call it returns
+// ctx.Err() and makes no gate.
 func (k *Keyed[K]) Do(ctx context.Context, key K, f func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return k.Use(key, func(gate *Gate) error { return gate.Do(ctx, f) })
 }
 
@@ -170,7 +186,7 @@ func (k *Keyed[K]) unpin(e *keyedGate[K]) {
 }
 
 func (k *Keyed[K]) full() bool {
-	return k.cfg.MaxKeys > 0 && len(k.gates) >= k.cfg.MaxKeys
+	return len(k.gates) >= k.cfg.MaxKeys
 }
 
 // forget looks at up to n gates that were unused for idle and forgets those

@@ -205,6 +205,9 @@ func TestKeyedMistakes(t *testing.T) {
 	if _, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: -1}); err == nil {
 		t.Error("negative MaxKeys")
 	}
+	if _, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: 1e9}); err == nil {
+		t.Error("10⁹ MaxKeys")
+	}
 	broken := errors.New("no gate today")
 	answers := []error{broken, nil}
 	k, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) {

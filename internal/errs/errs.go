@@ -27,6 +27,9 @@ var (
 	// ErrCancelled reports the use of a reservation that was cancelled.
 	ErrCancelled = errors.New("sluice: reservation was cancelled")
 
+	// ErrTooManyKeys reports a new key when as many as may be are remembered.
+	ErrTooManyKeys = errors.New("sluice: too many keys")
+
 	// ErrTimeout reports that the longest wait the caller allowed is over. It
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}

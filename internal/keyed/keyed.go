@@ -25,16 +25,17 @@
 package keyed
 
 import (
-	"errors"
 	"hash/maphash"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
 )
 
 // ErrTooManyKeys reports a new key when as many as may be are remembered.
-var ErrTooManyKeys = errors.New("sluice: too many keys")
+var ErrTooManyKeys = errs.ErrTooManyKeys
 
 const (
 	shardBits = 6
