@@ -46,11 +46,64 @@
 // with a [*WaitError] that says how long it would have been. Waiting is first
 // come, first served; nothing overtakes, not even TryAcquire.
 //
-// A negative n panics; n = 0 takes nothing and is granted at once, also when
-// others wait. An n larger than a limit that must be given back in full is
-// [ErrTooLarge], at once; a pacer knows no such thing. Numbers given by
-// position panic if they are impossible; those in a Config or given to a Set
-// method are errors and change nothing. Durations beyond 292 years are never.
+// What n means is in the table below. An n larger than a limit that must be
+// given back in full is [ErrTooLarge]; a pacer knows no such thing, it lets the
+// call leave and the next one pay. Durations beyond 292 years are never.
+//
+// # Bad input
+//
+// This holds in every package; a test reads the table and tries each cell. "New"
+// stands for numbers given by position, as in leaky.New(16, 30, time.Minute),
+// and with a call, as to TakeQuota: somebody wrote or checked them, and a mistake
+// is one in the program. "Set" stands for those of a Config or Quota and of a Set
+// method, which may come from a file: a mistake is an error, and changes nothing.
+//
+//	mistake              semaphore    pacer      leaky        window       Gate         Block        Keyed
+//	n < 0                panic        panic      panic        panic        panic        panic        panic
+//	nil context          panic        panic      panic        panic        panic        panic        panic
+//	context done         ctx.Err()    ctx.Err()  ctx.Err()    ctx.Err()    ctx.Err()    ctx.Err()    ctx.Err()
+//	n = 0                granted      granted    granted      granted      granted      granted      granted
+//	n > limit            ErrTooLarge  granted    ErrTooLarge  ErrTooLarge  ErrTooLarge  ErrTooLarge  ErrTooLarge
+//	debt > 292 years     -            never      never        -            never        never        never
+//	limit < 0, New       panic        -          panic        panic        -            -            panic
+//	limit < 0, Set       error        -          error        error        error        -            error
+//	limit = 0, New       ErrTooLarge  -          panic        panic        -            -            panic
+//	limit = 0, Set       ErrTooLarge  -          error        error        no limit     -            error
+//	count, per ≤ 0, New  -            panic      panic        panic        -            -            panic
+//	count, per ≤ 0, Set  -            error      error        error        error        -            error
+//	too fast, New        -            panic      panic        -            -            -            panic
+//	too fast, Set        -            error      error        -            error        -            error
+//	too long, New        -            -          panic        -            -            -            panic
+//	too long, Set        -            error      error        -            error        -            error
+//	NaN, infinite        -            error      -            -            -            -            -
+//	10⁹ keys             -            -          -            -            -            -            error
+//	one key too many     -            -          -            -            -            -            ErrTooManyKeys
+//	nil limit, function  -            -          -            -            error        panic        panic
+//	released twice       panic        -          -            -            no effect    -            -
+//	closed twice         -            -          -            -            no effect    -            -
+//	not made by New      panic        panic      panic        refuses      panic        panic        panic
+//
+// In words:
+//   - The panic for n < 0 comes first, whatever the context. Panics for numbers
+//     say which package it was. After any panic nothing is taken or changed.
+//   - Of a context that is done the error comes back bare, before anybody is
+//     asked. n = 0 takes nothing and does not queue.
+//   - n > limit is known at once, but by a quota or behind Block only when the
+//     call is first in the queue. TryAcquire says false.
+//   - A limit of 0 is legal for a semaphore, as in x/sync: all is too large until it is
+//     raised. In a Config of a gate, and for SetConcurrency, 0 means none, and a
+//     rate of 0 per 0 as well.
+//   - Too fast is more than one per nanosecond, in leaky more than 10⁶ per second.
+//     Too long is a bucket or burst of more than 146 years. A debt may be longer.
+//   - MaxKeys may be up to 2²⁹; 0 means that. Room is made when a key comes, not
+//     before.
+//   - A negative Burst, BurstTime, WarmUp, MaxWaiting or MaxKeys is an error, and
+//     so is what the doc of the Config excludes. Other durations, and numbers of
+//     a [Policy], say there what negative means. A backoff that cannot be panics.
+//   - A Permit is released and settled once, later calls do nothing. A semaphore
+//     keeps no record of permits: to release more than is out panics.
+//
+// # Time
 //
 // The clock is read where a decision is made, under its lock, and only its
 // monotonic part counts; times that callers give are converted at the call.

@@ -53,5 +53,6 @@
 // and TakeQuota panic, the constructors that take a Config or Quota and
 // SetQuota return an error. n < 0 panics, n = 0 takes nothing and is always
 // allowed, and n beyond the capacity is refused with [Result.Err] =
-// [ErrTooLarge]. Nothing wraps around: amounts and instants saturate.
+// [ErrTooLarge]. Nothing wraps around: amounts and instants saturate. Package
+// sluice has a table of bad input that holds for all packages.
 package leaky
