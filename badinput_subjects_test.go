@@ -90,7 +90,7 @@ func subjects(t *testing.T) []subject {
 		zero: func() error { return new(pacer.Pacer).Acquire(bg, 1) },
 	}, {
 		column: "leaky", ask: asking(b), try: func(n int64) bool { return b.Take(n).Allowed }, other: []func(int64){b.Return},
-		owe:  func() { b.Adjust(bg, math.MaxInt64) },
+		owe:  func() { b.Adjust(bg, math.MaxInt64, 0) },
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
 		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed }, other: []func(int64){l.Return},
@@ -101,7 +101,7 @@ func subjects(t *testing.T) []subject {
 	}, {
 		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed },
 		other: []func(int64){func(n int64) { kb.TakeQuota(1, hourly, n) }},
-		owe:   func() { kb.On(1).Adjust(bg, math.MaxInt64) },
+		owe:   func() { kb.On(1).Adjust(bg, math.MaxInt64, 0) },
 		zero:  func() error { return new(leaky.Keyed[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: asking(kl.On(1)), try: func(n int64) bool { return kl.Take(1, n).Allowed },
@@ -120,7 +120,7 @@ func subjects(t *testing.T) []subject {
 		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: meter}}})
 		var owe func()
 		if _, ok := meter.(*leaky.Bucket); ok {
-			owe = func() { meter.Adjust(bg, math.MaxInt64) }
+			owe = func() { meter.Adjust(bg, math.MaxInt64, 0) }
 		}
 		all = append(all, subject{
 			column: "Block", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,

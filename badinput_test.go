@@ -280,7 +280,7 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 	}, func() error {
 		k := must(window.NewKeyedCounter[int](windowed, window.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
-		return k.On(2).Adjust(bg, 1)
+		return k.On(2).Adjust(bg, 1, 0)
 	}, func() error {
 		k := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return sluice.New(room) }, sluice.KeyedConfig{MaxKeys: 1}))
 		return k.Use(1, func(*sluice.Gate) error { return k.Do(bg, 2, nothing) })

@@ -13,10 +13,12 @@ import (
 // obvious. None keeps a state. Each looks through all that was ever taken from
 // it, and answers one question: would n more fit at this instant?
 
-// A taking is n that were taken at an instant or, if n is negative, given back.
+// A taking is n that were taken at an instant or, if n is negative, given back of
+// what was taken at an earlier one.
 type taking struct {
-	at time.Duration
-	n  int64
+	at    time.Duration
+	n     int64
+	since time.Duration
 }
 
 type limitModel interface {
@@ -69,7 +71,12 @@ func (m slidingModel) fits(past []taking, at time.Duration, n int64) bool {
 		for range t.n {
 			units = append(units, t.at)
 		}
-		units = units[:len(units)-int(min(max(0, -t.n), int64(len(units))))] // the newest
+		for i := len(units) - 1; i >= 0 && t.n < 0; i-- { // the newest that are as old
+			if units[i] <= t.since && t.at-units[i] < m.window {
+				units = slices.Delete(units, i, i+1)
+				t.n++
+			}
+		}
 	}
 	for _, unit := range units {
 		if at-unit < m.window {
@@ -104,9 +111,12 @@ type fixedModel struct {
 func (m fixedModel) fits(past []taking, at time.Duration, n int64) bool {
 	var used int64
 	var from time.Duration
-	for _, t := range append(slices.Clone(past), taking{at, 0}) {
+	for _, t := range append(slices.Clone(past), taking{at: at}) {
 		if t.at >= from+m.window {
 			used = 0
+		}
+		if t.n < 0 && t.since < from {
+			continue // of a window that is over
 		}
 		if used == 0 {
 			from = t.at
@@ -187,7 +197,7 @@ func TestCompositeModels(t *testing.T) {
 	greedy := func(m limitModel) (past []taking) {
 		for at := time.Duration(0); at < 5*time.Second; at += 10 * ms {
 			for m.fits(past, at, 2) {
-				past = append(past, taking{at, 2})
+				past = append(past, taking{at: at, n: 2})
 			}
 		}
 		return past

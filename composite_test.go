@@ -344,8 +344,8 @@ func (c *composite) settle(all []*call) {
 	if c.settles == 1 {
 		delta = -min(delta, k.n)
 		// What is given back lets the next caller through, at the parent
-		// before it is given back here: which of the two takings is newer
-		// would be a matter of luck.
+		// before it is given back here: which of the two comes first would be
+		// a matter of luck.
 		for _, g := range c.nodes {
 			if len(c.nodes) > 1 && len(g.waiting) > 0 {
 				return
@@ -356,7 +356,7 @@ func (c *composite) settle(all []*call) {
 	for g := k.from; g != nil; g = g.parent {
 		for _, q := range g.quotas {
 			if q.unit == sluice.Cost && delta != 0 {
-				q.past = append(q.past, taking{c.now, delta})
+				q.past = append(q.past, taking{c.now, delta, k.at})
 			}
 		}
 		if g.roomUnit == sluice.Cost && !k.released {
@@ -407,7 +407,7 @@ func (g *node) take(at time.Duration, n int64) {
 	for ; g != nil; g = g.parent {
 		g.left = append(g.left, departure{at: at, n: unitOf(g.rateUnit, n)})
 		for _, q := range g.quotas {
-			q.past = append(q.past, taking{at, unitOf(q.unit, n)})
+			q.past = append(q.past, taking{at: at, n: unitOf(q.unit, n)})
 		}
 	}
 }
