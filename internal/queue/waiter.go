@@ -30,14 +30,8 @@ type Waiter struct {
 	at time.Duration
 
 	state atomic.Uint32
-
-	// seq is its number, modulo 2³²: no queue is as long. Of a spare waiter it
-	// is how many there are.
-	seq uint32
+	seq   uint32 // its number, modulo 2³²: no queue is as long
 }
-
-// maxSpare bounds how many waiters are kept for later.
-const maxSpare = 64
 
 // rare is what only an entry needs whose wait is bounded, or that asks, or that
 // has failed.
@@ -61,7 +55,11 @@ const (
 	granted               // left
 	failed                // removed, err says why
 	dropped               // removed because its context was done
+	spare                 // and more: that plus how many spare ones are below it
 )
+
+// maxSpare bounds how many waiters are kept for later.
+const maxSpare = 64
 
 // awake marks a waiter whose goroutine will look for itself before it sleeps.
 const awake = time.Duration(math.MinInt64)
@@ -111,14 +109,13 @@ func (q *Queue) recycle(w *Waiter) {
 	default:
 	}
 	w.done, w.rare = nil, nil
-	for {
+	for state := uint32(spare); state < spare+maxSpare; {
 		top := q.spare.Load()
-		if w.next, w.seq = top, 1; top != nil {
-			if top.seq >= maxSpare {
-				return
-			}
-			w.seq = top.seq + 1
+		if top != nil {
+			state = top.state.Load() + 1 // of a top that is in use by now: then the swap fails
 		}
+		w.state.Store(state)
+		w.next = top
 		if q.spare.CompareAndSwap(top, w) {
 			return
 		}
