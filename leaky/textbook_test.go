@@ -1,6 +1,7 @@
 package leaky
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,9 +73,25 @@ func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 // a year a bucket still knows what a nanosecond is.
 func TestFloatRates(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	if float32(1<<24) != float32(1<<24+1) {
-		t.Fatal("float32 has become better")
+	// Idle for 16,777,217 ms, the textbook's funnel of one per ms has leaked one
+	// less.
+	const idle = 1<<24 + 1
+	f := funnel{capacity: math.MaxInt32, rate: 1}
+	b, empty := mustRule(Quota{idle, 1000, sec}), time.Duration(idle)*time.Millisecond
+	if res, _ := decide(empty, empty, &b, idle); !res.Allowed || f.watering(idle, idle) {
+		t.Errorf("after %d ms: %+v, and the textbook's funnel has %d", idle, res, f.left)
 	}
+	// A double that is added up has not got a whole token after ten visits, each
+	// of which brought a tenth.
+	tenth, tokens := 10*time.Millisecond, 0.0
+	for range 10 {
+		tokens += 0.1
+	}
+	one := mustRule(Quota{1, 10, sec})
+	if res, _ := decide(10*tenth, 10*tenth, &one, 1); !res.Allowed || tokens >= 1 {
+		t.Errorf("after 100 ms: %+v, and the textbook's double is %v", res, tokens)
+	}
+
 	r := mustRule(Quota{1_000_000, 3, sec})
 	tat := year + 333_333_333
 	for _, v := range []struct {
@@ -89,12 +106,12 @@ func TestFloatRates(t *testing.T) {
 		}
 	}
 	// One at a time or all together: the same instant, to the nanosecond.
-	one, all := year, year
+	single, all := year, year
 	for range 1_000_000 {
-		_, one = decide(one, year, &r, 1)
+		_, single = decide(single, year, &r, 1)
 	}
-	if _, all = decide(all, year, &r, 1_000_000); one != all {
-		t.Errorf("a million single units drain at %v, a million together at %v", one, all)
+	if _, all = decide(all, year, &r, 1_000_000); single != all {
+		t.Errorf("a million single units drain at %v, a million together at %v", single, all)
 	}
 }
 
@@ -168,12 +185,24 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type userAction struct{ user, action string }
 		k := newKeyed[userAction](t, Quota{3, 1, time.Hour}, KeyedConfig{})
+		tutorial, theirs := make(map[string]*Bucket), 0
 		for _, user := range []string{"ann", "bob"} {
 			for i := range 10 {
 				if r := k.Take(userAction{user, "reply"}, 1); r.Allowed != (i < 3) {
 					t.Errorf("%s, call %d: %+v", user, i, r)
 				}
+				b := tutorial["reply"]
+				if b == nil {
+					b = New(3, 1, time.Hour)
+					tutorial[user+":reply"] = b
+				}
+				if b.Take(1).Allowed {
+					theirs++
+				}
 			}
+		}
+		if theirs != 20 {
+			t.Errorf("the tutorial let only %d of 20 through", theirs)
 		}
 		if k.Len() != 2 {
 			t.Errorf("%d keys, want 2", k.Len())
@@ -184,6 +213,18 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 // Get, and put if there was none: two first callers each make a bucket, and one
 // of the two is lost with what it admitted.
 func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
+	buckets := make(map[int]*Bucket)
+	first, second := buckets[1], buckets[1] // both look before either puts
+	for _, b := range []*Bucket{first, second} {
+		if b == nil {
+			b = New(1, 1, time.Hour)
+			buckets[1] = b
+		}
+		if !b.Take(1).Allowed {
+			t.Error("get and put have become better")
+		}
+	}
+
 	k := newKeyed[int](t, Quota{1, 1, time.Hour}, KeyedConfig{})
 	for key := range 2000 {
 		var in atomic.Int64
@@ -208,6 +249,18 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 		const week = 7 * 24 * time.Hour
 		k := newKeyed[int](t, Quota{2, 1, week}, KeyedConfig{})
 		k.Take(-1, 2)
+		var theirs int64
+		var expiring *Bucket
+		var expires time.Time
+		fixedExpiry := func() {
+			if !time.Now().Before(expires) {
+				expiring, expires = New(2, 1, week), time.Now().Add(24*time.Hour)
+			}
+			if expiring.Take(2).Allowed {
+				theirs += 2
+			}
+		}
+		fixedExpiry()
 		for day := 1; day <= 14; day++ {
 			time.Sleep(24 * time.Hour)
 			for other := range 1000 { // who come and go, so that much is forgotten
@@ -220,6 +273,10 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 			if r := k.Take(-1, 2); r.Allowed != (day == 14) {
 				t.Errorf("day %d: %+v", day, r)
 			}
+			fixedExpiry()
+		}
+		if theirs != 30 {
+			t.Errorf("with a fixed expiry of a day %d in two weeks, want 30 where 4 are due", theirs)
 		}
 		if k.Len() > 2001 {
 			t.Errorf("%d keys are remembered, nothing is forgotten", k.Len())
