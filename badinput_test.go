@@ -314,7 +314,7 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		g := mustGate(t, room)
 		g.Close()
 		g.Close()
-		return outcomeIf(g.Shutdown(bg) == nil && g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), sluice.ErrClosed), "no effect")
+		return outcomeIf(g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), sluice.ErrClosed), "no effect")
 	})
 	return m
 }
