@@ -62,7 +62,7 @@ func ExampleCounter_Restore() {
 	fmt.Println(other.Restore(saved))
 	// Output:
 	// 1000 left
-	// window: snapshot of another quota: of 5000 per 24h0m0s, not 9999 per 24h0m0s
+	// sluice: snapshot of another quota: of 5000 per 24h0m0s, not 9999 per 24h0m0s
 }
 
 func ExampleKeyedLog() {

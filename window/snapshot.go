@@ -1,38 +1,27 @@
 package window
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/snapshot"
 )
 
 var (
 	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
-	// version, or of another kind of limit.
-	ErrSnapshot = errors.New("window: unreadable snapshot")
+	// version, or of another kind of limit. It is leaky's, too.
+	ErrSnapshot = errs.ErrSnapshot
 
 	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
-	ErrOtherQuota = errors.New("window: snapshot of another quota")
+	// It is leaky's, too.
+	ErrOtherQuota = errs.ErrOtherQuota
 )
 
-// A snapshot is {"version":1,"crc32":…,"log":{…}} or …"counter":{…}}, the
-// checksum being that of the inner object without spaces. Instants are
-// nanoseconds of Unix time, durations nanoseconds.
-type snapshot struct {
-	Version int             `json:"version"`
-	CRC     uint32          `json:"crc32"`
-	Log     json.RawMessage `json:"log,omitempty"`
-	Counter json.RawMessage `json:"counter,omitempty"`
-}
-
-const version = 1
-
+// A snapshot is sealed as package internal/snapshot says, a Log's as a "log", a
+// Counter's as a "counter".
 type logState struct {
 	Limit  int64         `json:"limit"`
 	Window time.Duration `json:"window"`
@@ -64,7 +53,7 @@ func (l *Log) Snapshot() []byte {
 		base = r.end
 	}
 	l.mu.Unlock()
-	return seal(snapshot{Log: encode(s)})
+	return snapshot.Seal("log", s)
 }
 
 // Restore replaces what the log remembers by a snapshot, for a program that was
@@ -78,8 +67,8 @@ func (l *Log) Snapshot() []byte {
 // another limit or window. Restore a log before it is used: what it admitted
 // earlier would be forgotten.
 func (l *Log) Restore(data []byte) error {
-	var s logState
-	if err := open(data, &s, func(s snapshot) json.RawMessage { return s.Log }); err != nil {
+	s, err := snapshot.Open[logState](data, "log")
+	if err != nil {
 		return err
 	}
 	var sum int64
@@ -87,7 +76,7 @@ func (l *Log) Restore(data []byte) error {
 	for _, run := range s.Taken {
 		at, n := run[0], run[1]
 		if at < last || n <= 0 || n > math.MaxInt64-sum {
-			return fmt.Errorf("%w: impossible numbers", ErrSnapshot)
+			return snapshot.Impossible()
 		}
 		last, sum = at, sum+n
 	}
@@ -101,7 +90,7 @@ func (l *Log) Restore(data []byte) error {
 	h := history{}
 	now := h.advance(max(t.Sub(l.epoch), l.history.last), l.rule.window)
 	for _, run := range s.Taken {
-		if age := age(t, run[0]); age < l.rule.window {
+		if age := snapshot.Age(t, run[0]); age < l.rule.window {
 			h.note(now-age, l.rule.limit, run[1])
 		}
 	}
@@ -125,7 +114,7 @@ func (c *Counter) Snapshot() []byte {
 		s.At, s.Used = max(wall, f.start), f.used
 	}
 	c.mu.Unlock()
-	return seal(snapshot{Counter: encode(s)})
+	return snapshot.Seal("counter", s)
 }
 
 // Restore replaces what the counter remembers by a snapshot, for a program that
@@ -139,12 +128,12 @@ func (c *Counter) Snapshot() []byte {
 // limit or with other windows; locations are compared by name. Restore a counter
 // before it is used: what it admitted earlier would be forgotten.
 func (c *Counter) Restore(data []byte) error {
-	var s counterState
-	if err := open(data, &s, func(s snapshot) json.RawMessage { return s.Counter }); err != nil {
+	s, err := snapshot.Open[counterState](data, "counter")
+	if err != nil {
 		return err
 	}
 	if s.Used < 0 {
-		return fmt.Errorf("%w: impossible numbers", ErrSnapshot)
+		return snapshot.Impossible()
 	}
 
 	c.mu.Lock()
@@ -160,7 +149,7 @@ func (c *Counter) Restore(data []byte) error {
 	if s.Used > 0 {
 		c.state.begin(now, s.At, &c.quota)
 		if c.quota.Calendar == 0 {
-			c.state.from = now - age(t, s.At)
+			c.state.from = now - snapshot.Age(t, s.At)
 		}
 		c.state.used = s.Used
 	}
@@ -186,61 +175,4 @@ func (s counterState) String() string {
 // unix returns the monotonic instant at as Unix time, t being now.
 func unix(t time.Time, now, at time.Duration) int64 {
 	return int64(sat.Sub(time.Duration(t.UnixNano()), sat.Sub(now, at)))
-}
-
-// age returns how long before t an instant of Unix time was; 0 if it is to come.
-func age(t time.Time, at int64) time.Duration {
-	return max(0, sat.Sub(time.Duration(t.UnixNano()), time.Duration(at)))
-}
-
-// encode returns v as JSON.
-func encode(v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // numbers and strings only
-	}
-	return data
-}
-
-// seal adds the version and the checksum.
-func seal(s snapshot) []byte {
-	s.Version = version
-	s.CRC = crc32.ChecksumIEEE(s.Log) ^ crc32.ChecksumIEEE(s.Counter) // that of nothing is 0
-	return encode(s)
-}
-
-// open reads the part of data that of selects into v.
-func open(data []byte, v any, of func(snapshot) json.RawMessage) error {
-	var s snapshot
-	if err := strict(data, &s); err != nil {
-		return err
-	}
-	if s.Version != version {
-		return fmt.Errorf("%w: version %d, not %d", ErrSnapshot, s.Version, version)
-	}
-	raw := of(s)
-	if len(raw) == 0 || len(s.Log) > 0 && len(s.Counter) > 0 {
-		return fmt.Errorf("%w: of another kind of limit", ErrSnapshot)
-	}
-	var plain bytes.Buffer
-	if err := json.Compact(&plain, raw); err != nil {
-		return fmt.Errorf("%w: %v", ErrSnapshot, err)
-	}
-	if crc32.ChecksumIEEE(plain.Bytes()) != s.CRC {
-		return fmt.Errorf("%w: damaged", ErrSnapshot)
-	}
-	return strict(raw, v)
-}
-
-// strict decodes all of data into v, which knows all of its fields.
-func strict(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("%w: %v", ErrSnapshot, err)
-	}
-	if d.More() {
-		return fmt.Errorf("%w: more than one value", ErrSnapshot)
-	}
-	return nil
 }

@@ -30,6 +30,13 @@ var (
 	// ErrTooManyKeys reports a new key when as many as may be are remembered.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
+	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
+	// version, or of another kind of limit.
+	ErrSnapshot = errors.New("sluice: unreadable snapshot")
+
+	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
+	ErrOtherQuota = errors.New("sluice: snapshot of another quota")
+
 	// ErrTimeout reports that the longest wait the caller allowed is over. It
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
