@@ -18,7 +18,7 @@ import (
 // [NewWith] and must not be copied. No method blocks: taking is one
 // compare-and-swap of one instant, about 50 ns, except that a call which meets
 // a SetQuota halfway waits for it. It starts no goroutine and needs no closing.
-// Only the monotonic clock counts. Made in a testing/synctest bubble, it
+// Only the monotonic clock counts, but for [Bucket.Restore] after a restart. Made in a testing/synctest bubble, it
 // belongs to that bubble.
 type Bucket struct {
 	epoch time.Time // what instants count from

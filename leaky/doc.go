@@ -46,6 +46,11 @@
 // than full: when its quota changes, what no longer fits is spilled. n is never
 // negative. Looking at a bucket does not change it.
 //
+// # A restart
+//
+// A new bucket is empty. A program that is restarted would have a second day's
+// allowance: [Bucket.Snapshot] and [Bucket.Restore] carry the first one over.
+//
 // # Bad numbers
 //
 // A capacity, count or period that is not positive, more than 10⁶ per second,

@@ -89,3 +89,23 @@ func ExampleBucket_Admit() {
 	// <nil>
 	// would take 1h0m0s
 }
+
+// A batch that is restarted goes on with what is left of the day.
+func ExampleBucket_Restore() {
+	first := leaky.New(24, 24, 24*time.Hour)
+	first.Take(20)
+	saved := first.Snapshot() // to a file, say
+
+	second := leaky.New(24, 24, 24*time.Hour)
+	if err := second.Restore(saved); err != nil {
+		fmt.Println(err)
+	}
+	r := second.Take(5)
+	fmt.Println(r.Remaining, "left, 5 in", r.RetryAfter.Round(time.Minute))
+
+	other := leaky.New(100, 24, 24*time.Hour)
+	fmt.Println(other.Restore(saved))
+	// Output:
+	// 4 left, 5 in 1h0m0s
+	// sluice: snapshot of another quota: of 24, 24 per 24h0m0s, not 100, 24 per 24h0m0s
+}

@@ -25,6 +25,10 @@ import (
 // A key may be asked with different quotas, as CL.THROTTLE allows: see
 // [Keyed.TakeQuota].
 //
+// A Keyed has no snapshot: a restart empties all of its buckets. That suits
+// quotas of seconds or minutes. A key whose quota takes a day to drain, such as
+// one of a few accounts, is better a [Bucket] of its own, which has one.
+//
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed]
 // and must not be copied. Calls for one key, and for one in 64 others, wait for
 // each other for a fraction of a microsecond. It starts no goroutine and needs

@@ -111,6 +111,7 @@ func fuzzSeeds(f *testing.F) {
 	f.Add([]byte{0, 0, 3, 3, 4, 3, 0, 1, 6, 2, 5, 2, 0, 0, 2, 1, 2, 8, 4}) // adjust, return, reset
 	f.Add([]byte{6, 0, 7, 6, 8, 0, 7, 0, 0, 6, 0, 0, 0, 0, 7, 6, 1, 0, 0}) // nanoseconds
 	f.Add([]byte{8, 3, 8, 3, 8, 0, 0, 5, 0, 0, 0, 3, 8, 2, 8, 0, 4, 5, 8}) // no end
+	f.Add([]byte{3, 0, 2, 6, 2, 7, 0, 2, 0, 0, 7, 1, 3, 8, 0, 7, 0, 6, 7}) // restarts
 }
 
 // FuzzBucket compares a Bucket in a bubble with the model: every answer, and
@@ -131,7 +132,7 @@ func bucketHistory(t *testing.T, data []byte) {
 	b, m, start := leaky.New(q.Capacity, q.Count, q.Per), newModel(q), time.Now()
 	for len(h) > 0 {
 		m.leak(time.Since(start))
-		op := h.next(7)
+		op := h.next(8)
 		switch op {
 		case 0, 1:
 			n := pick(&h, fuzzWeights)
@@ -188,6 +189,17 @@ func bucketHistory(t *testing.T, data []byte) {
 		case 6:
 			time.Sleep(pick(&h, fuzzTimes))
 			m.leak(time.Since(start))
+		case 7:
+			saved := b.Snapshot()
+			if h.next(2) == 0 {
+				time.Sleep(pick(&h, fuzzTimes))
+			}
+			m.leak(time.Since(start))
+			b = leaky.New(m.quota.Capacity, m.quota.Count, m.quota.Per)
+			if err := b.Restore(saved); err != nil {
+				t.Fatalf("%v: %s: %v", m.now, saved, err)
+			}
+			m.now, start = 0, time.Now() // instants count from here
 		}
 		if got, want := b.Peek(), m.take(0); got != want {
 			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.quota, got, want)

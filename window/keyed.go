@@ -43,6 +43,10 @@ func (cfg KeyedConfig) most() (int64, error) {
 // grow; those of one instant count once. For many keys with large limits a
 // [KeyedCounter] or leaky.Keyed takes far less.
 //
+// A KeyedLog, as a KeyedCounter, has no snapshot: a restart begins anew. A key
+// whose window is a day, such as one of a few accounts, is better a Log or
+// [Counter] of its own, which has one.
+//
 // A KeyedLog is safe for use by multiple goroutines, must be made by
 // [NewKeyedLog] and must not be copied. Made in a testing/synctest bubble, it
 // belongs to that bubble.

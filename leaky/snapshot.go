@@ -1,0 +1,110 @@
+package leaky
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/snapshot"
+)
+
+var (
+	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
+	// version, or of another kind of limit. It is window's, too.
+	ErrSnapshot = errs.ErrSnapshot
+
+	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
+	// It is window's, too.
+	ErrOtherQuota = errs.ErrOtherQuota
+)
+
+// # What does a bucket note for another process?
+//
+// Within a process it is one instant, TAT, at which it will be empty. Noted as
+// wall time, TAT alone would trust the wall clock with everything: put back by
+// a year between two processes, it makes a bucket that needed an hour need a
+// year and an hour. And one that is overdrawn by 280 years is empty at an instant
+// beyond 64 bits of Unix time. So two numbers are noted, when it
+// was and how full the bucket was then:
+//
+//	level := level − max(0, now − at)     but not below 0
+//
+// A bucket of 4 hours, noted at 12:00:
+//
+//	restored at    13:00   16:00   12:00   09:00, the clock was put back
+//	level          3 h     empty   4 h     4 h: what it was, and at most that
+//
+// A clock put forward leaks what it shows: a machine that was off looks the same.
+
+// noted is what a snapshot of a bucket says, sealed as a "bucket" by package
+// internal/snapshot.
+type noted struct {
+	Capacity int64         `json:"capacity"`
+	Count    int64         `json:"count"`
+	Per      time.Duration `json:"per"`
+	At       int64         `json:"at"`    // when, in Unix time
+	Level    time.Duration `json:"level"` // how long it would take to drain; more than the quota's depth if overdrawn
+}
+
+// note returns what there is to note at t, which is now.
+func note(q Quota, tat, now time.Duration, t time.Time) noted {
+	return noted{q.Capacity, q.Count, q.Per, t.UnixNano(), max(0, tat-now)}
+}
+
+// tat returns the tat, at t, which is now, of the bucket that n is about.
+func (n noted) tat(now time.Duration, t time.Time) time.Duration {
+	return sat.Add(now, max(0, n.Level-snapshot.Age(t, n.At)))
+}
+
+// Snapshot returns what is in the bucket, and its quota, as a JSON object of
+// about 140 bytes, for [Bucket.Restore] in another process. The time is noted
+// as wall time.
+//
+// What is taken afterwards is not in it. So make it when the program ends, and
+// from time to time before that: after a crash, what was taken since the last
+// one can be taken again.
+func (b *Bucket) Snapshot() []byte {
+	s, tat, _ := b.load()
+	// Both clocks are read at once, or their difference would be in the level.
+	// If anything is taken between load and here, it comes after the snapshot.
+	t := time.Now()
+	return snapshot.Seal("bucket", note(s.rule.quota, tat, max(0, t.Sub(b.epoch)), t))
+}
+
+// Restore replaces what is in the bucket by a snapshot, for a program that was
+// restarted: what was taken before is still in it but for what has leaked since,
+// by the wall clock, and no second allowance is minted. What [Bucket.Adjust] took
+// beyond the capacity is still owed. If the clock was put back in between,
+// nothing has leaked. From then on only the monotonic clock counts. Restored at
+// the instant of the snapshot, a bucket is what it was to the nanosecond.
+//
+// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data is
+// damaged, from another version or kind of limit, or if it was taken at another
+// quota: one of 10 per 10 s is another than one of 1 per second. For a program
+// that is restarted with a new quota, restore at the old one and then call
+// [Bucket.SetQuota].
+//
+// Restore a bucket before it is used: what it admitted earlier would be
+// forgotten. After an error a new bucket is still empty; who would rather wait
+// than take twice then takes all of its capacity.
+func (b *Bucket) Restore(data []byte) error {
+	n, err := snapshot.Open[noted](data, "bucket")
+	if err != nil {
+		return err
+	}
+	quota := Quota{n.Capacity, n.Count, n.Per}
+	if n.Level < 0 || quota.Check() != nil {
+		return snapshot.Impossible()
+	}
+	for {
+		s, tat, _ := b.load()
+		if s.rule.quota != quota {
+			return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, quota, s.rule.quota)
+		}
+		t := time.Now()
+		if s.swap(tat, n.tat(max(0, t.Sub(b.epoch)), t)) {
+			return nil
+		}
+	}
+}
