@@ -126,9 +126,10 @@ func (b *Bucket) Quota() Quota { return b.state.Load().rule.quota }
 // What is in the bucket stays there as time: a bucket that would have been
 // empty in 4 s still will be, and holds twice as many units if it now leaks
 // twice as fast. But it is never fuller than full; what no longer fits is
-// spilled. So from a full 30 per minute to 300 per minute the next unit fits
-// after 0.2 s, where redis-cell would refuse it for another 30 s. What [Bucket.Adjust] took
-// beyond the capacity was never in the bucket: that stays owed, as time.
+// spilled. When a full bucket of 16, 30 per minute becomes one of 16, 300 per
+// minute, the next unit fits after 0.2 s, where redis-cell would refuse it for
+// another 29 s. What [Bucket.Adjust] took beyond the capacity was never in the
+// bucket: that stays owed, as time.
 func (b *Bucket) SetQuota(quota Quota) error {
 	r, err := quota.rule()
 	if err != nil {
