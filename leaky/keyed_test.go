@@ -49,6 +49,21 @@ func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 	})
 }
 
+// What docs/decisions.md warns of: two limits are two keys.
+func TestAlternatingQuotasOfOneKeyMint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
+		hourly, secondly := leaky.Quota{100, 100, time.Hour}, leaky.Quota{1, 1, sec}
+		want(t, "100 an hour", k.TakeQuota("x", hourly, 100), allowed(100, 0, time.Hour))
+		want(t, "and 1 per second, which spills", k.TakeQuota("x", secondly, 1), refused(1, 0, sec, sec))
+		want(t, "100 an hour are there again, but for a second", k.TakeQuota("x", hourly, 99), allowed(100, 0, 3565*sec))
+
+		want(t, "two keys", k.TakeQuota("y hourly", hourly, 100), allowed(100, 0, time.Hour))
+		want(t, "two keys", k.TakeQuota("y secondly", secondly, 1), allowed(1, 0, sec))
+		want(t, "two keys", k.TakeQuota("y hourly", hourly, 1), refused(100, 0, 36*sec, time.Hour))
+	})
+}
+
 func TestMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, leaky.Quota{2, 1, sec}, 100)
