@@ -52,7 +52,7 @@ func TestRestartMintsNothing(t *testing.T) {
 			for _, pause := range []time.Duration{0, 1, hour, hour + 1, 24*hour - 1, 24 * hour, 30 * hour, 1e5 * hour} {
 				old := mustBucket(t, daily)
 				old.Take(c.taken)
-				old.Adjust(bg, c.owed)
+				old.Adjust(bg, c.owed, 0)
 				time.Sleep(20*time.Minute + 7)
 				saved := old.Snapshot()
 				time.Sleep(pause)
@@ -90,7 +90,7 @@ func TestRestartOfAFullBucket(t *testing.T) {
 		time.Sleep(1)
 		want(t, "in time", b.Take(1), allowed(24, 0, 24*hour))
 
-		b.Adjust(bg, 6)
+		b.Adjust(bg, 6, 0)
 		saved = b.Snapshot()
 		time.Sleep(2 * hour)
 		b = mustBucket(t, daily)
@@ -118,13 +118,13 @@ func TestSnapshotFormat(t *testing.T) {
 		b.Take(16)
 		time.Sleep(1)
 		format(`{"version":1,"crc32":2019924015,"bucket":{"capacity":16,"count":30,"per":60000000000,"at":946684800000000001,"level":31999999999}}`)
-		b.Adjust(bg, 100)
+		b.Adjust(bg, 100, 0)
 		format(`{"version":1,"crc32":1214551699,"bucket":{"capacity":16,"count":30,"per":60000000000,"at":946684800000000001,"level":231999999999}}`)
 		time.Sleep(time.Hour)
 		format(`{"version":1,"crc32":2106080848,"bucket":{"capacity":16,"count":30,"per":60000000000,"at":946688400000000001,"level":0}}`)
 
 		b = leaky.New(100_000, 5000, 24*time.Hour)
-		b.Adjust(bg, 99_999)
+		b.Adjust(bg, 99_999, 0)
 		if n := len(b.Snapshot()); n > 150 {
 			t.Errorf("%d bytes: %s", n, b.Snapshot())
 		}
@@ -218,7 +218,7 @@ func TestRestoreIntoAnOldBucket(t *testing.T) {
 		}
 
 		// What Snapshot writes then can be read: it is no instant, but a level.
-		b.Adjust(bg, math.MaxInt64)
+		b.Adjust(bg, math.MaxInt64, 0)
 		fresh := mustBucket(t, daily)
 		if err := fresh.Restore(b.Snapshot()); err != nil {
 			t.Error(err)
@@ -361,8 +361,8 @@ func TestRestartsChangeNothing(t *testing.T) {
 					old.Return(n)
 				case 4: // some of which overdraws, but never by so much that it stops at the end of the range
 					if n*int64(q.Per)/q.Count < int64(1000*time.Hour) {
-						b.Adjust(bg, n)
-						old.Adjust(bg, n)
+						b.Adjust(bg, n, 0)
+						old.Adjust(bg, n, 0)
 					}
 				case 5:
 					time.Sleep(some())
