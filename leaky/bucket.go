@@ -87,11 +87,25 @@ func (s *state) swap(tat, next time.Duration) bool {
 // never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
 func (b *Bucket) Take(n int64) Result {
 	mustNotBeNegative(n)
+	s, before, now := b.load()
 	for {
-		s, tat, now := b.load()
+		// Loaded again, lest a swap fails for everybody who was here while we
+		// read the clock: on two processors, that is most of them.
+		tat := time.Duration(s.tat.Load())
+		if tat == closed {
+			s, before, now = b.load()
+			continue
+		}
 		res, next := take(tat, now, &s.rule, n)
-		if s.swap(tat, next) {
-			return res
+		switch {
+		case tat != next:
+			if s.tat.CompareAndSwap(int64(tat), int64(next)) {
+				return res // by an older clock than others, perhaps: it admits no more
+			}
+		case tat == before:
+			return res // so it was when we read the clock
+		default:
+			s, before, now = b.load() // a refusal must not be by a clock older than what it refuses for
 		}
 	}
 }

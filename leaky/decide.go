@@ -70,7 +70,9 @@ func decide(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
 		level += time.Duration(n) * r.interval
 		tat = now + level
 	}
-	res.Remaining = max(0, int64((r.depth-level)/r.interval))
+	if level < r.depth {
+		res.Remaining = r.units(r.depth - level)
+	}
 	res.ResetAfter = level
 	return res, tat
 }

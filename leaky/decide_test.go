@@ -3,6 +3,7 @@ package leaky
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -236,5 +237,33 @@ func TestEndOfTheRange(t *testing.T) {
 	}
 	if res, _ := decide(forever, sec, &huge, 1); res.Allowed || res.Remaining != 0 || res.RetryAfter <= 0 {
 		t.Errorf("overdrawn for ever: %+v", res)
+	}
+}
+
+// What units computes by multiplying is the quotient, for every interval.
+func TestUnitsIsTheQuotient(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	intervals := []time.Duration{1000, 1001, 1024, 65536, 333333333, time.Second, time.Hour, 1 << 62, math.MaxInt64}
+	for range 1000 {
+		intervals = append(intervals, 1000+time.Duration(rnd.Int64()>>rnd.IntN(53)))
+	}
+	for _, interval := range intervals {
+		r := rule{interval: interval, inverse: math.MaxUint64 / uint64(interval)}
+		check := func(d time.Duration) {
+			if d < 0 || d > longest {
+				return
+			}
+			if got, want := r.units(d), int64(d/interval); got != want {
+				t.Fatalf("%d / %d = %d, want %d", d, interval, got, want)
+			}
+		}
+		for range 100 {
+			d := time.Duration(rnd.Int64() >> rnd.IntN(63))
+			check(d)
+			multiple := d / interval * interval
+			for _, d := range []time.Duration{multiple - 1, multiple, multiple + 1, longest / interval * interval, longest} {
+				check(d)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package leaky
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -36,6 +37,19 @@ type rule struct {
 	quota    Quota
 	interval time.Duration // T: how long one unit takes to leak, E in redis-cell's terms
 	depth    time.Duration // how long a full bucket takes to drain: capacity·T
+	inverse  uint64        // 2⁶⁴ ÷ T, rounded down
+}
+
+// units returns how many units leak in d ≥ 0: d ÷ T, rounded down, without a
+// division, which would take as long as all the rest of a decision but the
+// clock. The inverse is less than one too small, so the product is less than
+// one unit too small.
+func (r *rule) units(d time.Duration) int64 {
+	n, _ := bits.Mul64(uint64(d), r.inverse)
+	if d-time.Duration(n)*r.interval >= r.interval {
+		n++
+	}
+	return int64(n)
 }
 
 // longest is the longest depth: half the range, so that now + depth does not
@@ -60,7 +74,7 @@ func (q Quota) rule() (rule, error) {
 	case q.Capacity > int64(longest/interval):
 		return rule{}, fmt.Errorf("leaky: quota of %v: takes longer than 146 years to drain", q)
 	}
-	return rule{q, interval, interval * time.Duration(q.Capacity)}, nil
+	return rule{q, interval, interval * time.Duration(q.Capacity), math.MaxUint64 / uint64(interval)}, nil
 }
 
 // mustRule is rule for literals: it panics where that returns an error.
