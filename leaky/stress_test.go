@@ -1,6 +1,9 @@
 package leaky_test
 
 import (
+	"encoding/json"
+	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,6 +113,95 @@ func TestStressSetQuotaLosesNothing(t *testing.T) {
 	if lost < 0 || lost > elapsed+time.Minute/10 {
 		t.Errorf("%v were taken, %v are missing after %v", time.Duration(taken.Load()), lost, elapsed)
 	}
+}
+
+// A snapshot is of one state: a quota, and what was taken while it was in
+// force. One goroutine changes the quota, so that on two processors it does so
+// at each point of Snapshot.
+func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
+	large, small := leaky.Quota{1000, 1, time.Hour}, leaky.Quota{5, 1, ms}
+	b := mustBucket(t, large)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(done)
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := b.SetQuota(large); err != nil {
+				t.Error(err)
+			}
+			b.Take(900)
+			runtime.Gosched() // if there is one processor
+			if err := b.SetQuota(small); err != nil {
+				t.Error(err)
+			}
+			runtime.Gosched()
+		}
+	})
+	full, other := 0, 0
+	for start := time.Now(); time.Since(start) < 200*ms; {
+		data := b.Snapshot()
+		var s struct {
+			Bucket struct {
+				Capacity, Count int64
+				Per, Level      time.Duration
+			}
+		}
+		if err := json.Unmarshal(data, &s); err != nil {
+			t.Fatal(err)
+		}
+		got := s.Bucket
+		if depth := got.Per / time.Duration(got.Count) * time.Duration(got.Capacity); got.Level > depth {
+			t.Fatalf("%v in a bucket of %v", got.Level, depth)
+		}
+		if got.Capacity == small.Capacity {
+			other++
+		} else if got.Level > 899*time.Hour {
+			full++
+		}
+		if err := b.Restore(data); err != nil && !errors.Is(err, leaky.ErrOtherQuota) {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if full == 0 || other == 0 {
+		t.Errorf("%d times full, %d times of the small quota: too few to show anything", full, other)
+	}
+}
+
+// Restore meets SetQuota: either it finds the new quota, and fails, or what it
+// restored is carried over to that.
+func TestStressRestoreIsNotLost(t *testing.T) {
+	q, other := leaky.Quota{100, 1, time.Hour}, leaky.Quota{200, 2, time.Hour} // of equal depth
+	full := mustBucket(t, q)
+	full.Take(100)
+	saved := full.Snapshot()
+	restored, late := 0, 0
+	for start := time.Now(); time.Since(start) < 200*ms; {
+		b := mustBucket(t, q)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := b.SetQuota(other); err != nil {
+				t.Error(err)
+			}
+		})
+		err := b.Restore(saved)
+		wg.Wait()
+		switch level := b.Peek().ResetAfter; {
+		case err == nil && level > 99*time.Hour:
+			restored++
+		case errors.Is(err, leaky.ErrOtherQuota) && level == 0:
+			late++
+		default:
+			t.Fatalf("%v, and holds %v", err, level)
+		}
+	}
+	t.Logf("%d restored, %d too late", restored, late)
 }
 
 // Many keys come and go while others are asked: no admission is lost and

@@ -239,7 +239,7 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
-		w := q.attended(&r, nil)
+		w := q.attended(now, &r, nil)
 		w.rare.maxAt = now
 		q.push(w)
 		wait, err := q.ask(context.Background(), w)
@@ -277,17 +277,19 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 		q.Unlock()
 		return now, 0, nil
 	}
-	if q.cfg.Untimed && r.Max != Forever {
+	if q.cfg.Untimed {
 		now = q.Now()
 	}
-	w := q.attended(&r, done)
+	w := q.attended(now, &r, done)
 	w.setLimits(ctx, q, now, r.Max)
-	if err = q.hopeless(now, w, q.weight.value()); err == nil && q.full() {
+	if w.rare != nil {
+		err = q.hopeless(now, w, q.weight.value())
+	}
+	if err == nil && q.full() {
 		err = errs.ErrQueueFull
 	}
 	if err != nil {
 		q.Unlock()
-		q.recycle(w)
 		return 0, 0, err
 	}
 	q.push(w)
@@ -296,7 +298,9 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 	}
 	err = q.wait(ctx, w)
 	at = w.at
-	q.recycle(w)
+	if w.state.Load() == granted {
+		q.recycle(w)
+	}
 	return at, sat.Sub(at, now), err
 }
 
@@ -391,6 +395,9 @@ func (q *Queue) Advance(now time.Duration) {
 		}
 		q.remove(w)
 		w.at = at
+		if q.length > maxSpare {
+			w.more().once = true
+		}
 		w.settle(granted, nil)
 	}
 	q.due = Forever

@@ -12,6 +12,28 @@ import (
 // wait blocks until w is settled. The queue is locked before and unlocked
 // after.
 func (q *Queue) wait(ctx context.Context, w *Waiter) error {
+	if q.cfg.Untimed && w.rare == nil {
+		// The way of nearly all who wait for a semaphore: what follows, with
+		// nothing to look at but whether it is their turn.
+		w.at = Forever
+		q.Unlock()
+		if w.done == nil {
+			<-w.wake
+		} else {
+			select {
+			case <-w.wake:
+			case <-w.done:
+			}
+		}
+		if w.settled() {
+			return w.result(ctx)
+		}
+		q.Lock()
+		w.at = awake
+		if isDone(w.done) && !w.settled() {
+			q.drop(0, w, ctx.Err())
+		}
+	}
 	var timer *time.Timer
 	err := q.block(ctx, w, &timer)
 	if timer != nil {

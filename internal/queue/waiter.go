@@ -46,7 +46,7 @@ type rare struct {
 	stopAsk context.CancelFunc // while it asks
 	due     time.Duration      // when it was to ask again
 
-	bubbled bool // its channel belongs to a testing/synctest bubble
+	once bool // it is not to be used again
 }
 
 // The states of an entry. All but the first are final.
@@ -55,11 +55,11 @@ const (
 	granted               // left
 	failed                // removed, err says why
 	dropped               // removed because its context was done
-	spare                 // and more: that plus how many spare ones are below it
 )
 
-// maxSpare bounds how many waiters are kept for later.
-const maxSpare = 64
+// maxSpare bounds how many waiters are kept for later: those that were granted
+// when no more than that were left.
+const maxSpare = 256
 
 // awake marks a waiter whose goroutine will look for itself before it sleeps.
 const awake = time.Duration(math.MinInt64)
@@ -67,23 +67,24 @@ const awake = time.Duration(math.MinInt64)
 // attended returns an entry for r with a goroutine, whose context has the
 // channel done. The entry and its channel were used before if possible; in a
 // testing/synctest bubble, to which channels belong, they never are.
-func (q *Queue) attended(r *Request, done <-chan struct{}) *Waiter {
-	var w *Waiter
-	if bubbled() {
+func (q *Queue) attended(now time.Duration, r *Request, done <-chan struct{}) *Waiter {
+	w := q.spare.Load()
+	switch {
+	case !q.fine || now < 0: // before the queue was made: in a bubble it is the year 2000
 		w = new(Waiter)
-		w.more().bubbled = true
-	} else if w = q.spare.Load(); w == nil {
+		w.more().once = true
+	case w == nil:
 		w = new(Waiter)
-	} else {
+	default:
 		// We hold the lock, so nobody else takes one off the list, and w and
 		// what is next to it stay as they are until it is off.
 		for !q.spare.CompareAndSwap(w, w.next) {
 			w = q.spare.Load()
 		}
 		w.next = nil
+		w.state.Store(waiting)
 	}
 	w.attend(done)
-	w.state.Store(waiting)
 	w.n = r.N
 	if r.Ask != nil || r.Patience != 0 {
 		w.more().ask, w.rare.patience = r.Ask, r.Patience
@@ -99,24 +100,19 @@ func (w *Waiter) attend(done <-chan struct{}) {
 	}
 }
 
-// recycle takes back w, which is settled and was made by attended.
+// recycle takes back w, which is settled and was made by attended. It may still
+// be told to look; then the next to use it looks in vain.
 func (q *Queue) recycle(w *Waiter) {
-	if w.rare != nil && w.rare.bubbled {
-		return
-	}
-	select {
-	case <-w.wake: // told what it had found out by itself
-	default:
-	}
-	w.done, w.rare = nil, nil
-	for state := uint32(spare); state < spare+maxSpare; {
-		top := q.spare.Load()
-		if top != nil {
-			state = top.state.Load() + 1 // of a top that is in use by now: then the swap fails
+	if w.rare != nil {
+		if w.rare.once {
+			return
 		}
-		w.state.Store(state)
-		w.next = top
-		if q.spare.CompareAndSwap(top, w) {
+		w.rare = nil
+	}
+	w.done = nil
+	for {
+		w.next = q.spare.Load()
+		if q.spare.CompareAndSwap(w.next, w) {
 			return
 		}
 	}
