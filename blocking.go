@@ -11,7 +11,7 @@ import (
 // A Blocking is a limit that only answers, made one that callers wait for. See
 // [Block].
 type Blocking struct {
-	queue *queue.Queue
+	queue queue.Queue
 	ask   queue.AskFunc
 }
 
@@ -30,12 +30,11 @@ func Block(limit Admitter) *Blocking {
 	if limit == nil {
 		panic("sluice: Block(nil)")
 	}
-	return &Blocking{
-		queue: queue.New(unknown{}, queue.Config{}),
-		ask: func(ctx context.Context, t queue.Turn) (time.Duration, error) {
-			return limit.Admit(ctx, t.N)
-		},
-	}
+	b := &Blocking{ask: func(ctx context.Context, t queue.Turn) (time.Duration, error) {
+		return limit.Admit(ctx, t.N)
+	}}
+	b.queue.Init(unknown{}, queue.Config{})
+	return b
 }
 
 // Acquire blocks until the limit admits n, behind everybody who came before.

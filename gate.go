@@ -90,7 +90,7 @@ type Config struct {
 // testing/synctest bubble, it belongs to that bubble.
 type Gate struct {
 	name    string
-	queue   *queue.Queue
+	queue   queue.Queue
 	quotas  []Quota
 	permits Permits
 	parent  *Gate
@@ -177,7 +177,7 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	r := (*rule)(g)
-	g.queue = queue.New(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame, Weigh: g.rateUnit.of, Fine: r.fine})
+	g.queue.Init(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame, Weigh: g.rateUnit.of, Fine: r.fine})
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{g}.asker()
 	}

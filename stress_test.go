@@ -166,7 +166,7 @@ func TestStressGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := &recorder{rule: (*rule)(g)}
-	g.queue = queue.New(rec, queue.Config{Refuse: rec.refuse})
+	g.queue.Init(rec, queue.Config{Refuse: rec.refuse})
 
 	var granted, inFlight, most atomic.Int64
 	enter := func() {

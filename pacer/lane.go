@@ -29,7 +29,7 @@ import (
 // had read the old rate could find, after a change and other calls, the same
 // instant again and leave at the old rate.
 type lane struct {
-	queue    *queue.Queue
+	queue    queue.Queue
 	schedule schedule.Schedule // guarded by the queue's lock
 
 	slots  atomic.Pointer[slots]

@@ -164,10 +164,10 @@ func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
-	p := &Pacer{lane{schedule: *s}}
+	p := &Pacer{lane: lane{schedule: *s}}
 	l := &p.lane
 	l.slots.Store(newSlots(s.Interval()))
-	l.queue = queue.New(l, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: l, Fine: l.fine})
+	l.queue.Init(l, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: l, Fine: l.fine})
 	return p, nil
 }
 

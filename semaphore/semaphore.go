@@ -70,11 +70,11 @@ var (
 //
 // Made in a testing/synctest bubble, it belongs to that bubble.
 type Weighted struct {
-	queue *queue.Queue
-
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
 	// the limit was lowered below what was out.
 	limit, inFlight int64
+
+	queue queue.Queue // after them: its lock is in the same line of the cache
 
 	stock atomic.Pointer[stock]
 }
@@ -89,7 +89,7 @@ func NewWeighted(limit int64) *Weighted {
 	s := &Weighted{limit: limit}
 	s.stock.Store(newStock(limit))
 	r := (*rule)(s)
-	s.queue = queue.New(r, queue.Config{Untimed: true, Refuse: r.refuse, Latch: r})
+	s.queue.Init(r, queue.Config{Untimed: true, Refuse: r.refuse, Latch: r})
 	return s
 }
 

@@ -139,34 +139,38 @@ type Config struct {
 	Blame func(now, need time.Duration) errs.Limit
 }
 
-// A Queue is a FIFO of callers. It must be made by [New] and not be copied.
+// A Queue is a FIFO of callers. It must be made ready by
+// Init and not be copied.
 // Its Lock also guards the state of its rule.
 type Queue struct {
-	mu    sync.Mutex
-	rule  Rule
-	cfg   Config
-	epoch time.Time
-
+	// What every caller changes who waits or lets somebody go is close
+	// together: 64 bytes travel from processor to processor at once.
+	mu          sync.Mutex
 	front, back *Waiter
 	driver      *Waiter // first entry with a goroutine behind it
 	length      int
-	weight      total
 	seq         uint32 // of the entry last added
-	due         time.Duration
-	changed     time.Duration // when the rule was last changed from outside
-	closed      error
-	open        bool // the latch
-	fine        bool // not in a testing/synctest bubble, where only timers know the time
+	open        bool   // the latch
+	fine        bool   // not in a testing/synctest bubble, where only timers know the time
+
+	weight  total
+	due     time.Duration
+	changed time.Duration // when the rule was last changed from outside
+	closed  error
 
 	spare atomic.Pointer[Waiter] // waiters with a channel, to be used again
+
+	rule  Rule
+	cfg   Config
+	epoch time.Time
 }
 
-// New returns an empty queue under rule.
-func New(rule Rule, cfg Config) *Queue {
-	q := &Queue{rule: rule, cfg: cfg, epoch: time.Now(), due: Forever, fine: !bubbled()}
+// Init makes q an empty queue under rule.
+func (q *Queue) Init(rule Rule, cfg Config) {
+	q.rule, q.cfg = rule, cfg
+	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
 	q.Lock()
 	q.Unlock() // opens the latch
-	return q
 }
 
 // Lock locks the queue and with it the state of the rule.
@@ -206,7 +210,7 @@ func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
 func (q *Queue) Len() int { return q.length }
 
 // Weight returns the weight of all entries, saturated. The queue must be
-// locked.
+// locked, and timed.
 func (q *Queue) Weight() int64 { return q.weight.value() }
 
 // Closed returns the reason given to Close, or nil. The queue must be locked.
@@ -512,7 +516,9 @@ func (q *Queue) push(w *Waiter) {
 		q.driver = w
 	}
 	q.length++
-	q.weight.add(q.weigh(w.n))
+	if !q.cfg.Untimed { // then nobody asks for it
+		q.weight.add(q.weigh(w.n))
+	}
 }
 
 func (q *Queue) remove(w *Waiter) {
@@ -534,7 +540,9 @@ func (q *Queue) remove(w *Waiter) {
 	}
 	w.prev, w.next = nil, nil
 	q.length--
-	q.weight.sub(q.weigh(w.n))
+	if !q.cfg.Untimed {
+		q.weight.sub(q.weigh(w.n))
+	}
 }
 
 func (q *Queue) weigh(n int64) int64 {
@@ -545,6 +553,9 @@ func (q *Queue) weigh(n int64) int64 {
 }
 
 func isDone(done <-chan struct{}) bool {
+	if done == nil {
+		return false
+	}
 	select {
 	case <-done:
 		return true

@@ -23,7 +23,7 @@ func (never) Forecast(time.Duration, int64) time.Duration             { return 0
 // would sleep for ever.
 func TestKickWhileAskingIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := New(never{}, Config{})
+		q := newQueue()
 		asked := 0
 		_, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (time.Duration, error) {
 			if asked++; asked > 1 {
@@ -51,7 +51,7 @@ func setBack(t time.Time, d time.Duration) time.Time {
 
 func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
 	for _, d := range []time.Duration{time.Hour, -time.Hour} {
-		q := New(never{}, Config{})
+		q := newQueue()
 		q.epoch = setBack(q.epoch, d)
 		now := q.Now()
 		if now < 0 || now > time.Minute {
@@ -89,4 +89,10 @@ func TestTotalIsExactHoweverLarge(t *testing.T) {
 	if sum.value() != 7 {
 		t.Errorf("got %d, want 7", sum.value())
 	}
+}
+
+func newQueue() *Queue {
+	q := new(Queue)
+	q.Init(never{}, Config{})
+	return q
 }
