@@ -104,15 +104,18 @@ type Gate struct {
 	drained chan struct{} // closed when closed and nothing is in flight
 
 	// Guarded by the queue's lock.
-	limit, inFlight int64 // limit 0: none
-	open            int64 // permits out
-	asked           Limit // the quota, or ByParent, that holds the head up, or ""
-	rate            Rate  // as configured; the schedule's may be slower, see cool
-	schedule        schedule.Schedule
-	why             string // of the pause
-	budget          budget
-	granted         uint64
-	hold            holdTime
+	limit    int64 // 0: none
+	asked    Limit // the quota, or ByParent, that holds the head up, or ""
+	rate     Rate  // as configured; the schedule's may be slower, see cool
+	schedule schedule.Schedule
+	why      string // of the pause
+	budget   budget
+	granted  uint64
+	hold     holdTime
+
+	// In flight: permits and, if concurrency counts that, their cost. They grow
+	// under the lock and shrink without it: see Permit.end.
+	open, cost atomic.Int64
 
 	atPermits atomic.Int64 // callers that wait for Config.Permits
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
@@ -437,10 +440,18 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	}
 }
 
+// inFlight returns what is in flight, in the unit of the concurrency limit.
+func (g *Gate) inFlight() int64 {
+	if g.concurrencyUnit == Cost {
+		return g.cost.Load()
+	}
+	return g.open.Load()
+}
+
 // checkDrained is called with the queue locked when the gate was closed or
 // something came back.
 func (g *Gate) checkDrained() {
-	if g.open > 0 || g.queue.Closed() == nil {
+	if g.open.Load() > 0 || g.queue.Closed() == nil {
 		return
 	}
 	select {
@@ -466,7 +477,7 @@ func (r *rule) room(n int64) bool {
 	if limit == 0 {
 		limit = math.MaxInt64
 	}
-	return r.concurrencyUnit.of(n) <= limit-r.inFlight
+	return r.concurrencyUnit.of(n) <= limit-(*Gate)(r).inFlight()
 }
 
 // wait returns how long n would wait at the head of the queue.
@@ -491,8 +502,10 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	r.budget.left = now
 	r.asked = ""
-	r.inFlight += r.concurrencyUnit.of(n)
-	r.open++
+	r.open.Add(1)
+	if r.concurrencyUnit == Cost {
+		r.cost.Add(n)
+	}
 	r.granted++
 	return 0
 }

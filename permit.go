@@ -16,14 +16,14 @@ type Permit struct {
 	n     int64
 	since time.Duration // when it was granted
 
-	held     int64 // in flight for it; guarded by the lock of the gate's queue
+	held     int64 // cost in flight for it; guarded by the lock of the gate's queue
 	released atomic.Bool
 	settled  atomic.Bool
 }
 
 // fill makes p the permit of a call of cost n that was let through at now.
 func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
-	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, g.concurrencyUnit.of(n)
+	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, n
 	if g.parent != nil {
 		p.up = new(Permit)
 		p.up.fill(g.parent, n, g.parent.queue.Now(), nil)
@@ -38,24 +38,29 @@ func (p *Permit) Release() {
 	}
 }
 
-// end is the first Release.
+// end is the first Release. It takes the lock only if somebody waits for the
+// room, or for the gate to drain.
 func (p *Permit) end() {
 	g := p.gate
-	g.queue.Lock()
-	g.inFlight -= p.held
-	g.open--
-	if wanted := g.hold.wanted(); wanted || g.queue.Len() > 0 {
+	measure := g.hold.wanted(p.since)
+	if g.concurrencyUnit == Cost {
+		g.queue.Lock() // for Settle may change what is held
+		g.cost.Add(-p.held)
+		p.held = 0
+		g.queue.Unlock()
+	}
+	g.open.Add(-1)
+	if measure || g.queue.Busy() {
+		g.queue.Lock()
 		now := g.queue.Now()
-		if g.queue.Len() > 0 {
-			g.queue.Advance(now)
-			g.queue.Kick()
-		}
-		if wanted {
+		g.queue.Advance(now)
+		g.queue.Kick()
+		if measure {
 			g.hold.add(now - p.since)
 		}
+		g.checkDrained()
+		g.queue.Unlock()
 	}
-	g.checkDrained()
-	g.queue.Unlock()
 	if p.up != nil {
 		p.up.Release()
 	}
@@ -92,8 +97,8 @@ func (p *Permit) Settle(actual int64) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	if g.concurrencyUnit == Cost && !p.released.Load() {
-		delta := min(delta, math.MaxInt64-g.inFlight)
-		g.inFlight += delta
+		delta := min(delta, math.MaxInt64-g.cost.Load())
+		g.cost.Add(delta)
 		p.held += delta
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back

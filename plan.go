@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -75,7 +76,7 @@ func (g *Gate) plan(n int64) Forecast {
 
 	hold := g.hold.mean()
 	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
-	free := g.limit - g.inFlight
+	free := g.limit - g.inFlight()
 	if paused >= hold { // by then they are all back
 		free = g.limit
 	}
@@ -111,23 +112,24 @@ func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 }
 
 // holdTime estimates how long calls stay in flight. The first 64 are measured
-// and then each 16th: one more reading of the clock would cost as much as the
-// rest of a call that does not wait. It is guarded by the lock of the gate's
-// queue.
+// and then one in 16: one more reading of the clock would cost as much as the
+// rest of a call that does not wait.
 type holdTime struct {
-	seen     uint64
-	measured int64
-	average  time.Duration // exponentially weighted, 1/16 for each
+	measured atomic.Int64
+
+	// Guarded by the lock of the gate's queue: exponentially weighted, 1/16 for
+	// each.
+	average time.Duration
 }
 
-func (h *holdTime) wanted() bool {
-	h.seen++
-	return h.seen <= 64 || h.seen%16 == 0
+// wanted reports whether the call that left at since is to be measured. One in
+// 16 instants is: which, nobody can foresee, and no counter is shared.
+func (h *holdTime) wanted(since time.Duration) bool {
+	return h.measured.Load() < 64 || uint64(since)*0x9e3779b97f4a7c15>>60 == 0
 }
 
 func (h *holdTime) add(d time.Duration) {
-	h.measured++
-	h.average += (d - h.average) / time.Duration(min(h.measured, 16))
+	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
 }
 
 func (h *holdTime) mean() time.Duration { return h.average }

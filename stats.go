@@ -100,7 +100,7 @@ func (g *Gate) Stats() Stats {
 		Name:        g.name,
 		Concurrency: g.limit,
 		Rate:        g.rate,
-		InFlight:    g.inFlight,
+		InFlight:    g.inFlight(),
 		Waiting:     int64(g.queue.Len()),
 		LimitedBy:   (*rule)(g).holds(now),
 		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now, 0))),
@@ -114,7 +114,7 @@ func (g *Gate) Stats() Stats {
 	}
 	if s.Pacing = s.Waiting; g.limit > 0 {
 		s.Pacing = 0
-		room := g.limit - g.inFlight
+		room := g.limit - s.InFlight
 		g.queue.Each(func(n int64) bool {
 			if room -= g.concurrencyUnit.of(n); room < 0 {
 				return false

@@ -159,6 +159,7 @@ type Queue struct {
 	closed  error
 
 	spare atomic.Pointer[Waiter] // waiters with a channel, to be used again
+	busy  atomic.Bool            // see Busy
 
 	rule  Rule
 	cfg   Config
@@ -212,6 +213,13 @@ func (q *Queue) Len() int { return q.length }
 // Weight returns the weight of all entries, saturated. The queue must be
 // locked, and timed.
 func (q *Queue) Weight() int64 { return q.weight.value() }
+
+// Busy reports whether somebody waits or the queue is closed. It needs no lock.
+// Whoever has made room for others without the lock, by an atomic operation,
+// must look at it afterwards and, if it is true, take the lock and call Advance.
+// Then nobody waits in vain: those who begin to wait make it true before they
+// look for room for the last time.
+func (q *Queue) Busy() bool { return q.busy.Load() }
 
 // Closed returns the reason given to Close, or nil. The queue must be locked.
 func (q *Queue) Closed() error { return q.closed }
@@ -358,6 +366,7 @@ func (q *Queue) Close(reason error) {
 	}
 	q.Advance(q.Now())
 	q.closed = reason
+	q.busy.Store(true)
 	q.Recheck()
 }
 
@@ -508,6 +517,7 @@ func (q *Queue) push(w *Waiter) {
 	w.prev = q.back
 	if q.back == nil {
 		q.front = w
+		q.busy.Store(true)
 	} else {
 		q.back.next = w
 	}
@@ -529,7 +539,9 @@ func (q *Queue) remove(w *Waiter) {
 		}
 	}
 	if w.prev == nil {
-		q.front = w.next
+		if q.front = w.next; q.front == nil && q.closed == nil {
+			q.busy.Store(false)
+		}
 	} else {
 		w.prev.next = w.next
 	}
