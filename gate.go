@@ -113,9 +113,9 @@ type Gate struct {
 	granted  uint64
 	hold     holdTime
 
-	// In flight: permits and, if concurrency counts that, their cost. They grow
-	// under the lock and shrink without it: see Permit.end.
-	open, cost atomic.Int64
+	lane   schedule.Lane // see slip
+	flight flight        // permits out
+	cost   atomic.Int64  // of those, if concurrency counts that
 
 	atPermits atomic.Int64 // callers that wait for Config.Permits
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
@@ -179,11 +179,20 @@ func newGate(cfg Config) (*Gate, error) {
 		q.Counts = q.Counts.or(Cost)
 		g.quotas = append(g.quotas, q)
 	}
-	r := (*rule)(g)
-	g.queue.Init(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Refuse: r.refuse, GiveUp: r.giveUp, Blame: r.blame, Weigh: g.rateUnit.of, Fine: r.fine})
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{g}.asker()
 	}
+	g.lane.Init()
+	r := (*rule)(g)
+	g.queue.Init(r, queue.Config{
+		MaxWaiting: cfg.MaxWaiting,
+		Refuse:     r.refuse,
+		GiveUp:     r.giveUp,
+		Blame:      r.blame,
+		Weigh:      g.rateUnit.of,
+		Fine:       r.fine,
+		Latch:      r,
+	})
 	return g, nil
 }
 
@@ -219,7 +228,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		p, err := g.AcquireWithin(context.Background(), n, 0)
 		return p, err == nil
 	}
-	now, ok := g.queue.Try(queue.Request{N: n, Ask: g.ask})
+	now, ok := g.try(n)
 	if !ok {
 		g.refused[refusedTry].Add(1)
 		return nil, false
@@ -227,6 +236,17 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	p := new(Permit)
 	p.fill(g, n, now, nil)
 	return p, true
+}
+
+// try is TryAcquire for a positive n of a gate without Permits.
+func (g *Gate) try(n int64) (now time.Duration, ok bool) {
+	if n == 1 && g.ask == nil {
+		now = g.queue.Now()
+		if v := g.slip(now); v != schedule.Ask {
+			return now, v == schedule.Leave
+		}
+	}
+	return g.queue.Try(queue.Request{N: n, Ask: g.ask})
 }
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
@@ -296,6 +316,13 @@ func (p *Permit) acquireLent(ctx context.Context, g *Gate, r queue.Request) erro
 // enter waits in the queue of g. The call has waited for asked already.
 func (p *Permit) enter(ctx context.Context, g *Gate, r queue.Request, lease Lease, asked time.Duration) error {
 	r.Ask = g.ask
+	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
+		if now := g.queue.Now(); g.slip(now) == schedule.Leave {
+			g.waited(asked)
+			p.fill(g, 1, now, lease)
+			return nil
+		}
+	}
 	now, waited, err := g.queue.Acquire(ctx, r)
 	if err != nil {
 		return g.refuse(err)
@@ -445,13 +472,13 @@ func (g *Gate) inFlight() int64 {
 	if g.concurrencyUnit == Cost {
 		return g.cost.Load()
 	}
-	return g.open.Load()
+	return g.flight.calls()
 }
 
 // checkDrained is called with the queue locked when the gate was closed or
 // something came back.
 func (g *Gate) checkDrained() {
-	if g.open.Load() > 0 || g.queue.Closed() == nil {
+	if g.flight.calls() > 0 || g.queue.Closed() == nil {
 		return
 	}
 	select {
@@ -473,12 +500,19 @@ func (r *rule) refuse(n int64) error {
 
 // room reports whether n may be in flight.
 func (r *rule) room(n int64) bool {
-	limit := r.limit
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
-	return r.concurrencyUnit.of(n) <= limit-(*Gate)(r).inFlight()
+	return r.concurrencyUnit.of(n) <= r.mostInFlight()-(*Gate)(r).inFlight()
 }
+
+// mostInFlight returns the limit, as large as can be if there is none.
+func (r *rule) mostInFlight() int64 {
+	if r.limit == 0 {
+		return math.MaxInt64
+	}
+	return r.limit
+}
+
+// places returns how many calls may be in flight, as far as a flight counts.
+func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
 // wait returns how long n would wait at the head of the queue.
 func (r *rule) wait(now time.Duration, n int64) time.Duration {
@@ -502,7 +536,7 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	r.budget.left = now
 	r.asked = ""
-	r.open.Add(1)
+	r.flight.add()
 	if r.concurrencyUnit == Cost {
 		r.cost.Add(n)
 	}

@@ -211,7 +211,7 @@ func (g *Gate) asNew() bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	return len(g.quotas) == 0 &&
-		g.open.Load() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
+		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
 		g.schedule.Wait(g.queue.Now(), 0) == 0 &&
 		g.budget.tokens == g.budget.capacity && g.budget.cool == 0
 }

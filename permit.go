@@ -49,16 +49,10 @@ func (p *Permit) end() {
 		p.held = 0
 		g.queue.Unlock()
 	}
-	g.open.Add(-1)
-	if measure || g.queue.Busy() {
+	g.leave()
+	if measure {
 		g.queue.Lock()
-		now := g.queue.Now()
-		g.queue.Advance(now)
-		g.queue.Kick()
-		if measure {
-			g.hold.add(now - p.since)
-		}
-		g.checkDrained()
+		g.hold.add(g.queue.Now() - p.since)
 		g.queue.Unlock()
 	}
 	if p.up != nil {

@@ -112,7 +112,7 @@ func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 }
 
 // holdTime estimates how long calls stay in flight. The first 64 are measured
-// and then one in 16: one more reading of the clock would cost as much as the
+// and then one in 64: one more reading of the clock would cost as much as the
 // rest of a call that does not wait.
 type holdTime struct {
 	measured atomic.Int64
@@ -123,9 +123,9 @@ type holdTime struct {
 }
 
 // wanted reports whether the call that left at since is to be measured. One in
-// 16 instants is: which, nobody can foresee, and no counter is shared.
+// 64 instants is: which, nobody can foresee, and no counter is shared.
 func (h *holdTime) wanted(since time.Duration) bool {
-	return h.measured.Load() < 64 || uint64(since)*0x9e3779b97f4a7c15>>60 == 0
+	return h.measured.Load() < 64 || uint64(since)*0x9e3779b97f4a7c15>>58 == 0
 }
 
 func (h *holdTime) add(d time.Duration) {

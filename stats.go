@@ -90,7 +90,8 @@ func reasonOf(err error) int {
 }
 
 // Stats returns a consistent picture of the gate; only the counts of refusals
-// and waits may be a call behind. Its cost grows with the number of callers
+// and waits may be a call behind, and a call that is just coming in may count
+// as let through although it then has to wait. Its cost grows with the number of callers
 // that there is room for.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()

@@ -86,7 +86,9 @@ const Never = errs.Never
 // [NewWith] and must not be copied. It starts no goroutine and needs no
 // closing. Made in a testing/synctest bubble, it belongs to that bubble.
 type Pacer struct {
-	lane lane
+	lane     schedule.Lane // open while nobody waits
+	queue    queue.Queue
+	schedule schedule.Schedule // guarded by the queue's lock
 }
 
 // Config is what [NewWith] may be told beside the rate. The zero Config is
@@ -164,10 +166,10 @@ func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
-	p := &Pacer{lane: lane{schedule: *s}}
-	l := &p.lane
-	l.slots.Store(newSlots(s.Interval()))
-	l.queue.Init(l, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: l, Fine: l.fine})
+	p := &Pacer{schedule: *s}
+	p.lane.Init()
+	r := (*rule)(p)
+	p.queue.Init(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: r, Fine: r.fine})
 	return p, nil
 }
 
@@ -195,7 +197,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, v := p.lane.take(); v == leave {
+		if p.lane.Slots().Take(p.queue.Now()) == schedule.Leave {
 			return nil
 		}
 	}
@@ -203,7 +205,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, _, err := p.lane.queue.Acquire(ctx, queue.Request{N: n, Max: longest})
+	_, _, err := p.queue.Acquire(ctx, queue.Request{N: n, Max: longest})
 	return err
 }
 
@@ -212,15 +214,15 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 // and never overtakes. It panics if n < 0.
 func (p *Pacer) TryAcquire(n int64) bool {
 	if n == 1 {
-		if _, v := p.lane.take(); v != ask {
-			return v == leave
+		if v := p.lane.Slots().Take(p.queue.Now()); v != schedule.Ask {
+			return v == schedule.Leave
 		}
 	}
 	mustNotBeNegative(n)
 	if n == 0 {
 		return true
 	}
-	_, ok := p.lane.queue.Try(queue.Request{N: n})
+	_, ok := p.queue.Try(queue.Request{N: n})
 	return ok
 }
 
@@ -232,7 +234,7 @@ func (p *Pacer) TryAcquire(n int64) bool {
 func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	err := schedule.CheckRate(count, per)
 	if err == nil {
-		p.lane.queue.Change(func(now time.Duration) { err = p.lane.schedule.SetRate(now, count, per) })
+		p.queue.Change(func(now time.Duration) { err = p.schedule.SetRate(now, count, per) })
 	}
 	if err != nil {
 		return fmt.Errorf("pacer: %w", err)
@@ -247,28 +249,28 @@ func (p *Pacer) SetRate(count int64, per time.Duration) error {
 // end of the present one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
-	p.lane.queue.Change(func(now time.Duration) { p.lane.schedule.PauseUntil(p.lane.queue.Instant(now, t)) })
+	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }
 
 // Resume ends a pause now. The callers who wait leave one interval apart.
 func (p *Pacer) Resume() {
-	p.lane.queue.Change(p.lane.schedule.Resume)
+	p.queue.Change(p.schedule.Resume)
 }
 
 // Interval returns the time between calls at the present rate, rounded down to
 // a nanosecond.
 func (p *Pacer) Interval() time.Duration {
-	p.lane.queue.Lock()
-	defer p.lane.queue.Unlock()
-	return p.lane.schedule.Interval()
+	p.queue.Lock()
+	defer p.queue.Unlock()
+	return p.schedule.Interval()
 }
 
 // Waiting returns how many callers and reservations wait for their slot.
 func (p *Pacer) Waiting() int {
-	p.lane.queue.Lock()
-	defer p.lane.queue.Unlock()
-	p.lane.queue.Advance(p.lane.queue.Now())
-	return p.lane.queue.Len()
+	p.queue.Lock()
+	defer p.queue.Unlock()
+	p.queue.Advance(p.queue.Now())
+	return p.queue.Len()
 }
 
 func mustNotBeNegative(n int64) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
 )
 
 // A Reservation is a claim on a slot: a place in the queue with nobody in it
@@ -30,15 +31,15 @@ const (
 // the reservation is a refusal: Err says so. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
-		if at, v := p.lane.take(); v == leave {
-			return Reservation{pacer: p, at: at}
+		if now := p.queue.Now(); p.lane.Slots().Take(now) == schedule.Leave {
+			return Reservation{pacer: p, at: now}
 		}
 	}
 	mustNotBeNegative(n)
 	if n == 0 {
 		return Reservation{pacer: p, at: whenever}
 	}
-	w, at, err := p.lane.queue.Reserve(queue.Request{N: n})
+	w, at, err := p.queue.Reserve(queue.Request{N: n})
 	if err != nil {
 		at = refused
 	}
@@ -65,7 +66,7 @@ func (r Reservation) Slot() time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	return r.pacer.lane.queue.Time(slot)
+	return r.pacer.queue.Time(slot)
 }
 
 // Delay returns how long it is until Slot, 0 if it has passed and [Never] if
@@ -81,14 +82,14 @@ func (r Reservation) Delay() time.Duration {
 func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 	switch {
 	case r.waiter != nil:
-		return r.pacer.lane.queue.Slot(r.waiter)
+		return r.pacer.queue.Slot(r.waiter)
 	case r.at == refused:
 		return 0, 0, false
 	case r.at == whenever:
-		now = r.pacer.lane.queue.Now()
+		now = r.pacer.queue.Now()
 		return now, now, true
 	}
-	return r.at, r.pacer.lane.queue.Now(), true
+	return r.at, r.pacer.queue.Now(), true
 }
 
 // Wait blocks until the slot. It returns nil at once if that has passed, and
@@ -99,7 +100,7 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 func (r Reservation) Wait(ctx context.Context) error {
 	switch {
 	case r.waiter != nil:
-		return r.pacer.lane.queue.Attend(ctx, r.waiter)
+		return r.pacer.queue.Attend(ctx, r.waiter)
 	case r.at == whenever:
 		return ctx.Err()
 	}
@@ -114,5 +115,5 @@ func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false
 	}
-	return r.pacer.lane.queue.Cancel(r.waiter, ErrCancelled)
+	return r.pacer.queue.Cancel(r.waiter, ErrCancelled)
 }

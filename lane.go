@@ -1,0 +1,132 @@
+package sluice
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/schedule"
+)
+
+// # How does a call pass a gate without the lock of its queue?
+//
+// While nobody waits, the gate is not paused and its retry budget is not
+// empty, a call of cost 1 needs two things: a place among the calls in flight,
+// which is a number, and the slot that the lane holds. It looks whether the
+// slot has come, takes the place, takes the slot, and gives the place back if
+// it was too late for the slot:
+//
+//	open   0 … places    raised by compare-and-swap, here and under the lock
+//	lane   next slot     closed while somebody holds the lock or waits
+//
+// A place that is given back may have been missed meanwhile, so that is a
+// release like any other: it looks for those who wait. Gates with quotas or a
+// parent, or whose concurrency counts cost, take the lock.
+
+// slip lets a call of cost 1 through at now if it can without the lock.
+func (g *Gate) slip(now time.Duration) schedule.Verdict {
+	slots := g.lane.Slots() // throughout: others may mean another limit
+	if v := slots.Look(now); v != schedule.Leave {
+		return v
+	}
+	if !g.flight.enter(slots.Places()) {
+		return schedule.Ask
+	}
+	v := slots.Take(now)
+	if v != schedule.Leave {
+		g.flight.unpass()
+		g.leave()
+	}
+	return v
+}
+
+// A flight is how many calls are in flight and, in the upper half of the word,
+// how many of them have passed without the lock since that was last asked:
+// counting them in a word of their own would cost a tenth of a call. The upper
+// half does not run over, for one call in 64 takes the lock to be measured.
+type flight struct{ word atomic.Int64 }
+
+const (
+	inFlight  = math.MaxUint32 // the lower half
+	onePassed = 1 << 32        // in the upper half
+)
+
+// enter adds a call without the lock if there are fewer than places.
+func (f *flight) enter(places int64) bool {
+	for {
+		word := f.word.Load()
+		if word&inFlight >= places {
+			return false
+		}
+		if f.word.CompareAndSwap(word, word+onePassed+1) {
+			return true
+		}
+	}
+}
+
+// unpass tells that a call that has entered did not pass.
+func (f *flight) unpass() { f.word.Add(-onePassed) }
+
+// add adds a call, with the lock held.
+func (f *flight) add() { f.word.Add(1) }
+
+// leave takes a call away.
+func (f *flight) leave() { f.word.Add(-1) }
+
+// calls returns how many are in flight.
+func (f *flight) calls() int64 { return f.word.Load() & inFlight }
+
+// passed returns how many have passed since it was called last, with the lock
+// held: −1 if one of those did not pass in the end.
+func (f *flight) passed() int64 {
+	n := f.word.Load() >> 32
+	if n != 0 {
+		f.word.Add(-n << 32)
+	}
+	return n
+}
+
+// leave gives the place of a call in flight back.
+func (g *Gate) leave() {
+	g.flight.leave()
+	if g.queue.Busy() {
+		g.queue.Lock()
+		g.vacated(g.queue.Now())
+		g.queue.Unlock()
+	}
+}
+
+// vacated lets those through, with the queue locked, for whom there is room
+// now.
+func (g *Gate) vacated(now time.Duration) {
+	g.queue.Advance(now)
+	g.queue.Kick()
+	g.checkDrained()
+}
+
+// Close implements queue.Latch.
+func (r *rule) Close() {
+	next, used := r.lane.Close()
+	r.granted += uint64(r.flight.passed())
+	if used {
+		r.budget.left = next - r.schedule.Interval()
+		if r.rate != (Rate{}) {
+			r.schedule.Took(next)
+		}
+	}
+}
+
+// Open implements queue.Latch.
+func (r *rule) Open() bool {
+	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.cool > 0 {
+		return false
+	}
+	next, interval, ok := r.schedule.Plain()
+	if r.rate == (Rate{}) {
+		next, interval, ok = max(0, r.schedule.Paused()), 0, true
+	}
+	if ok {
+		r.lane.Open(next, interval, r.places())
+	}
+	return ok
+}

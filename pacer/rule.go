@@ -1,0 +1,45 @@
+package pacer
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
+)
+
+// rule is a Pacer as its queue sees it.
+type rule Pacer
+
+var _ interface {
+	queue.Rule
+	queue.Latch
+} = (*rule)(nil)
+
+// Admit implements queue.Rule.
+func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+	return r.schedule.Admit(now, due, n)
+}
+
+// Forecast implements queue.Rule.
+func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+	return r.schedule.Wait(now, ahead)
+}
+
+// Close implements queue.Latch.
+func (r *rule) Close() {
+	if next, used := r.lane.Close(); used {
+		r.schedule.Took(next)
+	}
+}
+
+// Open implements queue.Latch.
+func (r *rule) Open() bool {
+	next, interval, ok := r.schedule.Plain()
+	if ok {
+		r.lane.Open(next, interval, 0)
+	}
+	return ok
+}
+
+// fine reports whether the interval is so short that a timer, which may be 1 ms
+// late, would make it uneven.
+func (r *rule) fine() bool { return r.schedule.Interval() <= 100*time.Millisecond }
