@@ -1,0 +1,44 @@
+// Package bench measures Sluice beside the libraries its users would otherwise
+// take, and beside the physical floor, in one run, because absolute numbers do
+// not travel between machines.
+//
+//	go test -bench . ./bench           # speed, once
+//	go run ./bench/compare             # speed, medians of interleaved runs, against the goals
+//	go run ./bench/precision           # how evenly and how true to the rate
+//	go test ./bench/linear             # are recorded histories linearizable?
+//	bench/run                          # all of it, with raw output, tables and plots
+//
+// A benchmark is called Benchmark<Work>/<library>, or
+// Benchmark<Work>/<case>/<library> where the work has cases. The libraries:
+//
+//	sluice     this module
+//	floor      what no limiter can be cheaper than: one time.Since and one
+//	           CompareAndSwap, for a semaphore two CompareAndSwaps and no clock
+//	xtime      golang.org/x/time/rate
+//	xsync      golang.org/x/sync/semaphore
+//	uber       go.uber.org/ratelimit
+//	failsafe   github.com/failsafe-go/failsafe-go
+//	throttled  github.com/throttled/throttled/v2
+//	sethvargo  github.com/sethvargo/go-limiter
+//	chan       a buffered channel as a semaphore
+//	shardmap   64 mutexes and 64 maps of int64 time points
+//
+// # What they do not do
+//
+// The works are the same for all; what a library leaves out of it is this.
+//
+// floor decides nothing, and does not try again when its CompareAndSwap fails:
+// on two CPUs it does less than any limiter must.
+//
+// xtime gives a cancelled reservation back only if none came after it, and
+// reaches nobody who sleeps with a new rate. uber cannot refuse, cancel or
+// weigh, and reads the wall clock. failsafe gives nothing back; its smooth
+// limiter is aligned to a grid, its bursty one a fixed window. throttled and
+// sethvargo are limiters of many keys used here with one (which is what they
+// offer), and never wait; sethvargo's is a fixed window.
+//
+// xsync has no resizing, no timeouts but by context and no introspection. A
+// plain channel honours no context and knows no weights; chan+ctx is one in a
+// select with the context. shardmap forgets no key, has one quota and tells
+// neither what remains nor when to come back.
+package bench

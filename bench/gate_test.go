@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	xsync "golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pacer"
+	"github.com/sluice-go/sluice/semaphore"
+)
+
+// BenchmarkGateDo makes a call that does nothing through concurrency and pace
+// when neither blocks. parts is the sum of Sluice's own parts, a semaphore and
+// a pacer asked one after the other; xsync+xtime the same of the rivals.
+// Neither takes both or none, as the gate does, nor can be paused, counts
+// anything or survives a panic.
+func BenchmarkGateDo(b *testing.B) {
+	const limit = 1024
+	ctx := context.Background()
+	call := func(context.Context) error { return nil }
+	b.Run("floor", func(b *testing.B) {
+		f, s := newFloorRate(), new(floorSemaphore)
+		each(b, func(n int) {
+			got := 0
+			for range n {
+				ok := s.acquire()
+				if f.take() && call(ctx) == nil && s.release() && ok {
+					got++
+				}
+			}
+			sink.Store(int64(got))
+		})
+	})
+	b.Run("sluice", func(b *testing.B) {
+		g, err := sluice.New(sluice.Config{Concurrency: limit, Rate: sluice.Rate{Count: perNano, Per: time.Second}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		each(b, func(n int) {
+			got := 0
+			for range n {
+				if g.Do(ctx, call) == nil {
+					got++
+				}
+			}
+			grants(b, got, n)
+		})
+	})
+	b.Run("parts", func(b *testing.B) {
+		s, p := semaphore.NewWeighted(limit), pacer.New(perNano, time.Second)
+		each(b, func(n int) {
+			got := 0
+			for range n {
+				if s.Acquire(ctx, 1) != nil {
+					continue
+				}
+				if p.TryAcquire(1) && call(ctx) == nil {
+					got++
+				}
+				s.Release(1)
+			}
+			grants(b, got, n)
+		})
+	})
+	b.Run("xsync+xtime", func(b *testing.B) {
+		s, l := xsync.NewWeighted(limit), rate.NewLimiter(perNano, 1)
+		each(b, func(n int) {
+			got := 0
+			for range n {
+				if s.Acquire(ctx, 1) != nil {
+					continue
+				}
+				if l.Allow() && call(ctx) == nil {
+					got++
+				}
+				s.Release(1)
+			}
+			grants(b, got, n)
+		})
+	})
+}

@@ -1,0 +1,200 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// BenchmarkKeyedTake takes from one of a million buckets, chosen at random. All
+// of them exist, none is ever empty (and could be forgotten) or full (and would
+// refuse). The keys are strings of 12 bytes, whose text is not counted in
+// B/key: it is there before.
+func BenchmarkKeyedTake(b *testing.B) { keyed(b, 1_000_000) }
+
+// BenchmarkKeyedGrow is KeyedTake with fewer keys, down to what fits into a
+// cache.
+func BenchmarkKeyedGrow(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) { keyed(b, n) })
+	}
+}
+
+func keyed(b *testing.B, keys int) {
+	b.Run("sluice", func(b *testing.B) { takes(b, keys, newSluiceKeys) })
+	b.Run("shardmap", func(b *testing.B) { takes(b, keys, newShards) })
+	b.Run("syncmap+xtime", func(b *testing.B) { takes(b, keys, newXtimeKeys) })
+	b.Run("throttled", func(b *testing.B) { takes(b, keys, newThrottledKeys) })
+	b.Run("sethvargo", func(b *testing.B) { takes(b, keys, newSethvargoKeys) })
+}
+
+// keyTaker is a limiter of many keys.
+type keyTaker interface{ take(key string) bool }
+
+// filled is the limiter filled last, so that a benchmark that runs several
+// times, with ever larger b.N, fills it once. Only one is kept.
+var filled struct {
+	name    string
+	keys    []string
+	limiter keyTaker
+	perKey  float64
+}
+
+func fill(b *testing.B, keys int, make func(b *testing.B) keyTaker) {
+	if filled.name == b.Name() {
+		return
+	}
+	filled.name, filled.limiter = "", nil
+	if len(filled.keys) != keys {
+		filled.keys = nil
+		for i := range keys {
+			filled.keys = append(filled.keys, fmt.Sprintf("user:%07d", i))
+		}
+	}
+	before := heap()
+	filled.limiter = make(b)
+	for _, key := range filled.keys {
+		if !filled.limiter.take(key) {
+			b.Fatal("refused", key)
+		}
+	}
+	filled.perKey = float64(heap()-before) / float64(keys)
+	filled.name = b.Name()
+}
+
+// heap returns the bytes of reachable objects.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func takes(b *testing.B, keys int, make func(b *testing.B) keyTaker) {
+	fill(b, keys, make)
+	l, names := filled.limiter, filled.keys
+	each(b, func(n int) {
+		random := rand.NewPCG(rand.Uint64(), 1)
+		got := 0
+		for range n {
+			i := random.Uint64() >> 32 * uint64(len(names)) >> 32
+			if l.take(names[i]) {
+				got++
+			}
+		}
+		if got != n {
+			b.Errorf("granted %d of %d", got, n)
+		}
+	})
+	b.ReportMetric(filled.perKey, "B/key")
+}
+
+type sluiceKeys struct{ *leaky.Keyed[string] }
+
+func newSluiceKeys(b *testing.B) keyTaker {
+	k, err := leaky.NewKeyed[string](leaky.Quota{Capacity: 1_000_000, Count: 1, Per: time.Hour}, leaky.KeyedConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sluiceKeys{k}
+}
+
+func (k sluiceKeys) take(key string) bool { return k.Take(key, 1).Allowed }
+
+// shards is the least one could write: a sharded map of int64 time points. It
+// never forgets a key, has one quota for all, and answers yes or no.
+type shards struct {
+	seed  maphash.Seed
+	epoch time.Time
+	of    [64]shard
+}
+
+type shard struct {
+	mu  sync.Mutex
+	tat map[string]int64
+	_   [48]byte
+}
+
+func newShards(*testing.B) keyTaker {
+	s := &shards{seed: maphash.MakeSeed(), epoch: time.Now()}
+	for i := range s.of {
+		s.of[i].tat = make(map[string]int64)
+	}
+	return s
+}
+
+func (s *shards) take(key string) bool {
+	const interval, depth = int64(time.Hour), 1_000_000 * int64(time.Hour)
+	of := &s.of[maphash.String(s.seed, key)%64]
+	of.mu.Lock()
+	now := int64(time.Since(s.epoch))
+	tat := max(of.tat[key], now) + interval
+	ok := tat <= now+depth
+	if ok {
+		of.tat[key] = tat
+	}
+	of.mu.Unlock()
+	return ok
+}
+
+// xtimeKeys is what many programs have: a sync.Map of limiters. It never
+// forgets a key.
+type xtimeKeys struct{ sync.Map }
+
+func newXtimeKeys(*testing.B) keyTaker { return new(xtimeKeys) }
+
+func (m *xtimeKeys) take(key string) bool {
+	l, ok := m.Load(key)
+	if !ok {
+		l, _ = m.LoadOrStore(key, rate.NewLimiter(rate.Every(time.Hour), 1_000_000))
+	}
+	return l.(*rate.Limiter).Allow()
+}
+
+type throttledKeys struct{ *throttled.GCRARateLimiterCtx }
+
+func newThrottledKeys(b *testing.B) keyTaker {
+	store, err := memstore.NewCtx(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerHour(1), MaxBurst: 999_999})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return throttledKeys{l}
+}
+
+func (k throttledKeys) take(key string) bool {
+	limited, _, err := k.RateLimitCtx(context.Background(), key, 1)
+	return err == nil && !limited
+}
+
+type sethvargoKeys struct{ limiter.Store }
+
+// newSethvargoKeys has no purge, which would only run after hours.
+func newSethvargoKeys(b *testing.B) keyTaker {
+	s, err := memorystore.New(&memorystore.Config{Tokens: 1_000_000, Interval: time.Hour, DisablePurge: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sethvargoKeys{s}
+}
+
+func (k sethvargoKeys) take(key string) bool {
+	_, _, _, ok, err := k.Take(context.Background(), key)
+	return err == nil && ok
+}
