@@ -67,7 +67,7 @@ func BenchmarkGateDo(b *testing.B) {
 		})
 	})
 	b.Run("xsync+xtime", func(b *testing.B) {
-		s, l := xsync.NewWeighted(limit), rate.NewLimiter(perNano, 1)
+		s, l := xsync.NewWeighted(limit), rate.NewLimiter(perNano, slack)
 		each(b, func(n int) {
 			got := 0
 			for range n {

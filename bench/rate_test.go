@@ -19,13 +19,15 @@ import (
 
 const (
 	perNano = 1_000_000_000 // per second: the next slot has always come
+	slack   = 1_000         // of xtime's, see BenchmarkPacerTry
 	huge    = 1_000_000_000_000
 )
 
-// BenchmarkPacerTry asks an evenly spacing limiter without a burst to let a
-// call through now. granted: one per nanosecond is allowed. refused: one per
-// hour is, and it has gone. uber, which cannot refuse, has its usual slack of
-// 10, because without it two CPUs would put each other to sleep.
+// BenchmarkPacerTry asks an evenly spacing limiter to let a call through now.
+// granted: one per nanosecond is allowed. refused: one per hour is, and it has
+// gone. For granted xtime has a burst of 1,000 and uber its usual slack of 10:
+// both read the clock before they enter, so that two CPUs overtake each other
+// and xtime would refuse a tenth of the calls, uber put them to sleep.
 func BenchmarkPacerTry(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
 		b.Run("floor", floor)
@@ -34,7 +36,7 @@ func BenchmarkPacerTry(b *testing.B) {
 			each(b, func(n int) { grants(b, try(p, n), n) })
 		})
 		b.Run("xtime", func(b *testing.B) {
-			l := rate.NewLimiter(perNano, 1)
+			l := rate.NewLimiter(perNano, slack)
 			each(b, func(n int) { grants(b, allow(l, n), n) })
 		})
 		b.Run("uber", uber)
@@ -145,7 +147,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 			})
 		})
 		b.Run("xtime", func(b *testing.B) {
-			l := rate.NewLimiter(perNano, 1)
+			l := rate.NewLimiter(perNano, slack)
 			each(b, func(n int) {
 				got := 0
 				for range n {
@@ -327,6 +329,7 @@ func newThrottled(b *testing.B, most throttled.Rate, burst int) *throttled.GCRAR
 	if err != nil {
 		b.Fatal(err)
 	}
+	l.SetMaxCASAttemptsLimit(1_000_000) // with the usual 10 two CPUs make it fail
 	return l
 }
 
