@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == worker { // hired by a test
+		work(os.Stdin, os.Stdout)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// even returns n instants at even spacing.
+func even(n int, interval time.Duration) (t []time.Duration) {
+	for i := range n {
+		t = append(t, time.Duration(i)*interval)
+	}
+	return t
+}
+
+func TestJudge(t *testing.T) {
+	const ms = time.Millisecond
+	base := even(301, ms) // at 1,000 per second; 100 are left out, 200 gaps count
+	tests := []struct {
+		name   string
+		change func(t []time.Duration) []time.Duration
+		want   results.Cell
+	}{
+		{"even", func(t []time.Duration) []time.Duration { return t },
+			results.Cell{Delivered: 1000}},
+		{"one late, and nothing made up", func(t []time.Duration) []time.Duration {
+			for i := 200; i < len(t); i++ {
+				t[i] += 10 * ms
+			}
+			return t
+		}, results.Cell{Delivered: 200 / 0.210, ErrMax: 10_000}},
+		{"late, and all of it made up", func(t []time.Duration) []time.Duration {
+			t[200] += 900 * time.Microsecond
+			return t
+		}, results.Cell{Delivered: 1000, ErrMax: 900, Ahead: 900}},
+		// 200 was 5 ms late. 201 to 204 with it are 1 to 4 ms ahead of what that
+		// allows, and 205 and all after it, at their own slots again, 5 ms: beyond
+		// CatchUp lateness is to be forfeit.
+		{"five at once", func(t []time.Duration) []time.Duration {
+			for i := 200; i < 205; i++ {
+				t[i] = 205 * ms
+			}
+			return t
+		}, results.Cell{Delivered: 1000, ErrMax: 5_000, ErrP99: 1_000, Ahead: 5_000, Early: 3 + 96}},
+		{"twice as fast", func(t []time.Duration) []time.Duration { return even(len(t), ms/2) },
+			results.Cell{Delivered: 2000, ErrP50: 500, ErrP90: 500, ErrP99: 500, ErrMax: 500, Ahead: 150_000, Early: 298}},
+		{"too few", func(t []time.Duration) []time.Duration { return t[:101] }, results.Cell{}},
+		{"none", func(t []time.Duration) []time.Duration { return nil }, results.Cell{}},
+		// Those left out count for what is early.
+		{"two at once among the first", func(t []time.Duration) []time.Duration {
+			t[1] += 5 * ms
+			t[2], t[3], t[4], t[5] = t[6], t[6], t[6], t[6]
+			return t
+		}, results.Cell{Delivered: 1000, Ahead: 5_000, Early: 3 + 295}},
+	}
+	for _, test := range tests {
+		got := judge(test.change(slices.Clone(base)), 1000)
+		gaps := got.Gaps
+		got.Gaps, got.DeliveredMax = nil, 0
+		if d := got.Delivered - test.want.Delivered; d > 1e-6 || d < -1e-6 {
+			t.Errorf("%s: delivered %v, want %v", test.name, got.Delivered, test.want.Delivered)
+		}
+		got.Delivered = test.want.Delivered
+		a, _ := json.Marshal(got)
+		b, _ := json.Marshal(test.want)
+		if string(a) != string(b) {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, a, b)
+		}
+		if got.Delivered > 0 && (len(gaps) != 101 || !slices.IsSorted(gaps)) {
+			t.Errorf("%s: gaps are no percentiles: %v", test.name, gaps)
+		}
+	}
+}
+
+// TestMeasure measures each library, for real and for an instant: that calls
+// leave at all and the parts fit together. How fast is nobody's promise here.
+func TestMeasure(t *testing.T) {
+	dir := t.TempDir()
+	o, err := parse(strings.Fields("-rates 2000 -frozen 2000 -dur 1ms -runs 2 -callers 1,3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.out = filepath.Join(dir, "runs.json")
+	o.libs = []string{"sluice", "ticker"}
+	o.json = true
+	var out strings.Builder
+	if err := run(o, &out); err != nil {
+		t.Fatal(err)
+	}
+	var cells []results.Cell
+	if err := json.Unmarshal([]byte(out.String()), &cells); err != nil {
+		t.Fatalf("%v in %s", err, out.String())
+	}
+	if len(cells) != 2*2*2 {
+		t.Fatalf("%d cells, want 8", len(cells))
+	}
+	for _, c := range cells {
+		if c.Runs != 2 || c.Asked != 2000 || c.Delivered <= 0 {
+			t.Errorf("an unlikely cell: %+v", c)
+		}
+	}
+	for _, name := range libraryNames() {
+		if got := measure(order{Library: name, Callers: 2, Rate: 5000, Dur: 30 * time.Millisecond}); got.Library != name {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	again, err := results.ReadPrecision(o.out, o.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(again.Runs); n != 2*2*8 {
+		t.Errorf("%d runs in the file, read twice, want 32", n)
+	}
+	if text := report(again, again.Cells()); !strings.Contains(text, "| 3 | 2000 | **sluice** |") {
+		t.Errorf("not in the table:\n%s", text)
+	}
+}
+
+func TestCells(t *testing.T) {
+	p := results.Precision{Runs: []results.Cell{
+		{Library: "a", Asked: 10, Delivered: 9, CPU: 3, Ahead: 1, Early: 1, Stall: 7, Gaps: []float64{1, 2}},
+		{Library: "b", Asked: 10, Delivered: 1},
+		{Library: "a", Asked: 10, Delivered: 12, CPU: 1, Ahead: 5, Early: 2, Gaps: []float64{3, 4}},
+		{Library: "a", Asked: 10, Delivered: 10, CPU: 2, Gaps: []float64{5, 6}},
+		{Library: "a", Asked: 10, Delivered: 99, Frozen: 5},
+	}}
+	cells := p.Cells()
+	if len(cells) != 3 {
+		t.Fatalf("%d cells, want 3", len(cells))
+	}
+	got := cells[0]
+	if got.Runs != 3 || got.Delivered != 10 || got.DeliveredMax != 12 || got.CPU != 2 ||
+		got.Ahead != 5 || got.Early != 3 || got.Stall != 7 || !slices.Equal(got.Gaps, []float64{3, 4}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestGoals shows that each goal can be missed.
+func TestGoals(t *testing.T) {
+	good := results.Cell{Asked: 1000, Delivered: 999, DeliveredMax: 1000, ErrP99: 100, CPU: 0.05}
+	bad := results.Cell{Asked: 1000, Delivered: 990, DeliveredMax: 1002, ErrP99: 200, CPU: 0.09, Early: 1}
+	for _, g := range allGoals {
+		for _, rate := range []float64{100, 1000, 20000} {
+			scale := rate / 1000
+			good, bad := good, bad
+			good.Asked, good.Delivered, good.DeliveredMax = rate, 999*scale, 1000*scale
+			bad.Asked, bad.Delivered, bad.DeliveredMax = rate, 980*scale, 1006*scale
+			if rate == 100 {
+				bad.ErrP99 = 501
+			}
+			if !g.at(good) {
+				continue
+			}
+			if got, ok := g.of(good); !ok {
+				t.Errorf("%s at %v: %s was not good enough", g.name, rate, got)
+			}
+			if got, ok := g.of(bad); ok {
+				t.Errorf("%s at %v: %s was good enough", g.name, rate, got)
+			}
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, bad := range []string{"-rates 0", "-rates x", "-callers -1", "-libs nobody", "-frozen 1,", "more"} {
+		if _, err := parse(strings.Fields(bad)); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
+)
+
+// report returns all tables as Markdown.
+func report(p *results.Precision, cells []results.Cell) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "machine: %s  \nmeasured: %s\n\n### Goals\n\n", p.Machine, p.Measured)
+	goals(&b, cells)
+	b.WriteString("\n### Undisturbed\n\n")
+	table(&b, cells, false)
+	b.WriteString("\n### Stopped in the middle\n\n")
+	table(&b, cells, true)
+	return b.String()
+}
+
+func table(b *strings.Builder, cells []results.Cell, frozen bool) {
+	b.WriteString("| callers | asked/s | library | delivered ÷ asked | error p50 | p90 | p99 | max, µs | ahead, µs | early | CPU | stall, ms |\n")
+	b.WriteString("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, c := range cells {
+		if frozen != (c.Frozen > 0) {
+			continue
+		}
+		name := c.Library
+		if name == "sluice" {
+			name = "**sluice**"
+		}
+		fmt.Fprintf(b, "| %d | %.0f | %s | %.1f %% | %.3g | %.3g | %.4g | %.0f | %.0f | %d | %.1f %% | %.0f |\n",
+			c.Callers, c.Asked, name, 100*c.Ratio(), c.ErrP50, c.ErrP90, c.ErrP99, c.ErrMax, c.Ahead, c.Early, 100*c.CPU, c.Stall)
+	}
+}
+
+// A goal is what should be so of sluice where it is not stopped on purpose.
+type goal struct {
+	name string
+	at   func(c results.Cell) bool
+	of   func(c results.Cell) (got string, reached bool)
+}
+
+func delivered(least, most float64) func(c results.Cell) (string, bool) {
+	return func(c results.Cell) (string, bool) {
+		highest := 100 * c.DeliveredMax / c.Asked
+		return fmt.Sprintf("%.2f %%, highest of %d runs %.2f %%", 100*c.Ratio(), c.Runs, highest),
+			100*c.Ratio() >= least && highest <= most
+	}
+}
+
+func p99(most float64) func(c results.Cell) (string, bool) {
+	return func(c results.Cell) (string, bool) { return fmt.Sprintf("%.0f µs", c.ErrP99), c.ErrP99 <= most }
+}
+
+func at(rate float64) func(c results.Cell) bool {
+	return func(c results.Cell) bool { return c.Asked == rate }
+}
+
+// allGoals were set before anything was measured.
+var allGoals = []goal{
+	{"delivered ≥ 99.5 %, never above 100.1 %", func(c results.Cell) bool { return c.Asked <= 1000 }, delivered(99.5, 100.1)},
+	{"delivered ≥ 99 %, never above 100.5 %", func(c results.Cell) bool { return c.Asked > 1000 }, delivered(99, 100.5)},
+	{"spacing error p99 ≤ 500 µs", at(100), p99(500)},
+	{"spacing error p99 ≤ 150 µs", at(1000), p99(150)},
+	{"CPU ≤ 8 % of one", at(1000), func(c results.Cell) (string, bool) {
+		return fmt.Sprintf("%.1f %%", 100*c.CPU), c.CPU <= 0.08
+	}},
+	{"no call before its slot", func(results.Cell) bool { return true }, func(c results.Cell) (string, bool) {
+		return fmt.Sprintf("%d early, at most %.0f µs ahead", c.Early, c.Ahead), c.Early == 0
+	}},
+}
+
+func goals(b *strings.Builder, cells []results.Cell) {
+	reached, all := 0, 0
+	var rows strings.Builder
+	for _, g := range allGoals {
+		for _, c := range cells {
+			if c.Library != "sluice" || c.Frozen > 0 || !g.at(c) {
+				continue
+			}
+			all++
+			got, ok := g.of(c)
+			if ok {
+				reached++
+				got += ", yes"
+			} else {
+				got = "**" + got + ", no**"
+			}
+			fmt.Fprintf(&rows, "| %s | %.0f | %d | %s |\n", g.name, c.Asked, c.Callers, got)
+		}
+	}
+	fmt.Fprintf(b, "%d of %d reached.\n\n| goal | asked/s | callers | measured |\n| --- | ---: | ---: | --- |\n%s", reached, all, rows.String())
+}
