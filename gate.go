@@ -241,8 +241,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 // try is TryAcquire for a positive n of a gate without Permits.
 func (g *Gate) try(n int64) (now time.Duration, ok bool) {
 	if n == 1 && g.ask == nil {
-		now = g.queue.Now()
-		if v := g.slip(now); v != schedule.Ask {
+		if now, v := g.slip(); v != schedule.Ask {
 			return now, v == schedule.Leave
 		}
 	}
@@ -256,6 +255,12 @@ func (g *Gate) try(n int64) (now time.Duration, ok bool) {
 // PauseUntil, before anybody else leaves. If f panics the permit is released
 // and the panic flies on.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	if g.ask == nil && g.permits == nil && ctx.Err() == nil {
+		if now, v := g.slip(); v == schedule.Leave {
+			defer g.leave(now)
+			return g.ended(f(ctx))
+		}
+	}
 	var p Permit // nobody else gets to see it
 	if err := p.acquire(ctx, g, queue.Request{N: 1, Max: queue.Forever}); err != nil {
 		return err
@@ -266,11 +271,16 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		ctx, stop = p.watch(ctx)
 		defer stop()
 	}
-	err := f(ctx)
+	return g.ended(f(ctx))
+}
+
+// ended returns err, with which a call of Do ended, after the gate has learned
+// from it.
+func (g *Gate) ended(err error) error {
 	if err == nil {
 		g.succeeded(true)
 	} else {
-		p.heed(err)
+		g.heed(err)
 	}
 	return err
 }
@@ -317,7 +327,7 @@ func (p *Permit) acquireLent(ctx context.Context, g *Gate, r queue.Request) erro
 func (p *Permit) enter(ctx context.Context, g *Gate, r queue.Request, lease Lease, asked time.Duration) error {
 	r.Ask = g.ask
 	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
-		if now := g.queue.Now(); g.slip(now) == schedule.Leave {
+		if now, v := g.slip(); v == schedule.Leave {
 			g.waited(asked)
 			p.fill(g, 1, now, lease)
 			return nil

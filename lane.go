@@ -23,21 +23,26 @@ import (
 // release like any other: it looks for those who wait. Gates with quotas or a
 // parent, or whose concurrency counts cost, take the lock.
 
-// slip lets a call of cost 1 through at now if it can without the lock.
-func (g *Gate) slip(now time.Duration) schedule.Verdict {
+// slip lets a call of cost 1 through, at now, if it can without the lock.
+func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	slots := g.lane.Slots() // throughout: others may mean another limit
-	if v := slots.Look(now); v != schedule.Leave {
-		return v
+	now = g.queue.Now()
+	if v = slots.Look(now); v == schedule.Early && slots.Near(now) {
+		now = g.queue.Now()
+		v = slots.Look(now)
 	}
-	if !g.flight.enter(slots.Places()) {
-		return schedule.Ask
+	switch {
+	case v != schedule.Leave:
+		return now, v
+	case !g.flight.enter(slots.Places()):
+		return now, schedule.Ask
 	}
-	v := slots.Take(now)
-	if v != schedule.Leave {
+	if v = slots.Take(now); v != schedule.Leave {
 		g.flight.unpass()
-		g.leave()
+		g.vacate()
+		v = schedule.Ask // it was there a moment ago
 	}
-	return v
+	return now, v
 }
 
 // A flight is how many calls are in flight and, in the upper half of the word,
@@ -86,22 +91,27 @@ func (f *flight) passed() int64 {
 	return n
 }
 
-// leave gives the place of a call in flight back.
-func (g *Gate) leave() {
-	g.flight.leave()
-	if g.queue.Busy() {
+// leave ends a call that has been in flight since since.
+func (g *Gate) leave(since time.Duration) {
+	g.vacate()
+	if g.hold.wanted(since) {
 		g.queue.Lock()
-		g.vacated(g.queue.Now())
+		g.hold.add(g.queue.Now() - since)
 		g.queue.Unlock()
 	}
 }
 
-// vacated lets those through, with the queue locked, for whom there is room
-// now.
-func (g *Gate) vacated(now time.Duration) {
-	g.queue.Advance(now)
-	g.queue.Kick()
-	g.checkDrained()
+// vacate gives a place back and takes the lock only if somebody waits for it, or
+// for the gate to drain.
+func (g *Gate) vacate() {
+	g.flight.leave()
+	if g.queue.Busy() {
+		g.queue.Lock()
+		g.queue.Advance(g.queue.Now())
+		g.queue.Kick()
+		g.checkDrained()
+		g.queue.Unlock()
+	}
 }
 
 // Close implements queue.Latch.

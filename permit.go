@@ -42,19 +42,13 @@ func (p *Permit) Release() {
 // room, or for the gate to drain.
 func (p *Permit) end() {
 	g := p.gate
-	measure := g.hold.wanted(p.since)
 	if g.concurrencyUnit == Cost {
 		g.queue.Lock() // for Settle may change what is held
 		g.cost.Add(-p.held)
 		p.held = 0
 		g.queue.Unlock()
 	}
-	g.leave()
-	if measure {
-		g.queue.Lock()
-		g.hold.add(g.queue.Now() - p.since)
-		g.queue.Unlock()
-	}
+	g.leave(p.since)
 	if p.up != nil {
 		p.up.Release()
 	}
@@ -113,9 +107,9 @@ func (p *Permit) Lost() <-chan struct{} {
 // heed pauses the gate if err, with which the call ended, is a server's wish
 // not to be called for a while. The permit is still held: if it came back
 // first, the next caller would slip through before the pause.
-func (p *Permit) heed(err error) {
+func (g *Gate) heed(err error) {
 	if _, told := marks(err); told != nil && told.wait() > 0 {
-		p.gate.PauseUntil(told.at, err.Error())
+		g.PauseUntil(told.at, err.Error())
 	}
 }
 

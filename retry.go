@@ -158,7 +158,7 @@ func attempt[T any](ctx context.Context, p *Permit, r *retrier, f func(ctx conte
 	if context.Cause(bounded) == ErrLeaseLost {
 		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 	}
-	p.heed(err)
+	p.gate.heed(err)
 	err = r.failed(ctx, err)
 	return result, err == nil, err
 }

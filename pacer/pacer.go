@@ -197,7 +197,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p.lane.Slots().Take(p.queue.Now()) == schedule.Leave {
+		if _, v := p.pass(); v == schedule.Leave {
 			return nil
 		}
 	}
@@ -209,12 +209,23 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 	return err
 }
 
+// pass lets a call of weight 1 through at now if it can without the lock.
+func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
+	s := p.lane.Slots()
+	now = p.queue.Now()
+	if v = s.Take(now); v == schedule.Early && s.Near(now) {
+		now = p.queue.Now()
+		v = s.Take(now)
+	}
+	return now, v
+}
+
 // TryAcquire takes the slot for a call of weight n and reports true if that
 // slot is now. Otherwise it changes nothing and reports false. It never blocks
 // and never overtakes. It panics if n < 0.
 func (p *Pacer) TryAcquire(n int64) bool {
 	if n == 1 {
-		if v := p.lane.Slots().Take(p.queue.Now()); v != schedule.Ask {
+		if _, v := p.pass(); v != schedule.Ask {
 			return v == schedule.Leave
 		}
 	}

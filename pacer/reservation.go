@@ -31,7 +31,7 @@ const (
 // the reservation is a refusal: Err says so. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
-		if now := p.queue.Now(); p.lane.Slots().Take(now) == schedule.Leave {
+		if now, v := p.pass(); v == schedule.Leave {
 			return Reservation{pacer: p, at: now}
 		}
 	}

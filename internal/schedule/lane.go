@@ -85,12 +85,19 @@ func verdict(now, next time.Duration) Verdict {
 	return Leave
 }
 
+// Near reports whether the slot that was early at now is no more than 1 µs away:
+// then it is worth a second reading of the clock.
+func (s *Slots) Near(now time.Duration) bool {
+	return time.Duration(s.next.Load())-now <= time.Microsecond
+}
+
 // Take lets a call through at now, if it can.
 //
 // The clock is read before. If it were read between the load and the swap, two
 // processors would mostly find that the other has been there meanwhile: 153 ns
-// per call instead of 80. A call that finds a slot taken which is later than now
-// was there at the same time as the one that took it, and came second.
+// per call instead of 80. The price is that a call may be overtaken between its
+// reading of the clock and here by another whose reading is later. That one may
+// be so much later that there is a slot after it already; see Near.
 func (s *Slots) Take(now time.Duration) Verdict {
 	for {
 		next := time.Duration(s.next.Load())
