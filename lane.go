@@ -26,10 +26,11 @@ import (
 // slip lets a call of cost 1 through, at now, if it can without the lock.
 func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	slots := g.lane.Slots() // throughout: others may mean another limit
-	now = g.queue.Now()
-	if v = slots.Look(now); v == schedule.Early && slots.Near(now) {
+	for range 4 {
 		now = g.queue.Now()
-		v = slots.Look(now)
+		if v = slots.Look(now); v != schedule.Early || !slots.Near(now) {
+			break
+		}
 	}
 	switch {
 	case v != schedule.Leave:

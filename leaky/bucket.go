@@ -67,14 +67,21 @@ func newBucket(r rule) *Bucket {
 // stays; x/time/rate, which lets its state go back, then does.)
 func (b *Bucket) load() (s *state, tat, now time.Duration) {
 	s = b.state.Load()
-	t := s.tat.Load()
-	for t == closed {
-		b.setting.Lock() // until the next state is there
+	tat = time.Duration(s.tat.Load())
+	if tat == closed {
+		s, tat = b.reload()
+	}
+	return s, tat, max(0, time.Since(b.epoch))
+}
+
+// reload returns the state that follows one that is closed.
+func (b *Bucket) reload() (s *state, tat time.Duration) {
+	for tat = closed; tat == closed; tat = time.Duration(s.tat.Load()) {
+		b.setting.Lock() // until it is there
 		s = b.state.Load()
 		b.setting.Unlock()
-		t = s.tat.Load()
 	}
-	return s, time.Duration(t), max(0, time.Since(b.epoch))
+	return s, tat
 }
 
 // swap replaces tat by next unless the state has changed meanwhile.
@@ -87,7 +94,12 @@ func (s *state) swap(tat, next time.Duration) bool {
 // never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
 func (b *Bucket) Take(n int64) Result {
 	mustNotBeNegative(n)
-	s, before, now := b.load()
+	if n == 0 {
+		return b.Peek()
+	}
+	s := b.state.Load()
+	before := time.Duration(s.tat.Load())
+	now := time.Since(b.epoch)
 	for {
 		// Loaded again, lest a swap fails for everybody who was here while we
 		// read the clock: on two processors, that is most of them.
@@ -96,22 +108,26 @@ func (b *Bucket) Take(n int64) Result {
 			s, before, now = b.load()
 			continue
 		}
-		res, next := take(tat, now, &s.rule, n)
-		switch {
-		case tat != next:
-			if s.tat.CompareAndSwap(int64(tat), int64(next)) {
-				return res // by an older clock than others, perhaps: it admits no more
+		switch level, wait := s.rule.fits(max(0, tat-now), n); {
+		case wait == 0:
+			// By an older clock than others, perhaps: it admits no more.
+			if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
+				return s.rule.result(level, 0)
 			}
-		case tat == before:
-			return res // so it was when we read the clock
-		default:
-			s, before, now = b.load() // a refusal must not be by a clock older than what it refuses for
+		case tat == before: // so it was when we read the clock
+			return s.rule.result(level, wait)
+		default: // a refusal must not be by a clock older than what it refuses for
+			s, before, now = b.load()
 		}
 	}
 }
 
 // Peek returns what Take(0) does: the bucket as it is. It never writes.
-func (b *Bucket) Peek() Result { return b.Take(0) }
+func (b *Bucket) Peek() Result {
+	s, tat, now := b.load()
+	res, _ := take(tat, now, &s.rule, 0)
+	return res
+}
 
 // Return gives back n that Take or Admit has just granted and that were not
 // used: the bucket is then as if they had never been taken. What is returned

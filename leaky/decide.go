@@ -55,26 +55,37 @@ import (
 // Recommendation I.371, as secondary literature gives it); replies and rounding
 // as redis-cell defines them.
 
-// decide is the algorithm: whether n units, n ≥ 0, fit at now into a bucket
-// that will be empty at tat, and when it will be empty then. n = 0 fits unless
-// the bucket is fuller than full.
-func decide(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
-	level := max(0, tat-now)
-	res := Result{Limit: r.quota.Capacity, RetryAfter: NoRetry}
+// fits is the algorithm: it returns the level of a bucket with that level after
+// n units, n ≥ 0, were put in, and how long they must wait: 0 if they fit now,
+// NoRetry if never. n = 0 fits unless the bucket is fuller than full.
+func (r *rule) fits(level time.Duration, n int64) (after, wait time.Duration) {
+	cost, room := time.Duration(n)*r.interval, r.depth-level
 	switch {
-	case n > r.quota.Capacity: // never; and n·T might overflow
-	case level > r.depth-time.Duration(n)*r.interval:
-		res.RetryAfter = level - (r.depth - time.Duration(n)*r.interval)
-	default:
-		res.Allowed = true
-		level += time.Duration(n) * r.interval
+	case n > r.quota.Capacity: // never; and the cost may have overflowed
+		return level, NoRetry
+	case cost > room:
+		return level, cost - room
+	}
+	return level + cost, 0
+}
+
+// result tells what fits has found, and how the bucket is now.
+func (r *rule) result(level, wait time.Duration) Result {
+	allowed := wait == 0
+	if allowed {
+		wait = NoRetry
+	}
+	return Result{allowed, r.quota.Capacity, r.units(max(0, r.depth-level)), wait, level}
+}
+
+// decide returns whether n units fit at now into a bucket that will be empty at
+// tat, and when it will be empty then.
+func decide(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
+	level, wait := r.fits(max(0, tat-now), n)
+	if wait == 0 {
 		tat = now + level
 	}
-	if level < r.depth {
-		res.Remaining = r.units(r.depth - level)
-	}
-	res.ResetAfter = level
-	return res, tat
+	return r.result(level, wait), tat
 }
 
 // take is decide by the rule of all our packages that nothing is always

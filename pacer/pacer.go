@@ -212,10 +212,11 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 // pass lets a call of weight 1 through at now if it can without the lock.
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
-	now = p.queue.Now()
-	if v = s.Take(now); v == schedule.Early && s.Near(now) {
+	for range 4 {
 		now = p.queue.Now()
-		v = s.Take(now)
+		if v = s.Take(now); v != schedule.Early || !s.Near(now) {
+			break
+		}
 	}
 	return now, v
 }

@@ -85,8 +85,8 @@ func verdict(now, next time.Duration) Verdict {
 	return Leave
 }
 
-// Near reports whether the slot that was early at now is no more than 1 µs away:
-// then it is worth a second reading of the clock.
+// Near reports whether the slot for which it was early at now is no more than
+// 1 µs away: then it is worth another reading of the clock, or a few.
 func (s *Slots) Near(now time.Duration) bool {
 	return time.Duration(s.next.Load())-now <= time.Microsecond
 }
