@@ -282,7 +282,9 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 		return 0, 0, err
 	}
 	now := q.tick()
-	if q.front != nil {
+	// Without the time only a head that has given up can have moved anything,
+	// and will see to those behind it by itself.
+	if q.front != nil && !(q.cfg.Untimed && r.Max == Forever) {
 		q.Advance(now)
 	}
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {

@@ -188,7 +188,10 @@ func (w *Waiter) setLimits(ctx context.Context, q *Queue, now, most time.Duratio
 	if most != Forever {
 		w.more().maxAt = sat.Add(now, max(0, most))
 	}
-	if t, ok := ctx.Deadline(); ok && !q.cfg.Untimed {
+	if q.cfg.Untimed { // nobody can know that the wait is too long
+		return
+	}
+	if t, ok := ctx.Deadline(); ok {
 		w.more().ctxAt = q.Instant(now, t)
 	}
 }
