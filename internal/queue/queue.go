@@ -170,8 +170,8 @@ type Queue struct {
 func (q *Queue) Init(rule Rule, cfg Config) {
 	q.rule, q.cfg = rule, cfg
 	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
-	q.Lock()
-	q.Unlock() // opens the latch
+	q.mu.Lock()
+	defer q.Unlock() // which opens the latch
 }
 
 // Lock locks the queue and with it the state of the rule.
