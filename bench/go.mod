@@ -3,6 +3,7 @@ module github.com/sluice-go/sluice/bench
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/sethvargo/go-limiter v1.1.0
 	github.com/sluice-go/sluice v0.0.0
