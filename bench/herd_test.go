@@ -17,8 +17,14 @@ import (
 	"github.com/sluice-go/sluice/pacer"
 )
 
-// herdSize is how many callers wait. With fewer the fixed costs would show.
-const herdSize = 100_000
+// herdSize returns how many callers wait. With fewer the fixed costs would
+// show; -short is for whoever only wants to know that it works.
+func herdSize() int {
+	if testing.Short() {
+		return 1_000
+	}
+	return 100_000
+}
 
 // BenchmarkHerd lets 100,000 callers wait on one pacer of ten per second, in
 // one context, looks at them, and cancels them. One operation is one herd:
@@ -79,7 +85,7 @@ func herd(b *testing.B, newPacer func(interval time.Duration) waitFunc) {
 	}
 	b.StopTimer()
 	timers := countTimers(newPacer(time.Hour))
-	each := float64(b.N) * herdSize
+	each := float64(b.N) * float64(herdSize())
 	b.ReportMetric(float64(total.heap)/each, "B/waiter")
 	b.ReportMetric(float64(total.stack)/each, "stack-B/waiter")
 	b.ReportMetric(1000*total.cpu.Seconds()/total.idle.Seconds(), "cpu-ms/s")
@@ -106,12 +112,12 @@ func (m *measured) add(n measured) {
 func gather(wait waitFunc) (cancel func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var gone sync.WaitGroup
-	gone.Add(herdSize)
+	gone.Add(herdSize())
 	one := func() { // without arguments, so that go allocates nothing but the goroutine
 		_ = wait(ctx)
 		gone.Done()
 	}
-	for range herdSize {
+	for range herdSize() {
 		go one()
 	}
 	settle()

@@ -22,13 +22,23 @@ import (
 // BenchmarkKeyedTake takes from one of a million buckets, chosen at random. All
 // of them exist, none is ever empty (and could be forgotten) or full (and would
 // refuse). The keys are strings of 12 bytes, whose text is not counted in
-// B/key: it is there before.
-func BenchmarkKeyedTake(b *testing.B) { keyed(b, 1_000_000) }
+// B/key: it is there before. With -short, which is for whoever only wants to
+// know that it works, there are but 10,000.
+func BenchmarkKeyedTake(b *testing.B) {
+	if testing.Short() {
+		keyed(b, 10_000)
+		return
+	}
+	keyed(b, 1_000_000)
+}
 
 // BenchmarkKeyedGrow is KeyedTake with fewer keys, down to what fits into a
 // cache.
 func BenchmarkKeyedGrow(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		if testing.Short() && n > 10_000 {
+			return
+		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) { keyed(b, n) })
 	}
 }

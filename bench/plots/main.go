@@ -1,0 +1,73 @@
+// Plots draws what compare and precision measured, as SVG:
+//
+//	go run ./bench/plots -speed speed.txt -precision precision.json -o dir
+//
+//	delivered.svg  the rate delivered against the rate asked for
+//	spacing.svg    how the gaps between calls are distributed
+//	cost.svg       what a call costs
+//	keys.svg       how that grows with the number of keys
+//	waiters.svg    how a handover grows with the number of goroutines that wait
+//
+// Colours are those of Okabe and Ito (Color Universal Design, 2008), which
+// people with any kind of colour vision can tell apart; lines differ in their
+// marks, too.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
+)
+
+func main() {
+	speed := flag.String("speed", "", "raw output of compare")
+	precision := flag.String("precision", "", "raw output of precision")
+	dir := flag.String("o", ".", "folder for the plots")
+	png := flag.Bool("png", false, "draw PNG, to look at")
+	flag.Parse()
+	if flag.NArg() > 0 || *speed == "" && *precision == "" {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(*speed, *precision, *dir, *png); err != nil {
+		fmt.Fprintln(os.Stderr, "plots:", err)
+		os.Exit(1)
+	}
+}
+
+func run(speedFile, precisionFile, dir string, png bool) error {
+	figures := make(map[string]figure)
+	if speedFile != "" {
+		f, err := os.Open(speedFile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		s, err := results.ReadSpeed(f)
+		if err != nil {
+			return err
+		}
+		figures["cost"], figures["keys"], figures["waiters"] = cost(s), keys(s), waiters(s)
+	}
+	if precisionFile != "" {
+		p, err := results.ReadPrecision(precisionFile)
+		if err != nil {
+			return err
+		}
+		cells := p.Cells()
+		figures["delivered"], figures["spacing"] = delivered(cells), spacing(cells)
+	}
+	for name, f := range figures {
+		ext := ".svg"
+		if png {
+			ext = ".png"
+		}
+		if err := f.save(filepath.Join(dir, name+ext)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
+)
+
+// sample is the output of all benchmarks that are drawn, with invented numbers.
+func sample() string {
+	var b strings.Builder
+	line := func(name string, ns float64) {
+		for _, cpus := range []string{"", "-2"} {
+			fmt.Fprintf(&b, "Benchmark%s%s\t100\t%v ns/op\t0 B/op\t0 allocs/op\n", name, cpus, ns)
+		}
+	}
+	for i, library := range []string{"floor", "sluice", "xtime"} {
+		ns := float64(10 * (i + 1))
+		for _, work := range []string{"PacerTry/granted", "LeakyTake/refused", "SemaphorePair", "KeyedTake"} {
+			line(work+"/"+library, ns)
+		}
+		for _, n := range []string{"1", "10", "1000"} {
+			line("KeyedGrow/"+n+"/"+library, ns)
+			line("SemaphoreGrow/"+n+"/"+library, ns)
+		}
+	}
+	return b.String()
+}
+
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	speed, precision := filepath.Join(dir, "speed.txt"), filepath.Join(dir, "precision.json")
+	if err := os.WriteFile(speed, []byte(sample()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var p results.Precision
+	for _, library := range []string{"sluice", "xtime", "ticker"} {
+		for _, rate := range []float64{100, 1000, 20_000} {
+			for _, callers := range []int{1, 64} {
+				c := results.Cell{Library: library, Callers: callers, Asked: rate, Delivered: rate * 0.9}
+				for percent := range 101 {
+					c.Gaps = append(c.Gaps, 1e6/rate*float64(percent)/50)
+				}
+				p.Runs = append(p.Runs, c)
+			}
+		}
+	}
+	if err := p.Write(precision); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(speed, precision, dir, false); err != nil {
+		t.Fatal(err)
+	}
+	for file, names := range map[string][]string{
+		"delivered": {"sluice", "x/time/rate", "100k"},
+		"spacing":   {"sluice", "time.Ticker", "1 ms"},
+		"cost":      {"sluice", "floor", "a million keys"},
+		"keys":      {"sluice", "1M"},
+		"waiters":   {"sluice", "10k"},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(text), name) {
+				t.Errorf("%s.svg does not say %q", file, name)
+			}
+		}
+		if strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
+			t.Errorf("%s.svg has points that are nowhere", file)
+		}
+	}
+}
+
+func TestRunNothing(t *testing.T) {
+	dir := t.TempDir()
+	speed := filepath.Join(dir, "speed.txt")
+	if err := os.WriteFile(speed, []byte("PASS\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(speed, "", dir, false); err == nil {
+		t.Error("nothing was drawn, and that was no error")
+	}
+}
