@@ -143,12 +143,19 @@ func (p path) commit(ctx context.Context, t queue.Turn) (refuses *Gate, wait tim
 	if err := ctx.Err(); err != nil {
 		return p[0], 0, err // gave up while a quota was being asked
 	}
-	for _, g := range p {
-		if err := g.queue.Closed(); err != nil {
-			return g, 0, err
+	for i, g := range p {
+		err, wait := g.queue.Closed(), time.Duration(0)
+		if err == nil {
+			wait = (*rule)(g).wait(g.queue.Now(), t.N)
 		}
-		if wait := (*rule)(g).wait(g.queue.Now(), t.N); wait > 0 {
-			return g, wait, nil
+		if err == nil && wait == 0 && !(*rule)(g).enter(t.N) {
+			wait = queue.Forever // the last place went to a call past the lock
+		}
+		if err != nil || wait > 0 {
+			for _, g := range p[:i] {
+				(*rule)(g).exit(t.N)
+			}
+			return g, wait, err
 		}
 	}
 	for i, g := range p {
@@ -157,7 +164,7 @@ func (p path) commit(ctx context.Context, t queue.Turn) (refuses *Gate, wait tim
 		if i == len(p)-1 {
 			due = min(t.Due, now) // whose head it is, and may have been woken late
 		}
-		(*rule)(g).Admit(now, due, t.N)
+		(*rule)(g).depart(now, due, t.N) // they would not wait, and nothing has changed
 	}
 	return nil, 0, nil
 }

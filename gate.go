@@ -535,9 +535,42 @@ func (r *rule) wait(now time.Duration, n int64) time.Duration {
 // Admit implements queue.Rule: the one place where the limits of a gate are
 // decided, all of them or none.
 func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
-	if !r.room(n) {
+	if !r.enter(n) {
 		return queue.Forever
 	}
+	wait := r.depart(now, due, n)
+	if wait > 0 {
+		r.exit(n)
+	}
+	return wait
+}
+
+// enter takes the room for n, if there is room. Looking at it first and taking it
+// then is not enough: a call on its way past the lock may enter in between, see
+// slip.
+func (r *rule) enter(n int64) bool {
+	if r.concurrencyUnit != Cost {
+		return r.flight.add(r.places())
+	}
+	if !r.room(n) || !r.flight.add(inFlight) {
+		return false
+	}
+	r.cost.Add(n)
+	return true
+}
+
+// exit undoes enter, with the lock still held: nobody who missed the room
+// meanwhile waits for it without asking again under the lock.
+func (r *rule) exit(n int64) {
+	r.flight.leave()
+	if r.concurrencyUnit == Cost {
+		r.cost.Add(-n)
+	}
+}
+
+// depart lets n, which has entered, leave at now and returns 0, or changes nothing
+// and returns how long to wait.
+func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
 	if wait := r.budget.wait(now, 0); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
@@ -546,10 +579,6 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	r.budget.left = now
 	r.asked = ""
-	r.flight.add()
-	if r.concurrencyUnit == Cost {
-		r.cost.Add(n)
-	}
 	r.granted++
 	return 0
 }

@@ -19,6 +19,12 @@ import (
 //	open   0 … places    raised by compare-and-swap, here and under the lock
 //	lane   next slot     closed while somebody holds the lock or waits
 //
+// Between looking and taking the slot the lock may come and go: the lane is closed,
+// others are let through, it is open again. A place is therefore never taken for
+// granted under the lock either. With 1 place and no rate, a gate that looked for
+// room and then added 1 let two in: one that it had found room for, and one that
+// had entered in between and found the lane open again.
+//
 // A place that is given back may have been missed meanwhile, so that is a
 // release like any other: it looks for those who wait. Gates with quotas or a
 // parent, or whose concurrency counts cost, take the lock.
@@ -58,13 +64,18 @@ const (
 )
 
 // enter adds a call without the lock if there are fewer than places.
-func (f *flight) enter(places int64) bool {
+func (f *flight) enter(places int64) bool { return f.take(places, 1+onePassed) }
+
+// add adds a call, with the lock held, if there are fewer than places.
+func (f *flight) add(places int64) bool { return f.take(places, 1) }
+
+func (f *flight) take(places, by int64) bool {
 	for {
 		word := f.word.Load()
 		if word&inFlight >= places {
 			return false
 		}
-		if f.word.CompareAndSwap(word, word+onePassed+1) {
+		if f.word.CompareAndSwap(word, word+by) {
 			return true
 		}
 	}
@@ -72,9 +83,6 @@ func (f *flight) enter(places int64) bool {
 
 // unpass tells that a call that has entered did not pass.
 func (f *flight) unpass() { f.word.Add(-onePassed) }
-
-// add adds a call, with the lock held.
-func (f *flight) add() { f.word.Add(1) }
 
 // leave takes a call away.
 func (f *flight) leave() { f.word.Add(-1) }

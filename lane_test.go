@@ -1,0 +1,94 @@
+package sluice
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A call that passes without the lock takes its place before it knows whether it
+// is in time, and that may be while somebody else decides under the lock. Between
+// them they must not take more places than there are: if the lane is open again
+// before the first looks at it, both leave.
+func TestPlacesAreTakenOnceWithAndWithoutTheLock(t *testing.T) {
+	g, err := New(Config{Concurrency: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := (*rule)(g)
+	places := g.lane.Slots().Places()
+	over := 0
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if g.flight.enter(places) {
+				g.flight.unpass()
+				g.flight.leave()
+			}
+		}
+	})
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+		g.queue.Lock()
+		now := g.queue.Now()
+		if r.Admit(now, now, 1) == 0 {
+			if g.flight.calls() > places {
+				over++
+			}
+			g.flight.leave()
+		}
+		g.queue.Unlock()
+	}
+	close(done)
+	others.Wait()
+	if over > 0 {
+		t.Errorf("%d times there were more in flight than places", over)
+	}
+	if n := g.flight.calls(); n != 0 {
+		t.Errorf("afterwards %d in flight", n)
+	}
+}
+
+func TestCallsPastTheLockAndUnderItKeepToOneLimit(t *testing.T) {
+	g, err := New(Config{Concurrency: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in, most atomic.Int64
+	call := func() {
+		if now := in.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		in.Add(-1)
+	}
+	var workers sync.WaitGroup
+	for i := range 4 {
+		workers.Go(func() {
+			for range 50_000 {
+				if i%2 == 0 {
+					if p, ok := g.TryAcquire(2); ok { // takes the lock
+						call()
+						p.Release()
+					}
+				} else if p, err := g.Acquire(context.Background(), 1); err == nil {
+					call()
+					p.Release()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if n := most.Load(); n > 1 {
+		t.Errorf("%d in flight, the limit is 1", n)
+	}
+	if n := g.inFlight(); n != 0 {
+		t.Errorf("afterwards %d in flight", n)
+	}
+}
