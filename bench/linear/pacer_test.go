@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -121,7 +122,7 @@ func usePacer(p paced, seed uint64, wait bool) []porcupine.Operation {
 
 // TestPacerTry is about a pacer as it comes.
 func TestPacerTry(t *testing.T) {
-	bad := histories(t, paceModel, func(seed uint64) []porcupine.Operation {
+	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
 		return usePacer(pacer.New(1, time.Duration(interval)), seed, false)
 	})
 	if bad != nil {
@@ -132,7 +133,7 @@ func TestPacerTry(t *testing.T) {
 // TestPacer has callers wait, too. The pacer is strict: what CatchUp makes up
 // for depends on when the pacer meant to wake whom, and nobody can see that.
 func TestPacer(t *testing.T) {
-	bad := histories(t, paceModel, func(seed uint64) []porcupine.Operation {
+	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
 		p, err := pacer.NewWith(1, time.Duration(interval), pacer.Config{CatchUp: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +148,7 @@ func TestPacer(t *testing.T) {
 // TestPacerRacy has the same done to a pacer that looks and then writes: it
 // must be found out.
 func TestPacerRacy(t *testing.T) {
-	bad := histories(t, paceModel, func(seed uint64) []porcupine.Operation {
+	bad := histories(t, paceModel, lookLong, func(seed uint64) []porcupine.Operation {
 		return usePacer(&racy{epoch: time.Now()}, seed, false)
 	})
 	if bad == nil {
@@ -165,9 +166,7 @@ func (p *racy) TryAcquire(n int64) bool {
 	if now < p.tat.Load() {
 		return false
 	}
-	for i := range 100 { // so that others find the way in
-		_ = i
-	}
+	runtime.Gosched() // so that others find the way in
 	p.tat.Store(now + n*interval)
 	return true
 }

@@ -95,13 +95,16 @@ func record(workers int, seed uint64, work func(r *recorder, random *rand.Rand))
 	return all
 }
 
+// lookLong is how long a mistake that is there may take to be found.
+const lookLong = 20 * time.Second
+
 // histories records and checks histories until the time is over, and returns
 // the first that is not linearizable.
-func histories(t *testing.T, model porcupine.Model, one func(seed uint64) []porcupine.Operation) (bad []porcupine.Operation) {
+func histories(t *testing.T, model porcupine.Model, lasting time.Duration, one func(seed uint64) []porcupine.Operation) (bad []porcupine.Operation) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	checked, unknown, size := 0, 0, 0
-	for begin := time.Now(); time.Since(begin) < *lasting; {
+	for begin := time.Now(); time.Since(begin) < lasting; {
 		history := one(rand.Uint64())
 		switch porcupine.CheckOperationsTimeout(model, history, 5*time.Second) {
 		case porcupine.Illegal:
@@ -113,7 +116,7 @@ func histories(t *testing.T, model porcupine.Model, one func(seed uint64) []porc
 		size += len(history)
 	}
 	if checked == unknown {
-		t.Errorf("no history could be checked in %v", *lasting)
+		t.Errorf("no history could be checked in %v", lasting)
 	}
 	t.Logf("%d histories of %d operations on average; %d took too long to check", checked, size/max(1, checked), unknown)
 	return nil

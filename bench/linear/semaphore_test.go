@@ -183,7 +183,7 @@ func useSemaphore(s sem, seed uint64) []porcupine.Operation {
 }
 
 func TestSemaphore(t *testing.T) {
-	bad := histories(t, semModel, func(seed uint64) []porcupine.Operation {
+	bad := histories(t, semModel, *lasting, func(seed uint64) []porcupine.Operation {
 		return useSemaphore(semaphore.NewWeighted(firstLimit), seed)
 	})
 	if bad != nil {
@@ -194,7 +194,7 @@ func TestSemaphore(t *testing.T) {
 // TestSemaphoreFairOrNot has the same done to a semaphore that serves whoever
 // comes first to its lock: it must be found out.
 func TestSemaphoreFairOrNot(t *testing.T) {
-	bad := histories(t, semModel, func(seed uint64) []porcupine.Operation {
+	bad := histories(t, semModel, lookLong, func(seed uint64) []porcupine.Operation {
 		return useSemaphore(&barging{limit: firstLimit}, seed)
 	})
 	if bad == nil {
