@@ -26,7 +26,6 @@ package keyed
 
 import (
 	"hash/maphash"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,19 +37,19 @@ import (
 var ErrTooManyKeys = errs.ErrTooManyKeys
 
 const (
-	shardBits = 6
+	shardBits = 7
 	shards    = 1 << shardBits
 
-	// How many entries a call examines to see whether they can be forgotten:
-	// ownSteps in the shard it locks anyway, newSteps instead if it adds a key,
-	// and every elsewhereEvery-th elsewhereSteps in another shard, lest one that
-	// nobody asks for keeps its entries for ever. In a shard that gains an entry
-	// with each call, three suffice to keep no more than about one stale entry
-	// for two live ones. More is not better: each is a miss of the cache.
-	ownSteps       = 1
-	newSteps       = 3
-	elsewhereEvery = 8
-	elsewhereSteps = 8
+	// Of the calls in a shard, each often-th sweeps a bucket elsewhere while that
+	// finds anything to forget, else each seldom-th. Both are powers of two. To
+	// do it always often would cost 30 ns more per call.
+	often  = 4
+	seldom = 32
+
+	// How many shards without entries are passed by, and how many entries are
+	// examined before a key is refused.
+	passedBy   = 8
+	beforeFull = 8
 )
 
 // Most is the most keys a Map may be asked to remember. Much before that
@@ -67,17 +66,21 @@ type Map[K comparable, V any] struct {
 	idle  func(V, time.Duration) bool
 	hash  func(K) uint64
 
-	count     atomic.Int64  // of entries in all shards
-	elsewhere atomic.Uint32 // the shard that was tidied last
+	_     [64]byte      // keeps what is never written apart from what is
+	count atomic.Int64  // of entries in all shards
+	pace  atomic.Uint32 // often or seldom, less 1
+	turn  atomic.Uint32 // the shard whose turn it is to be swept
+	_     [64]byte
 
 	shards [shards]shard[K, V]
 }
 
+// What a call needs of a shard is in one line.
 type shard[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls uint32
 	table table[K, V]
-	_     [56]byte // keeps the locks of neighbours apart
+	_     [72]byte // keeps neighbours apart
 }
 
 // New returns a map that remembers up to most keys, 0 < most ≤ [Most]. idle
@@ -97,11 +100,7 @@ func New[K comparable, V any](most int64, idle func(v V, now time.Duration) bool
 // shard, so that it never goes backwards for a key.
 func (m *Map[K, V]) now() time.Duration { return max(0, time.Since(m.epoch)) }
 
-// locate returns the shard of key, and what its table tells keys apart by.
-func (m *Map[K, V]) locate(key K) (s *shard[K, V], tag uint32) {
-	h := m.hash(key)
-	return &m.shards[h>>(64-shardBits)], uint32(h)
-}
+func (m *Map[K, V]) shard(hash uint64) *shard[K, V] { return &m.shards[hash>>(64-shardBits)] }
 
 // Update calls f with the value of key, or the zero V if there is none, and
 // the time since the map was made, and remembers the value that f returns. No
@@ -109,45 +108,44 @@ func (m *Map[K, V]) locate(key K) (s *shard[K, V], tag uint32) {
 // key is new and its value is not idle, and as many keys as may be are
 // remembered, it returns ErrTooManyKeys and remembers nothing.
 func (m *Map[K, V]) Update(key K, f func(v V, now time.Duration) V) error {
-	s, tag := m.locate(key)
-	now, more, err := m.update(s, tag, key, f)
+	hash := m.hash(key)
+	now, more, err := m.update(hash, key, f)
 	if more {
-		m.tidy(1, now)
+		m.tidy(passedBy, 1, now)
 	}
 	return err
 }
 
-func (m *Map[K, V]) update(s *shard[K, V], tag uint32, key K, f func(V, time.Duration) V) (now time.Duration, more bool, err error) {
+func (m *Map[K, V]) update(hash uint64, key K, f func(V, time.Duration) V) (now time.Duration, more bool, err error) {
+	s := m.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now = m.now()
 	s.calls++
-	more = s.calls%elsewhereEvery == 0
-	steps := ownSteps
-	if i := s.table.find(tag, key); i != none {
-		e := s.table.at(i)
-		e.value = f(e.value, now)
-	} else {
-		var zero V
-		if v := f(zero, now); !m.idle(v, now) {
-			err = m.insert(s, tag, key, v, now)
-			steps = newSteps
+	more = s.calls&m.pace.Load() == 0
+	b := s.table.bucket(hash)
+	if b != nil {
+		if e := b.find(tag(hash), key); e != nil {
+			e.value = f(e.value, now)
+			return now, more, nil
 		}
 	}
-	m.sweep(s, steps, now)
-	return now, more && err == nil, err // a refusal has looked elsewhere already
-}
-
-func (m *Map[K, V]) insert(s *shard[K, V], tag uint32, key K, v V, now time.Duration) error {
+	var zero V
+	v := f(zero, now)
+	if m.idle(v, now) {
+		return now, more, nil
+	}
+	if b != nil {
+		m.sweep(s, b, now)
+	}
 	if !m.reserve() {
-		m.sweep(s, elsewhereSteps, now)
-		m.tidy(shards, now)
+		m.tidy(shards, beforeFull, now)
 		if !m.reserve() {
-			return ErrTooManyKeys
+			return now, false, ErrTooManyKeys
 		}
 	}
-	s.table.insert(tag, key, v)
-	return nil
+	s.table.insert(m.hash, hash, key, v)
+	return now, more, nil
 }
 
 // reserve counts one more entry if there may be one more.
@@ -162,64 +160,77 @@ func (m *Map[K, V]) reserve() bool {
 // Get returns the value of key, or the zero V if there is none, and the time
 // since the map was made. It changes nothing.
 func (m *Map[K, V]) Get(key K) (v V, now time.Duration) {
-	s, tag := m.locate(key)
+	hash := m.hash(key)
+	s := m.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.table.find(tag, key); i != none {
-		v = s.table.at(i).value
+	if b := s.table.bucket(hash); b != nil {
+		if e := b.find(tag(hash), key); e != nil {
+			v = e.value
+		}
 	}
 	return v, m.now()
 }
 
 // Delete forgets key.
 func (m *Map[K, V]) Delete(key K) {
-	s, tag := m.locate(key)
+	hash := m.hash(key)
+	s := m.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.table.find(tag, key); i != none {
-		m.remove(s, i)
+	if b := s.table.bucket(hash); b != nil {
+		if i := b.index(tag(hash), key); i >= 0 {
+			b.remove(i)
+			m.removed(s, b, 1)
+		}
 	}
 }
 
-func (m *Map[K, V]) remove(s *shard[K, V], i uint32) {
-	s.table.remove(i)
-	m.count.Add(-1)
+func (m *Map[K, V]) removed(s *shard[K, V], b *bucket[K, V], n int) {
+	s.table.removed(m.hash, b, n)
+	m.count.Add(-int64(n))
 }
 
 // Len returns how many keys are remembered, those with an idle value included
 // that nobody has come across yet.
 func (m *Map[K, V]) Len() int { return int(m.count.Load()) }
 
-// sweep examines the next entries of s, up to steps, forgets the idle ones and
-// returns how many it has examined.
-func (m *Map[K, V]) sweep(s *shard[K, V], steps int, now time.Duration) int {
-	t := &s.table
-	steps = min(steps, int(t.n))
-	for range steps {
-		if t.cursor >= t.n {
-			t.cursor = 0
-		}
-		if m.idle(t.at(t.cursor).value, now) {
-			m.remove(s, t.cursor) // another entry is there now
-		} else {
-			t.cursor++
-		}
+// sweep forgets the idle entries of b, which is in s, and returns how many it
+// has examined and how many of them forgotten.
+func (m *Map[K, V]) sweep(s *shard[K, V], b *bucket[K, V], now time.Duration) (examined, forgotten int) {
+	examined, forgotten = b.sweep(m.idle, now)
+	if forgotten > 0 {
+		m.removed(s, b, forgotten)
 	}
-	return steps
+	return examined, forgotten
 }
 
-// tidy sweeps the next shard in turn, or as many, up to tries, as it takes to
-// examine elsewhereSteps entries. It passes by those that somebody is in, who
-// then sweeps. An older now only finds less.
-func (m *Map[K, V]) tidy(tries int, now time.Duration) {
-	for steps := elsewhereSteps; tries > 0 && steps > 0; tries-- {
-		s := &m.shards[m.elsewhere.Add(1)%shards]
+// tidy sweeps the buckets whose turn it is, up to tries, until it has examined
+// enough entries. It stays with a shard for all of its buckets, which lie side by
+// side, unless somebody is in there, who then sweeps. An older now only finds
+// less.
+func (m *Map[K, V]) tidy(tries, enough int, now time.Duration) {
+	examined, forgotten := 0, 0
+	for ; tries > 0 && examined < enough; tries-- {
+		turn, done := m.turn.Load(), true
+		s := &m.shards[turn%shards]
 		if s.mu.TryLock() {
-			steps -= m.sweep(s, steps, now)
+			if b := s.table.next(); b != nil {
+				n, idle := m.sweep(s, b, now)
+				examined, forgotten = examined+n, forgotten+idle
+			}
+			done = s.table.swept == 0
 			s.mu.Unlock()
 		}
+		if done {
+			m.turn.CompareAndSwap(turn, turn+1)
+		}
+	}
+	pace := uint32(seldom - 1)
+	if forgotten > 0 {
+		pace = often - 1
+	}
+	if m.pace.Load() != pace { // do not take the line from others for nothing
+		m.pace.Store(pace)
 	}
 }
-
-// none is no index.
-const none = math.MaxUint32

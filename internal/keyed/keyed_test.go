@@ -3,6 +3,7 @@ package keyed
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"sync"
@@ -19,32 +20,48 @@ func keep(until time.Duration) func(time.Duration, time.Duration) time.Duration 
 }
 
 // consistent checks everything the tables of m rely on.
-func consistent[K comparable, V any](t *testing.T, m *Map[K, V]) {
+func consistent[K, V comparable](t *testing.T, m *Map[K, V]) {
 	t.Helper()
+	check := func(tab *table[K, V], b *bucket[K, V], i int, e entry[K, V]) {
+		t.Helper()
+		if h := m.hash(e.key); tab.bucket(h) != b || b.index(tag(h), e.key) != i {
+			t.Fatalf("key %v is not found where it is", e.key)
+		}
+	}
 	count := 0
 	for s := range m.shards {
 		tab := &m.shards[s].table
 		count += int(tab.n)
-		seen := make([]bool, tab.n)
-		for b, i := range tab.heads {
-			for ; i != none; i = tab.at(i).next {
-				e := tab.at(i)
-				if seen[i] || tab.bucket(e.tag) != uint32(b) || tab.find(e.tag, e.key) != i {
-					t.Fatalf("shard %d: entry %d (%v) is in the wrong chain", s, i, e.key)
+		n := 0
+		for k := range tab.size {
+			b := tab.at(k)
+			for i, tag := range b.tags[:slots] {
+				if tag != 0 {
+					n++
+					check(tab, b, i, b.entries[i])
+				} else if b.entries[i] != (entry[K, V]{}) || len(b.overflow) > 0 {
+					t.Fatalf("shard %d, bucket %d: slot %d is empty, %d overflow", s, k, i, len(b.overflow))
 				}
-				seen[i] = true
+			}
+			for i, e := range b.overflow {
+				n++
+				check(tab, b, slots+i, e)
 			}
 		}
-		for i, ok := range seen {
-			if !ok {
-				t.Fatalf("shard %d: entry %d (%v) is in no chain", s, i, tab.at(uint32(i)).key)
+		if n != int(tab.n) {
+			t.Fatalf("shard %d: %d entries, said to be %d", s, n, tab.n)
+		}
+		if size := int(tab.size); size > n/leastPerBucket+1 || size < n/perBucket {
+			t.Fatalf("shard %d: %d buckets for %d entries", s, size, n)
+		}
+		room := 0
+		for c, chunk := range tab.chunks {
+			if room += cap(chunk); cap(chunk) > 2*chunkLen || c+1 < len(tab.chunks) && len(chunk) != chunkLen {
+				t.Fatalf("shard %d: chunk %d has %d of %d buckets", s, c, len(chunk), cap(chunk))
 			}
 		}
-		if n := len(tab.heads); n < 2*int(tab.n) || n > 4*int(tab.n)+2 {
-			t.Fatalf("shard %d: %d buckets for %d entries", s, n, tab.n)
-		}
-		if n := len(tab.chunks); n > (int(tab.n)+chunkLen/2)/chunkLen+1 {
-			t.Fatalf("shard %d: %d chunks for %d entries", s, n, tab.n)
+		if room > 2*int(tab.size)+chunkLen/4 {
+			t.Fatalf("shard %d: room for %d buckets, there are %d", s, room, tab.size)
 		}
 	}
 	if count != m.Len() {
@@ -80,11 +97,12 @@ func runHistory(t *testing.T, data []byte) {
 		return int(b)
 	}
 	most := []int64{math.MaxInt32, 3, 40}[next()%3]
+	spread := next()
+	bits, tags := spread%9, uint64(spread>>4)
 	m := New[int](most, past)
-	bits := next() % 9
 	m.hash = func(key int) uint64 {
 		h := uint64(key) * 0x9e3779b97f4a7c15 >> 32
-		return h&1<<63 | h>>(32-bits) // two shards, few different tags
+		return h&1<<63 | h&tags<<52 | h>>(32-bits) // two shards, few different tags and buckets
 	}
 	start := time.Now()
 	model := map[int]time.Duration{}
@@ -134,6 +152,11 @@ func runHistory(t *testing.T, data []byte) {
 	consistent(t, m)
 }
 
+// A call examines a bucket for a new key, and another one or, if the key is
+// refused, as many as it takes to see a few entries. The fullest in these tests
+// have two thirds more entries than slots.
+const mostExamined = 1 + 12 + 12 + beforeFull
+
 // examined counts how many entries each call looks at.
 func examined(calls *int) func(time.Duration, time.Duration) bool {
 	return func(until, now time.Duration) bool {
@@ -160,7 +183,7 @@ func TestSmallSteps(t *testing.T) {
 			m.Update(-1, keep(time.Hour)) // one key, in one shard, clears them all
 			worst = max(worst, calls)
 		}
-		if m.Len() != 1 || worst > newSteps+elsewhereSteps+1 {
+		if m.Len() != 1 || worst > mostExamined {
 			t.Errorf("%d keys after %d calls, at most %d examined in one", m.Len(), asked, worst)
 		}
 		consistent(t, m)
@@ -179,7 +202,7 @@ func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
 		}
 		for key := range 1000 {
 			calls = 0
-			if err := m.Update(n+key, keep(time.Second)); err != ErrTooManyKeys || calls > newSteps+2*elsewhereSteps+1 {
+			if err := m.Update(n+key, keep(time.Second)); err != ErrTooManyKeys || calls > mostExamined {
 				t.Fatalf("one more: %v, %d examined", err, calls)
 			}
 		}
@@ -272,8 +295,7 @@ func TestMemory(t *testing.T) {
 		full = true
 		for m.Len() > 0 {
 			m.Update("", func(value, time.Duration) value { return value{} })
-			m.sweep(&m.shards[m.elsewhere.Load()%shards], 1, 0)
-			m.tidy(1, 0)
+			m.tidy(1, 1, 0)
 		}
 		if left := heap() - empty; left > 1<<20 {
 			t.Errorf("%d B are kept for no keys", left)
@@ -281,6 +303,64 @@ func TestMemory(t *testing.T) {
 		consistent(t, m)
 	}
 	runtime.KeepAlive(keys)
+}
+
+// A long history of a growing, changing and shrinking map, by a good hash and
+// with tables of several chunks, beside a Go map. What a call does is counted.
+func TestLongHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 600_000
+		var looked, hashed, worstLooked, worstHashed int
+		m := New[uint32](keys, examined(&looked))
+		hash := m.hash
+		m.hash = func(key uint32) uint64 { hashed++; return hash(key) }
+		start, model, random := time.Now(), map[uint32]time.Duration{}, rand.New(rand.NewPCG(1, 2))
+		stages := []struct {
+			steps      int
+			among      uint32
+			kept       time.Duration
+			least, end int // keys
+		}{
+			{700_000, keys, time.Hour, 0, 400_000}, // grows
+			{400_000, keys, 10_000, 0, 20_000},     // most were deleted, or expire
+			{400_000, 50, time.Hour, 0, 60},        // nobody asks for them
+			{300_000, keys, time.Hour, 0, 200_000}, // and again
+		}
+		for _, stage := range stages {
+			for range stage.steps {
+				key := random.Uint32N(stage.among)
+				now := time.Since(start)
+				want := model[key]
+				if v, _ := m.Get(key); v != want && (v != 0 || want > now) {
+					t.Fatalf("Get(%d) = %d at %d, the model has %d", key, v, now, want)
+				}
+				looked, hashed = 0, 0
+				if stage.kept < time.Hour && random.IntN(2) == 0 {
+					m.Delete(key)
+					delete(model, key)
+				} else {
+					model[key] = now + stage.kept
+					m.Update(key, keep(now+stage.kept))
+				}
+				worstLooked, worstHashed = max(worstLooked, looked), max(worstHashed, hashed)
+				time.Sleep(1)
+			}
+			consistent(t, m)
+			live := 0
+			for _, until := range model {
+				if until > time.Since(start) {
+					live++
+				}
+			}
+			t.Logf("%d keys, %d live, at most %d examined and %d hashed by a call", m.Len(), live, worstLooked, worstHashed)
+			if m.Len() < live {
+				t.Errorf("%d keys of %d live ones", m.Len(), live)
+			}
+			if stage.kept == time.Hour {
+				time.Sleep(time.Hour)
+			}
+		}
+	})
 }
 
 func heap() int64 {

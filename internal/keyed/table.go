@@ -5,150 +5,176 @@ import (
 	"slices"
 )
 
-// chunkLen entries lie in one piece of memory. Less would cost more in
-// pointers to them, more would leave more unused.
 const (
-	chunkBits = 8
+	// perBucket entries are in a bucket on average. See bucket.
+	perBucket = 5
+
+	// leastPerBucket is the average below which buckets are merged. It is far
+	// from perBucket, lest a table that sways splits and merges all the time.
+	leastPerBucket = 2
+
+	// chunkLen buckets lie in one piece of memory. From 32 KiB on, Go aligns it
+	// to lines.
+	chunkBits = 7
 	chunkLen  = 1 << chunkBits
 )
 
-// A table is a hash table that grows and shrinks by one bucket at a time. See
-// the package comment.
+// A table is a hash table that grows and shrinks by one bucket at a time, in
+// turn from the first to the last (linear hashing; Witold Litwin, 1980).
 type table[K comparable, V any] struct {
-	chunks [][]entry[K, V] // entry i is chunks[i/chunkLen][i%chunkLen]
-	heads  []uint32        // of each bucket the first entry, or none
-	n      uint32          // entries
-	cursor uint32          // the entry to be examined next
+	chunks [][]bucket[K, V] // bucket i is chunks[i/chunkLen][i%chunkLen]
+	size   uint32           // buckets
+	mask   uint32           // of the bits that the index of the last one has
+	n      uint32           // entries
+	swept  uint32           // the bucket that was swept last
 }
 
-type entry[K comparable, V any] struct {
-	tag   uint32 // of the hash
-	next  uint32 // entry in the same bucket, or none
-	key   K
-	value V
-}
-
-func (t *table[K, V]) at(i uint32) *entry[K, V] {
-	return &t.chunks[i>>chunkBits][i&(chunkLen-1)]
-}
-
-// bucket returns the bucket of tag: its low bits, as many as there are buckets
-// for. Where the last of these buckets do not exist yet, one bit less.
-func (t *table[K, V]) bucket(tag uint32) uint32 {
-	n := uint32(len(t.heads))
-	b := tag & (1<<bits.Len32(n-1) - 1)
-	if b >= n {
-		b = twin(b)
+// index returns the index of the bucket of hash: its low bits, as many as there
+// are buckets for. Where the last of these buckets do not exist yet, one bit
+// less.
+func (t *table[K, V]) index(hash uint64) uint32 {
+	i := uint32(hash) & t.mask
+	if i >= t.size {
+		i &= t.mask >> 1
 	}
-	return b
+	return i
 }
 
-// twin returns the bucket that bucket b is split off from: b without its
-// highest bit.
-func twin(b uint32) uint32 { return b &^ (1 << (bits.Len32(b) - 1)) }
+// twin returns the index of the bucket that bucket i is split off from: i
+// without its highest bit.
+func twin(i uint32) uint32 { return i &^ (1 << (bits.Len32(i) - 1)) }
 
-// find returns the index of key, or none.
-func (t *table[K, V]) find(tag uint32, key K) uint32 {
-	if t.n == 0 {
-		return none
+func (t *table[K, V]) at(i uint32) *bucket[K, V] { return &t.chunks[i>>chunkBits][i&(chunkLen-1)] }
+
+// bucket returns the bucket of hash, or nil if there is none.
+func (t *table[K, V]) bucket(hash uint64) *bucket[K, V] {
+	if t.size == 0 {
+		return nil
 	}
-	for i := t.heads[t.bucket(tag)]; i != none; {
-		e := t.at(i)
-		if e.tag == tag && e.key == key {
-			return i
-		}
-		i = e.next
-	}
-	return none
+	return t.at(t.index(hash))
 }
 
 // insert adds key, which is not in the table.
-func (t *table[K, V]) insert(tag uint32, key K, v V) {
-	for range 2 { // chains are half an entry long: a step along one is a cache miss
-		if len(t.heads) < 2*int(t.n+1) {
-			t.split()
-		}
+func (t *table[K, V]) insert(hash func(K) uint64, h uint64, key K, v V) {
+	if t.n >= t.size*perBucket {
+		t.split(hash)
 	}
-	c := int(t.n >> chunkBits)
-	if c == len(t.chunks) {
-		var chunk []entry[K, V]
-		if c > 0 { // a table of few entries is not given a whole chunk
-			chunk = make([]entry[K, V], 0, chunkLen)
-		}
-		t.chunks = append(t.chunks, chunk)
-	}
-	head := &t.heads[t.bucket(tag)]
-	t.chunks[c] = append(t.chunks[c], entry[K, V]{tag, *head, key, v})
-	*head = t.n
+	t.bucket(h).add(tag(h), entry[K, V]{key, v})
 	t.n++
+}
+
+// removed is told that n entries have gone from b.
+func (t *table[K, V]) removed(hash func(K) uint64, b *bucket[K, V], n int) {
+	t.n -= uint32(n)
+	b.settle(hash)
+	for t.size > 1 && t.n < t.size*leastPerBucket {
+		t.merge(hash)
+	}
 }
 
 // split adds a bucket and moves there what belongs there, all of it from one
 // other.
-func (t *table[K, V]) split() {
-	t.heads = append(t.heads, none)
-	b := uint32(len(t.heads) - 1)
-	if b == 0 {
+func (t *table[K, V]) split(hash func(K) uint64) {
+	t.extend()
+	last := t.size
+	t.resize(last + 1)
+	if last == 0 {
 		return
 	}
-	for link := &t.heads[twin(b)]; *link != none; {
-		i := *link
-		e := t.at(i)
-		if t.bucket(e.tag) == b {
-			*link = e.next
-			e.next, t.heads[b] = t.heads[b], i
+	from, to := t.at(twin(last)), t.at(last)
+	old := *from
+	*from = bucket[K, V]{}
+	move := func(e entry[K, V], h uint64) {
+		if uint32(h)&(last^twin(last)) != 0 { // the bit that the split is by
+			to.add(tag(h), e)
 		} else {
-			link = &e.next
+			from.add(tag(h), e)
 		}
 	}
-}
-
-// merge removes the last bucket: what is in it goes to its twin.
-func (t *table[K, V]) merge() {
-	b := uint32(len(t.heads) - 1)
-	link := &t.heads[b]
-	for *link != none {
-		link = &t.at(*link).next
-	}
-	*link = t.heads[twin(b)]
-	t.heads[twin(b)] = t.heads[b]
-	t.heads = t.heads[:b]
-	if cap(t.heads) > 4*len(t.heads)+chunkLen {
-		t.heads = slices.Clone(t.heads)
-	}
-}
-
-// link returns what points to entry i.
-func (t *table[K, V]) link(i uint32) *uint32 {
-	link := &t.heads[t.bucket(t.at(i).tag)]
-	for *link != i {
-		link = &t.at(*link).next
-	}
-	return link
-}
-
-// remove removes entry i and puts the last entry in its place.
-func (t *table[K, V]) remove(i uint32) {
-	*t.link(i) = t.at(i).next
-	last := t.n - 1
-	if i != last {
-		*t.link(last) = i
-		*t.at(i) = *t.at(last)
-	}
-	c := last >> chunkBits
-	*t.at(last) = entry[K, V]{} // let go of the key
-	t.chunks[c] = t.chunks[c][:last&(chunkLen-1)]
-	t.n--
-	// A chunk is kept until half of the one before it is empty as well, and a
-	// bucket until there are four for each entry, lest a table that sways around a
-	// boundary allocates at each turn.
-	if c := len(t.chunks) - 1; c > 0 && int(t.n) <= c*chunkLen-chunkLen/2 {
-		t.chunks[c] = nil
-		t.chunks = t.chunks[:c]
-	}
-	for range 4 {
-		if len(t.heads) > 1 && len(t.heads) > 4*int(t.n) {
-			t.merge()
+	var hashes [slots]uint64 // all first: the texts of keys are loaded side by side then
+	for i, e := range old.entries {
+		if old.tags[i] != 0 {
+			hashes[i] = hash(e.key)
 		}
 	}
+	for i, e := range old.entries {
+		if old.tags[i] != 0 {
+			move(e, hashes[i])
+		}
+	}
+	for _, e := range old.overflow {
+		move(e, hash(e.key))
+	}
+}
+
+// merge undoes the last split.
+func (t *table[K, V]) merge(hash func(K) uint64) {
+	last := t.size - 1
+	from, to := t.at(last), t.at(twin(last))
+	for i, e := range from.entries {
+		if from.tags[i] != 0 {
+			to.add(from.tags[i], e)
+		}
+	}
+	for _, e := range from.overflow {
+		to.add(tag(hash(e.key)), e)
+	}
+	*from = bucket[K, V]{}
+	t.resize(last)
+	t.truncate()
+}
+
+func (t *table[K, V]) resize(size uint32) {
+	t.size = size
+	t.mask = 1<<bits.Len32(size-1) - 1
+}
+
+// extend appends an empty bucket. The last chunk is given room for a few more at
+// a time, and then moves; the others never do.
+func (t *table[K, V]) extend() {
+	c := int(t.size >> chunkBits)
+	if c == len(t.chunks) {
+		t.chunks = append(t.chunks, nil)
+	}
+	chunk := t.chunks[c]
+	if n := len(chunk); n == cap(chunk) {
+		more := chunkLen / 4
+		if c == 0 {
+			more = max(1, n/8)
+		}
+		chunk = append(slices.Grow([]bucket[K, V](nil), min(n+more, chunkLen)), chunk...)
+	}
+	t.chunks[c] = append(chunk, bucket[K, V]{})
+}
+
+// truncate undoes extend.
+func (t *table[K, V]) truncate() {
+	c := t.size >> chunkBits
+	chunk := t.chunks[c][:t.size&(chunkLen-1)]
+	if len(chunk) > 0 {
+		if cap(chunk) > 2*len(chunk)+chunkLen/4 {
+			chunk = slices.Clone(chunk)
+		}
+		t.chunks[c] = chunk
+		return
+	}
+	t.chunks[c] = nil
+	t.chunks = t.chunks[:c]
+	if cap(t.chunks) > 4*len(t.chunks) {
+		t.chunks = slices.Clone(t.chunks)
+	}
+}
+
+// next returns the bucket that it is the turn of to be swept, or nil if there is
+// none. They take turns from the last to the first, so what a merge moves still
+// has its turn.
+func (t *table[K, V]) next() *bucket[K, V] {
+	if t.size == 0 {
+		return nil
+	}
+	if t.swept == 0 || t.swept > t.size {
+		t.swept = t.size
+	}
+	t.swept--
+	return t.at(t.swept)
 }

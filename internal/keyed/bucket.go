@@ -1,0 +1,154 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"time"
+)
+
+// slots entries fit in a bucket. With the tags and the overflow, seven of 32
+// bytes make four lines of the cache.
+const slots = 7
+
+// A bucket is a handful of entries in no order, told apart by tags:
+//
+//	line   ┌─────────────┬──────────┬───────────────┐
+//	  0    │ tags 0 … 6  │ overflow │ slot 0        │
+//	       ├─────────────┴──────────┼───────────────┤
+//	  1    │ slot 1                 │ slot 2        │
+//	       ├────────────────────────┼───────────────┤
+//	  2    │ slot 3                 │ slot 4        │
+//	       ├────────────────────────┼───────────────┤
+//	  3    │ slot 5                 │ slot 6        │
+//	       └────────────────────────┴───────────────┘
+//
+// Those who look for a key need line 0 and that with its slot. If they had to
+// wait for the first to know the second, it would take them twice as long. So
+// each tag has a home, the slot that is looked at first: both lines are loaded
+// at the same time, and four in five entries are in the line of their home.
+type bucket[K comparable, V any] struct {
+	tags     [slots + 1]uint8 // of the entry in each slot, or 0; the last is not used
+	overflow []entry[K, V]    // what does not fit
+	entries  [slots]entry[K, V]
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// tag returns what tells the keys of a bucket apart most of the time, never 0.
+// Other bits of the hash choose the shard and the bucket.
+func tag(hash uint64) uint8 { return max(1, uint8(hash>>48)) }
+
+// home returns the slot of choice for a tag.
+func home(tag uint8) int { return int(tag) * slots >> 8 }
+
+// beside returns the other slot in the line of slot i. That of slot 0 holds the
+// tags instead.
+func beside(i int) int { return max(0, (i+1)^1-1) }
+
+// tagged returns a word with the high bit of byte i set if slot i has the given
+// tag. It may also be set for slots above one that has.
+func (b *bucket[K, V]) tagged(tag uint8) uint64 {
+	const ones = 0x01_01_01_01_01_01_01_01
+	diff := binary.LittleEndian.Uint64(b.tags[:]) ^ ones*uint64(tag)
+	return (diff - ones) &^ diff & (ones << 7 >> 8)
+}
+
+// find returns the entry of key, or nil.
+func (b *bucket[K, V]) find(tag uint8, key K) *entry[K, V] {
+	if i := home(tag); b.tags[i] == tag && b.entries[i].key == key {
+		return &b.entries[i]
+	}
+	if i := b.index(tag, key); i >= slots {
+		return &b.overflow[i-slots]
+	} else if i >= 0 {
+		return &b.entries[i]
+	}
+	return nil
+}
+
+// index returns the slot of key or, if it is in the overflow, where there, plus
+// slots, or −1.
+func (b *bucket[K, V]) index(tag uint8, key K) int {
+	for hits := b.tagged(tag); hits != 0; hits &= hits - 1 {
+		if i := bits.TrailingZeros64(hits) / 8; b.tags[i] == tag && b.entries[i].key == key {
+			return i
+		}
+	}
+	for i := range b.overflow {
+		if b.overflow[i].key == key {
+			return slots + i
+		}
+	}
+	return -1
+}
+
+// add adds an entry: at home or, if that is taken, beside it. Who is there from
+// elsewhere makes way. Else it is put in any slot, and if there is none it
+// overflows.
+func (b *bucket[K, V]) add(tag uint8, e entry[K, V]) {
+	for _, i := range [...]int{home(tag), beside(home(tag))} {
+		there := b.tags[i]
+		if there == 0 {
+			b.tags[i], b.entries[i] = tag, e
+			return
+		}
+		if h := home(there); h != i && h != beside(i) {
+			b.tags[i], tag = tag, there
+			b.entries[i], e = e, b.entries[i]
+			break
+		}
+	}
+	if empty := b.tagged(0); empty != 0 {
+		i := bits.TrailingZeros64(empty) / 8
+		b.tags[i], b.entries[i] = tag, e
+	} else {
+		b.overflow = append(b.overflow, e)
+	}
+}
+
+// remove removes what is at an index, as find returns it.
+func (b *bucket[K, V]) remove(i int) {
+	if i < slots {
+		b.tags[i], b.entries[i] = 0, entry[K, V]{}
+		return
+	}
+	last := len(b.overflow) - 1
+	b.overflow[i-slots], b.overflow[last] = b.overflow[last], entry[K, V]{}
+	b.overflow = b.overflow[:last]
+	if last == 0 {
+		b.overflow = nil
+	}
+}
+
+// settle moves to slots what need not overflow any more.
+func (b *bucket[K, V]) settle(hash func(K) uint64) {
+	for len(b.overflow) > 0 && b.tagged(0) != 0 {
+		e := b.overflow[0]
+		b.remove(slots)
+		b.add(tag(hash(e.key)), e)
+	}
+}
+
+// sweep removes the entries that are idle and returns how many there were and
+// how many of them are removed.
+func (b *bucket[K, V]) sweep(idle func(V, time.Duration) bool, now time.Duration) (examined, removed int) {
+	examine := func(i int, v V) {
+		examined++
+		if idle(v, now) {
+			b.remove(i)
+			removed++
+		}
+	}
+	for i := len(b.overflow) - 1; i >= 0; i-- {
+		examine(slots+i, b.overflow[i].value)
+	}
+	for i := range slots {
+		if b.tags[i] != 0 {
+			examine(i, b.entries[i].value)
+		}
+	}
+	return examined, removed
+}
