@@ -32,9 +32,11 @@ import (
 // slip lets a call of cost 1 through, at now, if it can without the lock.
 func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	slots := g.lane.Slots() // throughout: others may mean another limit
-	for range 4 {
+	for {
+		before := slots.Next()
 		now = g.queue.Now()
-		if v = slots.Look(now); v != schedule.Early || !slots.Near(now) {
+		var next schedule.Word
+		if v, next = slots.Look(now); v != schedule.Early || next == before {
 			break
 		}
 	}
@@ -44,7 +46,7 @@ func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	case !g.flight.enter(slots.Places()):
 		return now, schedule.Ask
 	}
-	if v = slots.Take(now); v != schedule.Leave {
+	if v, _ = slots.Take(now); v != schedule.Leave {
 		g.flight.unpass()
 		g.vacate()
 		v = schedule.Ask // it was there a moment ago
@@ -128,10 +130,9 @@ func (r *rule) Close() {
 	next, used := r.lane.Close()
 	r.granted += uint64(r.flight.passed())
 	if used {
-		r.budget.left = next - r.schedule.Interval()
-		if r.rate != (Rate{}) {
-			r.schedule.Took(next)
-		}
+		// Later than that: under the lock, or by a clock read before it.
+		r.budget.left = max(r.budget.left, next-r.schedule.Interval())
+		r.schedule.Took(next)
 	}
 }
 
@@ -141,11 +142,5 @@ func (r *rule) Open() bool {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()
-	if r.rate == (Rate{}) {
-		next, interval, ok = max(0, r.schedule.Paused()), 0, true
-	}
-	if ok {
-		r.lane.Open(next, interval, r.places())
-	}
-	return ok
+	return ok && r.lane.Open(next, interval, r.places())
 }

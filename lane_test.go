@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,5 +91,32 @@ func TestCallsPastTheLockAndUnderItKeepToOneLimit(t *testing.T) {
 	}
 	if n := g.inFlight(); n != 0 {
 		t.Errorf("afterwards %d in flight", n)
+	}
+}
+
+// Without a limit nobody is refused, however long it was held up between reading
+// the clock and looking at the lane.
+func TestNobodyIsRefusedForAnOldClock(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int64
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for range 50_000 {
+				if p, ok := g.TryAcquire(1); ok {
+					p.Release()
+				} else {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d calls were refused", n)
 	}
 }

@@ -212,13 +212,14 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 // pass lets a call of weight 1 through at now if it can without the lock.
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
-	for range 4 {
+	for {
+		before := s.Next()
 		now = p.queue.Now()
-		if v = s.Take(now); v != schedule.Early || !s.Near(now) {
-			break
+		v, next := s.Take(now)
+		if v != schedule.Early || next == before {
+			return now, v
 		}
 	}
-	return now, v
 }
 
 // TryAcquire takes the slot for a call of weight n and reports true if that

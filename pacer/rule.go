@@ -34,10 +34,7 @@ func (r *rule) Close() {
 // Open implements queue.Latch.
 func (r *rule) Open() bool {
 	next, interval, ok := r.schedule.Plain()
-	if ok {
-		r.lane.Open(next, interval, 0)
-	}
-	return ok
+	return ok && r.lane.Open(next, interval, 0)
 }
 
 // fine reports whether the interval is so short that a timer, which may be 1 ms

@@ -3,6 +3,8 @@ package schedule
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // A Lane is the way of calls of weight 1 past the lock that guards a Schedule.
@@ -23,6 +25,10 @@ import (
 //	next ≥ 0        open: nobody waits; it is what the schedule would say
 //	next = closed   the schedule knows; take the lock
 //
+// The lowest bit of the word says whether calls have passed since it was opened:
+// with no interval, as of a gate without a rate, one may leave the instant as it
+// was, and the schedule is to be told of it all the same.
+//
 // The invariant: at each instant either the lane is closed or the schedule is
 // not looked at. Closing is a swap, so a call that has read the open instant
 // fails to change it, and the schedule is told of all that passed before.
@@ -32,18 +38,30 @@ import (
 // that had read the old interval could find, after a change and other calls, the
 // same instant again, and leave at the old rate.
 type Lane struct {
-	slots  atomic.Pointer[Slots]
-	opened time.Duration // next as it was opened, guarded by the lock
+	slots atomic.Pointer[Slots]
 }
 
 // Slots are those of one interval.
 type Slots struct {
 	interval time.Duration
 	places   int64
-	next     atomic.Int64 // an instant, or closed
+	next     atomic.Int64 // a Word
 }
 
-const closed = -1
+// A Word is the instant of the next slot, shifted by one, and whether calls have
+// passed; or closed.
+type Word int64
+
+const (
+	closed Word = -1
+	passed Word = 1
+)
+
+// furthest is the longest interval and the furthest instant that a lane is opened
+// for: no Word overflows in the next 73 years.
+const furthest = sat.Max / 4
+
+func (w Word) instant() time.Duration { return time.Duration(w >> 1) }
 
 // Init makes l ready, and closed.
 func (l *Lane) Init() { l.slots.Store(newSlots(0, 0)) }
@@ -51,7 +69,7 @@ func (l *Lane) Init() { l.slots.Store(newSlots(0, 0)) }
 // newSlots returns slots that are closed.
 func newSlots(interval time.Duration, places int64) *Slots {
 	s := &Slots{interval: interval, places: places}
-	s.next.Store(closed)
+	s.next.Store(int64(closed))
 	return s
 }
 
@@ -70,58 +88,62 @@ const (
 	Ask                  // take the lock
 )
 
-// Look returns what Take would, and takes nothing.
-func (s *Slots) Look(now time.Duration) Verdict {
-	return verdict(now, time.Duration(s.next.Load()))
+// Look returns what Take would, and takes nothing. Next is what it found.
+func (s *Slots) Look(now time.Duration) (v Verdict, next Word) {
+	next = s.Next()
+	return verdict(now, next), next
 }
 
-func verdict(now, next time.Duration) Verdict {
+// Next returns what Look and Take go by.
+//
+// The clock is read before Take. If it were read between the load and the swap, two
+// processors would mostly find that the other has been there meanwhile: 153 ns
+// per call instead of 80. The price is that a call may be overtaken between its
+// reading of the clock and Take by another whose reading is later; by as much as
+// the system lets it stand still. It may then be early for a slot that came long
+// ago. So a call is early only if it has found the same Word before it read the
+// clock: at that moment its slot had not come.
+func (s *Slots) Next() Word { return Word(s.next.Load()) }
+
+func verdict(now time.Duration, next Word) Verdict {
 	switch {
 	case next == closed:
 		return Ask
-	case now < next:
+	case now < next.instant():
 		return Early
 	}
 	return Leave
 }
 
-// Near reports whether the slot for which it was early at now is no more than
-// 1 µs away: then it is worth another reading of the clock, or a few.
-func (s *Slots) Near(now time.Duration) bool {
-	return time.Duration(s.next.Load())-now <= time.Microsecond
-}
-
-// Take lets a call through at now, if it can.
-//
-// The clock is read before. If it were read between the load and the swap, two
-// processors would mostly find that the other has been there meanwhile: 153 ns
-// per call instead of 80. The price is that a call may be overtaken between its
-// reading of the clock and here by another whose reading is later. That one may
-// be so much later that there is a slot after it already; see Near.
-func (s *Slots) Take(now time.Duration) Verdict {
+// Take lets a call through at now, if it can. Next is what it found.
+func (s *Slots) Take(now time.Duration) (v Verdict, next Word) {
 	for {
-		next := time.Duration(s.next.Load())
-		if v := verdict(now, next); v != Leave || s.next.CompareAndSwap(int64(next), int64(now+s.interval)) {
-			return v
+		v, next = s.Look(now)
+		if v != Leave || s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed)) {
+			return v, next
 		}
 	}
 }
 
-// Close closes the lane. If calls have passed since Open, it returns when the
-// next may leave and true. The lock must be held, as for Open.
+// Close closes the lane. It returns when the next call may leave and whether calls
+// have passed since Open. The lock must be held, as for Open.
 func (l *Lane) Close() (next time.Duration, used bool) {
-	next = time.Duration(l.slots.Load().next.Swap(closed))
-	return next, next != l.opened
+	w := Word(l.slots.Load().next.Swap(int64(closed)))
+	return w.instant(), w&passed != 0
 }
 
 // Open opens the lane: the next call may leave at next, and others interval
-// apart. places is what the caller wants to be as sure of as of the interval.
-func (l *Lane) Open(next, interval time.Duration, places int64) {
+// apart. places is what the caller wants to be as sure of as of the interval. It
+// reports false if that is too far away for a lane.
+func (l *Lane) Open(next, interval time.Duration, places int64) bool {
+	if next < 0 || next > furthest || interval > furthest {
+		return false
+	}
 	s := l.slots.Load()
 	if s.interval != interval || s.places != places {
 		s = newSlots(interval, places)
 		l.slots.Store(s)
 	}
-	l.opened = next
-	s.next.Store(int64(next))
+	s.next.Store(int64(next) << 1)
+	return true
 }

@@ -119,7 +119,7 @@ type Schedule struct {
 
 	warm *warmUp // nil without a warm-up
 
-	whole time.Duration // T, if calls of weight 1 need only that: see Plain; or 0
+	whole time.Duration // T, if calls of weight 1 need only that: see Plain; or −1
 
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
@@ -327,6 +327,9 @@ func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) er
 	case cfg.Burst > 1 || s.warm != nil:
 		s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
 	}
+	if count == 0 { // nothing is owed to no limit, also if it was a time
+		s.debt = 0
+	}
 	rem := scale(time.Duration(s.lastRem), count, 1, s.cfg.Count, 1)
 	if s.lastRem = int64(rem); count > 0 && s.lastRem == count { // rounded up to a whole one
 		s.last, s.lastRem = s.last+1, 0
@@ -355,22 +358,27 @@ func (s *Schedule) restore(now time.Duration) {
 
 // Plain returns when the next call may leave and the time from one call to the
 // next, if that is all there is to know: a call of weight 1 at now then leaves
-// if next ≤ now, and makes next now + interval. It is not if there is a burst
-// or a warm-up, the interval is no whole number of nanoseconds, or some of our
-// lateness is not made up for yet.
+// if next ≤ now, and makes next now + interval; without a limit that is 0. It is
+// not if there is a burst or a warm-up, the interval is no whole number of
+// nanoseconds, or some of our lateness is not made up for yet.
 func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
-	if s.whole == 0 || s.credit != 0 {
+	if s.whole < 0 || s.credit != 0 {
 		return 0, 0, false
 	}
 	next, rem := s.lifted()
-	return next, s.whole, rem == 0
+	return next, s.whole, rem == 0 && next != sat.Max
 }
 
 // wholeInterval returns T if there is neither a burst nor a warm-up and T is a
-// whole number of nanoseconds, and not so long that it takes care to add it.
+// whole number of nanoseconds, and not so long that it takes care to add it; or −1.
 func (s *Schedule) wholeInterval() time.Duration {
-	if s.cfg.Count == 0 || s.tau != 0 || s.warm != nil || int64(s.cfg.Per)%s.cfg.Count != 0 || s.Interval() > sat.Max/2 {
+	switch {
+	case s.tau != 0 || s.warm != nil:
+		return -1
+	case s.cfg.Count == 0:
 		return 0
+	case int64(s.cfg.Per)%s.cfg.Count != 0 || s.Interval() > furthest:
+		return -1
 	}
 	return s.Interval()
 }
