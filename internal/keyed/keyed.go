@@ -8,20 +8,51 @@
 // one each time finds random entries, over and over. And a map does not shrink:
 // after a million keys it holds their memory for the thousand that are left.
 //
-// So each shard is a table of its own. The entries lie side by side, in chunks
-// that do not move, and a cursor walks over them. One that is removed is
-// replaced by the last one, so there are no holes, and chunks at the end are
-// freed. Entries of one bucket are chained by index, and the buckets grow and
-// shrink one at a time (linear hashing; Witold Litwin, 1980), so that no call
-// ever rehashes a table.
+// # What does a call cost?
 //
-//	buckets   0   1   2   3   4          split 1 next: into 1 and 5
-//	          │   │       │
-//	entries   A → D   …   C   B   E      removed D: E moves to its place
-//	              ↑ cursor
+// With a million keys hardly anything is in the cache of the CPU, and what a call
+// costs is how often it has to wait for a line of memory, 100 to 160 ns each
+// time. It cannot do with less than two: one for the entry, which says where the
+// text of the key is, and one for the text. The simplest table has more,
 //
-// For a string key and a value of 16 bytes that is 16 + 16 + 8 bytes for the
-// entry and 8 for two buckets: 48, and the key's own bytes.
+//	heads of chains → entry (→ next in chain) → text, and an entry to examine
+//
+// takes 1.45 times as long as a Go map per shard that forgets nothing, and half
+// of that if two CPUs share a line by accident. With tags and a slice of entries
+// for each bucket it is
+//
+//	tags → entry → text, and an entry to examine
+//
+// and 1.35 times as long, for at a million keys the tags are too many for the
+// cache as well. So here each shard is a table of buckets of four lines, the tags
+// among them:
+//
+//	shard   lock ─ chunks
+//	                 ↓
+//	bucket  0    1    2    3    4         next to be split: 1, into 1 and 5
+//	      ┌────┬────┬────┬────┬────┐      bucket  tags │ overflow │ slot 0
+//	      │    │    │    │    │    │ ···          slot 1   │ slot 2
+//	      │    │    │    │    │    │              slot 3   │ slot 4
+//	      └────┴────┴────┴────┴────┘              slot 5   │ slot 6
+//	                ← swept
+//
+// A key's bucket follows from its hash and its slot most of the time, too. Both
+// lines of a bucket that are needed are loaded at once, and then the text: as many
+// waits as it takes, and 1.0 to 1.1 times the Go map on one CPU, 1.1 to 1.3 on
+// two. See bucket and table.
+//
+// For a string key and a value of 16 bytes, seven slots and what else is in a
+// bucket are 256 bytes. With five entries on average, what overflows and room to
+// grow that is 54 to 56 bytes per key, the header of the string included.
+//
+// # How is forgetting paid for?
+//
+// Each call that has to examine others waits for more lines. So a new key has the
+// others in its bucket examined, which keeps stale ones to about one for three
+// that are live while all keys are new. Besides, a call now and then sweeps
+// another bucket, one after the other, so that each is swept some time: every
+// fourth call while that finds anything, else every 32nd. At each fourth it would
+// be 10 % of the time of all.
 package keyed
 
 import (
@@ -41,8 +72,7 @@ const (
 	shards    = 1 << shardBits
 
 	// Of the calls in a shard, each often-th sweeps a bucket elsewhere while that
-	// finds anything to forget, else each seldom-th. Both are powers of two. To
-	// do it always often would cost 30 ns more per call.
+	// finds anything to forget, else each seldom-th. Both are powers of two.
 	often  = 4
 	seldom = 32
 
