@@ -83,7 +83,10 @@ func (q *Queue) block(ctx context.Context, w *Waiter, timer **time.Timer) error 
 			case <-w.done:
 				cancelled = true
 			}
-		case fine && left <= alarm.Reach && alarm.Sleep(left):
+		case fine && left <= alarm.Reach && !bubbled() && alarm.Sleep(left):
+			// Of slots that are close together it may sleep for one after the
+			// other, and come to the select below only after the last.
+			cancelled = isDone(w.done)
 		default:
 			if fine && left > alarm.Reach {
 				left -= alarm.Reach // the rest when we are there
