@@ -33,7 +33,7 @@ func Sleep(d time.Duration) bool {
 	if ok {
 		idle <- t
 	} else {
-		t.file.Close()
+		t.file.Close() // and not counted out: they are tried no more than most times
 	}
 	return ok
 }
@@ -49,11 +49,15 @@ func take() *timerfd {
 		return nil
 	}
 	t, err := newTimerfd()
-	if err != nil {
+	switch err {
+	case nil:
+		return t
+	case syscall.EMFILE, syscall.ENFILE: // for the moment
+		made.Add(-1)
+	default:
 		made.Store(most) // the system does not want us to
-		return nil
 	}
-	return t
+	return nil
 }
 
 // A timerfd is a timer of the kernel, see timerfd_create(2).

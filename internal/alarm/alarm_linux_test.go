@@ -1,0 +1,101 @@
+package alarm
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// files returns how many files are open.
+func files(t *testing.T) int {
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(dir)
+}
+
+func TestTimersAreUsedAgain(t *testing.T) {
+	if !Sleep(time.Microsecond) {
+		t.Skip("the system has none")
+	}
+	before := files(t)
+	for range 100 {
+		Sleep(time.Microsecond)
+	}
+	if after := files(t); after > before {
+		t.Errorf("%d files were open, then %d", before, after)
+	}
+}
+
+func TestNoMoreTimersThanMost(t *testing.T) {
+	TestMoreSleepersThanTimers(t)
+	if n := len(idle); n > most {
+		t.Errorf("%d timers", n)
+	}
+}
+
+// A process that has no file left for a moment sleeps with what it has, and exactly
+// again once it has some.
+func TestWithoutFilesThereAreTimersOfTheRuntime(t *testing.T) {
+	if !Sleep(time.Microsecond) {
+		t.Skip("the system has none")
+	}
+	var kept []*timerfd
+	for len(idle) > 0 {
+		kept = append(kept, <-idle)
+	}
+	had := made.Swap(0)
+	defer func() {
+		for len(idle) > 0 {
+			(<-idle).file.Close()
+		}
+		made.Store(had)
+		for _, timer := range kept {
+			idle <- timer
+		}
+	}()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Skip(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Skip(err)
+	}
+	ok := Sleep(time.Microsecond)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if ok {
+		t.Error("slept with a file that cannot be")
+	}
+	if !Sleep(time.Microsecond) {
+		t.Error("there are files again, but no timer")
+	}
+}
+
+func TestBrokenTimerIsNotUsedAgain(t *testing.T) {
+	if !Sleep(time.Microsecond) {
+		t.Skip("the system has none")
+	}
+	broken := <-idle
+	broken.file.Close()
+	idle <- broken
+	for range most { // they take turns
+		if Sleep(time.Microsecond) {
+			continue
+		}
+		for range len(idle) {
+			if u := <-idle; u == broken {
+				t.Error("it is there again")
+			} else {
+				idle <- u
+			}
+		}
+		return
+	}
+	t.Error("it slept with a closed file")
+}
