@@ -1,0 +1,206 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A pair is one schedule behind a lane, and a reference that has neither a lane nor
+// the short way of Admit. They are told the same and must say the same.
+type pair struct {
+	t       *testing.T
+	lane    Lane
+	s, ref  *Schedule
+	history []string
+}
+
+// change tells both, as the queue does: the lane is closed meanwhile.
+func (p *pair) change(what string, f func(s *Schedule)) {
+	p.history = append(p.history, what)
+	if p.lane.Slots().Next() != closed {
+		if next, used := p.lane.Close(); used {
+			p.s.Took(next)
+		}
+	}
+	f(p.s)
+	f(p.ref)
+	p.ref.whole = -1
+	if next, interval, ok := p.s.Plain(); ok {
+		p.lane.Open(next, interval, 0)
+	}
+}
+
+func (p *pair) fatal(format string, args ...any) {
+	p.t.Helper()
+	for _, h := range p.history {
+		p.t.Log(h)
+	}
+	p.t.Fatalf(format, args...)
+}
+
+// call lets n through at now, past the lock if it can.
+func (p *pair) call(now, due time.Duration, n int64) {
+	p.history = append(p.history, fmt.Sprintf("call of %d at %d, due %d", n, now, due))
+	if n == 1 && due == now {
+		v, _ := p.lane.Slots().Take(now)
+		if v != Ask {
+			if wait := p.ref.Admit(now, now, 1); wait > 0 != (v == Early) {
+				p.fatal("the lane says %v, the reference %v", v, wait)
+			}
+			return
+		}
+	}
+	p.change("  under the lock", func(s *Schedule) {
+		if wait := s.Admit(now, due, n); s == p.s {
+			ref := *p.ref
+			if want := ref.Admit(now, due, n); wait != want {
+				p.fatal("wait %v, the reference %v", wait, want)
+			}
+		}
+	})
+}
+
+// compare asks both what they would say.
+func (p *pair) compare(now time.Duration) {
+	p.change("compare", func(*Schedule) {})
+	a, b := *p.s, *p.ref
+	a.whole, b.whole = 0, 0
+	if a != b {
+		p.fatal("differ:\n%+v\n%+v", a, b)
+	}
+	if a, b := p.s.Wait(now, 3), p.ref.Wait(now, 3); a != b {
+		p.fatal("forecast %v, the reference %v", a, b)
+	}
+}
+
+func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
+	rates := []struct {
+		count int64
+		per   time.Duration
+	}{{1, 10}, {2, 10}, {3, 10}, {1, 7}, {1, 1000}, {1, 1}, {7, 7}, {1, math.MaxInt64}, {1, furthest}, {1, furthest + 1}, {0, 0}}
+	passed := 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		first := rates[r.IntN(len(rates))]
+		cfg := Config{Count: first.count, Per: first.per, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)], KeepDebt: r.IntN(4) == 0}
+		if r.IntN(4) == 0 {
+			cfg.BurstTime = 20
+		} else if r.IntN(4) == 0 && cfg.Count > 0 && cfg.Per <= 1000 {
+			cfg.Burst = 3
+		}
+		s, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := *s
+		ref.whole = -1
+		p := &pair{t: t, s: s, ref: &ref, history: []string{fmt.Sprintf("seed %d: %+v", seed, cfg)}}
+		p.lane.Init()
+		p.change("begin", func(*Schedule) {})
+		now := time.Duration(0)
+		for range 60 {
+			now += time.Duration(r.Int64N(15)) * time.Duration(r.IntN(2))
+			if r.IntN(40) == 0 {
+				now += 1000
+			}
+			switch r.IntN(16) {
+			default:
+				before := p.lane.Slots().Next()
+				p.call(now, now, 1)
+				if after := p.lane.Slots().Next(); after != before && after&1 == 1 && after != closed {
+					passed++
+				}
+			case 0:
+				p.call(now, now, []int64{2, 3, 40, math.MaxInt64}[min(3, r.IntN(30))])
+			case 1: // woken late
+				p.call(now, max(0, now-time.Duration(r.Int64N(30))), 1)
+			case 2, 3:
+				rate := rates[r.IntN(len(rates))]
+				p.change(fmt.Sprintf("rate %v at %d", rate, now), func(s *Schedule) {
+					if err := s.SetRate(now, rate.count, rate.per); err != nil && cfg.Burst == 0 {
+						p.fatal("%v", err)
+					}
+				})
+			case 4:
+				until := now + time.Duration(r.Int64N(40)) - 10
+				if r.IntN(20) == 0 {
+					until = sat.Max
+				}
+				p.change(fmt.Sprintf("pause until %d", until), func(s *Schedule) { s.PauseUntil(until) })
+			case 5:
+				p.change(fmt.Sprintf("resume at %d", now), func(s *Schedule) { s.Resume(now) })
+			case 6:
+				delta := r.Int64N(7) - 3
+				p.change(fmt.Sprintf("adjust %d", delta), func(s *Schedule) { s.Adjust(delta) })
+			case 7:
+				p.compare(now)
+			}
+		}
+		p.compare(now)
+	}
+	if passed < 5_000 {
+		t.Errorf("only %d calls passed the lock", passed)
+	}
+}
+
+func TestLaneSaysWhetherCallsHavePassed(t *testing.T) {
+	for _, interval := range []time.Duration{0, 1, 1000} {
+		var l Lane
+		l.Init()
+		if !l.Open(50, interval, 0) {
+			t.Fatal("not opened")
+		}
+		if v, _ := l.Slots().Take(49); v != Early {
+			t.Errorf("at 49: %v", v)
+		}
+		if next, used := l.Close(); used || next != 50 {
+			t.Errorf("unused: %v, %v", next, used)
+		}
+		l.Open(50, interval, 0)
+		if v, _ := l.Slots().Take(50); v != Leave {
+			t.Errorf("at 50: %v", v)
+		}
+		if next, used := l.Close(); !used || next != 50+interval {
+			t.Errorf("used: %v, %v", next, used)
+		}
+		if v, _ := l.Slots().Take(5000); v != Ask {
+			t.Errorf("closed: %v", v)
+		}
+	}
+}
+
+// Who has read an old interval must not leave by it, whatever has come since.
+func TestSlotsOfAnOldIntervalStayClosed(t *testing.T) {
+	var l Lane
+	l.Init()
+	l.Open(50, 10, 1)
+	old := l.Slots()
+	for _, change := range []struct {
+		interval time.Duration
+		places   int64
+	}{{20, 1}, {10, 2}} {
+		l.Close()
+		l.Open(50, change.interval, change.places)
+		if v, _ := old.Take(60); v != Ask {
+			t.Errorf("%+v: %v", change, v)
+		}
+	}
+}
+
+func TestLaneIsNotOpenedForWhatItCannotCount(t *testing.T) {
+	for _, x := range []struct{ next, interval time.Duration }{{sat.Max, 1}, {furthest + 1, 1}, {0, furthest + 1}, {-1, 1}} {
+		var l Lane
+		l.Init()
+		if l.Open(x.next, x.interval, 0) {
+			t.Errorf("opened for %+v", x)
+		}
+		if v, _ := l.Slots().Take(100); v != Ask {
+			t.Errorf("%+v: %v", x, v)
+		}
+	}
+}
