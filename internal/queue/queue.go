@@ -257,6 +257,9 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 		wait, err := q.ask(context.Background(), w)
 		ok = wait == 0 && err == nil
 		q.leave(w)
+		if w.state.Load() == granted {
+			q.recycle(w)
+		}
 	}
 	q.Unlock()
 	return now, ok
@@ -303,6 +306,7 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 		err = errs.ErrQueueFull
 	}
 	if err != nil {
+		q.recycle(w)
 		q.Unlock()
 		return 0, 0, err
 	}

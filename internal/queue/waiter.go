@@ -100,8 +100,9 @@ func (w *Waiter) attend(done <-chan struct{}) {
 	}
 }
 
-// recycle takes back w, which is settled and was made by attended. It may still
-// be told to look; then the next to use it looks in vain.
+// recycle takes back w, which was made by attended and is granted or was never in
+// the queue. It may still be told to look; then the next to use it looks in vain.
+// Those that failed are few, and left to the collector.
 func (q *Queue) recycle(w *Waiter) {
 	if w.rare != nil {
 		if w.rare.once {

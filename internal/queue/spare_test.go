@@ -1,0 +1,185 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+)
+
+// room is a rule that lets n in while there is room.
+type room struct{ free int64 }
+
+func (r *room) Admit(_, _ time.Duration, n int64) time.Duration {
+	if n > r.free {
+		return Forever
+	}
+	r.free -= n
+	return 0
+}
+
+func (*room) Forecast(time.Duration, int64) time.Duration { return 0 }
+
+type rooms struct {
+	Queue
+	room room
+}
+
+func newRooms(free int64, cfg Config) *rooms {
+	r := &rooms{room: room{free}}
+	cfg.Untimed = true
+	r.Init(&r.room, cfg)
+	return r
+}
+
+func (r *rooms) release(n int64) {
+	r.Lock()
+	r.room.free += n
+	r.Advance(0)
+	r.Unlock()
+}
+
+// herd lets n callers wait at once, and go.
+func (r *rooms) herd(t *testing.T, n int) {
+	t.Helper()
+	var callers sync.WaitGroup
+	for range n {
+		callers.Go(func() {
+			if _, _, err := r.Acquire(context.Background(), Request{N: 1, Max: Forever}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for waiting := 0; waiting < n; runtime.Gosched() {
+		r.Lock()
+		waiting = r.Len()
+		r.Unlock()
+	}
+	r.release(int64(n))
+	callers.Wait()
+}
+
+// spares returns how many waiters are kept, each once.
+func (r *rooms) spares(t *testing.T) int {
+	t.Helper()
+	r.Lock()
+	defer r.Unlock()
+	seen := map[*Waiter]bool{}
+	for w := r.spare.Load(); w != nil; w = w.next {
+		if seen[w] {
+			t.Fatal("a waiter is kept twice")
+		}
+		seen[w] = true
+		if w.done != nil || w.rare != nil || w.wake == nil {
+			t.Errorf("kept: %+v", w)
+		}
+	}
+	return len(seen)
+}
+
+func TestWaitersAreUsedAgain(t *testing.T) {
+	r := newRooms(0, Config{})
+	r.herd(t, 10)
+	if n := r.spares(t); n != 10 {
+		t.Errorf("of 10 waiters %d are kept", n)
+	}
+	for range 20 {
+		r.herd(t, 7)
+	}
+	if n := r.spares(t); n != 10 {
+		t.Errorf("of 10 waiters %d are left", n)
+	}
+}
+
+func TestMemoryOfAHerdIsGivenBack(t *testing.T) {
+	r := newRooms(0, Config{})
+	for range 3 {
+		r.herd(t, 4*maxSpare)
+		if n := r.spares(t); n < maxSpare || n > maxSpare+1 {
+			t.Errorf("%d waiters are kept, want about %d", n, maxSpare)
+		}
+	}
+}
+
+// Who is refused before it waits, or only tries, keeps the waiter for others.
+func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
+	r := newRooms(0, Config{MaxWaiting: 1})
+	r.herd(t, 1)
+	full := make(chan struct{})
+	go func() {
+		defer close(full)
+		r.Acquire(context.Background(), Request{N: 1, Max: Forever})
+	}()
+	for waiting := 0; waiting < 1; runtime.Gosched() {
+		r.Lock()
+		waiting = r.Len()
+		r.Unlock()
+	}
+	refused := func(want error, most time.Duration) float64 {
+		return testing.AllocsPerRun(100, func() {
+			if _, _, err := r.Acquire(context.Background(), Request{N: 1, Max: most}); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		})
+	}
+	if n := refused(errs.ErrQueueFull, Forever); n > 0 {
+		t.Errorf("a caller for whom the queue is full allocates %v times", n)
+	}
+	if n := refused(errs.ErrTimeout, 0); n > 1 { // for its bound
+		t.Errorf("a caller who does not wait allocates %v times", n)
+	}
+	r.release(1)
+	<-full
+	asked := Request{N: 1, Ask: func(context.Context, Turn) (time.Duration, error) { return 0, nil }}
+	r.Try(asked)
+	if n := testing.AllocsPerRun(100, func() { r.Try(asked) }); n > 3 { // a context, and that it asks
+		t.Errorf("a caller who tries, and asks, allocates %v times", n)
+	}
+}
+
+// A waiter that is used again may be told what was meant for the one before. Then
+// it looks in vain and waits on: it is neither let through nor lost.
+func TestWaiterToldInVainWaitsOn(t *testing.T) {
+	for _, bound := range []time.Duration{Forever, time.Hour} {
+		r := newRooms(0, Config{})
+		r.herd(t, 1)
+		w := r.spare.Load()
+		w.wake <- struct{}{} // comes late
+		var in atomic.Bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, _, err := r.Acquire(context.Background(), Request{N: 1, Max: bound}); err != nil {
+				t.Error(err)
+			}
+			in.Store(true)
+		}()
+		for len(w.wake) > 0 || r.spare.Load() == w {
+			runtime.Gosched()
+		}
+		time.Sleep(time.Millisecond)
+		if in.Load() {
+			t.Error("let through")
+		}
+		r.release(1)
+		<-done
+	}
+}
+
+// Its error is in it until its caller has read it.
+func TestFailedWaitersAreNotUsedAgain(t *testing.T) {
+	r := newRooms(0, Config{})
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(time.Millisecond, cancel)
+	if _, _, err := r.Acquire(ctx, Request{N: 1, Max: Forever}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := r.spares(t); n != 0 {
+		t.Errorf("%d are kept", n)
+	}
+}
