@@ -27,7 +27,7 @@ func returns(t *testing.T, what string, f func()) {
 // own callers and by those of a child. It counts who is in flight by itself.
 type stressed struct {
 	g, child          *Gate
-	most, now, peak   atomic.Int64
+	now, peak         atomic.Int64
 	entered, returned atomic.Int64
 }
 

@@ -39,7 +39,7 @@ func (cfg KeyedConfig) most() (int64, error) {
 // examine a few; see leaky.Keyed, which is kept in the same way, for how, and
 // for what makes a good key.
 //
-// A key costs about 100 bytes and 16 for each call in its window, with room to
+// A key costs about 130 bytes and 16 for each call in its window, with room to
 // grow; those of one instant count once. For many keys with large limits a
 // [KeyedCounter] or leaky.Keyed takes far less.
 //
@@ -142,7 +142,7 @@ func (k *KeyedLog[K]) adjust(key K, delta int64, age time.Duration) error {
 }
 
 // A KeyedCounter is one [Counter] for each key. It is to a Counter what
-// [KeyedLog] is to a [Log], but a key costs about 70 bytes beside what it points
+// [KeyedLog] is to a [Log], but a key costs about 85 bytes beside what it points
 // to, whatever the limit.
 //
 // A key is forgotten once its window is over. With a calendar it is kept, beyond

@@ -43,9 +43,13 @@ func consistent[K, V comparable](t *testing.T, m *Map[K, V]) {
 					t.Fatalf("shard %d, bucket %d: slot %d is empty, %d overflow", s, k, i, len(b.overflow))
 				}
 			}
-			for i, e := range b.overflow {
-				n++
-				check(tab, b, slots+i, e)
+			for i, e := range b.overflow[:cap(b.overflow)] {
+				if i < len(b.overflow) {
+					n++
+					check(tab, b, slots+i, e)
+				} else if len(b.overflow) == 0 || e != (entry[K, V]{}) {
+					t.Fatalf("shard %d, bucket %d: memory of overflow is kept", s, k)
+				}
 			}
 		}
 		if n != int(tab.n) {
@@ -58,6 +62,11 @@ func consistent[K, V comparable](t *testing.T, m *Map[K, V]) {
 		for c, chunk := range tab.chunks {
 			if room += cap(chunk); cap(chunk) > 2*chunkLen || c+1 < len(tab.chunks) && len(chunk) != chunkLen {
 				t.Fatalf("shard %d: chunk %d has %d of %d buckets", s, c, len(chunk), cap(chunk))
+			}
+		}
+		for _, chunk := range tab.chunks[len(tab.chunks):cap(tab.chunks)] {
+			if chunk != nil {
+				t.Fatalf("shard %d: a chunk too many is kept", s)
 			}
 		}
 		if room > 2*int(tab.size)+chunkLen/4 {
@@ -155,7 +164,7 @@ func runHistory(t *testing.T, data []byte) {
 // A call examines a bucket for a new key, and another one or, if the key is
 // refused, as many as it takes to see a few entries. The fullest in these tests
 // have two thirds more entries than slots.
-const mostExamined = 1 + 12 + 12 + beforeFull
+const mostExamined = 1 + 12 + 12 + 8
 
 // examined counts how many entries each call looks at.
 func examined(calls *int) func(time.Duration, time.Duration) bool {
@@ -187,6 +196,54 @@ func TestSmallSteps(t *testing.T) {
 			t.Errorf("%d keys after %d calls, at most %d examined in one", m.Len(), asked, worst)
 		}
 		consistent(t, m)
+	})
+}
+
+// While there is nothing to forget, little is examined.
+func TestNothingToForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100 * seldom
+		var calls int
+		m := New[int](n+1, examined(&calls))
+		for key := range n {
+			m.Update(key, keep(time.Second))
+		}
+		calls = 0
+		for key := range n {
+			m.Update(key, keep(time.Second))
+		}
+		if calls > n/4 || calls == 0 {
+			t.Errorf("%d calls examined %d", n, calls)
+		}
+	})
+}
+
+// What overflows is forgotten, too, and comes back when there is room.
+func TestOverflowOfOneBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New[int](100, past)
+		m.hash = func(int) uint64 { return 1 << 50 }
+		for key := range 20 {
+			until := time.Hour
+			if key%3 == 1 || key > 16 {
+				until = time.Second
+			}
+			m.Update(key, keep(until))
+		}
+		consistent(t, m)
+		time.Sleep(time.Second)
+		m.Update(100, keep(time.Hour))
+		consistent(t, m)
+		if m.Len() != 12 {
+			t.Errorf("%d keys, want 12", m.Len())
+		}
+		for key := range 20 {
+			m.Delete(key)
+			consistent(t, m)
+		}
+		if v, _ := m.Get(100); v != time.Hour || m.Len() != 1 {
+			t.Errorf("%d keys, the last one has %v", m.Len(), v)
+		}
 	})
 }
 
@@ -309,22 +366,21 @@ func TestMemory(t *testing.T) {
 // with tables of several chunks, beside a Go map. What a call does is counted.
 func TestLongHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const keys = 600_000
+		const keys = 250_000
 		var looked, hashed, worstLooked, worstHashed int
 		m := New[uint32](keys, examined(&looked))
 		hash := m.hash
 		m.hash = func(key uint32) uint64 { hashed++; return hash(key) }
 		start, model, random := time.Now(), map[uint32]time.Duration{}, rand.New(rand.NewPCG(1, 2))
 		stages := []struct {
-			steps      int
-			among      uint32
-			kept       time.Duration
-			least, end int // keys
+			steps int
+			among uint32
+			kept  time.Duration
 		}{
-			{700_000, keys, time.Hour, 0, 400_000}, // grows
-			{400_000, keys, 10_000, 0, 20_000},     // most were deleted, or expire
-			{400_000, 50, time.Hour, 0, 60},        // nobody asks for them
-			{300_000, keys, time.Hour, 0, 200_000}, // and again
+			{150_000, keys, time.Hour}, // grows
+			{200_000, keys, 10_000},    // most were deleted, or expire
+			{200_000, 50, time.Hour},   // nobody asks for them
+			{150_000, keys, time.Hour}, // and again
 		}
 		for _, stage := range stages {
 			for range stage.steps {
@@ -353,6 +409,9 @@ func TestLongHistory(t *testing.T) {
 				}
 			}
 			t.Logf("%d keys, %d live, at most %d examined and %d hashed by a call", m.Len(), live, worstLooked, worstHashed)
+			if worstLooked > mostExamined+12 || worstHashed > 40 {
+				t.Errorf("at most %d were examined and %d hashed by a call", worstLooked, worstHashed)
+			}
 			if m.Len() < live {
 				t.Errorf("%d keys of %d live ones", m.Len(), live)
 			}

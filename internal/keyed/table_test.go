@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"math/rand/v2"
 	"testing"
 )
 
@@ -48,36 +49,46 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// Eight in ten of the entries that do not overflow are in the line that is loaded
-// while it is not known yet where they are.
+// Most entries are where they are looked for first.
 func TestHomes(t *testing.T) {
-	near, far := 0, 0
-	for seed := range 2000 {
-		var b bucket[int, int]
-		for key := range perBucket {
-			tag := uint8(1 + (seed*7919+key*key*31+key*131)%255)
-			b.add(tag, entry[int, int]{key, 0})
-			if i := b.index(tag, key); i < 0 || b.find(tag, key) != &b.entries[i] {
-				t.Fatalf("seed %d: key %d is at %d", seed, key, i)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		added, removed int
+		least          float64
+	}{
+		{perBucket, 0, 0.68},
+		{slots + 2, 4, 0.45}, // one who had to go elsewhere stays there
+	} {
+		home, all := 0, 0
+		for range 2000 {
+			var b bucket[int, int]
+			tags := make([]uint8, c.added)
+			for key := range tags {
+				tags[key] = uint8(1 + random.IntN(255))
+				b.add(tags[key], entry[int, int]{key, 0})
+			}
+			for key := range c.removed {
+				b.remove(b.index(tags[key], key))
+				b.settle(func(key int) uint64 { return uint64(tags[key]) << 48 })
+			}
+			for key, tag := range tags {
+				i, e := b.index(tag, key), b.find(tag, key)
+				switch {
+				case key < c.removed:
+					if i >= 0 || e != nil {
+						t.Fatalf("removed key %d is at %d", key, i)
+					}
+					continue
+				case i < 0 || i >= slots && len(b.overflow) <= i-slots || e == nil || e.key != key:
+					t.Fatalf("key %d is at %d", key, i)
+				case i == int(tag)*slots/256:
+					home++
+				}
+				all++
 			}
 		}
-		for i, tag := range b.tags[:slots] {
-			switch {
-			case tag == 0:
-			case home(tag) == i || beside(home(tag)) == i:
-				near++
-			default:
-				far++
-			}
-		}
-	}
-	t.Logf("%.2f are near home", float64(near)/float64(near+far))
-	if share := float64(near) / float64(near+far); share < 0.8 {
-		t.Errorf("%.2f are near home", share)
-	}
-	for i := range slots {
-		if j := beside(i); beside(j) != i || i > 0 && j == i || (i+1)/2 != (j+1)/2 {
-			t.Errorf("%d is beside %d", j, i)
+		if share := float64(home) / float64(all); share < c.least {
+			t.Errorf("%d added, %d removed: %.2f are at home", c.added, c.removed, share)
 		}
 	}
 }
