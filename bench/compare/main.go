@@ -112,8 +112,17 @@ func measure(o options) ([]byte, error) {
 		return nil, fmt.Errorf("go test -c: %w", err)
 	}
 
-	var raw bytes.Buffer
-	fmt.Fprintf(&raw, "machine: %s\nmeasured: %s\n", machine.Describe(), time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	var kept bytes.Buffer
+	raw := io.Writer(&kept)
+	if o.out != "" { // as it comes, so that a run that is ended is not lost
+		file, err := os.Create(o.out)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		raw = io.MultiWriter(&kept, file)
+	}
+	fmt.Fprintf(raw, "machine: %s\nmeasured: %s\n", machine.Describe(), time.Now().UTC().Format("2006-01-02 15:04 MST"))
 	sets := o.sets()
 	began := time.Now()
 	for i := 0; ; i++ {
@@ -124,8 +133,8 @@ func measure(o options) ([]byte, error) {
 			}
 			any = true
 			fmt.Fprintf(os.Stderr, "%4.0f s: run %d of %s\n", time.Since(began).Seconds(), i+1, s.bench)
-			fmt.Fprintf(&raw, "run: %d of %s\n", i+1, s.bench)
-			if err := once(o, binary, s.bench, &raw); err != nil {
+			fmt.Fprintf(raw, "run: %d of %s\n", i+1, s.bench)
+			if err := once(o, binary, s.bench, raw); err != nil {
 				return nil, err
 			}
 		}
@@ -133,10 +142,7 @@ func measure(o options) ([]byte, error) {
 			break
 		}
 	}
-	if o.out != "" {
-		return raw.Bytes(), os.WriteFile(o.out, raw.Bytes(), 0o644)
-	}
-	return raw.Bytes(), nil
+	return kept.Bytes(), nil
 }
 
 func once(o options, binary, bench string, raw io.Writer) error {

@@ -18,7 +18,7 @@ func report(s *results.Speed) string {
 	}
 	b.WriteString("\n### Goals\n\n")
 	goalTable(&b, s)
-	b.WriteString("\n### Time per operation\n\nMedians, ns; in brackets allocations per operation, unless there are none.\n\n")
+	b.WriteString("\n### Time per operation\n\nMedians, ns; in brackets allocations per operation, unless there are none.\n")
 	timeTables(&b, s)
 	b.WriteString("\n### Memory and waiting\n\n")
 	metricTable(&b, s, "KeyedTake", []string{"B/key", "ns/op"})
@@ -128,7 +128,7 @@ func timeCell(s *results.Speed, k results.Key) string {
 	return cell
 }
 
-// number writes three digits or, beyond a thousand, all.
+// number writes three digits or, beyond a hundred, all before the point.
 func number(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)

@@ -110,6 +110,7 @@ type figure struct {
 	width, height vg.Length
 	panels        []panel
 	key           []string // libraries of a key above the panels
+	keyLines      bool     // of lines, not of marks
 	err           error
 }
 
@@ -293,12 +294,20 @@ func (f figure) drawKey(c draw.Canvas) draw.Canvas {
 		if library == "sluice" {
 			radius = 5
 		}
-		width := style.Width(named(library)) + 26
+		before := vg.Length(12)
+		if f.keyLines {
+			before = 26
+		}
+		width := before + style.Width(named(library)) + 14
 		if x+width > c.Max.X {
 			x, y = c.Min.X+6, y-17
 		}
-		c.DrawGlyph(draw.GlyphStyle{Color: looks[library].color, Radius: radius, Shape: looks[library].mark}, vg.Point{X: x + 4, Y: y})
-		c.FillText(style, vg.Point{X: x + 12, Y: y}, named(library))
+		if f.keyLines {
+			c.StrokeLine2(looks[library].line(radius/2), x, y, x+before-5, y)
+		} else {
+			c.DrawGlyph(draw.GlyphStyle{Color: looks[library].color, Radius: radius, Shape: looks[library].mark}, vg.Point{X: x + 4, Y: y})
+		}
+		c.FillText(style, vg.Point{X: x + before, Y: y}, named(library))
 		x += width
 	}
 	return draw.Crop(c, 0, 0, 0, y-14-c.Max.Y)

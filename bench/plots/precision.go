@@ -89,6 +89,6 @@ func spacing(cells []results.Cell) figure {
 		p.Y.Tick.Marker = steps(0, 100, 20, "%.0f")
 		f.panels = append(f.panels, p)
 	}
-	f.key = libraries(cells)
+	f.key, f.keyLines = libraries(cells), true
 	return f
 }

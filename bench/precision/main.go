@@ -1,7 +1,7 @@
 // Precision measures how evenly calls leave a limiter, and how true it is to
 // the rate it was asked for.
 //
-//	go run ./bench/precision                 a table
+//	go run ./bench/precision                 a table, after about 9 minutes
 //	go run ./bench/precision -json           the same as a list in JSON
 //	go run ./bench/precision -rates 1000 -libs sluice,xtime -callers 1 -runs 1
 //
@@ -223,6 +223,11 @@ func measureAll(o options) (*results.Precision, error) {
 		tty, before, after = true, "\r", " "
 		defer fmt.Fprintln(os.Stderr)
 	}
+	var each time.Duration
+	for _, next := range orders {
+		each += next.Dur
+	}
+	fmt.Fprintf(os.Stderr, "%d runs of %d cells, %v at least\n", o.runs, len(orders), (each * time.Duration(o.runs)).Round(time.Second))
 	began := time.Now()
 	for n := range o.runs {
 		for i, next := range orders {

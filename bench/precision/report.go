@@ -30,9 +30,17 @@ func table(b *strings.Builder, cells []results.Cell, frozen bool) {
 		if name == "sluice" {
 			name = "**sluice**"
 		}
-		fmt.Fprintf(b, "| %d | %.0f | %s | %.1f %% | %.3g | %.3g | %.4g | %.0f | %.0f | %d | %.1f %% | %.0f |\n",
-			c.Callers, c.Asked, name, 100*c.Ratio(), c.ErrP50, c.ErrP90, c.ErrP99, c.ErrMax, c.Ahead, c.Early, 100*c.CPU, c.Stall)
+		fmt.Fprintf(b, "| %d | %.0f | %s | %.1f %% | %s | %s | %s | %s | %.0f | %d | %.1f %% | %.0f |\n",
+			c.Callers, c.Asked, name, 100*c.Ratio(), number(c.ErrP50), number(c.ErrP90), number(c.ErrP99), number(c.ErrMax), c.Ahead, c.Early, 100*c.CPU, c.Stall)
 	}
+}
+
+// number writes three digits or, beyond a hundred, all before the point.
+func number(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // A goal is what should be so of sluice where it is not stopped on purpose.

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"slices"
@@ -79,8 +80,8 @@ func (p *Precision) Write(file string) error {
 	return os.WriteFile(file, append(text, "\n]}\n"...), 0o644)
 }
 
-// Cells returns each cell once: the median over its runs, but the largest of
-// DeliveredMax, Ahead and Stall, and the sum of Early.
+// Cells returns each cell once, sorted by what was asked: the median over its
+// runs, but the largest of DeliveredMax, Ahead and Stall, and the sum of Early.
 func (p *Precision) Cells() []Cell {
 	type key struct {
 		library       string
@@ -126,6 +127,9 @@ func (p *Precision) Cells() []Cell {
 		}
 		cells = append(cells, c)
 	}
+	slices.SortStableFunc(cells, func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.Frozen, b.Frozen), cmp.Compare(a.Callers, b.Callers), cmp.Compare(a.Asked, b.Asked))
+	})
 	return cells
 }
 
