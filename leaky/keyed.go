@@ -112,16 +112,18 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
 	if n == 0 {
 		return k.peek(key, r)
 	}
-	var res Result
+	var level, wait time.Duration
 	err := k.keys.Update(key, func(w water, now time.Duration) water {
 		w = w.by(r, now)
-		res, w.tat = take(w.tat, now, r, n)
+		if level, wait = r.fits(max(0, w.tat-now), n); wait == 0 {
+			w.tat = now + level
+		}
 		return w
 	})
 	if err != nil {
 		return Result{RetryAfter: NoRetry}
 	}
-	return res
+	return r.result(level, wait)
 }
 
 // by returns w as it is under r, which may be new to it.
