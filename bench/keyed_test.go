@@ -27,11 +27,26 @@ import (
 // know that it works, there are but 10,000.
 func BenchmarkKeyedTake(b *testing.B) {
 	if testing.Short() {
-		keyed(b, 10_000)
+		keyed(b, 10_000, shortKey)
 		return
 	}
-	keyed(b, 1_000_000)
+	keyed(b, 1_000_000, shortKey)
 }
+
+// BenchmarkKeyedLong is KeyedTake with keys of 36 bytes, as UUIDs have, which are
+// too long for a Keyed to store in place of the header of the string.
+func BenchmarkKeyedLong(b *testing.B) {
+	if testing.Short() {
+		keyed(b, 10_000, longKey)
+		return
+	}
+	keyed(b, 1_000_000, longKey)
+}
+
+const (
+	shortKey = "user:%07d"
+	longKey  = "6ba7b810-9dad-11d1-80b4-00c04%07d"
+)
 
 // BenchmarkKeyedGrow is KeyedTake with fewer keys, down to what fits into a
 // cache.
@@ -40,16 +55,16 @@ func BenchmarkKeyedGrow(b *testing.B) {
 		if testing.Short() && n > 10_000 {
 			return
 		}
-		b.Run(fmt.Sprint(n), func(b *testing.B) { keyed(b, n) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { keyed(b, n, shortKey) })
 	}
 }
 
-func keyed(b *testing.B, keys int) {
-	b.Run("sluice", func(b *testing.B) { takes(b, keys, newSluiceKeys) })
-	b.Run("shardmap", func(b *testing.B) { takes(b, keys, newShards) })
-	b.Run("syncmap+xtime", func(b *testing.B) { takes(b, keys, newXtimeKeys) })
-	b.Run("throttled", func(b *testing.B) { takes(b, keys, newThrottledKeys) })
-	b.Run("sethvargo", func(b *testing.B) { takes(b, keys, newSethvargoKeys) })
+func keyed(b *testing.B, keys int, format string) {
+	b.Run("sluice", func(b *testing.B) { takes(b, keys, format, newSluiceKeys) })
+	b.Run("shardmap", func(b *testing.B) { takes(b, keys, format, newShards) })
+	b.Run("syncmap+xtime", func(b *testing.B) { takes(b, keys, format, newXtimeKeys) })
+	b.Run("throttled", func(b *testing.B) { takes(b, keys, format, newThrottledKeys) })
+	b.Run("sethvargo", func(b *testing.B) { takes(b, keys, format, newSethvargoKeys) })
 }
 
 // keyTaker is a limiter of many keys.
@@ -65,15 +80,15 @@ var filled struct {
 	perKey  float64
 }
 
-func fill(b *testing.B, keys int, make func(b *testing.B) keyTaker) {
+func fill(b *testing.B, keys int, format string, make func(b *testing.B) keyTaker) {
 	if filled.name == b.Name() {
 		return
 	}
 	filled.name, filled.limiter = "", nil
-	if len(filled.keys) != keys {
+	if len(filled.keys) != keys || filled.keys[0] != fmt.Sprintf(format, 0) {
 		filled.keys = nil
 		for i := range keys {
-			filled.keys = append(filled.keys, fmt.Sprintf("user:%07d", i))
+			filled.keys = append(filled.keys, fmt.Sprintf(format, i))
 		}
 		filled.asked = inRandomOrder(filled.keys)
 	}
@@ -113,8 +128,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func takes(b *testing.B, keys int, make func(b *testing.B) keyTaker) {
-	fill(b, keys, make)
+func takes(b *testing.B, keys int, format string, make func(b *testing.B) keyTaker) {
+	fill(b, keys, format, make)
 	l, asked := filled.limiter, filled.asked
 	each(b, func(n int) {
 		i, got := rand.IntN(len(asked)), 0

@@ -22,7 +22,8 @@ import (
 // drained buckets as live ones are kept, and their memory is given back when they
 // are gone. From 10,000 keys on, one costs 54 to 63 bytes beside what it points
 // to: the text of a string is not counted, its header is. A thousand take 90 KB, and
-// none 18 KB.
+// none 18 KB; with strings for keys 18 KB more. If K is string, texts of up to 15
+// bytes are copied: they are found a third faster, and point to nothing.
 //
 // A key may be asked with different quotas, as CL.THROTTLE allows: see
 // [Keyed.TakeQuota].

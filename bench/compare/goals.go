@@ -119,6 +119,8 @@ var goals = []goal{
 	{"GateDo", both, times{other: "parts", most: 1.3}},
 	{"GateDo", both, allocates{most: 1}},
 	{"KeyedTake", both, times{other: "shardmap", most: 1.2}},
+	{"KeyedTake", both, times{other: "syncmap+xtime", most: 0.4}},
+	{"KeyedTake", both, atMost{"B/key", 64}},
 	{"Herd", both, atMost{"timers", 1}},
 	{"Herd", both, atMost{"B/waiter", 300}},
 }

@@ -2,10 +2,12 @@ package keyed
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,13 +24,24 @@ func keep(until time.Duration) func(time.Duration, time.Duration) time.Duration 
 // consistent checks everything the tables of m rely on.
 func consistent[K, V comparable](t *testing.T, m *Map[K, V]) {
 	t.Helper()
+	count := consistentPart(t, &m.part)
+	if m.texts != nil {
+		count += consistentPart(t, m.texts)
+	}
+	if count != m.Len() {
+		t.Fatalf("%d entries, Len() = %d", count, m.Len())
+	}
+}
+
+// consistentPart returns how many entries there are in m.
+func consistentPart[K, V comparable](t *testing.T, m *part[K, V]) (count int) {
+	t.Helper()
 	check := func(tab *table[K, V], b *bucket[K, V], i int, e entry[K, V]) {
 		t.Helper()
 		if h := m.hash(e.key); tab.bucket(h) != b || b.index(tag(h), e.key) != i {
 			t.Fatalf("key %v is not found where it is", e.key)
 		}
 	}
-	count := 0
 	for s := range m.shards {
 		tab := &m.shards[s].table
 		count += int(tab.n)
@@ -73,9 +86,15 @@ func consistent[K, V comparable](t *testing.T, m *Map[K, V]) {
 			t.Fatalf("shard %d: room for %d buckets, there are %d", s, room, tab.size)
 		}
 	}
-	if count != m.Len() {
-		t.Fatalf("%d entries, Len() = %d", count, m.Len())
+	return count
+}
+
+// fnv1 is a hash that is the same in each run.
+func fnv1(text string) (h uint64) {
+	for i := range len(text) {
+		h = h*1099511628211 ^ uint64(text[i])
 	}
+	return h
 }
 
 // FuzzMap compares histories with a Go map that forgets nothing. The hash is
@@ -92,11 +111,23 @@ func FuzzMap(f *testing.F) {
 		if len(data) > 3000 {
 			t.Skip("long enough")
 		}
-		synctest.Test(t, func(t *testing.T) { runHistory(t, data) })
+		synctest.Test(t, func(t *testing.T) {
+			runHistory(t, data, func(key int) int { return key })
+			runHistory(t, data, text)
+		})
 	})
 }
 
-func runHistory(t *testing.T, data []byte) {
+// text returns a text for each key: short ones, longer ones, and some that differ
+// only in zeros at their end.
+func text(key int) string {
+	if n := key % 32; n > 12 {
+		return strings.Repeat("\x00", n-12) // 1 to 19
+	}
+	return strconv.Itoa(key)
+}
+
+func runHistory[K comparable](t *testing.T, data []byte, name func(int) K) {
 	next := func() int {
 		if len(data) == 0 {
 			return 0
@@ -108,23 +139,28 @@ func runHistory(t *testing.T, data []byte) {
 	most := []int64{math.MaxInt32, 3, 40}[next()%3]
 	spread := next()
 	bits, tags := spread%9, uint64(spread>>4)
-	m := New[int](most, past)
-	m.hash = func(key int) uint64 {
-		h := uint64(key) * 0x9e3779b97f4a7c15 >> 32
+	m := New[K](most, past)
+	poor := func(hash uint64) uint64 {
+		h := hash * 0x9e3779b97f4a7c15 >> 32
 		return h&1<<63 | h&tags<<52 | h>>(32-bits) // two shards, few different tags and buckets
 	}
+	m.hash = func(key K) uint64 { return poor(fnv1(fmt.Sprint(key))) }
+	if m.texts != nil {
+		m.texts.hash = func(key short) uint64 { return poor(fnv1(string(key[:]))) }
+	}
 	start := time.Now()
-	model := map[int]time.Duration{}
+	model := map[K]time.Duration{}
 	for len(data) > 0 {
 		now := time.Since(start)
-		op, key := next()%6, next()
+		op, number := next()%6, next()
+		key := name(number)
 		switch op {
 		case 0, 1, 2:
 			until := now + time.Duration(next()%64)
 			stored := m.Len()
 			err := m.Update(key, func(v, at time.Duration) time.Duration {
 				if w := model[key]; at != now || v != w && (v != 0 || w > now) {
-					t.Fatalf("Update(%d) at %d got %d at %d, the model has %d", key, now, v, at, w)
+					t.Fatalf("Update(%v) at %d got %d at %d, the model has %d", key, now, v, at, w)
 				}
 				return until
 			})
@@ -132,21 +168,21 @@ func runHistory(t *testing.T, data []byte) {
 			case err == nil:
 				model[key] = until
 			case !errors.Is(err, ErrTooManyKeys) || model[key] > now || until <= now || stored < int(most):
-				t.Fatalf("Update(%d): %v, with %d of %d keys", key, err, stored, most)
+				t.Fatalf("Update(%v): %v, with %d of %d keys", key, err, stored, most)
 			}
 		case 3:
 			v, at := m.Get(key)
 			if w := model[key]; at != now || v != w && (v != 0 || w > now) {
-				t.Fatalf("Get(%d) = %d at %d, the model has %d at %d", key, v, at, w, now)
+				t.Fatalf("Get(%v) = %d at %d, the model has %d at %d", key, v, at, w, now)
 			}
 		case 4:
 			m.Delete(key)
 			delete(model, key)
 			if v, _ := m.Get(key); v != 0 {
-				t.Fatalf("Get(%d) = %d after Delete", key, v)
+				t.Fatalf("Get(%v) = %d after Delete", key, v)
 			}
 		case 5:
-			time.Sleep(time.Duration(key))
+			time.Sleep(time.Duration(number))
 		}
 		live := 0
 		for _, until := range model {
@@ -162,9 +198,15 @@ func runHistory(t *testing.T, data []byte) {
 }
 
 // A call examines a bucket for a new key, and another one or, if the key is
-// refused, as many as it takes to see a few entries. The fullest in these tests
-// have two thirds more entries than slots.
+// refused, as many as it takes to see a few entries. The fullest in these tests,
+// which all hash alike, have two thirds more entries than slots.
 const mostExamined = 1 + 12 + 12 + 8
+
+// alike makes the hash of m the same in each run.
+func alike[K int | uint32](m *Map[K, time.Duration]) *Map[K, time.Duration] {
+	m.hash = func(key K) uint64 { return splitmix(uint64(key)) }
+	return m
+}
 
 // examined counts how many entries each call looks at.
 func examined(calls *int) func(time.Duration, time.Duration) bool {
@@ -178,7 +220,7 @@ func TestSmallSteps(t *testing.T) {
 	const n = 20_000
 	synctest.Test(t, func(t *testing.T) {
 		var calls int
-		m := New[int](n+1, examined(&calls))
+		m := alike(New[int](n+1, examined(&calls)))
 		for key := range n {
 			m.Update(key, keep(time.Second))
 		}
@@ -204,7 +246,7 @@ func TestNothingToForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100 * seldom
 		var calls int
-		m := New[int](n+1, examined(&calls))
+		m := alike(New[int](n+1, examined(&calls)))
 		for key := range n {
 			m.Update(key, keep(time.Second))
 		}
@@ -247,11 +289,67 @@ func TestOverflowOfOneBucket(t *testing.T) {
 	})
 }
 
+// Texts that look alike when they are filled up are different keys, and what is
+// stored of one is not the caller's.
+func TestShortTexts(t *testing.T) {
+	m := New[string](100, past)
+	keys := []string{"", "\x00", "\x00\x00", "a", "a\x00", "\x00a", "exactly 15 long", "exactly 15 lon\x00",
+		"exactly 16 long!", "exactly 15 lon\x0f", "15\x0f", "0123456789abcd\x0e", "0123456789abcd"}
+	for i, key := range keys {
+		m.Update(key, keep(time.Duration(i+1)*time.Hour))
+	}
+	for i, key := range keys {
+		if v, _ := m.Get(key); v != time.Duration(i+1)*time.Hour {
+			t.Errorf("Get(%q) = %v, want %d h", key, v, i+1)
+		}
+	}
+	consistent(t, m)
+	for i, key := range keys {
+		m.Delete(key)
+		if v, _ := m.Get(key); v != 0 || m.Len() != len(keys)-i-1 {
+			t.Errorf("after Delete(%q) it has %v, %d keys are left", key, v, m.Len())
+		}
+	}
+	if _, named := any(New[name](1, past)).(*Map[name, time.Duration]); !named || New[name](1, past).texts != nil {
+		t.Error("a type of its own is stored as it is")
+	}
+}
+
+type name string
+
+// Calls with keys of one kind forget those of the other, too, and make room.
+func TestPartsForgetForEachOther(t *testing.T) {
+	long := strings.Repeat("x", 16)
+	for _, c := range []struct{ first, then string }{{"", long}, {long, ""}} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 1000
+			m := New[string](n, past)
+			for key := range n {
+				m.Update(c.first+strconv.Itoa(key), keep(time.Second))
+			}
+			if err := m.Update(c.then, keep(time.Hour)); err != ErrTooManyKeys {
+				t.Errorf("a key too many: %v", err)
+			}
+			time.Sleep(time.Second)
+			if err := m.Update(c.then, keep(time.Hour)); err != nil {
+				t.Errorf("one more, while all others are idle: %v", err)
+			}
+			for range 4 * n {
+				m.Update(c.then, keep(time.Hour))
+			}
+			if m.Len() != 1 {
+				t.Errorf("%d keys, want 1", m.Len())
+			}
+			consistent(t, m)
+		})
+	}
+}
+
 func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		var calls int
-		m := New[int](n, examined(&calls))
+		m := alike(New[int](n, examined(&calls)))
 		for key := range n {
 			if err := m.Update(key, keep(time.Second)); err != nil {
 				t.Fatal(err)
@@ -352,7 +450,7 @@ func TestMemory(t *testing.T) {
 		full = true
 		for m.Len() > 0 {
 			m.Update("", func(value, time.Duration) value { return value{} })
-			m.tidy(1, 1, 0)
+			m.room.tidy(1, 1, 0)
 		}
 		if left := heap() - empty; left > 1<<20 {
 			t.Errorf("%d B are kept for no keys", left)
@@ -368,7 +466,7 @@ func TestLongHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 250_000
 		var looked, hashed, worstLooked, worstHashed int
-		m := New[uint32](keys, examined(&looked))
+		m := alike(New[uint32](keys, examined(&looked)))
 		hash := m.hash
 		m.hash = func(key uint32) uint64 { hashed++; return hash(key) }
 		start, model, random := time.Now(), map[uint32]time.Duration{}, rand.New(rand.NewPCG(1, 2))

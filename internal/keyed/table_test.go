@@ -22,17 +22,20 @@ func TestSplitsMoveLittle(t *testing.T) {
 	}
 }
 
+// splitmix is a good hash (Steele, Lea and Flood: Fast Splittable Pseudorandom
+// Number Generators, 2014).
+func splitmix(key uint64) uint64 {
+	key *= 0x9e3779b97f4a7c15
+	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
+	key = (key ^ key>>27) * 0x94d049bb133111eb
+	return key ^ key>>31
+}
+
 // At all sizes a tenth or less of the entries overflow.
 func TestOverflow(t *testing.T) {
-	hash := func(key uint64) uint64 { // splitmix64
-		key *= 0x9e3779b97f4a7c15
-		key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
-		key = (key ^ key>>27) * 0x94d049bb133111eb
-		return key ^ key>>31
-	}
 	var tab table[uint64, int]
 	for n := range uint64(40_000) {
-		tab.insert(hash, hash(n), n, 0)
+		tab.insert(splitmix, splitmix(n), n, 0)
 		if n < 20_000 || n%2000 != 0 {
 			continue
 		}
