@@ -102,17 +102,6 @@ func NewWeighted(limit int64) *Weighted {
 // or, later, if the limit sinks below n. After an error the semaphore is as it
 // would be without the call. It panics if n < 0.
 func (s *Weighted) Acquire(ctx context.Context, n int64) error {
-	return s.acquire(ctx, n, queue.Forever)
-}
-
-// AcquireWithin is Acquire, but waits no longer than longest and then returns
-// [ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
-// does wait that long. longest ≤ 0 does not block.
-func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
-	return s.acquire(ctx, n, longest)
-}
-
-func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) error {
 	if n > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -125,16 +114,54 @@ func (s *Weighted) acquire(ctx context.Context, n int64, longest time.Duration) 
 	if n == 0 {
 		return ctx.Err()
 	}
+	p, err := s.queue.Join(ctx, n)
+	if p.Wake != nil {
+		m := queue.Look
+		if p.Done == nil {
+			m = <-p.Wake
+		} else {
+			select {
+			case m = <-p.Wake:
+			case <-p.Done:
+			}
+		}
+		if !m.Granted() {
+			err = s.queue.Leave(ctx, p, m)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.keep(ctx, n)
+}
+
+// AcquireWithin is Acquire, but waits no longer than longest and then returns
+// [ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
+// does wait that long. longest ≤ 0 does not block.
+func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+	if n <= 0 || longest == queue.Forever {
+		return s.Acquire(ctx, n)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.stock.Load().take(n) == taken {
+		return nil
+	}
 	if _, _, err := s.queue.Acquire(ctx, request(n, longest)); err != nil {
 		return err
 	}
-	// As in x/sync: a context that ended between the grant and now counts, and
-	// the permits go to the next.
-	if err := ctx.Err(); err != nil {
+	return s.keep(ctx, n)
+}
+
+// keep is called with n permits. As in x/sync, a context that has ended since
+// they were granted counts, and they go to the next.
+func (s *Weighted) keep(ctx context.Context, n int64) error {
+	err := ctx.Err()
+	if err != nil {
 		s.giveBack(n)
-		return err
 	}
-	return nil
+	return err
 }
 
 // giveBack undoes a grant. Unlike a caller of Release it cannot know that

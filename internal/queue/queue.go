@@ -148,18 +148,19 @@ type Queue struct {
 	mu          sync.Mutex
 	front, back *Waiter
 	driver      *Waiter // first entry with a goroutine behind it
-	length      int
+	spares      spares
 	seq         uint32 // of the entry last added
-	open        bool   // the latch
-	fine        bool   // not in a testing/synctest bubble, where only timers know the time
+	length      int32
+	open        bool // the latch
+	fine        bool // not in a testing/synctest bubble, where only timers know the time
+	outside     bool // nor is whoever waits
 
 	weight  total
 	due     time.Duration
 	changed time.Duration // when the rule was last changed from outside
 	closed  error
 
-	spare atomic.Pointer[Waiter] // waiters with a channel, to be used again
-	busy  atomic.Bool            // see Busy
+	busy atomic.Bool // see Busy
 
 	rule  Rule
 	cfg   Config
@@ -208,7 +209,7 @@ func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
 }
 
 // Len returns the number of entries. The queue must be locked.
-func (q *Queue) Len() int { return q.length }
+func (q *Queue) Len() int { return int(q.length) }
 
 // Weight returns the weight of all entries, saturated. The queue must be
 // locked, and timed.
@@ -257,8 +258,8 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 		wait, err := q.ask(context.Background(), w)
 		ok = wait == 0 && err == nil
 		q.leave(w)
-		if w.state.Load() == granted {
-			q.recycle(w)
+		if w.state == granted {
+			q.putBack(w)
 		}
 	}
 	q.Unlock()
@@ -272,19 +273,31 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 // wait cannot end in time, or errs.ErrTimeout if it did not. After an error
 // nothing is taken.
 func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duration, err error) {
+	w, now, err := q.enter(ctx, &r)
+	if w == nil {
+		return now, 0, err
+	}
+	at, err = q.wait(ctx, w)
+	return at, sat.Sub(at, now), err
+}
+
+// enter is Acquire up to the wait, at now. It returns no entry, with the queue
+// unlocked, if r need not wait or must not; else the entry, and the queue is
+// locked.
+func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Duration, err error) {
 	done := ctx.Done()
 	q.Lock()
 	// Looked at under the lock: a context that was done before our turn at
 	// the lock fails even if there is room (golang.org/issue/63615).
 	if isDone(done) {
 		q.Unlock()
-		return 0, 0, ctx.Err()
+		return nil, 0, ctx.Err()
 	}
 	if err := q.refuse(r.N); err != nil {
 		q.Unlock()
-		return 0, 0, err
+		return nil, 0, err
 	}
-	now := q.tick()
+	now = q.tick()
 	// Without the time only a head that has given up can have moved anything,
 	// and will see to those behind it by itself.
 	if q.front != nil && !(q.cfg.Untimed && r.Max == Forever) {
@@ -292,12 +305,12 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 	}
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
 		q.Unlock()
-		return now, 0, nil
+		return nil, now, nil
 	}
-	if q.cfg.Untimed {
+	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	w := q.attended(now, &r, done)
+	w = q.attended(now, r, done)
 	w.setLimits(ctx, q, now, r.Max)
 	if w.rare != nil {
 		err = q.hopeless(now, w, q.weight.value())
@@ -308,18 +321,13 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 	if err != nil {
 		q.recycle(w)
 		q.Unlock()
-		return 0, 0, err
+		return nil, 0, err
 	}
 	q.push(w)
 	if q.front == w {
 		q.Advance(now)
 	}
-	err = q.wait(ctx, w)
-	at = w.at
-	if w.state.Load() == granted {
-		q.recycle(w)
-	}
-	return at, sat.Sub(at, now), err
+	return w, now, nil
 }
 
 // Change settles what is due, calls f to change the rule, and applies the
@@ -413,11 +421,9 @@ func (q *Queue) Advance(now time.Duration) {
 			return
 		}
 		q.remove(w)
-		w.at = at
-		if q.length > maxSpare {
-			w.more().once = true
-		}
-		w.settle(granted, nil)
+		w.at, w.state = at, granted
+		w.send(Message(at))
+		q.recycle(w)
 	}
 	q.due = Forever
 }
@@ -479,7 +485,7 @@ func (q *Queue) refuse(n int64) error {
 }
 
 func (q *Queue) full() bool {
-	return q.cfg.MaxWaiting > 0 && q.length >= q.cfg.MaxWaiting
+	return q.cfg.MaxWaiting > 0 && q.Len() >= q.cfg.MaxWaiting
 }
 
 // tick returns the present instant if the rule wants to know it.
@@ -500,19 +506,19 @@ func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 // giveUp removes w, whose context is done: its goroutine finds out by itself.
 func (q *Queue) giveUp(w *Waiter) {
 	q.remove(w)
-	w.state.Store(dropped)
+	w.state = dropped
 }
 
 func (q *Queue) fail(w *Waiter, err error) {
 	q.remove(w)
-	w.settle(failed, err)
+	w.fail(err)
 }
 
 // leave takes w out of the queue, if it is still in it, and calls the next.
 func (q *Queue) leave(w *Waiter) {
 	if !w.settled() {
 		q.remove(w)
-		w.state.Store(granted)
+		w.state = granted
 	}
 	q.Advance(q.Now())
 }

@@ -43,7 +43,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	now := q.Now()
 	q.Advance(now)
 	switch {
-	case w.state.Load() == dropped: // who attended it before gave up
+	case w.state == dropped: // who attended it before gave up
 		q.Unlock()
 		return errs.ErrCancelled
 	case w.settled():
@@ -70,7 +70,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		// and then needs no second wake-up.
 		q.driver = w
 	}
-	return q.wait(ctx, w)
+	_, err = q.wait(ctx, w)
+	return err
 }
 
 // Cancel removes w, an entry made by Reserve, unless it is settled: then it
@@ -94,7 +95,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	defer q.Unlock()
 	now = q.Now()
 	q.Advance(now)
-	switch w.state.Load() {
+	switch w.state {
 	case waiting:
 		return sat.Add(now, q.rule.Forecast(now, q.ahead(w))), now, true
 	case granted:

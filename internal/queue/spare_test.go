@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,20 +63,26 @@ func (r *rooms) herd(t *testing.T, n int) {
 	callers.Wait()
 }
 
-// spares returns how many waiters are kept, each once.
-func (r *rooms) spares(t *testing.T) int {
+// kept returns how many waiters are kept, each once.
+func (r *rooms) kept(t *testing.T) int {
 	t.Helper()
 	r.Lock()
 	defer r.Unlock()
 	seen := map[*Waiter]bool{}
-	for w := r.spare.Load(); w != nil; w = w.next {
+	for w := r.spares.front; w != nil; w = w.next {
 		if seen[w] {
 			t.Fatal("a waiter is kept twice")
 		}
 		seen[w] = true
-		if w.done != nil || w.rare != nil || w.wake == nil {
+		if w.done != nil || w.rare != nil || w.wake == nil || w.settled() {
 			t.Errorf("kept: %+v", w)
 		}
+		if w.next == nil && w != r.spares.back {
+			t.Error("the last one is not the last")
+		}
+	}
+	if int(r.spares.n) != len(seen) {
+		t.Errorf("%d are kept, said to be %d", len(seen), r.spares.n)
 	}
 	return len(seen)
 }
@@ -85,13 +90,13 @@ func (r *rooms) spares(t *testing.T) int {
 func TestWaitersAreUsedAgain(t *testing.T) {
 	r := newRooms(0, Config{})
 	r.herd(t, 10)
-	if n := r.spares(t); n != 10 {
+	if n := r.kept(t); n != 10 {
 		t.Errorf("of 10 waiters %d are kept", n)
 	}
 	for range 20 {
 		r.herd(t, 7)
 	}
-	if n := r.spares(t); n != 10 {
+	if n := r.kept(t); n != 10 {
 		t.Errorf("of 10 waiters %d are left", n)
 	}
 }
@@ -100,7 +105,7 @@ func TestMemoryOfAHerdIsGivenBack(t *testing.T) {
 	r := newRooms(0, Config{})
 	for range 3 {
 		r.herd(t, 4*maxSpare)
-		if n := r.spares(t); n < maxSpare || n > maxSpare+1 {
+		if n := r.kept(t); n != maxSpare {
 			t.Errorf("%d waiters are kept, want about %d", n, maxSpare)
 		}
 	}
@@ -142,32 +147,51 @@ func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
 	}
 }
 
-// A waiter that is used again may be told what was meant for the one before. Then
-// it looks in vain and waits on: it is neither let through nor lost.
-func TestWaiterToldInVainWaitsOn(t *testing.T) {
-	for _, bound := range []time.Duration{Forever, time.Hour} {
+// A waiter is not used again before its goroutine has its message: it would get
+// that of another.
+func TestWaitersKeepTheirMessages(t *testing.T) {
+	r := newRooms(0, Config{})
+	r.herd(t, 1)
+	w := r.spares.front
+	w.wake <- 0 // as to a goroutine that does not run
+	r.herd(t, 1)
+	if n := r.kept(t); n != 2 || r.spares.front != w {
+		t.Errorf("%d are kept", n)
+	}
+	<-w.wake
+	r.herd(t, 1)
+	if n := r.kept(t); n != 2 || r.spares.back != w {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// Who was told to look is told how the wait ended all the same.
+func TestMessagesTakePrecedence(t *testing.T) {
+	for _, most := range []time.Duration{Forever, time.Hour} {
 		r := newRooms(0, Config{})
 		r.herd(t, 1)
-		w := r.spare.Load()
-		w.wake <- struct{}{} // comes late
-		var in atomic.Bool
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if _, _, err := r.Acquire(context.Background(), Request{N: 1, Max: bound}); err != nil {
-				t.Error(err)
+		for range 100 {
+			done := make(chan error)
+			go func() {
+				_, _, err := r.Acquire(context.Background(), Request{N: 1, Max: most})
+				done <- err
+			}()
+			for waiting := false; !waiting; {
+				r.Lock()
+				if waiting = r.front != nil; waiting {
+					r.front.tell()
+					r.room.free++
+					r.Advance(0)
+				}
+				r.Unlock()
 			}
-			in.Store(true)
-		}()
-		for len(w.wake) > 0 || r.spare.Load() == w {
-			runtime.Gosched()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
 		}
-		time.Sleep(time.Millisecond)
-		if in.Load() {
-			t.Error("let through")
+		if n := r.kept(t); n == 0 || n > 2 {
+			t.Errorf("%d are kept", n)
 		}
-		r.release(1)
-		<-done
 	}
 }
 
@@ -179,7 +203,7 @@ func TestFailedWaitersAreNotUsedAgain(t *testing.T) {
 	if _, _, err := r.Acquire(ctx, Request{N: 1, Max: Forever}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if n := r.spares(t); n != 0 {
+	if n := r.kept(t); n != 0 {
 		t.Errorf("%d are kept", n)
 	}
 }

@@ -4,34 +4,49 @@ import (
 	"context"
 	"math"
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A Waiter is one entry of a queue. Its fields are guarded by the queue's
-// lock, but for the state, and but for the others once the state is final.
+// A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
 //
 // 100,000 may wait, so it has what all of them need, 64 bytes. With the channel
 // that makes 176, and the runtime adds 112 for each channel that a goroutine
 // waits on.
+//
+// Its goroutine learns from a message how the wait ended. From a grant on the
+// entry is the queue's again, for the next caller: the goroutine must not touch it
+// any more, and asks its channel, under the lock, before it does.
 type Waiter struct {
 	prev, next *Waiter
 
 	n    int64
 	done <-chan struct{} // of its context
-	wake chan struct{}   // nil if no goroutine waits
+	wake chan Message    // nil if no goroutine waits
 	rare *rare           // what few have, or nil
 
 	// at is until when the goroutine sleeps unless told, Forever, an instant,
 	// or awake; and once it was granted, when it left.
 	at time.Duration
 
-	state atomic.Uint32
-	seq   uint32 // its number, modulo 2³²: no queue is as long
+	seq    uint32 // its number, modulo 2³²: no queue is as long
+	state  state
+	shared bool // it may be used again
 }
+
+// A Message is what the goroutine of a waiter is told: the instant at which it was
+// granted, or one of these.
+type Message time.Duration
+
+const (
+	Look  Message = math.MinInt64 + iota // at the entry, under the lock
+	sorry                                // it has failed
+)
+
+// Granted reports whether the wait ended well.
+func (m Message) Granted() bool { return m > sorry }
 
 // rare is what only an entry needs whose wait is bounded, or that asks, or that
 // has failed.
@@ -45,20 +60,19 @@ type rare struct {
 	asked   bool               // at least once
 	stopAsk context.CancelFunc // while it asks
 	due     time.Duration      // when it was to ask again
-
-	once bool // it is not to be used again
 }
 
-// The states of an entry. All but the first are final.
+// A state is that of an entry. All but the first are final.
+type state uint8
+
 const (
-	waiting uint32 = iota // in the list
-	granted               // left
-	failed                // removed, err says why
-	dropped               // removed because its context was done
+	waiting state = iota // in the list
+	granted              // left
+	failed               // removed, err says why
+	dropped              // removed because its context was done
 )
 
-// maxSpare bounds how many waiters are kept for later: those that were granted
-// when no more than that were left.
+// maxSpare bounds how many waiters are kept for later.
 const maxSpare = 256
 
 // awake marks a waiter whose goroutine will look for itself before it sleeps.
@@ -68,21 +82,18 @@ const awake = time.Duration(math.MinInt64)
 // channel done. The entry and its channel were used before if possible; in a
 // testing/synctest bubble, to which channels belong, they never are.
 func (q *Queue) attended(now time.Duration, r *Request, done <-chan struct{}) *Waiter {
-	w := q.spare.Load()
-	switch {
-	case !q.fine || now < 0: // before the queue was made: in a bubble it is the year 2000
-		w = new(Waiter)
-		w.more().once = true
-	case w == nil:
-		w = new(Waiter)
-	default:
-		// We hold the lock, so nobody else takes one off the list, and w and
-		// what is next to it stay as they are until it is off.
-		for !q.spare.CompareAndSwap(w, w.next) {
-			w = q.spare.Load()
-		}
-		w.next = nil
-		w.state.Store(waiting)
+	if !q.cfg.Untimed {
+		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
+	} else if q.front == nil {
+		// To read the clock for each would be a tenth of what it costs to wait.
+		// A bubble and somebody outside do not wait for one another.
+		q.outside = q.fine && q.Now() >= 0
+	}
+	w := q.spares.front
+	if w != nil && q.outside && len(w.wake) == 0 {
+		q.spares.remove()
+	} else {
+		w = &Waiter{shared: q.fine && q.Now() >= 0}
 	}
 	w.attend(done)
 	w.n = r.N
@@ -96,27 +107,47 @@ func (q *Queue) attended(now time.Duration, r *Request, done <-chan struct{}) *W
 func (w *Waiter) attend(done <-chan struct{}) {
 	w.done, w.at = done, awake
 	if w.wake == nil {
-		w.wake = make(chan struct{}, 1)
+		w.wake = make(chan Message, 1)
 	}
 }
 
-// recycle takes back w, which was made by attended and is granted or was never in
-// the queue. It may still be told to look; then the next to use it looks in vain.
-// Those that failed are few, and left to the collector.
+// recycle takes back w, which was granted or was never in the queue. Its goroutine
+// may not have got the message yet: w can be used again when that is out of the
+// channel. Those that failed are few, and left to the collector.
 func (q *Queue) recycle(w *Waiter) {
-	if w.rare != nil {
-		if w.rare.once {
-			return
-		}
-		w.rare = nil
+	if w.shared && q.spares.n < maxSpare {
+		w.done, w.rare, w.state = nil, nil, waiting
+		q.spares.add(w)
 	}
-	w.done = nil
-	for {
-		w.next = q.spare.Load()
-		if q.spare.CompareAndSwap(w.next, w) {
-			return
-		}
+}
+
+// putBack is recycle for an entry whose own goroutine calls it.
+func (q *Queue) putBack(w *Waiter) {
+	heard(w.wake) // it may have been told to look
+	q.recycle(w)
+}
+
+// spares are entries to be used again. The first that was added is the first to
+// be used: it is the likeliest to have its message out.
+type spares struct {
+	front, back *Waiter
+	n           int32
+}
+
+func (s *spares) add(w *Waiter) {
+	if s.n++; s.front == nil {
+		s.front = w
+	} else {
+		s.back.next = w
 	}
+	s.back = w
+}
+
+// remove removes the first.
+func (s *spares) remove() {
+	w := s.front
+	s.n--
+	s.front, w.next = w.next, nil
 }
 
 // bubbled reports whether this is a testing/synctest bubble: times have no
@@ -144,37 +175,59 @@ func (w *Waiter) maxAt() time.Duration {
 	return w.rare.maxAt
 }
 
-// tell makes the goroutine of w look at its state. If it was told already and
-// has not looked yet, once is enough.
+// tell makes the goroutine of w look. If it was told already and has not looked
+// yet, once is enough.
 func (w *Waiter) tell() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.wake <- Look:
 	default: // also if there is no goroutine
 	}
 }
 
-// settle ends the wait of w, which has left the list.
-func (w *Waiter) settle(state uint32, err error) {
-	if err != nil {
-		w.more().err = err
-	}
-	if w.rare != nil && w.rare.stopAsk != nil {
+// fail ends the wait of w, which has left the list.
+func (w *Waiter) fail(err error) {
+	w.more().err = err
+	if w.rare.stopAsk != nil {
 		w.rare.stopAsk()
 	}
-	told := w.wake
-	w.state.Store(state) // w may be used for another caller from here on, who is then told in vain
+	w.state = failed
+	w.send(sorry)
+}
+
+// send tells the goroutine of w, if there is one, how its wait ended.
+func (w *Waiter) send(m Message) {
+	if w.wake == nil {
+		return
+	}
 	select {
-	case told <- struct{}{}:
+	case w.wake <- m:
+		return
 	default:
+	}
+	select { // it was told to look, and has not yet
+	case <-w.wake:
+	default:
+	}
+	w.wake <- m // under the lock, so nobody else has filled it
+}
+
+// heard returns what the goroutine of w was told. Unless that is the end of the
+// wait, w is still its own, for as long as the queue stays locked.
+func heard(wake <-chan Message) Message {
+	select {
+	case m := <-wake:
+		return m
+	default:
+		return Look
 	}
 }
 
 // settled reports whether the wait is over.
-func (w *Waiter) settled() bool { return w.state.Load() != waiting }
+func (w *Waiter) settled() bool { return w.state != waiting }
 
 // result returns the outcome of a settled waiter.
 func (w *Waiter) result(ctx context.Context) error {
-	switch w.state.Load() {
+	switch w.state {
 	case granted:
 		return nil
 	case dropped:
