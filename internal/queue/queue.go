@@ -252,7 +252,8 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
-		w := q.attended(now, &r, nil)
+		w := q.attended(now, r.N, nil)
+		w.askedFor(&r)
 		w.rare.maxAt = now
 		q.push(w)
 		wait, err := q.ask(context.Background(), w)
@@ -310,7 +311,8 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	w = q.attended(now, r, done)
+	w = q.attended(now, r.N, done)
+	w.askedFor(r)
 	w.setLimits(ctx, q, now, r.Max)
 	if w.rare != nil {
 		err = q.hopeless(now, w, q.weight.value())
@@ -534,20 +536,25 @@ func (q *Queue) push(w *Waiter) {
 		q.back.next = w
 	}
 	q.back = w
+	q.length++
+	if q.cfg.Untimed { // then nobody asks for these
+		return
+	}
+	q.weight.add(q.weigh(w.n))
 	if q.driver == nil && w.wake != nil {
 		q.driver = w
-	}
-	q.length++
-	if !q.cfg.Untimed { // then nobody asks for it
-		q.weight.add(q.weigh(w.n))
 	}
 }
 
 func (q *Queue) remove(w *Waiter) {
-	if w == q.driver {
-		q.driver = w.next
-		for q.driver != nil && q.driver.wake == nil {
-			q.driver = q.driver.next
+	q.length--
+	if !q.cfg.Untimed {
+		q.weight.sub(q.weigh(w.n))
+		if w == q.driver {
+			q.driver = w.next
+			for q.driver != nil && q.driver.wake == nil {
+				q.driver = q.driver.next
+			}
 		}
 	}
 	if w.prev == nil {
@@ -563,10 +570,6 @@ func (q *Queue) remove(w *Waiter) {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next = nil, nil
-	q.length--
-	if !q.cfg.Untimed {
-		q.weight.sub(q.weigh(w.n))
-	}
 }
 
 func (q *Queue) weigh(n int64) int64 {

@@ -41,13 +41,26 @@ type Place struct {
 // that is over, with err. Else the caller must receive from Wake, may wait for
 // Done meanwhile, and must call Leave unless the message is a grant.
 func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
-	w, _, err := q.enter(ctx, &Request{N: n, Max: Forever})
-	if w == nil {
+	done := ctx.Done()
+	q.Lock()
+	switch err := q.refuse(n); {
+	case isDone(done):
+		q.Unlock()
+		return Place{}, ctx.Err()
+	case err != nil:
+		q.Unlock()
 		return Place{}, err
+	case q.front == nil && q.rule.Admit(0, 0, n) == 0:
+		q.Unlock()
+		return Place{}, nil
+	case q.full():
+		q.Unlock()
+		return Place{}, errs.ErrQueueFull
 	}
-	p = Place{w.wake, w.done, w}
+	w := q.attended(0, n, done)
+	q.push(w)
 	q.Unlock()
-	return p, nil
+	return Place{w.wake, done, w}, nil
 }
 
 // Leave is what follows after a message m that is not a grant or, m being Look,

@@ -78,10 +78,10 @@ const maxSpare = 256
 // awake marks a waiter whose goroutine will look for itself before it sleeps.
 const awake = time.Duration(math.MinInt64)
 
-// attended returns an entry for r with a goroutine, whose context has the
+// attended returns an entry for n with a goroutine, whose context has the
 // channel done. The entry and its channel were used before if possible; in a
 // testing/synctest bubble, to which channels belong, they never are.
-func (q *Queue) attended(now time.Duration, r *Request, done <-chan struct{}) *Waiter {
+func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Waiter {
 	if !q.cfg.Untimed {
 		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
 	} else if q.front == nil {
@@ -96,11 +96,15 @@ func (q *Queue) attended(now time.Duration, r *Request, done <-chan struct{}) *W
 		w = &Waiter{shared: q.fine && q.Now() >= 0}
 	}
 	w.attend(done)
-	w.n = r.N
+	w.n = n
+	return w
+}
+
+// askedFor notes what few requests have.
+func (w *Waiter) askedFor(r *Request) {
 	if r.Ask != nil || r.Patience != 0 {
 		w.more().ask, w.rare.patience = r.Ask, r.Patience
 	}
-	return w
 }
 
 // attend puts a goroutine behind w.
