@@ -1,7 +1,10 @@
 package ratelimit
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,8 +14,8 @@ import (
 type Options struct {
 	// Times says how the numbers of a field are meant, by the name of the
 	// field, in upper or lower case: {"X-RateLimit-Reset": Millis}. A field
-	// that is not listed is guessed, see [Guess]. Dates and durations with a
-	// unit are read as they are.
+	// that is not listed is guessed, see [Guess]. Dates, and durations with a
+	// unit, are read as they are; structured fields know seconds only.
 	Times map[string]TimeForm
 
 	// CacheMarkers are names of fields that a cache adds to what it answers
@@ -21,37 +24,99 @@ type Options struct {
 	CacheMarkers []string
 }
 
-// A TimeForm is how a number is meant that stands for a time.
-type TimeForm uint8
-
-const (
-	// Guess takes numbers below 500,000,000 for seconds from now, as they
-	// would last 15 years, below 100,000,000,000 for seconds since 1970, below
-	// 100,000,000,000,000 for milliseconds since 1970, and refuses others. In
-	// fields that are named after milliseconds it is Millis.
-	Guess       TimeForm = iota
-	Seconds              // from now
-	Millis               // from now
-	Epoch                // seconds since 1970
-	EpochMillis          // milliseconds since 1970
-)
-
-// Check returns an error if a form of Times is none, or if it has a field
-// twice. Parse takes an unknown form for Guess, and of two spellings of a field
-// the one that sorts first.
+// Check returns an error if a form of Times is none, or if Times has a field
+// twice. [Options.Parse] takes an unknown form for Guess, and of two spellings
+// of a field the one that sorts first.
 func (o Options) Check() error {
+	names := make([]string, 0, len(o.Times))
+	for name, form := range o.Times {
+		if form > EpochMillis {
+			return fmt.Errorf("ratelimit: field %q has the unknown time form %d", name, form)
+		}
+		names = append(names, strings.ToLower(name))
+	}
+	slices.Sort(names)
+	for i := range names {
+		if i > 0 && names[i] == names[i-1] {
+			return fmt.Errorf("ratelimit: field %q has two time forms", names[i])
+		}
+	}
 	return nil
+}
+
+// form returns how the numbers of a field are meant.
+func (o *Options) form(field string) TimeForm {
+	var form TimeForm
+	best := ""
+	for name, f := range o.Times {
+		if strings.EqualFold(name, field) && (best == "" || name < best) {
+			best, form = name, f
+		}
+	}
+	return form
+}
+
+// marked reports whether a cache has left its mark in header.
+func (o *Options) marked(header http.Header) bool {
+	for _, name := range o.CacheMarkers {
+		if len(field(header, name)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// field returns the values of the field called name, spelled as net/http does
+// or as on the wire in HTTP/2.
+func field(header http.Header, name string) []string {
+	if v := header[http.CanonicalHeaderKey(name)]; len(v) > 0 {
+		return v
+	}
+	return header[strings.ToLower(name)]
 }
 
 // Parse reads what a response that arrived at now, on the local clock, says
 // about limits. It is a pure function, never panics and never fails: what is
-// malformed is ignored, with a warning, and the rest is read. The work is
-// bounded, whatever the header: of a field, values longer than 4 KiB and more
-// than 64 items are ignored, and all rate-limit fields but 32.
+// malformed is ignored, with a warning, and the rest is read. A header that
+// says nothing of limits costs no allocation.
+//
+// Names of fields may be spelled in upper or lower case. The work is bounded,
+// whatever the header: values longer than 4 KiB, items of a field after the
+// 64th, and rate-limit fields after the 32nd in the order in which they are
+// read, are ignored.
 //
 // Times of the server's clock are compared with its Date, unless that is more
 // than 24 hours off or the response is from a cache. now must not be the zero
 // time.
 func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
-	return Snapshot{Status: status}, nil
+	s := Snapshot{Status: status}
+	if len(o.CacheMarkers) > 0 {
+		s.FromCache = o.marked(header)
+	}
+	known := false
+	for key, values := range header {
+		if len(key) == len("Age") && strings.EqualFold(key, "Age") {
+			s.FromCache = s.FromCache || aged(values)
+		} else if !known {
+			_, known = classify(key)
+		}
+	}
+	if status == http.StatusTooManyRequests {
+		s.Throttled = true
+	}
+	if !known {
+		return s, nil
+	}
+	return read(&o, s, header, now)
+}
+
+// aged reports whether one of the values of Age is above 0. One that is
+// malformed says nothing.
+func aged(values []string) bool {
+	for _, v := range values {
+		if n, _, why := parseNumber(trim(v)); why == "" && n != (number{}) {
+			return true
+		}
+	}
+	return false
 }

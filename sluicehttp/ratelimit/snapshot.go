@@ -70,15 +70,15 @@ func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 	if s.Throttled || 300 <= s.Status && s.Status < 400 {
 		return s.RetryAt, s.RetrySource
 	}
-	return latestReset(s.Limits, func(l *Limit) bool { return !l.Concurrent() })
+	return latestReset(s.Limits, false)
 }
 
 // latestReset returns the latest reset of those limits of which nothing
-// remains, and where it is from. If count is set it must approve of a limit.
-func latestReset(limits []Limit, count func(*Limit) bool) (at time.Time, source string) {
+// remains, and where it is from.
+func latestReset(limits []Limit, inFlight bool) (at time.Time, source string) {
 	for i := range limits {
 		l := &limits[i]
-		if l.Remaining.Zero() && l.ResetAt.After(at) && (count == nil || count(l)) {
+		if l.Remaining.Zero() && l.ResetAt.After(at) && (inFlight || !l.Concurrent()) {
 			at, source = l.ResetAt, l.Source
 		}
 	}
@@ -118,7 +118,7 @@ type Limit struct {
 }
 
 // Concurrent reports that the limit is one of calls in flight, and no rate.
-func (l *Limit) Concurrent() bool { return l.Unit == "concurrent" }
+func (l *Limit) Concurrent() bool { return l.Unit == concurrent }
 
 // An Answer is what a server says to a question that it may leave open.
 type Answer uint8

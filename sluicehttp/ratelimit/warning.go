@@ -10,4 +10,12 @@ type Warning struct {
 }
 
 // String returns the warning in one line.
-func (w Warning) String() string { return fmt.Sprintf("%s: %q: %s", w.Field, w.Value, w.Why) }
+func (w Warning) String() string {
+	if w.Value == "" {
+		return w.Field + ": " + w.Why
+	}
+	return fmt.Sprintf("%s: %s: %q", w.Field, w.Why, w.Value)
+}
+
+// shortened returns what a Warning keeps of a value.
+func shortened(value string) string { return value[:min(len(value), 64)] }
