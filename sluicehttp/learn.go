@@ -85,11 +85,13 @@ func (st *state) mustSet(err error) {
 	}
 }
 
-// read returns what resp says, told at now. body is how to look into it.
+// read returns what resp says that came at now.
 func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
 	if inspect := st.t.cfg.Inspect; inspect != nil {
-		inspect(resp, func() []byte { return peek(resp) }, &said)
+		seen := said // a copy, so that only those who inspect pay for an allocation
+		inspect(resp, func() []byte { return peek(resp) }, &seen)
+		said = seen
 	}
 	if said.Throttled {
 		st.when(&said, now)

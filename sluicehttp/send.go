@@ -64,15 +64,15 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		req = req.WithContext(ctx)
 	}
 	resp, err = c.t.base.RoundTrip(req)
+	if err == nil && resp == nil {
+		err = errNothing
+	}
 	if late != nil && !late.Stop() && err == nil {
-		resp.Body.Close() // cannot be read any more
+		resp.Body.Close() // it cannot be read any more
 		err = context.Canceled
 	}
-	switch {
-	case err != nil && ctx.Err() != nil && c.ctx.Err() == nil:
-		err = context.Cause(ctx) // not the caller's: of the attempt
-	case err == nil && resp == nil:
-		err = errNothing
+	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
+		err = context.Cause(ctx) // the attempt's, not the caller's
 	}
 	if err != nil {
 		return nil, dial != nil && dial.none(), err

@@ -53,9 +53,12 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	}
 	keys := cfg.Keys
 	keys.Forget = t.forget
-	var err error
-	t.gates, err = sluice.NewKeyed(t.newGate, keys)
-	return t, err
+	gates, err := sluice.NewKeyed(t.newGate, keys)
+	if err != nil {
+		return nil, err
+	}
+	t.gates = gates
+	return t, nil
 }
 
 // newGate makes the gate of k, and the state beside it.
