@@ -167,7 +167,7 @@ func TestLayersCountForThemselves(t *testing.T) {
 			c := srv.Client()
 			var got []string
 			for _, host := range []string{"a.test", "a.test", "b.test", "c.test"} {
-				got = append(got, get(c, "http://" + host)[:3])
+				got = append(got, get(c, "http://"+host)[:3])
 			}
 			if want := []string{"200", "429", "418", "200"}; !reflect.DeepEqual(got, want) {
 				t.Errorf("%v, want %v", got, want)
