@@ -26,14 +26,14 @@ func Example() {
 			return
 		}
 		resp.Body.Close()
-		fmt.Printf("%s %d %q\n", resp.Proto, resp.StatusCode, resp.Header.Get("RateLimit"))
+		fmt.Printf("%s %d %q\n", resp.Proto, resp.StatusCode, resp.Header.Get("RateLimit-Policy"))
 	}
 	fmt.Println(srv.Record().Refused(), "refused")
 	// Output:
-	// HTTP/2.0 200 "limit=2, remaining=1, reset=3600"
+	// HTTP/2.0 200 "2;w=3600"
 	// HTTP/2.0 503 ""
-	// HTTP/2.0 200 "limit=2, remaining=0, reset=3600"
-	// HTTP/2.0 429 "limit=2, remaining=0, reset=3600"
+	// HTTP/2.0 200 "2;w=3600"
+	// HTTP/2.0 429 "2;w=3600"
 	// 1 refused
 }
 
