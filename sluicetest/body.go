@@ -1,7 +1,6 @@
 package sluicetest
 
 import (
-	"errors"
 	"io"
 	"net/http"
 )
@@ -38,7 +37,7 @@ func (t *watcher) CloseIdleConnections() {
 
 func (t *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
-	if err != nil || resp.Body == http.NoBody {
+	if err != nil || resp.ContentLength == 0 || r.Method == http.MethodHead {
 		return resp, err
 	}
 	b := &watched{ReadCloser: resp.Body, book: t.book}
@@ -68,7 +67,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	b.book.mu.Lock()
 	defer b.book.mu.Unlock()
 	b.is.Read += int64(n)
-	b.is.AtEnd = b.is.AtEnd || err != nil && !errors.Is(err, http.ErrBodyReadAfterClose)
+	b.is.AtEnd = b.is.AtEnd || err != nil && !b.is.Closed // else the error may be about that
 	return n, err
 }
 

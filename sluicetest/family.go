@@ -122,7 +122,11 @@ func Draft7(h http.Header, s Standing) {
 // Draft3 is RateLimit-Limit with its window, -Remaining and -Reset in seconds,
 // the way of the drafts until 06.
 func Draft3(h http.Header, s Standing) {
-	h.Set("Ratelimit-Limit", fmt.Sprintf("%d, %s", s.Limit, s.policy()))
+	limit := whole(s.Limit)
+	if s.Window > 0 {
+		limit += ", " + s.policy()
+	}
+	h.Set("Ratelimit-Limit", limit)
 	h.Set("Ratelimit-Remaining", whole(s.Remaining))
 	h.Set("Ratelimit-Reset", whole(seconds(s.resets())))
 }
@@ -135,7 +139,7 @@ func (s Standing) resets() time.Duration {
 	return s.Wait
 }
 
-// policy is the policy as the drafts until 07 write it.
+// policy is a policy as the drafts until 07 write it.
 func (s Standing) policy() string {
 	if s.Window == 0 {
 		return whole(s.Limit)

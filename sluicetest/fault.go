@@ -96,7 +96,9 @@ func Stall(n int64, d time.Duration) Layer {
 }
 
 // Cut closes the connection, whatever else is in flight on it, instead of
-// answering. The client reads an unexpected end.
+// answering: the client reads an unexpected end. Requests that may be sent
+// again net/http's client then sends again by itself, if the connection was not
+// new.
 func Cut() Layer { return breaking((*exchange).cut) }
 
 // Reset is Cut with a connection reset by the peer.
@@ -110,11 +112,20 @@ func breaking(how func(*exchange)) Layer {
 	return before(func(_ http.ResponseWriter, x *exchange) { how(x) })
 }
 
-// CutBody closes the connection after n bytes of the body. After a shorter body
-// it is not closed. It panics if n < 0.
+// CutBody closes the connection after n bytes of the body; in HTTP/2, 1 ms after
+// them. After a shorter body it is not closed. It panics if n < 0.
 func CutBody(n int64) Layer {
 	mustNotBeNegative("CutBody", n)
-	return before(func(_ http.ResponseWriter, x *exchange) { x.mark(n, x.cut) })
+	return before(func(_ http.ResponseWriter, x *exchange) {
+		x.mark(n, func() {
+			// net/http's server for HTTP/2 writes in a goroutine of its own, and
+			// does not say when it has: a flush only asks for it.
+			if x.req.Proto == "HTTP/2.0" {
+				x.wait(time.Millisecond)
+			}
+			x.cut()
+		})
+	})
 }
 
 // Garbage sends raw instead of an answer, which need not be HTTP at all, and

@@ -116,8 +116,7 @@ func (r Record) mostInFlight() (most, place int) {
 	return most, place
 }
 
-// OpenConns returns how many connections are open, MostConns how many were when
-// most were.
+// OpenConns returns how many connections are open.
 func (r Record) OpenConns() int {
 	open := 0
 	for _, c := range r.Conns {
@@ -185,9 +184,7 @@ func (r Record) NoneRefused() error {
 // host, and before its RetryAt. One that arrived at the very instant of that
 // end may have been on its way, and is none.
 func (r Record) Obeyed() error {
-	type told struct{ ended, until time.Duration }
 	hosts := make(map[string][]Request) // those that were told, by host
-	_ = told{}
 	for _, q := range r.Requests {
 		for _, early := range hosts[q.Host] {
 			if !early.InFlight && q.Arrived > early.Ended && q.Arrived < early.RetryAt {

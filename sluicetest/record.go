@@ -63,8 +63,8 @@ type Request struct {
 	// Retry-After that was sent; 0 if nobody said.
 	Refused string
 	RetryAt time.Duration
-	// Broken says that a fault broke the exchange off, GaveUp that the client
-	// did.
+	// Broken says that a fault broke the exchange off, GaveUp that it ended
+	// early in another way: the client gave up, or it was Close or CutConns.
 	Broken, GaveUp bool
 
 	began, ended int64 // places in the order of all arrivals and ends

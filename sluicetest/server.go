@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -148,6 +149,8 @@ func (s *Server) OnDial(f func(n int, addr string) Dial) {
 	s.dial = f
 }
 
+var refused = os.NewSyscallError("connect", syscall.ECONNREFUSED)
+
 // DialContext connects to s, whatever the address is, and takes no time. It
 // fits [http.Transport] and [net.Dialer]. It returns ctx.Err() if ctx is done,
 // and a *[net.OpError] if the server is closed or OnDial says so.
@@ -168,7 +171,7 @@ func (s *Server) DialContext(ctx context.Context, network, address string) (net.
 	}
 	switch verdict {
 	case Refuse:
-		return nil, failed(syscall.ECONNREFUSED)
+		return nil, failed(refused)
 	case NoHost:
 		host, _, _ := net.SplitHostPort(address)
 		return nil, failed(&net.DNSError{Err: "no such host", Name: host, IsNotFound: true})
@@ -177,12 +180,12 @@ func (s *Server) DialContext(ctx context.Context, network, address string) (net.
 		case <-ctx.Done():
 			return nil, failed(ctx.Err())
 		case <-s.done:
-			return nil, failed(syscall.ECONNREFUSED)
+			return nil, failed(refused)
 		}
 	}
 	client, server := newWires(addr("client"), addr(address))
 	if !s.open(server) {
-		return nil, failed(syscall.ECONNREFUSED)
+		return nil, failed(refused)
 	}
 	switch c := s.book.opened(server, n, address); verdict {
 	case Drop:
