@@ -61,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := &answer{ResponseWriter: w, x: x}
 	s.handler.ServeHTTP(a, r)
-	if a.status == 0 && !x.req.Broken {
+	if a.status == 0 && x.req.Status == 0 && !x.req.Broken { // nor upgraded
 		a.WriteHeader(http.StatusOK) // as net/http would; here it is noted
 	}
 	if r.Context().Err() != nil {
