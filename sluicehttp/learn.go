@@ -44,9 +44,10 @@ type state struct {
 	policy     sluice.Rate // what a server publishes, zero if nothing
 	spreadRate sluice.Rate // in force until spread
 	inForce    sluice.Rate // what the gate was told
-	own        bool        // the gate has a concurrency of its own
-	probing    bool        // calls go one by one until the first answer
-	places     int64       // concurrency that a server publishes, 0 if nothing
+
+	own           bool  // the gate has a concurrency of its own
+	places        int64 // what a server publishes, 0 for nothing
+	placesInForce int64 // 1 until the first answer
 
 	// A throttle without a time, for which there is a floor: the waits double
 	// until something succeeds.
@@ -67,7 +68,7 @@ func newState(t *Transport, key string, gate *sluice.Gate) *state {
 	st.configured, st.inForce = now.Rate, now.Rate
 	st.own = now.Concurrency > 0
 	if st.fromPolicy() && !st.own {
-		st.probing = true
+		st.placesInForce = 1
 		st.mustSet(gate.SetConcurrency(1))
 	}
 	return st
@@ -173,19 +174,21 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 		st.heedRemaining(said, now)
 	}
 	st.pace()
+	if st.fromPolicy() {
+		st.place()
+	}
 }
 
 // heedPolicy notes the limits that a server publishes: of several rates the
 // slowest, for each of them holds.
 func (st *state) heedPolicy(said *ratelimit.Snapshot) {
 	slowest := sluice.Rate(said.Rate)
-	places := int64(0)
 	for i := range said.Limits {
 		l := &said.Limits[i]
 		switch quota := l.Quota.Int(); {
 		case quota <= 0 || quota > math.MaxInt32:
 		case l.Concurrent():
-			places = quota
+			st.places = quota
 		case l.Window > 0 && countsCalls(l) && int64(l.Window) >= quota:
 			if r := (sluice.Rate{Count: quota, Per: l.Window}); slowest.Count == 0 || slower(r, slowest) {
 				slowest = r
@@ -195,13 +198,14 @@ func (st *state) heedPolicy(said *ratelimit.Snapshot) {
 	if slowest.Count > 0 {
 		st.policy = slowest
 	}
-	switch {
-	case places > 0 && !st.own && places != st.places:
-		st.places, st.probing = places, false
-		st.mustSet(st.gate.SetConcurrency(places))
-	case st.probing:
-		st.probing = false
-		st.mustSet(st.gate.SetConcurrency(0))
+}
+
+// place tells the gate its concurrency, with st.mu held. It comes after pace: those
+// who waited for the first answer must not leave before there is a pace.
+func (st *state) place() {
+	if !st.own && st.placesInForce != st.places {
+		st.placesInForce = st.places
+		st.mustSet(st.gate.SetConcurrency(st.places))
 	}
 }
 
@@ -306,7 +310,7 @@ func (st *state) learnt(now time.Time) Stats {
 	defer st.mu.Unlock()
 	s := Stats{
 		Limits: slices.Clone(st.limits), SeenAt: st.seen,
-		FromPolicy: st.policy.Count > 0 || st.places > 0,
+		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
 		Spread:     st.spread.Load() != 0 && st.inForce == st.spreadRate,
 		Warnings:   st.warnings, Warning: st.warning,
 	}
