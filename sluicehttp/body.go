@@ -2,6 +2,7 @@ package sluicehttp
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -17,7 +18,8 @@ type hold struct {
 	body   io.ReadCloser
 	permit *sluice.Permit
 	state  *state
-	cancel func() // ends the context of the attempt, nil if it has none of its own
+	cancel func()      // ends the context of the attempt, nil if it has none of its own
+	forget func() bool // stops waiting for the end of the request's context, nil if it has none
 	over   atomic.Bool
 
 	listed bool // by the state; never changed once the caller has h
@@ -45,6 +47,18 @@ func (h *hold) Close() error {
 
 // end gives everything back, once.
 func (h *hold) end() {
+	if h.over.Load() {
+		return
+	}
+	if h.forget != nil {
+		h.forget()
+	}
+	h.lapse()
+}
+
+// lapse is end for a request whose context is done: nothing more can be read of
+// the answer, whether somebody closes it or not.
+func (h *hold) lapse() {
 	if !h.over.CompareAndSwap(false, true) {
 		return
 	}
@@ -79,8 +93,9 @@ func (d *duplex) CloseWrite() error {
 }
 
 // hand gives resp, the answer to a request of the given method that came at now,
-// to the caller, and with it h. free says that the permit is not needed any more.
-func (h *hold) hand(resp *http.Response, method string, now time.Time, free bool) {
+// to the caller, and with it h. ctx is that of the request. free says that the
+// permit is not needed any more.
+func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
 	if bodiless(resp, method) {
 		h.end()
 		return
@@ -99,6 +114,9 @@ func (h *hold) hand(resp *http.Response, method string, now time.Time, free bool
 	resp.Body = h
 	if w, ok := h.body.(io.Writer); ok {
 		resp.Body = &duplex{h, w}
+	}
+	if ctx.Done() != nil {
+		h.forget = context.AfterFunc(ctx, h.lapse)
 	}
 }
 

@@ -133,6 +133,31 @@ func TestACancelledBodyGivesItsPermitBack(t *testing.T) {
 	})
 }
 
+// Who gives up may forget to close the body: its connection is gone, so its permit
+// must be back.
+func TestAnUnreadBodyGivesItsPermitBackWhenCancelled(t *testing.T) {
+	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
+		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+		inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
+			ctx, cancel := context.WithCancel(sluicehttp.With(bg, o))
+			resp, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := inFlight(w.rt); n != 1 {
+				t.Errorf("%d in flight", n)
+			}
+			cancel()
+			synctest.Wait()
+			if s := stats(t, w.rt); s.InFlight != 0 || s.Held != 0 {
+				t.Errorf("%d in flight, %d held after it was cancelled", s.InFlight, s.Held)
+			}
+			resp.Body.Close()
+		})
+	}
+}
+
 func TestHeldPermitsShowInStats(t *testing.T) {
 	inWorld(t, sluicehttp.Config{LongHeld: time.Hour}, nil, func(w *world) {
 		var open []*http.Response

@@ -98,7 +98,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 			attempts.Succeeded()
 		}
 		handed = true
-		h.hand(resp, req.Method, now, c.free())
+		h.hand(c.ctx, resp, req.Method, now, c.free())
 		return resp, false, nil
 	}
 
@@ -114,7 +114,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 	c.stop(stopped, f.at)
 	handed = true
-	h.hand(resp, req.Method, now, c.free())
+	h.hand(c.ctx, resp, req.Method, now, c.free())
 	return resp, false, nil
 }
 
@@ -193,7 +193,7 @@ func (c *call) refused(err error) (*http.Response, error) {
 	}
 	if c.cancel != nil {
 		h := &hold{cancel: c.cancel}
-		h.hand(resp, c.req.Method, time.Time{}, false)
+		h.hand(c.ctx, resp, c.req.Method, time.Time{}, false)
 	}
 	return resp, nil
 }

@@ -51,8 +51,8 @@ func TestSecondaryLimitsDouble(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
 	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
 		refuse, refuse, refuse, // a burst
-		refuse, nil, refuse, // after a minute: another, and what left with it
-		nil,
+		refuse, refuse, refuse, // after a minute: another
+		nil, nil, nil, refuse,
 	))
 	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3}}
 	inWorld(t, cfg, faults, func(w *world) {
@@ -62,8 +62,8 @@ func TestSecondaryLimitsDouble(t *testing.T) {
 		}
 		wg.Wait()
 		w.wantGet("http://api.github.test/", 200)
-		one, two, last := time.Minute+ms, 3*time.Minute+2*ms, 3*time.Minute+3*ms
-		w.wantCame(0, 0, 0, one, one, one, two, two, last)
+		one, two := time.Minute+ms, 3*time.Minute+2*ms
+		w.wantCame(0, 0, 0, one, one, one, two, two, two, two+ms, two+ms+time.Minute+ms)
 	})
 }
 
