@@ -80,7 +80,10 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 			h.end()
 		}
 	}()
-	sent := time.Now()
+	var sent time.Time
+	if c.page != nil {
+		sent = time.Now()
+	}
 	resp, unwritten, err := c.send(req, h)
 	now := time.Now()
 

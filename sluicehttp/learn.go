@@ -34,7 +34,7 @@ type state struct {
 	gate *sluice.Gate
 	key  string
 
-	inFlight atomic.Int64 // attempts without an answer
+	inFlight atomic.Int64 // attempts without an answer; only counted to spread
 	spread   atomic.Int64 // until when the pace is spread, since the epoch of t; 0 if it is not
 
 	mu   sync.Mutex

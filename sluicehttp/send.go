@@ -32,8 +32,10 @@ func (e *lateError) Timeout() bool { return true }
 //
 // Only a request that needs a context of its own pays for one.
 func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten bool, err error) {
-	h.state.inFlight.Add(1)
-	defer h.state.inFlight.Add(-1)
+	if c.t.cfg.Spread > 0 {
+		h.state.inFlight.Add(1)
+		defer h.state.inFlight.Add(-1)
+	}
 	limit, lost := c.attemptTimeout(), h.permit.Lost()
 	traced := !c.o.NoRetry && !idempotent(req, c.o)
 	ctx := c.ctx
