@@ -28,6 +28,10 @@ func (l *limit) stated() bool {
 // join makes Limits of what the families say: one limit of all that is said
 // about the same name and partition. What was read earlier counts more.
 func (r *reader) join() {
+	if len(r.limits) == 1 && len(r.policies) == 0 { // as most often
+		r.Limits = []Limit{r.limits[0].Limit}
+		return
+	}
 	slices.SortStableFunc(r.limits, func(a, b limit) int { return strings.Compare(a.Name, b.Name) })
 	kept := r.limits[:0]
 	for i := 0; i < len(r.limits); {

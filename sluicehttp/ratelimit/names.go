@@ -85,32 +85,41 @@ const (
 	longestName   = 128 // no field of a known server comes near
 )
 
-// classify finds out what the field called key is. Every field of every
-// response comes by here, so most are turned away by a letter or two.
-func classify(key string) (knownField, bool) {
+// mayMatter reports whether the field called key may be one that is read. Every
+// field of every response comes by here: a letter or two must do.
+func mayMatter(key string) bool {
 	if len(key) < shortestName || len(key) > longestName {
-		return knownField{}, false
+		return false
 	}
 	const lower = 'a' - 'A'
-	switch third, fourth, last := key[2]|lower, key[3]|lower, key[len(key)-1]|lower; {
-	case len(key) >= shortestInfix && (last == 't' || last == 'g'): // …-RateLimit-…-Limit, -Remaining, -Reset
-	case key[0]|lower == 'r' && third == 't': // RateLimit, Retry-After
-	case key[0]|lower == 's' && len(key) == len("Stripe-Should-Retry"):
-	case key[0]|lower == 'g' && len(key) == len("Grpc-Retry-Pushback-Ms"):
-	case key[0]|lower != 'x':
-		return knownField{}, false
-	case third == 'r' && key[4]|lower == 't': // X-RateLimit, X-Rate-Limit, X-Retry-After
-	case third == 'a' && last == 'r': // X-Amz-Retry-After
-	case third == 'm' && fourth == 's', third == 's' && fourth == 'h', third == 'h' && fourth == 'u':
-		// X-Ms-…, X-Should-Retry, X-Shopify-…, X-HubSpot-…
-	default:
-		return knownField{}, false
+	last := key[len(key)-1] | lower
+	if len(key) >= shortestInfix && (last == 't' || last == 'g') {
+		return true // …-RateLimit-…-Limit, -Remaining, -Reset
 	}
-	return classifyLower(key)
+	third := key[2] | lower
+	switch key[0] | lower {
+	case 'r':
+		return third == 't' // RateLimit, Retry-After
+	case 's':
+		return len(key) == len("Stripe-Should-Retry")
+	case 'g':
+		return len(key) == len("Grpc-Retry-Pushback-Ms")
+	case 'x':
+		switch third {
+		case 'r':
+			return key[4]|lower == 't' // X-RateLimit, X-Rate-Limit, X-Retry-After
+		case 'a':
+			return last == 'r' // X-Amz-Retry-After
+		case 'm', 's', 'h':
+			return true // X-Ms-…, X-Should-Retry, X-Shopify-…, X-HubSpot-…
+		}
+	}
+	return false
 }
 
-// classifyLower compares the whole of key, in lower case.
-func classifyLower(key string) (knownField, bool) {
+// classify finds out what the field called key is, and reports whether it is
+// one that is read. mayMatter must say so.
+func (f *knownField) classify(key string) bool {
 	var buf [longestName]byte
 	name := buf[:len(key)]
 	for i := range len(key) {
@@ -120,128 +129,120 @@ func classifyLower(key string) (knownField, bool) {
 		}
 		name[i] = c
 	}
-	is := func(f family, p part) (knownField, bool) { return knownField{key: key, family: f, part: p}, true }
+	f.key = key
 	switch string(name) {
 	case "retry-after-ms":
-		return is(retryAfter, retryAfterMs)
+		return f.is(retryAfter, retryAfterMs, 0, 0)
 	case "x-ms-retry-after-ms":
-		return is(retryAfter, msRetryAfterMs)
+		return f.is(retryAfter, msRetryAfterMs, 0, 0)
 	case "x-amz-retry-after":
-		return is(retryAfter, amzRetryAfter)
+		return f.is(retryAfter, amzRetryAfter, 0, 0)
 	case "retry-after":
-		return is(retryAfter, retryAfterItself)
+		return f.is(retryAfter, retryAfterItself, 0, 0)
 	case "x-retry-after":
-		return is(retryAfter, xRetryAfter)
+		return f.is(retryAfter, xRetryAfter, 0, 0)
 	case "grpc-retry-pushback-ms":
-		return is(retryAfter, grpcPushback)
+		return f.is(retryAfter, grpcPushback, 0, 0)
 	case "x-should-retry":
-		return is(shouldRetry, xShouldRetry)
+		return f.is(shouldRetry, xShouldRetry, 0, 0)
 	case "stripe-should-retry":
-		return is(shouldRetry, stripeShouldRetry)
+		return f.is(shouldRetry, stripeShouldRetry, 0, 0)
 	case "ratelimit":
-		return is(structured, items)
+		return f.is(structured, items, 0, 0)
 	case "ratelimit-policy":
-		return is(structured, policy)
+		return f.is(structured, policy, 0, 0)
+	case "ratelimit-limit":
+		return f.is(plain, quota, 0, 0)
+	case "ratelimit-remaining":
+		return f.is(plain, remaining, 0, 0)
+	case "ratelimit-reset":
+		return f.is(plain, reset, 0, 0)
+	case "ratelimit-reset-after":
+		return f.is(plain, resetAfter, 0, 0)
 	case "ratelimit-observed":
-		return is(plain, used)
+		return f.is(plain, used, 0, 0)
 	case "ratelimit-resettime":
-		return is(plain, resetTime)
+		return f.is(plain, resetTime, 0, 0)
 	case "ratelimit-reason":
-		return is(plain, reason)
+		return f.is(plain, reason, 0, 0)
 	case "x-shopify-shop-api-call-limit":
-		return is(vendor, shopify)
+		return f.is(vendor, shopify, 0, 0)
 	case "x-amzn-ratelimit-limit":
-		return is(vendor, amazon)
+		return f.is(vendor, amazon, 0, 0)
 	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		f, _ := is(perUnit, quota)
-		f.from, f.to = uint8(len("x-hubspot-ratelimit-")), uint8(len(key))
-		return f, true
+		return f.is(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
 	}
 	if from := after(name, "x-ratelimit-"); from > 0 {
-		return classifyX(key, name, from)
+		return f.classifyX(name, from)
 	}
 	if from := after(name, "x-rate-limit-"); from > 0 {
-		return classifyX(key, name, from)
-	}
-	if from := after(name, "ratelimit-"); from > 0 {
-		p, to := partAt(name[from:])
-		return knownField{key: key, family: plain, part: p}, to > 0 && from+to == len(name)
+		return f.classifyX(name, from)
 	}
 	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
-		return knownField{key: key, family: vendor, part: azure, from: uint8(from), to: uint8(len(key))}, from < len(key)
+		return from < len(key) && f.is(vendor, azure, from, len(key))
 	}
 	if from := bytes.Index(name, []byte("-ratelimit-")); from > 0 {
-		return classifyInfix(key, name, from+len("-ratelimit-"))
+		return f.classifyInfix(name, from+len("-ratelimit-"))
 	}
-	return knownField{}, false
+	return false
+}
+
+// is says what f is.
+func (f *knownField) is(family family, part part, from, to int) bool {
+	f.family, f.part, f.from, f.to = family, part, uint8(from), uint8(to)
+	return true
 }
 
 // classifyX is classify for X-RateLimit- and what follows from from.
-func classifyX(key string, name []byte, from int) (knownField, bool) {
-	f := knownField{key: key, family: xPlain}
+func (f *knownField) classifyX(name []byte, from int) bool {
 	switch string(name[from:]) {
-	case "retry-after":
-		f.family, f.part = retryAfter, xRateLimitRetryAfter
-		return f, true
+	case "limit":
+		return f.is(xPlain, quota, 0, 0)
+	case "remaining":
+		return f.is(xPlain, remaining, 0, 0)
+	case "reset":
+		return f.is(xPlain, reset, 0, 0)
+	case "reset-after":
+		return f.is(xPlain, resetAfter, 0, 0)
 	case "used":
-		f.part = used
-		return f, true
+		return f.is(xPlain, used, 0, 0)
 	case "next":
-		f.part = next
-		return f, true
+		return f.is(xPlain, next, 0, 0)
 	case "resource":
-		f.part = resource
-		return f, true
+		return f.is(xPlain, resource, 0, 0)
 	case "bucket":
-		f.part = bucket
-		return f, true
+		return f.is(xPlain, bucket, 0, 0)
 	case "scope":
-		f.part = scope
-		return f, true
+		return f.is(xPlain, scope, 0, 0)
 	case "global":
-		f.part = global
-		return f, true
+		return f.is(xPlain, global, 0, 0)
+	case "retry-after":
+		return f.is(retryAfter, xRateLimitRetryAfter, 0, 0)
 	}
-	p, to := partAt(name[from:])
-	switch to += from; {
-	case to == from:
-		return classifyInfix(key, name, from)
-	case to == len(name):
-		f.part = p
-		return f, true
-	case p == resetAfter || to+1 == len(name):
-		return knownField{}, false
+	for _, prefix := range partNames {
+		if to := from + after(name[from:], prefix.name); to > from && to+1 < len(name) && name[to] == '-' {
+			return f.is(perUnit, prefix.part, to+1, len(name))
+		}
 	}
-	f.family, f.part, f.from, f.to = perUnit, p, uint8(to+1), uint8(len(name))
-	return f, true
+	return f.classifyInfix(name, from)
 }
 
 // classifyInfix is classify for a name with a unit from from, and then a part.
-func classifyInfix(key string, name []byte, from int) (knownField, bool) {
-	for _, suffix := range []struct {
-		name string
-		part part
-	}{{"-limit", quota}, {"-remaining", remaining}, {"-reset", reset}} {
-		if to := len(name) - len(suffix.name); to > from && string(name[to:]) == suffix.name {
-			return knownField{key: key, family: perUnit, part: suffix.part, from: uint8(from), to: uint8(to)}, true
+func (f *knownField) classifyInfix(name []byte, from int) bool {
+	for _, suffix := range partNames {
+		to := len(name) - len(suffix.name) - 1
+		if to > from && name[to] == '-' && string(name[to+1:]) == suffix.name {
+			return f.is(perUnit, suffix.part, from, to)
 		}
 	}
-	return knownField{}, false
+	return false
 }
 
-// partAt returns the part that name begins with, and where that ends: at the
-// end of name or before a hyphen. The end is 0 if there is none.
-func partAt(name []byte) (part, int) {
-	for _, p := range []struct {
-		name string
-		part part
-	}{{"limit", quota}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}} {
-		if end := after(name, p.name); end > 0 && (end == len(name) || name[end] == '-') {
-			return p.part, end
-		}
-	}
-	return 0, 0
-}
+// partNames are the parts of which a name can have a unit.
+var partNames = [...]struct {
+	name string
+	part part
+}{{"limit", quota}, {"remaining", remaining}, {"reset", reset}}
 
 // after returns the length of prefix if name begins with it, or 0.
 func after(name []byte, prefix string) int {

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +106,10 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 		return r.amountInList(f, l)
 	}
 	var first Amount
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		n, _, why := parseNumber(v)
 		switch {
 		case first.known:
@@ -137,7 +139,7 @@ func integer(f *knownField) (n number, ok bool) {
 
 // amountInList is amount for a structured field.
 func (r *reader) amountInList(f *knownField, l *limit) Amount {
-	values := slices.Collect(r.valuesOf(f))
+	values := r.cleaned(f)
 	if len(values) == 0 {
 		return Amount{}
 	}
@@ -172,14 +174,17 @@ func (r *reader) amountInList(f *knownField, l *limit) Amount {
 // readReset reads a field that says when there will be more. The first that is
 // valid counts; the fields come in that order.
 func (r *reader) readReset(l *limit, f *knownField) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		if !l.ResetAt.IsZero() {
 			if f.part == l.resetBy {
 				r.warn(f.key, v, whySecond)
 			}
 			return
 		}
-		wait, why := r.options.form(f.key).wait(v, r)
+		wait, why := r.wait(f, v, false)
 		if why != "" {
 			r.warn(f.key, v, why)
 			continue
@@ -190,7 +195,10 @@ func (r *reader) readReset(l *limit, f *knownField) {
 
 // text reads a word.
 func (r *reader) text(f *knownField) (first string) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		switch {
 		case first != "":
 			r.warn(f.key, v, whySecond)

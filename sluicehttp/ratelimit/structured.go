@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -18,7 +17,7 @@ const (
 // readStructured reads RateLimit, of which drafts from 08 make a list and draft
 // 07 a dictionary, or RateLimit-Policy, in which drafts up to 07 put integers.
 func (r *reader) readStructured(f *knownField) {
-	values := slices.Collect(r.valuesOf(f))
+	values := r.cleaned(f)
 	if len(values) == 0 {
 		return
 	}
@@ -186,12 +185,12 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 		case key == "remaining":
 			l.Remaining = AmountOf(n)
 		default:
-			wait, why := r.options.form(f.key).number(number{whole: n}, r)
+			w, why := Guess.of(number{whole: n})
 			if why != "" {
 				r.warn(f.key, key, why)
 				continue
 			}
-			l.ResetAt = r.now.Add(wait)
+			l.ResetAt = r.now.Add(r.until(w))
 		}
 	}
 	if !some {
