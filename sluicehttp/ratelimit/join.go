@@ -25,12 +25,30 @@ func (l *limit) stated() bool {
 	return l.Quota.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
 }
 
+// add adds what a family says about one limit. The first one is kept apart,
+// which saves most headers an allocation.
+func (r *reader) add(l *limit) {
+	switch {
+	case !r.some:
+		r.first, r.some = *l, true
+		return
+	case r.limits == nil:
+		r.limits = append(make([]limit, 0, 4), r.first)
+	}
+	r.limits = append(r.limits, *l)
+}
+
 // join makes Limits of what the families say: one limit of all that is said
 // about the same name and partition. What was read earlier counts more.
 func (r *reader) join() {
-	if len(r.limits) == 1 && len(r.policies) == 0 { // as most often
-		r.Limits = []Limit{r.limits[0].Limit}
+	if r.limits == nil && len(r.policies) == 0 {
+		if r.some {
+			r.Limits = []Limit{r.first.Limit}
+		}
 		return
+	}
+	if r.limits == nil && r.some { // only policies besides
+		r.limits = append(r.limits, r.first)
 	}
 	slices.SortStableFunc(r.limits, func(a, b limit) int { return strings.Compare(a.Name, b.Name) })
 	kept := r.limits[:0]

@@ -25,7 +25,7 @@ func (r *reader) readPlain(fields []knownField) {
 	if !l.Quota.known && l.Used.known && l.Remaining.known { // Reddit
 		l.Quota = Amount{l.Used.plus(l.Remaining.number), true}
 	}
-	r.limits = append(r.limits, l)
+	r.add(&l)
 }
 
 // unitOf returns what a limit with that name in the names of its fields counts,

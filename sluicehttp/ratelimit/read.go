@@ -28,7 +28,9 @@ type reader struct {
 	header   http.Header
 	now      time.Time
 	ref      time.Time // now by the clock of the server; zero until it is asked for
-	limits   []limit
+	first    limit     // if there are some
+	limits   []limit   // first and all others, if there are others
+	some     bool
 	policies []limit // of drafts up to 07, which do not say which limit they are of
 	warnings []Warning
 

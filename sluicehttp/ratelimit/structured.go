@@ -88,7 +88,7 @@ func (r *reader) readMember(f *knownField, member httpsfv.Member) {
 		l.Quota = AmountOf(count)
 		r.policies = append(r.policies, l)
 	default:
-		r.limits = append(r.limits, l)
+		r.add(&l)
 	}
 }
 
@@ -197,6 +197,6 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 		r.warn(f.key, values[0], whyNoList)
 	}
 	if l.stated() {
-		r.limits = append(r.limits, l)
+		r.add(&l)
 	}
 }

@@ -37,7 +37,7 @@ func (r *reader) readShopify(f *knownField) {
 			continue
 		}
 		found = true
-		r.limits = append(r.limits, limit{family: vendor, Limit: Limit{
+		r.add(&limit{family: vendor, Limit: Limit{
 			Unit:      "requests",
 			Quota:     Amount{quota, true},
 			Used:      Amount{used, true},
@@ -71,7 +71,7 @@ func (r *reader) readAzure(f *knownField) {
 			case why != "":
 				r.warn(f.key, item, why)
 			default:
-				r.limits = append(r.limits, limit{family: vendor, Limit: Limit{
+				r.add(&limit{family: vendor, Limit: Limit{
 					Name:      name,
 					Remaining: Amount{n, true},
 					Source:    f.key,
