@@ -112,12 +112,7 @@ func (r *reader) fill(l, m *limit) {
 			*a.to = *a.from
 		}
 	}
-	if l.Unit == "" {
-		l.Unit = m.Unit
-	}
-	if l.Window == 0 {
-		l.Window = m.Window
-	}
+	l.Unit, l.Window = cmp.Or(l.Unit, m.Unit), cmp.Or(l.Window, m.Window)
 	if l.ResetAt.IsZero() && !m.ResetAt.IsZero() {
 		l.ResetAt, l.Source = m.ResetAt, m.Source
 	}
@@ -131,7 +126,7 @@ func differ(a, b Amount) bool { return a.known && b.known && a != b }
 func addUnnamed(limits []limit, p *limit) []limit {
 	if len(limits) > 0 {
 		if l := &limits[0]; l.Name == "" && l.Window == 0 && !differ(l.Quota, p.Quota) {
-			l.Quota, l.Window = p.Quota, p.Window
+			l.Quota, l.Window, l.Unit = p.Quota, p.Window, cmp.Or(l.Unit, p.Unit)
 			return limits
 		}
 	}

@@ -85,19 +85,30 @@ const (
 	longestName   = 128 // no field of a known server comes near
 )
 
+// lower has each byte in lower case: upper case comes and goes within a name, and
+// a branch for it would be guessed wrong at each word.
+var lower = func() (table [256]byte) {
+	for i := range table {
+		table[i] = byte(i)
+		if 'A' <= i && i <= 'Z' {
+			table[i] += 'a' - 'A'
+		}
+	}
+	return table
+}()
+
 // mayMatter reports whether the field called key may be one that is read. Every
 // field of every response comes by here: a letter or two must do.
 func mayMatter(key string) bool {
 	if len(key) < shortestName || len(key) > longestName {
 		return false
 	}
-	const lower = 'a' - 'A'
-	last := key[len(key)-1] | lower
+	last := lower[key[len(key)-1]]
 	if len(key) >= shortestInfix && (last == 't' || last == 'g') {
 		return true // …-RateLimit-…-Limit, -Remaining, -Reset
 	}
-	third := key[2] | lower
-	switch key[0] | lower {
+	third := lower[key[2]]
+	switch lower[key[0]] {
 	case 'r':
 		return third == 't' // RateLimit, Retry-After
 	case 's':
@@ -107,7 +118,7 @@ func mayMatter(key string) bool {
 	case 'x':
 		switch third {
 		case 'r':
-			return key[4]|lower == 't' // X-RateLimit, X-Rate-Limit, X-Retry-After
+			return lower[key[4]] == 't' // X-RateLimit, X-Rate-Limit, X-Retry-After
 		case 'a':
 			return last == 'r' // X-Amz-Retry-After
 		case 'm', 's', 'h':
@@ -122,64 +133,60 @@ func mayMatter(key string) bool {
 func (f *knownField) classify(key string) bool {
 	var buf [longestName]byte
 	name := buf[:len(key)]
-	for i := range len(key) {
-		c := key[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		name[i] = c
+	for i := range name {
+		name[i] = lower[key[i]]
 	}
 	f.key = key
-	switch string(name) {
-	case "retry-after-ms":
-		return f.is(retryAfter, retryAfterMs, 0, 0)
-	case "x-ms-retry-after-ms":
-		return f.is(retryAfter, msRetryAfterMs, 0, 0)
-	case "x-amz-retry-after":
-		return f.is(retryAfter, amzRetryAfter, 0, 0)
-	case "retry-after":
-		return f.is(retryAfter, retryAfterItself, 0, 0)
-	case "x-retry-after":
-		return f.is(retryAfter, xRetryAfter, 0, 0)
-	case "grpc-retry-pushback-ms":
-		return f.is(retryAfter, grpcPushback, 0, 0)
-	case "x-should-retry":
-		return f.is(shouldRetry, xShouldRetry, 0, 0)
-	case "stripe-should-retry":
-		return f.is(shouldRetry, stripeShouldRetry, 0, 0)
-	case "ratelimit":
-		return f.is(structured, items, 0, 0)
-	case "ratelimit-policy":
-		return f.is(structured, policy, 0, 0)
-	case "ratelimit-limit":
-		return f.is(plain, quota, 0, 0)
-	case "ratelimit-remaining":
-		return f.is(plain, remaining, 0, 0)
-	case "ratelimit-reset":
-		return f.is(plain, reset, 0, 0)
-	case "ratelimit-reset-after":
-		return f.is(plain, resetAfter, 0, 0)
-	case "ratelimit-observed":
-		return f.is(plain, used, 0, 0)
-	case "ratelimit-resettime":
-		return f.is(plain, resetTime, 0, 0)
-	case "ratelimit-reason":
-		return f.is(plain, reason, 0, 0)
-	case "x-shopify-shop-api-call-limit":
-		return f.is(vendor, shopify, 0, 0)
-	case "x-amzn-ratelimit-limit":
-		return f.is(vendor, amazon, 0, 0)
-	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		return f.is(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
-	}
 	if from := after(name, "x-ratelimit-"); from > 0 {
 		return f.classifyX(name, from)
 	}
 	if from := after(name, "x-rate-limit-"); from > 0 {
 		return f.classifyX(name, from)
 	}
+	switch string(name) {
+	case "retry-after-ms":
+		return f.is(retryAfter, retryAfterMs)
+	case "x-ms-retry-after-ms":
+		return f.is(retryAfter, msRetryAfterMs)
+	case "x-amz-retry-after":
+		return f.is(retryAfter, amzRetryAfter)
+	case "retry-after":
+		return f.is(retryAfter, retryAfterItself)
+	case "x-retry-after":
+		return f.is(retryAfter, xRetryAfter)
+	case "grpc-retry-pushback-ms":
+		return f.is(retryAfter, grpcPushback)
+	case "x-should-retry":
+		return f.is(shouldRetry, xShouldRetry)
+	case "stripe-should-retry":
+		return f.is(shouldRetry, stripeShouldRetry)
+	case "ratelimit":
+		return f.is(structured, items)
+	case "ratelimit-policy":
+		return f.is(structured, policy)
+	case "ratelimit-limit":
+		return f.is(plain, quota)
+	case "ratelimit-remaining":
+		return f.is(plain, remaining)
+	case "ratelimit-reset":
+		return f.is(plain, reset)
+	case "ratelimit-reset-after":
+		return f.is(plain, resetAfter)
+	case "ratelimit-observed":
+		return f.is(plain, used)
+	case "ratelimit-resettime":
+		return f.is(plain, resetTime)
+	case "ratelimit-reason":
+		return f.is(plain, reason)
+	case "x-shopify-shop-api-call-limit":
+		return f.is(vendor, shopify)
+	case "x-amzn-ratelimit-limit":
+		return f.is(vendor, amazon)
+	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
+		return f.isOf(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
+	}
 	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
-		return from < len(key) && f.is(vendor, azure, from, len(key))
+		return from < len(key) && f.isOf(vendor, azure, from, len(key))
 	}
 	if from := bytes.Index(name, []byte("-ratelimit-")); from > 0 {
 		return f.classifyInfix(name, from+len("-ratelimit-"))
@@ -188,40 +195,46 @@ func (f *knownField) classify(key string) bool {
 }
 
 // is says what f is.
-func (f *knownField) is(family family, part part, from, to int) bool {
-	f.family, f.part, f.from, f.to = family, part, uint8(from), uint8(to)
+func (f *knownField) is(family family, part part) bool {
+	f.family, f.part = family, part
 	return true
+}
+
+// isOf says what f is, and of which unit.
+func (f *knownField) isOf(family family, part part, from, to int) bool {
+	f.from, f.to = uint8(from), uint8(to)
+	return f.is(family, part)
 }
 
 // classifyX is classify for X-RateLimit- and what follows from from.
 func (f *knownField) classifyX(name []byte, from int) bool {
 	switch string(name[from:]) {
 	case "limit":
-		return f.is(xPlain, quota, 0, 0)
+		return f.is(xPlain, quota)
 	case "remaining":
-		return f.is(xPlain, remaining, 0, 0)
+		return f.is(xPlain, remaining)
 	case "reset":
-		return f.is(xPlain, reset, 0, 0)
+		return f.is(xPlain, reset)
 	case "reset-after":
-		return f.is(xPlain, resetAfter, 0, 0)
+		return f.is(xPlain, resetAfter)
 	case "used":
-		return f.is(xPlain, used, 0, 0)
+		return f.is(xPlain, used)
 	case "next":
-		return f.is(xPlain, next, 0, 0)
+		return f.is(xPlain, next)
 	case "resource":
-		return f.is(xPlain, resource, 0, 0)
+		return f.is(xPlain, resource)
 	case "bucket":
-		return f.is(xPlain, bucket, 0, 0)
+		return f.is(xPlain, bucket)
 	case "scope":
-		return f.is(xPlain, scope, 0, 0)
+		return f.is(xPlain, scope)
 	case "global":
-		return f.is(xPlain, global, 0, 0)
+		return f.is(xPlain, global)
 	case "retry-after":
-		return f.is(retryAfter, xRateLimitRetryAfter, 0, 0)
+		return f.is(retryAfter, xRateLimitRetryAfter)
 	}
 	for _, prefix := range partNames {
 		if to := from + after(name[from:], prefix.name); to > from && to+1 < len(name) && name[to] == '-' {
-			return f.is(perUnit, prefix.part, to+1, len(name))
+			return f.isOf(perUnit, prefix.part, to+1, len(name))
 		}
 	}
 	return f.classifyInfix(name, from)
@@ -232,7 +245,7 @@ func (f *knownField) classifyInfix(name []byte, from int) bool {
 	for _, suffix := range partNames {
 		to := len(name) - len(suffix.name) - 1
 		if to > from && name[to] == '-' && string(name[to+1:]) == suffix.name {
-			return f.is(perUnit, suffix.part, from, to)
+			return f.isOf(perUnit, suffix.part, from, to)
 		}
 	}
 	return false
@@ -285,14 +298,7 @@ func (f *knownField) compare(g *knownField) int {
 // compareFold compares two names of header fields without regard to case.
 func compareFold(a, b string) int {
 	for i := range min(len(a), len(b)) {
-		x, y := a[i], b[i]
-		if 'A' <= x && x <= 'Z' {
-			x += 'a' - 'A'
-		}
-		if 'A' <= y && y <= 'Z' {
-			y += 'a' - 'A'
-		}
-		if x != y {
+		if x, y := lower[a[i]], lower[b[i]]; x != y {
 			return int(x) - int(y)
 		}
 	}

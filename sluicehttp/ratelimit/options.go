@@ -100,7 +100,7 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 			s.FromCache = s.FromCache || aged(values)
 			continue
 		}
-		if !mayMatter(key) {
+		if !mayMatter(key) || len(values) == 0 {
 			continue
 		}
 		if f := (knownField{values: values}); f.classify(key) {
@@ -131,7 +131,7 @@ func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapsh
 	n, lost := 0, false
 	for key, values := range header {
 		f := knownField{values: values}
-		if !mayMatter(key) || !f.classify(key) {
+		if !mayMatter(key) || len(values) == 0 || !f.classify(key) {
 			continue
 		}
 		switch {

@@ -57,13 +57,14 @@ func (r *reader) readPart(l *limit, f *knownField) {
 	case remaining:
 		r.readAmount(&l.Remaining, l, f)
 	case used:
-		r.hides = r.hides || f.family == plain // RateLimit-Observed: GitLab
 		r.readAmount(&l.Used, l, f)
+		r.hides = r.hides || f.family == plain && l.Used.known // RateLimit-Observed: GitLab
 	case resetAfter, reset, resetTime, next:
 		r.readReset(l, f)
 	case resource:
-		r.hides = true // GitHub
-		if l.Name = r.text(f); l.Name == "graphql" {
+		r.readText(&l.Name, f)
+		r.hides = r.hides || l.Name != "" // GitHub
+		if l.Name == "graphql" {
 			l.Unit = "points"
 		}
 	case bucket:
@@ -99,10 +100,8 @@ func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 // they are for: "10, 10;w=1, 600;w=60". Some, such as Envoy, write that into
 // X-RateLimit- fields.
 func (r *reader) amount(f *knownField, l *limit) Amount {
-	if f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=") {
-		if n, ok := integer(f); ok {
-			return Amount{n, true}
-		}
+	isList := f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=")
+	if isList && !isNumber(f) {
 		return r.amountInList(f, l)
 	}
 	var first Amount
@@ -125,16 +124,11 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 	return first
 }
 
-// integer returns the value of a field if it is short for a list: one number,
-// with no more digits than a structured field may have. It saves a parser's
-// work.
-func integer(f *knownField) (n number, ok bool) {
-	if len(f.values) != 1 {
-		return number{}, false
-	}
-	v := trim(f.values[0])
-	n, _, why := parseNumber(v)
-	return n, why == "" && digits(v) <= 15
+// isNumber reports whether the field has one number that is no longer than those
+// of structured fields: then it is no list, and may have decimals.
+func isNumber(f *knownField) bool {
+	_, _, why := parseNumber(f.values[0])
+	return len(f.values) == 1 && why == "" && digits(f.values[0]) <= 15
 }
 
 // amountInList is amount for a structured field.

@@ -163,8 +163,7 @@ func parseDate(s string) (time.Time, bool) {
 }
 
 // parseHTTPDate reads a date in any of the three forms of RFC 9110. Their zone is
-// GMT; time.Parse would take any three letters, and look them up on this
-// machine.
+// GMT.
 func parseHTTPDate(s string) (time.Time, bool) {
 	if t, ok := parseFixdate(s); ok {
 		return t, true
@@ -173,7 +172,12 @@ func parseHTTPDate(s string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	t, err := http.ParseTime(s)
-	return t, err == nil && (t.Location() == time.UTC || strings.HasSuffix(s, " GMT"))
+	if err != nil || t.Location() != time.UTC && !strings.HasSuffix(s, " GMT") {
+		return time.Time{}, false
+	}
+	// time.Parse looks the three letters of a zone up on this machine.
+	_, offset := t.Zone()
+	return t.Add(time.Duration(offset) * time.Second), true
 }
 
 // parseFixdate reads the first of these forms, that of nearly every Date: it
