@@ -142,13 +142,13 @@ func (r *reader) until(w when) time.Duration {
 // milliseconds to retry, or with anything else that it should not be done.
 func (r *reader) readPushback(f *knownField) {
 	seen, bad := 0, false
-	var n number
+	var wait time.Duration
 	for _, v := range f.values {
 		if v = r.clean(f, v); v == "" {
 			continue
 		}
-		why := ""
-		if n, _, why = parseNumber(v); why == "" && digits(v) < len(v) {
+		var why string
+		if wait, why = r.wait(f, v, true); why == "" && digits(v) < len(v) {
 			why = "not a whole number"
 		}
 		if seen++; seen > 1 {
@@ -163,7 +163,7 @@ func (r *reader) readPushback(f *knownField) {
 	case bad:
 		r.pushedBack = true
 	case seen == 1 && r.tells():
-		r.retry(f, n.of(time.Millisecond))
+		r.retry(f, wait)
 	}
 }
 
