@@ -251,11 +251,12 @@ func (f *knownField) classifyInfix(name []byte, from int) bool {
 	return false
 }
 
-// partNames are the parts of which a name can have a unit.
+// partNames are the parts of which a name can have a unit, longer ones before
+// those they begin with.
 var partNames = [...]struct {
 	name string
 	part part
-}{{"limit", quota}, {"remaining", remaining}, {"reset", reset}}
+}{{"limit", quota}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}}
 
 // after returns the length of prefix if name begins with it, or 0.
 func after(name []byte, prefix string) int {

@@ -264,6 +264,7 @@ func TestWarnings(t *testing.T) {
 		{200, fields(`RateLimit: "a";r=-1, ("b")`), []string{
 			`Ratelimit: with a parameter of the wrong type, or out of range: "\"a\";r=-1"`, `Ratelimit: of the wrong type: "(\"b\")"`}},
 		{200, fields(`RateLimit: "a";r=5, "a";r=6`), []string{"Ratelimit: ignored: it contradicts Ratelimit"}},
+		{200, fields(`RateLimit: garbage`), []string{`Ratelimit: says nothing: "garbage"`}},
 		{200, fields(`RateLimit-Policy: -5`), []string{"Ratelimit-Policy"}},
 		{200, fields(`RateLimit-Limit: a=b`), []string{"Ratelimit-Limit"}},
 		{200, fields(`RateLimit-Limit: "a"`), []string{"Ratelimit-Limit"}},

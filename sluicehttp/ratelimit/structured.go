@@ -11,6 +11,7 @@ const (
 	whyNoList  = "not a structured field"
 	whyNoItem  = "of the wrong type"
 	whyNoParam = "with a parameter of the wrong type, or out of range"
+	whyNothing = "says nothing"
 	whyItems   = "too many items: those after the 64th are ignored"
 )
 
@@ -87,6 +88,8 @@ func (r *reader) readMember(f *knownField, member httpsfv.Member) {
 	case unnamed:
 		l.Quota = AmountOf(count)
 		r.policies = append(r.policies, l)
+	case !l.stated() && l.Window == 0: // nearly any word is an item
+		r.warn(f.key, written(member), whyNothing)
 	default:
 		r.add(&l)
 	}
