@@ -25,9 +25,31 @@ func (l *limit) stated() bool {
 	return l.Quota.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
 }
 
+// add adds what a family says about one limit. The first one is kept apart,
+// which saves most headers an allocation.
+func (r *reader) add(l *limit) {
+	switch {
+	case !r.some:
+		r.first, r.some = *l, true
+		return
+	case r.limits == nil:
+		r.limits = append(make([]limit, 0, 4), r.first)
+	}
+	r.limits = append(r.limits, *l)
+}
+
 // join makes Limits of what the families say: one limit of all that is said
 // about the same name and partition. What was read earlier counts more.
 func (r *reader) join() {
+	if r.limits == nil && len(r.policies) == 0 {
+		if r.some {
+			r.Limits = []Limit{r.first.Limit}
+		}
+		return
+	}
+	if r.limits == nil && r.some { // only policies besides
+		r.limits = append(r.limits, r.first)
+	}
 	slices.SortStableFunc(r.limits, func(a, b limit) int { return strings.Compare(a.Name, b.Name) })
 	kept := r.limits[:0]
 	for i := 0; i < len(r.limits); {
@@ -90,12 +112,7 @@ func (r *reader) fill(l, m *limit) {
 			*a.to = *a.from
 		}
 	}
-	if l.Unit == "" {
-		l.Unit = m.Unit
-	}
-	if l.Window == 0 {
-		l.Window = m.Window
-	}
+	l.Unit, l.Window = cmp.Or(l.Unit, m.Unit), cmp.Or(l.Window, m.Window)
 	if l.ResetAt.IsZero() && !m.ResetAt.IsZero() {
 		l.ResetAt, l.Source = m.ResetAt, m.Source
 	}
@@ -109,7 +126,7 @@ func differ(a, b Amount) bool { return a.known && b.known && a != b }
 func addUnnamed(limits []limit, p *limit) []limit {
 	if len(limits) > 0 {
 		if l := &limits[0]; l.Name == "" && l.Window == 0 && !differ(l.Quota, p.Quota) {
-			l.Quota, l.Window = p.Quota, p.Window
+			l.Quota, l.Window, l.Unit = p.Quota, p.Window, cmp.Or(l.Unit, p.Unit)
 			return limits
 		}
 	}

@@ -85,163 +85,178 @@ const (
 	longestName   = 128 // no field of a known server comes near
 )
 
-// classify finds out what the field called key is. Every field of every
-// response comes by here, so most are turned away by a letter or two.
-func classify(key string) (knownField, bool) {
+// lower has each byte in lower case: upper case comes and goes within a name, and
+// a branch for it would be guessed wrong at each word.
+var lower = func() (table [256]byte) {
+	for i := range table {
+		table[i] = byte(i)
+		if 'A' <= i && i <= 'Z' {
+			table[i] += 'a' - 'A'
+		}
+	}
+	return table
+}()
+
+// mayMatter reports whether the field called key may be one that is read. Every
+// field of every response comes by here: a letter or two must do.
+func mayMatter(key string) bool {
 	if len(key) < shortestName || len(key) > longestName {
-		return knownField{}, false
+		return false
 	}
-	const lower = 'a' - 'A'
-	switch third, fourth, last := key[2]|lower, key[3]|lower, key[len(key)-1]|lower; {
-	case len(key) >= shortestInfix && (last == 't' || last == 'g'): // …-RateLimit-…-Limit, -Remaining, -Reset
-	case key[0]|lower == 'r' && third == 't': // RateLimit, Retry-After
-	case key[0]|lower == 's' && len(key) == len("Stripe-Should-Retry"):
-	case key[0]|lower == 'g' && len(key) == len("Grpc-Retry-Pushback-Ms"):
-	case key[0]|lower != 'x':
-		return knownField{}, false
-	case third == 'r' && key[4]|lower == 't': // X-RateLimit, X-Rate-Limit, X-Retry-After
-	case third == 'a' && last == 'r': // X-Amz-Retry-After
-	case third == 'm' && fourth == 's', third == 's' && fourth == 'h', third == 'h' && fourth == 'u':
-		// X-Ms-…, X-Should-Retry, X-Shopify-…, X-HubSpot-…
-	default:
-		return knownField{}, false
+	last := lower[key[len(key)-1]]
+	if len(key) >= shortestInfix && (last == 't' || last == 'g') {
+		return true // …-RateLimit-…-Limit, -Remaining, -Reset
 	}
-	return classifyLower(key)
+	third := lower[key[2]]
+	switch lower[key[0]] {
+	case 'r':
+		return third == 't' // RateLimit, Retry-After
+	case 's':
+		return len(key) == len("Stripe-Should-Retry")
+	case 'g':
+		return len(key) == len("Grpc-Retry-Pushback-Ms")
+	case 'x':
+		switch third {
+		case 'r':
+			return lower[key[4]] == 't' // X-RateLimit, X-Rate-Limit, X-Retry-After
+		case 'a':
+			return last == 'r' // X-Amz-Retry-After
+		case 'm', 's', 'h':
+			return true // X-Ms-…, X-Should-Retry, X-Shopify-…, X-HubSpot-…
+		}
+	}
+	return false
 }
 
-// classifyLower compares the whole of key, in lower case.
-func classifyLower(key string) (knownField, bool) {
+// classify finds out what the field called key is, and reports whether it is
+// one that is read. mayMatter must say so.
+func (f *knownField) classify(key string) bool {
 	var buf [longestName]byte
 	name := buf[:len(key)]
-	for i := range len(key) {
-		c := key[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		name[i] = c
+	for i := range name {
+		name[i] = lower[key[i]]
 	}
-	is := func(f family, p part) (knownField, bool) { return knownField{key: key, family: f, part: p}, true }
-	switch string(name) {
-	case "retry-after-ms":
-		return is(retryAfter, retryAfterMs)
-	case "x-ms-retry-after-ms":
-		return is(retryAfter, msRetryAfterMs)
-	case "x-amz-retry-after":
-		return is(retryAfter, amzRetryAfter)
-	case "retry-after":
-		return is(retryAfter, retryAfterItself)
-	case "x-retry-after":
-		return is(retryAfter, xRetryAfter)
-	case "grpc-retry-pushback-ms":
-		return is(retryAfter, grpcPushback)
-	case "x-should-retry":
-		return is(shouldRetry, xShouldRetry)
-	case "stripe-should-retry":
-		return is(shouldRetry, stripeShouldRetry)
-	case "ratelimit":
-		return is(structured, items)
-	case "ratelimit-policy":
-		return is(structured, policy)
-	case "ratelimit-observed":
-		return is(plain, used)
-	case "ratelimit-resettime":
-		return is(plain, resetTime)
-	case "ratelimit-reason":
-		return is(plain, reason)
-	case "x-shopify-shop-api-call-limit":
-		return is(vendor, shopify)
-	case "x-amzn-ratelimit-limit":
-		return is(vendor, amazon)
-	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		f, _ := is(perUnit, quota)
-		f.from, f.to = uint8(len("x-hubspot-ratelimit-")), uint8(len(key))
-		return f, true
-	}
+	f.key = key
 	if from := after(name, "x-ratelimit-"); from > 0 {
-		return classifyX(key, name, from)
+		return f.classifyX(name, from)
 	}
 	if from := after(name, "x-rate-limit-"); from > 0 {
-		return classifyX(key, name, from)
+		return f.classifyX(name, from)
 	}
-	if from := after(name, "ratelimit-"); from > 0 {
-		p, to := partAt(name[from:])
-		return knownField{key: key, family: plain, part: p}, to > 0 && from+to == len(name)
+	switch string(name) {
+	case "retry-after-ms":
+		return f.is(retryAfter, retryAfterMs)
+	case "x-ms-retry-after-ms":
+		return f.is(retryAfter, msRetryAfterMs)
+	case "x-amz-retry-after":
+		return f.is(retryAfter, amzRetryAfter)
+	case "retry-after":
+		return f.is(retryAfter, retryAfterItself)
+	case "x-retry-after":
+		return f.is(retryAfter, xRetryAfter)
+	case "grpc-retry-pushback-ms":
+		return f.is(retryAfter, grpcPushback)
+	case "x-should-retry":
+		return f.is(shouldRetry, xShouldRetry)
+	case "stripe-should-retry":
+		return f.is(shouldRetry, stripeShouldRetry)
+	case "ratelimit":
+		return f.is(structured, items)
+	case "ratelimit-policy":
+		return f.is(structured, policy)
+	case "ratelimit-limit":
+		return f.is(plain, quota)
+	case "ratelimit-remaining":
+		return f.is(plain, remaining)
+	case "ratelimit-reset":
+		return f.is(plain, reset)
+	case "ratelimit-reset-after":
+		return f.is(plain, resetAfter)
+	case "ratelimit-observed":
+		return f.is(plain, used)
+	case "ratelimit-resettime":
+		return f.is(plain, resetTime)
+	case "ratelimit-reason":
+		return f.is(plain, reason)
+	case "x-shopify-shop-api-call-limit":
+		return f.is(vendor, shopify)
+	case "x-amzn-ratelimit-limit":
+		return f.is(vendor, amazon)
+	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
+		return f.isOf(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
 	}
 	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
-		return knownField{key: key, family: vendor, part: azure, from: uint8(from), to: uint8(len(key))}, from < len(key)
+		return from < len(key) && f.isOf(vendor, azure, from, len(key))
 	}
 	if from := bytes.Index(name, []byte("-ratelimit-")); from > 0 {
-		return classifyInfix(key, name, from+len("-ratelimit-"))
+		return f.classifyInfix(name, from+len("-ratelimit-"))
 	}
-	return knownField{}, false
+	return false
+}
+
+// is says what f is.
+func (f *knownField) is(family family, part part) bool {
+	f.family, f.part = family, part
+	return true
+}
+
+// isOf says what f is, and of which unit.
+func (f *knownField) isOf(family family, part part, from, to int) bool {
+	f.from, f.to = uint8(from), uint8(to)
+	return f.is(family, part)
 }
 
 // classifyX is classify for X-RateLimit- and what follows from from.
-func classifyX(key string, name []byte, from int) (knownField, bool) {
-	f := knownField{key: key, family: xPlain}
+func (f *knownField) classifyX(name []byte, from int) bool {
 	switch string(name[from:]) {
-	case "retry-after":
-		f.family, f.part = retryAfter, xRateLimitRetryAfter
-		return f, true
+	case "limit":
+		return f.is(xPlain, quota)
+	case "remaining":
+		return f.is(xPlain, remaining)
+	case "reset":
+		return f.is(xPlain, reset)
+	case "reset-after":
+		return f.is(xPlain, resetAfter)
 	case "used":
-		f.part = used
-		return f, true
+		return f.is(xPlain, used)
 	case "next":
-		f.part = next
-		return f, true
+		return f.is(xPlain, next)
 	case "resource":
-		f.part = resource
-		return f, true
+		return f.is(xPlain, resource)
 	case "bucket":
-		f.part = bucket
-		return f, true
+		return f.is(xPlain, bucket)
 	case "scope":
-		f.part = scope
-		return f, true
+		return f.is(xPlain, scope)
 	case "global":
-		f.part = global
-		return f, true
+		return f.is(xPlain, global)
+	case "retry-after":
+		return f.is(retryAfter, xRateLimitRetryAfter)
 	}
-	p, to := partAt(name[from:])
-	switch to += from; {
-	case to == from:
-		return classifyInfix(key, name, from)
-	case to == len(name):
-		f.part = p
-		return f, true
-	case p == resetAfter || to+1 == len(name):
-		return knownField{}, false
+	for _, prefix := range partNames {
+		if to := from + after(name[from:], prefix.name); to > from && to+1 < len(name) && name[to] == '-' {
+			return f.isOf(perUnit, prefix.part, to+1, len(name))
+		}
 	}
-	f.family, f.part, f.from, f.to = perUnit, p, uint8(to+1), uint8(len(name))
-	return f, true
+	return f.classifyInfix(name, from)
 }
 
 // classifyInfix is classify for a name with a unit from from, and then a part.
-func classifyInfix(key string, name []byte, from int) (knownField, bool) {
-	for _, suffix := range []struct {
-		name string
-		part part
-	}{{"-limit", quota}, {"-remaining", remaining}, {"-reset", reset}} {
-		if to := len(name) - len(suffix.name); to > from && string(name[to:]) == suffix.name {
-			return knownField{key: key, family: perUnit, part: suffix.part, from: uint8(from), to: uint8(to)}, true
+func (f *knownField) classifyInfix(name []byte, from int) bool {
+	for _, suffix := range partNames {
+		to := len(name) - len(suffix.name) - 1
+		if to > from && name[to] == '-' && string(name[to+1:]) == suffix.name {
+			return f.isOf(perUnit, suffix.part, from, to)
 		}
 	}
-	return knownField{}, false
+	return false
 }
 
-// partAt returns the part that name begins with, and where that ends: at the
-// end of name or before a hyphen. The end is 0 if there is none.
-func partAt(name []byte) (part, int) {
-	for _, p := range []struct {
-		name string
-		part part
-	}{{"limit", quota}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}} {
-		if end := after(name, p.name); end > 0 && (end == len(name) || name[end] == '-') {
-			return p.part, end
-		}
-	}
-	return 0, 0
-}
+// partNames are the parts of which a name can have a unit, longer ones before
+// those they begin with.
+var partNames = [...]struct {
+	name string
+	part part
+}{{"limit", quota}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}}
 
 // after returns the length of prefix if name begins with it, or 0.
 func after(name []byte, prefix string) int {
@@ -284,14 +299,7 @@ func (f *knownField) compare(g *knownField) int {
 // compareFold compares two names of header fields without regard to case.
 func compareFold(a, b string) int {
 	for i := range min(len(a), len(b)) {
-		x, y := a[i], b[i]
-		if 'A' <= x && x <= 'Z' {
-			x += 'a' - 'A'
-		}
-		if 'A' <= y && y <= 'Z' {
-			y += 'a' - 'A'
-		}
-		if x != y {
+		if x, y := lower[a[i]], lower[b[i]]; x != y {
 			return int(x) - int(y)
 		}
 	}

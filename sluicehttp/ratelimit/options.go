@@ -89,25 +89,77 @@ func field(header http.Header, name string) []string {
 // than 24 hours off or the response is from a cache. now must not be the zero
 // time.
 func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
-	s := Snapshot{Status: status}
+	s := Snapshot{Status: status, Throttled: status == http.StatusTooManyRequests}
 	if len(o.CacheMarkers) > 0 {
 		s.FromCache = o.marked(header)
 	}
-	known := false
+	var some [few]knownField
+	n := 0
 	for key, values := range header {
 		if len(key) == len("Age") && strings.EqualFold(key, "Age") {
 			s.FromCache = s.FromCache || aged(values)
-		} else if !known {
-			_, known = classify(key)
+			continue
+		}
+		if !mayMatter(key) || len(values) == 0 {
+			continue
+		}
+		if f := (knownField{values: values}); f.classify(key) {
+			if n < len(some) {
+				insert(some[:n+1], &f)
+			}
+			n++
 		}
 	}
-	if status == http.StatusTooManyRequests {
-		s.Throttled = true
-	}
-	if !known {
+	switch {
+	case n == 0:
 		return s, nil
+	case n <= len(some):
+		return o.read(s, some[:n], header, now)
 	}
-	return read(&o, s, header, now)
+	return o.readMany(s, header, now)
+}
+
+const (
+	few        = 8 // fields: most servers have no more; an array of more is dear to make
+	mostFields = 32
+)
+
+// readMany is Parse for a header with more than a few fields to read. A map has
+// no order: what is left out if there are too many is what is last in ours.
+func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
+	var fields [mostFields]knownField
+	n, lost := 0, false
+	for key, values := range header {
+		f := knownField{values: values}
+		if !mayMatter(key) || len(values) == 0 || !f.classify(key) {
+			continue
+		}
+		switch {
+		case n < mostFields:
+			n++
+		case f.compare(&fields[n-1]) > 0:
+			lost = true
+			continue
+		default:
+			lost = true
+		}
+		insert(fields[:n], &f)
+	}
+	s, warnings := o.read(s, fields[:n], header, now)
+	if lost {
+		warnings = append(warnings, Warning{fields[n-1].key, "", "too many rate-limit fields: those after this one are ignored"})
+	}
+	return s, warnings
+}
+
+// insert puts f into fields, which are in order but for the last one: that is
+// replaced.
+func insert(fields []knownField, f *knownField) {
+	i := len(fields) - 1
+	for ; i > 0 && f.compare(&fields[i-1]) < 0; i-- {
+		fields[i] = fields[i-1]
+	}
+	fields[i] = *f
 }
 
 // aged reports whether one of the values of Age is above 0. One that is

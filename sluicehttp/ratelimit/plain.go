@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ func (r *reader) readPlain(fields []knownField) {
 	if !l.Quota.known && l.Used.known && l.Remaining.known { // Reddit
 		l.Quota = Amount{l.Used.plus(l.Remaining.number), true}
 	}
-	r.limits = append(r.limits, l)
+	r.add(&l)
 }
 
 // unitOf returns what a limit with that name in the names of its fields counts,
@@ -58,13 +57,14 @@ func (r *reader) readPart(l *limit, f *knownField) {
 	case remaining:
 		r.readAmount(&l.Remaining, l, f)
 	case used:
-		r.hides = r.hides || f.family == plain // RateLimit-Observed: GitLab
 		r.readAmount(&l.Used, l, f)
+		r.hides = r.hides || f.family == plain && l.Used.known // RateLimit-Observed: GitLab
 	case resetAfter, reset, resetTime, next:
 		r.readReset(l, f)
 	case resource:
-		r.hides = true // GitHub
-		if l.Name = r.text(f); l.Name == "graphql" {
+		r.readText(&l.Name, f)
+		r.hides = r.hides || l.Name != "" // GitHub
+		if l.Name == "graphql" {
 			l.Unit = "points"
 		}
 	case bucket:
@@ -100,14 +100,15 @@ func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 // they are for: "10, 10;w=1, 600;w=60". Some, such as Envoy, write that into
 // X-RateLimit- fields.
 func (r *reader) amount(f *knownField, l *limit) Amount {
-	if f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=") {
-		if n, ok := integer(f); ok {
-			return Amount{n, true}
-		}
+	isList := f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=")
+	if isList && !isNumber(f) {
 		return r.amountInList(f, l)
 	}
 	var first Amount
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		n, _, why := parseNumber(v)
 		switch {
 		case first.known:
@@ -123,21 +124,16 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 	return first
 }
 
-// integer returns the value of a field if it is short for a list: one number,
-// with no more digits than a structured field may have. It saves a parser's
-// work.
-func integer(f *knownField) (n number, ok bool) {
-	if len(f.values) != 1 {
-		return number{}, false
-	}
-	v := trim(f.values[0])
-	n, _, why := parseNumber(v)
-	return n, why == "" && digits(v) <= 15
+// isNumber reports whether the field has one number that is no longer than those
+// of structured fields: then it is no list, and may have decimals.
+func isNumber(f *knownField) bool {
+	_, _, why := parseNumber(f.values[0])
+	return len(f.values) == 1 && why == "" && digits(f.values[0]) <= 15
 }
 
 // amountInList is amount for a structured field.
 func (r *reader) amountInList(f *knownField, l *limit) Amount {
-	values := slices.Collect(r.valuesOf(f))
+	values := r.cleaned(f)
 	if len(values) == 0 {
 		return Amount{}
 	}
@@ -172,14 +168,17 @@ func (r *reader) amountInList(f *knownField, l *limit) Amount {
 // readReset reads a field that says when there will be more. The first that is
 // valid counts; the fields come in that order.
 func (r *reader) readReset(l *limit, f *knownField) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		if !l.ResetAt.IsZero() {
 			if f.part == l.resetBy {
 				r.warn(f.key, v, whySecond)
 			}
 			return
 		}
-		wait, why := r.options.form(f.key).wait(v, r)
+		wait, why := r.wait(f, v, false)
 		if why != "" {
 			r.warn(f.key, v, why)
 			continue
@@ -190,7 +189,10 @@ func (r *reader) readReset(l *limit, f *knownField) {
 
 // text reads a word.
 func (r *reader) text(f *knownField) (first string) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		switch {
 		case first != "":
 			r.warn(f.key, v, whySecond)

@@ -7,7 +7,6 @@ import (
 )
 
 const (
-	mostFields   = 32
 	mostItems    = 64      // of a field; values it is split over, too
 	longestValue = 4 << 10 // bytes
 	longestText  = 64      // bytes
@@ -25,11 +24,13 @@ const (
 // A reader puts a Snapshot together.
 type reader struct {
 	Snapshot
-	options  *Options
+	options  Options
 	header   http.Header
 	now      time.Time
 	ref      time.Time // now by the clock of the server; zero until it is asked for
-	limits   []limit
+	first    limit     // if there are some
+	limits   []limit   // first and all others, if there are others
+	some     bool
 	policies []limit // of drafts up to 07, which do not say which limit they are of
 	warnings []Warning
 
@@ -37,54 +38,25 @@ type reader struct {
 	hides      bool // the server is one that has limits it does not show
 }
 
-// read is Parse for a header that has something to read. s is what is known
-// already.
-func read(o *Options, s Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
+// read reads fields, which are in order, into s.
+func (o Options) read(s Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
 	r := reader{Snapshot: s, options: o, header: header, now: now}
-	var fields [mostFields]knownField
-	n := r.collect(&fields)
-	for i := 0; i < n; {
-		i += r.read(fields[i:n])
+	for len(fields) > 0 {
+		fields = fields[r.read(fields):]
 	}
 	r.join()
 	r.judge()
 	return r.Snapshot, r.warnings
 }
 
-// collect fills fields with what there is to read, in order, and returns how
-// much that is. A map has no order: it is the last ones in order that are left
-// out if there are too many.
-func (r *reader) collect(fields *[mostFields]knownField) int {
-	n, lost := 0, 0
-	for key, values := range r.header {
-		f, ok := classify(key)
-		if !ok {
-			continue
-		}
-		f.values = values
-		if n == mostFields {
-			if lost++; f.compare(&fields[n-1]) > 0 {
-				continue
-			}
-			n--
-		}
-		i := n
-		for ; i > 0 && f.compare(&fields[i-1]) < 0; i-- {
-			fields[i] = fields[i-1]
-		}
-		fields[i] = f
-		n++
-	}
-	if lost > 0 {
-		r.warn(fields[n-1].key, "", "too many rate-limit fields: those after this one are ignored")
-	}
-	return n
-}
-
 // read reads the first of fields, with those that belong to it, and returns how
 // many these are.
 func (r *reader) read(fields []knownField) int {
 	f := &fields[0]
+	if len(f.values) > mostItems {
+		r.warn(f.key, f.values[mostItems], "too many values: this one and those after it are ignored")
+		f.values = f.values[:mostItems]
+	}
 	switch f.family {
 	case retryAfter:
 		r.readRetryAfter(f)
@@ -123,7 +95,10 @@ func (r *reader) readRetryAfter(f *knownField) {
 		return
 	}
 	longest := time.Duration(-1)
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		wait, why := r.wait(f, v, f.part <= amzRetryAfter)
 		if why != "" {
 			r.warn(f.key, v, why)
@@ -140,27 +115,40 @@ func (r *reader) readRetryAfter(f *knownField) {
 // numbers.
 func (r *reader) wait(f *knownField, v string, millis bool) (wait time.Duration, why string) {
 	form := r.options.form(f.key)
-	if !millis {
-		return form.wait(v, r)
+	if millis {
+		n, _, why := parseNumber(v)
+		if why != "" {
+			return 0, why
+		}
+		if form == Guess {
+			form = Millis
+		}
+		w, why := form.of(n)
+		return r.until(w), why
 	}
-	n, _, why := parseNumber(v)
-	if why != "" {
-		return 0, why
+	w, why := form.parse(v)
+	return r.until(w), why
+}
+
+// until returns how long it is until w.
+func (r *reader) until(w when) time.Duration {
+	if w.instant {
+		return w.after(r.reference())
 	}
-	if form == Guess {
-		form = Millis
-	}
-	return form.number(n, r)
+	return w.delta
 }
 
 // readPushback reads the field with which a gRPC server says after how many
 // milliseconds to retry, or with anything else that it should not be done.
 func (r *reader) readPushback(f *knownField) {
 	seen, bad := 0, false
-	var n number
-	for v := range r.valuesOf(f) {
-		why := ""
-		if n, _, why = parseNumber(v); why == "" && digits(v) < len(v) {
+	var wait time.Duration
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		var why string
+		if wait, why = r.wait(f, v, true); why == "" && digits(v) < len(v) {
 			why = "not a whole number"
 		}
 		if seen++; seen > 1 {
@@ -175,7 +163,7 @@ func (r *reader) readPushback(f *knownField) {
 	case bad:
 		r.pushedBack = true
 	case seen == 1 && r.tells():
-		r.retry(f, n.of(time.Millisecond))
+		r.retry(f, wait)
 	}
 }
 
@@ -190,7 +178,10 @@ func (r *reader) retry(f *knownField, wait time.Duration) {
 
 // readShouldRetry reads a field that says whether to try again.
 func (r *reader) readShouldRetry(f *knownField) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		answer := Unset
 		switch {
 		case strings.EqualFold(v, "true"):
@@ -235,24 +226,24 @@ func (r *reader) reference() time.Time {
 
 const longestSkew = 24 * time.Hour
 
-// valuesOf yields the values of a field that are neither empty nor too long,
-// without spaces around them.
-func (r *reader) valuesOf(f *knownField) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for i, v := range f.values {
-			switch {
-			case i == mostItems:
-				r.warn(f.key, v, "too many values: this one and those after it are ignored")
-				return
-			case len(v) > longestValue:
-				r.warn(f.key, v, whyLong)
-				continue
-			}
-			if v = trim(v); v != "" && !yield(v) {
-				return
-			}
+// clean returns a value of a field without spaces around it: the empty string
+// if there is nothing to read.
+func (r *reader) clean(f *knownField, v string) string {
+	if len(v) > longestValue {
+		r.warn(f.key, v, whyLong)
+		return ""
+	}
+	return trim(v)
+}
+
+// cleaned returns the values of a field that are not empty.
+func (r *reader) cleaned(f *knownField) (values []string) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v != "" {
+			values = append(values, v)
 		}
 	}
+	return values
 }
 
 // warn adds a warning.

@@ -67,7 +67,8 @@ type Snapshot struct {
 // remains: the next call would be refused. Limits of calls in flight do not
 // count then; there is room when one of them comes back.
 func (s *Snapshot) PauseUntil() (at time.Time, source string) {
-	if s.Throttled || 300 <= s.Status && s.Status < 400 {
+	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
+	if s.Throttled || redirect {
 		return s.RetryAt, s.RetrySource
 	}
 	return latestReset(s.Limits, false)

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -12,13 +11,14 @@ const (
 	whyNoList  = "not a structured field"
 	whyNoItem  = "of the wrong type"
 	whyNoParam = "with a parameter of the wrong type, or out of range"
+	whyNothing = "says nothing"
 	whyItems   = "too many items: those after the 64th are ignored"
 )
 
 // readStructured reads RateLimit, of which drafts from 08 make a list and draft
 // 07 a dictionary, or RateLimit-Policy, in which drafts up to 07 put integers.
 func (r *reader) readStructured(f *knownField) {
-	values := slices.Collect(r.valuesOf(f))
+	values := r.cleaned(f)
 	if len(values) == 0 {
 		return
 	}
@@ -88,8 +88,10 @@ func (r *reader) readMember(f *knownField, member httpsfv.Member) {
 	case unnamed:
 		l.Quota = AmountOf(count)
 		r.policies = append(r.policies, l)
+	case !l.stated() && l.Window == 0: // nearly any word is an item
+		r.warn(f.key, written(member), whyNothing)
 	default:
-		r.limits = append(r.limits, l)
+		r.add(&l)
 	}
 }
 
@@ -186,18 +188,18 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 		case key == "remaining":
 			l.Remaining = AmountOf(n)
 		default:
-			wait, why := r.options.form(f.key).number(number{whole: n}, r)
+			w, why := Guess.of(number{whole: n})
 			if why != "" {
 				r.warn(f.key, key, why)
 				continue
 			}
-			l.ResetAt = r.now.Add(wait)
+			l.ResetAt = r.now.Add(r.until(w))
 		}
 	}
 	if !some {
 		r.warn(f.key, values[0], whyNoList)
 	}
 	if l.stated() {
-		r.limits = append(r.limits, l)
+		r.add(&l)
 	}
 }

@@ -45,68 +45,71 @@ const longestDate = 80 // bytes; those of JavaScript are long
 //
 // It returns an error if value is none of these.
 func (f TimeForm) Wait(value string, ref time.Time) (time.Duration, error) {
-	w, why := f.wait(trim(value), instant(ref))
+	w, why := f.parse(trim(value))
 	if why != "" {
 		return 0, fmt.Errorf("ratelimit: %s: %q", why, shortened(value))
 	}
-	return w, nil
+	if w.instant {
+		return w.after(ref), nil
+	}
+	return w.delta, nil
 }
 
-// A clock tells the time that instants are compared with. It is asked only if
-// there is one.
-type clock interface{ reference() time.Time }
+// A when is a time: from now, or an instant of the server's clock.
+type when struct {
+	delta   time.Duration
+	at      time.Time
+	instant bool
+}
 
-type instant time.Time
+// after returns how long after ref the instant w is, 0 if it is not.
+func (w *when) after(ref time.Time) time.Duration { return max(0, w.at.Sub(ref)) } // Sub saturates
 
-func (i instant) reference() time.Time { return time.Time(i) }
+func instant(t time.Time) when { return when{at: t, instant: true} }
 
-// wait is Wait for a value without spaces around it. If that is malformed it
-// returns why.
-func (f TimeForm) wait(s string, ref clock) (w time.Duration, why string) {
+// parse reads a time without spaces around it. If it is malformed it returns
+// why.
+func (f TimeForm) parse(s string) (w when, why string) {
 	n, numeric, why := parseNumber(s)
 	switch {
 	case why == "":
-		return f.number(n, ref)
+		return f.of(n)
 	case numeric:
-		return 0, why
+		return when{}, why
 	case len(s) > longestDate:
-		return 0, whyNoTime
+		return when{}, whyNoTime
 	}
 	if t, ok := parseDate(s); ok {
-		return until(t, ref), ""
+		return instant(t), ""
 	}
 	if d, ok := parseDuration(s); ok {
-		return d, ""
+		return when{delta: d}, ""
 	}
-	return 0, whyNoTime
+	return when{}, whyNoTime
 }
 
-// number is wait for a number.
-func (f TimeForm) number(n number, ref clock) (w time.Duration, why string) {
+// of is parse for a number.
+func (f TimeForm) of(n number) (w when, why string) {
 	switch f {
 	case Seconds:
-		return n.of(time.Second), ""
+		return when{delta: n.of(time.Second)}, ""
 	case Millis:
-		return n.of(time.Millisecond), ""
+		return when{delta: n.of(time.Millisecond)}, ""
 	case Epoch:
-		return until(time.Unix(n.whole, int64(n.nano)), ref), ""
+		return instant(time.Unix(n.whole, int64(n.nano))), ""
 	case EpochMillis:
-		nano := n.whole%1000*int64(time.Millisecond) + int64(n.nano)/1000
-		return until(time.Unix(n.whole/1000, nano), ref), ""
+		return instant(time.Unix(n.whole/1000, n.whole%1000*1e6+int64(n.nano)/1000)), ""
 	}
 	switch {
 	case n.whole < leastEpoch:
-		return Seconds.number(n, ref)
+		return Seconds.of(n)
 	case n.whole < leastEpochMillis:
-		return Epoch.number(n, ref)
+		return Epoch.of(n)
 	case n.whole < beyondTime:
-		return EpochMillis.number(n, ref)
+		return EpochMillis.of(n)
 	}
-	return 0, whyRange
+	return when{}, whyRange
 }
-
-// until returns how long after ref t is, 0 if it is not. Sub saturates.
-func until(t time.Time, ref clock) time.Duration { return max(0, t.Sub(ref.reference())) }
 
 // Layouts of dates, by what they begin with. time.Parse also reads decimals of
 // a second in all of them.
@@ -160,14 +163,48 @@ func parseDate(s string) (time.Time, bool) {
 }
 
 // parseHTTPDate reads a date in any of the three forms of RFC 9110. Their zone is
-// GMT; time.Parse would take any three letters, and look them up on this
-// machine.
+// GMT.
 func parseHTTPDate(s string) (time.Time, bool) {
+	if t, ok := parseFixdate(s); ok {
+		return t, true
+	}
 	if len(s) > longestDate {
 		return time.Time{}, false
 	}
 	t, err := http.ParseTime(s)
-	return t, err == nil && (t.Location() == time.UTC || strings.HasSuffix(s, " GMT"))
+	if err != nil || t.Location() != time.UTC && !strings.HasSuffix(s, " GMT") {
+		return time.Time{}, false
+	}
+	// time.Parse looks the three letters of a zone up on this machine.
+	_, offset := t.Zone()
+	return t.Add(time.Duration(offset) * time.Second), true
+}
+
+// parseFixdate reads the first of these forms, that of nearly every Date: it
+// saves a third of the time that it takes to read a header with an epoch. It
+// reads nothing that time.Parse does not, and leaves to that what is rare.
+func parseFixdate(s string) (t time.Time, ok bool) {
+	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' ||
+		s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+		return time.Time{}, false
+	}
+	weekday := strings.Index("Sun Mon Tue Wed Thu Fri Sat", s[:3])
+	month := strings.Index("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec", s[8:11])
+	if weekday%4 != 0 || month%4 != 0 { // not found is -1
+		return time.Time{}, false
+	}
+	ok = true
+	two := func(i int) int {
+		a, b := s[i]-'0', s[i+1]-'0'
+		ok = ok && a < 10 && b < 10
+		return 10*int(a) + int(b)
+	}
+	year, day, hour, minute, second := 100*two(12)+two(14), two(5), two(17), two(20), two(23)
+	if !ok || hour > 23 || minute > 59 || second > 59 {
+		return time.Time{}, false
+	}
+	t = time.Date(year, time.Month(month/4+1), day, hour, minute, second, 0, time.UTC)
+	return t, t.Day() == day // 31 November is 1 December
 }
 
 // units are those of a duration, longer names before those they begin with.
@@ -217,4 +254,12 @@ func parseDuration(s string) (d time.Duration, ok bool) {
 }
 
 // trim returns s without spaces and tabs around it.
-func trim(s string) string { return strings.Trim(s, " \t") }
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -21,7 +21,10 @@ func (r *reader) readVendor(f *knownField) {
 // bucket, of which the rate depends on the shop's plan and is not told.
 func (r *reader) readShopify(f *knownField) {
 	found := false
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		if found {
 			r.warn(f.key, v, whySecond)
 			return
@@ -34,7 +37,7 @@ func (r *reader) readShopify(f *knownField) {
 			continue
 		}
 		found = true
-		r.limits = append(r.limits, limit{family: vendor, Limit: Limit{
+		r.add(&limit{family: vendor, Limit: Limit{
 			Unit:      "requests",
 			Quota:     Amount{quota, true},
 			Used:      Amount{used, true},
@@ -48,7 +51,10 @@ func (r *reader) readShopify(f *knownField) {
 // after or of several with names: "Microsoft.Compute/GetVMScaleSet3Min;197,…".
 func (r *reader) readAzure(f *knownField) {
 	items := 0
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		for item := range strings.SplitSeq(v, ",") {
 			if items++; items > mostItems {
 				r.warn(f.key, "", whyItems)
@@ -65,7 +71,7 @@ func (r *reader) readAzure(f *knownField) {
 			case why != "":
 				r.warn(f.key, item, why)
 			default:
-				r.limits = append(r.limits, limit{family: vendor, Limit: Limit{
+				r.add(&limit{family: vendor, Limit: Limit{
 					Name:      name,
 					Remaining: Amount{n, true},
 					Source:    f.key,
@@ -78,7 +84,10 @@ func (r *reader) readAzure(f *knownField) {
 // readAmazon reads the rate of the Selling Partner API, in requests per second:
 // "0.5", and also "0.0167".
 func (r *reader) readAmazon(f *knownField) {
-	for v := range r.valuesOf(f) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
 		n, _, why := parseNumber(v)
 		switch {
 		case why != "":
