@@ -23,7 +23,7 @@ func TestDials(t *testing.T) {
 			{sluicetest.Refuse, "connection refused", 0, 0},
 			{sluicetest.NoHost, "no such host", 0, 0},
 			{sluicetest.Hang, "timeout", time.Minute, 0},
-			{sluicetest.Drop, "", 0, 0}, // at a read or at a write: EOF or a broken pipe
+			{sluicetest.Drop, "EOF", 0, 0},
 			{sluicetest.Deaf, "timeout", time.Minute, 0},
 			{sluicetest.Connect, "200 ok", 0, 1},
 		} {

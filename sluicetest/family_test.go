@@ -124,10 +124,10 @@ func TestResetOfABurst(t *testing.T) {
 func TestWaitIsTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.Enforce(sluicetest.Limit{
-			Count: 1, Per: time.Hour, Quota: 1, Window: time.Minute, Family: sluicetest.RetryAfter}))
+			Count: 1, Per: time.Hour, Quota: 1, Window: time.Minute}))
 		defer srv.Close()
-		statusAt(t, srv.Client(), "http://a.test", 0, 0)
-		if at := srv.Record().Requests[1].RetryAt; at != time.Hour {
+		statusAt(t, srv.Client(), "http://a.test", 5*time.Second, 5*time.Second)
+		if at := srv.Record().Requests[1].RetryAt; at != time.Hour+5*time.Second {
 			t.Errorf("told to come back at %v", at)
 		}
 	})
