@@ -37,8 +37,12 @@ func (t *watcher) CloseIdleConnections() {
 
 func (t *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
-	if err != nil || resp.ContentLength == 0 || r.Method == http.MethodHead {
-		return resp, err
+	if err != nil {
+		return nil, err
+	}
+	empty := resp.ContentLength == 0 && resp.StatusCode != http.StatusSwitchingProtocols
+	if empty || r.Method == http.MethodHead {
+		return resp, nil
 	}
 	b := &watched{ReadCloser: resp.Body, book: t.book}
 	b.is = Body{Method: r.Method, URL: r.URL.String(), Status: resp.StatusCode}

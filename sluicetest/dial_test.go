@@ -23,7 +23,7 @@ func TestDials(t *testing.T) {
 			{sluicetest.Refuse, "connection refused", 0, 0},
 			{sluicetest.NoHost, "no such host", 0, 0},
 			{sluicetest.Hang, "timeout", time.Minute, 0},
-			{sluicetest.Drop, "", 0, 0}, // at a read or at a write: EOF or a broken pipe
+			{sluicetest.Drop, "", 0, 0}, // in what words is chance, but not as a reset
 			{sluicetest.Deaf, "timeout", time.Minute, 0},
 			{sluicetest.Connect, "200 ok", 0, 1},
 		} {
@@ -40,7 +40,7 @@ func TestDials(t *testing.T) {
 			if strings.Contains(got, "deadline exceeded") || strings.Contains(got, "request canceled") {
 				got = "timeout" // which of the two is chance
 			}
-			if !strings.Contains(got, tt.want) || strings.HasPrefix(got, "200") != (tt.dial == sluicetest.Connect) {
+			if !strings.Contains(got, tt.want) || strings.HasPrefix(got, "200") != (tt.dial == sluicetest.Connect) || strings.Contains(got, "reset") {
 				t.Errorf("%d: %s, want %s", tt.dial, got, tt.want)
 			}
 			if d := time.Since(start); d != tt.took {

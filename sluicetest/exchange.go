@@ -1,8 +1,10 @@
 package sluicetest
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -61,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := &answer{ResponseWriter: w, x: x}
 	s.handler.ServeHTTP(a, r)
-	if a.status == 0 && x.req.Status == 0 && !x.req.Broken { // nor upgraded
+	if a.status == 0 && !a.hijacked {
 		a.WriteHeader(http.StatusOK) // as net/http would; here it is noted
 	}
 	if r.Context().Err() != nil {
@@ -149,20 +151,22 @@ func (b *received) Read(p []byte) (int, error) {
 // An answer is the http.ResponseWriter of an exchange.
 type answer struct {
 	http.ResponseWriter
-	x      *exchange
-	status int
-	sent   int64
+	x        *exchange
+	status   int
+	sent     int64
+	hijacked bool
 }
 
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Flush implements [http.Flusher]. It sends the header, as net/http's does.
-func (a *answer) Flush() {
-	if a.status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
-	_ = http.NewResponseController(a.ResponseWriter).Flush()
+func (a *answer) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
+
+// Hijack implements [http.Hijacker]. What is sent then is not in the record.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	a.hijacked = err == nil
+	return conn, buf, err
 }
 
 func (a *answer) WriteHeader(status int) {

@@ -108,6 +108,31 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// With something left the reset is that of all, with nothing left that of one.
+func TestResetOfABurst(t *testing.T) {
+	s := sluicetest.Standing{Name: "x", Limit: 9, Window: time.Minute, Remaining: 1, Reset: 50 * time.Second}
+	for _, want := range []string{"limit=9, remaining=1, reset=50", "limit=9, remaining=0, reset=10"} {
+		h := make(http.Header)
+		sluicetest.Draft7(h, s)
+		if got := h.Get("RateLimit"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		s.Remaining, s.Wait = 0, 9500*ms
+	}
+}
+
+func TestWaitIsTheLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.Enforce(sluicetest.Limit{
+			Count: 1, Per: time.Hour, Quota: 1, Window: time.Minute}))
+		defer srv.Close()
+		statusAt(t, srv.Client(), "http://a.test", 5*time.Second, 5*time.Second)
+		if at := srv.Record().Requests[1].RetryAt; at != time.Hour+5*time.Second {
+			t.Errorf("told to come back at %v", at)
+		}
+	})
+}
+
 func TestStandingOfTheTightestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []sluicetest.Standing

@@ -46,6 +46,55 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+func TestHeader(t *testing.T) {
+	everyWay(t, func(t way) {
+		_, c := t.serve(sluicetest.Header("X-A: 1", "X-B: 2"), sluicetest.Header("x-a:3"), sluicetest.Status(200, "X-A: 4"))
+		for range 2 { // the second is not given those of the first
+			resp, err := c.Get(t.scheme + "://a.test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if h := resp.Header; !reflect.DeepEqual(h["X-A"], []string{"1", "3", "4"}) || h.Get("X-B") != "2" {
+				t.Errorf("%v", h)
+			}
+		}
+	})
+}
+
+// What was sent before the cut arrives, however the goroutines are scheduled.
+func TestCutBodyComesAfterTheBody(t *testing.T) {
+	everyWay(t, func(t way) {
+		_, c := t.serve(sluicetest.CutBody(2))
+		for range 100 {
+			if got := get(c, t.scheme+"://a.test"); got != `200 "ok" unexpected EOF` {
+				t.Fatal(got)
+			}
+		}
+	})
+}
+
+// A handler that sends nothing has answered 200, and one that sees that its client
+// has gone may return as if nothing were.
+func TestSilentHandlers(t *testing.T) {
+	everyWay(t, func(t way) {
+		srv, c := t.serve(sluicetest.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/wait" {
+				<-r.Context().Done()
+			}
+		})))
+		if got := get(c, t.scheme+"://a.test"); got != "200 " {
+			t.Error(got)
+		}
+		c.Timeout = time.Minute
+		get(c, t.scheme+"://a.test/wait")
+		synctest.Wait()
+		if q := srv.Record().Requests; q[0].Status != 200 || q[0].GaveUp || !q[1].GaveUp || q[1].Ended != time.Minute {
+			t.Errorf("%+v", q)
+		}
+	})
+}
+
 func TestRedirectGoesToTheOtherHost(t *testing.T) {
 	everyWay(t, func(t way) {
 		srv, c := t.serve(sluicetest.Host("a.test", sluicetest.Status(307, "Location: "+t.scheme+"://b.test/y")))
@@ -309,6 +358,9 @@ func TestUpgrade(t *testing.T) {
 		srv, c := t.serve(sluicetest.Upgrade("shout", func(rw io.ReadWriter) {
 			for lines := bufio.NewScanner(rw); lines.Scan(); {
 				fmt.Fprintln(rw, strings.ToUpper(lines.Text()))
+				if lines.Text() == "bye" {
+					return
+				}
 			}
 		}))
 		r, _ := http.NewRequest("GET", t.scheme+"://a.test", nil)
@@ -341,10 +393,13 @@ func TestUpgrade(t *testing.T) {
 		if q := srv.Record().Requests[0]; q.Status != 101 || !q.InFlight {
 			t.Errorf("while it talks: %+v", q)
 		}
-		resp.Body.Close()
+		fmt.Fprintln(rw, "bye")
+		if rest, err := io.ReadAll(rw); string(rest) != "BYE\n" || err != nil {
+			t.Errorf("after the last: %q, %v", rest, err)
+		}
 		synctest.Wait()
-		if r := srv.Record(); r.Requests[0].InFlight || r.OpenConns() != 0 {
-			t.Errorf("after it: %+v, %d connections open", r.Requests[0], r.OpenConns())
+		if r := srv.Record(); r.Requests[0].InFlight || r.OpenConns() != 0 || r.Requests[0].Status != 101 || len(r.Log) > 0 {
+			t.Errorf("after it: %+v, %d connections open, log %q", r.Requests[0], r.OpenConns(), r.Log)
 		}
 	})
 }

@@ -89,7 +89,8 @@ func (r Record) mostWithin(per time.Duration) (most, place int) {
 	return most, place
 }
 
-// MostInFlight returns how many requests were in flight when most were.
+// MostInFlight returns how many requests were in flight when most were, those
+// that a limit refused included.
 func (r Record) MostInFlight() int {
 	most, _ := r.mostInFlight()
 	return most

@@ -47,6 +47,7 @@ func TestEvenly(t *testing.T) {
 		{at(0, 100*ms, 200*ms), 100 * ms, ""},
 		{at(0, 150*ms, 250*ms-1, 400*ms), 100*ms - 1,
 			"request 3 (GET a.test/ at 249.999999ms) arrived 99.999999ms after request 2 (GET a.test/ at 150ms); want at least 100ms"},
+		{at(0, 7, 14), 7, "request 2 (GET a.test/ at 7ns) arrived 7ns after request 1 (GET a.test/ at 0s); want at least 100ms"},
 		{at(5, 5), 0, "request 2 (GET a.test/ at 5ns) arrived 0s after request 1 (GET a.test/ at 5ns); want at least 100ms"},
 	} {
 		if got := tt.rec.Closest(); got != tt.closest {

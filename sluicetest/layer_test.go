@@ -139,6 +139,27 @@ func TestOnASocket(t *testing.T) {
 	}
 }
 
+// There, too, Close ends what waits.
+func TestCloseOnASocket(t *testing.T) {
+	arrived := make(chan bool)
+	srv := sluicetest.NewServer(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(arrived)
+			next.ServeHTTP(w, r)
+		})
+	}, sluicetest.Delay(sluicetest.Forever))
+	on := httptest.NewServer(srv)
+	defer on.Close()
+	go func() {
+		<-arrived
+		srv.Close()
+	}()
+	if resp, err := on.Client().Post(on.URL, "", nil); err == nil {
+		t.Errorf("%v of a server that is closed", resp.Status)
+		resp.Body.Close()
+	}
+}
+
 func TestHandlerThatPanics(t *testing.T) {
 	everyWay(t, func(t way) {
 		srv, c := t.serve(func(http.Handler) http.Handler {

@@ -223,7 +223,7 @@ func (w *wire) Close() error {
 // Reset closes both directions, and what was written and not read is lost.
 func (w *wire) Reset() {
 	for _, s := range []*stream{w.in, w.out} {
-		s.update(func() { s.reset, s.data = true, nil })
+		s.update(func() { s.reset = true })
 	}
 	_ = w.Close()
 }
