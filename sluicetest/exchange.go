@@ -160,7 +160,13 @@ type answer struct {
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-func (a *answer) Flush() { _ = http.NewResponseController(a.ResponseWriter).Flush() }
+// Flush implements [http.Flusher]. It sends the header, as net/http's does.
+func (a *answer) Flush() {
+	if a.status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	_ = http.NewResponseController(a.ResponseWriter).Flush()
+}
 
 // Hijack implements [http.Hijacker]. What is sent then is not in the record.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
