@@ -27,7 +27,8 @@ type Transport struct {
 	random    func() float64 // in [0, 1), for jitter
 	epoch     time.Time
 
-	states sync.Map // *sluice.Gate to *state
+	states sync.Map              // *sluice.Gate to *state
+	recent atomic.Pointer[state] // the one used last: most programs have one host
 	closed atomic.Bool
 }
 
@@ -93,11 +94,16 @@ func (t *Transport) forget(gate *sluice.Gate) bool {
 		return false
 	}
 	t.states.Delete(gate)
+	t.recent.CompareAndSwap(st, nil)
 	return true
 }
 
 func (t *Transport) stateOf(gate *sluice.Gate) *state {
+	if st := t.recent.Load(); st != nil && st.gate == gate {
+		return st
+	}
 	st, _ := t.states.Load(gate)
+	t.recent.Store(st.(*state))
 	return st.(*state)
 }
 
