@@ -330,6 +330,23 @@ func TestSpreadMakesWhatRemainsLast(t *testing.T) {
 	}
 }
 
+// Calls under way will be taken off what remains, too.
+func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
+	answer := sluicetest.Status(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60")
+	inWorld(t, sluicehttp.Config{Spread: 1}, layers(sluicetest.On(1, sluicetest.Delay(time.Second)), sluicetest.After(1, sluicetest.Delay(time.Minute)), answer), func(w *world) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		time.Sleep(2 * time.Second)
+		// 9 remain in 60 s, and 3 have left.
+		if s := stats(t, w.rt); s.Rate.Interval() != 10*time.Second {
+			t.Errorf("the pace is %v", s.Rate)
+		}
+		wg.Wait()
+	})
+}
+
 func TestASpreadPaceLapsesWithItsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		layer, silence := quota(3, github(3))

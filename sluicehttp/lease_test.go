@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -72,6 +74,19 @@ func TestALostLeaseEndsItsRequest(t *testing.T) {
 		resp.Body.Close()
 		if l.released != 2 || inFlight(w.rt) != 0 {
 			t.Errorf("%d leases were released, %d are in flight", l.released, inFlight(w.rt))
+		}
+		// One that is not lost leaves no goroutine behind that waits for that.
+		w.client.CloseIdleConnections()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		resp, err = w.client.Get("http://b.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines more than before", after-before)
 		}
 	})
 }

@@ -67,11 +67,7 @@ func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
 	if first && (none || original) {
 		return req, nil
 	}
-	if first {
-		req = shallow(req)
-	} else {
-		req = req.Clone(req.Context()) // whatever the last attempt did to it
-	}
+	req = shallow(req)
 	switch {
 	case none:
 	case p.getBody != nil:
@@ -97,7 +93,8 @@ func (p *replay) end() {
 	}
 }
 
-// shallow returns a copy of req that shares its header.
+// shallow returns a copy of req that shares its header: no RoundTripper may change
+// that, and net/http does the same for what it sends again.
 func shallow(req *http.Request) *http.Request {
 	r := new(http.Request)
 	*r = *req

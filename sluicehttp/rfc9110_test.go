@@ -211,8 +211,6 @@ func TestExpectAndInform(t *testing.T) {
 			body := &noticed{Reader: strings.NewReader("a body of unknown length"), read: &read}
 			req := request(t, ctx, "POST", url+path, body)
 			req.Header.Set("Expect", "100-continue")
-			base := client.Transport.(*sluicehttp.Transport).Unwrap().(*http.Transport)
-			base.ExpectContinueTimeout = time.Minute
 			resp, got := send(t, client, req)
 			if resp.StatusCode != status || read.Load() != (status == 200) {
 				t.Errorf("%s: %d, body read: %v", path, resp.StatusCode, read.Load())
