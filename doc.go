@@ -9,6 +9,9 @@
 //	one call each 100 ms, callers wait their turn         pacer.New(10, time.Second)
 //	both, a shared pause after a 429, one place to ask    sluice.New (a Gate)
 //	to call, and to retry what fails, through a gate      sluice.Call, sluice.Do
+//	all of that for an http.Client                        sluicehttp.New, as its Transport
+//	to know what a server says about its limits           ratelimit.Parse, in sluicehttp/ratelimit
+//	to try a client on a server with limits and faults    sluicetest.NewServer
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
 //	to be told at once whether a call is within its limit leaky.New: a bucket that leaks, and refuses what does not fit
 //	no more than 100 in any hour, exactly                 window.NewLog

@@ -111,6 +111,10 @@ func (s *Stopped) Error() string {
 	return b.String()
 }
 
+// Timeout reports whether it is about time: the last attempt timed out, or the
+// next one would have come too late.
+func (s *Stopped) Timeout() bool { return isTimeout(s.Why) || s.Last != nil && isTimeout(s.Last) }
+
 // Unwrap returns Why and Last.
 func (s *Stopped) Unwrap() []error {
 	if s.Last == nil {

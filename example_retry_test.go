@@ -90,3 +90,46 @@ func ExampleRetryAfter() {
 	// came back too early: false
 	// 2 attempts, <nil>
 }
+
+// A download is in flight until it has been read, so its permit outlives the
+// attempt. Between attempts none is held.
+func ExampleAttempts() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	failures := 2
+	open := func() (download string, err error) {
+		if failures--; failures >= 0 {
+			return "", errors.New("503 Service Unavailable")
+		}
+		return "a long film", nil
+	}
+
+	attempts := sluice.NewAttempts(gate, sluice.Policy{Backoff: sluice.Constant(time.Millisecond)})
+	for {
+		permit, err := attempts.Next(ctx, 1)
+		if err != nil {
+			panic(err)
+		}
+		download, err := open()
+		if err == nil {
+			attempts.Succeeded()
+			fmt.Println("in flight while it is read:", gate.Stats().InFlight)
+			fmt.Println("read", download)
+			permit.Release()
+			break
+		}
+		err = attempts.Failed(ctx, err)
+		permit.Release()
+		if err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("in flight:", gate.Stats().InFlight)
+	// Output:
+	// in flight while it is read: 1
+	// read a long film
+	// in flight: 0
+}

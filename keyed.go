@@ -26,6 +26,12 @@ type KeyedConfig struct {
 	// MaxKeys is the most gates there may be; calls for further keys fail
 	// with ErrTooManyKeys until some can be forgotten. 0 means MostKeys.
 	MaxKeys int
+
+	// Forget, if set, is asked before a gate is forgotten that a new one could
+	// replace, and keeps it by returning false. Who keeps something beside
+	// each gate can drop it when it returns true: the gate is not used again.
+	// It is called with the Keyed locked and must not use that.
+	Forget func(gate *Gate) bool
 }
 
 // A Keyed is a gate for each key, such as the host, the tenant or the route of
@@ -91,8 +97,9 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 
 // Use calls f with the gate of key, which it makes if there is none, and
 // returns what f returns. The gate is not forgotten before f has returned, and
-// must not be entered after that: by then there may be another for the key. It
-// returns the error of newGate, or [ErrTooManyKeys].
+// must not be entered after that: by then there may be another for the key. A
+// permit may be held for longer: a gate with something in flight is not forgotten
+// either. Use returns the error of newGate, or [ErrTooManyKeys].
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
 //		return sluice.Do(ctx, gate, sluice.Policy{}, fetch)
@@ -198,7 +205,7 @@ func (k *Keyed[K]) forget(n int, idle time.Duration) {
 			return
 		}
 		e.unlink()
-		if e.gate.asNew() {
+		if e.gate.asNew() && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
 			delete(k.gates, e.key)
 		} else {
 			e.link(&k.unused)

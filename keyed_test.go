@@ -231,3 +231,74 @@ func TestKeyedMistakes(t *testing.T) {
 	}()
 	sluice.NewKeyed[int](nil, sluice.KeyedConfig{})
 }
+
+func TestKeyedForgetsNoGateWhosePermitIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts, made := mustKeyed(t, sluice.KeyedConfig{Idle: -1}, sluice.Config{Concurrency: 1})
+		var permit *sluice.Permit
+		use := func(host string, f func(g *sluice.Gate) error) {
+			t.Helper()
+			if err := hosts.Use(host, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		use("a", func(g *sluice.Gate) (err error) {
+			permit, err = g.Acquire(bg, 1)
+			return err
+		})
+		look := func(*sluice.Gate) error { return nil }
+		for range 10 {
+			time.Sleep(time.Hour)
+			use("b", look) // each looks at two
+			use("c", look)
+		}
+		use("a", func(g *sluice.Gate) error {
+			if _, ok := g.TryAcquire(1); ok {
+				t.Error("two in flight where one may be")
+			}
+			return nil
+		})
+		permit.Release()
+		before := made.Load()
+		use("b", look)
+		use("c", look)
+		use("a", look)
+		if made.Load() == before {
+			t.Error("the gate is still there although its permit is back")
+		}
+	})
+}
+
+func TestKeyedAsksBeforeItForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keep := true
+		var asked []string
+		hosts, made := mustKeyed(t, sluice.KeyedConfig{Forget: func(g *sluice.Gate) bool {
+			asked = append(asked, g.Stats().Name)
+			return !keep
+		}}, sluice.Config{})
+		use := func(host string) {
+			t.Helper()
+			if err := hosts.Do(bg, host, nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		use("a")
+		time.Sleep(time.Hour)
+		use("b") // looks at a
+		use("a")
+		if made.Load() != 2 {
+			t.Errorf("%d gates were made, want 2: the first was to be kept", made.Load())
+		}
+		keep = false
+		time.Sleep(time.Hour)
+		use("c") // looks at b and a
+		use("a")
+		if made.Load() != 4 {
+			t.Errorf("%d gates were made, want 4", made.Load())
+		}
+		if got := fmt.Sprint(asked); got != "[a a b a]" { // each use looks at two: there was only a at first
+			t.Errorf("asked about %v", got)
+		}
+	})
+}

@@ -21,6 +21,10 @@
 //	throttled  github.com/throttled/throttled/v2
 //	sethvargo  github.com/sethvargo/go-limiter
 //	chan       a buffered channel as a semaphore
+//	plain      an http.RoundTripper in memory; client is an http.Client around it
+//	failsafehttp, retryablehttp, heimdall
+//	           the same behind transports that retry: failsafe's, go-retryablehttp
+//	           of HashiCorp, heimdall of Gojek
 //	shardmap   64 mutexes and 64 maps of int64 time points
 //
 // # What they do not do

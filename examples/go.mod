@@ -8,6 +8,9 @@ require (
 	golang.org/x/term v0.47.0
 )
 
-require golang.org/x/sys v0.49.0 // indirect
+require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
 
 replace github.com/sluice-go/sluice => ../

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/examples/internal/apiserver"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // wire carries requests to a handler without a network, which takes a
@@ -44,7 +44,7 @@ func oneWay(ctx context.Context) error {
 // bench is a job at the ready, in a bubble.
 type bench struct {
 	options
-	gate *sluice.Gate
+	gate *sluicehttp.Transport
 	job  *job
 	out  bytes.Buffer
 }
@@ -56,15 +56,20 @@ func newBench(t *testing.T, to http.Handler, args string) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{options: o}
-	if b.gate, err = newGate(o); err != nil {
+	m := newMeter()
+	if b.gate, err = newTransport(o, metered{wire{to}, m}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.gate.Close)
-	c := newClient(o.url, o.workers, newMeter())
-	c.http.Transport = wire{to}
-	j, release := newJob(o, t.Context(), c, &sink{w: &b.out})
+	j, release := newJob(o, t.Context(), newClient(o.url, b.gate, m), &sink{w: &b.out})
 	t.Cleanup(release)
 	b.job = j
+	return b
+}
+
+// withoutGate makes the job of b one of the naive pool.
+func (b *bench) withoutGate() *bench {
+	b.job.client.http.Transport = b.gate.Unwrap()
 	return b
 }
 

@@ -3,43 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestParseRetryAfter(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	later := now.Add(90 * time.Second)
-	century := 100 * 365 * 24 * time.Hour
-	tests := []struct {
-		value string
-		wait  time.Duration
-		until time.Time
-	}{
-		{"", 0, time.Time{}},
-		{"0", 0, time.Time{}},
-		{"7", 7 * time.Second, time.Time{}},
-		{"9223372036854775807", century, time.Time{}},
-		{"99999999999999999999", 0, time.Time{}},
-		{"-7", 0, time.Time{}},
-		{"1.5", 0, time.Time{}},
-		{"soon", 0, time.Time{}},
-		{later.Format(http.TimeFormat), 0, later},
-		{later.Format("Monday, 02-Jan-06 15:04:05 GMT"), 0, later}, // the old forms a client must still read
-		{later.Format(time.ANSIC), 0, later},
-		{now.Format(http.TimeFormat), 0, time.Time{}},
-		{now.Add(-time.Hour).Format(http.TimeFormat), 0, time.Time{}},
-	}
-	for _, tt := range tests {
-		wait, until := parseRetryAfter(tt.value, now)
-		if wait != tt.wait || !until.Equal(tt.until) {
-			t.Errorf("%q: %v, %v; want %v, %v", tt.value, wait, until, tt.wait, tt.until)
-		}
-	}
-}
 
 func TestGet(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +27,8 @@ func TestGet(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c := newClient(server.URL+"/{}", 2, newMeter())
+	m := newMeter()
+	c := newClient(server.URL+"/{}", metered{newBase(2), m}, m)
 	defer c.close()
 	ctx := t.Context()
 
@@ -66,7 +36,7 @@ func TestGet(t *testing.T) {
 		t.Errorf("200: %q, %v", body, err)
 	}
 	var answer *statusError
-	if _, err := c.get(ctx, 1); !errors.As(err, &answer) || answer.status != 429 || answer.wait != 3*time.Second {
+	if _, err := c.get(ctx, 1); !errors.As(err, &answer) || answer.status != 429 {
 		t.Errorf("429: %#v", err)
 	}
 	if _, err := c.get(ctx, 2); !errors.As(err, &answer) || answer.status != 302 || !strings.HasSuffix(err.Error(), " to /0") {
@@ -90,5 +60,36 @@ func TestGet(t *testing.T) {
 	}
 	if d.spacing.Count != 3 { // not the 429, not the one without an answer
 		t.Errorf("%d departures counted for the rate, want 3", d.spacing.Count)
+	}
+}
+
+// A call is in flight until its answer was read, and counted once.
+func TestMeterCountsBodies(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(make([]byte, 1000)) }))
+	defer server.Close()
+	base, m := newBase(1), newMeter()
+	defer base.CloseIdleConnections()
+	rt := metered{base, m}
+	for _, read := range []int64{0, 10, 2000} {
+		req, err := http.NewRequestWithContext(withItem(t.Context(), int(read)), http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inFlight, _ := m.now(); inFlight != 1 {
+			t.Errorf("%d in flight before it is read", inFlight)
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, read)
+		_ = resp.Body.Close()
+		_ = resp.Body.Close()
+		if inFlight, _ := m.now(); inFlight != 0 {
+			t.Errorf("%d in flight after it was closed", inFlight)
+		}
+	}
+	if d := m.total(); d.calls != 3 || d.attempts != 3 || d.maxInFlight != 1 {
+		t.Errorf("counted %+v", d)
 	}
 }

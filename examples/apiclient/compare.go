@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/examples/internal/apiserver"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // newServer returns the built-in server, with the limits that the gate keeps
@@ -17,13 +17,15 @@ func newServer(o options) (*apiserver.Server, error) {
 	}
 	return apiserver.New(apiserver.Config{
 		Items: o.n, Count: o.rate.Count, Per: o.rate.Per, Concurrency: o.concurrency,
+		Family: families[o.headers],
 	})
 }
 
 // comparison is the two runs over the same items, or the first of them alone.
 type comparison struct {
 	options
-	gate      *sluice.Gate
+	gate      *sluicehttp.Transport
+	meter     *meter            // of what leaves the gate
 	server    *apiserver.Server // nil: the user's
 	screen    *screen
 	interrupt *interrupt
@@ -58,7 +60,7 @@ func (c *comparison) run(out *sink, stdout io.Writer) (status int, err error) {
 // that of writing them; what it cost is in the result as well.
 func (c *comparison) throughGate(out *sink) (result, error) {
 	start := time.Now()
-	j, release := c.newJob(out)
+	j, release := c.newJob(newClient(c.url, c.gate, c.meter), out)
 	defer release()
 	stopProgress := watch(c.screen, "gate", c.options, func() moment { return gateNow(c.gate, j) })
 	fetchThroughGate(c.interrupt.calls, c.gate, j)
@@ -77,7 +79,10 @@ func (c *comparison) naively(limit time.Duration) result {
 		c.server.Reset() // the naive pool meets the same server, unused
 	}
 	start := time.Now()
-	j, release := c.newJob(nil)
+	m := newMeter()
+	client := newClient(c.url, metered{newBase(c.workers), m}, m)
+	client.http.Timeout = callTimeout
+	j, release := c.newJob(client, nil)
 	defer release()
 	stopProgress := watch(c.screen, "naive", c.options, func() moment { return naiveNow(j) })
 	fetchNaively(c.interrupt.calls, j, limit)
@@ -85,9 +90,8 @@ func (c *comparison) naively(limit time.Duration) result {
 	return newResult(c.options, j, j.fetched.Load(), time.Since(start), c.server)
 }
 
-// newJob returns a job with a client of its own and what gives both back.
-func (c *comparison) newJob(out *sink) (j *job, release func()) {
-	client := newClient(c.url, c.workers, newMeter())
+// newJob returns a job with a client and what gives both back.
+func (c *comparison) newJob(client *client, out *sink) (j *job, release func()) {
 	j, free := newJob(c.options, c.interrupt.stop, client, out)
 	return j, func() {
 		free()

@@ -2,19 +2,24 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// newGate returns the gate in front of the API: at most so many calls in
-// flight, one started per interval of the rate, and, with the burst of 1 that
-// is the default, never two at once. The error is about the flags.
-func newGate(o options) (*sluice.Gate, error) {
-	cfg := sluice.Config{
-		Name:        "items",
+// newTransport returns the transport with the gate in front of the API: at most so
+// many calls in flight, one started per interval of the rate, and, with the burst
+// of 1 that is the default, never two at once. What fails by accident is sent
+// again, and what the server says of its limits is obeyed. The error is about the
+// flags.
+//
+// This is all that a program has to write to use Sluice: whatever takes an
+// http.Client works on as it did.
+func newTransport(o options, base http.RoundTripper) (*sluicehttp.Transport, error) {
+	gate := sluice.Config{
 		Concurrency: o.concurrency,
 		Rate:        o.rate,
 	}
@@ -23,15 +28,19 @@ func newGate(o options) (*sluice.Gate, error) {
 		// of 5 and so forgives calls that come four intervals early; one of
 		// them may be used to make up for such delays, and three are left for
 		// those on the way. Of another server that much is not known.
-		cfg.CatchUp = o.rate.Interval()
+		gate.CatchUp = o.rate.Interval()
 	}
-	return sluice.New(cfg)
+	return sluicehttp.New(base, sluicehttp.Config{
+		Gate: gate,
+		Key:  func(*http.Request) string { return "items" }, // one limit, whatever the address
+		// Not http.Client.Timeout, which would count the time in the queue.
+		Policy: sluice.Policy{AttemptTimeout: callTimeout},
+	})
 }
 
-// fetchThroughGate fetches every item of the job. This function and judge are
-// all that a program has to write to use Sluice: the workers are as many as
-// they like and know nothing of rates.
-func fetchThroughGate(ctx context.Context, gate *sluice.Gate, j *job) {
+// fetchThroughGate fetches every item of the job. The workers are as many as they
+// like and know nothing of rates.
+func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 	// When the job is stopped, by Ctrl-C or a full disk, the gate is closed.
 	// Calls in flight are finished; whoever waits, for a permit or for the
 	// next attempt, gets sluice.ErrClosed.
@@ -42,10 +51,11 @@ func fetchThroughGate(ctx context.Context, gate *sluice.Gate, j *job) {
 	for range j.workers {
 		pool.Go(func() {
 			for id := range ids {
-				body, err := sluice.Call(ctx, gate, sluice.Policy{}, func(ctx context.Context) ([]byte, error) {
-					body, err := j.client.get(ctx, id)
-					return body, judge(err)
-				})
+				ctx, report := sluicehttp.WithReport(ctx)
+				body, err := j.client.get(ctx, id)
+				if why := report.Last().Why; why != nil {
+					err = fmt.Errorf("%w: %w", err, why) // the last answer, and why there is no other
+				}
 				j.finish(id, body, err)
 			}
 		})
@@ -53,40 +63,15 @@ func fetchThroughGate(ctx context.Context, gate *sluice.Gate, j *job) {
 	pool.Wait()
 }
 
-// judge says what a failed attempt means to the gate. An error it returns as
-// it is will be tried again after a pause that is the policy's to choose: a
-// network error, a 5xx. No failure, nil, stays nil.
-func judge(err error) error {
-	if errors.Is(err, errTooLong) {
-		return sluice.Permanent(err) // it will be as long next time
-	}
-	var answer *statusError
-	if !errors.As(err, &answer) {
-		return err
-	}
-	switch told := answer.wait > 0 || !answer.until.IsZero(); {
-	case answer.status == http.StatusTooManyRequests, answer.status == http.StatusServiceUnavailable && told:
-		// The server asks not to be called for a while. That goes for everyone
-		// who calls it, so it pauses the whole gate and not just this worker.
-		if !answer.until.IsZero() {
-			return sluice.RetryAt(err, answer.until)
-		}
-		return sluice.RetryAfter(err, answer.wait) // 0: it did not say for how long
-	case answer.status >= 500:
-		return err
-	}
-	return sluice.Permanent(err) // the request is wrong, and will be next time
-}
-
 // gateNow is the state of the gate run for the progress line.
-func gateNow(gate *sluice.Gate, j *job) moment {
-	s := gate.Stats()
-	return moment{
-		done:        j.fetched.Load(),
-		lost:        j.lost.Load(),
-		inFlight:    s.InFlight,
-		waiting:     s.Waiting + s.Pacing,
-		sent:        int64(s.Granted),
-		pausedUntil: s.PausedUntil,
-	}
+func gateNow(gate *sluicehttp.Transport, j *job) moment {
+	m := moment{done: j.fetched.Load(), lost: j.lost.Load()}
+	gate.Stats(func(_ string, s sluicehttp.Stats) bool {
+		m.inFlight = s.InFlight
+		m.waiting = s.Waiting + s.Pacing
+		m.sent = int64(s.Granted)
+		m.pausedUntil = s.PausedUntil
+		return false // there is only one
+	})
+	return m
 }

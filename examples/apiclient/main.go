@@ -5,7 +5,7 @@
 // a naive pool that retries at once, so that the difference can be seen side
 // by side. With -url it fetches from a real API instead.
 //
-// Read gate.go for how a gate is used. The rest is flags, a progress line and
+// Read gate.go for how a gate gets in front of an http.Client. The rest is flags, a progress line and
 // a table.
 package main
 
@@ -48,7 +48,8 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	gate, err := newGate(o)
+	m := newMeter()
+	gate, err := newTransport(o, metered{newBase(o.workers), m})
 	if err != nil {
 		return exitUsage, err
 	}
@@ -73,6 +74,6 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 	if o.json || o.out == "-" {
 		people = stderr
 	}
-	c := comparison{options: o, gate: gate, server: server, screen: newScreen(people)}
+	c := comparison{options: o, gate: gate, server: server, meter: m, screen: newScreen(people)}
 	return c.run(out, stdout)
 }

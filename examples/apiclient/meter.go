@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -78,4 +80,65 @@ func (m *meter) total() departures {
 	defer m.mu.Unlock()
 	d.spacing = m.series.Summary()
 	return d
+}
+
+type itemKey struct{}
+
+// withItem returns a context for the requests of an item.
+func withItem(ctx context.Context, id int) context.Context {
+	return context.WithValue(ctx, itemKey{}, id)
+}
+
+// metered is a transport that has a meter count what really leaves: it stands
+// below the gate and sees every attempt.
+type metered struct {
+	base  http.RoundTripper
+	meter *meter
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t metered) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err // a request that will not leave is not counted
+	}
+	id, _ := req.Context().Value(itemKey{}).(int)
+	departed := t.meter.depart(id)
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		t.meter.answered(departed, 0)
+		return nil, err
+	}
+	status := resp.StatusCode
+	resp.Body = &meteredBody{ReadCloser: resp.Body, over: sync.OnceFunc(func() { t.meter.answered(departed, status) })}
+	return resp, nil
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (t metered) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// meteredBody tells when an answer was read to its end or closed: until then
+// its call is in flight.
+type meteredBody struct {
+	io.ReadCloser
+	over func()
+}
+
+func (b *meteredBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.over()
+	}
+	return n, err
+}
+
+func (b *meteredBody) Close() error {
+	defer b.over()
+	return b.ReadCloser.Close()
 }

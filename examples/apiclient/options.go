@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // options is the command line, checked.
@@ -24,6 +25,15 @@ type options struct {
 	naive       bool
 	out         string // "" for nothing, "-" for stdout
 	json        bool
+	headers     string // a key of families
+}
+
+// families are in what words the built-in server tells how many calls are left.
+var families = map[string]sluicetest.Family{
+	"github": sluicetest.GitHub,
+	"openai": sluicetest.OpenAI,
+	"ietf":   sluicetest.Draft10,
+	"none":   nil,
 }
 
 // ideal is N·T: what the items take at exactly the rate, however slow that is.
@@ -61,6 +71,7 @@ func newFlags() *flags {
 	f.set.BoolVar(&f.naive, "naive", false, "fetch the items a second time with the naive pool (default: only from the built-in server)")
 	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` the items are written to, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
 	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
+	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server tells its limits: github, openai, ietf or none")
 	return f
 }
 
@@ -82,6 +93,7 @@ func parseOptions(args []string) (options, error) {
 	if o.rate, err = parseRate(f.rate, f.per, given["per"]); err != nil {
 		return options{}, err
 	}
+	_, isFamily := families[o.headers]
 	switch {
 	case f.set.NArg() > 0:
 		return options{}, fmt.Errorf("unexpected argument %q", f.set.Arg(0))
@@ -91,6 +103,10 @@ func parseOptions(args []string) (options, error) {
 		return options{}, fmt.Errorf("-concurrency %d: must be above 0", o.concurrency)
 	case o.workers <= 0:
 		return options{}, fmt.Errorf("-workers %d: must be above 0", o.workers)
+	case !isFamily:
+		return options{}, fmt.Errorf("-headers %s: want github, openai, ietf or none", o.headers)
+	case o.url != "" && given["headers"]:
+		return options{}, errors.New("-headers is about the built-in server: leave it out with -url")
 	case o.out == "-" && o.json:
 		return options{}, errors.New("-out - and -json: only one of them can have stdout")
 	}

@@ -14,7 +14,7 @@ import (
 func TestParseOptions(t *testing.T) {
 	defaults := options{
 		n: 1000, rate: sluice.Rate{Count: 100, Per: time.Second},
-		concurrency: 10, workers: 64, naive: true, out: "items.jsonl",
+		concurrency: 10, workers: 64, naive: true, out: "items.jsonl", headers: "ietf",
 	}
 	tests := []struct {
 		args string
@@ -33,6 +33,8 @@ func TestParseOptions(t *testing.T) {
 		{"-url http://example.com/{} -naive", func(o *options) { o.url = "http://example.com/{}" }},
 		{"-out -", func(o *options) { o.out = "-" }},
 		{"-out=", func(o *options) { o.out = "" }},
+		{"-headers github", func(o *options) { o.headers = "github" }},
+		{"-headers none", func(o *options) { o.headers = "none" }},
 		{"-out= -json", func(o *options) { o.out, o.json = "", true }},
 	}
 	for _, tt := range tests {
@@ -73,6 +75,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"-url ftp://example.com/{}", "-url"},
 		{"-url http:///{}", "-url"},
 		{"-url http://[::1/{}", "-url"},
+		{"-headers gitlab", "-headers gitlab"},
+		{"-headers=", "-headers"},
+		{"-headers none -url http://example.com/{}", "-headers"},
 		{"-bogus", "bogus"},
 		{"more", "more"},
 	}

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/examples/internal/apiserver"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // The default run, exactly: no 429, nothing lost, the whole of the rate.
@@ -50,11 +53,41 @@ func TestGateRun(t *testing.T) {
 	})
 }
 
+// Whatever words the server tells its limits in, the gate obeys without losing any
+// of the rate: it is never near the end of the bucket.
+func TestGateRunWithHeaders(t *testing.T) {
+	for name, family := range families {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, err := apiserver.New(apiserver.Config{Items: 1000, Count: 100, Per: time.Second, Concurrency: 10, Family: family})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := newBench(t, api, "-n 1000")
+				start := time.Now()
+				fetchThroughGate(t.Context(), b.gate, b.job)
+				r := newResult(b.options, b.job, b.job.fetched.Load(), time.Since(start), api)
+				if r.Lost != 0 || r.Throttled != 0 || r.ofAllowed() < 99 {
+					t.Errorf("figures %+v", r.figures)
+				}
+				seen := 0
+				b.gate.Stats(func(_ string, s sluicehttp.Stats) bool {
+					seen = len(s.Limits)
+					return true
+				})
+				if (seen == 0) != (name == "none") {
+					t.Errorf("the gate knows of %d limits", seen)
+				}
+			})
+		})
+	}
+}
+
 // The naive pool gets everything too, and pays for it.
 func TestNaiveRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(t, 40)
-		b := newBench(t, api, "-n 40")
+		b := newBench(t, api, "-n 40").withoutGate()
 		b.job.out = nil
 		start := time.Now()
 		fetchNaively(t.Context(), b.job, time.Hour)
@@ -71,7 +104,7 @@ func TestNaiveRun(t *testing.T) {
 // A server that never gives in ends the naive run at its limit.
 func TestNaiveRunIsCalledOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, status(429), "-n 10")
+		b := newBench(t, status(429), "-n 10").withoutGate()
 		b.job.out = nil
 		start := time.Now()
 		fetchNaively(t.Context(), b.job, time.Second)
@@ -92,7 +125,7 @@ func TestPermanentAnswers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for name, fetch := range map[string]func(*bench){
 				"gate":  func(b *bench) { fetchThroughGate(t.Context(), b.gate, b.job) },
-				"naive": func(b *bench) { fetchNaively(t.Context(), b.job, time.Hour) },
+				"naive": func(b *bench) { fetchNaively(t.Context(), b.withoutGate().job, time.Hour) },
 			} {
 				b := newBench(t, status(code), "-n 10")
 				fetch(b)

@@ -56,6 +56,11 @@ type entry struct {
 	verdict verdict
 	wait    time.Duration
 	fault   bool
+
+	// How the caller stands with the rate after it: how many calls may come at
+	// once, when another may, and when the bucket is full.
+	left       int64
+	next, full time.Duration
 }
 
 // arrive judges a call and notes it. The clock is read under the lock: read
@@ -69,6 +74,7 @@ func (l *ledger) arrive(clock func() time.Duration, id int) entry {
 
 	var e entry
 	e.verdict, e.wait = l.limiter.arrive(now)
+	e.left, e.next, e.full = l.limiter.bucket.standing(now)
 	switch e.verdict {
 	case tooFast:
 		l.seen.TooFast++

@@ -91,6 +91,22 @@ func (b *bucket) take(now time.Duration) (wait time.Duration) {
 	return 0
 }
 
+// standing returns how many calls fit at now, how long until another does, and how
+// long until the bucket is full; both rounded up.
+func (b *bucket) standing(now time.Duration) (left int64, next, full time.Duration) {
+	probe := *b
+	for next = probe.take(now); next == 0; next = probe.take(now) {
+		left++
+	}
+	if left > 0 {
+		next = 0
+	}
+	if full = max(0, time.Duration(b.full.ns)-now); full > 0 && b.full.part > 0 {
+		full++
+	}
+	return left, next, full
+}
+
 // before reports whether f is earlier than g.
 func (f fine) before(g fine) bool {
 	return f.ns < g.ns || f.ns == g.ns && f.part < g.part

@@ -71,6 +71,34 @@ func TestBucket(t *testing.T) {
 
 // A client that always comes at the first instant the bucket allows gets
 // exactly count calls per period, however count divides the period.
+func TestStanding(t *testing.T) {
+	b, err := newBucket(3, time.Second, 5) // one each 333,333,333⅓ ns
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		at, next, full time.Duration
+		take           int
+		left           int64
+	}{
+		{0, 0, 0, 0, 5},
+		{0, 0, 333_333_334, 1, 4},
+		{0, 333_333_334, 1_666_666_667, 4, 0},
+		{333_333_334, 0, 1_333_333_333, 0, 1},
+		{time.Second, 0, 666_666_667, 0, 3},
+		{time.Hour, 0, 0, 0, 5},
+	} {
+		for range step.take {
+			if b.take(step.at) != 0 {
+				t.Fatalf("at %v: no room", step.at)
+			}
+		}
+		if left, next, full := b.standing(step.at); left != step.left || next != step.next || full != step.full {
+			t.Errorf("at %v: %d left, next in %v, full in %v; want %d, %v, %v", step.at, left, next, full, step.left, step.next, step.full)
+		}
+	}
+}
+
 func TestBucketDoesNotDrift(t *testing.T) {
 	for _, count := range []int64{1, 3, 7, 999, 1_000_003} {
 		b, err := newBucket(count, time.Second, count)

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // Config says what a Server offers and what it enforces.
@@ -32,6 +34,8 @@ type Config struct {
 	// NoFaults leaves out the 503s. Otherwise about 1 % of the items fail at
 	// their first call, always the same ones, none of them in the last tenth.
 	NoFaults bool
+	// Family, if set, writes into every answer how many calls are left.
+	Family sluicetest.Family
 }
 
 // Server is the API: an http.Handler that can listen by itself.
@@ -119,6 +123,9 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	}
 	books := s.ledger.Load()
 	entry := books.arrive(s.clock, id)
+	if s.cfg.Family != nil {
+		s.cfg.Family(w.Header(), s.standing(entry))
+	}
 	switch entry.verdict {
 	case tooFast:
 		refuse(w, "rate limit exceeded", entry.wait)
@@ -144,6 +151,15 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, ItemOf(id))
+}
+
+// standing is how the caller stands with the rate after a call. The window is that
+// in which a bucket of that size is filled.
+func (s *Server) standing(e entry) sluicetest.Standing {
+	return sluicetest.Standing{
+		Name: "default", Limit: s.cfg.Bucket, Window: s.cfg.Per * time.Duration(s.cfg.Bucket) / time.Duration(s.cfg.Count),
+		Remaining: e.left, Reset: e.full, Wait: e.next, Refused: e.verdict != accepted, Now: time.Now(),
+	}
 }
 
 // clock is the monotonic time since the server was made.

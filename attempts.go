@@ -1,0 +1,257 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// failure is what kind of error an attempt ended with.
+type failure int
+
+const (
+	plain failure = iota
+	throttle
+	timeout
+)
+
+// An Attempts is the loop of [Call], for those who must write it themselves
+// because the permit outlives the function that got it: an answer that is still
+// being read is still in flight. Most programs need only Call.
+//
+//	a := sluice.NewAttempts(gate, policy)
+//	for {
+//		permit, err := a.Next(ctx, 1)
+//		if err != nil {
+//			return nil, err
+//		}
+//		answer, err := send(ctx)
+//		if err == nil {
+//			a.Succeeded()
+//			return &reader{answer, permit}, nil // which releases it at the end
+//		}
+//		err = a.Failed(ctx, err)
+//		permit.Release()
+//		if err != nil {
+//			return nil, err
+//		}
+//	}
+//
+// It keeps every rule of Call but one: it calls nothing, so the attempts are
+// bounded by Policy.AttemptTimeout only if their maker sees to it. An Attempts
+// is made by [NewAttempts] for one call, must not be copied once it is in use
+// and is for one goroutine. It holds nothing: it may be dropped at any time.
+type Attempts struct {
+	gate   *Gate
+	policy Policy
+
+	began    time.Duration // first attempt, negative before
+	left     time.Duration // this attempt
+	attempts int           // made so far
+	told     int           // of these, after which the server said when to come back
+	backoff  time.Duration // before this attempt
+	wait     time.Duration // after this attempt, 0 if the gate does the waiting
+	last     error         // of the attempt before
+	charged  bool          // as a retry of somebody else
+}
+
+// NewAttempts returns the attempts of one call through gate under policy.
+func NewAttempts(gate *Gate, policy Policy) Attempts {
+	return Attempts{gate: gate, policy: policy.withDefaults(), began: -1}
+}
+
+// Next waits for the backoff, if one was decided on, and then for the gate to let
+// an attempt of cost n leave, and returns its permit, which must be released.
+// n = 0 takes nothing and waits for no gate. The first time it returns the error of
+// the gate if that refuses, later a [*Stopped] that matches it. It panics if n < 0.
+func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
+	if err := a.sleep(ctx); err != nil {
+		return nil, err
+	}
+	longest := time.Duration(queue.Forever)
+	if a.began >= 0 && a.policy.MaxElapsed != Never {
+		longest = a.policy.MaxElapsed - (a.gate.queue.Now() - a.began)
+	}
+	p, err := a.gate.acquire(ctx, queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
+	if err == nil {
+		if a.left = p.since; p.gate == nil { // n was 0
+			a.left = a.gate.queue.Now()
+		}
+		if a.attempts++; a.began < 0 {
+			a.began = a.left
+		}
+		return p, nil
+	}
+	var wait *WaitError
+	var paused *pausedError
+	switch {
+	case errors.As(err, &paused):
+		return nil, a.stop(err, sat.Add(a.gate.queue.Now(), paused.left))
+	case a.last == nil:
+		return nil, err
+	case errors.As(err, &wait):
+		at := sat.Add(a.gate.queue.Now(), wait.Need)
+		if at-a.began > a.policy.MaxElapsed {
+			err = ErrElapsed
+		}
+		return nil, a.stop(err, at)
+	case errors.Is(err, ErrTimeout):
+		return nil, a.stop(ErrElapsed, 0)
+	}
+	return nil, a.stop(err, 0)
+}
+
+// giveUp ends the wait of a call in a gate that is paused for longer than its
+// policy lets a server ask for.
+func (r *rule) giveUp(now, patience time.Duration) error {
+	if until := r.schedule.Paused(); until > now && until-now > patience {
+		return &pausedError{until - now, r.why}
+	}
+	return nil
+}
+
+type pausedError struct {
+	left time.Duration // of the pause
+	why  string
+}
+
+func (e *pausedError) Error() string {
+	return "sluice: " + ErrServerWait.Error() + ", the gate is paused: " + e.why
+}
+
+func (e *pausedError) Unwrap() error { return ErrServerWait }
+
+// Failed decides what follows the attempt that failed with err. It pauses the
+// gate if err is marked with [RetryAfter] or [RetryAt], pays for the retry from
+// the budget, and returns nil if Next is to be called; or else the [*Stopped]
+// error with which to give up. It does not wait. It must be called before the
+// permit is released: if the gate must pause or slow down, the permit must not
+// let the next caller out before that. It panics if err is nil.
+func (a *Attempts) Failed(ctx context.Context, err error) error {
+	if err == nil {
+		panic("sluice: Attempts.Failed(nil)")
+	}
+	a.gate.heed(err)
+	a.last, a.wait = err, 0
+	permanent, throttled := marks(err)
+	kind := plain
+	switch {
+	case ctx.Err() != nil:
+		return a.stop(ctx.Err(), 0)
+	case permanent:
+		return a.stop(ErrPermanent, 0)
+	case throttled != nil:
+		if d := throttled.wait(); d > 0 {
+			return a.toldToWait(ctx, d)
+		}
+		kind = throttle
+	case a.policy.Retry != nil && !a.policy.Retry(err):
+		return a.stop(ErrPermanent, 0)
+	case isTimeout(err):
+		kind = timeout
+	}
+	return a.backOff(ctx, kind)
+}
+
+// Succeeded notes that the last attempt succeeded: that fills the budget of the
+// gate again.
+func (a *Attempts) Succeeded() {
+	a.gate.succeeded(a.attempts == 1 && !a.charged)
+}
+
+// Charge tells that the call is itself a retry, made by a loop that the gate does
+// not see, such as that of an SDK: it is paid for from the budget like a retry.
+// If that is empty the call goes ahead, for somebody else decided on it, but the
+// gate slows down as after a retry that was refused. It is called before the
+// first Next.
+func (a *Attempts) Charge() {
+	a.charged = true
+	a.gate.payRetry(plain, 0, a.policy.Backoff(1, 0, almostOne))
+}
+
+// toldToWait is called after the server asked for a wait of d, for which the
+// gate is paused already.
+func (a *Attempts) toldToWait(ctx context.Context, d time.Duration) error {
+	a.told++
+	if d > a.policy.MaxServerWait {
+		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
+	}
+	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause)
+}
+
+// backOff decides how long to wait before a retry.
+func (a *Attempts) backOff(ctx context.Context, kind failure) error {
+	retry := a.attempts - a.told
+	if retry >= a.policy.Attempts {
+		return a.stop(ErrAttempts, 0)
+	}
+	curve := a.policy.Backoff
+	if kind == throttle {
+		curve = a.policy.Throttled
+	}
+	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
+	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
+	a.wait = a.backoff
+	return a.mayWait(ctx, kind, a.backoff, worst, ByBackoff)
+}
+
+// sleep waits for what backOff decided.
+func (a *Attempts) sleep(ctx context.Context) error {
+	if a.wait == 0 {
+		return nil
+	}
+	timer := time.NewTimer(a.wait)
+	defer timer.Stop()
+	a.wait = 0
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return a.stop(ctx.Err(), 0)
+	case <-a.gate.life.Done():
+		return a.stop(a.gate.refuse(ErrClosed), 0)
+	}
+}
+
+// mayWait returns why a wait of d before the next attempt must not begin, or
+// nil. If the budget is empty the gate slows down to one call per worst.
+func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Limit) error {
+	now := a.gate.queue.Now()
+	until := sat.Add(now, d)
+	if sat.Add(now-a.began, d) > a.policy.MaxElapsed {
+		return a.stop(ErrElapsed, until)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if have := time.Until(deadline); d >= have {
+			return a.stop(&WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have)}, until)
+		}
+	}
+	if !a.gate.payRetry(kind, a.left, worst) {
+		return a.stop(ErrBudget, until)
+	}
+	return nil
+}
+
+// stop returns the error with which the call ends. at is when it is worth
+// coming back, 0 if nothing is known.
+func (a *Attempts) stop(why error, at time.Duration) error {
+	s := &Stopped{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
+	if a.began >= 0 {
+		s.Elapsed = a.gate.queue.Now() - a.began
+	}
+	if at > 0 && at != Never {
+		s.RetryAt = a.gate.queue.Time(at)
+	}
+	return s
+}
+
+// isTimeout reports whether err is about time: the attempt may still be going
+// on at the server. That the context of the call is not done was looked at.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}

@@ -1,0 +1,239 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// byHand is Call, but its permits are held for hold after the answer has come.
+func byHand(ctx context.Context, g *sluice.Gate, p sluice.Policy, n int64, hold time.Duration, f func(context.Context) error) error {
+	a := sluice.NewAttempts(g, p)
+	for {
+		permit, err := a.Next(ctx, n)
+		if err != nil {
+			return err
+		}
+		if err = f(ctx); err == nil {
+			a.Succeeded()
+			time.AfterFunc(hold, permit.Release)
+			return nil
+		}
+		err = a.Failed(ctx, err)
+		permit.Release()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
+	policy := sluice.Policy{
+		Attempts: 3, MaxServerWait: time.Minute, MaxElapsed: 10 * time.Minute,
+		Backoff: sluice.Constant(2 * time.Second), Throttled: sluice.Constant(5 * time.Second),
+	}
+	for name, answers := range map[string][]answer{
+		"fine":          {fine},
+		"down twice":    {down, down, fine},
+		"down":          {down},
+		"gone":          {gone},
+		"busy":          {busy, busy, fine},
+		"told":          {told(7 * time.Second), told(3 * time.Second), down, fine},
+		"told too long": {told(time.Hour)},
+		"late":          {after(time.Second, late), fine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := sluice.Config{Name: "api", Concurrency: 1, Rate: sluice.Rate{Count: 1, Per: time.Second}}
+				g, h := mustGate(t, cfg), mustGate(t, cfg)
+				ctx, cancel := context.WithTimeout(bg, 5*time.Minute)
+				defer cancel()
+
+				one := newServer(answers...)
+				want := sluice.Do(ctx, g, policy, one.call)
+				two := newServer(answers...)
+				got := byHand(ctx, h, policy, 1, 0, two.call)
+
+				two.want(t, one.attempts()...)
+				synctest.Wait() // the permit is released by a timer
+				switch {
+				case (got == nil) != (want == nil):
+					t.Errorf("got %v, want %v", got, want)
+				case got != nil:
+					var a, b *sluice.Stopped
+					if !errors.As(got, &a) || !errors.As(want, &b) || a.Why.Error() != b.Why.Error() || a.Attempts != b.Attempts ||
+						a.Elapsed != b.Elapsed || a.RetryAt.IsZero() != b.RetryAt.IsZero() {
+						t.Errorf("got %+v, want %+v", got, want)
+					}
+				}
+				if a, b := h.Stats(), g.Stats(); a.RetryTokens != b.RetryTokens || a.InFlight != 0 {
+					t.Errorf("%d tokens are left and %d in flight, want %d and none", a.RetryTokens, a.InFlight, b.RetryTokens)
+				}
+			})
+		})
+	}
+}
+
+func TestAPermitMayOutliveItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
+		policy := sluice.Policy{Backoff: sluice.Constant(time.Second)}
+		s := newServer(down, fine, fine)
+		if err := byHand(bg, g, policy, 7, time.Minute, s.call); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Stats().InFlight; got != 7 {
+			t.Errorf("%d in flight while the answer is read, want 7", got)
+		}
+		if err := byHand(bg, g, policy, 4, 0, s.call); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, 0, time.Second, time.Minute+time.Second) // 4 have room when 7 are back
+	})
+}
+
+func TestNoPermitIsHeldInTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 1})
+		s := newServer(down, fine)
+		done := make(chan error)
+		go func() { done <- byHand(bg, g, sluice.Policy{Backoff: sluice.Constant(time.Minute)}, 1, 0, s.call) }()
+		time.Sleep(time.Second)
+		if p, ok := g.TryAcquire(1); !ok {
+			t.Error("no room while the only call waits for its backoff")
+		} else {
+			p.Release()
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFailedPausesTheGateBeforeThePermitIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 1})
+		start := time.Now()
+		a := sluice.NewAttempts(g, sluice.Policy{})
+		p, err := a.Next(bg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan time.Duration)
+		go func() {
+			p, err := g.Acquire(bg, 1)
+			if err != nil {
+				t.Error(err)
+			} else {
+				p.Release()
+			}
+			next <- time.Since(start)
+		}()
+		synctest.Wait()
+		if err := a.Failed(bg, sluice.RetryAfter(errBusy, time.Minute)); err != nil {
+			t.Error(err)
+		}
+		p.Release()
+		if got := <-next; got != time.Minute {
+			t.Errorf("the next call left at %v, want 1m", got)
+		}
+	})
+}
+
+func TestNextSleepsOncePerFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		a := sluice.NewAttempts(g, sluice.Policy{Backoff: sluice.Constant(time.Second)})
+		start := time.Now()
+		mustNext := func() {
+			t.Helper()
+			if _, err := a.Next(bg, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour) // before the first attempt; does not count
+		mustNext()
+		if err := a.Failed(bg, errDown); err != nil {
+			t.Fatal(err)
+		}
+		mustNext()
+		mustNext()
+		if got := time.Since(start); got != time.Hour+time.Second {
+			t.Errorf("at %v, want 1h0m1s", got)
+		}
+	})
+}
+
+func TestACallThatIsARetryOfSomebodyElseIsPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{RetryBudget: 12})
+		policy := sluice.Policy{Backoff: sluice.Constant(time.Minute)}
+		start := time.Now()
+		call := func(s answer) error {
+			a := sluice.NewAttempts(g, policy)
+			a.Charge()
+			p, err := a.Next(bg, 1)
+			if err != nil {
+				return err
+			}
+			defer p.Release()
+			if err := s(bg); err != nil {
+				return a.Failed(bg, sluice.Permanent(err))
+			}
+			a.Succeeded()
+			return nil
+		}
+		want := func(tokens int, spacing, at time.Duration) {
+			t.Helper()
+			if s := g.Stats(); s.RetryTokens != tokens || s.Spacing != spacing || time.Since(start) != at {
+				t.Errorf("%d tokens, spacing %v at %v; want %d, %v, %v", s.RetryTokens, s.Spacing, time.Since(start), tokens, spacing, at)
+			}
+		}
+		if err := call(fine); err != nil {
+			t.Error(err)
+		}
+		want(12, 0, 0) // 5 paid and, since it was a retry, 5 back
+		for range 2 {
+			if err := call(down); !errors.Is(err, sluice.ErrPermanent) {
+				t.Error(err)
+			}
+		}
+		want(2, 0, 0)
+		// Nothing left to pay with: it goes ahead, but those after it are spaced.
+		if err := call(down); !errors.Is(err, sluice.ErrPermanent) {
+			t.Error(err)
+		}
+		want(2, 30*time.Second, 30*time.Second)
+	})
+}
+
+func TestFailedOfNoErrorPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	a := sluice.NewAttempts(mustGate(t, sluice.Config{}), sluice.Policy{})
+	a.Failed(bg, nil)
+}
+
+func TestAStoppedErrorIsATimeoutIfItIsAboutTime(t *testing.T) {
+	for _, c := range []struct {
+		last, why error
+		want      bool
+	}{
+		{errDown, sluice.ErrAttempts, false},
+		{nil, sluice.ErrServerWait, false},
+		{context.DeadlineExceeded, sluice.ErrAttempts, true},
+		{errDown, &sluice.WaitError{}, true},
+		{nil, context.DeadlineExceeded, true},
+	} {
+		if got := (&sluice.Stopped{Last: c.last, Why: c.why}).Timeout(); got != c.want {
+			t.Errorf("%v, %v: %v", c.last, c.why, got)
+		}
+	}
+}

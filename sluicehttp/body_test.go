@@ -1,0 +1,365 @@
+package sluicehttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// closing is a body that knows what was done to it.
+type closing struct {
+	io.Reader
+	mu           sync.Mutex
+	read, closed int
+}
+
+func (c *closing) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read++
+	if c.closed > 0 {
+		return 0, errors.New("read after close")
+	}
+	if c.Reader == nil {
+		return 0, io.EOF
+	}
+	return c.Reader.Read(p)
+}
+
+func (c *closing) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return nil
+}
+
+// count returns how often it was read of and closed.
+func (c *closing) count() (read, closed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read, c.closed
+}
+
+func TestThePermitIsHeldUntilTheBodyIsOver(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	read := func(n int64) func(*http.Response) {
+		return func(resp *http.Response) { io.CopyN(io.Discard, resp.Body, n) }
+	}
+	closeIt := func(resp *http.Response) { resp.Body.Close() }
+	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+	early := cfg
+	early.ReleaseAtHeaders = true
+	for _, c := range []struct {
+		name   string
+		cfg    sluicehttp.Config
+		o      sluicehttp.Overrides
+		method string
+		answer sluicetest.Layer
+		use    func(resp *http.Response)
+		held   int64 // before use
+		left   int64 // after it
+	}{
+		{"read", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), read(1 << 20), 1, 0},
+		{"half read", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), read(1000), 1, 1},
+		{"unread", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), read(0), 1, 1},
+		{"closed", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), closeIt, 1, 0},
+		{"closed twice", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), func(r *http.Response) { closeIt(r); closeIt(r) }, 1, 0},
+		{"cut", cfg, sluicehttp.Overrides{}, "GET", sluicetest.CutBody(1000), read(1 << 20), 1, 0},
+		{"not found", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Status(404), read(1 << 20), 1, 0},
+		{"HEAD", cfg, sluicehttp.Overrides{}, "HEAD", sluicetest.Reply(200, long), read(0), 0, 0},
+		{"no content", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Status(204), read(0), 0, 0},
+		{"not modified", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Status(304), read(0), 0, 0},
+		{"empty", cfg, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, ""), read(0), 0, 0},
+		{"early", early, sluicehttp.Overrides{}, "GET", sluicetest.Reply(200, long), read(0), 0, 0},
+		{"early by override", cfg, sluicehttp.Overrides{ReleaseAtHeaders: true}, "GET", sluicetest.Reply(200, long), read(0), 0, 0},
+		{"early with a timeout", early, sluicehttp.Overrides{AttemptTimeout: time.Second}, "GET", sluicetest.Reply(200, long), read(1 << 20), 0, 0},
+		{"with a timeout", cfg, sluicehttp.Overrides{AttemptTimeout: time.Second}, "GET", sluicetest.Reply(200, long), read(1 << 20), 1, 0},
+		{"HEAD with a timeout", cfg, sluicehttp.Overrides{AttemptTimeout: time.Second}, "HEAD", sluicetest.Reply(200, long), read(0), 0, 0},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				answer := layers(c.answer)
+				if c.name == "cut" {
+					answer = append(answer, sluicetest.Reply(200, long))
+				}
+				inWorld(t, c.cfg, answer, func(w *world) {
+					resp, err := w.client.Do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := inFlight(w.rt); got != c.held {
+						t.Errorf("%d in flight when the header is there, want %d", got, c.held)
+					}
+					c.use(resp)
+					if got := inFlight(w.rt); got != c.left {
+						t.Errorf("%d in flight after that, want %d", got, c.left)
+					}
+					resp.Body.Close()
+					if got := inFlight(w.rt); got != 0 {
+						t.Errorf("%d in flight in the end", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestACancelledBodyGivesItsPermitBack(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+	inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
+		ctx, cancel := context.WithCancel(bg)
+		resp, err := w.client.Do(request(t, ctx, "GET", "http://a.test/", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		got, err := io.ReadAll(resp.Body)
+		if string(got) != "hel" || !errors.Is(err, context.Canceled) || inFlight(w.rt) != 0 {
+			t.Errorf("read %q, %v; %d in flight", got, err, inFlight(w.rt))
+		}
+		resp.Body.Close()
+	})
+}
+
+// Who gives up may forget to close the body: its connection is gone, so its permit
+// must be back.
+func TestAnUnreadBodyGivesItsPermitBackWhenCancelled(t *testing.T) {
+	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
+		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+		inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
+			ctx, cancel := context.WithCancel(sluicehttp.With(bg, o))
+			resp, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := inFlight(w.rt); n != 1 {
+				t.Errorf("%d in flight", n)
+			}
+			cancel()
+			synctest.Wait()
+			if s := stats(t, w.rt); s.InFlight != 0 || s.Held != 0 {
+				t.Errorf("%d in flight, %d held after it was cancelled", s.InFlight, s.Held)
+			}
+			resp.Body.Close()
+		})
+	}
+}
+
+func TestHeldPermitsShowInStats(t *testing.T) {
+	inWorld(t, sluicehttp.Config{LongHeld: time.Hour}, nil, func(w *world) {
+		var open []*http.Response
+		for range 3 {
+			resp, err := w.client.Get("http://a.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, resp)
+			time.Sleep(time.Hour)
+		}
+		want := func(held, long int, longest time.Duration) {
+			t.Helper()
+			if s := stats(t, w.rt); s.Held != held || s.HeldLong != long || s.HeldLongest != longest || s.InFlight != int64(held) {
+				t.Errorf("%d held, %d for long, %v the longest; want %d, %d, %v", s.Held, s.HeldLong, s.HeldLongest, held, long, longest)
+			}
+		}
+		want(3, 3, 3*time.Hour)
+		time.Sleep(-time.Minute)
+		open[0].Body.Close()
+		want(2, 2, 2*time.Hour)
+		io.Copy(io.Discard, open[2].Body)
+		want(1, 1, 2*time.Hour)
+		open[1].Body.Close()
+		open[2].Body.Close()
+		want(0, 0, 0)
+	})
+}
+
+func TestBodiesAreSentAgain(t *testing.T) {
+	content := strings.Repeat("body ", 1000)
+	plain := func(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} } // net/http knows no length
+	for _, c := range []struct {
+		name   string
+		body   io.Reader
+		length int64 // 0: as net/http has it
+		want   int   // attempts
+		why    error
+	}{
+		{"none", nil, 0, 2, nil},
+		{"NoBody", http.NoBody, 0, 2, nil},
+		{"GetBody", strings.NewReader(content), 0, 2, nil},
+		{"small", plain(content), int64(len(content)), 2, nil},
+		{"64 KiB", plain(strings.Repeat("x", 64<<10)), 64 << 10, 2, nil},
+		{"more", plain(strings.Repeat("x", 64<<10+1)), 64<<10 + 1, 1, sluicehttp.ErrReplay},
+		{"unknown", plain(content), 0, 1, sluicehttp.ErrReplay},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(503))), func(w *world) {
+				ctx, report := sluicehttp.WithReport(bg)
+				req := request(t, ctx, "PUT", "http://a.test/", c.body)
+				if c.length != 0 {
+					req.ContentLength = c.length
+				}
+				status, _, err := w.do(req)
+				want := 200
+				if c.why != nil {
+					want = 503
+				}
+				if err != nil || status != want {
+					t.Errorf("%d, %v; want %d", status, err, want)
+				}
+				wantWhy(t, report, c.why, c.want)
+				got := w.srv.Record().Requests
+				for _, r := range got[1:] {
+					if !bytes.Equal(r.Body, got[0].Body) || r.BodyLen != got[0].BodyLen {
+						t.Errorf("the second body is another: %d bytes, %d at first", r.BodyLen, got[0].BodyLen)
+					}
+				}
+				if got[0].BodyLen != max(c.length, req.ContentLength, 0) && c.name != "unknown" {
+					t.Errorf("%d bytes arrived", got[0].BodyLen)
+				}
+			})
+		})
+	}
+}
+
+// What nobody has read of can still be sent: no connection was made.
+func TestAnUntouchedBodyIsSentAgain(t *testing.T) {
+	for _, method := range []string{"PUT", "POST"} {
+		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+			w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
+				if n <= 2 {
+					return sluicetest.Refuse
+				}
+				return sluicetest.Connect
+			})
+			body := &closing{Reader: strings.NewReader("long, of unknown length")}
+			status, _, err := w.do(request(t, bg, method, "http://a.test/", body))
+			if err != nil || status != 200 {
+				t.Errorf("%s: %d, %v", method, status, err)
+			}
+			got := w.srv.Record().Requests
+			if len(got) != 1 || string(got[0].Body) != "long, of unknown length" || w.now() != 2*time.Second {
+				t.Errorf("%s: got %+v at %v", method, got, w.now())
+			}
+			if _, closed := body.count(); closed == 0 {
+				t.Errorf("%s: the body was not closed", method)
+			}
+		})
+	}
+}
+
+func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
+	done, cancel := context.WithCancel(bg)
+	cancel()
+	short, cancel := context.WithTimeout(bg, time.Nanosecond)
+	defer cancel()
+	refuse := func(srv *sluicetest.Server) {
+		srv.OnDial(func(int, string) sluicetest.Dial { return sluicetest.Refuse })
+	}
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		cfg    sluicehttp.Config
+		fault  sluicetest.Layer
+		before func(srv *sluicetest.Server)
+		length int64
+	}{
+		"fine":             {bg, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
+		"not read":         {bg, sluicehttp.Config{}, sluicetest.Status(413), nil, 0},
+		"down":             {bg, sluicehttp.Config{}, sluicetest.Status(503), nil, 0},
+		"down, small":      {bg, sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
+		"refused":          {bg, sluicehttp.Config{}, sluicetest.ReadBody(), refuse, 0},
+		"cut":              {bg, sluicehttp.Config{}, sluicetest.Cut(), nil, 0},
+		"done":             {done, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
+		"no key":           {bg, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return nil, nil }}, sluicetest.ReadBody(), nil, 0},
+		"hopeless":         {short, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, sluicetest.ReadBody(), nil, 0},
+		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Weight: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyCounts: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
+		"no retry":         {sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(name+"/"+scheme, func(t *testing.T) {
+				c.cfg.Policy = seconds
+				inWorld(t, c.cfg, layers(c.fault), func(w *world) {
+					if c.before != nil {
+						c.before(w.srv)
+					}
+					body := &closing{Reader: strings.NewReader("body")}
+					req := request(t, c.ctx, "PUT", scheme+"://a.test/", body)
+					req.ContentLength = c.length
+					w.do(req)
+					synctest.Wait() // a transport may close it a little later
+					if _, closed := body.count(); closed == 0 {
+						t.Error("it was not closed")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTheRequestIsNeverChanged(t *testing.T) {
+	for _, status := range []int{200, 503, 429} {
+		for _, scheme := range []string{"http", "https"} {
+			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(2, sluicetest.Status(status, "Retry-After: 1"))), func(w *world) {
+				ctx, _ := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{AttemptTimeout: time.Minute}))
+				body := &closing{Reader: strings.NewReader("body")}
+				req := request(t, ctx, "POST", scheme+"://a.test/x?y", body)
+				req.ContentLength = 4
+				req.Header.Set("Idempotency-Key", "1")
+				before, header := *req, req.Header.Clone()
+				resp, err := w.rt.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.Request != req {
+					t.Error("the request of the response is another")
+				}
+				resp.Body.Close()
+				if !reflect.DeepEqual(req.Header, header) || req.Body != before.Body || req.URL != before.URL || req.ContentLength != 4 ||
+					req.GetBody != nil || req.Host != before.Host || req.Method != "POST" {
+					t.Errorf("it was %+v, and is %+v", before, *req)
+				}
+			})
+		}
+	}
+}
+
+func TestBodiesThatFail(t *testing.T) {
+	wrong := errors.New("disk")
+	fails := func() io.Reader { return io.MultiReader(strings.NewReader("bo"), fail{wrong}) }
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody(), sluicetest.Status(503)), func(w *world) {
+		small := request(t, bg, "PUT", "http://a.test/", &closing{Reader: fails()})
+		small.ContentLength = 4
+		if _, _, err := w.do(small); !errors.Is(err, wrong) {
+			t.Errorf("a small body: %v", err)
+		}
+		if n := len(w.srv.Record().Requests); n != 0 {
+			t.Errorf("%d requests arrived", n)
+		}
+		again := request(t, bg, "PUT", "http://a.test/", strings.NewReader("body"))
+		again.GetBody = func() (io.ReadCloser, error) { return nil, wrong }
+		// There is an answer, so that is returned.
+		if status, _, err := w.do(again); status != 503 || err != nil {
+			t.Errorf("a GetBody that fails: %d, %v", status, err)
+		}
+		if inFlight(w.rt) != 0 {
+			t.Errorf("%d in flight", inFlight(w.rt))
+		}
+	})
+}
+
+type fail struct{ err error }
+
+func (f fail) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,128 @@
+package sluicehttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// Config describes a [Transport]. Every field may be left out: the zero Config
+// retries, and obeys what servers say, without any limit of its own.
+type Config struct {
+	// Gate is what the gate of each key is made from; its Name is the key. Its
+	// Parent, Permits and the meters of its Quotas are shared by all keys.
+	Gate sluice.Config
+
+	// NewGate, if set, makes the gate of a key in place of Gate, which must
+	// then be zero. It must return a gate of its own for each key, and not
+	// use the transport.
+	NewGate func(key string) (*sluice.Gate, error)
+
+	// Keys says when the gate of a key is forgotten and how many there may
+	// be. Its zero value is that of sluice.KeyedConfig. If Forget is set, it is
+	// asked after the transport has agreed.
+	Keys sluice.KeyedConfig
+
+	// Key names the gate that a request must pass. nil means one for each
+	// scheme, host and port. It must not change the request, and may be called
+	// by several goroutines at once.
+	Key func(req *http.Request) string
+
+	// Policy says when a request is tried again; its zero value is that of
+	// sluice.Policy. Its AttemptTimeout bounds an attempt until the header of
+	// the answer is there, and not the reading of the body: a long download is
+	// no failure. Its Retry is asked about errors of the base transport, and
+	// about a *StatusError, that would be retried otherwise, but not about
+	// throttles.
+	Policy sluice.Policy
+
+	// AlsoRetry are statuses to retry beside those that are, such as 409.
+	// They must be from 400 to 599, and not 501: a server that does not know
+	// how now will not know in a second.
+	AlsoRetry []int
+
+	// KeepRefused leaves a throttled request alone that is not idempotent, such
+	// as a POST. Otherwise it is retried: the server said that it did not
+	// process it.
+	KeepRefused bool
+
+	// ReleaseAtHeaders gives the permit back when the header of an answer is
+	// there. Otherwise it is held until the body was read or closed: until
+	// then the server is at work, and the connection in use.
+	ReleaseAtHeaders bool
+
+	// LongHeld is how long a permit is held before Stats counts it as held
+	// for long. 0 means 1 min. It must not be negative.
+	LongHeld time.Duration
+
+	// Spread makes the pace of a key follow what the server says is left of a
+	// limit: what remains, evenly until its reset, but never faster than the
+	// configured rate. It begins when less than this share of the quota
+	// remains: 0.1 for the last tenth, 1 for always, 0 for never. A limit
+	// without a known quota is spread only by 1.
+	Spread float64
+
+	// FromPolicy takes the limits of a key that has no rate of its own from
+	// what the server publishes: the rate from the slowest of its policies, and
+	// the concurrency, if none is configured, from a policy for that. Until
+	// the first answer tells, calls that have no configured concurrency go one
+	// by one. Stats shows what is in force.
+	FromPolicy bool
+
+	// Headers says how to read the header fields of the servers.
+	Headers ratelimit.Options
+
+	// Inspect, if set, looks at each answer for what header fields do not say.
+	Inspect Inspector
+}
+
+// An Inspector looks at an answer, for servers that say in the body that there
+// were too many calls, or until when. said is what status and header say; it may
+// be changed: Throttled makes the answer a throttle, RetryAt says when to come
+// back, ShouldRetry No prevents a retry.
+//
+// peek returns the beginning of the body, at most 64 KiB, and leaves the body as
+// it was. It blocks until that much is there or the body is over, so call it
+// only for answers that may be throttles, never for a stream. The response must
+// not be changed, its body not be read.
+type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot)
+
+const defaultLongHeld = time.Minute
+
+// check returns an error unless cfg can be built.
+func (cfg *Config) check() error {
+	switch {
+	case cfg.NewGate != nil && !reflect.ValueOf(cfg.Gate).IsZero():
+		return errors.New("both Gate and NewGate")
+	case cfg.LongHeld < 0:
+		return fmt.Errorf("negative LongHeld %v", cfg.LongHeld)
+	case !(cfg.Spread >= 0 && cfg.Spread <= 1): // so written for NaN
+		return fmt.Errorf("spread of %v: must be from 0 to 1", cfg.Spread)
+	}
+	for _, status := range cfg.AlsoRetry {
+		if status < 400 || status > 599 || status == http.StatusNotImplemented {
+			return fmt.Errorf("status %d of AlsoRetry is not one to retry", status)
+		}
+	}
+	if err := cfg.Headers.Check(); err != nil {
+		return err
+	}
+	_, err := sluice.New(cfg.Gate) // would the gates have an error it is known now
+	return err
+}
+
+// withDefaults returns cfg with every field set, and nothing shared with the
+// caller that the caller may change.
+func (cfg Config) withDefaults() Config {
+	if cfg.LongHeld == 0 {
+		cfg.LongHeld = defaultLongHeld
+	}
+	cfg.AlsoRetry = slices.Clone(cfg.AlsoRetry)
+	return cfg
+}

@@ -1,0 +1,103 @@
+// Package sluicehttp puts gates in front of an http.Client: a [Transport] paces
+// requests, caps how many are in flight, sends those again that failed by
+// accident, and obeys what servers say about their limits. Whatever accepts an
+// *http.Client works on as it did.
+//
+//	transport, err := sluicehttp.New(nil, sluicehttp.Config{
+//		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
+//	})
+//	…
+//	client := &http.Client{Transport: transport}
+//
+// There is a gate for each scheme, host and port, made when the first request
+// goes there and forgotten when nobody would miss it. Config.Key groups requests
+// otherwise, and [With] single ones.
+//
+// # What happens to a request
+//
+// For each attempt, in this order:
+//
+//	budget        only for a retry: too many of them, and there are no more
+//	backoff       only for a retry; it holds no permit
+//	gate          concurrency, pace, pause and quotas, granted at one instant, by
+//	              which the context is not done
+//	send          by the base transport
+//	learn         what status and header say pauses the gate or changes its pace,
+//	              before anybody else leaves
+//	decide        hand the answer to the caller, or set it aside and try again
+//
+// What net/http sends again by itself, because a connection that it had kept open
+// turned out to be closed, is one attempt.
+//
+// The permit is held until the body of the answer was read to its end or has
+// failed, is closed, or the context of the request is done; it is given back at
+// once after HEAD, 204, 304 and answers without a body. Until then the server is
+// at work, so a program that forgets to close bodies comes to a stand: Stats tells
+// how many are held, and for how long. Config.ReleaseAtHeaders gives it back
+// earlier. Streams of events, upgraded connections and informational (1xx)
+// answers pass as they come, over HTTP/1.1 and HTTP/2.
+//
+// # What is sent again
+//
+//	                                     idempotent      others
+//	no connection, or refused (HTTP/2)   again           again
+//	cut off, reset, garbage, timeout     again           never
+//	429; 403 with Retry-After or a       again           again, unless
+//	limit at zero; Config.Inspect says                   Config.KeepRefused
+//	503 with or without Retry-After      again           never
+//	408, 425, 500, 502, 504, AlsoRetry   again           never
+//	X-Should-Retry: true, from 400 on    again           again
+//	X-Should-Retry: false                never           never
+//	501 and all other statuses           no failure      no failure
+//	wrong certificate, scheme or name,   never           never
+//	malformed request, context done
+//
+// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, what has an
+// Idempotency-Key or X-Idempotency-Key, and what [Overrides] call so. A request
+// with a body needs one that can be had again: by GetBody, which
+// http.NewRequest sets for what is in memory, or because it is of known length and
+// at most 64 KiB, which is then read before the first attempt. Otherwise it is
+// sent again only if nobody has read of it. Nothing longer is ever read into
+// memory.
+//
+// When there is no other attempt the last answer is returned with its body intact
+// and a nil error, as the contract of http.RoundTripper asks; a [Report] tells what
+// happened. A wait that could not end before the deadline of the request is not
+// begun. http.Client.Timeout is such a deadline, and covers the time in the queue,
+// all attempts and the reading of the body: for one attempt there is
+// Policy.AttemptTimeout, which ends when the header is there.
+//
+// # What servers say
+//
+// Package ratelimit reads it; what follows from it is this:
+//
+//	throttled, and until when    the gate of the key is paused for all its
+//	                             callers, never for less than told, at most a
+//	                             second more; then they leave at the pace
+//	throttled, without a time    Policy.Throttled
+//	longer than MaxServerWait    no other attempt, now; the Report, or the error
+//	                             of who comes later, says when to come back
+//	nothing remains of a limit   paused until its reset, before the 429 comes
+//	something remains            nothing, but see Config.Spread
+//	a policy                     nothing, but see Config.FromPolicy
+//	in an answer from a cache    nothing
+//
+// # Retries above
+//
+// Many SDKs retry by themselves: 3 attempts of theirs, each with 4 of ours, are 12.
+// A request that says it is a retry (X-Stainless-Retry-Count, Amz-Sdk-Request,
+// Grpc-Previous-Rpc-Attempts) is charged to the retry budget of its key like one
+// of ours. Better turn one of the two off:
+//
+//	openai-go, anthropic-sdk-go   option.WithMaxRetries(0)
+//	aws-sdk-go-v2                 config.WithRetryer with aws.NopRetryer
+//	stripe-go                     BackendConfig.MaxNetworkRetries: stripe.Int64(0)
+//	here                          Policy.Attempts: 1, or Overrides.NoRetry
+//
+// # What it does not do
+//
+// It does not cache, authenticate, balance or break circuits, and knows nothing of
+// what other processes send: for that Config.Gate takes Permits and Quotas that
+// live elsewhere. It does not end a body that stalls: only the context does.
+// Without an http.Client, use package sluice: Call and a Gate.
+package sluicehttp

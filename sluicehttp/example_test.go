@@ -1,0 +1,156 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// Any client gets its gates by its transport.
+func Example() {
+	srv := sluicetest.NewServer(sluicetest.On(2, sluicetest.Status(503))) // stands for the internet
+	defer srv.Close()
+
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Gate:   sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 1000, Per: time.Second}},
+		Policy: sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+	})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	for range 3 {
+		resp, err := client.Get("http://api.example.com/")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(resp.Status)
+		resp.Body.Close()
+	}
+	fmt.Println(len(srv.Record().Requests), "requests")
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 200 OK
+	// 4 requests
+}
+
+// The answer is the last one there was, and the report tells the rest.
+func ExampleWithReport() {
+	srv := sluicetest.NewServer(sluicetest.Status(429, "Retry-After: 3600"))
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+
+	began := time.Now()
+	ctx, report := sluicehttp.WithReport(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/", nil)
+	if err != nil {
+		panic(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	hop := report.Last()
+	fmt.Println(resp.Status)
+	fmt.Println(len(hop.Attempts), "attempt:", hop.Why)
+	fmt.Println("come back in", hop.RetryAt.Sub(began).Truncate(time.Hour))
+	// Output:
+	// 429 Too Many Requests
+	// 1 attempt: the server asks for too long a wait
+	// come back in 1h0m0s
+}
+
+// One request may want it otherwise.
+func ExampleWith() {
+	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(503)))
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+
+	ctx := sluicehttp.With(context.Background(), sluicehttp.Overrides{Key: "search", NoRetry: true})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/search", nil)
+	if err != nil {
+		panic(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status)
+	transport.Stats(func(key string, s sluicehttp.Stats) bool {
+		fmt.Println(key, s.Granted)
+		return true
+	})
+	// Output:
+	// 503 Service Unavailable
+	// search 1
+}
+
+// Without any number of ours the server's own policy is the limit.
+func ExampleConfig_fromPolicy() {
+	srv := sluicetest.NewServer(sluicetest.Header(`RateLimit-Policy: "default";q=100;w=60`))
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{FromPolicy: true})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Get("http://api.example.com/")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	transport.Stats(func(key string, s sluicehttp.Stats) bool {
+		fmt.Println(key, s.Rate, "by the server:", s.FromPolicy)
+		return true
+	})
+	// Output: http://api.example.com 100/m by the server: true
+}
+
+// Discord tells the time in the body more exactly than in the header.
+func ExampleInspector() {
+	discord := func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+		if resp.StatusCode != http.StatusTooManyRequests {
+			return
+		}
+		var answer struct {
+			RetryAfter float64 `json:"retry_after"`
+		}
+		if json.Unmarshal(peek(), &answer) == nil && answer.RetryAfter > 0 {
+			said.RetryAt = time.Now().Add(time.Duration(answer.RetryAfter * float64(time.Second)))
+		}
+	}
+	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(429, `{"retry_after": 0.0123}`, "Retry-After: 1")))
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{Inspect: discord})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	began := time.Now()
+	resp, err := client.Get("http://api.example.com/")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	took := time.Since(began)
+	fmt.Println(resp.Status, took >= 12300*time.Microsecond, took < time.Second)
+	// Output: 200 OK true true
+}

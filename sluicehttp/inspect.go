@@ -1,0 +1,113 @@
+package sluicehttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+const mostPeeked = 64 << 10
+
+// peek returns the beginning of the body of resp and puts it back.
+func peek(resp *http.Response) []byte {
+	if resp.Body == http.NoBody {
+		return nil
+	}
+	body := resp.Body
+	var content bytes.Buffer
+	_, err := io.Copy(&content, io.LimitReader(body, mostPeeked)) // grows as it comes: most are short
+	rest := io.Reader(body)
+	if err != nil {
+		rest = broken{err} // it would say so again, but need not
+	}
+	seen := content.Bytes()
+	resp.Body = &partly{io.MultiReader(bytes.NewReader(seen), rest), body}
+	return bytes.Clone(seen)
+}
+
+// GitHub is an [Inspector] for the secondary limits of GitHub. It refuses with
+// the status 403 or 429, and only the text tells that apart from a call that is
+// forbidden. If GitHub says no time either, it is a minute, doubled for each
+// refusal that follows such a wait, as GitHub asks for.
+func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
+		return
+	}
+	if !said.RetryAt.IsZero() {
+		said.Throttled = true
+		return
+	}
+	var answer struct {
+		Message string `json:"message"`
+		URL     string `json:"documentation_url"`
+	}
+	if json.Unmarshal(peek(), &answer) != nil {
+		return
+	}
+	message := strings.ToLower(answer.Message)
+	if strings.Contains(message, "secondary rate limit") || strings.Contains(message, "abuse detection") ||
+		strings.HasSuffix(answer.URL, "secondary-rate-limits") || strings.HasSuffix(answer.URL, "#abuse-rate-limits") {
+		said.Throttled, said.Reason, said.Floor = true, "secondary rate limit", time.Minute
+	}
+}
+
+// GraphQL is an [Inspector] for servers that refuse with the status 200 and an
+// error whose code is THROTTLED or RATE_LIMITED, such as Shopify's, GitHub's and
+// Linear's. It reads JSON answers with that status that are no streams, up to
+// 64 KiB, so it costs those who use it a copy of them.
+func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	kind := resp.Header.Get("Content-Type")
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/graphql-response+json") {
+		return
+	}
+	body := peek()
+	if !bytes.Contains(body, []byte(`"errors"`)) {
+		return // most are fine, and long
+	}
+	var answer struct {
+		Errors []struct {
+			Type       string `json:"type"`
+			Extensions struct {
+				Code string `json:"code"`
+			} `json:"extensions"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return
+	}
+	for _, e := range answer.Errors {
+		switch strings.ToUpper(e.Extensions.Code + e.Type) {
+		case "THROTTLED", "RATE_LIMITED", "RATELIMITED":
+			said.Throttled, said.Reason = true, "the answer says throttled"
+		}
+	}
+}
+
+// Google is an [Inspector] for the APIs of Google, which say in the body how long
+// to wait after the statuses 429 and 503: {"error": {"details": [{"retryDelay":
+// "2.463586755s"}]}}.
+func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return
+	}
+	var answer struct {
+		Error struct {
+			Details []struct {
+				RetryDelay string `json:"retryDelay"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(peek(), &answer) != nil {
+		return
+	}
+	for _, d := range answer.Error.Details {
+		if delay, err := time.ParseDuration(d.RetryDelay); err == nil && delay > 0 {
+			said.Throttled, said.RetryAt, said.RetrySource = true, time.Now().Add(delay), "retryDelay"
+		}
+	}
+}

@@ -1,0 +1,481 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestAThrottlePausesAllAndEndsAtThePace(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}}
+	inWorld(t, cfg, layers(sluicetest.On(3, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		wg.Wait()
+		// The fourth was told by nobody, and waits all the same.
+		w.wantCame(0, 100*ms, 200*ms, 60200*ms, 60300*ms, 60400*ms, 60500*ms)
+	})
+}
+
+func TestPausesAreMaxMerged(t *testing.T) {
+	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
+		sluicetest.Status(429, "Retry-After: 100"), sluicetest.Status(429, "Retry-After: 10")))
+	inWorld(t, sluicehttp.Config{}, faults, func(w *world) {
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		wg.Wait()
+		w.wantCame(0, 0, 100*time.Second+ms, 100*time.Second+ms)
+	})
+}
+
+// Later than told, never earlier, by no more than a tenth or a second.
+func TestPausesAreJitteredUpwards(t *testing.T) {
+	for _, c := range []struct {
+		u          float64
+		wait, want time.Duration
+	}{
+		{0, 5 * time.Second, 5 * time.Second},
+		{0.5, 5 * time.Second, 5250 * ms},
+		{0.5, 60 * time.Second, 60500 * ms},
+		// What may just be waited for is not refused because of the jitter.
+		{0.5, 5 * time.Minute, 5 * time.Minute},
+		{0.5, 5*time.Minute - 100*ms, 5*time.Minute - 50*ms},
+	} {
+		fault := sluicetest.On(1, sluicetest.Status(429, fmt.Sprintf("Retry-After-Ms: %d", c.wait.Milliseconds())))
+		inWorld(t, sluicehttp.Config{}, layers(fault), func(w *world) {
+			w.rt.SetRandom(func() float64 { return c.u })
+			w.wantGet("http://a.test/", 200)
+			w.wantCame(0, c.want)
+		})
+	}
+}
+
+func TestAThrottleWithoutATimeIsBackedOffFrom(t *testing.T) {
+	for _, says := range []string{"X-Nothing: 1", "Retry-After: 0", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT"} {
+		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.On(1, sluicetest.Status(429, says))), func(w *world) {
+			w.wantGet("http://a.test/", 200)
+			w.wantCame(0, time.Second)
+		})
+	}
+}
+
+func TestMoreThanMaxServerWaitStopsAtOnce(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(429, "Retry-After: 3600")), func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		status, _, err := w.get(ctx, "http://a.test/")
+		if status != 429 || err != nil || w.now() != 0 {
+			t.Errorf("%d, %v at %v", status, err, w.now())
+		}
+		wantWhy(t, report, sluice.ErrServerWait, 1)
+		if at := report.Last().RetryAt.Sub(w.start); at != time.Hour {
+			t.Errorf("come back at %v", at)
+		}
+		// Nobody else is sent: they are told the same.
+		ctx, report = sluicehttp.WithReport(bg)
+		_, _, err = w.get(ctx, "http://a.test/")
+		stopped, ok := errors.AsType[*sluice.Stopped](err)
+		if !ok || !errors.Is(err, sluice.ErrServerWait) || stopped.RetryAt.Sub(w.start) != time.Hour {
+			t.Errorf("got %v", err)
+		}
+		wantWhy(t, report, sluice.ErrServerWait, 0)
+		w.wantCame(0)
+	})
+}
+
+// http.Client.Timeout is a deadline, and a wait beyond it is known to be hopeless.
+func TestATimeoutShorterThanThePauseFailsAtOnceAndSaysSo(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(429, "Retry-After: 60")), func(w *world) {
+		w.rt.SetRandom(func() float64 { return 0.7 })
+		w.client.Timeout = 10 * time.Second
+		ctx, report := sluicehttp.WithReport(bg)
+		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil || w.now() != 0 {
+			t.Errorf("an answer is there: %d, %v at %v", status, err, w.now())
+		}
+		const text = "client timeout 10 s is shorter than the 60 s pause"
+		wantWhy(t, report, context.DeadlineExceeded, 1)
+		if why := report.Last().Why; !strings.Contains(why.Error(), text) {
+			t.Errorf("the report says %v", why)
+		}
+		if at := report.Last().RetryAt.Sub(w.start); at != 60700*ms {
+			t.Errorf("come back at %v", at)
+		}
+		_, _, err := w.get(bg, "http://a.test/")
+		wait, ok := errors.AsType[*sluice.WaitError](err)
+		if !ok || wait.Need != 60700*ms || wait.Have != 10*time.Second || !errors.Is(err, context.DeadlineExceeded) || w.now() != 0 {
+			t.Errorf("got %v at %v", err, w.now())
+		}
+		if want := `Get "http://a.test/": sluicehttp: http://a.test: ` + text; err.Error() != want {
+			t.Errorf("got  %v\nwant %v", err, want)
+		}
+		if timeout, ok := err.(interface{ Timeout() bool }); !ok || !timeout.Timeout() {
+			t.Error("it is no timeout")
+		}
+		w.wantCame(0)
+	})
+}
+
+func TestTheTextOfHopelessWaits(t *testing.T) {
+	for _, c := range []struct {
+		timeout time.Duration
+		cfg     sluicehttp.Config
+		fault   sluicetest.Layer
+		want    string
+	}{
+		{1500 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 90 * time.Second}}}, nil, "client timeout 1.5 s is shorter than the 90 s wait for the rate"},
+		{20 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 30 * ms}}}, nil, "client timeout 20 ms is shorter than the 30 ms wait for the rate"},
+		{10200 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: 104 * time.Second}}}, nil, "client timeout 10.2s is shorter than the 10.4s wait for the rate"},
+		{ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, nil, "client timeout 1 ms is shorter than the 1h0m0s wait for the rate"},
+		{500 * ms, sluicehttp.Config{Policy: seconds}, sluicetest.Cut(), "client timeout 500 ms is shorter than the 1 s backoff: EOF"},
+	} {
+		var faults []sluicetest.Layer
+		if c.fault != nil {
+			faults = layers(c.fault)
+		}
+		inWorld(t, c.cfg, faults, func(w *world) {
+			if c.fault == nil {
+				w.wantGet("http://a.test/", 200)
+			}
+			w.client.Timeout = c.timeout
+			if _, _, err := w.get(bg, "http://a.test/"); err == nil || !strings.HasSuffix(err.Error(), ": "+c.want) {
+				t.Errorf("got %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+// Whatever the family, a client that obeys is refused once at most: before it
+// knows that there is a limit.
+func TestEveryFamilyIsObeyed(t *testing.T) {
+	for name, family := range map[string]sluicetest.Family{
+		"Retry-After": sluicetest.RetryAfter, "date": sluicetest.RetryAfterDate, "ms": sluicetest.RetryAfterMillis,
+		"epoch": sluicetest.RetryAfterEpoch, "GitHub": sluicetest.GitHub, "OpenAI": sluicetest.OpenAI,
+		"Anthropic": sluicetest.Anthropic, "draft 3": sluicetest.Draft3, "draft 7": sluicetest.Draft7, "draft 10": sluicetest.Draft10,
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(name+"/"+scheme, func(t *testing.T) {
+				limit := sluicetest.Limit{Quota: 20, Window: time.Minute, Family: family}
+				cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+				inWorld(t, cfg, layers(sluicetest.Enforce(limit)), func(w *world) {
+					w.rt.SetRandom(rand.Float64)
+					for range 100 {
+						w.wantGet(scheme+"://a.test/", 200)
+					}
+					r := w.srv.Record()
+					// The Retry-After beside the one in ms is rounded up.
+					if err := r.Obeyed(); err != nil && name != "ms" {
+						t.Error(err)
+					}
+					// These tell nothing as long as all is well.
+					most := 0
+					if slices.Contains([]string{"Retry-After", "date", "ms", "epoch"}, name) {
+						most = 4
+					}
+					if r.Refused() > most {
+						t.Errorf("%d refused, want at most %d", r.Refused(), most)
+					}
+					if w.now() > 4*time.Minute+10*time.Second {
+						t.Errorf("took %v", w.now())
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestALimitAtZeroPausesBeforeThe429(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		header []string
+		want   time.Duration // when the second request comes
+	}{
+		{"nothing remains", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * time.Second},
+		{"something remains", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}, 0},
+		{"no reset", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0"}, 0},
+		{"not found", 404, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * time.Second},
+		{"from a cache", 200, []string{"Age: 7", "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 0},
+		{"a redirect", 300, []string{`RateLimit: "p";r=0;t=10`}, 0},
+		{"a redirect that says when", 300, []string{"Retry-After: 10"}, 10 * time.Second},
+		{"the longest of two", 200, []string{`RateLimit: "a";r=0;t=10, "b";r=0;t=20, "c";r=1;t=30`}, 20 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, sluicehttp.Config{}, layers(sluicetest.On(1, sluicetest.Status(c.status, c.header...))), func(w *world) {
+				w.wantGet("http://a.test/", c.status)
+				w.wantGet("http://a.test/", 200)
+				w.wantCame(0, c.want)
+			})
+		})
+	}
+}
+
+func TestStatsTellWhatWasLearnt(t *testing.T) {
+	answer := sluicetest.Status(200, "X-RateLimit-Limit: 50", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30", "Retry-After: soon, perhaps")
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Header("RateLimit-Reset: -1"), answer), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		s := stats(t, w.rt)
+		if len(s.Limits) != 1 || s.Limits[0].Quota.Int() != 50 || !s.Limits[0].Remaining.Zero() || !s.SeenAt.Equal(w.start) {
+			t.Errorf("limits %+v at %v", s.Limits, s.SeenAt)
+		}
+		if !s.PausedUntil.Equal(w.start.Add(30*time.Second)) || s.PausedWhy != "X-Ratelimit-Reset: nothing remains" {
+			t.Errorf("paused until %v: %s", s.PausedUntil, s.PausedWhy)
+		}
+		if s.Warnings == 0 || s.Warning.Field == "" {
+			t.Errorf("%d warnings, %v", s.Warnings, s.Warning)
+		}
+	})
+}
+
+// quota answers with what is left of so many requests a minute, and with nothing
+// once silent.
+func quota(n int, header func(left int, reset time.Duration) []string) (sluicetest.Layer, func()) {
+	start, used, silent := time.Now(), 0, false
+	window := time.Minute
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for time.Since(start) >= window {
+				start, used = start.Add(window), 0
+			}
+			used++
+			if !silent {
+				for _, line := range header(n-used, window-time.Since(start)) {
+					name, value, _ := strings.Cut(line, ": ")
+					w.Header().Set(name, value)
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, func() { silent = true }
+}
+
+func github(n int) func(left int, reset time.Duration) []string {
+	return func(left int, reset time.Duration) []string {
+		return []string{
+			fmt.Sprint("X-RateLimit-Limit: ", n), fmt.Sprint("X-RateLimit-Remaining: ", left),
+			fmt.Sprint("X-RateLimit-Reset: ", reset.Seconds()),
+		}
+	}
+}
+
+func TestSpreadMakesWhatRemainsLast(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		share float64
+		rate  sluice.Rate
+		n     int
+		want  func(came []time.Duration) bool
+		say   string
+	}{
+		{
+			"always", 1, sluice.Rate{}, 6,
+			func(came []time.Duration) bool { // 5 left in 60 s, 4 in 48 s, …
+				return slices.Equal(came[:5], []time.Duration{0, 12 * time.Second, 24 * time.Second, 36 * time.Second, 48 * time.Second})
+			},
+			"one each 12 s",
+		},
+		{
+			"the last half", 0.5, sluice.Rate{Count: 1, Per: time.Second}, 10,
+			func(came []time.Duration) bool { // fewer than 5 are left after the sixth, at 5 s
+				return came[5] == 5*time.Second && came[6] == 5*time.Second+55*time.Second/4 && came[9] == time.Minute
+			},
+			"one a second until less than half is left, and 55 s for the last four",
+		},
+		{
+			"never faster than configured", 1, sluice.Rate{Count: 1, Per: 10 * time.Second}, 1000,
+			func(came []time.Duration) bool { return came[6] == time.Minute },
+			"one each 10 s",
+		},
+		{
+			"never", 0, sluice.Rate{Count: 1, Per: time.Second}, 10,
+			func(came []time.Duration) bool { return came[9] == 9*time.Second && came[10] == time.Minute },
+			"one a second, and then the next minute",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				layer, _ := quota(c.n, github(c.n))
+				srv := sluicetest.NewServer(layer)
+				defer srv.Close()
+				base := srv.Transport()
+				defer base.CloseIdleConnections()
+				rt := mustTransport(t, base, sluicehttp.Config{Spread: c.share, Gate: sluice.Config{Rate: c.rate, Concurrency: 1}})
+				client := &http.Client{Transport: rt}
+				for range 12 {
+					resp, err := client.Get("http://a.test/")
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+				}
+				if came := srv.Record().Arrivals(); !c.want(came) {
+					t.Errorf("requests came at %v; want %s", came, c.say)
+				}
+			})
+		})
+	}
+}
+
+// Calls under way will be taken off what remains, too.
+func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
+	answer := sluicetest.Status(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60")
+	inWorld(t, sluicehttp.Config{Spread: 1}, layers(sluicetest.On(1, sluicetest.Delay(time.Second)), sluicetest.After(1, sluicetest.Delay(time.Minute)), answer), func(w *world) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		time.Sleep(2 * time.Second)
+		// 9 remain in 60 s, and 3 have left.
+		if s := stats(t, w.rt); s.Rate.Interval() != 10*time.Second {
+			t.Errorf("the pace is %v", s.Rate)
+		}
+		wg.Wait()
+	})
+}
+
+func TestASpreadPaceLapsesWithItsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layer, silence := quota(3, github(3))
+		srv := sluicetest.NewServer(layer)
+		defer srv.Close()
+		base := srv.Transport()
+		defer base.CloseIdleConnections()
+		configured := sluice.Rate{Count: 1, Per: time.Second}
+		rt := mustTransport(t, base, sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: configured}, Keys: sluice.KeyedConfig{Idle: -1}})
+		client := &http.Client{Transport: rt}
+		get := func(url string) {
+			t.Helper()
+			resp, err := client.Get(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		get("http://a.test/")
+		s := stats(t, rt)
+		if !s.Spread || s.Rate.Interval() != 30*time.Second { // 2 in 60 s
+			t.Errorf("spread %v, %v", s.Spread, s.Rate)
+		}
+		silence()
+		// Other keys come and look for gates to forget; this one is needed.
+		time.Sleep(31 * time.Second)
+		get("http://b.test/")
+		get("http://b.test/")
+		found := false
+		rt.Stats(func(key string, s sluicehttp.Stats) bool {
+			found = found || key == "http://a.test" && s.Spread
+			return true
+		})
+		if !found {
+			t.Error("the gate was forgotten although its pace is not the configured one")
+		}
+		time.Sleep(time.Minute) // the window is over
+		get("http://a.test/")
+		rt.Stats(func(key string, s sluicehttp.Stats) bool {
+			if key == "http://a.test" && (s.Spread || s.Rate != configured) {
+				t.Errorf("after the reset: spread %v, %v", s.Spread, s.Rate)
+			}
+			return true
+		})
+	})
+}
+
+func TestFromPolicy(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		gate        sluice.Config
+		header      []string
+		rate        sluice.Rate
+		concurrency int64
+		learnt      bool
+	}{
+		{"one", sluice.Config{}, []string{`RateLimit-Policy: "default";q=100;w=60`}, sluice.Rate{Count: 100, Per: time.Minute}, 0, true},
+		{"the slowest of two", sluice.Config{}, []string{`RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`}, sluice.Rate{Count: 1000, Per: 24 * time.Hour}, 0, true},
+		{"concurrency", sluice.Config{}, []string{`RateLimit-Policy: "flight";q=7;qu="concurrent-requests", "rate";q=5;w=1`}, sluice.Rate{Count: 5, Per: time.Second}, 7, true},
+		{"a stated rate", sluice.Config{}, []string{"x-amzn-RateLimit-Limit: 0.5"}, sluice.Rate{Count: 1, Per: 2 * time.Second}, 0, true},
+		{"not requests", sluice.Config{}, []string{`RateLimit-Policy: "size";q=100;w=60;qu="content-bytes"`}, sluice.Rate{}, 0, false},
+		{"nothing", sluice.Config{}, nil, sluice.Rate{}, 0, false},
+		{"a rate of its own", sluice.Config{Rate: sluice.Rate{Count: 1, Per: ms}}, []string{`RateLimit-Policy: "default";q=100;w=60`}, sluice.Rate{Count: 1, Per: ms}, 0, false},
+		{"a concurrency of its own", sluice.Config{Concurrency: 3}, []string{`RateLimit-Policy: "flight";q=7;qu="concurrent-requests"`}, sluice.Rate{}, 3, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answer := sluicetest.Status(200, c.header...)
+			inWorld(t, sluicehttp.Config{FromPolicy: true, Gate: c.gate}, layers(answer), func(w *world) {
+				w.wantGet("http://a.test/", 200)
+				s := stats(t, w.rt)
+				if perSecond(s.Rate) != perSecond(c.rate) || s.Concurrency != c.concurrency || s.FromPolicy != c.learnt {
+					t.Errorf("rate %v, concurrency %d, from the policy %v; want %v, %d, %v", s.Rate, s.Concurrency, s.FromPolicy, c.rate, c.concurrency, c.learnt)
+				}
+			})
+		})
+	}
+}
+
+func perSecond(r sluice.Rate) float64 {
+	if r.Count == 0 {
+		return 0
+	}
+	return float64(r.Count) / r.Per.Seconds()
+}
+
+// Without any number of ours a herd is as fast as the server publishes, from the
+// second request on.
+func TestFromPolicyPacesAHerd(t *testing.T) {
+	limit := sluicetest.Limit{Count: 10, Per: time.Second, Burst: 1, Family: func(h http.Header, s sluicetest.Standing) {
+		h.Set("RateLimit-Policy", `"default";q=10;w=1`)
+	}}
+	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(sluicetest.Delay(50*ms), sluicetest.Enforce(limit)), func(w *world) {
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		wg.Wait()
+		r := w.srv.Record()
+		if err := r.NoneRefused(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Evenly(100 * ms); err != nil {
+			t.Error(err)
+		}
+		if w.now() != 4950*ms {
+			t.Errorf("took %v", w.now())
+		}
+	})
+}
+
+// From the first answer on, a policy that changes is followed.
+func TestFromPolicyFollowsChanges(t *testing.T) {
+	script := sluicetest.Script(
+		sluicetest.Status(200, `RateLimit-Policy: "a";q=1;w=1, "b";q=3;qu="concurrent-requests"`),
+		sluicetest.Status(200, `RateLimit-Policy: "a";q=2;w=1, "b";q=5;qu="concurrent-requests"`),
+	)
+	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(script), func(w *world) {
+		for _, want := range []struct {
+			rate        sluice.Rate
+			concurrency int64
+		}{
+			{sluice.Rate{Count: 1, Per: time.Second}, 3},
+			{sluice.Rate{Count: 2, Per: time.Second}, 5},
+			{sluice.Rate{Count: 2, Per: time.Second}, 5}, // an answer that says nothing
+		} {
+			w.wantGet("http://a.test/", 200)
+			if s := stats(t, w.rt); s.Rate != want.rate || s.Concurrency != want.concurrency {
+				t.Errorf("%v, %d; want %v, %d", s.Rate, s.Concurrency, want.rate, want.concurrency)
+			}
+		}
+	})
+}

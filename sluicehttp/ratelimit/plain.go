@@ -1,0 +1,223 @@
+package ratelimit
+
+import (
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// readPlain reads the fields of one limit, each of which has a scalar: those of
+// plain, of xPlain, or those of perUnit with the same unit.
+func (r *reader) readPlain(fields []knownField) {
+	f := &fields[0]
+	l := limit{family: f.family}
+	if f.family == perUnit {
+		l.Name = f.unit()
+		l.Unit, l.Window = unitOf(l.Name)
+	}
+	for i := range fields {
+		r.readPart(&l, &fields[i])
+	}
+	if !l.stated() {
+		return
+	}
+	if !l.Quota.known && l.Used.known && l.Remaining.known { // Reddit
+		l.Quota = Amount{l.Used.plus(l.Remaining.number), true}
+	}
+	r.add(&l)
+}
+
+// unitOf returns what a limit with that name in the names of its fields counts,
+// and its window if the name is one.
+func unitOf(name string) (unit string, window time.Duration) {
+	switch name {
+	case "second", "secondly":
+		return "requests", time.Second
+	case "minute":
+		return "requests", time.Minute
+	case "hour", "hourly":
+		return "requests", time.Hour
+	case "day", "daily":
+		return "requests", 24 * time.Hour
+	}
+	for _, unit := range []string{"requests", "tokens"} { // input-tokens
+		if strings.HasSuffix(name, unit) {
+			return unit, 0
+		}
+	}
+	return name, 0
+}
+
+// readPart reads one field of a limit.
+func (r *reader) readPart(l *limit, f *knownField) {
+	switch f.part {
+	case quota:
+		r.readAmount(&l.Quota, l, f)
+	case remaining:
+		r.readAmount(&l.Remaining, l, f)
+	case used:
+		r.readAmount(&l.Used, l, f)
+		r.hides = r.hides || f.family == plain && l.Used.known // RateLimit-Observed: GitLab
+	case resetAfter, reset, resetTime, next:
+		r.readReset(l, f)
+	case resource:
+		r.readText(&l.Name, f)
+		r.hides = r.hides || l.Name != "" // GitHub
+		if l.Name == "graphql" {
+			l.Unit = "points"
+		}
+	case bucket:
+		r.readText(&r.Bucket, f)
+	case scope:
+		r.readText(&r.Scope, f)
+	case reason:
+		r.readText(&r.Reason, f)
+	case global:
+		r.readGlobal(f)
+	}
+}
+
+// readAmount reads a number of l into a, unless it is known.
+func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
+	read := r.amount(f, l)
+	switch {
+	case !read.known:
+	case a.known: // spelled X-RateLimit and X-Rate-Limit
+		if *a != read {
+			r.warn(f.key, read.String(), "ignored: it contradicts a field that is spelled otherwise")
+		}
+	default:
+		*a = read
+		if l.Source == "" {
+			l.Source = f.key
+		}
+	}
+}
+
+// amount reads a number of requests or the like. In RateLimit- fields that is a
+// list, of which the first integer counts; others may follow with the windows
+// they are for: "10, 10;w=1, 600;w=60". Some, such as Envoy, write that into
+// X-RateLimit- fields.
+func (r *reader) amount(f *knownField, l *limit) Amount {
+	isList := f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=")
+	if isList && !isNumber(f) {
+		return r.amountInList(f, l)
+	}
+	var first Amount
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		n, _, why := parseNumber(v)
+		switch {
+		case first.known:
+			r.warn(f.key, v, whySecond)
+		case v == "-1" && f.part != used: // Azure OpenAI: unknown
+			return Amount{}
+		case why != "":
+			r.warn(f.key, v, why)
+		default:
+			first = Amount{n, true}
+		}
+	}
+	return first
+}
+
+// isNumber reports whether the field has one number that is no longer than those
+// of structured fields: then it is no list, and may have decimals.
+func isNumber(f *knownField) bool {
+	_, _, why := parseNumber(f.values[0])
+	return len(f.values) == 1 && why == "" && digits(f.values[0]) <= 15
+}
+
+// amountInList is amount for a structured field.
+func (r *reader) amountInList(f *knownField, l *limit) Amount {
+	values := r.cleaned(f)
+	if len(values) == 0 {
+		return Amount{}
+	}
+	list, err := httpsfv.UnmarshalList(values)
+	if err != nil {
+		r.warn(f.key, values[0], whyNoList)
+		return Amount{}
+	}
+	var first Amount
+	for _, member := range r.bounded(f, list) {
+		item, _ := member.(httpsfv.Item)
+		n, ok := item.Value.(int64)
+		switch {
+		case ok && n >= 0:
+		case ok && n == -1 && !first.known && f.part != used: // unknown
+			return Amount{}
+		default:
+			r.warn(f.key, written(member), whyNoItem)
+			continue
+		}
+		if !first.known {
+			first = AmountOf(n)
+		}
+		// The window of the quota that is in force, or any.
+		if w, has, ok := natural(item.Params, "w", 1); has && ok && (l.Window == 0 || !l.exact && n == first.whole) {
+			l.Window, l.exact = number{whole: w}.of(time.Second), n == first.whole
+		}
+	}
+	return first
+}
+
+// readReset reads a field that says when there will be more. The first that is
+// valid counts; the fields come in that order.
+func (r *reader) readReset(l *limit, f *knownField) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		if !l.ResetAt.IsZero() {
+			if f.part == l.resetBy {
+				r.warn(f.key, v, whySecond)
+			}
+			return
+		}
+		wait, why := r.wait(f, v, false)
+		if why != "" {
+			r.warn(f.key, v, why)
+			continue
+		}
+		l.ResetAt, l.resetBy, l.Source = r.now.Add(wait), f.part, f.key
+	}
+}
+
+// text reads a word.
+func (r *reader) text(f *knownField) (first string) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		switch {
+		case first != "":
+			r.warn(f.key, v, whySecond)
+		case len(v) > longestText:
+			r.warn(f.key, v, whyLong)
+		default:
+			first = v
+		}
+	}
+	return first
+}
+
+// readText reads a word into s, unless there is one.
+func (r *reader) readText(s *string, f *knownField) {
+	if t := r.text(f); *s == "" {
+		*s = t
+	}
+}
+
+// readGlobal reads whether a limit is for all calls.
+func (r *reader) readGlobal(f *knownField) {
+	switch t := r.text(f); {
+	case strings.EqualFold(t, "true"):
+		r.Global = true
+	case t != "" && !strings.EqualFold(t, "false"):
+		r.warn(f.key, t, whyNoBool)
+	}
+}

@@ -1,0 +1,254 @@
+package ratelimit
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	mostItems    = 64      // of a field; values it is split over, too
+	longestValue = 4 << 10 // bytes
+	longestText  = 64      // bytes
+	mostWarnings = 64
+)
+
+// Why a value is not used, if it is not for what number.go and structured.go
+// say.
+const (
+	whyNoBool = "neither true nor false"
+	whyLong   = "too long"
+	whySecond = "more than one value: only the first is read"
+)
+
+// A reader puts a Snapshot together.
+type reader struct {
+	Snapshot
+	options  Options
+	header   http.Header
+	now      time.Time
+	ref      time.Time // now by the clock of the server; zero until it is asked for
+	first    limit     // if there are some
+	limits   []limit   // first and all others, if there are others
+	some     bool
+	policies []limit // of drafts up to 07, which do not say which limit they are of
+	warnings []Warning
+
+	pushedBack bool // a gRPC server asks for no retry
+	hides      bool // the server is one that has limits it does not show
+}
+
+// read reads fields, which are in order, into s.
+func (o Options) read(s Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
+	r := reader{Snapshot: s, options: o, header: header, now: now}
+	for len(fields) > 0 {
+		fields = fields[r.read(fields):]
+	}
+	r.join()
+	r.judge()
+	return r.Snapshot, r.warnings
+}
+
+// read reads the first of fields, with those that belong to it, and returns how
+// many these are.
+func (r *reader) read(fields []knownField) int {
+	f := &fields[0]
+	if len(f.values) > mostItems {
+		r.warn(f.key, f.values[mostItems], "too many values: this one and those after it are ignored")
+		f.values = f.values[:mostItems]
+	}
+	switch f.family {
+	case retryAfter:
+		r.readRetryAfter(f)
+		return 1
+	case shouldRetry:
+		r.readShouldRetry(f)
+		return 1
+	}
+	if r.FromCache {
+		return len(fields)
+	}
+	switch f.family {
+	case structured:
+		r.readStructured(f)
+		return 1
+	case vendor:
+		r.readVendor(f)
+		return 1
+	}
+	n := 1
+	for n < len(fields) && fields[n].family == f.family && compareFold(fields[n].key[fields[n].from:fields[n].to], f.key[f.from:f.to]) == 0 {
+		n++
+	}
+	r.readPlain(fields[:n])
+	return n
+}
+
+// readRetryAfter reads a field of the Retry-After family. Of several values the
+// longest wait counts.
+func (r *reader) readRetryAfter(f *knownField) {
+	if f.part == grpcPushback {
+		r.readPushback(f)
+		return
+	}
+	if !r.tells() {
+		return
+	}
+	longest := time.Duration(-1)
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		wait, why := r.wait(f, v, f.part <= amzRetryAfter)
+		if why != "" {
+			r.warn(f.key, v, why)
+			continue
+		}
+		longest = max(longest, wait)
+	}
+	if longest >= 0 {
+		r.retry(f, longest)
+	}
+}
+
+// wait reads a time value. A field named after milliseconds has nothing but
+// numbers.
+func (r *reader) wait(f *knownField, v string, millis bool) (wait time.Duration, why string) {
+	form := r.options.form(f.key)
+	if millis {
+		n, _, why := parseNumber(v)
+		if why != "" {
+			return 0, why
+		}
+		if form == Guess {
+			form = Millis
+		}
+		w, why := form.of(n)
+		return r.until(w), why
+	}
+	w, why := form.parse(v)
+	return r.until(w), why
+}
+
+// until returns how long it is until w.
+func (r *reader) until(w when) time.Duration {
+	if w.instant {
+		return w.after(r.reference())
+	}
+	return w.delta
+}
+
+// readPushback reads the field with which a gRPC server says after how many
+// milliseconds to retry, or with anything else that it should not be done.
+func (r *reader) readPushback(f *knownField) {
+	seen, bad := 0, false
+	var wait time.Duration
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		var why string
+		if wait, why = r.wait(f, v, true); why == "" && digits(v) < len(v) {
+			why = "not a whole number"
+		}
+		if seen++; seen > 1 {
+			why = "more than one value"
+		}
+		bad = bad || why != ""
+		if why != "" && v != "-1" { // which is how servers put it
+			r.warn(f.key, v, why)
+		}
+	}
+	switch {
+	case bad:
+		r.pushedBack = true
+	case seen == 1 && r.tells():
+		r.retry(f, wait)
+	}
+}
+
+// tells reports whether it still matters what a field says about when to come
+// back.
+func (r *reader) tells() bool { return r.Status >= 300 && r.RetrySource == "" }
+
+// retry is called when the server said when to come back.
+func (r *reader) retry(f *knownField, wait time.Duration) {
+	r.RetryAt, r.RetrySource = r.now.Add(wait), f.key
+}
+
+// readShouldRetry reads a field that says whether to try again.
+func (r *reader) readShouldRetry(f *knownField) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		answer := Unset
+		switch {
+		case strings.EqualFold(v, "true"):
+			answer = Yes
+		case strings.EqualFold(v, "false"):
+			answer = No
+		default:
+			r.warn(f.key, v, whyNoBool)
+		}
+		if r.ShouldRetry == Unset {
+			r.ShouldRetry = answer
+		}
+	}
+}
+
+// reference returns when the response arrived by the clock of the server: its
+// Date, if there is one that can be believed, or now. A Date is the start of a
+// second; nothing is added for that.
+func (r *reader) reference() time.Time {
+	if !r.ref.IsZero() {
+		return r.ref
+	}
+	r.ref = r.now
+	if r.FromCache {
+		return r.ref // the Date is that of the first answer
+	}
+	for _, v := range field(r.header, "Date") {
+		date, ok := parseHTTPDate(trim(v))
+		if !ok {
+			r.warn("Date", v, whyNoTime)
+			continue
+		}
+		if skew := date.Sub(r.now); skew < -longestSkew || skew > longestSkew {
+			r.warn("Date", v, "too far from the local clock, which is used instead")
+			continue
+		}
+		r.ref = date
+		break
+	}
+	return r.ref
+}
+
+const longestSkew = 24 * time.Hour
+
+// clean returns a value of a field without spaces around it: the empty string
+// if there is nothing to read.
+func (r *reader) clean(f *knownField, v string) string {
+	if len(v) > longestValue {
+		r.warn(f.key, v, whyLong)
+		return ""
+	}
+	return trim(v)
+}
+
+// cleaned returns the values of a field that are not empty.
+func (r *reader) cleaned(f *knownField) (values []string) {
+	for _, v := range f.values {
+		if v = r.clean(f, v); v != "" {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// warn adds a warning.
+func (r *reader) warn(field, value, why string) {
+	if len(r.warnings) < mostWarnings {
+		r.warnings = append(r.warnings, Warning{field, shortened(value), why})
+	}
+}

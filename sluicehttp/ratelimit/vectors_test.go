@@ -1,0 +1,184 @@
+package ratelimit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// otherVectors is the environment variable that names another file of vectors,
+// to be read besides ours.
+const otherVectors = "SLUICE_HEADER_VECTORS"
+
+// A vector is one header and what it means. Waits are in milliseconds.
+type vector struct {
+	Name   string
+	Status int
+	Header [][2]string
+	Now    time.Time
+	Want   struct {
+		Throttled   bool
+		RetryAfter  *json.Number `json:"retry_after_ms"`
+		ShouldRetry *bool        `json:"should_retry"`
+		Limits      []struct {
+			Name       string
+			Quota      *json.Number
+			Remaining  *json.Number
+			ResetAfter *json.Number `json:"reset_after_ms"`
+		}
+	}
+}
+
+// TestHeaderVectors reads testdata/headers.jsonl, in which waits are exact to a
+// nanosecond, and the file that SLUICE_HEADER_VECTORS names, in which they may
+// be rounded up or down to a millisecond.
+func TestHeaderVectors(t *testing.T) {
+	run := func(file string, strict bool, slack time.Duration) {
+		for i, v := range readVectors(t, file, strict) {
+			t.Run(fmt.Sprintf("%d/%s", i+1, v.Name), func(t *testing.T) {
+				for _, spell := range spellings {
+					header := http.Header{}
+					for _, h := range v.Header {
+						name := spell(h[0])
+						header[name] = append(header[name], h[1])
+					}
+					s, warnings := Parse(v.Status, header, v.Now)
+					if err := v.check(s, slack); err != nil {
+						t.Fatalf("%v\nstatus %d, header %.200q\ngot  %+v\nwarnings %v", err, v.Status, header, s, warnings)
+					}
+				}
+			})
+		}
+	}
+	run("testdata/headers.jsonl", true, 0)
+	if file := os.Getenv(otherVectors); file != "" {
+		run(file, false, time.Millisecond-1)
+	}
+}
+
+// spellings are those of net/http, of HTTP/2, and of people.
+var spellings = []func(string) string{
+	http.CanonicalHeaderKey,
+	strings.ToLower,
+	func(s string) string { return s },
+}
+
+// readVectors reads the vectors in a file. If it is strict they have no members
+// that a vector does not.
+func readVectors(t *testing.T, file string, strict bool) (vectors []vector) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data)+1)
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var v vector
+		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
+		if strict {
+			d.DisallowUnknownFields()
+		}
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("%s:%d: %v", file, n, err)
+		}
+		if v.Name == "" || v.Now.IsZero() {
+			t.Fatalf("%s:%d: without a name or a time", file, n)
+		}
+		vectors = append(vectors, v)
+	}
+	if len(vectors) == 0 {
+		t.Fatalf("%s: no vectors", file)
+	}
+	return vectors
+}
+
+// check returns how s differs from what v wants. Waits may differ by slack.
+func (v *vector) check(s Snapshot, slack time.Duration) error {
+	w := &v.Want
+	wait := func(what string, want *json.Number, at time.Time) error {
+		if (want == nil) != at.IsZero() {
+			return fmt.Errorf("%s: got %v, want %s ms after %v", what, at, show(want), v.Now)
+		}
+		if want == nil {
+			return nil
+		}
+		if got := at.Sub(v.Now); !near(got, *want, slack) {
+			return fmt.Errorf("%s: got %v, want %s ms", what, got, show(want))
+		}
+		return nil
+	}
+	amount := func(what string, want *json.Number, got Amount) error {
+		if (want == nil) == got.Known() || want != nil && rat(got.String()).Cmp(rat(want.String())) != 0 {
+			return fmt.Errorf("%s: got %v, want %s", what, got, show(want))
+		}
+		return nil
+	}
+	if s.Throttled != w.Throttled {
+		return fmt.Errorf("throttled: got %v, want %v", s.Throttled, w.Throttled)
+	}
+	if err := wait("retry_after_ms", w.RetryAfter, s.RetryAt); err != nil {
+		return err
+	}
+	answer := Unset
+	if w.ShouldRetry != nil {
+		answer = No
+		if *w.ShouldRetry {
+			answer = Yes
+		}
+	}
+	if s.ShouldRetry != answer {
+		return fmt.Errorf("should_retry: got %v, want %v", s.ShouldRetry, answer)
+	}
+	if len(s.Limits) != len(w.Limits) {
+		return fmt.Errorf("limits: got %d, want %d", len(s.Limits), len(w.Limits))
+	}
+	for i, want := range w.Limits {
+		got := s.Limits[i]
+		if got.Name != want.Name {
+			return fmt.Errorf("limit %d: got name %q, want %q", i, got.Name, want.Name)
+		}
+		for _, err := range []error{
+			amount("quota", want.Quota, got.Quota),
+			amount("remaining", want.Remaining, got.Remaining),
+			wait("reset_after_ms", want.ResetAfter, got.ResetAt),
+		} {
+			if err != nil {
+				return fmt.Errorf("limit %q: %w", got.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// near reports whether got is want milliseconds, give or take slack.
+func near(got time.Duration, want json.Number, slack time.Duration) bool {
+	diff := new(big.Rat).Mul(rat(want.String()), big.NewRat(1e6, 1))
+	diff.Sub(diff, new(big.Rat).SetInt64(int64(got)))
+	return diff.Abs(diff).Cmp(new(big.Rat).SetInt64(int64(slack))) <= 0
+}
+
+func rat(s string) *big.Rat {
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		panic("no number: " + s)
+	}
+	return r
+}
+
+func show(n *json.Number) string {
+	if n == nil {
+		return "null"
+	}
+	return n.String()
+}

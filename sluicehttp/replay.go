@@ -1,0 +1,158 @@
+package sluicehttp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// # How is a body sent more than once?
+//
+// The simplest way is to read it into memory before the first attempt, which
+// makes 4 GiB of memory of a 4 GiB upload. So a body is, in this order:
+//
+//	none             nothing to do
+//	with a GetBody   asked for anew, which net/http sets for what is in memory
+//	≤ 64 KiB, of known length   read into memory before the first attempt
+//	anything else    sent as it comes; again only if nobody has read of it
+//
+// The last happens when no connection could be made. The base transport closes
+// the body all the same, so it gets one that closes the caller's only when it
+// has been read of, or when there will be no other attempt.
+
+const smallBody = 64 << 10
+
+// A replay is the body of a request, for several attempts.
+type replay struct {
+	body    io.ReadCloser                 // the caller's; nil if there is none or it was read into memory
+	getBody func() (io.ReadCloser, error) // nil if there is none
+	last    *shield                       // of the last attempt, if there is no getBody
+	used    bool                          // an attempt was made
+}
+
+// newReplay returns the body of req. If it may be sent again and is small, it
+// reads and closes it. The error is that of the body.
+func newReplay(req *http.Request, again bool) (replay, error) {
+	p := replay{body: req.Body, getBody: req.GetBody}
+	if req.Body == nil || req.Body == http.NoBody {
+		return replay{}, nil
+	}
+	if !again || p.getBody != nil || req.ContentLength <= 0 || req.ContentLength > smallBody {
+		return p, nil
+	}
+	// One more byte than there should be, so that net/http can complain.
+	content, err := io.ReadAll(io.LimitReader(req.Body, req.ContentLength+1))
+	if closed := req.Body.Close(); err == nil {
+		err = closed
+	}
+	return replay{getBody: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}}, err
+}
+
+// can reports whether there is a body for another attempt.
+func (p *replay) can() bool {
+	return p.body == nil || p.getBody != nil || p.last != nil && !p.last.spent()
+}
+
+// next returns req as the next attempt is to send it: the caller's own at first,
+// unless it needs another body, and then copies. again is that of newReplay.
+func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
+	first := !p.used
+	p.used = true
+	original := p.body != nil && (p.getBody != nil || !again)
+	none := p.body == nil && p.getBody == nil
+	if first && (none || original) {
+		return req, nil
+	}
+	req = shallow(req)
+	switch {
+	case none:
+	case p.getBody != nil:
+		body, err := p.getBody()
+		if err != nil {
+			return nil, fmt.Errorf("sluicehttp: the body for another attempt: %w", err)
+		}
+		req.Body, req.GetBody = body, p.getBody
+	default:
+		p.last = &shield{body: p.body}
+		req.Body = p.last
+	}
+	return req, nil
+}
+
+// end closes what the attempts have left open.
+func (p *replay) end() {
+	switch {
+	case p.last != nil:
+		p.last.lower()
+	case p.body != nil && !p.used:
+		p.body.Close() // there is nobody left to tell
+	}
+}
+
+// shallow returns a copy of req that shares its header: no RoundTripper may change
+// that, and net/http does the same for what it sends again.
+func shallow(req *http.Request) *http.Request {
+	r := new(http.Request)
+	*r = *req
+	return r
+}
+
+// A shield is a body that can be given to another attempt as long as nobody has
+// read of it. An attempt that is over but has not noticed gets an error.
+type shield struct {
+	body io.ReadCloser
+
+	mu     sync.Mutex
+	read   bool // of the body, or lowered: it may be closed
+	closed bool // by the attempt
+}
+
+// Read implements io.Reader.
+func (s *shield) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return 0, http.ErrBodyReadAfterClose
+	}
+	s.read = true
+	s.mu.Unlock()
+	return s.body.Read(p)
+}
+
+// Close implements io.Closer.
+func (s *shield) Close() error {
+	s.mu.Lock()
+	read := s.read
+	s.closed = true
+	s.mu.Unlock()
+	if !read {
+		return nil
+	}
+	return s.body.Close()
+}
+
+// spent takes the body away from the attempt and reports false, or true if it has
+// been read of.
+func (s *shield) spent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.read {
+		s.closed = true
+	}
+	return s.read
+}
+
+// lower lets the body be closed: at once if the attempt has closed it already.
+func (s *shield) lower() {
+	s.mu.Lock()
+	late := s.closed && !s.read
+	s.read = true
+	s.mu.Unlock()
+	if late {
+		s.body.Close() // there is nobody left to tell
+	}
+}

@@ -1,0 +1,469 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestWhichStatusesAreRetried(t *testing.T) {
+	also := sluicehttp.Config{Policy: seconds, AlsoRetry: []int{409}}
+	keep := sluicehttp.Config{Policy: seconds, KeepRefused: true}
+	all := sluicehttp.Config{Policy: seconds}
+	const key = "Idempotency-Key: 1"
+	for _, c := range []struct {
+		cfg    sluicehttp.Config
+		method string
+		header string // of the request
+		status int
+		says   string // header of the answer
+		why    error  // nil: it is retried, or is no failure
+		tries  int
+	}{
+		{all, "GET", "", 200, "", nil, 1},
+		{all, "GET", "", 404, "", nil, 1},
+		{all, "GET", "", 409, "", nil, 1},
+		{also, "GET", "", 409, "", nil, 2},
+		{also, "POST", "", 409, "", sluicehttp.ErrUnsafe, 1},
+		{all, "GET", "", 408, "", nil, 2},
+		{all, "GET", "", 425, "", nil, 2},
+		{all, "GET", "", 429, "", nil, 2},
+		{all, "GET", "", 500, "", nil, 2},
+		{all, "GET", "", 501, "", nil, 1},
+		{all, "GET", "", 502, "", nil, 2},
+		{all, "GET", "", 503, "", nil, 2},
+		{all, "GET", "", 504, "", nil, 2},
+		{all, "GET", "", 505, "", nil, 1},
+		{all, "HEAD", "", 503, "", nil, 2},
+		{all, "OPTIONS", "", 503, "", nil, 2},
+		{all, "TRACE", "", 503, "", nil, 2},
+		{all, "PUT", "", 503, "", nil, 2},
+		{all, "DELETE", "", 503, "", nil, 2},
+		{all, "POST", "", 503, "", sluicehttp.ErrUnsafe, 1},
+		{all, "PATCH", "", 503, "", sluicehttp.ErrUnsafe, 1},
+		{all, "LOCK", "", 503, "", sluicehttp.ErrUnsafe, 1},
+		{all, "POST", key, 503, "", nil, 2},
+		{all, "POST", "X-" + key, 503, "", nil, 2},
+		// It was not processed, whatever the method.
+		{all, "POST", "", 429, "", nil, 2},
+		{all, "POST", "", 403, "Retry-After: 1", nil, 2},
+		{keep, "POST", "", 429, "", sluicehttp.ErrUnsafe, 1},
+		{keep, "GET", "", 429, "", nil, 2},
+		{all, "GET", "", 403, "", nil, 1}, // forbidden
+		// Not so sure of that.
+		{all, "POST", "", 503, "Retry-After: 1", sluicehttp.ErrUnsafe, 1},
+		// The server says so itself.
+		{all, "GET", "", 503, "X-Should-Retry: false", sluice.ErrPermanent, 1},
+		{all, "POST", "", 409, "X-Should-Retry: true", nil, 2},
+		{all, "GET", "", 200, "X-Should-Retry: true", nil, 1},
+	} {
+		name := fmt.Sprint(c.method, c.status, c.header, c.says)
+		t.Run(name, func(t *testing.T) {
+			says := []string{}
+			if c.says != "" {
+				says = append(says, c.says)
+			}
+			inWorld(t, c.cfg, layers(sluicetest.On(1, sluicetest.Status(c.status, says...))), func(w *world) {
+				ctx, report := sluicehttp.WithReport(bg)
+				req := request(t, ctx, c.method, "http://a.test/", nil)
+				if name, value, ok := strings.Cut(c.header, ": "); ok {
+					req.Header.Set(name, value)
+				}
+				status, _, err := w.do(req)
+				want := 200
+				if c.tries == 1 {
+					want = c.status
+				}
+				if err != nil || status != want {
+					t.Errorf("%d, %v; want %d", status, err, want)
+				}
+				wantWhy(t, report, c.why, c.tries)
+				if c.tries == 2 {
+					w.wantCame(0, time.Second)
+				}
+			})
+		})
+	}
+}
+
+func TestWhichErrorsAreRetried(t *testing.T) {
+	dial := func(d sluicetest.Dial) func(*world) {
+		return func(w *world) {
+			w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
+				if n == 1 {
+					return d
+				}
+				return sluicetest.Connect
+			})
+		}
+	}
+	distrust := func(w *world) {
+		w.rt.Unwrap().(*http.Transport).TLSClientConfig.RootCAs = nil
+	}
+	for _, c := range []struct {
+		name   string
+		scheme string
+		before func(w *world)
+		fault  sluicetest.Layer
+		header string // a bad one
+		get    int    // attempts of a GET that fail or not
+		post   int
+		text   string // of the error; of a connection that is gone net/http has several
+	}{
+		{"refused", "http", dial(sluicetest.Refuse), nil, "", 2, 2, "refused"},
+		{"refused", "https", dial(sluicetest.Refuse), nil, "", 2, 2, "refused"},
+		{"dropped at the handshake", "https", dial(sluicetest.Drop), nil, "", 2, 2, ""},
+		{"dropped", "http", dial(sluicetest.Drop), nil, "", 2, 1, ""},
+		{"no host", "http", dial(sluicetest.NoHost), nil, "", 1, 1, "no such host"},
+		{"certificate", "https", distrust, nil, "", 1, 1, "certificate"},
+		{"cut", "http", nil, sluicetest.Cut(), "", 2, 1, ""},
+		{"cut", "https", nil, sluicetest.Cut(), "", 2, 1, ""},
+		{"reset", "http", nil, sluicetest.Reset(), "", 2, 1, "reset"},
+		{"aborted", "https", nil, sluicetest.Abort(), "", 2, 1, "stream error"},
+		{"garbage", "http", nil, sluicetest.Garbage("hello\r\n\r\n"), "", 2, 1, "malformed"},
+		{"scheme", "ftp", nil, nil, "", 1, 1, "unsupported protocol scheme"},
+		{"header", "http", nil, nil, "bad\x00", 1, 1, "invalid header field"},
+	} {
+		for method, tries := range map[string]int{"GET": c.get, "POST": c.post} {
+			t.Run(c.name+"/"+c.scheme+"/"+method, func(t *testing.T) {
+				var faults []sluicetest.Layer
+				if c.fault != nil {
+					faults = layers(sluicetest.On(1, c.fault))
+				}
+				inWorld(t, sluicehttp.Config{Policy: seconds}, faults, func(w *world) {
+					if c.before != nil {
+						c.before(w)
+					}
+					ctx, report := sluicehttp.WithReport(bg)
+					req := request(t, ctx, method, c.scheme+"://a.test/", nil)
+					if c.header != "" {
+						req.Header.Set("X-Test", c.header)
+					}
+					status, _, err := w.do(req)
+					hop := report.Last()
+					switch {
+					case len(hop.Attempts) != tries:
+						t.Errorf("%d attempts, want %d: %v", len(hop.Attempts), tries, err)
+					case tries == 2:
+						if err != nil || status != 200 || hop.Why != nil || w.now() != time.Second {
+							t.Errorf("%d, %v, %v at %v", status, err, hop.Why, w.now())
+						}
+						if !strings.Contains(hop.Attempts[0].Err.Error(), c.text) {
+							t.Errorf("the first attempt ended with %v, want %s", hop.Attempts[0].Err, c.text)
+						}
+					default:
+						if err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "sluice") || w.now() != 0 {
+							t.Errorf("got %d, %v at %v; want the bare error of the base, %s", status, err, w.now(), c.text)
+						}
+						if !errors.Is(hop.Why, sluice.ErrPermanent) && !errors.Is(hop.Why, sluicehttp.ErrUnsafe) {
+							t.Errorf("why: %v", hop.Why)
+						}
+					}
+					if n := inFlight(w.rt); n != 0 {
+						t.Errorf("%d in flight", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestExhaustedIsTheLastAnswer(t *testing.T) {
+	long := strings.Repeat("long ", 10000)
+	for _, body := range []string{"", "sorry", long} {
+		for _, scheme := range []string{"http", "https"} {
+			cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+			inWorld(t, cfg, layers(sluicetest.Reply(503, body, "X-Cause: flood")), func(w *world) {
+				ctx, report := sluicehttp.WithReport(bg)
+				resp, err := w.client.Do(request(t, ctx, "GET", scheme+"://a.test/", nil))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(resp.Body)
+				if string(got) != body || err != nil || resp.StatusCode != 503 || resp.Header.Get("X-Cause") != "flood" {
+					t.Errorf("got %d with %d bytes, %v", resp.StatusCode, len(got), err)
+				}
+				resp.Body.Close()
+				w.wantCame(0, time.Second, 2*time.Second, 3*time.Second)
+				wantWhy(t, report, sluice.ErrAttempts, 4)
+				if sluicehttp.ReportFrom(resp.Request.Context()) != report {
+					t.Error("the report is not reachable from the response")
+				}
+				for i, a := range report.Last().Attempts {
+					if want := time.Duration(min(i, 1)) * time.Second; a.Status != 503 || a.Waited != want || a.Err.Error() != "503 Service Unavailable" {
+						t.Errorf("attempt %d: %+v", i, a)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestExhaustedWithoutAnAnswerTellsTheLastError(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Cut()), func(w *world) {
+		_, _, err := w.get(bg, "http://a.test/")
+		stopped, ok := errors.AsType[*sluice.Stopped](err)
+		if !ok || stopped.Attempts != 4 || !errors.Is(err, sluice.ErrAttempts) || stopped.Last == nil || stopped.Gate != "http://a.test" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// What was answered but is to be replaced gives its connection back, if its body
+// is short, and its permit in any case.
+func TestDiscardedAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		body  int
+		conns int // of HTTP/1.1
+	}{{"none", 0, 1}, {"short", 4000, 1}, {"long", 300 << 10, 2}} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+				inWorld(t, cfg, layers(sluicetest.First(3, sluicetest.Reply(503, strings.Repeat("x", c.body)))), func(w *world) {
+					time.AfterFunc(500*ms, func() {
+						if n := inFlight(w.rt); n != 0 {
+							t.Errorf("%d in flight during the backoff", n)
+						}
+					})
+					w.wantGet(scheme+"://a.test/", 200)
+					w.wantCame(0, time.Second, 2*time.Second, 3*time.Second)
+					synctest.Wait()
+					r := w.srv.Record()
+					if scheme == "https" {
+						c.conns = 1
+					}
+					if r.MostConns() > c.conns || r.OpenConns() > 1 {
+						t.Errorf("%d connections at a time, %d open in the end", r.MostConns(), r.OpenConns())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A server that does not even finish its error holds nobody up.
+func TestADiscardedAnswerThatStalls(t *testing.T) {
+	cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry"))), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		w.wantCame(0, 2*time.Second) // one for the body, one for the backoff
+	})
+}
+
+// An answer is worth more than an error, also if it was meant to be replaced.
+func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
+	long := strings.Repeat("long ", 10000)
+	for name, body := range map[string]string{"short": "sorry", "long": long, "none": ""} {
+		for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Minute}} {
+			t.Run(name, func(t *testing.T) {
+				cfg := sluicehttp.Config{Policy: seconds}
+				inWorld(t, cfg, layers(sluicetest.Reply(503, body)), func(w *world) {
+					time.AfterFunc(500*ms, w.rt.Close)
+					ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, o))
+					status, got, err := w.get(ctx, "http://a.test/")
+					if status != 503 || got != body || err != nil || w.now() != 500*ms {
+						t.Errorf("%d, %d bytes, %v at %v", status, len(got), err, w.now())
+					}
+					wantWhy(t, report, sluice.ErrClosed, 1)
+				})
+			})
+		}
+	}
+	t.Run("cut", func(t *testing.T) {
+		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.CutBody(2), sluicetest.Reply(503, "sorry")), func(w *world) {
+			time.AfterFunc(500*ms, w.rt.Close)
+			status, got, err := w.get(bg, "http://a.test/")
+			if status != 503 || got != "so" || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d, %q, %v; want what came of it, and why there is no more", status, got, err)
+			}
+		})
+	})
+	t.Run("too slow to be set aside", func(t *testing.T) {
+		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry")), func(w *world) {
+			time.AfterFunc(1500*ms, w.rt.Close)
+			_, _, err := w.get(bg, "http://a.test/")
+			status, ok := errors.AsType[*sluicehttp.StatusError](err)
+			if !ok || status.Status != 503 || !errors.Is(err, sluice.ErrClosed) {
+				t.Errorf("got %v", err)
+			}
+		})
+	})
+}
+
+func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Status(503)), func(w *world) {
+		ctx, cancel := context.WithCancel(bg)
+		ctx, report := sluicehttp.WithReport(ctx)
+		time.AfterFunc(1500*ms, cancel)
+		resp, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
+		if resp != nil || err != context.Canceled || w.now() != 1500*ms {
+			t.Errorf("%v, %v at %v", resp, err, w.now())
+		}
+		wantWhy(t, report, context.Canceled, 2)
+	})
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Delay(sluicetest.Forever)), func(w *world) {
+		ctx, cancel := context.WithCancel(bg)
+		time.AfterFunc(time.Second, cancel)
+		if _, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil)); err != context.Canceled {
+			t.Errorf("in flight: %v", err)
+		}
+		if n := inFlight(w.rt); n != 0 {
+			t.Errorf("%d in flight", n)
+		}
+	})
+}
+
+func TestNoRetry(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(1, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
+		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}))
+		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil {
+			t.Errorf("%d, %v", status, err)
+		}
+		wantWhy(t, report, sluicehttp.ErrNoRetry, 1)
+		if at := report.Last().RetryAt.Sub(w.start); at != time.Minute {
+			t.Errorf("come back at %v, want 1m", at)
+		}
+		w.wantGet("http://a.test/", 200)
+		w.wantCame(0, time.Minute) // it still holds for everybody
+	})
+}
+
+func TestIdempotentByOverride(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(1, sluicetest.Cut())), func(w *world) {
+		ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: true})
+		if status, _, err := w.do(request(t, ctx, "POST", "http://a.test/", strings.NewReader("x"))); status != 200 || err != nil {
+			t.Errorf("%d, %v", status, err)
+		}
+	})
+}
+
+func TestPolicyRetryIsAsked(t *testing.T) {
+	policy := seconds
+	var asked []string
+	policy.Retry = func(err error) bool {
+		asked = append(asked, err.Error())
+		status, ok := errors.AsType[*sluicehttp.StatusError](err)
+		return ok && status.Status == 502
+	}
+	faults := layers(sluicetest.Script(sluicetest.Status(429), sluicetest.Status(502), sluicetest.Status(503)))
+	inWorld(t, sluicehttp.Config{Policy: policy}, faults, func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		if status, _, err := w.get(ctx, "http://a.test/"); status != 503 || err != nil {
+			t.Errorf("%d, %v", status, err)
+		}
+		wantWhy(t, report, sluice.ErrPermanent, 3)
+		if got := fmt.Sprint(asked); got != "[502 Bad Gateway 503 Service Unavailable]" {
+			t.Errorf("asked about %s", got)
+		}
+	})
+}
+
+func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 10 * time.Second
+	for _, c := range []struct {
+		name, method string
+		o            sluicehttp.Overrides
+		fault        sluicetest.Layer
+		status       int
+		at           time.Duration
+	}{
+		{"hangs", "GET", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 200, 11 * time.Second},
+		{"hangs, not to be sent twice", "POST", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 0, 10 * time.Second},
+		{"by override", "GET", sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 200, 2 * time.Second},
+		{"slow, without bound", "GET", sluicehttp.Overrides{AttemptTimeout: -1}, sluicetest.Delay(time.Minute), 200, time.Minute},
+		{"a long body is no failure", "GET", sluicehttp.Overrides{}, sluicetest.Events(100, time.Second), 200, 99 * time.Second},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				inWorld(t, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}}, layers(c.fault), func(w *world) {
+					status, _, err := w.do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
+					if status != c.status || w.now() != c.at || (err == nil) != (status != 0) {
+						t.Errorf("%d, %v at %v; want %d at %v", status, err, w.now(), c.status, c.at)
+					}
+					if err != nil {
+						timeout, ok := errors.AsType[interface {
+							error
+							Timeout() bool
+						}](err)
+						if !ok || !timeout.Timeout() || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no answer within the 10s of an attempt") {
+							t.Errorf("got %v", err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A dial that hangs has written nothing, so that a POST may be tried again.
+func TestAnAttemptThatCannotConnectInTime(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 10 * time.Second
+	inWorld(t, sluicehttp.Config{Policy: policy}, nil, func(w *world) {
+		w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
+			if n == 1 {
+				return sluicetest.Hang
+			}
+			return sluicetest.Connect
+		})
+		w.do(request(t, bg, "POST", "http://a.test/", strings.NewReader("x")))
+		w.wantCame(11 * time.Second)
+	})
+}
+
+func TestARetryOfAnSDKIsChargedToTheBudget(t *testing.T) {
+	for _, c := range []struct {
+		header, value string
+		tokens        int
+	}{
+		{"X-Stainless-Retry-Count", "0", 20},
+		{"X-Stainless-Retry-Count", "1", 15},
+		{"X-Stainless-Retry-Count", "many", 20},
+		{"Amz-Sdk-Request", "attempt=1; max=3", 20},
+		{"Amz-Sdk-Request", "attempt=2; max=3", 15},
+		{"Amz-Sdk-Request", "ttl=x;attempt=3;max=3", 15},
+		{"Amz-Sdk-Request", "max=3", 20},
+		{"grpc-previous-rpc-attempts", "2", 15},
+		{"grpc-previous-rpc-attempts", "-2", 20},
+		{"X-Other", "7", 20},
+	} {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 20}}, layers(sluicetest.Status(501)), func(w *world) {
+			req := request(t, bg, "GET", "http://a.test/", nil)
+			req.Header.Set(c.header, c.value)
+			w.do(req)
+			if got := stats(t, w.rt).RetryTokens; got != c.tokens {
+				t.Errorf("%s: %s: %d tokens are left, want %d", c.header, c.value, got, c.tokens)
+			}
+		})
+	}
+}
+
+// The herd of a failing server is held back by the budget of its key alone.
+func TestTheBudgetIsOfTheKey(t *testing.T) {
+	cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{RetryBudget: 10}}
+	inWorld(t, cfg, layers(sluicetest.Host("down.test", sluicetest.Status(500)), sluicetest.Every(2, sluicetest.Status(500))), func(w *world) {
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { w.wantGet("http://down.test/", 500) })
+		}
+		wg.Wait()
+		if n := len(w.srv.Record().Host("down.test").Requests); n != 22 {
+			t.Errorf("%d requests came for 20 calls and a budget of two retries", n)
+		}
+		w.wantGet("http://fine.test/", 200)
+		w.wantGet("http://fine.test/", 200) // the second of its attempts
+	})
+}

@@ -1,0 +1,75 @@
+package sluicehttp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A shortError is a wait that did not fit the deadline of a request, which is
+// mostly the Timeout of a client: it says so.
+type shortError struct {
+	text string
+	err  error // a *sluice.WaitError, or a *sluice.Stopped because of one
+}
+
+func (e *shortError) Error() string { return e.text }
+func (e *shortError) Unwrap() error { return e.err }
+
+// Timeout reports true: the error is about time.
+func (e *shortError) Timeout() bool { return true }
+
+// tooShort returns err with a better text if it is a wait beyond the deadline of
+// the request.
+func (c *call) tooShort(err error) error {
+	wait, ok := errors.AsType[*sluice.WaitError](err)
+	if _, bounded := c.ctx.Deadline(); !ok || !bounded {
+		return err
+	}
+	text := "sluicehttp: " + c.key.String() + ": " + shortText(wait)
+	if stopped, ok := errors.AsType[*sluice.Stopped](err); ok && stopped.Last != nil {
+		text += ": " + stopped.Last.Error()
+	}
+	return &shortError{text, err}
+}
+
+// shortText says that a wait was too long.
+func shortText(wait *sluice.WaitError) string {
+	what := "wait"
+	switch wait.For {
+	case sluice.ByPause, sluice.ByBackoff:
+		what = string(wait.For)
+	case "":
+	default:
+		what += " for the " + string(wait.For)
+	}
+	if wait.Need == sluice.Never {
+		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(wait.Have), what)
+	}
+	have, need := seconds(wait.Have), seconds(wait.Need)
+	if wait.Need >= 10*time.Second { // without what was added at random to what was told
+		need = seconds(wait.Need.Truncate(time.Second))
+	}
+	if have == need {
+		have, need = wait.Have.String(), wait.Need.String()
+	}
+	return fmt.Sprintf("client timeout %s is shorter than the %s %s", have, need, what)
+}
+
+// seconds returns d for people: "10 s", "1.5 s", "2 ms". They want to find the
+// number again that they configured, not how many microseconds ago that was.
+func seconds(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return strconv.FormatFloat(float64(d.Round(10*time.Microsecond))/float64(time.Millisecond), 'f', -1, 64) + " ms"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(math.Round(d.Seconds()*10)/10, 'f', -1, 64) + " s"
+	case d < 10*time.Minute:
+		return strconv.FormatFloat(math.Round(d.Seconds()), 'f', -1, 64) + " s"
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,337 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestEachHostHasItsPace(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}}
+	inWorld(t, cfg, nil, func(w *world) {
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() { w.wantGet(fmt.Sprintf("http://%c.test/", 'a'+i%3), 200) })
+		}
+		wg.Wait()
+		for _, host := range []string{"a.test", "b.test", "c.test"} {
+			r := w.srv.Record().Host(host)
+			if err := r.Evenly(100 * ms); err != nil {
+				w.Error(err)
+			}
+			if len(r.Requests) != 10 {
+				w.Errorf("%s got %d requests", host, len(r.Requests))
+			}
+		}
+		if w.now() != 900*ms {
+			w.Errorf("took %v, want 900ms", w.now())
+		}
+	})
+}
+
+func TestKeysAreSchemeHostAndPort(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
+		for _, url := range []string{
+			"http://a.test/", "http://A.TEST:80/x?y", "https://a.test/", "https://a.test:443/",
+			"http://a.test:8080/", "http://[::1]:80/", "http://[::1]/",
+		} {
+			w.wantGet(url, 200)
+		}
+		want := map[string]uint64{"http://a.test": 2, "https://a.test": 2, "http://a.test:8080": 1, "http://[::1]": 2}
+		w.rt.Stats(func(key string, s sluicehttp.Stats) bool {
+			if s.Granted != want[key] || s.Name != key {
+				w.Errorf("%s, named %s: %d requests, want %d", key, s.Name, s.Granted, want[key])
+			}
+			delete(want, key)
+			return true
+		})
+		if len(want) > 0 {
+			w.Errorf("there is no %v", want)
+		}
+	})
+}
+
+func TestConcurrencyIsCapped(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 3}}
+	inWorld(t, cfg, layers(sluicetest.Delay(time.Second)), func(w *world) {
+		var wg sync.WaitGroup
+		for range 12 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		wg.Wait()
+		if got := w.srv.Record().MostInFlight(); got != 3 || w.now() != 4*time.Second {
+			w.Errorf("%d in flight, %v in all; want 3, 4s", got, w.now())
+		}
+	})
+}
+
+// A redirect is another request, and its host another host.
+func TestRedirectsPayThePaceOfTheirHost(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 1}}
+	faults := layers(sluicetest.Host("a.test", sluicetest.Status(302, "Location: http://b.test/")))
+	inWorld(t, cfg, faults, func(w *world) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		}
+		w.wantGet("http://b.test/", 200)
+		wg.Wait()
+		for _, host := range []string{"a.test", "b.test"} {
+			if err := w.srv.Record().Host(host).Evenly(time.Second); err != nil {
+				w.Error(err)
+			}
+		}
+		if w.now() != 4*time.Second { // five to b, of which the first goes at once
+			w.Errorf("took %v, want 4s", w.now())
+		}
+		ctx, report := sluicehttp.WithReport(bg)
+		if _, _, err := w.get(ctx, "http://a.test/"); err != nil {
+			w.Error(err)
+		}
+		if hops := report.Hops(); len(hops) != 2 || hops[0].Key != "http://a.test" || hops[1].Key != "http://b.test" {
+			w.Errorf("hops %+v", hops)
+		}
+	})
+}
+
+func TestOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.Host("away.test", sluicetest.Status(302, "Location: http://b.test/")))
+		defer srv.Close()
+		base := srv.Transport()
+		defer base.CloseIdleConnections()
+		rt := mustTransport(t, base, sluicehttp.Config{
+			Key: func(req *http.Request) string { return "all of " + req.URL.Hostname() },
+			NewGate: func(key string) (*sluice.Gate, error) {
+				return sluice.New(sluice.Config{Name: key, Quotas: []sluice.Quota{{Meter: leaky.New(10, 1, time.Hour)}}})
+			},
+		})
+		client := &http.Client{Transport: rt}
+		get := func(o sluicehttp.Overrides, url string) error {
+			resp, err := client.Do(request(t, sluicehttp.With(bg, o), "GET", url, nil))
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		}
+		for _, c := range []struct {
+			o    sluicehttp.Overrides
+			url  string
+			want error
+		}{
+			{sluicehttp.Overrides{}, "http://a.test/", nil},
+			{sluicehttp.Overrides{Key: "search", Weight: 7}, "http://a.test/", nil},
+			{sluicehttp.Overrides{Key: "search", Weight: 11}, "http://a.test/", sluice.ErrTooLarge},
+			// The key does not follow to another host.
+			{sluicehttp.Overrides{Key: "search", Weight: 3}, "http://away.test/", nil},
+		} {
+			if err := get(c.o, c.url); !errors.Is(err, c.want) {
+				t.Errorf("%+v: %v, want %v", c.o, err, c.want)
+			}
+		}
+		if err := get(sluicehttp.Overrides{Weight: -1}, "http://a.test/"); err == nil || !strings.Contains(err.Error(), "negative weight") {
+			t.Errorf("weight -1: %v", err)
+		}
+		got := make(map[string]uint64)
+		rt.Stats(func(key string, s sluicehttp.Stats) bool {
+			got[key] = s.Granted
+			return true
+		})
+		if want := "map[all of a.test:1 all of b.test:1 search:2]"; fmt.Sprint(got) != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	})
+}
+
+func TestKeysAreForgottenAndBounded(t *testing.T) {
+	asked := 0
+	cfg := sluicehttp.Config{
+		Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}},
+		Keys: sluice.KeyedConfig{MaxKeys: 2, Forget: func(*sluice.Gate) bool { asked++; return true }},
+	}
+	inWorld(t, cfg, nil, func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		w.wantGet("http://b.test/", 200)
+		if _, _, err := w.get(bg, "http://c.test/"); !errors.Is(err, sluice.ErrTooManyKeys) {
+			w.Errorf("got %v, want ErrTooManyKeys", err)
+		}
+		time.Sleep(time.Second) // now nothing is owed
+		w.wantGet("http://c.test/", 200)
+		n := 0
+		w.rt.Stats(func(string, sluicehttp.Stats) bool { n++; return true })
+		if n != 2 && n != 1 || asked == 0 {
+			w.Errorf("there are %d gates, asked %d times", n, asked)
+		}
+	})
+}
+
+func TestABodyThatIsReadKeepsItsGate(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}, Keys: sluice.KeyedConfig{Idle: -1}}
+	inWorld(t, cfg, nil, func(w *world) {
+		resp, err := w.client.Get("http://a.test/")
+		if err != nil {
+			w.Fatal(err)
+		}
+		for range 5 { // they look for gates to forget
+			w.wantGet("http://b.test/", 200)
+			w.wantGet("http://c.test/", 200)
+		}
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if _, _, err := w.get(ctx, "http://a.test/"); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("the second request to a got %v; its first is still being read", err)
+		}
+		resp.Body.Close()
+		w.wantGet("http://a.test/", 200)
+	})
+}
+
+func TestCloseAndShutdown(t *testing.T) {
+	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
+	inWorld(t, cfg, nil, func(w *world) {
+		resp, err := w.client.Get("http://a.test/")
+		if err != nil {
+			w.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() {
+			_, _, err := w.get(bg, "http://a.test/")
+			waiting <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := w.rt.Shutdown(ctx); err != context.DeadlineExceeded {
+			w.Errorf("Shutdown with an open body: %v", err)
+		}
+		if err := <-waiting; !errors.Is(err, sluice.ErrClosed) {
+			w.Errorf("who waited got %v", err)
+		}
+		for _, url := range []string{"http://a.test/", "http://new.test/"} {
+			if _, _, err := w.get(bg, url); !errors.Is(err, sluice.ErrClosed) {
+				w.Errorf("%s got %v", url, err)
+			}
+		}
+		if err := resp.Body.Close(); err != nil {
+			w.Error(err)
+		}
+		if err := w.rt.Shutdown(bg); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+func TestConfigErrors(t *testing.T) {
+	gate := func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }
+	for text, cfg := range map[string]sluicehttp.Config{
+		"negative concurrency":  {Gate: sluice.Config{Concurrency: -1}},
+		"both Gate and NewGate": {Gate: sluice.Config{Concurrency: 1}, NewGate: gate},
+		"negative MaxKeys":      {Keys: sluice.KeyedConfig{MaxKeys: -1}},
+		"negative LongHeld":     {LongHeld: -1},
+		"spread of -0.1":        {Spread: -0.1},
+		"spread of 1.1":         {Spread: 1.1},
+		"spread of NaN":         {Spread: math.NaN()},
+		"status 501":            {AlsoRetry: []int{409, 501}},
+		"status 399":            {AlsoRetry: []int{399}},
+		"status 600":            {AlsoRetry: []int{600}},
+		"Retry-After":           {Headers: ratelimit.Options{Times: map[string]ratelimit.TimeForm{"Retry-After": 99}}},
+	} {
+		rt, err := sluicehttp.New(nil, cfg)
+		if rt != nil || err == nil || !strings.Contains(err.Error(), text) || !strings.HasPrefix(err.Error(), "sluice") {
+			t.Errorf("%s: %v, %v", text, rt, err)
+		}
+	}
+	rt, err := sluicehttp.New(nil, sluicehttp.Config{})
+	if err != nil || rt.Unwrap() != http.DefaultTransport {
+		t.Errorf("%v, %v", rt, err)
+	}
+}
+
+func TestGatesThatCannotBeMade(t *testing.T) {
+	wrong := errors.New("wrong")
+	for _, c := range []struct {
+		gate *sluice.Gate
+		err  error
+		want string
+	}{{nil, wrong, "wrong"}, {nil, nil, "no gate was made for http://a.test"}} {
+		rt := mustTransport(t, instant{}, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return c.gate, c.err }})
+		body := &closing{}
+		if _, err := rt.RoundTrip(request(t, bg, "POST", "http://a.test/", body)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+		if body.closed != 1 {
+			t.Errorf("the body was closed %d times", body.closed)
+		}
+	}
+}
+
+func TestRequestsThatAreNone(t *testing.T) {
+	rt := mustTransport(t, instant{}, sluicehttp.Config{})
+	done, cancel := context.WithCancel(bg)
+	cancel()
+	home, _ := url.Parse("http://a.test/")
+	for want, req := range map[string]*http.Request{
+		"no URL":           {Header: http.Header{}},
+		"no header":        {URL: home},
+		"context canceled": (&http.Request{URL: home, Header: http.Header{}}).WithContext(done),
+	} {
+		body := &closing{}
+		req.Body = body
+		if resp, err := rt.RoundTrip(req); resp != nil || err == nil || !strings.Contains(err.Error(), want) || body.closed != 1 {
+			t.Errorf("%s: %v, %v; closed %d times", want, resp, err, body.closed)
+		}
+	}
+}
+
+// A base transport that breaks its contract must cost no permit.
+type broken struct{ panics bool }
+
+func (b broken) RoundTrip(*http.Request) (*http.Response, error) {
+	if b.panics {
+		panic("base")
+	}
+	return nil, nil
+}
+
+func (broken) CloseIdleConnections() { panic("idle") }
+
+func TestABrokenBase(t *testing.T) {
+	policy := seconds
+	policy.Attempts = 1
+	cfg := sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}}
+	rt := mustTransport(t, broken{}, cfg)
+	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err == nil || !strings.Contains(err.Error(), "neither a response nor an error") {
+		t.Errorf("got %v", err)
+	}
+	caught := func(f func()) (v any) {
+		defer func() { v = recover() }()
+		f()
+		return nil
+	}
+	if v := caught(rt.CloseIdleConnections); v != "idle" {
+		t.Errorf("CloseIdleConnections: %v", v)
+	}
+	panicky := mustTransport(t, broken{panics: true}, cfg)
+	req := request(t, bg, "GET", "http://a.test/", nil)
+	if v := caught(func() { panicky.RoundTrip(req) }); v != "base" {
+		t.Errorf("recovered %v", v)
+	}
+	if n := inFlight(rt) + inFlight(panicky); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+	mustTransport(t, instant{}, cfg).CloseIdleConnections() // which it has not
+}

@@ -1,0 +1,257 @@
+package sluicetest_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// check compares the message of an error, empty for none, without its prefix.
+func check(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "sluicetest: ")
+		if got == err.Error() {
+			t.Errorf("%s: %q lacks the prefix", what, got)
+		}
+	}
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// at is a record of requests to a.test at these instants.
+func at(instants ...time.Duration) (r sluicetest.Record) {
+	for i, d := range instants {
+		r.Requests = append(r.Requests, sluicetest.Request{Number: i + 1, Method: "GET", Host: "a.test", Path: "/", Arrived: d})
+	}
+	return r
+}
+
+func TestEvenly(t *testing.T) {
+	for _, tt := range []struct {
+		rec     sluicetest.Record
+		closest time.Duration
+		want    string // for 100 ms
+	}{
+		{at(), sluicetest.Never, ""},
+		{at(7), sluicetest.Never, ""},
+		{at(0, 100*ms, 200*ms), 100 * ms, ""},
+		{at(0, 150*ms, 250*ms-1, 400*ms), 100*ms - 1,
+			"request 3 (GET a.test/ at 249.999999ms) arrived 99.999999ms after request 2 (GET a.test/ at 150ms); want at least 100ms"},
+		{at(0, 7, 14), 7, "request 2 (GET a.test/ at 7ns) arrived 7ns after request 1 (GET a.test/ at 0s); want at least 100ms"},
+		{at(5, 5), 0, "request 2 (GET a.test/ at 5ns) arrived 0s after request 1 (GET a.test/ at 5ns); want at least 100ms"},
+	} {
+		if got := tt.rec.Closest(); got != tt.closest {
+			t.Errorf("%v: closest %v, want %v", tt.rec.Arrivals(), got, tt.closest)
+		}
+		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.Evenly(100*ms), tt.want)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, tt := range []struct {
+		rec  sluicetest.Record
+		most int
+		want string // for 2 in a second
+	}{
+		{at(), 0, ""},
+		{at(3), 1, ""},
+		{at(0, 0, time.Second, time.Second, 2*time.Second), 2, ""}, // the end of a span is not in it
+		{at(0, 1, time.Second, time.Second), 3,
+			"3 requests arrived within 1s, from request 2 (GET a.test/ at 1ns) to request 4 (GET a.test/ at 1s); want at most 2"},
+	} {
+		if got := tt.rec.MostWithin(time.Second); got != tt.most {
+			t.Errorf("%v: most %d, want %d", tt.rec.Arrivals(), got, tt.most)
+		}
+		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.Within(2, time.Second), tt.want)
+	}
+	mustPanic(t, "Within(1, 0)", "sluicetest: within 0s", func() { _ = at(1).Within(1, 0) })
+}
+
+func TestInFlightAndConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.Path("/slow", sluicetest.Delay(time.Minute)), sluicetest.Delay(time.Second))
+		defer srv.Close()
+		c := srv.Client()
+		var wg sync.WaitGroup
+		for _, path := range []string{"a.test/slow", "a.test/slow", "b.test/1"} {
+			wg.Go(func() { get(c, "http://"+path) })
+		}
+		time.Sleep(30 * time.Second)
+		wg.Go(func() { get(c, "http://b.test/2") })
+		synctest.Wait()
+		rec := srv.Record()
+		if got := rec.MostInFlight(); got != 3 {
+			t.Errorf("%d in flight, want 3", got)
+		}
+		if a, b := rec.Host("a.test").MostInFlight(), rec.Host("b.test").MostInFlight(); a != 2 || b != 1 {
+			t.Errorf("%d and %d in flight of a and b", a, b)
+		}
+		check(t, "AtOnce(3)", rec.AtOnce(3), "")
+		check(t, "b: AtOnce(0)", rec.Where(func(q sluicetest.Request) bool { return q.Path == "/2" }).AtOnce(0),
+			"1 requests were in flight with request 4 (GET b.test/2 at 30s); want at most 0")
+		if open, most := rec.OpenConns(), rec.MostConns(); open != 3 || most != 3 {
+			t.Errorf("%d connections open, %d at most", open, most)
+		}
+		wg.Wait()
+		c.CloseIdleConnections()
+		synctest.Wait()
+		get(c, "http://c.test")
+		if rec := srv.Record(); rec.OpenConns() != 1 || rec.MostConns() != 3 || len(rec.Conns) != 4 || rec.Conns[3].Opened != 61*time.Second {
+			t.Errorf("%+v", rec.Conns)
+		}
+	})
+}
+
+func TestNoneRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(
+			sluicetest.On(1, sluicetest.Status(429)), // not by a limit
+			sluicetest.Enforce(sluicetest.Limit{Name: "core", Count: 1, Per: time.Second}))
+		defer srv.Close()
+		c := srv.Client()
+		for range 2 {
+			get(c, "http://a.test/x")
+		}
+		check(t, "two", srv.Record().NoneRefused(), "")
+		for range 2 {
+			get(c, "http://a.test/y")
+		}
+		rec := srv.Record()
+		check(t, "four", rec.NoneRefused(), "2 of 4 requests were refused, the first of them request 3 (GET a.test/y at 0s): core rate")
+		if s := rec.Statuses(); rec.Refused() != 2 || s[200] != 1 || s[429] != 3 {
+			t.Errorf("%d refused, statuses %v", rec.Refused(), s)
+		}
+	})
+}
+
+func TestObeyed(t *testing.T) {
+	const early = "request 2 (GET a.test/ at %v) arrived although request 1 (GET a.test/ at 0s) was told to come back at %v"
+	for _, tt := range []struct {
+		name  string
+		first sluicetest.Layer
+		at    time.Duration // of the second request
+		host  string
+		want  string
+	}{
+		{"in time", sluicetest.Status(429, "Retry-After: 60"), time.Minute, "a.test", ""},
+		{"too early", sluicetest.Status(429, "Retry-After: 60"), time.Minute - 1, "a.test", fmt.Sprintf(early, time.Minute-1, time.Minute)},
+		{"another host", sluicetest.Status(429, "Retry-After: 60"), 1, "b.test", ""},
+		{"on its way", sluicetest.Status(429, "Retry-After: 60"), 0, "a.test", ""},
+		{"of a redirect", sluicetest.Status(503, "Retry-After: 60"), 1, "a.test", fmt.Sprintf(early, "1ns", time.Minute)},
+		{"nothing said", sluicetest.Status(429), 1, "a.test", ""},
+		{"nonsense said", sluicetest.Status(429, "Retry-After: soon"), 1, "a.test", ""},
+		{"a negative number", sluicetest.Status(429, "Retry-After: -5"), 1, "a.test", ""},
+		{"a date", sluicetest.Status(429, "Retry-After: Sat, 01 Jan 2000 00:01:00 GMT"), 1, "a.test", fmt.Sprintf(early, "1ns", time.Minute)},
+		{"an epoch", sluicetest.Status(429, "Retry-After: 946684860"), 1, "a.test", fmt.Sprintf(early, "1ns", time.Minute)},
+		{"a date of a wrong clock", layers(sluicetest.Skew(30*time.Second), sluicetest.Status(429, "Retry-After: Sat, 01 Jan 2000 00:01:00 GMT")),
+			1, "a.test", fmt.Sprintf(early, "1ns", 30*time.Second)},
+		{"a limit", sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Hour, Concurrency: 1, Family: sluicetest.RetryAfter}), 1, "a.test", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := sluicetest.NewServer(sluicetest.On(1, tt.first))
+				defer srv.Close()
+				c := srv.Client()
+				get(c, "http://a.test")
+				time.Sleep(tt.at)
+				get(c, "http://"+tt.host)
+				check(t, "Obeyed", srv.Record().Obeyed(), tt.want)
+			})
+		})
+	}
+}
+
+// layers are one.
+func layers(all ...sluicetest.Layer) sluicetest.Layer { return sluicetest.First(1_000_000, all...) }
+
+// A limit tells when to come back, whether its family does or not.
+func TestObeyedOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second}))
+		defer srv.Close()
+		statusAt(t, srv.Client(), "http://a.test", 0, 0, time.Second-1)
+		rec := srv.Record()
+		if at := rec.Requests[1].RetryAt; at != time.Second {
+			t.Errorf("told to come back at %v", at)
+		}
+		check(t, "Obeyed", rec.Obeyed(),
+			"request 3 (GET a.test/ at 999.999999ms) arrived although request 2 (GET a.test/ at 0s) was told to come back at 1s")
+	})
+}
+
+func TestAllRead(t *testing.T) {
+	everyWay(t, func(t way) {
+		srv, c := t.serve(sluicetest.On(4, sluicetest.CutBody(1)), sluicetest.On(5, sluicetest.Status(204)), sluicetest.Reply(404, strings.Repeat("x", 10_000)))
+		url := t.scheme + "://a.test/"
+		open := func() io.ReadCloser {
+			resp, err := c.Get(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.Body
+		}
+		read := open()
+		_, _ = io.ReadAll(read)
+		read.Close()
+		half := open()
+		_, _ = io.ReadFull(half, make([]byte, 5))
+		half.Close()
+		_, _ = half.Read(make([]byte, 5)) // after Close, which is not the end
+		leaked := open()
+		_, _ = io.ReadAll(leaked)
+		cut := open()
+		_, _ = io.ReadAll(cut) // until an error
+		cut.Close()
+		open() // of a 204: there is nothing to close
+		err := srv.Record().AllRead()
+		check(t.T, "AllRead", err, "body 2 (GET "+url+", 404) was read for 5 bytes, not to its end\n"+
+			"sluicetest: body 3 (GET "+url+", 404) was not closed")
+		leaked.Close()
+	})
+}
+
+func TestWhereKeepsTheRecord(t *testing.T) {
+	rec := at(1, 2, 3)
+	odd := rec.Where(func(q sluicetest.Request) bool { return q.Number%2 == 1 })
+	if got := fmt.Sprint(odd.Arrivals(), rec.Arrivals(), rec.Host("b.test").Arrivals()); got != "[1ns 3ns] [1ns 2ns 3ns] []" {
+		t.Error(got)
+	}
+}
+
+func TestRecordIsACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.ReadBody(), sluicetest.Delay(time.Second))
+		defer srv.Close()
+		r, _ := http.NewRequest("PUT", "http://a.test/x?y", strings.NewReader(strings.Repeat("z", 100_000)))
+		r.Header.Set("X-Mine", "1")
+		go func() {
+			resp, err := srv.Client().Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		}()
+		synctest.Wait()
+		before := srv.Record()
+		time.Sleep(time.Hour)
+		after := srv.Record()
+		q, p := before.Requests[0], after.Requests[0]
+		if !q.InFlight || q.Ended != 0 || q.Status != 0 || p.InFlight || p.Ended != time.Second || p.Status != 200 {
+			t.Errorf("before %+v\nafter %+v", q, p)
+		}
+		if q.Method != "PUT" || q.Host != "a.test" || q.Path != "/x?y" || q.Header.Get("X-Mine") != "1" || q.BodyLen != 100_000 || len(q.Body) != 64<<10 {
+			t.Errorf("%s %s %s %v, body %d, %d kept", q.Method, q.Host, q.Path, q.Header, q.BodyLen, len(q.Body))
+		}
+	})
+}
