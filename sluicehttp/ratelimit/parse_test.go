@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 			Snapshot{Limits: []Limit{
 				{Name: "hour", Unit: "requests", Quota: AmountOf(600), Window: time.Hour, Source: "X-Ratelimit-Limit-Hour"},
 				{Name: "minute", Unit: "requests", Quota: AmountOf(60), Window: time.Minute, Source: "X-Ratelimit-Limit-Minute"},
-				{Name: "month", Unit: "month", Remaining: AmountOf(3), Source: "X-Ratelimit-Remaining-Month"},
+				{Name: "month", Unit: "requests", Remaining: AmountOf(3), Source: "X-Ratelimit-Remaining-Month"},
 				{Name: "second", Unit: "requests", Remaining: AmountOf(1), Window: time.Second, Source: "X-Ratelimit-Remaining-Second"}}}},
 		{"Anthropic", 200, fields("Anthropic-RateLimit-Input-Tokens-Remaining: 5", "Anthropic-RateLimit-Requests-Remaining: 6"),
 			Snapshot{Limits: []Limit{
