@@ -114,9 +114,9 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 	case n == 0:
 		return s, nil
 	case n <= len(some):
-		return o.read(s, some[:n], header, now)
+		return o.read(&s, some[:n], header, now)
 	}
-	return o.readMany(s, header, now)
+	return o.readMany(&s, header, now)
 }
 
 const (
@@ -126,7 +126,7 @@ const (
 
 // readMany is Parse for a header with more than a few fields to read. A map has
 // no order: what is left out if there are too many is what is last in ours.
-func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
+func (o *Options) readMany(s *Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
 	var fields [mostFields]knownField
 	n, lost := 0, false
 	for key, values := range header {
@@ -145,11 +145,11 @@ func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapsh
 		}
 		insert(fields[:n], &f)
 	}
-	s, warnings := o.read(s, fields[:n], header, now)
+	read, warnings := o.read(s, fields[:n], header, now)
 	if lost {
 		warnings = append(warnings, Warning{fields[n-1].key, "", "too many rate-limit fields: those after this one are ignored"})
 	}
-	return s, warnings
+	return read, warnings
 }
 
 // insert puts f into fields, which are in order but for the last one: that is

@@ -39,8 +39,8 @@ type reader struct {
 }
 
 // read reads fields, which are in order, into s.
-func (o Options) read(s Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
-	r := reader{Snapshot: s, options: o, header: header, now: now}
+func (o *Options) read(s *Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
+	r := reader{Snapshot: *s, options: *o, header: header, now: now}
 	for len(fields) > 0 {
 		fields = fields[r.read(fields):]
 	}
@@ -208,7 +208,11 @@ func (r *reader) reference() time.Time {
 	if r.FromCache {
 		return r.ref // the Date is that of the first answer
 	}
-	for _, v := range field(r.header, "Date") {
+	dates := r.header["Date"] // not field: this is done for each epoch and date
+	if len(dates) == 0 {
+		dates = r.header["date"]
+	}
+	for _, v := range dates {
 		date, ok := parseHTTPDate(trim(v))
 		if !ok {
 			r.warn("Date", v, whyNoTime)
