@@ -59,17 +59,17 @@ func (o *Options) form(field string) TimeForm {
 // marked reports whether a cache has left its mark in header.
 func (o *Options) marked(header http.Header) bool {
 	for _, name := range o.CacheMarkers {
-		if len(field(header, name)) > 0 {
+		if len(field(header, http.CanonicalHeaderKey(name))) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// field returns the values of the field called name, spelled as net/http does
-// or as on the wire in HTTP/2.
+// field returns the values of the field called name, which is spelled as net/http
+// does; in header it may also be spelled as on the wire in HTTP/2.
 func field(header http.Header, name string) []string {
-	if v := header[http.CanonicalHeaderKey(name)]; len(v) > 0 {
+	if v := header[name]; len(v) > 0 {
 		return v
 	}
 	return header[strings.ToLower(name)]

@@ -208,11 +208,7 @@ func (r *reader) reference() time.Time {
 	if r.FromCache {
 		return r.ref // the Date is that of the first answer
 	}
-	dates := r.header["Date"] // not field: this is done for each epoch and date
-	if len(dates) == 0 {
-		dates = r.header["date"]
-	}
-	for _, v := range dates {
+	for _, v := range field(r.header, "Date") {
 		date, ok := parseHTTPDate(trim(v))
 		if !ok {
 			r.warn("Date", v, whyNoTime)
