@@ -137,8 +137,12 @@ func (f *knownField) classify(key string) bool {
 		return f.is(xPlain, quota)
 	case "X-Ratelimit-Remaining":
 		return f.is(xPlain, remaining)
+	case "X-Ratelimit-Used":
+		return f.is(xPlain, used)
 	case "X-Ratelimit-Reset":
 		return f.is(xPlain, reset)
+	case "X-Ratelimit-Resource":
+		return f.is(xPlain, resource)
 	}
 	return f.classifyLower(key)
 }
@@ -296,8 +300,10 @@ func (f *knownField) compare(g *knownField) int {
 	if f.family != g.family {
 		return int(f.family) - int(g.family)
 	}
-	if c := compareFold(f.key[f.from:f.to], g.key[g.from:g.to]); c != 0 {
-		return c
+	if f.family >= perUnit { // others have no unit
+		if c := compareFold(f.key[f.from:f.to], g.key[g.from:g.to]); c != 0 {
+			return c
+		}
 	}
 	if f.part != g.part {
 		return int(f.part) - int(g.part)

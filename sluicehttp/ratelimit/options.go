@@ -96,8 +96,10 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 	var some [few]knownField
 	n := 0
 	for key, values := range header {
-		if len(key) == len("Age") && strings.EqualFold(key, "Age") {
-			s.FromCache = s.FromCache || aged(values)
+		if len(key) < shortestName {
+			if len(key) == len("Age") && strings.EqualFold(key, "Age") {
+				s.FromCache = s.FromCache || aged(values)
+			}
 			continue
 		}
 		if !mayMatter(key) || len(values) == 0 {
