@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 func TestHeadersAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	statuses := []int{200, 301, 304, 403, 404, 429, 500, 503}
-	for range 1500 {
+	for range 800 {
 		header := http.Header{}
 		for range rng.IntN(6) {
 			name := names[rng.IntN(len(names))]
@@ -165,7 +165,7 @@ func TestSpellings(t *testing.T) {
 		}
 		return s
 	}
-	for range 2000 {
+	for range 1000 {
 		header, small := http.Header{}, http.Header{}
 		for range rng.IntN(8) {
 			name, value := names[rng.IntN(len(names))], values[rng.IntN(len(values))]

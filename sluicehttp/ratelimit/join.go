@@ -174,5 +174,5 @@ const hiddenLimit = time.Minute
 
 // hidesLimits reports whether the server has limits that it does not show.
 func (r *reader) hidesLimits() bool {
-	return r.hides || len(field(r.header, "X-GitHub-Request-Id")) > 0
+	return r.hides || len(field(r.header, "X-Github-Request-Id")) > 0
 }

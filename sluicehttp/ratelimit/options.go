@@ -59,17 +59,17 @@ func (o *Options) form(field string) TimeForm {
 // marked reports whether a cache has left its mark in header.
 func (o *Options) marked(header http.Header) bool {
 	for _, name := range o.CacheMarkers {
-		if len(field(header, name)) > 0 {
+		if len(field(header, http.CanonicalHeaderKey(name))) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// field returns the values of the field called name, spelled as net/http does
-// or as on the wire in HTTP/2.
+// field returns the values of the field called name, which is spelled as net/http
+// does; in header it may also be spelled as on the wire in HTTP/2.
 func field(header http.Header, name string) []string {
-	if v := header[http.CanonicalHeaderKey(name)]; len(v) > 0 {
+	if v := header[name]; len(v) > 0 {
 		return v
 	}
 	return header[strings.ToLower(name)]
@@ -96,8 +96,10 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 	var some [few]knownField
 	n := 0
 	for key, values := range header {
-		if len(key) == len("Age") && strings.EqualFold(key, "Age") {
-			s.FromCache = s.FromCache || aged(values)
+		if len(key) < shortestName {
+			if len(key) == len("Age") && strings.EqualFold(key, "Age") {
+				s.FromCache = s.FromCache || aged(values)
+			}
 			continue
 		}
 		if !mayMatter(key) || len(values) == 0 {
@@ -114,9 +116,9 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 	case n == 0:
 		return s, nil
 	case n <= len(some):
-		return o.read(s, some[:n], header, now)
+		return o.read(&s, some[:n], header, now)
 	}
-	return o.readMany(s, header, now)
+	return o.readMany(&s, header, now)
 }
 
 const (
@@ -126,7 +128,7 @@ const (
 
 // readMany is Parse for a header with more than a few fields to read. A map has
 // no order: what is left out if there are too many is what is last in ours.
-func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
+func (o *Options) readMany(s *Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
 	var fields [mostFields]knownField
 	n, lost := 0, false
 	for key, values := range header {
@@ -145,11 +147,11 @@ func (o Options) readMany(s Snapshot, header http.Header, now time.Time) (Snapsh
 		}
 		insert(fields[:n], &f)
 	}
-	s, warnings := o.read(s, fields[:n], header, now)
+	read, warnings := o.read(s, fields[:n], header, now)
 	if lost {
 		warnings = append(warnings, Warning{fields[n-1].key, "", "too many rate-limit fields: those after this one are ignored"})
 	}
-	return s, warnings
+	return read, warnings
 }
 
 // insert puts f into fields, which are in order but for the last one: that is

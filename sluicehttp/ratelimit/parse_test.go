@@ -48,6 +48,10 @@ func TestParse(t *testing.T) {
 			Snapshot{Throttled: true, Floor: time.Minute, Limits: []Limit{{Name: "core", Remaining: AmountOf(7), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
 		{"GitHub refuses, perhaps for another reason", 403, fields("X-RateLimit-Remaining: 7", "X-GitHub-Request-Id: 1:2:3"),
 			Snapshot{Floor: time.Minute, Limits: []Limit{{Remaining: AmountOf(7), Source: "X-Ratelimit-Remaining"}}}},
+		{"GitHub refuses by a limit it shows", 429, fields("X-RateLimit-Remaining-A: 7", "X-RateLimit-Remaining: 0", "X-RateLimit-Resource: core"),
+			Snapshot{Throttled: true, Limits: []Limit{
+				{Name: "a", Unit: "a", Remaining: AmountOf(7), Source: "X-Ratelimit-Remaining-A"},
+				{Name: "core", Remaining: AmountOf(0), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub fails", 500, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: core"),
 			Snapshot{Limits: []Limit{{Name: "core", Remaining: AmountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitLab", 429, fields("RateLimit-Limit: 600", "RateLimit-Observed: 5", "RateLimit-Remaining: 595", "RateLimit-Reset: 1795262460"),
@@ -81,7 +85,7 @@ func TestParse(t *testing.T) {
 			Snapshot{Limits: []Limit{
 				{Name: "hour", Unit: "requests", Quota: AmountOf(600), Window: time.Hour, Source: "X-Ratelimit-Limit-Hour"},
 				{Name: "minute", Unit: "requests", Quota: AmountOf(60), Window: time.Minute, Source: "X-Ratelimit-Limit-Minute"},
-				{Name: "month", Unit: "month", Remaining: AmountOf(3), Source: "X-Ratelimit-Remaining-Month"},
+				{Name: "month", Unit: "requests", Remaining: AmountOf(3), Source: "X-Ratelimit-Remaining-Month"},
 				{Name: "second", Unit: "requests", Remaining: AmountOf(1), Window: time.Second, Source: "X-Ratelimit-Remaining-Second"}}}},
 		{"Anthropic", 200, fields("Anthropic-RateLimit-Input-Tokens-Remaining: 5", "Anthropic-RateLimit-Requests-Remaining: 6"),
 			Snapshot{Limits: []Limit{
@@ -102,6 +106,10 @@ func TestParse(t *testing.T) {
 			Snapshot{Limits: []Limit{
 				{Name: "a", Unit: "requests", Quota: AmountOf(100), Window: time.Minute, Partition: "x", Source: "Ratelimit-Policy"},
 				{Name: "a", Remaining: AmountOf(1), Partition: "y", Source: "Ratelimit"}}}},
+		{"draft 10: a policy for one partition, and one for others", 200, fields(`RateLimit: "a";r=1;pk=:eA==:`, `RateLimit-Policy: "a";q=100;pk=:eA==:, "a";q=50`),
+			Snapshot{Limits: []Limit{
+				{Name: "a", Unit: "requests", Quota: AmountOf(50), Source: "Ratelimit-Policy"},
+				{Name: "a", Unit: "requests", Quota: AmountOf(100), Remaining: AmountOf(1), Partition: "x", Source: "Ratelimit"}}}},
 		{"draft 10: calls in flight", 200, fields(`RateLimit-Policy: "p";q=10;qu="concurrent-requests", "q";q=10;qu="request", "r";q=10;qu="furlongs"`),
 			Snapshot{Limits: []Limit{
 				{Name: "p", Unit: "concurrent", Quota: AmountOf(10), Source: "Ratelimit-Policy"},
@@ -156,6 +164,7 @@ func TestPauseUntil(t *testing.T) {
 		{500, fields("RateLimit: " + empty), 10 * time.Second, "Ratelimit"},
 		{200, fields("RateLimit: " + full), -1, ""},
 		{200, fields("RateLimit: " + empty + `, "b";r=0;t=20, "c";r=1;t=30`), 20 * time.Second, "Ratelimit"},
+		{200, fields("RateLimit: " + empty + `, "b";r=0;t=5`), 10 * time.Second, "Ratelimit"},
 		{200, fields("RateLimit: "+empty, `RateLimit-Policy: "a";q=8;qu="concurrent-requests"`), -1, ""}, // room comes back with a call
 		{429, fields("RateLimit: "+empty, `RateLimit-Policy: "a";q=8;qu="concurrent-requests"`), 10 * time.Second, "Ratelimit"},
 		{200, fields("RateLimit: "+empty, "Age: 5"), -1, ""},
@@ -309,6 +318,10 @@ func TestBounds(t *testing.T) {
 	}
 	if len(warnings) != 2 {
 		t.Errorf("got warnings %v, want two", warnings)
+	}
+	header = http.Header{"Retry-After": header["Retry-After"][:65]}
+	if s, _ := Parse(429, header, arrival); s.RetryAt.Sub(arrival) != 63*time.Second {
+		t.Errorf("65 values: got %v, want the longest of the first 64", s.RetryAt.Sub(arrival))
 	}
 
 	var items, pairs, bad []string

@@ -40,6 +40,10 @@ func unitOf(name string) (unit string, window time.Duration) {
 		return "requests", time.Hour
 	case "day", "daily":
 		return "requests", 24 * time.Hour
+	case "week", "weekly":
+		return "requests", 7 * 24 * time.Hour
+	case "month", "monthly", "year", "yearly": // of no fixed length
+		return "requests", 0
 	}
 	for _, unit := range []string{"requests", "tokens"} { // input-tokens
 		if strings.HasSuffix(name, unit) {

@@ -39,8 +39,8 @@ type reader struct {
 }
 
 // read reads fields, which are in order, into s.
-func (o Options) read(s Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
-	r := reader{Snapshot: s, options: o, header: header, now: now}
+func (o *Options) read(s *Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
+	r := reader{Snapshot: *s, options: *o, header: header, now: now}
 	for len(fields) > 0 {
 		fields = fields[r.read(fields):]
 	}

@@ -295,7 +295,7 @@ func TestStructuredAtRandom(t *testing.T) {
 		return s.String()
 	}
 	compared := 0
-	for range 8000 {
+	for range 3000 {
 		items, policies := list("r", "t", "pk", "x", "r", "t"), list("q", "w", "qu", "pk", "q", "w")
 		if rng.IntN(3) == 0 {
 			items = ""
@@ -318,7 +318,7 @@ func TestStructuredAtRandom(t *testing.T) {
 			return
 		}
 	}
-	if compared < 1000 {
-		t.Errorf("only %d headers of 8000 said something", compared)
+	if compared < 500 {
+		t.Errorf("only %d headers of 3000 said something", compared)
 	}
 }

@@ -46,6 +46,7 @@ func TestWait(t *testing.T) {
 		{Guess, "1μs", 1000},                                         // Greek letter
 		{Guess, "0.1ns", 0},                                          // cut off
 		{Guess, "2562047h47m16.854775807s", sat.Max},                 // just so
+		{Guess, "2562047h2562047h", sat.Max},                         // no sum wraps
 		{Guess, "2562048h", sat.Max},                                 // time.ParseDuration fails here
 		{Guess, strings.Repeat("0", 17) + "1s", time.Second},         // 18 digits
 		{Guess, strings.Repeat("0", 18) + "1s", bad},                 // 19

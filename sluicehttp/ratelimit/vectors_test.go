@@ -182,3 +182,45 @@ func show(n *json.Number) string {
 	}
 	return n.String()
 }
+
+// What compares must be able to say no: to each member that is wrong, and to a
+// wait that is off by a nanosecond or, elsewhere, a millisecond.
+func TestVectorsCanFail(t *testing.T) {
+	const good = `{"throttled":true,"retry_after_ms":1500,"should_retry":true,"limits":[{"name":"a","quota":10,"remaining":0.5,"reset_after_ms":2000.000001}]}`
+	s := Snapshot{Throttled: true, RetryAt: in(1500 * time.Millisecond), ShouldRetry: Yes, Limits: []Limit{{
+		Name: "a", Quota: AmountOf(10), Remaining: amount("0.5"), ResetAt: in(2*time.Second + 1)}}}
+	for _, tt := range []struct {
+		old, new string
+		slack    time.Duration
+		ok       bool
+	}{
+		{"", "", 0, true},
+		{"true,\"retry", "false,\"retry", 0, false},
+		{"1500", "1500.000001", 0, false},
+		{"1500", "1500.999999", time.Millisecond - 1, true},
+		{"1500", "1501", time.Millisecond - 1, false},
+		{"1500", "1499", time.Millisecond - 1, false},
+		{"1500", "null", time.Millisecond - 1, false},
+		{`"should_retry":true`, `"should_retry":false`, 0, false},
+		{`"should_retry":true`, `"should_retry":null`, 0, false},
+		{`"a"`, `"b"`, 0, false},
+		{"10", "11", 0, false},
+		{"10", "null", 0, false},
+		{"0.5", "0", 0, false},
+		{"2000.000001", "2000", 0, false},
+		{"2000.000001", "2000", time.Millisecond - 1, true},
+		{"2000.000001", "null", 0, false},
+		{`[{`, `[{"name":""},{`, 0, false},
+	} {
+		v := vector{Now: arrival}
+		if err := json.Unmarshal([]byte(strings.Replace(good, tt.old, tt.new, 1)), &v.Want); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.check(s, tt.slack); (err == nil) != tt.ok {
+			t.Errorf("%s for %s: got %v", tt.new, tt.old, err)
+		}
+	}
+	if err := (&vector{Now: arrival}).check(s, 0); err == nil {
+		t.Error("nothing wanted: no error")
+	}
+}
