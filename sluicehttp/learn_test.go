@@ -333,10 +333,11 @@ func TestSpreadMakesWhatRemainsLast(t *testing.T) {
 // Calls under way will be taken off what remains, too.
 func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
 	answer := sluicetest.Status(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60")
-	inWorld(t, sluicehttp.Config{Spread: 1}, layers(sluicetest.On(1, sluicetest.Delay(time.Second)), sluicetest.After(1, sluicetest.Delay(time.Minute)), answer), func(w *world) {
+	faults := layers(sluicetest.Path("/slow", sluicetest.Delay(time.Minute)), sluicetest.Path("/quick", sluicetest.Delay(time.Second)), answer)
+	inWorld(t, sluicehttp.Config{Spread: 1}, faults, func(w *world) {
 		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() { w.wantGet("http://a.test/", 200) })
+		for _, path := range []string{"slow", "slow", "slow", "quick"} {
+			wg.Go(func() { w.wantGet("http://a.test/"+path, 200) })
 		}
 		time.Sleep(2 * time.Second)
 		// 9 remain in 60 s, and 3 have left.
