@@ -179,6 +179,22 @@ func TestWhichErrorsAreRetried(t *testing.T) {
 	}
 }
 
+// The errors of HTTP/2 streams have no exported type, but a code.
+func TestRefusedStreams(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Abort()), func(w *world) {
+		_, _, err := w.do(request(t, bg, "POST", "https://a.test/", nil))
+		if code, ok := sluicehttp.StreamCode(err); !ok || code != 2 { // INTERNAL_ERROR
+			t.Errorf("code %d, %v of %v", code, ok, err)
+		}
+	})
+	for code, want := range map[uint32]bool{2: false, 7: true, 8: false} {
+		err := fmt.Errorf("sending: %w", sluicehttp.StreamError(code))
+		if got := sluicehttp.NeverWritten(err); got != want {
+			t.Errorf("code %d: %v", code, got)
+		}
+	}
+}
+
 func TestExhaustedIsTheLastAnswer(t *testing.T) {
 	long := strings.Repeat("long ", 10000)
 	for _, body := range []string{"", "sorry", long} {
