@@ -41,7 +41,6 @@ type call struct {
 // run sends c through gate, as often as it takes.
 func (c *call) run(gate *sluice.Gate) (*http.Response, error) {
 	st := c.t.stateOf(gate)
-	st.lapse()
 	policy := c.t.cfg.Policy
 	policy.Retry = nil // asked by final
 	attempts := sluice.NewAttempts(gate, policy)

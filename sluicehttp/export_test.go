@@ -1,5 +1,20 @@
 package sluicehttp
 
+import "errors"
+
 // SetRandom makes f, in place of chance, say how much later than told a pause
 // ends.
 func (t *Transport) SetRandom(f func() float64) { t.random = f }
+
+// NeverWritten reports whether err came before anything was written.
+var NeverWritten = neverWritten
+
+// StreamCode returns the code of an error of an HTTP/2 stream.
+func StreamCode(err error) (code uint32, ok bool) {
+	var stream streamError
+	ok = errors.As(err, &stream)
+	return stream.Code, ok
+}
+
+// StreamError returns one.
+func StreamError(code uint32) error { return streamError{Code: code} }

@@ -20,13 +20,11 @@ func peek(resp *http.Response) []byte {
 	}
 	body := resp.Body
 	var content bytes.Buffer
-	_, err := io.Copy(&content, io.LimitReader(body, mostPeeked)) // grows as it comes: most are short
-	rest := io.Reader(body)
-	if err != nil {
-		rest = broken{err} // it would say so again, but need not
-	}
+	// It grows as it comes, for most are short. An error comes again when the
+	// rest is read.
+	_, _ = io.Copy(&content, io.LimitReader(body, mostPeeked))
 	seen := content.Bytes()
-	resp.Body = &partly{io.MultiReader(bytes.NewReader(seen), rest), body}
+	resp.Body = &partly{io.MultiReader(bytes.NewReader(seen), body), body}
 	return bytes.Clone(seen)
 }
 

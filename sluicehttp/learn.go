@@ -50,7 +50,7 @@ type state struct {
 	placesInForce int64 // 1 until the first answer
 
 	// A throttle without a time, for which there is a floor: the waits double
-	// until something succeeds.
+	// until a call is let through.
 	floorUntil time.Time
 	floors     atomic.Int64 // written under mu
 
@@ -164,7 +164,7 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 	if len(said.Limits) > 0 {
 		st.limits, st.seen = said.Limits, now
 	}
-	if !said.Throttled && said.Status < 400 && !now.Before(st.floorUntil) {
+	if !said.Throttled && !now.Before(st.floorUntil) {
 		st.floors.Store(0)
 	}
 	if st.fromPolicy() {
@@ -238,18 +238,9 @@ func (st *state) heedRemaining(said *ratelimit.Snapshot, now time.Time) {
 	}
 }
 
-// lapse ends the spreading of a pace whose reset has come. It is looked at when a
-// request comes and when an answer does: there is no timer.
-func (st *state) lapse() {
-	if until := st.spread.Load(); until == 0 || time.Since(st.t.epoch) < time.Duration(until) {
-		return
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.pace()
-}
-
-// pace tells the gate its rate, with st.mu held.
+// pace tells the gate its rate, with st.mu held. A pace that was spread ends with
+// the first answer after the reset. There is no timer: the first call after it does
+// not wait for longer than until then.
 func (st *state) pace() {
 	rate := st.configured
 	if st.policy.Count > 0 {
@@ -262,10 +253,6 @@ func (st *state) pace() {
 		st.spread.Store(0)
 	case rate.Count == 0 || slower(st.spreadRate, rate):
 		rate = st.spreadRate
-		// To change the rate is dear when many wait: not for 1 %.
-		if a, b := perSecond(rate), perSecond(st.inForce); st.inForce.Count > 0 && math.Abs(a-b) < b/100 {
-			return
-		}
 	}
 	if rate != st.inForce && st.gate.SetRate(rate.Count, rate.Per) == nil {
 		st.inForce = rate
@@ -311,7 +298,7 @@ func (st *state) learnt(now time.Time) Stats {
 	s := Stats{
 		Limits: slices.Clone(st.limits), SeenAt: st.seen,
 		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
-		Spread:     st.spread.Load() != 0 && st.inForce == st.spreadRate,
+		Spread:     st.spread.Load() != 0 && st.inForce == st.spreadRate && st.inForce.Count > 0,
 		Warnings:   st.warnings, Warning: st.warning,
 	}
 	for h := st.held.next; h != &st.held; h = h.next {
