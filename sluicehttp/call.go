@@ -38,12 +38,11 @@ type call struct {
 	resp *http.Response
 }
 
-// run sends c through gate, as often as it takes.
-func (c *call) run(gate *sluice.Gate) (*http.Response, error) {
-	st := c.t.stateOf(gate)
+// run sends c through the gate of st, as often as it takes.
+func (c *call) run(st *state) (*http.Response, error) {
 	policy := c.t.cfg.Policy
 	policy.Retry = nil // asked by final
-	attempts := sluice.NewAttempts(gate, policy)
+	attempts := sluice.NewAttempts(st.gate, policy)
 	if retriedOutside(c.req) {
 		attempts.Charge()
 	}

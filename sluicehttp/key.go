@@ -39,6 +39,9 @@ func (t *Transport) keyOf(req *http.Request, o *Overrides) key {
 	case t.cfg.Key != nil:
 		return key{host: t.cfg.Key(req)}
 	}
+	if st := t.recent.Load(); st != nil && st.key.scheme == req.URL.Scheme && st.key.host == req.URL.Host {
+		return st.key // mostly it is the same, and need not be spelled out
+	}
 	return destination(req)
 }
 

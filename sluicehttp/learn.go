@@ -32,7 +32,11 @@ import (
 type state struct {
 	t    *Transport
 	gate *sluice.Gate
-	key  string
+	key  key
+
+	users atomic.Int64  // that have entered
+	turn  atomic.Uint32 // how often that was tried
+	gone  atomic.Bool   // nobody may enter
 
 	inFlight atomic.Int64 // attempts without an answer; only counted to spread
 	spread   atomic.Int64 // until when the pace is spread, since the epoch of t; 0 if it is not
@@ -61,7 +65,7 @@ type state struct {
 }
 
 // newState returns the state of a gate that was just made.
-func newState(t *Transport, key string, gate *sluice.Gate) *state {
+func newState(t *Transport, key key, gate *sluice.Gate) *state {
 	st := &state{t: t, gate: gate, key: key}
 	st.held.prev, st.held.next = &st.held, &st.held
 	now := gate.Stats()
@@ -72,6 +76,34 @@ func newState(t *Transport, key string, gate *sluice.Gate) *state {
 		st.mustSet(gate.SetConcurrency(1))
 	}
 	return st
+}
+
+// oftenEnough is how many uses of a state are without asking for its gate, for
+// each with it.
+const oftenEnough = 64
+
+// enter keeps st from being retired until users is lowered again, and reports
+// whether it has.
+func (st *state) enter() bool {
+	if st.turn.Add(1)%oftenEnough == 0 {
+		return false
+	}
+	st.users.Add(1)
+	if st.gone.Load() {
+		st.users.Add(-1)
+		return false
+	}
+	return true
+}
+
+// retire reports whether nobody has entered, and then nobody will.
+func (st *state) retire() bool {
+	st.gone.Store(true)
+	if st.users.Load() > 0 {
+		st.gone.Store(false)
+		return false
+	}
+	return true
 }
 
 // fromPolicy reports whether the gate takes its limits from the server.

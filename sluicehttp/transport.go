@@ -80,7 +80,7 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	case gate == nil:
 		return nil, fmt.Errorf("sluicehttp: no gate was made for %s", name)
 	}
-	t.states.Store(gate, newState(t, name, gate))
+	t.states.Store(gate, newState(t, k, gate))
 	if t.closed.Load() { // Close may not have seen it
 		gate.Close()
 	}
@@ -90,21 +90,37 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 // forget is asked before a gate is forgotten.
 func (t *Transport) forget(gate *sluice.Gate) bool {
 	st := t.stateOf(gate)
-	if !st.dispensable(time.Now()) || t.cfg.Keys.Forget != nil && !t.cfg.Keys.Forget(gate) {
+	if t.recent.CompareAndSwap(st, nil) {
+		return false // it may be in use all the time; next time we know
+	}
+	if !st.dispensable(time.Now()) || t.cfg.Keys.Forget != nil && !t.cfg.Keys.Forget(gate) || !st.retire() {
 		return false
 	}
 	t.states.Delete(gate)
-	t.recent.CompareAndSwap(st, nil)
 	return true
 }
 
 func (t *Transport) stateOf(gate *sluice.Gate) *state {
-	if st := t.recent.Load(); st != nil && st.gate == gate {
-		return st
-	}
 	st, _ := t.states.Load(gate)
-	t.recent.Store(st.(*state))
 	return st.(*state)
+}
+
+// use calls f with the state of the gate of k, which is not forgotten meanwhile.
+//
+// The simplest way is to ask gates each time. But most programs call one host
+// over and over, and that took a lock and a map twice, an eighth of what a
+// transport costs. So the state used last is asked first, and gates now and then
+// all the same, for it forgets others when it is asked.
+func (t *Transport) use(k key, f func(*state) error) error {
+	if st := t.recent.Load(); st != nil && st.key == k && st.enter() {
+		defer st.users.Add(-1)
+		return f(st)
+	}
+	return t.gates.Use(k, func(gate *sluice.Gate) error {
+		st := t.stateOf(gate)
+		t.recent.Store(st)
+		return f(st)
+	})
 }
 
 // RoundTrip implements [http.RoundTripper]. It blocks until the gate of the
@@ -131,9 +147,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	defer c.body.end()
-	err := t.gates.Use(c.key, func(gate *sluice.Gate) error {
-		var err error
-		c.resp, err = c.run(gate)
+	err := t.use(c.key, func(st *state) (err error) {
+		c.resp, err = c.run(st)
 		return err
 	})
 	return c.resp, err
@@ -227,6 +242,6 @@ func (t *Transport) Stats(f func(key string, s Stats) bool) {
 	t.states.Range(func(gate, st any) bool {
 		s := st.(*state).learnt(time.Now())
 		s.Stats = gate.(*sluice.Gate).Stats()
-		return f(st.(*state).key, s)
+		return f(st.(*state).key.String(), s)
 	})
 }
