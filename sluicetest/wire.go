@@ -222,7 +222,9 @@ func (w *wire) Close() error {
 
 // Reset closes both directions, and what was written and not read is lost.
 func (w *wire) Reset() {
-	for _, s := range []*stream{w.in, w.out} {
+	// What the other end reads first: were it the other way round, our reader
+	// could close in good order before that end has heard of the reset.
+	for _, s := range []*stream{w.out, w.in} {
 		s.update(func() { s.reset = true })
 	}
 	_ = w.Close()
