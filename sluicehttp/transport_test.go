@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -334,4 +335,45 @@ func TestABrokenBase(t *testing.T) {
 		t.Errorf("%d in flight", n)
 	}
 	mustTransport(t, instant{}, cfg).CloseIdleConnections() // which it has not
+}
+
+// late is a base transport that answers after d, whatever the context says.
+type late struct {
+	d    time.Duration
+	body io.ReadCloser
+}
+
+func (b late) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(b.d)
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: b.body}, nil
+}
+
+// An answer that comes too late is no answer, even if it has no body, or comes at
+// the very instant at which the attempt ends.
+func TestABaseThatDoesNotLookAtTheContext(t *testing.T) {
+	policy := seconds
+	policy.Attempts, policy.AttemptTimeout = 1, time.Second
+	for _, c := range []struct {
+		base late
+		runs int // at one instant either may be first
+	}{{late{2 * time.Second, nil}, 1}, {late{2 * time.Second, &closing{}}, 1}, {late{time.Second, nil}, 100}} {
+		for range c.runs {
+			synctest.Test(t, func(t *testing.T) {
+				rt := mustTransport(t, c.base, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}})
+				resp, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil))
+				switch {
+				case err == nil && c.base.d == time.Second: // it was in time
+					resp.Body.Close()
+				case err == nil || !strings.Contains(err.Error(), "no answer within the 1s of an attempt"):
+					t.Errorf("after %v: %v, %v", c.base.d, resp, err)
+				}
+				if body, ok := c.base.body.(*closing); ok && body.closed == 0 {
+					t.Error("the body of the answer was not closed")
+				}
+				if n := inFlight(rt); n != 0 {
+					t.Errorf("%d in flight", n)
+				}
+			})
+		}
+	}
 }
