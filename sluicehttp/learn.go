@@ -92,6 +92,10 @@ func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 	if inspect := st.t.cfg.Inspect; inspect != nil {
 		seen := said // a copy, so that only those who inspect pay for an allocation
 		inspect(resp, func() []byte { return peek(resp) }, &seen)
+		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
+			// What ran out has refused it, as if the status had said so.
+			seen.RetryAt, seen.RetrySource = said.PauseUntil()
+		}
 		said = seen
 	}
 	if said.Throttled {
