@@ -17,8 +17,8 @@ import (
 // A Transport is an [http.RoundTripper] that sends requests through gates, sends
 // those again that failed by accident, and obeys what servers say about their
 // limits. It is safe for use by multiple goroutines, starts none that outlives a
-// request, and must be made by [New]. Made in a testing/synctest bubble, it
-// belongs to that bubble.
+// request and its body, and must be made by [New]. Made in a testing/synctest
+// bubble, it belongs to that bubble.
 type Transport struct {
 	base      http.RoundTripper
 	cfg       Config
@@ -130,12 +130,22 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	var err error
+	if c.body, err = newReplay(c.ctx, req, !c.o.NoRetry); err != nil {
+		c.stop(err, time.Time{})
+		return nil, err
+	}
 	defer c.body.end()
-	err := t.gates.Use(c.key, func(gate *sluice.Gate) error {
+	entered := false
+	err = t.gates.Use(c.key, func(gate *sluice.Gate) error {
 		var err error
+		entered = true
 		c.resp, err = c.run(gate)
 		return err
 	})
+	if !entered { // there is no gate
+		c.stop(err, time.Time{})
+	}
 	return c.resp, err
 }
 
@@ -156,8 +166,7 @@ func (c *call) begin() (err error) {
 	}
 	c.key = c.t.keyOf(c.req, c.o)
 	c.page = newPage(c.ctx, c.key)
-	c.body, err = newReplay(c.req, !c.o.NoRetry)
-	return err
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, if that

@@ -271,9 +271,12 @@ func TestGatesThatCannotBeMade(t *testing.T) {
 	}{{nil, wrong, "wrong"}, {nil, nil, "no gate was made for http://a.test"}} {
 		rt := mustTransport(t, instant{}, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return c.gate, c.err }})
 		body := &closing{}
-		if _, err := rt.RoundTrip(request(t, bg, "POST", "http://a.test/", body)); err == nil || !strings.Contains(err.Error(), c.want) {
+		ctx, report := sluicehttp.WithReport(bg)
+		_, err := rt.RoundTrip(request(t, ctx, "POST", "http://a.test/", body))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+		wantWhy(t, report, err, 0)
 		if body.closed != 1 {
 			t.Errorf("the body was closed %d times", body.closed)
 		}
