@@ -255,10 +255,7 @@ func (st *state) lapse() {
 
 // pace tells the gate its rate, with st.mu held.
 func (st *state) pace() {
-	rate := st.configured
-	if st.policy.Count > 0 {
-		rate = st.policy
-	}
+	rate := st.unspread()
 	until := time.Duration(st.spread.Load())
 	switch {
 	case until == 0:
@@ -274,6 +271,14 @@ func (st *state) pace() {
 	if rate != st.inForce && st.gate.SetRate(rate.Count, rate.Per) == nil {
 		st.inForce = rate
 	}
+}
+
+// unspread returns the pace without spreading, with st.mu held.
+func (st *state) unspread() sluice.Rate {
+	if st.policy.Count > 0 {
+		return st.policy
+	}
+	return st.configured
 }
 
 // dispensable reports whether a new gate would know as much as that of st.
@@ -315,7 +320,7 @@ func (st *state) learnt(now time.Time) Stats {
 	s := Stats{
 		Limits: slices.Clone(st.limits), SeenAt: st.seen,
 		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
-		Spread:     st.spread.Load() != 0 && st.inForce == st.spreadRate,
+		Spread:     st.spread.Load() != 0 && st.inForce != st.unspread(),
 		Warnings:   st.warnings, Warning: st.warning,
 	}
 	for h := st.held.next; h != &st.held; h = h.next {
