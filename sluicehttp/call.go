@@ -42,6 +42,7 @@ type call struct {
 func (c *call) run(gate *sluice.Gate) (*http.Response, error) {
 	st := c.t.stateOf(gate)
 	st.lapse()
+	st.heads(c.server())
 	policy := c.t.cfg.Policy
 	policy.Retry = nil // asked by final
 	attempts := sluice.NewAttempts(gate, policy)
@@ -91,6 +92,9 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	if err == nil {
 		said := st.read(resp, now)
 		st.learn(&said, now)
+		if said.Throttled && said.Global {
+			st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
+		}
 		f = c.judge(resp, &said)
 	} else {
 		f = c.judgeError(err, unwritten)
@@ -119,6 +123,14 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	handed = true
 	h.hand(c.ctx, resp, req.Method, now, c.free())
 	return resp, false, nil
+}
+
+// server returns where the request goes.
+func (c *call) server() key {
+	if c.key.scheme != "" {
+		return c.key
+	}
+	return destination(c.req)
 }
 
 // note writes an attempt into the report.

@@ -74,6 +74,8 @@
 //	throttled, and until when    the gate of the key is paused for all its
 //	                             callers, never for less than told, at most a
 //	                             second more; then they leave at the pace
+//	the same, of all its calls   the gates of all keys by which calls go to that
+//	                             scheme, host and port are
 //	throttled, without a time    Policy.Throttled
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
 //	                             of who comes later, says when to come back

@@ -34,8 +34,9 @@ type state struct {
 	gate *sluice.Gate
 	key  string
 
-	inFlight atomic.Int64 // attempts without an answer; only counted to spread
-	spread   atomic.Int64 // until when the pace is spread, since the epoch of t; 0 if it is not
+	server   atomic.Pointer[key] // that the last request went to
+	inFlight atomic.Int64        // attempts without an answer; only counted to spread
+	spread   atomic.Int64        // until when the pace is spread, since the epoch of t; 0 if it is not
 
 	mu   sync.Mutex
 	held hold // ring of permits that are out

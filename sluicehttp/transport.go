@@ -29,6 +29,7 @@ type Transport struct {
 
 	states sync.Map              // *sluice.Gate to *state
 	recent atomic.Pointer[state] // the one used last: most programs have one host
+	global global
 	closed atomic.Bool
 }
 
