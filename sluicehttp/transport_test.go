@@ -262,6 +262,38 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// What the caller does to a Config later changes nothing.
+func TestTheConfigIsTheTransportsOwn(t *testing.T) {
+	cfg := sluicehttp.Config{
+		Policy:    seconds,
+		AlsoRetry: []int{409},
+		Headers: ratelimit.Options{
+			Times:        map[string]ratelimit.TimeForm{"X-RateLimit-Reset": ratelimit.Millis},
+			CacheMarkers: []string{"X-From-Cache"},
+		},
+	}
+	answers := sluicetest.Script(
+		sluicetest.Status(409),
+		sluicetest.Status(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60", "X-From-Cache: 1"),
+		sluicetest.Status(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"),
+	)
+	inWorld(t, cfg, layers(answers), func(w *world) {
+		cfg.AlsoRetry[0] = 410
+		cfg.Headers.Times["X-RateLimit-Reset"] = ratelimit.Seconds
+		cfg.Headers.CacheMarkers[0] = "X-Other"
+		for range 3 {
+			w.wantGet("http://a.test/", 200)
+		}
+		w.wantCame(0, time.Second, time.Second, time.Second+60*ms)
+	})
+	cfg = sluicehttp.Config{Gate: sluice.Config{Quotas: []sluice.Quota{{Meter: leaky.New(10, 10, time.Hour)}}}}
+	rt := mustTransport(t, instant{}, cfg)
+	cfg.Gate.Quotas[0] = sluice.Quota{} // of which no gate can be made
+	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGatesThatCannotBeMade(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, c := range []struct {
