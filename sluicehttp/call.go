@@ -27,7 +27,8 @@ type call struct {
 	o      *Overrides
 	key    key
 	weight int64
-	page   *page // of the report, or nil
+	page   *page     // of the report, or nil
+	began  time.Time // zero if ctx has no deadline
 	body   replay
 
 	// An answer that was set aside for a better one, and what ends the context

@@ -161,6 +161,9 @@ func (c *call) begin() (err error) {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	if _, bounded := c.ctx.Deadline(); bounded {
+		c.began = time.Now()
+	}
 	c.o = overridesOf(c.ctx)
 	if c.weight, err = c.o.weight(); err != nil {
 		return err
