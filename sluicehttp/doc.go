@@ -82,7 +82,7 @@
 //	nothing remains of a limit   paused until its reset, before the 429 comes
 //	something remains            nothing, but see Config.Spread
 //	a policy                     nothing, but see Config.FromPolicy
-//	in an answer from a cache    nothing
+//	limits, from a cache         nothing: they are of another time
 //
 // # Retries above
 //
