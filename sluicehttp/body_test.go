@@ -360,6 +360,50 @@ func TestBodiesThatFail(t *testing.T) {
 	})
 }
 
+// The Timeout of a client covers the reading of a small body, too.
+func TestABodyThatStalls(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		body, _ := io.Pipe() // nobody writes
+		req := request(t, ctx, "PUT", "http://a.test/", body)
+		req.ContentLength = 4
+		resp, err := w.rt.RoundTrip(req)
+		if resp != nil || err != context.DeadlineExceeded || w.now() != time.Minute {
+			t.Errorf("%v, %v at %v", resp, err, w.now())
+		}
+		synctest.Wait()
+		if _, err := body.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+			t.Errorf("the body was not closed: %v", err)
+		}
+		wantWhy(t, report, context.DeadlineExceeded, 0)
+	})
+}
+
+// A body that does not have its length would fail at each attempt.
+func TestABodyOfAnotherLength(t *testing.T) {
+	for length, want := range map[int64]string{3: "and its body more bytes", 5: "and its body 4 bytes"} {
+		for _, ends := range []bool{false, true} {
+			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+				ctx := bg
+				if ends { // then another goroutine reads it
+					ctx = w.Context()
+				}
+				body := &closing{Reader: strings.NewReader("body")}
+				req := request(t, ctx, "PUT", "http://a.test/", body)
+				req.ContentLength = length
+				if _, _, err := w.do(req); err == nil || !strings.Contains(err.Error(), want) || w.now() != 0 {
+					t.Errorf("a length of %d: %v at %v; want %s", length, err, w.now(), want)
+				}
+				if _, closed := body.count(); closed != 1 || len(w.srv.Record().Requests) != 0 {
+					t.Errorf("closed %d times, %d requests", closed, len(w.srv.Record().Requests))
+				}
+			})
+		}
+	}
+}
+
 type fail struct{ err error }
 
 func (f fail) Read([]byte) (int, error) { return 0, f.err }

@@ -27,7 +27,8 @@ type call struct {
 	o      *Overrides
 	key    key
 	weight int64
-	page   *page // of the report, or nil
+	page   *page     // of the report, or nil
+	began  time.Time // zero if ctx has no deadline
 	body   replay
 
 	// An answer that was set aside for a better one, and what ends the context
@@ -40,6 +41,7 @@ type call struct {
 
 // run sends c through the gate of st, as often as it takes.
 func (c *call) run(st *state) (*http.Response, error) {
+	st.heads(c.server())
 	policy := c.t.cfg.Policy
 	policy.Retry = nil // asked by final
 	attempts := sluice.NewAttempts(st.gate, policy)
@@ -89,6 +91,9 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	if err == nil {
 		said := st.read(resp, now)
 		st.learn(&said, now)
+		if said.Throttled && said.Global {
+			st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
+		}
 		f = c.judge(resp, &said)
 	} else {
 		f = c.judgeError(err, unwritten)
@@ -117,6 +122,14 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	handed = true
 	h.hand(c.ctx, resp, req.Method, now, c.free())
 	return resp, false, nil
+}
+
+// server returns where the request goes.
+func (c *call) server() key {
+	if c.key.scheme != "" {
+		return c.key
+	}
+	return destination(c.req)
 }
 
 // note writes an attempt into the report.

@@ -3,6 +3,7 @@ package sluicehttp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -124,5 +125,8 @@ func (cfg Config) withDefaults() Config {
 		cfg.LongHeld = defaultLongHeld
 	}
 	cfg.AlsoRetry = slices.Clone(cfg.AlsoRetry)
+	cfg.Gate.Quotas = slices.Clone(cfg.Gate.Quotas)
+	cfg.Headers.Times = maps.Clone(cfg.Headers.Times)
+	cfg.Headers.CacheMarkers = slices.Clone(cfg.Headers.CacheMarkers)
 	return cfg
 }

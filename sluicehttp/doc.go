@@ -74,13 +74,15 @@
 //	throttled, and until when    the gate of the key is paused for all its
 //	                             callers, never for less than told, at most a
 //	                             second more; then they leave at the pace
+//	the same, of all its calls   the gates of all keys by which calls go to that
+//	                             scheme, host and port are
 //	throttled, without a time    Policy.Throttled
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
 //	                             of who comes later, says when to come back
 //	nothing remains of a limit   paused until its reset, before the 429 comes
 //	something remains            nothing, but see Config.Spread
 //	a policy                     nothing, but see Config.FromPolicy
-//	in an answer from a cache    nothing
+//	limits, from a cache         nothing: they are of another time
 //
 // # Retries above
 //

@@ -99,6 +99,23 @@ func TestGraphQL(t *testing.T) {
 	}
 }
 
+// Who is refused because nothing remains comes back when something does: the
+// body says that it was refused, and the header until when.
+func TestABodyThatSaysThrottledAndAHeaderUntilWhen(t *testing.T) {
+	kind := "Content-Type: application/json"
+	body := `{"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}`
+	for remaining, want := range map[string]time.Duration{
+		"0":  time.Minute,
+		"12": time.Second, // of another limit, so backed off from
+	} {
+		refusal := sluicetest.Reply(200, body, kind, "X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: "+remaining, "X-RateLimit-Reset: 60")
+		inWorld(t, sluicehttp.Config{Policy: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, refusal)), func(w *world) {
+			w.wantGet("http://a.test/graphql", 200)
+			w.wantCame(0, want)
+		})
+	}
+}
+
 func TestGoogle(t *testing.T) {
 	const body = `{"error": {"code": 429, "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.463586755s"}]}}`
 	inWorld(t, sluicehttp.Config{Inspect: sluicehttp.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body)), sluicetest.On(1, sluicetest.Reply(503, "no JSON"))), func(w *world) {

@@ -38,8 +38,9 @@ type state struct {
 	turn  atomic.Uint32 // how often that was tried
 	gone  atomic.Bool   // nobody may enter
 
-	inFlight atomic.Int64 // attempts without an answer; only counted to spread
-	spread   atomic.Int64 // until when the pace is spread, since the epoch of t; 0 if it is not
+	server   atomic.Pointer[key] // that the last request went to
+	inFlight atomic.Int64        // attempts without an answer; only counted to spread
+	spread   atomic.Int64        // until when the pace is spread, since the epoch of t; 0 if it is not
 
 	mu   sync.Mutex
 	held hold // ring of permits that are out
@@ -124,6 +125,10 @@ func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 	if inspect := st.t.cfg.Inspect; inspect != nil {
 		seen := said // a copy, so that only those who inspect pay for an allocation
 		inspect(resp, func() []byte { return peek(resp) }, &seen)
+		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
+			// What ran out has refused it, as if the status had said so.
+			seen.RetryAt, seen.RetrySource = said.PauseUntil()
+		}
 		said = seen
 	}
 	if said.Throttled {
@@ -274,10 +279,7 @@ func (st *state) heedRemaining(said *ratelimit.Snapshot, now time.Time) {
 // the first answer after the reset. There is no timer: the first call after it does
 // not wait for longer than until then.
 func (st *state) pace() {
-	rate := st.configured
-	if st.policy.Count > 0 {
-		rate = st.policy
-	}
+	rate := st.unspread()
 	until := time.Duration(st.spread.Load())
 	switch {
 	case until == 0:
@@ -289,6 +291,14 @@ func (st *state) pace() {
 	if rate != st.inForce && st.gate.SetRate(rate.Count, rate.Per) == nil {
 		st.inForce = rate
 	}
+}
+
+// unspread returns the pace without spreading, with st.mu held.
+func (st *state) unspread() sluice.Rate {
+	if st.policy.Count > 0 {
+		return st.policy
+	}
+	return st.configured
 }
 
 // dispensable reports whether a new gate would know as much as that of st.
@@ -330,7 +340,7 @@ func (st *state) learnt(now time.Time) Stats {
 	s := Stats{
 		Limits: slices.Clone(st.limits), SeenAt: st.seen,
 		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
-		Spread:     st.spread.Load() != 0 && st.inForce == st.spreadRate && st.inForce.Count > 0,
+		Spread:     st.spread.Load() != 0 && st.inForce != st.unspread(),
 		Warnings:   st.warnings, Warning: st.warning,
 	}
 	for h := st.held.next; h != &st.held; h = h.next {

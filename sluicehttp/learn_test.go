@@ -129,6 +129,9 @@ func TestATimeoutShorterThanThePauseFailsAtOnceAndSaysSo(t *testing.T) {
 }
 
 func TestTheTextOfHopelessWaits(t *testing.T) {
+	slowly := func(d time.Duration) sluicetest.Layer {
+		return sluicetest.First(100, sluicetest.Delay(d), sluicetest.Cut())
+	}
 	for _, c := range []struct {
 		timeout time.Duration
 		cfg     sluicehttp.Config
@@ -140,6 +143,9 @@ func TestTheTextOfHopelessWaits(t *testing.T) {
 		{10200 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: 104 * time.Second}}}, nil, "client timeout 10.2s is shorter than the 10.4s wait for the rate"},
 		{ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, nil, "client timeout 1 ms is shorter than the 1h0m0s wait for the rate"},
 		{500 * ms, sluicehttp.Config{Policy: seconds}, sluicetest.Cut(), "client timeout 500 ms is shorter than the 1 s backoff: EOF"},
+		{1030 * ms, sluicehttp.Config{Policy: seconds}, slowly(40 * ms), "what is left of the client timeout 1 s, 990 ms, is shorter than the 1 s backoff: EOF"},
+		{10 * time.Second, sluicehttp.Config{Policy: sluice.Policy{Backoff: sluice.Constant(time.Minute)}}, slowly(200 * ms), "client timeout 10 s is shorter than the 60 s backoff: EOF"},
+		{2500 * ms, sluicehttp.Config{Policy: seconds}, sluicetest.Cut(), "what is left of the client timeout 2.5 s, 500 ms, is shorter than the 1 s backoff: EOF"},
 	} {
 		var faults []sluicetest.Layer
 		if c.fault != nil {

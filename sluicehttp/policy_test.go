@@ -122,6 +122,27 @@ func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
 	})
 }
 
+// The pace follows each answer, never beyond the configured one, and Stats tells.
+func TestASpreadPaceFollowsAnswers(t *testing.T) {
+	left := func(n string) sluicetest.Layer {
+		return sluicetest.Status(200, "X-RateLimit-Limit: 10000", "X-RateLimit-Remaining: "+n, "X-RateLimit-Reset: 1000")
+	}
+	answers := sluicetest.Script(left("5000"), left("4990"), left("1"), left("9999"))
+	cfg := sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
+	inWorld(t, cfg, layers(answers), func(w *world) {
+		for i, want := range []struct {
+			rate   float64
+			spread bool
+		}{{5, true}, {4.99, true}, {0.001, true}, {9, false}} {
+			w.wantGet("http://a.test/", 200)
+			s := stats(t, w.rt)
+			if got := float64(s.Rate.Count) / s.Rate.Per.Seconds(); got != want.rate || s.Spread != want.spread {
+				t.Errorf("answer %d: %v per second, spread: %v; want %v, %v", i+1, got, s.Spread, want.rate, want.spread)
+			}
+		}
+	})
+}
+
 func TestASpreadPaceLapsesWithItsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		layer, silence := quota(3, github(3))

@@ -2,6 +2,7 @@ package sluicehttp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,8 +34,9 @@ type replay struct {
 }
 
 // newReplay returns the body of req. If it may be sent again and is small, it
-// reads and closes it. The error is that of the body.
-func newReplay(req *http.Request, again bool) (replay, error) {
+// reads and closes it, which takes no longer than ctx lasts. The error is that of
+// the body, or of ctx; the body is closed then.
+func newReplay(ctx context.Context, req *http.Request, again bool) (replay, error) {
 	p := replay{body: req.Body, getBody: req.GetBody}
 	if req.Body == nil || req.Body == http.NoBody {
 		return replay{}, nil
@@ -42,14 +44,57 @@ func newReplay(req *http.Request, again bool) (replay, error) {
 	if !again || p.getBody != nil || req.ContentLength <= 0 || req.ContentLength > smallBody {
 		return p, nil
 	}
-	// One more byte than there should be, so that net/http can complain.
-	content, err := io.ReadAll(io.LimitReader(req.Body, req.ContentLength+1))
-	if closed := req.Body.Close(); err == nil {
-		err = closed
+	content, err := readSmall(ctx, req.Body, req.ContentLength)
+	if err != nil {
+		return replay{}, err
 	}
 	return replay{getBody: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
-	}}, err
+	}}, nil
+}
+
+// readSmall reads body, which has n bytes, and closes it. It may be a pipe that
+// nobody writes to, so somebody else waits for it if ctx can end. As with net/http
+// that goroutine outlives a request that was given up, until the body notices that
+// it was closed.
+func readSmall(ctx context.Context, body io.ReadCloser, n int64) ([]byte, error) {
+	if ctx.Done() == nil {
+		return readAndClose(body, n)
+	}
+	type result struct {
+		content []byte
+		err     error
+	}
+	read := make(chan result, 1)
+	go func() {
+		content, err := readAndClose(body, n)
+		read <- result{content, err}
+	}()
+	select {
+	case r := <-read:
+		return r.content, r.err
+	case <-ctx.Done():
+		go body.Close() // some wait for the Read; nobody is left to tell
+		return nil, ctx.Err()
+	}
+}
+
+// readAndClose is readSmall without a context. A body of another length would
+// fail at each attempt.
+func readAndClose(body io.ReadCloser, n int64) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(body, n+1))
+	if closed := body.Close(); err == nil {
+		err = closed
+	}
+	switch got := int64(len(content)); {
+	case err != nil:
+		return nil, err
+	case got < n:
+		return nil, fmt.Errorf("sluicehttp: the request has a ContentLength of %d, and its body %d bytes", n, got)
+	case got > n:
+		return nil, fmt.Errorf("sluicehttp: the request has a ContentLength of %d, and its body more bytes", n)
+	}
+	return content, nil
 }
 
 // can reports whether there is a body for another attempt.

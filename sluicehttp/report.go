@@ -26,7 +26,8 @@ type Hop struct {
 
 	// Why there was no other attempt after the last one failed: ErrReplay,
 	// ErrUnsafe, or what a *sluice.Stopped error has as its Why; the error of
-	// the gate if that let none through. nil if the last one did not fail.
+	// the gate if that let none through, or why there was no gate, or no body
+	// to send. nil if the last one did not fail.
 	Why error
 
 	// RetryAt is when it is worth coming back, zero if nothing is known.

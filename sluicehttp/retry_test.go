@@ -65,13 +65,15 @@ func TestWhichStatusesAreRetried(t *testing.T) {
 		// The server says so itself.
 		{all, "GET", "", 503, "X-Should-Retry: false", sluice.ErrPermanent, 1},
 		{all, "POST", "", 409, "X-Should-Retry: true", nil, 2},
+		{all, "POST", "", 503, "X-Should-Retry: true", nil, 2},
+		{all, "POST", "", 503, "X-Should-Retry: true\nRetry-After: 1", nil, 2},
 		{all, "GET", "", 200, "X-Should-Retry: true", nil, 1},
 	} {
 		name := fmt.Sprint(c.method, c.status, c.header, c.says)
 		t.Run(name, func(t *testing.T) {
 			says := []string{}
 			if c.says != "" {
-				says = append(says, c.says)
+				says = strings.Split(c.says, "\n")
 			}
 			inWorld(t, c.cfg, layers(sluicetest.On(1, sluicetest.Status(c.status, says...))), func(w *world) {
 				ctx, report := sluicehttp.WithReport(bg)

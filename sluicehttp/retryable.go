@@ -82,8 +82,10 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot) *failure {
 	switch {
 	case said.Throttled:
 		// The server has refused to process it, so any method may be tried
-		// again; but 503 it says, too, when it broke down in the middle.
-		if resp.StatusCode != http.StatusServiceUnavailable && !c.t.cfg.KeepRefused {
+		// again; but 503 it says, too, when it broke down in the middle, and
+		// then only it knows.
+		refused := resp.StatusCode != http.StatusServiceUnavailable || said.ShouldRetry == ratelimit.Yes
+		if refused && !c.t.cfg.KeepRefused {
 			safe = true
 		}
 	case said.ShouldRetry == ratelimit.Yes && resp.StatusCode >= 400:

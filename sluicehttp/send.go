@@ -69,9 +69,12 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	if err == nil && resp == nil {
 		err = errNothing
 	}
+	if err == nil && resp.Body == nil { // the contract says it is not
+		resp.Body = http.NoBody
+	}
 	if late != nil && !late.Stop() && err == nil {
-		resp.Body.Close() // it cannot be read any more
-		err = context.Canceled
+		resp.Body.Close()       // it cannot be read any more
+		err = &lateError{limit} // ctx may be about to end only
 	}
 	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
 		err = context.Cause(ctx) // the attempt's, not the caller's
@@ -79,9 +82,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	if err != nil {
 		return nil, dial != nil && dial.none(), err
 	}
-	if resp.Request = c.req; resp.Body == nil { // the contract says it is not
-		resp.Body = http.NoBody
-	}
+	resp.Request = c.req
 	return resp, false, nil
 }
 

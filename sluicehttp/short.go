@@ -27,18 +27,19 @@ func (e *shortError) Timeout() bool { return true }
 // the request.
 func (c *call) tooShort(err error) error {
 	wait, ok := errors.AsType[*sluice.WaitError](err)
-	if _, bounded := c.ctx.Deadline(); !ok || !bounded {
+	deadline, bounded := c.ctx.Deadline()
+	if !ok || !bounded {
 		return err
 	}
-	text := "sluicehttp: " + c.key.String() + ": " + shortText(wait)
+	text := "sluicehttp: " + c.key.String() + ": " + shortText(wait, deadline.Sub(c.began))
 	if stopped, ok := errors.AsType[*sluice.Stopped](err); ok && stopped.Last != nil {
 		text += ": " + stopped.Last.Error()
 	}
 	return &shortError{text, err}
 }
 
-// shortText says that a wait was too long.
-func shortText(wait *sluice.WaitError) string {
+// shortText says that a wait was too long for a client with that timeout.
+func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	what := "wait"
 	switch wait.For {
 	case sluice.ByPause, sluice.ByBackoff:
@@ -48,14 +49,24 @@ func shortText(wait *sluice.WaitError) string {
 		what += " for the " + string(wait.For)
 	}
 	if wait.Need == sluice.Never {
-		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(wait.Have), what)
+		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(timeout), what)
 	}
-	have, need := seconds(wait.Have), seconds(wait.Need)
+	// People look for the number that they configured, unless earlier attempts
+	// took a part of it that matters.
+	left := wait.Have < timeout-timeout/20 || wait.Need <= timeout
+	least := timeout
+	if left {
+		least = wait.Have
+	}
+	have, need := seconds(least), seconds(wait.Need)
 	if wait.Need >= 10*time.Second { // without what was added at random to what was told
 		need = seconds(wait.Need.Truncate(time.Second))
 	}
 	if have == need {
-		have, need = wait.Have.String(), wait.Need.String()
+		have, need = least.String(), wait.Need.String()
+	}
+	if left {
+		return fmt.Sprintf("what is left of the client timeout %s, %s, is shorter than the %s %s", seconds(timeout), have, need, what)
 	}
 	return fmt.Sprintf("client timeout %s is shorter than the %s %s", have, need, what)
 }

@@ -17,8 +17,8 @@ import (
 // A Transport is an [http.RoundTripper] that sends requests through gates, sends
 // those again that failed by accident, and obeys what servers say about their
 // limits. It is safe for use by multiple goroutines, starts none that outlives a
-// request, and must be made by [New]. Made in a testing/synctest bubble, it
-// belongs to that bubble.
+// request and its body, and must be made by [New]. Made in a testing/synctest
+// bubble, it belongs to that bubble.
 type Transport struct {
 	base      http.RoundTripper
 	cfg       Config
@@ -29,6 +29,7 @@ type Transport struct {
 
 	states sync.Map              // *sluice.Gate to *state
 	recent atomic.Pointer[state] // the one used last: most programs have one host
+	global global
 	closed atomic.Bool
 }
 
@@ -146,11 +147,21 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	var err error
+	if c.body, err = newReplay(c.ctx, req, !c.o.NoRetry); err != nil {
+		c.stop(err, time.Time{})
+		return nil, err
+	}
 	defer c.body.end()
-	err := t.use(c.key, func(st *state) (err error) {
+	entered := false
+	err = t.use(c.key, func(st *state) (err error) {
+		entered = true
 		c.resp, err = c.run(st)
 		return err
 	})
+	if !entered { // there is no gate
+		c.stop(err, time.Time{})
+	}
 	return c.resp, err
 }
 
@@ -165,14 +176,16 @@ func (c *call) begin() (err error) {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	if _, bounded := c.ctx.Deadline(); bounded {
+		c.began = time.Now()
+	}
 	c.o = overridesOf(c.ctx)
 	if c.weight, err = c.o.weight(); err != nil {
 		return err
 	}
 	c.key = c.t.keyOf(c.req, c.o)
 	c.page = newPage(c.ctx, c.key)
-	c.body, err = newReplay(c.req, !c.o.NoRetry)
-	return err
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, if that

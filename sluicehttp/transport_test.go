@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -261,6 +262,38 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// What the caller does to a Config later changes nothing.
+func TestTheConfigIsTheTransportsOwn(t *testing.T) {
+	cfg := sluicehttp.Config{
+		Policy:    seconds,
+		AlsoRetry: []int{409},
+		Headers: ratelimit.Options{
+			Times:        map[string]ratelimit.TimeForm{"X-RateLimit-Reset": ratelimit.Millis},
+			CacheMarkers: []string{"X-From-Cache"},
+		},
+	}
+	answers := sluicetest.Script(
+		sluicetest.Status(409),
+		sluicetest.Status(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60", "X-From-Cache: 1"),
+		sluicetest.Status(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"),
+	)
+	inWorld(t, cfg, layers(answers), func(w *world) {
+		cfg.AlsoRetry[0] = 410
+		cfg.Headers.Times["X-RateLimit-Reset"] = ratelimit.Seconds
+		cfg.Headers.CacheMarkers[0] = "X-Other"
+		for range 3 {
+			w.wantGet("http://a.test/", 200)
+		}
+		w.wantCame(0, time.Second, time.Second, time.Second+60*ms)
+	})
+	cfg = sluicehttp.Config{Gate: sluice.Config{Quotas: []sluice.Quota{{Meter: leaky.New(10, 10, time.Hour)}}}}
+	rt := mustTransport(t, instant{}, cfg)
+	cfg.Gate.Quotas[0] = sluice.Quota{} // of which no gate can be made
+	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGatesThatCannotBeMade(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, c := range []struct {
@@ -270,9 +303,12 @@ func TestGatesThatCannotBeMade(t *testing.T) {
 	}{{nil, wrong, "wrong"}, {nil, nil, "no gate was made for http://a.test"}} {
 		rt := mustTransport(t, instant{}, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return c.gate, c.err }})
 		body := &closing{}
-		if _, err := rt.RoundTrip(request(t, bg, "POST", "http://a.test/", body)); err == nil || !strings.Contains(err.Error(), c.want) {
+		ctx, report := sluicehttp.WithReport(bg)
+		_, err := rt.RoundTrip(request(t, ctx, "POST", "http://a.test/", body))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+		wantWhy(t, report, err, 0)
 		if body.closed != 1 {
 			t.Errorf("the body was closed %d times", body.closed)
 		}
@@ -334,4 +370,45 @@ func TestABrokenBase(t *testing.T) {
 		t.Errorf("%d in flight", n)
 	}
 	mustTransport(t, instant{}, cfg).CloseIdleConnections() // which it has not
+}
+
+// late is a base transport that answers after d, whatever the context says.
+type late struct {
+	d    time.Duration
+	body io.ReadCloser
+}
+
+func (b late) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(b.d)
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: b.body}, nil
+}
+
+// An answer that comes too late is no answer, even if it has no body, or comes at
+// the very instant at which the attempt ends.
+func TestABaseThatDoesNotLookAtTheContext(t *testing.T) {
+	policy := seconds
+	policy.Attempts, policy.AttemptTimeout = 1, time.Second
+	for _, c := range []struct {
+		base late
+		runs int // at one instant either may be first
+	}{{late{2 * time.Second, nil}, 1}, {late{2 * time.Second, &closing{}}, 1}, {late{time.Second, nil}, 100}} {
+		for range c.runs {
+			synctest.Test(t, func(t *testing.T) {
+				rt := mustTransport(t, c.base, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}})
+				resp, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil))
+				switch {
+				case err == nil && c.base.d == time.Second: // it was in time
+					resp.Body.Close()
+				case err == nil || !strings.Contains(err.Error(), "no answer within the 1s of an attempt"):
+					t.Errorf("after %v: %v, %v", c.base.d, resp, err)
+				}
+				if body, ok := c.base.body.(*closing); ok && body.closed == 0 {
+					t.Error("the body of the answer was not closed")
+				}
+				if n := inFlight(rt); n != 0 {
+					t.Errorf("%d in flight", n)
+				}
+			})
+		}
+	}
 }

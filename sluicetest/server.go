@@ -277,8 +277,11 @@ func (s *Server) Close() {
 		s.mu.Lock()
 		s.ended = true
 		s.mu.Unlock()
-		close(s.done)
+		// Before those who wait are told, who would abort their answers: the
+		// client shall see a connection that broke, and not now and then a
+		// stream that was reset.
 		s.CutConns()
+		close(s.done)
 		_ = s.http.Close() // of our listeners, which return no error
 	})
 	s.serving.Wait()

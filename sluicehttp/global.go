@@ -1,0 +1,84 @@
+package sluicehttp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # Whom does a server stop that says it means all calls?
+//
+// A throttle is for those who share the gate of whoever was told. If Config.Key
+// makes several gates for one server, as for the buckets of Discord, that is too
+// few when the server says that the limit is one of all calls (X-RateLimit-Global),
+// and calls on regardless end in a ban. So all gates by which the last request went
+// to that server are paused, and those that come while it lasts. A gate of several
+// servers stops for each of them.
+
+// A global is which servers have paused all calls.
+type global struct {
+	some atomic.Bool // spares nearly all requests the lock
+
+	mu     sync.Mutex
+	paused map[key]pause // by destination
+}
+
+type pause struct {
+	until time.Time
+	why   string
+}
+
+// pauseAll pauses all gates of st's transport that lead to a server, and is called
+// with what it said through st.
+func (st *state) pauseAll(server key, p pause, now time.Time) {
+	g := &st.t.global
+	if !p.until.After(now) {
+		return
+	}
+	g.mu.Lock()
+	if g.paused == nil {
+		g.paused = make(map[key]pause)
+	}
+	if p.until.After(g.paused[server].until) {
+		g.paused[server] = p
+	}
+	g.some.Store(true)
+	g.mu.Unlock()
+	// Who enters from now on looks at g after it has said where it goes; who
+	// did that before is found here.
+	for _, other := range st.t.states.Range {
+		if other := other.(*state); other.leadsTo(server) {
+			other.gate.PauseUntil(p.until, p.why)
+		}
+	}
+}
+
+// heads notes that a request goes to server by st, and pauses the gate if that
+// server has paused all calls.
+func (st *state) heads(server key) {
+	if !st.leadsTo(server) {
+		another := server // only then an allocation
+		st.server.Store(&another)
+	}
+	g := &st.t.global
+	if !g.some.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for k, p := range g.paused {
+		switch {
+		case !p.until.After(now):
+			delete(g.paused, k)
+		case k == server:
+			st.gate.PauseUntil(p.until, p.why)
+		}
+	}
+	g.some.Store(len(g.paused) > 0)
+}
+
+func (st *state) leadsTo(server key) bool {
+	last := st.server.Load()
+	return last != nil && *last == server
+}
