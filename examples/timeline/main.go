@@ -1,0 +1,63 @@
+// Timeline shows what limiters do to the same 60 calls, for those who would
+// rather look than read:
+//
+//	go run ./examples/timeline
+//
+// It sends the calls through real limiters in virtual time, which takes no time
+// and comes out the same on any machine, and draws one picture for each limiter,
+// a sheet of them all, and the classic confusion of a semaphore with a rate.
+// It replaces the pictures in docs/pictures and timeline.json beside them, the
+// numbers that they were drawn from.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	dir, png, status := parse(os.Args[1:], os.Stderr)
+	if status >= 0 {
+		os.Exit(status)
+	}
+	var n numbers
+	inBubble(func() { n = measure() }, func() int {
+		files, err := drawAll(n, dir, png)
+		for _, file := range files {
+			fmt.Println(file)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "timeline: %v\n", err)
+			return 1
+		}
+		return 0
+	})
+}
+
+// parse reads the flags. It returns the exit status if the program is to end,
+// and otherwise -1: 0 after -h, 1 if there is no such folder, which is better
+// known before anything is computed, and 2 if the flags make no sense.
+func parse(args []string, stderr io.Writer) (dir string, png bool, status int) {
+	flags := flag.NewFlagSet("timeline", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&dir, "o", filepath.Join("docs", "pictures"), "the `folder` for the pictures, which must exist")
+	flags.BoolVar(&png, "png", false, "draw PNG instead of SVG, to look at")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return "", false, 0
+	case err != nil:
+		return "", false, 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "timeline: unexpected argument %q\n", flags.Arg(0))
+		return "", false, 2
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		fmt.Fprintf(stderr, "timeline: %s is not a folder: run it from the root of the repository, or say -o\n", dir)
+		return "", false, 1
+	}
+	return dir, png, -1
+}
