@@ -6,6 +6,7 @@ require (
 	github.com/sluice-go/sluice v0.0.0
 	github.com/temoto/robotstxt v1.1.2
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.62.0
 	golang.org/x/term v0.47.0
 	gonum.org/v1/plot v0.17.0
 )

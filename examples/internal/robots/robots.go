@@ -10,15 +10,14 @@ package robots
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/temoto/robotstxt"
 )
 
 const (
-	// MaxSize is how many bytes of a file are read. RFC 9309 asks for at least
-	// 500 KiB. What is beyond does not count.
+	// MaxSize is how many bytes of a file count. RFC 9309 asks for at least
+	// 500 KiB. Nobody needs to read more than one beyond them.
 	MaxSize = 512 << 10
 
 	// MaxDelay is the longest Crawl-delay; a longer one counts as this. The
@@ -31,8 +30,7 @@ const (
 )
 
 // Rules are what a file says to one crawler. They do not change, and are safe
-// for use by multiple goroutines. They are made by [Parse], [Read], [Everything]
-// or [Nothing].
+// for use by multiple goroutines. They are made by [Parse] or [Everything].
 type Rules struct {
 	group    *robotstxt.Group // nil: nothing is allowed
 	delay    time.Duration
@@ -62,24 +60,9 @@ func Parse(file []byte, agent string) *Rules {
 	return r
 }
 
-// Read is Parse for a file that is still to be read, of which it reads no more
-// than one byte beyond MaxSize. It returns the error of r, and no rules then:
-// half a file may lack the half that forbids.
-func Read(r io.Reader, agent string) (*Rules, error) {
-	file, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	return Parse(file, agent), nil
-}
-
 // Everything returns rules that allow everything: those of a host that has no
 // file.
 func Everything() *Rules { return Parse(nil, "") }
-
-// Nothing returns rules that allow nothing: those of a host whose file cannot
-// be had now, though there may be one.
-func Nothing() *Rules { return &Rules{} }
 
 // Allowed reports whether a path may be fetched. It is the path of an address
 // with its query, as it would be sent; "/" if it is empty. The path of the file

@@ -1,13 +1,10 @@
 package robots
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/temoto/robotstxt"
@@ -229,27 +226,12 @@ func TestTooLarge(t *testing.T) {
 	begin := "User-agent: *\nDisallow: /a\n"
 	fill := begin + strings.Repeat("#\n", (MaxSize-len(begin))/2-2)
 	file := fill + "Allow: /aaaaaaaaaaaaaaaaaaaaaaa\nDisallow: /b\n"
-	for _, read := range []func() *Rules{
-		func() *Rules { return Parse([]byte(file), us) },
-		func() *Rules {
-			in := strings.NewReader(file + strings.Repeat("y", MaxSize))
-			r, err := Read(in, us)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rest := len(file) + MaxSize - in.Len(); rest != MaxSize+1 {
-				t.Errorf("read %d bytes", rest)
-			}
-			return r
-		},
-	} {
-		r := read()
-		if r.Allowed("/a") || !r.Allowed("/b") || r.Allowed("/aaaaaaaaaaaaaaaaaaaaaaa") || r.Len() != 1 {
-			t.Errorf("%d rules of a file that is cut off", r.Len())
-		}
-		if want := []string{"longer than 512 KiB: the rest does not count"}; !slices.Equal(r.Notes(), want) {
-			t.Errorf("notes %q", r.Notes())
-		}
+	r := Parse([]byte(file), us)
+	if r.Allowed("/a") || !r.Allowed("/b") || r.Allowed("/aaaaaaaaaaaaaaaaaaaaaaa") || r.Len() != 1 {
+		t.Errorf("%d rules of a file that is cut off", r.Len())
+	}
+	if want := []string{"longer than 512 KiB: the rest does not count"}; !slices.Equal(r.Notes(), want) {
+		t.Errorf("notes %q", r.Notes())
 	}
 	whole := fill[:len(begin)] + strings.Repeat("#\n", (MaxSize-len(begin))/2)
 	whole = whole[:MaxSize-13] + "\nDisallow: /b"
@@ -261,14 +243,6 @@ func TestTooLarge(t *testing.T) {
 	}
 	if r := Parse([]byte(strings.Repeat("z", MaxSize+1)), us); !r.Allowed("/") {
 		t.Error("a file of one long line forbids something")
-	}
-}
-
-func TestReadError(t *testing.T) {
-	bad := errors.New("cut off")
-	r, err := Read(io.MultiReader(strings.NewReader("User-agent: *\nDisallow: /a\n"), iotest.ErrReader(bad)), us)
-	if !errors.Is(err, bad) || r != nil {
-		t.Errorf("%v, %v", r, err)
 	}
 }
 
@@ -313,19 +287,13 @@ func TestTooManyWildcards(t *testing.T) {
 	}
 }
 
-func TestEverythingAndNothing(t *testing.T) {
+func TestEverything(t *testing.T) {
 	for _, path := range []string{"", "/", "/a", "/a?b"} {
 		if !Everything().Allowed(path) {
 			t.Errorf("Everything forbids %q", path)
 		}
-		if Nothing().Allowed(path) {
-			t.Errorf("Nothing allows %q", path)
-		}
 	}
-	if !Nothing().Allowed("/robots.txt") {
-		t.Error("Nothing forbids the file itself")
-	}
-	if _, ok := Nothing().Delay(); ok {
-		t.Error("Nothing has a delay")
+	if _, ok := Everything().Delay(); ok {
+		t.Error("Everything has a delay")
 	}
 }

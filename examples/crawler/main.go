@@ -1,0 +1,130 @@
+// Crawler fetches pages and the pages that they link to, politely: there is a
+// gate for each host and one above them all, robots.txt and its Crawl-delay are
+// obeyed, and a host that says it is too much gets less from then on.
+//
+//	go run ./examples/crawler                            # a built-in site of ten hosts, on loopback
+//	go run ./examples/crawler -pages 50 https://example.com/
+//
+// Pages go to a file as JSON Lines, each with its links; what happened at each
+// host is printed as a table. Read gates.go for the spacing, which is all that
+// is about Sluice, and hosts.go for robots.txt. -h tells the flags.
+//
+// It does not run scripts, keep cookies, submit forms, or remember anything
+// from one run to the next, and takes pages for UTF-8.
+//
+// Requests to a host leave no closer than its delay, to the nanosecond, as long
+// as one at a time is in flight there; the network may bring them closer. In the
+// built-in site, on the loopback interface, that is a millisecond or two, which
+// the table shows.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit status, apart from 0.
+const (
+	exitFailed      = 1   // pages failed, or something could not be begun or written
+	exitUsage       = 2   // the flags make no sense
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is the program; it returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	status, err := program(ctx, args, stdout, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "crawler: %v\n", err)
+	}
+	if status == exitUsage {
+		fmt.Fprintln(stderr, "Run with -h for the flags.")
+	}
+	return status
+}
+
+func program(ctx context.Context, args []string, stdout, stderr io.Writer) (status int, err error) {
+	o, err := parseOptions(args)
+	if errors.Is(err, flag.ErrHelp) {
+		usage(stdout)
+		return 0, nil
+	}
+	if err != nil {
+		return exitUsage, err
+	}
+	out, closeOut, err := create(o.out, stdout)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer func() {
+		if closeErr := closeOut(); closeErr != nil && err == nil {
+			status, err = exitFailed, fmt.Errorf("writing the pages: %w", closeErr)
+		}
+	}()
+	table := stdout
+	if o.out == "-" {
+		table = stderr
+	}
+
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	var site *loopback
+	if len(o.seeds) == 0 {
+		if site, err = serve(); err != nil {
+			return exitFailed, err
+		}
+		defer site.close()
+		transport.Proxy = nil
+		transport.DialContext = site.dial
+		o.seeds = []*url.URL{start()}
+		fmt.Fprintf(stderr, "crawling the built-in site on %s; give addresses to crawl others\n", site.address())
+	}
+	c, err := newCrawler(o, transport, out)
+	if err != nil {
+		return exitUsage, err
+	}
+	err = c.run(ctx)
+	s := c.summary()
+	if site != nil {
+		s.server = site.server
+	}
+	s.write(table)
+	switch {
+	case err != nil:
+		return exitFailed, err
+	case ctx.Err() != nil:
+		return exitInterrupted, errors.New("interrupted")
+	case s.failed() > 0:
+		return exitFailed, nil
+	}
+	return 0, nil
+}
+
+// create opens the file that the pages go to.
+func create(name string, stdout io.Writer) (out io.Writer, closeOut func() error, err error) {
+	switch name {
+	case "":
+		return io.Discard, func() error { return nil }, nil
+	case "-":
+		return stdout, func() error { return nil }, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
+}
