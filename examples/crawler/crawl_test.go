@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -102,6 +104,7 @@ func TestSpacing(t *testing.T) {
 		{"-delay 250ms -from-end", seconds(0, 0.25, 0.8, 1.35, 1.9), 1},
 		{"-delay 250ms -factor 2", seconds(0, 0.25, 1.15, 2.05, 2.95), 1},
 		{"-delay 250ms -factor 0.5 -from-end", seconds(0, 0.25, 0.8, 1.35, 1.9), 1},
+		{"-delay 250ms -factor 2 -from-end", seconds(0, 0.25, 1.15, 2.05, 2.95), 1},
 		{"-delay 250ms -factor 100 -max-delay 2s", seconds(0, 0.25, 2.55, 4.85, 7.15), 1},
 		{"-delay 250ms -jobs 1 -rate 2/s", seconds(0, 0.5, 1, 1.5, 2), 1},
 	} {
@@ -159,8 +162,67 @@ func TestThrottled(t *testing.T) {
 	if err := r.record.Obeyed(); err != nil {
 		t.Error(err)
 	}
-	if p := r.pages["http://a.test/a"]; p.Attempts != 2 || p.Status != 200 {
+	if p := r.pages["http://a.test/a"]; p.Attempts != 2 || p.Status != 200 || p.WaitMS != 1000 || p.TookMS != 0 {
 		t.Errorf("page %+v", p)
+	}
+}
+
+// A delay that is longer than the longest already, because the host asked for
+// it, stays as it is.
+func TestThrottledSlowHost(t *testing.T) {
+	r := crawl(t, site(robotsTxt("Crawl-delay: 60"), sluicetest.On(1, sluicetest.Status(429)), htmlPage("/", "/a")), "-slow-hosts", "http://a.test/")
+	if got, want := r.record.Arrivals(), seconds(0, 60, 120, 180); !slices.Equal(got, want) || r.host("a.test").interval != time.Minute {
+		t.Errorf("requests at %v, want %v", got, want)
+	}
+}
+
+// A request that leaves late, because it was woken late, has the next one leave
+// later as well.
+func TestLateDeparture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := newCrawler(mustParse(t, "http://a.test/"), new(http.Transport), new(bytes.Buffer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := c.frontier.host("http://a.test")
+		err = c.gates.Use(h.key, func(gate *sluice.Gate) error {
+			for range 2 {
+				if err := gate.Do(t.Context(), func(context.Context) error {
+					time.Sleep(300 * millisecond)
+					c.departed(gate, h, time.Now())
+					return nil
+				}); err != nil {
+					return err
+				}
+			}
+			return gate.Do(t.Context(), func(context.Context) error {
+				c.departed(gate, h, time.Now())
+				return nil
+			})
+		})
+		if err != nil || h.closest != time.Second {
+			t.Errorf("%v apart, %v", h.closest, err)
+		}
+	})
+}
+
+// Links that were there before robots.txt was read have more than one worker,
+// too, once it is.
+func TestSeedsOfOneHost(t *testing.T) {
+	r := crawl(t, site(noRobots, sluicetest.Delay(3*time.Second), htmlPage("/")), "-per-host", "2", "http://a.test/1", "http://a.test/2", "http://a.test/3")
+	if got, want := r.record.Arrivals(), seconds(0, 1, 2, 4); !slices.Equal(got, want) {
+		t.Errorf("requests at %v, want %v", got, want)
+	}
+}
+
+// A redirect leads to a page as far away as itself, and is followed once.
+func TestRedirects(t *testing.T) {
+	r := crawl(t, site(
+		noRobots, sluicetest.Path("/a", sluicetest.Status(302, "Location: b")), sluicetest.Path("/b", sluicetest.Status(307, "Location: /a")),
+		sluicetest.Path("/c", sluicetest.Status(301, "Location: http://b.test/")), sluicetest.Path("/d", sluicetest.Status(304)), htmlPage("/"),
+	), "-depth", "0", "http://a.test/a", "http://a.test/c", "http://a.test/d")
+	if len(r.pages) != 4 || r.frontier.elsewhere != 1 || r.pages["http://a.test/b"].Depth != 0 || r.pages["http://a.test/b"].Location != "http://a.test/a" {
+		t.Errorf("pages %+v, %d elsewhere", r.pages, r.frontier.elsewhere)
 	}
 }
 
@@ -366,6 +428,19 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 	})
+}
+
+// After an error nothing more is written, lest there is a hole in the middle.
+func TestSink(t *testing.T) {
+	out, told := &full{n: 1}, 0
+	s := newSink(out)
+	s.onError = func() { told++; out.n = 10 }
+	for _, u := range []string{"http://a.test/?a&b", "http://a.test/2", "http://a.test/3"} {
+		s.write(page{URL: u})
+	}
+	if got, want := out.got.String(), `{"url":"http://a.test/?a&b","depth":0}`+"\n"; got != want || told != 1 || !errors.Is(s.err(), errFull) {
+		t.Errorf("wrote %q, told %d times, %v", got, told, s.err())
+	}
 }
 
 // Many hosts: none is asked more often than it may be, nor all together.
