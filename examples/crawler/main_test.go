@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-const millisecond = time.Millisecond // ms is taken
+const millisecond = time.Millisecond // ms is a function here
 
 // asProgram, in the environment, makes the test binary the program.
 const asProgram = "CRAWLER_RUN_MAIN"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// program returns the program, to be run in a process and a folder of its own.
+// asProcess returns the program, to be run in a process and a folder of its own.
 func asProcess(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)

@@ -45,7 +45,7 @@ func newSite() *sluicetest.Server {
 			before: []sluicetest.Layer{sluicetest.Path("/moved", sluicetest.Status(301, "Location: /1"))}},
 		{name: "slow.test", pages: 6, robots: "User-agent: *\nDisallow:\n",
 			before: []sluicetest.Layer{sluicetest.Delay(400 * time.Millisecond)}},
-		// Says 429 to what is faster than two per second.
+		// Says 429 to what is faster than five in two seconds.
 		{name: "busy.test", pages: 6, before: []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{
 			Count: 5, Per: 2 * time.Second, Family: sluicetest.RetryAfter,
 		})}},

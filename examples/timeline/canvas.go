@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"image/color"
-	"io"
 	"os"
 
 	"gonum.org/v1/plot"
@@ -11,7 +10,6 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -40,14 +38,8 @@ type picture struct {
 }
 
 // save draws p to file.
-func (p picture) save(file string, png bool) error {
-	var canvas interface {
-		vg.CanvasSizer
-		io.WriterTo
-	} = vgsvg.New(p.width, p.height)
-	if png {
-		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(p.width, p.height), vgimg.UseDPI(144))}
-	}
+func (p picture) save(file string) error {
+	canvas := vgsvg.New(p.width, p.height)
 	c := draw.New(canvas)
 	box(c, c.Rectangle, color.White)
 	p.draw(c)
@@ -55,13 +47,10 @@ func (p picture) save(file string, png bool) error {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return err
 	}
-	image := out.Bytes()
-	if !png {
-		// Liberation Sans has the widths of Arial and Helvetica, which more
-		// people have.
-		image = bytes.ReplaceAll(image, []byte("font-family:Liberation Sans"),
-			[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
-	}
+	// Liberation Sans has the widths of Arial and Helvetica, which more people
+	// have.
+	image := bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
 	return os.WriteFile(file, image, 0o644)
 }
 

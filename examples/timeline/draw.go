@@ -13,19 +13,15 @@ import (
 
 // drawAll draws all pictures from n into the folder dir, writes n beside them,
 // and returns the files that it has written.
-func drawAll(n numbers, dir string, png bool) (files []string, err error) {
+func drawAll(n numbers, dir string) (files []string, err error) {
 	file := filepath.Join(dir, "timeline.json")
 	if err := n.write(file); err != nil {
 		return nil, err
 	}
 	files = append(files, file)
-	ext := ".svg"
-	if png {
-		ext = ".png"
-	}
 	for _, p := range pictures(n) {
-		file := filepath.Join(dir, p.name+ext)
-		if err := p.save(file, png); err != nil {
+		file := filepath.Join(dir, p.name+".svg")
+		if err := p.save(file); err != nil {
 			return files, err
 		}
 		files = append(files, file)

@@ -20,13 +20,13 @@ import (
 )
 
 func main() {
-	dir, png, status := parse(os.Args[1:], os.Stderr)
+	dir, status := parse(os.Args[1:], os.Stderr)
 	if status >= 0 {
 		os.Exit(status)
 	}
 	var n numbers
 	inBubble(func() { n = measure() }, func() int {
-		files, err := drawAll(n, dir, png)
+		files, err := drawAll(n, dir)
 		for _, file := range files {
 			fmt.Println(file)
 		}
@@ -41,23 +41,22 @@ func main() {
 // parse reads the flags. It returns the exit status if the program is to end,
 // and otherwise -1: 0 after -h, 1 if there is no such folder, which is better
 // known before anything is computed, and 2 if the flags make no sense.
-func parse(args []string, stderr io.Writer) (dir string, png bool, status int) {
+func parse(args []string, stderr io.Writer) (dir string, status int) {
 	flags := flag.NewFlagSet("timeline", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dir, "o", filepath.Join("docs", "pictures"), "the `folder` for the pictures, which must exist")
-	flags.BoolVar(&png, "png", false, "draw PNG instead of SVG, to look at")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return "", false, 0
+		return "", 0
 	case err != nil:
-		return "", false, 2
+		return "", 2
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "timeline: unexpected argument %q\n", flags.Arg(0))
-		return "", false, 2
+		return "", 2
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		fmt.Fprintf(stderr, "timeline: %s is not a folder: run it from the root of the repository, or say -o\n", dir)
-		return "", false, 1
+		return "", 1
 	}
-	return dir, png, -1
+	return dir, -1
 }

@@ -53,17 +53,6 @@ func TestProgram(t *testing.T) {
 	sameFile(t, filepath.Join(dir, "timeline.json"), filepath.Join(checkedIn, "timeline.json"))
 }
 
-func TestProgramPNG(t *testing.T) {
-	dir := t.TempDir()
-	if stdout, stderr, status := runProgram(t, "-png", "-o", dir); status != 0 || !strings.Contains(stdout, "sheet.png") {
-		t.Fatalf("status %d, stdout %q, stderr %q", status, stdout, stderr)
-	}
-	image, err := os.ReadFile(filepath.Join(dir, "sheet.png"))
-	if err != nil || !bytes.HasPrefix(image, []byte("\x89PNG")) {
-		t.Errorf("sheet.png is no PNG, %v", err)
-	}
-}
-
 func TestProgramRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
@@ -90,7 +79,7 @@ func TestDrawAllFails(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "confusion.svg"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := drawAll(checkedInNumbers(t), dir, false); err == nil || len(files) != 1 {
+	if files, err := drawAll(checkedInNumbers(t), dir); err == nil || len(files) != 1 {
 		t.Errorf("wrote %q, %v; want the numbers and an error", files, err)
 	}
 }

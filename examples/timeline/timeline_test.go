@@ -77,7 +77,7 @@ func TestPictures(t *testing.T) {
 		t.Skip("the pictures in git were drawn on amd64")
 	}
 	dir := t.TempDir()
-	if _, err := drawAll(checkedInNumbers(t), dir, false); err != nil {
+	if _, err := drawAll(checkedInNumbers(t), dir); err != nil {
 		t.Fatal(err)
 	}
 	drawn, err := os.ReadDir(dir)
