@@ -125,6 +125,12 @@ type Config struct {
 	// worth while to wake the driver more exactly than timers do.
 	Fine func() bool
 
+	// Waits, if set, is called with the queue unlocked when a caller is about to
+	// wait, with what it asks for: before it has its place, so that nobody waits
+	// for Waits, unless it has to ask, at the head, to know. If it panics the
+	// caller's wait is over, and the panic flies on.
+	Waits func(n int64)
+
 	// Refuse, if set, is called with the queue locked for every n that asks
 	// to enter. An error means that no wait can help, and is returned.
 	Refuse func(n int64) error
@@ -235,6 +241,8 @@ type Request struct {
 
 	// Ask, if set, decides in place of the rule's Admit.
 	Ask AskFunc
+
+	told bool // Config.Waits was called
 }
 
 // Try admits r if it can leave at once and nobody waits. at is when.
@@ -324,6 +332,13 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 		q.recycle(w)
 		q.Unlock()
 		return nil, 0, err
+	}
+	if q.cfg.Waits != nil && !r.told && (q.front != nil || r.Ask == nil) {
+		r.told = true
+		q.recycle(w)
+		q.Unlock()
+		q.cfg.Waits(r.N)
+		return q.enter(ctx, r) // perhaps it need not wait any more
 	}
 	q.push(w)
 	if q.front == w {

@@ -100,6 +100,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 				q.Unlock()
 				return at, err
 			}
+			q.tellWaits(w) // whoever tells it to look meanwhile has filled its channel
 		}
 		until, fine := w.at, false // Forever, or what askFor set
 		if w.at == awake {
@@ -205,6 +206,26 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	}
 	q.leave(w)
 	return true, err
+}
+
+// tellWaits calls Config.Waits, once, for w, which has asked and must wait. If that
+// panics, w leaves and the panic flies on without our lock.
+func (q *Queue) tellWaits(w *Waiter) {
+	if q.cfg.Waits == nil || w.rare.told {
+		return
+	}
+	w.rare.told = true
+	q.Unlock()
+	returned := false
+	defer func() {
+		q.Lock()
+		if !returned {
+			q.leave(w)
+			q.Unlock()
+		}
+	}()
+	q.cfg.Waits(w.n)
+	returned = true
 }
 
 // ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves

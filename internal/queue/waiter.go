@@ -58,6 +58,7 @@ type rare struct {
 
 	ask     AskFunc
 	asked   bool               // at least once
+	told    bool               // Config.Waits was called
 	stopAsk context.CancelFunc // while it asks
 	due     time.Duration      // when it was to ask again
 }
@@ -103,7 +104,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 // askedFor notes what few requests have.
 func (w *Waiter) askedFor(r *Request) {
 	if r.Ask != nil || r.Patience != 0 {
-		w.more().ask, w.rare.patience = r.Ask, r.Patience
+		w.more().ask, w.rare.patience, w.rare.told = r.Ask, r.Patience, r.told
 	}
 }
 
