@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -32,12 +33,25 @@ import (
 // Locks are taken from the root down, and nobody who holds one waits.
 
 // A path is a gate, its parent, that one's parent, and so on.
-type path []*Gate
+type path struct {
+	gates []*Gate
+	told  *news // of the parents; nil if none of them has an observer
+}
+
+// asking returns how a call of g asks to be let through, nil if it need not,
+// and where it notes what the observers of parents are to be told.
+func (g *Gate) asking() (queue.AskFunc, *news) {
+	if g.parent == nil || !g.parent.watched {
+		return g.ask, nil
+	}
+	told := new(news)
+	return path{[]*Gate{g}, told}.asker(), told
+}
 
 // asker returns how the head of the queue of the last gate of p asks to be let
 // through for a call of the first.
 func (p path) asker() queue.AskFunc {
-	here := p[len(p)-1]
+	here := p.gates[len(p.gates)-1]
 	return func(ctx context.Context, t queue.Turn) (time.Duration, error) {
 		if here.parent == nil {
 			if wait := here.wouldWait(t.N, ""); wait > 0 {
@@ -48,7 +62,7 @@ func (p path) asker() queue.AskFunc {
 		if wait := here.wouldWait(t.N, ByParent); wait > 0 {
 			return wait, nil
 		}
-		return here.pass(ctx, t, append(p[:len(p):len(p)], here.parent))
+		return here.pass(ctx, t, path{append(slices.Clip(p.gates), here.parent), p.told})
 	}
 }
 
@@ -61,13 +75,16 @@ func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, e
 	switch {
 	case err == nil:
 		g.parent.waited(waited)
+		p.told.note(g.parent, Event{Kind: EventGranted, N: t.N, Wait: waited})
 		return 0, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
 	case no != nil:
 		return 0, err
 	}
-	return 0, g.parent.refuse(err)
+	refused := g.parent.refusal(t.N, err)
+	p.told.note(g.parent, refused)
+	return 0, refused.Err
 }
 
 // A refusal ends the wait in a parent's queue because a gate below it, by, does
@@ -85,19 +102,19 @@ func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v
 func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 	// The answer to the caller: a wait here, or a refusal by one below.
 	no := func(g *Gate, wait time.Duration, err error) (time.Duration, error) {
-		if g == p[len(p)-1] {
+		if g == p.gates[len(p.gates)-1] {
 			return wait, err
 		}
 		return 0, &refusal{g, wait, err}
 	}
-	for i := len(p) - 2; i >= 0; i-- {
-		if wait := p[i].wouldWait(t.N, ByParent); wait > 0 {
-			return no(p[i], wait, nil)
+	for i := len(p.gates) - 2; i >= 0; i-- {
+		if wait := p.gates[i].wouldWait(t.N, ByParent); wait > 0 {
+			return no(p.gates[i], wait, nil)
 		}
 	}
 	taken := 0
 	giveBack := func() {
-		for _, g := range p {
+		for _, g := range p.gates {
 			for _, q := range g.quotas {
 				if taken == 0 {
 					return
@@ -113,7 +130,7 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			giveBack()
 		}
 	}()
-	for _, g := range p {
+	for _, g := range p.gates {
 		for _, q := range g.quotas {
 			wait, err := q.Meter.Admit(ctx, q.Counts.of(t.N))
 			if wait > 0 || err != nil {
@@ -126,16 +143,16 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 		}
 	}
 	answered = true
-	if g, wait, err := p.commit(ctx, t); g != nil {
+	if g, wait, err := commit(ctx, t, p.gates); g != nil {
 		giveBack()
 		return no(g, wait, err)
 	}
 	return 0, nil
 }
 
-// commit takes the room and the slots of all gates, or returns who refuses and
-// for how long, or why for good.
-func (p path) commit(ctx context.Context, t queue.Turn) (refuses *Gate, wait time.Duration, err error) {
+// commit takes the room and the slots of all gates of p, or returns who refuses
+// and for how long, or why for good.
+func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait time.Duration, err error) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i].queue.Lock()
 		defer p[i].queue.Unlock()

@@ -69,7 +69,8 @@ func NewAttempts(gate *Gate, policy Policy) Attempts {
 // n = 0 takes nothing and waits for no gate. The first time it returns the error of
 // the gate if that refuses, later a [*Stopped] that matches it. It panics if n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
-	if err := a.sleep(ctx); err != nil {
+	a.again()
+	if err := a.sleep(ctx, n); err != nil {
 		return nil, err
 	}
 	longest := time.Duration(queue.Forever)
@@ -199,8 +200,24 @@ func (a *Attempts) backOff(ctx context.Context, kind failure) error {
 	return a.mayWait(ctx, kind, a.backoff, worst, ByBackoff)
 }
 
-// sleep waits for what backOff decided.
-func (a *Attempts) sleep(ctx context.Context) error {
+// again counts and tells that a retry was decided on, if that is what comes next.
+// Failed knows it first, but then the permit is still held, and others wait for it.
+func (a *Attempts) again() {
+	if a.last == nil {
+		return
+	}
+	a.gate.retried.Add(1)
+	if a.gate.observer != nil {
+		wait := a.wait
+		if _, told := marks(a.last); wait == 0 && told != nil {
+			wait = max(0, told.wait())
+		}
+		a.gate.tell(Event{Kind: EventRetried, Wait: wait, Attempt: a.attempts, Err: a.last})
+	}
+}
+
+// sleep waits for what backOff decided, before an attempt of cost n.
+func (a *Attempts) sleep(ctx context.Context, n int64) error {
 	if a.wait == 0 {
 		return nil
 	}
@@ -213,7 +230,7 @@ func (a *Attempts) sleep(ctx context.Context) error {
 	case <-ctx.Done():
 		return a.stop(ctx.Err(), 0)
 	case <-a.gate.life.Done():
-		return a.stop(a.gate.refuse(ErrClosed), 0)
+		return a.stop(a.gate.refuse(n, ErrClosed), 0)
 	}
 }
 

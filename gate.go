@@ -58,6 +58,10 @@ type Config struct {
 	// cannot have Permits.
 	Parent *Gate
 
+	// Observer, if set, is told what happens in the gate. An observed gate
+	// takes some more time per call.
+	Observer Observer
+
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
 	// 0 means 100, negative that retries need none. One retry costs 5, after
 	// a timeout 10; with less than that there are none.
@@ -96,6 +100,10 @@ type Gate struct {
 	parent  *Gate
 	ask     queue.AskFunc // nil unless there are quotas or a parent
 
+	observer Observer // nil if there is none
+	watched  bool     // it or a parent has one
+	plain    bool     // there is nothing to ask, and nobody to tell
+
 	concurrencyUnit, rateUnit Unit
 	maxWaiting                int
 
@@ -119,7 +127,8 @@ type Gate struct {
 
 	atPermits atomic.Int64 // callers that wait for Config.Permits
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
-	refused   [reasons]atomic.Uint64
+	refused   [ReasonOther + 1]atomic.Uint64
+	retried   atomic.Uint64
 	stranded  atomic.Uint64
 	waits     waits
 }
@@ -162,6 +171,8 @@ func newGate(cfg Config) (*Gate, error) {
 		name:            cfg.Name,
 		permits:         cfg.Permits,
 		parent:          cfg.Parent,
+		observer:        cfg.Observer,
+		watched:         cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.watched,
 		concurrencyUnit: cfg.ConcurrencyCounts.or(Calls),
 		rateUnit:        cfg.RateCounts.or(Calls),
 		maxWaiting:      cfg.MaxWaiting,
@@ -180,12 +191,18 @@ func newGate(cfg Config) (*Gate, error) {
 		g.quotas = append(g.quotas, q)
 	}
 	if len(g.quotas) > 0 || g.parent != nil {
-		g.ask = path{g}.asker()
+		g.ask = path{gates: []*Gate{g}}.asker()
 	}
+	g.plain = g.ask == nil && g.permits == nil && g.observer == nil
 	g.lane.Init()
 	r := (*rule)(g)
+	var waits func(n int64)
+	if g.observer != nil {
+		waits = func(n int64) { g.tell(Event{Kind: EventQueued, N: n}) }
+	}
 	g.queue.Init(r, queue.Config{
 		MaxWaiting: cfg.MaxWaiting,
+		Waits:      waits,
 		Refuse:     r.refuse,
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
@@ -228,24 +245,30 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		p, err := g.AcquireWithin(context.Background(), n, 0)
 		return p, err == nil
 	}
-	now, ok := g.try(n)
+	ask, told := g.asking()
+	now, ok := g.try(n, ask)
 	if !ok {
-		g.refused[refusedTry].Add(1)
+		g.refused[ReasonBusy].Add(1)
+		told.tell()
+		g.tell(Event{Kind: EventRefused, N: n, Reason: ReasonBusy})
 		return nil, false
 	}
 	p := new(Permit)
 	p.fill(g, n, now, nil)
+	if g.watched {
+		p.granted(told, 0)
+	}
 	return p, true
 }
 
 // try is TryAcquire for a positive n of a gate without Permits.
-func (g *Gate) try(n int64) (now time.Duration, ok bool) {
-	if n == 1 && g.ask == nil {
+func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
+	if n == 1 && ask == nil {
 		if now, v := g.slip(); v != schedule.Ask {
 			return now, v == schedule.Leave
 		}
 	}
-	return g.queue.Try(queue.Request{N: n, Ask: g.ask})
+	return g.queue.Try(queue.Request{N: n, Ask: ask})
 }
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
@@ -255,7 +278,7 @@ func (g *Gate) try(n int64) (now time.Duration, ok bool) {
 // PauseUntil, before anybody else leaves. If f panics the permit is released
 // and the panic flies on.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	if g.ask == nil && g.permits == nil && ctx.Err() == nil {
+	if g.plain && ctx.Err() == nil {
 		if now, v := g.slip(); v == schedule.Leave {
 			defer g.leave(now)
 			return g.ended(f(ctx))
@@ -310,7 +333,7 @@ func (p *Permit) acquireLent(ctx context.Context, g *Gate, r queue.Request) erro
 	r.Max = max(0, r.Max)
 	lease, asked, err := g.borrow(ctx, r)
 	if err != nil {
-		return g.refuse(err)
+		return g.refuse(r.N, err)
 	}
 	defer func() {
 		if p.gate == nil { // refused, or a quota panicked
@@ -325,20 +348,28 @@ func (p *Permit) acquireLent(ctx context.Context, g *Gate, r queue.Request) erro
 
 // enter waits in the queue of g. The call has waited for asked already.
 func (p *Permit) enter(ctx context.Context, g *Gate, r queue.Request, lease Lease, asked time.Duration) error {
-	r.Ask = g.ask
+	var told *news
+	r.Ask, told = g.asking()
 	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
 		if now, v := g.slip(); v == schedule.Leave {
 			g.waited(asked)
 			p.fill(g, 1, now, lease)
+			if g.watched {
+				p.granted(nil, asked)
+			}
 			return nil
 		}
 	}
 	now, waited, err := g.queue.Acquire(ctx, r)
 	if err != nil {
-		return g.refuse(err)
+		told.tell()
+		return g.refuse(r.N, err)
 	}
 	g.waited(asked + waited)
 	p.fill(g, r.N, now, lease)
+	if g.watched {
+		p.granted(told, asked+waited)
+	}
 	return nil
 }
 
@@ -370,10 +401,10 @@ func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duratio
 // nothing is what a call of n = 0 gets.
 func (g *Gate) nothing(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return g.refuse(err)
+		return g.refuse(0, err)
 	}
 	if g.life.Err() != nil {
-		return g.refuse(ErrClosed)
+		return g.refuse(0, ErrClosed)
 	}
 	return nil
 }
@@ -385,10 +416,19 @@ func (g *Gate) waited(d time.Duration) {
 	}
 }
 
-// refuse counts err and puts the gate's name to it.
-func (g *Gate) refuse(err error) error {
-	g.refused[reasonOf(err)].Add(1)
-	return errs.Named(g.name, err)
+// refuse counts the refusal of a call of cost n with err, puts the gate's name
+// to it and tells of it.
+func (g *Gate) refuse(n int64, err error) error {
+	e := g.refusal(n, err)
+	g.tell(e)
+	return e.Err
+}
+
+// refusal is refuse, but for telling the event that it returns.
+func (g *Gate) refusal(n int64, err error) Event {
+	reason := reasonOf(err)
+	g.refused[reason].Add(1)
+	return Event{Kind: EventRefused, N: n, Reason: reason, Err: errs.Named(g.name, err)}
 }
 
 // SetRate changes the rate to count per period, for those who wait already as
@@ -438,16 +478,30 @@ func (g *Gate) PauseUntil(t time.Time, why string) {
 	if !longer { // with many waiters a change is dear, and all of them may be told
 		return
 	}
-	g.queue.Change(func(time.Duration) {
+	var left time.Duration
+	g.queue.Change(func(now time.Duration) {
 		if until > g.schedule.Paused() {
 			g.schedule.PauseUntil(until)
 			g.why = why
+			left = until - now
 		}
 	})
+	if left > 0 {
+		g.tell(Event{Kind: EventPaused, Wait: left, Why: why})
+	}
 }
 
 // Resume ends a pause now. The callers who wait leave one interval apart.
-func (g *Gate) Resume() { g.queue.Change(g.schedule.Resume) }
+func (g *Gate) Resume() {
+	paused := false
+	g.queue.Change(func(now time.Duration) {
+		paused = g.schedule.Paused() > now
+		g.schedule.Resume(now)
+	})
+	if paused {
+		g.tell(Event{Kind: EventResumed})
+	}
+}
 
 // Close closes the gate. Everybody who waits or comes later gets [ErrClosed].
 // Calls in flight stay valid and release their permits as usual. Closing twice

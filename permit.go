@@ -38,9 +38,18 @@ func (p *Permit) Release() {
 	}
 }
 
-// end is the first Release. It takes the lock only if somebody waits for the
-// room, or for the gate to drain.
+// end is the first Release.
 func (p *Permit) end() {
+	if p.gate.watched {
+		p.endTold()
+		return
+	}
+	p.giveBack()
+}
+
+// giveBack gives back what p holds. It takes the lock only if somebody waits for
+// the room, or for the gate to drain.
+func (p *Permit) giveBack() {
 	g := p.gate
 	if g.concurrencyUnit == Cost {
 		g.queue.Lock() // for Settle may change what is held
@@ -50,7 +59,8 @@ func (p *Permit) end() {
 	}
 	g.leave(p.since)
 	if p.up != nil {
-		p.up.Release()
+		p.up.released.Store(true)
+		p.up.giveBack()
 	}
 	if p.lease != nil {
 		p.lease.Release()

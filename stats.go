@@ -46,6 +46,7 @@ type Stats struct {
 
 	Granted  uint64   // calls let through
 	Refused  Refused  // calls not let through
+	Retried  uint64   // further attempts that Call and Attempts decided on
 	Stranded uint64   // refunds to quotas that failed
 	Waits    WaitTime // how long those let through had waited
 }
@@ -61,32 +62,20 @@ type Refused struct {
 	Other     uint64 // a quota or Permits could not be asked
 }
 
-// The reasons, in the order of the fields of Refused.
-const (
-	refusedTry = iota
-	refusedDeadline
-	refusedCancelled
-	refusedTooLarge
-	refusedQueueFull
-	refusedClosed
-	refusedOther
-	reasons
-)
-
-func reasonOf(err error) int {
+func reasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrServerWait):
-		return refusedDeadline
+		return ReasonDeadline
 	case errors.Is(err, context.Canceled):
-		return refusedCancelled
+		return ReasonCancelled
 	case errors.Is(err, errs.ErrTooLarge):
-		return refusedTooLarge
+		return ReasonTooLarge
 	case errors.Is(err, errs.ErrQueueFull):
-		return refusedQueueFull
+		return ReasonQueueFull
 	case errors.Is(err, errs.ErrClosed):
-		return refusedClosed
+		return ReasonClosed
 	}
-	return refusedOther
+	return ReasonOther
 }
 
 // Stats returns a consistent picture of the gate; only the counts of refusals
@@ -132,14 +121,15 @@ func (g *Gate) Stats() Stats {
 	g.queue.Unlock()
 
 	s.Refused = Refused{
-		Busy:      g.refused[refusedTry].Load(),
-		Deadline:  g.refused[refusedDeadline].Load(),
-		Cancelled: g.refused[refusedCancelled].Load(),
-		TooLarge:  g.refused[refusedTooLarge].Load(),
-		QueueFull: g.refused[refusedQueueFull].Load(),
-		Closed:    g.refused[refusedClosed].Load(),
-		Other:     g.refused[refusedOther].Load(),
+		Busy:      g.refused[ReasonBusy].Load(),
+		Deadline:  g.refused[ReasonDeadline].Load(),
+		Cancelled: g.refused[ReasonCancelled].Load(),
+		TooLarge:  g.refused[ReasonTooLarge].Load(),
+		QueueFull: g.refused[ReasonQueueFull].Load(),
+		Closed:    g.refused[ReasonClosed].Load(),
+		Other:     g.refused[ReasonOther].Load(),
 	}
+	s.Retried = g.retried.Load()
 	s.Waits = g.waits.snapshot(s.Granted)
 	return s
 }
