@@ -154,11 +154,13 @@ func TestObserverIsToldOfPauses(t *testing.T) {
 		g.PauseUntil(in(time.Second), "three")
 		time.Sleep(time.Second) // it ends by itself
 		g.Resume()
+		time.Sleep(time.Second)
+		g.PauseUntil(in(-ms), "over, but later than the one before")
 		d.want(t, "1s g paused wait=1s why=three")
 
 		// While the call that was told to wait is in flight.
 		g.Do(bg, func(context.Context) error { return sluice.RetryAfter(errors.New("429"), time.Second) })
-		d.want(t, "2s g granted n=1", "2s g paused wait=1s why=429", "2s g released n=1")
+		d.want(t, "3s g granted n=1", "3s g paused wait=1s why=429", "3s g released n=1")
 	})
 }
 

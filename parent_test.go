@@ -68,6 +68,23 @@ func TestSlowChildHoardsNothingOfItsParent(t *testing.T) {
 	})
 }
 
+// What a call cost is settled in its parent as well, but takes no room there once
+// the permit is back.
+func TestSettleAfterReleaseTakesNoRoomOfTheParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, observer := range []sluice.Observer{nil, newDiary()} {
+			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
+			child := mustGate(t, sluice.Config{Parent: all, Observer: observer})
+			p, _ := child.Acquire(bg, 5)
+			p.Release()
+			p.Settle(7)
+			if n := all.Stats().InFlight; n != 0 {
+				t.Errorf("%d in flight", n)
+			}
+		}
+	})
+}
+
 func TestFullParentWastesNoSlotOfItsChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := &bucket{capacity: 10, interval: time.Hour}
