@@ -1,0 +1,79 @@
+package observe_test
+
+import (
+	"context"
+	"errors"
+	"expvar"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/observe"
+)
+
+// A hundred calls are refused for one pause, which makes two lines. The time of the
+// lines is taken out, that the example says the same each day.
+func ExampleNewLog() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "until" || a.Key == "wait" || a.Key == "err" {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	log, err := observe.NewLog(logger, observe.LogConfig{})
+	if err != nil {
+		panic(err)
+	}
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log})
+	gate.PauseUntil(time.Now().Add(time.Hour), "429 Too Many Requests")
+	for range 100 {
+		gate.AcquireWithin(context.Background(), 1, time.Second)
+	}
+	gate.Resume()
+	// Output:
+	// level=WARN msg="gate paused" gate=api why="429 Too Many Requests"
+	// level=WARN msg="call refused" gate=api n=1 reason=deadline
+	// level=INFO msg="gate resumed" gate=api left_out=99
+}
+
+// What a program publishes for /debug/vars.
+func ExampleVars() {
+	gate, _ := sluice.New(sluice.Config{
+		Name:        "api",
+		Concurrency: 8,
+		Rate:        sluice.Rate{Count: 5000, Per: time.Hour},
+	})
+	expvar.Publish("gates", observe.Vars(observe.Gates(gate)))
+
+	gate.Do(context.Background(), func(context.Context) error { return nil })
+	fmt.Println(expvar.Get("gates"))
+	// Output:
+	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"nothing","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
+}
+
+// A log, and a function of one's own.
+func ExampleAll() {
+	log, _ := observe.NewLog(slog.New(slog.DiscardHandler), observe.LogConfig{})
+	failed := sluice.ObserverFunc(func(e sluice.Event) {
+		if e.Kind == sluice.EventRetried {
+			fmt.Println("attempt", e.Attempt, "failed:", e.Err)
+		}
+	})
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log, failed)})
+
+	answers := []error{errors.New("500 Internal Server Error"), nil}
+	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
+	err := sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+		answer := answers[0]
+		answers = answers[1:]
+		return answer
+	})
+	fmt.Println(err)
+	// Output:
+	// attempt 1 failed: 500 Internal Server Error
+	// <nil>
+}

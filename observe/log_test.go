@@ -1,0 +1,182 @@
+package observe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/observe"
+)
+
+// A page is a handler that keeps what is written, in words.
+type page struct {
+	least slog.Level
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (p *page) Enabled(_ context.Context, l slog.Level) bool { return l >= p.least }
+func (p *page) WithAttrs([]slog.Attr) slog.Handler           { return p }
+func (p *page) WithGroup(string) slog.Handler                { return p }
+
+func (p *page) Handle(_ context.Context, r slog.Record) error {
+	line := fmt.Sprint(r.Level, " ", r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Value.Kind() == slog.KindTime {
+			a.Value = slog.DurationValue(a.Value.Time().Sub(r.Time)) // from now
+		}
+		line += " " + a.String()
+		return true
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, line)
+	return nil
+}
+
+func (p *page) want(t *testing.T, lines ...string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Equal(p.lines, lines) {
+		t.Errorf("written\n\t%s\nwant\n\t%s", strings.Join(p.lines, "\n\t"), strings.Join(lines, "\n\t"))
+	}
+	p.lines = nil
+}
+
+func newLog(t *testing.T, least slog.Level, cfg observe.LogConfig) (*observe.Log, *page) {
+	t.Helper()
+	p := &page{least: least}
+	l, err := observe.NewLog(slog.New(p), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, p
+}
+
+func TestLogWritesWhatAnEventSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, slog.LevelDebug, observe.LogConfig{})
+		for _, e := range []sluice.Event{
+			{Kind: sluice.EventQueued, Gate: "g", N: 1},
+			{Kind: sluice.EventGranted, Gate: "g", N: 2, Wait: time.Second},
+			{Kind: sluice.EventReleased, Gate: "g", N: 2, Held: time.Minute},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonBusy},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonCancelled, Err: context.Canceled},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonClosed, Err: sluice.ErrClosed},
+			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
+			{Kind: sluice.EventResumed, Gate: "g"},
+			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
+			{Kind: sluice.EventReleased + 1, Gate: "g"},
+		} {
+			l.Observe(e)
+		}
+		p.want(t,
+			"DEBUG call queued gate=g n=1",
+			"DEBUG call granted gate=g n=2 wait=1s",
+			"DEBUG call released gate=g n=2 held=1m0s",
+			"DEBUG call refused gate=g n=3 reason=busy",
+			"DEBUG call refused gate=g n=3 reason=cancelled err=context canceled",
+			"WARN call refused gate=g n=3 reason=closed err=sluice: closed",
+			"WARN gate paused gate=g wait=1h0m0s until=1h0m0s why=429",
+			"INFO gate resumed gate=g",
+			"INFO call to be retried gate=g attempt=2 wait=1s until=1s err=500",
+			"DEBUG unknown gate=g",
+		)
+	})
+}
+
+func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{Every: time.Second, Burst: 2})
+		pause := func(gate, why string) {
+			l.Observe(sluice.Event{Kind: sluice.EventPaused, Gate: gate, Wait: time.Second, Why: why})
+		}
+		for i := range 5 {
+			pause("a", fmt.Sprint(i)) // the same, whatever it says
+		}
+		pause("b", "x")
+		l.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: "a"}) // not wanted: not left out either
+		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: sluice.ReasonClosed})
+		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: sluice.ReasonDeadline})
+		p.want(t,
+			"WARN gate paused gate=a wait=1s until=1s why=0",
+			"WARN gate paused gate=a wait=1s until=1s why=1",
+			"WARN gate paused gate=b wait=1s until=1s why=x left_out=3",
+			"WARN call refused gate=a reason=closed",
+			"WARN call refused gate=a reason=deadline",
+		)
+		time.Sleep(time.Second - 1)
+		pause("a", "too soon")
+		time.Sleep(1)
+		pause("a", "again")
+		pause("a", "and again")
+		p.want(t, "WARN gate paused gate=a wait=1s until=1s why=again left_out=1")
+	})
+}
+
+func TestLogConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retry := sluice.Event{Kind: sluice.EventRetried, Gate: "g"}
+		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{}) // once a minute
+		for range 119 {
+			l.Observe(retry)
+			time.Sleep(time.Second)
+		}
+		p.want(t, "INFO call to be retried gate=g", "INFO call to be retried gate=g left_out=59")
+
+		l, p = newLog(t, slog.LevelInfo, observe.LogConfig{Every: -1, Level: func(e sluice.Event) slog.Level {
+			return slog.LevelError + slog.Level(e.Attempt)
+		}})
+		for i := range 3 {
+			retry.Attempt = i
+			l.Observe(retry)
+		}
+		p.want(t,
+			"ERROR call to be retried gate=g",
+			"ERROR+1 call to be retried gate=g attempt=1",
+			"ERROR+2 call to be retried gate=g attempt=2")
+	})
+	for _, cfg := range []observe.LogConfig{
+		{Burst: -1},
+		{Every: 1},
+		{Every: 365 * 24 * time.Hour, Burst: 150},
+	} {
+		if l, err := observe.NewLog(slog.Default(), cfg); err == nil || l != nil || !strings.HasPrefix(err.Error(), "observe: ") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	defer func() {
+		if r := recover(); r != "observe: NewLog(nil)" {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	observe.NewLog(nil, observe.LogConfig{})
+}
+
+// A gate for each of a million hosts does not make a million lines in memory.
+func TestLogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{})
+		const most = 100_000
+		for i := range most + 10 {
+			l.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: fmt.Sprint(i)})
+		}
+		if n := len(p.lines); n != most {
+			t.Errorf("%d lines", n)
+		}
+		p.lines = nil
+		time.Sleep(time.Minute) // they are forgotten
+		l.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: "new"})
+		p.want(t, "INFO gate resumed gate=new left_out=10")
+	})
+}

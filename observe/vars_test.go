@@ -1,0 +1,123 @@
+package observe_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"expvar"
+	"iter"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/observe"
+)
+
+var _ expvar.Var = observe.Vars(nil)
+
+var bg = context.Background()
+
+func mustGate(t *testing.T, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	g, err := sluice.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestVarsOfNoGates(t *testing.T) {
+	if s := observe.Vars(observe.Gates()).String(); s != "[]" {
+		t.Error(s)
+	}
+}
+
+func TestVarsOfABusyGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{
+			Name: `a "b"`, Concurrency: 2, Rate: sluice.Rate{Count: 10, Per: time.Second}, RetryBudget: 5,
+		})
+		sluice.Do(bg, g, sluice.Policy{Backoff: sluice.Constant(50 * time.Millisecond)}, func(context.Context) error {
+			return errors.New("500") // twice, which is all the budget pays for
+		})
+		g.SetRate(20, time.Second)
+		p, _ := g.Acquire(bg, 1)
+		g.TryAcquire(1)
+		g.AcquireWithin(bg, 1, 0)
+		g.PauseUntil(time.Now().Add(time.Hour), "429")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		for range 3 {
+			go g.Acquire(ctx, 1)
+			synctest.Wait()
+		}
+		want := `[{"name":"a \"b\"","in_flight":1,"pacing":1,"waiting":2,"limited_by":"pause",` +
+			`"concurrency":2,"rate":"20/s","spacing":0.05,"retry_tokens":0,` +
+			`"paused_until":"2000-01-01T01:00:00.15Z","paused_why":"429",` +
+			`"granted":3,"refused":{"busy":1,"deadline":1,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},` +
+			`"retried":1,"stranded":0,"wait":{"p50":0.065536,"p90":0.065536,"p99":0.065536}}]`
+		if got := observe.Vars(observe.Gates(g)).String(); got != want {
+			t.Errorf("got\n%s, want\n%s", got, want)
+		}
+		cancel()
+		synctest.Wait()
+		p.Release()
+		g.Close()
+		g.Acquire(bg, 1)
+		var after []struct{ Refused map[string]int }
+		if err := json.Unmarshal([]byte(observe.Vars(observe.Gates(g)).String()), &after); err != nil {
+			t.Fatal(err)
+		}
+		if r := after[0].Refused; r["cancelled"] != 3 || r["closed"] != 1 {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
+func TestStatsOfGates(t *testing.T) {
+	a, b := mustGate(t, sluice.Config{Name: "a"}), mustGate(t, sluice.Config{Name: "b"})
+	keyed, err := sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
+		return sluice.New(sluice.Config{Name: key})
+	}, sluice.KeyedConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b"} {
+		keyed.Do(bg, key, func(context.Context) error { return nil })
+	}
+	for what, gates := range map[string]iter.Seq[sluice.Stats]{
+		"gates": observe.Gates(a, b), "keyed": observe.Keyed(keyed),
+	} {
+		var names []string
+		for s := range gates {
+			names = append(names, s.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, []string{"a", "b"}) {
+			t.Errorf("%s: %v", what, names)
+		}
+		for range gates { // it may be left
+			break
+		}
+	}
+}
+
+func TestAll(t *testing.T) {
+	var told []string
+	note := func(name string) sluice.Observer {
+		return sluice.ObserverFunc(func(e sluice.Event) { told = append(told, name+e.Gate) })
+	}
+	if o := observe.All(nil, nil); o != nil {
+		t.Errorf("of nobody: %v", o)
+	}
+	for _, o := range []sluice.Observer{
+		observe.All(note("a")),
+		observe.All(nil, note("b"), note("c"), nil, observe.All(note("d"), note("e"))),
+	} {
+		o.Observe(sluice.Event{Gate: "1"})
+	}
+	if want := []string{"a1", "b1", "c1", "d1", "e1"}; !slices.Equal(told, want) {
+		t.Errorf("told %v", told)
+	}
+}
