@@ -1,0 +1,282 @@
+package sluiceotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/observe"
+	sluiceotel "github.com/sluice-go/sluice/observe/otel"
+)
+
+var bg = context.Background()
+
+func mustGate(t *testing.T, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	g, err := sluice.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// gates may be set after the Observer was made that asks for them.
+type gates []*sluice.Gate
+
+func (g *gates) stats(yield func(sluice.Stats) bool) { observe.Gates(*g...)(yield) }
+
+// An exporter collects from the SDK when it is asked.
+type exporter struct {
+	*sluiceotel.Observer
+	reader *sdk.ManualReader
+}
+
+func newExporter(t *testing.T, cfg sluiceotel.Config) exporter {
+	t.Helper()
+	reader := sdk.NewManualReader()
+	o, err := sluiceotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exporter{o, reader}
+}
+
+// collect returns what the SDK exports, as "name unit attributes": "value".
+func (e exporter) collect(t *testing.T) map[string]string {
+	t.Helper()
+	var collected metricdata.ResourceMetrics
+	if err := e.reader.Collect(bg, &collected); err != nil {
+		t.Error(err)
+	}
+	all := make(map[string]string)
+	for _, scope := range collected.ScopeMetrics {
+		if scope.Scope.Name != sluiceotel.Scope {
+			t.Errorf("scope %s", scope.Scope.Name)
+		}
+		for _, m := range scope.Metrics {
+			if m.Description == "" {
+				t.Errorf("%s has no description", m.Name)
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					name := m.Name + " " + m.Unit + " " + p.Attributes.Encoded(attribute.DefaultEncoder())
+					all[name] = fmt.Sprint(p.Value)
+					if !data.IsMonotonic {
+						all[name] += " up and down"
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					name := m.Name + " " + m.Unit + " " + p.Attributes.Encoded(attribute.DefaultEncoder())
+					all[name] = fmt.Sprintf("%d, %.3f in all", p.Count, p.Sum)
+				}
+			default:
+				t.Errorf("%s is a %T", m.Name, data)
+			}
+		}
+	}
+	return all
+}
+
+func compare(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		lines := func(m map[string]string) (s string) {
+			for _, k := range slices.Sorted(maps.Keys(m)) {
+				s += "\n\t" + k + ": " + m[k]
+			}
+			return s
+		}
+		t.Errorf("collected%s\nwant%s", lines(got), lines(want))
+	}
+}
+
+// Everything that is exported after a story of a few seconds.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all gates
+		e := newExporter(t, sluiceotel.Config{Gates: all.stats})
+		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: e})
+		all = gates{g}
+		attempts := 0
+		policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
+		sluice.Do(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
+			if attempts++; attempts < 3 {
+				return errors.New("500")
+			}
+			return nil
+		})
+		g.TryAcquire(1) // its turn is at 0.75
+		g.Do(bg, func(context.Context) error { time.Sleep(time.Second); return nil })
+		g.Acquire(bg, 1) // at 1.75, and stays
+		g.PauseUntil(time.Now().Add(time.Hour), "429")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		for range 3 { // the third is one too many
+			go g.Acquire(ctx, 1)
+			synctest.Wait()
+		}
+		want := map[string]string{
+			"sluice.queue.duration s sluice.gate.name=api":                           "5, 0.748 in all",
+			"sluice.call.duration s sluice.gate.name=api":                            "4, 1.000 in all",
+			"sluice.active_calls {call} sluice.gate.name=api":                        "1 up and down",
+			"sluice.queued_calls {call} sluice.gate.name=api":                        "5",
+			"sluice.refused_calls {call} error.type=busy,sluice.gate.name=api":       "1",
+			"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=api": "1",
+			"sluice.retries {retry} sluice.gate.name=api":                            "2",
+			"sluice.pauses {pause} sluice.gate.name=api":                             "1",
+			"sluice.waiting_calls {call} sluice.gate.name=api":                       "2 up and down",
+			"sluice.paused_gates {gate} sluice.gate.name=api":                        "1 up and down",
+			"sluice.retry.tokens {token} sluice.gate.name=api":                       "96 up and down",
+		}
+		compare(t, e.collect(t), want)
+
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		for k := range want {
+			if strings.Contains(k, "waiting") || strings.Contains(k, "paused") || strings.Contains(k, "tokens") {
+				delete(want, k)
+			}
+		}
+		compare(t, e.collect(t), want)
+	})
+}
+
+// Beyond MostGates they are counted together, also by what is asked for.
+func TestGatesAreBounded(t *testing.T) {
+	var all gates
+	e := newExporter(t, sluiceotel.Config{MostGates: 1, Gates: all.stats})
+	for i := range 3 {
+		g := mustGate(t, sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10 + i, Observer: e})
+		all = append(all, g)
+		g.TryAcquire(1)
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+	}
+	compare(t, e.collect(t), map[string]string{
+		"sluice.queue.duration s sluice.gate.name=0":         "1, 0.000 in all",
+		"sluice.queue.duration s sluice.gate.name=other":     "2, 0.000 in all",
+		"sluice.active_calls {call} sluice.gate.name=0":      "1 up and down",
+		"sluice.active_calls {call} sluice.gate.name=other":  "2 up and down",
+		"sluice.pauses {pause} sluice.gate.name=0":           "1",
+		"sluice.pauses {pause} sluice.gate.name=other":       "2",
+		"sluice.waiting_calls {call} sluice.gate.name=0":     "0 up and down",
+		"sluice.waiting_calls {call} sluice.gate.name=other": "0 up and down",
+		"sluice.paused_gates {gate} sluice.gate.name=0":      "1 up and down",
+		"sluice.paused_gates {gate} sluice.gate.name=other":  "2 up and down",
+		"sluice.retry.tokens {token} sluice.gate.name=0":     "10 up and down",
+		"sluice.retry.tokens {token} sluice.gate.name=other": "23 up and down",
+	})
+}
+
+// A name that is no UTF-8, such as that of a host that somebody sent, and events
+// that are not known yet.
+func TestBadInput(t *testing.T) {
+	e := newExporter(t, sluiceotel.Config{Gates: observe.Gates(
+		mustGate(t, sluice.Config{Name: "a\xff"}), mustGate(t, sluice.Config{Name: "a\xfe"}))})
+	for _, name := range []string{"a\xff", "a\xfe"} {
+		e.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: name})
+	}
+	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g"})
+	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", Reason: sluice.ReasonOther + 1})
+	e.Observe(sluice.Event{Kind: sluice.EventReleased + 1, Gate: "g"})
+	e.Observe(sluice.Event{})
+	compare(t, e.collect(t), map[string]string{
+		"sluice.queued_calls {call} sluice.gate.name=a\ufffd":             "2",
+		"sluice.refused_calls {call} error.type=other,sluice.gate.name=g": "2",
+		"sluice.waiting_calls {call} sluice.gate.name=a\ufffd":            "0 up and down",
+		"sluice.paused_gates {gate} sluice.gate.name=a\ufffd":             "0 up and down",
+		"sluice.retry.tokens {token} sluice.gate.name=a\ufffd":            "200 up and down",
+	})
+
+	if o, err := sluiceotel.New(noop.NewMeterProvider(), sluiceotel.Config{MostGates: -1}); err == nil || o != nil {
+		t.Errorf("%v, %v", o, err)
+	}
+	o, err := sluiceotel.New(failing{}, sluiceotel.Config{Gates: observe.Gates()})
+	if o != nil || !errors.Is(err, errFailing) || !strings.HasPrefix(err.Error(), "sluiceotel: ") {
+		t.Errorf("%v, %v", o, err)
+	}
+	defer func() {
+		if r := recover(); r != "sluiceotel: New(nil)" {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	sluiceotel.New(nil, sluiceotel.Config{})
+}
+
+var errFailing = errors.New("no histograms today")
+
+// failing is a provider that makes no histograms.
+type failing struct{ embedded.MeterProvider }
+
+func (failing) Meter(string, ...metric.MeterOption) metric.Meter { return meter{} }
+
+type meter struct{ noop.Meter }
+
+func (meter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return nil, errFailing
+}
+
+// Many goroutines and collections at once: then the counters are those of Stats.
+func TestStress(t *testing.T) {
+	e := newExporter(t, sluiceotel.Config{})
+	g := mustGate(t, sluice.Config{
+		Name: "g", Concurrency: 2, MaxWaiting: 5, Rate: sluice.Rate{Count: 20, Per: time.Millisecond}, RetryBudget: -1, Observer: e,
+	})
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for j := range 200 {
+				if p, err := g.AcquireWithin(bg, 1, time.Duration(r.IntN(2))*time.Microsecond); err == nil {
+					p.Release()
+				}
+				if p, ok := g.TryAcquire(1); ok {
+					p.Release()
+				}
+				policy := sluice.Policy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
+				sluice.Do(bg, g, policy, func(context.Context) error {
+					if j%7 == 0 {
+						return errors.New("500")
+					}
+					return nil
+				})
+				if j == 100 {
+					e.collect(t)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got, s := e.collect(t), g.Stats()
+	for name, want := range map[string]string{
+		"sluice.queue.duration s sluice.gate.name=g":                           fmt.Sprint(s.Granted, ", "),
+		"sluice.call.duration s sluice.gate.name=g":                            fmt.Sprint(s.Granted, ", "),
+		"sluice.active_calls {call} sluice.gate.name=g":                        "0 up",
+		"sluice.retries {retry} sluice.gate.name=g":                            fmt.Sprint(s.Retried),
+		"sluice.refused_calls {call} error.type=busy,sluice.gate.name=g":       fmt.Sprint(s.Refused.Busy),
+		"sluice.refused_calls {call} error.type=deadline,sluice.gate.name=g":   fmt.Sprint(s.Refused.Deadline),
+		"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=g": fmt.Sprint(s.Refused.QueueFull),
+	} {
+		if v := got[name]; v == "" || !strings.HasPrefix(v, want) {
+			t.Errorf("%s is %q, want %s", name, v, want)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package sluiceprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/observe"
+	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
+)
+
+var bg = context.Background()
+
+func mustNew(t *testing.T, cfg sluiceprom.Config) *sluiceprom.Collector {
+	t.Helper()
+	c, err := sluiceprom.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustGate(t *testing.T, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	g, err := sluice.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// gates may be set after the Collector was made that asks for them.
+type gates []*sluice.Gate
+
+func (g *gates) stats(yield func(sluice.Stats) bool) { observe.Gates(*g...)(yield) }
+
+const want = `
+# HELP sluice_call_duration_seconds How long calls were in flight.
+# TYPE sluice_call_duration_seconds histogram
+sluice_call_duration_seconds_bucket{app="x",gate="api",le="0.5"} 3
+sluice_call_duration_seconds_bucket{app="x",gate="api",le="2"} 4
+sluice_call_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 4
+sluice_call_duration_seconds_sum{app="x",gate="api"} 1
+sluice_call_duration_seconds_count{app="x",gate="api"} 4
+# HELP sluice_calls_in_flight Calls let through and not back yet.
+# TYPE sluice_calls_in_flight gauge
+sluice_calls_in_flight{app="x",gate="api"} 1
+# HELP sluice_calls_queued_total Calls that had to wait.
+# TYPE sluice_calls_queued_total counter
+sluice_calls_queued_total{app="x",gate="api"} 5
+# HELP sluice_calls_refused_total Calls not let through, by reason.
+# TYPE sluice_calls_refused_total counter
+sluice_calls_refused_total{app="x",gate="api",reason="busy"} 1
+sluice_calls_refused_total{app="x",gate="api",reason="cancelled"} 0
+sluice_calls_refused_total{app="x",gate="api",reason="closed"} 0
+sluice_calls_refused_total{app="x",gate="api",reason="deadline"} 0
+sluice_calls_refused_total{app="x",gate="api",reason="other"} 0
+sluice_calls_refused_total{app="x",gate="api",reason="queue_full"} 1
+sluice_calls_refused_total{app="x",gate="api",reason="too_large"} 0
+# HELP sluice_calls_waiting Callers that wait.
+# TYPE sluice_calls_waiting gauge
+sluice_calls_waiting{app="x",gate="api"} 2
+# HELP sluice_paused Gates that are paused.
+# TYPE sluice_paused gauge
+sluice_paused{app="x",gate="api"} 1
+# HELP sluice_pauses_total Pauses, and prolongations of one.
+# TYPE sluice_pauses_total counter
+sluice_pauses_total{app="x",gate="api"} 1
+# HELP sluice_queue_duration_seconds How long calls waited that were let through.
+# TYPE sluice_queue_duration_seconds histogram
+sluice_queue_duration_seconds_bucket{app="x",gate="api",le="0.5"} 5
+sluice_queue_duration_seconds_bucket{app="x",gate="api",le="2"} 5
+sluice_queue_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 5
+sluice_queue_duration_seconds_sum{app="x",gate="api"} 0.748
+sluice_queue_duration_seconds_count{app="x",gate="api"} 5
+# HELP sluice_retries_total Further attempts that were decided on.
+# TYPE sluice_retries_total counter
+sluice_retries_total{app="x",gate="api"} 2
+# HELP sluice_retry_tokens What the retry budget holds.
+# TYPE sluice_retry_tokens gauge
+sluice_retry_tokens{app="x",gate="api"} 96
+`
+
+// Everything that a scrape shows after a story of a few seconds, to the last digit.
+func TestScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all gates
+		c := mustNew(t, sluiceprom.Config{Buckets: []float64{0.5, 2}, Gates: all.stats, Labels: prometheus.Labels{"app": "x"}})
+		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: c})
+		all = gates{g}
+
+		attempts := 0
+		policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
+		sluice.Do(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
+			if attempts++; attempts < 3 {
+				return errors.New("500")
+			}
+			return nil
+		})
+		g.TryAcquire(1) // its turn is at 0.75
+		g.Do(bg, func(context.Context) error { time.Sleep(time.Second); return nil })
+		g.Acquire(bg, 1) // at 1.75, and stays
+		g.PauseUntil(time.Now().Add(time.Hour), "429")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		for range 3 { // the third is one too many
+			go g.Acquire(ctx, 1)
+			synctest.Wait()
+		}
+		if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+		if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
+			t.Errorf("%v, %v", problems, err)
+		}
+	})
+}
+
+func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "sluice_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+// Beyond MostGates they are counted together, in the gauges as well.
+func TestGatesAreBounded(t *testing.T) {
+	var all gates
+	c := mustNew(t, sluiceprom.Config{MostGates: 2, Gates: all.stats})
+	for i := range 5 {
+		g := mustGate(t, sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10, Observer: c})
+		all = append(all, g)
+		if p, _ := g.TryAcquire(1); i == 0 {
+			p.Release()
+		}
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+	}
+	got := gather(t, c)
+	for name, want := range map[string]float64{
+		"queue_duration_seconds 0": 1, "queue_duration_seconds 1": 1, "queue_duration_seconds other": 3,
+		"calls_in_flight 0": 0, "calls_in_flight 1": 1, "calls_in_flight other": 3,
+		"pauses_total 0": 1, "pauses_total other": 3,
+		"paused 0": 1, "paused 1": 1, "paused other": 3,
+		"retry_tokens 1": 10, "retry_tokens other": 30,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v, %v, want %v", name, v, ok, want)
+		}
+	}
+	if len(got) != 3*(6+7+3) { // for each name, 7 of them by reason and 3 that are asked for
+		t.Errorf("%d series: %v", len(got), got)
+	}
+}
+
+func TestWithoutGatesNothingIsAsked(t *testing.T) {
+	c := mustNew(t, sluiceprom.Config{})
+	if got := gather(t, c); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	c.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: "g"})
+	if got := gather(t, c); len(got) != 6+7 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A name that is no UTF-8, such as that of a host that somebody sent, and events
+// that are not known yet.
+func TestBadInput(t *testing.T) {
+	bad := mustGate(t, sluice.Config{Name: "a\xff"})
+	c := mustNew(t, sluiceprom.Config{Gates: observe.Gates(bad, mustGate(t, sluice.Config{Name: "a\xfe"}))})
+	for _, name := range []string{"a\xff", "a\xfe"} {
+		c.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: name})
+	}
+	c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g"})
+	c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", Reason: sluice.ReasonOther + 1})
+	c.Observe(sluice.Event{Kind: sluice.EventReleased + 1, Gate: "g"})
+	c.Observe(sluice.Event{})
+	got := gather(t, c)
+	if got["calls_queued_total a\ufffd"] != 2 || got["retry_tokens a\ufffd"] != 200 || got["calls_refused_total g other"] != 2 {
+		t.Errorf("%v", got)
+	}
+
+	for _, cfg := range []sluiceprom.Config{
+		{MostGates: -1},
+		{Buckets: []float64{1, 1}},
+		{Buckets: []float64{math.NaN()}},
+		{Labels: prometheus.Labels{"gate": "x"}},
+		{Labels: prometheus.Labels{"le": "x"}},
+		{Labels: prometheus.Labels{"": "x"}},
+		{Labels: prometheus.Labels{"app": "\xff"}},
+	} {
+		if c, err := sluiceprom.New(cfg); err == nil || c != nil || !strings.HasPrefix(err.Error(), "sluiceprom: ") {
+			t.Errorf("%+v: %v, %v", cfg, c, err)
+		}
+	}
+}
+
+// Many goroutines, gates and scrapes at once: then the counters are those of Stats.
+func TestStress(t *testing.T) {
+	var all gates
+	c := mustNew(t, sluiceprom.Config{})
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, mustGate(t, sluice.Config{
+			Name: name, Concurrency: 2, MaxWaiting: 5, Rate: sluice.Rate{Count: 20, Per: time.Millisecond}, RetryBudget: -1, Observer: c,
+		}))
+	}
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for j := range 200 {
+				g := all[r.IntN(len(all))]
+				switch r.IntN(4) {
+				case 1:
+					if p, err := g.AcquireWithin(bg, 1, 0); err == nil {
+						p.Release()
+					}
+				case 2:
+					if p, ok := g.TryAcquire(1); ok {
+						p.Release()
+					}
+				}
+				policy := sluice.Policy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
+				sluice.Do(bg, g, policy, func(context.Context) error {
+					if j%7 == 0 {
+						return errors.New("500")
+					}
+					return nil
+				})
+				if j == 100 {
+					testutil.CollectAndCount(c)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got := gather(t, c)
+	for _, g := range all {
+		s := g.Stats()
+		for name, want := range map[string]uint64{
+			"queue_duration_seconds ": s.Granted,
+			"call_duration_seconds ":  s.Granted,
+			"calls_in_flight ":        0,
+			"retries_total ":          s.Retried,
+		} {
+			if v := got[name+s.Name]; v != float64(want) {
+				t.Errorf("%s%s is %v, want %d", name, s.Name, v, want)
+			}
+		}
+		refused := map[string]uint64{
+			"busy": s.Refused.Busy, "deadline": s.Refused.Deadline, "queue_full": s.Refused.QueueFull,
+		}
+		for reason, want := range refused {
+			if v := got["calls_refused_total "+s.Name+" "+reason]; v != float64(want) || want == 0 {
+				t.Errorf("%s: %s is %v, want %d", s.Name, reason, v, want)
+			}
+		}
+	}
+}
