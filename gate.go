@@ -58,8 +58,9 @@ type Config struct {
 	// cannot have Permits.
 	Parent *Gate
 
-	// Observer, if set, is told what happens in the gate. An observed gate
-	// takes some more time per call.
+	// Observer, if set, is told what happens in the gate. For a call that need
+	// not wait that is about 0.1 µs, for two events, beside what the observer
+	// takes.
 	Observer Observer
 
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
