@@ -348,6 +348,18 @@ func TestSlowObserverDelaysNobodyElse(t *testing.T) {
 	}
 }
 
+func TestObserverMakesNoGarbage(t *testing.T) {
+	var events atomic.Int64
+	g := mustGate(t, sluice.Config{Observer: sluice.ObserverFunc(func(sluice.Event) { events.Add(1) })})
+	nothing := func(context.Context) error { return nil }
+	if n := testing.AllocsPerRun(100, func() { g.Do(bg, nothing) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := events.Load(); n != 202 {
+		t.Errorf("%d events of 101 calls", n)
+	}
+}
+
 func TestEventsHaveNames(t *testing.T) {
 	var names []string
 	for k := range sluice.EventReleased + 2 {

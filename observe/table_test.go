@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,5 +90,28 @@ func TestStressTable(t *testing.T) {
 	}
 	if sum != goroutines*names || len(seen) != most+1 {
 		t.Errorf("counted %d in %d", sum, len(seen))
+	}
+}
+
+// Several come for a name at once that is new: it is made for the first of them.
+func TestStressTableMakesOnce(t *testing.T) {
+	for range 200 {
+		var made atomic.Int64
+		table := observe.NewTable(1, func(string) int64 {
+			runtime.Gosched() // others come meanwhile
+			return made.Add(1)
+		})
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				<-start
+				if n := table.Of("a"); n != 1 {
+					t.Errorf("got the one that was made as %d", n)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
 	}
 }

@@ -40,7 +40,7 @@ type vars struct {
 	Waiting     int64   `json:"waiting"`
 	LimitedBy   string  `json:"limited_by"`
 	Concurrency int64   `json:"concurrency,omitzero"`
-	Rate        string  `json:"rate,omitzero"`
+	Rate        string  `json:"rate"`
 	Spacing     seconds `json:"spacing,omitzero"`
 	RetryTokens int     `json:"retry_tokens"`
 
@@ -75,13 +75,14 @@ type seconds float64
 func in(d time.Duration) seconds { return seconds(d.Seconds()) }
 
 func of(s sluice.Stats) vars {
-	v := vars{
+	return vars{
 		Name:        s.Name,
 		InFlight:    s.InFlight,
 		Pacing:      s.Pacing,
 		Waiting:     s.Waiting,
 		LimitedBy:   string(s.LimitedBy),
 		Concurrency: s.Concurrency,
+		Rate:        s.Rate.String(),
 		Spacing:     in(s.Spacing),
 		RetryTokens: s.RetryTokens,
 		PausedUntil: s.PausedUntil,
@@ -92,8 +93,4 @@ func of(s sluice.Stats) vars {
 		Stranded:    s.Stranded,
 		Wait:        waits{in(s.Waits.Quantile(0.5)), in(s.Waits.Quantile(0.9)), in(s.Waits.Quantile(0.99))},
 	}
-	if s.Rate != (sluice.Rate{}) {
-		v.Rate = s.Rate.String()
-	}
-	return v
 }

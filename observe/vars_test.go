@@ -66,12 +66,16 @@ func TestVarsOfABusyGate(t *testing.T) {
 		p.Release()
 		g.Close()
 		g.Acquire(bg, 1)
-		var after []struct{ Refused map[string]int }
+		g.SetRate(0, 0)
+		var after []struct {
+			Rate    string
+			Refused map[string]int
+		}
 		if err := json.Unmarshal([]byte(observe.Vars(observe.Gates(g)).String()), &after); err != nil {
 			t.Fatal(err)
 		}
-		if r := after[0].Refused; r["cancelled"] != 3 || r["closed"] != 1 {
-			t.Errorf("%v", r)
+		if r := after[0].Refused; r["cancelled"] != 3 || r["closed"] != 1 || after[0].Rate != "unlimited" {
+			t.Errorf("%v", after)
 		}
 	})
 }

@@ -113,7 +113,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all gates
 		e := newExporter(t, sluiceotel.Config{Gates: all.stats})
-		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: e})
+		g := mustGate(t, sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: e})
 		all = gates{g}
 		attempts := 0
 		policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
@@ -232,6 +232,24 @@ type meter struct{ noop.Meter }
 
 func (meter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
 	return nil, errFailing
+}
+
+func TestObserveMakesNoGarbage(t *testing.T) {
+	c := newExporter(t, sluiceotel.Config{})
+	n := testing.AllocsPerRun(100, func() {
+		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
+		c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", N: 1, Reason: sluice.ReasonBusy})
+		c.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "g", N: 1, Held: time.Second})
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestCloseWithoutGates(t *testing.T) {
+	if err := newExporter(t, sluiceotel.Config{}).Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Many goroutines and collections at once: then the counters are those of Stats.

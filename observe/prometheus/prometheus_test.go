@@ -97,7 +97,7 @@ func TestScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all gates
 		c := mustNew(t, sluiceprom.Config{Buckets: []float64{0.5, 2}, Gates: all.stats, Labels: prometheus.Labels{"app": "x"}})
-		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: c})
+		g := mustGate(t, sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: c})
 		all = gates{g}
 
 		attempts := 0
@@ -217,6 +217,18 @@ func TestBadInput(t *testing.T) {
 		if c, err := sluiceprom.New(cfg); err == nil || c != nil || !strings.HasPrefix(err.Error(), "sluiceprom: ") {
 			t.Errorf("%+v: %v, %v", cfg, c, err)
 		}
+	}
+}
+
+func TestObserveMakesNoGarbage(t *testing.T) {
+	c := mustNew(t, sluiceprom.Config{})
+	n := testing.AllocsPerRun(100, func() {
+		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
+		c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", N: 1, Reason: sluice.ReasonBusy})
+		c.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "g", N: 1, Held: time.Second})
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
