@@ -124,6 +124,7 @@ func TestWaitsIsToldOnceOfThoseWhoAsk(t *testing.T) {
 			t.Errorf("told %v", q.n)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(q.n) != 2 || asked != [3]int{1, 3, 3} {
 			t.Errorf("told %v, asked %v times", q.n, asked)
 		}
