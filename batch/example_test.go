@@ -1,0 +1,107 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/batch"
+)
+
+// The results of a list of calls, in the order of the list.
+func ExampleMap() {
+	gate, err := sluice.New(sluice.Config{Concurrency: 2})
+	if err != nil {
+		panic(err)
+	}
+	length := func(_ context.Context, s string) (int, error) {
+		if s == "" {
+			return 0, sluice.Permanent(errors.New("nothing to measure"))
+		}
+		return len(s), nil
+	}
+	words := slices.Values([]string{"one", "", "three"})
+	for r, err := range batch.Map(context.Background(), gate, words, length, batch.Config[string]{Ordered: true}) {
+		switch {
+		case err != nil:
+			fmt.Println("the batch ended early:", err)
+		case r.Err != nil:
+			fmt.Println(r.Index, r.Err)
+		default:
+			fmt.Println(r.Index, r.In, r.Out)
+		}
+	}
+	// Output:
+	// 0 one 3
+	// 1 sluice: gave up after 1 attempt: the error is permanent: nothing to measure
+	// 2 three 5
+}
+
+// A batch that is run again goes on where it was, and repeats what has failed.
+func ExampleForEach_resume() {
+	gate, err := sluice.New(sluice.Config{Concurrency: 1})
+	if err != nil {
+		panic(err)
+	}
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	run := func(mode batch.Mode, broken string) error {
+		log, err := batch.OpenLog(filepath.Join(dir, "run.jsonl"), batch.LogConfig{Mode: mode, Config: "greet"})
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		names := slices.Values([]string{"Ada", "Bob", "Cy"})
+		return batch.ForEach(context.Background(), gate, names, func(_ context.Context, name string) error {
+			if name == broken {
+				return sluice.Permanent(errors.New("not at home"))
+			}
+			fmt.Println("hello", name)
+			return nil
+		}, batch.Config[string]{Log: log})
+	}
+	fmt.Println(run(batch.Fresh, "Bob"))
+	fmt.Println(run(batch.ResumeFailed, ""))
+	fmt.Println(run(batch.ResumeFailed, ""))
+	// Output:
+	// hello Ada
+	// hello Cy
+	// batch: 1 of 3 items failed, the first: sluice: gave up after 1 attempt: the error is permanent: not at home
+	// hello Bob
+	// <nil>
+	// <nil>
+}
+
+// A third of the items fails, which is more than is to be borne.
+func ExampleHalt() {
+	gate, err := sluice.New(sluice.Config{Concurrency: 1})
+	if err != nil {
+		panic(err)
+	}
+	halt, err := batch.ParseHalt("soon,fail=10%")
+	if err != nil {
+		panic(err)
+	}
+	endless := func(yield func(int) bool) {
+		for i := 1; yield(i); i++ {
+		}
+	}
+	err = batch.ForEach(context.Background(), gate, endless, func(_ context.Context, i int) error {
+		if i%3 == 0 {
+			return sluice.Permanent(fmt.Errorf("%d divides by 3", i))
+		}
+		return nil
+	}, batch.Config[int]{Halt: halt, Ahead: 1})
+	fmt.Println(errors.Is(err, batch.ErrHalted))
+	fmt.Println(err)
+	// Output:
+	// true
+	// batch: halted: 3 of 10 items failed; batch: 3 of 10 items failed, the first: sluice: gave up after 1 attempt: the error is permanent: 3 divides by 3
+}

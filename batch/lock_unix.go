@@ -1,0 +1,26 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package batch
+
+import (
+	"os"
+	"syscall"
+)
+
+// openLocked opens the file of a log, for nobody else. The lock is one of the
+// open file and not a file of its own, so that it ends with the process.
+func openLocked(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return file, nil
+	}
+	file.Close()
+	if err == syscall.EWOULDBLOCK {
+		return nil, ErrLogInUse
+	}
+	return nil, &os.PathError{Op: "flock", Path: name, Err: err}
+}

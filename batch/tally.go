@@ -1,0 +1,78 @@
+package batch
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Stats is what batches have done so far.
+type Stats struct {
+	OK, Failed, Unfinished, Skipped int64 // items
+
+	Retries int64 // attempts beyond the first of an item
+
+	// Queued is how late first attempts left, and Service how long attempts
+	// took, each of them.
+	Queued, Service sluice.WaitTime
+}
+
+// A Tally counts what batches do. Its zero value is ready to use. It is safe
+// for use by multiple goroutines and must not be copied.
+type Tally struct {
+	mu sync.Mutex
+	s  Stats
+}
+
+// Stats returns what has been counted so far.
+func (t *Tally) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.s
+}
+
+func (t *Tally) skipped() {
+	t.mu.Lock()
+	t.s.Skipped++
+	t.mu.Unlock()
+}
+
+// departed counts an attempt that leaves; queued is that of the first one.
+func (t *Tally) departed(first bool, queued time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if first {
+		t.s.Queued[bucket(queued)]++
+	} else {
+		t.s.Retries++
+	}
+}
+
+func (t *Tally) arrived(took time.Duration) {
+	t.mu.Lock()
+	t.s.Service[bucket(took)]++
+	t.mu.Unlock()
+}
+
+func (t *Tally) finished(s state) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch s {
+	case done:
+		t.s.OK++
+	case failed:
+		t.s.Failed++
+	default:
+		t.s.Unfinished++
+	}
+}
+
+// bucket returns where a WaitTime counts d: 0 only if there was no wait.
+func bucket(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	return min(max(1, bits.Len64(uint64(d/time.Microsecond))), len(sluice.WaitTime{})-1)
+}
