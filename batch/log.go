@@ -83,7 +83,7 @@ type LogConfig struct {
 // goroutines, and serves one batch at a time.
 type Log struct {
 	file  *os.File
-	known map[digest]state
+	known map[digest]bool // whether it is ok
 	mode  Mode
 
 	size  int64 // of the file, up to the end of the last whole line
@@ -163,8 +163,8 @@ func (l *Log) load(cfg LogConfig) error {
 // Known returns how many items were in the log when it was opened: how many
 // of them are ok, and how many have failed.
 func (l *Log) Known() (ok, fail int) {
-	for _, s := range l.known {
-		if s == done {
+	for _, isOK := range l.known {
+		if isOK {
 			ok++
 		} else {
 			fail++
@@ -179,13 +179,14 @@ func (l *Log) skip(key string) bool {
 	if len(l.known) == 0 {
 		return l.mode == RetryFailed
 	}
-	switch s := l.known[digestOf(key)]; l.mode {
+	isOK, there := l.known[digestOf(key)]
+	switch l.mode {
 	case Resume:
-		return s != unfinished
+		return there
 	case ResumeFailed:
-		return s == done
+		return isOK
 	case RetryFailed:
-		return s != failed
+		return isOK || !there
 	}
 	return false
 }

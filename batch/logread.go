@@ -35,11 +35,11 @@ type entry struct {
 
 // A logText is what was read from the file of a log.
 type logText struct {
-	known  map[digest]state
-	config string // the last fingerprint, "" if there is none
-	whole  int64  // how many bytes are worth keeping
-	torn   bool   // whether there are more
-	open   bool   // whether the last of them lacks its newline
+	known  map[digest]bool // whether it is ok
+	config string          // the last fingerprint, "" if there is none
+	whole  int64           // how many bytes are worth keeping
+	torn   bool            // whether there are more
+	open   bool            // whether the last of them lacks its newline
 }
 
 // readLog reads a log. A last line without a newline counts if it is whole: an
@@ -48,7 +48,7 @@ type logText struct {
 // been torn, for OpenLog removes those: that is a mistake of somebody else, and
 // to guess what it meant could leave an item out.
 func readLog(r io.Reader) (logText, error) {
-	t := logText{known: make(map[digest]state)}
+	t := logText{known: make(map[digest]bool)}
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
@@ -115,6 +115,6 @@ func (t *logText) add(line []byte, first bool) error {
 	if e.Raw != nil {
 		key = string(e.Raw)
 	}
-	t.known[digestOf(key)] = e.State
+	t.known[digestOf(key)] = e.State == done
 	return nil
 }

@@ -83,9 +83,14 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 // not slower than the rate does not slow it down. If the function passes gates
 // by itself it may be one for each host, and none must hold up the others.
 func (r *run[In, Out]) read() {
-	defer close(r.completed)
 	var workers sync.WaitGroup
-	defer workers.Wait()
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // of the input; the loop must not end before the program, see work
+		}
+		workers.Wait()
+		close(r.completed)
+	}()
 	if !r.enter() {
 		return
 	}

@@ -1,0 +1,325 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// head is the first line of the log of the config "c".
+const head = `{"batch_log":1,"config":"2e7d2c03a9507ae2"}` + "\n"
+
+// line is a line of a log.
+func line(key, state string) string {
+	return fmt.Sprintf(`{"key":%q,"state":%q,"attempts":1,"service_ms":0}`+"\n", key, state)
+}
+
+func writeFile(t testing.TB, text string) (name string) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "run.jsonl")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func openLog(t testing.TB, name string, cfg LogConfig) *Log {
+	t.Helper()
+	log, err := OpenLog(name, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return log
+}
+
+// Which items each mode runs. Of a the last line counts, as of b.
+func TestLogModes(t *testing.T) {
+	text := head + line("a", "failed") + line("b", "ok") + line("c", "failed") + line("a", "ok") + line("b", "failed")
+	for mode, want := range map[Mode]string{Resume: "d", ResumeFailed: "b c d", RetryFailed: "b c"} {
+		log := openLog(t, writeFile(t, text), LogConfig{Mode: mode, Config: "c"})
+		var tally Tally
+		var ran []string
+		err := ForEach(t.Context(), newGate(t, sluice.Config{}), slices.Values([]string{"a", "b", "c", "d"}),
+			func(_ context.Context, key string) error { ran = append(ran, key); return nil },
+			Config[string]{Log: log, Tally: &tally, Ahead: 1})
+		if got := strings.Join(ran, " "); got != want || err != nil {
+			t.Errorf("mode %d ran %s, want %s: %v", mode, got, want, err)
+		}
+		if s := tally.Stats(); s.OK != int64(len(ran)) || s.Skipped != int64(4-len(ran)) {
+			t.Errorf("mode %d: %+v", mode, s)
+		}
+		if ok, failed := log.Known(); ok != 1 || failed != 2 {
+			t.Errorf("mode %d: %d ok and %d failed are known, want 1 and 2", mode, ok, failed)
+		}
+	}
+	// Without a single line RetryFailed has nothing to do.
+	log := openLog(t, writeFile(t, ""), LogConfig{Mode: RetryFailed})
+	if err := ForEach(t.Context(), newGate(t, sluice.Config{}), slices.Values([]string{"a"}),
+		func(context.Context, string) error { t.Error("ran"); return nil }, Config[string]{Log: log}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is in the file, to the letter.
+func TestLogLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "new.jsonl")
+		log := openLog(t, name, LogConfig{Config: "c"})
+		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		type item struct{ id string }
+		items := []item{{"a"}, {"<&\u2028\x00>"}, {"\xff"}, {""}}
+		err := ForEach(t.Context(), gate, slices.Values(items), func(_ context.Context, it item) error {
+			time.Sleep(1500 * time.Microsecond)
+			if it.id == "a" {
+				return nil
+			}
+			return sluice.Permanent(errors.New(strings.Repeat("é", 1000) + it.id))
+		}, Config[item]{Log: log, Key: func(it item) string { return it.id }})
+		var some *FailedError
+		if !errors.As(err, &some) || some.Failed != 3 {
+			t.Error(err)
+		}
+		const gaveUp = "sluice: gave up after 1 attempt: the error is permanent: "
+		long := gaveUp + strings.Repeat("é", (1000-len(gaveUp))/2) + "…"
+		rest := func(second int) string {
+			at := fmt.Sprintf("2000-01-01T00:00:0%d", second)
+			s := fmt.Sprintf(`"attempts":1,"intended":"%sZ","sent":"%sZ","done":"%s.0015Z","service_ms":1.5`, at, at, at)
+			if second > 0 {
+				s += `,"error":"` + long + `"`
+			}
+			return s + "}\n"
+		}
+		want := head +
+			`{"key":"a","state":"ok",` + rest(0) +
+			`{"key":"<&\u2028\u0000>","state":"failed",` + rest(1) +
+			"{\"key\":\"\uFFFD\",\"raw_key\":\"/w==\",\"state\":\"failed\"," + rest(2) +
+			`{"key":"","state":"failed",` + rest(3)
+		if got := readFile(t, name); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		log.Close()
+		again := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
+		for _, it := range append(items, item{"\uFFFD"}, item{"\xfe"}, item{"b"}) {
+			if got, want := again.skip(it.id), slices.Contains(items, it); got != want {
+				t.Errorf("skip(%q) = %v", it.id, got)
+			}
+		}
+	})
+}
+
+// What a log may look like when it is opened, and what is left of it.
+func TestOpenLog(t *testing.T) {
+	a, b := line("a", "ok"), line("b", "failed")
+	other := strings.Replace(head, "2e7d", "ffff", 1)
+	tests := []struct {
+		name   string
+		before string
+		cfg    LogConfig
+		err    error
+		after  string // "" for what was there before
+		known  int
+	}{
+		{"empty", "", LogConfig{Config: "c"}, nil, head, 0},
+		{"fresh, no item", head, LogConfig{Config: "c"}, nil, head, 0},
+		{"fresh, items", head + a, LogConfig{Config: "c"}, ErrLogExists, "", 0},
+		{"resume", head + a + b, LogConfig{Mode: Resume, Config: "c"}, nil, "", 2},
+		{"torn", head + a + b[:10], LogConfig{Mode: Resume, Config: "c"}, nil, head + a, 1},
+		{"torn by a byte", head + a + b[:len(b)-2], LogConfig{Mode: Resume, Config: "c"}, nil, head + a, 1},
+		{"only the newline is missing", head + a + b[:len(b)-1], LogConfig{Mode: Resume, Config: "c"}, nil, head + a + b, 2},
+		{"torn, after a power loss", head + a + "\x00\x00\x00", LogConfig{Mode: Resume, Config: "c"}, nil, head + a, 1},
+		{"torn header", head[:5], LogConfig{Config: "c"}, nil, head, 0},
+		{"torn header, later", head[:20], LogConfig{Config: "c"}, nil, head, 0},
+		{"header without newline", head[:len(head)-1], LogConfig{Config: "c"}, nil, head, 0},
+		{"a line twice", head + a + a, LogConfig{Mode: Resume, Config: "c"}, nil, "", 1},
+		{"another config", other + a, LogConfig{Mode: Resume, Config: "c"}, ErrLogConfig, "", 0},
+		{"another config, torn", other + a + b[:9], LogConfig{Mode: Resume, Config: "c"}, ErrLogConfig, "", 0},
+		{"another config, never mind", other + a + b[:9], LogConfig{Mode: Resume, Config: "c", AnyConfig: true}, nil, other + a + head, 1},
+		{"another config, no item", other, LogConfig{Mode: Resume, Config: "c"}, nil, other + head, 0},
+		{"back to the first config", other + a + head + b, LogConfig{Mode: Resume, Config: "c"}, nil, "", 2},
+		{"somebody's file", "hello\n", LogConfig{Config: "c"}, ErrNotLog, "", 0},
+		{"somebody's file, no newline", "hello", LogConfig{Config: "c"}, ErrNotLog, "", 0},
+		{"somebody's JSON", `{"a":1}`, LogConfig{Config: "c"}, ErrNotLog, "", 0},
+		{"garbage in the middle", head + "x\n" + a, LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"torn in the middle", head + b[:9] + "\n" + a, LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"an empty line", head + "\n" + a, LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"no key", head + `{"state":"ok"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"no state", head + `{"key":"a"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"another version", `{"batch_log":2,"config":"x"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"another version, no newline", `{"batch_log":2,"config":"x"}`, LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"no fingerprint", `{"batch_log":1}` + "\n", LogConfig{Mode: Resume, Config: "c"}, ErrNotLog, "", 0},
+		{"more than is known of a line", head + `{"key":"a","state":"ok","new":1}` + "\n", LogConfig{Mode: Resume, Config: "c"}, nil, "", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			name := writeFile(t, tt.before)
+			log, err := OpenLog(name, tt.cfg)
+			if !errors.Is(err, tt.err) || err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+			if err == nil {
+				if len(log.known) != tt.known {
+					t.Errorf("%d items, want %d", len(log.known), tt.known)
+				}
+				if err := log.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			want := tt.after
+			if want == "" {
+				want = tt.before
+			}
+			if got := readFile(t, name); got != want {
+				t.Errorf("left\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+	for _, mode := range []Mode{-1, RetryFailed + 1} {
+		if _, err := OpenLog(filepath.Join(t.TempDir(), "x"), LogConfig{Mode: mode}); err == nil {
+			t.Errorf("mode %d was taken", mode)
+		}
+	}
+	if _, err := OpenLog(filepath.Join(t.TempDir(), "no", "folder"), LogConfig{}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Two writers would spoil each other's lines.
+func TestLogInUse(t *testing.T) {
+	name := writeFile(t, head+line("a", "ok"))
+	log := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
+	for range 2 {
+		if _, err := OpenLog(name, LogConfig{Mode: Resume, Config: "c"}); !errors.Is(err, ErrLogInUse) {
+			t.Errorf("second writer: %v", err)
+		}
+	}
+	log.Close()
+	openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
+}
+
+// A log that cannot be written ends the batch: what is done would be done again.
+func TestLogCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := writeFile(t, head)
+		log, err := OpenLog(name, LogConfig{Config: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := log.file
+		defer good.Close()
+		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		read := 0
+		var last error
+		for r, err := range Map(t.Context(), gate, endless(&read), takes(0), Config[int]{Log: log, Key: strconv.Itoa}) {
+			last = err
+			if r.In == 3 {
+				if log.file, err = os.Open(name); err != nil { // which cannot be written
+					t.Fatal(err)
+				}
+			}
+		}
+		if last == nil || !strings.Contains(last.Error(), "writing the log") {
+			t.Errorf("ended with %v", last)
+		}
+		if n := strings.Count(readFile(t, name), "\n"); n != 4 || read > 6 {
+			t.Errorf("%d lines, %d items were read", n, read)
+		}
+		for _, f := range []func() error{log.Sync, log.Close} {
+			if err := f(); !errors.Is(err, last) {
+				t.Errorf("%v is forgotten: %v", last, err)
+			}
+		}
+	})
+}
+
+// A loop that breaks is not done with its item.
+func TestLogOfABrokenLoop(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "run.jsonl")
+	log := openLog(t, name, LogConfig{Config: "c"})
+	for r, err := range Map(t.Context(), newGate(t, sluice.Config{Concurrency: 1}), slices.Values([]string{"a", "b", "c"}),
+		func(context.Context, string) (int, error) { return 0, nil }, Config[string]{Log: log, Ordered: true}) {
+		if err != nil || r.In == "b" {
+			break
+		}
+	}
+	log.Close()
+	again := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
+	if !again.skip("a") || again.skip("b") || again.skip("c") {
+		t.Errorf("left\n%s", readFile(t, name))
+	}
+}
+
+// The log is synced a second after a line was written, also while nothing
+// else happens, and not more often.
+func TestLogSyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := openLog(t, filepath.Join(t.TempDir(), "run.jsonl"), LogConfig{Config: "c"})
+		if err := log.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		gate := newGate(t, sluice.Config{})
+		start := time.Now()
+		look := func(at time.Duration, want bool) {
+			time.Sleep(time.Until(start.Add(at)))
+			synctest.Wait()
+			if log.dirty != want {
+				t.Errorf("after %v dirty is %v", at, log.dirty)
+			}
+		}
+		go func() {
+			const ms = time.Millisecond
+			look(999*ms, false)
+			look(1001*ms, true) // a is written at 1 s
+			look(1501*ms, true) // b at 1.5 s
+			look(1999*ms, true)
+			look(2001*ms, false)
+			look(2999*ms, false)
+		}()
+		takes := map[string]time.Duration{"a": time.Second, "b": 1500 * time.Millisecond, "c": 5 * time.Second}
+		if err := ForEach(t.Context(), gate, slices.Values([]string{"a", "b", "c"}), func(_ context.Context, key string) error {
+			time.Sleep(takes[key])
+			return nil
+		}, Config[string]{Log: log}); err != nil {
+			t.Error(err)
+		}
+		if log.dirty {
+			t.Error("not synced at the end")
+		}
+	})
+}
+
+// Closing a log twice does nothing.
+func TestLogClosedTwice(t *testing.T) {
+	log := openLog(t, writeFile(t, ""), LogConfig{})
+	for range 2 {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := log.record(entryOf("a", done, nil, Times{})); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("written after it was closed: %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+package batch
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+)
+
+// heap returns how many bytes are in use after all that is garbage is gone.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A million items take no more memory than a thousand: looked at in the middle
+// of the batch, when as many are out as can be.
+func TestMemoryIsFlat(t *testing.T) {
+	n, most := 1_000_000, uint64(1<<20)
+	if testing.Short() {
+		n = 50_000
+	}
+	for _, withLog := range []bool{false, true} {
+		cfg := Config[int]{Ordered: true, Key: strconv.Itoa}
+		if withLog {
+			n /= 5 // lines take time to write
+			cfg.Log = openLog(t, filepath.Join(t.TempDir(), "run.jsonl"), LogConfig{})
+		}
+		gate := newGate(t, sluice.Config{Concurrency: 32})
+		var early, late uint64
+		for r, err := range Map(t.Context(), gate, count(n), func(context.Context, int) (int, error) { return 0, nil }, cfg) {
+			if err != nil || r.Err != nil {
+				t.Fatal(err, r.Err)
+			}
+			switch r.In {
+			case 1000:
+				early = heap()
+			case n - 1000:
+				late = heap()
+			}
+		}
+		if late > early+most {
+			t.Errorf("log %v: the heap grew from %d to %d bytes in %d items", withLog, early, late, n)
+		}
+		t.Logf("log %v: from %d to %d bytes", withLog, early, late)
+	}
+}
+
+// What a resumed log holds for each key, whatever its length.
+func TestMemoryOfKeys(t *testing.T) {
+	const n = 200_000
+	known := make(map[digest]bool)
+	before := heap()
+	for i := range n {
+		known[digestOf(strconv.Itoa(i))] = true
+	}
+	if each := float64(heap()-before) / n; each > 100 {
+		t.Errorf("%.0f bytes for each key", each)
+	} else {
+		t.Logf("%.0f bytes for each key", each)
+	}
+	runtime.KeepAlive(known)
+}
