@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/sluicehttp"
+)
+
+// A web is the template of a request.
+type web struct {
+	url, method, body string
+	headers           []header
+}
+
+type header struct{ name, value string }
+
+func (w *web) addHeader(field string) error {
+	name, value, ok := strings.Cut(field, ":")
+	if !ok || name == "" {
+		return errors.New("want 'Name: value'")
+	}
+	w.headers = append(w.headers, header{name, strings.TrimSpace(value)})
+	return nil
+}
+
+// check refuses what no call could ever come of.
+func (w web) check() (web, error) {
+	all := w.url + w.body
+	for _, h := range w.headers {
+		all += h.value
+	}
+	if !hasPlaceholder(all) {
+		return w, errors.New("-url, -body and -header are the same for all items: there is no {} in them")
+	}
+	sample := subject{item: "http://host/item", seq: 1, slot: 1} // in case that it is the whole address
+	req, err := w.request(context.Background(), sample)
+	if err != nil {
+		return w, fmt.Errorf("-url: %w", err)
+	}
+	if u := req.URL; u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return w, fmt.Errorf("-url %s: want http://host/… or https://host/…", w.url)
+	}
+	return w, nil
+}
+
+// escape makes an item a part of an address that means just the item, unless
+// the address begins with it.
+func escape(before, value string) string {
+	switch {
+	case before == "":
+		return value
+	case strings.Contains(before, "?"):
+		return url.QueryEscape(value)
+	}
+	return url.PathEscape(value)
+}
+
+func (w web) request(ctx context.Context, s subject) (*http.Request, error) {
+	var body io.Reader
+	if w.body != "" {
+		body = strings.NewReader(expand(w.body, s, verbatim)) // which can be sent again
+	}
+	req, err := http.NewRequestWithContext(ctx, w.method, expand(w.url, s, escape), body)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range w.headers {
+		value := expand(h.value, s, verbatim)
+		if http.CanonicalHeaderKey(h.name) == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Add(h.name, value)
+	}
+	return req, nil
+}
+
+func (w web) describe(s subject) string {
+	return w.method + " " + expand(w.url, s, escape)
+}
+
+func (w web) config() string {
+	return fmt.Sprintf("http\x00%s\x00%s\x00%s\x00%q", w.method, w.url, w.body, w.headers)
+}
+
+// caller makes the calls of a web. Its client retries, and knows more about
+// when than batch could: so the transport passes the gate for each attempt, as
+// the parent of the gates of all hosts, and batch only looks on.
+type caller struct {
+	web
+	transport *sluicehttp.Transport
+	client    *http.Client
+}
+
+func (w web) start(o options, gate *sluice.Gate) (runner, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = o.jobs // all to one host, as a rule
+	transport, err := sluicehttp.New(departing{base}, sluicehttp.Config{
+		Gate:   sluice.Config{Parent: gate},
+		Policy: o.policy(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &caller{w, transport, &http.Client{Transport: transport}}, nil
+}
+
+// departing tells batch when an attempt leaves, behind all gates. If another
+// one may follow, the attempt is over; otherwise it lasts until the body was
+// read, which is when run returns.
+type departing struct{ base http.RoundTripper }
+
+func (d departing) RoundTrip(req *http.Request) (*http.Response, error) {
+	arrive := batch.Depart(req.Context())
+	resp, err := d.base.RoundTrip(req)
+	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		arrive()
+	}
+	return resp, err
+}
+
+func (*caller) paced() bool { return true }
+
+// maxBody is the longest answer that is kept.
+const maxBody = 64 << 20
+
+func (c *caller) run(ctx context.Context, s subject) (output, error) {
+	ctx, report := sluicehttp.WithReport(ctx)
+	req, err := c.request(ctx, s)
+	if err != nil {
+		return output{}, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return output{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		failure := fmt.Errorf("%s: %s", req.URL.Redacted(), resp.Status)
+		last := report.Last()
+		if errors.Is(last.Why, sluice.ErrServerWait) {
+			// Not the item has failed: the server wants nobody to call it for long.
+			return output{}, &sluice.Stopped{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
+		}
+		if n := len(last.Attempts); n > 1 {
+			failure = fmt.Errorf("gave up after %d attempts: %w", n, failure)
+		}
+		return output{}, failure
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return output{}, fmt.Errorf("reading %s: %w", req.URL.Redacted(), err)
+	}
+	if len(body) > maxBody {
+		return output{}, fmt.Errorf("%s: the answer is longer than %d MiB", req.URL.Redacted(), maxBody>>20)
+	}
+	if n := len(body); n > 0 && body[n-1] != '\n' {
+		body = append(body, '\n')
+	}
+	return output{stdout: body}, nil
+}
+
+// pauses returns the hosts that asked to be left alone.
+func (c *caller) pauses() []pause {
+	var all []pause
+	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
+		if s.PausedUntil.After(time.Now()) {
+			all = append(all, pause{host, s.PausedUntil, s.PausedWhy})
+		}
+		return true
+	})
+	return all
+}

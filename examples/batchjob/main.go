@@ -1,0 +1,83 @@
+// Batchjob runs a command, or makes an HTTP call, for each item that it reads:
+// the parallel of paced work.
+//
+//	printf '%s\n' a b c | go run ./examples/batchjob -rate 2/s -- echo {}
+//	go run ./examples/batchjob -in ids.txt -rate 5/s -jobs 4 -log run.jsonl -resume -halt soon,fail=10% -- curl -fsS 'https://api.example.com/{}'
+//	go run ./examples/batchjob -in ids.txt -rate 5/s -log run.jsonl -resume -url 'https://api.example.com/{}'
+//
+// It can be interrupted, or killed, and go on where it was. Read job.go for how
+// package batch is used, and http.go for how it goes with an http.Client that
+// has a transport of package sluicehttp. The rest is flags, commands and a
+// progress bar.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+// The exit status, apart from 0: all items are ok, or as many as -halt asks for.
+const (
+	exitFailed      = 1   // some items failed
+	exitUsage       = 2   // it could not begin: flags, input, log
+	exitStopped     = 3   // stopped before the end; it can be resumed
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is the program; it returns the exit status.
+func run(args []string, stdin *os.File, stdout, stderr *os.File) int {
+	o, err := parseOptions(args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		usage(stdout)
+		return 0
+	}
+	if err == nil {
+		var status int
+		if status, err = program(o, args, stdin, stdout, stderr); err == nil {
+			return status
+		}
+	}
+	fmt.Fprintf(stderr, "batchjob: %v\n", err)
+	if errors.Is(err, errUsage) {
+		fmt.Fprintln(stderr, "Run with -h for the flags.")
+	}
+	return exitUsage
+}
+
+// program prepares everything that can fail and then runs the job. An error is
+// why it could not begin.
+func program(o options, args []string, stdin, stdout, stderr *os.File) (status int, err error) {
+	in, err := openInput(o, stdin)
+	if err != nil {
+		return 0, err
+	}
+	defer in.close()
+	if o.dryRun {
+		return 0, dryRun(o, in, stdout)
+	}
+	j, err := newJob(o, in)
+	if err != nil {
+		return 0, err
+	}
+	// Close returns what the log has told the job already, or what can no
+	// longer be told: that the last second may be run again after a power loss.
+	defer j.log.close()
+	return j.run(args, stdout, stderr), nil
+}
+
+// dryRun writes what would be run.
+func dryRun(o options, in *input, stdout io.Writer) error {
+	seq := int64(0)
+	for item := range in.items(nil, nil) {
+		seq++
+		if _, err := fmt.Fprintln(stdout, o.task.describe(subject{item: item, seq: seq, slot: 1})); err != nil {
+			return err
+		}
+	}
+	return in.err()
+}
