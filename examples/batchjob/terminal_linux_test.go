@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal makes a terminal of 100 columns. What is written to tty is read
+// from the other end.
+func terminal(t *testing.T) (master, tty *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Skip(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Skip(err)
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	return master, tty
+}
+
+// onTerminal runs the program with its outputs on a terminal, and returns what
+// was written there.
+func onTerminal(t *testing.T, input string, env []string, args ...string) string {
+	t.Helper()
+	master, tty := terminal(t)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), strings.NewReader(input), tty, tty
+	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
+	read := newPrinted()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			read.Write(b[:n])
+			if err != nil {
+				return // EIO when the last of the other end is closed
+			}
+		}
+	}()
+	err := cmd.Run()
+	tty.Close()
+	<-over
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return read.String()
+}
+
+// shown is what a terminal shows at the end: it understands what mpb writes,
+// which is "up n lines, and erase all below".
+func shown(t *testing.T, text string) string {
+	t.Helper()
+	var lines []string
+	up := regexp.MustCompile(`^\x1b\[(\d+)A\x1b\[J`)
+	for _, line := range strings.SplitAfter(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		for {
+			m := up.FindStringSubmatch(line)
+			if m == nil {
+				break
+			}
+			n := 0
+			fmt.Sscan(m[1], &n)
+			if n > len(lines) {
+				t.Fatalf("%d lines up of %d:\n%q", n, len(lines), text)
+			}
+			lines = lines[:len(lines)-n]
+			line = line[len(m[0]):]
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
+}
+
+// The lines of the job stay whole above the bar, which stays at the end, too.
+func TestTerminal(t *testing.T) {
+	text := onTerminal(t, "a\nb\nf\n", nil, "-rate", "5/s", "-ordered", "-retries", "0", "--", "sh", "-c", "echo \"out $1\"\ntest $1 != f", "sh", "{}")
+	got := shown(t, text)
+	bar := regexp.MustCompile(`(?m)^3/3 done \[=+\]\s*$`)
+	for _, part := range []string{"out a\n", "out b\n", "out f\n", "batchjob: f failed: ", "2 ok, \x1b[31m1 failed\x1b[0m, ", "\nbatchjob: 2 ok, 1 failed; "} {
+		if strings.Count(got, part) != 1 {
+			t.Errorf("%q is there %d times", part, strings.Count(got, part))
+		}
+	}
+	if !bar.MatchString(got) {
+		t.Error("no full bar")
+	}
+	if strings.Count(text, " done [") < 2 {
+		t.Error("the bar never moved")
+	}
+	if t.Failed() {
+		t.Logf("shown\n%s\nof %q", got, text)
+	}
+}
+
+// NO_COLOR takes the colours, and nothing else.
+func TestTerminalNoColor(t *testing.T) {
+	text := onTerminal(t, "a\n", []string{"NO_COLOR=1"}, "-retries", "0", "--", "false")
+	if !strings.Contains(shown(t, text), "0 ok, 1 failed, ") || strings.Contains(text, "\x1b[31m") {
+		t.Errorf("written %q", text)
+	}
+}
+
+// A dumb terminal, and -quiet, get no bar.
+func TestTerminalWithoutBar(t *testing.T) {
+	for _, tt := range []struct{ env, flag string }{{"TERM=dumb", "-ordered"}, {"TERM=xterm", "-quiet"}} {
+		if text := onTerminal(t, "a\n", []string{tt.env}, tt.flag, "--", "echo"); strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "a\r\nbatchjob: 1 ok, ") {
+			t.Errorf("%v: written %q", tt, text)
+		}
+	}
+}
+
+// A paused host has a line of its own while it is paused.
+func TestTerminalPause(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		if times == 1 {
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	text := onTerminal(t, "a\n", nil, "-url", a.URL+"/{}")
+	line := regexp.MustCompile(regexp.QuoteMeta(a.URL) + ` paused until \d\d:\d\d:\d\d \(.*429`)
+	if !line.MatchString(text) || line.MatchString(shown(t, text)) {
+		t.Errorf("written %q", text)
+	}
+}
