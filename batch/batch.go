@@ -45,6 +45,12 @@ type Config[In any] struct {
 	// Stop, if not nil, ends the batch when it is closed: soon, as Halt does.
 	Stop <-chan struct{}
 
+	// Ending, if set, is called once if the batch ends early, as soon as that
+	// is known, with the reason: while attempts in flight are finished, and
+	// also when the loop is left. It is called by any goroutine and must not
+	// block. An input that blocks needs it in order to end.
+	Ending func(why error)
+
 	// Log, if not nil, says what was done before, which is skipped, and takes
 	// what is done now. A log serves one batch at a time.
 	Log *Log
@@ -114,8 +120,8 @@ type Result[In, Out any] struct {
 // If it breaks, returns or panics the item counts as unfinished there, and so
 // what the body does with a result may happen twice, but is never left out.
 // Leaving the loop cancels the calls in flight and waits for them. Nothing is
-// leaked, but for in: it runs in a goroutine of its own and is waited for, too,
-// so one that blocks must look for ctx itself.
+// leaked. The input runs in a goroutine of its own, and however the batch ends
+// it is waited for: an input that blocks must give up after Config.Ending.
 //
 // A panic of f or in is not caught: it ends the program. Each range over
 // the sequence is a batch of its own. Map panics if ctx, gate, in or f is nil.
@@ -144,7 +150,7 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 			r.done(res)
 		}
 		r.syncLog()
-		if err := r.ended(); err != nil {
+		if err := r.finish(); err != nil {
 			yield(Result[In, Out]{}, err)
 		}
 	}

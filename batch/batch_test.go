@@ -284,6 +284,61 @@ func TestMapEnds(t *testing.T) {
 	}
 }
 
+// Ending is told once, at once, why: then an input that blocks can give up.
+func TestEnding(t *testing.T) {
+	type told struct {
+		why string
+		at  time.Duration
+	}
+	for name, tt := range map[string]struct {
+		halt Halt
+		act  func(cancel, stop func())
+		left bool // whether the loop is left at the first result
+		want []told
+	}{
+		"halted":        {halt: Halt{Successes: 1}, want: []told{{"batch: halted: 1 items are ok", time.Second}}},
+		"halted, twice": {halt: Halt{Successes: 1}, act: func(cancel, _ func()) { time.Sleep(2 * time.Second); cancel() }, want: []told{{"batch: halted: 1 items are ok", time.Second}}},
+		"stopped":       {act: func(_, stop func()) { time.Sleep(time.Minute); stop() }, want: []told{{"batch: stopped", time.Minute}}},
+		"cancelled":     {act: func(cancel, _ func()) { time.Sleep(time.Minute); cancel() }, want: []told{{"context canceled", time.Minute}}},
+		"left":          {left: true, want: []told{{"batch: the loop was left", time.Second}}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop, ending := make(chan struct{}), make(chan struct{})
+			if tt.act != nil {
+				go tt.act(cancel, func() { close(stop) })
+			}
+			start := time.Now()
+			var got []told
+			blocks := func(yield func(int) bool) {
+				if yield(0) && yield(1) {
+					<-ending // nobody writes to the pipe any more
+				}
+			}
+			for range Map(ctx, newGate(t, sluice.Config{}), blocks, takes(1, 5), Config[int]{
+				Halt: tt.halt, Stop: stop,
+				Ending: func(why error) {
+					got = append(got, told{why.Error(), time.Since(start)})
+					close(ending)
+				},
+			}) {
+				if tt.left {
+					break
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s: got %v, want %v", name, got, tt.want)
+			}
+		})
+	}
+	// A batch that comes to its end does not end early.
+	if err := ForEach(t.Context(), newGate(t, sluice.Config{}), count(3), func(context.Context, int) error { return nil },
+		Config[int]{Ending: func(why error) { t.Errorf("ended for %v", why) }}); err != nil {
+		t.Error(err)
+	}
+}
+
 // The context is done before the batch begins: nothing is read.
 func TestMapOfADoneContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -342,10 +397,11 @@ func TestMapBadConfig(t *testing.T) {
 }
 
 func TestMapPanicsForNil(t *testing.T) {
+	var nilContext context.Context
 	gate := newGate(t, sluice.Config{})
 	f := func(context.Context, int) (int, error) { return 0, nil }
 	for want, call := range map[string]func(){
-		"batch: nil context":  func() { Map(nil, gate, count(1), f, Config[int]{}) }, //nolint:staticcheck // that is the point
+		"batch: nil context":  func() { Map(nilContext, gate, count(1), f, Config[int]{}) },
 		"batch: nil gate":     func() { Map(t.Context(), nil, count(1), f, Config[int]{}) },
 		"batch: nil input":    func() { Map(t.Context(), gate, nil, f, Config[int]{}) },
 		"batch: nil function": func() { Map[int, int](t.Context(), gate, count(1), nil, Config[int]{}) },

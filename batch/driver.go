@@ -26,18 +26,19 @@ type driver struct {
 	paced  bool
 	halt   Halt
 	tally  *Tally
+	ending func(why error) // of Config, or nil
 
 	parent  context.Context // of the caller
 	all     context.Context // of the calls
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed by stop
 
-	mu        sync.Mutex
-	why       error // of stop
-	calls     map[*call]struct{}
-	nDone     int64
-	nFailed   int64
-	stopWatch func() bool // of parent
+	mu      sync.Mutex
+	why     error // of stop
+	over    bool  // by itself: it is too late to stop
+	calls   map[*call]struct{}
+	nDone   int64
+	nFailed int64
 }
 
 func (d *driver) begin(ctx context.Context) {
@@ -45,34 +46,49 @@ func (d *driver) begin(ctx context.Context) {
 	d.all, d.cancel = context.WithCancel(ctx)
 	d.stopped = make(chan struct{})
 	d.calls = make(map[*call]struct{})
-	d.stopWatch = func() bool { return true }
 	if ctx.Err() != nil {
-		d.stop(ctx.Err(), false) // AfterFunc would do it only soon
-		return
+		d.stop(ctx.Err(), false) // before anything is read
 	}
-	d.stopWatch = context.AfterFunc(ctx, func() { d.stop(ctx.Err(), false) })
 }
 
 // stop ends the batch: nothing more begins, and calls that are not in an
 // attempt are cancelled, or, at once, all of them. Only the first reason counts.
 func (d *driver) stop(why error, now bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.why == nil {
-		d.why = why
-		close(d.stopped)
-		for c := range d.calls {
-			if !c.away {
-				c.cancel()
-			}
-		}
-	}
+	first := d.stopSoon(why)
 	if now {
 		d.cancel() // after why is set: a call that ends for it looks there
 	}
+	if first && d.ending != nil {
+		d.ending(why)
+	}
 }
 
-// ended returns why the batch ended early, or nil.
+// stopSoon is stop without its now. It reports whether it was the first.
+func (d *driver) stopSoon(why error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.why != nil || d.over {
+		return false
+	}
+	d.why = why
+	close(d.stopped)
+	for c := range d.calls {
+		if !c.away {
+			c.cancel()
+		}
+	}
+	return true
+}
+
+// finish notes that the batch is over, and returns why it ended early, or nil.
+func (d *driver) finish() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	return d.why
+}
+
+// ended returns why the batch ended early, or nil if it has not yet.
 func (d *driver) ended() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

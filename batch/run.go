@@ -25,8 +25,8 @@ type run[In, Out any] struct {
 	// and those who put a result there never wait for the loop.
 	room      chan struct{}
 	completed chan result[In, Out]
-	watched   sync.WaitGroup // the goroutine that watches Config.Stop
-	over      chan struct{}  // ends it
+	watched   sync.WaitGroup // the goroutine that watches Config.Stop and the context
+	unwatch   chan struct{}  // ends it
 	sync      *time.Timer    // nil without a log
 }
 
@@ -50,23 +50,28 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 	r := &run[In, Out]{
 		driver: driver{
 			gate: gate, policy: cfg.Policy, paced: cfg.Paced, halt: cfg.Halt,
-			tally: cmp.Or(cfg.Tally, new(Tally)),
+			tally: cmp.Or(cfg.Tally, new(Tally)), ending: cfg.Ending,
 		},
 		cfg: cfg, in: in, f: f,
 		room:      make(chan struct{}, ahead),
 		completed: make(chan result[In, Out], ahead),
-		over:      make(chan struct{}),
+		unwatch:   make(chan struct{}),
 	}
 	r.driver.begin(ctx)
-	if cfg.Stop != nil {
-		r.watched.Go(func() {
-			select {
-			case <-cfg.Stop:
-				r.stop(ErrStopped, false)
-			case <-r.over:
-			}
-		})
+	select {
+	case <-cfg.Stop:
+		r.stop(ErrStopped, false) // before anything is read
+	default:
 	}
+	r.watched.Go(func() {
+		select {
+		case <-cfg.Stop:
+			r.stop(ErrStopped, false)
+		case <-ctx.Done():
+			r.stop(ctx.Err(), false)
+		case <-r.unwatch:
+		}
+	})
 	if cfg.Log != nil {
 		r.sync = time.NewTimer(syncEvery)
 		r.sync.Stop()
@@ -247,13 +252,12 @@ func (r *run[In, Out]) end() {
 	for range r.completed {
 		// until it is closed
 	}
-	close(r.over)
+	close(r.unwatch)
 	r.watched.Wait()
-	r.stopWatch()
 	if r.sync != nil {
 		r.sync.Stop()
 	}
 }
 
-// errLeft is never seen: nobody is left to see it.
+// errLeft is seen by Config.Ending alone: nobody else is left to see it.
 var errLeft = errors.New("batch: the loop was left")

@@ -147,6 +147,15 @@ func TestBinaryHalt(t *testing.T) {
 	r.want(t, 3, "", "there is no -log, so it cannot be resumed")
 }
 
+// A halt does not wait for input that may never come.
+func TestBinaryHaltWithOpenInput(t *testing.T) {
+	p := start(t, t.TempDir(), "-jobs", "1", "-retries", "0", "-halt", "soon,fail=1", "--", "false")
+	fmt.Fprint(p.stdin, "a\n") // and nothing else, for all time
+	if status := p.wait(t); status != 3 || !strings.Contains(p.stderr.String(), "halted: 1 of 1 items failed") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+}
+
 // waits is a command that says that it runs, and waits until a file is there.
 // It must not be reached by the signal: it would end.
 const waits = `echo >"began.$1"; while ! test -e go; do sleep 0.02; done; echo "done $1"`

@@ -79,10 +79,10 @@ func (in *input) read() iter.Seq[string] {
 	}
 }
 
-// items yields the items until stop or done is closed. What is waited for is a
-// channel: somebody who types items must be able to interrupt the program. The
-// goroutine that reads then ends with the program.
-func (in *input) items(stop, done <-chan struct{}) iter.Seq[string] {
+// items yields the items until ending is closed, if it is not nil. What is
+// waited for is a channel: while somebody types items the program must be able
+// to end. The goroutine that reads then ends with the program.
+func (in *input) items(ending <-chan struct{}) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		lines, over := make(chan string), make(chan struct{})
 		defer close(over)
@@ -108,9 +108,7 @@ func (in *input) items(stop, done <-chan struct{}) iter.Seq[string] {
 				if !yield(item) {
 					return
 				}
-			case <-stop:
-				return
-			case <-done:
+			case <-ending:
 				return
 			}
 		}

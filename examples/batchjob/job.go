@@ -79,11 +79,13 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	defer interrupts.close()
 
 	// This is how package batch is used; the rest is what to do with the results.
-	results := batch.Map(interrupts.calls, j.gate, j.items(interrupts), j.do, batch.Config[item]{
+	ending := make(chan struct{})
+	results := batch.Map(interrupts.calls, j.gate, j.items(ending), j.do, batch.Config[item]{
 		Policy:  j.o.policy(),
 		Ordered: j.o.ordered,
 		Halt:    j.o.halt,
 		Stop:    interrupts.stop,
+		Ending:  func(error) { close(ending) },
 		Log:     j.log.Log,
 		Key:     func(it item) string { return it.text },
 		Tally:   &j.tally,
@@ -111,10 +113,10 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 }
 
 // items numbers the items of the input.
-func (j *job) items(i *interrupts) iter.Seq[item] {
+func (j *job) items(ending <-chan struct{}) iter.Seq[item] {
 	return func(yield func(item) bool) {
 		seq := int64(0)
-		for text := range j.in.items(i.stop, i.calls.Done()) {
+		for text := range j.in.items(ending) {
 			seq++
 			if !yield(item{text, seq}) {
 				return

@@ -73,7 +73,7 @@ func program(o options, args []string, stdin, stdout, stderr *os.File) (status i
 // dryRun writes what would be run.
 func dryRun(o options, in *input, stdout io.Writer) error {
 	seq := int64(0)
-	for item := range in.items(nil, nil) {
+	for item := range in.items(nil) {
 		seq++
 		if _, err := fmt.Fprintln(stdout, o.task.describe(subject{item: item, seq: seq, slot: 1})); err != nil {
 			return err

@@ -115,7 +115,7 @@ func TestInput(t *testing.T) {
 		if got := in.total.Load(); got != int64(len(tt.want)) {
 			t.Errorf("%.20q: counted %d, want %d", tt.text, got, len(tt.want))
 		}
-		if got := slices.Collect(in.items(nil, nil)); !slices.Equal(got, tt.want) || in.err() != nil {
+		if got := slices.Collect(in.items(nil)); !slices.Equal(got, tt.want) || in.err() != nil {
 			t.Errorf("%.20q: read %.20q, %v", tt.text, got, in.err())
 		}
 		in.close()
@@ -136,7 +136,7 @@ func TestInputPipe(t *testing.T) {
 	w.WriteString("a\nb\n")
 	stop := make(chan struct{})
 	n := 0
-	for range in.items(stop, nil) {
+	for range in.items(stop) {
 		if n++; n == 2 {
 			close(stop)
 		}
@@ -154,7 +154,7 @@ func TestInputPipe(t *testing.T) {
 	if in, err = openInput(options{in: "-"}, r2); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(slices.Collect(in.items(nil, nil))); got != 2 || in.total.Load() != 2 {
+	if got := len(slices.Collect(in.items(nil))); got != 2 || in.total.Load() != 2 {
 		t.Errorf("%d items, total %d", got, in.total.Load())
 	}
 	in.close()
@@ -167,7 +167,7 @@ func TestInputFails(t *testing.T) {
 		t.Skip(err)
 	}
 	defer in.close()
-	if got := slices.Collect(in.items(nil, nil)); len(got) != 0 || in.err() == nil || in.total.Load() != unknown {
+	if got := slices.Collect(in.items(nil)); len(got) != 0 || in.err() == nil || in.total.Load() != unknown {
 		t.Errorf("read %q, %v", got, in.err())
 	}
 }
