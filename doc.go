@@ -10,6 +10,7 @@
 //	both, a shared pause after a 429, one place to ask    sluice.New (a Gate)
 //	to call, and to retry what fails, through a gate      sluice.Call, sluice.Do
 //	all of that for an http.Client                        sluicehttp.New, as its Transport
+//	all of that for a long list, and to resume it         batch.Map, batch.ForEach
 //	to know what a server says about its limits           ratelimit.Parse, in sluicehttp/ratelimit
 //	to try a client on a server with limits and faults    sluicetest.NewServer
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent

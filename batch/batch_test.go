@@ -246,6 +246,8 @@ func TestMapEnds(t *testing.T) {
 			want: "0@1s:ok 1@1s:unfinished 2@1s:unfinished 3@1s:unfinished 4@1s:unfinished 5@1s:unfinished end@1s:batch: halted: 1 items are ok"},
 		{name: "stop in a retry", act: func(_ *sluice.Gate, _, stop func()) { time.Sleep(1500 * time.Millisecond); stop() },
 			want: "0@1s:ok 1@1.5s:unfinished 2@5s:ok 3@5s:ok 4@5s:ok 5@5s:ok end@5s:batch: stopped"},
+		{name: "stop before a failure", act: func(_ *sluice.Gate, _, stop func()) { time.Sleep(500 * time.Millisecond); stop() },
+			want: "0@1s:ok 1@1s:unfinished 2@5s:ok 3@5s:ok 4@5s:ok 5@5s:ok end@5s:batch: stopped"},
 		{name: "stop with some ahead", gate: sluice.Config{Concurrency: 1},
 			act:  func(_ *sluice.Gate, _, stop func()) { time.Sleep(500 * time.Millisecond); stop() },
 			want: "1@500ms:unfinished 0@1s:ok end@1s:batch: stopped"},

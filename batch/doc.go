@@ -10,9 +10,10 @@
 //	})
 //
 // [ForEach] calls a function for each item of an iter.Seq; [Map] yields what
-// the function returned, too. The input is read no further ahead than
-// Config.Ahead, so it may be endless, and a million items take no more memory
-// than a thousand. Each item is retried as [sluice.Call] does it.
+// the function returned, too. The input is read when there is room for an item,
+// so it may be endless, and a million items take no more memory than a thousand.
+// Items leave in the order of the input; one is at the gate, one more is read.
+// Each is retried as [sluice.Call] does it.
 //
 // # What becomes of an item
 //
@@ -42,7 +43,8 @@
 //
 // # What it costs
 //
-// An item takes some 4 µs beside the call, 8 µs with a log, and after a million
-// of them the heap has grown by less than 1 MiB. A resumed log holds some 40
-// bytes for each key, however long it is.
+// An item takes some 5 µs of a processor beside the call, and 8 µs with a log
+// (go test -bench ForEach ./batch, 2.5 GHz, Go 1.26). After a million of them
+// the heap has not grown, but by less than 1 MiB, which a test watches. A
+// resumed log holds some 20 to 40 bytes for each key, however long the key is.
 package batch

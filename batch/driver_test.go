@@ -256,6 +256,22 @@ func TestPaced(t *testing.T) {
 	})
 }
 
+// One that waits elsewhere, for a host that is paused, does not hold up others.
+func TestPacedDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := history(false, Map(t.Context(), newGate(t, sluice.Config{}), count(3), func(ctx context.Context, item int) (int, error) {
+			if item == 0 {
+				time.Sleep(time.Hour) // at its gate
+			}
+			defer Depart(ctx)()
+			return 0, nil
+		}, Config[int]{Paced: true}))
+		if want := "1@0s:ok 2@0s:ok 0@1h0m0s:ok"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
 // An attempt that is not noted to be over is so when the next one leaves, or
 // the function has returned.
 func TestDepartWithoutArrive(t *testing.T) {
@@ -314,5 +330,46 @@ func TestStoppedBefore(t *testing.T) {
 	err := ForEach(t.Context(), newGate(t, sluice.Config{}), in, func(context.Context, int) error { return nil }, Config[int]{Stop: stop})
 	if !errors.Is(err, ErrStopped) {
 		t.Error(err)
+	}
+}
+
+// What the input gives after the end is unfinished at once, and does not wait
+// for its turn.
+func TestReadAfterTheEnd(t *testing.T) {
+	for _, paced := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}})
+			stop := make(chan struct{})
+			time.AfterFunc(time.Second, func() { close(stop) })
+			slow := func(yield func(int) bool) {
+				if yield(0) {
+					time.Sleep(time.Minute)
+					yield(1)
+				}
+			}
+			got := history(false, Map(t.Context(), gate, slow, func(ctx context.Context, item int) (int, error) {
+				if !paced {
+					return 0, nil
+				}
+				return 0, gate.Do(ctx, func(context.Context) error { return nil })
+			}, Config[int]{Stop: stop, Paced: paced}))
+			if want := "0@0s:ok 1@1m0s:unfinished end@1m0s:batch: stopped"; got != want {
+				t.Errorf("paced %v: got  %s\nwant %s", paced, got, want)
+			}
+		})
+	}
+}
+
+// A call that the gate let through at the instant at which the batch ended
+// does not leave.
+func TestDepartAfterTheEnd(t *testing.T) {
+	d := driver{tally: new(Tally)}
+	d.begin(t.Context())
+	defer d.cancel()
+	c := d.newCall(time.Now())
+	defer c.close()
+	d.stop(ErrStopped, false)
+	if c.depart() || c.times.Attempts != 0 || c.ctx.Err() == nil {
+		t.Errorf("left: %+v, its context: %v", c.times, c.ctx.Err())
 	}
 }

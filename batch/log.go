@@ -76,8 +76,7 @@ type LogConfig struct {
 // in a field raw_key.
 //
 // In memory is a digest of each key that was in the file when it was opened,
-// some 40 bytes; what is added takes none. Who wants to run other items with
-// the same log takes keys that no other item has.
+// 20 to 40 bytes; what is added takes none.
 //
 // A Log must be made by [OpenLog]. It is not safe for use by multiple
 // goroutines, and serves one batch at a time.
