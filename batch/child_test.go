@@ -160,17 +160,19 @@ func panickingChild(in func(func(int) bool), f func(i int)) {
 	os.Exit(0)
 }
 
-// Panics of the function and of the input end the program, with their stack.
+// Panics of the function and of the input end the program, with their stack. A
+// loop that ended meanwhile would race with that, so they are tried often.
 func TestPanicsFly(t *testing.T) {
-	for _, tt := range []struct{ what, text string }{
-		{"panics", "panic: of the function"},
-		{"input panics", "panic: of the input"},
-	} {
+	for i := range 20 {
+		tt := []struct{ what, text string }{
+			{"panics", "panic: of the function"},
+			{"input panics", "panic: of the input"},
+		}[i%2]
 		out, err := child(t, tt.what).CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !bytes.Contains(out, []byte(tt.text)) ||
 			!bytes.Contains(out, []byte("child_test.go:")) || bytes.Contains(out, []byte("survived")) {
-			t.Errorf("%s: %v\n%s", tt.what, err, out)
+			t.Fatalf("%s: %v\n%s", tt.what, err, out)
 		}
 	}
 }

@@ -207,6 +207,52 @@ func TestOpenLog(t *testing.T) {
 	}
 }
 
+// What is unfinished is not in the log, and is run when the batch is resumed.
+func TestLogOfAStoppedBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "run.jsonl")
+		var ran []string
+		run := func(stop <-chan struct{}) error {
+			log := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
+			defer log.Close()
+			return ForEach(t.Context(), newGate(t, sluice.Config{Concurrency: 1}), slices.Values([]string{"a", "b", "c", "d"}),
+				func(_ context.Context, key string) error {
+					time.Sleep(time.Second)
+					ran = append(ran, key)
+					return nil
+				}, Config[string]{Log: log, Stop: stop})
+		}
+		stop := make(chan struct{})
+		time.AfterFunc(1500*time.Millisecond, func() { close(stop) })
+		if err := run(stop); !errors.Is(err, ErrStopped) || strings.Join(ran, "") != "ab" {
+			t.Fatalf("ran %v, %v", ran, err)
+		}
+		if err := run(nil); err != nil || strings.Join(ran, "") != "abcd" {
+			t.Errorf("ran %v, %v", ran, err)
+		}
+	})
+}
+
+// A batch that skips everything can be ended all the same.
+func TestLogSkipsWithoutEnd(t *testing.T) {
+	log := openLog(t, writeFile(t, ""), LogConfig{Mode: RetryFailed})
+	stop, ending := make(chan struct{}), make(chan struct{})
+	read := 0
+	in := func(yield func(string) bool) {
+		for yield("a") {
+			if read++; read == 100 {
+				close(stop)
+				<-ending
+			}
+		}
+	}
+	err := ForEach(t.Context(), newGate(t, sluice.Config{}), in, func(context.Context, string) error { t.Error("ran"); return nil },
+		Config[string]{Log: log, Stop: stop, Ending: func(error) { close(ending) }})
+	if !errors.Is(err, ErrStopped) || read != 100 {
+		t.Errorf("%v after %d items", err, read)
+	}
+}
+
 // Two writers would spoil each other's lines.
 func TestLogInUse(t *testing.T) {
 	name := writeFile(t, head+line("a", "ok"))
