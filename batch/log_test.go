@@ -319,37 +319,35 @@ func TestLogOfABrokenLoop(t *testing.T) {
 }
 
 // The log is synced a second after a line was written, also while nothing
-// else happens, and not more often.
+// else happens, and not more often: seen when a result comes, before its line.
 func TestLogSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := openLog(t, filepath.Join(t.TempDir(), "run.jsonl"), LogConfig{Config: "c"})
 		if err := log.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		gate := newGate(t, sluice.Config{})
-		start := time.Now()
-		look := func(at time.Duration, want bool) {
-			time.Sleep(time.Until(start.Add(at)))
-			synctest.Wait()
-			if log.dirty != want {
-				t.Errorf("after %v dirty is %v", at, log.dirty)
-			}
+		comes := []struct {
+			at    time.Duration
+			dirty bool
+		}{
+			{time.Second, false},
+			{1500 * time.Millisecond, true}, // the line of 1 s
+			{1999 * time.Millisecond, true},
+			{2001 * time.Millisecond, false}, // synced at 2 s
+			{3000 * time.Millisecond, true},  // the line of 2.001 s
+			{3002 * time.Millisecond, false},
+			{9 * time.Second, false},
 		}
-		go func() {
-			const ms = time.Millisecond
-			look(999*ms, false)
-			look(1001*ms, true) // a is written at 1 s
-			look(1501*ms, true) // b at 1.5 s
-			look(1999*ms, true)
-			look(2001*ms, false)
-			look(2999*ms, false)
-		}()
-		takes := map[string]time.Duration{"a": time.Second, "b": 1500 * time.Millisecond, "c": 5 * time.Second}
-		if err := ForEach(t.Context(), gate, slices.Values([]string{"a", "b", "c"}), func(_ context.Context, key string) error {
-			time.Sleep(takes[key])
-			return nil
-		}, Config[string]{Log: log}); err != nil {
-			t.Error(err)
+		for r, err := range Map(t.Context(), newGate(t, sluice.Config{}), count(len(comes)), func(_ context.Context, i int) (int, error) {
+			time.Sleep(comes[i].at)
+			return 0, nil
+		}, Config[int]{Log: log, Key: strconv.Itoa}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if log.dirty != comes[r.In].dirty {
+				t.Errorf("after %v dirty is %v", comes[r.In].at, log.dirty)
+			}
 		}
 		if log.dirty {
 			t.Error("not synced at the end")
