@@ -1,0 +1,94 @@
+package sluiceredis
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// longest is the longest time in nanoseconds that scripts compute with: 104
+// days, one second less than 2^53 ns, because the fraction of the present
+// second is added to it.
+const longest = 1<<53 - 1 - int64(time.Second)
+
+// # Who decides, the script or the program?
+//
+// The script decides how many of the requests that arrive together are granted,
+// for only it sees the bucket. But who they are, what remained for each and how
+// long each refused one must wait follows from the level it found and the
+// requests, by the arithmetic of package leaky. The script therefore replies
+// that level, and decide computes the rest, with 64-bit integers. That the two
+// agree on how many is checked on every reply.
+
+// A cell is a bucket and how it is asked: which key, by which quota.
+type cell struct {
+	key      string
+	capacity int64 // L, in units
+	interval int64 // E: how many nanoseconds one unit takes to leak
+	native   bool  // not as redis-cell; see Store.Throttle
+}
+
+// newCell returns the cell of a quota, without a key.
+func newCell(capacity, count int64, per time.Duration) (cell, error) {
+	q := leaky.Quota{Capacity: capacity, Count: count, Per: per}
+	switch {
+	case capacity <= 0:
+		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the capacity must be positive", q)
+	case count <= 0:
+		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the count must be positive", q)
+	case per <= 0:
+		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the period must be positive", q)
+	}
+	interval := int64(per) / count
+	switch {
+	case interval == 0:
+		return cell{}, fmt.Errorf("sluiceredis: quota of %v: more than one per nanosecond", q)
+	case capacity > longest/interval:
+		return cell{}, fmt.Errorf("sluiceredis: quota of %v: takes longer than 104 days to drain", q)
+	}
+	return cell{capacity: capacity, interval: interval}, nil
+}
+
+// depth returns D: how long a full bucket takes to drain, in nanoseconds.
+func (c *cell) depth() int64 { return c.interval * c.capacity }
+
+// decide is what becomes of a request for n units, n ≥ 0, at a bucket of that
+// level: what is answered, and the level after it.
+func (c *cell) decide(level, n int64) (leaky.Result, int64) {
+	res := leaky.Result{Limit: c.capacity, RetryAfter: leaky.NoRetry}
+	switch {
+	case n > c.capacity: // never; and the cost may overflow
+	case n == 0 && c.native: // nothing is always granted
+		res.Allowed = true
+	case level+n*c.interval > c.depth():
+		res.RetryAfter = time.Duration(level + n*c.interval - c.depth())
+	default:
+		res.Allowed = true
+		level += n * c.interval
+	}
+	res.Remaining = max(0, c.depth()-level) / c.interval
+	res.ResetAfter = time.Duration(level)
+	return res, level
+}
+
+// decideUpTo is what becomes of a request for as many units as fit, up to n.
+func (c *cell) decideUpTo(level, n int64) (granted int64, res leaky.Result, after int64) {
+	granted = min(n, max(0, c.depth()-level)/c.interval)
+	if granted == 0 && n > 0 {
+		res, after = c.decide(level, 1)
+		return 0, res, after
+	}
+	res, after = c.decide(level, granted)
+	return granted, res, after
+}
+
+// nanoseconds returns n units as time, or false if that is longer than any debt
+// may be.
+func (c *cell) nanoseconds(n int64) (int64, bool) {
+	if n > longest/c.interval {
+		return math.MaxInt64, false
+	}
+	return n * c.interval, true
+}

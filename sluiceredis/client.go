@@ -1,0 +1,64 @@
+package sluiceredis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+)
+
+// A Client runs scripts on a Redis. It is all that this package needs of one,
+// and small so that any client library can be fitted to it; [NewGoRedis] fits
+// go-redis.
+//
+// A Client is used by many goroutines at once. It must not send a script again
+// whose outcome it does not know, because a script takes: an error after which
+// the script may have run matches [ErrAmbiguous]. An error reply of the server
+// is a [*ServerError], and then nothing was taken. Run and RunMany obey the
+// deadline of ctx.
+type Client interface {
+	// Run runs s, by its digest and, if the server does not know that, with
+	// its text. It returns the integers that s replied.
+	Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error)
+
+	// RunMany runs all calls in one pipeline, or in one for each server that
+	// has some of their keys. It returns one reply for each, in order. Calls
+	// are independent: one may fail and others not.
+	RunMany(ctx context.Context, calls []Call) []Reply
+
+	// ServerID returns the run id of the server that has key. It is another
+	// one after a restart or a failover.
+	ServerID(ctx context.Context, key string) (string, error)
+}
+
+// A Script is one in Lua, with its digest.
+type Script struct {
+	name, text, digest string
+}
+
+// NewScript returns the script of that text. name is for people.
+func NewScript(name, text string) *Script {
+	sum := sha1.Sum([]byte(text)) // which is what EVALSHA wants
+	return &Script{name, text, hex.EncodeToString(sum[:])}
+}
+
+// Name returns the name of the script.
+func (s *Script) Name() string { return s.name }
+
+// Text returns the text of the script.
+func (s *Script) Text() string { return s.text }
+
+// Digest returns the SHA-1 of the text, in hexadecimal digits.
+func (s *Script) Digest() string { return s.digest }
+
+// A Call is one script with its keys and arguments.
+type Call struct {
+	Script *Script
+	Keys   []string
+	Args   []string
+}
+
+// A Reply is what a Call came to.
+type Reply struct {
+	Ints []int64
+	Err  error
+}

@@ -1,0 +1,2 @@
+// Package sluiceredis keeps limits in a Redis.
+package sluiceredis

@@ -1,0 +1,88 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrAmbiguous reports a call whose outcome is unknown: it was sent, or may
+	// have been, and no answer came in time. What it asked for may have been
+	// taken. It is never sent again, and the caller must count it as refused:
+	// so there are fewer calls than allowed, never more. The error matches its
+	// cause, too, such as [context.DeadlineExceeded].
+	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
+
+	// ErrData reports that a key does not hold what was expected. The error is
+	// a [*DataError]. Nothing was taken and the key was left as it is.
+	ErrData = errors.New("sluiceredis: unexpected data in a key")
+
+	// ErrStranded reports that what was taken can no longer be given back: it
+	// has leaked already, or another reservation came after it. It counts as
+	// used.
+	ErrStranded = errors.New("sluiceredis: too late to give back")
+)
+
+// A ServerError is an error that the server replied. The script did not take
+// anything.
+type ServerError struct {
+	Code    string // its first word, such as READONLY, LOADING, CLUSTERDOWN, OOM
+	Message string // all of it
+}
+
+// newServerError returns the error of a message.
+func newServerError(message string) *ServerError {
+	code, _, _ := strings.Cut(message, " ")
+	return &ServerError{code, message}
+}
+
+func (e *ServerError) Error() string { return "sluiceredis: the server replied: " + e.Message }
+
+// A DataError says which key does not hold what was expected. It matches
+// [ErrData].
+type DataError struct {
+	Key  string
+	What string // what is wrong
+}
+
+func (e *DataError) Error() string { return fmt.Sprintf("sluiceredis: key %q: %s", e.Key, e.What) }
+
+// Unwrap returns [ErrData].
+func (e *DataError) Unwrap() error { return ErrData }
+
+// Replies of scripts that begin with a negative number.
+const (
+	wrongType  = -1
+	unreadable = -2
+)
+
+// dataError returns what a negative code says about key.
+func dataError(key string, code int64) error {
+	switch code {
+	case wrongType:
+		return &DataError{key, "it is of another type"}
+	case unreadable:
+		return &DataError{key, "it does not hold what this limit writes"}
+	}
+	return &DataError{key, fmt.Sprintf("the script replied %d", code)}
+}
+
+// An ambiguous error is err, after which it is unknown what happened.
+type ambiguous struct{ err error }
+
+// Ambiguous returns err as one that matches [ErrAmbiguous]. It is for those who
+// write a [Client].
+func Ambiguous(err error) error {
+	if err == nil || errors.Is(err, ErrAmbiguous) {
+		return err
+	}
+	return &ambiguous{err}
+}
+
+func (e *ambiguous) Error() string   { return ErrAmbiguous.Error() + ": " + e.err.Error() }
+func (e *ambiguous) Unwrap() []error { return []error{ErrAmbiguous, e.err} }
+
+// Timeout reports whether the reason is that time was over.
+func (e *ambiguous) Timeout() bool { return errors.Is(e.err, context.DeadlineExceeded) }

@@ -1,0 +1,214 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A GoRedis is a [Client] on one of go-redis: a single server, Sentinel or
+// Cluster.
+type GoRedis struct {
+	client   redis.UniversalClient
+	noScript atomic.Uint64
+}
+
+// NewGoRedis returns a Client on client, which stays the caller's to close.
+//
+// It returns an error unless the option ContextTimeoutEnabled of client is set:
+// without it a deadline of a context is not obeyed. It does not depend on
+// MaxRetries; scripts are never sent twice, other commands of client are as it
+// says. A redis.Ring is refused: it moves keys to another server when one is
+// away, and limits would begin anew there.
+//
+// A context that is cancelled, rather than reaching its deadline, is noticed
+// when the reply is there, or after the ReadTimeout of client.
+func NewGoRedis(client redis.UniversalClient) (*GoRedis, error) {
+	var obeys bool
+	switch c := client.(type) {
+	case *redis.Client: // Sentinel's is one, too
+		if c == nil {
+			return nil, errors.New("sluiceredis: no client")
+		}
+		obeys = c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		if c == nil {
+			return nil, errors.New("sluiceredis: no client")
+		}
+		if c.Options().ReadOnly || c.Options().RouteByLatency || c.Options().RouteRandomly {
+			return nil, errors.New("sluiceredis: the client reads from replicas: limits must be asked of masters")
+		}
+		obeys = c.Options().ContextTimeoutEnabled
+	case nil:
+		return nil, errors.New("sluiceredis: no client")
+	default:
+		return nil, fmt.Errorf("sluiceredis: a client of type %T is not supported", client)
+	}
+	if !obeys {
+		return nil, errors.New("sluiceredis: the client must have the option ContextTimeoutEnabled, or it does not obey deadlines")
+	}
+	return &GoRedis{client: client}, nil
+}
+
+// Reloads returns how often a server did not know a script, so that it was sent
+// again with its text.
+func (g *GoRedis) Reloads() uint64 { return g.noScript.Load() }
+
+// once is a command that is never sent again on its own: not by the client after
+// a timeout, and not along with others of its pipeline.
+type once struct{ *redis.Cmd }
+
+// NoRetry overrides what go-redis asks before it sends a command again.
+func (once) NoRetry() bool { return true }
+
+// newOnce returns EVALSHA or EVAL.
+func newOnce(ctx context.Context, name, what string, c Call) once {
+	args := make([]any, 0, 3+len(c.Keys)+len(c.Args))
+	args = append(args, name, what, len(c.Keys))
+	for _, key := range c.Keys {
+		args = append(args, key)
+	}
+	for _, arg := range c.Args {
+		args = append(args, arg)
+	}
+	return once{redis.NewCmd(ctx, args...)}
+}
+
+// Run implements Client.
+func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	call := Call{s, keys, args}
+	cmd := newOnce(ctx, "evalsha", s.digest, call)
+	err := g.client.Process(ctx, cmd)
+	if isNoScript(err) {
+		g.noScript.Add(1)
+		cmd = newOnce(ctx, "eval", s.text, call)
+		err = g.client.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, outcome(err)
+	}
+	return ints(cmd)
+}
+
+// RunMany implements Client. Calls whose script a server does not know go out
+// again in a second pipeline: go-redis does not do that.
+func (g *GoRedis) RunMany(ctx context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	all := make([]int, len(calls))
+	for i := range all {
+		all[i] = i
+	}
+	if err := ctx.Err(); err != nil {
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	unknown := g.pipeline(ctx, calls, all, replies, "evalsha", (*Script).Digest)
+	if len(unknown) > 0 {
+		g.noScript.Add(uint64(len(unknown)))
+		g.pipeline(ctx, calls, unknown, replies, "eval", (*Script).Text)
+	}
+	return replies
+}
+
+// pipeline runs those calls and returns which of them found no script.
+func (g *GoRedis) pipeline(ctx context.Context, calls []Call, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
+	pipe := g.client.Pipeline()
+	cmds := make([]once, len(which))
+	for i, j := range which {
+		cmds[i] = newOnce(ctx, name, what(calls[j].Script), calls[j])
+		_ = pipe.Process(ctx, cmds[i]) // only queues it
+	}
+	_, whole := pipe.Exec(ctx)
+	for i, j := range which {
+		err := cmds[i].Err()
+		switch {
+		case isNoScript(err):
+			unknown = append(unknown, j)
+			replies[j] = Reply{Err: outcome(err)}
+		case err != nil:
+			replies[j] = Reply{Err: outcome(err)}
+		case cmds[i].Val() == nil && whole != nil: // never got that far
+			replies[j] = Reply{Err: outcome(whole)}
+		default:
+			replies[j].Ints, replies[j].Err = ints(cmds[i])
+		}
+	}
+	return unknown
+}
+
+// ServerID implements Client.
+func (g *GoRedis) ServerID(ctx context.Context, key string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	var node redis.Cmdable = g.client
+	if c, ok := g.client.(*redis.ClusterClient); ok {
+		master, err := c.MasterForKey(ctx, key)
+		if err != nil {
+			return "", outcome(err)
+		}
+		node = master
+	}
+	info, err := node.Info(ctx, "server").Result()
+	if err != nil {
+		return "", outcome(err)
+	}
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id), nil
+		}
+	}
+	return "", errors.New("sluiceredis: the server does not tell its run_id")
+}
+
+func isNoScript(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOSCRIPT")
+}
+
+// outcome returns err as one that tells whether the call may have been executed.
+func outcome(err error) error {
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &reply):
+		return newServerError(reply.Error())
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed),
+		errors.As(err, &op) && op.Op == "dial":
+		return err // it was not sent
+	}
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, context.DeadlineExceeded) {
+		// The connection was given the deadline of the context and noticed first.
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return Ambiguous(err)
+}
+
+// ints returns the integers that a script replied.
+func ints(cmd once) ([]int64, error) {
+	list, ok := cmd.Val().([]any)
+	if !ok {
+		return nil, fmt.Errorf("sluiceredis: a script replied %T, not a list", cmd.Val())
+	}
+	out := make([]int64, len(list))
+	for i, v := range list {
+		n, ok := v.(int64)
+		if !ok {
+			return nil, fmt.Errorf("sluiceredis: a script replied %T at %d, not an integer", v, i)
+		}
+		out[i] = n
+	}
+	return out, nil
+}

@@ -1,0 +1,149 @@
+package redistest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Fault is what a [Proxy] does to what passes through it. The zero Fault is
+// none.
+type Fault struct {
+	Delay     time.Duration // replies are that late
+	DropCalls bool          // what clients send goes nowhere
+	DropReply bool          // what the server replies goes nowhere
+	Trickle   time.Duration // replies come one byte each so often
+	Refuse    bool          // connections are reset at once
+}
+
+// A Proxy stands between clients and a server, and breaks what it is told to.
+type Proxy struct {
+	Addr string
+
+	to       string
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	fault Fault
+	conns map[net.Conn]bool
+}
+
+// NewProxy returns a proxy in front of the server at addr, ended with the test.
+func NewProxy(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Addr: l.Addr().String(), to: addr, listener: l, conns: map[net.Conn]bool{}}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Reset()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// Set sets what is broken from now on, also on connections that are open.
+func (p *Proxy) Set(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+// Reset resets every connection.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		reset(c)
+	}
+}
+
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // so that closing resets
+	}
+	_ = c.Close()
+}
+
+func (p *Proxy) now() Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if p.now().Refuse {
+			reset(client)
+			continue
+		}
+		server, err := net.Dial("tcp", p.to)
+		if err != nil {
+			reset(client)
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = true, true
+		p.mu.Unlock()
+		p.wg.Go(func() { p.copy(server, client, p.call) })
+		p.wg.Go(func() { p.copy(client, server, p.reply) })
+	}
+}
+
+// copy copies through pass until either side ends.
+func (p *Proxy) copy(to, from net.Conn, pass func(io.Writer, []byte) error) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err == nil {
+			err = pass(to, buf[:n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range []net.Conn{to, from} {
+		reset(c)
+		delete(p.conns, c)
+	}
+}
+
+func (p *Proxy) call(to io.Writer, data []byte) error {
+	if p.now().DropCalls {
+		return nil
+	}
+	_, err := to.Write(data)
+	return err
+}
+
+func (p *Proxy) reply(to io.Writer, data []byte) error {
+	f := p.now()
+	switch {
+	case f.DropReply:
+		return nil
+	case f.Trickle > 0:
+		for i := range data {
+			time.Sleep(f.Trickle)
+			if _, err := to.Write(data[i : i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case f.Delay > 0:
+		time.Sleep(f.Delay)
+	}
+	_, err := to.Write(data)
+	return err
+}

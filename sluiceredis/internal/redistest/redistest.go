@@ -1,0 +1,206 @@
+// Package redistest starts redis-servers for tests: on free ports of the
+// loopback interface, without files that stay, and ended with the test binary.
+//
+// Where there is no redis-server tests that need one are skipped, and that is
+// said at the end. With SLUICE_REDIS=required in the environment they fail.
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Env is the environment variable that makes a missing redis-server a failure.
+const Env = "SLUICE_REDIS"
+
+// longest is how long a server may run. It ends by itself then, in case the test
+// binary was killed and could not end it.
+const longest = 15 * time.Minute
+
+var (
+	binary, missing = exec.LookPath("redis-server")
+	skipped         atomic.Int64
+
+	shared struct {
+		sync.Mutex
+		server *Server
+	}
+)
+
+// A Server is a running redis-server.
+type Server struct {
+	Addr string // 127.0.0.1:port
+
+	cmd  *exec.Cmd
+	dir  string
+	args []string
+	done chan struct{}
+}
+
+// Main runs the tests of a package, ends the server that they share, looks for
+// goroutines that were left behind, and exits.
+func Main(m *testing.M) {
+	code := m.Run()
+	shared.Lock()
+	if shared.server != nil {
+		shared.server.Kill()
+		_ = os.RemoveAll(shared.server.dir)
+	}
+	shared.Unlock()
+	if n := skipped.Load(); n > 0 {
+		fmt.Fprintf(os.Stderr, "\n*** %d TESTS SKIPPED: no redis-server in PATH. What they show, miniredis cannot.\n\n", n)
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Need skips the test where there is no redis-server.
+func Need(t testing.TB) {
+	t.Helper()
+	switch {
+	case missing == nil:
+	case os.Getenv(Env) == "required":
+		t.Fatalf("%s=required, and there is none: %v", Env, missing)
+	default:
+		skipped.Add(1)
+		t.Skip("SKIPPED: no redis-server in PATH")
+	}
+}
+
+// Shared returns a server that all tests of the binary share. Each must use keys
+// of its own, and leave the server as it is.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	Need(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		dir, err := os.MkdirTemp("", "redistest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = start(t, dir, nil)
+	}
+	return shared.server
+}
+
+// Start starts a server for one test, with those arguments beside the usual
+// ones, and ends it with the test.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	Need(t)
+	s := start(t, t.TempDir(), args)
+	t.Cleanup(s.Kill)
+	return s
+}
+
+func start(t testing.TB, dir string, args []string) *Server {
+	t.Helper()
+	var err error
+	for range 3 { // another program may take the port first
+		var addr string
+		if addr, err = freeAddr(); err != nil {
+			continue
+		}
+		s := &Server{Addr: addr, dir: dir, args: args}
+		if err = s.run(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("no redis-server: %v", err)
+	return nil
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// run starts the process and waits until it answers.
+func (s *Server) run() error {
+	_, port, _ := strings.Cut(s.Addr, ":")
+	args := append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no",
+		"--daemonize", "no", "--loglevel", "warning", "--logfile", filepath.Join(s.dir, "log"),
+	}, s.args...)
+	s.cmd = exec.Command(binary, args...)
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	s.done = done
+	cmd := s.cmd
+	end := time.AfterFunc(longest, func() { _ = cmd.Process.Kill() })
+	go func() {
+		_ = cmd.Wait() // killed is how they all end
+		end.Stop()
+		close(done)
+	}()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if s.pings() {
+			return nil
+		}
+		select {
+		case <-done:
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("it ended at once: %s", log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	s.Kill()
+	return errors.New("it does not answer")
+}
+
+// pings reports whether the server answers PING.
+func (s *Server) pings() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return line == "+PONG\r\n"
+}
+
+// Process returns the process of the server, to be sent signals.
+func (s *Server) Process() *os.Process { return s.cmd.Process }
+
+// Kill ends the server as kill -9 does, and returns when it has ended.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+}
+
+// Restart starts the server again, on the same port and in the same folder.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,311 @@
+package sluiceredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+var (
+	leakyTake   = script("leaky_take", "instant")
+	leakyAdjust = script("leaky_adjust", "instant")
+)
+
+// longestKey is the longest key of Throttle, in bytes.
+const longestKey = 1024
+
+// Throttle is CL.THROTTLE key maxBurst count period n of redis-cell, without the
+// module: it reads and writes the same state in the same key, so that a program
+// can change from one to the other and both can be used at once, and its Result
+// has what redis-cell replies in [leaky.Result.Cell], or CellLegacy as versions
+// up to 0.3.0 did. Durations in it are exact. n = 0 only looks.
+//
+// Three things differ, where redis-cell does harm. Nothing is written for n = 0.
+// A key lives until its debt is paid and a little longer, not a little shorter. And
+// a key that holds something else is answered by [ErrData]; there it ends the
+// server.
+//
+// What a bucket owes is time and stays that when its limits change: after 16 at
+// once of 30 per minute, one at 300 per minute is refused for another 29 s. A
+// bucket of [Store.Leaky] is never fuller than full, and has none of that.
+//
+// The key is used as it is, without the prefix of the store. Throttle returns an
+// error, and takes nothing, if key is empty or longer than 1024 bytes, maxBurst <
+// 0, count or period ≤ 0, a unit leaks in less than a nanosecond, a full bucket
+// takes longer than 104 days to drain, ctx is done, or the server does not answer
+// as it should; after [ErrAmbiguous] n may have been taken. It panics if n < 0.
+func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64, period time.Duration, n int64) (leaky.Result, error) {
+	mustNotBeNegative(n)
+	if key == "" || len(key) > longestKey {
+		return leaky.Result{}, fmt.Errorf("sluiceredis: a key of %d bytes: 1 to %d are possible", len(key), longestKey)
+	}
+	if maxBurst < 0 || maxBurst >= longest {
+		return leaky.Result{}, fmt.Errorf("sluiceredis: a burst of %d beyond the first", maxBurst)
+	}
+	c, err := newCell(maxBurst+1, count, period)
+	if err != nil {
+		return leaky.Result{}, err
+	}
+	c.key = key
+	t := taking{n: n}
+	if err := s.buckets.do(ctx, c, &t); err != nil {
+		return leaky.Result{}, err
+	}
+	return t.result, nil
+}
+
+// A Leaky is leaky buckets, one for each key, shared by all machines. It admits
+// what package leaky does, with the server's clock.
+//
+// A bucket costs the server some 60 bytes beside its key, one script of about
+// 5 µs for each call or many that come together, and is forgotten when it is
+// empty.
+//
+// A Leaky is safe for use by multiple goroutines.
+type Leaky struct {
+	store *Store
+	name  string
+	cell  cell
+	quota leaky.Quota
+}
+
+// Leaky returns the buckets called name: Leaky("orders", leaky.Quota{Capacity:
+// 16, Count: 30, Per: time.Minute}) admits 16 at once for each key and then one
+// each two seconds. It returns an error if name is empty, where
+// [leaky.Quota.Check] does, and if a full bucket takes longer than 104 days to
+// drain.
+//
+// The same name at another quota means the same buckets. What is in them is
+// time, and stays, but no bucket is fuller than full.
+func (s *Store) Leaky(name string, quota leaky.Quota) (*Leaky, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	c, err := nativeCell(quota)
+	if err != nil {
+		return nil, err
+	}
+	return &Leaky{s, name, c, quota}, nil
+}
+
+func nativeCell(quota leaky.Quota) (cell, error) {
+	if err := quota.Check(); err != nil {
+		return cell{}, err
+	}
+	c, err := newCell(quota.Capacity, quota.Count, quota.Per)
+	c.native = true
+	return c, err
+}
+
+// Quota returns the quota of calls that bring none.
+func (l *Leaky) Quota() leaky.Quota { return l.quota }
+
+// Take takes n from the bucket of key if n fit now, and otherwise changes nothing
+// and says when they will. n = 0 takes nothing and is always allowed; an n beyond
+// the capacity never is, and Err of the result is then [leaky.ErrTooLarge].
+//
+// The error says that the server could not be asked; then nothing was taken,
+// except that after [ErrAmbiguous] it may have been. A context that is done while
+// the call is on its way is returned as it is if others are on the same way: what
+// was taken is then given back. It panics if n < 0.
+func (l *Leaky) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
+	return l.take(ctx, l.cell, key, n)
+}
+
+// TakeQuota is Take by a quota of the call's own, such as that of the tariff the
+// user of this call has. It returns an error where Leaky does.
+func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n int64) (leaky.Result, error) {
+	mustNotBeNegative(n)
+	c, err := nativeCell(quota)
+	if err != nil {
+		return leaky.Result{}, err
+	}
+	return l.take(ctx, c, key, n)
+}
+
+func (l *Leaky) take(ctx context.Context, c cell, key string, n int64) (leaky.Result, error) {
+	mustNotBeNegative(n)
+	c.key = l.store.key("leaky1", l.name, key, "")
+	t := taking{n: n}
+	if err := l.store.buckets.do(ctx, c, &t); err != nil {
+		return leaky.Result{}, err
+	}
+	return t.result, nil
+}
+
+// TakeUpTo takes as many as fit now, up to n, and returns how many. If that is
+// none, the result says when the first will fit. It panics if n < 0.
+func (l *Leaky) TakeUpTo(ctx context.Context, key string, n int64) (int64, leaky.Result, error) {
+	mustNotBeNegative(n)
+	c := l.cell
+	c.key = l.store.key("leaky1", l.name, key, "")
+	t := taking{n: n, upTo: true}
+	if err := l.store.buckets.do(ctx, c, &t); err != nil {
+		return 0, leaky.Result{}, err
+	}
+	return t.granted, t.result, nil
+}
+
+// Peek returns what Take of 0 does: the bucket as it is.
+func (l *Leaky) Peek(ctx context.Context, key string) (leaky.Result, error) {
+	return l.Take(ctx, key, 0)
+}
+
+// On returns the bucket of key as a meter, for a sluice.Gate or sluice.Block. It
+// is a small value and takes up nothing on the server.
+func (l *Leaky) On(key string) *LeakyMeter { return &LeakyMeter{l, key} }
+
+// A LeakyMeter is one bucket of a Leaky, as a sluice.Meter.
+type LeakyMeter struct {
+	leaky *Leaky
+	key   string
+}
+
+var _ sluice.Meter = (*LeakyMeter)(nil)
+
+// Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
+// returns how long until they will. It returns ErrTooLarge if n is more than the
+// capacity, and the errors of Leaky.Take. It panics if n < 0.
+func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	res, err := m.leaky.Take(ctx, m.key, n)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, res.RetryAfter), res.Err()
+}
+
+// Adjust corrects by delta what a call took that was admitted age ago. A positive
+// delta takes without asking, beyond the capacity if need be; a debt of more than
+// 104 days is one of 104 days. A negative delta gives back, exactly: the bucket is
+// then as if that had never been taken. That is possible while it cannot have
+// leaked yet, for as long as it takes to leak by itself: −delta intervals.
+// After that Adjust returns [ErrStranded] and changes nothing. (A leaky.Bucket
+// gives back later, too, and says that this may let more through than the quota.)
+func (m *LeakyMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	c := m.leaky.cell
+	c.key = m.leaky.store.key("leaky1", m.leaky.name, m.key, "")
+	return m.leaky.store.adjustBucket(ctx, c, delta, age)
+}
+
+// adjustBucket is Adjust.
+func (s *Store) adjustBucket(ctx context.Context, c cell, delta int64, age time.Duration) error {
+	if delta == 0 {
+		return nil
+	}
+	if delta < 0 {
+		delta = max(delta, -c.capacity) // more was never in one call
+		if int64(max(0, age)) >= -delta*c.interval {
+			s.stats.stranded.Add(uint64(-delta))
+			return ErrStranded
+		}
+	}
+	var ns int64
+	if delta > 0 {
+		ns, _ = c.nanoseconds(delta)
+		ns = min(ns, longest)
+	} else {
+		ns = delta * c.interval
+	}
+	_, err := s.run(ctx, leakyAdjust, []string{c.key}, []string{format(c.depth()), format(ns)})
+	if delta < 0 {
+		if err != nil {
+			s.stats.stranded.Add(uint64(-delta))
+		} else {
+			s.stats.refunded.Add(uint64(-delta))
+		}
+	}
+	return err
+}
+
+// A taking is a request for n units, and what was answered.
+type taking struct {
+	n    int64
+	upTo bool // or fewer
+
+	result  leaky.Result
+	granted int64
+	now     int64     // the server's clock, µs since 1970
+	sent    time.Time // when the script was, or a little earlier
+}
+
+// runs returns what t asks the script for: so many requests of that cost each.
+func (t *taking) runs(c *cell) (cost, count int64) {
+	switch {
+	case t.n == 0 || t.n > c.capacity && !t.upTo: // the answer is known, but for the level
+		return 0, 0
+	case t.upTo:
+		return c.interval, min(t.n, c.capacity)
+	}
+	return t.n * c.interval, 1
+}
+
+// takeFromBucket has requests for one bucket answered, in order, at one instant.
+func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) error {
+	args := []string{format(c.depth()), "0"}
+	if c.native {
+		args[1] = "1"
+	}
+	var cost, count int64
+	push := func() {
+		if count > 0 {
+			args = append(args, format(cost), format(count))
+		}
+	}
+	for _, t := range requests {
+		switch more, times := t.runs(&c); {
+		case times == 0:
+		case more == cost:
+			count += times
+		default:
+			push()
+			cost, count = more, times
+		}
+	}
+	push()
+	sent := time.Now()
+	reply, err := s.run(ctx, leakyTake, []string{c.key}, args)
+	if err != nil {
+		return err
+	}
+	if err := expect(leakyTake, reply, 6); err != nil {
+		return err
+	}
+	level, granted := reply[3]*int64(time.Second)+reply[4], int64(0)
+	for _, t := range requests {
+		before := level
+		t.now, t.sent = reply[5], sent
+		if t.upTo {
+			t.granted, t.result, level = c.decideUpTo(level, t.n)
+			granted += t.granted
+			continue
+		}
+		t.result, level = c.decide(level, t.n)
+		if level > before {
+			t.granted = t.n
+			granted++
+		}
+	}
+	s.stats.decisions.Add(uint64(len(requests)))
+	s.stats.clamped.Add(uint64(reply[2]))
+	if granted != reply[1] {
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", leakyTake.name, reply[1], granted)
+	}
+	return nil
+}
+
+// giveBackToBucket gives back what was taken for callers who had gone.
+func giveBackToBucket(s *Store, c cell, requests []*taking) {
+	for _, t := range requests {
+		if t.granted > 0 && c.native { // redis-cell's state takes nothing back: N2
+			_ = s.adjustBucket(context.Background(), c, -t.granted, time.Since(t.sent)) // counted if it fails
+		} else {
+			s.stats.stranded.Add(uint64(t.granted))
+		}
+	}
+}
+
+func format(n int64) string { return strconv.FormatInt(n, 10) }

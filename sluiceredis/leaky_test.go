@@ -1,0 +1,323 @@
+package sluiceredis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+const sec = time.Second
+
+// A visit asks at an instant for n by a quota, and expects what CL.THROTTLE
+// replied.
+type visit struct {
+	at               time.Duration
+	burst, count, ps int64
+	n                int64
+	cell             string
+}
+
+func text(five [5]int64) string { return strings.Trim(fmt.Sprint(five), "[]") }
+
+// vector makes visits by one quota from "seconds n -> reply".
+func vector(burst, count, ps int64, lines ...string) []visit {
+	var all []visit
+	for _, line := range lines {
+		var seconds float64
+		var n int64
+		asked, reply, ok := strings.Cut(line, " -> ")
+		if _, err := fmt.Sscan(asked, &seconds, &n); err != nil || !ok {
+			panic(line)
+		}
+		all = append(all, visit{time.Duration(math.Round(seconds * 1e9)), burst, count, ps, n, reply})
+	}
+	return all
+}
+
+// vectors are what redis-cell 0.5.0 replied with a frozen clock.
+var vectors = []struct {
+	name   string
+	visits []visit
+}{
+	{"V1 the README", vector(15, 30, 60, "0 1 -> 0 16 15 -1 2", "0 1 -> 0 16 14 -1 4")},
+	{"V2 five, one per second", vector(4, 1, 1,
+		"0 6 -> 1 5 5 -1 0", // more than the limit: never, and the bucket as it is
+		"0 1 -> 0 5 4 -1 1", "0 1 -> 0 5 3 -1 2", "0 1 -> 0 5 2 -1 3", "0 1 -> 0 5 1 -1 4", "0 1 -> 0 5 0 -1 5",
+		"0 1 -> 1 5 0 1 5",
+		"3 1 -> 0 5 2 -1 3", "3.1 1 -> 0 5 1 -1 4", "4 1 -> 0 5 1 -1 4", "8 1 -> 0 5 4 -1 1",
+		"9.5 1 -> 0 5 4 -1 1", "9.5 0 -> 0 5 4 -1 1", "9.5 2 -> 0 5 2 -1 3", "9.5 5 -> 1 5 2 3 3")},
+	{"V3 sixteen, one per two seconds", vector(15, 30, 60,
+		"0 1 -> 0 16 15 -1 2", "0 4 -> 0 16 11 -1 10", "0 11 -> 0 16 0 -1 32", "0 1 -> 1 16 0 2 32",
+		"1.999 1 -> 1 16 0 1 31", "2 1 -> 0 16 0 -1 32", // exactly when it fits
+		"2 17 -> 1 16 0 -1 32", "2 0 -> 0 16 0 -1 32",
+		"42 0 -> 0 16 16 -1 0", "42 16 -> 0 16 0 -1 32", "42 1 -> 1 16 0 2 32")},
+	{"V4 seven per minute, floored to 8,571,428,571 ns", vector(2, 7, 60,
+		"0 1 -> 0 3 2 -1 9", "0 1 -> 0 3 1 -1 18", "0 1 -> 0 3 0 -1 26", "0 1 -> 1 3 0 9 26",
+		"8.571428570 1 -> 1 3 0 0 18", "8.571428571 1 -> 0 3 0 -1 26")},
+	{"V5 less than a millisecond is 0 seconds", vector(0, 1, 1,
+		"0 1 -> 0 1 0 -1 1", "0.9991 1 -> 1 1 0 0 0", "1 1 -> 0 1 0 -1 1")},
+	{"V6 two of one", vector(0, 1, 1, "0 2 -> 1 1 1 -1 0")},
+	{"V6 none of one", vector(0, 1, 1, "0 0 -> 0 1 1 -1 0")},
+	{"V7 the quota changes", []visit{
+		{0, 15, 30, 60, 16, "0 16 0 -1 32"},
+		{0, 3, 30, 60, 1, "1 4 0 26 32"}, {0, 3, 30, 60, 0, "1 4 0 24 32"}, // even nothing does not fit
+		{0, 15, 300, 60, 1, "1 16 0 29 32"},
+	}},
+	{"V8 the clock steps back", append(vector(4, 1, 1, "0 3 -> 0 5 2 -1 3", "-10 1 -> 1 5 0 9 13"),
+		vector(4, 1, 1, "0 0 -> 0 5 2 -1 3")...)}, // and comes back: nothing minted, nothing lost
+	// The transcript of the tutorials, made with redis-cell 0.3.0: these pauses
+	// fit it. Here as current versions round, and below as that one did.
+	{"the transcript", vector(15, 30, 60,
+		"0 1 -> 0 16 15 -1 2", "5 4 -> 0 16 12 -1 8", "6.5 4 -> 0 16 8 -1 15", "8.5 4 -> 0 16 5 -1 21", "9.5 4 -> 0 16 2 -1 28",
+		"10.5 4 -> 1 16 2 3 27", "13.5 4 -> 0 16 0 -1 32", "16.5 17 -> 1 16 1 -1 29", "46.5 17 -> 1 16 16 -1 0")},
+}
+
+func TestVectorsOfRedisCell(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		for _, v := range vectors {
+			t.Run(v.name, func(t *testing.T) {
+				s, clock := b.freeze(t)
+				for _, visit := range v.visits {
+					clock.set(visit.at)
+					res, err := s.Throttle(bg, v.name, visit.burst, visit.count, time.Duration(visit.ps)*sec, visit.n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := text(res.Cell()); got != visit.cell {
+						t.Errorf("%d at %v: %s, redis-cell said %s", visit.n, visit.at, got, visit.cell)
+					}
+				}
+			})
+		}
+	})
+}
+
+// What the tutorials print is what versions up to 0.3.0 made of the same.
+func TestTranscriptOfTheTutorials(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		for _, v := range vector(15, 30, 60,
+			"0 1 -> 0 16 15 -1 2", "5 4 -> 0 16 12 -1 8", "6.5 4 -> 0 16 8 -1 14", "8.5 4 -> 0 16 5 -1 20", "9.5 4 -> 0 16 2 -1 27",
+			"10.5 4 -> 1 16 2 2 26", "13.5 4 -> 0 16 0 -1 31", "16.5 17 -> 1 16 1 -1 28", "46.5 17 -> 1 16 16 -1 0") {
+			clock.set(v.at)
+			res, err := s.Throttle(bg, "laoqian:reply", 15, 30, 60*sec, v.n)
+			if got := text(res.CellLegacy()); err != nil || got != v.cell {
+				t.Errorf("%d at %v: %s, %v; the transcript says %s", v.n, v.at, got, err, v.cell)
+			}
+		}
+	})
+}
+
+// The state is what redis-cell keeps: a decimal number of nanoseconds.
+func TestStateOfRedisCell(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		key := b.prefix + " user123"
+		for range 3 { // V4: three intervals, each floored
+			if _, err := s.Throttle(bg, key, 2, 7, 60*sec, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.redis.Get(bg, key).Val(); got != "1790000025714285713" {
+			t.Errorf("after three: %q", got)
+		}
+		// What redis-cell has left is understood.
+		clock.set(25714285713)
+		b.redis.Set(bg, key, "1790000034285714284", 0)
+		res, err := s.Throttle(bg, key, 2, 7, 60*sec, 0)
+		if want := (leaky.Result{Allowed: true, Limit: 3, Remaining: 2, RetryAfter: -1, ResetAfter: 8571428571}); err != nil || res != want {
+			t.Errorf("%+v, %v; want %+v", res, err, want)
+		}
+		// A time in the past, without an expiry, is an empty bucket.
+		b.redis.Set(bg, key, "1789999999000000000", 0)
+		res, err = s.Throttle(bg, key, 0, 1, sec, 2)
+		if want := (leaky.Result{Limit: 1, Remaining: 1, RetryAfter: -1}); err != nil || res != want {
+			t.Errorf("%+v, %v; want %+v", res, err, want)
+		}
+	})
+}
+
+// N1 and V7, V8 in their native form: a bucket is never fuller than full.
+func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		l := newLeaky(t, s, "n1", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
+		take := func(key string, quota leaky.Quota, n int64, want leaky.Result) {
+			t.Helper()
+			if res, err := l.TakeQuota(bg, key, quota, n); err != nil || res != want {
+				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
+			}
+		}
+		take("smaller", l.Quota(), 16, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec})
+		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, leaky.Result{Allowed: true, Limit: 4, RetryAfter: -1, ResetAfter: 8 * sec})
+		take("smaller", l.Quota(), 0, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", l.Quota(), 16, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec})
+		take("faster", leaky.Quota{Capacity: 16, Count: 300, Per: 60 * sec}, 1,
+			leaky.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
+
+		five := leaky.Quota{Capacity: 5, Count: 1, Per: sec}
+		clock.set(10 * sec)
+		take("back", five, 3, leaky.Result{Allowed: true, Limit: 5, Remaining: 2, RetryAfter: -1, ResetAfter: 3 * sec})
+		clock.set(0)
+		take("back", five, 1, leaky.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec})
+		clock.set(sec) // the repair was written: the bucket leaks again
+		take("back", five, 1, leaky.Result{Allowed: true, Limit: 5, RetryAfter: -1, ResetAfter: 5 * sec})
+		if got := s.Stats().Clamped; got != 3 {
+			t.Errorf("clamped %d times, want 3", got)
+		}
+	})
+}
+
+func newLeaky(t testing.TB, s *Store, name string, quota leaky.Quota) *Leaky {
+	t.Helper()
+	l, err := s.Leaky(name, quota)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// N3: looking never writes.
+func TestPeekNeverWrites(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s := b.store(t)
+		l := newLeaky(t, s, "n3", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+		if res, err := l.Peek(bg, "k"); err != nil || res.Remaining != 3 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if _, err := s.Throttle(bg, b.prefix+" raw", 2, 1, sec, 0); err != nil {
+			t.Error(err)
+		}
+		if n := b.redis.Exists(bg, s.key("leaky1", "n3", "k", ""), b.prefix+" raw").Val(); n != 0 {
+			t.Errorf("%d keys were made", n)
+		}
+	})
+}
+
+// N4: of a part granted only what was granted is paid, not the fraction.
+func TestTakeUpTo(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		l := newLeaky(t, s, "n4", leaky.Quota{Capacity: 10, Count: 10, Per: sec})
+		total := int64(0)
+		for now := time.Duration(0); now <= 100*sec; now += 170 * time.Millisecond { // 1.7 units
+			clock.set(now)
+			n, _, err := l.TakeUpTo(bg, "k", 15)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += n
+		}
+		if total != 10+999 { // at 99.96 s
+			t.Errorf("%d in 100 s, want 1009", total)
+		}
+		if n, res, err := l.TakeUpTo(bg, "k", 5); n != 0 || res.Allowed || res.RetryAfter != 40*time.Millisecond || err != nil {
+			t.Errorf("of a full bucket %d, %+v, %v", n, res, err)
+		}
+		if n, res, err := l.TakeUpTo(bg, "other", 0); n != 0 || !res.Allowed || err != nil {
+			t.Errorf("none: %d, %+v, %v", n, res, err)
+		}
+	})
+}
+
+// A correction takes beyond the capacity, which stays owed, and gives back
+// exactly or not at all.
+func TestAdjust(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		m := newLeaky(t, s, "adjust", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k")
+		admit := func(n int64, want time.Duration) {
+			t.Helper()
+			if wait, err := m.Admit(bg, n); wait != want || err != nil {
+				t.Errorf("%d: %v, %v; want %v", n, wait, err, want)
+			}
+		}
+		adjust := func(delta int64, age time.Duration, want error) {
+			t.Helper()
+			if err := m.Adjust(bg, delta, age); !errors.Is(err, want) {
+				t.Errorf("adjust by %d after %v: %v, want %v", delta, age, err, want)
+			}
+		}
+		admit(5, 0)
+		adjust(7, 0, nil) // 12 s owed, 7 s beyond the capacity
+		admit(1, 8*sec)
+		clock.set(7 * sec)
+		admit(1, sec)
+		clock.set(8 * sec)
+		admit(1, 0)
+		admit(1, sec)
+		adjust(-2, 2*sec-1, nil)
+		admit(2, 0)
+		admit(1, sec)
+		adjust(-2, 2*sec, ErrStranded)
+		admit(1, sec)
+		adjust(-100, 0, nil) // no fuller than a bucket was it
+		admit(5, 0)
+		adjust(-5, 0, nil)
+		if n := b.redis.Exists(bg, s.key("leaky1", "adjust", "k", "")).Val(); n != 0 {
+			t.Error("an empty bucket is remembered")
+		}
+		adjust(math.MaxInt64, 0, nil)
+		if wait, err := m.Admit(bg, 1); err != nil || wait < 100*24*time.Hour {
+			t.Errorf("after a debt without bound: %v, %v", wait, err)
+		}
+		if got := s.Stats(); got.Refunded != 2+5+5 || got.Stranded != 2 || got.Clamped != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A key lives as long as its debt, and no longer.
+func TestExpiryOfBuckets(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s := b.store(t)
+		l := newLeaky(t, s, "ttl", leaky.Quota{Capacity: 5, Count: 1, Per: 7 * 24 * time.Hour})
+		for i := range 3 {
+			if _, err := l.Take(bg, "k", 1); err != nil {
+				t.Fatal(err)
+			}
+			debt := time.Duration(i+1) * 7 * 24 * time.Hour
+			ttl := b.redis.PTTL(bg, s.key("leaky1", "ttl", "k", "")).Val()
+			if ttl > debt+2*time.Millisecond || ttl < debt-time.Minute {
+				t.Errorf("after %d: forgotten in %v, empty in %v", i+1, ttl, debt)
+			}
+		}
+	})
+}
+
+func TestThrottleRefusesWhatCannotBe(t *testing.T) {
+	s := (&backend{prefix: "none"}).storeOn(t, unreachable{})
+	for _, v := range []struct {
+		key          string
+		burst, count int64
+		per          time.Duration
+		want         string
+	}{
+		{"", 1, 1, sec, "key of 0 bytes"},
+		{strings.Repeat("k", 1025), 1, 1, sec, "key of 1025 bytes"},
+		{"k", -1, 1, sec, "burst of -1"},
+		{"k", math.MaxInt64, 1, sec, "burst of"},
+		{"k", 1, 0, sec, "count must be positive"},
+		{"k", 1, -1, sec, "count must be positive"},
+		{"k", 1, 1, 0, "period must be positive"},
+		{"k", 1, 1_000_000_001, sec, "more than one per nanosecond"},
+		{"k", 104, 1, 24 * time.Hour, "104 days"},
+		{"k", 0, 1, math.MaxInt64, "104 days"},
+	} {
+		_, err := s.Throttle(bg, v.key, v.burst, v.count, v.per, 1)
+		if err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%.10q %d %d %v: %v, want %q", v.key, v.burst, v.count, v.per, err, v.want)
+		}
+	}
+	defer func() {
+		if r := recover(); fmt.Sprint(r) != "sluiceredis: n < 0: -1" {
+			t.Errorf("n < 0: %v", r)
+		}
+	}()
+	_, _ = s.Throttle(bg, "k", 1, 1, sec, -1)
+}

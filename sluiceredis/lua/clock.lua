@@ -1,0 +1,16 @@
+-- What every script begins with. The server's clock is read once, here: a script
+-- that read it twice would decide at two instants. Numbers of Lua are doubles,
+-- exact up to 2^53: microseconds since 1970 fit, nanoseconds do not.
+local time = redis.call('TIME')
+local sec, us = tonumber(time[1]), tonumber(time[2])
+local now = sec * 1000000 + us
+
+-- whole formats a whole number. Lua itself would write 1.79e+15.
+local function whole(x) return string.format('%.0f', x) end
+
+-- failed returns what to reply when a command failed, as pcall reports it: the
+-- key is of another type, or what the server says.
+local function failed(reply)
+  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then return {-1, now} end
+  return reply
+end

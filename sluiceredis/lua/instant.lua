@@ -1,0 +1,28 @@
+-- An instant is kept as redis-cell keeps it: nanoseconds since 1970, in decimal.
+-- They are too many for a double, so digits are split into seconds and
+-- nanoseconds, and what is computed with is the distance from now: exact up to
+-- 2^53 ns, 104 days.
+
+-- ahead returns how far digits are ahead of now: as seconds and nanoseconds,
+-- and in nanoseconds, which are inexact beyond 104 days. It returns nil unless
+-- they are an instant, which a signed 64-bit integer can hold.
+local function ahead(digits)
+  if #digits > 19 or (#digits == 19 and digits > '9223372036854775807') then return nil end
+  local s = (tonumber(string.sub(digits, 1, -10)) or 0) - sec
+  local ns = tonumber(string.sub(digits, -9)) - us * 1000
+  return s, ns, s * 1000000000 + ns
+end
+
+-- instant returns the digits of the instant that is so many nanoseconds ahead
+-- of now, 0 <= distance <= 2^53. math.fmod is exact, a division is not.
+local function instant(distance)
+  local ns = math.fmod(distance, 1000000000)
+  local s = sec + (distance - ns) / 1000000000
+  ns = ns + us * 1000
+  if ns >= 1000000000 then s, ns = s + 1, ns - 1000000000 end
+  return string.format('%.0f%09.0f', s, ns)
+end
+
+-- expiry returns after how many milliseconds something may be forgotten that
+-- counts for so many nanoseconds: not before that.
+local function expiry(distance) return whole(math.ceil(distance / 1000000) + 1) end

@@ -1,0 +1,163 @@
+package sluiceredis
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/oracle"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A taker is what a recording is replayed on.
+type taker func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (leaky.Result, error)
+
+type throttleTrace struct {
+	MaxBurst int64 `json:"max_burst"`
+	Count    int64 `json:"count"`
+	PeriodS  int64 `json:"period_s"`
+	Ops      []struct {
+		At         int64    `json:"at_ns"`
+		N          int64    `json:"n"`
+		Limited    bool     `json:"limited"`
+		Limit      int64    `json:"limit"`
+		Remaining  int64    `json:"remaining"`
+		RetryAfter int64    `json:"retry_after_ns"`
+		ResetAfter int64    `json:"reset_after_ns"`
+		Cell       [5]int64 `json:"cell"`
+	} `json:"ops"`
+}
+
+func replayThrottle(line []byte, key string, take taker) error {
+	var trace throttleTrace
+	if err := oracle.Decode(line, &trace); err != nil {
+		return err
+	}
+	if len(trace.Ops) == 0 {
+		return fmt.Errorf("no operations")
+	}
+	for i, op := range trace.Ops {
+		got, err := take(time.Duration(op.At), key, trace.MaxBurst, trace.Count, time.Duration(trace.PeriodS)*time.Second, op.N)
+		want := leaky.Result{Allowed: !op.Limited, Limit: op.Limit, Remaining: op.Remaining,
+			RetryAfter: time.Duration(op.RetryAfter), ResetAfter: time.Duration(op.ResetAfter)}
+		if err != nil || got != want || got.Cell() != op.Cell {
+			return fmt.Errorf("op %d: %d at %d: got %+v %v %v, recorded %+v %v", i, op.N, op.At, got, got.Cell(), err, want, op.Cell)
+		}
+	}
+	return nil
+}
+
+type springTrace struct {
+	RatePerS int64 `json:"rate_per_s"`
+	Capacity int64 `json:"capacity"`
+	Ops      []struct {
+		At        int64 `json:"at_s"`
+		N         int64 `json:"n"`
+		Allowed   bool  `json:"allowed"`
+		Remaining int64 `json:"remaining"`
+	} `json:"ops"`
+}
+
+// The token bucket of Spring Cloud Gateway is the same meter.
+func replaySpring(line []byte, key string, take taker) error {
+	var trace springTrace
+	if err := oracle.Decode(line, &trace); err != nil {
+		return err
+	}
+	if len(trace.Ops) == 0 {
+		return fmt.Errorf("no operations")
+	}
+	for i, op := range trace.Ops {
+		got, err := take(time.Duration(op.At)*time.Second, key, trace.Capacity-1, trace.RatePerS, time.Second, op.N)
+		if err != nil || got.Allowed != op.Allowed || got.Remaining != op.Remaining {
+			return fmt.Errorf("op %d: %d at %d: got %+v %v, recorded %+v", i, op.N, op.At, got, err, op)
+		}
+	}
+	return nil
+}
+
+var recordings = []struct {
+	name    string
+	replay  func([]byte, string, taker) error
+	answers []string
+}{
+	{"cl_throttle.jsonl", replayThrottle, []string{"limited", "limit", "remaining", "retry_after_ns", "reset_after_ns",
+		"cell 0", "cell 1", "cell 2", "cell 3", "cell 4", "unheard of"}},
+	{"spring_token_bucket.jsonl", replaySpring, []string{"allowed", "remaining", "unheard of"}},
+}
+
+// recorded returns the traces of a recording: those of package leaky, unless
+// others are asked for.
+func recorded(t *testing.T, name string) [][]byte {
+	if os.Getenv(oracle.Dir) == "" {
+		t.Setenv(oracle.Dir, "../leaky/testdata")
+	}
+	return oracle.Lines(t, name)
+}
+
+// takers returns Throttle, and a native bucket asked by a quota of the call's
+// own, on a clock that is set.
+func takers(t *testing.T, b *backend) map[string]taker {
+	s, clock := b.freeze(t)
+	last := time.Duration(-1)
+	set := func(at time.Duration) {
+		if at != last {
+			clock.set(at)
+			last = at
+		}
+	}
+	l := newLeaky(t, s, "oracle", leaky.Quota{Capacity: 1, Count: 1, Per: sec})
+	return map[string]taker{
+		"Throttle": func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (leaky.Result, error) {
+			set(at)
+			return s.Throttle(bg, b.prefix+key, maxBurst, count, per, n)
+		},
+		"Leaky": func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (leaky.Result, error) {
+			set(at)
+			return l.TakeQuota(bg, key, leaky.Quota{Capacity: maxBurst + 1, Count: count, Per: per}, n)
+		},
+	}
+}
+
+func TestOracles(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		for _, r := range recordings {
+			for name, take := range takers(t, b) {
+				t.Run(r.name+" "+name, func(t *testing.T) {
+					for i, line := range recorded(t, r.name) {
+						if err := r.replay(line, fmt.Sprint(r.name, name, i), take); err != nil {
+							t.Errorf("%s:%d: %v", r.name, i+1, err)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// A replay that would accept a wrong answer is worth nothing.
+func TestOraclesFindEachCorruptedField(t *testing.T) {
+	b := onRedis(t)
+	for _, r := range recordings {
+		take := takers(t, b)["Throttle"]
+		found := map[string]int{}
+		traces := 0
+		for i, line := range recorded(t, r.name) {
+			if i%25 != 0 {
+				continue
+			}
+			traces++
+			for _, c := range oracle.Corruptions(t, line, i) {
+				if r.replay(c.Line, fmt.Sprint(r.name, i, c.What), take) != nil {
+					found[c.What]++
+				}
+			}
+		}
+		for _, field := range r.answers {
+			if found[field] != traces {
+				t.Errorf("%s: falsified %s: found in %d of %d traces", r.name, field, found[field], traces)
+			}
+		}
+	}
+}
