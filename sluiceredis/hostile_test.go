@@ -42,6 +42,8 @@ type victim struct {
 func victims(t *testing.T, b *backend) []victim {
 	s := b.store(t)
 	l := newLeaky(t, s, "hostile", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	g, f := newLog(t, s, "hostile", 5, sec), newFixed(t, s, "hostile", FixedConfig{Limit: 5, Window: sec})
+	p := newPacer(t, s, "hostile", 10, sec, PacerConfig{})
 	raw := b.prefix + " raw \xff{}"
 	return []victim{
 		{"Throttle", raw, map[string]func() error{
@@ -54,7 +56,28 @@ func victims(t *testing.T, b *backend) []victim {
 			"add":    func() error { return l.On("k").Adjust(bg, 1, 0) },
 			"return": func() error { return l.On("k").Adjust(bg, -1, 0) },
 		}, false},
+		{"Log", s.key("log1", "hostile", "k", ""), map[string]func() error{
+			"take": func() error { _, err := g.Take(bg, "k", 1); return err },
+			"peek": func() error { _, err := g.Peek(bg, "k"); return err },
+			"add":  func() error { return g.On("k").Adjust(bg, 1, 0) },
+		}, true},
+		{"Fixed", s.key("fixed1", "hostile", "k", ""), map[string]func() error{
+			"take": func() error { _, err := f.Take(bg, "k", 1); return err },
+			"peek": func() error { _, err := f.Peek(bg, "k"); return err },
+			"add":  func() error { return f.On("k").Adjust(bg, 1, 0) },
+		}, false},
+		{"Pacer", p.key.key, map[string]func() error{
+			"reserve": func() error { _, err := p.Reserve(bg, 1, sec); return err },
+			"pause":   func() error { return p.PauseUntil(bg, time.Now().Add(sec)) },
+			"cancel":  func() error { return cancelling(p) },
+		}, false},
 	}
+}
+
+// cancelling asks for slots to be given back, and returns what went wrong.
+func cancelling(p *Pacer) error {
+	_, err := p.store.run(bg, pacerCancel, []string{p.key.key}, []string{"1", "1"})
+	return err
 }
 
 func TestHostileData(t *testing.T) {
@@ -69,10 +92,13 @@ func TestHostileData(t *testing.T) {
 					put["text "+text[:min(20, len(text))]] = func() error { return b.redis.Set(bg, v.key, text, 0).Err() }
 				}
 			} else {
-				put["zset"] = func() error { return b.redis.ZAdd(bg, v.key, redis.Z{Score: 1, Member: "a"}).Err() }
+				// Two instants are what a pacer writes, and that one is in 1973.
 				for _, text := range texts {
-					put[fmt.Sprintf("%.30q", text)] = func() error { return b.redis.Set(bg, v.key, text, 0).Err() }
+					if v.name != "Pacer" || !strings.HasSuffix(text, " 99999999999999999") {
+						put[fmt.Sprintf("%.30q", text)] = func() error { return b.redis.Set(bg, v.key, text, 0).Err() }
+					}
 				}
+				put["zset"] = func() error { return b.redis.ZAdd(bg, v.key, redis.Z{Score: 1, Member: "a"}).Err() }
 			}
 			for what, put := range put {
 				for how, ask := range v.ask {

@@ -2,8 +2,10 @@ package sluiceredis
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,13 @@ type Store struct {
 	timeout time.Duration
 
 	buckets commit[cell, *taking]
+	logs    commit[logKey, *asking]
+	fixeds  commit[fixedKey, *asking]
+	pacers  commit[paceKey, *pacing]
 	stats   counters
+
+	id    string // of this store, in names that no other one gives
+	names atomic.Uint64
 }
 
 // New returns a store in the Redis of client. It returns an error if client is
@@ -54,9 +62,16 @@ func New(client Client, cfg Config) (*Store, error) {
 	if s.timeout == 0 {
 		s.timeout = time.Second
 	}
+	s.id = rand.Text()[:12]
 	s.buckets.init(s, takeFromBucket, giveBackToBucket)
+	s.logs.init(s, takeFromLog, giveBackToLog)
+	s.fixeds.init(s, takeFromFixed, giveBackToFixed)
+	s.pacers.init(s, reserveSlots, giveBackSlots)
 	return s, nil
 }
+
+// unique returns a name that nobody has given before.
+func (s *Store) unique() string { return s.id + strconv.FormatUint(s.names.Add(1), 36) }
 
 // run runs a script that replies its code, and what a code below 0 says about
 // the first key as an error. It counts what became of it.

@@ -14,12 +14,13 @@ local function ahead(digits)
 end
 
 -- instant returns the digits of the instant that is so many nanoseconds ahead
--- of now, 0 <= distance <= 2^53. math.fmod is exact, a division is not.
+-- of now, or behind it if negative. math.fmod is exact, a division is not.
 local function instant(distance)
   local ns = math.fmod(distance, 1000000000)
   local s = sec + (distance - ns) / 1000000000
   ns = ns + us * 1000
   if ns >= 1000000000 then s, ns = s + 1, ns - 1000000000 end
+  if ns < 0 then s, ns = s - 1, ns + 1000000000 end
   return string.format('%.0f%09.0f', s, ns)
 end
 
