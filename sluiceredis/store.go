@@ -74,7 +74,7 @@ func New(client Client, cfg Config) (*Store, error) {
 func (s *Store) unique() string { return s.id + strconv.FormatUint(s.names.Add(1), 36) }
 
 // run runs a script that replies its code, and what a code below 0 says about
-// the first key as an error. It counts what became of it.
+// a key as an error. It counts what became of it.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -92,7 +92,11 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		return nil, fmt.Errorf("sluiceredis: %s replied nothing", script.name)
 	case reply[0] < 0:
 		s.stats.data.Add(1)
-		return nil, dataError(keys[0], reply[0])
+		which := int64(0)
+		if len(reply) == 3 {
+			which = reply[2]
+		}
+		return nil, dataError(keys[which], reply[0])
 	}
 	return reply, err
 }

@@ -9,8 +9,8 @@ local now = sec * 1000000 + us
 local function whole(x) return string.format('%.0f', x) end
 
 -- failed returns what to reply when a command failed, as pcall reports it: the
--- key is of another type, or what the server says.
-local function failed(reply)
-  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then return {-1, now} end
+-- key, counted from 0, is of another type, or what the server says.
+local function failed(reply, key)
+  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then return {-1, now, key or 0} end
   return reply
 end

@@ -1,0 +1,399 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+var (
+	semAcquire = script("sem_acquire", "leases")
+	semRenew   = script("sem_renew", "leases")
+	semRelease = script("sem_release", "leases")
+)
+
+// SemaphoreConfig is what a [Semaphore] may be told beside its limit. The zero
+// value is usual.
+type SemaphoreConfig struct {
+	// Lease is how long permits stay lent without being renewed: after a crash
+	// they come back within that time. It must be the same on all machines. 0
+	// means 30 s; it is at least 100 ms.
+	Lease time.Duration
+
+	// Poll is how often, on the average, the first who waits on a machine asks
+	// again. 0 means 50 ms.
+	Poll time.Duration
+}
+
+// # What can a lease promise?
+//
+// Permits that a machine took and never gave back, because it crashed, must come
+// back. So they are lent for a time, and the holder prolongs that as long as it
+// lives. With one Redis that loses no data and whose clock does not step:
+//
+//  1. No more than the limit is believed to be held at any instant. A holder
+//     believes from when it sent its request, which is earlier than the server
+//     counts from, and for a little less than the lease.
+//  2. What a holder that died held comes back within one lease.
+//  3. A holder is told, no later than it stops to believe, also when the server
+//     cannot be reached: Lost is closed, contexts end.
+//  4. To acquire, renew or release twice is as to do it once.
+//  5. Tokens rise strictly from grant to grant, also if the counter was lost.
+//
+// It cannot promise mutual exclusion. A holder whose machine stops for longer
+// than the lease goes on when it runs again, until it notices; a failover that
+// loses what was written, or a clock that is set forward, lends everything once
+// more, for one lease at most. Only the called side can exclude that, by
+// refusing tokens lower than one that it has seen. A lease is there so that
+// things go on; a token, so that they are safe. (M. Kleppmann: How to do
+// distributed locking, 2016. Jepsen: etcd 3.4.3, 2020.)
+//
+//	server   │───────── lease ─────────│
+//	holder  │──────── believes ───────│      from earlier, to earlier
+//	         renews  ▲       ▲
+
+// A Semaphore lends permits of which there are limit on all machines together.
+// It is a sluice.Permits: a cap on calls in flight for a gate.
+//
+// Callers are served in no particular order: each machine has one caller ask for
+// all of its own, who come first come first served, and the machines compete. A
+// wait ends with the next poll; a release on the same machine is noticed at once.
+// Nothing depends on messages.
+//
+// A Semaphore is safe for use by multiple goroutines. While it has lent anything,
+// a timer renews that.
+type Semaphore struct {
+	store       *Store
+	keys        []string
+	lease, poll time.Duration
+	turn        chan struct{} // of capacity 1; held by who asks
+
+	mu    sync.Mutex
+	limit int64
+	held  map[string]*Lease
+	renew *time.Timer
+	freed chan struct{} // of capacity 1: something was released here
+}
+
+// Semaphore returns the semaphore called name. It returns an error if name is
+// empty, limit is negative or more than 10^15, or cfg is not possible. A limit of
+// 0 lends nothing.
+func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semaphore, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	cfg.Lease, cfg.Poll = or(cfg.Lease, 30*time.Second), or(cfg.Poll, 50*time.Millisecond)
+	switch {
+	case cfg.Lease < 100*time.Millisecond || cfg.Lease > time.Duration(longest/2):
+		return nil, fmt.Errorf("sluiceredis: lease of %v: 100 ms to 52 days are possible", cfg.Lease)
+	case cfg.Poll < 0:
+		return nil, fmt.Errorf("sluiceredis: negative poll %v", cfg.Poll)
+	}
+	sem := &Semaphore{
+		store: s, lease: cfg.Lease.Truncate(time.Microsecond), poll: cfg.Poll, turn: make(chan struct{}, 1),
+		held: make(map[string]*Lease), freed: make(chan struct{}, 1),
+		keys: []string{s.key("sem1", name, "", "leases"), s.key("sem1", name, "", "weights"), s.key("sem1", name, "", "token")},
+	}
+	return sem, sem.SetLimit(limit)
+}
+
+// SetLimit changes the limit for requests of this machine from now on; what is
+// lent beyond a lower limit stays lent, and nothing is lent until there is room.
+// It returns an error and changes nothing if limit is negative or more than 10^15.
+func (s *Semaphore) SetLimit(limit int64) error {
+	if limit < 0 || limit > mostInFixed {
+		return fmt.Errorf("sluiceredis: limit of %d permits", limit)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = limit
+	return nil
+}
+
+// Limit returns the limit.
+func (s *Semaphore) Limit() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
+// Acquire is Lend for a gate; what it returns is a [*Lease].
+func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+	l, err := s.Lend(ctx, n, longest)
+	if err != nil {
+		return nil, err // not a nil *Lease in an interface
+	}
+	return l, nil
+}
+
+var _ sluice.Permits = (*Semaphore)(nil)
+
+// Lend blocks until n permits are free, takes them and returns their lease, which
+// must be released. It waits no longer than longest, and not at all if that is
+// ≤ 0; sluice.Never sets no bound. n = 0 takes nothing and never blocks.
+//
+// It returns sluice.ErrTooLarge at once if n is more than the limit, ctx.Err() if
+// ctx ends, sluice.ErrTimeout when longest is over, or why the server could not be
+// asked. If the outcome of a request is unknown it is made again, which is safe
+// because a lease has a name: it is lent once. If there is no time for that, what
+// may have been lent is released in the background. It panics if n < 0.
+func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*Lease, error) {
+	mustNotBeNegative(n)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return &Lease{lost: make(chan struct{})}, nil
+	}
+	if n > s.Limit() {
+		return nil, sluice.ErrTooLarge
+	}
+	if longest <= 0 {
+		id := s.store.unique()
+		l, _, err := s.ask(ctx, id, n)
+		switch {
+		case errors.Is(err, ErrAmbiguous):
+			go s.giveBack(id)
+		case l == nil && err == nil:
+			err = sluice.ErrTimeout
+		}
+		return l, err
+	}
+	bounded := ctx
+	if longest != sluice.Never {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeoutCause(ctx, longest, sluice.ErrTimeout)
+		defer cancel()
+	}
+	l, err := s.queue(bounded, n)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return nil, sluice.ErrTimeout
+	}
+	return l, err
+}
+
+// queue is Lend that waits until ctx ends, behind others of this machine.
+func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	id, unknown := s.store.unique(), false
+	defer func() {
+		if l == nil && unknown {
+			go s.giveBack(id)
+		}
+	}()
+	for {
+		if n > s.Limit() {
+			return nil, sluice.ErrTooLarge
+		}
+		var hint time.Duration
+		l, hint, err = s.ask(ctx, id, n)
+		unknown = errors.Is(err, ErrAmbiguous) || unknown && err != nil
+		switch {
+		case l != nil:
+			return l, nil
+		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
+			hint = s.poll // ask for the same lease again
+		case err != nil:
+			return nil, err
+		}
+		// Machines that polled at the same instants would go on doing so.
+		wait := min(hint, s.poll/2+rand.N(s.poll+1))
+		timer := time.NewTimer(max(wait, time.Millisecond))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-s.freed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// ask asks once. If l and err are nil nothing was free, and hint is how long the
+// first lease lasts if it is not renewed.
+func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
+	sent := time.Now()
+	reply, err := s.store.run(ctx, semAcquire, s.keys, []string{id, format(n), format(int64(s.lease / time.Microsecond)), format(s.Limit())})
+	if err == nil {
+		err = expect(semAcquire, reply, 6)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	s.store.stats.decisions.Add(1)
+	s.store.stats.clamped.Add(uint64(reply[4]))
+	if reply[0] == 1 {
+		return nil, time.Duration(reply[2]) * time.Microsecond, nil
+	}
+	l = &Lease{semaphore: s, id: id, n: n, token: reply[1], lost: make(chan struct{})}
+	s.hold(l, sent)
+	return l, 0, nil
+}
+
+// believed is how long after sending a request a lease is believed to last: less
+// than it does, by what a clock may drift and a timer be late.
+func (s *Semaphore) believed() time.Duration { return s.lease - s.lease/1000 - 10*time.Millisecond }
+
+// hold begins to renew l, which was asked for at sent.
+func (s *Semaphore) hold(l *Lease, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[l.id] = l
+	l.timer = time.AfterFunc(time.Until(sent.Add(s.believed())), l.lose)
+	if s.renew == nil {
+		s.renew = time.AfterFunc(s.lease/3, s.renewAll)
+	}
+}
+
+// drop stops renewing l and reports whether it was held. Once dropped its end is
+// nobody's affair any more.
+func (s *Semaphore) drop(l *Lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[l.id] != l {
+		return false
+	}
+	delete(s.held, l.id)
+	l.timer.Stop()
+	if len(s.held) == 0 && s.renew != nil {
+		s.renew.Stop()
+		s.renew = nil
+	}
+	return true
+}
+
+// mostRenewed is how many leases one script renews.
+const mostRenewed = 500
+
+// renewAll renews every lease that is held here, and does so again in a while.
+func (s *Semaphore) renewAll() {
+	s.mu.Lock()
+	leases := make([]*Lease, 0, len(s.held))
+	for _, l := range s.held {
+		leases = append(leases, l)
+	}
+	s.mu.Unlock()
+	again := s.lease / 3
+	for len(leases) > 0 {
+		some := leases[:min(mostRenewed, len(leases))]
+		leases = leases[len(some):]
+		if !s.renewSome(some) {
+			again = s.lease / 10 // while there is time
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.renew != nil {
+		s.renew.Reset(again)
+	}
+}
+
+func (s *Semaphore) renewSome(leases []*Lease) bool {
+	args := []string{format(int64(s.lease / time.Microsecond))}
+	for _, l := range leases {
+		args = append(args, l.id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.lease/3)
+	defer cancel()
+	sent := time.Now()
+	reply, err := s.store.run(ctx, semRenew, s.keys[:2], args)
+	if err != nil || expect(semRenew, reply, len(leases)+2) != nil {
+		return false
+	}
+	for i, l := range leases {
+		if reply[1+i] == 0 {
+			l.lose()
+			continue
+		}
+		s.mu.Lock()
+		if s.held[l.id] == l {
+			l.timer.Reset(time.Until(sent.Add(s.believed())))
+		}
+		s.mu.Unlock()
+	}
+	return true
+}
+
+// giveBack releases the lease of that id, if there is one. If the server does not
+// answer twice, it ends by itself.
+func (s *Semaphore) giveBack(id string) {
+	for range 2 {
+		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], []string{id})
+		if err == nil && expect(semRelease, reply, 4) == nil {
+			break
+		}
+	}
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// A Lease is permits lent by a [Semaphore]. It is safe for use by multiple
+// goroutines.
+type Lease struct {
+	semaphore *Semaphore // nil if n is 0
+	id        string
+	n, token  int64
+	lost      chan struct{}
+	timer     *time.Timer // guarded by the semaphore's lock
+}
+
+// Token returns the fencing token: a number that is higher than that of any lease
+// given before, 0 if the lease is for nothing. Pass it to the called side, if that
+// can refuse lower ones.
+func (l *Lease) Token() int64 { return l.token }
+
+// Weight returns how many permits the lease is for.
+func (l *Lease) Weight() int64 { return l.n }
+
+// Lost returns a channel that is closed when the lease was lost before it was
+// released, or may have been: no later than others may have it.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Context returns a copy of ctx that ends, with the cause sluice.ErrLeaseLost, when
+// the lease is lost. stop must be called when it is not needed any more.
+func (l *Lease) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	held, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-l.lost:
+			cancel(sluice.ErrLeaseLost)
+		case <-held.Done():
+		}
+		close(over)
+	}()
+	return held, func() {
+		cancel(context.Canceled)
+		<-over
+	}
+}
+
+// Release gives the permits back, which takes a round trip. Only the first Release
+// counts, and one after the lease was lost does nothing: it may be another's by
+// then.
+func (l *Lease) Release() {
+	if l.semaphore != nil && l.semaphore.drop(l) {
+		l.semaphore.giveBack(l.id)
+	}
+}
+
+// lose tells the holder that the lease is over.
+func (l *Lease) lose() {
+	if l.semaphore.drop(l) {
+		l.semaphore.store.stats.leasesLost.Add(1)
+		close(l.lost)
+	}
+}
