@@ -203,6 +203,8 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 			return l, nil
 		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
 			hint = s.poll // ask for the same lease again
+		case unknown:
+			return nil, ctx.Err() // and what may have been lent is given back
 		case err != nil:
 			return nil, err
 		}
