@@ -24,7 +24,6 @@ type record[A comparable] struct {
 	now    int64 // of the server, µs
 	n      int64
 	answer A
-	state  int64 // that the script found; it tells the order within a microsecond
 }
 
 // replay repeats records with model, which returns the answer and the state

@@ -70,6 +70,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// Have reports whether there is a redis-server.
+func Have() bool { return missing == nil }
+
 // Need skips the test where there is no redis-server.
 func Need(t testing.TB) {
 	t.Helper()
