@@ -30,6 +30,18 @@ type Client interface {
 	ServerID(ctx context.Context, key string) (string, error)
 }
 
+// A Pipeliner is a Client for which it pays to send calls for different keys
+// together. Then, while so many calls or pipelines are on their way, the next
+// ones gather and go out as one.
+//
+// A client of several servers is none: a server that does not answer would keep
+// those waiting who have nothing to do with it.
+type Pipeliner interface {
+	// Pipelines returns how many may be on their way at once; 0 means that it
+	// does not pay. It always returns the same.
+	Pipelines() int
+}
+
 // A Script is one in Lua, with its digest.
 type Script struct {
 	name, text, digest string

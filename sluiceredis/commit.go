@@ -30,6 +30,9 @@ import (
 // A caller whose context ends before its call was sent has asked for nothing.
 // One whose context ends while the call is on its way does not wait, either; if
 // the answer is then that it was let through, it is given back.
+//
+// Calls for different keys share nothing but the way, and do so by the same rule:
+// see Pipeliner.
 
 // most is how many callers leave together. A script that decides for more would
 // keep other keys waiting too long: 1,000 take about 0.3 ms.
@@ -39,7 +42,7 @@ const most = 1000
 type commit[K comparable, O any] struct {
 	store *Store
 	run   func(s *Store, ctx context.Context, key K, requests []O) error // answers them in place
-	undo  func(s *Store, key K, requests []O)                            // gives back what was taken for them
+	undo  func(s *Store, key K, requests []O)                            // gives back what was taken for them; nil: it cannot be known
 
 	mu     sync.Mutex
 	groups map[K]*group[O] // those of which a call is on its way
@@ -53,7 +56,7 @@ type waiter[O any] struct {
 	request O
 	answer  chan error // of capacity 1
 
-	gone bool // guarded by the lock of the commit
+	sent, gone bool // guarded by the lock of the commit
 }
 
 func (c *commit[K, O]) init(s *Store, run func(*Store, context.Context, K, []O) error, undo func(*Store, K, []O)) {
@@ -92,6 +95,9 @@ func (c *commit[K, O]) do(ctx context.Context, key K, request O) error {
 	default:
 	}
 	w.gone = true
+	if w.sent && c.undo == nil {
+		return Ambiguous(ctx.Err())
+	}
 	return ctx.Err()
 }
 
@@ -125,7 +131,7 @@ func (c *commit[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 		}
 		batch = c.gather(key, g)
 		c.mu.Unlock()
-		if len(undo) > 0 {
+		if len(undo) > 0 && c.undo != nil {
 			c.undo(c.store, key, undo)
 		}
 	}
@@ -142,6 +148,7 @@ func (c *commit[K, O]) gather(key K, g *group[O]) []*waiter[O] {
 		}
 		taken++
 		if !w.gone {
+			w.sent = true
 			batch = append(batch, w)
 		}
 	}

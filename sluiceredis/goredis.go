@@ -79,6 +79,14 @@ func newOnce(ctx context.Context, name, what string, c Call) once {
 	return once{redis.NewCmd(ctx, args...)}
 }
 
+// Pipelines implements Pipeliner.
+func (g *GoRedis) Pipelines() int {
+	if _, ok := g.client.(*redis.Client); !ok {
+		return 0
+	}
+	return 4
+}
+
 // Run implements Client.
 func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	if err := ctx.Err(); err != nil {

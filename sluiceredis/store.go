@@ -38,7 +38,12 @@ type Store struct {
 	logs    commit[logKey, *asking]
 	fixeds  commit[fixedKey, *asking]
 	pacers  commit[paceKey, *pacing]
-	stats   counters
+
+	ways    commit[uint64, *sending] // what is on its way, by number
+	most    uint64                   // how many of them there may be; 0: no bound, and nothing gathers
+	nextWay atomic.Uint64
+
+	stats counters
 
 	id    string // of this store, in names that no other one gives
 	names atomic.Uint64
@@ -67,6 +72,10 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.logs.init(s, takeFromLog, giveBackToLog)
 	s.fixeds.init(s, takeFromFixed, giveBackToFixed)
 	s.pacers.init(s, reserveSlots, giveBackSlots)
+	s.ways.init(s, send, nil)
+	if p, ok := client.(Pipeliner); ok {
+		s.most = uint64(max(0, p.Pipelines()))
+	}
 	return s, nil
 }
 
@@ -82,7 +91,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.stats.calls.Add(1)
-	reply, err := s.client.Run(bounded, script, keys, args)
+	reply, err := s.send(bounded, Call{script, keys, args})
 	switch {
 	case errors.Is(err, ErrAmbiguous):
 		s.stats.ambiguous.Add(1)
@@ -99,6 +108,43 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		return nil, dataError(keys[which], reply[0])
 	}
 	return reply, err
+}
+
+// A sending is a call on its way, and its reply.
+type sending struct {
+	call  Call
+	reply Reply
+}
+
+// send has a call made, with those for other keys if that pays.
+func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
+	if s.most == 0 {
+		return s.client.Run(ctx, call.Script, call.Keys, call.Args)
+	}
+	c := sending{call: call}
+	if err := s.ways.do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
+		return nil, err
+	}
+	return c.reply.Ints, c.reply.Err
+}
+
+// send makes calls that go the same way.
+func send(s *Store, ctx context.Context, _ uint64, requests []*sending) error {
+	if len(requests) == 1 {
+		c := requests[0]
+		c.reply.Ints, c.reply.Err = s.client.Run(ctx, c.call.Script, c.call.Keys, c.call.Args)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	calls := make([]Call, len(requests))
+	for i, c := range requests {
+		calls[i] = c.call
+	}
+	for i, reply := range s.client.RunMany(ctx, calls) {
+		requests[i].reply = reply
+	}
+	return nil
 }
 
 // expect returns an error unless a script replied so many integers.
