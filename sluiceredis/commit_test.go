@@ -313,3 +313,82 @@ func TestGoneCallersGiveBack(t *testing.T) {
 		}
 	})
 }
+
+// A road is a client for which it pays to send calls together.
+type road struct {
+	sent   [][]string
+	answer chan struct{}
+}
+
+func (r *road) Pipelines() int { return 1 }
+
+func (r *road) Run(ctx context.Context, _ *Script, keys, _ []string) ([]int64, error) {
+	return r.RunMany(ctx, []Call{{Keys: keys}})[0].Ints, nil
+}
+
+func (r *road) RunMany(_ context.Context, calls []Call) []Reply {
+	var keys []string
+	for _, c := range calls {
+		keys = append(keys, c.Keys[0])
+	}
+	r.sent = append(r.sent, keys)
+	<-r.answer
+	replies := make([]Reply, len(calls))
+	for i, key := range keys {
+		if replies[i].Ints = []int64{int64(key[0])}; key == "e" {
+			replies[i] = Reply{Err: errAway}
+		}
+	}
+	return replies
+}
+
+func (r *road) ServerID(context.Context, string) (string, error) { return "", nil }
+
+// Calls for different keys that come while one is on its way go out together, and
+// each gets its own reply. Of one whose caller did not wait for it the outcome is
+// unknown, unless it was never sent.
+func TestCallsForDifferentKeysShareAWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &road{answer: make(chan struct{})}
+		s, err := New(r, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := "abcdef"
+		replies, errs := make([]int64, len(keys)), make([]error, len(keys))
+		var cancel [6]context.CancelFunc
+		for i := range keys {
+			var ctx context.Context
+			ctx, cancel[i] = context.WithCancel(bg)
+			defer cancel[i]()
+			go func() {
+				var reply []int64
+				if reply, errs[i] = s.run(ctx, count, []string{keys[i : i+1]}, nil); len(reply) > 0 {
+					replies[i] = reply[0]
+				}
+			}()
+			synctest.Wait()
+		}
+		cancel[1]()
+		synctest.Wait()
+		r.answer <- struct{}{}
+		synctest.Wait()
+		cancel[5]()
+		synctest.Wait()
+		r.answer <- struct{}{}
+		synctest.Wait()
+		if got := fmt.Sprint(r.sent); got != "[[a] [c d e f]]" {
+			t.Errorf("sent: %v", got)
+		}
+		if !slices.Equal(replies, []int64{'a', 0, 'c', 'd', 0, 0}) {
+			t.Errorf("replies: %v", replies)
+		}
+		if errs[1] != context.Canceled || errs[4] != errAway || !errors.Is(errs[5], ErrAmbiguous) || !errors.Is(errs[5], context.Canceled) ||
+			errs[0] != nil || errs[2] != nil || errs[3] != nil {
+			t.Errorf("errors: %v", errs)
+		}
+		if got := s.Stats(); got.Calls != 6 || got.Ambiguous != 1 || got.Failed != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -15,15 +15,15 @@ if type(value) == 'table' then return failed(value) end
 
 local s, ns, level, over = 0, 0, 0, 0
 if value then
-  local digits, rest = string.match(value, '^(%d+)(.*)$')
-  if digits and native and rest ~= '' then
-    rest = string.match(rest, '^ (%d+)$')
-    if rest and #rest <= 16 then over = tonumber(rest) else digits = nil end
-  elseif rest ~= '' then
-    digits = nil
+  local digits = value
+  if string.find(value, '%D') or value == '' then -- overdrawn, or not ours
+    local rest
+    digits, rest = string.match(value, '^(%d+) (%d+)$')
+    if not digits or not native or #rest > 16 then return {-2, now} end
+    over = tonumber(rest)
   end
-  if digits then s, ns, level = ahead(digits) end
-  if not digits or not s then return {-2, now} end
+  s, ns, level = ahead(digits)
+  if not s then return {-2, now} end
   if level < 0 then s, ns, level = 0, 0, 0 end
 end
 
