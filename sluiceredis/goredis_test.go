@@ -130,38 +130,68 @@ func TestGoRedisSendsNothingTwice(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
 	direct := dial(t, s.Addr)
-	slow := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: 100 * time.Millisecond, MaxRetries: 3, DisableIdentity: true})
+	slow := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: 300 * time.Millisecond, MaxRetries: 3, DisableIdentity: true})
 	defer slow.Close()
 	c, err := NewGoRedis(slow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Run(bg, count, []string{"one"}, []string{"1"}); err != nil {
+	if err := direct.ScriptLoad(bg, count.text).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.RunMany(bg, []Call{{count, []string{"many"}, []string{"1"}}}); r[0].Err != nil {
-		t.Fatal(r[0].Err)
-	}
-	p.Set(redistest.Fault{DropReply: true})
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() {
-			if _, err := c.Run(bg, count, []string{"one"}, []string{"1"}); !errors.Is(err, ErrAmbiguous) {
-				t.Errorf("one: %v", err)
-			}
-			for _, r := range c.RunMany(bg, []Call{{count, []string{"many"}, []string{"1"}}, {count, []string{"many"}, []string{"1"}}}) {
-				if !errors.Is(r.Err, ErrAmbiguous) {
-					t.Errorf("many: %v", r.Err)
+	connect := func() { // four connections, which have shaken hands
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if err := slow.Do(bg, "BLPOP", "nothing", "0.05").Err(); err != redis.Nil {
+					t.Error(err)
 				}
+			})
+		}
+		wg.Wait()
+	}
+	for _, key := range []string{"one", "many"} {
+		direct.Set(bg, key, 1, 0)
+	}
+	// Replies are held until all calls have arrived; then a client that sends them
+	// again would succeed.
+	for _, v := range []struct {
+		key  string
+		each int
+		call func() error
+	}{
+		{"one", 1, func() error { _, err := c.Run(bg, count, []string{"one"}, []string{"1"}); return err }},
+		{"many", 2, func() error {
+			call := Call{count, []string{"many"}, []string{"1"}}
+			replies := c.RunMany(bg, []Call{call, call})
+			if (replies[0].Err == nil) != (replies[1].Err == nil) {
+				t.Errorf("%+v", replies)
 			}
-		})
-	}
-	wg.Wait()
-	if n, _ := direct.Get(bg, "one").Int(); n > 11 {
-		t.Errorf("executed %d times, asked 11 times", n)
-	}
-	if n, _ := direct.Get(bg, "many").Int(); n > 21 {
-		t.Errorf("executed %d times in pipelines, asked 21 times", n)
+			return replies[0].Err
+		}},
+	} {
+		executed := func() int { n, _ := direct.Get(bg, v.key).Int(); return n - 1 }
+		connect()
+		p.Set(redistest.Fault{DropReply: true})
+		var wg sync.WaitGroup
+		for range 4 { // as many as have a connection by now; others would wait for one
+			wg.Go(func() {
+				if err := v.call(); !errors.Is(err, ErrAmbiguous) {
+					t.Errorf("%s: %v", v.key, err)
+				}
+			})
+		}
+		for range 1000 {
+			if executed() == 4*v.each {
+				break
+			}
+			time.Sleep(ms)
+		}
+		p.Set(redistest.Fault{})
+		wg.Wait()
+		if got := executed(); got != 4*v.each {
+			t.Errorf("%s: executed %d times, asked %d times", v.key, got, 4*v.each)
+		}
 	}
 }
 

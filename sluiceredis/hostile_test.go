@@ -189,6 +189,11 @@ func TestNumbersAtTheEdges(t *testing.T) {
 				t.Errorf("%s became %s", v.value, after)
 			}
 		}
+		// What a native bucket was overdrawn by is not redis-cell's.
+		b.redis.Set(bg, b.prefix+" edge", "1790000000000000000 5", 0)
+		if got, err := s.Throttle(bg, b.prefix+" edge", 1, 1, sec, 1); !errors.Is(err, ErrData) {
+			t.Errorf("%+v, %v", got, err)
+		}
 		// A native bucket of that age is full, and leaks.
 		l := newLeaky(t, s, "edge", leaky.Quota{Capacity: 2, Count: 1, Per: sec})
 		b.redis.Set(bg, s.key("leaky1", "edge", "k", ""), "9223372036854775807", 0)

@@ -266,7 +266,18 @@ func TestAdjust(t *testing.T) {
 		if wait, err := m.Admit(bg, 1); err != nil || wait < 100*24*time.Hour {
 			t.Errorf("after a debt without bound: %v, %v", wait, err)
 		}
-		if got := s.Stats(); got.Refunded != 2+5+5 || got.Stranded != 2 || got.Clamped != 0 {
+		// What is owed beyond the capacity stays owed when a clock steps back.
+		other := newLeaky(t, s, "adjust", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("other")
+		if err := other.Adjust(bg, 12, 0); err != nil {
+			t.Error(err)
+		}
+		clock.set(-time.Hour)
+		for range 3 {
+			if wait, err := other.Admit(bg, 1); wait != 8*sec || err != nil {
+				t.Errorf("%v, %v; want 8s", wait, err)
+			}
+		}
+		if got := s.Stats(); got.Refunded != 2+5+5 || got.Stranded != 2 || got.Clamped != 1 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -288,6 +299,22 @@ func TestExpiryOfBuckets(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A bucket is small on the server.
+func TestMemoryOfABucket(t *testing.T) {
+	b := onRedis(t)
+	s := b.store(t)
+	l := newLeaky(t, s, "memory", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+	if _, err := l.Take(bg, "k", 1); err != nil {
+		t.Fatal(err)
+	}
+	key := s.key("leaky1", "memory", "k", "")
+	if n := b.redis.MemoryUsage(bg, key).Val(); n > int64(len(key))+60 {
+		t.Errorf("%d bytes, %d of them the key", n, len(key))
+	} else {
+		t.Logf("%d bytes, %d of them the key", n, len(key))
+	}
 }
 
 func TestThrottleRefusesWhatCannotBe(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -291,4 +292,44 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 	if err := p.Acquire(bg, 1); err != errAway {
 		t.Errorf("%v", err)
 	}
+}
+
+// However many wait on however many machines: at any instant no more have left
+// than slots have come.
+func TestPacerLetsNobodyLeaveEarly(t *testing.T) {
+	b := onRedis(t)
+	const calls, interval = 1000, ms
+	var mu sync.Mutex
+	var left []time.Time
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	began := time.Now()
+	for range 4 {
+		p := newPacer(t, b.store(t), "early", 1, interval, PacerConfig{Late: 20 * ms})
+		for range 64 {
+			wg.Go(func() {
+				for next.Add(1) <= calls {
+					if err := p.Acquire(bg, 1); err != nil {
+						t.Error(err)
+						return
+					}
+					now := time.Now()
+					mu.Lock()
+					left = append(left, now)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	slices.SortFunc(left, time.Time.Compare)
+	for i, at := range left { // the first slot is not before anybody asked
+		if due := began.Add(time.Duration(i) * interval); at.Before(due) {
+			t.Fatalf("call %d left %v early", i, due.Sub(at))
+		}
+	}
+	if len(left) != calls {
+		t.Errorf("%d left", len(left))
+	}
+	t.Logf("%d calls in %v", len(left), left[len(left)-1].Sub(left[0]))
 }

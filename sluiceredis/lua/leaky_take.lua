@@ -35,8 +35,7 @@ end
 local granted, after = 0, level
 for i = 3, #ARGV, 2 do
   local cost, count, room = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), depth - after
-  local fit = math.floor(room / cost)
-  if fit * cost > room then fit = fit - 1 end -- the quotient was rounded up
+  local fit = math.floor(room / cost) -- below 2^53 no quotient is rounded up to a whole number
   if fit > count then fit = count end
   if fit > 0 then after, granted = after + fit * cost, granted + fit end
 end
