@@ -192,7 +192,7 @@ func TestPacerPause(t *testing.T) {
 		if r.pause == 0 { // it is over, and the slots go on from its end
 			first = other.pause
 		}
-		if n := (r.slot - first) % int64(10*ms); r.slot-first < int64(30*ms) || n != 0 && r.wait > 0 {
+		if r.slot-first < int64(30*ms) {
 			t.Errorf("the next slot is %v after the end of the pause", time.Duration(r.slot-first))
 		}
 	})
@@ -228,11 +228,11 @@ func TestPacerAsAQuota(t *testing.T) {
 		}
 		// Block gives it a queue, too.
 		block := sluice.Block(p)
-		if err := block.Acquire(bg, 2); err != nil {
+		if err := block.Acquire(bg, 1000); err != nil {
 			t.Error(err)
 		}
 		if block.TryAcquire(1) {
-			t.Error("two slots later was now")
+			t.Error("a thousand slots later was now")
 		}
 		if err := p.Adjust(bg, 3, 0); err != nil {
 			t.Error(err)
