@@ -65,7 +65,7 @@ func killedChild() {
 // item. It repeats only what was in flight: had begun and was not in the log.
 func TestKilled(t *testing.T) {
 	n, kills := 100_000, 5
-	if testing.Short() {
+	if hasty() {
 		n, kills = 5000, 3
 	}
 	dir := t.TempDir()

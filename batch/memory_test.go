@@ -4,11 +4,25 @@ import (
 	"context"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
 	"github.com/sluice-go/sluice"
 )
+
+// hasty reports whether a test that takes long should do with less: with -short,
+// and under the race detector, which is slower by ten times.
+func hasty() bool {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				return true
+			}
+		}
+	}
+	return testing.Short()
+}
 
 // heap returns how many bytes are in use after all that is garbage is gone.
 func heap() uint64 {
@@ -23,7 +37,7 @@ func heap() uint64 {
 // of the batch, when as many are out as can be.
 func TestMemoryIsFlat(t *testing.T) {
 	n, most := 1_000_000, uint64(1<<20)
-	if testing.Short() {
+	if hasty() {
 		n = 50_000
 	}
 	for _, withLog := range []bool{false, true} {

@@ -177,7 +177,7 @@ func untilExists(t *testing.T, name string) {
 // One signal: the two that run are finished, nothing else begins, and the
 // command that it prints does the rest.
 func TestBinaryInterruptedOnce(t *testing.T) {
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "--", "sh", "-c", waits, "sh", "{}")
@@ -212,16 +212,19 @@ func TestBinaryInterruptedOnce(t *testing.T) {
 // Two signals: what runs is cancelled, with its children, and is run again.
 func TestBinaryInterruptedTwice(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "--", "sh", "-c", waits, "sh", "{}")
+	const parent = `sh -c 'trap "echo >ended.$1; exit" TERM; echo >began.$1; while :; do sleep 0.02; done' sh "$1" & wait`
+	p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "--", "sh", "-c", parent, "sh", "{}")
 	fmt.Fprint(p.stdin, "a\nb\nc\n")
 	untilExists(t, filepath.Join(dir, "began.a"))
 	untilExists(t, filepath.Join(dir, "began.b"))
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	p.stderr.until("interrupted: ")
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	if status := p.wait(t); status != 130 || p.stdout.String() != "" || !strings.Contains(p.stderr.String(), "interrupted again: ") {
 		t.Errorf("status %d, stdout %q, stderr\n%s", status, p.stdout, p.stderr)
 	}
+	untilExists(t, filepath.Join(dir, "ended.a"))
+	untilExists(t, filepath.Join(dir, "ended.b"))
 	if log := readLog(t, dir); len(log) != 0 {
 		t.Errorf("the log has %+v", log)
 	}
@@ -305,8 +308,15 @@ func TestBinaryFullDisk(t *testing.T) {
 	runIn(t, dir, "a\nb\n", "-jobs", "1", "-log", "run.jsonl", "-resume", "--", "echo").want(t, 0, "a\nb\n")
 }
 
-// -timeout ends an attempt, and its children.
+// -timeout ends an attempt.
 func TestBinaryTimeout(t *testing.T) {
 	r := runIn(t, t.TempDir(), "a\n", "-timeout", "50ms", "-retries", "1", "-backoff", "1ms", "--", "sh", "-c", "sleep 1000; echo {}")
 	r.want(t, 1, "", "a failed: sluice: gave up after 2 attempts: ", "deadline exceeded")
+}
+
+// Items are tried as often as -retries says, however many of them fail.
+func TestBinaryAllFail(t *testing.T) {
+	dir := t.TempDir()
+	r := runIn(t, dir, strings.Repeat("x\n", 40), "-retries", "2", "-backoff", "1us", "-log", "run.jsonl", "--", "false")
+	r.want(t, 1, "", "0 ok, 40 failed, 80 retries; ")
 }

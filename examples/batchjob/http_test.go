@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -159,5 +161,23 @@ func TestBinaryURLInterrupted(t *testing.T) {
 	defer a.mu.Unlock()
 	if len(a.asked) != 1 {
 		t.Errorf("asked %v", a.asked)
+	}
+}
+
+// Interrupted while a server wants to be left alone for a day: the call is in
+// no attempt, and is not waited for.
+func TestBinaryURLInterruptedInAPause(t *testing.T) {
+	arrived := make(chan struct{}, 100)
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		w.Header().Set("Retry-After", "86400")
+		w.WriteHeader(http.StatusTooManyRequests)
+		arrived <- struct{}{}
+	})
+	p := start(t, t.TempDir(), "-jobs", "1", "-max-wait", "48h", "-url", a.URL+"/{}")
+	fmt.Fprint(p.stdin, "a\nb\n")
+	<-arrived
+	p.signal(t, syscall.SIGINT)
+	if status := p.wait(t); status != 130 || !strings.Contains(p.stderr.String(), " unfinished") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
 	}
 }
