@@ -8,13 +8,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// terminal makes a terminal of 100 columns. What is written to tty is read
+// terminal makes a terminal of so many columns. What is written to tty is read
 // from the other end.
-func terminal(t *testing.T) (master, tty *os.File) {
+func terminal(t *testing.T, columns int) (master, tty *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -33,7 +34,7 @@ func terminal(t *testing.T) (master, tty *os.File) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100}); err != nil {
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(columns)}); err != nil {
 		t.Fatal(err)
 	}
 	return master, tty
@@ -41,9 +42,9 @@ func terminal(t *testing.T) (master, tty *os.File) {
 
 // onTerminal runs the program with its outputs on a terminal, and returns what
 // was written there.
-func onTerminal(t *testing.T, input string, env []string, args ...string) string {
+func onTerminal(t *testing.T, columns int, input string, env []string, args ...string) string {
 	t.Helper()
-	master, tty := terminal(t)
+	master, tty := terminal(t, columns)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), strings.NewReader(input), tty, tty
 	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
@@ -96,7 +97,7 @@ func shown(t *testing.T, text string) string {
 
 // The lines of the job stay whole above the bar, which stays at the end, too.
 func TestTerminal(t *testing.T) {
-	text := onTerminal(t, "a\nb\nf\n", nil, "-rate", "5/s", "-ordered", "-retries", "0", "--", "sh", "-c", "echo \"out $1\"\ntest $1 != f", "sh", "{}")
+	text := onTerminal(t, 100, "a\nb\nf\n", nil, "-rate", "5/s", "-ordered", "-retries", "0", "--", "sh", "-c", "echo \"out $1\"\ntest $1 != f", "sh", "{}")
 	got := shown(t, text)
 	bar := regexp.MustCompile(`(?m)^3/3 done \[=+\]\s*$`)
 	for _, part := range []string{"out a\n", "out b\n", "out f\n", "batchjob: f failed: ", "2 ok, \x1b[31m1 failed\x1b[0m, ", "\nbatchjob: 2 ok, 1 failed; "} {
@@ -117,7 +118,7 @@ func TestTerminal(t *testing.T) {
 
 // NO_COLOR takes the colours, and nothing else.
 func TestTerminalNoColor(t *testing.T) {
-	text := onTerminal(t, "a\n", []string{"NO_COLOR=1"}, "-retries", "0", "--", "false")
+	text := onTerminal(t, 100, "a\n", []string{"NO_COLOR=1"}, "-retries", "0", "--", "false")
 	if !strings.Contains(shown(t, text), "0 ok, 1 failed, ") || strings.Contains(text, "\x1b[31m") {
 		t.Errorf("written %q", text)
 	}
@@ -126,7 +127,7 @@ func TestTerminalNoColor(t *testing.T) {
 // A dumb terminal, and -quiet, get no bar.
 func TestTerminalWithoutBar(t *testing.T) {
 	for _, tt := range []struct{ env, flag string }{{"TERM=dumb", "-ordered"}, {"TERM=xterm", "-quiet"}} {
-		if text := onTerminal(t, "a\n", []string{tt.env}, tt.flag, "--", "echo"); strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "a\r\nbatchjob: 1 ok, ") {
+		if text := onTerminal(t, 100, "a\n", []string{tt.env}, tt.flag, "--", "echo"); strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "a\r\nbatchjob: 1 ok, ") {
 			t.Errorf("%v: written %q", tt, text)
 		}
 	}
@@ -140,9 +141,27 @@ func TestTerminalPause(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
-	text := onTerminal(t, "a\n", nil, "-url", a.URL+"/{}")
+	text := onTerminal(t, 100, "a\n", nil, "-url", a.URL+"/{}")
 	line := regexp.MustCompile(regexp.QuoteMeta(a.URL) + ` paused until \d\d:\d\d:\d\d \(.*429`)
 	if !line.MatchString(text) || line.MatchString(shown(t, text)) {
 		t.Errorf("written %q", text)
+	}
+}
+
+// Where there is little room the lines of the progress are cut: one that wraps
+// would not be taken back.
+func TestTerminalNarrow(t *testing.T) {
+	text := onTerminal(t, 30, "a\n", nil, "-rate", "1000/s", "-retries", "0", "--", "false")
+	for line := range strings.Lines(shown(t, text)) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "batchjob: ") {
+			continue // what stays may wrap
+		}
+		if n := utf8.RuneCountInString(line); n > 30 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if !strings.Contains(text, "…") {
+		t.Errorf("nothing was cut: %q", text)
 	}
 }
