@@ -355,6 +355,37 @@ func TestLogSyncs(t *testing.T) {
 	})
 }
 
+// So are lines that a batch finds unsynced when it begins: the header of a new
+// log, or what a batch before it left behind.
+func TestLogSyncsWhatItFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := openLog(t, filepath.Join(t.TempDir(), "run.jsonl"), LogConfig{Config: "c"})
+		if !log.dirty {
+			t.Fatal("there is no header to sync")
+		}
+		comes := []struct {
+			after time.Duration
+			dirty bool
+		}{
+			{500 * time.Millisecond, true},
+			{499 * time.Millisecond, true},
+			{2 * time.Millisecond, false},    // synced at 1 s
+			{1100 * time.Millisecond, false}, // the line of 1.001 s, synced at 2.001 s
+		}
+		for r, err := range Map(t.Context(), newGate(t, sluice.Config{Concurrency: 1}), count(len(comes)), func(_ context.Context, i int) (int, error) {
+			time.Sleep(comes[i].after)
+			return 0, nil
+		}, Config[int]{Log: log, Key: strconv.Itoa}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if log.dirty != comes[r.In].dirty {
+				t.Errorf("item %d: dirty is %v", r.In, log.dirty)
+			}
+		}
+	})
+}
+
 // Closing a log twice does nothing.
 func TestLogClosedTwice(t *testing.T) {
 	log := openLog(t, writeFile(t, ""), LogConfig{})

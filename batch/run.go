@@ -74,7 +74,9 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 	})
 	if cfg.Log != nil {
 		r.sync = time.NewTimer(syncEvery)
-		r.sync.Stop()
+		if !cfg.Log.dirty { // otherwise the header of a new log waits already
+			r.sync.Stop()
+		}
 	}
 	go r.read()
 	return r
