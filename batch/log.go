@@ -114,6 +114,9 @@ func OpenLog(name string, cfg LogConfig) (*Log, error) {
 		return nil, fmt.Errorf("batch: no mode %d", cfg.Mode)
 	}
 	file, err := openLocked(name)
+	if err == ErrLogInUse {
+		return nil, fmt.Errorf("%w: %s", err, name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("batch: opening the log: %w", err)
 	}
