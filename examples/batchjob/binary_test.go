@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,6 +231,76 @@ func TestBinaryInterruptedTwice(t *testing.T) {
 	}
 }
 
+// Three signals: it ends although nobody reads what it prints, for the third
+// one does what it does to any program.
+func TestBinaryInterruptedThrice(t *testing.T) {
+	dir := t.TempDir()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p := &process{cmd: exec.CommandContext(t.Context(), binary, "-log", "run.jsonl", "--", "sh", "-c", "head -c 1000000 /dev/zero"), stderr: newPrinted()}
+	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = dir, strings.NewReader("a\n"), in, p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it has begun to print, and cannot end
+		t.Fatal(err)
+	}
+	p.signal(t, os.Interrupt)
+	p.stderr.until("interrupted: ")
+	p.signal(t, os.Interrupt)
+	p.stderr.until("interrupted again: ")
+	p.signal(t, os.Interrupt)
+	p.wait(t)
+	if s := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", p.cmd.ProcessState)
+	}
+	if log := readLog(t, dir); len(log) != 0 {
+		t.Errorf("the log has %+v", log)
+	}
+}
+
+// What is cancelled and does not listen is killed, with its children.
+func TestBinaryCancelsChildren(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, "--", "sh", "-c", "(trap '' TERM; exec >fifo; sleep 10; echo survived) & wait")
+	fmt.Fprint(p.stdin, "a\n")
+	fifo, err := os.Open(name) // by now the child does not listen
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	p.signal(t, os.Interrupt)
+	p.stderr.until("interrupted: ")
+	p.signal(t, os.Interrupt)
+	if status := p.wait(t); status != 130 {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+	if text, err := io.ReadAll(fifo); err != nil || len(text) > 0 { // to the end of all who could write
+		t.Errorf("a child says that it %q, %v", text, err)
+	}
+}
+
+// go run deletes the program when it ends: the command must not name that one.
+func TestGoRun(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "-retries", "0", "-halt", "soon,fail=1", "-log", filepath.Join(t.TempDir(), "log"), "--", "false")
+	cmd.Stdin = strings.NewReader("a\n")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	cmd.Run()
+	_, command, _ := strings.Cut(stderr.String(), "batchjob: resume it, with the same input, by\n\t")
+	if want := "go run github.com/sluice-go/sluice/examples/batchjob -resume -retries 0 "; !strings.HasPrefix(command, want) {
+		t.Errorf("stderr\n%s", stderr.String())
+	}
+}
+
 // Killed, and resumed: what was done is not done again.
 func TestBinaryKilled(t *testing.T) {
 	dir := t.TempDir()
@@ -279,7 +350,7 @@ func TestBinaryLogInUse(t *testing.T) {
 	p := start(t, dir, "-log", "run.jsonl", "--", "sh", "-c", waits, "sh", "{}")
 	fmt.Fprint(p.stdin, "a\n")
 	untilExists(t, filepath.Join(dir, "began.a"))
-	runIn(t, dir, "b\n", "-log", "run.jsonl", "-resume", "--", "sh", "-c", waits, "sh", "{}").want(t, 2, "", "the log is in use")
+	runIn(t, dir, "b\n", "-log", "run.jsonl", "-resume", "--", "sh", "-c", waits, "sh", "{}").want(t, 2, "", "batchjob: batch: the log is in use: run.jsonl\n")
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,7 @@ func (c command) run(ctx context.Context, s subject) (output, error) {
 	case err == nil:
 		return out, nil
 	case ctx.Err() != nil:
+		killRest(cmd)
 		// Else it would say "signal: terminated", and not whose doing it was.
 		return out, fmt.Errorf("%w (%w)", ctx.Err(), err)
 	case errors.Is(err, exec.ErrNotFound):

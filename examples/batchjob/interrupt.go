@@ -8,7 +8,8 @@ import (
 )
 
 // interrupts turns Ctrl-C, or SIGTERM, into what batch understands: the first
-// signal closes stop, the second one ends calls.
+// signal closes stop, the second one ends calls. The third one ends the program,
+// which may be waiting for somebody to read its output.
 type interrupts struct {
 	stop  chan struct{}   // nothing more begins
 	calls context.Context // what is running is cancelled
@@ -31,7 +32,7 @@ func catchInterrupts(tell func(string)) *interrupts {
 			text string
 		}{
 			{func() { close(i.stop) }, "interrupted: nothing more is begun; waiting for what is running (again to cancel it)"},
-			{cancel, "interrupted again: cancelling what is running"},
+			{func() { signal.Stop(signals); cancel() }, "interrupted again: cancelling what is running (a third time to end at once)"},
 		} {
 			select {
 			case <-signals:

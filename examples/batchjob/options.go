@@ -71,7 +71,7 @@ func newFlags() *flags {
 	f.set.BoolVar(&f.null, "null", false, "items end with a NUL in place of a newline")
 	f.set.BoolVar(&f.ordered, "ordered", false, "print outputs in the order of the input")
 	f.set.BoolVar(&f.quiet, "quiet", false, "no progress")
-	f.set.BoolVar(&f.dryRun, "dry-run", false, "print what would be run, and run nothing")
+	f.set.BoolVar(&f.dryRun, "dry-run", false, "print what would be run, whatever the log has, and run nothing")
 	f.set.StringVar(&f.log, "log", "", "a `file` that takes what becomes of each item, so that the job can be resumed")
 	f.set.BoolVar(&f.resume, "resume", false, "skip the items that are in the log; without a log there is nothing to skip")
 	f.set.BoolVar(&f.resumeFailed, "resume-failed", false, "skip the items that are ok in the log")
@@ -190,7 +190,8 @@ a call if its status is 400 or more. Calls obey Retry-After and rate limits.
 
 Exit status: 0 all items are ok, or as many as -halt success asks for;
 1 some failed; 2 it could not begin; 3 stopped before the end, and it can be
-resumed; 130 interrupted. Ctrl-C once finishes what is running, twice cancels it.
+resumed; 130 interrupted. (go run makes 1 of all but 0.) Ctrl-C once finishes what
+is running, twice cancels it, a third time ends at once.
 
 `)
 	f := newFlags()

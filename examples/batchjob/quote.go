@@ -1,7 +1,8 @@
 package main
 
 import (
-	"slices"
+	"path/filepath"
+	"runtime/debug"
 	"strings"
 )
 
@@ -28,8 +29,21 @@ func quoteAll(args []string) string {
 // not resume yet. The mode -resume would skip what failed of a run with
 // -resume-failed, so those stay.
 func resumeCommand(args []string, resuming bool) string {
+	command := again(args[0])
 	if !resuming {
-		args = slices.Insert(slices.Clone(args), 1, "-resume")
+		command = append(command, "-resume")
 	}
-	return quoteAll(args)
+	return quoteAll(append(command, args[1:]...))
+}
+
+// again is what to type to run the program of a name again. What go run has
+// built, in go-build…/b001/exe, it deletes when it ends.
+func again(name string) []string {
+	folder := filepath.Dir(name)
+	built := filepath.Base(folder) == "exe" && strings.HasPrefix(filepath.Base(filepath.Dir(filepath.Dir(folder))), "go-build")
+	info, ok := debug.ReadBuildInfo()
+	if !built || !ok || info.Main.Path == "" { // it has no path if files were named
+		return []string{name}
+	}
+	return []string{"go", "run", info.Path}
 }
