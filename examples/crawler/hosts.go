@@ -124,6 +124,8 @@ func (c *crawler) robots(ctx context.Context, gate *sluice.Gate, h *host) (*robo
 		switch {
 		case a.status == http.StatusTooManyRequests || a.status >= 500:
 			return nil, fmt.Sprintf("status %d: left alone", a.status)
+		case err != nil && ctx.Err() != nil:
+			return nil, "not read: the crawl ended"
 		case err != nil:
 			return nil, "unreachable: left alone"
 		case a.status/100 == 2:

@@ -46,7 +46,7 @@ func newFlags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("crawler", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main prints what went wrong, once
 	f.Usage = func() {}
-	f.DurationVar(&o.delay, "delay", time.Second, "the least `time` from the start of a request to the start of the next one to the same host (default 1s; 250ms for the built-in site)")
+	f.DurationVar(&o.delay, "delay", time.Second, "the least `time` from the start of a request to the start of the next one to the same host; for the built-in site 250ms unless given")
 	f.DurationVar(&o.maxDelay, "max-delay", 30*time.Second, "the longest Crawl-delay that is obeyed: a host that asks for more `time` is left alone")
 	f.BoolVar(&o.slowHosts, "slow-hosts", false, "do not leave such hosts alone, but crawl them as slowly as they ask")
 	f.BoolVar(&o.fromEnd, "from-end", false, "count the delay from the end of a request, too")

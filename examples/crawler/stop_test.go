@@ -40,6 +40,29 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
+// A host whose robots.txt was being read is not called unreachable for it.
+func TestInterruptedRobots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sluicetest.NewServer(sluicetest.Delay(10 * time.Second))
+		defer s.Close()
+		transport := s.Transport()
+		defer transport.CloseIdleConnections()
+		var out bytes.Buffer
+		c, err := newCrawler(mustParse(t, "http://a.test/"), transport, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.run(ctx); err != nil {
+			t.Error(err)
+		}
+		if h := c.summary().hosts[0]; h.about != "not read: the crawl ended" || out.Len() > 0 || c.frontier.left() != 1 {
+			t.Errorf("%q, %d left, wrote %s", h.about, c.frontier.left(), out.Bytes())
+		}
+	})
+}
+
 // full is a disk that is full after n lines.
 type full struct {
 	n   int
