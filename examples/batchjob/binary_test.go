@@ -288,7 +288,7 @@ func TestBinaryCancelsChildren(t *testing.T) {
 	}
 }
 
-// go run deletes the program when it ends: the command must not name that one.
+// go run deletes the program sooner or later: the command must not name that one.
 func TestGoRun(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "-retries", "0", "-halt", "soon,fail=1", "-log", filepath.Join(t.TempDir(), "log"), "--", "false")
 	cmd.Stdin = strings.NewReader("a\n")

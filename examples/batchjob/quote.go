@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -36,14 +38,23 @@ func resumeCommand(args []string, resuming bool) string {
 	return quoteAll(append(command, args[1:]...))
 }
 
-// again is what to type to run the program of a name again. What go run has
-// built, in go-build…/b001/exe, it deletes when it ends.
+// again is what to type to run the program of a name again.
 func again(name string) []string {
-	folder := filepath.Dir(name)
-	built := filepath.Base(folder) == "exe" && strings.HasPrefix(filepath.Base(filepath.Dir(filepath.Dir(folder))), "go-build")
 	info, ok := debug.ReadBuildInfo()
-	if !built || !ok || info.Main.Path == "" { // it has no path if files were named
+	if !ok || !passing(name) || info.Main.Path == "" { // it has no path if files were named
 		return []string{name}
 	}
 	return []string{"go", "run", info.Path}
+}
+
+// passing reports whether a program is one of go run, which deletes what it has
+// built, in go-build…/b001/exe, when it ends; or runs what is in its cache, in a
+// folder with the name of a digest, for some days.
+func passing(name string) bool {
+	folder := filepath.Dir(name)
+	id, cached := strings.CutSuffix(filepath.Base(folder), "-d")
+	if _, err := hex.DecodeString(id); cached && err == nil && len(id) == 2*sha256.Size {
+		return true
+	}
+	return filepath.Base(folder) == "exe" && strings.HasPrefix(filepath.Base(filepath.Dir(filepath.Dir(folder))), "go-build")
 }

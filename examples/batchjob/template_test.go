@@ -65,3 +65,23 @@ func TestResumeCommand(t *testing.T) {
 		t.Errorf("changed to %q", args)
 	}
 }
+
+func TestPassing(t *testing.T) {
+	digest := strings.Repeat("0d", 32)
+	for name, want := range map[string]bool{
+		"/tmp/go-build403/b001/exe/batchjob":           true,
+		"/cache/go-build/0d/" + digest + "-d/batchjob": true,
+		"batchjob":                                   false,
+		"./batchjob":                                 false,
+		"/home/me/exe/batchjob":                      false,
+		"/a/b/exe/batchjob":                          false,
+		"/tmp/go-build403/b001/batchjob":             false,
+		"/cache/" + digest + "/batchjob":             false,
+		"/cache/0d-d/batchjob":                       false,
+		"/cache/" + strings.Repeat("x", 64) + "-d/b": false,
+	} {
+		if got := passing(name); got != want {
+			t.Errorf("passing(%q) = %v", name, got)
+		}
+	}
+}
