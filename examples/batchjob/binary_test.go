@@ -242,6 +242,7 @@ func TestBinaryInterruptedThrice(t *testing.T) {
 	defer out.Close()
 	p := &process{cmd: exec.CommandContext(t.Context(), binary, "-log", "run.jsonl", "--", "sh", "-c", "head -c 1000000 /dev/zero"), stderr: newPrinted()}
 	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = dir, strings.NewReader("a\n"), in, p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +250,11 @@ func TestBinaryInterruptedThrice(t *testing.T) {
 	if _, err := out.Read(make([]byte, 1)); err != nil { // it has begun to print, and cannot end
 		t.Fatal(err)
 	}
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	p.stderr.until("interrupted: ")
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	p.stderr.until("interrupted again: ")
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	p.wait(t)
 	if s := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", p.cmd.ProcessState)
@@ -277,9 +278,9 @@ func TestBinaryCancelsChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fifo.Close()
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	p.stderr.until("interrupted: ")
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	if status := p.wait(t); status != 130 {
 		t.Errorf("status %d, stderr\n%s", status, p.stderr)
 	}
