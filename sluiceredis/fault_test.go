@@ -162,9 +162,9 @@ func TestServerThatRefuses(t *testing.T) {
 	b.redis.ConfigSet(bg, "maxmemory", "1")
 	code("OOM")
 	b.redis.ConfigSet(bg, "maxmemory", "0")
-	b.redis.SlaveOf(bg, "127.0.0.1", "1")
+	b.redis.ReplicaOf(bg, "127.0.0.1", "1")
 	code("READONLY")
-	b.redis.SlaveOf(bg, "NO", "ONE")
+	b.redis.ReplicaOf(bg, "NO", "ONE")
 	if res, err := l.Take(bg, "k", 3); err != nil || !res.Allowed {
 		t.Errorf("%+v, %v", res, err)
 	}

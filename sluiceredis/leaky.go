@@ -185,10 +185,12 @@ func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // leaked yet, for as long as it takes to leak by itself: −delta intervals.
 // After that Adjust returns [ErrStranded] and changes nothing. (A leaky.Bucket
 // gives back later, too, and says that this may let more through than the quota.)
+// That ctx is done does not matter: what is given back must not be lost because
+// its caller gave up.
 func (m *LeakyMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c := m.leaky.cell
 	c.key = m.leaky.store.key("leaky1", m.leaky.name, m.key, "")
-	return m.leaky.store.adjustBucket(ctx, c, delta, age)
+	return m.leaky.store.adjustBucket(context.WithoutCancel(ctx), c, delta, age)
 }
 
 // adjustBucket is Adjust.

@@ -1,6 +1,7 @@
 package sluiceredis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -239,7 +240,9 @@ func TestAdjust(t *testing.T) {
 		}
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
-			if err := m.Adjust(bg, delta, age); !errors.Is(err, want) {
+			ctx, cancel := context.WithCancel(bg)
+			cancel() // whoever gave up, what was taken is given back
+			if err := m.Adjust(ctx, delta, age); !errors.Is(err, want) {
 				t.Errorf("adjust by %d after %v: %v, want %v", delta, age, err, want)
 			}
 		}

@@ -74,6 +74,8 @@ func TestSlotsOfManyMachines(t *testing.T) {
 		var mu sync.Mutex
 		var slots []int64
 		var wg sync.WaitGroup
+		// So that all who follow have to wait, and no slot passes unused.
+		reserve(t, newPacer(t, b.store(t), "many", 200, sec, PacerConfig{Horizon: time.Hour}), 200*60, time.Hour)
 		for range 4 {
 			p := newPacer(t, b.store(t), "many", 200, sec, PacerConfig{Horizon: time.Hour})
 			for range 4 {
