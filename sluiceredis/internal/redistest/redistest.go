@@ -26,9 +26,9 @@ import (
 // Env is the environment variable that makes a missing redis-server a failure.
 const Env = "SLUICE_REDIS"
 
-// longest is how long a server may run. It ends by itself then, in case the test
-// binary was killed and could not end it.
-const longest = 15 * time.Minute
+// guard starts a server, prints its process id, and ends it when the standard
+// input ends: that is when the test binary has, however it did.
+const guard = `"$@" & p=$!; echo $p; exec 3<&0; (read x <&3; kill -9 $p) & r=$!; wait $p; kill $r`
 
 var (
 	binary, missing = exec.LookPath("redis-server")
@@ -44,7 +44,7 @@ var (
 type Server struct {
 	Addr string // 127.0.0.1:port
 
-	cmd  *exec.Cmd
+	pid  int
 	dir  string
 	args []string
 	done chan struct{}
@@ -146,19 +146,31 @@ func (s *Server) run() error {
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no",
 		"--daemonize", "no", "--loglevel", "warning", "--logfile", filepath.Join(s.dir, "log"),
 	}, s.args...)
-	s.cmd = exec.Command(binary, args...)
-	if err := s.cmd.Start(); err != nil {
+	cmd := exec.Command("sh", append([]string{"-c", guard, "guard", binary}, args...)...)
+	input, err := cmd.StdinPipe()
+	if err != nil {
 		return err
 	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, err = fmt.Fscanln(output, &s.pid)
 	done := make(chan struct{})
 	s.done = done
-	cmd := s.cmd
-	end := time.AfterFunc(longest, func() { _ = cmd.Process.Kill() })
 	go func() {
 		_ = cmd.Wait() // killed is how they all end
-		end.Stop()
+		_ = input.Close()
 		close(done)
 	}()
+	if err != nil {
+		_ = input.Close()
+		<-done
+		return err
+	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		if s.pings() {
 			return nil
@@ -192,11 +204,17 @@ func (s *Server) pings() bool {
 }
 
 // Process returns the process of the server, to be sent signals.
-func (s *Server) Process() *os.Process { return s.cmd.Process }
+func (s *Server) Process() *os.Process {
+	p, err := os.FindProcess(s.pid)
+	if err != nil {
+		panic(err) // on no system that has redis-server
+	}
+	return p
+}
 
 // Kill ends the server as kill -9 does, and returns when it has ended.
 func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill()
+	_ = s.Process().Kill()
 	<-s.done
 }
 
