@@ -154,6 +154,10 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		if n := len(last.Attempts); n > 1 {
 			failure = fmt.Errorf("gave up after %d attempts: %w", n, failure)
 		}
+		switch last.Why {
+		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay:
+			failure = fmt.Errorf("%w, not tried again: %w", failure, last.Why) // or -retries would seem to lie
+		}
 		return output{}, failure
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))

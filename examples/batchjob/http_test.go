@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // An api is a server that counts what it is asked.
@@ -113,6 +116,17 @@ func TestBinaryRetryAfter(t *testing.T) {
 		}
 	})
 	runIn(t, t.TempDir(), "a\nb\nc\n", "-jobs", "1", "-url", a.URL+"/{}").want(t, 0, "", "3 ok, 0 failed, 1 retries; late by")
+}
+
+// Fewer attempts than were asked for need a reason: the retry budget of a host
+// that fails all the time, or a request that may have been done already.
+func TestBinaryNotRetried(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { w.WriteHeader(http.StatusInternalServerError) })
+	items := strings.Repeat("a\n", 30)
+	r := runIn(t, t.TempDir(), items, "-jobs", "1", "-backoff", "1ms", "-url", a.URL+"/{}")
+	r.want(t, 1, "", "a failed: gave up after 4 attempts: http://127.0.0.1:", "/a: 500 Internal Server Error\n", "/a: 500 Internal Server Error, not tried again: "+sluice.ErrBudget.Error()+"\n")
+	r = runIn(t, t.TempDir(), "a\n", "-method", "POST", "-backoff", "1ms", "-url", a.URL+"/{}")
+	r.want(t, 1, "", "/a: 500 Internal Server Error, not tried again: "+sluicehttp.ErrUnsafe.Error()+"\n")
 }
 
 // A server that wants to be left alone for longer stops the job. Nothing has

@@ -186,7 +186,8 @@ In an address an item is escaped, unless the address begins with it.
 
 The output of an item is printed in one piece when it is done; that of attempts
 that were tried again is dropped. A command has failed if its exit status is not 0,
-a call if its status is 400 or more. Calls obey Retry-After and rate limits.
+a call if its status is 400 or more. Calls obey Retry-After and rate limits, and
+are tried again less often than -retries says while most calls to a host fail.
 
 Exit status: 0 all items are ok, or as many as -halt success asks for;
 1 some failed; 2 it could not begin; 3 stopped before the end, and it can be
