@@ -68,7 +68,9 @@ type Config[In any] struct {
 	// client for example whose transport has it as a parent. The batch then
 	// does not acquire it, and does not retry: it reads the rate of the gate
 	// for the times, and its concurrency for Ahead. The function must call
-	// [Depart] when an attempt leaves.
+	// [Depart] when an attempt leaves. If it fails after the batch has ended
+	// the item is unfinished, unless the error matches a [*sluice.Stopped] with
+	// a reason of the item: ErrPermanent, ErrAttempts, ErrElapsed or ErrBudget.
 	Paced bool
 }
 

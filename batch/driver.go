@@ -239,6 +239,10 @@ func (d *driver) judge(c *call, err error) state {
 		return done
 	}
 	if d.paced {
+		var stopped *sluice.Stopped
+		if errors.As(err, &stopped) && final(stopped.Why) {
+			return failed // whatever has ended meanwhile
+		}
 		var wait *sluice.WaitError
 		if c.ctx.Err() != nil || errors.As(err, &wait) ||
 			errors.Is(err, sluice.ErrServerWait) || errors.Is(err, sluice.ErrClosed) {
@@ -250,11 +254,20 @@ func (d *driver) judge(c *call, err error) state {
 	if !tried {
 		return unfinished // the gate refused
 	}
-	switch stopped.Why {
-	case sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrBudget:
+	if final(stopped.Why) {
 		return failed
 	}
 	return unfinished
+}
+
+// final reports whether why is a reason of the item, or of its policy, for which
+// there is no other attempt.
+func final(why error) bool {
+	switch why {
+	case sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrBudget:
+		return true
+	}
+	return false
 }
 
 // reason returns why an item is unfinished whose call returned err: that the

@@ -138,6 +138,8 @@ func TestJudge(t *testing.T) {
 		{t.Context(), fmt.Errorf("Get: %w", sluice.ErrClosed), unfinished},
 		{t.Context(), nil, done},
 		{cancelled, errBroken, unfinished},
+		{cancelled, fmt.Errorf("Get: %w", &sluice.Stopped{Last: errBroken, Why: sluice.ErrAttempts}), failed},
+		{cancelled, &sluice.Stopped{Last: errBroken, Why: context.Canceled}, unfinished},
 		{cancelled, nil, done},
 	} {
 		d := driver{paced: true}

@@ -158,6 +158,9 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay:
 			failure = fmt.Errorf("%w, not tried again: %w", failure, last.Why) // or -retries would seem to lie
 		}
+		if last.Why == nil { // the answer is as good as any: it would be the same again
+			failure = finalError{failure}
+		}
 		return output{}, failure
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
@@ -171,6 +174,14 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		body = append(body, '\n')
 	}
 	return output{stdout: body}, nil
+}
+
+// A finalError tells batch that an item has failed for good, even if the batch
+// ended while its call was in flight.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() []error {
+	return []error{e.error, &sluice.Stopped{Last: e.error, Why: sluice.ErrPermanent}}
 }
 
 // pauses returns the hosts that asked to be left alone.

@@ -118,6 +118,35 @@ func TestBinaryRetryAfter(t *testing.T) {
 	runIn(t, t.TempDir(), "a\nb\nc\n", "-jobs", "1", "-url", a.URL+"/{}").want(t, 0, "", "3 ok, 0 failed, 1 retries; late by")
 }
 
+// Interrupted, calls in flight that fail for good have failed, and those that
+// would have been tried again are unfinished.
+func TestBinaryURLInterruptedFailures(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		arrived <- struct{}{}
+		<-release
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	dir := t.TempDir()
+	p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "-url", a.URL+"/{}")
+	fmt.Fprint(p.stdin, "busy\ngone\n")
+	<-arrived
+	<-arrived
+	p.signal(t, syscall.SIGTERM)
+	p.stderr.until("interrupted: ")
+	close(release)
+	if status := p.wait(t); status != 130 || !strings.Contains(p.stderr.String(), "0 ok, 1 failed, 1 unfinished; ") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+	if log := readLog(t, dir); len(log) != 1 || log[0].Key != "gone" || log[0].State != "failed" {
+		t.Errorf("the log has %+v", log)
+	}
+}
+
 // Fewer attempts than were asked for need a reason: the retry budget of a host
 // that fails all the time, or a request that may have been done already.
 func TestBinaryNotRetried(t *testing.T) {
