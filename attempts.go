@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -41,7 +42,7 @@ const (
 //		}
 //	}
 //
-// It keeps every rule of Call but one: it calls nothing, so the attempts are
+// It keeps every rule of Call but one: unless they are made by Try, the attempts are
 // bounded by Policy.AttemptTimeout only if their maker sees to it. An Attempts
 // is made by [NewAttempts] for one call, must not be copied once it is in use
 // and is for one goroutine. It holds nothing: it may be dropped at any time.
@@ -156,6 +157,30 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 		kind = timeout
 	}
 	return a.backOff(ctx, kind)
+}
+
+// Try makes an attempt with f, as [Call] does: it calls f with ctx, bounded by
+// Policy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again reports
+// that Next is to be called; otherwise err is nil or the error with which to give
+// up. permit, which Next returned, is still held: whatever is to be known before the
+// next caller leaves can be noted first.
+func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, err error) {
+	bounded, stop := permit.watch(ctx)
+	defer stop()
+	if timeout := a.policy.AttemptTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(bounded, timeout)
+		defer cancel()
+	}
+	if err = f(bounded); err == nil {
+		a.Succeeded()
+		return false, nil
+	}
+	if context.Cause(bounded) == ErrLeaseLost {
+		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+	}
+	err = a.Failed(ctx, err)
+	return err == nil, err
 }
 
 // Succeeded notes that the last attempt succeeded: that fills the budget of the

@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 )
@@ -135,20 +134,9 @@ func Do(ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Conte
 // see Attempts.Failed.
 func attempt[T any](ctx context.Context, p *Permit, a *Attempts, f func(ctx context.Context) (T, error)) (result T, again bool, err error) {
 	defer p.Release()
-	bounded, stop := p.watch(ctx)
-	defer stop()
-	if timeout := a.policy.AttemptTimeout; timeout > 0 {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(bounded, timeout)
-		defer cancel()
-	}
-	if result, err = f(bounded); err == nil {
-		a.Succeeded()
-		return result, false, nil
-	}
-	if context.Cause(bounded) == ErrLeaseLost {
-		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
-	}
-	err = a.Failed(ctx, err)
-	return result, err == nil, err
+	again, err = a.Try(ctx, p, func(ctx context.Context) (err error) {
+		result, err = f(ctx)
+		return err
+	})
+	return result, again, err
 }

@@ -204,20 +204,44 @@ func Depart(ctx context.Context) (arrive func()) {
 
 // do calls f for c, through the gate, and returns what became of it.
 func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
-	var err error
 	if d.paced {
-		err = f(c.ctx)
+		err := f(c.ctx)
 		c.arrive()
-	} else {
-		err = sluice.Do(c.ctx, d.gate, d.policy, func(ctx context.Context) error {
-			if !c.depart() {
-				return context.Canceled
-			}
-			err := f(ctx)
-			c.arrive()
-			return err
-		})
+		return d.outcome(c, err)
 	}
+	attempts := sluice.NewAttempts(d.gate, d.policy)
+	for {
+		permit, err := attempts.Next(c.ctx, 1)
+		if err != nil {
+			return d.outcome(c, err)
+		}
+		if over, s, err := d.attempt(c, &attempts, permit, f); over {
+			return s, err
+		}
+	}
+}
+
+// attempt makes one attempt. An outcome is counted before the permit is released:
+// if it ends the batch nobody must leave in between.
+func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Permit, f func(ctx context.Context) error) (over bool, s state, err error) {
+	defer permit.Release()
+	again, err := attempts.Try(c.ctx, permit, func(ctx context.Context) error {
+		if !c.depart() {
+			return context.Canceled
+		}
+		err := f(ctx)
+		c.arrive()
+		return err
+	})
+	if again {
+		return false, unfinished, nil
+	}
+	s, err = d.outcome(c, err)
+	return true, s, err
+}
+
+// outcome counts what became of c, whose call returned err.
+func (d *driver) outcome(c *call, err error) (state, error) {
 	s := d.judge(c, err)
 	if s == unfinished {
 		// What refused this item refuses those behind it, too. That the

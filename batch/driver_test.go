@@ -34,6 +34,29 @@ func TestItemsLeaveInOrder(t *testing.T) {
 	})
 }
 
+// An outcome is counted before the permit is given back: were it the other way
+// round, the next item could leave after the one that ended the batch.
+func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
+	for _, err := range []error{nil, errors.New("bad")} {
+		var tally Tally
+		released := int64(0)
+		gate := newGate(t, sluice.Config{Concurrency: 1, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+			if e.Kind != sluice.EventReleased {
+				return
+			}
+			released++
+			if s := tally.Stats(); s.OK+s.Failed != released {
+				t.Errorf("%d released, counted are %+v", released, s)
+			}
+		})})
+		_ = ForEach(t.Context(), gate, count(5), func(context.Context, int) error { return err },
+			Config[int]{Policy: sluice.Policy{Attempts: 1}, Tally: &tally})
+		if released != 5 {
+			t.Errorf("%d released", released)
+		}
+	}
+}
+
 // What the gate says no to is unfinished, ends the batch, and is the reason.
 func TestGateRefuses(t *testing.T) {
 	f := func(_ context.Context, item int) (int, error) {

@@ -38,6 +38,7 @@ func newServerError(message string) *ServerError {
 	return &ServerError{code, message}
 }
 
+// Error returns what the server said.
 func (e *ServerError) Error() string { return "sluiceredis: the server replied: " + e.Message }
 
 // A DataError says which key does not hold what was expected. It matches
@@ -47,6 +48,7 @@ type DataError struct {
 	What string // what is wrong
 }
 
+// Error returns the key and what is wrong with it.
 func (e *DataError) Error() string { return fmt.Sprintf("sluiceredis: key %q: %s", e.Key, e.What) }
 
 // Unwrap returns [ErrData].
