@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,20 +40,20 @@ func TestItemsLeaveInOrder(t *testing.T) {
 func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
 	for _, err := range []error{nil, errors.New("bad")} {
 		var tally Tally
-		released := int64(0)
+		var released atomic.Int64
 		gate := newGate(t, sluice.Config{Concurrency: 1, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 			if e.Kind != sluice.EventReleased {
 				return
 			}
-			released++
-			if s := tally.Stats(); s.OK+s.Failed != released {
-				t.Errorf("%d released, counted are %+v", released, s)
+			n := released.Add(1)
+			if s := tally.Stats(); s.OK+s.Failed < n {
+				t.Errorf("%d released, %d counted", n, s.OK+s.Failed)
 			}
 		})})
 		_ = ForEach(t.Context(), gate, count(5), func(context.Context, int) error { return err },
 			Config[int]{Policy: sluice.Policy{Attempts: 1}, Tally: &tally})
-		if released != 5 {
-			t.Errorf("%d released", released)
+		if n := released.Load(); n != 5 {
+			t.Errorf("%d released", n)
 		}
 	}
 }
