@@ -85,7 +85,7 @@ func TestVectorsOfRedisCell(t *testing.T) {
 				s, clock := b.freeze(t)
 				for _, visit := range v.visits {
 					clock.set(visit.at)
-					res, err := s.Throttle(bg, v.name, visit.burst, visit.count, time.Duration(visit.ps)*sec, visit.n)
+					res, err := s.Throttle(bg, b.prefix+v.name, visit.burst, visit.count, time.Duration(visit.ps)*sec, visit.n)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -106,7 +106,7 @@ func TestTranscriptOfTheTutorials(t *testing.T) {
 			"0 1 -> 0 16 15 -1 2", "5 4 -> 0 16 12 -1 8", "6.5 4 -> 0 16 8 -1 14", "8.5 4 -> 0 16 5 -1 20", "9.5 4 -> 0 16 2 -1 27",
 			"10.5 4 -> 1 16 2 2 26", "13.5 4 -> 0 16 0 -1 31", "16.5 17 -> 1 16 1 -1 28", "46.5 17 -> 1 16 16 -1 0") {
 			clock.set(v.at)
-			res, err := s.Throttle(bg, "laoqian:reply", 15, 30, 60*sec, v.n)
+			res, err := s.Throttle(bg, b.prefix+" laoqian:reply", 15, 30, 60*sec, v.n)
 			if got := text(res.CellLegacy()); err != nil || got != v.cell {
 				t.Errorf("%d at %v: %s, %v; the transcript says %s", v.n, v.at, got, err, v.cell)
 			}
