@@ -175,12 +175,7 @@ func takeFromFixed(s *Store, ctx context.Context, k fixedKey, requests []*asking
 			a.result.ResetAfter = left
 		}
 	}
-	s.stats.decisions.Add(uint64(len(requests)))
-	s.stats.clamped.Add(uint64(reply[2]))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", fixedTake.name, reply[1], granted)
-	}
-	return nil
+	return s.decided(fixedTake, len(requests), reply, granted)
 }
 
 // giveBackToFixed gives back what was taken for callers who had gone.

@@ -171,11 +171,7 @@ var _ sluice.Meter = (*LeakyMeter)(nil)
 // returns how long until they will. It returns ErrTooLarge if n is more than the
 // capacity, and the errors of Leaky.Take. It panics if n < 0.
 func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	res, err := m.leaky.Take(ctx, m.key, n)
-	if err != nil {
-		return 0, err
-	}
-	return max(0, res.RetryAfter), res.Err()
+	return admit(m.leaky.Take(ctx, m.key, n))
 }
 
 // Adjust corrects by delta what a call took that was admitted age ago. A positive
@@ -291,12 +287,7 @@ func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) e
 			granted++
 		}
 	}
-	s.stats.decisions.Add(uint64(len(requests)))
-	s.stats.clamped.Add(uint64(reply[2]))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", leakyTake.name, reply[1], granted)
-	}
-	return nil
+	return s.decided(leakyTake, len(requests), reply, granted)
 }
 
 // giveBackToBucket gives back what was taken for callers who had gone.

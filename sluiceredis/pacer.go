@@ -427,12 +427,7 @@ func reserveSlots(s *Store, ctx context.Context, k paceKey, requests []*pacing) 
 			granted++
 		}
 	}
-	s.stats.decisions.Add(uint64(len(requests)))
-	s.stats.clamped.Add(uint64(reply[2]))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", pacerReserve.name, reply[1], granted)
-	}
-	return nil
+	return s.decided(pacerReserve, len(requests), reply, granted)
 }
 
 // giveBackSlots gives back the slots of callers who had gone, the last first, so

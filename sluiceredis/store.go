@@ -174,6 +174,18 @@ type Stats struct {
 	LeasesLost uint64 // leases that ended before they were released
 }
 
+// decided notes that script has decided so many requests. By our reading of its
+// reply it granted as many as it says itself: reply[1], beside the clamps in
+// reply[2].
+func (s *Store) decided(script *Script, requests int, reply []int64, granted int64) error {
+	s.stats.decisions.Add(uint64(requests))
+	s.stats.clamped.Add(uint64(reply[2]))
+	if granted != reply[1] {
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[1], granted)
+	}
+	return nil
+}
+
 // Stats returns what the store has done.
 func (s *Store) Stats() Stats {
 	c := &s.stats
