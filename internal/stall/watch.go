@@ -1,0 +1,95 @@
+// Package stall notices when the machine stands still, so that what a shared
+// machine does to a measurement can be told from what we do.
+package stall
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Least is from when on a gap in the watch counts: it asks to be woken after
+// 1 ms, and a machine that runs wakes it within another.
+const Least = 3 * time.Millisecond
+
+// A Stall is a time in which the watch was not woken.
+type Stall struct {
+	Began  time.Time
+	Lasted time.Duration
+}
+
+// A Watch is a thread that does nothing but sleep for 1 ms, again and again, and
+// look how long that took. It sees what happens to the processor it is on, and
+// to processes that are given none. It may be used by many goroutines.
+type Watch struct {
+	end  chan struct{}
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	seen []Stall
+}
+
+// New starts a watch, which lasts until End.
+func New() *Watch {
+	w := &Watch{end: make(chan struct{})}
+	w.done.Go(w.run)
+	return w
+}
+
+func (w *Watch) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for last := time.Now(); ; {
+		Nap(time.Millisecond)
+		select {
+		case <-w.end:
+			return
+		default:
+		}
+		now := time.Now()
+		w.look(last, now)
+		last = now
+	}
+}
+
+// look notes the time between two looks at the clock if it was a stall.
+func (w *Watch) look(last, now time.Time) {
+	if now.Sub(last) < Least {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, Stall{last, now.Sub(last)})
+}
+
+// Take returns what was seen since it was last called, the oldest first.
+func (w *Watch) Take() []Stall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = nil
+	return seen
+}
+
+// End ends the watch and waits until it has ended, at most some milliseconds.
+// It may be called once.
+func (w *Watch) End() {
+	close(w.end)
+	w.done.Wait()
+}
+
+// Longest returns how long the longest of them lasted, and 0 if there are none.
+func Longest(stalls []Stall) (longest time.Duration) {
+	for _, s := range stalls {
+		longest = max(longest, s.Lasted)
+	}
+	return longest
+}
+
+// Total returns how long all of them lasted.
+func Total(stalls []Stall) (total time.Duration) {
+	for _, s := range stalls {
+		total += s.Lasted
+	}
+	return total
+}
