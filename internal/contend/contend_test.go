@@ -1,0 +1,32 @@
+package contend_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/contend"
+)
+
+func TestLostCounts(t *testing.T) {
+	losses := 0
+	for range contend.Enough {
+		before := losses
+		if losses = contend.Lost(losses); losses != before+1 {
+			t.Errorf("%d after %d", losses, before)
+		}
+	}
+}
+
+// In a bubble time stands still while somebody looks at it: to wait for the clock
+// to move would be for ever.
+func TestLostReturnsInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
