@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -134,6 +135,29 @@ func TestStoppedMessageTellsWhoAndWhyAndWhenAndWhat(t *testing.T) {
 	} {
 		if got := s.Error(); got != want {
 			t.Errorf("got\n\t%s\nwant\n\t%s", got, want)
+		}
+	}
+}
+
+// People want to find the number again that they configured, not how many
+// nanoseconds ago that was; but never two that look the same and are not.
+func TestWaitErrorIsForPeople(t *testing.T) {
+	for _, tt := range []struct {
+		need, have time.Duration
+		want       string
+	}{
+		{59_999_995_401, 4_999_994_898, "1m0s, 5s"},
+		{time.Second, 999_999_999, "1s, 999.999999ms"},
+		{time.Minute, 999_998_000, "1m0s, 1s"},
+		{333_333_333, 99_999_901, "333.33ms, 100ms"},
+		{1_234_567, 234_567, "1.23ms, 234.567µs"},
+		{5_000_000_100, 5 * time.Second, "5.0000001s, 5s"},
+		{5 * time.Second, 5 * time.Second, "5s, 5s"},           // a slot at the deadline is too late
+		{math.MaxInt64 - 1, 0, "2562047h47m16.854775807s, 0s"}, // nothing runs over
+	} {
+		err := &sluice.WaitError{Need: tt.need, Have: tt.have}
+		if got, want := err.Error(), "sluice: would have to wait "+tt.want+" were allowed"; got != want {
+			t.Errorf("%v, %v: %s, want %s", tt.need, tt.have, got, want)
 		}
 	}
 }

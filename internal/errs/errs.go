@@ -63,10 +63,26 @@ func (e *WaitError) Error() string {
 	if e.By != "" {
 		by += e.By + ": "
 	}
+	need, have := roughly(e.Need), roughly(e.Have)
 	if e.Need == Never {
-		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, e.For.forIt(), e.Have)
+		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, e.For.forIt(), have)
 	}
-	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, e.Need, e.For.forIt(), e.Have)
+	if need == have { // they must not look the same unless they are
+		need, have = e.Need, e.Have
+	}
+	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, need, e.For.forIt(), have)
+}
+
+// roughly rounds d for people, who look for the number that they configured and not
+// for how many nanoseconds ago that was.
+func roughly(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
 }
 
 // A Limit names what holds calls up.
