@@ -563,7 +563,7 @@ func TestStatsTellPacingFromWaiting(t *testing.T) {
 		}
 		wg.Wait()
 		s := g.Stats()
-		if s.Waits.Count() != 10 || s.Waits[0] != 1 {
+		if g.Stats().Waits.Count() != 10 || s.Waits[0] != 1 {
 			t.Errorf("waits: %v", s.Waits)
 		}
 		// Three waits each of about 1, 2 and 3 hours, one of 100, one of 200 ms.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/schedule"
 )
 
@@ -14,7 +15,7 @@ import (
 // empty, a call of cost 1 needs two things: a place among the calls in flight,
 // which is a number, and the slot that the lane holds. It looks whether the
 // slot has come, takes the place, takes the slot, and gives the place back if
-// it was too late for the slot:
+// it lost the slot to another:
 //
 //	open   0 … places    raised by compare-and-swap, here and under the lock
 //	lane   next slot     closed while somebody holds the lock or waits
@@ -32,33 +33,35 @@ import (
 // slip lets a call of cost 1 through, at now, if it can without the lock.
 func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	slots := g.lane.Slots() // throughout: others may mean another limit
-	for {
-		before := slots.Next()
-		now = g.queue.Now()
-		var next schedule.Word
-		if v, next = slots.Look(now); v != schedule.Early || next == before {
+	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		next := slots.Next()
+		if next.Closed() {
 			break
 		}
-	}
-	switch {
-	case v != schedule.Leave:
-		return now, v
-	case !g.flight.enter(slots.Places()):
-		return now, schedule.Ask
-	}
-	if v, _ = slots.Take(now); v != schedule.Leave {
+		now = g.queue.Now()
+		switch v = next.Verdict(now); {
+		case v != schedule.Leave:
+			return now, v
+		case !g.flight.enter(slots.Places()):
+			return now, schedule.Ask
+		case slots.Take(next, now):
+			return now, v
+		}
 		g.flight.unpass()
 		g.vacate()
-		v = schedule.Ask // it was there a moment ago
 	}
-	return now, v
+	return 0, schedule.Ask
 }
 
 // A flight is how many calls are in flight and, in the upper half of the word,
 // how many of them have passed without the lock since that was last asked:
 // counting them in a word of their own would cost a tenth of a call. The upper
 // half does not run over, for one call in 64 takes the lock to be measured.
-type flight struct{ word atomic.Int64 }
+type flight struct {
+	_    [64]byte // every call changes the word, and reads what is beside it in a gate
+	word atomic.Int64
+	_    [64]byte
+}
 
 const (
 	inFlight  = math.MaxUint32 // the lower half

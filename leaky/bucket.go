@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/contend"
 )
 
 // A Bucket admits what fits into its quota and refuses the rest, at once. A
@@ -16,23 +18,30 @@ import (
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] or
 // [NewWith] and must not be copied. No method blocks: taking is one
-// compare-and-swap of one instant, about 50 ns, except that a call which meets
-// a SetQuota halfway waits for it. It starts no goroutine and needs no closing.
-// Only the monotonic clock counts, but for [Bucket.Restore] after a restart. Made in a testing/synctest bubble, it
-// belongs to that bubble.
+// compare-and-swap of one instant, less than 0.1 µs, except that a call which meets
+// a SetQuota halfway, or another call that has lost to others again and again,
+// waits for it. It starts no goroutine and needs no closing. Only the monotonic
+// clock counts, but for [Bucket.Restore] after a restart. Made in a
+// testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
 	epoch time.Time // what instants count from
 	state atomic.Pointer[state]
 
-	setting sync.Mutex // held by SetQuota
+	setting sync.Mutex // held by whoever closes a state
 }
 
 // A state is a quota and what was taken while it was in force. The two change
 // together, so that nobody decides by an old quota on a new level: SetQuota
-// first closes the old state, which no compare-and-swap outlives.
+// first closes the old state, which no compare-and-swap outlives, for good.
+//
+// The tat is alone in its line of the cache. Side by side with it the rule, which
+// is read before and after the compare-and-swap, went to and fro between
+// processors as the tat must.
 type state struct {
 	rule rule
+	_    [16]byte
 	tat  atomic.Int64 // nanoseconds since the epoch, or closed
+	_    [56]byte
 }
 
 const closed = -1 // no tat is negative
@@ -64,7 +73,9 @@ func newBucket(r rule) *Bucket {
 // after the tat, and both anew after a lost compare-and-swap: so the clock never
 // goes back from one decision to the next, and a call is not refused what has
 // leaked while it was losing. (An older clock would admit no more, because tat
-// stays; x/time/rate, which lets its state go back, then does.)
+// stays; x/time/rate, which lets its state go back, then does.) Several
+// processors would lose most of their swaps so, if losers did not step back,
+// see package contend.
 func (b *Bucket) load() (s *state, tat, now time.Duration) {
 	s = b.state.Load()
 	tat = time.Duration(s.tat.Load())
@@ -92,34 +103,42 @@ func (s *state) swap(tat, next time.Duration) bool {
 // Take takes n if n fit now, and otherwise changes nothing and says when they
 // will. n = 0 takes nothing and is always allowed; an n beyond the capacity
 // never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
-func (b *Bucket) Take(n int64) Result {
+func (b *Bucket) Take(n int64) (res Result) {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return b.Peek()
 	}
-	s := b.state.Load()
-	before := time.Duration(s.tat.Load())
-	now := time.Since(b.epoch)
-	for {
-		// Loaded again, lest a swap fails for everybody who was here while we
-		// read the clock: on two processors, that is most of them.
+	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		// load, written out, which saves a call.
+		s := b.state.Load()
 		tat := time.Duration(s.tat.Load())
 		if tat == closed {
-			s, before, now = b.load()
-			continue
+			s, tat = b.reload()
 		}
-		switch level, wait := s.rule.fits(max(0, tat-now), n); {
-		case wait == 0:
-			// By an older clock than others, perhaps: it admits no more.
-			if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
-				return s.rule.result(level, 0)
-			}
-		case tat == before: // so it was when we read the clock
-			return s.rule.result(level, wait)
-		default: // a refusal must not be by a clock older than what it refuses for
-			s, before, now = b.load()
+		now := max(0, time.Since(b.epoch))
+		level, wait := s.rule.fits(max(0, tat-now), n)
+		if wait != 0 {
+			s.rule.tell(&res, level, wait)
+			return res
+		}
+		if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
+			s.rule.tell(&res, level, 0)
+			return res
 		}
 	}
+	return b.insist(n)
+}
+
+// insist is Take for a call that has lost to others again and again: it closes
+// the state while it decides, and they wait.
+func (b *Bucket) insist(n int64) Result {
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	s := b.state.Load()
+	tat := time.Duration(s.tat.Swap(closed))
+	res, tat := decide(tat, max(0, time.Since(b.epoch)), &s.rule, n)
+	s.tat.Store(int64(tat))
+	return res
 }
 
 // Peek returns what Take(0) does: the bucket as it is. It never writes.

@@ -70,12 +70,22 @@ func (r *rule) fits(level time.Duration, n int64) (after, wait time.Duration) {
 }
 
 // result tells what fits has found, and how the bucket is now.
-func (r *rule) result(level, wait time.Duration) Result {
-	allowed := wait == 0
-	if allowed {
-		wait = NoRetry
+func (r *rule) result(level, wait time.Duration) (res Result) {
+	r.tell(&res, level, wait)
+	return res
+}
+
+// tell is result, written where it is to be, field by field: copied from where
+// it was put together it would cost a fifth of a decision.
+func (r *rule) tell(res *Result, level, wait time.Duration) {
+	res.Allowed = wait == 0
+	res.Limit = r.quota.Capacity
+	res.Remaining = r.units(max(0, r.depth-level))
+	res.RetryAfter = wait
+	if wait == 0 {
+		res.RetryAfter = NoRetry
 	}
-	return Result{allowed, r.quota.Capacity, r.units(max(0, r.depth-level)), wait, level}
+	res.ResetAfter = level
 }
 
 // decide returns whether n units fit at now into a bucket that will be empty at

@@ -40,6 +40,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -212,14 +213,17 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 // pass lets a call of weight 1 through at now if it can without the lock.
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
-	for {
-		before := s.Next()
+	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		next := s.Next()
+		if next.Closed() {
+			break
+		}
 		now = p.queue.Now()
-		v, next := s.Take(now)
-		if v != schedule.Early || next == before {
+		if v = next.Verdict(now); v != schedule.Leave || s.Take(next, now) {
 			return now, v
 		}
 	}
+	return 0, schedule.Ask
 }
 
 // TryAcquire takes the slot for a call of weight n and reports true if that

@@ -115,5 +115,5 @@ func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false
 	}
-	return r.pacer.queue.Cancel(r.waiter, ErrCancelled)
+	return r.pacer.queue.Cancel(r.waiter)
 }

@@ -147,6 +147,53 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 	})
 }
 
+// Only the first of those who wait sets a timer. If it is cancelled the next must,
+// also behind a reservation for which nobody waits.
+func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		p.TryAcquire(1)
+		first := p.Reserve(1)
+		l.Call(0, func() error { return first.Wait(bg) })
+		l.Call(1, func() error { return p.Acquire(bg, 1) })
+		first.Cancel()
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.Failed(0, 0, pacer.ErrCancelled), synclog.At(1, 100*ms))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p, l := pacer.New(10, time.Second), synclog.New()
+		p.TryAcquire(1)
+		p.Reserve(1)
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, func() error { return p.Acquire(ctx, 1) })
+		l.Call(1, func() error { return p.Acquire(bg, 1) })
+		cancel()
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.Failed(0, 0, context.Canceled), synclog.At(1, 200*ms))
+	})
+}
+
+// A reservation that was cancelled before anybody waited for it says so, also to
+// somebody who is not to wait.
+func TestWaitAfterCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer.New(1, time.Hour)
+		p.TryAcquire(1)
+		r := p.Reserve(1)
+		r.Cancel()
+		done, cancel := context.WithCancel(bg)
+		cancel()
+		for _, ctx := range []context.Context{bg, done} {
+			if err := r.Wait(ctx); err != pacer.ErrCancelled {
+				t.Errorf("Wait: %v, want ErrCancelled", err)
+			}
+		}
+		if r.Cancel() || !r.Slot().IsZero() || r.Delay() != pacer.Never || p.Waiting() != 0 {
+			t.Errorf("cancelled again, or it has slot %v, or %d wait", r.Slot(), p.Waiting())
+		}
+	})
+}
+
 // However the end of a wait is noticed, by the one who waits or by somebody who
 // looks first, the reservation is gone.
 func TestWaitAfterACancelledWait(t *testing.T) {

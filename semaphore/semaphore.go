@@ -72,11 +72,13 @@ var (
 type Weighted struct {
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
 	// the limit was lowered below what was out.
-	limit, inFlight int64
-
-	queue queue.Queue // after them: its lock is in the same line of the cache
+	inFlight int64
+	queue    queue.Queue // after it: what both change is in one line of the cache
+	limit    int64
 
 	stock atomic.Pointer[stock]
+
+	_ [48]byte // makes 320: those are aligned to lines
 }
 
 // NewWeighted returns a semaphore with limit permits, all of them free. A
@@ -106,7 +108,8 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if s.stock.Load().take(n) == taken {
+		st := s.stock.Load()
+		if v := st.take(n); v == done || v == lost && again(st.take, n) == done {
 			return nil
 		}
 	}
@@ -129,7 +132,7 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 			err = s.queue.Leave(ctx, p, m)
 		}
 	}
-	if err != nil {
+	if err != nil || p.Wake != nil && p.Done == nil { // that never ends
 		return err
 	}
 	return s.keep(ctx, n)
@@ -145,7 +148,8 @@ func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Dura
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.stock.Load().take(n) == taken {
+	st := s.stock.Load()
+	if v := st.take(n); v == done || v == lost && again(st.take, n) == done {
 		return nil
 	}
 	if _, _, err := s.queue.Acquire(ctx, request(n, longest)); err != nil {
@@ -178,8 +182,13 @@ func (s *Weighted) giveBack(n int64) {
 // never overtakes. n = 0 takes nothing and succeeds. It panics if n < 0.
 func (s *Weighted) TryAcquire(n int64) bool {
 	if n > 0 {
-		if v := s.stock.Load().take(n); v != closed {
-			return v == taken
+		st := s.stock.Load()
+		v := st.take(n)
+		if v == lost {
+			v = again(st.take, n)
+		}
+		if v != closed {
+			return v == done
 		}
 	}
 	mustNotBeNegative(n)
@@ -195,8 +204,11 @@ func (s *Weighted) TryAcquire(n int64) bool {
 // It panics if n < 0 or if n is more than is in flight; nothing is then given
 // back.
 func (s *Weighted) Release(n int64) {
-	if n > 0 && s.stock.Load().giveBack(n) {
-		return
+	if n > 0 {
+		st := s.stock.Load()
+		if v := st.giveBack(n); v == done || v == lost && again(st.giveBack, n) == done {
+			return
+		}
 	}
 	mustNotBeNegative(n)
 	s.queue.Lock()

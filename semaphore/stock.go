@@ -1,6 +1,10 @@
 package semaphore
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/sluice-go/sluice/internal/contend"
+)
 
 // # How are permits taken without the lock?
 //
@@ -22,7 +26,9 @@ import "sync/atomic"
 // same number again, and count permits that do not exist.
 type stock struct {
 	limit int64
+	_     [56]byte     // free is alone in its line of the cache
 	free  atomic.Int64 // or isClosed
+	_     [56]byte
 }
 
 const isClosed = -1
@@ -34,41 +40,53 @@ func newStock(limit int64) *stock {
 	return s
 }
 
-// What taking from a stock came to.
-type taking int
+// A verdict is what asking a stock came to.
+type verdict int
 
 const (
-	taken  taking = iota
-	tooFew        // nobody waits, but there are not as many
-	closed        // that is for the queue to say
+	done    verdict = iota
+	refused         // nobody waits, but there are not as many
+	closed          // that is for the queue to say
+	lost            // to somebody who asked at the same time: ask again
 )
 
-func (s *stock) take(n int64) taking {
-	for {
-		free := s.free.Load()
-		switch {
-		case free == isClosed:
-			return closed
-		case free < n:
-			return tooFew
-		case s.free.CompareAndSwap(free, free-n):
-			return taken
-		}
+// take takes n of those that are free.
+func (s *stock) take(n int64) verdict {
+	free := s.free.Load()
+	switch {
+	case free == isClosed:
+		return closed
+	case free < n:
+		return refused
+	case s.free.CompareAndSwap(free, free-n):
+		return done
 	}
+	return lost
 }
 
-// giveBack reports false if it changed nothing: the stock is closed, or not as
-// many are in flight.
-func (s *stock) giveBack(n int64) bool {
-	for {
-		free := s.free.Load()
-		if free == isClosed || n > s.limit-free {
-			return false
-		}
-		if s.free.CompareAndSwap(free, free+n) {
-			return true
-		}
+// giveBack gives back n of those that are in flight.
+func (s *stock) giveBack(n int64) verdict {
+	free := s.free.Load()
+	switch {
+	case free == isClosed:
+		return closed
+	case n > s.limit-free:
+		return refused
+	case s.free.CompareAndSwap(free, free+n):
+		return done
 	}
+	return lost
+}
+
+// again asks for n until that is not lost any more. take and giveBack do not do
+// so by themselves: as they are, they are compiled into their callers, which
+// saves a tenth of a call.
+func again(ask func(n int64) verdict, n int64) (v verdict) {
+	losses := contend.Lost(0)
+	for v = ask(n); v == lost; v = ask(n) {
+		losses = contend.Lost(losses)
+	}
+	return v
 }
 
 // Close implements queue.Latch.

@@ -150,19 +150,21 @@ type Config struct {
 // Its Lock also guards the state of its rule.
 type Queue struct {
 	// What every caller changes who waits or lets somebody go is close
-	// together: 64 bytes travel from processor to processor at once.
+	// together: 64 bytes travel from processor to processor at once, of which
+	// 8 are the semaphore's. What follows is only read then.
 	mu          sync.Mutex
 	front, back *Waiter
-	driver      *Waiter // first entry with a goroutine behind it
 	spares      spares
-	seq         uint32 // of the entry last added
 	length      int32
-	open        bool // the latch
-	fine        bool // not in a testing/synctest bubble, where only timers know the time
-	outside     bool // nor is whoever waits
+
+	seq     uint32  // of the timed entry last added
+	driver  *Waiter // first entry with a goroutine behind it
+	open    bool    // the latch
+	fine    bool    // not in a testing/synctest bubble, where only timers know the time
+	outside bool    // nor is whoever waits
 
 	weight  total
-	due     time.Duration
+	due     time.Duration // when the head is to be looked at; Forever: after a change, or there is none
 	changed time.Duration // when the rule was last changed from outside
 	closed  error
 
@@ -356,7 +358,7 @@ func (q *Queue) Change(f func(now time.Duration)) {
 	now := q.Now()
 	q.Advance(now)
 	f(now)
-	q.changed = now
+	q.changed, q.due = now, now // to be looked at anew
 	var ahead total
 	for w := q.front; w != nil; {
 		next := w.next
@@ -421,10 +423,14 @@ func (q *Queue) Advance(now time.Duration) {
 		at, due := now, min(q.due, now)
 		if w.wake == nil {
 			// Nobody sleeps for it, so nobody can be late for it either: it
-			// is charged as if it had been looked at exactly at its slot.
-			at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
+			// is charged as if it had been looked at exactly at its slot. That is
+			// due, whoever is at the head, unless due is over or Change has reset it.
+			at = q.due
+			if at <= now || at == Forever {
+				at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
+			}
 			if at > now {
-				q.arm(at)
+				q.arm(at) // also for a driver that is new
 				return
 			}
 			due = at
@@ -442,7 +448,7 @@ func (q *Queue) Advance(now time.Duration) {
 		w.send(Message(at))
 		q.recycle(w)
 	}
-	q.due = Forever
+	q.setDue(Forever)
 }
 
 // Kick makes a head that asks do so again, also if it is asking at this moment
@@ -455,9 +461,17 @@ func (q *Queue) Kick() {
 	}
 }
 
+// setDue writes only what is new: what is beside due every caller reads, on all
+// processors, and in a semaphore it is Forever for good.
+func (q *Queue) setDue(due time.Duration) {
+	if q.due != due {
+		q.due = due
+	}
+}
+
 // arm makes the driver wake at due.
 func (q *Queue) arm(due time.Duration) {
-	q.due = due
+	q.setDue(due)
 	if q.driver != nil && q.driver.at > due {
 		q.driver.tell()
 	}
@@ -520,7 +534,8 @@ func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 	q.Advance(now)
 }
 
-// giveUp removes w, whose context is done: its goroutine finds out by itself.
+// giveUp removes w without a word: its context is done, and its goroutine finds
+// out by itself, or it has none.
 func (q *Queue) giveUp(w *Waiter) {
 	q.remove(w)
 	w.state = dropped
@@ -541,8 +556,6 @@ func (q *Queue) leave(w *Waiter) {
 }
 
 func (q *Queue) push(w *Waiter) {
-	q.seq++
-	w.seq = q.seq
 	w.prev = q.back
 	if q.back == nil {
 		q.front = w
@@ -555,6 +568,8 @@ func (q *Queue) push(w *Waiter) {
 	if q.cfg.Untimed { // then nobody asks for these
 		return
 	}
+	q.seq++
+	w.seq = q.seq
 	q.weight.add(q.weigh(w.n))
 	if q.driver == nil && w.wake != nil {
 		q.driver = w

@@ -43,7 +43,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	now := q.Now()
 	q.Advance(now)
 	switch {
-	case w.state == dropped: // who attended it before gave up
+	case w.state == dropped: // cancelled, or who attended it before gave up
 		q.Unlock()
 		return errs.ErrCancelled
 	case w.settled():
@@ -75,8 +75,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 }
 
 // Cancel removes w, an entry made by Reserve, unless it is settled: then it
-// reports false. Whoever attends it gets reason.
-func (q *Queue) Cancel(w *Waiter, reason error) bool {
+// reports false. Whoever attends it gets errs.ErrCancelled.
+func (q *Queue) Cancel(w *Waiter) bool {
 	q.Lock()
 	defer q.Unlock()
 	now := q.Now()
@@ -84,7 +84,12 @@ func (q *Queue) Cancel(w *Waiter, reason error) bool {
 	if w.settled() {
 		return false
 	}
-	q.drop(now, w, reason)
+	if w.wake == nil { // nobody to be told why, for which fail allocates
+		q.giveUp(w)
+	} else {
+		q.fail(w, errs.ErrCancelled)
+	}
+	q.Advance(now)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -193,6 +194,19 @@ func TestMessagesTakePrecedence(t *testing.T) {
 			t.Errorf("%d are kept", n)
 		}
 	}
+}
+
+// How a wait ended replaces a message that its goroutine has not looked at: whoever
+// sends holds the lock, and must not wait for one that may be waiting for the lock.
+func TestSendDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Waiter{wake: make(chan Message, 1)}
+		w.tell()
+		w.send(5)
+		if m := heard(w.wake); m != 5 {
+			t.Errorf("heard %d", m)
+		}
+	})
 }
 
 // Its error is in it until its caller has read it.

@@ -13,7 +13,7 @@ import (
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
 //
 // 100,000 may wait, so it has what all of them need, 64 bytes. With the channel
-// that makes 176, and the runtime adds 112 for each channel that a goroutine
+// that makes 192, and the runtime adds 112 for each channel that a goroutine
 // waits on.
 //
 // Its goroutine learns from a message how the wait ended. From a grant on the
@@ -70,7 +70,7 @@ const (
 	waiting state = iota // in the list
 	granted              // left
 	failed               // removed, err says why
-	dropped              // removed because its context was done
+	dropped              // removed because its context was done, or nobody attended it
 )
 
 // maxSpare bounds how many waiters are kept for later.
@@ -204,14 +204,8 @@ func (w *Waiter) send(m Message) {
 	if w.wake == nil {
 		return
 	}
-	select {
-	case w.wake <- m:
-		return
-	default:
-	}
-	select { // it was told to look, and has not yet
-	case <-w.wake:
-	default:
+	if len(w.wake) > 0 { // it was told to look, and may not have yet
+		heard(w.wake)
 	}
 	w.wake <- m // under the lock, so nobody else has filled it
 }

@@ -15,7 +15,8 @@ import (
 // when the next call may leave. A call that comes later than that leaves, and
 // moves the instant to an interval after now; a call that comes earlier is
 // refused or must wait. That is one reading of the clock and one
-// compare-and-swap.
+// compare-and-swap. Who loses that to another steps back, see package contend,
+// and in the end takes the lock.
 //
 // Everything else is done by the Schedule under the lock: waiting, weights
 // other than 1, bursts, a warm-up, lateness that is still being made up for,
@@ -45,7 +46,9 @@ type Lane struct {
 type Slots struct {
 	interval time.Duration
 	places   int64
-	next     atomic.Int64 // a Word
+	_        [48]byte
+	next     atomic.Int64 // a Word, alone in its line of the cache
+	_        [56]byte
 }
 
 // A Word is the instant of the next slot, shifted by one, and whether calls have
@@ -88,41 +91,33 @@ const (
 	Ask                  // take the lock
 )
 
-// Look returns what Take would, and takes nothing. Next is what it found.
-func (s *Slots) Look(now time.Duration) (v Verdict, next Word) {
-	next = s.Next()
-	return verdict(now, next), next
-}
-
-// Next returns what Look and Take go by.
-//
-// The clock is read before Take. If it were read between the load and the swap, two
-// processors would mostly find that the other has been there meanwhile: 153 ns
-// per call instead of 80. The price is that a call may be overtaken between its
-// reading of the clock and Take by another whose reading is later; by as much as
-// the system lets it stand still. It may then be early for a slot that came long
-// ago. So a call is early only if it has found the same Word before it read the
-// clock: at that moment its slot had not come.
+// Next returns when the next call may leave, to be loaded before the clock is
+// read: then who is early by it was early at that moment, and whoever takes a
+// slot has read a later clock than all who took one before. If the clock were
+// read first, a call that is held up in between would be early for a slot that
+// came long ago.
 func (s *Slots) Next() Word { return Word(s.next.Load()) }
 
-func verdict(now time.Duration, next Word) Verdict {
+// Closed reports whether the verdict is Ask, whatever the time: the clock need
+// not be read then.
+func (w Word) Closed() bool { return w == closed }
+
+// Verdict returns what a call at now is told that has found w.
+func (w Word) Verdict(now time.Duration) Verdict {
 	switch {
-	case next == closed:
+	case w == closed:
 		return Ask
-	case now < next.instant():
+	case now < w.instant():
 		return Early
 	}
 	return Leave
 }
 
-// Take lets a call through at now, if it can. Next is what it found.
-func (s *Slots) Take(now time.Duration) (v Verdict, next Word) {
-	for {
-		v, next = s.Look(now)
-		if v != Leave || s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed)) {
-			return v, next
-		}
-	}
+// Take lets a call through at now that was to Leave by next, and reports true;
+// or false, because others have changed next meanwhile. Who tries again does so
+// after contend.Lost, and with another reading of the clock.
+func (s *Slots) Take(next Word, now time.Duration) bool {
+	return s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed))
 }
 
 // Close closes the lane. It returns when the next call may leave and whether calls

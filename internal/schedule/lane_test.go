@@ -43,11 +43,24 @@ func (p *pair) fatal(format string, args ...any) {
 	p.t.Fatalf(format, args...)
 }
 
+// take lets a call through at now, if it can and nobody else is there.
+func take(s *Slots, now time.Duration) Verdict {
+	next := s.Next()
+	v := next.Verdict(now)
+	if next.Closed() != (v == Ask) {
+		panic("closed, and not told to ask, or open and told so")
+	}
+	if v == Leave && !s.Take(next, now) {
+		panic("lost to nobody")
+	}
+	return v
+}
+
 // call lets n through at now, past the lock if it can.
 func (p *pair) call(now, due time.Duration, n int64) {
 	p.history = append(p.history, fmt.Sprintf("call of %d at %d, due %d", n, now, due))
 	if n == 1 && due == now {
-		v, _ := p.lane.Slots().Take(now)
+		v := take(p.lane.Slots(), now)
 		if v != Ask {
 			if wait := p.ref.Admit(now, now, 1); wait > 0 != (v == Early) {
 				p.fatal("the lane says %v, the reference %v", v, wait)
@@ -155,20 +168,20 @@ func TestLaneSaysWhetherCallsHavePassed(t *testing.T) {
 		if !l.Open(50, interval, 0) {
 			t.Fatal("not opened")
 		}
-		if v, _ := l.Slots().Take(49); v != Early {
+		if v := take(l.Slots(), 49); v != Early {
 			t.Errorf("at 49: %v", v)
 		}
 		if next, used := l.Close(); used || next != 50 {
 			t.Errorf("unused: %v, %v", next, used)
 		}
 		l.Open(50, interval, 0)
-		if v, _ := l.Slots().Take(50); v != Leave {
+		if v := take(l.Slots(), 50); v != Leave {
 			t.Errorf("at 50: %v", v)
 		}
 		if next, used := l.Close(); !used || next != 50+interval {
 			t.Errorf("used: %v, %v", next, used)
 		}
-		if v, _ := l.Slots().Take(5000); v != Ask {
+		if v := take(l.Slots(), 5000); v != Ask {
 			t.Errorf("closed: %v", v)
 		}
 	}
@@ -180,14 +193,18 @@ func TestSlotsOfAnOldIntervalStayClosed(t *testing.T) {
 	l.Init()
 	l.Open(50, 10, 1)
 	old := l.Slots()
+	next := old.Next()
 	for _, change := range []struct {
 		interval time.Duration
 		places   int64
 	}{{20, 1}, {10, 2}} {
 		l.Close()
 		l.Open(50, change.interval, change.places)
-		if v, _ := old.Take(60); v != Ask {
+		if v := take(old, 60); v != Ask {
 			t.Errorf("%+v: %v", change, v)
+		}
+		if old.Take(next, 60) {
+			t.Errorf("%+v: left by what was read before", change)
 		}
 	}
 }
@@ -199,8 +216,29 @@ func TestLaneIsNotOpenedForWhatItCannotCount(t *testing.T) {
 		if l.Open(x.next, x.interval, 0) {
 			t.Errorf("opened for %+v", x)
 		}
-		if v, _ := l.Slots().Take(100); v != Ask {
+		if v := take(l.Slots(), 100); v != Ask {
 			t.Errorf("%+v: %v", x, v)
 		}
+	}
+}
+
+// Who has lost to another must not leave by what it read before.
+func TestASlotIsTakenOnce(t *testing.T) {
+	var l Lane
+	l.Init()
+	l.Open(50, 10, 0)
+	s := l.Slots()
+	next := s.Next()
+	if !s.Take(next, 60) {
+		t.Error("lost to nobody")
+	}
+	if s.Take(next, 60) {
+		t.Error("taken again")
+	}
+	if v := s.Next().Verdict(69); v != Early {
+		t.Errorf("at 69: %v", v)
+	}
+	if v := s.Next().Verdict(70); v != Leave {
+		t.Errorf("at 70: %v", v)
 	}
 }

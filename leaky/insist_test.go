@@ -1,0 +1,76 @@
+package leaky
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who insists is told what Take would have said.
+func TestInsistIsTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := New(5, 1, sec), New(5, 1, sec)
+		r := rand.New(rand.NewPCG(1, 2))
+		refused := 0
+		for range 500 {
+			time.Sleep(time.Duration(r.Int64N(int64(3 * sec))))
+			n := 1 + r.Int64N(6)
+			got, want := a.insist(n), b.Take(n)
+			if got != want {
+				t.Fatalf("%d: %+v, Take says %+v", n, got, want)
+			}
+			if !got.Allowed {
+				refused++
+			}
+		}
+		if refused < 100 || refused > 400 {
+			t.Errorf("%d of 500 were refused", refused)
+		}
+	})
+}
+
+// While some insist, others take, give back and change the quota, and nothing is
+// lost: neither what they took nor the quota.
+func TestInsistLosesNothing(t *testing.T) {
+	b := New(20, 1, 24*time.Hour)
+	var held, most atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			take := b.Take
+			if i%2 == 0 {
+				take = b.insist
+			}
+			for k := range 20_000 {
+				if i == 7 && k%100 == 0 {
+					if err := b.SetQuota(Quota{20, 1 + int64(k/100%2), 24 * time.Hour * time.Duration(1+k/100%2)}); err != nil {
+						t.Error(err)
+					}
+				}
+				if !take(5).Allowed {
+					continue
+				}
+				for h, m := held.Add(5), int64(0); h > m; {
+					if m = most.Load(); most.CompareAndSwap(m, h) {
+						break
+					}
+				}
+				held.Add(-5)
+				b.Return(5)
+			}
+		})
+	}
+	callers.Wait()
+	if n := most.Load(); n > 20 || n < 5 {
+		t.Errorf("%d of 20 were held at once", n)
+	}
+	if got := b.Peek(); got.Remaining != 20 || got.ResetAfter != 0 {
+		t.Errorf("afterwards %+v", got)
+	}
+	if got := b.Quota().Per; got != 48*time.Hour {
+		t.Errorf("the quota is per %v", got)
+	}
+}

@@ -1,0 +1,50 @@
+package semaphore
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestAgainAsksUntilItIsNotLost(t *testing.T) {
+	for _, end := range []verdict{done, refused, closed} {
+		asked := 0
+		v := again(func(n int64) verdict {
+			if asked++; n != 7 {
+				t.Errorf("asked for %d", n)
+			}
+			if asked < 20 {
+				return lost
+			}
+			return end
+		}, 7)
+		if v != end || asked != 20 {
+			t.Errorf("%v after %d, want %v", v, asked, end)
+		}
+	}
+}
+
+// While there is room for all, nobody is refused because somebody else asked at
+// the same time.
+func TestNobodyIsRefusedForLosing(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up
+	s := NewWeighted(1000)
+	var refused atomic.Int64
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for range 50_000 {
+				if !s.TryAcquire(1) {
+					refused.Add(1)
+					continue
+				}
+				s.Release(1)
+			}
+		})
+	}
+	workers.Wait()
+	if n := refused.Load(); n > 0 || s.InFlight() != 0 {
+		t.Errorf("%d were refused, %d are in flight", n, s.InFlight())
+	}
+}
