@@ -24,6 +24,7 @@ import (
 //	its parent: queue; at its head:
 //	              would all of us, still?      no: give up the place, wait in the gate that said no
 //	              take from every quota        no: give back, likewise
+//	              (of this machine first, then those far away: see question)
 //	              lock all; would all still?   no: give back, likewise
 //	              take the room and the slots of all, at one instant
 //
@@ -112,16 +113,11 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			return no(p.gates[i], wait, nil)
 		}
 	}
+	questions := p.gates[0].questions
 	taken := 0
 	giveBack := func() {
-		for _, g := range p.gates {
-			for _, q := range g.quotas {
-				if taken == 0 {
-					return
-				}
-				taken--
-				g.adjust(context.WithoutCancel(ctx), q, -q.Counts.of(t.N), 0)
-			}
+		for i := range questions[:taken] {
+			questions[i].giveBack(context.WithoutCancel(ctx), t.N)
 		}
 	}
 	answered := false
@@ -130,17 +126,15 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			giveBack()
 		}
 	}()
-	for _, g := range p.gates {
-		for _, q := range g.quotas {
-			wait, err := q.Meter.Admit(ctx, q.Counts.of(t.N))
-			if wait > 0 || err != nil {
-				giveBack()
-				answered = true
-				g.heldBy(q.limit())
-				return no(g, wait, errs.Named(string(q.limit()), err))
-			}
-			taken++
+	for i := range questions {
+		wait, by, err := questions[i].admit(ctx, t.N)
+		if wait > 0 || err != nil {
+			giveBack()
+			answered = true
+			by.gate.heldBy(by.limit())
+			return no(by.gate, wait, errs.Named(string(by.limit()), err))
 		}
+		taken++
 	}
 	answered = true
 	if g, wait, err := commit(ctx, t, p.gates); g != nil {
@@ -200,10 +194,4 @@ func (g *Gate) heldBy(limit Limit) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.asked = limit
-}
-
-func (g *Gate) adjust(ctx context.Context, q Quota, delta int64, age time.Duration) {
-	if err := q.Meter.Adjust(ctx, delta, age); err != nil {
-		g.stranded.Add(1)
-	}
 }

@@ -21,6 +21,7 @@
 //	to wait, in order, for one of them                    sluice.Block; as one limit of a gate: Config.Quotas
 //	to know what a gate does now, and did                 Gate.Stats; observe.Vars, at /debug/vars
 //	to be told, in a log or as metrics, when it happens   Config.Observer; observe.NewLog, observe/prometheus, observe/otel
+//	these limits on many machines, through a Redis        sluiceredis, a module of its own
 //	to read "300/20s" from a flag                         sluice.ParseRate
 //
 // A semaphore and a pacer are often confused. A semaphore of 2 lets two calls

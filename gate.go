@@ -45,6 +45,8 @@ type Config struct {
 	MaxWaiting int
 
 	// Quotas are further limits. A call takes from all of them or from none.
+	// Those that are asked over a network are asked last, and as many as
+	// possible in one step: see Joiner.
 	Quotas []Quota
 
 	// Permits is a cap on calls in flight that is shared with others. To take
@@ -100,6 +102,8 @@ type Gate struct {
 	permits Permits
 	parent  *Gate
 	ask     queue.AskFunc // nil unless there are quotas or a parent
+
+	questions []question // to its quotas and those of its parents
 
 	observer Observer // nil if there is none
 	watched  bool     // it or a parent has one
@@ -191,6 +195,7 @@ func newGate(cfg Config) (*Gate, error) {
 		q.Counts = q.Counts.or(Cost)
 		g.quotas = append(g.quotas, q)
 	}
+	g.questions = questionsOf(g)
 	if len(g.quotas) > 0 || g.parent != nil {
 		g.ask = path{gates: []*Gate{g}}.asker()
 	}

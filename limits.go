@@ -34,6 +34,36 @@ type Meter interface {
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
+// A Joiner is a Meter that is asked over a network, perhaps along with others that
+// live where it does. A [Gate] asks those last, whatever their order among its
+// quotas, so that nothing travels for what a limit of this machine refuses; and
+// those that can be joined in one step, all or none, so that what one refuses
+// need not be given back to the others.
+type Joiner interface {
+	Meter
+
+	// Join returns what decides this meter and the others, in that order, in one
+	// step, or nil if they cannot be joined: one lives elsewhere, or is there
+	// twice. One that can never be joined returns nil. Join does no I/O.
+	Join(others ...Meter) Joint
+}
+
+// A Joint is meters that are decided in one step.
+type Joint interface {
+	// AdmitAll lets n[i] through meter i now, for each i, and returns 0, or
+	// changes nothing and returns how long it takes until it is worth asking
+	// again, and which meter refuses. That is one for which the wait is as long;
+	// with ErrTooLarge the one in which n can never fit; with another error the
+	// one that could not be asked, or any if none could. It is otherwise as
+	// Admit of a meter.
+	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
+
+	// AdjustAll is Adjust of each meter i by delta[i], not at all if that is 0.
+	// It returns nil if all changes were made, or an error for each meter, nil
+	// for those that were.
+	AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error
+}
+
 // Permits is a cap on calls in flight that lives outside the gate, shared with
 // other gates or machines.
 type Permits interface {

@@ -68,27 +68,31 @@ func (p *Permit) giveBack() {
 }
 
 // Settle tells what the call really cost, in place of the n it was let through
-// with, which must not have been 0. It touches only the limits that count cost: what was taken too much is
-// given back, what was taken too little becomes debt, even beyond the limit,
-// and is never an error. It may come before or after Release; only the first
-// Settle of a permit counts. It panics if actual < 0.
+// with; if that was 0 it does nothing. It touches only the limits that count
+// cost: what was taken too much is given back, what was taken too little becomes
+// debt, even beyond the limit, and is never an error. It may come before or after
+// Release; only the first Settle of a permit counts. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.settled.CompareAndSwap(false, true) {
 		return
 	}
-	if p.up != nil {
-		p.up.Settle(actual)
-	}
-	g, delta := p.gate, actual-p.n
+	delta := actual - p.n
 	if delta == 0 {
 		return
 	}
-	for _, q := range g.quotas {
-		if q.Counts == Cost {
-			g.adjust(context.Background(), q, delta, g.queue.Now()-p.since)
-		}
+	age := p.gate.queue.Now() - p.since
+	for i := range p.gate.questions {
+		p.gate.questions[i].settle(context.Background(), delta, age)
 	}
+	for ; p != nil; p = p.up {
+		p.settle(delta)
+	}
+}
+
+// settle changes by delta what p takes of the cost limits of its gate beside quotas.
+func (p *Permit) settle(delta int64) {
+	g := p.gate
 	if g.rateUnit == Cost {
 		g.queue.Change(func(time.Duration) { g.schedule.Adjust(delta) })
 	}

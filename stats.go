@@ -80,8 +80,8 @@ func reasonOf(err error) Reason {
 
 // Stats returns a consistent picture of the gate; only the counts of refusals
 // and waits may be a call behind, and a call that is just coming in may count
-// as let through although it then has to wait. Its cost grows with the number of callers
-// that there is room for.
+// as let through although it then has to wait. Its cost grows with the number of
+// callers that there is room for.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
@@ -136,7 +136,7 @@ func (g *Gate) Stats() Stats {
 
 // WaitTime is a histogram of waiting times. Bucket 0 counts those who did not
 // wait, bucket i > 0 those who waited less than 2^i µs and no less than half
-// of that; the first and the last also take what is beyond.
+// of that; the first and the last of these also take what is beyond.
 type WaitTime [waitBuckets]uint64
 
 const waitBuckets = 44 // the last one begins at 2^42 µs, 50 days
@@ -153,7 +153,7 @@ func (WaitTime) Bound(i int) time.Duration {
 }
 
 // Count returns how many waited, or did not have to.
-func (w *WaitTime) Count() uint64 {
+func (w WaitTime) Count() uint64 {
 	var n uint64
 	for _, c := range w {
 		n += c
@@ -164,7 +164,7 @@ func (w *WaitTime) Count() uint64 {
 // Quantile returns a time that at least the share q of them, 0 ≤ q ≤ 1, did
 // not wait longer than: the upper bound of a bucket, so at most twice the exact
 // one from 1 µs on.
-func (w *WaitTime) Quantile(q float64) time.Duration {
+func (w WaitTime) Quantile(q float64) time.Duration {
 	rank := q * float64(w.Count())
 	var n uint64
 	for i, c := range w {

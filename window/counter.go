@@ -30,8 +30,9 @@ import (
 // A Counter is safe for use by multiple goroutines, must be made by
 // [NewCounter], [NewCalendar] or [NewCounterWith] and must not be copied. Its
 // size is constant. No method waits for more than a mutex; a call takes a
-// fraction of a microsecond, the first in a day some more. It starts no goroutine and needs no closing. Made in a
-// testing/synctest bubble, it belongs to that bubble.
+// fraction of a microsecond, the first in a day some more. It starts no goroutine
+// and needs no closing. Made in a testing/synctest bubble, it belongs to that
+// bubble.
 type Counter struct {
 	epoch time.Time // what monotonic instants count from
 

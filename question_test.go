@@ -1,0 +1,328 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+)
+
+// A place is far away. What is there can be asked in one trip.
+type place struct {
+	trip   time.Duration
+	away   error // why nobody can be asked
+	grudge error // why nothing can be given back
+
+	mu    sync.Mutex
+	trips []string
+}
+
+// went notes a trip.
+func (p *place) went(ctx context.Context, format string, args ...any) error {
+	select {
+	case <-time.After(p.trip):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trips = append(p.trips, fmt.Sprintf(format, args...))
+	return p.away
+}
+
+// since returns the trips since the last call.
+func (p *place) since() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() { p.trips = nil }()
+	return p.trips
+}
+
+// A tenant is a bucket in a place.
+type tenant struct {
+	bucket
+	name string
+	at   *place
+}
+
+func (t *tenant) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	if err := t.at.went(ctx, "ask %s %d", t.name, n); err != nil {
+		return 0, err
+	}
+	return t.bucket.Admit(ctx, n)
+}
+
+func (t *tenant) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	if err := errors.Join(t.at.went(ctx, "adjust %s %d %v", t.name, delta, age), t.at.grudge); err != nil {
+		return err
+	}
+	return t.bucket.Adjust(ctx, delta, age)
+}
+
+func (t *tenant) Join(others ...sluice.Meter) sluice.Joint {
+	all := []*tenant{t}
+	for _, o := range others {
+		o, ok := o.(*tenant)
+		if !ok || o.at != t.at || slices.Contains(all, o) {
+			return nil
+		}
+		all = append(all, o)
+	}
+	return tenants(all)
+}
+
+// tenants of one place.
+type tenants []*tenant
+
+func (all tenants) String() (s string) {
+	for _, t := range all {
+		s += t.name
+	}
+	return s
+}
+
+func (all tenants) AdmitAll(ctx context.Context, n []int64) (longest time.Duration, which int, err error) {
+	if err := all[0].at.went(ctx, "ask %v %v", all, n); err != nil {
+		return 0, 0, err
+	}
+	for i, t := range all {
+		wait, err := t.bucket.Admit(ctx, n[i])
+		if err == nil && wait == 0 {
+			defer func() {
+				if longest > 0 || err != nil {
+					_ = t.bucket.Adjust(bg, -n[i], 0)
+				}
+			}()
+		}
+		if err != nil {
+			return 0, i, err
+		}
+		if wait > longest {
+			longest, which = wait, i
+		}
+	}
+	return longest, which, nil
+}
+
+func (all tenants) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
+	if err := all[0].at.went(ctx, "adjust %v %v %v", all, delta, age); err != nil {
+		return slices.Repeat([]error{err}, len(all))
+	}
+	lost := make([]error, len(all))
+	for i, t := range all {
+		if lost[i] = t.at.grudge; lost[i] == nil {
+			lost[i] = t.bucket.Adjust(ctx, delta[i], age)
+		}
+	}
+	return lost
+}
+
+func wantTrips(t *testing.T, p *place, want ...string) {
+	t.Helper()
+	if got := p.since(); !slices.Equal(got, want) {
+		t.Errorf("trips: %q, want %q", got, want)
+	}
+}
+
+// Quotas that live in one place are asked in one trip and need nothing back; the
+// gate names the one that refuses.
+func TestQuotasOfOnePlaceAreAskedInOneTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &place{trip: 10 * ms}
+		second := &tenant{bucket{capacity: 2, interval: time.Second}, "s", far}
+		day := &tenant{bucket{capacity: 5, interval: time.Hour}, "d", far}
+		g := mustGate(t, sluice.Config{Name: "api", Quotas: []sluice.Quota{
+			{Name: "second", Meter: second}, {Name: "day", Meter: day, Counts: sluice.Calls},
+		}})
+		l := synclog.New()
+		for i := range 3 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(50 * ms)
+		if s := g.Stats(); s.LimitedBy != "quota second" || s.Pacing != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(2 * time.Second)
+		l.Want(t, synclog.At(0, 10*ms), synclog.At(1, 20*ms), synclog.At(2, 1020*ms)) // asked again a trip after 1010
+		wantTrips(t, far, "ask sd [1 1]", "ask sd [1 1]", "ask sd [1 1]", "ask sd [1 1]")
+		if second.missing() != 1 || day.missing() != 3 {
+			t.Errorf("%d and %d are gone", second.missing(), day.missing())
+		}
+		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: quota second: request is larger than the limit" {
+			t.Errorf("3 of 2: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for range 2 {
+			g.Acquire(bg, 1)
+		}
+		// Both refuse: the longer wait counts, and its quota is named.
+		far.since()
+		var wait *sluice.WaitError
+		if _, err := g.AcquireWithin(bg, 1, time.Minute); !errors.As(err, &wait) || wait.For != "quota day" || wait.Need < 58*time.Minute {
+			t.Errorf("%v", err)
+		}
+		wantTrips(t, far, "ask sd [1 1]")
+		if s := g.Stats(); s.Stranded != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// What a limit of this machine refuses does not travel, in whatever order the
+// quotas stand.
+func TestQuotasOfThisMachineAreAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &place{trip: 10 * ms}
+		shared := &tenant{bucket{capacity: 10, interval: time.Hour}, "s", far}
+		near := &bucket{capacity: 1, interval: time.Minute}
+		all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "near", Meter: near}}})
+		for _, cfg := range []sluice.Config{
+			{Quotas: []sluice.Quota{{Name: "shared", Meter: shared}, {Name: "near", Meter: near}}},
+			{Quotas: []sluice.Quota{{Name: "shared", Meter: shared}}, Parent: all},
+		} {
+			g := mustGate(t, cfg)
+			if _, ok := g.TryAcquire(1); !ok {
+				t.Error("one fits")
+			}
+			wantTrips(t, far, "ask s 1")
+			if _, ok := g.TryAcquire(1); ok {
+				t.Error("two do not")
+			}
+			wantTrips(t, far)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// What was taken in one place and refused in another is given back in one trip.
+func TestQuotasOfTwoPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := new(place), new(place)
+		a, c := &tenant{bucket{capacity: 10, interval: time.Hour}, "a", p}, &tenant{bucket{capacity: 10, interval: time.Hour}, "c", p}
+		b, d := &tenant{bucket{capacity: 10, interval: time.Hour}, "b", q}, &tenant{bucket{capacity: 1, interval: time.Hour}, "d", q}
+		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{
+			{Name: "a", Meter: a}, {Name: "b", Meter: b}, {Name: "c", Meter: c, Counts: sluice.Calls}, {Name: "d", Meter: d, Counts: sluice.Calls},
+			{Name: "a again", Meter: a}, // cannot be joined to itself
+		}})
+		if _, ok := g.TryAcquire(3); !ok {
+			t.Error("three fit")
+		}
+		wantTrips(t, p, "ask ac [3 1]", "ask a 3")
+		wantTrips(t, q, "ask bd [3 1]")
+		if _, ok := g.TryAcquire(3); ok {
+			t.Error("d is empty")
+		}
+		wantTrips(t, p, "ask ac [3 1]", "adjust ac [-3 -1] 0s")
+		wantTrips(t, q, "ask bd [3 1]")
+		if a.missing() != 6 || b.missing() != 3 || c.missing() != 1 || d.missing() != 1 {
+			t.Errorf("%d %d %d %d are gone", a.missing(), b.missing(), c.missing(), d.missing())
+		}
+		// A refund that fails is counted for each quota, as is a place that is
+		// away.
+		p.grudge = errors.New("no way back")
+		g.TryAcquire(1)
+		if s := g.Stats(); s.Stranded != 2 {
+			t.Errorf("%d stranded, want 2", s.Stranded)
+		}
+		q.away = errors.New("away")
+		if _, err := g.AcquireWithin(bg, 1, 0); !errors.Is(err, q.away) || err.Error() != "sluice: quota b: away" {
+			t.Errorf("%v", err)
+		}
+		if s := g.Stats(); s.Stranded != 4 || s.Refused.Other != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A call that cost something else is settled in one trip, for the gate and its
+// parent, by those quotas that count cost.
+func TestSettleInOneTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := new(place)
+		one := func(name string) *tenant { return &tenant{bucket{capacity: 10, interval: time.Hour}, name, far} }
+		a, b, c := one("a"), one("b"), one("c")
+		all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "a", Meter: a}}})
+		host := mustGate(t, sluice.Config{Name: "host", Parent: all, Quotas: []sluice.Quota{{Name: "b", Meter: b, Counts: sluice.Calls}, {Name: "c", Meter: c}}})
+		p, err := host.Acquire(bg, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		p.Settle(7)
+		p.Settle(1)
+		wantTrips(t, far, "ask bca [1 5 5]", "adjust bca [0 2 2] 1s")
+		if a.missing() != 7 || b.missing() != 1 || c.missing() != 7 {
+			t.Errorf("%d %d %d are gone", a.missing(), b.missing(), c.missing())
+		}
+		// The quota of the parent refuses: it is the parent that waits, and says
+		// for what.
+		a.bucket.Adjust(bg, 3, 0)
+		l := synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, enter(host, ctx))
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != sluice.ByParent || a.LimitedBy != "quota a" {
+			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
+		}
+		// That of the host refuses: it is the host.
+		cancel()
+		a.bucket.Adjust(bg, -9, 0)
+		c.bucket.Adjust(bg, 3, 0)
+		l.Call(1, enter(host, bg))
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "quota c" || a.LimitedBy != sluice.ByNothing {
+			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
+		}
+		p, err = host.Acquire(bg, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		far.grudge = errors.New("no way back")
+		p.Settle(1)
+		if h, a := host.Stats(), all.Stats(); h.Stranded != 2 || a.Stranded != 1 { // all three that were joined
+			t.Errorf("%d, %d stranded", h.Stranded, a.Stranded)
+		}
+		time.Sleep(24 * time.Hour)
+		// Where nothing counts cost, nobody travels.
+		calls := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: b, Counts: sluice.Calls}, {Meter: c, Counts: sluice.Calls}}})
+		if p, err = calls.Acquire(bg, 2); err != nil {
+			t.Fatal(err)
+		}
+		far.since()
+		p.Settle(1)
+		wantTrips(t, far)
+	})
+}
+
+// A joint that panics leaves nothing taken elsewhere.
+func TestJointThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := &bucket{capacity: 10, interval: time.Hour}
+		a, b := &bomb{}, &bomb{}
+		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: a}, {Meter: near}, {Meter: b}}})
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not fly on")
+				}
+			}()
+			g.Acquire(bg, 1)
+		}()
+		if near.missing() != 0 || g.Stats().InFlight != 0 {
+			t.Errorf("%d are gone, %+v", near.missing(), g.Stats())
+		}
+	})
+}
+
+// A bomb is a joint of bombs.
+type bomb struct{ bucket }
+
+func (b *bomb) Join(...sluice.Meter) sluice.Joint { return b }
+
+func (b *bomb) AdmitAll(context.Context, []int64) (time.Duration, int, error) { panic("boom") }
+func (b *bomb) AdjustAll(context.Context, []int64, time.Duration) []error     { panic("not taken") }
