@@ -23,7 +23,8 @@ var (
 	// ErrLogConfig: the log was written with another configuration.
 	ErrLogConfig = errors.New("batch: the log is that of another configuration")
 
-	// ErrNotLog: the file is not a log, or damaged elsewhere than at its end.
+	// ErrNotLog: the file is not a log, is no regular file, or is damaged
+	// elsewhere than at its end.
 	ErrNotLog = errors.New("batch: not a log")
 )
 
@@ -72,8 +73,8 @@ type LogConfig struct {
 // included, and what is not is run again. It is synced to the disk a second
 // after it was written, when the batch ends, and by Close: if the machine
 // loses power, the items of the last second or so may be run again, or of as
-// long as the body of the loop took at that moment. A key that is not UTF-8 is written as base64,
-// in a field raw_key.
+// long as the body of the loop took at that moment. A key that is not UTF-8 is
+// written as base64, in a field raw_key.
 //
 // In memory is a digest of each key that was in the file when it was opened,
 // 20 to 40 bytes; what is added takes none.
@@ -130,6 +131,12 @@ func OpenLog(name string, cfg LogConfig) (*Log, error) {
 
 // load reads the file and repairs its end.
 func (l *Log) load(cfg LogConfig) error {
+	switch info, err := l.file.Stat(); {
+	case err != nil:
+		return fmt.Errorf("batch: the log: %w", err)
+	case !info.Mode().IsRegular(): // it may have no end
+		return fmt.Errorf("%w: it is no file", ErrNotLog)
+	}
 	text, err := readLog(l.file)
 	if err != nil {
 		return err

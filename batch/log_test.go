@@ -131,6 +131,14 @@ func TestLogLines(t *testing.T) {
 	})
 }
 
+// What is no file has no end, or forgets: /dev/zero would be read for ever.
+func TestOpenLogIsNoFile(t *testing.T) {
+	l, err := OpenLog(os.DevNull, LogConfig{})
+	if !errors.Is(err, ErrNotLog) || l != nil {
+		t.Errorf("%v, %v", l, err)
+	}
+}
+
 // What a log may look like when it is opened, and what is left of it.
 func TestOpenLog(t *testing.T) {
 	a, b := line("a", "ok"), line("b", "failed")

@@ -99,7 +99,7 @@ func (t *logText) add(line []byte, first bool) error {
 		return nil
 	}
 	if first {
-		return fmt.Errorf("it does not begin with %s", logBegin)
+		return errors.New("it does not begin as one does")
 	}
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
