@@ -66,7 +66,8 @@ func TestThrottlesOfAllCallsAreMaxMerged(t *testing.T) {
 		return sluicetest.Status(429, "Retry-After: "+seconds, "X-RateLimit-Global: true")
 	}
 	faults := layers(
-		sluicetest.Path("/long", sluicetest.On(1, told("60"))),
+		// Not before the other two have left, at the same instant.
+		sluicetest.Path("/long", sluicetest.On(1, sluicetest.Delay(500*ms), told("60"))),
 		sluicetest.Path("/short", sluicetest.On(1, sluicetest.Delay(time.Second), told("1"))),
 		sluicetest.Path("/more", sluicetest.On(1, sluicetest.Delay(2*time.Second), told("100"))),
 	)
