@@ -2,12 +2,15 @@ package sluiceredis
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
 // callers has that many goroutines do b.N calls between them.
@@ -54,5 +57,83 @@ func BenchmarkTake(b *testing.B) {
 		b.Run(fmt.Sprint("PING/callers=", n), func(b *testing.B) {
 			callers(b, n, func(int64) error { return r.redis.Ping(bg).Err() })
 		})
+	}
+}
+
+// BenchmarkBlocks is the same, of which most is decided here.
+func BenchmarkBlocks(b *testing.B) {
+	s := onRedis(b).store(b)
+	l := newLeaky(b, s, "blocks", leaky.Quota{Capacity: 1 << 30, Count: 1_000_000, Per: time.Second})
+	ahead := newBlocks(b, l, 1, 0)
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key", i)
+	}
+	for _, n := range []int{1, 64, 512} {
+		b.Run(fmt.Sprint("one key/callers=", n), func(b *testing.B) {
+			m := ahead.On("k")
+			callers(b, n, func(int64) error { _, err := m.Admit(bg, 1); return err })
+		})
+		b.Run(fmt.Sprint("1000 keys/callers=", n), func(b *testing.B) {
+			callers(b, n, func(i int64) error { _, err := ahead.Take(bg, keys[i%1000], 1); return err })
+		})
+	}
+}
+
+// BenchmarkStrict is what strict mode costs: calls, and how long a script keeps
+// the server busy by its own count.
+func BenchmarkStrict(b *testing.B) {
+	server := redistest.Start(b)
+	r := newBackend(b, server.Addr)
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key", i)
+	}
+	for _, v := range []struct{ callers, keys int64 }{{1, 1}, {512, 1}, {512, 10_000}} {
+		for _, strict := range []bool{false, true} {
+			b.Run(fmt.Sprintf("keys=%d/callers=%d/strict=%v", v.keys, v.callers, strict), func(b *testing.B) {
+				s := r.store(b)
+				s.strict = strict
+				l := newLeaky(b, s, "bench", leaky.Quota{Capacity: 1 << 20, Count: 1 << 19, Per: time.Second})
+				r.redis.ConfigResetStat(bg)
+				callers(b, int(v.callers), func(i int64) error { _, err := l.Take(bg, keys[i%v.keys], 1); return err })
+				for line := range strings.Lines(r.redis.Info(bg, "commandstats").Val()) {
+					if _, rest, ok := strings.Cut(line, "cmdstat_evalsha:"); ok {
+						_, rest, _ = strings.Cut(rest, "usec_per_call=")
+						us, _, _ := strings.Cut(rest, ",")
+						f, err := strconv.ParseFloat(us, 64)
+						if err != nil {
+							b.Fatal(err)
+						}
+						b.ReportMetric(f, "µs/script")
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkWithoutAServer is one bucket, or 10,000, in this process: of a store that
+// has no server, and of one whose server is away.
+func BenchmarkWithoutAServer(b *testing.B) {
+	quota := leaky.Quota{Capacity: 1 << 20, Count: 1 << 19, Per: time.Second}
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key", i)
+	}
+	away, err := New(&line{to: newRemote(), fails: errRefused}, Config{Away: LocalShare, Instances: 2, Failures: 1, Retry: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, s := range map[string]*Store{"in process": inThisProcess(b), "away": away} {
+		l := newLeaky(b, s, "bench", quota)
+		for _, n := range []int{1, 64} {
+			b.Run(fmt.Sprint(name, "/one key/callers=", n), func(b *testing.B) {
+				callers(b, n, func(int64) error { _, err := l.Take(bg, "k", 1); return err })
+			})
+			b.Run(fmt.Sprint(name, "/10000 keys/callers=", n), func(b *testing.B) {
+				callers(b, n, func(i int64) error { _, err := l.Take(bg, keys[i%10_000], 1); return err })
+			})
+		}
 	}
 }

@@ -28,6 +28,7 @@ type cell struct {
 	capacity int64 // L, in units
 	interval int64 // E: how many nanoseconds one unit takes to leak
 	native   bool  // not as redis-cell; see Store.Throttle
+	away     Policy
 }
 
 // newCell returns the cell of a quota, without a key.
@@ -53,6 +54,15 @@ func newCell(capacity, count int64, per time.Duration) (cell, error) {
 
 // depth returns D: how long a full bucket takes to drain, in nanoseconds.
 func (c *cell) depth() int64 { return c.interval * c.capacity }
+
+// args returns what the scripts want to know of the bucket.
+func (c *cell) args() []string {
+	args := append(make([]string, 0, 4), format(c.depth()), "0") // with room for one run
+	if c.native {
+		args[1] = "1"
+	}
+	return args
+}
 
 // decide is what becomes of a request for n units, n ≥ 0, at a bucket of that
 // level: what is answered, and the level after it.
@@ -82,6 +92,16 @@ func (c *cell) decideUpTo(level, n int64) (granted int64, res leaky.Result, afte
 	}
 	res, after = c.decide(level, granted)
 	return granted, res, after
+}
+
+// bounded returns a correction by so many units as time, no more than any debt may
+// be.
+func (c *cell) bounded(units int64) int64 {
+	if units < 0 {
+		return units * c.interval
+	}
+	ns, _ := c.nanoseconds(units)
+	return min(ns, longest)
 }
 
 // nanoseconds returns n units as time, or false if that is longer than any debt

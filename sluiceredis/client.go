@@ -42,15 +42,35 @@ type Pipeliner interface {
 	Pipelines() int
 }
 
+// A Sharded is a Client that may be one of several servers, which share the slots
+// of a Redis Cluster. One that does not say so is taken for a client of one
+// server, and on a cluster a [Store] in strict mode then gets an error from every
+// script.
+type Sharded interface {
+	// Sharded reports whether it is. It always returns the same.
+	Sharded() bool
+}
+
+// A Placer is a Client of several servers that tells which has a key. One of them
+// that is away does not take the others with it then: see [Config.Failures].
+type Placer interface {
+	// Place returns a name of the server that has key, for people too, such
+	// as its address, or "" if that is not known. It must not wait for
+	// anything.
+	Place(key string) string
+}
+
 // A Script is one in Lua, with its digest.
 type Script struct {
 	name, text, digest string
+
+	strict bool // in strict mode its last key is the epoch
 }
 
 // NewScript returns the script of that text. name is for people.
 func NewScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) // which is what EVALSHA wants
-	return &Script{name, text, hex.EncodeToString(sum[:])}
+	return &Script{name: name, text: text, digest: hex.EncodeToString(sum[:])}
 }
 
 // Name returns the name of the script.

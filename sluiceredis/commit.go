@@ -27,6 +27,9 @@ import (
 // lives as long as somebody waits, and within the Store's timeout: the context
 // of one must not end the others.
 //
+// Who comes while the server is away waits for no group, and nobody waits for
+// him: see breaker.
+//
 // A caller whose context ends before its call was sent has asked for nothing.
 // One whose context ends while the call is on its way does not wait, either; if
 // the answer is then that it was let through, it is given back.
@@ -44,12 +47,20 @@ type commit[K comparable, O any] struct {
 	run   func(s *Store, ctx context.Context, key K, requests []O) error // answers them in place
 	undo  func(s *Store, key K, requests []O)                            // gives back what was taken for them; nil: it cannot be known
 
+	// What limits have besides; others have none of it.
+	name  func(key K) string                                         // in Redis
+	alone func(m *memory, key K, requests []O) error                 // answers them without a server
+	here  func(s *Store, key K, requests []O, away *AwayError) error // answers them while the server is away
+
 	mu     sync.Mutex
 	groups map[K]*group[O] // those of which a call is on its way
 }
 
 // A group is who gathers for the next call of a key.
-type group[O any] struct{ waiting []*waiter[O] }
+type group[O any] struct {
+	waiting []*waiter[O]
+	first   [1]O // the request that nothing was on its way for
+}
 
 // A waiter is one of them.
 type waiter[O any] struct {
@@ -69,14 +80,23 @@ func (c *commit[K, O]) do(ctx context.Context, key K, request O) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if c.name != nil {
+		switch s := c.store; {
+		case s.alone:
+			s.stats.local.Add(1)
+			return c.alone(s.local(), key, []O{request})
+		case s.breaker.away(func() string { return s.place(c.name(key)) }):
+			return c.decide(ctx, key, []O{request})
+		}
+	}
 	c.mu.Lock()
 	g := c.groups[key]
 	if g == nil {
-		g = new(group[O])
+		g = &group[O]{first: [1]O{request}}
 		c.groups[key] = g
 		c.mu.Unlock()
 		defer c.next(key, g) // also if the client panics
-		return c.run(c.store, ctx, key, []O{request})
+		return c.decide(ctx, key, g.first[:])
 	}
 	w := &waiter[O]{request: request, answer: make(chan error, 1)}
 	g.waiting = append(g.waiting, w)
@@ -118,7 +138,7 @@ func (c *commit[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 		for i, w := range batch {
 			requests[i] = w.request
 		}
-		err := c.run(c.store, context.Background(), key, requests)
+		err := c.decide(context.Background(), key, requests)
 		var undo []O
 		c.mu.Lock()
 		for _, w := range batch {

@@ -28,13 +28,22 @@ var (
 // A ServerError is an error that the server replied. The script did not take
 // anything.
 type ServerError struct {
-	Code    string // its first word, such as READONLY, LOADING, CLUSTERDOWN, OOM
+	Code    string // its first word, or that of the command which failed in a script: READONLY, LOADING, CLUSTERDOWN, OOM
 	Message string // all of it
 }
 
-// newServerError returns the error of a message.
+// newServerError returns the error of a message. Up to Redis 6 a command that fails
+// in a script says so in the words of the script's error:
+//
+//	ERR Error running script (call to f_…): @user_script:33: @user_script: 33: -OOM command not allowed …
 func newServerError(message string) *ServerError {
-	code, _, _ := strings.Cut(message, " ")
+	said := message
+	if strings.HasPrefix(message, "ERR Error running script") {
+		if _, inner, ok := strings.Cut(message, ": -"); ok {
+			said = inner
+		}
+	}
+	code, _, _ := strings.Cut(said, " ")
 	return &ServerError{code, message}
 }
 
@@ -58,6 +67,8 @@ func (e *DataError) Unwrap() error { return ErrData }
 const (
 	wrongType  = -1
 	unreadable = -2
+	noHistory  = -3
+	newEpoch   = -4
 )
 
 // dataError returns what a negative code says about key.

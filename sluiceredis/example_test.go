@@ -2,7 +2,9 @@ package sluiceredis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -63,6 +65,61 @@ func Example() {
 	// try again in 1h0m0s
 }
 
+// The same program with a Redis and without: one argument decides.
+func ExampleInProcess() {
+	client := sluiceredis.InProcess() // or what NewGoRedis returns
+	store, err := sluiceredis.New(client, sluiceredis.Config{})
+	if err != nil {
+		panic(err)
+	}
+	daily, err := store.Fixed("example.com", sluiceredis.FixedConfig{Limit: 2, Window: 24 * time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		res, err := daily.Take(context.Background(), "ann", 1)
+		fmt.Println(res.Allowed, res.Remaining, err)
+	}
+	fmt.Println(store.Stats().Mode)
+	// Output:
+	// true 1 <nil>
+	// true 0 <nil>
+	// false 0 <nil>
+	// alone
+}
+
+// While no server can be reached, each of two instances admits half of the limit.
+func ExamplePolicy() {
+	client := redis.NewClient(&redis.Options{
+		Dialer:                func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+	})
+	defer client.Close()
+	adapter, err := sluiceredis.NewGoRedis(client)
+	if err != nil {
+		panic(err)
+	}
+	store, err := sluiceredis.New(adapter, sluiceredis.Config{Away: sluiceredis.LocalShare, Instances: 2, Failures: 1})
+	if err != nil {
+		panic(err)
+	}
+	hourly, err := store.Log("hourly", 4, time.Hour)
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		res, err := hourly.Take(context.Background(), "ann", 1)
+		fmt.Println(res.Allowed, err)
+	}
+	_, err = hourly.WhenAway(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
+	fmt.Println(errors.Is(err, sluiceredis.ErrAway), store.Stats().Mode)
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+	// true away
+}
+
 // CL.THROTTLE user123 15 30 60 1, and then 17, which is more than fits.
 func ExampleStore_Throttle() {
 	store, end := open()
@@ -106,6 +163,42 @@ func ExampleSemaphore() {
 	// <nil> 4999
 }
 
+// Three in any second and 1,000 a day, of one key: both let a call through or neither
+// loses anything. A gate with both as quotas does the same by itself.
+func ExampleStore_Together() {
+	store, end := open()
+	defer end()
+	second, err := store.Log("orders/second", 3, time.Second)
+	if err != nil {
+		panic(err)
+	}
+	day, err := store.Fixed("orders/day", sluiceredis.FixedConfig{Limit: 1000, Window: 24 * time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	limits, err := store.Together(second.On("ann"), day.On("ann"))
+	if err != nil {
+		panic(err)
+	}
+	for _, n := range []int64{2, 2, 1001} {
+		d, err := limits.Take(context.Background(), n)
+		switch {
+		case err != nil:
+			panic(err)
+		case d.Err() != nil:
+			fmt.Println("never:", d.Err())
+		case !d.Allowed:
+			fmt.Println("refused by limit", d.By, "and left of the day:", d.Results[1].Remaining)
+		default:
+			fmt.Println("go ahead, left of the day:", d.Results[1].Remaining)
+		}
+	}
+	// Output:
+	// go ahead, left of the day: 998
+	// refused by limit 0 and left of the day: 998
+	// never: sluice: request is larger than the limit
+}
+
 // Two machines that share a pacer never leave at the same time.
 func ExamplePacer() {
 	store, end := open()
@@ -128,4 +221,51 @@ func ExamplePacer() {
 	// may leave in 10s
 	// may leave in 20s
 	// true
+}
+
+// A service that must not let a burst out twice. An operator says once that its
+// Redis is new. Here that is a miniredis, which has no history to go by.
+func ExampleStore_Vouch() {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	adapter, err := sluiceredis.NewGoRedis(client)
+	if err != nil {
+		panic(err)
+	}
+	store, err := sluiceredis.New(adapter, sluiceredis.Config{Strict: true})
+	if err != nil {
+		panic(err)
+	}
+	err = store.Vouch(context.Background())
+	fmt.Println(errors.Is(err, sluiceredis.ErrNoHistory))
+	// Output: true
+}
+
+// A machine that is asked often takes several units ahead, and most calls need
+// no round trip.
+func ExampleLeaky_Blocks() {
+	store, end := open()
+	defer end()
+	ctx := context.Background()
+	orders, err := store.Leaky("orders", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	ahead, err := orders.Blocks(4, time.Hour) // four machines, and so that the example does not depend on time
+	if err != nil {
+		panic(err)
+	}
+	for range 100 {
+		if res, err := ahead.Take(ctx, "acct42", 1); err != nil || !res.Allowed {
+			fmt.Println(res, err)
+		}
+	}
+	stats := store.Stats()
+	fmt.Println(stats.Local > 50, stats.Calls < 30)
+	// Output: true true
 }

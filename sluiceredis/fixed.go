@@ -9,10 +9,7 @@ import (
 	"github.com/sluice-go/sluice/leaky"
 )
 
-var (
-	fixedTake   = script("fixed_take")
-	fixedAdjust = script("fixed_adjust")
-)
+var fixedTake = strictScript("fixed_take", "fixed")
 
 // FixedConfig says how a [Fixed] counts.
 type FixedConfig struct {
@@ -49,6 +46,12 @@ type Fixed struct {
 type fixedKey struct {
 	key                   string
 	limit, window, offset int64 // µs; an offset of −1 means anchored
+	away                  Policy
+}
+
+// args returns what the scripts want to know of the window.
+func (k *fixedKey) args() []string {
+	return []string{format(k.limit), format(k.window), format(k.offset)}
 }
 
 // mostInFixed is the largest limit of a fixed window: what a script counts with.
@@ -75,6 +78,14 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 		}
 	}
 	return &Fixed{s, name, k}, nil
+}
+
+// WhenAway returns the same windows with a policy of their own for when the server
+// cannot be asked. It panics if there is no such policy.
+func (f *Fixed) WhenAway(p Policy) *Fixed {
+	also := *f
+	also.key.away = f.store.heed(p)
+	return &also
 }
 
 func (f *Fixed) at(key string) fixedKey {
@@ -124,27 +135,17 @@ func (m *FixedMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // returns [ErrStranded]. A positive one takes without asking, beyond the limit if
 // need be; what is beyond ends with the window.
 func (m *FixedMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	delta = min(max(delta, -mostInFixed), mostInFixed)
-	return m.fixed.store.adjustFixed(context.WithoutCancel(ctx), m.fixed.at(m.key), delta, age)
-}
-
-func (s *Store) adjustFixed(ctx context.Context, k fixedKey, delta int64, age time.Duration) error {
-	if delta == 0 {
-		return nil
-	}
-	age = min(max(0, age), time.Duration(longest))
-	args := []string{format(k.window), format(k.offset), format(delta), format(microseconds(age))}
-	reply, err := s.run(ctx, fixedAdjust, []string{k.key}, args)
-	if err == nil {
-		err = expect(fixedAdjust, reply, 3)
-	}
-	return s.settled(delta, reply, err)
+	k := m.fixed.at(m.key)
+	return m.fixed.store.adjustOne(ctx, &k, delta, age)
 }
 
 // takeFromFixed has requests for one window answered, in order, at one instant.
 func takeFromFixed(s *Store, ctx context.Context, k fixedKey, requests []*asking) error {
+	if err := s.tellFixed(ctx, k); err != nil {
+		return err
+	}
 	sent := time.Now()
-	args := []string{format(k.limit), format(k.window), format(k.offset)}
+	args := k.args()
 	inRuns(requests, k.limit, func(run []*asking) {
 		args = append(args, format(run[0].n), format(int64(len(run))))
 	})
@@ -155,32 +156,22 @@ func takeFromFixed(s *Store, ctx context.Context, k fixedKey, requests []*asking
 	if err != nil {
 		return err
 	}
-	used, left, granted := reply[3], time.Duration(reply[4])*time.Microsecond, int64(0)
+	found, granted := fixedState{&k, reply[3], time.Duration(reply[4]) * time.Microsecond}, int64(0)
+	units := int64(0)
 	for _, a := range requests {
 		a.now, a.sent = reply[5], sent
-		a.result = leaky.Result{Limit: k.limit, RetryAfter: leaky.NoRetry}
-		switch {
-		case a.n == 0:
-			a.result.Allowed = true
-		case a.n > k.limit: // never
-		case used > k.limit-a.n:
-			a.result.RetryAfter = left
-		default:
-			a.result.Allowed = true
-			used += a.n
-			granted++
-		}
-		a.result.Remaining = max(0, k.limit-used)
-		if used > 0 {
-			a.result.ResetAfter = left
+		a.result = decide(&found, a.n)
+		if a.result.Allowed && a.n > 0 {
+			granted, units = granted+1, units+a.n
 		}
 	}
+	s.keepFixed(k, units, found.used, reply[4], reply[5])
 	return s.decided(fixedTake, len(requests), reply, granted)
 }
 
 // giveBackToFixed gives back what was taken for callers who had gone.
 func giveBackToFixed(s *Store, k fixedKey, requests []*asking) {
 	for _, a := range requests {
-		_ = s.adjustFixed(context.Background(), k, -a.granted(), time.Since(a.sent)) // counted if it fails
+		_ = s.adjustOne(context.Background(), &k, -a.granted(), time.Since(a.sent)) // counted if it fails
 	}
 }

@@ -70,11 +70,11 @@ func (once) NoRetry() bool { return true }
 func newOnce(ctx context.Context, name, what string, c Call) once {
 	args := make([]any, 0, 3+len(c.Keys)+len(c.Args))
 	args = append(args, name, what, len(c.Keys))
-	for _, key := range c.Keys {
-		args = append(args, key)
+	for i := range c.Keys { // their addresses: a string in an any is an allocation
+		args = append(args, &c.Keys[i])
 	}
-	for _, arg := range c.Args {
-		args = append(args, arg)
+	for i := range c.Args {
+		args = append(args, &c.Args[i])
 	}
 	return once{redis.NewCmd(ctx, args...)}
 }
@@ -86,6 +86,33 @@ func (g *GoRedis) Pipelines() int {
 	}
 	return 4
 }
+
+// Sharded implements Sharded.
+func (g *GoRedis) Sharded() bool {
+	_, ok := g.client.(*redis.ClusterClient)
+	return ok
+}
+
+// Place implements Placer: the address of the master that has key, if client is a
+// cluster and has heard of that.
+func (g *GoRedis) Place(key string) string {
+	c, ok := g.client.(*redis.ClusterClient)
+	if !ok {
+		return ""
+	}
+	master, err := c.MasterForKey(done, key)
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
+}
+
+// done is a context with which nobody waits.
+var done = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // Run implements Client.
 func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
@@ -191,6 +218,8 @@ func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, redis.Nil):
+		return errors.New("sluiceredis: a script replied nil, not a list")
 	case errors.As(err, &reply):
 		return newServerError(reply.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed),

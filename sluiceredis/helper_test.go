@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,12 +76,14 @@ type frozen struct {
 	t     testing.TB
 	b     *backend
 	clock string // the key of a list: seconds, microseconds, nanoseconds in the second
+
+	mu    sync.Mutex
 	known map[*Script]*Script
 }
 
 // freeze returns a store whose server's clock stands still.
 func (b *backend) freeze(t testing.TB) (*Store, *frozen) {
-	f := &frozen{b.client, t, b, b.prefix + " clock", map[*Script]*Script{}}
+	f := &frozen{Client: b.client, t: t, b: b, clock: b.prefix + " clock", known: map[*Script]*Script{}}
 	f.set(0)
 	return b.storeOn(t, f), f
 }
@@ -102,6 +105,7 @@ func (f *frozen) set(at time.Duration) {
 
 // Run implements Client.
 func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	f.mu.Lock()
 	if f.known[s] == nil {
 		text := s.text
 		replace := func(old, new string, must bool) {
@@ -112,8 +116,13 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		}
 		replace("redis.call('TIME')", fmt.Sprintf("redis.call('LRANGE', '%s', 0, 2)", f.clock), true)
 		replace("us * 1000", "tonumber(time[3])", false)
-		replace("return whole(math.ceil(distance / 1000000) + 1)", "return '3600000'", false)
+		for _, expiry := range []string{"distance / 1000000", "(f.ends - now) / 1000", "l.window / 1000"} {
+			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
+		}
+		replace("format('%d', level / 1000000 + 2)", "'3600000'", s == leakyUsual)
 		f.known[s] = NewScript(s.name, text)
 	}
-	return f.Client.Run(ctx, f.known[s], keys, args)
+	frozen := f.known[s]
+	f.mu.Unlock()
+	return f.Client.Run(ctx, frozen, keys, args)
 }

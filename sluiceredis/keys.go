@@ -10,17 +10,39 @@ import (
 // longestText is the longest name or key that stands in a Redis key as it is.
 const longestText = 128
 
-// key returns where a limit keeps what it knows: prefix:kind:{name|key}. What
-// stands in braces decides the slot of a Redis Cluster, so all parts of one
-// limit, and of limits that are given the same name and key, are on one server.
-// The kind holds the version of the format, and no numbers of the limit: those
-// may change without its beginning anew.
+// key returns where a limit keeps what it knows: prefix:kind:{name|key}, and of
+// one called family/limit prefix:kind:{family|key}:limit. What stands in braces
+// is the tag: it decides the slot of a Redis Cluster, so all parts of one limit,
+// and all limits of one family and key, are on one server, and scripts can decide
+// them together. The kind holds the version of the format, and no numbers of the
+// limit: those may change without its beginning anew.
 func (s *Store) key(kind, name, key, part string) string {
-	k := s.prefix + ":" + kind + ":{" + escape(name) + "|" + escape(key) + "}"
-	if part != "" {
-		k += ":" + part
+	family, limit := split(name)
+	end := "}"
+	if limit != "" {
+		end += ":" + escape(limit)
 	}
-	return k
+	if part != "" {
+		end += ":" + part
+	}
+	return s.prefix + ":" + kind + ":{" + escape(family) + "|" + escape(key) + end
+}
+
+// tagOf returns the tag of a key that key returned, as Redis finds it.
+func tagOf(key string) string {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return tag
+}
+
+// split splits the name of a limit at its last slash: a family may be called
+// example.com/api.
+func split(name string) (family, limit string) {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return name, ""
+	}
+	return name[:i], name[i+1:]
 }
 
 // escape returns text without braces and bars, and not longer than that.
@@ -41,6 +63,9 @@ var escaper = strings.NewReplacer("%", "%25", "{", "%7b", "|", "%7c", "}", "%7d"
 func checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("sluiceredis: a limit needs a name: it is part of its keys")
+	}
+	if strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
+		return fmt.Errorf("sluiceredis: a limit called %q: a family and a limit stand around the last slash", name)
 	}
 	return nil
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
 )
 
-var (
-	leakyTake   = script("leaky_take", "instant")
-	leakyAdjust = script("leaky_adjust", "instant")
-)
+var leakyTake = strictScript("leaky_take", "instant", "leaky")
 
 // longestKey is the longest key of Throttle, in bytes.
 const longestKey = 1024
@@ -62,15 +60,21 @@ func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64,
 // what package leaky does, with the server's clock.
 //
 // A bucket costs the server some 60 bytes beside its key, one script of about
-// 5 µs for each call or many that come together, and is forgotten when it is
-// empty.
+// 5 µs for each call or many that come together, half of that if calls for other
+// keys come with them, and is forgotten when it is empty.
 //
 // A Leaky is safe for use by multiple goroutines.
 type Leaky struct {
-	store *Store
-	name  string
-	cell  cell
+	store  *Store
+	name   string
+	quoted atomic.Pointer[quoted]
+	away   Policy
+}
+
+// A quoted is a quota and what it makes of a bucket.
+type quoted struct {
 	quota leaky.Quota
+	cell  cell // without a key
 }
 
 // Leaky returns the buckets called name: Leaky("orders", leaky.Quota{Capacity:
@@ -85,11 +89,11 @@ func (s *Store) Leaky(name string, quota leaky.Quota) (*Leaky, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	c, err := nativeCell(quota)
-	if err != nil {
+	l := &Leaky{store: s, name: name}
+	if err := l.SetQuota(quota); err != nil {
 		return nil, err
 	}
-	return &Leaky{s, name, c, quota}, nil
+	return l, nil
 }
 
 func nativeCell(quota leaky.Quota) (cell, error) {
@@ -101,19 +105,44 @@ func nativeCell(quota leaky.Quota) (cell, error) {
 	return c, err
 }
 
+// WhenAway returns the same buckets with a policy of their own for when the server
+// cannot be asked. It panics if there is no such policy.
+func (l *Leaky) WhenAway(p Policy) *Leaky {
+	also := &Leaky{store: l.store, name: l.name, away: l.store.heed(p)}
+	also.quoted.Store(l.quoted.Load())
+	return also
+}
+
 // Quota returns the quota of calls that bring none.
-func (l *Leaky) Quota() leaky.Quota { return l.quota }
+func (l *Leaky) Quota() leaky.Quota { return l.quoted.Load().quota }
+
+// SetQuota changes the quota of calls that bring none, on this machine: each call
+// says by which quota it asks, and the other machines must be told, too. What is
+// in the buckets is time, and stays: one that would have been empty in 4 s still will
+// be, and holds twice as many units if it now leaks twice as fast. But it is never
+// fuller than full; what no longer fits is spilled when it is next asked. What
+// was overdrawn stays owed, as time. What [Blocks] hold may be spent, and lapses
+// otherwise. It returns an error and changes nothing where Leaky does.
+func (l *Leaky) SetQuota(quota leaky.Quota) error {
+	c, err := nativeCell(quota)
+	if err != nil {
+		return err
+	}
+	l.quoted.Store(&quoted{quota, c})
+	return nil
+}
 
 // Take takes n from the bucket of key if n fit now, and otherwise changes nothing
 // and says when they will. n = 0 takes nothing and is always allowed; an n beyond
 // the capacity never is, and Err of the result is then [leaky.ErrTooLarge].
 //
-// The error says that the server could not be asked; then nothing was taken,
-// except that after [ErrAmbiguous] it may have been. A context that is done while
+// The error says that the server could not be asked, if the [Policy] is to refuse
+// calls then: an [*AwayError]. Nothing was taken, except that after [ErrAmbiguous]
+// it may have been. A context that is done while
 // the call is on its way is returned as it is if others are on the same way: what
 // was taken is then given back. It panics if n < 0.
 func (l *Leaky) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
-	return l.take(ctx, l.cell, key, n)
+	return l.take(ctx, l.quoted.Load().cell, key, n)
 }
 
 // TakeQuota is Take by a quota of the call's own, such as that of the tariff the
@@ -127,9 +156,15 @@ func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n 
 	return l.take(ctx, c, key, n)
 }
 
+// at returns the cell of a quota for key.
+func (l *Leaky) at(c cell, key string) cell {
+	c.key, c.away = l.store.key("leaky1", l.name, key, ""), l.away
+	return c
+}
+
 func (l *Leaky) take(ctx context.Context, c cell, key string, n int64) (leaky.Result, error) {
 	mustNotBeNegative(n)
-	c.key = l.store.key("leaky1", l.name, key, "")
+	c = l.at(c, key)
 	t := taking{n: n}
 	if err := l.store.buckets.do(ctx, c, &t); err != nil {
 		return leaky.Result{}, err
@@ -141,8 +176,7 @@ func (l *Leaky) take(ctx context.Context, c cell, key string, n int64) (leaky.Re
 // none, the result says when the first will fit. It panics if n < 0.
 func (l *Leaky) TakeUpTo(ctx context.Context, key string, n int64) (int64, leaky.Result, error) {
 	mustNotBeNegative(n)
-	c := l.cell
-	c.key = l.store.key("leaky1", l.name, key, "")
+	c := l.at(l.quoted.Load().cell, key)
 	t := taking{n: n, upTo: true}
 	if err := l.store.buckets.do(ctx, c, &t); err != nil {
 		return 0, leaky.Result{}, err
@@ -179,44 +213,14 @@ func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // 104 days is one of 104 days. A negative delta gives back, exactly: the bucket is
 // then as if that had never been taken. That is possible while it cannot have
 // leaked yet, for as long as it takes to leak by itself: −delta intervals.
-// After that Adjust returns [ErrStranded] and changes nothing. (A leaky.Bucket
+// After that, and if the bucket is empty because the server lost it, Adjust returns
+// [ErrStranded] and changes nothing. (A leaky.Bucket
 // gives back later, too, and says that this may let more through than the quota.)
 // That ctx is done does not matter: what is given back must not be lost because
 // its caller gave up.
 func (m *LeakyMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	c := m.leaky.cell
-	c.key = m.leaky.store.key("leaky1", m.leaky.name, m.key, "")
-	return m.leaky.store.adjustBucket(context.WithoutCancel(ctx), c, delta, age)
-}
-
-// adjustBucket is Adjust.
-func (s *Store) adjustBucket(ctx context.Context, c cell, delta int64, age time.Duration) error {
-	if delta == 0 {
-		return nil
-	}
-	if delta < 0 {
-		delta = max(delta, -c.capacity) // more was never in one call
-		if int64(max(0, age)) >= -delta*c.interval {
-			s.stats.stranded.Add(uint64(-delta))
-			return ErrStranded
-		}
-	}
-	var ns int64
-	if delta > 0 {
-		ns, _ = c.nanoseconds(delta)
-		ns = min(ns, longest)
-	} else {
-		ns = delta * c.interval
-	}
-	_, err := s.run(ctx, leakyAdjust, []string{c.key}, []string{format(c.depth()), format(ns)})
-	if delta < 0 {
-		if err != nil {
-			s.stats.stranded.Add(uint64(-delta))
-		} else {
-			s.stats.refunded.Add(uint64(-delta))
-		}
-	}
-	return err
+	c := m.leaky.at(m.leaky.quoted.Load().cell, m.key)
+	return m.leaky.store.adjustOne(ctx, &c, delta, age)
 }
 
 // A taking is a request for n units, and what was answered.
@@ -243,10 +247,10 @@ func (t *taking) runs(c *cell) (cost, count int64) {
 
 // takeFromBucket has requests for one bucket answered, in order, at one instant.
 func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) error {
-	args := []string{format(c.depth()), "0"}
-	if c.native {
-		args[1] = "1"
+	if err := s.tellBucket(ctx, c); err != nil {
+		return err
 	}
+	args := c.args()
 	var cost, count int64
 	push := func() {
 		if count > 0 {
@@ -272,21 +276,22 @@ func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) e
 	if err := expect(leakyTake, reply, 6); err != nil {
 		return err
 	}
-	level, granted := reply[3]*int64(time.Second)+reply[4], int64(0)
+	level, granted, units := reply[3]*int64(time.Second)+reply[4], int64(0), int64(0)
 	for _, t := range requests {
 		before := level
 		t.now, t.sent = reply[5], sent
 		if t.upTo {
 			t.granted, t.result, level = c.decideUpTo(level, t.n)
-			granted += t.granted
+			granted, units = granted+t.granted, units+t.granted
 			continue
 		}
 		t.result, level = c.decide(level, t.n)
 		if level > before {
 			t.granted = t.n
-			granted++
+			granted, units = granted+1, units+t.n
 		}
 	}
+	s.keepBucket(c, units, level, reply[5])
 	return s.decided(leakyTake, len(requests), reply, granted)
 }
 
@@ -294,7 +299,7 @@ func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) e
 func giveBackToBucket(s *Store, c cell, requests []*taking) {
 	for _, t := range requests {
 		if t.granted > 0 && c.native { // redis-cell's state takes nothing back: N2
-			_ = s.adjustBucket(context.Background(), c, -t.granted, time.Since(t.sent)) // counted if it fails
+			_ = s.adjustOne(context.Background(), &c, -t.granted, time.Since(t.sent)) // counted if it fails
 		} else {
 			s.stats.stranded.Add(uint64(t.granted))
 		}

@@ -351,3 +351,39 @@ func TestThrottleRefusesWhatCannotBe(t *testing.T) {
 	}()
 	_, _ = s.Throttle(bg, "k", 1, 1, sec, -1)
 }
+
+// The quota of the buckets: what is in them stays as time, and nothing is fuller
+// than full.
+func TestSetQuota(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		l := newLeaky(t, s, "set", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
+		take := func(n int64, ok bool, retry, reset time.Duration) {
+			t.Helper()
+			if res, err := l.Take(bg, "k", n); err != nil || res.Allowed != ok || res.RetryAfter != retry || res.ResetAfter != reset {
+				t.Errorf("%d: %+v, %v; want %v, %v, %v", n, res, err, ok, retry, reset)
+			}
+		}
+		take(16, true, -1, 32*sec)
+		clock.set(20 * sec)
+		if err := l.SetQuota(leaky.Quota{Capacity: 16, Count: 60, Per: 60 * sec}); err != nil {
+			t.Fatal(err)
+		}
+		take(4, true, -1, 16*sec) // 12 s were owed, as before, and 4 s more are
+		take(1, false, sec, 16*sec)
+		if err := l.SetQuota(leaky.Quota{Capacity: 4, Count: 60, Per: 60 * sec}); err != nil {
+			t.Fatal(err)
+		}
+		take(1, false, sec, 4*sec) // spilled
+		if err := l.On("k").Adjust(bg, 3, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.SetQuota(leaky.Quota{Capacity: 2, Count: 60, Per: 60 * sec}); err != nil {
+			t.Fatal(err)
+		}
+		take(1, false, 4*sec, 5*sec) // what was overdrawn stays owed
+		if err := l.SetQuota(leaky.Quota{}); err == nil || l.Quota().Capacity != 2 {
+			t.Errorf("%v, %v", err, l.Quota())
+		}
+	})
+}

@@ -2,17 +2,13 @@ package sluiceredis
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
 )
 
-var (
-	logTake   = script("log_take")
-	logAdjust = script("log_adjust")
-)
+var logTake = strictScript("log_take", "log")
 
 // mostInLog is the largest limit of a log. A script that notes that many at once
 // keeps the server from everything else for some 100 ms.
@@ -39,6 +35,12 @@ type Log struct {
 type logKey struct {
 	key           string
 	limit, window int64 // µs
+	away          Policy
+}
+
+// args returns what the scripts want to know of the log, for a call of that name.
+func (k *logKey) args(name string) []string {
+	return []string{format(k.limit), format(k.window), name}
 }
 
 // Log returns the logs called name. It returns an error if name is empty, limit
@@ -53,6 +55,14 @@ func (s *Store) Log(name string, limit int64, window time.Duration) (*Log, error
 		return nil, err
 	}
 	return &Log{s, name, logKey{limit: limit, window: microseconds(window)}}, nil
+}
+
+// WhenAway returns the same logs with a policy of their own for when the server
+// cannot be asked. It panics if there is no such policy.
+func (l *Log) WhenAway(p Policy) *Log {
+	also := *l
+	also.key.away = l.store.heed(p)
+	return &also
 }
 
 func (l *Log) at(key string) logKey {
@@ -103,86 +113,43 @@ func (m *LogMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err 
 // back; if that is all, Adjust returns [ErrStranded]. A positive delta takes now
 // and without asking, beyond the limit if need be, at most 100,000.
 func (m *LogMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	if delta > mostInLog {
-		return fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostInLog)
-	}
-	delta = max(delta, -m.log.key.limit)
-	return m.log.store.adjustLog(context.WithoutCancel(ctx), m.log.at(m.key), delta, age)
-}
-
-func (s *Store) adjustLog(ctx context.Context, k logKey, delta int64, age time.Duration) error {
-	if delta == 0 {
-		return nil
-	}
-	age = min(max(0, age), time.Duration(longest))
-	args := []string{format(k.window), format(delta), s.unique(), format(int64(age / time.Microsecond))}
-	reply, err := s.run(ctx, logAdjust, []string{k.key}, args)
-	if err == nil {
-		err = expect(logAdjust, reply, 3)
-	}
-	return s.settled(delta, reply, err)
-}
-
-// settled counts what became of a correction by delta, of which a script replied
-// how much was corrected.
-func (s *Store) settled(delta int64, reply []int64, err error) error {
-	if delta > 0 {
-		return err
-	}
-	back := int64(0)
-	if err == nil {
-		back = reply[1]
-	}
-	s.stats.refunded.Add(uint64(back))
-	s.stats.stranded.Add(uint64(-delta - back))
-	if err == nil && back == 0 {
-		return ErrStranded
-	}
-	return err
+	k := m.log.at(m.key)
+	return m.log.store.adjustOne(ctx, &k, delta, age)
 }
 
 // takeFromLog has requests for one log answered, in order, at one instant.
 func takeFromLog(s *Store, ctx context.Context, k logKey, requests []*asking) error {
+	if err := s.tellLog(ctx, k); err != nil {
+		return err
+	}
 	name, sent := s.unique(), time.Now()
-	args := []string{format(k.limit), format(k.window), name}
-	runs := 0
+	args := k.args(name)
 	inRuns(requests, k.limit, func(run []*asking) {
 		args = append(args, format(run[0].n), format(int64(len(run))))
-		runs++
 	})
 	reply, err := s.run(ctx, logTake, []string{k.key}, args)
 	if err == nil {
-		err = expect(logTake, reply, 5+2*runs)
+		err = expect(logTake, reply, 5+len(args)-3)
 	}
 	if err != nil {
 		return err
 	}
-	used, newest, now := reply[2], reply[3], reply[len(reply)-1]
-	granted := reply[4 : len(reply)-1]
-	wait, fit := make(map[*asking]int64), make(map[*asking]bool)
+	now := reply[len(reply)-1]
+	found := logState{key: &k, used: reply[2], newest: reply[3], now: now}
+	runs := reply[4 : len(reply)-1]
+	when := make(map[*asking]int64) // those of a run fit that were refused
 	inRuns(requests, k.limit, func(run []*asking) {
-		for i, a := range run {
-			if int64(i) < granted[0] {
-				fit[a] = true
-			} else {
-				wait[a] = granted[1] - now
-			}
+		for _, a := range run {
+			when[a] = runs[1]
 		}
-		granted = granted[2:]
+		runs = runs[2:]
 	})
 	for _, a := range requests {
 		a.now, a.name, a.sent = now, name, sent
-		a.result = leaky.Result{Allowed: a.n == 0 || fit[a], Limit: k.limit, RetryAfter: leaky.NoRetry}
-		if fit[a] {
-			used, newest = used+a.n, max(now, newest)
-		} else if us, ok := wait[a]; ok {
-			a.result.RetryAfter = time.Duration(us) * time.Microsecond
-		}
-		a.result.Remaining = max(0, k.limit-used)
-		if used > 0 {
-			a.result.ResetAfter = time.Duration(newest+k.window-now) * time.Microsecond
-		}
+		found.when = when[a]
+		a.result = decide(&found, a.n)
 	}
+	s.keepLog(k, found.used-reply[2], found.used, now)
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(reply[1]))
 	return nil
@@ -191,6 +158,6 @@ func takeFromLog(s *Store, ctx context.Context, k logKey, requests []*asking) er
 // giveBackToLog gives back what was taken for callers who had gone.
 func giveBackToLog(s *Store, k logKey, requests []*asking) {
 	for _, a := range requests {
-		_ = s.adjustLog(context.Background(), k, -a.granted(), 0) // counted if it fails
+		s.adjust(context.Background(), []correction{{member: &k, delta: -a.granted(), age: time.Since(a.sent), end: a.now}}) // counted if it fails
 	}
 }

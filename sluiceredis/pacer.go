@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice"
 )
 
 var (
-	pacerReserve = script("pacer_reserve", "instant", "slots")
+	pacerReserve = strictScript("pacer_reserve", "instant", "slots", "pacer")
 	pacerCancel  = script("pacer_cancel", "instant", "slots")
-	pacerPause   = script("pacer_pause", "instant", "slots")
 )
 
 // PacerConfig is what a [Pacer] may be told beside its rate. The zero value is
@@ -30,12 +30,26 @@ type PacerConfig struct {
 
 	// Late is how long after its slot a call may still leave. One whose
 	// machine wakes it later reserves another slot, so that those that were
-	// delayed do not leave together. 0 means 5 ms.
+	// delayed do not leave together; the slot stays empty, and the rate is lower
+	// by that. A machine that is often stopped for longer needs more. 0 means
+	// 5 ms.
 	Late time.Duration
 
 	// PausePoll is how long it takes at most, beside a round trip, until a
-	// pause reaches a caller who waits on another machine. 0 means 100 ms.
+	// pause or its end reaches a caller who waits on another machine; the same
+	// on all machines. 0 means 100 ms.
 	PausePoll time.Duration
+
+	// Ahead is for how long slots are reserved together for a gate, at most,
+	// to need fewer round trips: as many as its calls used within the last
+	// Ahead. If the gate then has nothing to let through, others wait for slots
+	// that stay empty, for as long as that at most. 0 means one at a time. It
+	// must not be more than Horizon, and does nothing for Acquire and Reserve.
+	Ahead time.Duration
+
+	// Away is what becomes of calls while the server cannot be asked. AsStore
+	// means what the store says.
+	Away Policy
 }
 
 // # How do machines leave one after the other, evenly?
@@ -67,31 +81,37 @@ type PacerConfig struct {
 // Callers are served in the order in which their requests reach the server. As a
 // meter of a gate, which has a queue of its own, a Pacer holds one slot ahead,
 // for the first caller of the gate; it does not know those behind him, so each
-// call of the gate takes a round trip.
+// call of the gate takes a round trip, unless slots are reserved Ahead.
 //
-// A Pacer is safe for use by multiple goroutines. It starts none.
+// A Pacer is safe for use by multiple goroutines. It starts none, except that a
+// timer gives back what was reserved Ahead and is not wanted.
 type Pacer struct {
 	store    *Store
 	key      paceKey
-	interval int64 // ns
+	interval atomic.Int64 // ns
 	late     time.Duration
 	poll     time.Duration
 
-	turn chan struct{} // of capacity 1; held by Admit
-	held *Reservation  // by Admit, for who asks next; guarded by turn
-	last *Reservation  // that Admit let through
+	meter meter
 
 	mu      sync.Mutex
 	pause   int64         // its end, ns since 1970 by the server's clock
-	looked  time.Time     // when that was last heard of
-	changed chan struct{} // closed when pause changes
+	marked  int64         // by the server's clock: when it told of the mark
+	mark    int64         // slots before it that were reserved under a lower one are void: see Resume
+	looked  time.Time     // when those were last heard of
+	changed chan struct{} // closed when one changes
 }
 
 // A paceKey is a pacer and how it is asked.
 type paceKey struct {
 	key             string
 	missed, horizon int64 // ns
+	interval        int64 // ns; see Pacer.at
+	away            Policy
 }
+
+// args returns what pacer_reserve wants to know of the pacer.
+func (k *paceKey) args() []string { return []string{format(k.missed), format(k.horizon)} }
 
 // Pacer returns the pacer called name: count per period, evenly. It returns an
 // error if name is empty, count or per is not positive, the rate is more than one
@@ -101,30 +121,58 @@ func (s *Store) Pacer(name string, count int64, per time.Duration, cfg PacerConf
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	for what, d := range map[string]*time.Duration{"Missed": &cfg.Missed, "Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll} {
+	for what, d := range map[string]*time.Duration{"Missed": &cfg.Missed, "Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll, "Ahead": &cfg.Ahead} {
 		if *d < 0 || *d > time.Duration(longest/2) {
 			return nil, fmt.Errorf("sluiceredis: %s of %v: 0 to 52 days are possible", what, *d)
 		}
 	}
+	if !cfg.Away.valid() {
+		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.Away)
+	}
 	cfg.Horizon, cfg.Late, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.Late, 5*time.Millisecond), or(cfg.PausePoll, 100*time.Millisecond)
+	if cfg.Ahead > cfg.Horizon {
+		return nil, fmt.Errorf("sluiceredis: Ahead of %v is beyond the horizon of %v", cfg.Ahead, cfg.Horizon)
+	}
+	p := &Pacer{
+		store: s, key: paceKey{s.key("pacer1", name, "", ""), int64(cfg.Missed), int64(cfg.Horizon), 0, s.heed(cfg.Away)},
+		late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
+	}
+	p.meter.init(cfg.Ahead)
+	if err := p.SetRate(count, per); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// SetRate changes the rate to count per period, for slots that this machine
+// reserves from now on; the other machines must be told, too. Slots that are
+// reserved stay where they are, on all machines, so the first call that comes
+// after the change still leaves an old interval after the one before it. (A pacer in
+// memory re-prices what waits: it is the only one that has promised anything.)
+// It returns an error and changes nothing where Pacer does.
+func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	switch {
 	case count <= 0 || per <= 0:
-		return nil, fmt.Errorf("sluiceredis: rate of %d per %v: both must be positive", count, per)
+		return fmt.Errorf("sluiceredis: rate of %d per %v: both must be positive", count, per)
 	case int64(per) < count:
-		return nil, fmt.Errorf("sluiceredis: rate of %d per %v: more than one per nanosecond", count, per)
+		return fmt.Errorf("sluiceredis: rate of %d per %v: more than one per nanosecond", count, per)
 	}
 	interval := int64(per) / count
 	if int64(per)%count != 0 {
 		interval++ // never faster than told
 	}
-	if interval > int64(cfg.Horizon) {
-		return nil, fmt.Errorf("sluiceredis: rate of %d per %v: slots are further apart than the horizon of %v", count, per, cfg.Horizon)
+	if interval > p.key.horizon {
+		return fmt.Errorf("sluiceredis: rate of %d per %v: slots are further apart than the horizon of %v", count, per, time.Duration(p.key.horizon))
 	}
-	return &Pacer{
-		store: s, key: paceKey{s.key("pacer1", name, "", ""), int64(cfg.Missed), int64(cfg.Horizon)},
-		interval: interval, late: cfg.Late, poll: cfg.PausePoll,
-		turn: make(chan struct{}, 1), changed: make(chan struct{}),
-	}, nil
+	p.interval.Store(interval)
+	return nil
+}
+
+// at returns how the pacer is asked now.
+func (p *Pacer) at() paceKey {
+	k := p.key
+	k.interval = p.interval.Load()
+	return k
 }
 
 func or(d, usual time.Duration) time.Duration {
@@ -135,16 +183,25 @@ func or(d, usual time.Duration) time.Duration {
 }
 
 // Interval returns the time between two slots.
-func (p *Pacer) Interval() time.Duration { return time.Duration(p.interval) }
+func (p *Pacer) Interval() time.Duration { return time.Duration(p.interval.Load()) }
 
 // A Reservation is a claim on a slot.
 type Reservation struct {
 	pacer *Pacer
 	n     int64
-	slot  int64     // ns since 1970, by the server's clock
-	at    time.Time // by ours
-	once  sync.Once
-	back  bool
+	span
+	once sync.Once
+	back bool
+}
+
+// A span is slots one after the other.
+type span struct {
+	slot, takes int64     // the first, and how long they are; ns, since 1970 by the server's clock
+	at          time.Time // of the first, by ours
+	mark        int64     // under which they were reserved
+	paused      bool      // whether in a pause
+	here        bool      // they are of this process
+	open        bool      // none, in truth: let through by FailOpen
 }
 
 // Slot returns when the call may leave.
@@ -158,19 +215,22 @@ func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 // empty. Only the first Cancel counts; what it returned, the others do, too.
 func (r *Reservation) Cancel(ctx context.Context) bool {
 	r.once.Do(func() {
-		p := r.pacer
-		takes := r.n * p.interval
-		if takes > 0 && r.Delay() > 0 {
-			reply, err := p.store.run(context.WithoutCancel(ctx), pacerCancel, []string{p.key.key}, []string{format(r.slot + takes), format(takes)})
-			r.back = err == nil && reply[0] == 1
-		}
-		if r.back {
-			p.store.stats.refunded.Add(uint64(r.n))
-		} else {
-			p.store.stats.lost.Add(uint64(r.n))
-		}
+		r.back = r.pacer.cancel(ctx, r.span, r.n)
 	})
 	return r.back
+}
+
+// cancel gives n slots back and reports whether that was possible.
+func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
+	if s.takes > 0 && time.Until(s.at) > 0 {
+		back = p.store.cancelSlots(context.WithoutCancel(ctx), p.at(), s)
+	}
+	if back {
+		p.store.stats.refunded.Add(uint64(n))
+	} else {
+		p.store.stats.lost.Add(uint64(n))
+	}
+	return back
 }
 
 // Reserve reserves the next free slot for a call of n, which takes n of them: the
@@ -184,25 +244,51 @@ func (r *Reservation) Cancel(ctx context.Context) bool {
 // stays empty. n = 0 takes nothing; it panics if n < 0.
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
-	if n > p.key.horizon/p.interval {
+	interval := p.interval.Load()
+	if n > p.key.horizon/interval {
 		return nil, sluice.ErrTooLarge
 	}
 	if n == 0 {
-		return &Reservation{pacer: p, at: time.Now()}, ctx.Err()
+		return &Reservation{pacer: p, span: span{at: time.Now()}}, ctx.Err()
 	}
 	longest = max(0, longest)
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = min(longest, time.Until(deadline)-1) // a slot at the deadline is too late
 	}
-	r := pacing{takes: n * p.interval, patience: min(int64(longest), p.key.horizon)}
-	if err := p.store.pacers.do(ctx, p.key, &r); err != nil {
+	slots, err := p.reserve(ctx, n*interval, min(int64(longest), p.key.horizon))
+	if err != nil {
 		return nil, err
 	}
-	p.heard(r.pause, r.at)
-	if !r.ok {
-		return nil, &sluice.WaitError{For: sluice.ByRate, Need: r.wait, Have: time.Duration(r.patience)}
+	return &Reservation{pacer: p, n: n, span: slots}, nil
+}
+
+// reserve reserves slots of that length.
+func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error) {
+	for {
+		p.mu.Lock()
+		known := p.pause
+		p.mu.Unlock()
+		r := pacing{takes: takes, patience: patience}
+		if err := p.store.pacers.do(ctx, p.at(), &r); err != nil {
+			return span{}, err
+		}
+		p.heard(r.pauses, r.at)
+		if !r.ok {
+			return span{}, &sluice.WaitError{For: sluice.ByRate, Need: r.wait, Have: time.Duration(patience)}
+		}
+		slots := r.span()
+		p.mu.Lock()
+		lost := !r.here && r.slot < known && r.now < known && p.pause >= known // nobody has ended it
+		p.mu.Unlock()
+		if !lost {
+			return slots, nil
+		}
+		// The server has lost what it had told us: a pause. We tell it.
+		p.cancel(ctx, slots, max(1, takes/p.interval.Load()))
+		if err := p.tell(ctx, known-r.now); err != nil {
+			return span{}, err
+		}
 	}
-	return &Reservation{pacer: p, n: n, slot: r.slot, at: r.at.Add(r.wait)}, nil
 }
 
 // Acquire blocks until a call of n may leave. It returns the errors of Reserve;
@@ -232,18 +318,30 @@ func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duratio
 }
 
 // wait blocks until the slot of r and reports true, or false if r has become
-// worthless: a pause came, or we were woken too late.
+// worthless: a pause came or ended, or we were woken too late.
 func (p *Pacer) wait(ctx context.Context, r *Reservation) (leaves bool, err error) {
 	for {
 		p.mu.Lock()
-		pause, changed, looked := p.pause, p.changed, p.looked
+		changed, looked, void := p.changed, p.looked, p.voids(&r.span)
 		p.mu.Unlock()
-		if r.slot < pause {
+		if void {
 			return false, nil
 		}
 		left := time.Until(r.at)
-		if left <= 0 {
+		if -left > p.late { // by the timer, or before we came to wait at all
+			p.store.stats.lost.Add(uint64(r.n))
+			return false, nil
+		}
+		if left <= 0 && (!r.paused || !p.doubts(&r.span, looked)) {
 			return true, nil
+		}
+		if left <= 0 {
+			if err := p.look(ctx); err != nil {
+				p.store.stats.lost.Add(uint64(r.n))
+				return false, err
+			}
+			r.paused = false // nobody ends that pause any more
+			continue
 		}
 		timer := time.NewTimer(min(left, p.poll))
 		select {
@@ -254,154 +352,47 @@ func (p *Pacer) wait(ctx context.Context, r *Reservation) (leaves bool, err erro
 		case <-changed:
 			timer.Stop()
 		case <-timer.C:
-			if time.Since(r.at) > p.late {
-				p.store.stats.lost.Add(uint64(r.n))
-				return false, nil
-			}
-			if left > p.poll && time.Since(looked) > p.poll/2 {
-				look := pacing{}
-				if p.store.pacers.do(ctx, p.key, &look) == nil { // else the next look will do
-					p.heard(look.pause, look.at)
-				}
+			if time.Until(r.at) > 0 && time.Since(looked) > p.poll/2 {
+				_ = p.look(ctx) // else the next look will do
 			}
 		}
 	}
 }
 
-// heard notes the end of a pause of which a reply of that time told.
-func (p *Pacer) heard(pause int64, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at.After(p.looked) {
-		p.looked = at
-	}
-	if pause > p.pause {
-		p.pause = pause
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
-}
-
-// PauseUntil lets no call leave before t, on any machine, those that wait
-// included: it reaches them within PausePoll and a round trip. When it is over
-// calls leave one interval apart, the first of them at t. A pause is only ever
-// prolonged. t is converted to a distance from now at the call, so the clocks of
-// the machines need not agree; beyond 52 days it is an error.
-func (p *Pacer) PauseUntil(ctx context.Context, t time.Time) error {
-	distance := time.Until(t)
-	if distance <= 0 {
-		return ctx.Err()
-	}
-	if int64(distance) > longest/2 {
-		return fmt.Errorf("sluiceredis: a pause of %v: at most 52 days", distance)
-	}
-	reply, err := p.store.run(ctx, pacerPause, []string{p.key.key}, []string{format(int64(distance))})
+// look asks for pauses.
+func (p *Pacer) look(ctx context.Context) error {
+	look := pacing{}
+	err := p.store.pacers.do(ctx, p.at(), &look)
 	if err == nil {
-		err = expect(pacerPause, reply, 4)
+		p.heard(look.pauses, look.at)
 	}
-	if err != nil {
-		return err
-	}
-	p.heard(reply[3]*1000+reply[1]*int64(time.Second)+reply[2], time.Now())
-	return nil
+	return err
 }
-
-// Admit lets n through now and returns 0, or reserves a slot for whoever asks
-// next with the same n and returns how long to wait for it. With it a Pacer is
-// a sluice.Meter. The slot is lost if nobody asks in time. It returns the errors of
-// Reserve and panics if n < 0.
-func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	mustNotBeNegative(n)
-	if n == 0 {
-		return 0, ctx.Err()
-	}
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	if r := p.held; r != nil {
-		p.mu.Lock()
-		paused := r.slot < p.pause
-		p.mu.Unlock()
-		switch late := time.Since(r.at); {
-		case paused:
-			p.held = nil
-		case late > p.late || r.n != n:
-			r.Cancel(ctx)
-			p.held = nil
-		case late < 0:
-			return -late, nil
-		default:
-			p.held, p.last = nil, r
-			return 0, nil
-		}
-	}
-	// The deadline of ctx is the gate's affair: the slot may be for another caller.
-	r, err := p.Reserve(undated{ctx}, n, time.Duration(p.key.horizon))
-	if no, ok := err.(*sluice.WaitError); ok {
-		return no.Need, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if wait = r.Delay(); wait == 0 {
-		p.last = r
-	} else {
-		p.held = r
-	}
-	return wait, nil
-}
-
-// undated is a context without its deadline.
-type undated struct{ context.Context }
-
-func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Adjust takes delta more slots without asking, or gives back those of the call
-// that Admit has just let through; for others it is too late, and the error
-// [ErrStranded].
-func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	if delta >= 0 {
-		if delta > p.key.horizon/p.interval {
-			return sluice.ErrTooLarge
-		}
-		return p.store.pacers.do(context.WithoutCancel(ctx), p.key, &pacing{takes: delta * p.interval, patience: longest})
-	}
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
-	r := p.last
-	if r == nil || r.n != -delta || age > time.Duration(r.n*p.interval) {
-		return p.store.settled(delta, []int64{0, 0}, nil)
-	}
-	// Its slot has come, but the caller did not leave: the next may have it.
-	p.last = nil
-	if p.held == nil && time.Since(r.at) <= p.late {
-		p.held = r
-		return nil
-	}
-	return p.store.settled(delta, []int64{0, 0}, nil)
-}
-
-var _ sluice.Meter = (*Pacer)(nil)
 
 // A pacing is a request for slots, and what was answered.
 type pacing struct {
-	takes, patience int64 // ns; takes 0: only looks
+	takes, patience int64 // ns; takes 0: only looks. A local share multiplies takes
+	here            bool  // decided by this process
+	open            bool  // let through by it, by FailOpen
 
-	ok          bool
-	slot, pause int64         // ns since 1970, by the server's clock
-	wait        time.Duration // until the slot
-	at          time.Time     // when the reply arrived
+	ok   bool
+	slot int64         // ns since 1970, by the server's clock
+	wait time.Duration // until the slot
+	at   time.Time     // when the reply arrived
+	pauses
+}
+
+// span returns the slots that r was given.
+func (r *pacing) span() span {
+	return span{r.slot, r.takes, r.at.Add(r.wait), r.mark, r.pause > 0, r.here, r.open}
 }
 
 // reserveSlots has requests for one pacer answered, in order, at one instant.
 func reserveSlots(s *Store, ctx context.Context, k paceKey, requests []*pacing) error {
-	args := []string{format(k.missed), format(k.horizon)}
+	if err := s.tellPacer(ctx, k); err != nil {
+		return err
+	}
+	args := k.args()
 	for _, r := range requests {
 		if r.takes > 0 {
 			args = append(args, format(r.takes), format(r.patience))
@@ -409,25 +400,33 @@ func reserveSlots(s *Store, ctx context.Context, k paceKey, requests []*pacing) 
 	}
 	reply, err := s.run(ctx, pacerReserve, []string{k.key}, args)
 	if err == nil {
-		err = expect(pacerReserve, reply, 8)
+		err = expect(pacerReserve, reply, 10)
 	}
 	if err != nil {
 		return err
 	}
-	at, now := time.Now(), reply[7]*1000
-	free, pause := reply[3]*int64(time.Second)+reply[4], reply[5]*int64(time.Second)+reply[6]
+	at, pauses := time.Now(), told(reply[5:])
+	free := reply[3]*int64(time.Second) + reply[4]
 	granted := int64(0)
 	for _, r := range requests {
-		r.at, r.wait, r.slot = at, time.Duration(max(0, free)), now+free
-		if pause > 0 {
-			r.pause = now + pause
-		}
+		r.at, r.wait, r.slot, r.pauses = at, time.Duration(max(0, free)), pauses.now+free, pauses
 		if r.ok = r.takes > 0 && free <= r.patience; r.ok {
 			free += r.takes
 			granted++
 		}
 	}
+	s.keepPacer(k, requests, reply[9])
 	return s.decided(pacerReserve, len(requests), reply, granted)
+}
+
+// cancelSlots gives slots back, and reports whether that was possible.
+func (s *Store) cancelSlots(ctx context.Context, k paceKey, slots span) bool {
+	end := slots.slot + slots.takes
+	if slots.here || s.alone {
+		return s.local().cancelSlots(k, end, slots.takes, slots.mark)
+	}
+	reply, err := s.run(ctx, pacerCancel, []string{k.key}, []string{format(end), format(slots.takes), format(slots.mark)})
+	return err == nil && reply[0] == 1
 }
 
 // giveBackSlots gives back the slots of callers who had gone, the last first, so
@@ -438,8 +437,7 @@ func giveBackSlots(s *Store, k paceKey, requests []*pacing) {
 		if !r.ok {
 			continue
 		}
-		reply, err := s.run(context.Background(), pacerCancel, []string{k.key}, []string{format(r.slot + r.takes), format(r.takes)})
-		if err == nil && reply[0] == 1 {
+		if s.cancelSlots(context.Background(), k, r.span()) {
 			s.stats.refunded.Add(1)
 		} else {
 			s.stats.lost.Add(1)

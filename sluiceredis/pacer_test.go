@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -25,7 +26,7 @@ func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duratio
 // reserve asks for a slot and returns how long after now it is.
 func reserve(t *testing.T, p *Pacer, n int64, longest time.Duration) (*pacing, time.Duration) {
 	t.Helper()
-	r := pacing{takes: n * p.interval, patience: int64(longest)}
+	r := pacing{takes: n * p.interval.Load(), patience: int64(longest)}
 	if err := p.store.pacers.do(bg, p.key, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 	if err := p.Acquire(bg, 0); err != nil {
 		t.Errorf("nothing: %v", err)
 	}
-	if err := p.Acquire(bg, 1); err != errAway {
+	if err := p.Acquire(bg, 1); !errors.Is(err, errAway) {
 		t.Errorf("%v", err)
 	}
 }
@@ -334,4 +335,28 @@ func TestPacerLetsNobodyLeaveEarly(t *testing.T) {
 		t.Errorf("%d left", len(left))
 	}
 	t.Logf("%d calls in %v", len(left), left[len(left)-1].Sub(left[0]))
+}
+
+// Who comes to his slot more than Late after it does not leave by it, whatever kept
+// him: a timer, or that he was not woken when the answer came.
+func TestNobodyLeavesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newRemote().newStore(t, Config{})
+		p := newPacer(t, s, "late", 10, sec, PacerConfig{Late: 20 * ms})
+		for _, v := range []struct {
+			late   time.Duration
+			leaves bool
+			lost   uint64
+		}{{0, true, 0}, {20 * ms, true, 0}, {20*ms + 1, false, 2}} {
+			r, err := p.Reserve(bg, 2, sec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(r.Delay() + v.late)
+			lost := s.Stats().LostSlots
+			if leaves, err := p.wait(bg, r); leaves != v.leaves || err != nil || s.Stats().LostSlots-lost != v.lost {
+				t.Errorf("%v late: leaves %v, %v, %d lost", v.late, leaves, err, s.Stats().LostSlots-lost)
+			}
+		}
+	})
 }

@@ -26,13 +26,18 @@ var lua embed.FS
 func script(name string, parts ...string) *Script {
 	var text strings.Builder
 	for _, part := range append(append([]string{"clock"}, parts...), name) {
-		source, err := lua.ReadFile("lua/" + part + ".lua")
-		if err != nil {
-			panic(err) // they are part of the program
-		}
-		text.Write(bare(string(source)))
+		text.WriteString(source(part))
 	}
 	return NewScript(name, text.String())
+}
+
+// source returns what is in lua/name.lua, bare.
+func source(name string) string {
+	text, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return string(bare(string(text)))
 }
 
 // bare returns source without the lines that are comments only: a server that

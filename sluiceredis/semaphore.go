@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	semAcquire = script("sem_acquire", "leases")
-	semRenew   = script("sem_renew", "leases")
+	semAcquire = strictScript("sem_acquire", "leases")
+	semRenew   = strictScript("sem_renew", "leases")
 	semRelease = script("sem_release", "leases")
 )
 
@@ -46,12 +46,12 @@ type SemaphoreConfig struct {
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
-// than the lease goes on when it runs again, until it notices; a failover that
-// loses what was written, or a clock that is set forward, lends everything once
-// more, for one lease at most. Only the called side can exclude that, by
-// refusing tokens lower than one that it has seen. A lease is there so that
-// things go on; a token, so that they are safe. (M. Kleppmann: How to do
-// distributed locking, 2016. Jepsen: etcd 3.4.3, 2020.)
+// than the lease goes on when it runs again, until it notices; a clock that is set
+// forward, and unless the mode is strict a failover that loses what was written,
+// lends everything once more, for one lease at most. Only the called side can
+// exclude that, by refusing tokens lower than one that it has seen. A lease is
+// there so that things go on; a token, so that they are safe. (M. Kleppmann: How
+// to do distributed locking, 2016. Jepsen: etcd 3.4.3, 2020.)
 //
 //	server   │───────── lease ─────────│
 //	holder  │──────── believes ───────│      from earlier, to earlier
@@ -139,9 +139,10 @@ var _ sluice.Permits = (*Semaphore)(nil)
 //
 // It returns sluice.ErrTooLarge at once if n is more than the limit, ctx.Err() if
 // ctx ends, sluice.ErrTimeout when longest is over, or why the server could not be
-// asked. If the outcome of a request is unknown it is made again, which is safe
-// because a lease has a name: it is lent once. If there is no time for that, what
-// may have been lent is released in the background. It panics if n < 0.
+// asked: an [*AwayError], whatever the policy of the store. If the outcome of a
+// request is unknown it is made again, which is safe because a lease has a name: it
+// is lent once. If there is no time for that, or the server is away, what may have
+// been lent is released in the background. It panics if n < 0.
 func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*Lease, error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -203,7 +204,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 			return l, nil
 		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
 			hint = s.poll // ask for the same lease again
-		case unknown:
+		case unknown && ctx.Err() != nil:
 			return nil, ctx.Err() // and what may have been lent is given back
 		case err != nil:
 			return nil, err
@@ -225,12 +226,25 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 // ask asks once. If l and err are nil nothing was free, and hint is how long the
 // first lease lasts if it is not renewed.
 func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
+	if s.store.alone {
+		s.store.stats.local.Add(1)
+		token := s.store.local().lend(s.keys[0], id, n, s.Limit())
+		if token == 0 {
+			return nil, s.poll, nil
+		}
+		l = &Lease{semaphore: s, id: id, n: n, token: token, lost: make(chan struct{})}
+		s.hold(l, time.Time{})
+		return l, 0, nil
+	}
 	sent := time.Now()
 	reply, err := s.store.run(ctx, semAcquire, s.keys, []string{id, format(n), format(int64(s.lease / time.Microsecond)), format(s.Limit())})
 	if err == nil {
 		err = expect(semAcquire, reply, 6)
 	}
 	if err != nil {
+		if errors.Is(err, ErrAway) {
+			s.store.stats.refused.Add(1)
+		}
 		return nil, 0, err
 	}
 	s.store.stats.decisions.Add(1)
@@ -252,7 +266,11 @@ func (s *Semaphore) hold(l *Lease, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[l.id] = l
-	l.timer = time.AfterFunc(time.Until(sent.Add(s.believed())), l.lose)
+	if s.store.alone {
+		return // it lasts until it is released
+	}
+	l.until = sent.Add(s.believed())
+	l.timer = time.AfterFunc(time.Until(l.until), l.lose)
 	if s.renew == nil {
 		s.renew = time.AfterFunc(s.lease/3, s.renewAll)
 	}
@@ -267,7 +285,9 @@ func (s *Semaphore) drop(l *Lease) bool {
 		return false
 	}
 	delete(s.held, l.id)
-	l.timer.Stop()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 	if len(s.held) == 0 && s.renew != nil {
 		s.renew.Stop()
 		s.renew = nil
@@ -306,10 +326,15 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 	for _, l := range leases {
 		args = append(args, l.id)
 	}
+	if s.store.strict { // so that what was lost can be noted again
+		for _, l := range leases {
+			args = append(args, format(l.n)+":"+format(l.token))
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.lease/3)
 	defer cancel()
 	sent := time.Now()
-	reply, err := s.store.run(ctx, semRenew, s.keys[:2], args)
+	reply, err := s.store.run(ctx, semRenew, s.keys, args)
 	if err != nil || expect(semRenew, reply, len(leases)+2) != nil {
 		return false
 	}
@@ -319,26 +344,52 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 			continue
 		}
 		s.mu.Lock()
-		if s.held[l.id] == l {
-			l.timer.Reset(time.Until(sent.Add(s.believed())))
+		held := s.held[l.id] == l
+		// Of a lease that was lost the server does not know whether another had
+		// it since. Nobody had, if we have believed in it until now.
+		if reply[1+i] == 2 && !time.Now().Before(l.until) {
+			held = false
+		}
+		if held {
+			l.until = sent.Add(s.believed())
+			l.timer.Reset(time.Until(l.until))
 		}
 		s.mu.Unlock()
+		if reply[1+i] == 2 && !held { // it was released meanwhile, or is over
+			l.lose()
+			go s.giveBack(l.id)
+		}
 	}
 	return true
 }
 
-// giveBack releases the lease of that id, if there is one. If the server does not
-// answer twice, it ends by itself.
-func (s *Semaphore) giveBack(id string) {
+// giveBack releases the lease of that id, if there is one. While the server is away
+// a timer tries again until the lease has ended by itself.
+func (s *Semaphore) giveBack(id string) { s.giveBackBefore(id, time.Now().Add(s.lease)) }
+
+func (s *Semaphore) giveBackBefore(id string, ends time.Time) {
+	defer func() {
+		select {
+		case s.freed <- struct{}{}:
+		default:
+		}
+	}()
+	if s.store.alone {
+		s.store.local().release(s.keys[0], id)
+		return
+	}
+	var away *AwayError
 	for range 2 {
 		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], []string{id})
 		if err == nil && expect(semRelease, reply, 4) == nil {
+			return
+		}
+		if errors.As(err, &away) && !away.Sent {
 			break
 		}
 	}
-	select {
-	case s.freed <- struct{}{}:
-	default:
+	if away != nil && time.Until(ends) > away.Retry {
+		time.AfterFunc(away.Retry, func() { s.giveBackBefore(id, ends) })
 	}
 }
 
@@ -350,6 +401,7 @@ type Lease struct {
 	n, token  int64
 	lost      chan struct{}
 	timer     *time.Timer // guarded by the semaphore's lock
+	until     time.Time   // how long it is believed to last; likewise
 }
 
 // Token returns the fencing token: a number that is higher than that of any lease

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -162,7 +163,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
 	near, far := newBackend(t, s.Addr), newBackend(t, p.Addr)
-	store, err := New(far.client, Config{Prefix: near.prefix, Timeout: 30 * ms})
+	store, err := New(far.client, Config{Prefix: near.prefix, Timeout: 30 * ms, Failures: 1000}) // it is asked all the time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,6 +353,8 @@ func TestSemaphoreRefusesWhatCannotBe(t *testing.T) {
 		want  string
 	}{
 		{"", 1, SemaphoreConfig{}, "needs a name"},
+		{"family/", 1, SemaphoreConfig{}, "around the last slash"},
+		{"/limit", 1, SemaphoreConfig{}, "around the last slash"},
 		{"n", -1, SemaphoreConfig{}, "limit of -1"},
 		{"n", 1, SemaphoreConfig{Lease: 99 * ms}, "lease of 99ms"},
 		{"n", 1, SemaphoreConfig{Lease: -1}, "lease of -1ns"},
@@ -365,4 +368,34 @@ func TestSemaphoreRefusesWhatCannotBe(t *testing.T) {
 	if _, err := sem.Lend(bg, 1, sec); err != sluice.ErrTooLarge {
 		t.Errorf("limit 0: %v", err)
 	}
+}
+
+// fails is a client that gives these errors, one after the other, to those who
+// acquire.
+type fails struct {
+	unreachable
+	errs *[]error
+}
+
+func (f fails) Run(_ context.Context, s *Script, _, _ []string) ([]int64, error) {
+	if s != semAcquire {
+		return nil, errAway
+	}
+	err := (*f.errs)[0]
+	*f.errs = (*f.errs)[1:]
+	return nil, err
+}
+
+// An unknown outcome, and then an error that is none: there is no lease, and an
+// error says so.
+func TestLendThatFailsAfterAnUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errs := []error{Ambiguous(errors.New("no reply")), errAway}
+		s := (&backend{prefix: "none"}).storeOn(t, fails{errs: &errs})
+		l, err := newSemaphore(t, s, "n", 1, SemaphoreConfig{}).Lend(bg, 1, time.Minute)
+		if l != nil || !errors.Is(err, errAway) {
+			t.Errorf("%v, %v", l, err)
+		}
+		synctest.Wait() // what may have been lent is given back
+	})
 }

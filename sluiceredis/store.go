@@ -20,6 +20,44 @@ type Config struct {
 	// Timeout is the longest that a call waits for the server, if its context
 	// does not end before. 0 means 1 s.
 	Timeout time.Duration
+
+	// Strict makes a server that may have lost what it granted count every
+	// limit as used up then, so that no burst comes twice: see Strict mode in
+	// the package comment. It must be the same on all machines. Unless
+	// [Store.Vouch] was called, the first use of a server begins with that
+	// wait, too.
+	Strict bool
+
+	// Away is what becomes of calls while the server cannot be asked, for
+	// limits that do not say otherwise. AsStore means FailClosed.
+	Away Policy
+
+	// Failures is how many calls in a row must fail, and none succeed, for the
+	// server to be away, so that it is not asked for a while. 0 means 3.
+	// A call fails if the server cannot be reached, does not answer in time,
+	// or says that it cannot be asked, such as LOADING, READONLY, CLUSTERDOWN
+	// or OOM. One whose caller gives up is not counted, unless by a deadline
+	// of at least a tenth of Timeout.
+	Failures int
+
+	// Retry is the longest time for which a server that is away is not asked.
+	// It is 50 ms at first and doubles with each call that finds it still
+	// away; up to a quarter is taken off at random. 0 means 1 s.
+	Retry time.Duration
+
+	// Instances is how many instances of the program share the limits, for
+	// LocalShare: 1 to 1000. 0 means that they count themselves, by a call
+	// every 3 s while they ask the server: an instance counts until it has
+	// not called for 10 s, or has called [Store.Leave]. One that starts is
+	// counted by the others up to 3 s later, and until it has reached the
+	// server once it has no share.
+	Instances int
+
+	// OnEvent, if not nil, is called for each Event, one after the other, by a
+	// goroutine that ends when all are told, soon after the change was made or
+	// found. No call waits for it, and it may use the store. While it does not
+	// return, later events are kept for it.
+	OnEvent func(Event)
 }
 
 // A Store keeps limits in a Redis, for all machines that use the same one with
@@ -27,17 +65,22 @@ type Config struct {
 // limits.
 //
 // A Store is safe for use by multiple goroutines, must be made by [New] and must
-// not be copied. It starts no goroutine that outlives the calls made through
-// it, and need not be closed.
+// not be copied. It need not be closed: what goes on in the background, the renewal
+// of leases, the return of what [Blocks] and a [Pacer] took ahead, the count of
+// instances and the telling of events, ends by itself a little after the last
+// call, and with the last lease.
 type Store struct {
 	client  Client
 	prefix  string
 	timeout time.Duration
+	strict  bool
+	sharded bool
 
 	buckets commit[cell, *taking]
 	logs    commit[logKey, *asking]
 	fixeds  commit[fixedKey, *asking]
 	pacers  commit[paceKey, *pacing]
+	sets    commit[string, *joining]
 
 	ways    commit[uint64, *sending] // what is on its way, by number
 	most    uint64                   // how many of them there may be; 0: no bound, and nothing gathers
@@ -45,12 +88,21 @@ type Store struct {
 
 	stats counters
 
+	breaker   breaker
+	away      Policy
+	placer    Placer // or nil
+	alone     bool   // there is no server
+	mem       atomic.Pointer[memory]
+	instances atomic.Int64 // 0: not known
+	beats     beats
+
 	id    string // of this store, in names that no other one gives
 	names atomic.Uint64
 }
 
-// New returns a store in the Redis of client. It returns an error if client is
-// nil, the prefix has braces or the timeout is negative.
+// New returns a store in the Redis of client, or in this process if client is
+// [InProcess]. It returns an error if client is nil, the prefix has braces, a
+// number is negative, there are more than 1000 instances, or no such policy.
 func New(client Client, cfg Config) (*Store, error) {
 	switch {
 	case client == nil:
@@ -59,8 +111,16 @@ func New(client Client, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sluiceredis: prefix %q: braces belong to the rest of a key", cfg.Prefix)
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("sluiceredis: negative timeout %v", cfg.Timeout)
+	case !cfg.Away.valid():
+		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.Away)
+	case cfg.Failures < 0:
+		return nil, fmt.Errorf("sluiceredis: negative number of failures %d", cfg.Failures)
+	case cfg.Retry < 0:
+		return nil, fmt.Errorf("sluiceredis: negative retry %v", cfg.Retry)
+	case cfg.Instances < 0 || cfg.Instances > mostInstances:
+		return nil, fmt.Errorf("sluiceredis: %d instances: 0 to %d are possible", cfg.Instances, mostInstances)
 	}
-	s := &Store{client: client, prefix: cfg.Prefix, timeout: cfg.Timeout}
+	s := &Store{client: client, prefix: cfg.Prefix, timeout: cfg.Timeout, strict: cfg.Strict}
 	if s.prefix == "" {
 		s.prefix = "sluice"
 	}
@@ -68,13 +128,39 @@ func New(client Client, cfg Config) (*Store, error) {
 		s.timeout = time.Second
 	}
 	s.id = rand.Text()[:12]
+	s.away = cfg.Away
+	if s.away == AsStore {
+		s.away = FailClosed
+	}
+	s.instances.Store(int64(cfg.Instances))
+	s.beats.fixed = cfg.Instances > 0
+	s.beats.wanted.Store(s.away == LocalShare)
+	s.breaker = breaker{failures: cfg.Failures, longest: or(cfg.Retry, time.Second), places: map[string]*place{}}
+	if s.breaker.failures == 0 {
+		s.breaker.failures = 3
+	}
+	s.beats.made = time.Now()
+	s.breaker.since, s.breaker.events.tell = time.Now(), cfg.OnEvent
+	s.placer, _ = client.(Placer)
+	_, s.alone = client.(inProcess)
 	s.buckets.init(s, takeFromBucket, giveBackToBucket)
 	s.logs.init(s, takeFromLog, giveBackToLog)
 	s.fixeds.init(s, takeFromFixed, giveBackToFixed)
 	s.pacers.init(s, reserveSlots, giveBackSlots)
+	s.sets.init(s, takeTogether, giveBackTogether)
 	s.ways.init(s, send, nil)
+	s.buckets.name, s.buckets.alone, s.buckets.here = func(c cell) string { return c.key }, (*memory).takeFromBucket, bucketHere
+	s.logs.name, s.logs.alone, s.logs.here = func(k logKey) string { return k.key }, (*memory).takeFromLog, logHere
+	s.fixeds.name, s.fixeds.alone, s.fixeds.here = func(k fixedKey) string { return k.key }, (*memory).takeFromFixed, fixedHere
+	s.pacers.name, s.pacers.here = func(k paceKey) string { return k.key }, pacerHere
+	s.pacers.alone = func(m *memory, k paceKey, requests []*pacing) error { return m.reserveSlots(k, 1, requests) }
+	s.sets.name, s.sets.here = firstKey, setHere
+	s.sets.alone = func(_ *memory, _ string, requests []*joining) error { return takeApart(requests, nil) }
 	if p, ok := client.(Pipeliner); ok {
 		s.most = uint64(max(0, p.Pipelines()))
+	}
+	if c, ok := client.(Sharded); ok {
+		s.sharded = c.Sharded()
 	}
 	return s, nil
 }
@@ -82,16 +168,52 @@ func New(client Client, cfg Config) (*Store, error) {
 // unique returns a name that nobody has given before.
 func (s *Store) unique() string { return s.id + strconv.FormatUint(s.names.Add(1), 36) }
 
+// local returns the memory of the store.
+func (s *Store) local() *memory {
+	if m := s.mem.Load(); m != nil {
+		return m
+	}
+	s.mem.CompareAndSwap(nil, newMemory())
+	return s.mem.Load()
+}
+
+// place returns the name of the server that has key, as far as the client tells.
+func (s *Store) place(key string) string {
+	if s.placer == nil {
+		return ""
+	}
+	return s.placer.Place(key)
+}
+
 // run runs a script that replies its code, and what a code below 0 says about
-// a key as an error. It counts what became of it.
+// a key as an error. It counts what became of it. If the server is away, or could
+// not be asked although there was time, the error is an AwayError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	place, said, cause := s.place(keys[0]), nothing, error(nil)
+	probe, away := s.breaker.enter(place)
+	if away != nil {
+		s.breaker.events.flush() // somebody may have been forgotten
+		return nil, away
+	}
+	defer func() { // also if the client panics
+		s.breaker.leave(place, probe, said, cause)
+		s.breaker.events.flush()
+	}()
+	if probe != nil {
+		s.breaker.events.flush()
+	}
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.stats.calls.Add(1)
-	reply, err := s.send(bounded, Call{script, keys, args})
+	sent := time.Now()
+	reply, err := s.sendStrictly(bounded, Call{script, keys, args})
+	said, cause = s.judge(ctx, err, time.Since(sent)), err
+	if said == answered {
+		s.beat()
+	}
 	switch {
 	case errors.Is(err, ErrAmbiguous):
 		s.stats.ambiguous.Add(1)
@@ -105,7 +227,10 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		if len(reply) == 3 {
 			which = reply[2]
 		}
-		return nil, dataError(keys[which], reply[0])
+		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
+	}
+	if (said == unanswered || said == moving) && ctx.Err() == nil {
+		err = &AwayError{Server: place, Sent: true, Retry: shortestRetry, Cause: err}
 	}
 	return reply, err
 }
@@ -118,11 +243,10 @@ type sending struct {
 
 // send has a call made, with those for other keys if that pays.
 func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
-	if s.most == 0 {
-		return s.client.Run(ctx, call.Script, call.Keys, call.Args)
-	}
 	c := sending{call: call}
-	if err := s.ways.do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
+	if s.most == 0 {
+		s.sendOne(ctx, &c)
+	} else if err := s.ways.do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
 		return nil, err
 	}
 	return c.reply.Ints, c.reply.Err
@@ -130,19 +254,15 @@ func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
 
 // send makes calls that go the same way.
 func send(s *Store, ctx context.Context, _ uint64, requests []*sending) error {
+	if _, bounded := ctx.Deadline(); !bounded { // as that of the first is, who goes alone
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
 	if len(requests) == 1 {
-		c := requests[0]
-		c.reply.Ints, c.reply.Err = s.client.Run(ctx, c.call.Script, c.call.Keys, c.call.Args)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	calls := make([]Call, len(requests))
-	for i, c := range requests {
-		calls[i] = c.call
-	}
-	for i, reply := range s.client.RunMany(ctx, calls) {
-		requests[i].reply = reply
+		s.sendOne(ctx, requests[0])
+	} else {
+		s.sendMany(ctx, requests)
 	}
 	return nil
 }
@@ -157,11 +277,20 @@ func expect(script *Script, reply []int64, n int) error {
 
 // A counters is what Stats tells.
 type counters struct {
-	calls, decisions, ambiguous, failed, data, clamped, refunded, stranded, lost, leasesLost atomic.Uint64
+	calls, decisions, ambiguous, failed, data, clamped, refunded, stranded, lost, leasesLost, epochs atomic.Uint64
+
+	open, local, refused, told atomic.Uint64
 }
 
-// Stats is what a [Store] has done since it was made. Numbers only grow.
+// Stats is what a [Store] has done since it was made. Numbers only grow, but for
+// Instances.
 type Stats struct {
+	Mode      Mode      // who decides now; of several servers, that which is worst off
+	Since     time.Time // when the mode of any server changed last, or the store was made
+	Instances int64     // how many share the limits; 0 if that is not known
+	Aways     uint64    // how often a server went away
+	Probes    uint64    // calls that found out whether it is back
+
 	Calls      uint64 // scripts run, each one round trip
 	Decisions  uint64 // requests that were answered by them
 	Ambiguous  uint64 // scripts of which it is unknown whether they ran
@@ -169,9 +298,15 @@ type Stats struct {
 	Data       uint64 // keys found with unexpected data
 	Clamped    uint64 // states repaired that were impossible: a clock stepped back, or a limit shrank
 	Refunded   uint64 // units and slots given back
-	Stranded   uint64 // units that were too late to be given back
+	Stranded   uint64 // units that were too late to be given back, nor used if they were taken ahead
 	LostSlots  uint64 // slots of pacers that nobody used
 	LeasesLost uint64 // leases that ended before they were released
+	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
+
+	Open    uint64 // requests let through uncounted, by FailOpen
+	Local   uint64 // requests answered by this process: by what Blocks held or knew, by local shares, or of a store of its own
+	Refused uint64 // requests for limits refused because the server could not be asked
+	Told    uint64 // units that local shares had granted and the server was told of when it was back
 }
 
 // decided notes that script has decided so many requests. By our reading of its
@@ -189,11 +324,20 @@ func (s *Store) decided(script *Script, requests int, reply []int64, granted int
 // Stats returns what the store has done.
 func (s *Store) Stats() Stats {
 	c := &s.stats
+	mode, since := s.breaker.mode()
+	if s.alone {
+		mode = Alone
+	}
+	s.breaker.mu.Lock()
+	aways, probes := s.breaker.aways, s.breaker.probes
+	s.breaker.mu.Unlock()
 	return Stats{
+		Mode: mode, Since: since, Instances: s.instances.Load(), Aways: aways, Probes: probes,
+		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Told: c.told.Load(),
 		Calls: c.calls.Load(), Decisions: c.decisions.Load(),
 		Ambiguous: c.ambiguous.Load(), Failed: c.failed.Load(), Data: c.data.Load(),
 		Clamped: c.clamped.Load(), Refunded: c.refunded.Load(), Stranded: c.stranded.Load(),
-		LostSlots: c.lost.Load(), LeasesLost: c.leasesLost.Load(),
+		LostSlots: c.lost.Load(), LeasesLost: c.leasesLost.Load(), Epochs: c.epochs.Load(),
 	}
 }
 

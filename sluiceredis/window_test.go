@@ -364,3 +364,27 @@ func TestExpiryOfWindows(t *testing.T) {
 		}
 	})
 }
+
+// Who had gone is given back his own units of a log, not those that others were
+// admitted after him: at most 2 in any second.
+func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		l := newLog(t, s, "own", 2, sec)
+		k := l.at("k")
+		own := &asking{n: 1}
+		if err := takeFromLog(s, bg, k, []*asking{own}); err != nil {
+			t.Fatal(err)
+		}
+		clock.set(500 * ms) // the reply is late
+		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+		giveBackToLog(s, k, []*asking{own})
+		clock.set(sec)
+		// One left at 0.5 s, so that only one more may before 1.5 s.
+		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed {
+			t.Errorf("three in (0.5 s, 1.5 s): %+v, %v", res, err)
+		}
+	})
+}

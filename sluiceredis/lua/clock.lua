@@ -5,12 +5,16 @@ local time = redis.call('TIME')
 local sec, us = tonumber(time[1]), tonumber(time[2])
 local now = sec * 1000000 + us
 
--- whole formats a whole number. Lua itself would write 1.79e+15.
-local function whole(x) return string.format('%.0f', x) end
+-- whole formats a whole number. Lua itself would write 1.79e+15; %.0f is right,
+-- too, and takes three times as long.
+local function whole(x) return string.format('%d', x) end
 
--- failed returns what to reply when a command failed, as pcall reports it: the
--- key, counted from 0, is of another type, or what the server says.
-local function failed(reply, key)
-  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then return {-1, now, key or 0} end
+-- failed returns what to reply when a command for KEYS[i] failed, as pcall reports
+-- it: that the key is of another type, or what the server says.
+local function failed(reply, i)
+  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then return {-1, now, i - 1} end
   return reply
 end
+
+-- unreadable returns what to reply when KEYS[i] does not hold what it should.
+local function unreadable(i) return {-2, now, i - 1} end

@@ -21,7 +21,7 @@ local function instant(distance)
   ns = ns + us * 1000
   if ns >= 1000000000 then s, ns = s + 1, ns - 1000000000 end
   if ns < 0 then s, ns = s - 1, ns + 1000000000 end
-  return string.format('%.0f%09.0f', s, ns)
+  return string.format('%d%09d', s, ns)
 end
 
 -- expiry returns after how many milliseconds something may be forgotten that

@@ -3,19 +3,22 @@
 -- KEYS[1]  a sorted set: the ids of leases, by the instant at which each ends
 -- KEYS[2]  a hash: what each lease weighs and its token, and how much all weigh
 -- KEYS[3]  the last token
+-- KEYS[4]  in strict mode: the epoch
 -- ARGV     id, weight, lease in microseconds, limit
 --
 -- Replies {0 granted or 1 refused, the token, microseconds until the first lease
 -- ends or 0, how much is lent, how many leases were clamped, now}.
 local id, weight, lease, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local stop = epoch(4)
+if stop then return stop end
 local holders = redis.pcall('ZCARD', KEYS[1])
-if type(holders) == 'table' then return failed(holders, 0) end
+if type(holders) == 'table' then return failed(holders, 1) end
 local used = redis.pcall('HGET', KEYS[2], 'used')
-if type(used) == 'table' then return failed(used, 1) end
+if type(used) == 'table' then return failed(used, 2) end
 local last = redis.pcall('GET', KEYS[3])
-if type(last) == 'table' then return failed(last, 2) end
-if (used and not number(used)) or (not used and holders > 0) then return {-2, now, 1} end
-if last and not number(last) then return {-2, now, 2} end
+if type(last) == 'table' then return failed(last, 3) end
+if (used and not number(used)) or (not used and holders > 0) then return unreadable(2) end
+if last and not number(last) then return unreadable(3) end
 used, last = tonumber(used or 0), tonumber(last or 0)
 
 -- What has ended. If it is a great deal the rest goes with the next call, and
@@ -23,11 +26,11 @@ used, last = tonumber(used or 0), tonumber(last or 0)
 local ended = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(now), 'LIMIT', 0, 1000)
 for _, old in ipairs(ended) do
   local w = weighs(redis.call('HGET', KEYS[2], old))
-  if not w then return {-2, now, 1} end
+  if not w then return unreadable(2) end
   used = used - w
 end
 local entry = redis.call('HGET', KEYS[2], id)
-if entry and not weighs(entry) then return {-2, now, 1} end
+if entry and not weighs(entry) then return unreadable(2) end
 
 for _, old in ipairs(ended) do
   redis.call('ZREM', KEYS[1], old)
@@ -41,7 +44,11 @@ local clamped = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now + lease), 
 for _, far in ipairs(clamped) do redis.call('ZADD', KEYS[1], whole(now + lease), far) end
 
 local status, token, hint = 0, 0, 0
-if entry then
+if now < since + lease then
+  -- Who held a lease that was lost needs time to renew it; what nobody has renewed
+  -- by then has ended.
+  status, hint = 1, since + lease - now
+elseif entry then
   token = tonumber(string.match(entry, ':(%d+)$')) -- asked for twice, lent once
 elseif used + weight > limit then
   status = 1

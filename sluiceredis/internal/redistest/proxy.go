@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -22,13 +23,14 @@ type Fault struct {
 type Proxy struct {
 	Addr string
 
-	to       string
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu    sync.Mutex
-	fault Fault
-	conns map[net.Conn]bool
+	mu      sync.Mutex
+	to      string
+	fault   Fault
+	conns   map[net.Conn]bool
+	dropped int
 }
 
 // NewProxy returns a proxy in front of the server at addr, ended with the test.
@@ -71,6 +73,20 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
+// Dropped returns how often something went nowhere.
+func (p *Proxy) Dropped() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
+}
+
+func (p *Proxy) drop() (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropped++
+	return true, nil
+}
+
 func (p *Proxy) now() Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +103,10 @@ func (p *Proxy) accept() {
 			reset(client)
 			continue
 		}
-		server, err := net.Dial("tcp", p.to)
+		p.mu.Lock()
+		to := p.to
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", to)
 		if err != nil {
 			reset(client)
 			continue
@@ -100,13 +119,15 @@ func (p *Proxy) accept() {
 	}
 }
 
-// copy copies through pass until either side ends.
-func (p *Proxy) copy(to, from net.Conn, pass func(io.Writer, []byte) error) {
-	buf := make([]byte, 64<<10)
+// copy copies through pass until either side ends. A stream that lost something
+// ends at what comes next and is not lost, as streams do: what follows would be
+// taken for what is missing.
+func (p *Proxy) copy(to, from net.Conn, pass func(to io.Writer, data []byte, lost bool) (bool, error)) {
+	buf, lost := make([]byte, 64<<10), false
 	for {
 		n, err := from.Read(buf)
 		if err == nil {
-			err = pass(to, buf[:n])
+			lost, err = pass(to, buf[:n], lost)
 		}
 		if err != nil {
 			break
@@ -120,30 +141,38 @@ func (p *Proxy) copy(to, from net.Conn, pass func(io.Writer, []byte) error) {
 	}
 }
 
-func (p *Proxy) call(to io.Writer, data []byte) error {
-	if p.now().DropCalls {
-		return nil
+// errLost ends a stream that lost something.
+var errLost = errors.New("something was lost")
+
+func (p *Proxy) call(to io.Writer, data []byte, lost bool) (bool, error) {
+	switch {
+	case p.now().DropCalls:
+		return p.drop()
+	case lost:
+		return true, errLost
 	}
 	_, err := to.Write(data)
-	return err
+	return false, err
 }
 
-func (p *Proxy) reply(to io.Writer, data []byte) error {
+func (p *Proxy) reply(to io.Writer, data []byte, lost bool) (bool, error) {
 	f := p.now()
 	switch {
 	case f.DropReply:
-		return nil
+		return p.drop()
+	case lost:
+		return true, errLost
 	case f.Trickle > 0:
 		for i := range data {
 			time.Sleep(f.Trickle)
 			if _, err := to.Write(data[i : i+1]); err != nil {
-				return err
+				return false, err
 			}
 		}
-		return nil
+		return false, nil
 	case f.Delay > 0:
 		time.Sleep(f.Delay)
 	}
 	_, err := to.Write(data)
-	return err
+	return false, err
 }

@@ -1,0 +1,345 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
+// each second.
+func apart(t *testing.T, s *Store) (set *Set, bucket *LeakyMeter, log *LogMeter, window *FixedMeter, pace *Pacer) {
+	t.Helper()
+	bucket = newLeaky(t, s, "apart/bucket", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("")
+	log = newLog(t, s, "apart/log", 3, time.Hour).On("")
+	window = newFixed(t, s, "apart/window", FixedConfig{Limit: 4, Window: time.Hour}).On("")
+	pace = newPacer(t, s, "apart/pace", 1, sec, PacerConfig{})
+	set, err := s.Together(bucket, log, window, pace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, bucket, log, window, pace
+}
+
+// Without a server all of a set let a call through, or none has lost anything.
+func TestSetsWithoutAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inThisProcess(t)
+		set, bucket, log, window, _ := apart(t, s)
+		left := func(b, l, w int64) {
+			t.Helper()
+			for i, take := range []func(context.Context, string, int64) (leaky.Result, error){bucket.leaky.Take, log.log.Take, window.fixed.Take} {
+				if res, err := take(bg, "", 0); err != nil || res.Remaining != []int64{b, l, w}[i] {
+					t.Errorf("limit %d: %+v, %v", i, res, err)
+				}
+			}
+		}
+		d, err := set.Take(bg, 1)
+		if err != nil || !d.Allowed || d.By != -1 || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 || d.Results[2].Remaining != 3 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		left(4, 2, 3)
+		// The pacer refuses, and the others give back.
+		if d, err := set.Take(bg, 1); err != nil || d.Allowed || d.By != 3 || d.RetryAfter() != sec || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		left(4, 2, 3)
+		time.Sleep(sec)
+		// The log refuses, and the slot is given back.
+		if d, err := set.TakeEach(bg, 1, 3, 1, 1); err != nil || d.Allowed || d.By != 1 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		left(4, 2, 3)
+		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}); wait != 0 || which != 1 || err != sluice.ErrTooLarge {
+			t.Errorf("%v, %d, %v", wait, which, err)
+		}
+		if d, err := set.Take(bg, 1); err != nil || !d.Allowed {
+			t.Errorf("the slot was lost: %+v, %v", d, err)
+		}
+		left(3, 1, 2)
+		if err := errors.Join(set.AdjustAll(bg, []int64{-1, -1, -1, 0}, 0)...); err != nil {
+			t.Error(err)
+		}
+		left(4, 2, 3)
+		if d, err := set.Peek(bg); err != nil || !d.Allowed || d.Results[0].Remaining != 4 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if got := s.Stats(); got.Calls != 0 || got.Stranded != 0 || got.Local != 6+5*3 { // of the set and, to look, of three limits
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// While the server is away each limit of a set follows its own policy.
+func TestSetsWhileTheServerIsAway(t *testing.T) {
+	for _, p := range []Policy{FailClosed, FailOpen, LocalShare} {
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newRemote().newStore(t, Config{Away: p, Instances: 2, Failures: 1, Retry: time.Hour})
+				bucket := newLeaky(t, s, "away/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).On("")
+				log := newLog(t, s, "away/log", 4, time.Hour).On("")
+				set, err := s.Together(bucket, log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.fail(errRefused)
+				granted := 0
+				for range 10 {
+					d, err := set.Take(bg, 1)
+					switch {
+					case p == FailClosed:
+						var away *AwayError
+						if !errors.As(err, &away) {
+							t.Errorf("%+v, %v", d, err)
+						}
+					case err != nil:
+						t.Error(err)
+					case d.Allowed:
+						granted++
+					case d.By != 1:
+						t.Errorf("%+v", d)
+					}
+				}
+				if want := map[Policy]int{FailClosed: 0, FailOpen: 10, LocalShare: 2}[p]; granted != want {
+					t.Errorf("%d granted, want %d", granted, want)
+				}
+				if p == LocalShare { // what the log refused the bucket has again
+					if res, err := bucket.leaky.Take(bg, "", 1); err != nil || !res.Allowed {
+						t.Errorf("%+v, %v", res, err)
+					}
+				}
+				if got := l.calls.Load(); got > 1 {
+					t.Errorf("%d calls", got)
+				}
+			})
+		})
+	}
+}
+
+// A call of a set that the server did not answer is decided by the policies of its
+// limits when its time is over, and nothing is sent again. If one of them refuses the
+// others have back what they gave.
+func TestASetAsksASilentServerOnce(t *testing.T) {
+	for _, v := range []struct {
+		bucket, log Policy
+		allowed     bool
+		left        int64 // in the share of the log
+	}{{FailOpen, FailOpen, true, 0}, {LocalShare, LocalShare, true, 2}, {FailOpen, LocalShare, true, 2}, {LocalShare, FailClosed, false, 0}, {FailClosed, LocalShare, false, 3}} {
+		t.Run(fmt.Sprint(v.bucket, ", ", v.log), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newRemote().newStore(t, Config{Instances: 2})
+				bucket := newLeaky(t, s, "once/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).WhenAway(v.bucket)
+				log := newLog(t, s, "once/log", 6, time.Hour).WhenAway(v.log)
+				set := newSet(t, s, bucket.On(""), log.On(""))
+				l.lost.Store(true)
+				began := time.Now()
+				d, err := set.Take(bg, 1)
+				if d.Allowed != v.allowed || errors.Is(err, ErrAway) == v.allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+				if took := time.Since(began); took != sec || l.calls.Load() != 1 {
+					t.Errorf("after %v: %d calls", took, l.calls.Load())
+				}
+				l.fail(errRefused)
+				if res, err := log.Peek(bg, ""); v.log == LocalShare && (err != nil || res.Remaining != v.left) {
+					t.Errorf("%+v, %v", res, err)
+				}
+				if res, err := bucket.Take(bg, "", 3); v.bucket == LocalShare && (err != nil || res.Allowed == v.allowed) {
+					t.Errorf("%+v, %v", res, err)
+				}
+			})
+		})
+	}
+}
+
+// A set is strict, too: what a server may have lost is granted by none of its
+// limits.
+func TestSetsAfterALoss(t *testing.T) {
+	b := onRedis(t)
+	s, clock, replace := b.freezeStrictly(t)
+	set, err := s.Together(
+		newLeaky(t, s, "loss/bucket", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k"),
+		newLog(t, s, "loss/log", 5, 2*sec).On("k"),
+		newFixed(t, s, "loss/window", FixedConfig{Limit: 5, Window: 3 * sec}).On("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(allowed bool, by int) {
+		t.Helper()
+		if d, err := set.Take(bg, 5); err != nil || d.Allowed != allowed || d.By != by {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	replace()
+	if d, err := set.Take(bg, 5); err != nil || d.Results[0].Allowed || d.Results[1].Allowed || d.Results[2].Allowed {
+		t.Errorf("%+v, %v", d, err) // the epoch begins
+	}
+	clock.set(5*sec - us)
+	take(false, 0)
+	clock.set(5 * sec)
+	take(true, -1)
+	clock.set(20 * sec)
+	replace()
+	take(false, 0)
+	if err := set.Adjust(bg, -1, 0); err != nil && !errors.Is(err, ErrStranded) {
+		t.Error(err)
+	}
+	take(false, 0)
+}
+
+// Blocks follow the policy of their buckets, and without a server decide as those
+// do.
+func TestBlocksWithoutAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota := leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}
+		alone := newBlocks(t, newLeaky(t, inThisProcess(t), "b", quota), 2, 0)
+		for i := range 8 {
+			if ok, _ := take(t, alone, 1); ok != (i < 6) {
+				t.Errorf("call %d: %v", i, ok)
+			}
+		}
+		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2, Failures: 1, Retry: time.Hour})
+		shared := newBlocks(t, newLeaky(t, s, "b", quota), 2, 0)
+		l.fail(errRefused)
+		for i := range 8 {
+			if ok, _ := take(t, shared, 1); ok != (i < 3) {
+				t.Errorf("call %d: %v", i, ok)
+			}
+		}
+		time.Sleep(sec) // what is held is forgotten
+		synctest.Wait()
+	})
+}
+
+// A pause that ends early lets who waits move up, without a server too.
+func TestResumeWithoutAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, inThisProcess(t), "p", 1, sec, PacerConfig{Horizon: time.Hour})
+		if err := p.PauseUntil(bg, time.Now().Add(10*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		began, left := time.Now(), make(chan time.Duration, 3)
+		for range 3 {
+			go func() {
+				if err := p.Acquire(bg, 1); err != nil {
+					t.Error(err)
+				}
+				left <- time.Since(began)
+			}()
+		}
+		time.Sleep(10 * sec)
+		if err := p.Resume(bg); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if got, want := <-left, 10*sec+time.Duration(i+1)*sec; got != want {
+				t.Errorf("left after %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// A cable is a Client that can be cut.
+type cable struct {
+	Client
+	cut atomic.Bool
+}
+
+func (c *cable) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if c.cut.Load() {
+		return nil, errRefused
+	}
+	return c.Client.Run(ctx, s, keys, args)
+}
+
+// What the server grants to a set is in the shares of its limits, and so is what
+// others have used; what the shares grant to a set the server is told.
+func TestSharesOfASet(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		c := &cable{Client: b.client}
+		s, err := New(c, Config{Prefix: b.prefix, Away: LocalShare, Instances: 2, Failures: 1, Retry: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pace := newPacer(t, s, "share/pace", 1, time.Hour, PacerConfig{Missed: 7 * time.Hour, Horizon: 24 * time.Hour})
+		others := newFixed(t, b.store(t), "share/window", FixedConfig{Limit: 8, Window: time.Hour})
+		set := newSet(t, s,
+			newLeaky(t, s, "share/bucket", leaky.Quota{Capacity: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "share/log", 8, time.Hour).On(""),
+			newFixed(t, s, "share/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""), pace)
+		step := func(what string, allowed bool, left ...int64) {
+			t.Helper()
+			d, err := set.Take(bg, 1)
+			if err != nil || d.Allowed != allowed {
+				t.Errorf("%s: %+v, %v", what, d, err)
+				return
+			}
+			for i, r := range d.Results {
+				if r.Remaining != left[i] {
+					t.Errorf("%s: limit %d: %+v, want %d left", what, i, r, left[i])
+				}
+			}
+		}
+		step("server", true, 7, 7, 7, 7)
+		step("server", true, 6, 6, 6, 6)
+		if _, err := others.Take(bg, "", 4); err != nil {
+			t.Fatal(err)
+		}
+		step("server", true, 5, 5, 1, 5)
+		c.cut.Store(true)
+		// Of shares of 4 each had 3, but for the window, of which others had more. The
+		// share of the pacer is one in 2 h, of which 7 h back it has slots now: the last that
+		// was used was 5 h back, so the next is 3 h back, and 1 h.
+		step("share", false, 1, 1, 0, 2)
+		if res, err := others.Take(bg, "", 0); err != nil || res.Remaining != 1 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		c.cut.Store(false)
+		even := newSet(t, s, newPacer(t, s, "even/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}))
+		if d, err := even.Take(bg, 1); err != nil || !d.Allowed || d.Results[0].Remaining != 0 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		c.cut.Store(true)
+		if d, err := even.Take(bg, 1); err != nil || d.Allowed || d.RetryAfter() <= time.Hour || d.RetryAfter() > 2*time.Hour {
+			t.Errorf("%+v, %v", d, err)
+		}
+		c.cut.Store(false)
+		other := newSet(t, s,
+			newLeaky(t, s, "told/bucket", leaky.Quota{Capacity: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "told/log", 8, time.Hour).On(""),
+			newFixed(t, s, "told/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""))
+		if _, err := other.Peek(bg); err != nil {
+			t.Fatal(err)
+		}
+		set = other
+		c.cut.Store(true)
+		step("share", true, 3, 3, 3)
+		step("share", true, 2, 2, 2)
+		c.cut.Store(false)
+		step("server", true, 5, 5, 5)
+		if got := s.Stats(); got.Told != 6 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Slots of a share that a set was given are not given back, and that is counted.
+func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
+		set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{}))
+		l.fail(errRefused)
+		if d, err := set.Take(bg, 3); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		err := set.Adjust(bg, -3, 0)
+		if got := s.Stats(); !errors.Is(err, ErrStranded) || got.Refunded != 0 || got.Stranded != 3 {
+			t.Errorf("%v, %+v", err, got)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A Policy says what becomes of calls while the server cannot be asked. It does
+// not apply to a [Semaphore], which is always closed: permits that nobody counts
+// are none.
+type Policy int
+
+const (
+	// AsStore is the policy of the store; in [Config] it is FailClosed.
+	AsStore Policy = iota
+
+	// FailClosed refuses all calls with an [*AwayError].
+	FailClosed
+
+	// FailOpen lets all calls through that the limit could ever let through.
+	// They are not counted, here or afterwards, and no pause of a pacer holds
+	// them up.
+	FailOpen
+
+	// LocalShare decides in this process, by the limit divided among the live
+	// instances: see [Config.Instances]. Parts of a unit are not shared out,
+	// so that all shares together are never more than the limit; of a limit
+	// smaller than the number of instances there is no share, and calls are
+	// refused as by FailClosed. A pacer is shared at any rate: each instance
+	// leaves one call per interval × instances, from the last slot it knows
+	// of on. Results are those of the share: its limit, what remains of it.
+	// A call larger than the share is told to ask again when the server may
+	// be back.
+	//
+	// A share is kept up to date while the server answers: it is as full as
+	// if it had decided what the server granted to this process, and never
+	// less full than the limit was when the server last answered. What it
+	// grants itself the server is told, as far as it still counts, by the
+	// next call for the key after the server is back.
+	LocalShare
+)
+
+// String returns "as store", "fail closed", "fail open" or "local share".
+func (p Policy) String() string {
+	if !p.valid() {
+		return fmt.Sprintf("Policy(%d)", int(p))
+	}
+	return policies[p]
+}
+
+var policies = [...]string{"as store", "fail closed", "fail open", "local share"}
+
+func (p Policy) valid() bool { return p >= 0 && int(p) < len(policies) }
+
+// mustBeValid is for policies given by position.
+func (p Policy) mustBeValid() {
+	if !p.valid() {
+		panic("sluiceredis: no such policy: " + p.String())
+	}
+}
+
+// policy returns the policy of a limit that says p.
+func (s *Store) policy(p Policy) Policy {
+	if p == AsStore {
+		return s.away
+	}
+	return p
+}
+
+// heed returns p, which is that of a limit. It panics if there is no such policy.
+func (s *Store) heed(p Policy) Policy {
+	p.mustBeValid()
+	if p == LocalShare {
+		s.beats.wanted.Store(true)
+	}
+	return p
+}
+
+// ErrAway reports a call that was refused because the server could not be asked.
+// The error is an [*AwayError].
+var ErrAway = errors.New("sluiceredis: the server is away")
+
+// An AwayError says why a call was refused by no limit. It matches [ErrAway], and
+// if the call was sent also its cause: [ErrAmbiguous] or a [*ServerError], for
+// example.
+type AwayError struct {
+	Server string        // which of several, if the client tells; see [Placer]
+	Sent   bool          // this call was sent, or an attempt was made
+	For    time.Duration // how long the server has been away; 0 if it was asked
+	Retry  time.Duration // when it is worth asking again
+	Cause  error         // the last failure
+	Why    string        // what else led to the refusal; or ""
+}
+
+// Error returns in one line what was decided and why.
+func (e *AwayError) Error() string {
+	who := "the server"
+	if e.Server != "" {
+		who += " at " + e.Server
+	}
+	text := "sluiceredis: refused: " + who
+	if e.Sent {
+		text += " cannot be asked: "
+	} else {
+		text += fmt.Sprintf(" has been away for %v: ", e.For.Round(time.Millisecond))
+	}
+	text += strings.TrimPrefix(e.Cause.Error(), "sluiceredis: ")
+	if e.Why != "" {
+		text += "; " + e.Why
+	}
+	return text
+}
+
+// Unwrap returns what e matches.
+func (e *AwayError) Unwrap() []error {
+	if e.Sent {
+		return []error{ErrAway, e.Cause}
+	}
+	return []error{ErrAway} // the cause is that of another call
+}
+
+// because returns e with a reason.
+func (e *AwayError) because(format string, args ...any) *AwayError {
+	also := *e
+	also.Why = fmt.Sprintf(format, args...)
+	return &also
+}
+
+// later is what a call is told for which a share has no room, ever, but the server
+// may have: to ask again when that may be back.
+func (e *AwayError) later(limit int64) leaky.Result {
+	return leaky.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.Retry)}
+}
+
+// # What becomes of a call?
+//
+// run sends it, or says by an AwayError that it could not be answered: because
+// the server is away, or just now. Then here decides, by the policy, and the
+// caller gets an answer, unless the policy is to refuse or his context is over.
+// A call of unknown outcome may so be counted twice, here and on the server:
+// fewer calls, never more.
+
+// decide has requests answered by the server or, if that cannot be asked, here.
+func (c *commit[K, O]) decide(ctx context.Context, key K, requests []O) error {
+	err := c.run(c.store, ctx, key, requests)
+	var away *AwayError
+	if c.here == nil || !errors.As(err, &away) {
+		return err
+	}
+	return c.here(c.store, key, requests, away)
+}

@@ -1,0 +1,309 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
+)
+
+// startCluster starts a cluster of that many masters, and returns it with a client.
+func startCluster(t *testing.T, nodes int, args ...string) ([]*redistest.Server, *GoRedis) {
+	t.Helper()
+	servers := redistest.StartCluster(t, nodes, args...)
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(servers), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = c.Close() })
+	g, err := NewGoRedis(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return servers, g
+}
+
+// until waits until ok, for 20 s at most.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 20_000 {
+		if ok() {
+			return
+		}
+		time.Sleep(ms)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// However a server is lost, no call outlasts its deadline, the store finds out,
+// callers get their share, nobody waits meanwhile, and when it is back it decides.
+// Everybody together is granted what the limit and the shares allow.
+func TestServerThatIsLost(t *testing.T) {
+	for name, v := range map[string]struct {
+		breaks, mends func(*redistest.Server, *redistest.Proxy)
+	}{
+		"cut": {
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{Refuse: true}); p.Reset() },
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{}) },
+		},
+		"calls go nowhere": {
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{DropCalls: true}) },
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{}); p.Reset() },
+		},
+		"replies go nowhere": {
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{DropReply: true}) },
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{}); p.Reset() },
+		},
+		"connects and says nothing": {
+			func(_ *redistest.Server, p *redistest.Proxy) {
+				p.Set(redistest.Fault{DropCalls: true, DropReply: true})
+				p.Reset()
+			},
+			func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Fault{}); p.Reset() },
+		},
+		"kill -9": {
+			func(s *redistest.Server, _ *redistest.Proxy) { s.Kill() },
+			func(s *redistest.Server, _ *redistest.Proxy) { s.Restart(t) },
+		},
+		"SIGSTOP": {
+			func(s *redistest.Server, _ *redistest.Proxy) { _ = s.Process().Signal(syscall.SIGSTOP) },
+			func(s *redistest.Server, _ *redistest.Proxy) { _ = s.Process().Signal(syscall.SIGCONT) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+			proxy := redistest.NewProxy(t, server.Addr)
+			b := newBackend(t, proxy.Addr)
+			var told heard
+			s, err := New(b.client, Config{
+				Prefix: b.prefix, Away: LocalShare, Instances: 2, Timeout: 200 * ms, Retry: 200 * ms, OnEvent: told.hear,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Nothing leaks while the test lasts.
+			const capacity = 1000
+			l := newLeaky(t, s, "lost", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour})
+			var mu sync.Mutex
+			var granted, unknown int64
+			var longest time.Duration
+			take := func(within time.Duration) {
+				ctx, cancel := context.WithTimeout(bg, within)
+				defer cancel()
+				began := time.Now()
+				res, err := l.Take(ctx, "k", 1)
+				took := time.Since(began)
+				mu.Lock()
+				defer mu.Unlock()
+				longest = max(longest, took-within)
+				switch {
+				case err == nil && res.Allowed:
+					granted++
+				case errors.Is(err, ErrAway):
+					t.Errorf("with a share: %v", err)
+				case err != nil && ctx.Err() == nil:
+					t.Errorf("%v", err)
+				case err != nil:
+					unknown++
+				}
+			}
+			many := func(callers, each int) {
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						for range each {
+							take(time.Second)
+						}
+					})
+				}
+				wg.Wait()
+			}
+			many(10, 10)
+			if granted != 100 {
+				t.Fatalf("%d granted", granted)
+			}
+			v.breaks(server, proxy)
+			many(10, 1)
+			until(t, "away", func() bool { take(50 * ms); return s.Stats().Mode != Asking })
+			many(100, 10)
+			if calls := s.Stats().Calls; calls > 100+50 {
+				t.Errorf("%d calls: who asks a server that is away?", calls)
+			}
+			if granted > capacity/2 {
+				t.Errorf("%d granted with a share of %d", granted, capacity/2)
+			}
+			v.mends(server, proxy)
+			until(t, "back", func() bool { take(time.Second); return s.Stats().Mode == Asking })
+			many(10, 10)
+			before := granted
+			many(10, 150)
+			res, err := l.Peek(bg, "k")
+			if err != nil || res.Remaining != 0 {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if granted > capacity || granted+unknown+int64(s.Stats().Ambiguous)*10 < capacity || before == granted {
+				t.Errorf("%d granted of %d, %d unknown, %+v", granted, capacity, unknown, s.Stats())
+			}
+			// On a machine that is busy with other things timers are late.
+			if longest > 5*sec {
+				t.Errorf("a call took %v longer than it had", longest)
+			}
+			until(t, "told", func() bool { m := told.modes(); return len(m) > 0 && m[len(m)-1] == Asking })
+			if m := told.modes(); len(m) < 3 || m[0] != Away || m[1] != Probing || m[len(m)-1] != Asking {
+				t.Errorf("told %v", m)
+			}
+			t.Logf("a call took at most %v longer than it had; %+v", longest, s.Stats())
+		})
+	}
+}
+
+// Of several instances some are cut off for good: all together are granted no more
+// than the limit and the shares of those.
+func TestInstancesCutOff(t *testing.T) {
+	const instances, capacity = 4, 400
+	for cut := range instances + 1 {
+		t.Run(fmt.Sprint(cut), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			prefix := newBackend(t, server.Addr).prefix
+			var limits []*Leaky
+			var proxies []*redistest.Proxy
+			for range instances {
+				p := redistest.NewProxy(t, server.Addr)
+				s, err := New(newBackend(t, p.Addr).client, Config{Prefix: prefix, Away: LocalShare, Timeout: 200 * ms})
+				if err != nil {
+					t.Fatal(err)
+				}
+				limits, proxies = append(limits, newLeaky(t, s, "cut", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour})), append(proxies, p)
+			}
+			until(t, "they have counted each other", func() bool {
+				all := true
+				for _, l := range limits {
+					if _, err := l.Peek(bg, "k"); err != nil {
+						t.Fatal(err)
+					}
+					all = all && l.store.Stats().Instances == instances
+				}
+				return all
+			})
+			for _, p := range proxies[:cut] {
+				p.Set(redistest.Fault{Refuse: true})
+				p.Reset()
+			}
+			var wg sync.WaitGroup
+			granted := make([]int64, instances)
+			for i, l := range limits {
+				wg.Go(func() {
+					for range 2 * capacity {
+						if res, err := l.Take(bg, "k", 1); err != nil {
+							t.Error(err)
+							return
+						} else if res.Allowed {
+							granted[i]++
+						}
+					}
+				})
+			}
+			wg.Wait()
+			sum := int64(0)
+			for i, n := range granted {
+				if sum += n; i < cut && n != capacity/instances {
+					t.Errorf("instance %d, cut off, was granted %d, its share is %d", i, n, capacity/instances)
+				}
+			}
+			want := int64(capacity + cut*capacity/instances)
+			if cut == instances {
+				want = capacity
+			}
+			if sum != want {
+				t.Errorf("%d granted, want %d", sum, want)
+			}
+		})
+	}
+}
+
+// A master of a cluster that is lost does not take the others with it.
+func TestMasterThatIsLost(t *testing.T) {
+	t.Parallel()
+	servers, g := startCluster(t, 3, "--cluster-require-full-coverage", "no")
+	s, err := New(g, Config{Prefix: "lost", Timeout: 500 * ms})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLeaky(t, s, "l", perHour)
+	keys := map[string][]string{}
+	for i := range 60 {
+		key := fmt.Sprint("k", i)
+		if _, err := l.Take(bg, key, 1); err != nil {
+			t.Fatal(err)
+		}
+		place := g.Place(s.key("leaky1", "l", key, ""))
+		keys[place] = append(keys[place], key)
+	}
+	if len(keys) != 3 || len(keys[servers[0].Addr]) == 0 {
+		t.Fatalf("%d places: %v", len(keys), keys)
+	}
+	servers[0].Kill()
+	lost := keys[servers[0].Addr]
+	until(t, "away", func() bool {
+		_, err := l.Take(bg, lost[0], 1)
+		var away *AwayError
+		return errors.As(err, &away) && !away.Sent && away.Server == servers[0].Addr
+	})
+	calls := s.Stats().Calls
+	for _, key := range lost {
+		if _, err := l.Take(bg, key, 1); !errors.Is(err, ErrAway) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if got := s.Stats().Calls - calls; got > 5 { // a probe or two
+		t.Errorf("%d calls to a server that is away", got)
+	}
+	for _, server := range servers[1:] {
+		for _, key := range keys[server.Addr] {
+			if _, err := l.Take(bg, key, 1); err != nil {
+				t.Errorf("%s, on a master that is there: %v", key, err)
+			}
+		}
+	}
+	servers[0].Restart(t)
+	until(t, "back", func() bool { _, err := l.Take(bg, lost[0], 1); return err == nil })
+	until(t, "all is well", func() bool { return s.Stats().Mode == Asking })
+}
+
+// A lease that could not be given back while the server was away is given back when
+// it is there again.
+func TestLeaseGivenBackLater(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := redistest.NewProxy(t, server.Addr)
+	near, far := newBackend(t, server.Addr), newBackend(t, p.Addr)
+	s, err := New(far.client, Config{Prefix: near.prefix, Timeout: 100 * ms, Failures: 1, Away: FailOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem := newSemaphore(t, s, "later", 3, SemaphoreConfig{})
+	watch := newSemaphore(t, near.store(t), "later", 3, SemaphoreConfig{})
+	lent := func() string { return near.redis.HGet(bg, watch.keys[1], "used").Val() }
+	lease, err := sem.Lend(bg, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Set(redistest.Fault{DropReply: true})
+	if _, err := sem.Lend(bg, 1, time.Minute); !errors.Is(err, ErrAway) {
+		t.Errorf("%v", err)
+	}
+	if lent() != "3" {
+		t.Errorf("%s are lent", lent())
+	}
+	lease.Release() // cannot be told, or takes long
+	p.Set(redistest.Fault{})
+	p.Reset()
+	until(t, "all is given back", func() bool { return lent() == "" })
+}

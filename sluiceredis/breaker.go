@@ -1,0 +1,251 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # When is a server away, and when is it back?
+//
+// A server that does not answer costs each call its deadline. After some failures
+// in a row, of whatever call, it is taken to be away and not asked: calls are
+// decided at once, as the [Policy] of their limit says. After a while the next
+// call is a probe: it is sent, and the others still follow the policy until it
+// was answered. Then all are sent again; else the while is twice as long, up to
+// [Config.Retry].
+//
+//	         failures                              answered
+//	Asking ────────────→ Away ──────────→ Probing ───────────→ Asking
+//	                      ↑   a call, after a │
+//	                      └────── while ──────┘ failed
+//
+// Nothing runs meanwhile: it is a call that finds that it is time. A probe whose
+// caller gives up says nothing, and the next call is one.
+//
+// Of several servers each is away on its own: see [Placer].
+
+// shortestRetry is how long a server is left alone at first.
+const shortestRetry = 50 * time.Millisecond
+
+// A Mode is who decides.
+type Mode int
+
+const (
+	Asking  Mode = iota // the server does
+	Away                // the policy of each limit does: the server is not asked
+	Probing             // as Away, while one call asks the server
+	Alone               // this process does: see [InProcess]
+)
+
+// String returns "asking", "away", "probing" or "alone".
+func (m Mode) String() string {
+	if m < 0 || int(m) >= len(modes) {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return modes[m]
+}
+
+var modes = [...]string{"asking", "away", "probing", "alone"}
+
+// A verdict is what the end of a call says about the server.
+type verdict int
+
+const (
+	nothing    verdict = iota // its caller gave up too soon
+	answered                  // it can be asked
+	unanswered                // it cannot
+	moving                    // it can, but not for these keys: they are on their way to another one
+)
+
+// A breaker remembers which servers are away. While none is, and none has just
+// failed, a call costs it one atomic load.
+type breaker struct {
+	failures int           // as many in a row, and a server is away
+	longest  time.Duration // between probes
+
+	trouble atomic.Int64 // len(places)
+	mu      sync.Mutex
+	places  map[string]*place
+	aways   uint64 // how often one was away
+	probes  uint64
+	since   time.Time // the last change of mode
+	swept   time.Time
+	events  events
+}
+
+// A place is a server that has failed.
+type place struct {
+	name     string
+	mode     Mode
+	failures int
+	since    time.Time     // it was first away
+	next     time.Time     // it is left alone until then
+	wait     time.Duration // which is that long, before jitter
+	asked    time.Time     // when somebody last wanted it
+	cause    error         // of the last failure
+}
+
+// enter reports whether a call may be sent to the server at name, and whether it
+// is a probe: then it must leave with what is returned.
+func (b *breaker) enter(name string) (probe *place, away *AwayError) {
+	if b.trouble.Load() == 0 {
+		return nil, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.sweep(now)
+	p := b.places[name]
+	if p == nil {
+		return nil, nil
+	}
+	p.asked = now
+	switch {
+	case p.mode == Asking:
+		return nil, nil
+	case p.mode == Away && !now.Before(p.next):
+		b.probes++
+		b.change(p, Probing, nil)
+		return p, nil
+	}
+	return nil, &AwayError{Server: name, For: now.Sub(p.since), Retry: max(time.Millisecond, p.next.Sub(now)), Cause: p.cause}
+}
+
+// away reports whether a call for name would not be sent, or be a probe: it must
+// not wait for others, nor others for it.
+func (b *breaker) away(name func() string) bool {
+	if b.trouble.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.places[name()]
+	return p != nil && p.mode != Asking
+}
+
+// leave notes what a call said about the server at name.
+func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
+	if v == moving { // which says nothing of the server
+		v = nothing
+	}
+	if probe == nil && (v == nothing || v == answered && b.trouble.Load() == 0) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.places[name]
+	switch {
+	case probe != nil && p != probe: // swept meanwhile
+	case probe != nil && v == nothing:
+		p.next = time.Now()
+		b.change(p, Away, p.cause)
+	case probe != nil && v == unanswered:
+		p.cause, p.wait = cause, min(2*p.wait, b.longest)
+		b.alone(p)
+	case v == answered:
+		if p != nil && (probe != nil || p.mode == Asking) {
+			b.forget(p)
+		}
+	case p != nil && p.mode != Asking: // it was sent before the server was away
+	default:
+		if p == nil {
+			p = &place{name: name, asked: time.Now()}
+			b.places[name] = p
+			b.trouble.Add(1)
+		}
+		p.failures++
+		if p.cause = cause; p.failures >= b.failures {
+			b.aways++
+			p.since, p.wait = time.Now(), min(shortestRetry, b.longest)
+			b.alone(p)
+		}
+	}
+}
+
+// alone leaves p alone for a while, which differs between machines, lest all of
+// them probe at once.
+func (b *breaker) alone(p *place) {
+	p.next = time.Now().Add(p.wait - rand.N(p.wait/4+1))
+	b.change(p, Away, p.cause)
+}
+
+// forget notes that nothing is wrong with p. The lock is held.
+func (b *breaker) forget(p *place) {
+	delete(b.places, p.name)
+	b.trouble.Add(-1)
+	if p.mode != Asking {
+		b.change(p, Asking, nil)
+	}
+}
+
+// change changes the mode of p. The lock is held.
+func (b *breaker) change(p *place, m Mode, cause error) {
+	p.mode, b.since = m, time.Now()
+	b.events.add(Event{At: b.since, Mode: m, Server: p.name, Cause: cause})
+}
+
+// sweep forgets servers that nobody has wanted for long: after a failover their
+// keys are elsewhere. The lock is held.
+func (b *breaker) sweep(now time.Time) {
+	if now.Sub(b.swept) < b.longest {
+		return
+	}
+	b.swept = now
+	for _, p := range b.places {
+		if now.Sub(p.asked) > 10*b.longest && p.mode != Probing {
+			b.forget(p)
+		}
+	}
+}
+
+// mode returns the mode of the server that is worst off.
+func (b *breaker) mode() (m Mode, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.places {
+		switch {
+		case p.mode == Away, p.mode == Probing && m == Asking:
+			m = p.mode
+		}
+	}
+	return m, b.since
+}
+
+// cannot are the error replies of a server that is there and cannot be asked, all
+// or for some keys of a cluster: by their first word.
+var cannot = map[string]verdict{
+	"READONLY": unanswered, "LOADING": unanswered, "CLUSTERDOWN": unanswered, "OOM": unanswered,
+	"NOREPLICAS": unanswered, "MASTERDOWN": unanswered, "MISCONF": unanswered, "BUSY": unanswered,
+	"TRYAGAIN": moving, "MOVED": moving, "ASK": moving,
+}
+
+// judge returns what a call says about its server that ended with err. ctx is
+// that of its caller, who may have given up before the server could have answered:
+// in less than a tenth of the longest time.
+func (s *Store) judge(ctx context.Context, err error, took time.Duration) verdict {
+	if err == nil {
+		return answered
+	}
+	var reply *ServerError
+	switch {
+	case errors.Is(err, ErrNoHistory), errors.Is(err, errRestless):
+		return answered
+	case errors.As(err, &reply):
+		if v, ok := cannot[reply.Code]; ok {
+			return v
+		}
+		if strings.HasPrefix(reply.Message, "ERR max number of clients") {
+			return unanswered
+		}
+		return answered
+	case ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < s.timeout/10):
+		return nothing
+	}
+	return unanswered
+}

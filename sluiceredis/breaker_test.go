@@ -1,0 +1,500 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A heard is what a store has told.
+type heard struct {
+	mu  sync.Mutex
+	all []Event
+}
+
+func (h *heard) hear(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, e)
+}
+
+// modes returns the modes that were told, in order.
+func (h *heard) modes() (all []Mode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.all {
+		if e.Instances == 0 {
+			all = append(all, e.Mode)
+		}
+	}
+	return all
+}
+
+var perHour = leaky.Quota{Capacity: 1_000_000, Count: 1, Per: sec}
+
+// After so many failures in a row a server is not asked any more; then one call at
+// a time finds out whether it is back, each time later, up to a bound; and then
+// all ask again.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told heard
+		s, l := newRemote().newStore(t, Config{Timeout: 200 * ms, Retry: 300 * ms, OnEvent: told.hear})
+		b := newLeaky(t, s, "l", perHour)
+		take := func() error { _, err := b.Take(bg, "k", 1); return err }
+		if err := take(); err != nil {
+			t.Fatal(err)
+		}
+		l.fail(errRefused)
+		for i := range 3 {
+			var away *AwayError
+			if err := take(); !errors.As(err, &away) || !away.Sent || !errors.Is(err, errRefused) || !errors.Is(err, ErrAway) {
+				t.Errorf("failure %d: %v", i, err)
+			}
+			if want := []Mode{Asking, Asking, Away}[i]; s.Stats().Mode != want {
+				t.Errorf("after %d failures: %v", i+1, s.Stats().Mode)
+			}
+		}
+		// Away: no call costs a round trip, or a moment.
+		began, calls := time.Now(), l.calls.Load()
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				var away *AwayError
+				if err := take(); !errors.As(err, &away) || away.Sent || errors.Is(err, errRefused) || away.Retry <= 0 || away.Retry > 50*ms {
+					t.Errorf("while it is away: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if l.calls.Load() != calls || time.Since(began) != 0 {
+			t.Errorf("%d calls in %v while the server was away", l.calls.Load()-calls, time.Since(began))
+		}
+		// Each while is as long as it should be, and ended by one probe.
+		l.fail(nil)
+		l.silent.Store(true)
+		for i, longest := range []time.Duration{50 * ms, 100 * ms, 200 * ms, 300 * ms, 300 * ms} {
+			since := time.Now()
+			for take() != nil && l.calls.Load() == calls+int64(i) {
+				time.Sleep(ms)
+			}
+			waited := time.Since(since) - 200*ms // which the probe took
+			if waited < longest*3/4-ms || waited > longest+ms {
+				t.Errorf("probe %d after %v, want up to %v", i, waited, longest)
+			}
+		}
+		time.Sleep(300 * ms)
+		calls = l.calls.Load()
+		go func() { _ = take() }()
+		synctest.Wait()
+		if got := s.Stats(); got.Mode != Probing || got.Aways != 1 || got.Probes != 6 {
+			t.Errorf("%+v", got)
+		}
+		began = time.Now()
+		for range 1000 {
+			if err := take(); !errors.Is(err, ErrAway) {
+				t.Fatal(err)
+			}
+		}
+		if l.calls.Load() != calls+1 || time.Since(began) != 0 {
+			t.Errorf("%d calls in %v during a probe", l.calls.Load()-calls, time.Since(began))
+		}
+		time.Sleep(sec)
+		l.silent.Store(false)
+		if err := take(); err != nil {
+			t.Errorf("the server is back: %v", err)
+		}
+		for range 10 {
+			if err := take(); err != nil {
+				t.Errorf("the server is back: %v", err)
+			}
+		}
+		got := s.Stats()
+		if got.Mode != Asking || got.Aways != 1 || got.Probes != 7 || !got.Since.Equal(time.Now()) || got.Refused == 0 || s.breaker.trouble.Load() != 0 {
+			t.Errorf("%+v", got)
+		}
+		synctest.Wait()
+		want := []Mode{Away}
+		for range 6 {
+			want = append(want, Probing, Away)
+		}
+		if want = append(want, Probing, Asking); !slices.Equal(told.modes(), want) {
+			t.Errorf("told %v, want %v", told.modes(), want)
+		}
+		for _, e := range told.all {
+			if (e.Mode == Away) != (e.Cause != nil) {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// What a failure is, and what says nothing about the server.
+func TestJudge(t *testing.T) {
+	s := inThisProcess(t) // its timeout is 1 s
+	done, cancel := context.WithCancel(bg)
+	cancel()
+	late, cancel := context.WithTimeout(bg, 0)
+	defer cancel()
+	reply := func(m string) error { return newServerError(m) }
+	for _, v := range []struct {
+		ctx  context.Context
+		err  error
+		took time.Duration
+		want verdict
+	}{
+		{bg, nil, 0, answered},
+		{bg, reply("ERR Error running script"), 0, answered},
+		{bg, reply("NOPERM this user has no permissions"), 0, answered}, // asking again will not help
+		{bg, reply("READONLY You can't write against a read only replica."), 0, unanswered},
+		{bg, reply("LOADING Redis is loading the dataset in memory"), 0, unanswered},
+		{bg, reply("CLUSTERDOWN The cluster is down"), 0, unanswered},
+		{bg, reply("OOM command not allowed when used memory > 'maxmemory'."), 0, unanswered},
+		{bg, reply("NOREPLICAS Not enough good replicas to write."), 0, unanswered},
+		{bg, reply("MASTERDOWN Link with MASTER is down"), 0, unanswered},
+		{bg, reply("TRYAGAIN Multiple keys request during rehashing of slot"), 0, moving}, // only of that slot
+		{bg, reply("MOVED 1234 10.0.0.1:6379"), 0, moving},
+		{bg, reply("ASK 1234 10.0.0.1:6379"), 0, moving},
+		{bg, reply("MISCONF Redis is configured to save RDB snapshots"), 0, unanswered},
+		{bg, reply("BUSY Redis is busy running a script."), 0, unanswered},
+		{bg, reply("ERR max number of clients reached"), 0, unanswered},
+		{bg, errRefused, 0, unanswered},
+		{bg, Ambiguous(context.DeadlineExceeded), sec, unanswered},
+		{bg, context.DeadlineExceeded, sec, unanswered}, // ours
+		{done, Ambiguous(context.Canceled), sec, nothing},
+		{late, Ambiguous(context.DeadlineExceeded), 99 * ms, nothing},
+		{late, Ambiguous(context.DeadlineExceeded), 100 * ms, unanswered},
+	} {
+		if got := s.judge(v.ctx, v.err, v.took); got != v.want {
+			t.Errorf("%v after %v: %v, want %v", v.err, v.took, got, v.want)
+		}
+	}
+}
+
+// Keys that are on their way to another server of a cluster make nobody away, however
+// often they are asked for; what becomes of the calls is for the policy to say.
+func TestMovingSlotIsNotAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for policy, lets := range map[Policy]bool{FailClosed: false, FailOpen: true} {
+			s, l := newRemote().newStore(t, Config{Failures: 2, Away: policy})
+			b := newLeaky(t, s, "l", perHour)
+			l.fail(newServerError("TRYAGAIN Multiple keys request during rehashing of slot"))
+			for range 5 {
+				res, err := b.Take(bg, "k", 1)
+				if res.Allowed != lets || lets != (err == nil) || !lets && !errors.Is(err, ErrAway) {
+					t.Errorf("%v: %+v, %v", policy, res, err)
+				}
+			}
+			if got := s.Stats(); got.Mode != Asking || got.Aways != 0 || got.Calls != 5 {
+				t.Errorf("%v: %+v", policy, got)
+			}
+		}
+	})
+}
+
+// Failures count in a row; one that is over before the server could answer, by the
+// wish of its caller, is none.
+func TestFailuresInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newRemote().newStore(t, Config{Failures: 2})
+		b := newLeaky(t, s, "l", perHour)
+		take := func(longest time.Duration) error {
+			ctx, cancel := context.WithTimeout(bg, longest)
+			defer cancel()
+			_, err := b.Take(ctx, "k", 1)
+			return err
+		}
+		for range 3 {
+			l.fail(errRefused)
+			_ = take(sec)
+			l.fail(nil)
+			if err := take(sec); err != nil || s.Stats().Mode != Asking {
+				t.Fatalf("%v, %v", err, s.Stats().Mode)
+			}
+		}
+		l.silent.Store(true)
+		for range 10 {
+			if err := take(50 * ms); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAway) {
+				t.Fatalf("%v", err)
+			}
+		}
+		if s.Stats().Mode != Asking {
+			t.Error("callers in a hurry have the server be away")
+		}
+		for range 2 {
+			if err := take(100 * ms); errors.Is(err, ErrAway) || !errors.Is(err, ErrAmbiguous) {
+				t.Errorf("a caller whose time is over: %v", err)
+			}
+		}
+		if s.Stats().Mode != Away {
+			t.Error("callers who had time do not")
+		}
+		// A probe whose caller gives up says nothing: the next call is one.
+		time.Sleep(50 * ms)
+		for i := range 3 {
+			if err := take(10 * ms); errors.Is(err, ErrAway) || s.Stats().Probes != uint64(i+1) || s.Stats().Mode != Away {
+				t.Errorf("%v, %+v", err, s.Stats())
+			}
+		}
+		l.silent.Store(false)
+		if err := take(10 * ms); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What was sent before a server was away says nothing afterwards, either way.
+func TestLateAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newRemote()
+		s, l := v.newStore(t, Config{Failures: 1})
+		b := newLeaky(t, s, "l", perHour)
+		l.silent.Store(true)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() { _, _ = b.Take(bg, fmt.Sprint(i), 1) }) // 1 s
+		}
+		synctest.Wait()
+		l.fail(errRefused)
+		_, _ = b.Take(bg, "k", 1)
+		if s.Stats().Mode != Away {
+			t.Fatal("not away")
+		}
+		l.fail(nil)
+		wg.Wait()
+		if got := s.Stats(); got.Mode != Away || got.Aways != 1 || got.Probes != 0 {
+			t.Errorf("%+v", got)
+		}
+		p := s.breaker.places[""]
+		if p.wait != shortestRetry {
+			t.Errorf("left alone for %v", p.wait)
+		}
+		// An answer that was on its way is no probe.
+		l.silent.Store(false)
+		if _, err := b.Take(bg, "k", 1); err != nil || s.Stats().Mode != Asking {
+			t.Fatalf("%v, %v", err, s.Stats().Mode)
+		}
+		l.delay.Store(int64(20 * ms))
+		wg.Go(func() {
+			if res, err := b.Take(bg, "slow", 1); err != nil || !res.Allowed {
+				t.Errorf("%+v, %v", res, err)
+			}
+		})
+		synctest.Wait()
+		l.fail(errRefused)
+		_, _ = b.Take(bg, "k", 1)
+		wg.Wait()
+		if got := s.Stats(); got.Mode != Away || got.Aways != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// placed is a line to several servers: the first letter of a limit's key says which.
+type placed struct {
+	*line
+	downs sync.Map
+}
+
+func (p *placed) Place(key string) string { return key[strings.Index(key, "|")+1:][:1] }
+
+func (p *placed) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if _, down := p.downs.Load(p.Place(keys[0])); down {
+		p.calls.Add(1)
+		return nil, errRefused
+	}
+	return p.line.Run(ctx, s, keys, args)
+}
+
+// A server that is away does not take the others with it, and one that nobody wants
+// any more is forgotten.
+func TestServersAreAwayOnTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told heard
+		p := &placed{line: &line{to: newRemote()}}
+		s, err := New(p, Config{OnEvent: told.hear})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newLeaky(t, s, "l", perHour)
+		p.downs.Store("a", true)
+		for range 5 {
+			_, _ = b.Take(bg, "a1", 1)
+			if _, err := b.Take(bg, "b1", 1); err != nil {
+				t.Errorf("b is not away: %v", err)
+			}
+		}
+		if p.calls.Load() != 3+5 {
+			t.Errorf("%d calls", p.calls.Load())
+		}
+		var away *AwayError
+		if _, err := b.Take(bg, "a2", 1); !errors.As(err, &away) || away.Server != "a" || !strings.Contains(err.Error(), "the server at a has been away for 0s: dial") {
+			t.Errorf("%v", err)
+		}
+		if got := s.Stats(); got.Mode != Away || got.Aways != 1 {
+			t.Errorf("%+v", got)
+		}
+		for range 11 { // its keys have moved
+			time.Sleep(sec)
+			if _, err := b.Take(bg, "b1", 1); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.Stats(); got.Mode != Asking || s.breaker.trouble.Load() != 0 {
+			t.Errorf("%+v", got)
+		}
+		synctest.Wait()
+		if want := []Mode{Away, Asking}; !slices.Equal(told.modes(), want) || told.all[0].Server != "a" {
+			t.Errorf("%+v", told.all)
+		}
+	})
+}
+
+// Who comes during a call that hangs waits for no longer than calls may take, and
+// who comes while the server is away for nobody.
+func TestNobodyWaitsForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newRemote().newStore(t, Config{Failures: 1, Away: FailOpen})
+		b := newLeaky(t, s, "l", perHour)
+		l.silent.Store(true)
+		began := time.Now()
+		var wg sync.WaitGroup
+		var longest atomic.Int64
+		for range 100 {
+			wg.Go(func() {
+				res, err := b.Take(bg, "k", 1)
+				if err != nil || !res.Allowed {
+					t.Errorf("%+v, %v", res, err)
+				}
+				longest.Store(max(longest.Load(), int64(time.Since(began))))
+			})
+		}
+		wg.Wait()
+		if got := time.Duration(longest.Load()); got != sec || l.calls.Load() != 1 {
+			t.Errorf("the last waited for %v, %d calls", got, l.calls.Load())
+		}
+		time.Sleep(50 * ms)
+		go func() { _, _ = b.Take(bg, "k", 1) }()
+		synctest.Wait()
+		if s.Stats().Mode != Probing {
+			t.Fatal(s.Stats().Mode)
+		}
+		began = time.Now()
+		if res, err := b.Take(bg, "k", 1); err != nil || !res.Allowed || time.Since(began) != 0 {
+			t.Errorf("%+v, %v after %v", res, err, time.Since(began))
+		}
+		time.Sleep(sec)
+	})
+}
+
+// A client that panics during a probe leaves nothing behind.
+func TestProbeThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newRemote()
+		c := &panics{line: &line{to: v}}
+		s, err := New(c, Config{Failures: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newLeaky(t, s, "l", perHour)
+		c.fail(errRefused)
+		_, _ = b.Take(bg, "k", 1)
+		time.Sleep(50 * ms)
+		c.fail(nil)
+		c.now.Store(true)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = b.Take(bg, "k", 1)
+		}()
+		c.now.Store(false)
+		if _, err := b.Take(bg, "k", 1); err != nil {
+			t.Errorf("the next is no probe: %v", err)
+		}
+	})
+}
+
+type panics struct {
+	*line
+	now atomic.Bool
+}
+
+func (p *panics) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if p.now.Load() {
+		panic("client")
+	}
+	return p.line.Run(ctx, s, keys, args)
+}
+
+// Events are told in order, by one goroutine at a time, and who hears them may use
+// the store: also the key for which somebody else's call waits meanwhile.
+func TestEventsMayUseTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *Store
+		var got []string
+		s, l := newRemote().newStore(t, Config{Failures: 1, OnEvent: func(e Event) {
+			got = append(got, fmt.Sprint(e.Mode, " ", s.Stats().Mode))
+			b := newLeaky(t, s, "l", perHour)
+			_, _ = b.Take(bg, "k", 1)
+		}})
+		b := newLeaky(t, s, "l", perHour)
+		l.fail(errRefused)
+		_, _ = b.Take(bg, "k", 1)
+		synctest.Wait()
+		time.Sleep(50 * ms)
+		l.fail(nil)
+		l.delay.Store(int64(ms))
+		if _, err := b.Take(bg, "k", 1); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * ms) // those who heard had to ask, too
+		synctest.Wait()
+		if want := []string{"away away", "probing probing", "asking asking"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		// Somebody's call for the key finds an event that another has left.
+		got = nil
+		s.breaker.mu.Lock()
+		s.breaker.events.add(Event{Instances: 7})
+		s.breaker.mu.Unlock()
+		began := time.Now()
+		if _, err := b.Take(bg, "k", 1); err != nil || time.Since(began) != ms {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(ms)
+		synctest.Wait()
+		if want := []string{"asking asking"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		l.delay.Store(0)
+		// A change made by who hears of one is told afterwards.
+		got = nil
+		s.breaker.events.tell = func(e Event) {
+			got = append(got, e.Mode.String())
+			if e.Mode == Away {
+				l.fail(nil)
+				time.Sleep(50 * ms)
+				_, _ = b.Take(bg, "k", 1)
+				got = append(got, "heard")
+			}
+		}
+		l.fail(errRefused)
+		_, _ = b.Take(bg, "k", 1)
+		time.Sleep(50 * ms)
+		synctest.Wait()
+		if want := []string{"away", "heard", "probing", "asking"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}

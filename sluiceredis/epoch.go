@@ -1,0 +1,152 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
+)
+
+// # What may a server have forgotten?
+//
+// One that was killed has lost what it had not written to its log: all, the last
+// second, or nothing. A replica that took over may not have got the last of what
+// was written. What is then in a key cannot be believed, and what is not there
+// cannot, either. Nobody can tell how much is missing. But what was admitted was
+// admitted before somebody noticed, and has been forgiven some time after that:
+// after as long as a full bucket takes to leak, a window or a lease lasts. So
+// from when it is noticed, the epoch, every limit counts as used up, and recovers
+// as it always does:
+//
+//	level                    ┌ the epoch
+//	  D ┤                    ●
+//	    │ granted  ····      │╲
+//	    │  ╱╲╱╲╱       lost  │ ╲     never below that line
+//	  0 ┤                    │  ╲________
+//	                            ← D →
+//
+// A bucket that survived is no better than one that did not: it may have been
+// written before the last that was granted. And what a call takes after the epoch
+// comes on top of the line. So one rule is enough for both: never below the line.
+//
+// How is it noticed? Each script asks the server for the id of its replication
+// history, which is another one after a restart and after a promotion, and
+// compares that with the one beside the epoch; which costs some 5 µs. To ask only
+// on new connections would be cheaper, but a client does not know over which
+// connection a script will leave, nor who is behind it; and to ask after errors
+// would miss the failover that happened while nobody called.
+//
+// The script that finds another id notes it, decides nothing, and says so: it
+// is run again, and finds the epoch.
+
+var epochVouch = script("epoch_vouch", "epoch")
+
+// strictScript returns the script of lua/name.lua that, in strict mode, has the
+// epoch for its last key.
+func strictScript(name string, parts ...string) *Script {
+	s := script(name, append([]string{"epoch"}, parts...)...)
+	s.strict = true
+	return s
+}
+
+// ErrNoHistory reports that the server, or what stands for one, does not tell the
+// id of its replication history, so that strict mode is impossible: it must answer
+// INFO replication with a master_replid, also to a user who has only some
+// commands. miniredis does not. Nothing was taken.
+var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid of INFO replication, and the server does not tell it")
+
+// errRestless reports a server that is another one at each call.
+var errRestless = errors.New("sluiceredis: the server changes from call to call: are there several behind one address?")
+
+// mostEpochs is how often one call may find that an epoch has just begun. More
+// than one is a failover in between.
+const mostEpochs = 3
+
+// epochKey returns where the epoch of the server that has key is: one for each
+// slot of a cluster, as a script must find all its keys in one.
+func (s *Store) epochKey(key string) string {
+	if !s.sharded {
+		return s.prefix + ":epoch1"
+	}
+	return s.prefix + ":epoch1:{" + slot.Tags()[slot.Of(key)] + "}"
+}
+
+// keysOf returns the keys of a call of script: keys and, if that matters, the
+// epoch of the first.
+func (s *Store) keysOf(script *Script, keys []string) []string {
+	if !s.strict || !script.strict {
+		return keys
+	}
+	return append(keys[:len(keys):len(keys)], s.epochKey(keys[0]))
+}
+
+// sendStrictly is send, and notes when an epoch begins.
+func (s *Store) sendStrictly(ctx context.Context, call Call) ([]int64, error) {
+	call.Keys = s.keysOf(call.Script, call.Keys)
+	for i := range mostEpochs {
+		if i > 0 {
+			s.stats.calls.Add(1)
+		}
+		reply, err := s.send(ctx, call)
+		switch {
+		case err != nil || len(reply) == 0:
+			return reply, err
+		case reply[0] == noHistory:
+			return nil, ErrNoHistory
+		case reply[0] != newEpoch:
+			return reply, nil
+		}
+		s.stats.epochs.Add(1)
+	}
+	return nil, errRestless
+}
+
+// Vouch says that the server has lost nothing: it is new, and none of these limits
+// was ever asked anywhere else, or it was restarted or replaced in good order. It
+// ends the wait that [Config.Strict] would begin, and one that has begun. To call
+// it whenever a program starts is to have no strict mode.
+//
+// On a cluster it notes that in each of the 16,384 slots, in some hundreds of
+// round trips. If it returns an error it may have vouched for some; it may be
+// called again. It returns an error at once if the mode is not strict.
+func (s *Store) Vouch(ctx context.Context) error {
+	if !s.strict {
+		return errors.New("sluiceredis: nothing to vouch for: the mode is not strict")
+	}
+	keys := []string{s.epochKey("")}
+	if s.sharded {
+		keys = make([]string, slot.Count)
+		for i, tag := range slot.Tags() {
+			keys[i] = s.epochKey(tag)
+		}
+	}
+	for some := range slices.Chunk(keys, 64) {
+		if err := s.vouchFor(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vouchFor notes in those epochs that nothing is missing.
+func (s *Store) vouchFor(ctx context.Context, keys []string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	calls := make([]Call, len(keys))
+	for i := range keys {
+		calls[i] = Call{epochVouch, keys[i : i+1], nil}
+	}
+	s.stats.calls.Add(uint64(len(calls)))
+	for i, r := range s.client.RunMany(ctx, calls) {
+		switch {
+		case r.Err != nil:
+			return r.Err
+		case len(r.Ints) > 0 && r.Ints[0] == noHistory:
+			return ErrNoHistory
+		case len(r.Ints) > 0 && r.Ints[0] < 0:
+			return dataError(keys[i], r.Ints[0])
+		}
+	}
+	return nil
+}

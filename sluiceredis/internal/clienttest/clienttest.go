@@ -1,0 +1,104 @@
+// Package clienttest is what every [sluiceredis.Client] must pass, whichever
+// library it is made of: what a Client promises, the limits of sluiceredis kept
+// through it, and what happens to both when the server or the way to it breaks.
+//
+// It runs on miniredis, on a real server, on a Cluster of three masters and on
+// servers that are made up; the limits also in memory, by which they are judged.
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-go/sluice/sluiceredis"
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
+)
+
+// A Library is how clients are made. They are closed with the test.
+type Library struct {
+	// Single returns a client of the server at addr, which may be away. If
+	// timeout is not 0 it waits no longer for a reply, whatever the context says,
+	// and is told to send again what its library lets it.
+	Single func(t testing.TB, addr string, timeout time.Duration) Client
+
+	// Cluster returns a client of the cluster that those servers belong to.
+	Cluster func(t testing.TB, addrs []string) Client
+}
+
+// A Client counts what it had to send with its text.
+type Client interface {
+	sluiceredis.Client
+	Reloads() uint64
+}
+
+// bg is for calls that nothing but the server ends.
+var bg = context.Background()
+
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+)
+
+// count is a script that shows how often it ran.
+var count = sluiceredis.NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
+
+// tests counts tests, which may be run again on the same server.
+var tests atomic.Int64
+
+// prefix returns the beginning of keys that no other test has.
+func prefix(t testing.TB) string { return fmt.Sprint("test ", tests.Add(1), " ", t.Name()) }
+
+// Run runs everything.
+func Run(t *testing.T, lib Library) {
+	t.Run("memory", func(t *testing.T) { limits(t, nil) })
+	t.Run("miniredis", func(t *testing.T) { both(t, lib.Single(t, miniredis.RunT(t).Addr(), 0)) })
+	t.Run("redis", func(t *testing.T) { both(t, lib.Single(t, redistest.Shared(t).Addr, 0)) })
+	t.Run("cluster", func(t *testing.T) {
+		addrs := redistest.Addrs(redistest.StartCluster(t, masters))
+		c := lib.Cluster(t, addrs)
+		both(t, c)
+		onCluster(t, c, addrs)
+	})
+	t.Run("broken", func(t *testing.T) { broken(t, lib) })
+}
+
+// both tests a client and the limits on it.
+func both(t *testing.T, c Client) {
+	t.Run("client", func(t *testing.T) { contract(t, c) })
+	t.Run("limits", func(t *testing.T) { limits(t, c) })
+}
+
+// store returns a store whose keys no other test has.
+func store(t testing.TB, c sluiceredis.Client) *sluiceredis.Store {
+	t.Helper()
+	return storeAt(t, c, prefix(t))
+}
+
+func storeAt(t testing.TB, c sluiceredis.Client, prefix string) *sluiceredis.Store {
+	t.Helper()
+	return must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix, Timeout: 10 * sec}))
+}
+
+// must ends a test that cannot go on.
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// admin returns a connection for what is no business of the client's.
+func admin(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 4})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/sluice-go/sluice/sluiceredis"
+)
+
+// What was granted is read from the wire, by code that shares nothing with that
+// which decides: a script that granted too much could not hide it here. See
+// lua/pacer_reserve.lua and lua/leaky_usual.lua for what arguments and replies
+// are.
+
+// A script is a call of one that was answered.
+type script struct {
+	Now     int64   // of the server, µs since 1970
+	Before  int64   // ns: how far the next slot was ahead, or the bucket from empty
+	Granted int64   // how many requests
+	Reply   int64   // as many as the script said itself
+	Costs   []int64 `json:",omitempty"` // ns, of those granted, in order
+}
+
+// wire is a Client that notes what goes through it.
+type wire struct {
+	sluiceredis.Client
+	kind string
+
+	mu      sync.Mutex
+	scripts []script
+	other   int
+}
+
+// Pipelines implements sluiceredis.Pipeliner: what is measured must go the way that
+// it goes without us.
+func (w *wire) Pipelines() int {
+	if p, ok := w.Client.(sluiceredis.Pipeliner); ok {
+		return p.Pipelines()
+	}
+	return 0
+}
+
+// Run implements sluiceredis.Client.
+func (w *wire) Run(ctx context.Context, s *sluiceredis.Script, keys, args []string) ([]int64, error) {
+	ints, err := w.Client.Run(ctx, s, keys, args)
+	w.note(s, args, ints, err)
+	return ints, err
+}
+
+// RunMany implements sluiceredis.Client.
+func (w *wire) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
+	replies := w.Client.RunMany(ctx, calls)
+	for i, r := range replies {
+		w.note(calls[i].Script, calls[i].Args, r.Ints, r.Err)
+	}
+	return replies
+}
+
+func (w *wire) note(s *sluiceredis.Script, args []string, reply []int64, err error) {
+	if err != nil {
+		return // counted by the store
+	}
+	var read func([]string, []int64) (script, error)
+	switch {
+	case w.kind == "pacer" && s.Name() == "pacer_reserve":
+		read = readReserve
+	case w.kind == "leaky" && s.Name() == "leaky_usual":
+		read = readTake
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if read == nil {
+		w.other++
+		return
+	}
+	call, err := read(args, reply)
+	if err != nil {
+		w.other++
+		return
+	}
+	w.scripts = append(w.scripts, call)
+}
+
+func (w *wire) recorded() ([]script, int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.scripts, w.other
+}
+
+// readReserve reads a call of pacer_reserve.
+func readReserve(args []string, reply []int64) (script, error) {
+	numbers, err := integers(args)
+	if err != nil || len(reply) != 10 || len(numbers) < 2 || len(numbers)%2 != 0 {
+		return script{}, fmt.Errorf("pacer_reserve of %q replied %d: %w", args, reply, err)
+	}
+	free := reply[3]*1_000_000_000 + reply[4]
+	s := script{Now: reply[9], Before: free, Reply: reply[1]}
+	for i := 2; i < len(numbers); i += 2 {
+		if free <= numbers[i+1] {
+			s.Costs = append(s.Costs, numbers[i])
+			free += numbers[i]
+			s.Granted++
+		}
+	}
+	return s, nil
+}
+
+// readTake reads a call of leaky_usual for one bucket.
+func readTake(args []string, reply []int64) (script, error) {
+	numbers, err := integers(args)
+	if err != nil || len(reply) != 5 || len(numbers) != 3 || reply[2] < 0 {
+		return script{}, fmt.Errorf("leaky_usual of %q replied %d: %w", args, reply, err)
+	}
+	level := reply[3]*1_000_000_000 + reply[4]
+	s := script{Now: reply[1], Before: level, Reply: reply[2]}
+	for range numbers[2] {
+		if level+numbers[1] <= numbers[0] {
+			s.Costs = append(s.Costs, numbers[1])
+			level += numbers[1]
+			s.Granted++
+		}
+	}
+	return s, nil
+}
+
+func integers(texts []string) ([]int64, error) {
+	numbers := make([]int64, len(texts))
+	for i, text := range texts {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		numbers[i] = n
+	}
+	return numbers, nil
+}

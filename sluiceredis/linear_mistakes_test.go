@@ -1,0 +1,101 @@
+package sluiceredis
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
+)
+
+// altered is a client that runs another text of one script.
+type altered struct {
+	Client
+	name          string
+	before, after string
+}
+
+// Run implements Client.
+func (a altered) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if s.name == a.name {
+		s = NewScript(s.name, strings.Replace(s.text, a.before, a.after, 1))
+	}
+	return a.Client.Run(ctx, s, keys, args)
+}
+
+// Scripts with a mistake in them are found out.
+func TestSemaphoreWithAMistakeIsNot(t *testing.T) {
+	t.Parallel()
+	redistest.Need(t)
+	for name, a := range map[string]altered{
+		"one above the limit":      {name: "sem_acquire", before: "used + weight > limit", after: "used + weight > limit + 1"},
+		"one below the limit":      {name: "sem_acquire", before: "used + weight > limit", after: "used + weight > limit - 1"},
+		"tokens that fall":         {name: "sem_acquire", before: "math.max(last + 1, now)", after: "math.max(1, 1000 - last)"},
+		"a token twice":            {name: "sem_acquire", before: "math.max(last + 1, now)", after: "math.max(last, 1)"},
+		"renewed for too little":   {name: "sem_renew", before: "whole(now + lease), ARGV[i]", after: "whole(now + lease / 4), ARGV[i]"},
+		"released, and not freed":  {name: "sem_release", before: "redis.call('ZREM', KEYS[1], ARGV[1])", after: "do return {0, 1, used, now} end"},
+		"released twice as much":   {name: "sem_release", before: "used = used - weight", after: "used = used - 2 * weight"},
+		"ends before it should":    {name: "sem_acquire", before: "whole(now + lease), id", after: "whole(now + lease / 20), id"},
+		"asked twice, lent twice":  {name: "sem_acquire", before: "if entry then", after: "if false then"},
+		"taken back from a holder": {name: "sem_acquire", before: "used + weight > limit", after: "used + weight > limit and used > 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []*Script{semAcquire, semRenew, semRelease} {
+				if s.name == a.name && !strings.Contains(s.text, a.before) {
+					t.Fatalf("%s does not contain %s", s.name, a.before)
+				}
+			}
+			alter := func(c Client) Client {
+				b := a
+				b.Client = c
+				return b
+			}
+			began := time.Now()
+			faults := whole
+			if name == "asked twice, lent twice" {
+				faults = briefly
+			}
+			if linearHistories(t, time.Minute, alter, faults) == nil {
+				t.Error("it was not found out")
+			}
+			t.Logf("found out after %v", time.Since(began).Round(ms))
+		})
+	}
+}
+
+// The model itself: what is possible and what is not. The limit is 3.
+func TestLenderModel(t *testing.T) {
+	op := func(call, ret int64, what string, lease int, n, token int64) porcupine.Operation {
+		return porcupine.Operation{Input: event{what, lease, n, 3, token}, Call: call, Return: ret}
+	}
+	const never = math.MaxInt64
+	for _, v := range []struct {
+		name    string
+		history []porcupine.Operation
+		want    bool
+	}{
+		{"three and no fourth", []porcupine.Operation{op(1, 2, "take", 1, 2, 5), op(3, 4, "take", 2, 1, 6), op(5, 6, "refused", 3, 1, 0)}, true},
+		{"four of three", []porcupine.Operation{op(1, 2, "take", 1, 2, 5), op(3, 4, "take", 2, 2, 6)}, false},
+		{"four of three at once", []porcupine.Operation{op(1, 9, "take", 1, 2, 5), op(1, 9, "take", 2, 2, 6)}, false},
+		{"refused with room", []porcupine.Operation{op(1, 2, "take", 1, 2, 5), op(3, 4, "refused", 2, 1, 0)}, false},
+		{"a token again", []porcupine.Operation{op(1, 2, "take", 1, 1, 5), op(3, 4, "take", 2, 1, 5)}, false},
+		{"a lower token", []porcupine.Operation{op(1, 2, "take", 1, 1, 5), op(3, 4, "take", 2, 1, 4)}, false},
+		{"a lower token at once", []porcupine.Operation{op(1, 4, "take", 1, 1, 5), op(3, 4, "take", 2, 1, 4)}, true},
+		{"released and taken", []porcupine.Operation{op(1, 2, "take", 1, 3, 5), op(3, 4, "release", 1, 3, 5), op(5, 6, "take", 2, 3, 6)}, true},
+		{"taken before it was released", []porcupine.Operation{op(1, 2, "take", 1, 3, 5), op(5, 6, "release", 1, 3, 5), op(3, 4, "take", 2, 3, 6)}, false},
+		{"released without an answer", []porcupine.Operation{op(1, 2, "take", 1, 3, 5), op(3, never, "release", 1, 3, 5), op(5, 6, "refused", 2, 3, 0), op(7, 8, "take", 3, 3, 6)}, true},
+		{"taken after the holder was told", []porcupine.Operation{op(1, 2, "take", 1, 3, 5), op(3, never, "end", 1, 3, 5), op(5, 6, "take", 2, 3, 6)}, true},
+		{"taken before the holder was told", []porcupine.Operation{op(1, 2, "take", 1, 3, 5), op(5, never, "end", 1, 3, 5), op(3, 4, "take", 2, 3, 6)}, false},
+		{"lent without an answer", []porcupine.Operation{op(1, never, "may take", 1, 3, 0), op(1, never, "may end", 1, 3, 0), op(3, 4, "refused", 2, 3, 0), op(5, 6, "take", 3, 3, 6)}, true},
+		{"and never lent", []porcupine.Operation{op(1, never, "may take", 1, 3, 0), op(1, never, "may end", 1, 3, 0), op(3, 4, "take", 3, 3, 6)}, true},
+		{"lent before anybody asked", []porcupine.Operation{op(5, never, "may take", 1, 3, 0), op(5, never, "may end", 1, 3, 0), op(3, 4, "refused", 2, 3, 0)}, false},
+	} {
+		if got := porcupine.CheckOperations(lenderModel, v.history); got != v.want {
+			t.Errorf("%s: possible is %v, want %v", v.name, got, v.want)
+		}
+	}
+}

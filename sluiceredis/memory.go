@@ -1,0 +1,261 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/window"
+)
+
+// InProcess returns what to give to [New] for a store without a server: its limits
+// are those of this process, and have the same verbs, results and errors. So a
+// program that has a Redis in production and none at a desk differs in one
+// argument.
+//
+//	client := sluiceredis.InProcess()
+//	if addr != "" {
+//		client, err = sluiceredis.NewGoRedis(redis.NewClient(…))
+//	}
+//	store, err := sluiceredis.New(client, sluiceredis.Config{})
+//
+// Each store has limits of its own, and keys cost what they cost in packages leaky
+// and window: what does not count any more is forgotten. A call takes about a
+// microsecond, waits for nobody and fails for no other reason than its context. Only
+// the monotonic clock counts, but for aligned windows, which follow the wall clock.
+// A lease lasts until it is released, so it is never lost, and needs no renewal. A
+// restart begins anew.
+//
+// A program that never has a Redis is better off with the packages of the module
+// above.
+func InProcess() Client { return inProcess{} }
+
+// inProcess is what New knows the wish by.
+type inProcess struct{}
+
+var errNoServer = errors.New("sluiceredis: limits of this process have no server to run scripts")
+
+// Run implements Client.
+func (inProcess) Run(context.Context, *Script, []string, []string) ([]int64, error) {
+	return nil, errNoServer
+}
+
+// RunMany implements Client.
+func (inProcess) RunMany(_ context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	for i := range replies {
+		replies[i].Err = errNoServer
+	}
+	return replies
+}
+
+// ServerID implements Client.
+func (inProcess) ServerID(context.Context, string) (string, error) { return "", errNoServer }
+
+// # Why not the packages leaky, pacer and semaphore?
+//
+// They are better limits for one process, and cannot give these answers: a bucket
+// of Throttle keeps what a smaller quota has no room for, TakeUpTo takes in
+// parts, slots are numbers that a server could have given, leases have tokens.
+// So memory does what the scripts do, in Go, one file for each kind, and who was
+// granted what follows by the same arithmetic as from a script's reply. A log
+// needs none of that, and is one of package window.
+
+// A memory keeps limits in this process: all of them for a store that has no
+// server, and otherwise their local shares. Keys are those of the server.
+type memory struct {
+	began  time.Time
+	shift  atomic.Int64 // what stands for the server's clock, less the time since began, µs
+	served atomic.Bool  // there is a server, whose clock that is
+
+	buckets *keyed.Map[string, water]
+	fixeds  *keyed.Map[string, counted]
+	pacers  *keyed.Map[string, spaced]
+	told    *keyed.Map[string, tab]
+
+	mu         sync.Mutex
+	logs       map[int64]*window.KeyedLog[string] // by window, µs
+	semaphores map[string]*lent
+	token      int64 // the last
+}
+
+func newMemory() *memory {
+	m := &memory{
+		began:      time.Now(),
+		buckets:    keyed.New[string](keyed.Most, drained),
+		fixeds:     keyed.New[string](keyed.Most, (counted).over),
+		pacers:     keyed.New[string](keyed.Most, (spaced).over),
+		told:       keyed.New[string](keyed.Most, (tab).over),
+		logs:       map[int64]*window.KeyedLog[string]{},
+		semaphores: map[string]*lent{},
+	}
+	m.shift.Store(m.began.UnixMicro())
+	return m
+}
+
+// clock returns what stands for the server's clock: microseconds since 1970. It
+// goes on evenly, whatever is done to ours.
+func (m *memory) clock() int64 { return m.shift.Load() + time.Since(m.began).Microseconds() }
+
+// calendar returns the clock that windows are aligned by: the wall clock, if there
+// is no server.
+func (m *memory) calendar() int64 {
+	if m.served.Load() {
+		return m.clock()
+	}
+	return time.Now().UnixMicro()
+}
+
+// heard notes what the server's clock was when a reply arrived, or a little
+// before.
+func (m *memory) heard(now int64) {
+	m.shift.Store(now - time.Since(m.began).Microseconds())
+	m.served.Store(true)
+}
+
+// A water is what is known of a bucket.
+type water struct {
+	tat  time.Duration // when it will be empty, since its map was made
+	over time.Duration // by how much it was overdrawn
+}
+
+func drained(w water, now time.Duration) bool { return w.tat <= now }
+
+// level returns how full w is, in nanoseconds, as leaky_take.lua does.
+func (w water) level(c *cell, now time.Duration) int64 {
+	level := max(0, int64(w.tat-now))
+	if most := c.depth() + int64(w.over); c.native && level > most {
+		return most
+	}
+	return level
+}
+
+// filled returns the water of that level.
+func filled(c *cell, level int64, now time.Duration) water {
+	return water{now + time.Duration(level), time.Duration(max(0, level-c.depth()))}
+}
+
+// takeFromBucket has requests for one bucket answered, in order.
+func (m *memory) takeFromBucket(c cell, requests []*taking) error {
+	stamp := m.clock()
+	return m.buckets.Update(c.key, func(w water, now time.Duration) water {
+		level := w.level(&c, now)
+		// A refusal writes what is not as it was any more: spilled.
+		writes, spilled := false, level < int64(w.tat-now)
+		for _, t := range requests {
+			before := level
+			_, asked := t.runs(&c)
+			t.now, t.sent = stamp, time.Now()
+			if t.upTo {
+				t.granted, t.result, level = c.decideUpTo(level, t.n)
+			} else if t.result, level = c.decide(level, t.n); level > before {
+				t.granted = t.n
+			}
+			writes = writes || level > before || spilled && asked > 0
+		}
+		if !writes { // who only looks never does
+			return w
+		}
+		return filled(&c, level, now)
+	})
+}
+
+// adjustBucket adds to a bucket without asking, or takes out of it, and returns by
+// how much it changed.
+func (m *memory) adjustBucket(c cell, ns int64) (changed int64, err error) {
+	err = m.buckets.Update(c.key, func(w water, now time.Duration) water {
+		before := w.level(&c, now)
+		after := min(max(0, before+ns), longest)
+		changed = max(after-before, before-after)
+		return filled(&c, after, now)
+	})
+	return changed, err
+}
+
+// A tab is what was let through here and the server does not know of.
+type tab struct {
+	units int64         // that it is to be told
+	last  time.Duration // when anything was let through last, since the map was made
+	until time.Duration // it counts so long
+}
+
+func (t tab) over(now time.Duration) bool { return t.until <= now }
+
+// note notes that units were let through here that count for so long at most.
+func (m *memory) note(key string, units int64, counts time.Duration) {
+	_ = m.told.Update(key, func(t tab, now time.Duration) tab { // an error means 2²⁹ keys: then the server is told of fewer
+		return tab{t.units + units, now, now + min(counts, math.MaxInt64-now)}
+	})
+}
+
+// untold returns how many units the server is to be told of, and forgets them.
+func (m *memory) untold(key string) (units int64) {
+	if m.told.Len() == 0 {
+		return 0
+	}
+	_ = m.told.Update(key, func(t tab, _ time.Duration) tab {
+		units, t.units = t.units, 0
+		return t
+	})
+	return units
+}
+
+// unnote takes up to n off what the server is to be told of, and returns how many.
+// own reports whether what was admitted age ago may have been let through here.
+func (m *memory) unnote(key string, n int64, age time.Duration) (off int64, own bool) {
+	if m.told.Len() == 0 {
+		return 0, false
+	}
+	_ = m.told.Update(key, func(t tab, now time.Duration) tab {
+		off = min(n, t.units)
+		own = t.until > 0 && now-age <= t.last
+		t.units -= off
+		return t
+	})
+	return off, own
+}
+
+// log returns the logs of a window.
+func (m *memory) log(micros int64) *window.KeyedLog[string] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.logs[micros]
+	if l == nil {
+		var err error
+		length := time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
+		l, err = window.NewKeyedLog[string](window.Quota{Limit: mostInLog, Window: length}, window.KeyedConfig{})
+		if err != nil {
+			panic(err) // Store.Log has checked it
+		}
+		m.logs[micros] = l
+	}
+	return l
+}
+
+// takeFromLog has requests for one log answered, in order.
+func (m *memory) takeFromLog(k logKey, requests []*asking) error {
+	l := m.log(k.window)
+	for _, a := range requests {
+		a.now, a.sent = m.clock(), time.Now()
+		a.result = l.TakeLimit(k.key, k.limit, a.n)
+		if err := a.result.Err(); err == leaky.ErrTooManyKeys {
+			return err
+		}
+	}
+	return nil
+}
+
+// adjustLog adds to a log without asking, or takes out of it what was admitted age
+// ago, and returns how many units: none if they have left the window.
+func (m *memory) adjustLog(k logKey, delta int64, age time.Duration) (int64, error) {
+	if delta < 0 && int64(age/time.Microsecond) >= k.window {
+		return 0, nil
+	}
+	err := m.log(k.window).On(k.key).Adjust(context.Background(), delta, age)
+	return max(delta, -delta), err
+}

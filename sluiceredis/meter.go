@@ -1,0 +1,218 @@
+package sluiceredis
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// # How does a gate let calls leave evenly without asking for each?
+//
+// It reserves several slots in one call, one after the other, and lets its calls
+// leave at slot + i·T. That is exactly as even as to ask for each. But a slot that
+// is reserved and not used is one that nobody uses, if others have reserved
+// behind it meanwhile. So no more are reserved together than were used in the last
+// Ahead, which are as many as will be used if nothing changes; and as soon as one
+// has passed for which nobody came, the rest is given back, which helps as far as
+// it is at the tail.
+
+// A meter is what a Pacer holds for the gate whose meter it is.
+type meter struct {
+	ahead time.Duration
+	began time.Time     // for use
+	turn  chan struct{} // of capacity 1; held by who changes what follows
+	held  span          // for who asks next
+	last  span          // by which Admit has let a call through
+	each  int64         // interval of those that are held, ns
+	use   usage         // slots
+	timer *time.Timer   // gives back what nobody comes for
+}
+
+func (m *meter) init(ahead time.Duration) {
+	m.ahead, m.began, m.turn = ahead, time.Now(), make(chan struct{}, 1)
+}
+
+// forward moves the beginning of a span by so many nanoseconds, or back.
+func (s *span) forward(ns int64) {
+	s.slot, s.takes, s.at = s.slot+ns, s.takes-ns, s.at.Add(time.Duration(ns))
+}
+
+// Admit lets n through now and returns 0, or reserves a slot for whoever asks
+// next with the same n and returns how long to wait for it. With it a Pacer is
+// a sluice.Meter. The slot is lost if nobody asks in time. With Ahead, slots for the
+// calls after it are reserved along, which then need no round trip; those that
+// nobody comes for are given back if none was reserved behind them, and counted
+// as LostSlots otherwise. A pause reaches what is held within PausePoll. It
+// returns the errors of Reserve and panics if n < 0.
+func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	mustNotBeNegative(n)
+	if n == 0 {
+		return 0, ctx.Err()
+	}
+	m := &p.meter
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	// The deadline of ctx is the gate's affair: the slot may be for another caller.
+	ctx = undated{ctx}
+	if wait, ok, err := p.admitHeld(ctx, n); ok || err != nil {
+		return wait, err
+	}
+	interval := p.interval.Load()
+	if n > p.key.horizon/interval {
+		return 0, sluice.ErrTooLarge
+	}
+	slots := max(n, min(m.use.rate(time.Since(m.began), m.ahead), int64(m.ahead)/interval))
+	m.held, err = p.reserve(ctx, slots*interval, p.key.horizon)
+	m.each = m.held.takes / slots // more than an interval if they are of a local share
+	if no, ok := err.(*sluice.WaitError); ok {
+		return no.Need, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if wait = max(0, time.Until(m.held.at)); wait == 0 {
+		p.leave(n)
+	}
+	p.keep()
+	return wait, nil
+}
+
+// undated is a context without its deadline.
+type undated struct{ context.Context }
+
+func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// admitHeld is Admit by a slot that is held; ok is false if there is none for n.
+func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok bool, err error) {
+	m := &p.meter
+	for m.held.takes > 0 {
+		p.mu.Lock()
+		void, looked := p.voids(&m.held), p.looked
+		p.mu.Unlock()
+		if void {
+			break
+		}
+		p.miss()
+		switch late := time.Since(m.held.at); {
+		case m.held.takes == 0:
+		case m.held.takes < n*m.each || m.ahead == 0 && m.held.takes != n*m.each:
+			p.cancel(ctx, m.held, m.held.takes/m.each)
+			m.held = span{}
+		case late < 0:
+			return -late, true, nil
+		case time.Since(looked) > p.poll || m.held.paused && p.doubts(&m.held, looked):
+			if err := p.look(ctx); err != nil && (m.held.paused || ctx.Err() != nil) {
+				return 0, false, err
+			} else if err != nil { // what was reserved counts, until we hear otherwise
+				p.leave(n)
+				p.keep()
+				return 0, true, nil
+			}
+		default:
+			p.leave(n)
+			p.keep()
+			return 0, true, nil
+		}
+	}
+	m.held = span{}
+	return 0, false, nil
+}
+
+// miss counts those held slots as lost for which it is too late.
+func (p *Pacer) miss() {
+	m := &p.meter
+	if late := time.Since(m.held.at) - p.late; late > 0 {
+		lost := min(m.held.takes/m.each, (int64(late)+m.each-1)/m.each)
+		m.held.forward(lost * m.each)
+		p.store.stats.lost.Add(uint64(lost))
+	}
+}
+
+// leave lets a call of n leave by the slots that are held.
+func (p *Pacer) leave(n int64) {
+	m := &p.meter
+	m.last = m.held
+	m.last.takes = n * m.each
+	m.held.forward(m.last.takes)
+	m.use.add(time.Since(m.began), max(1, m.ahead), n)
+}
+
+// keep has what is held given back when nobody comes for the first slot in time.
+func (p *Pacer) keep() {
+	m := &p.meter
+	switch {
+	case m.ahead == 0:
+	case m.held.takes == 0 && m.timer != nil:
+		m.timer.Stop()
+	case m.held.takes == 0:
+	case m.timer == nil:
+		m.timer = time.AfterFunc(time.Until(m.held.at)+p.late+1, p.expire)
+	default:
+		m.timer.Reset(time.Until(m.held.at) + p.late + 1)
+	}
+}
+
+// expire gives back what is held if nobody came for its first slot.
+func (p *Pacer) expire() {
+	m := &p.meter
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	before := m.held.takes
+	if before == 0 {
+		return
+	}
+	if p.miss(); m.held.takes == before {
+		p.keep() // somebody came at the last moment
+		return
+	}
+	p.mu.Lock()
+	void := p.voids(&m.held)
+	p.mu.Unlock()
+	if m.held.takes > 0 && !void {
+		p.cancel(context.Background(), m.held, m.held.takes/m.each)
+	}
+	m.held = span{}
+}
+
+// Adjust takes delta more slots without asking, or gives back those of the call
+// that Admit has just let through; for others it is too late, and the error
+// [ErrStranded].
+func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	interval := p.interval.Load()
+	if delta >= 0 {
+		if delta > p.key.horizon/interval {
+			return sluice.ErrTooLarge
+		}
+		return p.store.pacers.do(context.WithoutCancel(ctx), p.at(), &pacing{takes: delta * interval, patience: longest})
+	}
+	m := &p.meter
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	last := m.last
+	m.last = span{}
+	if last.takes == 0 || last.takes != -delta*m.each || age > time.Duration(last.takes) {
+		return p.store.strand(-delta)
+	}
+	// Its slot has come, but the caller did not leave: the next may have it.
+	switch {
+	case m.held.takes == 0 && time.Since(last.at) <= p.late:
+		m.held = last
+	case m.held.takes > 0 && m.held.slot == last.slot+last.takes:
+		m.held.forward(-last.takes)
+	default:
+		return p.store.strand(-delta)
+	}
+	m.use.add(time.Since(m.began), max(1, m.ahead), delta)
+	p.keep()
+	return nil
+}
+
+var _ sluice.Meter = (*Pacer)(nil)

@@ -1,0 +1,537 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// acquire starts n callers and returns when each has left, in order, once all have.
+func acquire(t *testing.T, p *Pacer, n int) (left func() []time.Duration) {
+	began := time.Now()
+	var mu sync.Mutex
+	var all []time.Duration
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if err := p.Acquire(bg, 1); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, time.Since(began))
+		})
+	}
+	return func() []time.Duration {
+		wg.Wait()
+		slices.Sort(all)
+		return all
+	}
+}
+
+// Who waits behind a pause that is ended moves up, on all machines, and leaves
+// one interval after the other.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(ms)
+		one := newPacer(t, v.machine(), "resume", 1, sec, PacerConfig{})
+		other := newPacer(t, v.machine(), "resume", 1, sec, PacerConfig{})
+		if err := one.PauseUntil(bg, time.Now().Add(20*sec)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(sec - 2*ms)
+		here, there := acquire(t, one, 3), acquire(t, other, 3)
+		time.Sleep(2 * sec)
+		if err := one.Resume(bg); err != nil { // decided at 3.001 s
+			t.Fatal(err)
+		}
+		left := slices.Concat(here(), there())
+		slices.Sort(left)
+		// They began at 1 s; the first slot is at 4.001 s, and what is 1 ms ahead
+		// of a reply is waited for from when that has come.
+		for i, at := range left {
+			if want := 3*sec + 2*ms + time.Duration(i)*sec; at != want {
+				t.Errorf("%d left at %v, want %v", i, at, want)
+			}
+		}
+		// Now it is as if there had been none.
+		if err := other.Resume(bg); err != nil {
+			t.Error(err)
+		}
+		if r, err := one.Reserve(bg, 1, sec); err != nil || r.Delay() != sec-4*ms {
+			t.Errorf("%v, %v", r.Delay(), err)
+		}
+	})
+}
+
+// A pause that is nearly over is left to end by itself: who waits may not hear of
+// it in time.
+func TestResumeTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(0)
+		p := newPacer(t, v.machine(), "late", 1, sec, PacerConfig{})
+		if err := p.PauseUntil(bg, time.Now().Add(sec)); err != nil {
+			t.Fatal(err)
+		}
+		left := acquire(t, p, 2)
+		time.Sleep(800 * ms)
+		if err := p.Resume(bg); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(); fmt.Sprint(got) != "[1s 2s]" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// Who cannot hear whether the pause was ended does not leave: others may have the
+// slot by now.
+func TestNobodyLeavesAtASlotThatMayBeVoid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(0)
+		s := v.machine()
+		p := newPacer(t, s, "doubt", 1, sec, PacerConfig{})
+		if err := p.PauseUntil(bg, time.Now().Add(sec)); err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error)
+		go func() { errs <- p.Acquire(bg, 1) }()
+		time.Sleep(500 * ms)
+		v.set(func() { v.down = true })
+		if err := <-errs; !errors.Is(err, errAway) || s.Stats().LostSlots != 1 {
+			t.Errorf("%v, %+v", err, s.Stats())
+		}
+		// Without a pause a slot is a slot.
+		v.set(func() { v.down = false })
+		if err := p.Acquire(bg, 1); err != nil {
+			t.Error(err)
+		}
+		go func() { errs <- p.Acquire(bg, 1) }()
+		time.Sleep(500 * ms)
+		v.set(func() { v.down = true })
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What came before the end of a pause, and arrives after it, does not bring it back.
+func TestPausesAreHeardInOrder(t *testing.T) {
+	p := newPacer(t, newVirtual(0).machine(), "order", 1, sec, PacerConfig{})
+	for i, v := range []struct {
+		told        pauses
+		pause, mark int64
+	}{
+		{pauses{now: 10, pause: 50}, 50, 0},
+		{pauses{now: 11, pause: 40}, 50, 0},
+		{pauses{now: 20, mark: 60}, 0, 60},             // resumed
+		{pauses{now: 15, pause: 50}, 0, 60},            // of before
+		{pauses{now: 21, pause: 55, mark: 60}, 55, 60}, // another pause
+		{pauses{now: 30, mark: 61}, 0, 61},             // resumed again
+		{pauses{now: 25, pause: 58, mark: 60}, 0, 61},  // of before
+		{pauses{now: 62, pause: 70}, 70, 61},           // the mark has passed
+	} {
+		p.heard(v.told, time.Now())
+		if p.pause != v.pause || p.mark != v.mark {
+			t.Errorf("%d: after %+v: %d, %d", i, v.told, p.pause, p.mark)
+		}
+	}
+	for _, v := range []struct {
+		slot, mark int64
+		void       bool
+	}{{69, 61, true}, {70, 61, false}, {70, 0, false}} {
+		if got := p.voids(&span{slot: v.slot, mark: v.mark}); got != v.void {
+			t.Errorf("%+v: %v", v, got)
+		}
+	}
+	p.heard(pauses{now: 65, mark: 90}, time.Now())
+	for _, v := range []struct {
+		slot, mark int64
+		void       bool
+	}{{70, 61, true}, {89, 61, true}, {70, 90, false}, {90, 0, false}} {
+		if got := p.voids(&span{slot: v.slot, mark: v.mark}); got != v.void {
+			t.Errorf("%+v: %v", v, got)
+		}
+	}
+}
+
+// What the scripts keep: exactly, on a clock that stands still.
+func TestResumeInRedis(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		p := newPacer(t, s, "resume", 10, sec, PacerConfig{})
+		slot := func(want time.Duration) *pacing {
+			t.Helper()
+			r, wait := reserve(t, p, 1, time.Minute)
+			if !r.ok || wait != want {
+				t.Errorf("%v, want %v", wait, want)
+			}
+			return r
+		}
+		pause := func(d time.Duration) {
+			t.Helper()
+			if _, err := s.run(bg, pacerPause, []string{p.key.key}, []string{format(int64(d)), "0"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resume := func() {
+			t.Helper()
+			if err := p.Resume(bg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resume() // there is nothing
+		slot(0)
+		resume() // there is no pause
+		slot(100 * ms)
+		pause(10 * sec)
+		slot(10 * sec)
+		old := slot(10*sec + 100*ms)
+		clock.set(sec)
+		resume()
+		r := slot(100 * ms)
+		if end := int64(epoch + 10*sec + 200*ms); r.mark != end || r.pause != 0 {
+			t.Errorf("%+v, want a mark of %d", r.pauses, end)
+		}
+		// What was reserved before cannot be given back, though it ends where the next slot is.
+		if p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: old.mark}, 1) {
+			t.Error("a void slot was given back")
+		}
+		if !p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: r.mark}, 1) {
+			t.Error("one that is not void was not")
+		}
+		pause(5 * sec)
+		if r := slot(5 * sec); r.mark != old.slot+old.takes || r.pause != int64(epoch+6*sec) {
+			t.Errorf("%+v", r.pauses)
+		}
+		resume() // and once more, with nothing reserved as far ahead
+		if again := slot(100 * ms); again.mark != old.slot+old.takes+1 {
+			t.Errorf("a mark of %d after %d", again.mark, old.slot+old.takes)
+		}
+		pause(200 * ms) // nearly over
+		resume()
+		slot(200 * ms)
+		clock.set(20 * sec)
+		if r := slot(0); r.mark != 0 {
+			t.Errorf("%+v", r.pauses)
+		}
+		if got := b.redis.Get(bg, p.key.key).Val(); got != "1790000020100000000" {
+			t.Errorf("kept: %q", got)
+		}
+	})
+}
+
+// On a real server, two machines.
+func TestResumeReachesWaiters(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		one := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePoll: 10 * ms})
+		other := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePoll: 10 * ms})
+		if err := one.PauseUntil(bg, time.Now().Add(5*sec)); err != nil {
+			t.Fatal(err)
+		}
+		left := acquire(t, other, 5)
+		for other.store.Stats().Decisions < 5 {
+			time.Sleep(ms)
+		}
+		began := time.Now()
+		if err := one.Resume(bg); err != nil {
+			t.Fatal(err)
+		}
+		got := left()
+		if took := time.Since(began); took > 4*sec || took < 50*ms {
+			t.Errorf("five left within %v: %v", took, got)
+		}
+	})
+}
+
+// Slots that are reserved keep their distance when the rate changes, and those that
+// come have another.
+func TestSetRateOfAPacer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, newVirtual(0).machine(), "rate", 1, sec, PacerConfig{})
+		left := acquire(t, p, 3)
+		synctest.Wait()
+		if err := p.SetRate(10, sec); err != nil || p.Interval() != 100*ms {
+			t.Fatal(err)
+		}
+		more := acquire(t, p, 3)
+		if a, b := left(), more(); fmt.Sprint(a, b) != "[0s 1s 2s] [3s 3.1s 3.2s]" {
+			t.Errorf("%v, %v", a, b)
+		}
+		for _, bad := range []error{p.SetRate(0, sec), p.SetRate(1, 0), p.SetRate(2, 1), p.SetRate(1, time.Hour)} {
+			if bad == nil || p.Interval() != 100*ms {
+				t.Errorf("%v", bad)
+			}
+		}
+		// What was reserved before is given back as what it was.
+		r, err := p.Reserve(bg, 2, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.SetRate(1, sec); err != nil || !r.Cancel(bg) {
+			t.Error(err)
+		}
+		if next, err := p.Reserve(bg, 1, time.Minute); err != nil || next.slot != r.slot {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// through has n calls leave a gate one after the other and returns when.
+func through(t *testing.T, p *Pacer, n int) (left []time.Duration) {
+	t.Helper()
+	gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "all", Meter: p}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range n {
+		permit, err := gate.Acquire(bg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, time.Since(began))
+		permit.Release()
+	}
+	return left
+}
+
+// A gate needs few round trips for slots reserved ahead, and its calls are as even.
+func TestSlotsAhead(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 100 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newVirtual(0)
+			s := v.machine()
+			p := newPacer(t, s, "ahead", 100, sec, PacerConfig{Ahead: ahead})
+			for i, at := range through(t, p, 100) {
+				if at != time.Duration(i)*10*ms {
+					t.Fatalf("%d left at %v", i, at)
+				}
+			}
+			if ahead == 0 && v.count() != 100 || ahead > 0 && v.count() > 16 {
+				t.Errorf("%v: %d calls", ahead, v.count())
+			}
+			// What nobody comes for is given back as soon as one slot has passed.
+			time.Sleep(sec)
+			synctest.Wait()
+			got := s.Stats()
+			if ahead > 0 && (got.LostSlots != 1 || got.Refunded == 0) {
+				t.Errorf("%+v", got)
+			}
+			if len := v.pacer.free - time.Now().UnixNano(); len > 0 {
+				t.Errorf("slots are reserved for %v more", time.Duration(len))
+			}
+		})
+	}
+}
+
+// With the server further away than slots are apart, slots ahead keep the rate.
+func TestSlotsAheadOfASlowServer(t *testing.T) {
+	delivered := map[time.Duration]int{}
+	for _, ahead := range []time.Duration{0, 100 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPacer(t, newVirtual(5*ms).machine(), "slow", 1000, sec, PacerConfig{Ahead: ahead})
+			for _, at := range through(t, p, 1000) {
+				if at < 300*ms {
+					delivered[ahead]++
+				}
+			}
+		})
+	}
+	if delivered[0] > 40 || delivered[100*ms] < 150 {
+		t.Errorf("within 300 ms: %v", delivered)
+	}
+	t.Logf("at 1000 a second, 10 ms away, within 300 ms: %v", delivered)
+}
+
+// Slots of two machines that reserve ahead never come closer than an interval.
+func TestSlotsAheadOfTwoMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(0)
+		var mu sync.Mutex
+		var all []time.Duration
+		began := time.Now()
+		var wg sync.WaitGroup
+		for m := range 2 {
+			p := newPacer(t, v.machine(), "two", 100, sec, PacerConfig{Ahead: 100 * ms})
+			wg.Go(func() {
+				for round := range 4 {
+					offset := time.Since(began)
+					for _, at := range through(t, p, 20+m*7) {
+						mu.Lock()
+						all = append(all, offset+at)
+						mu.Unlock()
+					}
+					time.Sleep(time.Duration(round) * 33 * ms)
+				}
+			})
+		}
+		wg.Wait()
+		slices.Sort(all)
+		for i := 1; i < len(all); i++ {
+			if all[i]-all[i-1] < 10*ms {
+				t.Fatalf("%v after %v", all[i], all[i-1])
+			}
+		}
+		time.Sleep(sec)
+	})
+}
+
+// A pause, and its end, reach what a gate holds.
+func TestPauseReachesSlotsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(0)
+		p := newPacer(t, v.machine(), "reach", 10, sec, PacerConfig{Ahead: 5 * sec})
+		other := newPacer(t, v.machine(), "reach", 10, sec, PacerConfig{})
+		began := time.Now()
+		var left []time.Duration
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			left = through(t, p, 70)
+		}()
+		time.Sleep(4*sec + 50*ms)
+		if err := other.PauseUntil(bg, began.Add(20*sec)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * sec) // the gate waits for the end of the pause
+		if err := other.Resume(bg); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		in := 0
+		for i, at := range left {
+			if at > 4*sec+50*ms && at < 10*sec {
+				in++
+			}
+			if i > 0 && at-left[i-1] < 100*ms {
+				t.Errorf("%v after %v", at, left[i-1])
+			}
+		}
+		if in > 2 { // PausePoll is an interval
+			t.Errorf("%d left in the pause", in)
+		}
+		time.Sleep(10 * sec)
+	})
+}
+
+// A slot by which nobody left goes to the next, also out of the middle.
+func TestSlotsAheadAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(t, newVirtual(0).machine(), "back", 10, sec, PacerConfig{Ahead: sec})
+		admit := func(n int64, want time.Duration) {
+			t.Helper()
+			if wait, err := p.Admit(bg, n); wait != want || err != nil {
+				t.Errorf("%v, %v; want %v", wait, err, want)
+			}
+		}
+		for range 9 { // so that some are ahead
+			for wait := time.Duration(1); wait > 0; {
+				var err error
+				if wait, err = p.Admit(bg, 1); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(wait)
+			}
+		}
+		if p.meter.held.takes < int64(200*ms) {
+			t.Fatalf("%v ahead", time.Duration(p.meter.held.takes))
+		}
+		admit(1, 100*ms)
+		if err := p.Adjust(bg, -1, 0); err != nil {
+			t.Error(err)
+		}
+		admit(1, 0)
+		admit(1, 100*ms)
+		if err := p.Adjust(bg, -2, 0); err == nil {
+			t.Error("two of one were given back")
+		}
+		if err := p.Adjust(bg, -1, 0); err == nil {
+			t.Error("after that it is too late")
+		}
+		time.Sleep(100 * ms)
+		admit(1, 0)
+		// More than is held: that goes back, and all is reserved anew.
+		admit(100, 100*ms)
+		time.Sleep(100 * ms)
+		admit(100, 0)
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		if _, err := p.Admit(ctx, 1); err != context.Canceled {
+			t.Error(err)
+		}
+		if _, err := p.Admit(bg, 601); err != sluice.ErrTooLarge {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A slot that is not given back to the server goes to nobody else: what another
+// machine has reserved behind it stays between.
+func TestSlotsBetweenAreOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(0)
+		p := newPacer(t, v.machine(), "between", 10, sec, PacerConfig{Ahead: sec})
+		other := newPacer(t, v.machine(), "between", 10, sec, PacerConfig{})
+		if wait, err := p.Admit(bg, 1); wait != 0 || err != nil {
+			t.Fatal(wait, err)
+		}
+		if _, err := other.Reserve(bg, 1, sec); err != nil { // at 100 ms
+			t.Fatal(err)
+		}
+		if wait, err := p.Admit(bg, 1); wait != 200*ms || err != nil {
+			t.Fatal(wait, err)
+		}
+		if err := p.Adjust(bg, -1, 0); err != ErrStranded {
+			t.Error(err)
+		}
+		if wait, err := p.Admit(bg, 1); wait != 200*ms || err != nil {
+			t.Error(wait, err)
+		}
+		time.Sleep(sec)
+	})
+}
+
+// A pause, and its end, are remembered for as long as they say which slots were
+// missed: forgotten before, all that may be caught up would leave at once.
+func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		p := newPacer(t, b.store(t), "missed", 10, sec, PacerConfig{Missed: time.Hour})
+		lives := func(least time.Duration) {
+			t.Helper()
+			if got := b.redis.PTTL(bg, p.key.key).Val(); got < least {
+				t.Errorf("it lives for %v", got)
+			}
+		}
+		if err := p.PauseUntil(bg, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		lives(2*time.Hour - time.Minute)
+		if err := p.Resume(bg); err != nil {
+			t.Fatal(err)
+		}
+		lives(2*time.Hour - time.Minute)
+		// A slot that is given back does not end what had no expiry.
+		for range 2 {
+			r, err := p.Reserve(bg, 1, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.redis.Persist(bg, p.key.key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if !r.Cancel(bg) {
+				t.Error("not given back")
+			}
+			lives(time.Hour - time.Minute)
+		}
+	})
+}

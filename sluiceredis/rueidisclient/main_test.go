@@ -1,0 +1,9 @@
+package rueidisclient
+
+import (
+	"testing"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -1,0 +1,452 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+var togetherTake = strictScript("together_take", "instant", "slots", "leaky", "log", "fixed", "pacer", "kinds")
+
+// # Why ask several limits in one script?
+//
+// "10 a second and 5,000 a day" are two limits, and a call must have both. Asked
+// one after the other, what the first gave must be given back when the second
+// refuses: two round trips more, meanwhile others are refused what is not used,
+// and sometimes it is too late. One script looks at all limits before it writes to
+// any:
+//
+//	second  ███████░░░    fits
+//	day     ██████████    does not     nothing is written to either
+//
+// A server of a cluster has only some of the keys, and a script only those of one
+// slot. So the limits must be of one tag: of one family and one key; see keys.go.
+
+// A Limit is one that can be decided together with others: a [*LeakyMeter], a
+// [*LogMeter], a [*FixedMeter] or a [*Pacer].
+type Limit interface {
+	sluice.Joiner
+	member() (*Store, member)
+
+	// current reports whether m, which member returned, is how the limit is asked
+	// now: a quota or a rate may have changed.
+	current(m member) bool
+
+	// takeOne takes n from the limit alone, if they fit, and returns how to give
+	// them back. It asks no server: there is none, or it is away.
+	takeOne(n int64, away *AwayError) (leaky.Result, func(), error)
+}
+
+func (m *LeakyMeter) member() (*Store, member) {
+	c := m.leaky.at(m.leaky.quoted.Load().cell, m.key)
+	return m.leaky.store, &c
+}
+
+func (m *LogMeter) member() (*Store, member) {
+	k := m.log.at(m.key)
+	return m.log.store, &k
+}
+
+func (m *FixedMeter) member() (*Store, member) {
+	k := m.fixed.at(m.key)
+	return m.fixed.store, &k
+}
+
+func (p *Pacer) member() (*Store, member) { return p.store, &pace{p.at()} }
+
+// Join implements sluice.Joiner: it is Together, for a gate.
+func (m *LeakyMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+
+// Join implements sluice.Joiner: it is Together, for a gate.
+func (m *LogMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+
+// Join implements sluice.Joiner: it is Together, for a gate.
+func (m *FixedMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+
+// Join implements sluice.Joiner: it is Together, for a gate.
+func (p *Pacer) Join(others ...sluice.Meter) sluice.Joint { return join(p, others) }
+
+func join(first Limit, others []sluice.Meter) sluice.Joint {
+	limits := []Limit{first}
+	for _, o := range others {
+		l, ok := o.(Limit)
+		if !ok {
+			return nil
+		}
+		limits = append(limits, l)
+	}
+	store, _ := first.member()
+	set, err := store.Together(limits...)
+	if err != nil {
+		return nil // not a nil *Set in an interface
+	}
+	return set
+}
+
+// A Set is several limits that are decided in one script: all of them let a call
+// through, or it takes from none. It is a sluice.Meter. A gate makes one by itself
+// of those of its quotas that can be.
+//
+// Callers of the same limits on one machine share scripts, and are decided in the
+// order in which they came, as if each had come alone.
+//
+// A Set is safe for use by multiple goroutines.
+type Set struct {
+	store  *Store
+	limits []Limit
+	formed atomic.Pointer[form]
+
+	mu   sync.Mutex
+	last *joining // the request granted last, if slots were; see AdjustAll
+}
+
+var (
+	_ sluice.Joiner = (*Set)(nil)
+	_ sluice.Joint  = (*Set)(nil)
+)
+
+// Together returns those limits as one. They must be limits of this store that
+// share a tag: their names are the same up to the last slash, and so are their
+// keys (that of a Pacer is ""):
+//
+//	set, err := store.Together(perSecond.On("acct42"), perDay.On("acct42")) // of orders/second and orders/day
+//
+// It returns an error if there are none, one is of another store or has another
+// tag, or one is there twice.
+//
+// A Pacer in a set reserves nothing ahead: a call is let through when a slot has
+// come and all others agree. So each leaves a round trip and the caller's own
+// delay after its slot, and the rate falls short by that, unless
+// PacerConfig.Missed is at least as long. On its own a Pacer does not.
+//
+// What SetQuota or SetRate of a limit change holds for the set, too.
+func (s *Store) Together(limits ...Limit) (*Set, error) {
+	if len(limits) == 0 {
+		return nil, errors.New("sluiceredis: no limits to decide together")
+	}
+	var keys []string
+	for _, l := range limits {
+		store, m := l.member()
+		key := m.keyName()
+		switch {
+		case store != s:
+			return nil, fmt.Errorf("sluiceredis: the limit at %q is of another store: only one can be decided together", key)
+		case slices.Contains(keys, key):
+			return nil, fmt.Errorf("sluiceredis: the limit at %q is there twice: together with itself it would count double", key)
+		case len(keys) > 0 && tagOf(keys[0]) != tagOf(key):
+			return nil, fmt.Errorf("sluiceredis: the limits at %q and %q share no tag: name them family/limit, of one family and key",
+				keys[0], key)
+		}
+		keys = append(keys, key)
+	}
+	t := &Set{store: s, limits: slices.Clone(limits)}
+	t.formed.Store(formOf(limits))
+	return t, nil
+}
+
+// A Decision is what became of a call of a [Set].
+type Decision struct {
+	// Allowed reports whether all limits let the call through. Otherwise
+	// nothing was taken from any.
+	Allowed bool
+
+	// By says which limit refuses, counted in the order of Together from 0; −1
+	// if none does. If several do it is the first that will never let so many
+	// through or, if there is none, the one that refuses longest.
+	By int
+
+	// Results are what the limits say, in the order of Together: of a call that
+	// was let through what each Take would have returned; of another whether
+	// this limit would have let it through, and what it holds. The limit of a
+	// pacer is how many calls of 1 may leave at once after idleness.
+	Results []leaky.Result
+}
+
+// refuses returns the result of the limit that does, or of any if none does.
+func (d *Decision) refuses() leaky.Result { return d.Results[max(0, d.By)] }
+
+// Err returns nil, or what Err of the result of the limit that refuses does: that
+// it is leaky.ErrTooLarge means that no wait helps.
+func (d *Decision) Err() error { return d.refuses().Err() }
+
+// RetryAfter returns how long it takes, if nobody else takes anything, until the
+// call would be let through; 0 if it was, and leaky.NoRetry if it never will.
+func (d *Decision) RetryAfter() time.Duration {
+	if d.Allowed {
+		return 0
+	}
+	return d.refuses().RetryAfter
+}
+
+// Take takes n from each limit if all have them, and otherwise changes nothing and
+// says which refuses and for how long. n = 0 takes nothing and is always allowed.
+// Errors are those of [Leaky.Take]; a [*DataError] says which key it is, and then
+// nothing was taken from any. It panics if n < 0.
+func (t *Set) Take(ctx context.Context, n int64) (Decision, error) {
+	return t.TakeEach(ctx, slices.Repeat([]int64{n}, len(t.limits))...)
+}
+
+// TakeEach is Take of n[i] from limit i. It panics unless there is one n for each
+// limit.
+func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
+	if len(n) != len(t.limits) {
+		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(n), len(t.limits)))
+	}
+	for _, n := range n {
+		mustNotBeNegative(n)
+	}
+	j := &joining{set: t, form: t.form(), n: slices.Clone(n)}
+	if err := t.store.sets.do(ctx, j.form.sign, j); err != nil {
+		return Decision{}, err
+	}
+	if j.decision.Allowed && slices.Max(j.ends) > 0 {
+		t.mu.Lock()
+		t.last = j
+		t.mu.Unlock()
+	}
+	return j.decision, nil
+}
+
+// Peek returns what Take of 0 does: the limits as they are, at one instant. It
+// never writes.
+func (t *Set) Peek(ctx context.Context) (Decision, error) { return t.Take(ctx, 0) }
+
+// Admit is Take for a gate and for sluice.Block: it returns 0 if n were taken from
+// each limit, or how long it takes until they could be. It returns ErrTooLarge if
+// n never fit into one, and the errors of Take. It panics if n < 0.
+func (t *Set) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	wait, _, err = t.AdmitAll(ctx, slices.Repeat([]int64{n}, len(t.limits)))
+	return wait, err
+}
+
+// AdmitAll implements sluice.Joint: it is TakeEach.
+func (t *Set) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
+	d, err := t.TakeEach(ctx, n...)
+	if err != nil {
+		return 0, t.about(err), err
+	}
+	return max(0, d.RetryAfter()), max(0, d.By), d.Err()
+}
+
+// about returns which limit err is about, 0 if that cannot be said.
+func (t *Set) about(err error) int {
+	var data *DataError
+	if !errors.As(err, &data) {
+		return 0
+	}
+	return max(0, slices.IndexFunc(t.form().members, func(m member) bool { return m.keyName() == data.Key }))
+}
+
+// Adjust corrects by delta what a call took from each limit that was admitted age
+// ago, in one script, as Adjust of each would. The error is of those that could not
+// be corrected, and matches [ErrStranded] if for one it is too late.
+func (t *Set) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	return errors.Join(t.AdjustAll(ctx, slices.Repeat([]int64{delta}, len(t.limits)), age)...)
+}
+
+// AdjustAll implements sluice.Joint: it is Adjust of limit i by delta[i]. If the
+// server cannot be asked, or one key holds what it must not, none is corrected.
+//
+// Slots of a pacer are given back only as a gate does it: with an age of 0, what
+// the set has granted last, and if nobody has taken a slot since.
+func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
+	all := make([]correction, len(t.limits))
+	for i, m := range t.form().members {
+		all[i] = correction{member: m, delta: delta[i], age: age}
+	}
+	if age == 0 {
+		t.mu.Lock()
+		if last := t.last; last != nil {
+			for i := range all {
+				if delta[i] < 0 && delta[i] == -last.n[i] && last.ends[i] > 0 {
+					all[i].member, all[i].end, t.last = last.form.members[i], last.ends[i], nil
+				}
+			}
+		}
+		t.mu.Unlock()
+	}
+	t.store.adjust(ctx, all)
+	var errs []error
+	for i, c := range all {
+		if c.err != nil && errs == nil {
+			errs = make([]error, len(all))
+		}
+		if c.err != nil {
+			errs[i] = c.err
+		}
+	}
+	return errs
+}
+
+// Join returns nil: what a set decides is decided. With it a gate asks a Set after
+// its other quotas.
+func (t *Set) Join(...sluice.Meter) sluice.Joint { return nil }
+
+// A joining is a request for n[i] units of each limit of a set, and what was
+// answered.
+type joining struct {
+	set  *Set
+	form *form
+	n    []int64
+
+	decision Decision
+	now      int64     // the server's clock, µs since 1970
+	sent     time.Time // when the script was, or a little earlier
+	ends     []int64   // of slots taken, ns since 1970; 0: none
+}
+
+// nothing reports whether j asks for that.
+func (j *joining) nothing() bool { return slices.Max(j.n) == 0 }
+
+// ever reports whether what j asks for can fit.
+func (j *joining) ever() bool {
+	for i, m := range j.form.members {
+		if j.n[i] > m.most() {
+			return false
+		}
+	}
+	return true
+}
+
+// decide is what becomes of j at limits that hold states.
+func (j *joining) decide(states []state) {
+	results := make([]leaky.Result, len(states))
+	for i, s := range states {
+		results[i] = result(s, j.n[i])
+	}
+	d := decision(results)
+	j.ends = make([]int64, len(states))
+	if d.Allowed {
+		for i, s := range states {
+			s.take(j.n[i])
+			d.Results[i].Remaining, _, d.Results[i].ResetAfter = s.holds()
+			if p, ok := s.(*paceState); ok && j.n[i] > 0 {
+				j.ends[i] = j.now*1000 + p.free
+			}
+		}
+	}
+	j.decision = d
+}
+
+// decision returns what becomes of a call for which limits have these results.
+func decision(results []leaky.Result) Decision {
+	d := Decision{Allowed: true, By: -1, Results: results}
+	worst := time.Duration(0)
+	for i, res := range results {
+		if res.Allowed {
+			continue
+		}
+		d.Allowed = false
+		if worst != leaky.NoRetry && (res.RetryAfter == leaky.NoRetry || res.RetryAfter > worst) {
+			worst, d.By = res.RetryAfter, i
+		}
+	}
+	return d
+}
+
+// runsOf splits requests into runs of equal ones.
+func runsOf(requests []*joining) (runs [][]*joining) {
+	for i, j := range requests {
+		if i > 0 && slices.Equal(requests[i-1].n, j.n) {
+			runs[len(runs)-1] = append(runs[len(runs)-1], j)
+		} else {
+			runs = append(runs, []*joining{j})
+		}
+	}
+	return runs
+}
+
+// takeTogether has requests for the same limits answered, in order, at one instant.
+func takeTogether(s *Store, ctx context.Context, _ string, requests []*joining) error {
+	members := requests[0].form.members
+	for _, m := range members {
+		if err := m.tell(ctx, s); err != nil {
+			return err
+		}
+	}
+	name, sent := s.unique(), time.Now()
+	var keys, args []string
+	for _, m := range members {
+		keys = append(keys, m.keyName())
+		args = append(args, m.header(name)...)
+	}
+	runs, asked := runsOf(requests), 0
+	for _, run := range runs {
+		if run[0].nothing() {
+			continue
+		}
+		asked++
+		if run[0].ever() {
+			args = append(args, format(int64(len(run))))
+		} else {
+			args = append(args, "0") // only when the logs will have room is asked
+		}
+		for i, m := range members {
+			args = append(args, format(min(run[0].n[i], m.most())*m.unit()))
+		}
+	}
+	reply, err := s.run(ctx, togetherTake, keys, args)
+	if err == nil {
+		err = expect(togetherTake, reply, 3+(3+asked)*len(members))
+	}
+	if err != nil {
+		return err
+	}
+	now, rest, clamped := reply[len(reply)-1], reply[2:], int64(0)
+	states := make([]state, len(members))
+	for i, m := range members {
+		states[i] = m.state(rest, now)
+		clamped += rest[0]
+		rest = rest[3:]
+	}
+	granted, units := int64(0), make([]int64, len(members))
+	for _, run := range runs {
+		if !run[0].nothing() {
+			for i, s := range states {
+				if l, ok := s.(*logState); ok {
+					l.when = rest[i]
+				}
+			}
+			rest = rest[len(states):]
+		}
+		for _, j := range run {
+			j.now, j.sent = now, sent
+			j.decide(states)
+			if j.decision.Allowed && !j.nothing() {
+				granted++
+				for i, n := range j.n {
+					units[i] += n
+				}
+			}
+		}
+	}
+	for i, state := range states {
+		state.keep(s, units[i], now)
+	}
+	return s.decided(togetherTake, len(requests), []int64{0, reply[1], clamped}, granted)
+}
+
+// giveBackTogether gives back what was taken for callers who had gone, the last
+// first, so that the slots of those before it are at the tail then.
+func giveBackTogether(s *Store, _ string, requests []*joining) {
+	for _, j := range slices.Backward(requests) {
+		if !j.decision.Allowed {
+			continue
+		}
+		all := make([]correction, len(j.n))
+		for i, m := range j.form.members {
+			all[i] = correction{member: m, delta: -j.n[i], age: time.Since(j.sent), end: j.ends[i]}
+			if _, ok := m.(*logKey); ok {
+				all[i].end = j.now
+			}
+		}
+		s.adjust(context.Background(), all) // counted if it fails
+	}
+}

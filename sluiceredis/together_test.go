@@ -1,0 +1,469 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// errAny stands for any error.
+var errAny = errors.New("any")
+
+func newSet(t testing.TB, s *Store, limits ...Limit) *Set {
+	t.Helper()
+	set, err := s.Together(limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// All of them or none, with what each of them says.
+func TestTogether(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		burst := newLeaky(t, s, "api/burst", leaky.Quota{Capacity: 3, Count: 1, Per: sec}).On("")
+		minute := newLog(t, s, "api/minute", 5, time.Minute).On("")
+		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).On("")
+		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{Missed: 200 * ms})
+		set := newSet(t, s, burst, minute, day, pace)
+		res := func(allowed bool, remaining, limit int64, retry, reset time.Duration) leaky.Result {
+			return leaky.Result{Allowed: allowed, Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
+		}
+		for _, v := range []struct {
+			at   time.Duration
+			n    []int64
+			by   int
+			want [4]leaky.Result
+		}{
+			{0, []int64{0, 0, 0, 0}, -1, [4]leaky.Result{res(true, 3, 3, -1, 0), res(true, 5, 5, -1, 0), res(true, 6, 6, -1, 0), res(true, 3, 3, -1, 0)}},
+			{0, []int64{2, 2, 1, 2}, -1, [4]leaky.Result{
+				res(true, 1, 3, -1, 2*sec), res(true, 3, 5, -1, time.Minute), res(true, 5, 6, -1, 24*time.Hour), res(true, 1, 3, -1, 200*ms)}},
+			// The bucket refuses, and so none of the others has lost anything.
+			{0, []int64{2, 3, 5, 1}, 0, [4]leaky.Result{
+				res(false, 1, 3, sec, 2*sec), res(true, 3, 5, -1, time.Minute), res(true, 5, 6, -1, 24*time.Hour), res(true, 1, 3, -1, 200*ms)}},
+			// Two refuse: the one that takes longer is named, although it is not the first.
+			{sec, []int64{3, 4, 0, 0}, 1, [4]leaky.Result{
+				res(false, 2, 3, sec, sec), res(false, 3, 5, 59*sec, 59*sec), res(true, 5, 6, -1, 24*time.Hour-sec), res(true, 3, 3, -1, 0)}},
+			// One never will: that is named, whatever the others say.
+			{sec, []int64{3, 4, 7, 1}, 2, [4]leaky.Result{
+				res(false, 2, 3, sec, sec), res(false, 3, 5, 59*sec, 59*sec), res(false, 5, 6, -1, 24*time.Hour-sec), res(true, 3, 3, -1, 0)}},
+			{sec, []int64{1, 1, 1, 4}, -1, [4]leaky.Result{
+				res(true, 1, 3, -1, 2*sec), res(true, 2, 5, -1, time.Minute), res(true, 4, 6, -1, 24*time.Hour-sec), res(true, 0, 3, -1, 400*ms)}},
+			// The next slot is 200 ms ahead.
+			{sec, []int64{1, 1, 1, 1}, 3, [4]leaky.Result{
+				res(true, 1, 3, -1, 2*sec), res(true, 2, 5, -1, time.Minute), res(true, 4, 6, -1, 24*time.Hour-sec), res(false, 0, 3, 200*ms, 400*ms)}},
+		} {
+			clock.set(v.at)
+			got, err := set.TakeEach(bg, v.n...)
+			if err != nil || got.Allowed != (v.by < 0) || got.By != v.by || [4]leaky.Result(got.Results) != v.want {
+				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
+			}
+			if v.by >= 0 && (got.RetryAfter() != v.want[v.by].RetryAfter || got.Err() != v.want[v.by].Err()) ||
+				v.by < 0 && (got.RetryAfter() != 0 || got.Err() != nil) {
+				t.Errorf("%v at %v: %v, %v", v.n, v.at, got.RetryAfter(), got.Err())
+			}
+		}
+		if got := s.Stats(); got.Calls != 7 || got.Decisions != 7 {
+			t.Errorf("%+v", got)
+		}
+		// The same by other ways: each limit knows what the set has taken.
+		if wait, err := burst.Admit(bg, 2); wait != sec || err != nil {
+			t.Errorf("%v, %v", wait, err)
+		}
+		if d, err := set.Peek(bg); err != nil || !d.Allowed || d.Results[1].Remaining != 2 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != leaky.ErrTooLarge {
+			t.Errorf("%v, %v, %v", wait, which, err)
+		}
+		for _, n := range [][]int64{{1, 1, 1}, {1, 1, 1, -1}} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%v does not panic", n)
+					}
+				}()
+				_, _ = set.TakeEach(bg, n...)
+			}()
+		}
+	})
+}
+
+func TestWhatCannotBeTogether(t *testing.T) {
+	s, other := onMini(t), onMini(t)
+	quota := leaky.Quota{Capacity: 3, Count: 1, Per: sec}
+	second, day := newLeaky(t, s, "orders/second", quota), newLeaky(t, s, "orders/day", quota)
+	for want, limits := range map[string][]Limit{
+		"no limits":        nil,
+		"there twice":      {second.On("k"), day.On("k"), newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 9, Count: 1, Per: sec}).On("k")},
+		"share no tag":     {second.On("k"), day.On("l")},
+		"share no tag: na": {second.On("k"), newLog(t, s, "other/day", 1, sec).On("k")},
+		"another store":    {second.On("k"), newLeaky(t, other, "orders/day", quota).On("k")},
+	} {
+		if _, err := s.Together(limits...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		if len(limits) > 0 {
+			var others []sluice.Meter
+			for _, l := range limits[1:] {
+				others = append(others, l)
+			}
+			if limits[0].Join(others...) != nil {
+				t.Errorf("%s: joined", want)
+			}
+		}
+	}
+	if second.On("k").Join(leaky.New(1, 1, sec)) != nil || newSet(t, s, second.On("k")).Join(day.On("k")) != nil {
+		t.Error("joined with what lives elsewhere")
+	}
+	if _, err := s.Together(second.On("k"), newLog(t, s, "orders/second", 5, sec).On("k")); err != nil {
+		t.Errorf("kinds of one name are different limits: %v", err)
+	}
+}
+
+// onMini returns a store of its own in a miniredis.
+func onMini(t *testing.T) *Store { return newBackend(t, miniredis.RunT(t).Addr()).store(t) }
+
+// Whatever is in one of the keys, the error says which, and all are as they were.
+func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s := b.store(t)
+		limits := []Limit{
+			newLeaky(t, s, "f/a", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On(""),
+			newLog(t, s, "f/b", 5, time.Hour).On(""),
+			newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: time.Hour}).On(""),
+			newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 4 * sec}),
+		}
+		set := newSet(t, s, limits...)
+		var keys []string
+		for _, m := range set.form().members {
+			keys = append(keys, m.keyName())
+		}
+		gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{
+			{Name: "a", Meter: limits[0]}, {Name: "b", Meter: limits[1]}, {Name: "c", Meter: limits[2]}, {Name: "d", Meter: limits[3]},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for broken, name := range []string{"a", "b", "c", "d"} {
+			for what, put := range map[string]func(key string) error{
+				"list": func(key string) error { return b.redis.LPush(bg, key, "x").Err() },
+				"text": func(key string) error { return b.redis.Set(bg, key, "x y", 0).Err() },
+			} {
+				b.redis.Del(bg, keys...)
+				if d, err := set.Take(bg, 1); err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				b.redis.Del(bg, keys[broken])
+				if err := put(keys[broken]); err != nil {
+					t.Fatal(err)
+				}
+				dump := func() (all []string) {
+					for _, key := range keys {
+						all = append(all, b.dump(key))
+					}
+					return all
+				}
+				before := dump()
+				_, takes := set.Take(bg, 1)
+				_, peeks := set.Peek(bg)
+				_, asks := gate.AcquireWithin(bg, 1, 0)
+				for how, err := range map[string]error{"take": takes, "peek": peeks, "adds": set.Adjust(bg, 1, 0), "return": set.Adjust(bg, -1, 0), "gate": asks} {
+					var data *DataError
+					if !errors.As(err, &data) || data.Key != keys[broken] {
+						t.Errorf("%s, %s in %s: %v", how, what, keys[broken], err)
+					}
+				}
+				if !strings.Contains(asks.Error(), "quota "+name+":") {
+					t.Errorf("the gate does not name the quota %s: %v", name, asks)
+				}
+				if after := dump(); !slices.Equal(before, after) {
+					t.Errorf("%s in %s: %q became %q", what, keys[broken], before, after)
+				}
+			}
+		}
+	})
+}
+
+// Many callers of the same limits on several machines, in few scripts: a model
+// repeats every answer.
+func TestReplayOfConcurrentSets(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		type answer struct{ a, b, c leaky.Result }
+		var mu sync.Mutex
+		var records []record[answer]
+		var wg sync.WaitGroup
+		var stores []*Store
+		for range 3 {
+			s := b.storeOn(t, slow{b.client, 300 * time.Microsecond})
+			make := func() *Set { // each caller has a set of its own, and they are the same
+				return newSet(t, s,
+					newLeaky(t, s, "replay/a", leaky.Quota{Capacity: 7, Count: 2000, Per: sec}).On("k"),
+					newLog(t, s, "replay/b", 20, 9*ms).On("k"),
+					newFixed(t, s, "replay/c", FixedConfig{Limit: 50, Window: 25 * ms, Aligned: true}).On("k"))
+			}
+			for range 8 {
+				set := make()
+				wg.Go(func() {
+					for range 80 {
+						j := &joining{set: set, form: set.form(), n: slices.Repeat([]int64{1 + rand.Int64N(3)}, 3)}
+						if err := s.sets.do(bg, j.form.sign, j); err != nil {
+							t.Error(err)
+							return
+						}
+						r := j.decision.Results
+						mu.Lock()
+						records = append(records, record[answer]{j.now, j.n[0], answer{r[0], r[1], r[2]}})
+						mu.Unlock()
+					}
+				})
+			}
+			stores = append(stores, s)
+		}
+		wg.Wait()
+		for _, s := range stores {
+			if got := s.Stats(); got.Decisions != 8*80 || got.Calls > got.Decisions/2 {
+				t.Errorf("%d calls for %d decisions", got.Calls, got.Decisions)
+			}
+		}
+		model := func(old *[3]modelLimit, r record[answer]) (answer, *[3]modelLimit) {
+			m := &[3]modelLimit{&modelBucket{7, 500_000, 0}, &modelLog{limit: 20, window: int64(9 * ms)}, &modelFixed{limit: 50, window: int64(25 * ms)}}
+			if old != nil {
+				bucket, log, fixed := *old[0].(*modelBucket), *old[1].(*modelLog), *old[2].(*modelFixed)
+				log.at = slices.Clone(log.at)
+				m = &[3]modelLimit{&bucket, &log, &fixed}
+			}
+			all := togetherModel(m[:], r.now*1000, []int64{r.n, r.n, r.n})
+			return answer{all[0], all[1], all[2]}, m
+		}
+		by := map[string]int{}
+		for _, r := range records {
+			by[fmt.Sprint(r.answer.a.Allowed, r.answer.b.Allowed, r.answer.c.Allowed)]++
+		}
+		for _, who := range []string{"true true true", "false true true", "true false true"} {
+			if by[who] < 20 {
+				t.Errorf("%s: %d of %d; little is shown", who, by[who], len(records))
+			}
+		}
+		if err := replay(slices.Clone(records), model); err != nil {
+			t.Fatal(err)
+		}
+		broken := slices.Clone(records)
+		broken[len(broken)/2].answer.b.Remaining++
+		if replay(broken, model) == nil {
+			t.Error("a falsified answer was explained")
+		}
+	})
+}
+
+// A gate asks what can be asked together in one script, settles in one, and gives
+// back what something else refuses.
+func TestGateJoinsItsQuotas(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s := b.store(t)
+		second := newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("k")
+		day := newFixed(t, s, "orders/day", FixedConfig{Limit: 3, Window: 24 * time.Hour}).On("k")
+		other := newLog(t, s, "elsewhere", 2, time.Hour).On("k")
+		gate, err := sluice.New(sluice.Config{Name: "api", Quotas: []sluice.Quota{
+			{Name: "second", Meter: second}, {Name: "other", Meter: other, Counts: sluice.Calls}, {Name: "day", Meter: day, Counts: sluice.Calls},
+			{Name: "here", Meter: leaky.New(5, 1, time.Hour), Counts: sluice.Calls},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := func(want uint64, f func()) {
+			t.Helper()
+			before := s.Stats().Calls
+			f()
+			if got := s.Stats().Calls - before; got != want {
+				t.Errorf("%d calls, want %d", got, want)
+			}
+		}
+		var p *sluice.Permit
+		calls(2, func() { p, err = gate.AcquireWithin(bg, 2, 0) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls(1, func() { p.Settle(1) })
+		calls(2, func() { _, err = gate.AcquireWithin(bg, 2, 0) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls(3, func() { _, err = gate.AcquireWithin(bg, 1, 0) }) // two ask, and what one gave goes back
+		if err == nil || !strings.Contains(err.Error(), "quota other") {
+			t.Errorf("%v", err)
+		}
+		calls(1, func() { _, err = gate.AcquireWithin(bg, 4, 0) })
+		if err == nil || !strings.Contains(err.Error(), "quota second") {
+			t.Errorf("%v", err)
+		}
+		a, _ := second.leaky.Peek(bg, "k")
+		d, _ := day.fixed.Peek(bg, "k")
+		o, _ := other.log.Peek(bg, "k")
+		if a.Remaining != 2 || d.Remaining != 1 || o.Remaining != 0 || gate.Stats().Stranded != 0 {
+			t.Errorf("%+v %+v %+v, %d stranded", a, d, o, gate.Stats().Stranded)
+		}
+	})
+}
+
+// What is given back to a set is what each limit would give back.
+func TestTogetherAdjust(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		bucket := newLeaky(t, s, "f/a", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("")
+		log := newLog(t, s, "f/b", 5, 3*sec).On("")
+		fixed := newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: 2 * sec}).On("")
+		pace := newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 4 * sec, Horizon: 5 * sec})
+		set := newSet(t, s, bucket, log, fixed, pace)
+		remain := func(want ...int64) {
+			t.Helper()
+			d, err := set.Peek(bg)
+			var got []int64
+			for _, r := range d.Results {
+				got = append(got, r.Remaining)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%v remain, %v; want %v", got, err, want)
+			}
+		}
+		take := func(n int64) {
+			t.Helper()
+			if d, err := set.Take(bg, n); err != nil || !d.Allowed {
+				t.Errorf("%d: %+v, %v", n, d, err)
+			}
+		}
+		adjust := func(age time.Duration, delta []int64, want ...error) {
+			same := func(got, want error) bool { return got == want || got != nil && want == errAny }
+			t.Helper()
+			if got := set.AdjustAll(bg, delta, age); !slices.EqualFunc(got, want, same) {
+				t.Errorf("%v after %v: %v, want %v", delta, age, got, want)
+			}
+		}
+		clock.set(0)
+		take(2)
+		adjust(0, []int64{-2, -2, -2, -2})
+		remain(5, 5, 5, 5)
+		take(2)
+		adjust(0, []int64{-1, 0, -2, -1}, nil, nil, nil, ErrStranded) // slots are given back whole
+		remain(4, 3, 5, 3)
+		adjust(0, []int64{0, 0, 0, -2})
+		adjust(0, []int64{0, 0, 0, -2}, nil, nil, nil, ErrStranded) // and once
+		remain(4, 3, 5, 5)
+		take(1)
+		if _, err := pace.Reserve(bg, 1, 0); err != nil { // the slot after it is taken
+			t.Fatal(err)
+		}
+		adjust(0, []int64{-1, -1, -1, -1}, nil, nil, nil, ErrStranded)
+		remain(4, 3, 5, 3)
+		clock.set(2 * sec)
+		adjust(2*sec, []int64{-1, -2, -1, -1}, ErrStranded, nil, ErrStranded, ErrStranded) // it has leaked, its window is over
+		remain(5, 5, 5, 5)
+		adjust(0, []int64{7, 8, 9, 3})
+		remain(0, 0, 0, 2)
+		clock.set(5 * sec)
+		remain(1, 5, 5, 5) // 4 of 7 still in the bucket
+		adjust(0, []int64{0, mostInLog + 1, 0, 6}, nil, errAny, nil, sluice.ErrTooLarge)
+		if got := s.Stats(); got.Refunded != 8+3+2+3+2 || got.Stranded != 1+2+1+3 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// What was taken for callers who gave up meanwhile is given back by all limits.
+func TestGoneCallersOfASetGiveBack(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		d := door{b.client, make(chan struct{}), make(chan struct{})}
+		s := b.storeOn(t, d)
+		set := newSet(t, s,
+			newLeaky(t, s, "f/a", leaky.Quota{Capacity: 100, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "f/b", 100, time.Hour).On(""),
+			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).On(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 99 * sec}))
+		var first, gone sync.WaitGroup
+		first.Go(func() { _, _ = set.Take(bg, 1) })
+		<-d.came
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		for range 5 {
+			gone.Go(func() {
+				if _, err := set.Take(ctx, 3); err != context.Canceled {
+					t.Error(err)
+				}
+			})
+		}
+		for waiting := 0; waiting < 5; runtime.Gosched() {
+			s.sets.mu.Lock()
+			for _, g := range s.sets.groups {
+				waiting = len(g.waiting)
+			}
+			s.sets.mu.Unlock()
+		}
+		d.pass <- struct{}{}
+		<-d.came
+		cancel()
+		gone.Wait()
+		d.pass <- struct{}{}
+		for range 5 {
+			<-d.came
+			d.pass <- struct{}{}
+		}
+		first.Wait()
+		// The last one is given back at about this time.
+		for late := time.Now().Add(10 * time.Second); s.Stats().Refunded < 60 && time.Now().Before(late); {
+			runtime.Gosched()
+		}
+		other := b.store(t)
+		got := newFixed(t, other, "f/c", FixedConfig{Limit: 100, Window: time.Hour})
+		if res, err := got.Peek(bg, ""); err != nil || res.Remaining != 99 || s.Stats().Refunded != 60 || s.Stats().Stranded != 0 {
+			t.Errorf("%+v, %v, %+v", res, err, s.Stats())
+		}
+	})
+}
+
+// A set asks by the quotas and rates that its limits have now, and gives slots back
+// that are as long as they were when it took them.
+func TestASetFollowsItsLimits(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		l := newLeaky(t, s, "f/l", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+		p := newPacer(t, s, "f/p", 10, sec, PacerConfig{Missed: sec})
+		set := newSet(t, s, l.On(""), p)
+		take := func(n int64, wait time.Duration, limits ...int64) {
+			t.Helper()
+			d, err := set.Take(bg, n)
+			if err != nil || d.RetryAfter() != wait || d.Results[0].Limit != limits[0] || d.Results[1].Limit != limits[1] {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+		take(2, 0, 5, 11)
+		take(2, 0, 5, 11)
+		if err := p.SetRate(1, sec); err != nil {
+			t.Fatal(err)
+		}
+		take(0, 0, 5, 2)
+		if errs := set.AdjustAll(bg, []int64{0, -2}, 0); errs != nil { // two slots of 100 ms
+			t.Error(errs)
+		}
+		if d, err := set.Peek(bg); err != nil || d.Results[1].ResetAfter != 200*ms {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if err := l.SetQuota(leaky.Quota{Capacity: 10, Count: 2, Per: sec}); err != nil {
+			t.Fatal(err)
+		}
+		take(1, 0, 10, 2)
+		take(1, 200*ms, 10, 2)
+		clock.set(200 * ms)
+		take(2, 300*ms, 10, 2) // it holds 4.3 s of 5, and two are one more
+	})
+}

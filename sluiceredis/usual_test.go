@@ -1,0 +1,249 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A pipes notes what is sent in pipelines.
+type pipes struct {
+	Client
+	mu    sync.Mutex
+	calls [][]Call
+	fails error // of the first call of each
+}
+
+func (p *pipes) RunMany(ctx context.Context, calls []Call) []Reply {
+	p.mu.Lock()
+	p.calls = append(p.calls, calls)
+	p.mu.Unlock()
+	replies := p.Client.RunMany(ctx, calls)
+	if p.fails != nil {
+		replies[0] = Reply{Err: p.fails}
+	}
+	return replies
+}
+
+// takes returns calls of leaky_take for buckets of 5 at 1 per second.
+func takes(keys []string, runs ...string) []*sending {
+	var all []*sending
+	for _, key := range keys {
+		args := append([]string{format(5 * int64(time.Second)), "1"}, runs...)
+		all = append(all, &sending{call: Call{leakyTake, []string{key}, args}})
+	}
+	return all
+}
+
+// What leaky_usual answers is what leaky_take would have, and it leaves the bucket
+// as that does; what it leaves alone is not as usual.
+func TestUsualDoesWhatTakeDoes(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		random := rand.New(rand.NewPCG(1, 2))
+		alone := 0
+		for i := range 3000 {
+			at := time.Duration(random.Int64N(int64(time.Hour)))
+			clock.set(at)
+			now := int64(epoch + at)
+			depth := 1 + random.Int64N(int64(3*time.Second))
+			if i%7 == 0 {
+				depth = 1 + random.Int64N(longest)
+			}
+			held := depth
+			if i%3 != 0 {
+				held = random.Int64N(depth + depth/4 + 1)
+			}
+			cost := 1 + random.Int64N(depth)
+			if i%5 == 0 && held < depth {
+				cost = depth - held // fits exactly
+			}
+			count := []string{"1", "1", "2", "5", format(random.Int64N(1 << 40))}[random.IntN(5)]
+			state := format(now + held)
+			switch random.IntN(12) {
+			case 0:
+				state = format(now - random.Int64N(now)) // over
+			case 1:
+				state += " " + format(random.Int64N(1000)) // overdrawn
+			case 2:
+				state = []string{"", "0", "x", "1e18", "-5", "179000000012345678", "9990000000123456789", "99999999999999999999", " 1790000000123456789", "1790000000123456789\n", "1790000000.23456789"}[random.IntN(11)]
+			}
+			a, c := b.prefix+" {a}", b.prefix+" {c}"
+			for _, key := range []string{a, c} {
+				if err := b.redis.Set(bg, key, state, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if random.IntN(10) == 0 {
+				b.redis.Del(bg, a, c)
+			}
+			want, err := clock.Run(bg, leakyTake, []string{a}, []string{format(depth), "1", format(cost), count})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &sending{call: Call{leakyTake, []string{c}, []string{format(depth), "1", format(cost), count}}}
+			before := s.Stats().Calls
+			s.sendOne(bg, got)
+			if again := s.Stats().Calls - before; again > 0 {
+				alone++
+				if usual := want[0] == 0 && want[2] == 0 && len(state) == 19 && state[0] < '9' && want[3]*1e9+want[4] <= depth; usual {
+					t.Errorf("%d: left alone %q, which is as usual", i, state)
+				}
+			}
+			if want[0] < 0 {
+				want, got.reply.Ints = want[:1], got.reply.Ints[:1]
+			}
+			if got.reply.Err != nil || !slices.Equal(got.reply.Ints, want) {
+				t.Fatalf("%d: %q, depth %d, %s of %d: %d, %v, want %d", i, state, depth, count, cost, got.reply.Ints, got.reply.Err, want)
+			}
+			if x, y := b.redis.Get(bg, a).Val(), b.redis.Get(bg, c).Val(); x != y {
+				t.Fatalf("%d: %q becomes %q and not %q", i, state, y, x)
+			}
+		}
+		if alone < 300 || alone > 1500 {
+			t.Errorf("%d of 3000 left alone", alone)
+		}
+	})
+}
+
+// A bucket is forgotten when it is empty, and not before.
+func TestUsualExpires(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s := b.store(t)
+		all := takes([]string{b.prefix + "a"}, format(int64(1500*time.Millisecond)), "2")
+		s.sendOne(bg, all[0])
+		left := b.redis.PTTL(bg, b.prefix+"a").Val()
+		if left < 2900*time.Millisecond || left > 3002*time.Millisecond {
+			t.Errorf("%v left of 3 s", left)
+		}
+	})
+}
+
+func TestManyBucketsShareAScript(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		p := &pipes{Client: b.client}
+		s := b.storeOn(t, p)
+		var keys []string
+		for i := range 2*mostUsual + 3 {
+			keys = append(keys, fmt.Sprint(b.prefix, i))
+		}
+		b.redis.LPush(bg, keys[1], "a list")
+		b.redis.Set(bg, keys[2], "hostile", 0)
+		sec := format(int64(time.Second))
+		all := takes(keys, sec, "3")
+		other := takes([]string{b.prefix + "other"}, sec, "1", format(2*int64(time.Second)), "2")[0] // two costs
+		again := takes(keys[:1], sec, "3")[0]                                                        // after the first, in the same script
+		all = slices.Insert(all, 40, other, again)
+		s.sendMany(bg, all)
+
+		if len(p.calls) != 2 {
+			t.Fatalf("%d pipelines", len(p.calls))
+		}
+		var went []string
+		for _, call := range slices.Concat(p.calls...) {
+			went = append(went, fmt.Sprint(call.Script.Name(), len(call.Keys)))
+		}
+		if want := []string{"leaky_usual64", "leaky_usual64", "leaky_usual4", "leaky_take1", "leaky_take1", "leaky_take1"}; !slices.Equal(went, want) {
+			t.Errorf("went as %v, want %v", went, want)
+		}
+		for _, c := range all {
+			want := int64(3)
+			switch key := c.call.Keys[0]; {
+			case c == again:
+				want = 2
+			case key == keys[1], key == keys[2]:
+				if code := c.reply.Ints[0]; key == keys[1] && code != wrongType || key == keys[2] && code != unreadable {
+					t.Errorf("%s: %d", key, c.reply.Ints)
+				}
+				continue
+			}
+			if c.reply.Err != nil || len(c.reply.Ints) != 6 || c.reply.Ints[1] != want {
+				t.Errorf("%s: %d, %v, want %d granted", c.call.Keys[0], c.reply.Ints, c.reply.Err, want)
+			}
+		}
+		if got := b.redis.Get(bg, keys[2]).Val(); got != "hostile" {
+			t.Errorf("a hostile key holds %q now", got)
+		}
+	})
+}
+
+// A script that fails has answered nobody, whichever buckets it was for; others in
+// the pipeline are answered.
+func TestSharedScriptFails(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		fails := errors.New("fails")
+		s := b.storeOn(t, &pipes{Client: b.client, fails: fails})
+		var keys []string
+		for i := range mostUsual + 2 {
+			keys = append(keys, fmt.Sprint(b.prefix, i))
+		}
+		all := takes(keys, format(int64(time.Second)), "1")
+		s.sendMany(bg, all)
+		for i, c := range all {
+			if want := i < mostUsual; errors.Is(c.reply.Err, fails) != want {
+				t.Errorf("%d: %v", i, c.reply.Err)
+			}
+		}
+	})
+}
+
+// In strict mode, and on a cluster, buckets go alone.
+func TestUsualIsNotFor(t *testing.T) {
+	call := takes([]string{"k"}, "1", "1")[0].call
+	for _, s := range []*Store{{strict: true}, {sharded: true}} {
+		if s.usual(&call) {
+			t.Errorf("strict %v, sharded %v: asked", s.strict, s.sharded)
+		}
+	}
+	if !new(Store).usual(&call) {
+		t.Error("not asked")
+	}
+	for _, args := range [][]string{{"5", "1"}, {"5", "1", "1", "1", "2", "1"}} {
+		if call.Args = args; new(Store).usual(&call) {
+			t.Errorf("asked with %v", args)
+		}
+	}
+}
+
+// Callers of many keys at once are answered as if each were alone.
+func TestManyKeysManyCallers(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		l, err := b.store(t).Leaky("many", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const keys, callers = 50, 200
+		var granted [keys]int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for j := range 10 {
+					k := (i + 7*j) % keys
+					res, err := l.Take(bg, fmt.Sprint(k), 1)
+					if err != nil {
+						t.Error(err)
+					}
+					if res.Allowed {
+						mu.Lock()
+						granted[k]++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for k, n := range granted {
+			if n != 3 {
+				t.Errorf("key %d: %d of 3 granted", k, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package sluiceredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A virtual is a server of leaky buckets and of one pacer that keeps the time of a synctest
+// bubble, where a script takes no time and the way to it as long as it is told. It
+// does what the scripts do, with 64-bit integers.
+type virtual struct {
+	mu    sync.Mutex
+	pacer struct{ free, pause, mark int64 }
+	tats  map[string]int64 // when a bucket is empty, ns since 1970
+	way   time.Duration    // there, and back
+	slow  map[*Script]time.Duration
+	down  bool // every call fails
+	calls int
+}
+
+func newVirtual(way time.Duration) *virtual {
+	return &virtual{tats: map[string]int64{}, way: way, slow: map[*Script]time.Duration{}}
+}
+
+// machine returns a store of a machine that uses v.
+func (v *virtual) machine() *Store {
+	s, err := New(v, Config{Failures: 1 << 30}) // it is never away for long
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Run implements Client.
+func (v *virtual) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	v.mu.Lock()
+	v.calls++
+	there, back, down := v.way+v.slow[s], v.way, v.down
+	v.mu.Unlock()
+	if down {
+		return nil, errAway
+	}
+	if err := travel(ctx, there); err != nil {
+		return nil, Ambiguous(err)
+	}
+	reply := v.script(s, keys, args)
+	if err := travel(ctx, back); err != nil {
+		return nil, Ambiguous(err)
+	}
+	return reply, nil
+}
+
+func travel(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// script does what a script does.
+func (v *virtual) script(s *Script, keys, args []string) []int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s == adjust {
+		args = args[1:] // the kind, which is leaky
+	}
+	var n []int64
+	for _, text := range args {
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		n = append(n, i)
+	}
+	if s == leakyUsual {
+		n = []int64{n[0], 1, n[1], n[2]} // of one bucket: there are no pipelines here
+	}
+	us := time.Now().UnixMicro()
+	now, tat := us*1000, v.tats[keys[0]]
+	before := max(0, tat-now)
+	level, granted := before, int64(0)
+	switch s {
+	case leakyTake, leakyUsual:
+		for i := 2; i < len(n); i += 2 {
+			for range n[i+1] {
+				if level+n[i] <= n[0] {
+					level, granted = level+n[i], granted+1
+				}
+			}
+		}
+		v.tats[keys[0]] = now + level
+		if s == leakyUsual {
+			return []int64{0, us, granted, before / 1e9, before % 1e9}
+		}
+		return []int64{0, granted, 0, before / 1e9, before % 1e9, us}
+	case adjust:
+		if delta := n[2]; n[3] == 0 || us < n[3] {
+			level = max(0, level+delta)
+		}
+		v.tats[keys[0]] = now + level
+		return []int64{0, max(level-before, before-level), us}
+	}
+	p := &v.pacer
+	ahead := func(at int64) (s, ns int64) { d := max(0, at-now); return d / 1e9, d % 1e9 }
+	switch s {
+	case pacerReserve:
+		p.free = max(p.free, p.pause, now-n[0])
+		first := p.free
+		for i := 2; i < len(n); i += 2 {
+			if p.free-now <= n[i+1] {
+				p.free, granted = p.free+n[i], granted+1
+			}
+		}
+		if granted == 0 {
+			p.free = first
+		}
+		ps, pns := ahead(p.pause)
+		ms, mns := ahead(p.mark)
+		return []int64{0, granted, 0, (first - now) / 1e9, (first - now) % 1e9, ps, pns, ms, mns, us}
+	case pacerCancel:
+		if p.free != n[0] || p.mark > now && p.mark != n[2] {
+			return []int64{0, us}
+		}
+		p.free -= n[1]
+		return []int64{1, us}
+	case pacerPause:
+		p.pause = max(p.pause, now+n[0])
+		p.free = max(p.free, p.pause)
+	case pacerResume:
+		if p.pause-now > n[0] {
+			p.mark = max(p.free, p.mark+1)
+			p.free, p.pause = now+n[1], 0
+		}
+	default:
+		panic(s.name)
+	}
+	ps, pns := ahead(p.pause)
+	ms, mns := ahead(p.mark)
+	return []int64{0, ps, pns, ms, mns, us}
+}
+
+// RunMany implements Client.
+func (v *virtual) RunMany(context.Context, []Call) []Reply { panic("each alone") }
+
+// ServerID implements Client.
+func (v *virtual) ServerID(context.Context, string) (string, error) { return "virtual", nil }
+
+// level returns what is in the only bucket.
+func (v *virtual) level() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.tats) != 1 {
+		panic(fmt.Sprint(len(v.tats), " buckets"))
+	}
+	for _, tat := range v.tats {
+		return max(0, time.Duration(tat-time.Now().UnixNano()))
+	}
+	return 0
+}
+
+func (v *virtual) set(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f()
+}
+
+// count returns how many calls there were.
+func (v *virtual) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.calls
+}
