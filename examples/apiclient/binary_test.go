@@ -171,6 +171,9 @@ func TestBinaryUnreachable(t *testing.T) {
 	if items := e.items(t); len(items) != 0 {
 		t.Errorf("items from nowhere: %v", items)
 	}
+	if said := strings.Count(e.stderr, "no attempts left"); said != 3 {
+		t.Errorf("why it gave up is said %d times for 3 items\n%s", said, e.stderr)
+	}
 }
 
 // -url: the numbers are put in, a 404 is not repeated, the naive run is off

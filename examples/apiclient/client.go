@@ -23,6 +23,7 @@ type client struct {
 	http  *http.Client
 	url   string
 	meter *meter
+	agent string // how it calls itself; "": as http.Client does
 }
 
 // newClient returns a client whose requests go through rt.
@@ -59,6 +60,9 @@ func (c *client) get(ctx context.Context, id int) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, itemURL(c.url, id), nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	if c.agent != "" {
+		req.Header.Set("User-Agent", c.agent)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

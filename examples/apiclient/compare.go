@@ -60,7 +60,11 @@ func (c *comparison) run(out *sink, stdout io.Writer) (status int, err error) {
 // that of writing them; what it cost is in the result as well.
 func (c *comparison) throughGate(out *sink) (result, error) {
 	start := time.Now()
-	j, release := c.newJob(newClient(c.url, c.gate, c.meter), out)
+	client := newClient(c.url, c.gate, c.meter)
+	if c.share.of > 0 {
+		client.agent = agentOf(c.share)
+	}
+	j, release := c.newJob(client, out)
 	defer release()
 	stopProgress := watch(c.screen, "gate", c.options, func() moment { return gateNow(c.gate, j) })
 	fetchThroughGate(c.interrupt.calls, c.gate, j)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,15 +11,13 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// newTransport returns the transport with the gate in front of the API: at most so
-// many calls in flight, one started per interval of the rate, and, with the burst
-// of 1 that is the default, never two at once. What fails by accident is sent
-// again, and what the server says of its limits is obeyed. The error is about the
-// flags.
-//
-// This is all that a program has to write to use Sluice: whatever takes an
-// http.Client works on as it did.
-func newTransport(o options, base http.RoundTripper) (*sluicehttp.Transport, error) {
+// limits returns what the gate keeps to: at most so many calls in flight, one
+// started per interval of the rate, and, with the burst of 1 that is the default,
+// never two at once. With a Redis, all instances keep to that together.
+func limits(o options, redis *shared) sluice.Config {
+	if redis != nil {
+		return redis.limits()
+	}
 	gate := sluice.Config{
 		Concurrency: o.concurrency,
 		Rate:        o.rate,
@@ -30,6 +29,16 @@ func newTransport(o options, base http.RoundTripper) (*sluicehttp.Transport, err
 		// those on the way. Of another server that much is not known.
 		gate.CatchUp = o.rate.Interval()
 	}
+	return gate
+}
+
+// newTransport returns the transport with the gate in front of the API. What fails
+// by accident is sent again, and what the server says of its limits is obeyed. The
+// error is about the flags.
+//
+// This is all that a program has to write to use Sluice: whatever takes an
+// http.Client works on as it did.
+func newTransport(gate sluice.Config, base http.RoundTripper) (*sluicehttp.Transport, error) {
 	return sluicehttp.New(base, sluicehttp.Config{
 		Gate: gate,
 		Key:  func(*http.Request) string { return "items" }, // one limit, whatever the address
@@ -53,10 +62,17 @@ func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 			for id := range ids {
 				ctx, report := sluicehttp.WithReport(ctx)
 				body, err := j.client.get(ctx, id)
-				if why := report.Last().Why; why != nil {
+				if why := report.Last().Why; why != nil && !errors.Is(err, why) {
 					err = fmt.Errorf("%w: %w", err, why) // the last answer, and why there is no other
 				}
+				away := (*awayError)(nil)
+				if errors.As(err, &away) {
+					err = away // which says it all
+				}
 				j.finish(id, body, err)
+				if away != nil {
+					j.stopNow() // the next items would be lost, too
+				}
 			}
 		})
 	}

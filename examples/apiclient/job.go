@@ -13,6 +13,7 @@ import (
 // job is one run over the items, by whichever pool.
 type job struct {
 	n       int
+	share   share
 	workers int
 	client  *client
 	out     *sink // nil: the items are fetched, but not kept
@@ -27,6 +28,7 @@ type job struct {
 
 	mu      sync.Mutex
 	losses  []error // why items were lost: the first few
+	away    bool    // one of them is an awayError
 	unnamed int64   // losses beyond those
 }
 
@@ -37,17 +39,20 @@ const maxLosses = 5
 // newJob returns a job that stops when stop does. release frees what it holds.
 func newJob(o options, stop context.Context, c *client, out *sink) (j *job, release func()) {
 	// More workers than items would have nothing to do.
-	j = &job{n: o.n, workers: min(o.workers, o.n), client: c, out: out}
+	j = &job{n: o.n, share: o.share, workers: min(o.workers, o.n), client: c, out: out}
 	j.stop, j.stopNow = context.WithCancel(stop)
 	return j, j.stopNow
 }
 
-// ids hands out 0 to n-1, each once, and ends early when the job is stopped.
+// ids hands out 0 to n-1, those of the share, each once, and ends early when the job is stopped.
 func (j *job) ids() <-chan int {
 	ids := make(chan int)
 	go func() {
 		defer close(ids)
 		for id := range j.n {
+			if !j.share.has(id) {
+				continue
+			}
 			if j.stop.Err() != nil {
 				return // select alone would hand out one more now and then
 			}
@@ -86,6 +91,12 @@ func (j *job) explain(err error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	away := (*awayError)(nil)
+	if errors.As(err, &away) && j.away {
+		j.unnamed++ // the same once more
+		return
+	}
+	j.away = j.away || away != nil
 	if len(j.losses) < maxLosses {
 		j.losses = append(j.losses, err)
 		return

@@ -24,13 +24,16 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
+// tells begins what is told beside progress and table, and every error.
+const tells = "apiclient: "
+
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is the program; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	status, err := program(args, stdout, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, "apiclient: %v\n", err)
+		fmt.Fprintf(stderr, tells+"%v\n", err)
 	}
 	if status == exitUsage {
 		fmt.Fprintln(stderr, "Run with -h for the flags.")
@@ -48,8 +51,24 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return exitUsage, err
 	}
+	people := stdout
+	if o.json || o.out == "-" {
+		people = stderr
+	}
+	screen := newScreen(people)
+	var redis *shared
+	if o.redis != "" {
+		if redis, err = openShared(o, func(text string) { screen.print(tells + text) }); err != nil {
+			return exitLost, err
+		}
+		defer redis.close()
+	}
+	if o.instances > 1 {
+		t := together{options: o, shared: redis, screen: screen}
+		return t.run(stdout)
+	}
 	m := newMeter()
-	gate, err := newTransport(o, metered{newBase(o.workers), m})
+	gate, err := newTransport(limits(o, redis), metered{newBase(o.workers), m})
 	if err != nil {
 		return exitUsage, err
 	}
@@ -70,10 +89,6 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return exitLost, err
 	}
-	people := stdout
-	if o.json || o.out == "-" {
-		people = stderr
-	}
-	c := comparison{options: o, gate: gate, server: server, meter: m, screen: newScreen(people)}
+	c := comparison{options: o, gate: gate, server: server, meter: m, screen: screen}
 	return c.run(out, stdout)
 }

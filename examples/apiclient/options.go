@@ -1,11 +1,13 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,6 +28,51 @@ type options struct {
 	out         string // "" for nothing, "-" for stdout
 	json        bool
 	headers     string // a key of families
+
+	redis     string // "" for limits of this process alone
+	budget    string // the name that the limits are shared under
+	named     bool   // by the user, and not for this run alone
+	instances int
+	share     share
+}
+
+// share is the part of the items that this process fetches. The zero share is all
+// of them.
+type share struct{ number, of int }
+
+// String returns it as the flag has it.
+func (s share) String() string {
+	if s.of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.number, s.of)
+}
+
+// parseShare reads "2/4".
+func parseShare(text string) (s share, err error) {
+	if text == "" {
+		return s, nil
+	}
+	number, of, _ := strings.Cut(text, "/")
+	s.number, err = strconv.Atoi(number)
+	if err == nil {
+		s.of, err = strconv.Atoi(of)
+	}
+	if err != nil || s.number < 1 || s.number > s.of {
+		return share{}, fmt.Errorf("-share %s: want a share such as 2/4, from 1/4 to 4/4", text)
+	}
+	return s, nil
+}
+
+// has reports whether an item is in the share.
+func (s share) has(id int) bool { return s.of == 0 || id%s.of == s.number-1 }
+
+// items returns how many of n are.
+func (s share) items(n int) int {
+	if s.of == 0 {
+		return n
+	}
+	return (n + s.of - s.number) / s.of
 }
 
 // families are in what words the built-in server tells how many calls are left.
@@ -38,7 +85,7 @@ var families = map[string]sluicetest.Family{
 
 // ideal is N·T: what the items take at exactly the rate, however slow that is.
 func (o options) ideal() time.Duration {
-	ns := float64(o.n) * float64(o.rate.Per) / float64(o.rate.Count)
+	ns := float64(o.share.items(o.n)) * float64(o.rate.Per) / float64(o.rate.Count)
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64
 	}
@@ -54,8 +101,9 @@ func (o options) perSecond() float64 {
 type flags struct {
 	set *flag.FlagSet
 	options
-	rate string
-	per  time.Duration
+	rate  string
+	per   time.Duration
+	share string
 }
 
 func newFlags() *flags {
@@ -72,6 +120,10 @@ func newFlags() *flags {
 	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` the items are written to, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
 	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
 	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server tells its limits: github, openai, ietf or none")
+	f.set.StringVar(&f.redis, "redis", "", "share the limits, in the Redis at this `address`, with all instances of the same -budget")
+	f.set.StringVar(&f.budget, "budget", "", "the `name` under which the limits are shared (default: one of this run)")
+	f.set.IntVar(&f.instances, "instances", 1, "how many `processes` fetch the items together, with -redis")
+	f.set.StringVar(&f.share, "share", "", "fetch only this `part` of the items, such as 2/4: the second of four")
 	return f
 }
 
@@ -93,6 +145,12 @@ func parseOptions(args []string) (options, error) {
 	if o.rate, err = parseRate(f.rate, f.per, given["per"]); err != nil {
 		return options{}, err
 	}
+	if o.share, err = parseShare(f.share); err != nil {
+		return options{}, err
+	}
+	if o.instances > 1 && !given["naive"] {
+		o.naive = false // it is what the instances do together that is shown
+	}
 	_, isFamily := families[o.headers]
 	switch {
 	case f.set.NArg() > 0:
@@ -109,6 +167,22 @@ func parseOptions(args []string) (options, error) {
 		return options{}, errors.New("-headers is about the built-in server: leave it out with -url")
 	case o.out == "-" && o.json:
 		return options{}, errors.New("-out - and -json: only one of them can have stdout")
+	case o.instances <= 0:
+		return options{}, fmt.Errorf("-instances %d: must be above 0", o.instances)
+	case o.budget != "" && o.redis == "":
+		return options{}, errors.New("-budget is the name of limits in a Redis: give -redis, too")
+	case o.instances > 1:
+		if err := o.checkInstances(); err != nil {
+			return options{}, err
+		}
+	}
+	if o.redis != "" {
+		if _, port, err := net.SplitHostPort(o.redis); err != nil || port == "" {
+			return options{}, fmt.Errorf("-redis %s: want host:port, such as 127.0.0.1:6379", o.redis)
+		}
+		if o.named = o.budget != ""; !o.named {
+			o.budget = "of run " + rand.Text()[:8]
+		}
 	}
 	if o.url != "" {
 		if err := checkURL(o.url); err != nil {
@@ -116,6 +190,25 @@ func parseOptions(args []string) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+// checkInstances refuses what instances cannot do together.
+func (o options) checkInstances() error {
+	switch {
+	case o.redis == "":
+		return fmt.Errorf("-instances %d needs -redis: without one each process would have the whole rate for itself", o.instances)
+	case o.url != "":
+		return errors.New("-instances shows what the built-in server saw: for another start each yourself, with -share and one -budget")
+	case o.share.of != 0:
+		return errors.New("-instances divides the items itself: leave out -share")
+	case o.naive:
+		return errors.New("-naive compares two runs of one process: leave it out with -instances")
+	case o.out == "-":
+		return errors.New("-out -: the instances cannot share stdout")
+	case o.instances > o.n:
+		return fmt.Errorf("-instances %d: there are only %d items", o.instances, o.n)
+	}
+	return nil
 }
 
 // parseRate reads -rate, which is a count of its own or a whole rate.
@@ -170,6 +263,13 @@ side by side.
 
 Each item becomes one line {"id":17,"body":…}: the body as the API gave it if
 it is JSON, otherwise as a string.
+
+With -redis the limits are in that Redis, and hold for all processes together
+that name the same -budget; -instances 4 starts four of them and shows what the
+server saw. An instance waits up to 10 s for a Redis that is away and calls
+nothing meanwhile; what it held when it was killed comes back within 5 s.
+
+	go run ./examples/apiclient -redis 127.0.0.1:6379 -instances 4
 
 Exit status: 0 nothing was lost, 1 something was lost or could not be begun,
 2 the flags make no sense, 130 interrupted. What the naive pool loses does not

@@ -14,7 +14,7 @@ import (
 func TestParseOptions(t *testing.T) {
 	defaults := options{
 		n: 1000, rate: sluice.Rate{Count: 100, Per: time.Second},
-		concurrency: 10, workers: 64, naive: true, out: "items.jsonl", headers: "ietf",
+		concurrency: 10, workers: 64, naive: true, out: "items.jsonl", headers: "ietf", instances: 1,
 	}
 	tests := []struct {
 		args string
@@ -35,6 +35,11 @@ func TestParseOptions(t *testing.T) {
 		{"-out=", func(o *options) { o.out = "" }},
 		{"-headers github", func(o *options) { o.headers = "github" }},
 		{"-headers none", func(o *options) { o.headers = "none" }},
+		{"-redis h:1 -budget b", func(o *options) { o.redis, o.budget, o.named = "h:1", "b", true }},
+		{"-redis h:1 -budget b -instances 4", func(o *options) {
+			o.redis, o.budget, o.named, o.instances, o.naive = "h:1", "b", true, 4, false
+		}},
+		{"-share 2/4", func(o *options) { o.share = share{2, 4} }},
 		{"-out= -json", func(o *options) { o.out, o.json = "", true }},
 	}
 	for _, tt := range tests {
@@ -78,6 +83,20 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"-headers gitlab", "-headers gitlab"},
 		{"-headers=", "-headers"},
 		{"-headers none -url http://example.com/{}", "-headers"},
+		{"-instances 0", "-instances 0"},
+		{"-instances 4", "needs -redis"},
+		{"-instances 4 -redis h:1 -url http://example.com/{}", "start each yourself"},
+		{"-instances 4 -redis h:1 -share 1/2", "-share"},
+		{"-instances 4 -redis h:1 -naive", "-naive"},
+		{"-instances 4 -redis h:1 -out -", "-out -"},
+		{"-instances 4 -redis h:1 -n 3", "only 3 items"},
+		{"-redis h", "host:port"},
+		{"-redis h:", "host:port"},
+		{"-budget b", "-redis"},
+		{"-share 0/4", "-share 0/4"},
+		{"-share 5/4", "-share 5/4"},
+		{"-share 2", "-share 2"},
+		{"-share a/b", "-share a/b"},
 		{"-bogus", "bogus"},
 		{"more", "more"},
 	}
@@ -118,5 +137,44 @@ func TestItemURL(t *testing.T) {
 		if got := itemURL(address, 12); got != want {
 			t.Errorf("itemURL(%q) = %q, want %q", address, got, want)
 		}
+	}
+}
+
+// Each item is in one share, and shares differ by one item at most.
+func TestShares(t *testing.T) {
+	for _, n := range []int{1, 4, 7, 100} {
+		for of := 1; of <= 5; of++ {
+			all := 0
+			for number := 1; number <= of; number++ {
+				s, has := share{number, of}, 0
+				for id := range n {
+					if s.has(id) {
+						has++
+					}
+				}
+				if has != s.items(n) || has < n/of || has > n/of+1 {
+					t.Errorf("%v of %d items: %d, and it says %d", s, n, has, s.items(n))
+				}
+				all += has
+			}
+			if all != n {
+				t.Errorf("%d shares of %d items have %d", of, n, all)
+			}
+		}
+	}
+	if whole := (share{}); !whole.has(3) || whole.items(9) != 9 {
+		t.Error("no share is not everything")
+	}
+}
+
+// A run without a -budget shares its limits with no other.
+func TestEachRunHasABudgetOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for range 3 {
+		o, err := parseOptions([]string{"-redis", "h:1"})
+		if err != nil || o.budget == "" || seen[o.budget] {
+			t.Errorf("%q, %v", o.budget, err)
+		}
+		seen[o.budget] = true
 	}
 }

@@ -15,13 +15,16 @@ const (
 	rateOver = 2 * time.Second
 )
 
+// unknown is how many wait in other processes.
+const unknown = -1
+
 // moment is the state of a run at one instant.
 type moment struct {
 	at          time.Time
 	done        int64
 	lost        int64
 	inFlight    int64
-	waiting     int64
+	waiting     int64 // or unknown
 	sent        int64 // attempts begun
 	throttled   int64
 	pausedUntil time.Time
@@ -44,7 +47,7 @@ type progress struct {
 // call stop when it is over; the line is gone, or complete, when stop returns.
 func watch(s *screen, name string, o options, now func() moment) (stop func()) {
 	p := &progress{
-		screen: s, name: name, n: int64(o.n), target: o.perSecond(), now: now,
+		screen: s, name: name, n: int64(o.share.items(o.n)), target: o.perSecond(), now: now,
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go p.run()
@@ -104,8 +107,11 @@ func (p *progress) text(then, m moment) string {
 	if m.lost > 0 {
 		fmt.Fprintf(&b, "%s lost, ", thousands(m.lost))
 	}
-	fmt.Fprintf(&b, "%s in flight, %s waiting, %s of %s",
-		thousands(m.inFlight), thousands(m.waiting), rateText(sent), rateText(p.target))
+	fmt.Fprintf(&b, "%s in flight, ", thousands(m.inFlight))
+	if m.waiting != unknown {
+		fmt.Fprintf(&b, "%s waiting, ", thousands(m.waiting))
+	}
+	fmt.Fprintf(&b, "%s of %s", rateText(sent), rateText(p.target))
 	if pause := m.pausedUntil.Sub(m.at); pause > 0 {
 		fmt.Fprintf(&b, ", paused for %s", roughly(pause))
 	}

@@ -14,7 +14,7 @@ func table(o options, gate result, naive *result) string {
 		where = "as seen from here, when the calls departed"
 	}
 	fmt.Fprintf(&b, "\n%s items at %s, at most %s in flight, %s workers\n",
-		thousands(int64(o.n)), o.rate, thousands(o.concurrency), thousands(int64(o.workers)))
+		thousands(int64(o.share.items(o.n))), o.rate, thousands(o.concurrency), thousands(int64(o.workers)))
 	fmt.Fprintf(&b, "rate delivered, spacing and most in flight are %s\n\n", where)
 
 	runs := []result{gate}

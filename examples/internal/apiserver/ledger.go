@@ -25,6 +25,17 @@ type Report struct {
 	Arrivals arrivals.Summary
 }
 
+// Moment is what a Server can say at any time, at no cost.
+type Moment struct {
+	Calls, Served, Throttled, InFlight int64
+}
+
+// Tally is what a Server saw of one of its callers.
+type Tally struct {
+	Accepted         int64
+	TooFast, TooMany int64 // answered 429
+}
+
 // ledger is the state of one run: the limiter and the books.
 type ledger struct {
 	items    int
@@ -35,6 +46,7 @@ type ledger struct {
 	seen    Report // Accepted and Arrivals are filled in by report
 	series  arrivals.Series
 	failed  map[int]bool // ids whose 503 has been spent
+	callers map[string]Tally
 }
 
 // newLedger needs a Config that New has found fit.
@@ -48,6 +60,7 @@ func newLedger(cfg Config) *ledger {
 		noFaults: cfg.NoFaults,
 		limiter:  limiter{concurrency: cfg.Concurrency, bucket: b},
 		failed:   make(map[int]bool),
+		callers:  make(map[string]Tally),
 	}
 }
 
@@ -63,9 +76,9 @@ type entry struct {
 	next, full time.Duration
 }
 
-// arrive judges a call and notes it. The clock is read under the lock: read
+// arrive judges a call of a caller and notes it. The clock is read under the lock: read
 // before it, two calls could be judged in the other order than they came.
-func (l *ledger) arrive(clock func() time.Duration, id int) entry {
+func (l *ledger) arrive(clock func() time.Duration, id int, caller string) entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := clock()
@@ -73,21 +86,26 @@ func (l *ledger) arrive(clock func() time.Duration, id int) entry {
 	l.seen.MaxInFlight = max(l.seen.MaxInFlight, l.limiter.inFlight+1)
 
 	var e entry
+	tally := l.callers[caller]
 	e.verdict, e.wait = l.limiter.arrive(now)
 	e.left, e.next, e.full = l.limiter.bucket.standing(now)
 	switch e.verdict {
 	case tooFast:
 		l.seen.TooFast++
+		tally.TooFast++
 	case tooMany:
 		l.seen.TooMany++
+		tally.TooMany++
 	case accepted:
 		l.series.Add(now)
+		tally.Accepted++
 		if !l.noFaults && faulty(id, l.items) && !l.failed[id] {
 			l.failed[id] = true
 			l.seen.Faults++
 			e.fault = true
 		}
 	}
+	l.callers[caller] = tally
 	return e
 }
 
@@ -96,6 +114,16 @@ func (l *ledger) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limiter.leave()
+}
+
+// now returns how many calls arrived, how many were or are being served an item and
+// how many were answered 429, and how many are in flight.
+func (l *ledger) now() (m Moment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m = Moment{Calls: l.seen.Calls, Throttled: l.seen.TooFast + l.seen.TooMany, InFlight: l.limiter.inFlight}
+	m.Served = m.Calls - m.Throttled - l.seen.Faults
+	return m
 }
 
 func (l *ledger) report() Report {

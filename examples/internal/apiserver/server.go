@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -114,6 +115,27 @@ func (s *Server) Reset() { s.ledger.Store(newLedger(s.cfg)) }
 // Report returns what has happened since New or the last Reset.
 func (s *Server) Report() Report { return s.ledger.Load().report() }
 
+// Now returns what can be said while calls arrive.
+func (s *Server) Now() Moment { return s.ledger.Load().now() }
+
+// Callers returns what was seen of each caller since New or the last Reset, by its
+// User-Agent.
+func (s *Server) Callers() map[string]Tally {
+	l := s.ledger.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.callers)
+}
+
+// MostPerPeriod returns the most accepted calls that arrived in any period of the
+// rate, wherever it begins, and how many the limit lets in.
+func (s *Server) MostPerPeriod() (seen, allowed int64) {
+	l := s.ledger.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.series.Most(s.cfg.Per), s.cfg.Count + s.cfg.Bucket
+}
+
 // item serves GET /items/{id}.
 func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.Atoi(r.PathValue("id"))
@@ -122,7 +144,7 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	books := s.ledger.Load()
-	entry := books.arrive(s.clock, id)
+	entry := books.arrive(s.clock, id, r.UserAgent())
 	if s.cfg.Family != nil {
 		s.cfg.Family(w.Header(), s.standing(entry))
 	}

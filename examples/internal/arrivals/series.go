@@ -37,6 +37,21 @@ func (s *Series) Add(at time.Duration) {
 	}
 }
 
+// Most returns the most arrivals in any window of that length, its end excluded,
+// of those that are kept.
+func (s *Series) Most(window time.Duration) int64 {
+	at := slices.Clone(s.at)
+	slices.Sort(at)
+	most, i := 0, 0
+	for j := range at {
+		for at[j]-at[i] >= window {
+			i++
+		}
+		most = max(most, j-i+1)
+	}
+	return int64(most)
+}
+
 // Summary is what a Series says about a rate.
 type Summary struct {
 	// Count is how many arrivals there were.

@@ -71,3 +71,18 @@ func TestBoundedMemory(t *testing.T) {
 		t.Errorf("Summary() = %+v, want %+v", got, want)
 	}
 }
+
+func TestMost(t *testing.T) {
+	var s Series
+	if got := s.Most(1); got != 0 {
+		t.Errorf("of nothing: %d", got)
+	}
+	for _, at := range []time.Duration{12, 0, 5, 1, 11, 10, 20} {
+		s.Add(at)
+	}
+	for window, want := range map[time.Duration]int64{1: 1, 2: 2, 3: 3, 11: 4, 12: 5, 13: 6, 20: 6, 21: 7} {
+		if got := s.Most(window); got != want {
+			t.Errorf("in %d: %d, want %d", window, got, want)
+		}
+	}
+}
