@@ -28,6 +28,7 @@ func TestBinary(t *testing.T) {
 	for _, want := range []string{
 		"host  pages  failed", "at the server", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: left alone",
 		`http://broken.test/robots.txt: line 3: Crawl-delay of "soon": not a number of seconds`, "links not followed: deeper than -depth",
+		"The pages are in crawl.jsonl.\n",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, stdout.String())
@@ -35,6 +36,22 @@ func TestBinary(t *testing.T) {
 	}
 	if !strings.HasPrefix(stderr.String(), "crawling the built-in site on 127.0.0.1:") {
 		t.Errorf("stderr %q", stderr.String())
+	}
+}
+
+// A table that cannot be written is no success.
+func TestBinaryTableIsLost(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	cmd := asProcess(t, "-delay", "20ms", "-depth", "0")
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	err = cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "crawler: writing the table: ") {
+		t.Errorf("%v, stderr %q", err, stderr.String())
 	}
 }
 
@@ -63,8 +80,10 @@ func TestBinaryStatus(t *testing.T) {
 		{"-bogus", 2, "crawler: flag provided but not defined: -bogus\nRun with -h"},
 		{"a.test", 2, `crawler: "a.test": want http://host/`},
 		{"-out no/such/folder", 1, "crawler: open no/such/folder"},
-		// Nobody can listen there; that is for robots.txt to say, and no failure.
-		{"-delay 20ms http://127.0.0.1:0/", 0, "unreachable: left alone"},
+		// Nobody can listen there. That is for robots.txt to say, but then there is
+		// nothing to be had.
+		{"-delay 20ms http://127.0.0.1:0/", 1, "unreachable: left alone"},
+		{"-delay 20ms http://127.0.0.1:0/", 1, "crawler: there was no page to be had"},
 	} {
 		cmd := asProcess(t, strings.Fields(test.args)...)
 		out, err := cmd.CombinedOutput()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -28,6 +29,8 @@ func normalURL(u *url.URL) (*url.URL, error) {
 		return nil, errors.New("want http://host/… or https://host/…")
 	case n.Hostname() == "":
 		return nil, errors.New("there is no host")
+	case strings.Contains(n.Hostname(), ":") && n.Host[0] != '[': // only the last one begins a port
+		return nil, fmt.Errorf("%q is no host", n.Host)
 	}
 	if port := n.Port(); port == "" || n.Scheme == "http" && port == "80" || n.Scheme == "https" && port == "443" {
 		n.Host = strings.TrimSuffix(n.Host, ":"+port)

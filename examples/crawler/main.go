@@ -28,12 +28,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
 // The exit status, apart from 0.
 const (
-	exitFailed      = 1   // pages failed, or something could not be begun or written
+	exitFailed      = 1   // pages failed, there was none, or something could not be begun or written
 	exitUsage       = 2   // the flags make no sense
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
@@ -102,7 +103,14 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 	if site != nil {
 		s.server = site.server
 	}
-	s.write(table)
+	var text strings.Builder
+	s.write(&text)
+	if err == nil && o.out != "" && o.out != "-" {
+		fmt.Fprintf(&text, "The pages are in %s.\n", o.out)
+	}
+	if _, tableErr := io.WriteString(table, text.String()); tableErr != nil && err == nil {
+		err = fmt.Errorf("writing the table: %w", tableErr)
+	}
 	switch {
 	case err != nil:
 		return exitFailed, err
@@ -110,6 +118,8 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 		return exitInterrupted, errors.New("interrupted")
 	case s.failed() > 0:
 		return exitFailed, nil
+	case s.pages() == 0: // each host was away, forbade it or had none
+		return exitFailed, errors.New("there was no page to be had")
 	}
 	return 0, nil
 }

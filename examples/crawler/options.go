@@ -153,7 +153,7 @@ Without an address it crawls a built-in site of ten hosts on loopback. Each page
 becomes one line of JSON; each host a line of the table.
 
 Exit status: 0 every page that may be had was had, 1 some failed or could not
-be written, 2 the flags make no sense, 130 interrupted.
+be written or there was none, 2 the flags make no sense, 130 interrupted.
 
 `)
 	f := newFlags(new(options))

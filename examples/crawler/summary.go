@@ -41,6 +41,14 @@ func (s summary) failed() (n int) {
 	return n
 }
 
+// pages returns how many pages were fetched.
+func (s summary) pages() (n int) {
+	for _, h := range s.hosts {
+		n += h.pages
+	}
+	return n
+}
+
 // write prints a line for each host, and what there is to say about robots.txt.
 func (s summary) write(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
