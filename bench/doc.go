@@ -5,6 +5,7 @@
 //	go test -bench . ./bench           # speed, once
 //	go run ./bench/compare             # speed, medians of interleaved runs, against the goals
 //	go run ./bench/precision           # how evenly and how true to the rate
+//	go run ./bench/redis               # sluiceredis beside other limiters on a Redis
 //	go test ./bench/linear             # are recorded histories linearizable?
 //	bench/run                          # all of it, with raw output, tables and plots
 //

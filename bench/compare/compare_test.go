@@ -86,6 +86,13 @@ func TestInto(t *testing.T) {
 		!strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "\nafter\n") {
 		t.Errorf("got\n%s", got)
 	}
+	write(t, raw, "goos: linux\n")
+	if err := run(options{read: raw, into: readme}, new(strings.Builder)); err == nil {
+		t.Error("nothing that was measured was no error")
+	}
+	if kept, err := os.ReadFile(readme); err != nil || string(kept) != got {
+		t.Errorf("%v, it replaced what was there:\n%s", err, kept)
+	}
 	write(t, readme, "no marks\n")
 	if err := run(options{read: raw, into: readme}, new(strings.Builder)); err == nil {
 		t.Error("a file without marks was no error")

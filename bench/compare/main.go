@@ -16,6 +16,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -69,6 +70,9 @@ func run(o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if len(speed.Keys()) == 0 {
+		return errors.New("nothing was measured")
+	}
 	text := report(speed)
 	if _, err := io.WriteString(w, text); err != nil || o.into == "" {
 		return err
@@ -90,6 +94,7 @@ func (o *options) sets() []set {
 		{"^Benchmark(PacerTry|LeakyTake|PacerReserve|GateDo)$", o.runs},
 		{"^BenchmarkSemaphore(Pair|Contended|ContendedCancel|Mixed)$", o.runs},
 		{"^BenchmarkKeyedTake$", o.runs},
+		{"^Benchmark(KeyedLong|GateObserver|Parse|TransportOverhead)$", o.growRuns},
 		{"^BenchmarkHerd$", o.growRuns},
 		{"^Benchmark.*Grow$", o.growRuns},
 	}

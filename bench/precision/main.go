@@ -46,6 +46,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -57,6 +58,7 @@ import (
 
 	"github.com/sluice-go/sluice/bench/internal/machine"
 	"github.com/sluice-go/sluice/bench/internal/results"
+	"github.com/sluice-go/sluice/internal/stall"
 )
 
 // worker as the first argument makes this the process that is measured.
@@ -150,6 +152,9 @@ func run(o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if len(p.Runs) == 0 {
+		return errors.New("nothing was measured")
+	}
 	if o.out != "" {
 		if err := p.Write(o.out); err != nil {
 			return err
@@ -211,7 +216,8 @@ func (o *options) orders() (all []order) {
 
 func measureAll(o options) (*results.Precision, error) {
 	p := &results.Precision{Machine: machine.Describe(), Measured: time.Now().UTC().Format("2006-01-02 15:04 MST")}
-	watch := machine.NewWatch()
+	watch := stall.New()
+	defer watch.End()
 	hand, err := hire()
 	if err != nil {
 		return nil, err
@@ -234,12 +240,12 @@ func measureAll(o options) (*results.Precision, error) {
 			if tty || i == 0 {
 				fmt.Fprintf(os.Stderr, "%s%4.0f s: run %d of %d, cell %d of %d%s", before, time.Since(began).Seconds(), n+1, o.runs, i+1, len(orders), after)
 			}
-			watch.Reset()
+			watch.Take()
 			cell, err := hand.measure(next)
 			if err != nil {
 				return nil, err
 			}
-			cell.Stall = ms(watch.Worst())
+			cell.Stall = ms(stall.Longest(watch.Take()))
 			p.Runs = append(p.Runs, cell)
 		}
 	}

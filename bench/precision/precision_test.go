@@ -176,6 +176,21 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+// What was published stays there if nothing was measured.
+func TestNothing(t *testing.T) {
+	readme := filepath.Join(t.TempDir(), "README.md")
+	const old = "<!-- begin precision -->\nold\n<!-- end precision -->\n"
+	if err := os.WriteFile(readme, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(options{into: readme}, new(strings.Builder)); err == nil {
+		t.Error("no error")
+	}
+	if got, err := os.ReadFile(readme); err != nil || string(got) != old {
+		t.Errorf("%v, %s", err, got)
+	}
+}
+
 func TestParse(t *testing.T) {
 	for _, bad := range []string{"-rates 0", "-rates x", "-callers -1", "-libs nobody", "-frozen 1,", "more"} {
 		if _, err := parse(strings.Fields(bad)); err == nil {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/stall"
 )
 
 // Stop stops p for d, all of its threads at once, as a hypervisor does with a
@@ -14,6 +16,6 @@ func Stop(p *os.Process, d time.Duration) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	nap(d)
+	stall.Nap(d)
 	return p.Signal(syscall.SIGCONT)
 }
