@@ -115,7 +115,7 @@ func TestBinaryFailuresAndModes(t *testing.T) {
 	states("a ok 1, f failed 2, g ok 2")
 
 	// In another order, with more.
-	runIn(t, dir, "x\ng\nf\na\n", args("-resume")...).want(t, 1, "out x\n", "1 ok, 0 failed, 3 skipped; ")
+	runIn(t, dir, "x\ng\nf\na\n", args("-resume")...).want(t, 1, "out x\n", "1 ok, 0 failed, 3 skipped; ", "1 of those in the log failed before: -resume-failed runs them again\n")
 	runIn(t, dir, "x\ng\nf\na\n", args("-resume-failed")...).want(t, 1, "out f\n", "0 ok, 1 failed, 3 skipped, 1 retries; ")
 	runIn(t, dir, "new\nf\n", args("-retry-failed")...).want(t, 1, "out f\n", "0 ok, 1 failed, 1 skipped, 1 retries; ")
 	runIn(t, dir, "f\n", "-resume-failed", "-any-config", "-log", "run.jsonl", "--", "echo").want(t, 0, "f\n", "1 ok")
@@ -129,7 +129,8 @@ func TestBinaryHalt(t *testing.T) {
 	if err := os.WriteFile(in, []byte("a\nf1\nb\nf2\nc\nd\ne\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-in", in, "-jobs", "1", "-retries", "0", "-log", "run.jsonl", "-halt", "soon,fail=2", "--", "sh", "-c", "echo \"$1\"\ncase $1 in f*) exit 1 ;; esac", "sh", "{}"}
+	// Of one job at a time, too, a result may come after that of the next one.
+	args := []string{"-in", in, "-jobs", "1", "-ordered", "-retries", "0", "-log", "run.jsonl", "-halt", "soon,fail=2", "--", "sh", "-c", "echo \"$1\"\ncase $1 in f*) exit 1 ;; esac", "sh", "{}"}
 	r := runIn(t, dir, "", args...)
 	const hint = "batchjob: resume it by\n\t"
 	r.want(t, 3, "a\nf1\nb\nf2\n", "ended early: batch: halted: 2 of 4 items failed", hint)
@@ -142,7 +143,7 @@ func TestBinaryHalt(t *testing.T) {
 		t.Errorf("%s: %v, %q", command, err, out)
 	}
 
-	r = runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-halt", "now,success=2", "--", "echo")
+	r = runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-ordered", "-halt", "now,success=2", "--", "echo")
 	r.want(t, 0, "a\nb\n", "ended early: batch: halted: 2 items are ok")
 	r = runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-retries", "0", "-halt", "soon,fail=1", "--", "false")
 	r.want(t, 3, "", "there is no -log, so it cannot be resumed")

@@ -188,6 +188,9 @@ func (j *job) report(status int, why error, args []string) string {
 	if why != nil && !errors.Is(why, batch.ErrStopped) && !errors.Is(why, context.Canceled) {
 		text += fmt.Sprintf("batchjob: ended early: %v\n", why)
 	}
+	if _, failedBefore := j.known(); j.o.mode == batch.Resume && failedBefore > 0 {
+		text += fmt.Sprintf("batchjob: %d of those in the log failed before: -resume-failed runs them again\n", failedBefore)
+	}
 	switch {
 	case status != exitInterrupted && status != exitStopped:
 	case j.log.Log == nil:
