@@ -1,6 +1,7 @@
 package sluiceredis
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -27,15 +28,17 @@ import (
 //
 //	take      a lease came: there was room, and its token is above all before
 //	refused   there was no room, at some instant of the call
-//	release   what was held is free: within the call if that was answered, or else
+//	release   what was held is free: within the call if the server answered, or else
 //	          at any later time, for the lease ends by itself
-//	end       the holder was told that its lease is lost: what it held is free at
-//	          some later time, but not before he was told
+//	end       the holder was told that its lease is lost, or should have been, if
+//	          this machine had not stood still: what it held is free at some
+//	          later time
 //	may take  no answer came: something may have been lent, then or later,
 //	may end   and may be free again at any time after that
 //
 // That a holder is told before others have what he held is the promise that costs
-// most; it is why an "end" begins no earlier than that.
+// most; it is why an "end" begins no earlier than that. That he is told as soon as
+// the lease is not believed to last any more is shown where time is virtual.
 
 // An event is one of these.
 type event struct {
@@ -131,14 +134,26 @@ func newLanes(t *testing.T) (lanes []lane) {
 	return lanes
 }
 
-// A witness records what one machine sees.
+// A witness records what one machine sees. It is its client, too: only there can be
+// seen whether a release was answered, or put off because the server is away.
 type witness struct {
-	began time.Time
-	id    int
-	store *Store
-	sem   *Semaphore
-	n     int // leases so far
-	ops   []porcupine.Operation
+	Client
+	began    time.Time
+	id       int
+	store    *Store
+	sem      *Semaphore
+	n        int // leases so far
+	ops      []porcupine.Operation
+	released sync.Map // the ids of leases of which the server has said so
+}
+
+// Run implements Client.
+func (w *witness) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	reply, err := w.Client.Run(ctx, s, keys, args)
+	if s == semRelease && err == nil {
+		w.released.Store(args[0], true)
+	}
+	return reply, err
 }
 
 func (w *witness) now() int64 { return int64(time.Since(w.began)) }
@@ -148,7 +163,7 @@ func (w *witness) add(e event, call, ret int64) {
 }
 
 // lend lends, holds and gives back, once.
-func (w *witness) lend(random *rand.Rand, holdsLong time.Duration, stall func() int64) {
+func (w *witness) lend(random *rand.Rand, holdsLong time.Duration) {
 	w.n++
 	e := event{lease: w.id*1000 + w.n, n: 1 + random.Int64N(2), limit: w.sem.Limit()}
 	longest := time.Duration(0)
@@ -196,23 +211,28 @@ func (w *witness) lend(random *rand.Rand, holdsLong time.Duration, stall func() 
 	case <-time.After(holds):
 	case <-l.Lost():
 	}
-	before, call = w.store.Stats(), w.now()
+	call = w.now()
 	l.Release()
-	ret, after = w.now(), w.store.Stats()
+	ret = w.now()
 	select {
 	case <-l.Lost(): // before it was released
-		at := <-told
 		e.what = "end"
-		// Who stands still is told late, and notices late that he was.
-		w.add(e, at-2*stall(), math.MaxInt64)
+		w.add(e, min(<-told, int64(w.sem.ends(l).Sub(w.began))), math.MaxInt64)
 	default:
 		e.what = "release"
-		if after.Ambiguous > before.Ambiguous || after.Failed > before.Failed {
+		if _, answered := w.released.Load(l.id); !answered {
 			ret = math.MaxInt64
 		}
 		w.add(e, call, ret)
 	}
 	close(over)
+}
+
+// ends returns until when l was believed to last.
+func (s *Semaphore) ends(l *Lease) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.until
 }
 
 // A breaking breaks the ways of machines until stop is closed, and says how long
@@ -269,37 +289,18 @@ func breakBadly(lanes []lane, stop <-chan struct{}) {
 func linearHistory(t *testing.T, lanes []lane, alter func(Client) Client, faults breaking) []porcupine.Operation {
 	began := time.Now()
 	prefix := fmt.Sprint("linear ", rand.Uint64())
-	var mu sync.Mutex
-	var longest int64
-	stall := func() int64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return longest
-	}
 	stop := make(chan struct{})
 	var aside, wg sync.WaitGroup
-	aside.Go(func() { // how long everything stands still
-		for last := time.Now(); ; {
-			select {
-			case <-stop:
-				return
-			case <-time.After(ms):
-			}
-			mu.Lock()
-			longest = max(longest, int64(time.Since(last)-ms))
-			mu.Unlock()
-			last = time.Now()
-		}
-	})
 	aside.Go(func() { faults.run(lanes, stop) })
 	witnesses := make([]witness, len(lanes))
 	for i, lane := range lanes {
-		s, err := New(alter(lane.backend.client), Config{Prefix: prefix, Timeout: 20 * ms})
+		w := &witnesses[i]
+		w.Client, w.began, w.id = alter(lane.backend.client), began, i
+		s, err := New(w, Config{Prefix: prefix, Timeout: 20 * ms})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &witnesses[i]
-		*w = witness{began: began, id: i, store: s, sem: newSemaphore(t, s, "s", 3, SemaphoreConfig{Lease: linearLease, Poll: 2 * ms})}
+		w.store, w.sem = s, newSemaphore(t, s, "s", 3, SemaphoreConfig{Lease: linearLease, Poll: 2 * ms})
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
 			for range 6 {
@@ -308,7 +309,7 @@ func linearHistory(t *testing.T, lanes []lane, alter func(Client) Client, faults
 						t.Error(err)
 					}
 				}
-				w.lend(random, faults.holds, stall)
+				w.lend(random, faults.holds)
 			}
 		})
 	}
@@ -316,8 +317,8 @@ func linearHistory(t *testing.T, lanes []lane, alter func(Client) Client, faults
 	close(stop)
 	aside.Wait()
 	var all []porcupine.Operation
-	for _, w := range witnesses {
-		all = append(all, w.ops...)
+	for i := range witnesses {
+		all = append(all, witnesses[i].ops...)
 	}
 	return all
 }

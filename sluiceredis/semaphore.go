@@ -42,7 +42,8 @@ type SemaphoreConfig struct {
 //  2. What a holder that died held comes back within one lease.
 //  3. A holder is told, no later than it stops to believe, also when the server
 //     cannot be reached: Lost is closed, contexts end.
-//  4. To acquire, renew or release twice is as to do it once.
+//  4. To acquire, renew or release twice is as to do it once, also if the first
+//     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
@@ -159,7 +160,7 @@ func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*
 		l, _, err := s.ask(ctx, id, n)
 		switch {
 		case errors.Is(err, ErrAmbiguous):
-			go s.giveBack(id)
+			go s.giveBack(id, true)
 		case l == nil && err == nil:
 			err = sluice.ErrTimeout
 		}
@@ -186,10 +187,15 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	// unknown is whether a request was given up that may be under way: a later
+	// one that is refused does not say what became of it.
 	id, unknown := s.store.unique(), false
 	defer func() {
-		if l == nil && unknown {
-			go s.giveBack(id)
+		switch {
+		case l != nil:
+			l.late = unknown
+		case unknown:
+			go s.giveBack(id, true)
 		}
 	}()
 	for {
@@ -198,7 +204,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		}
 		var hint time.Duration
 		l, hint, err = s.ask(ctx, id, n)
-		unknown = errors.Is(err, ErrAmbiguous) || unknown && err != nil
+		unknown = unknown || errors.Is(err, ErrAmbiguous)
 		switch {
 		case l != nil:
 			return l, nil
@@ -274,6 +280,13 @@ func (s *Semaphore) hold(l *Lease, sent time.Time) {
 	if s.renew == nil {
 		s.renew = time.AfterFunc(s.lease/3, s.renewAll)
 	}
+}
+
+// over reports whether l is not believed to last any more.
+func (s *Semaphore) over(l *Lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !l.until.IsZero() && !time.Now().Before(l.until)
 }
 
 // drop stops renewing l and reports whether it was held. Once dropped its end is
@@ -355,19 +368,26 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 			l.timer.Reset(time.Until(l.until))
 		}
 		s.mu.Unlock()
-		if reply[1+i] == 2 && !held { // it was released meanwhile, or is over
+		if !held { // it is over, or was released meanwhile, perhaps before this
 			l.lose()
-			go s.giveBack(l.id)
+			go s.giveBack(l.id, l.late)
 		}
 	}
 	return true
 }
 
-// giveBack releases the lease of that id, if there is one. While the server is away
-// a timer tries again until the lease has ended by itself.
-func (s *Semaphore) giveBack(id string) { s.giveBackBefore(id, time.Now().Add(s.lease)) }
+// giveBack releases the lease of that id, if there is one; late says that a request
+// for it may still arrive. While the server is away a timer tries again until the
+// lease has ended by itself.
+func (s *Semaphore) giveBack(id string, late bool) {
+	args := []string{id}
+	if late {
+		args = append(args, format(int64(s.lease/time.Microsecond)))
+	}
+	s.giveBackBefore(args, time.Now().Add(s.lease))
+}
 
-func (s *Semaphore) giveBackBefore(id string, ends time.Time) {
+func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 	defer func() {
 		select {
 		case s.freed <- struct{}{}:
@@ -375,12 +395,12 @@ func (s *Semaphore) giveBackBefore(id string, ends time.Time) {
 		}
 	}()
 	if s.store.alone {
-		s.store.local().release(s.keys[0], id)
+		s.store.local().release(s.keys[0], args[0])
 		return
 	}
 	var away *AwayError
 	for range 2 {
-		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], []string{id})
+		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], args)
 		if err == nil && expect(semRelease, reply, 4) == nil {
 			return
 		}
@@ -389,7 +409,7 @@ func (s *Semaphore) giveBackBefore(id string, ends time.Time) {
 		}
 	}
 	if away != nil && time.Until(ends) > away.Retry {
-		time.AfterFunc(away.Retry, func() { s.giveBackBefore(id, ends) })
+		time.AfterFunc(away.Retry, func() { s.giveBackBefore(args, ends) })
 	}
 }
 
@@ -399,6 +419,7 @@ type Lease struct {
 	semaphore *Semaphore // nil if n is 0
 	id        string
 	n, token  int64
+	late      bool // a request for it may still be under way
 	lost      chan struct{}
 	timer     *time.Timer // guarded by the semaphore's lock
 	until     time.Time   // how long it is believed to last; likewise
@@ -436,11 +457,16 @@ func (l *Lease) Context(ctx context.Context) (held context.Context, stop context
 }
 
 // Release gives the permits back, which takes a round trip. Only the first Release
-// counts, and one after the lease was lost does nothing: it may be another's by
-// then.
+// counts. After the lease was lost it does nothing: it may be another's by then.
+// That is noticed here, too, if the machine stood still when it was to be told.
 func (l *Lease) Release() {
-	if l.semaphore != nil && l.semaphore.drop(l) {
-		l.semaphore.giveBack(l.id)
+	s := l.semaphore
+	switch {
+	case s == nil:
+	case s.over(l):
+		l.lose()
+	case s.drop(l):
+		s.giveBack(l.id, l.late)
 	}
 }
 

@@ -49,9 +49,14 @@ func renewed(t *testing.T, sem *Semaphore, ids ...string) string {
 	return fmt.Sprint(reply[:len(reply)-1])
 }
 
-func released(t *testing.T, sem *Semaphore, id string) string {
+// released runs sem_release; with a span, for a lease that may be asked for until then.
+func released(t *testing.T, sem *Semaphore, id string, span ...time.Duration) string {
 	t.Helper()
-	reply, err := sem.store.run(bg, semRelease, sem.keys[:2], []string{id})
+	args := []string{id}
+	for _, d := range span {
+		args = append(args, format(d.Microseconds()))
+	}
+	reply, err := sem.store.run(bg, semRelease, sem.keys[:2], args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +108,99 @@ func TestLeases(t *testing.T) {
 		is("released", released(t, sem, "f"), "[0 1 0]")
 		if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
 			t.Errorf("%d keys remain", n)
+		}
+		// Requests that arrive after the release of what they ask for.
+		clock.set(0)
+		is("one", asked(t, sem, "g", 2), "[0 15000002 0 2 0]")
+		is("released", released(t, sem, "g", sem.lease), "[0 1 0]")
+		is("asked for too late", asked(t, sem, "g", 2), "[0 0 0 0 0]")
+		is("released before it was asked for", released(t, sem, "h", sem.lease), "[0 0 0]")
+		is("asked for too late", asked(t, sem, "h", 5), "[0 0 0 0 0]")
+		is("another", asked(t, sem, "i", 3), "[0 15000003 0 3 0]")
+		is("released beside it", released(t, sem, "j", sem.lease), "[0 0 3]")
+		is("asked for too late", asked(t, sem, "j", 2), "[0 0 0 3 0]")
+		is("nothing is renewed", renewed(t, sem, "i"), "[0 1]")
+		clock.set(10 * sec)
+		is("a lease later", asked(t, sem, "j", 5), "[0 15000004 0 5 0]")
+		is("released", released(t, sem, "j"), "[0 1 0]")
+		if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
+			t.Errorf("%d keys remain", n)
+		}
+		// Those alone are nothing that stays.
+		is("released before it was asked for", released(t, sem, "k", sem.lease), "[0 0 0]")
+		for _, key := range sem.keys[:2] {
+			if ttl := b.redis.PTTL(bg, key).Val(); ttl <= 0 || ttl > sem.lease+2*ms {
+				t.Errorf("%s stays for %v", key, ttl)
+			}
+		}
+	})
+}
+
+// strays is a client of which the first request to lend is not answered, and
+// arrives only when somebody says so. It tells of what is released.
+type strays struct {
+	Client
+	stray    *func()
+	released chan struct{}
+}
+
+func (c strays) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+	if s == semAcquire && *c.stray == nil {
+		*c.stray = func() { c.Client.Run(bg, s, keys, args) }
+		return nil, Ambiguous(errors.New("no reply"))
+	}
+	if s == semRelease {
+		defer func() { c.released <- struct{}{} }()
+	}
+	return c.Client.Run(ctx, s, keys, args)
+}
+
+// A request that was given up may arrive when what it asks for was lent to the next
+// request for it, and released, or was given up, too: it lends nothing to nobody.
+func TestRequestThatArrivesTooLate(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		for name, lend := range map[string]func(*Semaphore){
+			"released": func(sem *Semaphore) {
+				l, err := sem.Lend(bg, 2, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Release()
+			},
+			"given up": func(sem *Semaphore) {
+				if _, err := sem.Lend(bg, 2, 0); !errors.Is(err, ErrAmbiguous) {
+					t.Errorf("%v", err)
+				}
+			},
+			"refused, and given up": func(sem *Semaphore) {
+				other := newSemaphore(t, b.store(t), "stray/refused, and given up", 3, SemaphoreConfig{})
+				l, err := other.Lend(bg, 2, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := sem.Lend(bg, 2, 30*ms); err != sluice.ErrTimeout {
+					t.Errorf("%v", err)
+				}
+				l.Release()
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				var stray func()
+				released := make(chan struct{}, 2)
+				sem := newSemaphore(t, b.storeOn(t, strays{b.client, &stray, released}), "stray/"+name, 3, SemaphoreConfig{Poll: 5 * ms})
+				lend(sem)
+				select {
+				case <-released: // in the background if it was given up
+				case <-time.After(10 * sec):
+					t.Error("it was not released")
+				}
+				stray()
+				if l, err := sem.Lend(bg, 3, 0); err != nil {
+					t.Errorf("something is lent, and nobody has it: %v", err)
+				} else {
+					l.Release()
+				}
+			})
 		}
 	})
 }
@@ -156,6 +254,52 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 	if got := far.client; got == nil || cut.store.Stats().LeasesLost != 1 {
 		t.Errorf("%+v", cut.store.Stats())
 	}
+}
+
+// Whose timer is late, because the machine stood still, learns from Release that it
+// was too late for that.
+func TestReleaseAfterTheEnd(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		sem := newSemaphore(t, b.store(t), "end", 3, SemaphoreConfig{})
+		l, err := sem.Lend(bg, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sem.mu.Lock()
+		l.until = time.Now()
+		sem.mu.Unlock()
+		calls := sem.store.Stats().Calls
+		l.Release()
+		l.Release()
+		select {
+		case <-l.Lost():
+		default:
+			t.Error("the holder is not told")
+		}
+		if s := sem.store.Stats(); s.LeasesLost != 1 || s.Calls != calls {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A lease that ends here while it is renewed there does not stay for nobody.
+func TestRenewedForNobody(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		sem := newSemaphore(t, b.store(t), "nobody", 3, SemaphoreConfig{})
+		l, err := sem.Lend(bg, 3, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.lose()
+		if !sem.renewSome([]*Lease{l}) {
+			t.Fatal("not renewed")
+		}
+		next, err := sem.Lend(bg, 3, 10*sec) // a lease is longer
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Release()
+	})
 }
 
 // A reply that is lost does not lend twice, and does not keep what nobody holds.
@@ -338,8 +482,8 @@ func TestSemaphoreVerbs(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
-			t.Error("something stayed lent")
+		if used := b.redis.HGet(bg, sem.keys[1], "used").Val(); used != "" && used != "0" {
+			t.Errorf("%s stayed lent", used)
 		}
 	})
 }
