@@ -59,8 +59,10 @@ func TestLongSentinel(t *testing.T) {
 		t.Errorf("%v, and the server is %s, which it was before", err, after)
 	}
 	got := l.counted(t, "k")
-	if unknown := sum(l.unknown); unknown > callers || got > l.grants("k")+unknown {
-		t.Errorf("%d unknown, at most %d were on their way; %d granted, the new primary counted %d", unknown, callers, l.grants("k"), got)
+	// Who was on the way is unknown and, because go-redis does not tell the two apart,
+	// whose time was over while it looked for the new primary.
+	if unknown := sum(l.unknown); l.asked.After(died) || got > l.grants("k")+unknown {
+		t.Errorf("%d unknown, the last was asked for %v after the primary had died; %d granted, the new primary counted %d", unknown, l.asked.Sub(died), l.grants("k"), got)
 	}
 	t.Logf("followed after %v; %d granted (%d before), %d unknown with %d callers, %d gone, %s; the new primary counted %d: %d were not replicated; latest call %v after its deadline",
 		followed.Round(ms), l.grants("k"), granted, sum(l.unknown), callers, sum(l.gone), sorted(l.reasons("k")), got,

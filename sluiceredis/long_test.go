@@ -45,6 +45,7 @@ type load struct {
 	unknown map[string]int64
 	gone    map[string]int64            // their deadline was over; what was taken is given back
 	failed  map[string]map[string]int64 // by key and reason
+	asked   time.Time                   // when the last call began whose outcome is unknown, though it had time
 	over    time.Duration               // the longest that a call outlived its deadline
 	last    map[string]time.Time        // of grants
 }
@@ -79,6 +80,7 @@ func (l *load) call(key string) {
 	ctx, cancel := context.WithTimeout(bg, l.timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
+	began := time.Now()
 	res, err := l.limit.Take(ctx, key, 1)
 	over := time.Since(deadline)
 	l.mu.Lock()
@@ -87,6 +89,9 @@ func (l *load) call(key string) {
 	switch {
 	case errors.Is(err, ErrAmbiguous):
 		l.unknown[key]++
+		if began.After(l.asked) && !errors.Is(err, context.DeadlineExceeded) {
+			l.asked = began
+		}
 	case err == context.DeadlineExceeded:
 		l.gone[key]++
 	case err != nil:
