@@ -42,9 +42,14 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 // ServeHTTP answers a request through the layers. It is what the server's own
-// connections call, and can be given to another [http.Server].
+// connections call, and can be given to another [http.Server]. Once the server is
+// closed it breaks requests off.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.serving.Add(1) // of which the caller, a connection, holds one already
+	// The connection is counted already, but over HTTP/2 a handler may begin when
+	// that has ended, and Close no longer waits.
+	if !s.enter(nil) {
+		panic(http.ErrAbortHandler)
+	}
 	defer s.serving.Done()
 	x := &exchange{server: s, conn: connIn(r.Context()), ctx: r.Context()}
 	x.req = s.book.arrived(r, x.conn)

@@ -184,7 +184,7 @@ func (s *Server) DialContext(ctx context.Context, network, address string) (net.
 		}
 	}
 	client, server := newWires(addr("client"), addr(address))
-	if !s.open(server) {
+	if !s.enter(server) {
 		return nil, failed(refused)
 	}
 	switch c := s.book.opened(server, n, address); verdict {
@@ -203,15 +203,18 @@ func (s *Server) DialContext(ctx context.Context, network, address string) (net.
 	return client, nil
 }
 
-// open registers a connection, unless the server is closed: then Close would
-// never hear of it. Whoever gets true owes the server a call of gone.
-func (s *Server) open(w *wire) bool {
+// enter counts a goroutine that Close shall wait for, of a connection w if that is
+// not nil, unless the server is closed: then Close would never hear of it. Whoever
+// gets true owes the server a call of gone, or of serving.Done.
+func (s *Server) enter(w *wire) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.ends[w] = true
+	if w != nil {
+		s.ends[w] = true
+	}
 	s.serving.Add(1)
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -131,4 +132,19 @@ func TestCertificateOfNobody(t *testing.T) {
 			t.Errorf("log: %q", log)
 		}
 	})
+}
+
+// A handler of HTTP/2 may begin when its connection has ended, and the server with it.
+func TestHandlerThatBeginsAfterClose(t *testing.T) {
+	s := sluicetest.NewServer()
+	s.Close()
+	defer func() {
+		if r := recover(); r != http.ErrAbortHandler {
+			t.Errorf("it ends with %v", r)
+		}
+		if n := len(s.Record().Requests); n != 0 {
+			t.Errorf("%d requests arrived", n)
+		}
+	}()
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://a.test/", nil))
 }
