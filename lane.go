@@ -129,7 +129,7 @@ func (g *Gate) vacate() {
 }
 
 // Close implements queue.Latch.
-func (r *rule) Close() {
+func (r *rule) Close() (asleep int) {
 	next, used := r.lane.Close()
 	r.granted += uint64(r.flight.passed())
 	if used {
@@ -137,10 +137,11 @@ func (r *rule) Close() {
 		r.budget.left = max(r.budget.left, next-r.schedule.Interval())
 		r.schedule.Took(next)
 	}
+	return 0
 }
 
 // Open implements queue.Latch.
-func (r *rule) Open() bool {
+func (r *rule) Open(int) bool {
 	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.cool > 0 {
 		return false
 	}

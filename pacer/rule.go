@@ -25,14 +25,15 @@ func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
 }
 
 // Close implements queue.Latch.
-func (r *rule) Close() {
+func (r *rule) Close() (asleep int) {
 	if next, used := r.lane.Close(); used {
 		r.schedule.Took(next)
 	}
+	return 0
 }
 
 // Open implements queue.Latch.
-func (r *rule) Open() bool {
+func (r *rule) Open(int) bool {
 	next, interval, ok := r.schedule.Plain()
 	return ok && r.lane.Open(next, interval, 0)
 }

@@ -109,8 +109,20 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 			return err
 		}
 		st := s.stock.Load()
-		if v := st.take(n); v == done || v == lost && again(st.take, n) == done {
+		v := st.take(n)
+		if v == lost {
+			v = again(st.take, n)
+		}
+		if v == done {
 			return nil
+		}
+		if v == refused && n == 1 && ctx.Done() == nil {
+			if v = st.join(n); v == lost {
+				v = again(st.join, n)
+			}
+			if v == done {
+				return <-s.queue.Room()
+			}
 		}
 	}
 	mustNotBeNegative(n)
@@ -118,6 +130,9 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		return ctx.Err()
 	}
 	p, err := s.queue.Join(ctx, n)
+	if p.Crowd != nil {
+		return <-p.Crowd
+	}
 	if p.Wake != nil {
 		m := queue.Look
 		if p.Done == nil {
@@ -206,7 +221,14 @@ func (s *Weighted) TryAcquire(n int64) bool {
 func (s *Weighted) Release(n int64) {
 	if n > 0 {
 		st := s.stock.Load()
-		if v := st.giveBack(n); v == done || v == lost && again(st.giveBack, n) == done {
+		v := st.giveBack(n)
+		if v == crowded {
+			v = st.handOver(n, &s.queue)
+		}
+		if v == lost {
+			v = again(func(n int64) verdict { return st.handOver(n, &s.queue) }, n)
+		}
+		if v == done {
 			return
 		}
 	}

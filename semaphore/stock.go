@@ -1,24 +1,31 @@
 package semaphore
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/queue"
 )
 
 // # How are permits taken without the lock?
 //
 // While nobody waits, the permits that are free are a number, and taking or
-// giving back some is one compare-and-swap of it. While somebody waits or holds
-// the queue's lock the number is closed, and everybody takes the lock:
+// giving back some is one compare-and-swap of it. While nobody waits but callers
+// who want 1 and whom nothing can cancel, a crowd (see package queue), the number is
+// negative: how many of them sleep. To give one permit back is then to count and to
+// tell one of them. While others wait, or somebody holds the queue's lock, the number
+// is closed, and everybody takes the lock:
 //
 //	free ≥ 0         open: nobody waits; limit − free permits are in flight
+//	free < 0         open: all are in flight, and −free callers sleep in the crowd
 //	free = isClosed  limit and inFlight are under the lock; take it
 //
-// So nobody is overtaken: a newcomer finds free closed for as long as the queue
-// is not empty. Nothing is lost either: the queue closes free by a swap before
-// it looks at the permits and decides, and a compare-and-swap that began before
-// fails.
+// So nobody is overtaken: a newcomer who is not of the crowd finds free below what
+// it wants, or closed, for as long as somebody waits. Nothing is lost either: the
+// queue closes free by a swap before it looks at the permits and decides, and a
+// compare-and-swap that began before fails. Who has counted somebody out of the
+// crowd tells one, whatever happens to the number meanwhile.
 //
 // A limit is fixed for the life of a stock. A new limit makes a new one and
 // leaves the old closed for good: with a limit beside the number, a Release
@@ -31,7 +38,7 @@ type stock struct {
 	_     [56]byte
 }
 
-const isClosed = -1
+const isClosed = math.MinInt64
 
 // newStock returns a stock that is closed.
 func newStock(limit int64) *stock {
@@ -45,7 +52,8 @@ type verdict int
 
 const (
 	done    verdict = iota
-	refused         // nobody waits, but there are not as many
+	refused         // there are not as many
+	crowded         // there is a crowd to be told
 	closed          // that is for the queue to say
 	lost            // to somebody who asked at the same time: ask again
 )
@@ -70,12 +78,46 @@ func (s *stock) giveBack(n int64) verdict {
 	switch {
 	case free == isClosed:
 		return closed
+	case free < 0:
+		return crowded
 	case n > s.limit-free:
 		return refused
 	case s.free.CompareAndSwap(free, free+n):
 		return done
 	}
 	return lost
+}
+
+// join counts a caller who wants 1 into the crowd. It is refused if there is none.
+func (s *stock) join(int64) verdict {
+	free := s.free.Load()
+	switch {
+	case free == isClosed:
+		return closed
+	case free >= 0:
+		return refused
+	case s.free.CompareAndSwap(free, free-1):
+		return done
+	}
+	return lost
+}
+
+// handOver is giveBack, also if there is a crowd, of which it tells as many as get
+// what was given back.
+func (s *stock) handOver(n int64, q *queue.Queue) verdict {
+	free := s.free.Load()
+	switch {
+	case free == isClosed:
+		return closed
+	case n > s.limit-max(free, 0):
+		return refused
+	case !s.free.CompareAndSwap(free, free+n):
+		return lost
+	}
+	for ; free < 0 && n > 0; free, n = free+1, n-1 {
+		q.Room() <- nil
+	}
+	return done
 }
 
 // again asks for n until that is not lost any more. take and giveBack do not do
@@ -90,11 +132,16 @@ func again(ask func(n int64) verdict, n int64) (v verdict) {
 }
 
 // Close implements queue.Latch.
-func (r *rule) Close() { r.inFlight = r.limit - r.stock.Load().free.Swap(isClosed) }
+func (r *rule) Close() (asleep int) {
+	free := r.stock.Load().free.Swap(isClosed)
+	r.inFlight = r.limit - max(free, 0)
+	return int(max(-free, 0))
+}
 
 // Open implements queue.Latch.
-func (r *rule) Open() bool {
-	if r.inFlight > r.limit {
+func (r *rule) Open(asleep int) bool {
+	free := r.limit - r.inFlight
+	if free < 0 || free > 0 && asleep > 0 { // what is free beside a crowd is about to be handed over
 		return false
 	}
 	s := r.stock.Load()
@@ -102,6 +149,6 @@ func (r *rule) Open() bool {
 		s = newStock(r.limit)
 		r.stock.Store(s)
 	}
-	s.free.Store(r.limit - r.inFlight)
+	s.free.Store(free - int64(asleep))
 	return true
 }

@@ -85,19 +85,21 @@ type Turn struct {
 // as Admit would. The queue closes it before it looks at that state, and opens
 // it, if the rule will, when it is done and nobody waits:
 //
-//	open:    nobody waits, nobody holds the lock; the word is the state
+//	open:    nobody waits but a crowd, whose number is part of the state, and
+//	         nobody holds the lock; the word is the state
 //	closed:  the state is under the lock; the word only says that it is closed
 //
 // So nobody is overtaken through the word, and nothing is decided twice: a
 // caller that has read the open word fails to change it once it is closed. Both
 // methods are called with the queue locked.
 type Latch interface {
-	// Close takes the state out of the word.
-	Close()
+	// Close takes the state out of the word. It returns how many the crowd
+	// is, see there, 0 if there is none.
+	Close() (asleep int)
 
 	// Open puts the state into the word, or reports false if it is not one
-	// that the word can hold.
-	Open() bool
+	// that the word can hold. There is a crowd only where Join is called.
+	Open(asleep int) bool
 }
 
 // Config is what a queue needs beside its rule.
@@ -168,6 +170,8 @@ type Queue struct {
 	changed time.Duration // when the rule was last changed from outside
 	closed  error
 
+	crowd *crowd // or nil
+
 	busy atomic.Bool // see Busy
 
 	rule  Rule
@@ -188,14 +192,20 @@ func (q *Queue) Lock() {
 	q.mu.Lock()
 	if q.open {
 		q.open = false
-		q.cfg.Latch.Close()
+		if n := q.cfg.Latch.Close(); n > 0 {
+			q.wakeUp(n)
+		}
 	}
 }
 
 // Unlock undoes Lock.
 func (q *Queue) Unlock() {
-	if q.cfg.Latch != nil && q.front == nil && q.closed == nil {
-		q.open = q.cfg.Latch.Open()
+	if q.cfg.Latch != nil && q.closed == nil {
+		if q.front == nil {
+			q.open = q.cfg.Latch.Open(0)
+		} else if q.crowd != nil {
+			q.open = q.layDown()
+		}
 	}
 	q.mu.Unlock()
 }
@@ -216,8 +226,13 @@ func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, time.Until(t))
 }
 
-// Len returns the number of entries. The queue must be locked.
-func (q *Queue) Len() int { return int(q.length) }
+// Len returns how many wait. The queue must be locked.
+func (q *Queue) Len() int {
+	if q.crowd != nil && q.crowd.left > 0 {
+		return int(q.length) - 1 + q.crowd.left
+	}
+	return int(q.length)
+}
 
 // Weight returns the weight of all entries, saturated. The queue must be
 // locked, and timed.
@@ -404,7 +419,7 @@ func (q *Queue) Close(reason error) {
 }
 
 // Each calls f with the weights of the entries in order until it returns
-// false. The queue must be locked.
+// false, with that of a crowd once. The queue must be locked.
 func (q *Queue) Each(f func(n int64) bool) {
 	for w := q.front; w != nil && f(w.n); w = w.next {
 	}
@@ -414,6 +429,13 @@ func (q *Queue) Each(f func(n int64) bool) {
 // locked. It must be called after anything that may let the head through.
 func (q *Queue) Advance(now time.Duration) {
 	for w := q.front; w != nil; w = q.front {
+		if q.isCrowd(w) {
+			if q.rule.Admit(now, now, 1) > 0 {
+				return
+			}
+			q.tellCrowd(1, nil)
+			continue
+		}
 		if w.asks() {
 			if !w.rare.asked && w.at == Forever {
 				w.tell() // newly at the head
@@ -542,6 +564,10 @@ func (q *Queue) giveUp(w *Waiter) {
 }
 
 func (q *Queue) fail(w *Waiter, err error) {
+	if q.isCrowd(w) {
+		q.tellCrowd(q.crowd.left, err)
+		return
+	}
 	q.remove(w)
 	w.fail(err)
 }

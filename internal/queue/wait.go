@@ -32,14 +32,16 @@ func (q *Queue) wait(ctx context.Context, w *Waiter) (at time.Duration, err erro
 
 // A Place is where a caller stands in a queue that does not know the time.
 type Place struct {
-	Wake <-chan Message
-	Done <-chan struct{} // of its context
-	w    *Waiter
+	Wake  <-chan Message
+	Done  <-chan struct{} // of its context
+	Crowd <-chan error
+	w     *Waiter
 }
 
-// Join is Acquire, without bounds, up to the sleep. If the Wake of the place is nil
-// that is over, with err. Else the caller must receive from Wake, may wait for
-// Done meanwhile, and must call Leave unless the message is a grant.
+// Join is Acquire, without bounds, up to the sleep. If the Crowd of the place is set
+// the caller must receive from that, once, and has the result. If the Wake is set it
+// must receive from that, may wait for Done meanwhile, and must call Leave unless
+// the message is a grant. If none is, that is over, with err.
 func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 	done := ctx.Done()
 	q.Lock()
@@ -57,10 +59,15 @@ func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 		q.Unlock()
 		return Place{}, errs.ErrQueueFull
 	}
+	if n == 1 && done == nil && q.cfg.Latch != nil && q.joinCrowd() {
+		room := q.crowd.room
+		q.Unlock()
+		return Place{Crowd: room}, nil
+	}
 	w := q.attended(0, n, done)
 	q.push(w)
 	q.Unlock()
-	return Place{w.wake, done, w}, nil
+	return Place{Wake: w.wake, Done: done, w: w}, nil
 }
 
 // Leave is what follows after a message m that is not a grant or, m being Look,
