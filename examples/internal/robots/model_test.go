@@ -2,6 +2,7 @@ package robots
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -65,8 +66,9 @@ func octets(s string, pattern bool) (all []string) {
 		s = s[:len(s)-1]
 	}
 	for i := 0; i < len(s); i++ {
-		var c byte
-		if n, err := fmt.Sscanf(s[i:min(len(s), i+3)], "%%%2X", &c); n == 1 && err == nil && len(s) >= i+3 && !strings.ContainsAny(s[i+1:i+3], "+-_ xX") {
+		c := s[i]
+		if value, err := strconv.ParseUint(s[min(len(s), i+1):min(len(s), i+3)], 16, 8); c == '%' && err == nil && len(s) >= i+3 {
+			c = byte(value)
 			i += 2
 			if strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~", c) >= 0 {
 				all = append(all, string(rune(c)))
@@ -75,7 +77,6 @@ func octets(s string, pattern bool) (all []string) {
 			}
 			continue
 		}
-		c = s[i]
 		switch {
 		case pattern && c == '*':
 			if len(all) == 0 || all[len(all)-1] != "*" {
