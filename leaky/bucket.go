@@ -26,6 +26,7 @@ import (
 type Bucket struct {
 	epoch time.Time // what instants count from
 	state atomic.Pointer[state]
+	full  atomic.Bool // whether the last call was refused, more or less: see Take
 
 	setting sync.Mutex // held by whoever closes a state
 }
@@ -108,20 +109,42 @@ func (b *Bucket) Take(n int64) (res Result) {
 	if n == 0 {
 		return b.Peek()
 	}
+	// To read the clock takes longer than all else. Read between the load of the word
+	// and its swap, it is when another call wins: of two processors half of the calls
+	// lose. So it is read before the word. Whoever then fits, fits: to judge by an
+	// older clock is stricter. But a call that was held up in between may be refused
+	// by a clock that is older than the word. It reads the clock once more, which
+	// would make refusals half as dear again; so while calls are refused, and there is
+	// nothing to swap, the clock is read after the word.
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		var now time.Duration
+		full := b.full.Load()
+		if !full {
+			now = max(0, time.Since(b.epoch))
+		}
 		// load, written out, which saves a call.
 		s := b.state.Load()
 		tat := time.Duration(s.tat.Load())
 		if tat == closed {
 			s, tat = b.reload()
 		}
-		now := max(0, time.Since(b.epoch))
+		if full {
+			now = max(0, time.Since(b.epoch))
+		}
 		level, wait := s.rule.fits(max(0, tat-now), n)
+		if wait != 0 && !full {
+			b.full.Store(true)
+			now = max(0, time.Since(b.epoch))
+			level, wait = s.rule.fits(max(0, tat-now), n)
+		}
 		if wait != 0 {
 			s.rule.tell(&res, level, wait)
 			return res
 		}
 		if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
+			if full {
+				b.full.Store(false)
+			}
 			s.rule.tell(&res, level, 0)
 			return res
 		}

@@ -2,6 +2,7 @@ package leaky
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,4 +74,44 @@ func TestInsistLosesNothing(t *testing.T) {
 	if got := b.Quota().Per; got != 48*time.Hour {
 		t.Errorf("the quota is per %v", got)
 	}
+}
+
+// A call that is held up between its clock and the bucket is not refused by the
+// clock that it has read.
+func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
+	b := New(1, 1, 2*time.Millisecond)
+	b.setting.Lock() // the state is closed, and who comes must wait
+	s := b.state.Load()
+	s.tat.Store(closed)
+	began, res := make(chan bool), make(chan Result)
+	go func() {
+		began <- true
+		res <- b.Take(1)
+	}()
+	<-began
+	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+		runtime.Gosched() // it has read its clock by now, or nothing is shown
+	}
+	s.tat.Store(int64(time.Since(b.epoch))) // empty from now on
+	b.setting.Unlock()
+	if r := <-res; !r.Allowed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What the last call got makes no difference to the next.
+func TestFullIsOnlyAHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := New(3, 1, sec), New(3, 1, sec)
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 1000 {
+			time.Sleep(time.Duration(r.Int64N(int64(2 * sec))))
+			n := 1 + r.Int64N(4)
+			a.full.Store(r.IntN(2) == 0)
+			b.full.Store(r.IntN(2) == 0)
+			if got, want := a.Take(n), b.Take(n); got != want || a.full.Load() == got.Allowed {
+				t.Fatalf("%+v and %+v, and then it is full: %v", got, want, a.full.Load())
+			}
+		}
+	})
 }
