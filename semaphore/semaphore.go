@@ -78,7 +78,7 @@ type Weighted struct {
 
 	stock atomic.Pointer[stock]
 
-	_ [48]byte // makes 320: those are aligned to lines
+	_ [40]byte // makes 320: those are aligned to lines
 }
 
 // NewWeighted returns a semaphore with limit permits, all of them free. A

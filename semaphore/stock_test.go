@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 )
 
 func TestAgainAsksUntilItIsNotLost(t *testing.T) {
@@ -46,5 +47,15 @@ func TestNobodyIsRefusedForLosing(t *testing.T) {
 	workers.Wait()
 	if n := refused.Load(); n > 0 || s.InFlight() != 0 {
 		t.Errorf("%d were refused, %d are in flight", n, s.InFlight())
+	}
+}
+
+// Objects of 320 bytes begin at a line of the cache, those of a little more do not.
+func TestWeightedFillsLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("its layout is for 64 bits")
+	}
+	if size := unsafe.Sizeof(Weighted{}); size != 320 {
+		t.Errorf("it takes %d bytes", size)
 	}
 }
