@@ -4,14 +4,15 @@
 // # Why is a timer not good enough, and what is?
 //
 // A Go timer on Linux fires up to 1 ms late: an idle program waits in the
-// kernel's epoll_wait, whose timeout is whole milliseconds. Measured, for one
-// caller each millisecond on two cores (late: after the instant asked for;
-// uneven: the error of the gaps between calls):
+// kernel's epoll_wait, whose timeout is whole milliseconds. Measured on an AMD
+// EPYC, for one caller each millisecond on two cores, medians of three times 4 s
+// (late: after the instant asked for; uneven: the error of the gaps between calls):
 //
 //	                        late p50   p99    uneven p99   CPU
-//	a timer                 536 µs  1082 µs   1000 µs      2.9 %
-//	a blocking nanosleep     75 µs   199 µs    377 µs      3.2 %
-//	a timerfd                29 µs    86 µs    189 µs      3.2 %
+//	a timer                 547 µs  1112 µs   1000 µs      4.4 %
+//	a blocking nanosleep     96 µs   153 µs     66 µs      7.1 %
+//	a timerfd that is read   46 µs   159 µs    317 µs      6.8 %
+//	the same as below        47 µs   107 µs    257 µs      3.4 %
 //
 // A nanosleep in a system call of our own also takes a thread for as long as
 // it lasts, and its wake-ups are late by the kernel's timer slack of 50 µs. A

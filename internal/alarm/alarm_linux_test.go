@@ -99,3 +99,12 @@ func TestBrokenTimerIsNotUsedAgain(t *testing.T) {
 	}
 	t.Error("it slept with a closed file")
 }
+
+func TestSleepingAllocatesNothing(t *testing.T) {
+	if !Sleep(time.Microsecond) {
+		t.Skip("the system has none")
+	}
+	if n := testing.AllocsPerRun(100, func() { Sleep(time.Microsecond) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
