@@ -34,12 +34,8 @@ import (
 func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 	slots := g.lane.Slots() // throughout: others may mean another limit
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
-		next := slots.Next()
-		if next.Closed() {
-			break
-		}
-		now = g.queue.Now()
-		switch v = next.Verdict(now); {
+		next, now, v := slots.Look(g.queue.Epoch())
+		switch {
 		case v != schedule.Leave:
 			return now, v
 		case !g.flight.enter(slots.Places()):

@@ -214,12 +214,8 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
-		next := s.Next()
-		if next.Closed() {
-			break
-		}
-		now = p.queue.Now()
-		if v = next.Verdict(now); v != schedule.Leave || s.Take(next, now) {
+		next, now, v := s.Look(p.queue.Epoch())
+		if v != schedule.Leave || s.Take(next, now) {
 			return now, v
 		}
 	}

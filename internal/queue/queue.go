@@ -213,6 +213,9 @@ func (q *Queue) Unlock() {
 // Now returns the present instant on the monotonic clock.
 func (q *Queue) Now() time.Duration { return time.Since(q.epoch) }
 
+// Epoch returns the instant 0.
+func (q *Queue) Epoch() time.Time { return q.epoch }
+
 // Time returns the instant d as a time, as the wall clock has it now: it may
 // have been set since the queue was made.
 func (q *Queue) Time(d time.Duration) time.Time {

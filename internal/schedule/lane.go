@@ -46,7 +46,8 @@ type Lane struct {
 type Slots struct {
 	interval time.Duration
 	places   int64
-	_        [48]byte
+	early    atomic.Bool // a hint: whoever looked last was
+	_        [44]byte
 	next     atomic.Int64 // a Word, alone in its line of the cache
 	_        [56]byte
 }
@@ -73,6 +74,7 @@ func (l *Lane) Init() { l.slots.Store(newSlots(0, 0)) }
 func newSlots(interval time.Duration, places int64) *Slots {
 	s := &Slots{interval: interval, places: places}
 	s.next.Store(int64(closed))
+	s.early.Store(true) // so that for a lane that is never opened no clock is read
 	return s
 }
 
@@ -91,26 +93,37 @@ const (
 	Ask                  // take the lock
 )
 
-// Next returns when the next call may leave, to be loaded before the clock is
-// read: then who is early by it was early at that moment, and whoever takes a
-// slot has read a later clock than all who took one before. If the clock were
-// read first, a call that is held up in between would be early for a slot that
-// came long ago.
-func (s *Slots) Next() Word { return Word(s.next.Load()) }
-
-// Closed reports whether the verdict is Ask, whatever the time: the clock need
-// not be read then.
-func (w Word) Closed() bool { return w == closed }
-
-// Verdict returns what a call at now is told that has found w.
-func (w Word) Verdict(now time.Duration) Verdict {
-	switch {
-	case w == closed:
-		return Ask
-	case now < w.instant():
-		return Early
+// Look reads the clock, which epoch has at 0, and the word, and returns what a call is
+// told that comes now.
+//
+// To read the clock takes longer than all else. Read between the load of the word and
+// its swap, it is when another call wins: of two processors half of the calls lose. So
+// it is read before the word. Whoever is to leave then has come after the slot; that
+// others may have come later, and taken one before, does not matter. But a call that
+// was held up in between may be early for a slot that came long ago. It reads the
+// clock once more, which would make refusals half as dear again; so while calls are
+// early, and there is nothing to swap, the clock is read after the word.
+func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) {
+	early := s.early.Load()
+	if !early {
+		now = time.Since(epoch)
 	}
-	return Leave
+	next = Word(s.next.Load())
+	if next == closed {
+		return next, 0, Ask
+	}
+	if !early && now >= next.instant() {
+		return next, now, Leave
+	}
+	now = time.Since(epoch)
+	if is := now < next.instant(); is != early {
+		early = is
+		s.early.Store(is)
+	}
+	if early {
+		return next, now, Early
+	}
+	return next, now, Leave
 }
 
 // Take lets a call through at now that was to Leave by next, and reports true;

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
@@ -22,7 +24,7 @@ type pair struct {
 // change tells both, as the queue does: the lane is closed meanwhile.
 func (p *pair) change(what string, f func(s *Schedule)) {
 	p.history = append(p.history, what)
-	if p.lane.Slots().Next() != closed {
+	if p.lane.Slots().word() != closed {
 		if next, used := p.lane.Close(); used {
 			p.s.Took(next)
 		}
@@ -43,14 +45,26 @@ func (p *pair) fatal(format string, args ...any) {
 	p.t.Fatalf(format, args...)
 }
 
-// take lets a call through at now, if it can and nobody else is there.
+func (s *Slots) word() Word { return Word(s.next.Load()) }
+
+// take lets a call through at now, if it can and nobody else is there. It must be
+// called in a bubble, and what the slots hold for a hint must make no difference.
 func take(s *Slots, now time.Duration) Verdict {
-	next := s.Next()
-	v := next.Verdict(now)
-	if next.Closed() != (v == Ask) {
+	epoch := time.Now().Add(-now)
+	s.early.Store(true)
+	_, _, cautious := s.Look(epoch)
+	s.early.Store(false)
+	next, at, v := s.Look(epoch)
+	switch {
+	case v != cautious:
+		panic(fmt.Sprintf("%v, and with the hint that calls are early %v", v, cautious))
+	case (next == closed) != (v == Ask):
 		panic("closed, and not told to ask, or open and told so")
-	}
-	if v == Leave && !s.Take(next, now) {
+	case v != Ask && at != now:
+		panic(fmt.Sprintf("at %v it is %v", now, at))
+	case s.early.Load() != (v == Early):
+		panic("the hint is wrong")
+	case v == Leave && !s.Take(next, now):
 		panic("lost to nobody")
 	}
 	return v
@@ -92,153 +106,187 @@ func (p *pair) compare(now time.Duration) {
 }
 
 func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
-	rates := []struct {
-		count int64
-		per   time.Duration
-	}{{1, 10}, {2, 10}, {3, 10}, {1, 7}, {1, 1000}, {1, 1}, {7, 7}, {1, math.MaxInt64}, {1, furthest}, {1, furthest + 1}, {0, 0}}
-	passed := 0
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		first := rates[r.IntN(len(rates))]
-		cfg := Config{Count: first.count, Per: first.per, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)], KeepDebt: r.IntN(4) == 0}
-		if r.IntN(4) == 0 {
-			cfg.BurstTime = 20
-		} else if r.IntN(4) == 0 && cfg.Count > 0 && cfg.Per <= 1000 {
-			cfg.Burst = 3
-		}
-		s, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref := *s
-		ref.whole = -1
-		p := &pair{t: t, s: s, ref: &ref, history: []string{fmt.Sprintf("seed %d: %+v", seed, cfg)}}
-		p.lane.Init()
-		p.change("begin", func(*Schedule) {})
-		now := time.Duration(0)
-		for range 60 {
-			now += time.Duration(r.Int64N(15)) * time.Duration(r.IntN(2))
-			if r.IntN(40) == 0 {
-				now += 1000
+	synctest.Test(t, func(t *testing.T) {
+		rates := []struct {
+			count int64
+			per   time.Duration
+		}{{1, 10}, {2, 10}, {3, 10}, {1, 7}, {1, 1000}, {1, 1}, {7, 7}, {1, math.MaxInt64}, {1, furthest}, {1, furthest + 1}, {0, 0}}
+		passed := 0
+		for seed := range uint64(2000) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			first := rates[r.IntN(len(rates))]
+			cfg := Config{Count: first.count, Per: first.per, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)], KeepDebt: r.IntN(4) == 0}
+			if r.IntN(4) == 0 {
+				cfg.BurstTime = 20
+			} else if r.IntN(4) == 0 && cfg.Count > 0 && cfg.Per <= 1000 {
+				cfg.Burst = 3
 			}
-			switch r.IntN(16) {
-			default:
-				before := p.lane.Slots().Next()
-				p.call(now, now, 1)
-				if after := p.lane.Slots().Next(); after != before && after&1 == 1 && after != closed {
-					passed++
+			s, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref := *s
+			ref.whole = -1
+			p := &pair{t: t, s: s, ref: &ref, history: []string{fmt.Sprintf("seed %d: %+v", seed, cfg)}}
+			p.lane.Init()
+			p.change("begin", func(*Schedule) {})
+			now := time.Duration(0)
+			for range 60 {
+				now += time.Duration(r.Int64N(15)) * time.Duration(r.IntN(2))
+				if r.IntN(40) == 0 {
+					now += 1000
 				}
-			case 0:
-				p.call(now, now, []int64{2, 3, 40, math.MaxInt64}[min(3, r.IntN(30))])
-			case 1: // woken late
-				p.call(now, max(0, now-time.Duration(r.Int64N(30))), 1)
-			case 2, 3:
-				rate := rates[r.IntN(len(rates))]
-				p.change(fmt.Sprintf("rate %v at %d", rate, now), func(s *Schedule) {
-					if err := s.SetRate(now, rate.count, rate.per); err != nil && cfg.Burst == 0 {
-						p.fatal("%v", err)
+				switch r.IntN(16) {
+				default:
+					before := p.lane.Slots().word()
+					p.call(now, now, 1)
+					if after := p.lane.Slots().word(); after != before && after&1 == 1 && after != closed {
+						passed++
 					}
-				})
-			case 4:
-				until := now + time.Duration(r.Int64N(40)) - 10
-				if r.IntN(20) == 0 {
-					until = sat.Max
+				case 0:
+					p.call(now, now, []int64{2, 3, 40, math.MaxInt64}[min(3, r.IntN(30))])
+				case 1: // woken late
+					p.call(now, max(0, now-time.Duration(r.Int64N(30))), 1)
+				case 2, 3:
+					rate := rates[r.IntN(len(rates))]
+					p.change(fmt.Sprintf("rate %v at %d", rate, now), func(s *Schedule) {
+						if err := s.SetRate(now, rate.count, rate.per); err != nil && cfg.Burst == 0 {
+							p.fatal("%v", err)
+						}
+					})
+				case 4:
+					until := now + time.Duration(r.Int64N(40)) - 10
+					if r.IntN(20) == 0 {
+						until = sat.Max
+					}
+					p.change(fmt.Sprintf("pause until %d", until), func(s *Schedule) { s.PauseUntil(until) })
+				case 5:
+					p.change(fmt.Sprintf("resume at %d", now), func(s *Schedule) { s.Resume(now) })
+				case 6:
+					delta := r.Int64N(7) - 3
+					p.change(fmt.Sprintf("adjust %d", delta), func(s *Schedule) { s.Adjust(delta) })
+				case 7:
+					p.compare(now)
 				}
-				p.change(fmt.Sprintf("pause until %d", until), func(s *Schedule) { s.PauseUntil(until) })
-			case 5:
-				p.change(fmt.Sprintf("resume at %d", now), func(s *Schedule) { s.Resume(now) })
-			case 6:
-				delta := r.Int64N(7) - 3
-				p.change(fmt.Sprintf("adjust %d", delta), func(s *Schedule) { s.Adjust(delta) })
-			case 7:
-				p.compare(now)
 			}
+			p.compare(now)
 		}
-		p.compare(now)
-	}
-	if passed < 5_000 {
-		t.Errorf("only %d calls passed the lock", passed)
-	}
+		if passed < 5_000 {
+			t.Errorf("only %d calls passed the lock", passed)
+		}
+	})
 }
 
 func TestLaneSaysWhetherCallsHavePassed(t *testing.T) {
-	for _, interval := range []time.Duration{0, 1, 1000} {
-		var l Lane
-		l.Init()
-		if !l.Open(50, interval, 0) {
-			t.Fatal("not opened")
+	synctest.Test(t, func(t *testing.T) {
+		for _, interval := range []time.Duration{0, 1, 1000} {
+			var l Lane
+			l.Init()
+			if !l.Open(50, interval, 0) {
+				t.Fatal("not opened")
+			}
+			if v := take(l.Slots(), 49); v != Early {
+				t.Errorf("at 49: %v", v)
+			}
+			if next, used := l.Close(); used || next != 50 {
+				t.Errorf("unused: %v, %v", next, used)
+			}
+			l.Open(50, interval, 0)
+			if v := take(l.Slots(), 50); v != Leave {
+				t.Errorf("at 50: %v", v)
+			}
+			if next, used := l.Close(); !used || next != 50+interval {
+				t.Errorf("used: %v, %v", next, used)
+			}
+			if v := take(l.Slots(), 5000); v != Ask {
+				t.Errorf("closed: %v", v)
+			}
 		}
-		if v := take(l.Slots(), 49); v != Early {
-			t.Errorf("at 49: %v", v)
-		}
-		if next, used := l.Close(); used || next != 50 {
-			t.Errorf("unused: %v, %v", next, used)
-		}
-		l.Open(50, interval, 0)
-		if v := take(l.Slots(), 50); v != Leave {
-			t.Errorf("at 50: %v", v)
-		}
-		if next, used := l.Close(); !used || next != 50+interval {
-			t.Errorf("used: %v, %v", next, used)
-		}
-		if v := take(l.Slots(), 5000); v != Ask {
-			t.Errorf("closed: %v", v)
-		}
-	}
+	})
 }
 
 // Who has read an old interval must not leave by it, whatever has come since.
 func TestSlotsOfAnOldIntervalStayClosed(t *testing.T) {
-	var l Lane
-	l.Init()
-	l.Open(50, 10, 1)
-	old := l.Slots()
-	next := old.Next()
-	for _, change := range []struct {
-		interval time.Duration
-		places   int64
-	}{{20, 1}, {10, 2}} {
-		l.Close()
-		l.Open(50, change.interval, change.places)
-		if v := take(old, 60); v != Ask {
-			t.Errorf("%+v: %v", change, v)
+	synctest.Test(t, func(t *testing.T) {
+		var l Lane
+		l.Init()
+		l.Open(50, 10, 1)
+		old := l.Slots()
+		next := old.word()
+		for _, change := range []struct {
+			interval time.Duration
+			places   int64
+		}{{20, 1}, {10, 2}} {
+			l.Close()
+			l.Open(50, change.interval, change.places)
+			if v := take(old, 60); v != Ask {
+				t.Errorf("%+v: %v", change, v)
+			}
+			if old.Take(next, 60) {
+				t.Errorf("%+v: left by what was read before", change)
+			}
 		}
-		if old.Take(next, 60) {
-			t.Errorf("%+v: left by what was read before", change)
-		}
-	}
+	})
 }
 
 func TestLaneIsNotOpenedForWhatItCannotCount(t *testing.T) {
-	for _, x := range []struct{ next, interval time.Duration }{{sat.Max, 1}, {furthest + 1, 1}, {0, furthest + 1}, {-1, 1}} {
-		var l Lane
-		l.Init()
-		if l.Open(x.next, x.interval, 0) {
-			t.Errorf("opened for %+v", x)
+	synctest.Test(t, func(t *testing.T) {
+		for _, x := range []struct{ next, interval time.Duration }{{sat.Max, 1}, {furthest + 1, 1}, {0, furthest + 1}, {-1, 1}} {
+			var l Lane
+			l.Init()
+			if l.Open(x.next, x.interval, 0) {
+				t.Errorf("opened for %+v", x)
+			}
+			if v := take(l.Slots(), 100); v != Ask {
+				t.Errorf("%+v: %v", x, v)
+			}
 		}
-		if v := take(l.Slots(), 100); v != Ask {
-			t.Errorf("%+v: %v", x, v)
-		}
-	}
+	})
 }
 
 // Who has lost to another must not leave by what it read before.
 func TestASlotIsTakenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lane
+		l.Init()
+		l.Open(50, 10, 0)
+		s := l.Slots()
+		next := s.word()
+		if !s.Take(next, 60) {
+			t.Error("lost to nobody")
+		}
+		if s.Take(next, 60) {
+			t.Error("taken again")
+		}
+		if v := take(s, 69); v != Early {
+			t.Errorf("at 69: %v", v)
+		}
+		if v := take(s, 70); v != Leave {
+			t.Errorf("at 70: %v", v)
+		}
+	})
+}
+
+// Those who look at once read their clocks in one order and the word in another.
+// Without an interval everybody may leave all the same.
+func TestNobodyIsEarlyByAnOldClock(t *testing.T) {
 	var l Lane
 	l.Init()
-	l.Open(50, 10, 0)
-	s := l.Slots()
-	next := s.Next()
-	if !s.Take(next, 60) {
-		t.Error("lost to nobody")
+	l.Open(0, 0, 0)
+	epoch := time.Now()
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			s := l.Slots()
+			for range 500_000 {
+				next, now, v := s.Look(epoch)
+				if v != Leave {
+					t.Errorf("%v at %v, and the slot was at %v", v, now, next.instant())
+					return
+				}
+				s.Take(next, now)
+			}
+		})
 	}
-	if s.Take(next, 60) {
-		t.Error("taken again")
-	}
-	if v := s.Next().Verdict(69); v != Early {
-		t.Errorf("at 69: %v", v)
-	}
-	if v := s.Next().Verdict(70); v != Leave {
-		t.Errorf("at 70: %v", v)
-	}
+	callers.Wait()
 }
