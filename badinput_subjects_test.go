@@ -89,26 +89,26 @@ func subjects(t *testing.T) []subject {
 		owe:  func() { p.TryAcquire(math.MaxInt64) },
 		zero: func() error { return new(pacer.Pacer).Acquire(bg, 1) },
 	}, {
-		column: "leaky", ask: asking(b), try: func(n int64) bool { return b.Take(n).Allowed }, other: []func(int64){b.Return},
+		column: "leaky", ask: asking(b), try: func(n int64) bool { return b.Take(n).Allowed() }, other: []func(int64){b.Return},
 		owe:  func() { b.Adjust(bg, math.MaxInt64, 0) },
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
-		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed }, other: []func(int64){l.Return},
-		zero: func() error { return outcomeIf(!new(window.Log).Take(1).Allowed, "refuses") },
+		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() }, other: []func(int64){l.Return},
+		zero: func() error { return outcomeIf(!new(window.Log).Take(1).Allowed(), "refuses") },
 	}, {
-		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed }, other: []func(int64){c.Return},
-		zero: func() error { return outcomeIf(!new(window.Counter).Take(1).Allowed, "refuses") },
+		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() }, other: []func(int64){c.Return},
+		zero: func() error { return outcomeIf(!new(window.Counter).Take(1).Allowed(), "refuses") },
 	}, {
-		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed },
+		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kb.TakeQuota(1, hourly, n) }},
 		owe:   func() { kb.On(1).Adjust(bg, math.MaxInt64, 0) },
 		zero:  func() error { return new(leaky.Keyed[int]).Take(1, 1).Err() },
 	}, {
-		column: "Keyed", ask: asking(kl.On(1)), try: func(n int64) bool { return kl.Take(1, n).Allowed },
+		column: "Keyed", ask: asking(kl.On(1)), try: func(n int64) bool { return kl.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kl.TakeLimit(1, 3, n) }},
 		zero:  func() error { return new(window.KeyedLog[int]).Take(1, 1).Err() },
 	}, {
-		column: "Keyed", ask: asking(kc.On(1)), try: func(n int64) bool { return kc.Take(1, n).Allowed },
+		column: "Keyed", ask: asking(kc.On(1)), try: func(n int64) bool { return kc.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kc.TakeLimit(1, 3, n) }},
 		zero:  func() error { return new(window.KeyedCounter[int]).Take(1, 1).Err() },
 	}, {

@@ -158,7 +158,7 @@ func newSluiceKeys(b *testing.B) keyTaker {
 	return sluiceKeys{k}
 }
 
-func (k sluiceKeys) take(key string) bool { return k.Take(key, 1).Allowed }
+func (k sluiceKeys) take(key string) bool { return k.Take(key, 1).Allowed() }
 
 // shards is the least one could write: a sharded map of int64 time points. It
 // never forgets a key, has one quota for all, and answers yes or no.

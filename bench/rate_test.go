@@ -284,7 +284,7 @@ func try(p *pacer.Pacer, n int) (got int) {
 
 func pour(l *leaky.Bucket, n int) (got int) {
 	for range n {
-		if l.Take(1).Allowed {
+		if l.Take(1).Allowed() {
 			got++
 		}
 	}

@@ -104,7 +104,7 @@ func (s *state) swap(tat, next time.Duration) bool {
 // Take takes n if n fit now, and otherwise changes nothing and says when they
 // will. n = 0 takes nothing and is always allowed; an n beyond the capacity
 // never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
-func (b *Bucket) Take(n int64) (res Result) {
+func (b *Bucket) Take(n int64) Result {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return b.Peek()
@@ -138,15 +138,13 @@ func (b *Bucket) Take(n int64) (res Result) {
 			level, wait = s.rule.fits(max(0, tat-now), n)
 		}
 		if wait != 0 {
-			s.rule.tell(&res, level, wait)
-			return res
+			return s.rule.result(level, wait)
 		}
 		if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
 			if full {
 				b.full.Store(false)
 			}
-			s.rule.tell(&res, level, 0)
-			return res
+			return s.rule.result(level, 0)
 		}
 	}
 	return b.insist(n)

@@ -25,7 +25,7 @@ const (
 var bg = context.Background()
 
 func allowed(limit, remaining int64, reset time.Duration) leaky.Result {
-	return leaky.Result{Allowed: true, Limit: limit, Remaining: remaining, RetryAfter: leaky.NoRetry, ResetAfter: reset}
+	return leaky.Result{Limit: limit, Remaining: remaining, ResetAfter: reset}
 }
 
 func refused(limit, remaining int64, retry, reset time.Duration) leaky.Result {

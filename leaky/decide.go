@@ -70,22 +70,13 @@ func (r *rule) fits(level time.Duration, n int64) (after, wait time.Duration) {
 }
 
 // result tells what fits has found, and how the bucket is now.
-func (r *rule) result(level, wait time.Duration) (res Result) {
-	r.tell(&res, level, wait)
-	return res
-}
-
-// tell is result, written where it is to be, field by field: copied from where
-// it was put together it would cost a fifth of a decision.
-func (r *rule) tell(res *Result, level, wait time.Duration) {
-	res.Allowed = wait == 0
-	res.Limit = r.quota.Capacity
-	res.Remaining = r.units(max(0, r.depth-level))
-	res.RetryAfter = wait
-	if wait == 0 {
-		res.RetryAfter = NoRetry
+func (r *rule) result(level, wait time.Duration) Result {
+	return Result{
+		Limit:      r.quota.Capacity,
+		Remaining:  r.units(max(0, r.depth-level)),
+		RetryAfter: wait,
+		ResetAfter: level,
 	}
-	res.ResetAfter = level
 }
 
 // decide returns whether n units fit at now into a bucket that will be empty at
@@ -105,7 +96,7 @@ func take(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
 		return decide(tat, now, r, n)
 	}
 	res, _ := decide(tat, now, r, 0)
-	res.Allowed, res.RetryAfter = true, NoRetry
+	res.RetryAfter = 0
 	return res, tat
 }
 

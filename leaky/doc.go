@@ -2,7 +2,7 @@
 // a meter.
 //
 //	b := leaky.New(16, 30, time.Minute) // up to 16 together, 30 per minute in the long run
-//	if r := b.Take(1); !r.Allowed {
+//	if r := b.Take(1); !r.Allowed() {
 //		return fmt.Errorf("try again in %v", r.RetryAfter)
 //	}
 //
@@ -26,8 +26,8 @@
 // here, and recordings of both systems are replayed against it.
 //
 //	there                                              here
-//	new Funnel(c, r), r per ms; watering(n)            New(c, r·1000, time.Second); Take(n).Allowed
-//	Funnel(c, r), r per second; watering(n)            New(c, r, time.Second); Take(n).Allowed
+//	new Funnel(c, r), r per ms; watering(n)            New(c, r·1000, time.Second); Take(n).Allowed()
+//	Funnel(c, r), r per second; watering(n)            New(c, r, time.Second); Take(n).Allowed()
 //	… with r = 0.5                                     New(c, 1, 2*time.Second): a count per period, never a fraction
 //	isActionAllowed(user, action, c, r)                Keyed[struct{user, action string}].TakeQuota(key, quota, 1)
 //	CL.THROTTLE key burst count period                 Keyed.TakeQuota(key, Quota{burst + 1, count, period·time.Second}, 1)

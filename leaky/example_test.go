@@ -15,7 +15,7 @@ func Example() {
 	b := leaky.New(3, 1, time.Hour)
 	for range 4 {
 		r := b.Take(1)
-		if !r.Allowed {
+		if !r.Allowed() {
 			fmt.Println("try again in", r.RetryAfter.Round(time.Minute))
 			continue
 		}
@@ -34,7 +34,7 @@ func ExampleResult_Err() {
 	b.Take(2)
 	for _, n := range []int64{1, 2, 4} {
 		r := b.Take(n)
-		fmt.Println(n, r.Allowed, r.Err())
+		fmt.Println(n, r.Allowed(), r.Err())
 	}
 	// Output:
 	// 1 true <nil>
@@ -60,9 +60,9 @@ func ExampleKeyed() {
 		return
 	}
 	for range 3 {
-		fmt.Println("ann:", k.Take(key{"ann", "reply"}, 1).Allowed)
+		fmt.Println("ann:", k.Take(key{"ann", "reply"}, 1).Allowed())
 	}
-	fmt.Println("bob:", k.Take(key{"bob", "reply"}, 1).Allowed)
+	fmt.Println("bob:", k.Take(key{"bob", "reply"}, 1).Allowed())
 
 	premium := leaky.Quota{Capacity: 1000, Count: 500, Per: time.Minute}
 	fmt.Println("cleo:", k.TakeQuota(key{"cleo", "reply"}, premium, 800).Remaining)

@@ -23,7 +23,7 @@ func TestInsistIsTake(t *testing.T) {
 			if got != want {
 				t.Fatalf("%d: %+v, Take says %+v", n, got, want)
 			}
-			if !got.Allowed {
+			if !got.Allowed() {
 				refused++
 			}
 		}
@@ -51,7 +51,7 @@ func TestInsistLosesNothing(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if !take(5).Allowed {
+				if !take(5).Allowed() {
 					continue
 				}
 				for h, m := held.Add(5), int64(0); h > m; {
@@ -94,7 +94,7 @@ func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
 	}
 	s.tat.Store(int64(time.Since(b.epoch))) // empty from now on
 	b.setting.Unlock()
-	if r := <-res; !r.Allowed {
+	if r := <-res; !r.Allowed() {
 		t.Errorf("%+v", r)
 	}
 }
@@ -109,7 +109,7 @@ func TestFullIsOnlyAHint(t *testing.T) {
 			n := 1 + r.Int64N(4)
 			a.full.Store(r.IntN(2) == 0)
 			b.full.Store(r.IntN(2) == 0)
-			if got, want := a.Take(n), b.Take(n); got != want || a.full.Load() == got.Allowed {
+			if got, want := a.Take(n), b.Take(n); got != want || a.full.Load() == got.Allowed() {
 				t.Fatalf("%+v and %+v, and then it is full: %v", got, want, a.full.Load())
 			}
 		}

@@ -49,15 +49,15 @@ func (m *model) leak(now time.Duration) {
 }
 
 func (m *model) take(n int64) leaky.Result {
-	r := leaky.Result{Limit: m.quota.Capacity, RetryAfter: leaky.NoRetry}
+	r := leaky.Result{Limit: m.quota.Capacity}
 	over := new(big.Int).Add(m.level, m.times(n))
 	over.Sub(over, m.depth())
 	switch {
 	case n > m.quota.Capacity:
+		r.RetryAfter = leaky.NoRetry
 	case n > 0 && over.Sign() > 0:
 		r.RetryAfter = time.Duration(over.Int64())
 	default:
-		r.Allowed = true
 		m.add(m.times(n))
 	}
 	// Units fit for as long as they do.
@@ -141,21 +141,21 @@ func bucketHistory(t *testing.T, data []byte) {
 			if got != want {
 				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.quota, before, got, want)
 			}
-			if op == 1 && got.Allowed { // as if it had not been
+			if op == 1 && got.Allowed() { // as if it had not been
 				b.Return(n)
 				m.add(m.times(-n))
 				if after := b.Peek(); after != before {
 					t.Fatalf("%v: Return(%d): %+v, before it was taken %+v", m.now, n, after, before)
 				}
 			}
-			if !got.Allowed && got.RetryAfter > 0 && got.RetryAfter < time.Hour && h.next(2) == 0 {
+			if !got.Allowed() && got.RetryAfter > 0 && got.RetryAfter < time.Hour && h.next(2) == 0 {
 				time.Sleep(got.RetryAfter - 1)
-				if r := b.Take(n); r.Allowed {
+				if r := b.Take(n); r.Allowed() {
 					t.Fatalf("%v: Take(%d) succeeds a nanosecond before %v", m.now, n, got.RetryAfter)
 				}
 				time.Sleep(time.Nanosecond)
 				m.leak(time.Since(start))
-				if r := b.Take(n); r != m.take(n) || !r.Allowed {
+				if r := b.Take(n); r != m.take(n) || !r.Allowed() {
 					t.Fatalf("%v: Take(%d) when told: %+v", m.now, n, r)
 				}
 			}

@@ -74,8 +74,11 @@ func replayThrottle(line []byte, on func(Quota) taker) error {
 	take := on(Quota{trace.MaxBurst + 1, trace.Count, time.Duration(trace.PeriodS) * time.Second})
 	for i, op := range trace.Ops {
 		got := take(time.Duration(op.At), op.N)
-		want := Result{!op.Limited, op.Limit, op.Remaining, time.Duration(op.RetryAfter), time.Duration(op.ResetAfter)}
-		if got != want {
+		want := Result{op.Limit, op.Remaining, time.Duration(op.RetryAfter), time.Duration(op.ResetAfter)}
+		if !op.Limited {
+			want.RetryAfter++ // redis-cell says -1
+		}
+		if got != want || got.Allowed() == op.Limited {
 			return fmt.Errorf("op %d: %d at %d: got %+v, recorded %+v", i, op.N, op.At, got, want)
 		}
 		if cell := got.Cell(); cell != op.Cell {
@@ -107,7 +110,7 @@ func replaySpring(line []byte, on func(Quota) taker) error {
 	take := on(Quota{trace.Capacity, trace.RatePerS, time.Second})
 	for i, op := range trace.Ops {
 		got := take(time.Duration(op.At)*time.Second, op.N)
-		if got.Allowed != op.Allowed || got.Remaining != op.Remaining {
+		if got.Allowed() != op.Allowed || got.Remaining != op.Remaining {
 			return fmt.Errorf("op %d: %d at %d: got %+v, recorded %+v", i, op.N, op.At, got, op)
 		}
 	}

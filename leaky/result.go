@@ -17,16 +17,17 @@ var (
 	ErrTooManyKeys = keyed.ErrTooManyKeys
 )
 
-// NoRetry is the RetryAfter of a request that was allowed, and of one that
-// waiting does not help; [Result.Err] tells why.
+// NoRetry is the RetryAfter of a request that waiting does not help; [Result.Err]
+// tells why.
 const NoRetry time.Duration = -1
 
 // A Result is what a bucket answers. Durations are exact and count from the
-// instant of the answer.
+// instant of the answer. The zero Result is one that was not allowed.
+//
+// It has four words because that is what Go hands over in registers and leaves
+// there: with a fifth, which said that the request was allowed, each caller wrote
+// the result to its stack and read it again, for a quarter of a decision.
 type Result struct {
-	// Allowed means go ahead: n was taken.
-	Allowed bool
-
 	// Limit is the capacity of the bucket; 0 if there is no bucket, because
 	// there are too many keys.
 	Limit int64
@@ -34,8 +35,9 @@ type Result struct {
 	// Remaining is how many units would fit now, after this call.
 	Remaining int64
 
-	// RetryAfter is how long after a refusal the same n will fit, if nobody
-	// else takes anything. It is positive, or NoRetry.
+	// RetryAfter is 0 if the request was allowed. After a refusal it is how
+	// long it will take until the same n fits, if nobody else takes anything:
+	// positive, or NoRetry.
 	RetryAfter time.Duration
 
 	// ResetAfter is how long it takes until the bucket is empty and all of
@@ -43,12 +45,15 @@ type Result struct {
 	ResetAfter time.Duration
 }
 
+// Allowed means go ahead: n was taken.
+func (r Result) Allowed() bool { return r.RetryAfter == 0 && r.Limit > 0 }
+
 // Err returns nil if the request was allowed or is worth repeating after
 // RetryAfter, [ErrTooLarge] if it can never be allowed, and [ErrTooManyKeys]
 // if there is no room for its key.
 func (r Result) Err() error {
 	switch {
-	case r.Allowed || r.RetryAfter >= 0:
+	case r.RetryAfter >= 0:
 		return nil
 	case r.Limit == 0:
 		return ErrTooManyKeys
@@ -68,10 +73,10 @@ func (r Result) CellLegacy() [5]int64 { return r.cell(floorSeconds) }
 
 func (r Result) cell(seconds func(time.Duration) int64) [5]int64 {
 	five := [5]int64{0, r.Limit, r.Remaining, -1, seconds(r.ResetAfter)}
-	if !r.Allowed {
+	if !r.Allowed() {
 		five[0] = 1
 	}
-	if r.RetryAfter >= 0 {
+	if r.RetryAfter > 0 {
 		five[3] = seconds(r.RetryAfter)
 	}
 	return five

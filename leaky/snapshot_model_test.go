@@ -33,7 +33,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 				case 0, 1, 2:
 					got, wanted := b.Take(n), old.Take(n)
 					want(t, fmt.Sprintf("seed %d, step %d: Take(%d) of %v", seed, step, n, q), got, wanted)
-					if !got.Allowed {
+					if !got.Allowed() {
 						refusals++
 					}
 				case 3:

@@ -208,7 +208,7 @@ func TestRestoreIntoAnOldBucket(t *testing.T) {
 			if got, want := b.Peek().ResetAfter, time.Duration(min(level, math.MaxInt64-int64(old))); got != want {
 				t.Errorf("level %d: %v, want %v", level, got, want)
 			}
-			if r := b.Take(24); r.Allowed != (level == 0) {
+			if r := b.Take(24); r.Allowed() != (level == 0) {
 				t.Errorf("level %d: %+v", level, r)
 			}
 		}

@@ -40,10 +40,10 @@ func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 		var single, keyed atomic.Int64
 		everybody(200*ms, func(caller int) {
 			n := int64(caller%3 + 1)
-			if b.Take(n).Allowed {
+			if b.Take(n).Allowed() {
 				single.Add(n)
 			}
-			if k.Take("key", n).Allowed {
+			if k.Take("key", n).Allowed() {
 				keyed.Add(n)
 			}
 		})
@@ -62,7 +62,7 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 	var held, most atomic.Int64
 	everybody(200*ms, func(caller int) {
 		n := int64(caller%4 + 1)
-		if b.Take(n).Allowed {
+		if b.Take(n).Allowed() {
 			for h, m := held.Add(n), int64(0); h > m; {
 				if m = most.Load(); most.CompareAndSwap(m, h) {
 					break
@@ -71,7 +71,7 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 			held.Add(-n)
 			b.Return(n)
 		}
-		if k.Take(7, n).Allowed {
+		if k.Take(7, n).Allowed() {
 			if err := k.On(7).Adjust(bg, -n, 0); err != nil {
 				t.Error(err)
 			}
@@ -101,7 +101,7 @@ func TestStressSetQuotaLosesNothing(t *testing.T) {
 		}
 		r := b.Take(1)
 		switch {
-		case !r.Allowed:
+		case !r.Allowed():
 			t.Errorf("%+v", r)
 		case r.Limit == large.Capacity:
 			taken.Add(int64(large.Per))
@@ -212,11 +212,11 @@ func TestStressKeysComeAndGo(t *testing.T) {
 	var asked, admitted [callers]int
 	everybody(400*ms, func(caller int) {
 		key := int(next.Add(1))
-		if !k.TakeQuota(key, leaky.Quota{1, 1, ms}, 1).Allowed {
+		if !k.TakeQuota(key, leaky.Quota{1, 1, ms}, 1).Allowed() {
 			t.Errorf("new key %d was refused", key)
 		}
 		asked[caller]++
-		if k.Take(-1-caller, 1).Allowed {
+		if k.Take(-1-caller, 1).Allowed() {
 			admitted[caller]++
 		}
 	})

@@ -59,7 +59,7 @@ func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 		mine := visits(v.step, func(now time.Duration) bool {
 			var res Result
 			res, tat = decide(tat, now, &r, 1)
-			return res.Allowed
+			return res.Allowed()
 		})
 		f := funnel{10, 10, 0.01, 0}
 		them := visits(v.step, func(now time.Duration) bool { return f.watering(now.Milliseconds(), 1) })
@@ -78,7 +78,7 @@ func TestFloatRates(t *testing.T) {
 	const idle = 1<<24 + 1
 	f := funnel{capacity: math.MaxInt32, rate: 1}
 	b, empty := mustRule(Quota{idle, 1000, sec}), time.Duration(idle)*time.Millisecond
-	if res, _ := decide(empty, empty, &b, idle); !res.Allowed || f.watering(idle, idle) {
+	if res, _ := decide(empty, empty, &b, idle); !res.Allowed() || f.watering(idle, idle) {
 		t.Errorf("after %d ms: %+v, and the textbook's funnel has %d", idle, res, f.left)
 	}
 	// A double that is added up has not got a whole token after ten visits, each
@@ -88,7 +88,7 @@ func TestFloatRates(t *testing.T) {
 		tokens += 0.1
 	}
 	one := mustRule(Quota{1, 10, sec})
-	if res, _ := decide(10*tenth, 10*tenth, &one, 1); !res.Allowed || tokens >= 1 {
+	if res, _ := decide(10*tenth, 10*tenth, &one, 1); !res.Allowed() || tokens >= 1 {
 		t.Errorf("after 100 ms: %+v, and the textbook's double is %v", res, tokens)
 	}
 
@@ -101,7 +101,7 @@ func TestFloatRates(t *testing.T) {
 		{year - 1, false}, {year, true},
 	} {
 		full := mustRule(Quota{1, 3, sec})
-		if res, _ := decide(tat-333_333_333, v.now, &full, 1); res.Allowed != v.want {
+		if res, _ := decide(tat-333_333_333, v.now, &full, 1); res.Allowed() != v.want {
 			t.Errorf("at %d: %+v", v.now, res)
 		}
 	}
@@ -123,7 +123,7 @@ func TestClockThatStepsBack(t *testing.T) {
 	count := func(now time.Duration) (n int) {
 		for {
 			var res Result
-			if res, tat = decide(tat, now, &r, 1); !res.Allowed {
+			if res, tat = decide(tat, now, &r, 1); !res.Allowed() {
 				return n
 			}
 			n++
@@ -169,7 +169,7 @@ func TestStaleClocksMintNothing(t *testing.T) {
 	for now := time.Duration(0); now <= sec; now += 25 * time.Microsecond {
 		for _, stale := range []time.Duration{0, 20 * time.Millisecond} {
 			var res Result
-			if res, tat = decide(tat, max(0, now-stale), &r, 1); res.Allowed {
+			if res, tat = decide(tat, max(0, now-stale), &r, 1); res.Allowed() {
 				n++
 			}
 		}
@@ -188,7 +188,7 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 		tutorial, theirs := make(map[string]*Bucket), 0
 		for _, user := range []string{"ann", "bob"} {
 			for i := range 10 {
-				if r := k.Take(userAction{user, "reply"}, 1); r.Allowed != (i < 3) {
+				if r := k.Take(userAction{user, "reply"}, 1); r.Allowed() != (i < 3) {
 					t.Errorf("%s, call %d: %+v", user, i, r)
 				}
 				b := tutorial["reply"]
@@ -196,7 +196,7 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 					b = New(3, 1, time.Hour)
 					tutorial[user+":reply"] = b
 				}
-				if b.Take(1).Allowed {
+				if b.Take(1).Allowed() {
 					theirs++
 				}
 			}
@@ -220,7 +220,7 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 			b = New(1, 1, time.Hour)
 			buckets[1] = b
 		}
-		if !b.Take(1).Allowed {
+		if !b.Take(1).Allowed() {
 			t.Error("get and put have become better")
 		}
 	}
@@ -231,7 +231,7 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if k.Take(key, 1).Allowed {
+				if k.Take(key, 1).Allowed() {
 					in.Add(1)
 				}
 			})
@@ -256,7 +256,7 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 			if !time.Now().Before(expires) {
 				expiring, expires = New(2, 1, week), time.Now().Add(24*time.Hour)
 			}
-			if expiring.Take(2).Allowed {
+			if expiring.Take(2).Allowed() {
 				theirs += 2
 			}
 		}
@@ -270,7 +270,7 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 			for other := range 1000 {
 				k.TakeQuota(10_000*day+other, Quota{1, 1, sec}, 1)
 			}
-			if r := k.Take(-1, 2); r.Allowed != (day == 14) {
+			if r := k.Take(-1, 2); r.Allowed() != (day == 14) {
 				t.Errorf("day %d: %+v", day, r)
 			}
 			fixedExpiry()
@@ -293,10 +293,10 @@ func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 	for _, now := range []time.Duration{999 * time.Millisecond, 1000 * time.Millisecond} {
 		for range 10 {
 			var res Result
-			if res, tat = decide(tat, now, &r, 1); res.Allowed {
+			if res, tat = decide(tat, now, &r, 1); res.Allowed() {
 				mine++
 			}
-			if res, tatS = decide(tatS, now.Truncate(sec), &seconds, 1); res.Allowed {
+			if res, tatS = decide(tatS, now.Truncate(sec), &seconds, 1); res.Allowed() {
 				theirs++
 			}
 		}
@@ -313,7 +313,7 @@ func TestBoundOfAnyWindow(t *testing.T) {
 	var grants []time.Duration
 	for now := time.Duration(0); now < 3*sec; now += 777 * time.Microsecond {
 		var res Result
-		if res, tat = decide(tat, now, &r, 1); res.Allowed {
+		if res, tat = decide(tat, now, &r, 1); res.Allowed() {
 			grants = append(grants, now)
 		}
 	}

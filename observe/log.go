@@ -124,7 +124,7 @@ func (l *Log) Observe(e sluice.Event) {
 	if !l.logger.Enabled(ctx, level) {
 		return
 	}
-	if l.often != nil && !l.often.Take(line{e.Gate, e.Kind, e.Reason}, 1).Allowed {
+	if l.often != nil && !l.often.Take(line{e.Gate, e.Kind, e.Reason}, 1).Allowed() {
 		l.leftOut.Add(1)
 		return
 	}

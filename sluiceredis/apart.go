@@ -35,7 +35,7 @@ func (j *joining) takeApart(away *AwayError) (err error) {
 		undo = nil
 	}
 	defer func() {
-		if !j.decision.Allowed {
+		if !j.decision.Allowed() {
 			giveBack()
 		}
 	}()
@@ -44,15 +44,15 @@ func (j *joining) takeApart(away *AwayError) (err error) {
 		if err != nil {
 			return err
 		}
-		if results[i] = res; res.Allowed && j.n[i] > 0 {
+		if results[i] = res; res.Allowed() && j.n[i] > 0 {
 			undo = append(undo, u)
 		}
 	}
 	d := decision(results)
-	if !d.Allowed {
+	if !d.Allowed() {
 		giveBack()
 		for i, l := range j.set.limits {
-			if results[i].Allowed && j.n[i] > 0 { // what it holds without that
+			if results[i].Allowed() && j.n[i] > 0 { // what it holds without that
 				if results[i], _, err = l.takeOne(0, away); err != nil {
 					return err
 				}

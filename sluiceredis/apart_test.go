@@ -42,25 +42,25 @@ func TestSetsWithoutAServer(t *testing.T) {
 			}
 		}
 		d, err := set.Take(bg, 1)
-		if err != nil || !d.Allowed || d.By != -1 || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 || d.Results[2].Remaining != 3 {
+		if err != nil || !d.Allowed() || d.By != -1 || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 || d.Results[2].Remaining != 3 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		// The pacer refuses, and the others give back.
-		if d, err := set.Take(bg, 1); err != nil || d.Allowed || d.By != 3 || d.RetryAfter() != sec || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 {
+		if d, err := set.Take(bg, 1); err != nil || d.Allowed() || d.By != 3 || d.RetryAfter() != sec || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		time.Sleep(sec)
 		// The log refuses, and the slot is given back.
-		if d, err := set.TakeEach(bg, 1, 3, 1, 1); err != nil || d.Allowed || d.By != 1 {
+		if d, err := set.TakeEach(bg, 1, 3, 1, 1); err != nil || d.Allowed() || d.By != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}); wait != 0 || which != 1 || err != sluice.ErrTooLarge {
 			t.Errorf("%v, %d, %v", wait, which, err)
 		}
-		if d, err := set.Take(bg, 1); err != nil || !d.Allowed {
+		if d, err := set.Take(bg, 1); err != nil || !d.Allowed() {
 			t.Errorf("the slot was lost: %+v, %v", d, err)
 		}
 		left(3, 1, 2)
@@ -68,7 +68,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 			t.Error(err)
 		}
 		left(4, 2, 3)
-		if d, err := set.Peek(bg); err != nil || !d.Allowed || d.Results[0].Remaining != 4 {
+		if d, err := set.Peek(bg); err != nil || !d.Allowed() || d.Results[0].Remaining != 4 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if got := s.Stats(); got.Calls != 0 || got.Stranded != 0 || got.Local != 6+5*3 { // of the set and, to look, of three limits
@@ -101,7 +101,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 						}
 					case err != nil:
 						t.Error(err)
-					case d.Allowed:
+					case d.Allowed():
 						granted++
 					case d.By != 1:
 						t.Errorf("%+v", d)
@@ -111,7 +111,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 					t.Errorf("%d granted, want %d", granted, want)
 				}
 				if p == LocalShare { // what the log refused the bucket has again
-					if res, err := bucket.leaky.Take(bg, "", 1); err != nil || !res.Allowed {
+					if res, err := bucket.leaky.Take(bg, "", 1); err != nil || !res.Allowed() {
 						t.Errorf("%+v, %v", res, err)
 					}
 				}
@@ -141,7 +141,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 				l.lost.Store(true)
 				began := time.Now()
 				d, err := set.Take(bg, 1)
-				if d.Allowed != v.allowed || errors.Is(err, ErrAway) == v.allowed {
+				if d.Allowed() != v.allowed || errors.Is(err, ErrAway) == v.allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 				if took := time.Since(began); took != sec || l.calls.Load() != 1 {
@@ -151,7 +151,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 				if res, err := log.Peek(bg, ""); v.log == LocalShare && (err != nil || res.Remaining != v.left) {
 					t.Errorf("%+v, %v", res, err)
 				}
-				if res, err := bucket.Take(bg, "", 3); v.bucket == LocalShare && (err != nil || res.Allowed == v.allowed) {
+				if res, err := bucket.Take(bg, "", 3); v.bucket == LocalShare && (err != nil || res.Allowed() == v.allowed) {
 					t.Errorf("%+v, %v", res, err)
 				}
 			})
@@ -173,12 +173,12 @@ func TestSetsAfterALoss(t *testing.T) {
 	}
 	take := func(allowed bool, by int) {
 		t.Helper()
-		if d, err := set.Take(bg, 5); err != nil || d.Allowed != allowed || d.By != by {
+		if d, err := set.Take(bg, 5); err != nil || d.Allowed() != allowed || d.By != by {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
 	replace()
-	if d, err := set.Take(bg, 5); err != nil || d.Results[0].Allowed || d.Results[1].Allowed || d.Results[2].Allowed {
+	if d, err := set.Take(bg, 5); err != nil || d.Results[0].Allowed() || d.Results[1].Allowed() || d.Results[2].Allowed() {
 		t.Errorf("%+v, %v", d, err) // the epoch begins
 	}
 	clock.set(5*sec - us)
@@ -276,7 +276,7 @@ func TestSharesOfASet(t *testing.T) {
 		step := func(what string, allowed bool, left ...int64) {
 			t.Helper()
 			d, err := set.Take(bg, 1)
-			if err != nil || d.Allowed != allowed {
+			if err != nil || d.Allowed() != allowed {
 				t.Errorf("%s: %+v, %v", what, d, err)
 				return
 			}
@@ -302,11 +302,11 @@ func TestSharesOfASet(t *testing.T) {
 		}
 		c.cut.Store(false)
 		even := newSet(t, s, newPacer(t, s, "even/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}))
-		if d, err := even.Take(bg, 1); err != nil || !d.Allowed || d.Results[0].Remaining != 0 {
+		if d, err := even.Take(bg, 1); err != nil || !d.Allowed() || d.Results[0].Remaining != 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		c.cut.Store(true)
-		if d, err := even.Take(bg, 1); err != nil || d.Allowed || d.RetryAfter() <= time.Hour || d.RetryAfter() > 2*time.Hour {
+		if d, err := even.Take(bg, 1); err != nil || d.Allowed() || d.RetryAfter() <= time.Hour || d.RetryAfter() > 2*time.Hour {
 			t.Errorf("%+v, %v", d, err)
 		}
 		c.cut.Store(false)
@@ -334,7 +334,7 @@ func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
 		set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{}))
 		l.fail(errRefused)
-		if d, err := set.Take(bg, 3); err != nil || !d.Allowed {
+		if d, err := set.Take(bg, 3); err != nil || !d.Allowed() {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		err := set.Adjust(bg, -3, 0)

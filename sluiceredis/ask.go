@@ -19,7 +19,7 @@ type asking struct {
 
 // granted returns how many units were taken.
 func (a *asking) granted() int64 {
-	if a.result.Allowed {
+	if a.result.Allowed() {
 		return a.n
 	}
 	return 0

@@ -103,7 +103,7 @@ func TestServerThatIsLost(t *testing.T) {
 				defer mu.Unlock()
 				longest = max(longest, took-within)
 				switch {
-				case err == nil && res.Allowed:
+				case err == nil && res.Allowed():
 					granted++
 				case errors.Is(err, ErrAway):
 					t.Errorf("with a share: %v", err)
@@ -204,7 +204,7 @@ func TestInstancesCutOff(t *testing.T) {
 						if res, err := l.Take(bg, "k", 1); err != nil {
 							t.Error(err)
 							return
-						} else if res.Allowed {
+						} else if res.Allowed() {
 							granted[i]++
 						}
 					}

@@ -35,7 +35,7 @@ func grants(take func(n int64) (leaky.Result, error), count int) (granted int, e
 		if e != nil {
 			err = e
 		}
-		if res.Allowed {
+		if res.Allowed() {
 			granted++
 		}
 	}
@@ -74,13 +74,13 @@ func TestPolicies(t *testing.T) {
 						if err != nil || res.Err() != leaky.ErrTooLarge || res.Limit != 6 {
 							t.Errorf("%s: 7 of 6: %+v, %v", kind, res, err)
 						}
-						if res, err := take(0); err != nil || !res.Allowed {
+						if res, err := take(0); err != nil || !res.Allowed() {
 							t.Errorf("%s: nothing: %+v, %v", kind, res, err)
 						}
 					}
 					if p == LocalShare {
 						// More than a share, less than the limit: when the server is back.
-						if res, err := take(5); err != nil || res.Allowed || res.Err() != nil || res.Limit != 6 || res.RetryAfter <= 0 || res.RetryAfter > sec {
+						if res, err := take(5); err != nil || res.Allowed() || res.Err() != nil || res.Limit != 6 || res.RetryAfter <= 0 || res.RetryAfter > sec {
 							t.Errorf("%s: 5: %+v, %v", kind, res, err)
 						}
 					}
@@ -234,7 +234,7 @@ func TestPolicyOfALimit(t *testing.T) {
 		closed := open.WhenAway(FailClosed)
 		l.fail(errRefused)
 		for range 5 {
-			if res, err := open.Take(bg, "k", 1); err != nil || !res.Allowed {
+			if res, err := open.Take(bg, "k", 1); err != nil || !res.Allowed() {
 				t.Errorf("%+v, %v", res, err)
 			}
 			if _, err := closed.Take(bg, "k", 1); !errors.Is(err, ErrAway) {
@@ -243,10 +243,10 @@ func TestPolicyOfALimit(t *testing.T) {
 			if _, err := closed.TakeQuota(bg, "k", perHour, 1); !errors.Is(err, ErrAway) {
 				t.Errorf("%v", err)
 			}
-			if got, res, err := open.TakeUpTo(bg, "k", 3); err != nil || !res.Allowed || got != 3 {
+			if got, res, err := open.TakeUpTo(bg, "k", 3); err != nil || !res.Allowed() || got != 3 {
 				t.Errorf("%d, %+v, %v", got, res, err)
 			}
-			if res, err := s.Throttle(bg, "k", 2, 1, sec, 3); err != nil || !res.Allowed {
+			if res, err := s.Throttle(bg, "k", 2, 1, sec, 3); err != nil || !res.Allowed() {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}

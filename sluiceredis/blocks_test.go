@@ -34,7 +34,7 @@ func take(t *testing.T, b *Blocks, n int64) (bool, time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Allowed, res.RetryAfter
+	return res.Allowed(), res.RetryAfter
 }
 
 // An even load settles at one round trip for half a block, and nobody waits for it.
@@ -125,16 +125,16 @@ func TestRefusalsAreKnown(t *testing.T) {
 				t.Errorf("%d: %v, %v, %d calls; want %v, %v, %d", n, got, r, v.count()-before, ok, retry, calls)
 			}
 		}
-		step(0, 2, true, -1, 1)
+		step(0, 2, true, 0, 1)
 		step(0, 1, false, 40*ms, 0)
 		step(0, 2, false, 80*ms, 0)
 		step(40*ms-1, 1, false, 1, 0)
-		step(1, 1, true, -1, 1)
+		step(1, 1, true, 0, 1)
 		step(0, 1, false, 40*ms, 0)
 		step(39*ms, 2, false, 41*ms, 0)
 		step(1*ms, 2, false, 40*ms, 0)
 		step(10*ms, 2, false, 30*ms, 1) // after a hold it is asked
-		step(0, 1, true, -1, 1)
+		step(0, 1, true, 0, 1)
 
 		// What another one gives back is noticed after a hold.
 		step(0, 2, false, 70*ms, 0)
@@ -142,7 +142,7 @@ func TestRefusalsAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		step(30*ms, 2, false, 40*ms, 0)
-		step(20*ms, 2, true, -1, 1)
+		step(20*ms, 2, true, 0, 1)
 	})
 }
 
@@ -379,7 +379,7 @@ func TestNoUnitOfABlockIsLost(t *testing.T) {
 							cancel()
 							ctx, cancel = context.WithTimeout(bg, 100*us)
 						}
-						if res, err := b.Take(ctx, "k", n); err == nil && res.Allowed {
+						if res, err := b.Take(ctx, "k", n); err == nil && res.Allowed() {
 							used.Add(n)
 						}
 						cancel()
@@ -556,7 +556,7 @@ func TestBlocksDoNotAskASilentServerTwice(t *testing.T) {
 				ask := func(takes time.Duration, calls int64) {
 					t.Helper()
 					res, err := b.Take(bg, "k", 1)
-					if (p == FailClosed) != errors.Is(err, ErrAway) || res.Allowed == (p == FailClosed) {
+					if (p == FailClosed) != errors.Is(err, ErrAway) || res.Allowed() == (p == FailClosed) {
 						t.Errorf("%+v, %v", res, err)
 					}
 					if time.Since(began) != takes || l.calls.Load() != calls {
@@ -638,7 +638,7 @@ func TestBlocksAndLargeRequests(t *testing.T) {
 		if res, err := b.Take(bg, "k", 41); err != nil || !errors.Is(res.Err(), leaky.ErrTooLarge) {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if res, err := b.Take(bg, "k", 0); err != nil || !res.Allowed || res.Remaining != 0 {
+		if res, err := b.Take(bg, "k", 0); err != nil || !res.Allowed() || res.Remaining != 0 {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})
@@ -677,13 +677,13 @@ func TestBoundOfBlocksOnAServer(t *testing.T) {
 				for ctx.Err() == nil && goOn() {
 					from := time.Since(began)
 					res, err := b.Take(ctx, "k", 1)
-					if to := time.Since(began); err == nil && res.Allowed {
+					if to := time.Since(began); err == nil && res.Allowed() {
 						mu.Lock()
 						all = append(all, departure{from, to})
 						mu.Unlock()
 					}
 					switch {
-					case err == nil && !res.Allowed:
+					case err == nil && !res.Allowed():
 						time.Sleep(res.RetryAfter)
 					case time.Since(began)/(300*ms)%2 == 0: // not always so fast that nothing is left
 						time.Sleep(10 * ms)

@@ -189,7 +189,7 @@ func TestMovingSlotIsNotAway(t *testing.T) {
 			l.fail(newServerError("TRYAGAIN Multiple keys request during rehashing of slot"))
 			for range 5 {
 				res, err := b.Take(bg, "k", 1)
-				if res.Allowed != lets || lets != (err == nil) || !lets && !errors.Is(err, ErrAway) {
+				if res.Allowed() != lets || lets != (err == nil) || !lets && !errors.Is(err, ErrAway) {
 					t.Errorf("%v: %+v, %v", policy, res, err)
 				}
 			}
@@ -284,7 +284,7 @@ func TestLateAnswers(t *testing.T) {
 		}
 		l.delay.Store(int64(20 * ms))
 		wg.Go(func() {
-			if res, err := b.Take(bg, "slow", 1); err != nil || !res.Allowed {
+			if res, err := b.Take(bg, "slow", 1); err != nil || !res.Allowed() {
 				t.Errorf("%+v, %v", res, err)
 			}
 		})
@@ -371,7 +371,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 		for range 100 {
 			wg.Go(func() {
 				res, err := b.Take(bg, "k", 1)
-				if err != nil || !res.Allowed {
+				if err != nil || !res.Allowed() {
 					t.Errorf("%+v, %v", res, err)
 				}
 				longest.Store(max(longest.Load(), int64(time.Since(began))))
@@ -388,7 +388,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 			t.Fatal(s.Stats().Mode)
 		}
 		began = time.Now()
-		if res, err := b.Take(bg, "k", 1); err != nil || !res.Allowed || time.Since(began) != 0 {
+		if res, err := b.Take(bg, "k", 1); err != nil || !res.Allowed() || time.Since(began) != 0 {
 			t.Errorf("%+v, %v after %v", res, err, time.Since(began))
 		}
 		time.Sleep(sec)

@@ -67,15 +67,14 @@ func (c *cell) args() []string {
 // decide is what becomes of a request for n units, n ≥ 0, at a bucket of that
 // level: what is answered, and the level after it.
 func (c *cell) decide(level, n int64) (leaky.Result, int64) {
-	res := leaky.Result{Limit: c.capacity, RetryAfter: leaky.NoRetry}
+	res := leaky.Result{Limit: c.capacity}
 	switch {
-	case n > c.capacity: // never; and the cost may overflow
+	case n > c.capacity: // and the cost may overflow
+		res.RetryAfter = leaky.NoRetry
 	case n == 0 && c.native: // nothing is always granted
-		res.Allowed = true
 	case level+n*c.interval > c.depth():
 		res.RetryAfter = time.Duration(level + n*c.interval - c.depth())
 	default:
-		res.Allowed = true
 		level += n * c.interval
 	}
 	res.Remaining = max(0, c.depth()-level) / c.interval

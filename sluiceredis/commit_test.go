@@ -233,7 +233,7 @@ func TestManyCallersOfOneBucket(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if res.Allowed {
+					if res.Allowed() {
 						got = n
 					}
 				}

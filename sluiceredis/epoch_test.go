@@ -56,7 +56,7 @@ func TestBucketAfterLoss(t *testing.T) {
 			l := newLeaky(t, s, "loss", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
 			take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
 			remaining := func(n int64, reset time.Duration) leaky.Result {
-				return leaky.Result{Allowed: true, Limit: 5, Remaining: n, RetryAfter: -1, ResetAfter: reset}
+				return leaky.Result{Limit: 5, Remaining: n, ResetAfter: reset}
 			}
 			refused := func(n int64, retry, reset time.Duration) leaky.Result {
 				return leaky.Result{Limit: 5, Remaining: n, RetryAfter: retry, ResetAfter: reset}
@@ -111,7 +111,7 @@ func TestDebtAfterLoss(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", res, err, want)
 	}
 	clock.set(3 * sec)
-	if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed {
+	if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() {
 		t.Errorf("%+v, %v", res, err)
 	}
 	// A bucket that owes more than it could hold, and was not lost, still does.
@@ -131,8 +131,8 @@ func TestThrottleAfterLoss(t *testing.T) {
 	replace()
 	steps(t, clock, func(n int64) (leaky.Result, error) { return s.Throttle(bg, b.prefix+"k", 4, 1, sec, n) }, []step{
 		{0, 1, leaky.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec}},
-		{sec, 1, leaky.Result{Allowed: true, Limit: 5, RetryAfter: -1, ResetAfter: 5 * sec}},
-		{6 * sec, 5, leaky.Result{Allowed: true, Limit: 5, RetryAfter: -1, ResetAfter: 5 * sec}},
+		{sec, 1, leaky.Result{Limit: 5, ResetAfter: 5 * sec}},
+		{6 * sec, 5, leaky.Result{Limit: 5, ResetAfter: 5 * sec}},
 	})
 }
 
@@ -142,7 +142,7 @@ func TestLogAfterLoss(t *testing.T) {
 	l := newLog(t, s, "loss", 5, 10*sec)
 	take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
 	yes := func(remaining int64, reset time.Duration) leaky.Result {
-		return leaky.Result{Allowed: true, Limit: 5, Remaining: remaining, RetryAfter: -1, ResetAfter: reset}
+		return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 	}
 	no := func(remaining int64, retry, reset time.Duration) leaky.Result {
 		return leaky.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
@@ -167,7 +167,7 @@ func TestLogAfterLoss(t *testing.T) {
 
 func TestFixedAfterLoss(t *testing.T) {
 	yes := func(remaining int64, reset time.Duration) leaky.Result {
-		return leaky.Result{Allowed: true, Limit: 5, Remaining: remaining, RetryAfter: -1, ResetAfter: reset}
+		return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 	}
 	no := func(remaining int64, retry, reset time.Duration) leaky.Result {
 		return leaky.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
@@ -328,7 +328,7 @@ func TestNotStrict(t *testing.T) {
 	b := newBackend(t, server.Addr)
 	s := b.store(t)
 	l := newLeaky(t, s, "lax", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
-	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed {
+	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed() {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if info := b.redis.Info(bg, "commandstats").Val(); strings.Contains(info, "cmdstat_info:") {

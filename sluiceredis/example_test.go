@@ -52,7 +52,7 @@ func Example() {
 		switch {
 		case err != nil:
 			panic(err)
-		case !res.Allowed:
+		case !res.Allowed():
 			fmt.Println("try again in", res.RetryAfter.Round(time.Minute))
 		default:
 			fmt.Println("go ahead,", res.Remaining, "more")
@@ -78,7 +78,7 @@ func ExampleInProcess() {
 	}
 	for range 3 {
 		res, err := daily.Take(context.Background(), "ann", 1)
-		fmt.Println(res.Allowed, res.Remaining, err)
+		fmt.Println(res.Allowed(), res.Remaining, err)
 	}
 	fmt.Println(store.Stats().Mode)
 	// Output:
@@ -109,7 +109,7 @@ func ExamplePolicy() {
 	}
 	for range 3 {
 		res, err := hourly.Take(context.Background(), "ann", 1)
-		fmt.Println(res.Allowed, err)
+		fmt.Println(res.Allowed(), err)
 	}
 	_, err = hourly.WhenAway(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
 	fmt.Println(errors.Is(err, sluiceredis.ErrAway), store.Stats().Mode)
@@ -187,7 +187,7 @@ func ExampleStore_Together() {
 			panic(err)
 		case d.Err() != nil:
 			fmt.Println("never:", d.Err())
-		case !d.Allowed:
+		case !d.Allowed():
 			fmt.Println("refused by limit", d.By, "and left of the day:", d.Results[1].Remaining)
 		default:
 			fmt.Println("go ahead, left of the day:", d.Results[1].Remaining)
@@ -261,7 +261,7 @@ func ExampleLeaky_Blocks() {
 		panic(err)
 	}
 	for range 100 {
-		if res, err := ahead.Take(ctx, "acct42", 1); err != nil || !res.Allowed {
+		if res, err := ahead.Take(ctx, "acct42", 1); err != nil || !res.Allowed() {
 			fmt.Println(res, err)
 		}
 	}

@@ -94,7 +94,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 				for try := 0; ; try++ {
 					res, err := take(bg, key, 1)
 					if err == nil {
-						if res.Allowed {
+						if res.Allowed() {
 							got[name]++
 						}
 						break
@@ -187,7 +187,7 @@ func TestLongReplicaThatStandsStill(t *testing.T) {
 	b := newBackend(t, door.Addr)
 	l := newLeaky(t, b.store(t), "still", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
 	stop(t, replica)
-	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed {
+	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed() {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	offset := func(c *redis.Client, field string) int {
@@ -212,7 +212,7 @@ func TestLongReplicaThatStandsStill(t *testing.T) {
 		res, err = l.Take(bg, "k", 1)
 		return err == nil
 	})
-	if res.Allowed {
+	if res.Allowed() {
 		t.Errorf("granted again: %+v", res)
 	}
 }

@@ -161,7 +161,7 @@ func takeFromFixed(s *Store, ctx context.Context, k fixedKey, requests []*asking
 	for _, a := range requests {
 		a.now, a.sent = reply[5], sent
 		a.result = decide(&found, a.n)
-		if a.result.Allowed && a.n > 0 {
+		if a.result.Allowed() && a.n > 0 {
 			granted, units = granted+1, units+a.n
 		}
 	}

@@ -119,7 +119,7 @@ func (h *held) decide(now time.Duration, n int64) (leaky.Result, lookup) {
 		if lack := (n-have)*h.cell.interval - h.room(now); lack > 0 {
 			h.local++
 			res := h.result(now, have)
-			res.Allowed, res.RetryAfter = false, time.Duration(lack)
+			res.RetryAfter = time.Duration(lack)
 			return res, refused
 		}
 	}
@@ -135,7 +135,7 @@ func (h *held) room(now time.Duration) int64 {
 func (h *held) result(now time.Duration, have int64) leaky.Result {
 	room := h.room(now)
 	return leaky.Result{
-		Allowed: true, Limit: h.cell.capacity, RetryAfter: leaky.NoRetry,
+		Limit:      h.cell.capacity,
 		Remaining:  min(h.cell.capacity, max(0, room)/h.cell.interval+have),
 		ResetAfter: time.Duration(h.cell.depth() - room),
 	}

@@ -171,10 +171,10 @@ func TestNumbersAtTheEdges(t *testing.T) {
 			value string
 			want  leaky.Result // compatible
 		}{
-			{"0", leaky.Result{Allowed: true, Limit: 2, Remaining: 2, RetryAfter: -1}},
-			{"9007199254740993", leaky.Result{Allowed: true, Limit: 2, Remaining: 2, RetryAfter: -1}}, // 2^53 + 1: 104 days after 1970
-			{"0000000000000000001", leaky.Result{Allowed: true, Limit: 2, Remaining: 2, RetryAfter: -1}},
-			{"1790000000000000001", leaky.Result{Allowed: true, Limit: 2, Remaining: 1, RetryAfter: -1, ResetAfter: 1}},
+			{"0", leaky.Result{Limit: 2, Remaining: 2}},
+			{"9007199254740993", leaky.Result{Limit: 2, Remaining: 2}}, // 2^53 + 1: 104 days after 1970
+			{"0000000000000000001", leaky.Result{Limit: 2, Remaining: 2}},
+			{"1790000000000000001", leaky.Result{Limit: 2, Remaining: 1, ResetAfter: 1}},
 			{"1790000002000000001", leaky.Result{Limit: 2, RetryAfter: 1, ResetAfter: 2*sec + 1}},                               // q = 0 and yet refused
 			{"1799007199254740993", leaky.Result{Limit: 2, RetryAfter: 9007199254740993 - 2*sec, ResetAfter: 9007199254740993}}, // now + 2^53 + 1
 			{"9223372036854775807", leaky.Result{Limit: 2, RetryAfter: 7433372036854775807 - 2*sec, ResetAfter: 7433372036854775807}},
@@ -202,7 +202,7 @@ func TestNumbersAtTheEdges(t *testing.T) {
 		}
 		// The deepest bucket there is: exact to the nanosecond.
 		deep := time.Duration(longest)
-		if got, err := s.Throttle(bg, b.prefix+" deep", 0, 1, deep, 1); err != nil || got.ResetAfter != deep || !got.Allowed {
+		if got, err := s.Throttle(bg, b.prefix+" deep", 0, 1, deep, 1); err != nil || got.ResetAfter != deep || !got.Allowed() {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if got, err := s.Throttle(bg, b.prefix+" deep", 0, 1, deep, 1); err != nil || got.ResetAfter != deep || got.RetryAfter != deep {

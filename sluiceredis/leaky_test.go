@@ -131,7 +131,7 @@ func TestStateOfRedisCell(t *testing.T) {
 		clock.set(25714285713)
 		b.redis.Set(bg, key, "1790000034285714284", 0)
 		res, err := s.Throttle(bg, key, 2, 7, 60*sec, 0)
-		if want := (leaky.Result{Allowed: true, Limit: 3, Remaining: 2, RetryAfter: -1, ResetAfter: 8571428571}); err != nil || res != want {
+		if want := (leaky.Result{Limit: 3, Remaining: 2, ResetAfter: 8571428571}); err != nil || res != want {
 			t.Errorf("%+v, %v; want %+v", res, err, want)
 		}
 		// A time in the past, without an expiry, is an empty bucket.
@@ -154,20 +154,20 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
 			}
 		}
-		take("smaller", l.Quota(), 16, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec})
-		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, leaky.Result{Allowed: true, Limit: 4, RetryAfter: -1, ResetAfter: 8 * sec})
-		take("smaller", l.Quota(), 0, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec}) // looking changed nothing
-		take("faster", l.Quota(), 16, leaky.Result{Allowed: true, Limit: 16, RetryAfter: -1, ResetAfter: 32 * sec})
+		take("smaller", l.Quota(), 16, leaky.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, leaky.Result{Limit: 4, ResetAfter: 8 * sec})
+		take("smaller", l.Quota(), 0, leaky.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", l.Quota(), 16, leaky.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("faster", leaky.Quota{Capacity: 16, Count: 300, Per: 60 * sec}, 1,
 			leaky.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
 
 		five := leaky.Quota{Capacity: 5, Count: 1, Per: sec}
 		clock.set(10 * sec)
-		take("back", five, 3, leaky.Result{Allowed: true, Limit: 5, Remaining: 2, RetryAfter: -1, ResetAfter: 3 * sec})
+		take("back", five, 3, leaky.Result{Limit: 5, Remaining: 2, ResetAfter: 3 * sec})
 		clock.set(0)
 		take("back", five, 1, leaky.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec})
 		clock.set(sec) // the repair was written: the bucket leaks again
-		take("back", five, 1, leaky.Result{Allowed: true, Limit: 5, RetryAfter: -1, ResetAfter: 5 * sec})
+		take("back", five, 1, leaky.Result{Limit: 5, ResetAfter: 5 * sec})
 		if got := s.Stats().Clamped; got != 3 {
 			t.Errorf("clamped %d times, want 3", got)
 		}
@@ -217,10 +217,10 @@ func TestTakeUpTo(t *testing.T) {
 		if total != 10+999 { // at 99.96 s
 			t.Errorf("%d in 100 s, want 1009", total)
 		}
-		if n, res, err := l.TakeUpTo(bg, "k", 5); n != 0 || res.Allowed || res.RetryAfter != 40*time.Millisecond || err != nil {
+		if n, res, err := l.TakeUpTo(bg, "k", 5); n != 0 || res.Allowed() || res.RetryAfter != 40*time.Millisecond || err != nil {
 			t.Errorf("of a full bucket %d, %+v, %v", n, res, err)
 		}
-		if n, res, err := l.TakeUpTo(bg, "other", 0); n != 0 || !res.Allowed || err != nil {
+		if n, res, err := l.TakeUpTo(bg, "other", 0); n != 0 || !res.Allowed() || err != nil {
 			t.Errorf("none: %d, %+v, %v", n, res, err)
 		}
 	})
@@ -360,16 +360,16 @@ func TestSetQuota(t *testing.T) {
 		l := newLeaky(t, s, "set", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
 		take := func(n int64, ok bool, retry, reset time.Duration) {
 			t.Helper()
-			if res, err := l.Take(bg, "k", n); err != nil || res.Allowed != ok || res.RetryAfter != retry || res.ResetAfter != reset {
+			if res, err := l.Take(bg, "k", n); err != nil || res.Allowed() != ok || res.RetryAfter != retry || res.ResetAfter != reset {
 				t.Errorf("%d: %+v, %v; want %v, %v, %v", n, res, err, ok, retry, reset)
 			}
 		}
-		take(16, true, -1, 32*sec)
+		take(16, true, 0, 32*sec)
 		clock.set(20 * sec)
 		if err := l.SetQuota(leaky.Quota{Capacity: 16, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)
 		}
-		take(4, true, -1, 16*sec) // 12 s were owed, as before, and 4 s more are
+		take(4, true, 0, 16*sec) // 12 s were owed, as before, and 4 s more are
 		take(1, false, sec, 16*sec)
 		if err := l.SetQuota(leaky.Quota{Capacity: 4, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ func (l *load) call(key string) {
 			l.failed[key] = map[string]int64{}
 		}
 		l.failed[key][reason(err)]++
-	case res.Allowed:
+	case res.Allowed():
 		l.granted[key]++
 		l.last[key] = time.Now()
 	}
@@ -253,7 +253,7 @@ func TestLongMillionKeys(t *testing.T) {
 			for i := next.Add(1); i <= keys; i = next.Add(1) {
 				key := strconv.FormatInt(i, 10)
 				bytes.Add(int64(len(s.key("leaky1", "soak", key, ""))))
-				if res, err := l.Take(bg, key, 1); err != nil || !res.Allowed {
+				if res, err := l.Take(bg, key, 1); err != nil || !res.Allowed() {
 					t.Errorf("%s: %+v, %v", key, res, err)
 					return
 				}

@@ -75,7 +75,7 @@ type state interface {
 // decide is what becomes of a request for n at a limit.
 func decide(s state, n int64) leaky.Result {
 	res := result(s, n)
-	if res.Allowed {
+	if res.Allowed() {
 		s.take(n)
 		res.Remaining, _, res.ResetAfter = s.holds()
 	}
@@ -85,9 +85,6 @@ func decide(s state, n int64) leaky.Result {
 // result is what a limit says of a request for n, of which nothing was taken.
 func result(s state, n int64) leaky.Result {
 	res := leaky.Result{RetryAfter: s.wait(n)}
-	if res.RetryAfter == 0 {
-		res.Allowed, res.RetryAfter = true, leaky.NoRetry
-	}
 	res.Remaining, res.Limit, res.ResetAfter = s.holds()
 	return res
 }
@@ -109,9 +106,6 @@ func (c *cell) state(found []int64, _ int64) state {
 
 func (s *cellState) wait(n int64) time.Duration {
 	res, _ := s.cell.decide(s.level, n)
-	if res.Allowed {
-		return 0
-	}
 	return res.RetryAfter
 }
 

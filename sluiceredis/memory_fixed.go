@@ -74,15 +74,14 @@ func (m *memory) takeFromFixed(k fixedKey, requests []*asking) error {
 // decide is what becomes of a request for n units in a window of which so many are
 // used and so much time is left: what is answered, and how many are used then.
 func (k fixedKey) decide(used int64, left time.Duration, n int64) (leaky.Result, int64) {
-	res := leaky.Result{Limit: k.limit, RetryAfter: leaky.NoRetry}
+	res := leaky.Result{Limit: k.limit}
 	switch {
 	case n == 0:
-		res.Allowed = true
-	case n > k.limit: // never
+	case n > k.limit:
+		res.RetryAfter = leaky.NoRetry
 	case used > k.limit-n:
 		res.RetryAfter = left
 	default:
-		res.Allowed = true
 		used += n
 	}
 	res.Remaining = max(0, k.limit-used)

@@ -41,9 +41,12 @@ func replayThrottle(line []byte, key string, take taker) error {
 	}
 	for i, op := range trace.Ops {
 		got, err := take(time.Duration(op.At), key, trace.MaxBurst, trace.Count, time.Duration(trace.PeriodS)*time.Second, op.N)
-		want := leaky.Result{Allowed: !op.Limited, Limit: op.Limit, Remaining: op.Remaining,
+		want := leaky.Result{Limit: op.Limit, Remaining: op.Remaining,
 			RetryAfter: time.Duration(op.RetryAfter), ResetAfter: time.Duration(op.ResetAfter)}
-		if err != nil || got != want || got.Cell() != op.Cell {
+		if !op.Limited {
+			want.RetryAfter++ // redis-cell says -1
+		}
+		if err != nil || got != want || got.Allowed() == op.Limited || got.Cell() != op.Cell {
 			return fmt.Errorf("op %d: %d at %d: got %+v %v %v, recorded %+v %v", i, op.N, op.At, got, got.Cell(), err, want, op.Cell)
 		}
 	}
@@ -72,7 +75,7 @@ func replaySpring(line []byte, key string, take taker) error {
 	}
 	for i, op := range trace.Ops {
 		got, err := take(time.Duration(op.At)*time.Second, key, trace.Capacity-1, trace.RatePerS, time.Second, op.N)
-		if err != nil || got.Allowed != op.Allowed || got.Remaining != op.Remaining {
+		if err != nil || got.Allowed() != op.Allowed || got.Remaining != op.Remaining {
 			return fmt.Errorf("op %d: %d at %d: got %+v %v, recorded %+v", i, op.N, op.At, got, err, op)
 		}
 	}

@@ -121,14 +121,14 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		for i := 3; i < len(n); i += 2 {
 			fit, wait := int64(0), int64(0)
 			for range n[i+1] {
-				if !v.m.log(n[1]).TakeLimit(key, n[0], n[i]).Allowed {
+				if !v.m.log(n[1]).TakeLimit(key, n[0], n[i]).Allowed() {
 					break
 				}
 				fit++
 			}
 			if res := v.m.log(n[1]).TakeLimit(key, n[0], n[i]); fit < n[i+1] {
 				wait = now + res.RetryAfter.Microseconds()
-			} else if res.Allowed { // that was one too many
+			} else if res.Allowed() { // that was one too many
 				_, _ = v.m.adjustLog(logKey{key: key, window: n[1]}, -n[i], 0)
 			}
 			reply = append(reply, fit, wait)
@@ -145,7 +145,7 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 				if err := v.m.takeFromFixed(k, []*asking{a}); err != nil {
 					return nil, err
 				}
-				if a.result.Allowed {
+				if a.result.Allowed() {
 					reply[1]++
 				}
 			}

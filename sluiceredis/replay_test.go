@@ -70,15 +70,16 @@ func cellModel(limit, interval int64) func(int64, record[leaky.Result]) (leaky.R
 	return func(tat int64, r record[leaky.Result]) (leaky.Result, int64) {
 		now := r.now * 1000
 		base := max(now, tat)
-		res := leaky.Result{Limit: limit, RetryAfter: -1}
+		res := leaky.Result{Limit: limit}
 		if over := base + r.n*interval - now - depth; over > 0 {
-			if r.n <= limit {
-				res.RetryAfter = time.Duration(over)
+			res.RetryAfter = time.Duration(over)
+			if r.n > limit {
+				res.RetryAfter = leaky.NoRetry
 			}
 			res.ResetAfter = time.Duration(max(0, tat-now))
 		} else {
 			tat = base + r.n*interval
-			res.Allowed, res.ResetAfter = true, time.Duration(tat-now)
+			res.ResetAfter = time.Duration(tat - now)
 		}
 		res.Remaining = max(0, depth-int64(res.ResetAfter)) / interval
 		return res, tat
@@ -135,7 +136,7 @@ func TestReplayOfConcurrentTakes(t *testing.T) {
 				}
 				granted := 0
 				for _, r := range records {
-					if r.answer.Allowed {
+					if r.answer.Allowed() {
 						granted++
 					}
 				}
@@ -149,7 +150,7 @@ func TestReplayOfConcurrentTakes(t *testing.T) {
 				rateLaw(t, records, 7, 500_000)
 				// A replay that explains everything explains nothing.
 				for _, spoil := range []func(*leaky.Result){
-					func(r *leaky.Result) { r.Allowed = !r.Allowed },
+					func(r *leaky.Result) { r.RetryAfter++ },
 					func(r *leaky.Result) { r.ResetAfter++ },
 					func(r *leaky.Result) { r.Remaining++ },
 				} {
@@ -171,7 +172,7 @@ func rateLaw(t *testing.T, records []record[leaky.Result], capacity, interval in
 	var at []int64
 	sum := int64(0)
 	for _, r := range records { // sorted by replay
-		if r.answer.Allowed {
+		if r.answer.Allowed() {
 			total, at = append(total, sum), append(at, r.now*1000)
 			sum += r.n
 		}

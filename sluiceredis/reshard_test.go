@@ -96,10 +96,13 @@ func TestLongReshard(t *testing.T) {
 		})
 	}
 	for range 4 {
-		each("log", func(ctx context.Context) (bool, error) { res, err := log.Take(ctx, moving, 1); return res.Allowed, err })
+		each("log", func(ctx context.Context) (bool, error) {
+			res, err := log.Take(ctx, moving, 1)
+			return res.Allowed(), err
+		})
 		each("fixed", func(ctx context.Context) (bool, error) {
 			res, err := fixed.Take(ctx, moving, 1)
-			return res.Allowed, err
+			return res.Allowed(), err
 		})
 		each("semaphore", func(ctx context.Context) (bool, error) {
 			lease, err := sem.Lend(ctx, 1, 500*ms)

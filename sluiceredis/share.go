@@ -98,7 +98,11 @@ func (s *Store) here(p Policy, key string, limit int64, counts time.Duration, re
 
 // open is what becomes of a request for n by FailOpen.
 func open(n, limit int64) leaky.Result {
-	return leaky.Result{Allowed: n <= limit, Limit: limit, RetryAfter: leaky.NoRetry}
+	res := leaky.Result{Limit: limit}
+	if n > limit {
+		res.RetryAfter = leaky.NoRetry
+	}
+	return res
 }
 
 func bucketHere(s *Store, c cell, requests []*taking, away *AwayError) error {
@@ -107,7 +111,7 @@ func bucketHere(s *Store, c cell, requests []*taking, away *AwayError) error {
 		var fit []*taking
 		for _, t := range requests {
 			if t.n > sc.capacity && !t.upTo {
-				if t.result = open(t.n, c.capacity); t.result.Allowed {
+				if t.result = open(t.n, c.capacity); t.result.Allowed() {
 					t.result = away.later(c.capacity)
 				}
 				continue
@@ -127,7 +131,7 @@ func bucketHere(s *Store, c cell, requests []*taking, away *AwayError) error {
 		for _, t := range requests {
 			if t.result = open(t.n, c.capacity); t.upTo {
 				t.result, t.granted = open(0, c.capacity), min(t.n, c.capacity)
-			} else if t.result.Allowed {
+			} else if t.result.Allowed() {
 				t.granted = t.n
 			}
 		}
@@ -222,7 +226,7 @@ func (s *Store) windowHere(p Policy, key string, limit int64, counts time.Durati
 		var fit []*asking
 		for _, a := range requests {
 			if a.n > limit/m {
-				if a.result = open(a.n, limit); a.result.Allowed {
+				if a.result = open(a.n, limit); a.result.Allowed() {
 					a.result = away.later(limit)
 				}
 				continue

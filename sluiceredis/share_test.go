@@ -89,7 +89,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 					n := 1 + r.Int64N(3)
 					if res, err := stores[r.IntN(m)].Take(bg, "k", n); err != nil {
 						t.Fatal(err)
-					} else if res.Allowed {
+					} else if res.Allowed() {
 						grants = append(grants, grant{time.Since(began), n})
 					}
 				}
@@ -154,11 +154,11 @@ func TestSharesAreKeptWarm(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		time.Sleep(4*sec - 1)
-		if take(a, 2).Allowed {
+		if take(a, 2).Allowed() {
 			t.Error("too early")
 		}
 		time.Sleep(time.Nanosecond)
-		if !take(a, 2).Allowed {
+		if !take(a, 2).Allowed() {
 			t.Error("too late")
 		}
 		// Others': the bucket is half full, and so is the share.
@@ -189,7 +189,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 			t.Error(err)
 		}
 		la.fail(errRefused)
-		if !take(a, 4).Allowed {
+		if !take(a, 4).Allowed() {
 			t.Error("what was given back is still in the share")
 		}
 		// What was taken beyond is, but no more than fits.
@@ -290,10 +290,10 @@ func TestSharesOfWindowsAreKeptWarm(t *testing.T) {
 					t.Errorf("%s, %s: %d granted, want %d, %v", kind, when, got, granted, err)
 				}
 			}
-			if res, err := others[kind](4); !res.Allowed || err != nil {
+			if res, err := others[kind](4); !res.Allowed() || err != nil {
 				t.Fatal(res, err)
 			}
-			if res, err := take(7); res.Allowed || err != nil { // finds 4 of 6 used
+			if res, err := take(7); res.Allowed() || err != nil { // finds 4 of 6 used
 				t.Fatal(res, err)
 			}
 			la.fail(errRefused)

@@ -78,7 +78,7 @@ func TestClockOfAMachineDoesNotMatter(t *testing.T) {
 					if fits {
 						left -= 2
 					}
-					if err != nil || res.Allowed != fits || res.Remaining != left {
+					if err != nil || res.Allowed() != fits || res.Remaining != left {
 						t.Errorf("%s, call %d of %s: %+v, %v; %d were to be left", name, i, who, res, err, left)
 					}
 				}

@@ -109,7 +109,7 @@ func TestStrictOnACluster(t *testing.T) {
 	}
 	l := newLeaky(t, s, "cluster", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour})
 	for i := range 100 {
-		if res, err := l.Take(bg, fmt.Sprint(i), 1); err != nil || !res.Allowed {
+		if res, err := l.Take(bg, fmt.Sprint(i), 1); err != nil || !res.Allowed() {
 			t.Errorf("%d: %+v, %v", i, res, err)
 		}
 	}

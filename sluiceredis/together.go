@@ -153,10 +153,6 @@ func (s *Store) Together(limits ...Limit) (*Set, error) {
 
 // A Decision is what became of a call of a [Set].
 type Decision struct {
-	// Allowed reports whether all limits let the call through. Otherwise
-	// nothing was taken from any.
-	Allowed bool
-
 	// By says which limit refuses, counted in the order of Together from 0; −1
 	// if none does. If several do it is the first that will never let so many
 	// through or, if there is none, the one that refuses longest.
@@ -169,6 +165,10 @@ type Decision struct {
 	Results []leaky.Result
 }
 
+// Allowed reports whether all limits let the call through. Otherwise nothing was
+// taken from any.
+func (d *Decision) Allowed() bool { return d.By < 0 }
+
 // refuses returns the result of the limit that does, or of any if none does.
 func (d *Decision) refuses() leaky.Result { return d.Results[max(0, d.By)] }
 
@@ -179,7 +179,7 @@ func (d *Decision) Err() error { return d.refuses().Err() }
 // RetryAfter returns how long it takes, if nobody else takes anything, until the
 // call would be let through; 0 if it was, and leaky.NoRetry if it never will.
 func (d *Decision) RetryAfter() time.Duration {
-	if d.Allowed {
+	if d.Allowed() {
 		return 0
 	}
 	return d.refuses().RetryAfter
@@ -206,7 +206,7 @@ func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
 	if err := t.store.sets.do(ctx, j.form.sign, j); err != nil {
 		return Decision{}, err
 	}
-	if j.decision.Allowed && slices.Max(j.ends) > 0 {
+	if j.decision.Allowed() && slices.Max(j.ends) > 0 {
 		t.mu.Lock()
 		t.last = j
 		t.mu.Unlock()
@@ -323,7 +323,7 @@ func (j *joining) decide(states []state) {
 	}
 	d := decision(results)
 	j.ends = make([]int64, len(states))
-	if d.Allowed {
+	if d.Allowed() {
 		for i, s := range states {
 			s.take(j.n[i])
 			d.Results[i].Remaining, _, d.Results[i].ResetAfter = s.holds()
@@ -337,13 +337,12 @@ func (j *joining) decide(states []state) {
 
 // decision returns what becomes of a call for which limits have these results.
 func decision(results []leaky.Result) Decision {
-	d := Decision{Allowed: true, By: -1, Results: results}
+	d := Decision{By: -1, Results: results}
 	worst := time.Duration(0)
 	for i, res := range results {
-		if res.Allowed {
+		if res.Allowed() {
 			continue
 		}
-		d.Allowed = false
 		if worst != leaky.NoRetry && (res.RetryAfter == leaky.NoRetry || res.RetryAfter > worst) {
 			worst, d.By = res.RetryAfter, i
 		}
@@ -419,7 +418,7 @@ func takeTogether(s *Store, ctx context.Context, _ string, requests []*joining) 
 		for _, j := range run {
 			j.now, j.sent = now, sent
 			j.decide(states)
-			if j.decision.Allowed && !j.nothing() {
+			if j.decision.Allowed() && !j.nothing() {
 				granted++
 				for i, n := range j.n {
 					units[i] += n
@@ -437,7 +436,7 @@ func takeTogether(s *Store, ctx context.Context, _ string, requests []*joining) 
 // first, so that the slots of those before it are at the tail then.
 func giveBackTogether(s *Store, _ string, requests []*joining) {
 	for _, j := range slices.Backward(requests) {
-		if !j.decision.Allowed {
+		if !j.decision.Allowed() {
 			continue
 		}
 		all := make([]correction, len(j.n))

@@ -126,7 +126,7 @@ func (r *togetherRun) take(count int) {
 		r.compare(j)
 	}
 	last := requests[len(requests)-1]
-	if count == 1 && last.decision.Allowed && len(r.data) > 0 && r.next(4) == 0 {
+	if count == 1 && last.decision.Allowed() && len(r.data) > 0 && r.next(4) == 0 {
 		r.giveBack(last.n)
 	}
 }
@@ -138,12 +138,12 @@ func (r *togetherRun) compare(j *joining) {
 		if j.decision.Results[i] != w {
 			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.decision.Results[i], w)
 		}
-		all = all && w.Allowed
-		if !w.Allowed && (by < 0 || want[by].RetryAfter > 0 && (w.RetryAfter < 0 || w.RetryAfter > want[by].RetryAfter)) {
+		all = all && w.Allowed()
+		if !w.Allowed() && (by < 0 || want[by].RetryAfter > 0 && (w.RetryAfter < 0 || w.RetryAfter > want[by].RetryAfter)) {
 			by = i
 		}
 	}
-	if d := j.decision; d.Allowed != all || d.By != by {
+	if d := j.decision; d.Allowed() != all || d.By != by {
 		r.t.Fatalf("at %v, %v: %+v; want %v by %d", r.now, j.n, d, all, by)
 	}
 	if all {

@@ -26,7 +26,7 @@ func togetherModel(limits []modelLimit, now int64, n []int64) []leaky.Result {
 	all := true
 	for i, l := range limits {
 		answers[i] = l.answer(now, n[i])
-		all = all && answers[i].Allowed
+		all = all && answers[i].Allowed()
 	}
 	for i, l := range limits {
 		if all {
@@ -45,14 +45,13 @@ func (b *modelBucket) level(now int64) int64 { return max(0, b.empty-now) }
 
 func (b *modelBucket) answer(now, n int64) leaky.Result {
 	depth := b.capacity * b.interval
-	res := leaky.Result{Limit: b.capacity, RetryAfter: -1, ResetAfter: time.Duration(b.level(now))}
+	res := leaky.Result{Limit: b.capacity, ResetAfter: time.Duration(b.level(now))}
 	res.Remaining = max(0, depth-b.level(now)) / b.interval
 	switch {
 	case n > b.capacity:
+		res.RetryAfter = leaky.NoRetry
 	case n > 0 && b.level(now)+n*b.interval > depth:
 		res.RetryAfter = time.Duration(b.level(now) + n*b.interval - depth)
-	default:
-		res.Allowed = true
 	}
 	return res
 }
@@ -77,14 +76,14 @@ func (l *modelLog) forget(now int64) {
 func (l *modelLog) answer(now, n int64) leaky.Result {
 	l.forget(now)
 	used := int64(len(l.at))
-	res := leaky.Result{Limit: l.limit, Remaining: max(0, l.limit-used), RetryAfter: -1}
+	res := leaky.Result{Limit: l.limit, Remaining: max(0, l.limit-used)}
 	if used > 0 {
 		res.ResetAfter = time.Duration(l.at[used-1] + l.window - now)
 	}
 	switch {
 	case n > l.limit:
+		res.RetryAfter = leaky.NoRetry
 	case n == 0 || used+n <= l.limit:
-		res.Allowed = true
 	default:
 		for i, t := range l.at { // when the first i+1 have left
 			if used-int64(i+1)+n <= l.limit {
@@ -120,14 +119,14 @@ func (f *modelFixed) at(now int64) (start, used int64) {
 
 func (f *modelFixed) answer(now, n int64) leaky.Result {
 	start, used := f.at(now)
-	res := leaky.Result{Limit: f.limit, Remaining: max(0, f.limit-used), RetryAfter: -1}
+	res := leaky.Result{Limit: f.limit, Remaining: max(0, f.limit-used)}
 	if used > 0 {
 		res.ResetAfter = time.Duration(start + f.window - now)
 	}
 	switch {
 	case n > f.limit:
+		res.RetryAfter = leaky.NoRetry
 	case n == 0 || used+n <= f.limit:
-		res.Allowed = true
 	default:
 		res.RetryAfter = time.Duration(start + f.window - now)
 	}
@@ -160,16 +159,15 @@ func (p *modelPacer) free(now int64) int64 {
 
 func (p *modelPacer) answer(now, n int64) leaky.Result {
 	free := p.free(now)
-	res := leaky.Result{Limit: 1 + p.missed/p.interval, RetryAfter: -1, ResetAfter: time.Duration(max(0, free+p.missed))}
+	res := leaky.Result{Limit: 1 + p.missed/p.interval, ResetAfter: time.Duration(max(0, free+p.missed))}
 	for t := free; t <= 0; t += p.interval {
 		res.Remaining++
 	}
 	switch {
 	case n > p.horizon/p.interval:
+		res.RetryAfter = leaky.NoRetry
 	case n > 0 && free > 0:
 		res.RetryAfter = time.Duration(free)
-	default:
-		res.Allowed = true
 	}
 	return res
 }

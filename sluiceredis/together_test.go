@@ -39,8 +39,8 @@ func TestTogether(t *testing.T) {
 		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).On("")
 		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{Missed: 200 * ms})
 		set := newSet(t, s, burst, minute, day, pace)
-		res := func(allowed bool, remaining, limit int64, retry, reset time.Duration) leaky.Result {
-			return leaky.Result{Allowed: allowed, Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
+		res := func(remaining, limit int64, retry, reset time.Duration) leaky.Result {
+			return leaky.Result{Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
 		}
 		for _, v := range []struct {
 			at   time.Duration
@@ -48,27 +48,27 @@ func TestTogether(t *testing.T) {
 			by   int
 			want [4]leaky.Result
 		}{
-			{0, []int64{0, 0, 0, 0}, -1, [4]leaky.Result{res(true, 3, 3, -1, 0), res(true, 5, 5, -1, 0), res(true, 6, 6, -1, 0), res(true, 3, 3, -1, 0)}},
+			{0, []int64{0, 0, 0, 0}, -1, [4]leaky.Result{res(3, 3, 0, 0), res(5, 5, 0, 0), res(6, 6, 0, 0), res(3, 3, 0, 0)}},
 			{0, []int64{2, 2, 1, 2}, -1, [4]leaky.Result{
-				res(true, 1, 3, -1, 2*sec), res(true, 3, 5, -1, time.Minute), res(true, 5, 6, -1, 24*time.Hour), res(true, 1, 3, -1, 200*ms)}},
+				res(1, 3, 0, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
 			// The bucket refuses, and so none of the others has lost anything.
 			{0, []int64{2, 3, 5, 1}, 0, [4]leaky.Result{
-				res(false, 1, 3, sec, 2*sec), res(true, 3, 5, -1, time.Minute), res(true, 5, 6, -1, 24*time.Hour), res(true, 1, 3, -1, 200*ms)}},
+				res(1, 3, sec, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
 			// Two refuse: the one that takes longer is named, although it is not the first.
 			{sec, []int64{3, 4, 0, 0}, 1, [4]leaky.Result{
-				res(false, 2, 3, sec, sec), res(false, 3, 5, 59*sec, 59*sec), res(true, 5, 6, -1, 24*time.Hour-sec), res(true, 3, 3, -1, 0)}},
+				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, 0, 24*time.Hour-sec), res(3, 3, 0, 0)}},
 			// One never will: that is named, whatever the others say.
 			{sec, []int64{3, 4, 7, 1}, 2, [4]leaky.Result{
-				res(false, 2, 3, sec, sec), res(false, 3, 5, 59*sec, 59*sec), res(false, 5, 6, -1, 24*time.Hour-sec), res(true, 3, 3, -1, 0)}},
+				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, -1, 24*time.Hour-sec), res(3, 3, 0, 0)}},
 			{sec, []int64{1, 1, 1, 4}, -1, [4]leaky.Result{
-				res(true, 1, 3, -1, 2*sec), res(true, 2, 5, -1, time.Minute), res(true, 4, 6, -1, 24*time.Hour-sec), res(true, 0, 3, -1, 400*ms)}},
+				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 0, 400*ms)}},
 			// The next slot is 200 ms ahead.
 			{sec, []int64{1, 1, 1, 1}, 3, [4]leaky.Result{
-				res(true, 1, 3, -1, 2*sec), res(true, 2, 5, -1, time.Minute), res(true, 4, 6, -1, 24*time.Hour-sec), res(false, 0, 3, 200*ms, 400*ms)}},
+				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 200*ms, 400*ms)}},
 		} {
 			clock.set(v.at)
 			got, err := set.TakeEach(bg, v.n...)
-			if err != nil || got.Allowed != (v.by < 0) || got.By != v.by || [4]leaky.Result(got.Results) != v.want {
+			if err != nil || got.Allowed() != (v.by < 0) || got.By != v.by || [4]leaky.Result(got.Results) != v.want {
 				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
 			}
 			if v.by >= 0 && (got.RetryAfter() != v.want[v.by].RetryAfter || got.Err() != v.want[v.by].Err()) ||
@@ -83,7 +83,7 @@ func TestTogether(t *testing.T) {
 		if wait, err := burst.Admit(bg, 2); wait != sec || err != nil {
 			t.Errorf("%v, %v", wait, err)
 		}
-		if d, err := set.Peek(bg); err != nil || !d.Allowed || d.Results[1].Remaining != 2 {
+		if d, err := set.Peek(bg); err != nil || !d.Allowed() || d.Results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != leaky.ErrTooLarge {
@@ -164,7 +164,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 				"text": func(key string) error { return b.redis.Set(bg, key, "x y", 0).Err() },
 			} {
 				b.redis.Del(bg, keys...)
-				if d, err := set.Take(bg, 1); err != nil || !d.Allowed {
+				if d, err := set.Take(bg, 1); err != nil || !d.Allowed() {
 					t.Fatalf("%+v, %v", d, err)
 				}
 				b.redis.Del(bg, keys[broken])
@@ -235,7 +235,7 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 						r := j.decision.Results
 						mu.Lock()
 						records = append(records, record[answer]{j.now, j.n[0], answer{r[0], r[1], r[2]}})
-						by[fmt.Sprint(r[0].Allowed, r[1].Allowed, r[2].Allowed)]++
+						by[fmt.Sprint(r[0].Allowed(), r[1].Allowed(), r[2].Allowed())]++
 						more = scarce()
 						mu.Unlock()
 					}
@@ -350,7 +350,7 @@ func TestTogetherAdjust(t *testing.T) {
 		}
 		take := func(n int64) {
 			t.Helper()
-			if d, err := set.Take(bg, n); err != nil || !d.Allowed {
+			if d, err := set.Take(bg, n); err != nil || !d.Allowed() {
 				t.Errorf("%d: %+v, %v", n, d, err)
 			}
 		}

@@ -231,7 +231,7 @@ func TestManyKeysManyCallers(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if res.Allowed {
+					if res.Allowed() {
 						mu.Lock()
 						granted[k]++
 						mu.Unlock()

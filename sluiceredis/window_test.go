@@ -41,7 +41,7 @@ const ms = time.Millisecond
 
 // yes, no and never are answers of a limit of 5.
 func yes(remaining int64, reset time.Duration) leaky.Result {
-	return leaky.Result{Allowed: true, Limit: 5, Remaining: remaining, RetryAfter: -1, ResetAfter: reset}
+	return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 }
 
 func no(remaining int64, retry, reset time.Duration) leaky.Result {
@@ -228,13 +228,13 @@ func logModel(limit, window int64) func([]int64, record[leaky.Result]) (leaky.Re
 			in = in[1:]
 		}
 		used := int64(len(in))
-		res := leaky.Result{Limit: limit, RetryAfter: -1}
+		res := leaky.Result{Limit: limit}
 		switch {
 		case r.n > limit:
+			res.RetryAfter = leaky.NoRetry
 		case used+r.n > limit:
 			res.RetryAfter = time.Duration(in[used+r.n-limit-1]+window-r.now) * time.Microsecond
 		default:
-			res.Allowed = true
 			for range r.n {
 				in = append(in, r.now)
 			}
@@ -255,13 +255,13 @@ func fixedModel(limit, window int64) func([2]int64, record[leaky.Result]) (leaky
 			start, used = r.now, 0
 		}
 		left := time.Duration(start+window-r.now) * time.Microsecond
-		res := leaky.Result{Limit: limit, RetryAfter: -1}
+		res := leaky.Result{Limit: limit}
 		switch {
 		case r.n > limit:
+			res.RetryAfter = leaky.NoRetry
 		case used+r.n > limit:
 			res.RetryAfter = left
 		default:
-			res.Allowed = true
 			used += r.n
 			w = [2]int64{start, used}
 		}
@@ -300,7 +300,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 			wg.Wait()
 			granted := 0
 			for _, r := range records {
-				if r.answer.Allowed {
+				if r.answer.Allowed() {
 					granted++
 				}
 			}
@@ -377,13 +377,13 @@ func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock.set(500 * ms) // the reply is late
-		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed {
+		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() {
 			t.Fatal(res, err)
 		}
 		giveBackToLog(s, k, []*asking{own})
 		clock.set(sec)
 		// One left at 0.5 s, so that only one more may before 1.5 s.
-		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed {
+		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed() {
 			t.Errorf("three in (0.5 s, 1.5 s): %+v, %v", res, err)
 		}
 	})

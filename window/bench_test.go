@@ -58,7 +58,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.Run("Log/"+strconv.FormatInt(n, 10), func(b *testing.B) {
 			measure(b, 1, func() any {
 				l := window.NewLog(n, time.Hour)
-				for l.Take(1).Allowed {
+				for l.Take(1).Allowed() {
 				}
 				return l
 			})

@@ -98,19 +98,18 @@ func (m *counterModel) add(c clock, n int64) {
 }
 
 func (m *counterModel) take(c clock, limit, n int64) Result {
-	res := Result{Limit: limit, RetryAfter: NoRetry}
+	res := Result{Limit: limit}
 	used := int64(0)
 	if !m.over(c) {
 		used = m.used(c)
 	}
 	switch {
 	case n > limit:
+		res.RetryAfter = NoRetry
 	case n == 0:
-		res.Allowed = true
 	case used+n > limit:
 		res.RetryAfter = m.left(c)
 	default:
-		res.Allowed = true
 		m.add(c, n)
 		used += n
 	}
@@ -187,7 +186,7 @@ func FuzzCounter(f *testing.F) {
 				if got != want {
 					t.Fatalf("%s: take %d: %+v, model says %+v", name, n, got, want)
 				}
-				if honest && got.Allowed && q.Calendar != 0 {
+				if honest && got.Allowed() && q.Calendar != 0 {
 					start, _ := edges(q.Calendar, c.wall)
 					if perDay[start] += n; perDay[start] > limit {
 						t.Fatalf("%s: %d since %v", name, perDay[start], start)

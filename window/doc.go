@@ -2,7 +2,7 @@
 // the rest at once.
 //
 //	quota := window.NewLog(300, 20*time.Second) // never more than 300 in any 20 s
-//	if r := quota.Take(1); !r.Allowed {
+//	if r := quota.Take(1); !r.Allowed() {
 //		return fmt.Errorf("try again in %v", r.RetryAfter)
 //	}
 //

@@ -15,7 +15,7 @@ func Example() {
 	quota := window.NewLog(3, time.Hour)
 	for range 4 {
 		r := quota.Take(1)
-		fmt.Println(r.Allowed, r.Remaining, r.RetryAfter.Round(time.Minute))
+		fmt.Println(r.Allowed(), r.Remaining, r.RetryAfter.Round(time.Minute))
 	}
 	// Output:
 	// true 2 0s
@@ -72,7 +72,7 @@ func ExampleKeyedLog() {
 		return
 	}
 	for _, user := range []string{"ann", "ann", "bob", "ann"} {
-		fmt.Println(user, perUser.Take(user, 1).Allowed)
+		fmt.Println(user, perUser.Take(user, 1).Allowed())
 	}
 	// Output:
 	// ann true

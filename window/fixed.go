@@ -93,7 +93,7 @@ func (f *fixed) begin(now time.Duration, wall int64, q *Quota) {
 // take is the algorithm: it counts n calls at now, n ≥ 0, if they fit into q,
 // whose limit is limit instead of its own.
 func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) Result {
-	res := Result{Limit: limit, RetryAfter: NoRetry}
+	res := Result{Limit: limit}
 	over := f.over(now, wall, q)
 	used := f.used
 	if over {
@@ -101,12 +101,11 @@ func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) Re
 	}
 	switch {
 	case n == 0:
-		res.Allowed = true
-	case n > limit: // never
+	case n > limit:
+		res.RetryAfter = NoRetry
 	case used > limit-n:
 		res.RetryAfter = f.left(now, wall, q)
 	default:
-		res.Allowed = true
 		if over {
 			f.begin(now, wall, q)
 		}

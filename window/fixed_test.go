@@ -51,10 +51,10 @@ func TestTwiceTheLimitAtAnEdgeIsDocumented(t *testing.T) {
 		counter, log := 0, 0
 		for _, now := range []time.Duration{at - 1, at} {
 			for range 20 {
-				if f.take(now, midnight+int64(now-at), q, q.Limit, 1).Allowed {
+				if f.take(now, midnight+int64(now-at), q, q.Limit, 1).Allowed() {
 					counter++
 				}
-				if h.take(now, rule{10, 60 * sec}, 1).Allowed {
+				if h.take(now, rule{10, 60 * sec}, 1).Allowed() {
 					log++
 				}
 			}
@@ -71,7 +71,7 @@ func TestCounterPeriodOverflows(t *testing.T) {
 			q := Quota{Limit: 2, Window: window}
 			var f fixed
 			f.take(start, 0, &q, 2, 2)
-			if got := f.take(start+sec, 0, &q, 2, 1); got.Allowed || got.RetryAfter != window-sec {
+			if got := f.take(start+sec, 0, &q, 2, 1); got.Allowed() || got.RetryAfter != window-sec {
 				t.Errorf("window of %v from %v: %+v", window, start, got)
 			}
 		}
@@ -92,7 +92,7 @@ func TestCounterDebtAndAmounts(t *testing.T) {
 			t.Helper()
 			now, wall := hour(h)
 			before := f
-			if got := f.take(now, wall, &q, q.Limit, n); got.Allowed != allowed || got.Remaining != left {
+			if got := f.take(now, wall, &q, q.Limit, n); got.Allowed() != allowed || got.Remaining != left {
 				t.Errorf("%v: %d at %d h: %+v", q, n, h, got)
 			} else if !allowed && f != before {
 				t.Errorf("%v: a refusal changed the state", q)
@@ -141,7 +141,7 @@ func TestReturnAfterTheEnd(t *testing.T) {
 	midnight := 24 * time.Hour
 	f.take(0, int64(midnight-1), &q, 3, 3)
 	f.adjust(1, int64(midnight), &q, -1, 0)
-	if got := f.take(2, int64(midnight-1), &q, 3, 1); got.Allowed {
+	if got := f.take(2, int64(midnight-1), &q, 3, 1); got.Allowed() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -238,7 +238,7 @@ func TestSomebodySetsTheClock(t *testing.T) {
 			clock.pass(a.pass)
 			clock.set(a.set)
 			got := f.take(clock.now, clock.wall.UnixNano(), &q, q.Limit, a.n)
-			want := Result{Allowed: a.left >= 0, Limit: 3, Remaining: max(0, a.left), RetryAfter: NoRetry, ResetAfter: got.ResetAfter}
+			want := Result{Limit: 3, Remaining: max(0, a.left), ResetAfter: got.ResetAfter}
 			if a.left < 0 {
 				want.RetryAfter, want.ResetAfter = a.wait, a.wait
 			}

@@ -123,16 +123,15 @@ func (h *history) clear() { h.first, h.n, h.base = 0, 0, 0 }
 // take is the algorithm: it notes n calls at now, n ≥ 0, if they fit.
 func (h *history) take(now time.Duration, r rule, n int64) Result {
 	now = h.advance(now, r.window)
-	res := Result{Limit: r.limit, RetryAfter: NoRetry}
+	res := Result{Limit: r.limit}
 	excess := h.used() - (r.limit - n) // how many must leave before n fit
 	switch {
 	case n == 0:
-		res.Allowed = true
-	case n > r.limit: // never
+	case n > r.limit:
+		res.RetryAfter = NoRetry
 	case excess > 0:
 		res.RetryAfter = h.oldest(excess) + r.window - now
 	default:
-		res.Allowed = true
 		h.note(now, r.limit, n)
 	}
 	res.Remaining = max(0, r.limit-h.used())

@@ -23,11 +23,11 @@ type step struct {
 
 func check(t *testing.T, name string, s step, got Result, limit int64) {
 	t.Helper()
-	want := Result{Allowed: s.allowed, Limit: limit, Remaining: s.left, RetryAfter: NoRetry, ResetAfter: time.Duration(s.reset) * sec}
-	if !s.allowed && s.wait >= 0 {
-		want.RetryAfter = time.Duration(s.wait) * sec
+	want := Result{Limit: limit, Remaining: s.left, RetryAfter: time.Duration(s.wait) * sec, ResetAfter: time.Duration(s.reset) * sec}
+	if s.wait < 0 {
+		want.RetryAfter = NoRetry
 	}
-	if got != want {
+	if got != want || got.Allowed() != s.allowed {
 		t.Errorf("%s: take %d at %d s: %+v, want %+v", name, s.n, s.at, got, want)
 	}
 }
@@ -111,7 +111,7 @@ func TestDebtAndAmounts(t *testing.T) {
 	huge := rule{math.MaxInt64, 10 * sec}
 	h = history{}
 	for _, n := range []int64{math.MaxInt64 - 1, 1} {
-		if got := h.take(0, huge, n); !got.Allowed {
+		if got := h.take(0, huge, n); !got.Allowed() {
 			t.Errorf("%d of %d: %+v", n, huge.limit, got)
 		}
 	}
@@ -204,18 +204,18 @@ func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
 			now += time.Duration(rnd.Int64N(pace))
 			n := 1 + rnd.Int64N(min(3, r.limit))
 			res := h.take(now, r, n)
-			if !res.Allowed {
+			if !res.Allowed() {
 				// Not a nanosecond earlier, and then indeed.
 				early := h
 				early.ring = slices.Clone(h.ring)
-				if early.take(now+res.RetryAfter-1, r, n).Allowed {
+				if early.take(now+res.RetryAfter-1, r, n).Allowed() {
 					t.Fatalf("seed %d: fits before the wait is over", seed)
 				}
 				if rnd.IntN(2) == 0 {
 					continue
 				}
 				now += res.RetryAfter
-				if !h.take(now, r, n).Allowed {
+				if !h.take(now, r, n).Allowed() {
 					t.Fatalf("seed %d: does not fit when the wait is over", seed)
 				}
 			}

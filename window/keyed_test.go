@@ -117,11 +117,11 @@ func TestTooManyKeys(t *testing.T) {
 			if err := k.On("c").Adjust(bg, 1, 0); err != window.ErrTooManyKeys {
 				t.Errorf("%s: Adjust: %v", name, err)
 			}
-			if !k.Take("a", 2).Allowed || k.Take("a", 1).Allowed || !k.Peek("c").Allowed || k.Len() != 2 {
+			if !k.Take("a", 2).Allowed() || k.Take("a", 1).Allowed() || !k.Peek("c").Allowed() || k.Len() != 2 {
 				t.Errorf("%s: the keys that are there do not work on", name)
 			}
 			k.Reset("a")
-			if !k.Take("c", 1).Allowed {
+			if !k.Take("c", 1).Allowed() {
 				t.Errorf("%s: no room after Reset", name)
 			}
 		}
@@ -139,10 +139,10 @@ func TestKeyedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 0) {
 			k.Take("a", 3)
-			if got := k.TakeLimit("a", 5, 1); !got.Allowed || got.Limit != 5 || got.Remaining != 1 {
+			if got := k.TakeLimit("a", 5, 1); !got.Allowed() || got.Limit != 5 || got.Remaining != 1 {
 				t.Errorf("%s: by a limit of 5: %+v", name, got)
 			}
-			if got := k.TakeLimit("a", 2, 1); got.Allowed || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
+			if got := k.TakeLimit("a", 2, 1); got.Allowed() || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
 				t.Errorf("%s: by a limit of 2: %+v", name, got)
 			}
 			if k.SetLimit(0) == nil || k.Quota().Limit != 3 {

@@ -23,7 +23,7 @@ func (m *logModel) at(now time.Duration, r rule) time.Duration {
 
 func (m *logModel) take(now time.Duration, r rule, n int64) Result {
 	now = m.at(now, r)
-	res := Result{Limit: r.limit, RetryAfter: NoRetry}
+	res := Result{Limit: r.limit}
 	used := func(at time.Duration) (sum int64) {
 		for _, call := range m.calls {
 			if call+r.window > at {
@@ -34,8 +34,8 @@ func (m *logModel) take(now time.Duration, r rule, n int64) Result {
 	}
 	switch {
 	case n > r.limit:
+		res.RetryAfter = NoRetry
 	case n == 0 || used(now)+n <= r.limit:
-		res.Allowed = true
 		m.add(now, r.limit, n)
 	default:
 		for _, call := range m.calls { // room comes when a call leaves, and only then
@@ -120,7 +120,7 @@ func FuzzLog(f *testing.F) {
 				if got != want {
 					t.Fatalf("%s: take %d: %+v, model says %+v", name, n, got, want)
 				}
-				if got.Allowed {
+				if got.Allowed() {
 					granted = append(granted, slices.Repeat([]time.Duration{h.last}, int(n))...)
 				}
 			case 2:

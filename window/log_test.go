@@ -54,18 +54,17 @@ func TestVerbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
 		for name, l := range limits(3) {
-			no := window.NoRetry
-			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, Remaining: 3, RetryAfter: no})
+			want(t, name, l.Peek(), window.Result{Limit: 3, Remaining: 3})
 			want(t, name, l.Take(0), l.Peek())
-			want(t, name, l.Take(2), window.Result{Allowed: true, Limit: 3, Remaining: 1, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Take(2), window.Result{Limit: 3, Remaining: 1, ResetAfter: day})
 			want(t, name, l.Take(2), window.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
-			want(t, name, l.Take(4), window.Result{Limit: 3, Remaining: 1, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Take(4), window.Result{Limit: 3, Remaining: 1, RetryAfter: window.NoRetry, ResetAfter: day})
 			if err := l.Take(4).Err(); !errors.Is(err, window.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
 				t.Errorf("%s: 4 of 3: %v", name, err)
 			}
 			l.Return(1)
-			want(t, name, l.Take(2), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
-			want(t, name, l.Take(0), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Take(2), window.Result{Limit: 3, ResetAfter: day})
+			want(t, name, l.Take(0), window.Result{Limit: 3, ResetAfter: day})
 			if wait, err := l.Admit(bg, 1); wait != day || err != nil {
 				t.Errorf("%s: Admit when full: %v, %v", name, wait, err)
 			}
@@ -86,9 +85,9 @@ func TestVerbs(t *testing.T) {
 			}
 			l.Adjust(bg, 7, 0)
 			l.Adjust(bg, -5, 0)
-			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, RetryAfter: no, ResetAfter: day})
+			want(t, name, l.Peek(), window.Result{Limit: 3, ResetAfter: day})
 			l.Return(math.MaxInt64)
-			want(t, name, l.Peek(), window.Result{Allowed: true, Limit: 3, Remaining: 3, RetryAfter: no})
+			want(t, name, l.Peek(), window.Result{Limit: 3, Remaining: 3})
 		}
 	})
 }
@@ -102,10 +101,10 @@ func TestAWholeDayOfALog(t *testing.T) {
 			allowed bool
 			wait    time.Duration
 		}{
-			{0, 1, true, -1}, {4, 2, true, -1}, {9, 1, false, 1}, {9, 3, false, 5}, {10, 1, true, -1}, {10, 1, false, 4}, {14, 2, true, -1},
+			{0, 1, true, 0}, {4, 2, true, 0}, {9, 1, false, 1}, {9, 3, false, 5}, {10, 1, true, 0}, {10, 1, false, 4}, {14, 2, true, 0},
 		} {
 			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, int(c.at), 0, time.UTC)))
-			if got := l.Take(c.n); got.Allowed != c.allowed || got.RetryAfter != max(-1, c.wait*time.Second) {
+			if got := l.Take(c.n); got.Allowed() != c.allowed || got.RetryAfter != c.wait*time.Second {
 				t.Errorf("%d at %d s: %+v", c.n, c.at, got)
 			}
 		}
@@ -121,7 +120,7 @@ func TestTwiceTheLimitAroundMidnight(t *testing.T) {
 		for range 2 {
 			for range 6000 {
 				for i, l := range []limit{counter, log} {
-					if l.Take(1).Allowed {
+					if l.Take(1).Allowed() {
 						got[i]++
 					}
 				}
@@ -148,7 +147,7 @@ func TestSetLimit(t *testing.T) {
 			t.Errorf("one of two, four too many: %+v", got) // when the one at 3 leaves
 		}
 		l.SetLimit(5, 3*time.Second) // 3, 4 are left
-		if got := l.Take(3); !got.Allowed || got.Remaining != 0 {
+		if got := l.Take(3); !got.Allowed() || got.Remaining != 0 {
 			t.Errorf("three of five in 3 s: %+v", got)
 		}
 		time.Sleep(time.Second)
@@ -305,7 +304,7 @@ func TestGateQuotaIsLeftAsBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Settle(15) // debt
-			if got := l.Peek(); got.Remaining != 0 || l.Take(1).Allowed {
+			if got := l.Peek(); got.Remaining != 0 || l.Take(1).Allowed() {
 				t.Errorf("%s: settled for 16 of 10: %+v", name, got)
 			}
 			if s := g.Stats(); s.Stranded != 0 {
@@ -350,7 +349,7 @@ func TestStress(t *testing.T) {
 				var mine int64
 				for i := range each {
 					n := int64(1 + (caller+i)%3)
-					if !take(n).Allowed {
+					if !take(n).Allowed() {
 						continue
 					}
 					if i%4 == 0 {
@@ -369,7 +368,7 @@ func TestStress(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		for take(1).Allowed {
+		for take(1).Allowed() {
 			got++
 		}
 		if got != 1000 {

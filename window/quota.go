@@ -13,8 +13,7 @@ import (
 // ResetAfter how long it takes until all of that is available again.
 type Result = leaky.Result
 
-// NoRetry is the RetryAfter of a request that was allowed, and of one that
-// waiting does not help.
+// NoRetry is the RetryAfter of a request that waiting does not help.
 const NoRetry = leaky.NoRetry
 
 var (

@@ -204,7 +204,7 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 		t.Error(err)
 	}
 	one.Return(1)
-	if !one.Take(1).Allowed {
+	if !one.Take(1).Allowed() {
 		t.Errorf("%+v", one.Peek())
 	}
 
@@ -262,7 +262,7 @@ func TestSnapshotFromTheFuture(t *testing.T) {
 			}
 			want(t, name, l.Take(1), window.Result{Limit: 5, RetryAfter: length, ResetAfter: length})
 			time.Sleep(length)
-			if !l.Take(5).Allowed {
+			if !l.Take(5).Allowed() {
 				t.Errorf("%s: %+v", name, l.Peek())
 			}
 		})

@@ -32,7 +32,7 @@ func TestDefectRefusedCallsCount(t *testing.T) {
 	s := sortedSet{}
 	got, theirs := 0, 0
 	for at := time.Duration(0); at < 300*sec; at += sec / 2 {
-		if h.take(at, rule{5, 60 * sec}, 1).Allowed {
+		if h.take(at, rule{5, 60 * sec}, 1).Allowed() {
 			got++
 		}
 		if s.allowed(at, 5, 60) {
@@ -58,7 +58,7 @@ func TestDefectRefusedCallsProlongTheWait(t *testing.T) {
 			t.Errorf("at %v: retry after %v", now, got.RetryAfter)
 		}
 	}
-	if !h.take(10*sec, r, 1).Allowed {
+	if !h.take(10*sec, r, 1).Allowed() {
 		t.Error("refused at the instant that was told")
 	}
 }
@@ -71,7 +71,7 @@ func TestDefectMembersCollideWithinAMillisecond(t *testing.T) {
 		got, theirs := 0, 0
 		for i := range 50 {
 			at := time.Duration(i) * apart
-			if h.take(at, rule{5, 60 * sec}, 1).Allowed {
+			if h.take(at, rule{5, 60 * sec}, 1).Allowed() {
 				got++
 			}
 			if s.allowed(at, 5, 60) {
@@ -102,7 +102,7 @@ func TestDefectPeriodOverflows(t *testing.T) {
 			r := rule{2, window}
 			h.take(start, r, 2)
 			got := h.take(start+sec, r, 1)
-			if got.Allowed || got.RetryAfter != window-sec || got.ResetAfter != window-sec {
+			if got.Allowed() || got.RetryAfter != window-sec || got.ResetAfter != window-sec {
 				t.Errorf("window of %v from %v: %+v", window, start, got)
 			}
 		}
@@ -122,7 +122,7 @@ func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
 		theirs++
 	}
 	for _, at := range []time.Duration{sec - 1, sec, sec + 1, 2*sec - 2} {
-		if h.take(at, r, 1).Allowed {
+		if h.take(at, r, 1).Allowed() {
 			t.Errorf("an 11th call at %v", at)
 		}
 		for range 10 {
@@ -135,7 +135,7 @@ func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
 	if theirs != 20 {
 		t.Errorf("the textbook's counter lets %d through within a second, want 20", theirs)
 	}
-	if got := h.take(2*sec-1, r, 10); !got.Allowed {
+	if got := h.take(2*sec-1, r, 10); !got.Allowed() {
 		t.Errorf("a second later: %+v", got)
 	}
 }

@@ -98,7 +98,7 @@ func subjects() []subject {
 				b := leaky.New(10, 5, time.Second)
 				return limiter{
 					enter: func(context.Context) (func(), error) {
-						if r := b.Take(1); !r.Allowed {
+						if r := b.Take(1); !r.Allowed() {
 							return nil, fmt.Errorf("come back in %v", r.RetryAfter)
 						}
 						return nothing, nil

@@ -40,7 +40,7 @@ func Example() {
 		switch {
 		case err != nil:
 			panic(err)
-		case !res.Allowed:
+		case !res.Allowed():
 			fmt.Println("try again in", res.RetryAfter.Round(time.Minute))
 		default:
 			fmt.Println("go ahead,", res.Remaining, "more")

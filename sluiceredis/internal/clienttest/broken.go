@@ -53,7 +53,7 @@ func nobodyAnswers(t *testing.T, lib Library) {
 	ctx, cancel := context.WithTimeout(bg, 20*ms)
 	defer cancel()
 	for _, c := range []context.Context{ctx, bg} {
-		if res, err := l.Take(c, "k", 1); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
+		if res, err := l.Take(c, "k", 1); !errors.Is(err, context.DeadlineExceeded) || res.Allowed() {
 			t.Errorf("%+v, %v", res, err)
 		}
 	}

@@ -31,14 +31,14 @@ func onCluster(t *testing.T, c Client, addrs []string) {
 func strict(t *testing.T, c Client) {
 	s := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Timeout: 10 * sec, Strict: true}))
 	l := must[*sluiceredis.Leaky](t)(s.Leaky("strict", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour}))
-	if res := must[leaky.Result](t)(l.Take(bg, "0", 1)); res.Allowed {
+	if res := must[leaky.Result](t)(l.Take(bg, "0", 1)); res.Allowed() {
 		t.Error("what a server may have lost was granted")
 	}
 	if err := s.Vouch(bg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		if res := must[leaky.Result](t)(l.Take(bg, fmt.Sprint(i), 1)); !res.Allowed {
+		if res := must[leaky.Result](t)(l.Take(bg, fmt.Sprint(i), 1)); !res.Allowed() {
 			t.Errorf("key %d: %+v", i, res)
 		}
 	}
@@ -64,7 +64,7 @@ func spread(t *testing.T, c Client) {
 				return
 			}
 			for j := range 4 { // keys of three limits are in one slot
-				if d, err := set.Take(bg, 1); err != nil || d.Allowed != (j < 3) || !d.Allowed && d.By != 1 {
+				if d, err := set.Take(bg, 1); err != nil || d.Allowed() != (j < 3) || !d.Allowed() && d.By != 1 {
 					t.Errorf("%s, call %d: %+v, %v", key, j, d, err)
 				}
 			}
@@ -77,7 +77,7 @@ func spread(t *testing.T, c Client) {
 				"fixed": func() (leaky.Result, error) { return fixed.Take(bg, key, 1) },
 			} {
 				for j := range 4 {
-					if res, err := take(); err != nil || res.Allowed != (j < 3) {
+					if res, err := take(); err != nil || res.Allowed() != (j < 3) {
 						t.Errorf("%s of %s, call %d: %+v, %v", kind, key, j, res, err)
 					}
 				}

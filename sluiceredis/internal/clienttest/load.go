@@ -48,7 +48,7 @@ func underLoad(t *testing.T, s *sluiceredis.Store, longest time.Duration, breaki
 				switch {
 				case errors.Is(err, sluiceredis.ErrAmbiguous), errors.Is(err, context.DeadlineExceeded):
 					unknown++
-				case err == nil && res.Allowed:
+				case err == nil && res.Allowed():
 					granted++
 				}
 				mu.Unlock()
@@ -170,7 +170,7 @@ func refuses(t *testing.T, lib Library) {
 	admin.ReplicaOf(bg, "127.0.0.1", "1")
 	code("READONLY")
 	admin.ReplicaOf(bg, "NO", "ONE")
-	if res, err := l.Take(bg, "k", 3); err != nil || !res.Allowed {
+	if res, err := l.Take(bg, "k", 3); err != nil || !res.Allowed() {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -197,7 +197,7 @@ func killed(t *testing.T, lib Library) {
 					for range 100 { // until the client has noticed
 						res, err := l.Take(bg, "k", 1)
 						if err == nil {
-							if res.Allowed {
+							if res.Allowed() {
 								n++
 							}
 							break
