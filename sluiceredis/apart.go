@@ -123,6 +123,7 @@ func (p *Pacer) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) 
 	one := &pace{k} // as the share has it, if one decides
 	if m, ok := p.store.shares(k.away); ok && away != nil {
 		one.interval *= m
+		one.horizon = max(one.horizon, one.interval) // the share has a slot, however long the next takes
 	}
 	if n > k.horizon/k.interval {
 		return leaky.Result{Limit: 1 + one.missed/one.interval, RetryAfter: leaky.NoRetry}, nil, nil

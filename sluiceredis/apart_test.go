@@ -328,6 +328,36 @@ func TestSharesOfASet(t *testing.T) {
 	})
 }
 
+// Of more instances than there are intervals in the horizon each has a slot of its own
+// all the same, and no more than that.
+func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
+	for _, m := range []int{60, 61, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: m, Failures: 1, Retry: time.Hour})
+			set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{Horizon: time.Minute}))
+			l.fail(errRefused)
+			for round := range 3 {
+				granted := 0
+				for range 50 {
+					d, err := set.Take(bg, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Allowed() {
+						granted++
+					} else if wait := d.RetryAfter(); wait != time.Duration(m)*sec {
+						t.Fatalf("%d instances: %v until the next slot", m, wait)
+					}
+				}
+				if granted != 1 {
+					t.Errorf("%d instances, round %d: %d granted", m, round, granted)
+				}
+				time.Sleep(time.Duration(m) * sec)
+			}
+		})
+	}
+}
+
 // Slots of a share that a set was given are not given back, and that is counted.
 func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
