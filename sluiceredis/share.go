@@ -59,16 +59,16 @@ func (s *Store) shares(p Policy) (m int64, ok bool) {
 	return m, m > 0
 }
 
-// without returns why there is no share of a limit, or nil if there is.
-func (s *Store) without(limit int64, away *AwayError) error {
-	m := s.instances.Load()
+// among returns how many instances share a limit, or why there is no share of it.
+func (s *Store) among(limit int64, away *AwayError) (m int64, err error) {
+	m = s.instances.Load()
 	switch {
 	case m == 0:
-		return away.because("how many instances there are is not known, so there is no local share")
+		return 0, away.because("how many instances there are is not known, so there is no local share")
 	case limit < m:
-		return away.because("of a limit of %d there is no local share for %d instances", limit, m)
+		return 0, away.because("of a limit of %d there is no local share for %d instances", limit, m)
 	}
-	return nil
+	return m, nil
 }
 
 // here has requests decided without the server: by policy p, of a limit of that
@@ -82,9 +82,9 @@ func (s *Store) here(p Policy, key string, limit int64, counts time.Duration, re
 		s.stats.open.Add(uint64(requests))
 		return nil
 	case LocalShare:
-		err := s.without(limit, away)
+		m, err := s.among(limit, away)
 		if err == nil {
-			if err = by(s.instances.Load()); err == nil {
+			if err = by(m); err == nil {
 				s.stats.local.Add(uint64(requests))
 				return nil
 			}
