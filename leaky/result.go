@@ -26,7 +26,7 @@ const NoRetry time.Duration = -1
 //
 // It has four words because that is what Go hands over in registers and leaves
 // there: with a fifth, which said that the request was allowed, each caller wrote
-// the result to its stack and read it again, for a quarter of a decision.
+// the result to its stack and read it again, for a seventh of a decision.
 type Result struct {
 	// Limit is the capacity of the bucket; 0 if there is no bucket, because
 	// there are too many keys.
@@ -35,9 +35,9 @@ type Result struct {
 	// Remaining is how many units would fit now, after this call.
 	Remaining int64
 
-	// RetryAfter is 0 if the request was allowed. After a refusal it is how
-	// long it will take until the same n fits, if nobody else takes anything:
-	// positive, or NoRetry.
+	// RetryAfter is 0 if the request was allowed; but ask Allowed, for it is 0
+	// in the zero Result, too. After a refusal it is how long it will take
+	// until the same n fits, if nobody else takes anything: positive, or NoRetry.
 	RetryAfter time.Duration
 
 	// ResetAfter is how long it takes until the bucket is empty and all of

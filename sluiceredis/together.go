@@ -151,7 +151,8 @@ func (s *Store) Together(limits ...Limit) (*Set, error) {
 	return t, nil
 }
 
-// A Decision is what became of a call of a [Set].
+// A Decision is what became of a call of a [Set]. The zero Decision, which comes
+// beside an error, is one that did not let it through.
 type Decision struct {
 	// By says which limit refuses, counted in the order of Together from 0; −1
 	// if none does. If several do it is the first that will never let so many
@@ -167,18 +168,23 @@ type Decision struct {
 
 // Allowed reports whether all limits let the call through. Otherwise nothing was
 // taken from any.
-func (d *Decision) Allowed() bool { return d.By < 0 }
+func (d Decision) Allowed() bool { return d.By < 0 }
 
 // refuses returns the result of the limit that does, or of any if none does.
-func (d *Decision) refuses() leaky.Result { return d.Results[max(0, d.By)] }
+func (d Decision) refuses() leaky.Result {
+	if len(d.Results) == 0 {
+		return leaky.Result{}
+	}
+	return d.Results[max(0, d.By)]
+}
 
 // Err returns nil, or what Err of the result of the limit that refuses does: that
 // it is leaky.ErrTooLarge means that no wait helps.
-func (d *Decision) Err() error { return d.refuses().Err() }
+func (d Decision) Err() error { return d.refuses().Err() }
 
 // RetryAfter returns how long it takes, if nobody else takes anything, until the
 // call would be let through; 0 if it was, and leaky.NoRetry if it never will.
-func (d *Decision) RetryAfter() time.Duration {
+func (d Decision) RetryAfter() time.Duration {
 	if d.Allowed() {
 		return 0
 	}
