@@ -100,6 +100,35 @@ func TestBrokenTimerIsNotUsedAgain(t *testing.T) {
 	t.Error("it slept with a closed file")
 }
 
+// A file may be said to be readable although it is not yet: by an event of before.
+func TestATimerThatIsWokenTooEarlySleepsOn(t *testing.T) {
+	timer, err := newTimerfd()
+	if err != nil {
+		t.Skip("the system has none:", err)
+	}
+	defer timer.file.Close()
+	timer.left = 20 * time.Millisecond
+	began := time.Now()
+	over := func() (over bool) {
+		err := timer.conn.Control(func(fd uintptr) { over = timer.next(fd) })
+		if err != nil || timer.errno != 0 {
+			t.Fatal(err, timer.errno)
+		}
+		return over
+	}
+	for i := 0; !over(); i++ { // first it is set, then it is read in vain
+		if i == 2 {
+			time.Sleep(time.Until(began.Add(20 * time.Millisecond)))
+		}
+	}
+	if slept := time.Since(began); slept < 20*time.Millisecond {
+		t.Errorf("it was over after %v", slept)
+	}
+	if over() {
+		t.Error("it is over twice")
+	}
+}
+
 func TestSleepingAllocatesNothing(t *testing.T) {
 	if !Sleep(time.Microsecond) {
 		t.Skip("the system has none")

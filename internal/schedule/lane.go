@@ -98,11 +98,12 @@ const (
 //
 // To read the clock takes longer than all else. Read between the load of the word and
 // its swap, it is when another call wins: of two processors half of the calls lose. So
-// it is read before the word. Whoever is to leave then has come after the slot; that
-// others may have come later, and taken one before, does not matter. But a call that
-// was held up in between may be early for a slot that came long ago. It reads the
+// it is read before the word. Whoever leaves then has a clock no older than that of
+// anybody who left before, for the word is never before their instants. But a call
+// that was held up in between may be early for a slot that came long ago. It reads the
 // clock once more, which would make refusals half as dear again; so while calls are
-// early, and there is nothing to swap, the clock is read after the word.
+// early, and there is nothing to swap, the clock is read after the word. The price: who
+// finds the lane closed although nobody was early has read it in vain.
 func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) {
 	early := s.early.Load()
 	if !early {
