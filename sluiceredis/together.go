@@ -184,12 +184,7 @@ func (d Decision) Err() error { return d.refuses().Err() }
 
 // RetryAfter returns how long it takes, if nobody else takes anything, until the
 // call would be let through; 0 if it was, and leaky.NoRetry if it never will.
-func (d Decision) RetryAfter() time.Duration {
-	if d.Allowed() {
-		return 0
-	}
-	return d.refuses().RetryAfter
-}
+func (d Decision) RetryAfter() time.Duration { return d.refuses().RetryAfter }
 
 // Take takes n from each limit if all have them, and otherwise changes nothing and
 // says which refuses and for how long. n = 0 takes nothing and is always allowed.
@@ -346,9 +341,6 @@ func decision(results []leaky.Result) Decision {
 	d := Decision{By: -1, Results: results}
 	worst := time.Duration(0)
 	for i, res := range results {
-		if res.Allowed() {
-			continue
-		}
 		if worst != leaky.NoRetry && (res.RetryAfter == leaky.NoRetry || res.RetryAfter > worst) {
 			worst, d.By = res.RetryAfter, i
 		}
