@@ -117,14 +117,13 @@ func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) 
 		return next, now, Leave
 	}
 	now = time.Since(epoch)
-	if is := now < next.instant(); is != early {
-		early = is
+	if now < next.instant() {
+		v = Early
+	}
+	if is := v == Early; is != early {
 		s.early.Store(is)
 	}
-	if early {
-		return next, now, Early
-	}
-	return next, now, Leave
+	return next, now, v
 }
 
 // Take lets a call through at now that was to Leave by next, and reports true;
