@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
@@ -53,14 +52,14 @@ func (g *Gate) asking() (queue.AskFunc, *news) {
 // through for a call of the first.
 func (p path) asker() queue.AskFunc {
 	here := p.gates[len(p.gates)-1]
-	return func(ctx context.Context, t queue.Turn) (time.Duration, error) {
+	return func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if here.parent == nil {
-			if wait := here.wouldWait(t.N, ""); wait > 0 {
+			if wait := here.wouldWait(t.N, ""); wait.For > 0 {
 				return wait, nil
 			}
 			return p.join(ctx, t)
 		}
-		if wait := here.wouldWait(t.N, ByParent); wait > 0 {
+		if wait := here.wouldWait(t.N, ByParent); wait.For > 0 {
 			return wait, nil
 		}
 		return here.pass(ctx, t, path{append(slices.Clip(p.gates), here.parent), p.told})
@@ -68,7 +67,7 @@ func (p path) asker() queue.AskFunc {
 }
 
 // pass queues in the parent of g, the last of p.
-func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, error) {
+func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (queue.Wait, error) {
 	_, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asker(),
 	})
@@ -77,22 +76,22 @@ func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (time.Duration, e
 	case err == nil:
 		g.parent.waited(waited)
 		p.told.note(g.parent, Event{Kind: EventGranted, N: t.N, Wait: waited})
-		return 0, nil
+		return queue.Wait{}, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
 	case no != nil:
-		return 0, err
+		return queue.Wait{}, err
 	}
 	refused := g.parent.refusal(t.N, err)
 	p.told.note(g.parent, refused)
-	return 0, refused.Err
+	return queue.Wait{}, refused.Err
 }
 
 // A refusal ends the wait in a parent's queue because a gate below it, by, does
 // not let the call through yet or, if err is set, at all.
 type refusal struct {
 	by   *Gate
-	wait time.Duration
+	wait queue.Wait
 	err  error
 }
 
@@ -100,16 +99,16 @@ func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v
 
 // join admits a call to all gates of p at one instant, or returns how long to
 // wait at the head of the queue of the last of them, in which it is.
-func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
+func (p path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	// The answer to the caller: a wait here, or a refusal by one below.
-	no := func(g *Gate, wait time.Duration, err error) (time.Duration, error) {
+	no := func(g *Gate, wait queue.Wait, err error) (queue.Wait, error) {
 		if g == p.gates[len(p.gates)-1] {
 			return wait, err
 		}
-		return 0, &refusal{g, wait, err}
+		return queue.Wait{}, &refusal{g, wait, err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
-		if wait := p.gates[i].wouldWait(t.N, ByParent); wait > 0 {
+		if wait := p.gates[i].wouldWait(t.N, ByParent); wait.For > 0 {
 			return no(p.gates[i], wait, nil)
 		}
 	}
@@ -132,7 +131,7 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 			giveBack()
 			answered = true
 			by.gate.heldBy(by.limit())
-			return no(by.gate, wait, errs.Named(string(by.limit()), err))
+			return no(by.gate, queue.Surely(wait), errs.Named(string(by.limit()), err))
 		}
 		taken++
 	}
@@ -141,28 +140,28 @@ func (p path) join(ctx context.Context, t queue.Turn) (time.Duration, error) {
 		giveBack()
 		return no(g, wait, err)
 	}
-	return 0, nil
+	return queue.Wait{}, nil
 }
 
 // commit takes the room and the slots of all gates of p, or returns who refuses
 // and for how long, or why for good.
-func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait time.Duration, err error) {
+func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait queue.Wait, err error) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i].queue.Lock()
 		defer p[i].queue.Unlock()
 	}
 	if err := ctx.Err(); err != nil {
-		return p[0], 0, err // gave up while a quota was being asked
+		return p[0], queue.Wait{}, err // gave up while a quota was being asked
 	}
 	for i, g := range p {
-		err, wait := g.queue.Closed(), time.Duration(0)
+		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
 			wait = (*rule)(g).wait(g.queue.Now(), t.N)
 		}
-		if err == nil && wait == 0 && !(*rule)(g).enter(t.N) {
-			wait = queue.Forever // the last place went to a call past the lock
+		if err == nil && wait.For == 0 && !(*rule)(g).enter(t.N) {
+			wait.For = queue.Forever // the last place went to a call past the lock
 		}
-		if err != nil || wait > 0 {
+		if err != nil || wait.For > 0 {
 			for _, g := range p[:i] {
 				(*rule)(g).exit(t.N)
 			}
@@ -177,12 +176,12 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait t
 		}
 		(*rule)(g).depart(now, due, t.N) // they would not wait, and nothing has changed
 	}
-	return nil, 0, nil
+	return nil, queue.Wait{}, nil
 }
 
 // wouldWait returns how long a call of n would wait at the head of the queue
 // for the gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) wouldWait(n int64, next Limit) time.Duration {
+func (g *Gate) wouldWait(n int64, next Limit) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.asked = next

@@ -58,6 +58,7 @@ type Attempts struct {
 	wait     time.Duration // after this attempt, 0 if the gate does the waiting
 	last     error         // of the attempt before
 	charged  bool          // as a retry of somebody else
+	permit   *Permit       // of this attempt
 }
 
 // NewAttempts returns the attempts of one call through gate under policy.
@@ -80,6 +81,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	}
 	p, err := a.gate.acquire(ctx, queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
 	if err == nil {
+		a.permit = p
 		if a.left = p.since; p.gate == nil { // n was 0
 			a.left = a.gate.queue.Now()
 		}
@@ -137,9 +139,10 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	if err == nil {
 		panic("sluice: Attempts.Failed(nil)")
 	}
-	a.gate.heed(err)
+	a.gate.heed(err, a.left)
 	a.last, a.wait = err, 0
 	permanent, throttled := marks(err)
+	a.permit.answer(permanent && throttled == nil)
 	kind := plain
 	switch {
 	case ctx.Err() != nil:
@@ -186,6 +189,7 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 // Succeeded notes that the last attempt succeeded: that fills the budget of the
 // gate again.
 func (a *Attempts) Succeeded() {
+	a.permit.answer(true)
 	a.gate.succeeded(a.attempts == 1 && !a.charged)
 }
 

@@ -30,8 +30,9 @@ func Block(limit Admitter) *Blocking {
 	if limit == nil {
 		panic("sluice: Block(nil)")
 	}
-	b := &Blocking{ask: func(ctx context.Context, t queue.Turn) (time.Duration, error) {
-		return limit.Admit(ctx, t.N)
+	b := &Blocking{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
+		wait, err := limit.Admit(ctx, t.N)
+		return queue.Surely(wait), err
 	}}
 	b.queue.Init(unknown{}, queue.Config{})
 	return b

@@ -199,7 +199,7 @@ func TestABurstOfThrottlesPaysOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{}), synclog.New()
+				g, l := mustGate(t, sluice.Config{Rate: herd}), synclog.New()
 				for i := range 8 {
 					// All leave at 0 and fail from 1 s to 1.7 s, leave again
 					// by 11.7 s and fail from 12 s on.
@@ -227,7 +227,7 @@ func TestABurstOfThrottlesPaysOnce(t *testing.T) {
 // burst was paid for fails anew, however soon after.
 func TestAThrottleAfterTheBurstPaysForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := mustGate(t, sluice.Config{Rate: herd}), synclog.New()
 		for i, c := range []struct {
 			leaves, fails time.Duration
 			answer        answer
@@ -613,7 +613,7 @@ func TestTheSpacingBeginsWithTheLastCallWhateverThatCost(t *testing.T) {
 
 func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := spent(t, sluice.Config{})
+		g := spent(t, sluice.Config{Rate: herd})
 		s := newServer(told(time.Minute))
 		err := sluice.Do(bg, g, each(time.Second), s.call)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
@@ -629,7 +629,7 @@ func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 func TestANegativeBudgetMakesRetriesFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, budget := range []int{-1, math.MinInt} {
-			g, l := mustGate(t, sluice.Config{RetryBudget: budget}), synclog.New()
+			g, l := mustGate(t, sluice.Config{Rate: herd, RetryBudget: budget}), synclog.New()
 			p := each(time.Second)
 			p.Attempts, p.MaxElapsed = 200, -1
 			for i, a := range []answer{down, late, busy, told(time.Second)} {

@@ -73,6 +73,7 @@ type node struct {
 	roomUnit, rateUnit sluice.Unit
 	pace               paceModel
 	left               []departure
+	ramp               rampModel
 	quotas             []*quota
 
 	waiting []*call
@@ -275,7 +276,10 @@ func (c *composite) run() {
 			}
 			time.Sleep(next[c.next(len(next))] - 1)
 		case 13:
-			until := time.Duration(c.next(50)) * 40 * ms
+			until := time.Duration(c.next(60)) * 40 * ms
+			if until > 0 && c.now+until > g.pausedUntil() {
+				g.ramp = append(g.ramp, rampEvent{kind: rampPaused, at: c.now, left: until})
+			}
 			g.left = append(g.left, departure{at: c.now, until: c.now + until})
 			g.gate.PauseUntil(time.Now().Add(until), "")
 		case 14:
@@ -318,6 +322,19 @@ var (
 	sleeps = []time.Duration{1, ms / 2, 3 * ms, 50 * ms, 100 * ms, 142 * ms, 300 * ms, time.Second, 7 * time.Second}
 )
 
+// pausedUntil returns the end of the last pause.
+func (g *node) pausedUntil() (end time.Duration) {
+	for _, d := range g.left {
+		switch {
+		case d.resume:
+			end = min(end, d.at)
+		case d.n == 0:
+			end = max(end, d.until)
+		}
+	}
+	return end
+}
+
 func (k *call) giveUp(now time.Duration) {
 	if k.cancel(); k.given == sluice.Never {
 		k.given = now
@@ -329,6 +346,7 @@ func (k *call) release(c *composite) {
 	k.released = true
 	for g := k.from; g != nil; g = g.parent {
 		g.inFlight -= unitOf(g.roomUnit, k.held)
+		g.ramp = append(g.ramp, rampEvent{rampAnswered, c.now, k.at, g.room})
 	}
 	k.permit.Release()
 }
@@ -377,6 +395,9 @@ func (g *node) refusals(at time.Duration, n int64) (never, full, early bool) {
 		} else if g.room > 0 && u > g.room-g.inFlight {
 			full = true
 		}
+		if g.pace.rate.Count == 0 && g.ramp.slot() > at {
+			full = true // until others are answered, and nobody knows when
+		}
 		if g.pace.slot(g.left) > at {
 			early = true
 		}
@@ -406,6 +427,7 @@ func (g *node) fitsInTime(at time.Duration, n int64) bool {
 func (g *node) take(at time.Duration, n int64) {
 	for ; g != nil; g = g.parent {
 		g.left = append(g.left, departure{at: at, n: unitOf(g.rateUnit, n)})
+		g.ramp = append(g.ramp, rampEvent{kind: rampLeft, at: at})
 		for _, q := range g.quotas {
 			q.past = append(q.past, taking{at: at, n: unitOf(q.unit, n)})
 		}
@@ -416,8 +438,8 @@ func (g *node) take(at time.Duration, n int64) {
 // left as soon as they could, and what is in flight came back.
 func (c *composite) couldLeave(k *call, by time.Duration) bool {
 	for g := k.from; g != nil; g = g.parent {
-		left := g.left
-		defer func() { g.left = left }()
+		left, ramp := g.left, g.ramp
+		defer func() { g.left, g.ramp = left, ramp }()
 		for _, q := range g.quotas {
 			past := q.past
 			defer func() { q.past = past }()

@@ -123,6 +123,7 @@ type Gate struct {
 	schedule schedule.Schedule
 	why      string // of the pause
 	budget   budget
+	ramp     *ramp // or nil
 	granted  uint64
 	hold     holdTime
 
@@ -132,6 +133,7 @@ type Gate struct {
 
 	atPermits atomic.Int64 // callers that wait for Config.Permits
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
+	ramping   atomic.Bool  // whether answers have anything to say to the ramp
 	refused   [ReasonOther + 1]atomic.Uint64
 	retried   atomic.Uint64
 	stranded  atomic.Uint64
@@ -287,7 +289,7 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.slip(); v == schedule.Leave {
 			defer g.leave(now)
-			return g.ended(f(ctx))
+			return g.ended(f(ctx), now)
 		}
 	}
 	var p Permit // nobody else gets to see it
@@ -300,16 +302,16 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		ctx, stop = p.watch(ctx)
 		defer stop()
 	}
-	return g.ended(f(ctx))
+	return g.ended(f(ctx), p.since)
 }
 
-// ended returns err, with which a call of Do ended, after the gate has learned
-// from it.
-func (g *Gate) ended(err error) error {
+// ended returns err, with which a call of Do that left at since ended, after the
+// gate has learned from it.
+func (g *Gate) ended(err error, since time.Duration) error {
 	if err == nil {
 		g.succeeded(true)
 	} else {
-		g.heed(err)
+		g.heed(err, since)
 	}
 	return err
 }
@@ -447,6 +449,9 @@ func (g *Gate) SetRate(count int64, per time.Duration) error {
 	g.queue.Change(func(now time.Duration) {
 		if err = g.schedule.SetRate(now, count, per); err == nil {
 			g.rate = Rate{count, per}
+			if count > 0 { // which paces the calls from now on
+				g.ramp = nil
+			}
 		}
 	})
 	if err != nil {
@@ -471,12 +476,16 @@ func (g *Gate) SetConcurrency(limit int64) error {
 
 // PauseUntil lets no call leave before t, those that wait already included.
 // When the pause is over they leave one interval apart, in order, the first of
-// them at t: a pause never ends in a herd. Callers whose deadline makes that
+// them at t. Without a rate one call leaves at t, and more as calls are answered:
+// twice as many with each round trip (slow start). Callers whose deadline makes that
 // hopeless fail with a [*WaitError] now. A pause is only ever prolonged: a t
 // before the end of the present one changes nothing. why shows in Stats. t is
 // converted to monotonic time at the call, so setting the clock later does not
 // move the end.
-func (g *Gate) PauseUntil(t time.Time, why string) {
+func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
+
+// pauseUntil is PauseUntil because of a call that left at since.
+func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 	g.queue.Lock()
 	until := g.queue.Instant(g.queue.Now(), t)
 	longer := until > g.schedule.Paused()
@@ -489,7 +498,9 @@ func (g *Gate) PauseUntil(t time.Time, why string) {
 		if until > g.schedule.Paused() {
 			g.schedule.PauseUntil(until)
 			g.why = why
-			left = until - now
+			if left = until - now; left > 0 {
+				g.slowStart(now, since, left)
+			}
 		}
 	})
 	if left > 0 {
@@ -497,7 +508,7 @@ func (g *Gate) PauseUntil(t time.Time, why string) {
 	}
 }
 
-// Resume ends a pause now. The callers who wait leave one interval apart.
+// Resume ends a pause now. The callers that wait leave as after PauseUntil.
 func (g *Gate) Resume() {
 	paused := false
 	g.queue.Change(func(now time.Duration) {
@@ -585,11 +596,13 @@ func (r *rule) mostInFlight() int64 {
 func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
 // wait returns how long n would wait at the head of the queue.
-func (r *rule) wait(now time.Duration, n int64) time.Duration {
+func (r *rule) wait(now time.Duration, n int64) queue.Wait {
 	if !r.room(n) {
-		return queue.Forever
+		return queue.Wait{For: queue.Forever}
 	}
-	return max(r.schedule.Wait(now, 0), r.budget.wait(now, 0))
+	wait := queue.Surely(r.schedule.Wait(now, 0))
+	wait.For = max(wait.For, r.budget.wait(now, 0), r.ramp.wait(now)) // which successes make shorter
+	return wait
 }
 
 // Admit implements queue.Rule: the one place where the limits of a gate are
@@ -631,13 +644,14 @@ func (r *rule) exit(n int64) {
 // depart lets n, which has entered, leave at now and returns 0, or changes nothing
 // and returns how long to wait.
 func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
-	if wait := r.budget.wait(now, 0); wait > 0 {
+	if wait := max(r.budget.wait(now, 0), r.ramp.wait(now)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
 	r.budget.left = now
+	r.ramp.leave(now)
 	r.asked = ""
 	r.granted++
 	return 0
@@ -672,9 +686,11 @@ func (r *rule) slowest(now, need time.Duration) Limit {
 func (r *rule) holds(now time.Duration) Limit {
 	by := ByNothing
 	r.queue.Each(func(n int64) bool {
-		switch wait := r.wait(now, n); {
+		switch wait := r.wait(now, n).For; {
 		case !r.room(n):
 			by = ByConcurrency
+		case wait > 0 && r.ramp.wait(now) >= wait:
+			by = BySlowStart
 		case wait > 0:
 			by = r.slowest(now, wait)
 		case r.asked != "":

@@ -138,7 +138,7 @@ func (r *rule) Close() (asleep int) {
 
 // Open implements queue.Latch.
 func (r *rule) Open(int) bool {
-	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.cool > 0 {
+	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.cool > 0 || r.ramp != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()

@@ -17,6 +17,7 @@ type Permit struct {
 	since time.Duration // when it was granted
 
 	held     int64 // cost in flight for it; guarded by the lock of the gate's queue
+	answered bool  // the ramp knows; likewise
 	released atomic.Bool
 	settled  atomic.Bool
 }
@@ -51,6 +52,7 @@ func (p *Permit) end() {
 // the room, or for the gate to drain.
 func (p *Permit) giveBack() {
 	g := p.gate
+	p.answer(true)
 	if g.concurrencyUnit == Cost {
 		g.queue.Lock() // for Settle may change what is held
 		g.cost.Add(-p.held)
@@ -118,12 +120,54 @@ func (p *Permit) Lost() <-chan struct{} {
 	return p.lease.Lost()
 }
 
-// heed pauses the gate if err, with which the call ended, is a server's wish
-// not to be called for a while. The permit is still held: if it came back
+// heed pauses the gate if err, with which a call that left at since ended, is a
+// server's wish not to be called for a while. The permit is still held: if it came back
 // first, the next caller would slip through before the pause.
-func (g *Gate) heed(err error) {
-	if _, told := marks(err); told != nil && told.wait() > 0 {
-		g.PauseUntil(told.at, err.Error())
+func (g *Gate) heed(err error, since time.Duration) {
+	_, told := marks(err)
+	switch {
+	case told == nil:
+	case told.wait() > 0:
+		g.pauseUntil(told.at, err.Error(), since)
+	default:
+		g.queue.Lock()
+		g.slowStart(g.queue.Now(), since, 0)
+		g.queue.Unlock()
+	}
+}
+
+// slowStart notes that a call that left at since was refused, and told to stay away
+// for told, or 0, with the queue locked. A gate with a rate needs no slow start.
+func (g *Gate) slowStart(now, since, told time.Duration) {
+	if g.rate.Count == 0 {
+		g.ramp = g.ramp.refuse(now, since, told)
+		g.ramping.Store(true)
+	}
+}
+
+// answer tells the ramps of the gate and its parents, once, that the call was
+// answered, and whether the server took it.
+func (p *Permit) answer(taken bool) {
+	for ; p != nil; p = p.up {
+		if g := p.gate; g != nil && g.ramping.Load() {
+			g.answer(p, taken)
+		}
+	}
+}
+
+// answer is Permit.answer for one gate.
+func (g *Gate) answer(p *Permit, taken bool) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	if p.answered {
+		return
+	}
+	p.answered = true
+	g.ramp = g.ramp.answer(p.since, taken, (*rule)(g).places())
+	g.ramping.Store(g.ramp != nil)
+	if g.queue.Len() > 0 {
+		g.queue.Advance(g.queue.Now())
+		g.queue.Kick()
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	ByConcurrency Limit = "concurrency"  // until others are done
 	ByPause       Limit = "pause"        // until PauseUntil
 	ByRetryBudget Limit = "retry budget" // it was empty: see Stats.Spacing
+	BySlowStart   Limit = "slow start"   // after a refusal, without a rate
 	ByBackoff     Limit = "backoff"      // before a retry
 	ByPermits     Limit = "permits"      // of Config.Permits
 	ByParent      Limit = "parent"       // whose Stats say more

@@ -176,6 +176,10 @@ func TestServerWantCanFail(t *testing.T) {
 	})
 }
 
+// herd is a rate so high that it spaces nothing: without any rate a gate starts
+// slowly after each refusal.
+var herd = sluice.Rate{Count: 1e9, Per: time.Second}
+
 // each is a policy that waits d before each retry, whatever the failure.
 func each(d time.Duration) sluice.Policy {
 	return sluice.Policy{Backoff: sluice.Constant(d), Throttled: sluice.Constant(d)}
@@ -618,7 +622,7 @@ func TestRetryIsAskedAboutUnmarkedErrorsOnly(t *testing.T) {
 			asked = append(asked, err)
 			return err == errDown
 		}
-		g := mustGate(t, sluice.Config{})
+		g := mustGate(t, sluice.Config{Rate: herd})
 
 		s := newServer(down, told(time.Second), busy, down, always(os.ErrInvalid))
 		err := sluice.Do(bg, g, p, s.call)
@@ -631,7 +635,7 @@ func TestRetryIsAskedAboutUnmarkedErrorsOnly(t *testing.T) {
 		// Nor does a no outweigh a server that asks to come back.
 		asked, p.Retry = nil, func(error) bool { asked = append(asked, err); return false }
 		s = newServer(busy, told(time.Second), gone)
-		err = sluice.Do(bg, g, p, s.call)
+		err = sluice.Do(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
 		s.want(t, 0, time.Second, 2*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 3, at: 2 * time.Second, elapsed: 2 * time.Second})
 		if asked != nil {
@@ -709,9 +713,9 @@ func TestAPolicyHasNoState(t *testing.T) {
 			Throttled: sluice.Exponential(time.Second, time.Hour),
 			Retry:     func(err error) bool { return err == errDown },
 		}
-		g := mustGate(t, sluice.Config{RetryBudget: -1})
 		var calls sync.WaitGroup
 		for i := range 64 {
+			g := mustGate(t, sluice.Config{RetryBudget: -1})
 			calls.Go(func() {
 				a, want := down, []time.Duration{0, 2000 * ms, 5500 * ms, 11250 * ms, 20375 * ms}
 				if i%2 == 1 {
@@ -763,7 +767,7 @@ func TestNoPermitIsHeldDuringABackoff(t *testing.T) {
 	for name, a := range map[string]answer{"plain": down, "throttle": busy, "timeout": late} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+				g, l := mustGate(t, sluice.Config{Concurrency: 1, Rate: herd}), synclog.New()
 				s := newServer(after(time.Second, a), fine)
 				l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), s.call) })
 				// Others wait already, and come in the middle of the backoff.
@@ -927,7 +931,7 @@ func TestAToldWaitHoldsTheOthersWhateverBecomesOfTheCall(t *testing.T) {
 
 func TestToldWaitsUseUpNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(
+		g, s := mustGate(t, sluice.Config{Rate: herd}), newServer(
 			told(10*time.Second), told(10*time.Second), told(10*time.Second), down,
 			told(10*time.Second), busy,
 			told(10*time.Second), told(10*time.Second), down)
@@ -1529,7 +1533,7 @@ func TestAPanicOfThePolicyHoldsNoPermit(t *testing.T) {
 
 // All together, on the real scheduler: nothing is lost, nothing stays.
 func TestManyCallsAtOnce(t *testing.T) {
-	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: -1})
+	g := mustGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
 	p := sluice.Policy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}
 	var inFlight, most, attempts atomic.Int64
 	var calls sync.WaitGroup

@@ -157,7 +157,8 @@ func TestStressGatePastTheLock(t *testing.T) {
 		changes.Wait()
 		check("all is changed")
 
-		// All of it is there again.
+		// All of it is there again. A rate ends a slow start.
+		g.SetRate(1, time.Second)
 		g.SetRate(0, 0)
 		g.SetConcurrency(most)
 		g.Resume()

@@ -51,7 +51,7 @@ func TestSecondaryLimitsDouble(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
 	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
 		refuse, refuse, refuse, // a burst
-		refuse, refuse, refuse, // after a minute: another
+		refuse, // after a minute: the one call that tries
 		nil, nil, nil, refuse,
 	))
 	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3}}
@@ -63,7 +63,7 @@ func TestSecondaryLimitsDouble(t *testing.T) {
 		wg.Wait()
 		w.wantGet("http://api.github.test/", 200)
 		one, two := time.Minute+ms, 3*time.Minute+2*ms
-		w.wantCame(0, 0, 0, one, one, one, two, two, two, two+ms, two+ms+time.Minute+ms)
+		w.wantCame(0, 0, 0, one, two, two+ms, two+ms, two+2*ms, two+2*ms+time.Minute+ms)
 	})
 }
 

@@ -69,7 +69,23 @@ type Rule interface {
 // queue unlocked. It returns like Admit; an error is the caller's answer and
 // ends its wait. ctx ends with the caller's wait, whatever ends that; only then
 // may the next caller ask before the call has returned.
-type AskFunc func(ctx context.Context, t Turn) (time.Duration, error)
+type AskFunc func(ctx context.Context, t Turn) (Wait, error)
+
+// A Wait is how long the caller at the head of a queue has to wait. The zero Wait
+// is none.
+type Wait struct {
+	// For is how long to wait before it is worth asking again: Forever when only
+	// a change can help.
+	For time.Duration
+
+	// Sure is how much of that it will be at least, whatever others do. Only a
+	// wait that is sure to be too long is refused before it begins; one that
+	// only a change can end never is.
+	Sure time.Duration
+}
+
+// Surely is a wait that nothing will make shorter.
+func Surely(d time.Duration) Wait { return Wait{d, d} }
 
 // A Turn is what an AskFunc is told.
 type Turn struct {
@@ -285,7 +301,7 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 		w.rare.maxAt = now
 		q.push(w)
 		wait, err := q.ask(context.Background(), w)
-		ok = wait == 0 && err == nil
+		ok = wait.For == 0 && err == nil
 		q.leave(w)
 		if w.state == granted {
 			q.putBack(w)

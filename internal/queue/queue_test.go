@@ -25,15 +25,15 @@ func TestKickWhileAskingIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		asked := 0
-		_, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (time.Duration, error) {
+		_, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (Wait, error) {
 			if asked++; asked > 1 {
-				return 0, nil
+				return Wait{}, nil
 			}
 			q.Lock() // the release of another caller, in between
 			q.Advance(q.Now())
 			q.Kick()
 			q.Unlock()
-			return Forever, nil
+			return Wait{For: Forever}, nil
 		}})
 		if err != nil || asked != 2 {
 			t.Errorf("%v, asked %d times", err, asked)

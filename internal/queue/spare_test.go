@@ -141,7 +141,7 @@ func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
 	}
 	r.release(1)
 	<-full
-	asked := Request{N: 1, Ask: func(context.Context, Turn) (time.Duration, error) { return 0, nil }}
+	asked := Request{N: 1, Ask: func(context.Context, Turn) (Wait, error) { return Wait{}, nil }}
 	r.Try(asked)
 	if n := testing.AllocsPerRun(100, func() { r.Try(asked) }); n > 3 { // a context, and that it asks
 		t.Errorf("a caller who tries, and asks, allocates %v times", n)

@@ -192,24 +192,25 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	wait, err := q.ask(ctx, w)
 	now := q.Now()
 	switch {
-	case err == nil && wait == 0:
+	case err == nil && wait.For == 0:
 		w.at = now
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
 	case w.settled():
 		return true, w.result(ctx)
-	case err == nil && wait == Forever:
-		w.at, w.rare.due = Forever, Forever // nobody will be late for it
-		if now < w.maxAt() {
-			return false, nil
-		}
-		err = q.blame(now, 0, errs.ErrTimeout)
 	case err == nil:
-		w.at = sat.Add(now, wait)
-		w.rare.due = w.at
-		if err = q.blame(now, 0, w.tooLong(now, wait)); err == nil {
+		w.at = sat.Add(now, wait.For)
+		w.rare.due = w.at // Forever: nobody will be late for it
+		if wait.For != Forever {
+			err = w.tooLong(now, wait.Sure)
+		}
+		if err == nil && now >= w.maxAt() {
+			err = errs.ErrTimeout
+		}
+		if err == nil {
 			return false, nil
 		}
+		err = q.blame(now, 0, err)
 	}
 	q.leave(w)
 	return true, err
@@ -237,7 +238,7 @@ func (q *Queue) tellWaits(w *Waiter) {
 
 // ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
 // and the panic flies on without our lock.
-func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err error) {
+func (q *Queue) ask(ctx context.Context, w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	r.asked = true
 	now := q.Now()
@@ -259,5 +260,6 @@ func (q *Queue) ask(ctx context.Context, w *Waiter) (wait time.Duration, err err
 	}()
 	wait, err = r.ask(ctx, turn)
 	returned = true
-	return max(0, wait), err
+	wait.For = max(0, wait.For)
+	return wait, err
 }

@@ -108,11 +108,11 @@ func TestWaitsIsToldOnceOfThoseWhoAsk(t *testing.T) {
 		q := newTold(0, Config{})
 		no, asked := [3]int{0, 2, 2}, [3]int{}
 		for i := range asked {
-			ask := func(context.Context, Turn) (time.Duration, error) {
+			ask := func(context.Context, Turn) (Wait, error) {
 				if asked[i]++; asked[i] <= no[i] {
-					return time.Second, nil
+					return Surely(time.Second), nil
 				}
-				return 0, nil
+				return Wait{}, nil
 			}
 			go acquire(&q.Queue, int64(i), Request{Ask: ask})
 			synctest.Wait()
@@ -149,11 +149,11 @@ func TestWaitsOfAHeadMissesNothing(t *testing.T) {
 				q.Kick()
 				q.Unlock()
 			}
-			err := acquire(&q.Queue, 1, Request{Ask: func(context.Context, Turn) (time.Duration, error) {
+			err := acquire(&q.Queue, 1, Request{Ask: func(context.Context, Turn) (Wait, error) {
 				if open {
-					return 0, nil
+					return Wait{}, nil
 				}
-				return Forever, nil
+				return Wait{For: Forever}, nil
 			}})
 			if err != want || len(q.n) != 1 {
 				t.Errorf("%v, want %v; told %v", err, want, q.n)
@@ -165,7 +165,7 @@ func TestWaitsOfAHeadMissesNothing(t *testing.T) {
 // A panic leaves the queue as if its caller had not come.
 func TestWaitsMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, ask := range []AskFunc{nil, func(context.Context, Turn) (time.Duration, error) { return Forever, nil }} {
+		for _, ask := range []AskFunc{nil, func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }} {
 			q := newTold(0, Config{})
 			q.then = func() {
 				q.then = nil

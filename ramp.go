@@ -1,0 +1,188 @@
+package sluice
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// # How does a gate without a rate come back from a refusal?
+//
+// With a rate the calls that waited out a pause leave one interval apart. The
+// simplest gate without one lets all of them go when the pause ends, and a
+// server of 20 calls per second refuses most of them again: 64 workers needed
+// 3,462 requests for 500 items. So from a refusal on, calls are let out as TCP
+// sends segments after a loss (slow start, RFC 5681):
+//
+//	window   how many calls may be without an answer: 1 at first, 1 more for
+//	         each answer, so twice as many each round trip; above half of the
+//	         window at which a call was refused only 1 more each round trip
+//	gap      the least time between two calls: none after the first refusal
+//
+// A window alone is the wrong measure for a rate: at a server that answers in
+// 20 ms a window of 1 is already 50 calls per second. But the calls that the
+// server took between two refusals, divided by the time between them, are the
+// server's rate: at both instants its allowance was used up. From the second
+// refusal on that is the pace. It then grows with each answer, the more slowly
+// the more calls it was measured by.
+//
+// Two refusals that are close together measure little: at a server that says to
+// the millisecond when to come back, the last two alone gave a pace at which half
+// of the calls were refused. So at least 16 calls lie between the two, if there
+// were as many. Of all such pairs among the last refusals the pace is the best:
+// the server gave that much. The mean of all of them sank and sank where single
+// calls are refused for reasons that have nothing to do with the pace, because
+// each refusal costs some time in which little is sent.
+//
+// A bucket has room again after a gap, and a server that says so in whole seconds
+// tells at most one more. One that tells to stay away for much longer counts by
+// windows: when the wait is over all is there again, and a pace would only spread
+// it over the next window. Then there is no gap.
+//
+// A call says something only once, and only if it left after the last refusal:
+// 64 calls in flight that are refused together are one refusal.
+//
+// A call that has no answer for 10 s no longer holds up the next: a download
+// of an hour, whose permit says nothing before it is released, must not.
+const (
+	rampStall    = 10 * time.Second
+	rampMinGap   = 100 * time.Microsecond // a shorter one is none
+	rampMaxGap   = 10 * time.Second
+	rampMaxProbe = time.Second // between calls while the server takes none and does not say when it will
+
+	rampRefusals = 16 // that are remembered, to measure the pace
+	rampSpan     = 16 // calls at least that it is measured by, if there were as many
+
+	// In as many answers the pace grows e-fold: four times as many as were
+	// taken between two refusals, within these bounds.
+	rampFewest, rampMost = 2, 256
+
+	rampCalm   = 256     // calls without a refusal after which it may be over
+	rampEnough = 1 << 20 // a window that is as good as none
+)
+
+// A ramp is the slow start of a gate after a refusal. A nil ramp holds nothing
+// up. It is guarded by the lock of the gate's queue.
+type ramp struct {
+	began time.Duration // when calls were refused last; what left before counts no more
+	left  time.Duration // when the last call left
+	first time.Duration // and the first since began
+
+	sent, out int64 // calls since began; those of them without an answer
+
+	taken    int64     // calls that were answered and not refused
+	refusals []refused // the last ones, oldest first
+
+	window, threshold float64       // calls without an answer, now; where doubling ends
+	gap               time.Duration // from one call to the next
+	growth            float64       // answers in which 1/gap grows e-fold
+}
+
+// refused is what was known when calls were refused.
+type refused struct {
+	at    time.Duration
+	taken int64
+}
+
+// refuse returns the ramp after the server refused a call that left at since.
+// told is how long the server told to stay away, 0 if it did not say.
+func (r *ramp) refuse(now, since, told time.Duration) *ramp {
+	switch {
+	case r == nil:
+		r = &ramp{threshold: math.MaxInt64, growth: rampFewest}
+	case since < r.began || r.sent == 0:
+		return r // part of a refusal that is known, or a pause that became longer
+	default:
+		r.measure(now, told)
+		r.threshold = max(1, r.window/2)
+	}
+	r.refusals = append(r.refusals, refused{now, r.taken})
+	if len(r.refusals) > rampRefusals || len(r.refusals) > 2 && r.taken-r.refusals[1].taken >= rampMost {
+		r.refusals = slices.Delete(r.refusals, 0, 1)
+	}
+	r.window, r.sent, r.out = 1, 0, 0
+	r.began = now + 1 // not now: a call that leaves at this instant may have been refused at it
+	return r
+}
+
+// measure sets the pace at a refusal.
+func (r *ramp) measure(now, told time.Duration) {
+	taken := r.taken - r.refusals[0].taken
+	r.growth = min(max(rampFewest, 4*float64(taken)/float64(len(r.refusals))), rampMost)
+	switch {
+	case taken > 0:
+		if r.gap = r.best(now); told > 2*max(time.Second, r.gap) {
+			r.gap = 0 // see above: a window
+		}
+	case told == 0:
+		r.gap = max(r.gap, min(2*max(r.gap, now-r.first), rampMaxProbe))
+	}
+}
+
+// best returns the shortest mean gap between two refusals, the one now among
+// them, that are far enough apart.
+func (r *ramp) best(now time.Duration) time.Duration {
+	gap, to := rampMaxGap, refused{now, r.taken}
+	for end := len(r.refusals) - 1; end >= 0; end-- {
+		for begin := end; begin >= 0; begin-- {
+			from := r.refusals[begin]
+			if n := to.taken - from.taken; n >= rampSpan || begin == 0 && n > 0 {
+				gap = min(gap, (to.at-from.at)/time.Duration(n))
+				break
+			}
+		}
+		to = r.refusals[end]
+	}
+	return gap
+}
+
+// wait returns how long the next call has to wait, if no call is answered
+// meanwhile.
+func (r *ramp) wait(now time.Duration) time.Duration {
+	if r == nil {
+		return 0
+	}
+	at := max(r.began, r.left) + r.gap
+	if float64(r.out) >= math.Floor(r.window) {
+		at = max(at, r.left+rampStall)
+	}
+	return max(0, at-now)
+}
+
+// leave notes that a call left.
+func (r *ramp) leave(now time.Duration) {
+	if r == nil {
+		return
+	}
+	if r.left = now; r.sent == 0 {
+		r.first = now
+	}
+	r.sent++
+	r.out++
+}
+
+// answer returns the ramp after the answer to a call that left at since and was
+// not refused. fine says that the server did what it was asked, or could say why
+// not: one that fails is not asked more often. The ramp is over when it holds back less than the concurrency limit of the gate, places.
+func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {
+	if r == nil || since < r.began || r.out == 0 {
+		return r
+	}
+	r.out--
+	r.taken++
+	if !fine {
+		return r
+	}
+	if r.window < r.threshold {
+		r.window++
+	} else {
+		r.window += 1 / r.window
+	}
+	if r.gap -= time.Duration(float64(r.gap) / r.growth); r.gap < rampMinGap {
+		r.gap = 0
+	}
+	if r.gap == 0 && r.sent >= rampCalm && r.window >= min(float64(places), rampEnough) {
+		return nil
+	}
+	return r
+}

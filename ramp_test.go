@@ -1,0 +1,292 @@
+package sluice_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/window"
+)
+
+// After a pause of a gate without a rate one call leaves, then two, then four:
+// one more for each that was answered, here by the release of its permit.
+func TestNoPauseEndsInAHerd(t *testing.T) {
+	day := sluice.Quota{Name: "day", Meter: leaky.New(1000, 1000, 24*time.Hour)}
+	for name, gates := range map[string]func(t *testing.T) (g, paused *sluice.Gate){
+		"nothing configured": func(t *testing.T) (g, paused *sluice.Gate) {
+			g = mustGate(t, sluice.Config{})
+			return g, g
+		},
+		"concurrency": func(t *testing.T) (g, paused *sluice.Gate) {
+			g = mustGate(t, sluice.Config{Concurrency: 64})
+			return g, g
+		},
+		"concurrency in cost": func(t *testing.T) (g, paused *sluice.Gate) {
+			g = mustGate(t, sluice.Config{Concurrency: 64, ConcurrencyCounts: sluice.Cost})
+			return g, g
+		},
+		"a quota": func(t *testing.T) (g, paused *sluice.Gate) {
+			g = mustGate(t, sluice.Config{Quotas: []sluice.Quota{day}})
+			return g, g
+		},
+		"a child of a gate without limits": func(t *testing.T) (g, paused *sluice.Gate) {
+			g = mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{})})
+			return g, g
+		},
+		"a parent": func(t *testing.T) (g, paused *sluice.Gate) {
+			paused = mustGate(t, sluice.Config{})
+			return mustGate(t, sluice.Config{Parent: paused}), paused
+		},
+		"a grandparent": func(t *testing.T) (g, paused *sluice.Gate) {
+			paused = mustGate(t, sluice.Config{})
+			return mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{Parent: paused})}), paused
+		},
+	} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resume %v", name, resume), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g, paused := gates(t)
+					l := synclog.New()
+					paused.PauseUntil(time.Now().Add(10*time.Second), "429")
+					for i := range 15 {
+						l.Call(i, func() error {
+							p, err := g.Acquire(bg, 1)
+							if err == nil {
+								time.AfterFunc(time.Second, p.Release)
+							}
+							return err
+						})
+					}
+					if s := paused.Stats(); s.LimitedBy != sluice.ByPause {
+						t.Errorf("limited by %q", s.LimitedBy)
+					}
+					end := 10 * time.Second
+					if resume {
+						time.Sleep(3 * time.Second)
+						end = 3 * time.Second
+						paused.Resume()
+					}
+					time.Sleep(end - time.Since(l.Start) + 500*ms)
+					if s := paused.Stats(); s.LimitedBy != sluice.BySlowStart {
+						t.Errorf("limited by %q", s.LimitedBy)
+					}
+					time.Sleep(time.Minute)
+					var want []synclog.Left
+					for i, round := range []int{0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3} {
+						want = append(want, synclog.At(i, end+time.Duration(round)*time.Second))
+					}
+					l.Want(t, want...)
+				})
+			})
+		}
+	}
+}
+
+// A pause that is over when it is asked for changes nothing.
+func TestAPauseThatIsOverStartsNothingSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		time.Sleep(time.Second)
+		g.PauseUntil(time.Now(), "")
+		g.PauseUntil(time.Now().Add(-time.Second), "")
+		for i := range 3 {
+			l.Call(i, enter(g, bg))
+		}
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, time.Second), synclog.At(2, time.Second))
+	})
+}
+
+// With a rate calls leave one interval apart at once, and so they do if the rate
+// comes later.
+func TestARateEndsTheSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paced, none := mustGate(t, sluice.Config{Rate: tenPerSecond}), mustGate(t, sluice.Config{})
+		l := synclog.New()
+		for i, g := range []*sluice.Gate{paced, none} {
+			g.PauseUntil(time.Now().Add(time.Second), "429")
+			for j := range 3 {
+				l.Call(10*i+j, enter(g, bg))
+			}
+		}
+		time.Sleep(1500 * ms)
+		none.SetRate(5, time.Second)
+		time.Sleep(time.Hour)
+		l.Want(t,
+			synclog.At(0, 1000*ms), synclog.At(1, 1100*ms), synclog.At(2, 1200*ms),
+			synclog.At(10, 1000*ms), synclog.At(11, 1500*ms), synclog.At(12, 1700*ms))
+	})
+}
+
+// A call is answered when Attempts knows it, not when its body has been read.
+func TestAnAnswerNeedsNoRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g.PauseUntil(time.Now().Add(time.Second), "429")
+		for i := range 7 {
+			l.Call(i, func() error {
+				a := sluice.NewAttempts(g, sluice.Policy{})
+				p, err := a.Next(bg, 1)
+				if err != nil {
+					return err
+				}
+				time.Sleep(100 * ms)
+				a.Succeeded()
+				time.AfterFunc(time.Hour, p.Release)
+				return nil
+			})
+		}
+		time.Sleep(2 * time.Hour)
+		var want []synclog.Left
+		for i, at := range []time.Duration{1100, 1200, 1200, 1300, 1300, 1300, 1300} {
+			want = append(want, synclog.At(i, at*ms))
+		}
+		l.Want(t, want...)
+	})
+}
+
+// A call that never has an answer holds up others for 10 s.
+func TestACallWithoutAnAnswerHoldsUpNobodyForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g.PauseUntil(time.Now().Add(time.Second), "429")
+		for i := range 3 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 11*time.Second), synclog.At(2, 21*time.Second))
+	})
+}
+
+// A failure is an answer, but shows nothing of how much the server takes. An
+// error that is permanent does.
+func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		want   []time.Duration
+	}{
+		"fine":      {fine, []time.Duration{2000, 3000, 3000, 4000}},
+		"permanent": {gone, []time.Duration{2000, 3000, 3000, 4000}},
+		"failure":   {down, []time.Duration{2000, 3000, 4000, 5000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{RetryBudget: -1}), synclog.New()
+				g.PauseUntil(time.Now().Add(time.Second), "429")
+				for i := range c.want {
+					l.Call(i, func() error {
+						sluice.Do(bg, g, sluice.Policy{Attempts: 1}, after(time.Second, c.answer))
+						return nil
+					})
+				}
+				time.Sleep(time.Hour)
+				var want []synclog.Left
+				for i, at := range c.want {
+					want = append(want, synclog.At(i, at*ms))
+				}
+				l.Want(t, want...)
+			})
+		})
+	}
+}
+
+// 64 workers, 500 calls, a server that takes 20 per second and 10 at once, and
+// a gate that is told nothing: however the server says that it is too much, and
+// however soon, few calls are refused, and most of the rate is used.
+func TestASlowStartFindsTheRate(t *testing.T) {
+	const items, workers = 500, 64
+	retryAfter := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, max(time.Second, wait)) }
+	exact := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, wait) }
+	bare := func(time.Duration) error { return sluice.RetryAfter(errBusy, 0) }
+	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
+		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
+			return sluice.Do(bg, g, sluice.Policy{Attempts: -1}, f)
+		},
+		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
+			for {
+				if err := g.Do(bg, f); err == nil {
+					return nil
+				}
+			}
+		},
+	}
+	for _, c := range []struct {
+		call            string
+		says            string
+		refuse          func(wait time.Duration) error
+		before, after   time.Duration // of the answer, at the server
+		parent, limited bool
+		within          time.Duration
+		window          bool // 100 in each 10 s, in place of the bucket
+	}{
+		{"Do", "whole seconds", retryAfter, 20 * ms, 20 * ms, false, false, 45 * time.Second, false},
+		{"Do", "whole seconds, limited", retryAfter, 20 * ms, 20 * ms, false, true, 45 * time.Second, false},
+		{"Do", "whole seconds, below a parent", retryAfter, 20 * ms, 20 * ms, true, false, 45 * time.Second, false},
+		{"Do", "whole seconds, at once", retryAfter, 0, 40 * ms, false, false, 45 * time.Second, false},
+		{"Do", "whole seconds, slowly", retryAfter, 100 * ms, 900 * ms, false, false, 60 * time.Second, false},
+		{"Do", "exact", exact, 20 * ms, 20 * ms, false, false, 40 * time.Second, false},
+		{"Do", "bare", bare, 20 * ms, 20 * ms, false, false, 45 * time.Second, false},
+		{"Gate.Do", "whole seconds", retryAfter, 20 * ms, 20 * ms, false, false, 45 * time.Second, false},
+		{"Gate.Do", "exact", exact, 20 * ms, 20 * ms, false, false, 40 * time.Second, false},
+		{"Gate.Do", "bare", bare, 20 * ms, 20 * ms, false, false, 45 * time.Second, false},
+		{"Do", "a window", retryAfter, 20 * ms, 20 * ms, false, false, 42 * time.Second, true},
+	} {
+		t.Run(c.call+", "+c.says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := sluice.Config{RetryBudget: -1}
+				if c.limited {
+					cfg.Concurrency = workers
+				}
+				if c.parent {
+					cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				g := mustGate(t, cfg)
+				var limit interface{ Take(n int64) leaky.Result } = leaky.New(10, 20, time.Second)
+				if c.window {
+					limit = window.NewCounter(100, 10*time.Second)
+				}
+				requests := 0
+				var mu sync.Mutex
+				serve := func(context.Context) error {
+					time.Sleep(c.before)
+					mu.Lock()
+					requests++
+					r := limit.Take(1)
+					mu.Unlock()
+					if !r.Allowed() {
+						return c.refuse(r.RetryAfter)
+					}
+					time.Sleep(c.after)
+					return nil
+				}
+				start := time.Now()
+				work := make(chan int)
+				var wg sync.WaitGroup
+				for range workers {
+					wg.Go(func() {
+						for range work {
+							if err := calls[c.call](g, serve); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				for i := range items {
+					work <- i
+				}
+				close(work)
+				wg.Wait()
+				took := time.Since(start)
+				t.Logf("%d requests, %v", requests, took)
+				if most := items * 13 / 10; requests > most || took > c.within {
+					t.Errorf("%d requests for %d calls in %v, want at most %d in %v", requests, items, took, most, c.within)
+				}
+			})
+		})
+	}
+}
