@@ -159,7 +159,7 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	case isTimeout(err):
 		kind = timeout
 	}
-	return a.backOff(ctx, kind)
+	return a.backOff(ctx, kind, delayed(err))
 }
 
 // Try makes an attempt with f, as [Call] does: it calls f with ctx, bounded by
@@ -213,8 +213,10 @@ func (a *Attempts) toldToWait(ctx context.Context, d time.Duration) error {
 	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause)
 }
 
-// backOff decides how long to wait before a retry.
-func (a *Attempts) backOff(ctx context.Context, kind failure) error {
+// backOff decides how long to wait before a retry, which must not come earlier
+// than notBefore. An empty budget spaces the gate at the backoff and not at that
+// wait: it says nothing about other calls.
+func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Time) error {
 	retry := a.attempts - a.told
 	if retry >= a.policy.Attempts {
 		return a.stop(ErrAttempts, 0)
@@ -226,7 +228,14 @@ func (a *Attempts) backOff(ctx context.Context, kind failure) error {
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
 	a.wait = a.backoff
-	return a.mayWait(ctx, kind, a.backoff, worst, ByBackoff)
+	if !notBefore.IsZero() {
+		d := time.Until(notBefore)
+		if d > a.policy.MaxServerWait {
+			return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
+		}
+		a.wait = max(a.wait, d)
+	}
+	return a.mayWait(ctx, kind, a.wait, worst, ByBackoff)
 }
 
 // again counts and tells that a retry was decided on, if that is what comes next.

@@ -167,6 +167,54 @@ type throttledError struct {
 
 func (e *throttledError) Unwrap() error { return e.error }
 
+// NotBefore marks err as a failure after which this call must not be tried again
+// before t, such as the status 502 with a Retry-After. Unlike [RetryAt] it does
+// not pause the gate: other calls go on, because the server failed one call and
+// did not say that there are too many. Otherwise the failure is an ordinary one:
+// it uses up an attempt and is paid for from the retry budget. The next attempt
+// comes at t or after the backoff, whichever is later; no permit is held
+// meanwhile. Policy.MaxServerWait, Policy.MaxElapsed and the deadline of the
+// context bound the wait as they bound any other. A t that has passed changes
+// nothing. If err is also marked with [RetryAfter] or [RetryAt] and a time that
+// is still to come, only that time counts. NotBefore(nil, t) is nil.
+func NotBefore(err error, t time.Time) error {
+	if err == nil {
+		return nil
+	}
+	return &delayedError{err, t}
+}
+
+type delayedError struct {
+	error
+	at time.Time
+}
+
+func (e *delayedError) Unwrap() error { return e.error }
+
+// delayed returns the latest time of NotBefore that err was marked with, or the
+// zero time. What another gate gave up for with a Stopped error is left out, as
+// by marks.
+func delayed(err error) (at time.Time) {
+	var inner []error
+	switch e := err.(type) {
+	case *Stopped:
+		return at
+	case *delayedError:
+		at = e.at
+		inner = []error{e.error}
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	}
+	for _, err := range inner {
+		if t := delayed(err); t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
 // marks returns what err was marked with: whether it is permanent, and the
 // throttle with the longest told wait if there are several. What another gate
 // was told, and gave up for with a Stopped error, is that gate's affair.

@@ -91,6 +91,29 @@ func ExampleRetryAfter() {
 	// 2 attempts, <nil>
 }
 
+// A server failed one call and said when to send it again. Only that call waits.
+func ExampleNotBefore() {
+	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
+	if err != nil {
+		panic(err)
+	}
+	const wait = 2 * time.Millisecond // from a header Retry-After
+	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
+	var told time.Time
+	err = sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+		if told.IsZero() {
+			told = time.Now().Add(wait)
+			return sluice.NotBefore(errors.New("502 Bad Gateway"), told)
+		}
+		fmt.Println("came back too early:", time.Now().Before(told))
+		return nil
+	})
+	fmt.Println("the gate was paused:", !gate.Stats().PausedUntil.IsZero(), err)
+	// Output:
+	// came back too early: false
+	// the gate was paused: false <nil>
+}
+
 // A download is in flight until it has been read, so its permit outlives the
 // attempt. Between attempts none is held.
 func ExampleAttempts() {

@@ -91,7 +91,8 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // An error marked with [RetryAfter] or [RetryAt] pauses the whole gate for as
 // long as the server asks, for all its callers, who are then let through at
 // the paced rate; the call itself queues again at once and leaves when the
-// pause is over. Such a told wait does not count as an attempt.
+// pause is over. Such a told wait does not count as an attempt. An error marked
+// with [NotBefore] delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: 100 tokens, of which a retry
 // takes 5, one after a timeout 10; a success puts back 1, or 5 after a retry.
