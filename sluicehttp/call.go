@@ -94,7 +94,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 		if said.Throttled && said.Global {
 			st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
 		}
-		f = c.judge(resp, &said)
+		f = c.judge(resp, &said, now)
 	} else {
 		f = c.judgeError(err, unwritten)
 	}

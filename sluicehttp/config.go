@@ -43,7 +43,8 @@ type Config struct {
 	// throttles.
 	Policy sluice.Policy
 
-	// AlsoRetry are statuses to retry beside those that are, such as 409.
+	// AlsoRetry are statuses to retry beside those that are, such as 409. A
+	// Retry-After of theirs is obeyed by the call that got it.
 	// They must be from 400 to 599, and not 501: a server that does not know
 	// how now will not know in a second.
 	AlsoRetry []int

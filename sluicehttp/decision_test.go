@@ -102,9 +102,9 @@ func (d decision) again() bool {
 		return false
 	case has("X-Should-Retry: true") && status >= 400 && !(d.keep && d.throttled()):
 		return true
-	case status == 429 || status == 403 && d.throttled():
+	case status == 429 || status == 529 || status == 403 && d.throttled():
 		return idempotent || !d.keep
-	case status == 503 || strings.Contains(" 408 425 500 502 504 ", fmt.Sprintf(" %d ", status)):
+	case status == 503 || strings.Contains(" 408 425 500 502 504 520 528 ", fmt.Sprintf(" %d ", status)):
 		return idempotent
 	}
 	return has("X-Should-Retry: true") && status >= 400 && idempotent
@@ -112,7 +112,7 @@ func (d decision) again() bool {
 
 func (d decision) throttled() bool {
 	told := strings.Contains(d.outcome.header, "Retry-After")
-	return d.outcome.status == 429 || told && (d.outcome.status == 403 || d.outcome.status == 503)
+	return d.outcome.status == 429 || d.outcome.status == 529 || told && (d.outcome.status == 403 || d.outcome.status == 503)
 }
 
 // run sends one request and checks what the documentation says of it.
@@ -199,7 +199,7 @@ func (d decision) run(t *testing.T) {
 
 func TestEveryDecision(t *testing.T) {
 	var outcomes []outcome
-	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 505} {
+	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 505, 519, 520, 528, 529, 530} {
 		for _, retryAfter := range []string{"", "Retry-After: 1\n"} {
 			for _, should := range []string{"", "X-Should-Retry: true\n", "X-Should-Retry: false\n"} {
 				outcomes = append(outcomes, outcome{status: status, header: retryAfter + should})

@@ -42,10 +42,11 @@
 //	                                     idempotent      others
 //	no connection, or refused (HTTP/2)   again           again
 //	cut off, reset, garbage, timeout     again           never
-//	429; 403 with Retry-After or a       again           again, unless
-//	limit at zero; Config.Inspect says                   Config.KeepRefused
+//	429, 529; 403 with Retry-After or    again           again, unless
+//	a limit at zero; an Inspector                        Config.KeepRefused
 //	503 with or without Retry-After      again           never
-//	408, 425, 500, 502, 504, AlsoRetry   again           never
+//	408, 425, 500, 502, 504, 520 to      again           never
+//	528, Config.AlsoRetry
 //	X-Should-Retry: true, from 400 on    again           again
 //	X-Should-Retry: false                never           never
 //	501 and all other statuses           no failure      no failure
@@ -77,8 +78,10 @@
 //	the same, of all its calls   the gates of all keys by which calls go to that
 //	                             scheme, host and port are
 //	throttled, without a time    Policy.Throttled
+//	another failure, and until   only this call waits, if it is sent again at
+//	when (502 with Retry-After)  all, no less than told and than the backoff
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
-//	                             of who comes later, says when to come back
+//	                             of a later call, says when to come back
 //	nothing remains of a limit   paused until its reset, before the 429 comes
 //	something remains            nothing, but see Config.Spread
 //	a policy                     nothing, but see Config.FromPolicy

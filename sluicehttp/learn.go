@@ -15,6 +15,7 @@ import (
 // # What follows for a gate from what an answer says?
 //
 //	throttled, and until when         paused until then, whoever was told
+//	another failure, and until when   nothing: see judge
 //	nothing remains of a limit        paused until its reset, before the 429 comes
 //	little remains (Config.Spread)    what remains, evenly until the reset
 //	a policy (Config.FromPolicy)      the slowest of them is the rate

@@ -53,7 +53,9 @@ func (t *Transport) retryStatus(status int) bool {
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
-	return slices.Contains(t.cfg.AlsoRetry, status)
+	// Cloudflare's, of an origin that it could not reach or understand. 529 is a
+	// throttle.
+	return status >= 520 && status <= 528 || slices.Contains(t.cfg.AlsoRetry, status)
 }
 
 // idempotent reports whether req may be sent twice: by its method (RFC 9110,
@@ -71,19 +73,20 @@ func idempotent(req *http.Request, o *Overrides) bool {
 type failure struct {
 	err       error     // marked for sluice.Attempts, but not as permanent
 	throttled bool      // the server refused because there were too many
-	at        time.Time // when the server wants to be called again, if it said
+	at        time.Time // when to send it again at the earliest, if the server said
 	final     error     // why there must be no other attempt, or nil
 }
 
-// judge returns how the attempt failed that was answered with resp, or nil if it
-// did not. resp has been read into said.
-func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot) *failure {
+// judge returns how the attempt failed that was answered with resp at now, or nil
+// if it did not. resp has been read into said.
+func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot, now time.Time) *failure {
 	safe := idempotent(c.req, c.o)
 	switch {
 	case said.Throttled:
 		// The server has refused to process it, so any method may be tried
-		// again; but 503 it says, too, when it broke down in the middle, and
-		// then only it knows.
+		// again. So it is with 529: those that send it turn the request down
+		// because they are busy, and have other statuses for a breakdown. 503
+		// stands for both, and then only the server knows.
 		refused := resp.StatusCode != http.StatusServiceUnavailable || said.ShouldRetry == ratelimit.Yes
 		if refused && !c.t.cfg.KeepRefused {
 			safe = true
@@ -100,9 +103,15 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot) *failure {
 	case !safe:
 		f.final = ErrUnsafe
 	}
-	if said.Throttled {
+	switch {
+	case said.Throttled:
 		f.throttled, f.at = true, said.RetryAt
 		f.err = sluice.RetryAt(f.err, f.at) // zero: it did not say
+	case !said.RetryAt.IsZero():
+		// One request failed, perhaps by its own fault: a Retry-After of it
+		// does not stop the others.
+		f.at = c.t.later(said.RetryAt, now)
+		f.err = sluice.NotBefore(f.err, f.at)
 	}
 	return f
 }

@@ -1,9 +1,11 @@
 package sluicetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -184,11 +186,18 @@ func (r Record) NoneRefused() error {
 // come back, and before that: after the end of an earlier request to the same
 // host, and before its RetryAt. One that arrived at the very instant of that
 // end may have been on its way, and is none.
+//
+// If a limit refused the earlier request, or its status was 403, 429, 503, 529 or a
+// redirect, that holds for all requests to the host. After any other status, such as
+// 500 with a Retry-After, it holds only for the same request sent again: one with
+// the same method, path and query, and the same body as far as both were read.
+// Different calls that are alike in all of these count as one, so a test that makes
+// several at once gives each a path of its own.
 func (r Record) Obeyed() error {
 	hosts := make(map[string][]Request) // those that were told, by host
 	for _, q := range r.Requests {
 		for _, early := range hosts[q.Host] {
-			if !early.InFlight && q.Arrived > early.Ended && q.Arrived < early.RetryAt {
+			if !early.InFlight && q.Arrived > early.Ended && q.Arrived < early.RetryAt && (early.holdsAll() || q.repeats(early)) {
 				return fmt.Errorf("sluicetest: %v arrived although %v was told to come back at %v", q, early, early.RetryAt)
 			}
 		}
@@ -197,6 +206,22 @@ func (r Record) Obeyed() error {
 		}
 	}
 	return nil
+}
+
+// holdsAll reports whether what q was told is for all requests to its host.
+func (q Request) holdsAll() bool {
+	switch q.Status {
+	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
+		return true
+	}
+	return q.Refused != "" || q.Status >= 300 && q.Status < 400
+}
+
+// repeats reports whether q looks like early sent again. A server that answers
+// early may have read nothing of the body.
+func (q Request) repeats(early Request) bool {
+	n := min(len(q.Body), len(early.Body))
+	return q.Method == early.Method && q.Path == early.Path && bytes.Equal(q.Body[:n], early.Body[:n])
 }
 
 // AllRead returns an error if the client did not read a body to its end, or did

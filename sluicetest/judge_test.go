@@ -171,6 +171,53 @@ func TestObeyed(t *testing.T) {
 	}
 }
 
+// After a status that is about one call only that call must wait.
+func TestObeyedOfOneCall(t *testing.T) {
+	const told = "sluicetest: request 2 (%s at 1s) arrived although request 1 (POST a.test/a?q at 0s) was told to come back at 1m0s"
+	for _, status := range []int{403, 408, 425, 429, 500, 502, 503, 504, 520, 524, 529} {
+		all := status == 403 || status == 429 || status == 503 || status == 529
+		for _, tt := range []struct {
+			method, path, body string
+			same               bool
+		}{
+			{"POST", "/a?q", "x", true},
+			{"POST", "/a?q", "y", false},
+			{"POST", "/a?q", "", true}, // nothing is known of the body
+			{"POST", "/a", "x", false},
+			{"PUT", "/a?q", "x", false},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := sluicetest.NewServer(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(status, "Retry-After: 60")))
+				defer srv.Close()
+				send := func(method, path, body string) {
+					r, err := http.NewRequest(method, "http://a.test"+path, strings.NewReader(body))
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp, err := srv.Client().Do(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+				}
+				send("POST", "/a?q", "x")
+				time.Sleep(time.Second)
+				send(tt.method, tt.path, tt.body)
+				got, want := "", ""
+				if err := srv.Record().Obeyed(); err != nil {
+					got = err.Error()
+				}
+				if all || tt.same {
+					want = fmt.Sprintf(told, tt.method+" a.test"+tt.path)
+				}
+				if got != want {
+					t.Errorf("%d, then %+v: %q; want %q", status, tt, got, want)
+				}
+			})
+		}
+	}
+}
+
 // layers are one.
 func layers(all ...sluicetest.Layer) sluicetest.Layer { return sluicetest.First(1_000_000, all...) }
 

@@ -152,6 +152,8 @@ func (r *reader) judge() {
 	switch r.Status {
 	case http.StatusTooManyRequests:
 		r.Throttled, refused = true, true
+	case statusOverloaded:
+		r.Throttled = true
 	case http.StatusServiceUnavailable:
 		r.Throttled = told
 	case http.StatusForbidden:
@@ -167,6 +169,10 @@ func (r *reader) judge() {
 		r.ShouldRetry = No
 	}
 }
+
+// statusOverloaded is not registered. Anthropic and others answer with it when
+// they are too busy to take a request.
+const statusOverloaded = 529
 
 // hiddenLimit is what GitHub asks for when a secondary limit refused, and no
 // less than what GitLab's windows last.

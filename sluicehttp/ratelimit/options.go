@@ -89,7 +89,7 @@ func field(header http.Header, name string) []string {
 // than 24 hours off or the response is from a cache. now must not be the zero
 // time.
 func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
-	s := Snapshot{Status: status, Throttled: status == http.StatusTooManyRequests}
+	s := Snapshot{Status: status, Throttled: status == http.StatusTooManyRequests || status == statusOverloaded}
 	if len(o.CacheMarkers) > 0 {
 		s.FromCache = o.marked(header)
 	}

@@ -14,10 +14,11 @@ type Snapshot struct {
 	Status int
 
 	// Throttled reports that the server refused the call because there were
-	// too many, as far as status and header tell: status 429; 503 with a valid
-	// field of the Retry-After family; 403 with such a field or with a limit
-	// of which nothing remains. Other APIs say so in the body only: GitHub
-	// (its secondary limits), GraphQL servers with status 200.
+	// too many, as far as status and header tell: status 429 or 529; 503 with a
+	// valid field of the Retry-After family; 403 with such a field or with a
+	// limit of which nothing remains. 529 is Anthropic's for a server too busy
+	// to take the call. Other APIs say so in the body only: GitHub (its
+	// secondary limits), AWS (status 400), GraphQL servers with status 200.
 	Throttled bool
 
 	// RetryAt is when the server says to come back, on the local clock, or
