@@ -65,7 +65,7 @@ type Config struct {
 
 	// Spread makes the pace of a key follow what the server says is left of a
 	// limit: what remains, evenly until its reset, but never faster than the
-	// configured rate. It begins when less than this share of the quota
+	// configured rate; of a bucket also what it gets until then. It begins when less than this share of the quota
 	// remains: 0.1 for the last tenth, 1 for always, 0 for never. A limit
 	// without a known quota is spread only by 1.
 	Spread float64

@@ -82,7 +82,10 @@
 //	when (502 with Retry-After)  all, no less than told and than the backoff
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
 //	                             of a later call, says when to come back
-//	nothing remains of a limit   paused until its reset, before the 429 comes
+//	nothing remains of a window  paused until its reset, before the 429 comes
+//	nothing remains of a bucket  paused until it has one more, a fraction of the
+//	of requests (OpenAI)         time to its reset, at which it is full
+//	the same, of tokens          nothing: a small call may pass
 //	something remains            nothing, but see Config.Spread
 //	a policy                     nothing, but see Config.FromPolicy
 //	limits, from a cache         nothing: they are of another time

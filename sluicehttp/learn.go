@@ -16,8 +16,11 @@ import (
 //
 //	throttled, and until when         paused until then, whoever was told
 //	another failure, and until when   nothing: see judge
-//	nothing remains of a limit        paused until its reset, before the 429 comes
-//	little remains (Config.Spread)    what remains, evenly until the reset
+//	nothing remains of a window       paused until its reset, before the 429 comes
+//	nothing remains of a bucket       of requests: paused until there is one more;
+//	                                  of tokens: nothing, a small call may pass
+//	little remains (Config.Spread)    what remains and is refilled, evenly until
+//	                                  the reset
 //	a policy (Config.FromPolicy)      the slowest of them is the rate
 //	something remains                 nothing: 10,000 with a reset in 10 s are
 //	                                  no permission for 1,000 per second
@@ -60,6 +63,7 @@ type state struct {
 	floorUntil time.Time
 	floors     atomic.Int64 // written under mu
 
+	refills  map[string]refill // by the name of the limit
 	limits   []ratelimit.Limit
 	seen     time.Time
 	warnings uint64
@@ -192,10 +196,8 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 		said.Rate == (ratelimit.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
 		return // the way of nearly all answers of servers that say nothing
 	}
-	if !said.Throttled {
-		if at, source := said.PauseUntil(); at.After(now) {
-			st.gate.PauseUntil(st.t.later(at, now), source+": nothing remains")
-		}
+	if at, source := st.emptyUntil(said, now); at.After(now) {
+		st.gate.PauseUntil(st.t.later(at, now), source+": nothing remains")
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -261,8 +263,14 @@ func (st *state) heedRemaining(said *ratelimit.Snapshot, now time.Time) {
 		if st.t.cfg.Spread < 1 && !(l.Remaining.Float() < st.t.cfg.Spread*l.Quota.Float()) {
 			continue
 		}
+		remaining := l.Remaining.Int()
+		if !l.NextAt.IsZero() {
+			// Until it is full a bucket gets what is missing: with what
+			// remains that is all of it.
+			remaining = l.Quota.Int()
+		}
 		// Those on their way will be taken from it, too.
-		remaining := max(1, l.Remaining.Int()-st.inFlight.Load())
+		remaining = max(1, remaining-st.inFlight.Load())
 		r := sluice.Rate{Count: min(remaining, int64(left)), Per: left}
 		if slowest.Count == 0 || slower(r, slowest) {
 			slowest, until = r, l.ResetAt

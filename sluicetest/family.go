@@ -30,8 +30,9 @@ type Standing struct {
 
 // A Family writes how a client stands into a header, the way a provider does.
 // Those below round up what they round, so that a client that obeys is never
-// early, and tell the Wait instead of the Reset when nothing is left. Any
-// function of this shape is a Family.
+// early. When nothing is left they tell the Wait instead of the Reset, except for
+// OpenAI and Anthropic, whose buckets refill all the time and whose reset is when
+// they are full. Any function of this shape is a Family.
 type Family func(h http.Header, s Standing)
 
 // RetryAfter is the Retry-After of RFC 9110 in seconds, at least 1, when a
@@ -84,7 +85,7 @@ func OpenAI(h http.Header, s Standing) {
 	unit := s.unit()
 	h.Set("X-Ratelimit-Limit-"+unit, whole(s.Limit))
 	h.Set("X-Ratelimit-Remaining-"+unit, whole(s.Remaining))
-	millis := ceilDiv(int64(s.resets()), int64(time.Millisecond))
+	millis := ceilDiv(int64(s.Reset), int64(time.Millisecond))
 	h.Set("X-Ratelimit-Reset-"+unit, (time.Duration(millis) * time.Millisecond).String())
 	RetryAfterMillis(h, s)
 }
@@ -96,7 +97,7 @@ func Anthropic(h http.Header, s Standing) {
 	prefix := "Anthropic-Ratelimit-" + s.unit()
 	h.Set(prefix+"-Limit", whole(s.Limit))
 	h.Set(prefix+"-Remaining", whole(s.Remaining))
-	h.Set(prefix+"-Reset", roundUp(s.Now.Add(s.resets())).UTC().Format(time.RFC3339))
+	h.Set(prefix+"-Reset", roundUp(s.Now.Add(s.Reset)).UTC().Format(time.RFC3339))
 	RetryAfter(h, s)
 }
 

@@ -49,6 +49,29 @@
 // so that a clock that is wrong by less than a day does no harm. A wait that is
 // read is exact, in the past it is 0, and never more than 292 years.
 //
+// # Windows and buckets
+//
+// Of a window all comes back at once, at its reset. A bucket refills all the time,
+// and its reset is when it will be full: until the next call fits, a fraction of
+// that passes. Which of them a limit is, no header says. It goes by the fields:
+//
+//	fields                                        reset is
+//	RateLimit, RateLimit-Policy, RateLimit-…      the end of a window
+//	X-RateLimit-…, X-Rate-Limit-…                 the end of a window
+//	X-RateLimit-Limit-Requests, -Tokens, …        when the bucket is full: OpenAI, Groq
+//	X-RateLimit-Limit-Minute, -Day, …             the end of a window: Kong
+//	X-RateLimit-Requests-Limit, …                 not known, read as the end of a
+//	                                              window: Linear
+//	Anthropic-RateLimit-Requests-Limit,           when the bucket is full: Anthropic,
+//	  -Input-Tokens-Limit, …                      and any other first word
+//	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    not said
+//	all of another name, or without a quota       read as the end of a window
+//
+// What is not known is read as a window, because that is never too early. Some
+// gateways send OpenAI's fields for windows: then a call comes too early, is refused,
+// and its Retry-After counts. A Transport of package sluicehttp also goes by what
+// earlier answers said of the same limit.
+//
 // # What is not read
 //
 // Bodies: whether GitHub refused by a secondary limit, GraphQL's THROTTLED,

@@ -64,7 +64,7 @@ func check(t *testing.T, status int, header http.Header, now time.Time) {
 		fail("RetryAt is out of range", s, s)
 	}
 	for i, l := range s.Limits {
-		if !waits(l.ResetAt) || l.Source == "" || l.Window < 0 {
+		if !waits(l.ResetAt) || l.Source == "" || l.Window < 0 || !l.NextAt.IsZero() && (l.NextAt.Before(now) || l.NextAt.After(l.ResetAt)) {
 			fail(fmt.Sprintf("limit %d is out of range", i), s, s)
 		}
 		if i > 0 && (s.Limits[i-1].Name > l.Name || s.Limits[i-1].Name == l.Name && s.Limits[i-1].Partition > l.Partition) {

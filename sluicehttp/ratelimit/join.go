@@ -18,6 +18,7 @@ type limit struct {
 	part    part // of structured: whether it is a policy
 	resetBy part // of the field that ResetAt is from
 	exact   bool // Window is of just this quota
+	refills bool // ResetAt is from a field of buckets, and not of windows
 }
 
 // stated reports whether l has any number.
@@ -43,7 +44,7 @@ func (r *reader) add(l *limit) {
 func (r *reader) join() {
 	if r.limits == nil && len(r.policies) == 0 {
 		if r.some {
-			r.Limits = []Limit{r.first.Limit}
+			r.Limits = []Limit{r.first.finished(r.now)}
 		}
 		return
 	}
@@ -71,7 +72,7 @@ func (r *reader) join() {
 		r.Limits = make([]Limit, len(kept))
 	}
 	for i := range kept {
-		r.Limits[i] = kept[i].Limit
+		r.Limits[i] = kept[i].finished(r.now)
 	}
 }
 
@@ -114,7 +115,7 @@ func (r *reader) fill(l, m *limit) {
 	}
 	l.Unit, l.Window = cmp.Or(l.Unit, m.Unit), cmp.Or(l.Window, m.Window)
 	if l.ResetAt.IsZero() && !m.ResetAt.IsZero() {
-		l.ResetAt, l.Source = m.ResetAt, m.Source
+		l.ResetAt, l.Source, l.refills = m.ResetAt, m.Source, m.refills
 	}
 }
 
@@ -139,7 +140,7 @@ func (r *reader) judge() {
 	empty, left := false, false
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		empty = empty || l.Remaining.Zero()
+		empty = empty || l.Remaining.Zero() && (l.NextAt.IsZero() || l.countsCalls())
 		left = left || l.Remaining.known && !l.Remaining.Zero()
 		switch {
 		case l.Quota.known && l.Quota.less(l.Remaining.number):
@@ -160,7 +161,10 @@ func (r *reader) judge() {
 		r.Throttled, refused = told || empty, true
 	}
 	if r.Throttled && !told {
-		r.RetryAt, r.RetrySource = latestReset(r.Limits, true)
+		r.RetryAt, r.RetrySource = latestReset(r.Limits)
+		if r.RetryAt.IsZero() {
+			r.Floor = refilled(r.Limits, r.now)
+		}
 	}
 	if refused && r.RetryAt.IsZero() && left && !empty && r.hidesLimits() {
 		r.Floor = hiddenLimit

@@ -188,6 +188,7 @@ func (r *reader) readReset(l *limit, f *knownField) {
 			continue
 		}
 		l.ResetAt, l.resetBy, l.Source = r.now.Add(wait), f.part, f.key
+		l.refills = f.family == perUnit && f.refills(l.Name)
 	}
 }
 

@@ -24,10 +24,11 @@ type Snapshot struct {
 	// RetryAt is when the server says to come back, on the local clock, or
 	// zero if it does not say. A valid field of the Retry-After family tells,
 	// for any status from 300; without one, after a throttle, the latest
-	// ResetAt of the limits of which nothing remains. A limit of which
+	// ResetAt of the windows of which nothing remains. A limit of which
 	// something remains did not refuse the call, so its reset is not when to
-	// come back. It is never before the time of arrival, and keeps the
-	// monotonic reading of that.
+	// come back; nor is that of a bucket that refills all the time, see Floor.
+	// It is never before the time of arrival, and keeps the monotonic reading
+	// of that.
 	RetryAt time.Time
 
 	// RetrySource is the header field that RetryAt is from.
@@ -39,7 +40,8 @@ type Snapshot struct {
 	// Floor is how long to wait at least if the call was throttled, or its
 	// body says so, and RetryAt is zero: one minute if GitHub or GitLab refuse
 	// (403, 429) although something remains of the limit they show. It is
-	// another limit, then, of which they do not tell more.
+	// another limit, then, of which they do not tell more. For a bucket of
+	// requests of which nothing remains it is the time until NextAt.
 	Floor time.Duration
 
 	// Limits are in order of name, then of partition.
@@ -64,24 +66,21 @@ type Snapshot struct {
 // PauseUntil returns until when no more calls should be sent, and the header
 // field that says so; the zero time if now is fine, or nobody knows. After a
 // throttle that is RetryAt, and after a redirect RetryAt, too. After anything
-// else but a redirect it is the latest ResetAt of the limits of which nothing
-// remains: the next call would be refused. Limits of calls in flight do not
-// count then; there is room when one of them comes back.
+// else but a redirect it is the latest instant at which a limit of which nothing
+// remains lets a call pass: the ResetAt of a window, the NextAt of a bucket of
+// requests. Before that the next call would be refused. Other limits do not count:
+// a bucket of tokens or the like, because a small call may pass soon and 0 may be
+// rounded, and a limit of calls in flight, because there is room when one of them
+// comes back.
 func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
 	if s.Throttled || redirect {
 		return s.RetryAt, s.RetrySource
 	}
-	return latestReset(s.Limits, false)
-}
-
-// latestReset returns the latest reset of those limits of which nothing
-// remains, and where it is from.
-func latestReset(limits []Limit, inFlight bool) (at time.Time, source string) {
-	for i := range limits {
-		l := &limits[i]
-		if l.Remaining.Zero() && l.ResetAt.After(at) && (inFlight || !l.Concurrent()) {
-			at, source = l.ResetAt, l.Source
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if l.Remaining.Zero() && l.opensAt().After(at) && !l.Concurrent() {
+			at, source = l.opensAt(), l.Source
 		}
 	}
 	return at, source
@@ -105,10 +104,20 @@ type Limit struct {
 	// Window is how long the quota is for; 0 if that is not said.
 	Window time.Duration
 
-	// ResetAt is when there will be more, on the local clock and with the
-	// monotonic reading of the time of arrival; zero if that is not said. It
-	// is never before the time of arrival.
+	// ResetAt is when the limit is as if unused: when a window ends, or when a
+	// bucket is full. It is on the local clock and with the monotonic reading
+	// of the time of arrival; zero if that is not said. It is never before the
+	// time of arrival.
 	ResetAt time.Time
+
+	// NextAt says that the limit is a bucket that refills all the time, and is
+	// when there will be one more of its Unit than now: what is left until
+	// ResetAt, divided by what is missing. What remains may be rounded there,
+	// so that 0 can mean some hundred tokens. Zero for a window, of which all
+	// comes back at ResetAt; for a limit that is one or the other, nobody
+	// knows; and for a bucket without Quota or ResetAt. The package comment
+	// says which fields are of buckets.
+	NextAt time.Time
 
 	// Partition is the partition key: the part of the server's callers or
 	// data that the limit is for. It is a sequence of bytes.
