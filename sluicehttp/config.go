@@ -80,7 +80,9 @@ type Config struct {
 	// Headers says how to read the header fields of the servers.
 	Headers ratelimit.Options
 
-	// Inspect, if set, looks at each answer for what header fields do not say.
+	// Inspect, if set, looks at each answer for what header fields do not say:
+	// GitHub, AWS, Anthropic, Google, GraphQL, several of them by Inspectors,
+	// or a function of one's own.
 	Inspect Inspector
 }
 

@@ -90,6 +90,15 @@
 //	a policy                     nothing, but see Config.FromPolicy
 //	limits, from a cache         nothing: they are of another time
 //
+// Some servers say it in the body only. Config.Inspect reads that:
+//
+//	GitHub      secondary limits, which have the status 403
+//	AWS         throttles, which have the statuses 400 and 503
+//	Anthropic   an overload behind another status; a limit on what may be spent
+//	Google      how long to wait
+//	GraphQL     throttles, which have the status 200
+//	Inspectors  several of these, or of one's own, for one transport
+//
 // # Retries above
 //
 // Many SDKs retry by themselves: 3 attempts of theirs, each with 4 of ours, are 12.

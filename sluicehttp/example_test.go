@@ -154,3 +154,26 @@ func ExampleInspector() {
 	fmt.Println(resp.Status, took >= 12300*time.Microsecond, took < time.Second)
 	// Output: 200 OK true true
 }
+
+// DynamoDB throttles with the status 400, which only the body tells from a mistake
+// of the caller.
+func ExampleInspectors() {
+	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(400, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`)))
+	defer srv.Close()
+
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Inspect: sluicehttp.Inspectors(sluicehttp.AWS, sluicehttp.GitHub),
+		Policy:  sluice.Policy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+	})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Post("https://dynamodb.eu-west-1.amazonaws.com/", "application/x-amz-json-1.0", nil)
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
+	// Output: 200 OK after 2 requests
+}

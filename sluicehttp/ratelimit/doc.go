@@ -74,8 +74,9 @@
 //
 // # What is not read
 //
-// Bodies: whether GitHub refused by a secondary limit, GraphQL's THROTTLED,
-// Google's RetryInfo, Discord's retry_after. Who reads a body sets
+// Bodies: whether GitHub refused by a secondary limit, the ThrottlingException of
+// AWS, GraphQL's THROTTLED, Google's RetryInfo, Discord's retry_after. The Inspectors
+// of package sluicehttp read some of them. A caller that reads a body sets
 // Snapshot.Throttled and RetryAt, see the example of [TimeForm.Wait].
 //
 // HubSpot's limit per ten seconds, Anthropic's priority tier, limits of

@@ -1,0 +1,40 @@
+package sluicehttp
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// Anthropic is an [Inspector] for the API of Anthropic, where it is proxied, too. An
+// overloaded_error is a throttle whatever its status; with the status 529 it is one
+// without this Inspector. A rate_limit_error because the limit of what may be spent
+// is reached is not retried: it lasts until the next month. It reads the body of
+// answers from 500 on, and of a 429 without Retry-After. Errors in a stream of
+// events come after a status of 200 and are not seen.
+func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {
+		return
+	}
+	var answer struct {
+		Error struct {
+			Type    string `json:"type"`
+			Details struct {
+				Code string `json:"error_code"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(peek(), &answer) != nil {
+		return
+	}
+	switch {
+	case answer.Error.Type == "overloaded_error":
+		said.Throttled, said.Reason = true, answer.Error.Type
+		if said.ShouldRetry == ratelimit.Unset {
+			said.ShouldRetry = ratelimit.Yes
+		}
+	case answer.Error.Details.Code == "enforced_spend_limit_reached":
+		said.ShouldRetry, said.Reason = ratelimit.No, answer.Error.Details.Code
+	}
+}

@@ -1,0 +1,74 @@
+package sluicehttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// AWS is an [Inspector] for the APIs of Amazon Web Services and those like them,
+// such as other object stores. They name the error in a field of the header, or in
+// a body of JSON or XML, and throttle with the statuses 400 (ThrottlingException,
+// ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded),
+// too. The errors are those that aws-sdk-go-v2 counts as throttles by default. A
+// request that got one was not processed, so it is sent again whatever its method.
+// It reads the body of answers from 400 on that have no X-Amzn-ErrorType.
+func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	if resp.StatusCode < 400 {
+		return
+	}
+	code := awsCode(resp.Header.Get("X-Amzn-Errortype"))
+	if code == "" {
+		code = awsCode(awsCodeIn(peek()))
+	}
+	switch code {
+	case "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
+		"TooManyRequestsException", "ProvisionedThroughputExceededException",
+		"TransactionInProgressException", "RequestLimitExceeded", "BandwidthLimitExceeded",
+		"LimitExceededException", "RequestThrottled", "SlowDown", "PriorRequestNotComplete",
+		"EC2ThrottledException":
+		said.Throttled, said.Reason = true, code
+		if said.ShouldRetry == ratelimit.Unset {
+			said.ShouldRetry = ratelimit.Yes
+		}
+	}
+}
+
+// awsCode returns a code without what may stand around it:
+// "com.amazonaws.dynamodb.v20120810#ThrottlingException:http://…".
+func awsCode(s string) string {
+	s, _, _ = strings.Cut(s, ":")
+	if i := strings.LastIndexByte(s, '#'); i >= 0 {
+		s = s[i+1:]
+	}
+	return strings.TrimSpace(s)
+}
+
+// awsCodeIn returns the code in the body of an error, or "". XML is searched and
+// not parsed: the element has no attributes, and is deeper in some services than in
+// others.
+func awsCodeIn(body []byte) string {
+	body = bytes.TrimSpace(body)
+	if bytes.HasPrefix(body, []byte("{")) {
+		var answer struct {
+			Type string `json:"__type"`
+			Code string `json:"code"` // or Code: encoding/json takes both
+		}
+		if json.Unmarshal(body, &answer) != nil {
+			return ""
+		}
+		if answer.Type != "" {
+			return answer.Type
+		}
+		return answer.Code
+	}
+	_, after, _ := bytes.Cut(body, []byte("<Code>"))
+	code, _, ok := bytes.Cut(after, []byte("</Code>"))
+	if !ok {
+		return ""
+	}
+	return string(code)
+}
