@@ -103,8 +103,6 @@ func TestNotBeforeIsBounded(t *testing.T) {
 		{"by MaxElapsed", sluice.Policy{MaxElapsed: 10 * s}, notBefore(11 * s), 0, sluice.ErrElapsed, 11 * s},
 		{"by the deadline", sluice.Policy{}, notBefore(11 * s), 10 * s, context.DeadlineExceeded, 11 * s},
 		{"by Attempts", sluice.Policy{Attempts: 1}, notBefore(s), 0, sluice.ErrAttempts, 0},
-		{"by Permanent", sluice.Policy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(s)(ctx)) }, 0, sluice.ErrPermanent, 0},
-		{"by Policy.Retry", sluice.Policy{Retry: func(error) bool { return false }}, notBefore(s), 0, sluice.ErrPermanent, 0},
 		{"by the end of time", sluice.Policy{MaxServerWait: -1}, notBefore(math.MaxInt64), 0, sluice.ErrElapsed, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,6 +118,29 @@ func TestNotBeforeIsBounded(t *testing.T) {
 				err := sluice.Do(ctx, g, tt.policy, srv.call)
 				srv.wantStop(t, err, stop{last: errDown, why: tt.why, attempts: 1, retryAt: tt.retryAt})
 			})
+		})
+	}
+}
+
+// A time does not make a permanent failure one that is retried.
+func TestNotBeforeOfAPermanentError(t *testing.T) {
+	for _, tt := range []struct {
+		policy sluice.Policy
+		says   answer
+	}{
+		{sluice.Policy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(time.Second)(ctx)) }},
+		{sluice.Policy{}, func(ctx context.Context) error {
+			return sluice.NotBefore(sluice.Permanent(errDown), time.Now().Add(time.Second))
+		}},
+		{sluice.Policy{Retry: func(error) bool { return false }}, notBefore(time.Second)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(tt.says, fine)
+			g, _ := sluice.New(sluice.Config{})
+			if err := sluice.Do(t.Context(), g, tt.policy, s.call); !errors.Is(err, errDown) {
+				t.Errorf("ended with %v", err)
+			}
+			s.want(t, 0)
 		})
 	}
 }
