@@ -1,7 +1,7 @@
 // Package sluicehttp puts gates in front of an http.Client: a [Transport] paces
 // requests, caps how many are in flight, sends those again that failed by
-// accident, and obeys what servers say about their limits. Whatever accepts an
-// *http.Client works on as it did.
+// accident, and obeys what servers say about their limits. It fits whatever accepts
+// an *http.Client; some SDKs need an option or two beside it, see "Retries above".
 //
 //	transport, err := sluicehttp.New(nil, sluicehttp.Config{
 //		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
@@ -101,15 +101,33 @@
 //
 // # Retries above
 //
-// Many SDKs retry by themselves: 3 attempts of theirs, each with 4 of ours, are 12.
-// A request that says it is a retry (X-Stainless-Retry-Count, Amz-Sdk-Request,
-// Grpc-Previous-Rpc-Attempts) is charged to the retry budget of its key like one
-// of ours. Better turn one of the two off:
+// Many SDKs retry by themselves. Leave that as it is: an SDK knows which of its calls
+// may be repeated and signs them anew, and a transport does not. A POST that failed by
+// a 502 is final for a transport, and with the SDK's retries turned off it is lost.
+// What each needs beyond its defaults:
 //
-//	openai-go, anthropic-sdk-go   option.WithMaxRetries(0)
-//	aws-sdk-go-v2                 config.WithRetryer with aws.NopRetryer
-//	stripe-go                     BackendConfig.MaxNetworkRetries: stripe.Int64(0)
-//	here                          Policy.Attempts: 1, or Overrides.NoRetry
+//	openai-go          nothing
+//	anthropic-sdk-go   Config.Inspect: Anthropic
+//	aws-sdk-go-v2      Config.Inspect: AWS, or throttles with the status 400 are not
+//	                   seen here, and those with 503 taken for accidents
+//	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself,
+//	                   without asking the transport; Config.Inspect: GitHub;
+//	                   Policy.MaxServerWait: 61 * time.Minute, Policy.MaxElapsed: -1
+//	                   to wait for the next hour
+//
+// To have one loop only, turn off that of the SDK (option.WithMaxRetries(0),
+// aws.NopRetryer{}) and say of each request that it may be sent twice, if that is so:
+// Overrides.Idempotent. The tests of module sdktest, in a folder of this package, try
+// all of this against servers with limits and faults: no call is lost, and with no
+// limit configured the server sees fewer requests for each call than without a
+// transport.
+//
+// Two loops multiply: 3 attempts of an SDK, each with 4 of ours, are 12. The retry
+// budget of the key bounds that when a server is down, and a request that says it is a
+// retry (X-Stainless-Retry-Count, Amz-Sdk-Request, Grpc-Previous-Rpc-Attempts) is
+// charged to it like one of ours. A timeout of the SDK, or of its http.Client, covers
+// the time in the queue, too. A signature of AWS is made before the queue and expires
+// after some minutes, so bound long queues by such a timeout.
 //
 // # What it does not do
 //

@@ -35,6 +35,9 @@
 //	X-Ms-RateLimit-Remaining-…                    Azure
 //	X-Amzn-RateLimit-Limit                        Amazon's Selling Partner API: a rate
 //
+// The status counts, too: 429 is a throttle, and so is 529, which Anthropic answers
+// when it is overloaded.
+//
 // If several families are there all are read. Two that speak of the same limit,
 // by name, are made one; where they contradict each other the one further up in
 // the table counts. Of the Retry-After family the first that is valid does, and
