@@ -82,7 +82,8 @@ type Config struct {
 
 	// Inspect, if set, looks at each answer for what header fields do not say:
 	// GitHub, AWS, Anthropic, Google, GraphQL, several of them by Inspectors,
-	// or a function of one's own.
+	// or a function of one's own. nil means AWS for what looks like an error
+	// of Amazon, and otherwise nothing; with an Inspector AWS comes first.
 	Inspect Inspector
 }
 

@@ -93,7 +93,8 @@
 // Some servers say it in the body only. Config.Inspect reads that:
 //
 //	GitHub      secondary limits, which have the status 403
-//	AWS         throttles, which have the statuses 400 and 503
+//	AWS         throttles, which have the statuses 400 and 503; what looks like an
+//	            error of Amazon is inspected without being configured
 //	Anthropic   an overload behind another status; a limit on what may be spent
 //	Google      how long to wait
 //	GraphQL     throttles, which have the status 200
@@ -107,9 +108,8 @@
 // What each needs beyond its defaults:
 //
 //	openai-go          nothing
+//	aws-sdk-go-v2      nothing
 //	anthropic-sdk-go   Config.Inspect: Anthropic
-//	aws-sdk-go-v2      Config.Inspect: AWS, or throttles with the status 400 are not
-//	                   seen here, and those with 503 taken for accidents
 //	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself,
 //	                   without asking the transport; Config.Inspect: GitHub;
 //	                   Policy.MaxServerWait: 61 * time.Minute, Policy.MaxElapsed: -1

@@ -66,6 +66,38 @@ func TestAWS(t *testing.T) {
 	}
 }
 
+// Errors that look like Amazon's are read without any configuration, and before what
+// is configured, which may think otherwise.
+func TestAWSByDefault(t *testing.T) {
+	const json, xml = `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`, `<Error><Code>SlowDown</Code></Error>`
+	again, once := []time.Duration{0, time.Second}, []time.Duration{0}
+	for _, c := range []struct {
+		status       int
+		body, header string
+		tries        []time.Duration
+	}{
+		{400, json, "Content-Type: application/x-amz-json-1.0", again},
+		{400, json, "Content-Type: application/X-AMZ-JSON-1.1; charset=utf-8", again},
+		{400, json, "X-Amzn-RequestId: 1", again},
+		{503, xml, "X-Amz-Request-Id: 1", again},
+		{503, xml, "Content-Type: application/xml", again},
+		{503, xml, "Content-Type: text/xml; charset=utf-8", again},
+		{400, "", "X-Amzn-ErrorType: TooManyRequestsException", again},
+		{400, json, "Content-Type: application/json", once},
+		{400, json, "X-Nothing: 1", once},
+		{200, json, "Content-Type: application/x-amz-json-1.0", once},
+		{404, "<Error><Code>NoSuchKey</Code></Error>", "Content-Type: application/xml", once},
+	} {
+		for _, cfg := range []sluicehttp.Config{{}, {Inspect: sluicehttp.GitHub}, {Inspect: sluicehttp.AWS}} {
+			if cfg.Inspect == nil || len(c.tries) == 2 {
+				wantTries(t, cfg, c.status, c.body, []string{c.header}, c.tries...)
+			}
+		}
+		no := func(_ *http.Response, _ func() []byte, said *ratelimit.Snapshot) { said.ShouldRetry = ratelimit.No }
+		wantTries(t, sluicehttp.Config{Inspect: no}, c.status, c.body, []string{c.header}, 0)
+	}
+}
+
 func TestAnthropic(t *testing.T) {
 	body := `{"type":"error","error":{"type":%q,"message":"x","details":{"error_code":%q}},"request_id":"req_1"}`
 	again, once := []time.Duration{0, time.Second}, []time.Duration{0}

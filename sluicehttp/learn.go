@@ -127,7 +127,7 @@ func (st *state) mustSet(err error) {
 // read returns what resp says that came at now.
 func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
-	if inspect := st.t.cfg.Inspect; inspect != nil {
+	if inspect := st.inspector(resp); inspect != nil {
 		seen := said // a copy, so that only those who inspect pay for an allocation
 		inspect(resp, func() []byte { return peek(resp) }, &seen)
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
@@ -146,6 +146,18 @@ func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 		st.mu.Unlock()
 	}
 	return said
+}
+
+// inspector returns what looks at resp, or nil.
+func (st *state) inspector(resp *http.Response) Inspector {
+	inspect := st.t.cfg.Inspect
+	switch {
+	case !ofAmazon(resp):
+		return inspect
+	case inspect == nil:
+		return AWS
+	}
+	return Inspectors(AWS, inspect) // the configured one has the last word
 }
 
 // when settles until when a throttle is: never earlier than told.

@@ -79,12 +79,12 @@ func dynamoJob(options ...func(*dynamodb.Options)) job {
 	}
 }
 
-// The SDK as it is, with AWS as the Inspector: it repeats what fails, and signs it
-// anew; the transport repeats throttles and slows down. No limit is configured.
+// The SDK as it is, and nothing configured: the SDK repeats what fails, and signs it
+// anew; the transport repeats throttles and slows down.
 func TestAWSAsItIs(t *testing.T) {
 	for name, j := range map[string]job{"S3": s3Job(), "DynamoDB": dynamoJob()} {
 		t.Run(name, func(t *testing.T) {
-			j.through = &sluicehttp.Config{Inspect: sluicehttp.AWS}
+			j.through = new(sluicehttp.Config)
 			for _, j.http1 = range []bool{false, true} {
 				through := j.run(t, name+" through the transport")
 				j.wantAll(t, through)
@@ -97,7 +97,7 @@ func TestAWSAsItIs(t *testing.T) {
 // With the rate of the server nothing is refused.
 func TestAWSAtItsRate(t *testing.T) {
 	for name, j := range map[string]job{"S3": s3Job(), "DynamoDB": dynamoJob()} {
-		j.through = &sluicehttp.Config{Inspect: sluicehttp.AWS, Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}}
+		j.through = &sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}}
 		y := j.run(t, name+" at 100/s")
 		j.wantAll(t, y)
 		if y.refused > 0 || y.took > 10100*time.Millisecond {
@@ -115,7 +115,7 @@ func TestAWSAccidents(t *testing.T) {
 		j.calls = 300
 		inner := j.server
 		j.server = func() []sluicetest.Layer { return append([]sluicetest.Layer{accident}, inner()...) }
-		j.through = &sluicehttp.Config{Inspect: sluicehttp.AWS, Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}}
+		j.through = &sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}}
 		return j
 	}
 	noRetries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
