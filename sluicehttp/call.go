@@ -151,10 +151,10 @@ func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure)
 // nil if there is to be one.
 func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 	if why := c.final(f); why != nil {
-		attempts.Failed(c.ctx, sluice.Permanent(f.err)) // pauses the gate, if it was told to
+		attempts.Failed(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if it was told to
 		return why
 	}
-	return attempts.Failed(c.ctx, f.err)
+	return attempts.Failed(c.ctx, f.marked())
 }
 
 // final returns why f must not be followed by another attempt, or nil.

@@ -71,7 +71,7 @@ func idempotent(req *http.Request, o *Overrides) bool {
 
 // A failure is how an attempt failed.
 type failure struct {
-	err       error     // marked for sluice.Attempts, but not as permanent
+	err       error     // a *StatusError, or that of the base transport
 	throttled bool      // the server refused because there were too many
 	at        time.Time // when to send it again at the earliest, if the server said
 	final     error     // why there must be no other attempt, or nil
@@ -103,17 +103,23 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot, now time.Tim
 	case !safe:
 		f.final = ErrUnsafe
 	}
-	switch {
-	case said.Throttled:
-		f.throttled, f.at = true, said.RetryAt
-		f.err = sluice.RetryAt(f.err, f.at) // zero: it did not say
-	case !said.RetryAt.IsZero():
-		// One request failed, perhaps by its own fault: a Retry-After of it
-		// does not stop the others.
-		f.at = c.t.later(said.RetryAt, now)
-		f.err = sluice.NotBefore(f.err, f.at)
+	if f.throttled, f.at = said.Throttled, said.RetryAt; !f.throttled {
+		f.at = c.t.later(f.at, now)
 	}
 	return f
+}
+
+// marked returns the error of f for sluice.Attempts: it pauses the gate after a
+// throttle. After any other failure a time is for this call only: perhaps it failed
+// by its own fault.
+func (f *failure) marked() error {
+	switch {
+	case f.throttled:
+		return sluice.RetryAt(f.err, f.at) // zero: it did not say
+	case !f.at.IsZero():
+		return sluice.NotBefore(f.err, f.at)
+	}
+	return f.err
 }
 
 // judgeError returns how the attempt failed that ended with err instead of an

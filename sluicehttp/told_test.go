@@ -177,6 +177,29 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
+// Policy.Retry and the report get the bare error, whatever was told.
+func TestRetryAfterDoesNotHideTheStatus(t *testing.T) {
+	for status, asked := range map[int]bool{502: true, 429: false} {
+		var got []error
+		policy := seconds
+		policy.Retry = func(err error) bool { got = append(got, err); return true }
+		inWorld(t, sluicehttp.Config{Policy: policy}, layers(sluicetest.On(1, sluicetest.Status(status, "Retry-After: 2"))), func(w *world) {
+			ctx, report := sluicehttp.WithReport(bg)
+			if _, _, err := w.get(ctx, "http://a.test/"); err != nil {
+				t.Fatal(err)
+			}
+			if (len(got) == 1) != asked {
+				t.Errorf("%d: asked about %v", status, got)
+			}
+			for _, err := range append(got, report.Last().Attempts[0].Err) {
+				if e, ok := err.(*sluicehttp.StatusError); !ok || e.Status != status {
+					t.Errorf("%d: %T %v", status, err, err)
+				}
+			}
+		})
+	}
+}
+
 // A server that fails each request and always names a time uses up the attempts.
 func TestRetryAfterOfOneCallUsesUpAttempts(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Status(500, "Retry-After: 10")), func(w *world) {
