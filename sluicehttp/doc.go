@@ -78,8 +78,8 @@
 //	the same, of all its calls   the gates of all keys by which calls go to that
 //	                             scheme, host and port are
 //	throttled, without a time    Policy.Throttled
-//	another failure, and until   only this call waits, if it is sent again at
-//	when (502 with Retry-After)  all, no less than told and than the backoff
+//	another failure, and until   only this call waits, if it is sent again:
+//	when (502 with Retry-After)  as long as told, or as the backoff if longer
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
 //	                             of a later call, says when to come back
 //	nothing remains of a window  paused until its reset, before the 429 comes

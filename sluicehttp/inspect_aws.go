@@ -17,8 +17,8 @@ import (
 // request that got one was not processed, so it is sent again whatever its method.
 // It reads the body of answers from 400 on that have no X-Amzn-ErrorType.
 //
-// Every Transport uses it, without being told, for errors that have the fields or the
-// media types of Amazon: X-Amzn-ErrorType, X-Amzn-RequestId, X-Amz-Request-Id,
+// Every Transport uses it without being configured for errors that have the fields or
+// the media types of Amazon: X-Amzn-ErrorType, X-Amzn-RequestId, X-Amz-Request-Id,
 // application/x-amz-json and XML. As Config.Inspect it is used for all errors.
 func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 400 {

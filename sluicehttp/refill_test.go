@@ -63,7 +63,8 @@ func TestARefusalOfAnEmptyBucketWithoutATime(t *testing.T) {
 	})
 }
 
-// A refusal for want of tokens pauses nobody: the call backs off, others go on.
+// A refusal for want of tokens does not pause the gate: the call backs off, others
+// go on.
 func TestARefusalForWantOfTokensWithoutATime(t *testing.T) {
 	refuse := sluicetest.Status(429, bucket("openai", "Tokens", 0, time.Minute)...)
 	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.On(1, refuse)), func(w *world) {

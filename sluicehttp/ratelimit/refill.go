@@ -10,7 +10,7 @@ import (
 //
 // A window does at its reset. OpenAI and Anthropic have buckets that refill all the
 // time, and say when they are full: 500 requests per minute, none left, reset in
-// 60 s. Whoever waits for that loses 499 calls; the next one fits after 120 ms:
+// 60 s. A client that waits for that loses 499 calls; the next one fits after 120 ms:
 //
 //	until one more = until full / (quota − remaining)
 //

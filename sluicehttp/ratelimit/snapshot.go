@@ -114,8 +114,8 @@ type Limit struct {
 	// when there will be one more of its Unit than now: what is left until
 	// ResetAt, divided by what is missing. What remains may be rounded there,
 	// so that 0 can mean some hundred tokens. Zero for a window, of which all
-	// comes back at ResetAt; for a limit that is one or the other, nobody
-	// knows; and for a bucket without Quota or ResetAt. The package comment
+	// comes back at ResetAt; for a limit whose kind is not known; and for a
+	// bucket without Quota or ResetAt. The package comment
 	// says which fields are of buckets.
 	NextAt time.Time
 

@@ -107,7 +107,8 @@ func TestAWSAtItsRate(t *testing.T) {
 }
 
 // One item of twenty fails by accident. The SDK knows that its calls may be repeated,
-// also those by POST. So does a transport that is told; one that is not loses them.
+// also those by POST. So does a transport if the requests are marked; otherwise it loses
+// them.
 func TestAWSAccidents(t *testing.T) {
 	accident := sluicetest.Every(20, sluicetest.Reply(500, `{"__type":"InternalServerError"}`, "Content-Type: application/x-amz-json-1.0"))
 	with := func(options ...func(*dynamodb.Options)) job {

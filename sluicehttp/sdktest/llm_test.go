@@ -79,7 +79,7 @@ func anthropicJob(faults []sluicetest.Layer, options ...anthropicoption.RequestO
 
 // The SDK as it is, with no limit configured and nothing switched off: it repeats
 // what fails, the transport repeats throttles and pauses. And with one loop only:
-// its retries off, and the transport told that POSTs may be repeated.
+// its retries off, and each POST marked as one that may be repeated.
 func TestCompletions(t *testing.T) {
 	for _, f := range []struct {
 		name   string

@@ -1,6 +1,6 @@
 // Package sdktest tries package sluicehttp under the SDKs that people use: each row
 // of the table "Retries above" in its package comment is a test here. It is a module
-// of its own, so that nobody else downloads the SDKs.
+// of its own, so that no user of sluicehttp downloads the SDKs.
 package sdktest
 
 import (
