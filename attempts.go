@@ -139,7 +139,7 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	if err == nil {
 		panic("sluice: Attempts.Failed(nil)")
 	}
-	a.gate.heed(err, a.left)
+	a.gate.heed(err, a.left, a.permit)
 	a.last, a.wait = err, 0
 	permanent, throttled := marks(err)
 	a.permit.answer(permanent && throttled == nil)

@@ -153,7 +153,7 @@ func TestTwentyFailuresAreRetriedFromFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{RetryBudget: c.capacity}), newServer(c.answer)
+				g, s := mustGate(t, sluice.Config{Rate: herd, RetryBudget: c.capacity}), newServer(c.answer)
 				p := each(time.Second)
 				p.Attempts = -1
 				err := sluice.Do(bg, g, p, s.call)

@@ -289,7 +289,7 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.slip(); v == schedule.Leave {
 			defer g.leave(now)
-			return g.ended(f(ctx), now)
+			return g.ended(f(ctx), now, nil)
 		}
 	}
 	var p Permit // nobody else gets to see it
@@ -302,16 +302,16 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		ctx, stop = p.watch(ctx)
 		defer stop()
 	}
-	return g.ended(f(ctx), p.since)
+	return g.ended(f(ctx), p.since, &p)
 }
 
-// ended returns err, with which a call of Do that left at since ended, after the
-// gate has learned from it.
-func (g *Gate) ended(err error, since time.Duration) error {
+// ended returns err, with which a call of Do that left at since with p, nil if it
+// has none, ended, after the gate has learned from it.
+func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
 		g.succeeded(true)
 	} else {
-		g.heed(err, since)
+		g.heed(err, since, p)
 	}
 	return err
 }

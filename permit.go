@@ -120,10 +120,11 @@ func (p *Permit) Lost() <-chan struct{} {
 	return p.lease.Lost()
 }
 
-// heed pauses the gate if err, with which a call that left at since ended, is a
-// server's wish not to be called for a while. The permit is still held: if it came back
+// heed pauses the gate if err, with which a call that left at since with p ended,
+// is a server's wish not to be called for a while. p is nil if the call has none.
+// The permit is still held: if it came back
 // first, the next caller would slip through before the pause.
-func (g *Gate) heed(err error, since time.Duration) {
+func (g *Gate) heed(err error, since time.Duration, p *Permit) {
 	_, told := marks(err)
 	switch {
 	case told == nil:
@@ -131,6 +132,9 @@ func (g *Gate) heed(err error, since time.Duration) {
 		g.pauseUntil(told.at, err.Error(), since)
 	default:
 		g.queue.Lock()
+		if p != nil {
+			p.answered = true // as is said here, and not by its release
+		}
 		g.slowStart(g.queue.Now(), since, 0)
 		g.queue.Unlock()
 	}

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -42,6 +43,12 @@ import (
 // A call says something only once, and only if it left after the last refusal:
 // 64 calls in flight that are refused together are one refusal.
 //
+// A refusal without a time may mean anything: some servers are overloaded for 1
+// call in 50, whatever the pace. At such a server the slow start of every refusal
+// made 300 calls of 3 s through 64 workers take 3 minutes instead of 34 s. So it
+// counts only if 3 of the last 16 calls were refused. A server that says when to
+// come back is believed at once.
+//
 // A call that has no answer for 10 s no longer holds up the next: a download
 // of an hour, whose permit says nothing before it is released, must not.
 const (
@@ -57,6 +64,9 @@ const (
 	// taken between two refusals, within these bounds.
 	rampFewest, rampMost = 2, 256
 
+	rampHistory = 16 // answers, in which so many refusals without a time count:
+	rampRefused = 3
+
 	rampCalm   = 256     // calls without a refusal after which it may be over
 	rampEnough = 1 << 20 // a window that is as good as none
 )
@@ -64,6 +74,9 @@ const (
 // A ramp is the slow start of a gate after a refusal. A nil ramp holds nothing
 // up. It is guarded by the lock of the gate's queue.
 type ramp struct {
+	on      bool   // otherwise it only counts the refusals without a time
+	history uint64 // the last answers, the latest lowest; 1: refused without a time
+
 	began time.Duration // when calls were refused last; what left before counts no more
 	left  time.Duration // when the last call left
 	first time.Duration // and the first since began
@@ -87,22 +100,36 @@ type refused struct {
 // refuse returns the ramp after the server refused a call that left at since.
 // told is how long the server told to stay away, 0 if it did not say.
 func (r *ramp) refuse(now, since, told time.Duration) *ramp {
-	switch {
-	case r == nil:
-		r = &ramp{threshold: math.MaxInt64, growth: rampFewest}
-	case since < r.began || r.sent == 0:
+	if r == nil {
+		r = new(ramp)
+	}
+	if since < r.began || r.on && r.sent == 0 {
 		return r // part of a refusal that is known, or a pause that became longer
-	default:
+	}
+	if told == 0 && !r.suspicious() {
+		r.out = max(0, r.out-1)
+		return r
+	}
+	if r.on {
 		r.measure(now, told)
 		r.threshold = max(1, r.window/2)
+	} else {
+		r.on, r.threshold, r.growth = true, math.MaxInt64, rampFewest
 	}
 	r.refusals = append(r.refusals, refused{now, r.taken})
 	if len(r.refusals) > rampRefusals || len(r.refusals) > 2 && r.taken-r.refusals[1].taken >= rampMost {
 		r.refusals = slices.Delete(r.refusals, 0, 1)
 	}
-	r.window, r.sent, r.out = 1, 0, 0
+	r.window, r.sent, r.out, r.history = 1, 0, 0, 0
 	r.began = now + 1 // not now: a call that leaves at this instant may have been refused at it
 	return r
+}
+
+// suspicious notes a refusal without a time and reports whether there were so many
+// lately that they count.
+func (r *ramp) suspicious() bool {
+	r.history = (r.history<<1 | 1) & (1<<rampHistory - 1)
+	return bits.OnesCount64(r.history) >= rampRefused
 }
 
 // measure sets the pace at a refusal.
@@ -139,7 +166,7 @@ func (r *ramp) best(now time.Duration) time.Duration {
 // wait returns how long the next call has to wait, if no call is answered
 // meanwhile.
 func (r *ramp) wait(now time.Duration) time.Duration {
-	if r == nil {
+	if r == nil || !r.on {
 		return 0
 	}
 	at := max(r.began, r.left) + r.gap
@@ -151,7 +178,7 @@ func (r *ramp) wait(now time.Duration) time.Duration {
 
 // leave notes that a call left.
 func (r *ramp) leave(now time.Duration) {
-	if r == nil {
+	if r == nil || !r.on {
 		return
 	}
 	if r.left = now; r.sent == 0 {
@@ -165,7 +192,14 @@ func (r *ramp) leave(now time.Duration) {
 // not refused. fine says that the server did what it was asked, or could say why
 // not: one that fails is not asked more often. The ramp is over when it holds back less than the concurrency limit of the gate, places.
 func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {
-	if r == nil || since < r.began || r.out == 0 {
+	if r == nil || since < r.began {
+		return r
+	}
+	r.history = r.history << 1 & (1<<rampHistory - 1)
+	if !r.on && r.history == 0 {
+		return nil
+	}
+	if r.out == 0 {
 		return r
 	}
 	r.out--
@@ -173,10 +207,13 @@ func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {
 	if !fine {
 		return r
 	}
-	if r.window < r.threshold {
-		r.window++
-	} else {
+	switch {
+	case r.window >= r.threshold:
 		r.window += 1 / r.window
+	case r.gap > 0:
+		r.window = r.threshold // the gap keeps them apart
+	default:
+		r.window++
 	}
 	if r.gap -= time.Duration(float64(r.gap) / r.growth); r.gap < rampMinGap {
 		r.gap = 0

@@ -71,9 +71,12 @@ func (m rampModel) slot() time.Duration {
 		case e.kind == rampAnswered && e.left >= since:
 			answered++
 			taken++
-			if window < limit {
+			switch {
+			case window < limit && gap > 0:
+				window = limit
+			case window < limit:
 				window++
-			} else {
+			default:
 				window += 1 / window
 			}
 			if gap -= float64(int64(gap / growth)); gap < 1e5 {

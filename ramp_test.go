@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,5 +289,57 @@ func TestASlowStartFindsTheRate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A server that refuses one call in 50 at random, and does not say when to come
+// back, is called as fast as one that does not.
+func TestALoneRefusalWithoutATimeChangesNothing(t *testing.T) {
+	for _, every := range []int{0, 50} {
+		for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
+			"Do": func(g *sluice.Gate, f func(context.Context) error) error {
+				return sluice.Do(bg, g, sluice.Policy{Throttled: sluice.Constant(time.Second)}, f)
+			},
+			"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
+				for g.Do(bg, f) != nil {
+				}
+				return nil
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, one in %d", name, every), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := mustGate(t, sluice.Config{})
+					var requests atomic.Int64
+					work := make(chan int)
+					var wg sync.WaitGroup
+					for range 64 {
+						wg.Go(func() {
+							for range work {
+								err := call(g, func(context.Context) error {
+									n := requests.Add(1)
+									if every > 0 && n%int64(every) == 0 {
+										return sluice.RetryAfter(errBusy, 0)
+									}
+									time.Sleep(3 * time.Second)
+									return nil
+								})
+								if err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					}
+					start := time.Now()
+					for i := range 300 {
+						work <- i
+					}
+					close(work)
+					wg.Wait()
+					if took := time.Since(start); took > 20*time.Second {
+						t.Errorf("took %v", took)
+					}
+				})
+			})
+		}
 	}
 }

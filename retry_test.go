@@ -259,7 +259,7 @@ func TestTheZeroPolicyJittersFully(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const calls = 1000
-			g := mustGate(t, sluice.Config{RetryBudget: -1})
+			g := mustGate(t, sluice.Config{Rate: herd, RetryBudget: -1})
 			waits := make([][]time.Duration, len(c.tops))
 			for range calls {
 				s := newServer(c.answer)
