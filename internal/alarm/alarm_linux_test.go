@@ -36,6 +36,24 @@ func TestNoMoreTimersThanMost(t *testing.T) {
 	}
 }
 
+// A program that is started does not inherit the timers.
+func TestTimersAreClosedOnExec(t *testing.T) {
+	timer, err := newTimerfd()
+	if err != nil {
+		t.Skip("the system has none:", err)
+	}
+	defer timer.file.Close()
+	err = timer.conn.Control(func(fd uintptr) {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFD, 0)
+		if errno != 0 || flags&syscall.FD_CLOEXEC == 0 {
+			t.Errorf("flags %#x, %v", flags, errno)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A process that has no file left for a moment sleeps with what it has, and exactly
 // again once it has some.
 func TestWithoutFilesThereAreTimersOfTheRuntime(t *testing.T) {
