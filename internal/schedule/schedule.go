@@ -273,7 +273,14 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 		return wait
 	}
 	if late {
-		s.credit = min(s.catchUp, now-max(due, s.Slot()))
+		ideal := max(due, s.Slot()) // when it would have left
+		if tat, _ := s.lifted(); ideal-tat <= s.credit {
+			// Then it would have been charged at TAT, for what is left of an earlier
+			// lateness. To count only the new one would forget that: calls that were
+			// admitted some µs after they came made up for T at most.
+			ideal = tat
+		}
+		s.credit = min(s.catchUp, now-ideal)
 	}
 	tat, rem := s.charge(now, late)
 	s.credit = max(0, now-tat) // what was not needed now is not owed later

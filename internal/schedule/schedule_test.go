@@ -242,3 +242,33 @@ func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
 		}
 	}
 }
+
+// What is left of a lateness is not forgotten when the next call is late by a moment, too,
+// as one is that had to ask another limit first. What a caller is late by itself is never
+// made up for, also if we are late by a moment on top.
+func TestTheRestOfALatenessSurvivesAnother(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name     string
+		now, due time.Duration // of the second call
+		slot     time.Duration // that it leaves behind
+	}{
+		// The first was 0.9 ms late for its slot at 1 ms; the next slot is at 1.2.
+		{"late by a moment", 1950 * time.Microsecond, 1940 * time.Microsecond, 1400 * time.Microsecond},
+		{"in time", 1950 * time.Microsecond, 1950 * time.Microsecond, 1400 * time.Microsecond},
+		{"late by all that is made up for", 2200 * time.Microsecond, 1940 * time.Microsecond, 1400 * time.Microsecond},
+		{"late by more", 2500 * time.Microsecond, 1940 * time.Microsecond, 1700 * time.Microsecond},
+		{"the caller is late", 3 * ms, 3 * ms, 3200 * time.Microsecond},
+		{"both are late", 3 * ms, 2900 * time.Microsecond, 3100 * time.Microsecond},
+	} {
+		s, err := New(Config{Count: 5000, Per: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Admit(800*time.Microsecond, 800*time.Microsecond, 1)
+		s.Admit(1900*time.Microsecond, ms, 1)
+		if wait := s.Admit(test.now, test.due, 1); wait != 0 || s.Slot() != test.slot {
+			t.Errorf("%s: waits for %v, the next slot is at %v, want %v", test.name, wait, s.Slot(), test.slot)
+		}
+	}
+}
