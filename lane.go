@@ -26,9 +26,10 @@ import (
 // room and then added 1 let two in: one that it had found room for, and one that
 // had entered in between and found the lane open again.
 //
-// A place that is given back may have been missed meanwhile, so that is a
-// release like any other: it looks for those who wait. Gates with quotas or a
-// parent, or whose concurrency counts cost, take the lock.
+// A call that gives its place back takes the lock next, where it wakes whoever missed the
+// place meanwhile. But if the gate was closed in between, the call may have been the last
+// that Shutdown waits for, so giving back is a release like any other. Gates with quotas
+// or a parent, or whose concurrency counts cost, take the lock.
 
 // slip lets a call of cost 1 through, at now, if it can without the lock.
 func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
@@ -43,10 +44,15 @@ func (g *Gate) slip() (now time.Duration, v schedule.Verdict) {
 		case slots.Take(next, now):
 			return now, v
 		}
-		g.flight.unpass()
-		g.vacate()
+		g.outrun()
 	}
 	return 0, schedule.Ask
+}
+
+// outrun gives back the place of a call that lost its slot to another.
+func (g *Gate) outrun() {
+	g.flight.unpass()
+	g.vacate()
 }
 
 // A flight is how many calls are in flight and, in the upper half of the word,

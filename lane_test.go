@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/schedule"
 )
 
 // A call that passes without the lock takes its place before it knows whether it
@@ -54,6 +56,31 @@ func TestPlacesAreTakenOnceWithAndWithoutTheLock(t *testing.T) {
 	}
 	if n := g.flight.calls(); n != 0 {
 		t.Errorf("afterwards %d in flight", n)
+	}
+}
+
+// A call that takes its place and then loses the slot to others gives the place back. If
+// the gate is closed in between, whoever closes it sees the place taken, so the call must
+// see that nothing is in flight any more: else Shutdown waits for ever.
+func TestACallThatLosesItsSlotDrainsTheGate(t *testing.T) {
+	g, err := New(Config{Concurrency: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := g.lane.Slots()
+	next, now, v := slots.Look(g.queue.Epoch())
+	if v != schedule.Leave || !g.flight.enter(slots.Places()) {
+		t.Fatal("an idle gate lets no call through")
+	}
+	g.Close()
+	if slots.Take(next, now) {
+		t.Fatal("a closed gate lets a call through")
+	}
+	g.outrun()
+	select {
+	case <-g.drained:
+	default:
+		t.Error("nothing is in flight, and the gate waits for it")
 	}
 }
 

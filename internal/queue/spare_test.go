@@ -221,3 +221,24 @@ func TestFailedWaitersAreNotUsedAgain(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 }
+
+// What waited in a testing/synctest bubble is not kept for somebody outside, who could not
+// use its channel, also if the queue was made outside.
+func TestNothingOfABubbleIsKeptForOutside(t *testing.T) {
+	q := newFine(50 * time.Microsecond)
+	acquire := func() {
+		for range 3 { // the second waits
+			if _, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	synctest.Test(t, func(*testing.T) {
+		q.rule.(*every).next = q.Now() // long before the queue was made
+		acquire()
+	})
+	if q.spares.n > 0 {
+		t.Errorf("%d are kept", q.spares.n)
+	}
+	acquire()
+}
