@@ -396,7 +396,7 @@ func (g *Gate) borrow(ctx context.Context, r queue.Request) (Lease, time.Duratio
 	}
 	g.atPermits.Add(1)
 	defer g.atPermits.Add(-1)
-	asking, stop := context.WithCancel(ctx)
+	asking, stop := context.WithCancel(errs.Honest(ctx))
 	defer stop()
 	defer context.AfterFunc(g.life, stop)()
 	lease, err := g.permits.Acquire(asking, g.concurrencyUnit.of(r.N), r.Max)
@@ -544,7 +544,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	case <-g.drained:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return errs.Done(ctx)
 	}
 }
 

@@ -91,8 +91,14 @@ func (f *flight) take(places, by int64) bool {
 // unpass tells that a call that has entered did not pass.
 func (f *flight) unpass() { f.word.Add(-onePassed) }
 
-// leave takes a call away.
-func (f *flight) leave() { f.word.Add(-1) }
+// leave takes a call away. It panics if there is none: below 0 the number would wrap
+// to the largest there is, and the gate would be full for good.
+func (f *flight) leave() {
+	if f.word.Add(-1)&inFlight == inFlight {
+		f.word.Add(1)
+		panic("sluice: more calls ended than began")
+	}
+}
 
 // calls returns how many are in flight.
 func (f *flight) calls() int64 { return f.word.Load() & inFlight }

@@ -147,3 +147,24 @@ func TestNobodyIsRefusedForAnOldClock(t *testing.T) {
 		t.Errorf("%d calls were refused", n)
 	}
 }
+
+// More calls can never end than began: the number would wrap, and the gate be full for good.
+func TestAFlightDoesNotGoBelowNothing(t *testing.T) {
+	var f flight
+	f.enter(2)
+	f.leave()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		f.leave()
+	}()
+	if n := f.calls(); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+	if !f.enter(1) || f.passed() != 2 {
+		t.Error("what has passed was lost")
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
 )
 
 // A Permit is the right of one call to be in flight. It is safe for use by
@@ -181,7 +183,7 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 	if lost == nil {
 		return ctx, func() {}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(errs.Honest(ctx))
 	go func() {
 		select {
 		case <-lost:

@@ -278,7 +278,8 @@ type Request struct {
 	// Ask, if set, decides in place of the rule's Admit.
 	Ask AskFunc
 
-	told bool // Config.Waits was called
+	told bool               // Config.Waits was called
+	stop context.CancelFunc // of the context for Ask
 }
 
 // Try admits r if it can leave at once and nobody waits. at is when.
@@ -296,11 +297,14 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
+		ctx, stop := context.WithCancel(context.Background()) // which has no methods but those of the library
+		defer stop()
+		r.stop = stop
 		w := q.attended(now, r.N, nil)
 		w.askedFor(&r)
 		w.rare.maxAt = now
 		q.push(w)
-		wait, err := q.ask(context.Background(), w)
+		wait, err := q.ask(ctx, w)
 		ok = wait.For == 0 && err == nil
 		q.leave(w)
 		if w.state == granted {
@@ -318,6 +322,13 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 // wait cannot end in time, or errs.ErrTimeout if it did not. After an error
 // nothing is taken.
 func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duration, err error) {
+	if r.Ask != nil {
+		// The context of the AskFunc is made here and not where it is called: that is
+		// between two locks, and context.WithCancel calls methods of ctx.
+		asking, stop := context.WithCancel(errs.Honest(ctx))
+		defer stop()
+		ctx, r.stop = asking, stop
+	}
 	w, now, err := q.enter(ctx, &r)
 	if w == nil {
 		return now, 0, err
@@ -330,13 +341,13 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 // unlocked, if r need not wait or must not; else the entry, and the queue is
 // locked.
 func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Duration, err error) {
-	done := ctx.Done()
+	done, deadline := ctx.Done(), q.deadline(ctx)
 	q.Lock()
 	// Looked at under the lock: a context that was done before our turn at
 	// the lock fails even if there is room (golang.org/issue/63615).
 	if isDone(done) {
 		q.Unlock()
-		return nil, 0, ctx.Err()
+		return nil, 0, errs.Done(ctx)
 	}
 	if err := q.refuse(r.N); err != nil {
 		q.Unlock()
@@ -357,7 +368,7 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 	}
 	w = q.attended(now, r.N, done)
 	w.askedFor(r)
-	w.setLimits(ctx, q, now, r.Max)
+	w.setLimits(deadline, q, now, r.Max)
 	if w.rare != nil {
 		err = q.hopeless(now, w, q.weight.value())
 	}

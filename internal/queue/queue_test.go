@@ -68,7 +68,7 @@ func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
 		about("a slot", time.Until(q.Time(now+10*time.Minute).Round(0)))
 		ctx, cancel := context.WithDeadline(context.Background(), at)
 		w := new(Waiter)
-		w.setLimits(ctx, q, now, Forever)
+		w.setLimits(q.deadline(ctx), q, now, Forever)
 		about("a deadline", w.rare.ctxAt-now)
 		cancel()
 	}

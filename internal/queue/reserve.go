@@ -38,7 +38,7 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 // what Acquire would. If it returns an error the entry is gone. It panics if
 // another goroutine attends w.
 func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
-	done := ctx.Done()
+	done, deadline := ctx.Done(), q.deadline(ctx)
 	q.Lock()
 	now := q.Now()
 	q.Advance(now)
@@ -52,17 +52,18 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	case w.wake != nil:
 		q.Unlock()
 		panic("pacer: two goroutines wait for one reservation")
-	}
-	var err error
-	if isDone(done) {
-		err = ctx.Err()
-	} else if w.setLimits(ctx, q, now, Forever); w.rare != nil {
-		err = q.hopeless(now, w, q.ahead(w))
-	}
-	if err != nil {
-		q.drop(now, w, err)
+	case isDone(done):
+		q.giveUp(w)
+		q.Advance(now)
 		q.Unlock()
-		return err
+		return errs.Done(ctx)
+	}
+	if w.setLimits(deadline, q, now, Forever); w.rare != nil {
+		if err := q.hopeless(now, w, q.ahead(w)); err != nil {
+			q.drop(now, w, err)
+			q.Unlock()
+			return err
+		}
 	}
 	w.attend(done)
 	if q.driver == nil || int32(w.seq-q.driver.seq) < 0 {
@@ -70,7 +71,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		// and then needs no second wake-up.
 		q.driver = w
 	}
-	_, err = q.wait(ctx, w)
+	_, err := q.wait(ctx, w)
 	return err
 }
 

@@ -48,7 +48,7 @@ func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 	switch err := q.refuse(n); {
 	case isDone(done):
 		q.Unlock()
-		return Place{}, ctx.Err()
+		return Place{}, errs.Done(ctx)
 	case err != nil:
 		q.Unlock()
 		return Place{}, err
@@ -78,7 +78,8 @@ func (q *Queue) Leave(ctx context.Context, p Place, m Message) error {
 		m = heard(p.Wake)
 	}
 	if m == Look && isDone(p.Done) && !p.w.settled() {
-		q.drop(0, p.w, ctx.Err())
+		q.giveUp(p.w)
+		q.Advance(0)
 	}
 	_, err := q.block(ctx, p.w, m, nil)
 	return err
@@ -99,6 +100,10 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 			q.Unlock()
 			return 0, w.result(ctx)
 		case w.asks() && w == q.front:
+			if isDone(done) {
+				q.cancel(q.Now(), w)
+				continue
+			}
 			if over, err := q.askFor(ctx, w); over {
 				at = w.at
 				if err == nil {
@@ -106,6 +111,9 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 				}
 				q.Unlock()
 				return at, err
+			}
+			if w.settled() {
+				continue
 			}
 			q.tellWaits(w) // whoever tells it to look meanwhile has filled its channel
 		}
@@ -172,7 +180,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 		w.at = awake
 		now := q.Now()
 		if cancelled {
-			q.drop(now, w, ctx.Err())
+			q.cancel(now, w)
 			continue
 		}
 		q.Advance(now)
@@ -186,8 +194,15 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 	}
 }
 
+// cancel removes w, whose context is done. Its goroutine does that, and fills in the
+// error when the queue is unlocked.
+func (q *Queue) cancel(now time.Duration, w *Waiter) {
+	q.giveUp(w)
+	q.Advance(now)
+}
+
 // askFor asks on behalf of w, the head. over reports that w's wait is over
-// with err; otherwise w.at says when to ask again.
+// with err; otherwise w is settled, or w.at says when to ask again.
 func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 	wait, err := q.ask(ctx, w)
 	now := q.Now()
@@ -197,7 +212,7 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
 	case w.settled():
-		return true, w.result(ctx)
+		return false, nil
 	case err == nil:
 		w.at = sat.Add(now, wait.For)
 		w.rare.due = w.at // Forever: nobody will be late for it
@@ -237,22 +252,19 @@ func (q *Queue) tellWaits(w *Waiter) {
 }
 
 // ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
-// and the panic flies on without our lock.
+// and the panic propagates without our lock.
 func (q *Queue) ask(ctx context.Context, w *Waiter) (wait Wait, err error) {
 	r := w.rare
-	r.asked = true
 	now := q.Now()
 	turn := Turn{N: w.n, Due: min(r.due, now), Left: Forever, Patience: r.patience}
 	if r.maxAt != Forever {
 		turn.Left = max(0, r.maxAt-now)
 	}
-	ctx, r.stopAsk = context.WithCancel(ctx)
+	r.asked = true
 	q.Unlock()
 	returned := false
 	defer func() {
 		q.Lock()
-		r.stopAsk()
-		r.stopAsk = nil
 		if !returned {
 			q.leave(w)
 			q.Unlock()

@@ -56,11 +56,11 @@ type rare struct {
 	ctxAt    time.Duration // when its context will be done, as far as announced
 	err      error
 
-	ask     AskFunc
-	asked   bool               // at least once
-	told    bool               // Config.Waits was called
-	stopAsk context.CancelFunc // while it asks
-	due     time.Duration      // when it was to ask again
+	ask   AskFunc
+	asked bool               // at least once
+	told  bool               // Config.Waits was called
+	stop  context.CancelFunc // ends the context of ask
+	due   time.Duration      // when it was to ask again
 }
 
 // A state is that of an entry. All but the first are final.
@@ -104,7 +104,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 // askedFor notes what few requests have.
 func (w *Waiter) askedFor(r *Request) {
 	if r.Ask != nil || r.Patience != 0 {
-		w.more().ask, w.rare.patience, w.rare.told = r.Ask, r.Patience, r.told
+		w.more().ask, w.rare.stop, w.rare.patience, w.rare.told = r.Ask, r.stop, r.Patience, r.told
 	}
 }
 
@@ -192,8 +192,8 @@ func (w *Waiter) tell() {
 // fail ends the wait of w, which has left the list.
 func (w *Waiter) fail(err error) {
 	w.more().err = err
-	if w.rare.stopAsk != nil {
-		w.rare.stopAsk()
+	if w.rare.stop != nil {
+		go w.rare.stop() // not here: it calls methods of the caller's context
 	}
 	w.state = failed
 	w.send(sorry)
@@ -224,28 +224,40 @@ func heard(wake <-chan Message) Message {
 // settled reports whether the wait is over.
 func (w *Waiter) settled() bool { return w.state != waiting }
 
-// result returns the outcome of a settled waiter.
+// result returns the outcome of a settled waiter. It calls a method of ctx, so the
+// queue must not be locked.
 func (w *Waiter) result(ctx context.Context) error {
 	switch w.state {
 	case granted:
 		return nil
 	case dropped:
-		return ctx.Err()
+		return errs.Done(ctx)
 	}
 	return w.rare.err
 }
 
-// setLimits notes until when the caller can wait that comes with ctx at now
-// and waits at most most.
-func (w *Waiter) setLimits(ctx context.Context, q *Queue, now, most time.Duration) {
+// A deadline is that of a context. It is read before the queue is locked: the context
+// may be the caller's own, and its methods may use what the lock guards.
+type deadline struct {
+	at  time.Time
+	set bool
+}
+
+func (q *Queue) deadline(ctx context.Context) (d deadline) {
+	if !q.cfg.Untimed { // else nobody can know that the wait is too long
+		d.at, d.set = ctx.Deadline()
+	}
+	return d
+}
+
+// setLimits notes until when the caller can wait that comes at now with a context of
+// deadline d and waits at most most.
+func (w *Waiter) setLimits(d deadline, q *Queue, now, most time.Duration) {
 	if most != Forever {
 		w.more().maxAt = sat.Add(now, max(0, most))
 	}
-	if q.cfg.Untimed { // nobody can know that the wait is too long
-		return
-	}
-	if t, ok := ctx.Deadline(); ok {
-		w.more().ctxAt = q.Instant(now, t)
+	if d.set {
+		w.more().ctxAt = q.Instant(now, d.at)
 	}
 }
 

@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+)
+
+const ms = time.Millisecond
+
+// wrong is a context that breaks its contract: Done is closed, and Err is nil.
+type wrong struct {
+	context.Context
+	done chan struct{}
+}
+
+func (w wrong) Done() <-chan struct{} { return w.done }
+
+func newWrong() wrong {
+	w := wrong{context.Background(), make(chan struct{})}
+	close(w.done)
+	return w
+}
+
+// A context without an error is cancelled all the same once its Done is closed: nil would
+// say that the caller was let through.
+func TestAContextWithoutAnErrorIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yes := func(context.Context, Turn) (Wait, error) { return Wait{}, nil }
+		never := func(ctx context.Context, _ Turn) (Wait, error) { return Wait{For: Forever}, nil }
+		for name, ask := range map[string]AskFunc{"by the rule": nil, "asks": yes, "asks in vain": never} {
+			q := newRooms(0, Config{})
+			if _, _, err := q.Acquire(newWrong(), Request{N: 1, Max: Forever, Ask: ask}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, done before: %v", name, err)
+			}
+			if name == "asks" {
+				continue
+			}
+			ctx := newWrong()
+			ctx.done = make(chan struct{})
+			time.AfterFunc(time.Second, func() { close(ctx.done) })
+			if _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever, Ask: ask}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, done while it waits: %v", name, err)
+			}
+			q.Lock()
+			if n := q.Len(); n != 0 {
+				t.Errorf("%s: %d wait", name, n)
+			}
+			q.Unlock()
+		}
+	})
+}
+
+// nosy is a context that looks whether the queue is locked whenever it is asked
+// something: its methods are the caller's own code, and may use what the lock guards.
+type nosy struct {
+	context.Context
+	q    *Queue
+	t    *testing.T
+	when string
+}
+
+func (c nosy) look(method string) {
+	if !c.q.mu.TryLock() {
+		c.t.Errorf("%s: %s is called with the queue locked", c.when, method)
+		return
+	}
+	c.q.mu.Unlock()
+}
+
+func (c nosy) Deadline() (time.Time, bool) { c.look("Deadline"); return c.Context.Deadline() }
+func (c nosy) Done() <-chan struct{}       { c.look("Done"); return c.Context.Done() }
+func (c nosy) Err() error                  { c.look("Err"); return c.Context.Err() }
+func (c nosy) Value(key any) any           { c.look("Value"); return c.Context.Value(key) }
+
+func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
+	forever := func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }
+	second := func(context.Context, Turn) (Wait, error) { return Surely(time.Second), nil }
+	until := func(ctx context.Context, _ Turn) (Wait, error) { <-ctx.Done(); return Wait{}, ctx.Err() }
+	acquire := func(r Request) func(q *Queue, ctx context.Context) error {
+		r.N, r.Max = 1, max(r.Max, time.Hour)
+		return func(q *Queue, ctx context.Context) error { _, _, err := q.Acquire(ctx, r); return err }
+	}
+	for _, exact := range []bool{true, false} {
+		for name, enter := range map[string]func(q *Queue, ctx context.Context) error{
+			"a slot":          acquire(Request{}),
+			"bounded":         acquire(Request{Max: 2 * time.Hour}),
+			"asks":            acquire(Request{Ask: forever}),
+			"asks for a slot": acquire(Request{Ask: second}),
+			"is asking":       acquire(Request{Ask: until}),
+			"attends": func(q *Queue, ctx context.Context) error {
+				w, _, err := q.Reserve(Request{N: 1, Max: Forever})
+				if err != nil {
+					return err
+				}
+				return q.Attend(ctx, w)
+			},
+			"joins": func(q *Queue, ctx context.Context) error {
+				p, err := q.Join(ctx, 1)
+				if err != nil {
+					return err
+				}
+				select {
+				case <-p.Wake:
+					t.Error("let through")
+				case <-p.Done:
+				}
+				return q.Leave(ctx, p, Look)
+			},
+		} {
+			for how, end := range map[string]func(t *testing.T, ctx context.Context, q *Queue) context.Context{
+				"done before": func(_ *testing.T, ctx context.Context, _ *Queue) context.Context {
+					ctx, cancel := context.WithCancel(ctx)
+					cancel()
+					return ctx
+				},
+				"cancelled": func(_ *testing.T, ctx context.Context, _ *Queue) context.Context {
+					ctx, cancel := context.WithCancel(ctx)
+					time.AfterFunc(10*ms, cancel)
+					return ctx
+				},
+				"closed": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
+					ctx, cancel := context.WithTimeout(ctx, 100*24*time.Hour)
+					t.Cleanup(cancel)
+					time.AfterFunc(10*ms, func() { q.Close(errs.ErrClosed) })
+					return ctx
+				},
+				"hopeless": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
+					ctx, cancel := context.WithTimeout(ctx, 24*time.Hour)
+					t.Cleanup(cancel)
+					time.AfterFunc(10*ms, func() {
+						q.Change(func(now time.Duration) { q.rule.(*every).next = now + 48*time.Hour })
+					})
+					return ctx
+				},
+			} {
+				if name == "joins" && (exact || how == "closed" || how == "hopeless") {
+					continue // it is for queues that do not know the time
+				}
+				t.Run(name+", "+how, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						q := new(Queue)
+						q.Init(&every{interval: time.Hour, next: time.Hour}, Config{Exact: exact, Untimed: name == "joins"})
+						ctx := nosy{end(t, context.Background(), q), q, t, name + ", " + how}
+						if err := enter(q, ctx); err == nil {
+							t.Error("let through")
+						}
+						q.Lock()
+						defer q.Unlock()
+						if q.Len() > 0 {
+							t.Errorf("%d wait", q.Len())
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A caller that is failed while it asks: its context for that ends, and the error is why.
+func TestOneThatIsFailedWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRooms(0, Config{})
+		time.AfterFunc(time.Second, func() { q.Close(errs.ErrClosed) })
+		_, _, err := q.Acquire(t.Context(), Request{N: 1, Max: Forever, Ask: func(ctx context.Context, _ Turn) (Wait, error) {
+			<-ctx.Done()
+			return Wait{}, ctx.Err()
+		}})
+		if err != errs.ErrClosed {
+			t.Error(err)
+		}
+	})
+}
