@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
@@ -31,6 +32,23 @@ import (
 // slow or paused host hoards nothing. A call that waits for the parent has
 // taken nothing from its own gate: a full parent wastes no slot of the host.
 // Locks are taken from the root down, and nobody who holds one waits.
+//
+// # How late is such a call?
+//
+// It goes through several hands, and each may be late: the timer of its own queue, the
+// goroutine that wakes in its parent's, a quota that takes time to answer. But what a
+// limit holds it up for is not lateness. So each queue says since when the call could
+// have asked (queue.Turn): when it came, its slot came, or it was told that something had
+// changed. A call that was late in its own queue came to its parent's as much too late
+// (queue.Request.Came). What is left at the root, after the last limit that held it up, is
+// how late the call is for all of them. Each gate makes up for that, up to its CatchUp:
+//
+//	its gate     slot ├─ woken late ─┤
+//	its parent                       ├── no room ──┤ told ├─ woken late ─┤ leaves
+//	late for all                                          ├──────────────┤
+//
+// Every gate but the root was once charged at the instant at which the call left. At each
+// call it lost what its timer was late by: 5 % of the rate at 200/s, 80 % at 5,000/s.
 
 // A path is a gate, its parent, that one's parent, and so on.
 type path struct {
@@ -70,6 +88,7 @@ func (p path) asker() queue.AskFunc {
 func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (queue.Wait, error) {
 	_, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asker(),
+		Came: g.queue.Epoch().Add(t.Due), // had it been woken in time
 	})
 	var no *refusal
 	switch {
@@ -168,13 +187,16 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 			return g, wait, err
 		}
 	}
-	for i, g := range p {
-		now := g.queue.Now()
-		due := now
-		if i == len(p)-1 {
-			due = min(t.Due, now) // whose head it is, and may have been woken late
-		}
-		(*rule)(g).depart(now, due, t.N) // they would not wait, and nothing has changed
+	// All of them at one instant, and all as late as the last of them was: it is the
+	// others that the call had waited for.
+	at := time.Now()
+	late := at.Sub(p[len(p)-1].queue.Epoch()) - t.Due
+	for _, g := range p {
+		late = min(late, at.Sub(g.queue.Epoch())-g.schedule.Slot())
+	}
+	for _, g := range p {
+		now := at.Sub(g.queue.Epoch())
+		(*rule)(g).depart(now, now-max(0, late), t.N) // they would not wait, and nothing has changed
 	}
 	return nil, queue.Wait{}, nil
 }

@@ -90,7 +90,7 @@ func Surely(d time.Duration) Wait { return Wait{d, d} }
 // A Turn is what an AskFunc is told.
 type Turn struct {
 	N    int64
-	Due  time.Duration // as for Rule.Admit
+	Due  time.Duration // ≤ now, since when it could have asked: the rest is our lateness
 	Left time.Duration // how long the caller will still wait, Forever for no bound
 
 	Patience time.Duration // of the request
@@ -278,6 +278,10 @@ type Request struct {
 	// Ask, if set, decides in place of the rule's Admit.
 	Ask AskFunc
 
+	// Came, if set, is when the caller would have come had it not been woken late,
+	// by us. It is for callers that ask.
+	Came time.Time
+
 	told bool               // Config.Waits was called
 	stop context.CancelFunc // of the context for Ask
 }
@@ -301,7 +305,7 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 		defer stop()
 		r.stop = stop
 		w := q.attended(now, r.N, nil)
-		w.askedFor(&r)
+		w.askedFor(&r, q, now)
 		w.rare.maxAt = now
 		q.push(w)
 		wait, err := q.ask(ctx, w)
@@ -367,7 +371,7 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 		now = q.Now()
 	}
 	w = q.attended(now, r.N, done)
-	w.askedFor(r)
+	w.askedFor(r, q, now)
 	w.setLimits(deadline, q, now, r.Max)
 	if w.rare != nil {
 		err = q.hopeless(now, w, q.weight.value())
@@ -389,6 +393,9 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 	}
 	q.push(w)
 	if q.front == w {
+		if r.Ask != nil {
+			w.rare.first = true // since it came, also if that should have been earlier
+		}
 		q.Advance(now)
 	}
 	return w, now, nil
@@ -467,8 +474,12 @@ func (q *Queue) Advance(now time.Duration) {
 			continue
 		}
 		if w.asks() {
-			if !w.rare.asked && w.at == Forever {
-				w.tell() // newly at the head
+			if r := w.rare; !r.first {
+				// It is late by as much as the one that was first before it.
+				r.first, r.since = true, max(r.since, min(q.due, now))
+				if w.at == Forever {
+					w.tell()
+				}
 			}
 			break
 		}
@@ -509,6 +520,7 @@ func (q *Queue) Advance(now time.Duration) {
 // already.
 func (q *Queue) Kick() {
 	if q.front != nil && q.front.asks() {
+		q.front.rare.since = min(q.front.rare.since, q.Now())
 		q.front.tell()
 	}
 }

@@ -9,6 +9,13 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
+// near is how long a wait of a caller that asks may be to be worth an exact end.
+// Config.Fine knows only what the rule asks for, and it may wait for another limit.
+const near = 100 * time.Millisecond
+
+// sleep is alarm.Sleep but in tests.
+var sleep = alarm.Sleep
+
 // wait blocks until w is settled, and returns when it was granted. The queue is
 // locked before and unlocked after.
 func (q *Queue) wait(ctx context.Context, w *Waiter) (at time.Duration, err error) {
@@ -132,6 +139,9 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 		var left time.Duration
 		if until != Forever {
 			left = until - q.Now()
+			if w.asks() && w == q.front {
+				fine = q.fine && (left <= near || q.cfg.Fine != nil && q.cfg.Fine())
+			}
 		}
 		q.Unlock()
 
@@ -146,7 +156,10 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 			case <-done:
 				cancelled = true
 			}
-		case fine && left <= alarm.Reach && !bubbled() && alarm.Sleep(left):
+		case fine && left <= alarm.Reach && !bubbled() && sleep(left):
+			// What one that asks is told meanwhile it learns when it wakes, and is as
+			// late as that (rare.since). Others are let through by those who tell them.
+			//
 			// Of slots that are close together it may sleep for one after the
 			// other, and come to the select below only after the last.
 			cancelled = isDone(done)
@@ -197,6 +210,9 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 // cancel removes w, whose context is done. Its goroutine does that, and fills in the
 // error when the queue is unlocked.
 func (q *Queue) cancel(now time.Duration, w *Waiter) {
+	if w.asks() && w == q.front {
+		q.setDue(min(w.rare.since, w.rare.due, now)) // of the next, which is as late as this one
+	}
 	q.giveUp(w)
 	q.Advance(now)
 }
@@ -211,6 +227,9 @@ func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
 		w.at = now
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
+		if !w.settled() {
+			q.setDue(min(w.rare.due, now)) // of the next, which is as late as this one
+		}
 	case w.settled():
 		return false, nil
 	case err == nil:
@@ -256,11 +275,11 @@ func (q *Queue) tellWaits(w *Waiter) {
 func (q *Queue) ask(ctx context.Context, w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	now := q.Now()
-	turn := Turn{N: w.n, Due: min(r.due, now), Left: Forever, Patience: r.patience}
+	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience}
 	if r.maxAt != Forever {
 		turn.Left = max(0, r.maxAt-now)
 	}
-	r.asked = true
+	r.since, r.due = Forever, turn.Due
 	q.Unlock()
 	returned := false
 	defer func() {

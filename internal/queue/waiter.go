@@ -56,11 +56,13 @@ type rare struct {
 	ctxAt    time.Duration // when its context will be done, as far as announced
 	err      error
 
+	// Of an entry that asks. What it is late by is our own fault: since min(since, due).
 	ask   AskFunc
-	asked bool               // at least once
-	told  bool               // Config.Waits was called
 	stop  context.CancelFunc // ends the context of ask
-	due   time.Duration      // when it was to ask again
+	first bool               // it is, or has been, at the head
+	told  bool               // Config.Waits was called
+	since time.Duration      // when it came, got to the head or was told to ask; Forever: not since it asked
+	due   time.Duration      // when it is to ask again, or was to when it asked
 }
 
 // A state is that of an entry. All but the first are final.
@@ -102,9 +104,13 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 }
 
 // askedFor notes what few requests have.
-func (w *Waiter) askedFor(r *Request) {
-	if r.Ask != nil || r.Patience != 0 {
-		w.more().ask, w.rare.stop, w.rare.patience, w.rare.told = r.Ask, r.stop, r.Patience, r.told
+func (w *Waiter) askedFor(r *Request, q *Queue, now time.Duration) {
+	if r.Ask == nil && r.Patience == 0 {
+		return
+	}
+	w.more().ask, w.rare.stop, w.rare.patience, w.rare.told = r.Ask, r.stop, r.Patience, r.told
+	if w.rare.since = now; !r.Came.IsZero() {
+		w.rare.since = min(now, r.Came.Sub(q.epoch))
 	}
 }
 
