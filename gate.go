@@ -444,6 +444,10 @@ func (g *Gate) refusal(n int64, err error) Event {
 // next call leaves as many new intervals after the last one as that weighed (1
 // unless the rate counts cost), or now if that has passed. It returns an error
 // and changes nothing if that is no rate.
+//
+// It looks at every caller that waits, and nothing leaves meanwhile: some 10 ns for each
+// and some 40 ns for each with a deadline or a bound. PauseUntil does, too, and Settle
+// where it brings the next slot later, which only a rate that counts cost does.
 func (g *Gate) SetRate(count int64, per time.Duration) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -511,9 +515,10 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 // Resume ends a pause now. The callers that wait leave as after PauseUntil.
 func (g *Gate) Resume() {
 	paused := false
-	g.queue.Change(func(now time.Duration) {
+	g.queue.Adjust(func(now time.Duration) (later bool) {
 		paused = g.schedule.Paused() > now
 		g.schedule.Resume(now)
+		return false
 	})
 	if paused {
 		g.tell(Event{Kind: EventResumed})

@@ -98,7 +98,11 @@ func (p *Permit) Settle(actual int64) {
 func (p *Permit) settle(delta int64) {
 	g := p.gate
 	if g.rateUnit == Cost {
-		g.queue.Change(func(time.Duration) { g.schedule.Adjust(delta) })
+		g.queue.Adjust(func(time.Duration) (later bool) {
+			before := g.schedule.Slot()
+			g.schedule.Adjust(delta)
+			return g.schedule.Slot() > before
+		})
 	}
 	g.queue.Lock()
 	defer g.queue.Unlock()

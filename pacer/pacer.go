@@ -243,7 +243,9 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // for those who come. What is owed is re-priced: the next slot is the last
 // departure plus its weight times the new interval, or now if that has passed.
 // It returns an error and changes nothing if New would panic, or if the
-// configured Burst would take longer than 146 years.
+// configured Burst would take longer than 146 years. Like PauseUntil it looks at every
+// caller that waits, and nothing leaves meanwhile: some 10 ns for each, and some 40 ns
+// for each with a deadline.
 func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	err := schedule.CheckRate(count, per)
 	if err == nil {
@@ -267,7 +269,10 @@ func (p *Pacer) PauseUntil(t time.Time) {
 
 // Resume ends a pause now. The callers who wait leave one interval apart.
 func (p *Pacer) Resume() {
-	p.queue.Change(p.schedule.Resume)
+	p.queue.Adjust(func(now time.Duration) (later bool) {
+		p.schedule.Resume(now)
+		return false
+	})
 }
 
 // Interval returns the time between calls at the present rate, rounded down to

@@ -403,14 +403,33 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 
 // Change settles what is due, calls f to change the rule, and applies the
 // change to everybody who waits: those it makes hopeless fail, those it lets
-// through leave, and the driver sleeps for the new time.
+// through leave, and the driver sleeps for the new time. It looks at all of them, with
+// the queue locked.
 func (q *Queue) Change(f func(now time.Duration)) {
+	q.Adjust(func(now time.Duration) (later bool) {
+		f(now)
+		return true
+	})
+}
+
+// Adjust is Change, but does not look at those who wait unless f reports that a forecast
+// may be later now: what comes earlier makes no wait hopeless.
+func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Lock()
 	defer q.Unlock()
 	now := q.Now()
 	q.Advance(now)
-	f(now)
+	later := f(now)
 	q.changed, q.due = now, now // to be looked at anew
+	if later {
+		q.failHopeless(now)
+	}
+	q.Advance(now)
+	q.Kick()
+}
+
+// failHopeless ends each wait that cannot end in time any more.
+func (q *Queue) failHopeless(now time.Duration) {
 	var ahead total
 	for w := q.front; w != nil; {
 		next := w.next
@@ -421,8 +440,6 @@ func (q *Queue) Change(f func(now time.Duration)) {
 		}
 		w = next
 	}
-	q.Advance(now)
-	q.Kick()
 }
 
 // Recheck ends the wait of everybody whom Refuse would refuse now. The queue
