@@ -18,8 +18,13 @@ type Forecast struct {
 	// calls took so far; until some were done it is no more than Last.
 	Total time.Duration
 
-	// LimitedBy is what they wait for most.
+	// LimitedBy is what they wait for most. It is Unknown if nothing else limits them.
 	LimitedBy Limit
+
+	// Unknown is a limit that may hold them up, too, and cannot be forecast: a quota or
+	// Config.Permits. The times above are then the shortest possible. It is empty if there
+	// is no such limit.
+	Unknown Limit
 }
 
 // A Limit names what holds calls up. A quota is "quota" and its name.
@@ -40,9 +45,9 @@ const (
 // Plan returns how long n more calls of cost 1 will take behind those who wait
 // already, and what limits them: "50,000 calls take 2 h 47 min, limited by the
 // rate", before the first is made. What calls take in flight is estimated from
-// those done so far; before that, concurrency is taken for no limit. Quotas
-// are not asked. With a parent it is the longer of both forecasts. It panics if
-// n < 0; Plan(0) is about nothing.
+// those done so far; before that, concurrency is taken for no limit. Quotas and
+// Permits cannot be forecast: see Forecast.Unknown. With a parent it is the longer of
+// both forecasts. It panics if n < 0; Plan(0) is about nothing.
 func (g *Gate) Plan(n int64) Forecast {
 	mustNotBeNegative(n)
 	f := Forecast{LimitedBy: ByNothing}
@@ -55,8 +60,25 @@ func (g *Gate) Plan(n int64) Forecast {
 			f.LimitedBy = own.LimitedBy
 		}
 		f.First, f.Last, f.Total = max(f.First, own.First), max(f.Last, own.Last), max(f.Total, own.Total)
+		if f.Unknown == "" {
+			f.Unknown = g.unknown()
+		}
+	}
+	if f.LimitedBy == ByNothing && f.Unknown != "" {
+		f.LimitedBy = f.Unknown // "nothing" would be a definite answer
 	}
 	return f
+}
+
+// unknown returns the first limit of the gate alone that cannot be forecast, or "".
+func (g *Gate) unknown() Limit {
+	switch {
+	case len(g.quotas) > 0:
+		return g.quotas[0].limit()
+	case g.permits != nil:
+		return ByPermits
+	}
+	return ""
 }
 
 // plan is Plan for the gate alone.
