@@ -8,6 +8,8 @@ import (
 	"go.uber.org/ratelimit"
 	"golang.org/x/time/rate"
 
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -38,10 +40,39 @@ var libraries = map[string]func(count int) (acquire, stop func()){
 		t := time.NewTicker(time.Second / time.Duration(count))
 		return func() { <-t.C }, t.Stop
 	},
+	"gate": func(count int) (acquire, stop func()) {
+		return gate(count, sluice.Config{})
+	},
+	"gate+parent": func(count int) (acquire, stop func()) {
+		return gate(count, sluice.Config{Parent: newGate(sluice.Config{Concurrency: 100})})
+	},
+	"gate+quota": func(count int) (acquire, stop func()) {
+		return gate(count, sluice.Config{Quotas: []sluice.Quota{{Name: "plenty", Meter: leaky.New(1e6, 1e6, time.Second)}}})
+	},
 }
 
-func libraryNames() []string {
+// rivals are what is compared unless -libs says otherwise.
+func rivals() []string {
 	return []string{"sluice", "xtime", "uber", "uber-strict", "failsafe", "ticker"}
+}
+
+// gates are kinds of a gate, plain first, which the others are compared with.
+func gates() []string { return []string{"gate", "gate+parent", "gate+quota"} }
+
+func libraryNames() []string { return append(rivals(), gates()...) }
+
+// gate makes a gate of count per second.
+func gate(count int, cfg sluice.Config) (acquire, stop func()) {
+	cfg.Rate = sluice.Rate{Count: int64(count), Per: time.Second}
+	g := newGate(cfg)
+	call := func(context.Context) error { return nil }
+	return func() { must(g.Do(context.Background(), call)) }, nothing
+}
+
+func newGate(cfg sluice.Config) *sluice.Gate {
+	g, err := sluice.New(cfg)
+	must(err)
+	return g
 }
 
 func nothing() {}

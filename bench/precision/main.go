@@ -4,6 +4,7 @@
 //	go run ./bench/precision                 a table, after about 9 minutes
 //	go run ./bench/precision -json           the same as a list in JSON
 //	go run ./bench/precision -rates 1000 -libs sluice,xtime -callers 1 -runs 1
+//	go run ./bench/precision -libs gate,gate+parent,gate+quota -rates 200,1000,5000 -callers 1,8 -frozen none
 //
 // A cell is one library at one rate with 1 or 64 callers, each of which does
 // nothing but acquire, in a loop. A call leaves when time.Now, called as soon
@@ -42,6 +43,10 @@
 // of 10 calls that it may make up), uber-strict (WithoutSlack), failsafe (the
 // smooth limiter, AcquirePermit), and ticker, a time.Ticker all callers read
 // from. throttled and sethvargo cannot wait, and are not here.
+//
+// The kinds of a sluice.Gate are measured on request: gate has the rate and nothing
+// else, gate+parent also a parent that has room for all, gate+quota also a quota that
+// has enough for all. Both must ask for each call, and are to deliver what gate does.
 package main
 
 import (
@@ -93,7 +98,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("precision", flag.ExitOnError)
 	rates := f.String("rates", "100,1000,5000,20000,100000", "calls per second")
 	callers := f.String("callers", "1,64", "how many callers at once")
-	libs := f.String("libs", strings.Join(libraryNames(), ","), "libraries")
+	libs := f.String("libs", strings.Join(rivals(), ","), "libraries: also "+strings.Join(gates(), ", "))
 	frozen := f.String("frozen", "1000,20000", "rates at which the process is also stopped in the middle; none for none")
 	f.DurationVar(&o.freeze, "freeze", 5*time.Millisecond, "how long it is stopped")
 	f.DurationVar(&o.dur, "dur", time.Second, "how long a run of a cell lasts, at least; at slow rates as long as 300 calls take")

@@ -176,6 +176,34 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+func TestGatesAreComparedWithAPlainOne(t *testing.T) {
+	plain := results.Cell{Library: "gate", Asked: 1000, Callers: 8, Delivered: 950}
+	cells := []results.Cell{
+		{Library: "gate", Asked: 1000, Callers: 1, Delivered: 1000}, plain,
+		{Library: "gate", Asked: 1000, Callers: 8, Delivered: 2000, Frozen: 5},
+	}
+	for _, test := range []struct {
+		cell              results.Cell
+		reached, compared bool
+	}{
+		{results.Cell{Library: "gate+parent", Asked: 1000, Callers: 8, Delivered: 941}, true, true},
+		{results.Cell{Library: "gate+quota", Asked: 1000, Callers: 8, Delivered: 940}, false, true},
+		{results.Cell{Library: "gate+quota", Asked: 1000, Callers: 8, Delivered: 950, Frozen: 5}, false, false},
+		{results.Cell{Library: "gate+quota", Asked: 200, Callers: 8, Delivered: 200}, false, false},
+		{plain, false, false},
+		{results.Cell{Library: "sluice", Asked: 1000, Callers: 8, Delivered: 950}, false, false},
+	} {
+		got, reached, compared := besidePlain(test.cell, cells)
+		if reached != test.reached || compared != test.compared {
+			t.Errorf("%+v: %q, %v, %v", test.cell, got, reached, compared)
+		}
+		text := report(&results.Precision{}, append(cells, test.cell))
+		if strings.Contains(text, "0.99 × gate") != test.compared {
+			t.Errorf("%+v: not so in the report:\n%s", test.cell, text)
+		}
+	}
+}
+
 // What was published stays there if nothing was measured.
 func TestNothing(t *testing.T) {
 	readme := filepath.Join(t.TempDir(), "README.md")

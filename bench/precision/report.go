@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-go/sluice/bench/internal/results"
@@ -99,5 +100,34 @@ func goals(b *strings.Builder, cells []results.Cell) {
 			fmt.Fprintf(&rows, "| %s | %.0f | %d | %s |\n", g.name, c.Asked, c.Callers, got)
 		}
 	}
+	for _, c := range cells {
+		got, ok, compared := besidePlain(c, cells)
+		if !compared {
+			continue
+		}
+		all++
+		if ok {
+			reached++
+			got += ", yes"
+		} else {
+			got = "**" + got + ", no**"
+		}
+		fmt.Fprintf(&rows, "| %s ≥ 0.99 × gate | %.0f | %d | %s |\n", c.Library, c.Asked, c.Callers, got)
+	}
 	fmt.Fprintf(b, "%d of %d reached.\n\n| goal | asked/s | callers | measured |\n| --- | ---: | ---: | --- |\n%s", reached, all, rows.String())
+}
+
+// besidePlain compares what a kind of a gate delivers with what a plain gate does, if
+// that was measured in the same run.
+func besidePlain(c results.Cell, cells []results.Cell) (got string, reached, compared bool) {
+	if c.Frozen > 0 || !slices.Contains(gates()[1:], c.Library) {
+		return "", false, false
+	}
+	for _, plain := range cells {
+		if plain.Library == gates()[0] && plain.Frozen == 0 && plain.Asked == c.Asked && plain.Callers == c.Callers {
+			share := c.Delivered / plain.Delivered
+			return fmt.Sprintf("%.4f ×", share), share >= 0.99, true
+		}
+	}
+	return "", false, false
 }
