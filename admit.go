@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -53,7 +52,19 @@ import (
 // A path is a gate, its parent, that one's parent, and so on.
 type path struct {
 	gates []*Gate
-	told  *news // of the parents; nil if none of them has an observer
+	asks  []queue.AskFunc // of the heads of their queues
+	told  *news           // of the parents; nil if none of them has an observer
+}
+
+func newPath(g *Gate, told *news) *path {
+	p := &path{told: told}
+	for ; g != nil; g = g.parent {
+		p.gates = append(p.gates, g)
+	}
+	for i := range p.gates {
+		p.asks = append(p.asks, p.asker(i))
+	}
+	return p
 }
 
 // asking returns how a call of g asks to be let through, nil if it need not,
@@ -63,13 +74,13 @@ func (g *Gate) asking() (queue.AskFunc, *news) {
 		return g.ask, nil
 	}
 	told := new(news)
-	return path{[]*Gate{g}, told}.asker(), told
+	return newPath(g, told).asks[0], told
 }
 
-// asker returns how the head of the queue of the last gate of p asks to be let
-// through for a call of the first.
-func (p path) asker() queue.AskFunc {
-	here := p.gates[len(p.gates)-1]
+// asker returns how the head of the queue of the i-th gate of p asks to be let through
+// for a call of the first.
+func (p *path) asker(i int) queue.AskFunc {
+	here := p.gates[i]
 	return func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if here.parent == nil {
 			if wait := here.wouldWait(t.N, ""); wait.For > 0 {
@@ -80,14 +91,15 @@ func (p path) asker() queue.AskFunc {
 		if wait := here.wouldWait(t.N, ByParent); wait.For > 0 {
 			return wait, nil
 		}
-		return here.pass(ctx, t, path{append(slices.Clip(p.gates), here.parent), p.told})
+		return p.pass(ctx, t, i)
 	}
 }
 
-// pass queues in the parent of g, the last of p.
-func (g *Gate) pass(ctx context.Context, t queue.Turn, p path) (queue.Wait, error) {
+// pass queues in the parent of the i-th gate.
+func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error) {
+	g := p.gates[i]
 	_, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
-		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asker(),
+		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asks[i+1],
 		Came: g.queue.Epoch().Add(t.Due), // had it been woken in time
 	})
 	var no *refusal
@@ -118,7 +130,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v
 
 // join admits a call to all gates of p at one instant, or returns how long to
 // wait at the head of the queue of the last of them, in which it is.
-func (p path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
+func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	// The answer to the caller: a wait here, or a refusal by one below.
 	no := func(g *Gate, wait queue.Wait, err error) (queue.Wait, error) {
 		if g == p.gates[len(p.gates)-1] {

@@ -199,7 +199,7 @@ func newGate(cfg Config) (*Gate, error) {
 	}
 	g.questions = questionsOf(g)
 	if len(g.quotas) > 0 || g.parent != nil {
-		g.ask = path{gates: []*Gate{g}}.asker()
+		g.ask = newPath(g, nil).asks[0]
 	}
 	g.plain = g.ask == nil && g.permits == nil && g.observer == nil
 	g.lane.Init()

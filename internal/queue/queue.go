@@ -282,8 +282,9 @@ type Request struct {
 	// by us. It is for callers that ask.
 	Came time.Time
 
-	told bool               // Config.Waits was called
-	stop context.CancelFunc // of the context for Ask
+	told   bool // Config.Waits was called
+	asking context.Context
+	stop   context.CancelFunc // of asking
 }
 
 // Try admits r if it can leave at once and nobody waits. at is when.
@@ -301,14 +302,13 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	if ok && r.Ask == nil {
 		ok = q.rule.Admit(now, now, r.N) == 0
 	} else if ok {
-		ctx, stop := context.WithCancel(context.Background()) // which has no methods but those of the library
-		defer stop()
-		r.stop = stop
+		r.asking, r.stop = context.WithCancel(context.Background()) // which is not the caller's own
+		defer r.stop()
 		w := q.attended(now, r.N, nil)
 		w.askedFor(&r, q, now)
 		w.rare.maxAt = now
 		q.push(w)
-		wait, err := q.ask(ctx, w)
+		wait, err := q.ask(w)
 		ok = wait.For == 0 && err == nil
 		q.leave(w)
 		if w.state == granted {
@@ -329,9 +329,8 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 	if r.Ask != nil {
 		// The context of the AskFunc is made here and not where it is called: that is
 		// between two locks, and context.WithCancel calls methods of ctx.
-		asking, stop := context.WithCancel(errs.Honest(ctx))
-		defer stop()
-		ctx, r.stop = asking, stop
+		r.asking, r.stop = context.WithCancel(errs.Honest(ctx))
+		defer r.stop()
 	}
 	w, now, err := q.enter(ctx, &r)
 	if w == nil {

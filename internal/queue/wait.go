@@ -111,7 +111,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 				q.cancel(q.Now(), w)
 				continue
 			}
-			if over, err := q.askFor(ctx, w); over {
+			if over, err := q.askFor(w); over {
 				at = w.at
 				if err == nil {
 					q.putBack(w)
@@ -219,8 +219,8 @@ func (q *Queue) cancel(now time.Duration, w *Waiter) {
 
 // askFor asks on behalf of w, the head. over reports that w's wait is over
 // with err; otherwise w is settled, or w.at says when to ask again.
-func (q *Queue) askFor(ctx context.Context, w *Waiter) (over bool, err error) {
-	wait, err := q.ask(ctx, w)
+func (q *Queue) askFor(w *Waiter) (over bool, err error) {
+	wait, err := q.ask(w)
 	now := q.Now()
 	switch {
 	case err == nil && wait.For == 0:
@@ -272,7 +272,7 @@ func (q *Queue) tellWaits(w *Waiter) {
 
 // ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
 // and the panic propagates without our lock.
-func (q *Queue) ask(ctx context.Context, w *Waiter) (wait Wait, err error) {
+func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	now := q.Now()
 	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience}
@@ -289,7 +289,7 @@ func (q *Queue) ask(ctx context.Context, w *Waiter) (wait Wait, err error) {
 			q.Unlock()
 		}
 	}()
-	wait, err = r.ask(ctx, turn)
+	wait, err = r.ask(r.asking, turn)
 	returned = true
 	wait.For = max(0, wait.For)
 	return wait, err

@@ -57,12 +57,13 @@ type rare struct {
 	err      error
 
 	// Of an entry that asks. What it is late by is our own fault: since min(since, due).
-	ask   AskFunc
-	stop  context.CancelFunc // ends the context of ask
-	first bool               // it is, or has been, at the head
-	told  bool               // Config.Waits was called
-	since time.Duration      // when it came, got to the head or was told to ask; Forever: not since it asked
-	due   time.Duration      // when it is to ask again, or was to when it asked
+	ask    AskFunc
+	asking context.Context    // for ask; ends with that of the caller, or when the entry fails
+	stop   context.CancelFunc // of asking
+	first  bool               // it is, or has been, at the head
+	told   bool               // Config.Waits was called
+	since  time.Duration      // when it came, got to the head or was told to ask; Forever: not since it asked
+	due    time.Duration      // when it is to ask again, or was to when it asked
 }
 
 // A state is that of an entry. All but the first are final.
@@ -108,7 +109,8 @@ func (w *Waiter) askedFor(r *Request, q *Queue, now time.Duration) {
 	if r.Ask == nil && r.Patience == 0 {
 		return
 	}
-	w.more().ask, w.rare.stop, w.rare.patience, w.rare.told = r.Ask, r.stop, r.Patience, r.told
+	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
+	w.rare.patience, w.rare.told = r.Patience, r.told
 	if w.rare.since = now; !r.Came.IsZero() {
 		w.rare.since = min(now, r.Came.Sub(q.epoch))
 	}
