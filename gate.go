@@ -46,7 +46,9 @@ type Config struct {
 
 	// Quotas are further limits. A call takes from all of them or from none.
 	// Those that are asked over a network are asked last, and as many as
-	// possible in one step: see Joiner.
+	// possible in one step: see Joiner. What is given back to a meter in
+	// another way than by Permit.Settle wakes nobody: the first caller asks
+	// again when the last answer of the meter said so.
 	Quotas []Quota
 
 	// Permits is a cap on calls in flight that is shared with others. To take

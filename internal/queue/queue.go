@@ -12,7 +12,8 @@
 // that nobody fills, and 100,000 waiters are 100,000 timers.
 //
 // Here only the first waiting goroutine, the driver, sleeps for a time; all
-// others sleep until they are told. When the driver wakes it does not serve
+// others sleep until they are told. (If the rule cannot know how long a wait is, a
+// bound on it is one more timer, of its own.) When the driver wakes it does not serve
 // itself but the queue: [Queue.Advance] asks the rule about the head, hands
 // over, asks about the next, until the rule says "not yet, come back in d".
 // Whoever changes anything (a release, a new rate, a cancelled head) calls
