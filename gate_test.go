@@ -357,6 +357,18 @@ func TestNothingIsGrantedAtOnce(t *testing.T) {
 	})
 }
 
+// A caller that releases before it looks at the error loses nothing.
+func TestReleaseOfNoPermitDoesNothing(t *testing.T) {
+	g := mustGate(t, sluice.Config{Concurrency: 1})
+	p, _ := g.Acquire(bg, 1)
+	q, ok := g.TryAcquire(1)
+	q.Release()
+	if s := g.Stats(); ok || s.InFlight != 1 {
+		t.Errorf("%v, %+v", ok, s)
+	}
+	p.Release()
+}
+
 func TestReleaseAndSettleCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost, Rate: tenPerSecond, RateCounts: sluice.Cost})

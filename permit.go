@@ -34,9 +34,10 @@ func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
 }
 
 // Release ends the call and lets the next one in. Only the first Release of a
-// permit counts.
+// permit counts. The nil that comes beside an error has nothing to release, and
+// Release of it does nothing.
 func (p *Permit) Release() {
-	if p.gate != nil && p.released.CompareAndSwap(false, true) {
+	if p != nil && p.gate != nil && p.released.CompareAndSwap(false, true) {
 		p.end()
 	}
 }
