@@ -120,7 +120,8 @@
 // # Keys
 //
 // A key is prefix:kind:{name|key}, where braces and bars in name and key are
-// escaped and texts of more than 128 bytes replaced by a hash. A limit may be
+// escaped, and a text of more than 128 bytes is replaced by %h and a hash, which no
+// shorter text is written as. A limit may be
 // called family/limit: its key is then prefix:kind:{family|key}:limit, and so the
 // limits of one family and key are on one server and can be decided together, see
 // [Store.Together]. It expires when what it says does not count any more; only a

@@ -224,7 +224,7 @@ func TestKeys(t *testing.T) {
 		{"a/b/{c}", "", "", "p:k:{a/b|}:%7bc%7d"},
 		{"orders", "a/b", "", "p:k:{orders|a/b}"},
 		{"n", strings.Repeat("x", 128), "", "p:k:{n|" + strings.Repeat("x", 128) + "}"},
-		{"n", strings.Repeat("x", 129), "", "p:k:{n|%04fa5b0c04b6d4a8a1c3e8a2f1c0a9c5}"},
+		{"n", strings.Repeat("x", 129), "", "p:k:{n|%h4fa5b0c04b6d4a8a1c3e8a2f1c0a9c5b}"},
 	} {
 		got := s.key("k", v.name, v.key, v.part)
 		if len(v.key) > 128 {

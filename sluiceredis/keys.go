@@ -45,11 +45,20 @@ func split(name string) (family, limit string) {
 	return name[:i], name[i+1:]
 }
 
-// escape returns text without braces and bars, and not longer than that.
+// hashMark begins the image of a long text. The escaper writes % only before 25,
+// 7b, 7c and 7d, so the image of a short text never contains %h. A % followed by
+// the digits alone would not do: the short text "%" + 30 digits escapes to
+// "%25" + 30 digits, which is also the image of a long text whose hash begins
+// with 25.
+const hashMark = "%h"
+
+// escape returns text without braces and bars. Different texts have different
+// images, unless they are longer than longestText and 128 bits of their SHA-256
+// agree.
 func escape(text string) string {
 	if len(text) > longestText {
 		sum := sha256.Sum256([]byte(text))
-		return "%" + hex.EncodeToString(sum[:16]) // no escaped text begins like that and is as long
+		return hashMark + hex.EncodeToString(sum[:16])
 	}
 	if !strings.ContainsAny(text, "{|}%") {
 		return text
