@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ const (
 	nothing    verdict = iota // its caller gave up too soon
 	answered                  // it can be asked
 	unanswered                // it cannot
-	moving                    // it can, but not for these keys: they are on their way to another one
+	notThese                  // it can, but not for these keys: they are on their way to another one, or forbidden
 )
 
 // A breaker remembers which servers are away. While none is, and none has just
@@ -131,7 +132,7 @@ func (b *breaker) away(name func() string) bool {
 
 // leave notes what a call said about the server at name.
 func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
-	if v == moving { // which says nothing of the server
+	if v == notThese { // which says nothing of the server
 		v = nothing
 	}
 	if probe == nil && (v == nothing || v == answered && b.trouble.Load() == 0) {
@@ -218,11 +219,39 @@ func (b *breaker) mode() (m Mode, since time.Time) {
 }
 
 // cannot are the error replies of a server that is there and cannot be asked, all
-// or for some keys of a cluster: by their first word.
+// or for some keys: by their first word.
+//
+// A server that refuses the credentials counts as away, too. To ask it at every
+// call would not help, and costs a connection each time: a client makes a new one
+// for each call after a login that failed. The breaker bounds that, and its probes
+// find out when the credentials are right again.
 var cannot = map[string]verdict{
 	"READONLY": unanswered, "LOADING": unanswered, "CLUSTERDOWN": unanswered, "OOM": unanswered,
 	"NOREPLICAS": unanswered, "MASTERDOWN": unanswered, "MISCONF": unanswered, "BUSY": unanswered,
-	"TRYAGAIN": moving, "MOVED": moving, "ASK": moving,
+	"TRYAGAIN": notThese, "MOVED": notThese, "ASK": notThese,
+	"NOAUTH": unanswered, "WRONGPASS": unanswered, "NOPERM": unanswered,
+}
+
+// cannotSay are those that have no first word of their own, by how they begin.
+var cannotSay = []string{
+	"ERR max number of clients",
+	"ERR invalid password", "ERR Client sent AUTH", "ERR AUTH ", // up to version 5, or no password is set
+	"ERR The user executing the script can't", // NOPERM within a script, from version 7 on
+}
+
+// judgeReply returns what an error reply says about the server.
+func judgeReply(e *ServerError) verdict {
+	v, ok := cannot[e.Code]
+	if !ok && slices.ContainsFunc(cannotSay, func(begin string) bool { return strings.HasPrefix(e.Message, begin) }) {
+		v, ok = unanswered, true
+	}
+	switch {
+	case !ok:
+		return answered
+	case (e.Code == "NOPERM" || e.Code == "ERR") && strings.Contains(e.Message, " access "):
+		return notThese // the user may not use these keys, but perhaps those of other limits
+	}
+	return v
 }
 
 // judge returns what a call says about its server that ended with err. ctx is
@@ -237,13 +266,7 @@ func (s *Store) judge(ctx context.Context, err error, took time.Duration) verdic
 	case errors.Is(err, ErrNoHistory), errors.Is(err, errRestless):
 		return answered
 	case errors.As(err, &reply):
-		if v, ok := cannot[reply.Code]; ok {
-			return v
-		}
-		if strings.HasPrefix(reply.Message, "ERR max number of clients") {
-			return unanswered
-		}
-		return answered
+		return judgeReply(reply)
 	case ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < s.timeout/10):
 		return nothing
 	}

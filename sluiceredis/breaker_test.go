@@ -153,16 +153,24 @@ func TestJudge(t *testing.T) {
 	}{
 		{bg, nil, 0, answered},
 		{bg, reply("ERR Error running script"), 0, answered},
-		{bg, reply("NOPERM this user has no permissions"), 0, answered}, // asking again will not help
+		{bg, reply("NOAUTH Authentication required."), 0, unanswered}, // asking at every call will not help
+		{bg, reply("WRONGPASS invalid username-password pair or user is disabled."), 0, unanswered},
+		{bg, reply("ERR invalid password"), 0, unanswered}, // before version 6
+		{bg, reply("ERR Client sent AUTH, but no password is set"), 0, unanswered},
+		{bg, reply("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), 0, unanswered},
+		{bg, reply("NOPERM this user has no permissions to run the 'evalsha' command"), 0, unanswered},
+		{bg, reply("ERR The user executing the script can't run this command or subcommand"), 0, unanswered},
+		{bg, reply("NOPERM this user has no permissions to access one of the keys used as arguments"), 0, notThese}, // of that limit only
+		{bg, reply("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), 0, notThese},
 		{bg, reply("READONLY You can't write against a read only replica."), 0, unanswered},
 		{bg, reply("LOADING Redis is loading the dataset in memory"), 0, unanswered},
 		{bg, reply("CLUSTERDOWN The cluster is down"), 0, unanswered},
 		{bg, reply("OOM command not allowed when used memory > 'maxmemory'."), 0, unanswered},
 		{bg, reply("NOREPLICAS Not enough good replicas to write."), 0, unanswered},
 		{bg, reply("MASTERDOWN Link with MASTER is down"), 0, unanswered},
-		{bg, reply("TRYAGAIN Multiple keys request during rehashing of slot"), 0, moving}, // only of that slot
-		{bg, reply("MOVED 1234 10.0.0.1:6379"), 0, moving},
-		{bg, reply("ASK 1234 10.0.0.1:6379"), 0, moving},
+		{bg, reply("TRYAGAIN Multiple keys request during rehashing of slot"), 0, notThese}, // only of that slot
+		{bg, reply("MOVED 1234 10.0.0.1:6379"), 0, notThese},
+		{bg, reply("ASK 1234 10.0.0.1:6379"), 0, notThese},
 		{bg, reply("MISCONF Redis is configured to save RDB snapshots"), 0, unanswered},
 		{bg, reply("BUSY Redis is busy running a script."), 0, unanswered},
 		{bg, reply("ERR max number of clients reached"), 0, unanswered},

@@ -20,6 +20,11 @@ func TestGoRedisConforms(t *testing.T) {
 			}
 			return fit(t, redis.NewClient(o))
 		},
+		Login: func(t testing.TB, addr, user, password string) clienttest.Client {
+			return fit(t, redis.NewClient(&redis.Options{
+				Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, Username: user, Password: password,
+			}))
+		},
 		Cluster: func(t testing.TB, addrs []string) clienttest.Client {
 			return fit(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true}))
 		},

@@ -66,7 +66,8 @@
 //
 // # When the server is away
 //
-// A server that cannot be asked, three times in a row, is away: it is not asked for
+// A server that cannot be asked, or refuses the credentials, three times in a row,
+// is away: it is not asked for
 // a while, which grows to 1 s, and then by one call. Meanwhile calls are decided at
 // once, as [Config.Away] or the limit's own [Policy] says:
 //

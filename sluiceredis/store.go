@@ -36,8 +36,10 @@ type Config struct {
 	// server to be away, so that it is not asked for a while. 0 means 3.
 	// A call fails if the server cannot be reached, does not answer in time,
 	// or says that it cannot be asked, such as LOADING, READONLY, CLUSTERDOWN
-	// or OOM. One whose caller gives up is not counted, unless by a deadline
-	// of at least a tenth of Timeout.
+	// or OOM, or refuses the credentials, by NOAUTH, WRONGPASS or NOPERM. One
+	// whose caller gives up is not counted, unless by a deadline of at least a
+	// tenth of Timeout. If the user has no access to some keys only, Away
+	// decides the calls for these, and the server is not away.
 	Failures int
 
 	// Retry is the longest time for which a server that is away is not asked.
@@ -229,7 +231,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		}
 		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
 	}
-	if (said == unanswered || said == moving) && ctx.Err() == nil {
+	if (said == unanswered || said == notThese) && ctx.Err() == nil {
 		err = &AwayError{Server: place, Sent: true, Retry: shortestRetry, Cause: err}
 	}
 	return reply, err

@@ -36,6 +36,9 @@ func TestConforms(t *testing.T) {
 				PipelineMultiplex: -1, // one connection, so that there is one once it has answered
 			})
 		},
+		Login: func(t testing.TB, addr, user, password string) clienttest.Client {
+			return open(t, rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, Username: user, Password: password})
+		},
 		Cluster: func(t testing.TB, addrs []string) clienttest.Client {
 			return open(t, rueidis.ClientOption{InitAddress: addrs})
 		},

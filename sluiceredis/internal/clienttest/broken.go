@@ -32,6 +32,7 @@ func broken(t *testing.T, lib Library) {
 		"server under load":     misbehaves,
 		"limits refused":        refuses,
 		"limits, server killed": killed,
+		"credentials changed":   credentials,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,10 @@ type Library struct {
 	// and is told to send again what its library lets it.
 	Single func(t testing.TB, addr string, timeout time.Duration) Client
 
+	// Login returns a client of the server at addr, which is there, that logs in
+	// with those credentials. Without a user it does not log in.
+	Login func(t testing.TB, addr, user, password string) Client
+
 	// Cluster returns a client of the cluster that those servers belong to.
 	Cluster func(t testing.TB, addrs []string) Client
 }
