@@ -23,15 +23,18 @@ var (
 // failed: it must be run again. Its message says why.
 var ErrUnfinished = errors.New("batch: unfinished")
 
-// Config is what a batch may be told. Every field may be left out.
+// Config configures a batch. Every field may be left out. A number that is out of
+// range is an error before anything is read. Numbers that are only compared, as
+// those of Halt, have no upper bound; one that takes memory has.
 type Config[In any] struct {
 	// Policy says when an item is tried again.
 	Policy sluice.Policy
 
 	// Ahead is the most items that are out at a time: read from the input and
-	// not yet done with by the body of the loop. Each has a goroutine. 0 means
-	// twice the concurrency that the gate has when the batch begins, or 1,000
-	// if it has no limit. A gate with a MaxWaiting below Ahead refuses calls.
+	// not yet done with by the body of the loop. Each has a goroutine, so more
+	// than 2²⁰ is an error. 0 means twice the concurrency that the gate has when
+	// the batch begins, up to 2²⁰, or 1,000 if it has no limit. A gate with a
+	// MaxWaiting below Ahead refuses calls.
 	Ahead int
 
 	// Ordered makes results come in the order of the input. An item that
@@ -81,6 +84,8 @@ func (c Config[In]) check() error {
 	switch {
 	case c.Ahead < 0:
 		return fmt.Errorf("batch: negative Ahead %d", c.Ahead)
+	case c.Ahead > mostAhead:
+		return fmt.Errorf("batch: Ahead of %d: at most %d", c.Ahead, mostAhead)
 	case c.Log != nil && c.Key == nil && !text:
 		return fmt.Errorf("batch: a log needs a Key for items of type %T", zero)
 	}
@@ -111,7 +116,7 @@ type Result[In, Out any] struct {
 // reason: [ErrHalted], [ErrStopped], the error of ctx, of the gate or of the log.
 // Failed items are no reason. If cfg is wrong that error is all it yields.
 //
-//	for r, err := range batch.Map(ctx, gate, urls, fetch, batch.Config[string]{}) {
+//	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch, batch.Config[string]{}) {
 //		if err != nil {
 //			return err
 //		}

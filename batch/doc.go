@@ -4,7 +4,7 @@
 //	log, err := batch.OpenLog("run.jsonl", batch.LogConfig{Mode: batch.Resume})
 //	…
 //	defer log.Close()
-//	err = batch.ForEach(ctx, gate, urls, fetch, batch.Config[string]{
+//	err = batch.ForEach(ctx, gate, slices.Values(urls), fetch, batch.Config[string]{
 //		Log:  log,
 //		Halt: batch.Halt{FailPercent: 10},
 //	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -109,7 +110,9 @@ func digestOf(key string) digest {
 // or the disk was full, is removed. OpenLog returns [ErrLogInUse], [ErrLogExists],
 // [ErrLogConfig] or [ErrNotLog], which leave the file as it was, and errors of
 // the file system, which must be able to lock files; the lock ends with the
-// process. A new file is for its owner only: errors of calls may tell secrets.
+// process. A new file is for its owner only: errors of calls may tell secrets. Its
+// directory is synced, where the system can do that, so that the name of the file
+// survives a loss of power, too.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
 		return nil, fmt.Errorf("batch: no mode %d", cfg.Mode)
@@ -122,11 +125,29 @@ func OpenLog(name string, cfg LogConfig) (*Log, error) {
 		return nil, fmt.Errorf("batch: opening the log: %w", err)
 	}
 	l := &Log{file: file, mode: cfg.Mode}
+	if err := keepName(file, name); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("batch: syncing the directory of the log: %w", err)
+	}
 	if err := l.load(cfg); err != nil {
 		file.Close() // nothing was written that could be lost
 		return nil, fmt.Errorf("%w: %s", err, name)
 	}
 	return l, nil
+}
+
+// keepName syncs the directory of a file that has nothing in it yet. It does so
+// before anything is written, so that a file with a header needs no sync of its
+// directory, whenever the process that made it ended.
+func keepName(file *os.File, name string) error {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+		return nil // load returns the error
+	}
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real
+	}
+	return syncDir(filepath.Dir(name))
 }
 
 // load reads the file and repairs its end.

@@ -262,6 +262,63 @@ func TestLogSkipsWithoutEnd(t *testing.T) {
 }
 
 // Two writers would spoil each other's lines.
+// The directory of a new log is synced before anything is written to the log, and
+// that of an old one is not.
+func TestOpenLogSyncsTheDirectory(t *testing.T) {
+	real := syncDir
+	defer func() { syncDir = real }()
+	var synced []string
+	var failure error
+	name := filepath.Join(t.TempDir(), "run.jsonl")
+	syncDir = func(dir string) error {
+		if text := readFile(t, name); text != "" {
+			t.Errorf("synced when it was written: %q", text)
+		}
+		synced = append(synced, dir)
+		return errors.Join(failure, real(dir))
+	}
+	failure = errors.New("no room")
+	if log, err := OpenLog(name, LogConfig{}); log != nil || !errors.Is(err, failure) {
+		t.Errorf("the directory cannot be synced: %v", err)
+	}
+	failure = nil
+	for range 2 { // the second finds a header
+		log, err := OpenLog(name, LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+	}
+	link := filepath.Join(t.TempDir(), "link.jsonl")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Dir(name), filepath.Dir(name)}
+	if err := os.Symlink(name, link); err == nil {
+		log, err := OpenLog(link, LogConfig{}) // makes the file that the link names
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+		want = append(want, filepath.Dir(name))
+	}
+	for i := range want {
+		want[i], _ = filepath.EvalSymlinks(want[i])
+	}
+	for i := range synced {
+		synced[i], _ = filepath.EvalSymlinks(synced[i])
+	}
+	if !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q", synced, want)
+	}
+}
+
+func TestSyncDir(t *testing.T) {
+	if err := syncDir(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLogInUse(t *testing.T) {
 	name := writeFile(t, head+line("a", "ok"))
 	log := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})

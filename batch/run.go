@@ -24,10 +24,10 @@ type run[In, Out any] struct {
 	// the loop is done with its result. So there is always room in completed,
 	// and those who put a result there never wait for the loop.
 	room      chan struct{}
-	completed chan result[In, Out]
-	watched   sync.WaitGroup // the goroutine that watches Config.Stop and the context
-	unwatch   chan struct{}  // ends it
-	sync      *time.Timer    // nil without a log
+	completed chan *result[In, Out] // pointers: its buffer is made for Ahead of them
+	watched   sync.WaitGroup        // the goroutine that watches Config.Stop and the context
+	unwatch   chan struct{}         // ends it
+	sync      *time.Timer           // nil without a log
 }
 
 type result[In, Out any] struct {
@@ -40,11 +40,14 @@ type result[In, Out any] struct {
 // take 1 s each, at 1,000 per second.
 const aheadUnlimited = 1000
 
+// mostAhead is the largest Config.Ahead: so many goroutines take some gigabytes.
+const mostAhead = 1 << 20
+
 func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), cfg Config[In]) *run[In, Out] {
 	ahead := cfg.Ahead
 	if ahead == 0 {
 		if ahead = aheadUnlimited; gate.Stats().Concurrency > 0 {
-			ahead = 2 * int(min(gate.Stats().Concurrency, 1<<20))
+			ahead = 2 * int(min(gate.Stats().Concurrency, mostAhead/2))
 		}
 	}
 	r := &run[In, Out]{
@@ -54,7 +57,7 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 		},
 		cfg: cfg, in: in, f: f,
 		room:      make(chan struct{}, ahead),
-		completed: make(chan result[In, Out], ahead),
+		completed: make(chan *result[In, Out], ahead),
 		unwatch:   make(chan struct{}),
 	}
 	r.driver.begin(ctx)
@@ -167,7 +170,7 @@ func (r *run[In, Out]) work(c *call, res result[In, Out]) {
 		}
 		c.close()
 		res.Times = c.times
-		r.completed <- res
+		r.completed <- &res
 	}()
 	res.state, res.Err = r.do(c, func(ctx context.Context) (err error) {
 		res.Out, err = r.f(ctx, res.In)
@@ -214,7 +217,7 @@ func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 		for {
 			select {
 			case res, ok := <-r.completed:
-				if !ok || !yield(res) {
+				if !ok || !yield(*res) {
 					return
 				}
 			case <-due:

@@ -67,9 +67,8 @@
 // # When the server is away
 //
 // A server that cannot be asked, or refuses the credentials, three times in a row,
-// is away: it is not asked for
-// a while, which grows to 1 s, and then by one call. Meanwhile calls are decided at
-// once, as [Config.Away] or the limit's own [Policy] says:
+// is away: it is not asked for a while, which grows to 1 s, and then by one call.
+// Meanwhile calls are decided at once, as [Config.Away] or the limit's own [Policy] says:
 //
 //	FailClosed  refused, with an AwayError; without a word, that is what happens
 //	FailOpen    let through, and not counted
