@@ -20,9 +20,14 @@ var (
 // SemaphoreConfig is what a [Semaphore] may be told beside its limit. The zero
 // value is usual.
 type SemaphoreConfig struct {
-	// Lease is how long permits stay lent without being renewed: after a crash
-	// they come back within that time. It must be the same on all machines. 0
-	// means 30 s; it is at least 100 ms.
+	// Lease is how long permits that this machine holds stay lent without being
+	// renewed: after a crash they come back within that time. 0 means 30 s; it
+	// is at least 100 ms and at most 52 days.
+	//
+	// Machines may differ, so that Lease can be changed machine by machine: each
+	// lease has the length of its holder. Only in strict mode, after a loss of
+	// data, a machine cannot know the others' and waits for one of its own, so
+	// there the longest must not be missing on any machine for long.
 	Lease time.Duration
 
 	// Poll is how often, on the average, the first who waits on a machine asks
@@ -45,6 +50,10 @@ type SemaphoreConfig struct {
 //  4. To acquire, renew or release twice is as to do it once, also if the first
 //     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
+//  6. If the server drops one of the keys, as one that evicts does, nothing is
+//     lent twice. What weighs how much is known again when all holders have
+//     renewed; until then nothing more is lent. If it drops all keys, all is lent
+//     once more.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
 // than the lease goes on when it runs again, until it notices; a clock that is set
@@ -339,10 +348,8 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 	for _, l := range leases {
 		args = append(args, l.id)
 	}
-	if s.store.strict { // so that what was lost can be noted again
-		for _, l := range leases {
-			args = append(args, format(l.n)+":"+format(l.token))
-		}
+	for _, l := range leases { // so that what was lost can be noted again
+		args = append(args, format(l.n)+":"+format(l.token))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.lease/3)
 	defer cancel()

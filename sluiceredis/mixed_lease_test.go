@@ -1,0 +1,247 @@
+package sluiceredis
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A lease lasts as long as its holder's machine says, whatever the leases of other
+// machines are: they neither end it nor prolong it.
+func TestMixedLeases(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		long := newSemaphore(t, s, "mixed", 2, SemaphoreConfig{Lease: 30 * sec})
+		short := newSemaphore(t, s, "mixed", 2, SemaphoreConfig{Lease: sec})
+		is := func(what, got, want string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+		clock.set(time.Microsecond)
+		is("a long one", asked(t, long, "a", 1), "[0 1 0 1 0]")
+		is("a short one", asked(t, short, "b", 1), "[0 2 0 2 0]")
+		clock.set(500 * ms)
+		is("no more, for a long one", asked(t, long, "c", 1), "[1 0 500001 2 0]")
+		is("no more, for a short one", asked(t, short, "c", 1), "[1 0 500001 2 0]")
+		for _, key := range short.keys[:2] {
+			if ttl := b.redis.PTTL(bg, key).Val(); ttl < 29*sec || ttl > 31*sec {
+				t.Errorf("%s stays for %v", key, ttl)
+			}
+		}
+		clock.set(sec + time.Microsecond)
+		is("the short one is over", asked(t, short, "d", 1), "[0 1000001 0 2 0]")
+		for at := 1900 * ms; at < 28*sec; at += 900 * ms {
+			clock.set(at)
+			is("the short one is renewed", renewed(t, short, "d"), "[0 1]")
+			is("the long one is held", asked(t, short, "e", 1)[:2], "[1")
+		}
+		clock.set(29 * sec)
+		is("the long one is renewed", renewed(t, long, "a"), "[0 1]")
+		clock.set(59*sec - 1000)
+		is("it is held", asked(t, short, "e", 2), "[1 0 1 1 0]")
+		clock.set(59 * sec)
+		is("it is over", asked(t, short, "e", 2), "[0 59000000 0 2 0]")
+		// The clock steps back: each is as long as it could be, and no longer.
+		is("released", released(t, short, "e"), "[0 1 0]")
+		clock.set(100 * sec)
+		is("a long one", asked(t, long, "f", 1), "[0 100000000 0 1 0]")
+		is("a short one", asked(t, short, "g", 1), "[0 100000001 0 2 0]")
+		clock.set(0)
+		is("both, seen by a short one", asked(t, short, "h", 1), "[1 0 1000000 2 2]")
+		clock.set(30*sec - 1000)
+		is("the long one is held", asked(t, short, "h", 2), "[1 0 1 1 0]")
+		clock.set(30 * sec)
+		is("it is over", asked(t, long, "h", 2)[:2], "[0")
+	})
+}
+
+// A deploy replaces four machines one by one, which changes the lease: no permit is
+// lent twice, no holder loses what it holds, and what is released can be had.
+func TestLeaseChangesMachineByMachine(t *testing.T) {
+	for name, leases := range map[string][2]time.Duration{"shorter": {30 * sec, sec}, "longer": {sec, 30 * sec}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := onRedis(t)
+			const limit = 4
+			var holders []*Lease
+			var all []*Semaphore
+			machine := func(lease time.Duration) *Semaphore {
+				m := newSemaphore(t, b.store(t), "deploy", limit, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
+				all = append(all, m)
+				return m
+			}
+			full := func(when string) {
+				t.Helper()
+				for _, m := range all {
+					if l, err := m.Lend(bg, 1, 0); l != nil || err != sluice.ErrTimeout {
+						t.Fatalf("%s: more than the limit is lent: %v", when, err)
+					}
+				}
+			}
+			for range limit {
+				l, err := machine(leases[0]).Lend(bg, 1, sec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				holders = append(holders, l)
+			}
+			full("before")
+			for i := range holders {
+				next := machine(leases[1])
+				began := time.Now()
+				for time.Since(began) < 1100*ms { // longer than the short lease
+					full("while one of the others is replaced")
+				}
+				holders[i].Release()
+				l, err := next.Lend(bg, 1, 10*sec)
+				if err != nil {
+					t.Fatalf("what was released cannot be had: %v", err)
+				}
+				holders[i] = l
+			}
+			full("after")
+			for _, l := range holders {
+				if isLost(l) {
+					t.Error("a holder has lost its lease")
+				}
+				l.Release()
+			}
+			if lost := total(all, func(s Stats) uint64 { return s.LeasesLost + s.Data }); lost != 0 {
+				t.Errorf("%d leases lost, or errors", lost)
+			}
+		})
+	}
+}
+
+func isLost(l *Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func total(all []*Semaphore, of func(Stats) uint64) (n uint64) {
+	for _, m := range all {
+		n += of(m.store.Stats())
+	}
+	return n
+}
+
+// A server that has dropped one of the keys lends nothing twice. Nobody gets an
+// error, and all is as before after the next renewals: holders lose nothing.
+func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
+	for name, which := range map[string][]int{"the set": {0}, "the hash": {1}, "the token": {2}, "the set and the token": {0, 2}, "the hash and the token": {1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			onBackends(t, func(t *testing.T, b *backend) {
+				one := newSemaphore(t, b.store(t), "evicted", 5, SemaphoreConfig{})
+				two := newSemaphore(t, b.store(t), "evicted", 5, SemaphoreConfig{Lease: 20 * sec})
+				lend := func(m *Semaphore, n int64) *Lease {
+					t.Helper()
+					l, err := m.Lend(bg, n, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return l
+				}
+				a, c := lend(one, 2), lend(two, 1)
+				released := lend(two, 1)
+				for _, key := range which {
+					b.redis.Del(bg, one.keys[key])
+				}
+				full := func(n int64) {
+					t.Helper()
+					if l, err := two.Lend(bg, n, 0); l != nil || err != sluice.ErrTimeout {
+						t.Fatalf("%d lent beside 4 of 5: %v", n, err)
+					}
+				}
+				released.Release()
+				full(3)
+				one.renewAll()
+				full(3)
+				two.renewAll()
+				full(3)
+				last := lend(one, 2) // as far as it is known, which is now all
+				full(1)
+				for _, l := range []*Lease{a, c, last} {
+					if isLost(l) {
+						t.Error("a holder has lost its lease")
+					}
+					l.Release()
+				}
+				lend(two, 5).Release()
+				if n := b.redis.Exists(bg, one.keys[:2]...).Val(); n != 0 {
+					t.Errorf("%d keys remain", n)
+				}
+				if lost := total([]*Semaphore{one, two}, func(s Stats) uint64 { return s.LeasesLost + s.Data + s.Failed }); lost != 0 {
+					t.Errorf("%+v, %+v", one.store.Stats(), two.store.Stats())
+				}
+			})
+		})
+	}
+}
+
+// If the holders do not renew any more, what they held comes back within a lease.
+func TestEvictedHashOfDeadHolders(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		sem := newSemaphore(t, s, "dead", 5, SemaphoreConfig{Lease: 10 * sec})
+		asked(t, sem, "a", 2)
+		clock.set(4 * sec)
+		asked(t, sem, "b", 1)
+		b.redis.Del(bg, sem.keys[1])
+		for _, v := range []struct {
+			at   time.Duration
+			want string
+		}{
+			{5 * sec, "[1 0 5000000 0 0]"},  // what is known to be lent is nothing, and that is not all
+			{10 * sec, "[1 0 4000000 0 0]"}, // a has ended
+			{14 * sec, "[0 14000000 0 5 0]"},
+		} {
+			clock.set(v.at)
+			if got := asked(t, sem, "c", 5); got != v.want {
+				t.Errorf("at %v: %s, want %s", v.at, got, v.want)
+			}
+		}
+		// One entry alone is missing: what it weighs is not taken to be nothing.
+		asked(t, sem, "c", 5)
+		b.redis.HDel(bg, sem.keys[1], "c")
+		clock.set(24 * sec)
+		if got := asked(t, sem, "d", 5); got != "[0 24000000 0 5 0]" {
+			t.Error(got)
+		}
+		// A key that holds something else is an error, and left as it is.
+		b.redis.HSet(bg, sem.keys[1], "d", "odd")
+		clock.set(34 * sec)
+		var data *DataError
+		_, err := s.run(bg, semAcquire, sem.keys, []string{"e", "1", "10000000", "5"})
+		if !errors.As(err, &data) || data.Key != sem.keys[1] {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A lease that a version before noted, without its length, lasts as long as that of
+// who looks.
+func TestLeaseWithoutALength(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		sem := newSemaphore(t, s, "old", 2, SemaphoreConfig{Lease: 10 * sec})
+		b.redis.ZAdd(bg, sem.keys[0], redis.Z{Score: float64((epoch + 100*sec).Microseconds()), Member: "a"})
+		b.redis.HSet(bg, sem.keys[1], "a", "2:1", "used", "2")
+		clock.set(0)
+		if got := asked(t, sem, "b", 1); got != "[1 0 10000000 2 1]" {
+			t.Error(got)
+		}
+		if got := released(t, sem, "a"); got != "[0 1 0]" {
+			t.Error(got)
+		}
+	})
+}
