@@ -54,14 +54,21 @@ func (k *fixedKey) args() []string {
 	return []string{format(k.limit), format(k.window), format(k.offset)}
 }
 
-// mostInFixed is the largest limit of a fixed window: what a script counts with.
+// mostInFixed is the largest limit of a fixed window, and of a semaphore: a script
+// counts with 16 digits.
 const mostInFixed = 1_000_000_000_000_000
 
 // Fixed returns the fixed windows called name. It returns an error if name is
 // empty or cfg is not possible. The same name with another limit means the same
 // windows: what was used stays used.
+//
+// Window and Offset may be changed machine by machine, too. While machines ask by
+// different ones, each kind of window has a count of its own, in which the calls of
+// all machines count, and a call is admitted only if it fits into all that are not
+// over. So no machine is given more than either configuration allows, and a window
+// that nobody asks by any more is over at its end, not before.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
-	if err := checkWindow(name, cfg.Limit, cfg.Window, mostInFixed-1); err != nil {
+	if err := checkWindow(name, cfg.Limit, cfg.Window, mostInFixed); err != nil {
 		return nil, err
 	}
 	switch {

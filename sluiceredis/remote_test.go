@@ -138,7 +138,8 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		k := fixedKey{key: key, limit: n[0], window: n[1], offset: n[2]}
 		old, at := v.m.fixeds.Get(key)
 		w := old.at(k, now, at)
-		reply := []int64{0, 0, 0, w.used, w.left(k, now).Microseconds(), now}
+		used, left := w.found(k.limit, now)
+		reply := []int64{0, 0, 0, used, left.Microseconds(), now}
 		for i := 3; i < len(n); i += 2 {
 			for range n[i+1] {
 				a := &asking{n: n[i]}

@@ -286,12 +286,18 @@ func (s *Store) keepFixed(k fixedKey, granted, used, left, now int64) {
 	s.local().heard(now)
 	sk := k.share(m)
 	_ = s.local().fixeds.Update(k.key, func(old counted, at time.Duration) counted { // an error means 2²⁹ keys
-		w := counted{now + left - k.window, 0, at + micro(left)}
-		if old.until > at && old.start == w.start {
-			w.used = old.used
+		w := old.at(k, now, at)
+		// The window of the server, or what is left of another that holds this one
+		// up, which may be less: a share is never shorter than it was.
+		if start := now + left - k.window; start > w.start || w.used == 0 {
+			if start != w.start {
+				w.used = 0
+			}
+			w.start, w.until = start, at+micro(left)
 		}
 		w.used = max(w.used, min(w.used+granted, sk.limit), min(ceil(used, m), sk.limit))
-		if w.used == 0 {
+		w.limit = max(w.limit, sk.limit)
+		if w.used == 0 && w.next == nil {
 			return counted{}
 		}
 		return w

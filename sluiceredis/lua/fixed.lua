@@ -1,5 +1,32 @@
--- A fixed window is when it began, in microseconds since 1970, and how many units
--- it has seen.
+-- A fixed window is when it began, in microseconds since 1970, how many units it has
+-- seen, how long it is, its offset, and the largest limit that it was asked by. A key
+-- holds one for each kind of window, of length and offset, that is not over: programs
+-- with different windows share one name while a deploy changes the window. Each unit
+-- is counted in all of them, and must fit into all of them.
+
+-- fixed_ends returns when a window w is over, if that is not yet; what a clock that was
+-- put back has made of it is repaired. It returns 1 as well if it was.
+local function fixed_ends(w)
+  -- The window that would begin now.
+  w.current = now
+  if w.offset >= 0 then w.current = now - math.fmod(now - w.offset, w.window) end
+  -- A clock that was put back does not bring the allowance back, and shuts nobody
+  -- out for longer than a window; of aligned ones the next may have begun.
+  local latest, clamped = w.current, 0
+  if w.offset >= 0 then latest = w.current + w.window end
+  if w.start > latest then w.start, clamped = w.current, 1 end
+  w.ends = w.start + w.window
+  if now < w.ends then return w.ends, clamped end
+end
+
+-- fixed_seen returns how many units a window counts for, and when it is over. One of
+-- which something may have been lost is full: the one in which the epoch began or, as
+-- an anchored one may have begun just before, one from then.
+local function fixed_seen(w)
+  if w.offset >= 0 and since >= w.current then return math.max(w.used, w.limit), w.ends end
+  if w.offset < 0 and since + w.window > now then return math.max(w.used, w.limit), since + w.window end
+  return w.used, w.ends
+end
 
 -- fixed_read returns the window of KEYS[i], or nil and what to reply.
 --
@@ -12,30 +39,46 @@ local function fixed_read(i, a)
   local value = redis.pcall('GET', KEYS[i])
   if type(value) == 'table' then return nil, failed(value, i) end
 
-  -- The window that would begin now.
-  local start, used, clamped = now, 0, 0
-  if offset >= 0 then start = now - math.fmod(now - offset, window) end
-  local current = start
-  if value then
-    local from, count = string.match(value, '^(%d+) (%d+)$')
-    if not from or #from > 16 or #count > 15 then return nil, unreadable(i) end
-    local began, seen = tonumber(from), tonumber(count)
-    -- A clock that was put back does not bring the allowance back, and shuts nobody
-    -- out for longer than a window; of aligned ones the next may have begun.
-    local latest = start
-    if offset >= 0 then latest = start + window end
-    if began > latest then began, clamped = start, 1 end
-    if now < began + window then start, used = began, seen else clamped = 0 end
+  local own, others, clamped = nil, {}, 0
+  for entry in string.gmatch(value or '', '([^;]*);?') do
+    if entry == '' then break end
+    local from, count, length, anchor, most = string.match(entry, '^(%d+) (%d+) (%d+) (%-?%d+) (%d+)$')
+    if not from then -- as versions before wrote it
+      from, count = string.match(entry, '^(%d+) (%d+)$')
+      length, anchor, most = ARGV[a + 1], ARGV[a + 2], ARGV[a]
+    end
+    if not from or #from > 16 or #count > 16 or #length > 16 or #anchor > 16 or #most > 16 then return nil, unreadable(i) end
+    local w = {start = tonumber(from), used = tonumber(count), window = tonumber(length), offset = tonumber(anchor),
+      limit = tonumber(most)}
+    if w.window == 0 then return nil, unreadable(i) end
+    local ends, repaired = fixed_ends(w)
+    if ends then
+      clamped = math.max(clamped, repaired)
+      if w.window == window and w.offset == offset then own = w else others[#others + 1] = w end
+    end
   end
-  local f = {key = KEYS[i], limit = limit, clamped = clamped, taken = 0,
-    start = start, ends = start + window, held = used, used = used, left = start + window - now}
-  -- A window of which something may have been lost is full: the one in which the
-  -- epoch began or, as an anchored one may have begun just before, one from then.
-  if offset >= 0 and since >= current then
-    f.used = math.max(used, limit)
-  elseif offset < 0 and since + window > now then
-    f.used, f.left = math.max(used, limit), since + window - now
+  if value and not own and #others == 0 and not string.find(value, '^%d+ %d+') then return nil, unreadable(i) end
+
+  local fresh = not own
+  if fresh then
+    own = {start = 0, used = 0, window = window, offset = offset, limit = 0}
+    fixed_ends(own)
+    own.start, own.ends = own.current, own.current + window
+    for _, w in ipairs(others) do -- whose units are in this one, too
+      if w.start >= own.start then own.used = math.max(own.used, w.used) end
+    end
   end
+  local f = {key = KEYS[i], limit = limit, clamped = clamped, taken = 0, own = own, others = others, fresh = fresh, start = own.start, held = own.used}
+  local most = own.limit
+  own.limit = limit
+  local used, ends = fixed_seen(own)
+  own.limit = math.max(most, limit)
+  -- The own window is as full as leaves the room that the others have.
+  for _, w in ipairs(others) do
+    local seen, till = fixed_seen(w)
+    if limit - used > w.limit - seen then used, ends = limit - (w.limit - seen), till end
+  end
+  f.used, f.left = used, ends - now
   return f
 end
 
@@ -45,8 +88,18 @@ local function fixed_fits(f, n, count)
   return math.max(0, math.min(count, math.floor((f.limit - f.used - f.taken) / n)))
 end
 
--- fixed_write writes what was taken, and what is repaired as leaky_write does.
+-- fixed_write writes what was taken, and what is repaired as leaky_write does. A
+-- window that was refused because of others is written as well: while it is asked
+-- for, it holds those up, too. Otherwise the largest would leave it nothing.
 local function fixed_write(f, asked)
-  if f.taken == 0 and not (f.clamped == 1 and asked) then return end
-  redis.call('SET', f.key, whole(f.start) .. ' ' .. whole(f.held + f.taken), 'PX', whole(math.ceil((f.ends - now) / 1000) + 1))
+  local repairs = f.clamped == 1 or f.fresh and #f.others > 0
+  if f.taken == 0 and not f.back and not (repairs and asked) then return end
+  f.own.taken = f.taken
+  local text, last = {}, 0
+  table.insert(f.others, 1, f.own)
+  for i, w in ipairs(f.others) do
+    text[i] = whole(w.start) .. ' ' .. whole(w.used + (w.taken or f.taken)) .. ' ' .. whole(w.window) .. ' ' .. whole(w.offset) .. ' ' .. whole(w.limit)
+    last = math.max(last, w.ends)
+  end
+  redis.call('SET', f.key, table.concat(text, ';'), 'PX', whole(math.ceil((last - now) / 1000) + 1))
 end
