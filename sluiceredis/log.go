@@ -10,19 +10,30 @@ import (
 
 var logTake = strictScript("log_take", "log")
 
-// mostInLog is the largest limit of a log. A script that notes that many at once
-// keeps the server from everything else for some 100 ms.
+// mostInLog is the largest limit of a log.
 const mostInLog = 100_000
+
+// mostAtOnce is how many units one script takes from a log at most. They keep the
+// server from everything else for some 20 ms; 100,000 took it half a second where it
+// was busy.
+const mostAtOnce = 10_000
 
 // A Log admits at most limit in any window, for each key, on all machines
 // together: it is a sliding window, and exact. Whatever window of that length one
 // looks at, from t up to but not including t + window, at most limit were
 // admitted in it, by the server's clock.
 //
-// It notes each unit it admits: one costs the server about 100 bytes, and a limit
-// of 20,000 takes 2 MB for each key that uses it up. Beyond 10,000 a [Fixed] or
-// [Leaky] is better. A refused call is not noted: it does not count and does not
-// prolong the wait.
+// It notes each unit it admits: one costs the server about 100 bytes and 2 µs, and a
+// limit of 20,000 takes 2 MB for each key that uses it up. So one call takes at most
+// 10,000 units, and beyond that a [Fixed] or [Leaky] is better. A refused call is not
+// noted: it does not count and does not prolong the wait.
+//
+// Limit and window may be changed machine by machine. While machines ask one log by
+// several windows, each admits only what all of these quotas allow; of one window the
+// largest limit counts, and for its own window each machine goes by its own limit. A
+// quota counts until nobody has asked by it for one to one and a quarter of its
+// windows. One with a longer window than others had counts what was admitted from then
+// on, and what the log still holds.
 //
 // A Log is safe for use by multiple goroutines.
 type Log struct {
@@ -47,9 +58,8 @@ func (k *logKey) args(name string) []string {
 // or window is not positive, or limit is more than 100,000. A window is rounded
 // up to a microsecond.
 //
-// The same name with another limit means the same logs: what was admitted stays.
-// All programs must use the same window: a shorter one forgets what a longer one
-// would have kept.
+// The same name with another limit or window means the same logs: what was admitted
+// stays.
 func (s *Store) Log(name string, limit int64, window time.Duration) (*Log, error) {
 	if err := checkWindow(name, limit, window, mostInLog); err != nil {
 		return nil, err
@@ -73,8 +83,8 @@ func (l *Log) at(key string) logKey {
 
 // Take takes n from the log of key if n fit now, and otherwise changes nothing
 // and says when they will. n = 0 takes nothing and is always allowed; an n beyond
-// the limit never is, and Err of the result is then [leaky.ErrTooLarge]. Errors
-// are those of [Leaky.Take]. It panics if n < 0.
+// the limit, or beyond 10,000, never is, and Err of the result is then
+// [leaky.ErrTooLarge]. Errors are those of [Leaky.Take]. It panics if n < 0.
 func (l *Log) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
 	mustNotBeNegative(n)
 	a := asking{n: n}
@@ -102,7 +112,7 @@ var _ sluice.Meter = (*LogMeter)(nil)
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ErrTooLarge if n is more than the
-// limit, and the errors of Log.Take. It panics if n < 0.
+// limit or 10,000, and the errors of Log.Take. It panics if n < 0.
 func (m *LogMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(m.log.Take(ctx, m.key, n))
 }
@@ -111,7 +121,7 @@ func (m *LogMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err 
 // delta forgets the newest of those admitted at that time or before: its own,
 // unless others were admitted in between. What has left the window is not given
 // back; if that is all, Adjust returns [ErrStranded]. A positive delta takes now
-// and without asking, beyond the limit if need be, at most 100,000.
+// and without asking, beyond the limit if need be, at most 10,000.
 func (m *LogMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	k := m.log.at(m.key)
 	return m.log.store.adjustOne(ctx, &k, delta, age)
@@ -124,7 +134,7 @@ func takeFromLog(s *Store, ctx context.Context, k logKey, requests []*asking) er
 	}
 	name, sent := s.unique(), time.Now()
 	args := k.args(name)
-	inRuns(requests, k.limit, func(run []*asking) {
+	inRuns(requests, k.most(), func(run []*asking) {
 		args = append(args, format(run[0].n), format(int64(len(run))))
 	})
 	reply, err := s.run(ctx, logTake, []string{k.key}, args)
@@ -138,7 +148,7 @@ func takeFromLog(s *Store, ctx context.Context, k logKey, requests []*asking) er
 	found := logState{key: &k, used: reply[2], newest: reply[3], now: now}
 	runs := reply[4 : len(reply)-1]
 	when := make(map[*asking]int64) // those of a run fit that were refused
-	inRuns(requests, k.limit, func(run []*asking) {
+	inRuns(requests, k.most(), func(run []*asking) {
 		for _, a := range run {
 			when[a] = runs[1]
 		}

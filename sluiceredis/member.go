@@ -158,7 +158,7 @@ type logState struct {
 
 func (k *logKey) keyName() string             { return k.key }
 func (k *logKey) header(name string) []string { return append([]string{"log"}, k.args(name)...) }
-func (k *logKey) most() int64                 { return k.limit }
+func (k *logKey) most() int64                 { return min(k.limit, mostAtOnce) }
 func (k *logKey) unit() int64                 { return 1 }
 
 func (k *logKey) state(found []int64, now int64) state {
@@ -167,7 +167,7 @@ func (k *logKey) state(found []int64, now int64) state {
 
 func (s *logState) wait(n int64) time.Duration {
 	switch {
-	case n > s.key.limit:
+	case n > s.key.most():
 		return leaky.NoRetry
 	case n == 0 || n <= s.key.limit-s.used:
 		return 0
@@ -193,8 +193,8 @@ func (s *logState) holds() (remaining, limit int64, reset time.Duration) {
 }
 
 func (k *logKey) correction(delta int64, age time.Duration, admitted int64) (add, arg int64, err error) {
-	if delta > mostInLog {
-		return 0, 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostInLog)
+	if delta > mostAtOnce {
+		return 0, 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostAtOnce)
 	}
 	if admitted > 0 {
 		return delta, -admitted, nil
@@ -206,14 +206,24 @@ func (k *logKey) policy() Policy        { return k.away }
 func (k *logKey) counts() time.Duration { return micro(k.window) }
 
 func (k *logKey) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
-	if delta > mostInLog {
-		return 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostInLog)
+	if delta > mostAtOnce {
+		return 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostAtOnce)
 	}
 	return s.local().adjustLog(k.share(m), delta, age)
 }
 
 func (k *logKey) keep(s *Store, units, now int64)          { s.keepLog(*k, units, 0, now) }
 func (k *logKey) tell(ctx context.Context, s *Store) error { return s.tellLog(ctx, *k) }
+
+// logged returns how many units j asks of logs.
+func (j *joining) logged() (units int64) {
+	for i, m := range j.form.members {
+		if k, ok := m.(*logKey); ok && j.n[i] <= k.most() {
+			units += j.n[i]
+		}
+	}
+	return units
+}
 
 // A fixedState is how much of a window is used, and when it is over.
 type fixedState struct {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/keyed"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -77,6 +76,7 @@ type memory struct {
 	fixeds  *keyed.Map[string, counted]
 	pacers  *keyed.Map[string, spaced]
 	told    *keyed.Map[string, tab]
+	quotas  *keyed.Map[string, logQuotas]
 
 	mu         sync.Mutex
 	logs       map[int64]*window.KeyedLog[string] // by window, µs
@@ -91,6 +91,7 @@ func newMemory() *memory {
 		fixeds:     keyed.New[string](keyed.Most, (counted).over),
 		pacers:     keyed.New[string](keyed.Most, (spaced).over),
 		told:       keyed.New[string](keyed.Most, (tab).over),
+		quotas:     keyed.New[string](keyed.Most, (logQuotas).over),
 		logs:       map[int64]*window.KeyedLog[string]{},
 		semaphores: map[string]*lent{},
 	}
@@ -218,44 +219,4 @@ func (m *memory) unnote(key string, n int64, age time.Duration) (off int64, own 
 		return t
 	})
 	return off, own
-}
-
-// log returns the logs of a window.
-func (m *memory) log(micros int64) *window.KeyedLog[string] {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.logs[micros]
-	if l == nil {
-		var err error
-		length := time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
-		l, err = window.NewKeyedLog[string](window.Quota{Limit: mostInLog, Window: length}, window.KeyedConfig{})
-		if err != nil {
-			panic(err) // Store.Log has checked it
-		}
-		m.logs[micros] = l
-	}
-	return l
-}
-
-// takeFromLog has requests for one log answered, in order.
-func (m *memory) takeFromLog(k logKey, requests []*asking) error {
-	l := m.log(k.window)
-	for _, a := range requests {
-		a.now, a.sent = m.clock(), time.Now()
-		a.result = l.TakeLimit(k.key, k.limit, a.n)
-		if err := a.result.Err(); err == leaky.ErrTooManyKeys {
-			return err
-		}
-	}
-	return nil
-}
-
-// adjustLog adds to a log without asking, or takes out of it what was admitted age
-// ago, and returns how many units: none if they have left the window.
-func (m *memory) adjustLog(k logKey, delta int64, age time.Duration) (int64, error) {
-	if delta < 0 && int64(age/time.Microsecond) >= k.window {
-		return 0, nil
-	}
-	err := m.log(k.window).On(k.key).Adjust(context.Background(), delta, age)
-	return max(delta, -delta), err
 }

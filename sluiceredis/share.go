@@ -210,23 +210,25 @@ func ceil(a, b int64) int64 {
 }
 
 func logHere(s *Store, k logKey, requests []*asking, away *AwayError) error {
-	return s.windowHere(k.away, k.key, k.limit, micro(k.window), requests, away, func(m int64, fit []*asking) error {
+	return s.windowHere(k.away, k.key, k.limit, k.most(), micro(k.window), requests, away, func(m int64, fit []*asking) error {
 		return s.local().takeFromLog(k.share(m), fit)
 	})
 }
 
 func fixedHere(s *Store, k fixedKey, requests []*asking, away *AwayError) error {
-	return s.windowHere(k.away, k.key, k.limit, micro(k.window), requests, away, func(m int64, fit []*asking) error {
+	return s.windowHere(k.away, k.key, k.limit, k.limit, micro(k.window), requests, away, func(m int64, fit []*asking) error {
 		return s.local().takeFromFixed(k.share(m), fit)
 	})
 }
 
-func (s *Store) windowHere(p Policy, key string, limit int64, counts time.Duration, requests []*asking, away *AwayError, by func(m int64, fit []*asking) error) error {
+// windowHere is here for a window of that limit, from which one call takes most at
+// most.
+func (s *Store) windowHere(p Policy, key string, limit, most int64, counts time.Duration, requests []*asking, away *AwayError, by func(m int64, fit []*asking) error) error {
 	return s.here(p, key, limit, counts, len(requests), away, func(m int64) error {
 		var fit []*asking
 		for _, a := range requests {
-			if a.n > limit/m {
-				if a.result = open(a.n, limit); a.result.Allowed() {
+			if a.n > limit/m || a.n > most {
+				if a.result = openWindow(a.n, most, limit); a.result.Allowed() {
 					a.result = away.later(limit)
 				}
 				continue
@@ -244,9 +246,16 @@ func (s *Store) windowHere(p Policy, key string, limit int64, counts time.Durati
 		return nil
 	}, func() {
 		for _, a := range requests {
-			a.result = open(a.n, limit)
+			a.result = openWindow(a.n, most, limit)
 		}
 	})
+}
+
+// openWindow is open for a window from which one call takes most at most.
+func openWindow(n, most, limit int64) leaky.Result {
+	res := open(n, most)
+	res.Limit = limit
+	return res
 }
 
 // keepLog keeps the share of a log up to date: the server has granted so much, and
@@ -272,6 +281,11 @@ func (s *Store) tellLog(ctx context.Context, k logKey) error {
 	}
 	return s.tell(k.away, k.key, 1, k.counts(), held, func(_, units int64) error {
 		told := k // not k, which would always be allocated
+		for ; units > mostAtOnce; units -= mostAtOnce {
+			if err := s.put(ctx, &told, mostAtOnce); err != nil {
+				return err
+			}
+		}
 		return s.put(ctx, &told, units)
 	})
 }

@@ -151,6 +151,8 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.pacers.init(s, reserveSlots, giveBackSlots)
 	s.sets.init(s, takeTogether, giveBackTogether)
 	s.ways.init(s, send, nil)
+	s.logs.units = func(a *asking) int64 { return a.n }
+	s.sets.units = (*joining).logged
 	s.buckets.name, s.buckets.alone, s.buckets.here = func(c cell) string { return c.key }, (*memory).takeFromBucket, bucketHere
 	s.logs.name, s.logs.alone, s.logs.here = func(k logKey) string { return k.key }, (*memory).takeFromLog, logHere
 	s.fixeds.name, s.fixeds.alone, s.fixeds.here = func(k fixedKey) string { return k.key }, (*memory).takeFromFixed, fixedHere

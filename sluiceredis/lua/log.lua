@@ -1,5 +1,43 @@
 -- A sliding window is a sorted set: one member for each unit in it, its score the
 -- instant it was admitted, in microseconds since 1970. A refusal is not noted.
+-- A member costs the server some 2 µs, so no script writes, moves or forgets more
+-- than 10,000: what is left to forget or to move is so with the next one.
+--
+-- Beside them, with a score below 0, there is one member for each quota that asks:
+-- its window and limit, and in the score until when it counts. Programs with
+-- different windows share one log in this way, as they do while a deploy changes the
+-- window: each is admitted only what all of these quotas allow, and what the longest
+-- window still needs is kept.
+
+-- log_quotas returns the quotas of windows other than the own one that count, with
+-- the largest limit where there are several of one window; until when the own one is
+-- noted; and those that do not count any more.
+local function log_quotas(l)
+  local others, noted, gone = {}, 0, {}
+  local members = redis.call('ZRANGEBYSCORE', l.key, '-inf', '(0', 'WITHSCORES')
+  for m = 1, #members, 2 do
+    local window, limit = string.match(members[m], '^quota (%d+) (%d+)$')
+    window, limit = tonumber(window), tonumber(limit)
+    local till = -tonumber(members[m + 1])
+    if not limit then return nil end
+    if till <= now then
+      gone[#gone + 1] = members[m]
+    elseif members[m] == l.quota then
+      noted = till
+    elseif window ~= l.window then
+      local at = #others + 1
+      for i, q in ipairs(others) do if q.window == window then at = i end end
+      others[at] = {window = window, limit = math.max(limit, others[at] and others[at].limit or 0)}
+    end
+  end
+  return others, noted, gone, #members / 2
+end
+
+-- log_gone returns how many members are not in a window: quotas, and units that have
+-- left it.
+local function log_gone(l, window)
+  return redis.call('ZCOUNT', l.key, '-inf', whole(math.max(0, now - window)))
+end
 
 -- log_read returns the window of KEYS[i], or nil and what to reply.
 --
@@ -8,27 +46,46 @@
 -- ARGV[a+2]  a name that no other call has; members are that and a number
 local function log_read(i, a)
   local l = {key = KEYS[i], limit = tonumber(ARGV[a]), window = tonumber(ARGV[a + 1]), name = ARGV[a + 2],
-    clamped = 0, gone = 0, newest = 0, taken = 0, out = {}}
+    clamped = 0, gone = 0, newest = 0, taken = 0, out = {}, others = {}, noted = 0}
+  l.quota = 'quota ' .. ARGV[a + 1] .. ' ' .. ARGV[a]
+  l.longest = l.window
   l.used = redis.pcall('ZCARD', l.key)
   if type(l.used) == 'table' then return nil, failed(l.used, i) end
-  if l.used > 0 then
-    l.gone = redis.call('ZCOUNT', l.key, '-inf', whole(now - l.window))
-    l.used = l.used - l.gone
-    l.newest = tonumber(redis.call('ZRANGE', l.key, -1, -1, 'WITHSCORES')[2])
-    if l.newest ~= l.newest or l.newest ~= math.floor(l.newest) then return nil, unreadable(i) end
-    if l.used == 0 then l.newest = 0 end
+  local all, newest = l.used, 0
+  if all > 0 then
+    local others, noted, over, quotas = log_quotas(l)
+    if not others then return nil, unreadable(i) end
+    l.others, l.noted, l.over, l.quotas = others, noted, over, quotas
+    newest = tonumber(redis.call('ZRANGE', l.key, -1, -1, 'WITHSCORES')[2])
+    if newest ~= newest or newest ~= math.floor(newest) then return nil, unreadable(i) end
+    l.gone = log_gone(l, l.window)
+    l.used = all - l.gone
+    if l.used > 0 then l.newest = newest end
   end
   -- After a clock stepped back members lie in the future, and would stay in the
   -- window for as long as that is: they are of now, at the latest.
-  if l.newest > now then
-    l.clamped = redis.call('ZCOUNT', l.key, '(' .. whole(now), '+inf')
-    l.newest = now
+  if newest > now then
+    l.clamped = math.min(10000, redis.call('ZCOUNT', l.key, '(' .. whole(now), '+inf'))
+    newest, l.newest = now, now
   end
   l.held = l.used
   -- What was lost may have been admitted just before the epoch: until it would have
   -- left, the window is full.
   l.full = since + l.window
   if l.full > now then l.used, l.newest = math.max(l.used, l.limit), math.max(l.newest, since) end
+
+  -- The own window is as full as leaves the room that the others have.
+  for _, q in ipairs(l.others) do
+    l.longest = math.max(l.longest, q.window)
+    q.gone = log_gone(l, q.window)
+    q.held, q.full = all - q.gone, since + q.window
+    local used = q.held
+    if q.full > now then used = math.max(used, q.limit) end
+    if l.limit - l.used > q.limit - used then
+      l.used = l.limit - (q.limit - used)
+      l.newest = math.max(newest, q.full > now and since or 0) + q.window - l.window
+    end
+  end
   return l
 end
 
@@ -38,31 +95,64 @@ local function log_fits(l, n, count)
   return math.max(0, math.min(count, math.floor((l.limit - l.used - l.taken) / n)))
 end
 
--- log_when returns the instant at which n units more will fit, 0 if they do now.
-local function log_when(l, n)
-  local rank, at = l.held + l.taken + n - l.limit - 1, 0 -- of the last that must leave first
-  if rank >= l.held then
-    at = now + l.window
+-- log_room returns the instant at which n units more will fit by one quota, 0 if they
+-- do now.
+local function log_room(l, q, n)
+  local rank, at = q.held + l.taken + n - q.limit - 1, 0 -- of the last that must leave first
+  if rank >= q.held then
+    at = now + q.window
   elseif rank >= 0 then
-    at = math.min(now, tonumber(redis.call('ZRANGE', l.key, l.gone + rank, l.gone + rank, 'WITHSCORES')[2])) + l.window
+    at = math.min(now, tonumber(redis.call('ZRANGE', l.key, q.gone + rank, q.gone + rank, 'WITHSCORES')[2])) + q.window
   end
-  if l.full > now then at = math.max(at, l.full) end
+  if q.full > now then at = math.max(at, q.full) end
   return at
 end
 
--- log_write writes what was taken, forgets what has left the window and makes what
--- lies in the future of now, unless nobody has asked for anything.
+-- log_when returns the instant at which n units more will fit, 0 if they do now.
+local function log_when(l, n)
+  local at = log_room(l, l, n)
+  for _, q in ipairs(l.others) do at = math.max(at, log_room(l, q, n)) end
+  return at
+end
+
+-- log_each calls a command for many arguments, which takes the server less time than
+-- a call for each.
+local function log_each(command, key, args)
+  for from = 1, #args, 1000 do
+    redis.call(command, key, unpack(args, from, math.min(from + 999, #args)))
+  end
+end
+
+-- log_write writes what was taken, forgets what no window needs any more and makes
+-- what lies in the future of now, unless nobody has asked for anything.
 local function log_write(l, asked)
   if not asked then return end
-  if l.gone > 0 then redis.call('ZREMRANGEBYSCORE', l.key, '-inf', whole(now - l.window)) end
-  for _, member in ipairs(l.out) do redis.call('ZREM', l.key, member) end
+  if l.gone > (l.quotas or 0) then
+    local gone = log_gone(l, l.longest) - l.quotas -- behind the quotas
+    if gone > 0 then redis.call('ZREMRANGEBYRANK', l.key, l.quotas, l.quotas + math.min(gone, 10000) - 1) end
+  end
+  log_each('ZREM', l.key, l.out)
+  log_each('ZREM', l.key, l.over or {})
+  local add = {}
   if l.clamped > 0 then
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', l.key, '(' .. whole(now), '+inf')) do
-      redis.call('ZADD', l.key, whole(now), member)
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', l.key, '(' .. whole(now), '+inf', 'LIMIT', 0, 10000)) do
+      add[#add + 1] = whole(now)
+      add[#add + 1] = member
     end
   end
-  for i = 1, l.taken do redis.call('ZADD', l.key, whole(now), l.name .. ':' .. whole(i)) end
-  if l.taken > 0 or l.clamped > 0 then
-    redis.call('PEXPIRE', l.key, whole(math.ceil(l.window / 1000) + 1))
+  local at = whole(now)
+  for i = 1, l.taken do
+    add[#add + 1] = at
+    add[#add + 1] = l.name .. ':' .. whole(i)
+  end
+  -- The quota counts for a window after it asked last, and is not noted each time.
+  local notes = (l.used > 0 or l.taken > 0) and l.noted < now + l.window
+  if notes then
+    add[#add + 1] = whole(-now - math.ceil(1.25 * l.window))
+    add[#add + 1] = l.quota
+  end
+  log_each('ZADD', l.key, add)
+  if l.taken > 0 or l.clamped > 0 or notes then
+    redis.call('PEXPIRE', l.key, whole(math.ceil(l.longest / 1000) + 1))
   end
 end

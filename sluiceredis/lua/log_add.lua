@@ -8,6 +8,6 @@ local function log_add(l, delta, age)
   end
   local last = tonumber(age)
   if last < 0 then last = -last else last = now - last end
-  l.out = redis.call('ZREVRANGEBYSCORE', l.key, whole(last), '(' .. whole(now - l.window), 'LIMIT', 0, whole(-delta))
+  l.out = redis.call('ZREVRANGEBYSCORE', l.key, whole(last), '(' .. whole(math.max(0, now - l.window)), 'LIMIT', 0, whole(-delta))
   return #l.out
 end
