@@ -188,7 +188,7 @@ func TestInstancesCutOff(t *testing.T) {
 					if _, err := l.Peek(bg, "k"); err != nil {
 						t.Fatal(err)
 					}
-					all = all && l.store.Stats().Instances == instances
+					all = all && l.store.Stats().Instances == instances && l.store.beats.unsure() == ""
 				}
 				return all
 			})

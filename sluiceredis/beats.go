@@ -2,6 +2,7 @@ package sluiceredis
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,6 +14,14 @@ import (
 // so lately. One that has crashed, or is cut off, is counted a little longer, and
 // the others have the smaller shares meanwhile. While this one is cut off the number
 // stays what it was.
+//
+// An instance that joins is known to the others when they count the next time. If it
+// had a share before, and they had the larger ones of before, all of them together
+// would be more than the limit: of ten that start at one time the first would have all
+// of it, the second a half, and so on, nearly three limits in all. So an instance has
+// no share until it has counted a second time. The same if it has asked nothing for
+// so long that the others do not count it any more, and then finds the server away:
+// how many there are by then it does not know.
 
 const (
 	beatEvery = 3 * time.Second
@@ -27,6 +36,65 @@ type beats struct {
 	wanted atomic.Bool  // some limit has shares
 	next   atomic.Int64 // ns since the store was made
 	made   time.Time
+
+	mu     sync.Mutex
+	joined time.Time   // when it was counted first, without a gap since; zero: never
+	last   time.Time   // when it was counted last
+	cut    time.Time   // since when it cannot be counted; zero: it can
+	away   atomic.Bool // whether cut is not zero
+}
+
+// counted notes that this instance was counted at an instant.
+func (b *beats) counted(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.joined.IsZero() || at.Sub(b.last) > beatLasts {
+		b.joined = at
+	}
+	b.last, b.cut = at, time.Time{}
+	b.away.Store(false)
+}
+
+// left notes that this instance is not counted any more.
+func (b *beats) left() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.joined = time.Time{}
+}
+
+// heard notes whether the server that counts has answered a call.
+func (b *beats) heard(answer bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case answer:
+		b.cut = time.Time{}
+	case b.cut.IsZero():
+		b.cut = time.Now()
+	}
+	b.away.Store(!answer)
+}
+
+// unsure returns why the number of instances says nothing about shares, or "".
+func (b *beats) unsure() string {
+	if b.fixed {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	cut := b.cut
+	if cut.IsZero() {
+		cut = time.Now()
+	}
+	switch {
+	case b.joined.IsZero():
+		return "how many instances there are is not known"
+	case b.last.Sub(b.joined) < beatEvery:
+		return "this instance has joined less than a count ago"
+	case cut.Sub(b.last) > beatLasts:
+		return "this instance was counted too long before"
+	}
+	return ""
 }
 
 // beat tells the server that this instance is there, if it is time, in a goroutine
@@ -35,11 +103,12 @@ func (s *Store) beat() {
 	if s.beats.fixed || !s.beats.wanted.Load() {
 		return
 	}
-	now, next := int64(time.Since(s.beats.made)), s.beats.next.Load()
+	at := time.Now()
+	now, next := int64(at.Sub(s.beats.made)), s.beats.next.Load()
 	if now < next || !s.beats.next.CompareAndSwap(next, now+int64(beatEvery)) {
 		return
 	}
-	go func() { _ = s.count(context.Background(), "1") }() // an error leaves the number as it was
+	go func() { _ = s.count(context.Background(), at, "1") }() // an error leaves the number as it was
 }
 
 // Leave has this instance not counted any more by the others, whose local shares
@@ -51,20 +120,37 @@ func (s *Store) Leave(ctx context.Context) error {
 		return nil
 	}
 	s.beats.next.Store(int64(time.Since(s.beats.made) + beatEvery)) // not by this very call
-	err := s.count(ctx, "0")
+	err := s.count(ctx, time.Now(), "0")
+	s.beats.left()
 	s.beats.next.Store(0)
 	return err
 }
 
-// count counts the instances; here says whether this is one.
-func (s *Store) count(ctx context.Context, here string) error {
-	reply, err := s.run(ctx, alive, []string{s.key("alive1", "instances", "", "")}, []string{s.id, format(int64(beatLasts / time.Microsecond)), here})
+// aliveKey returns where instances are counted.
+func (s *Store) aliveKey() string { return s.key("alive1", "instances", "", "") }
+
+// hears notes what a call said about the server at place, if that is the one that
+// counts instances.
+func (s *Store) hears(place string, v verdict) {
+	b := &s.beats
+	if b.fixed || v != unanswered && (v != answered || !b.away.Load()) { // nothing new
+		return
+	}
+	if b.wanted.Load() && s.place(s.aliveKey()) == place {
+		b.heard(v == answered)
+	}
+}
+
+// count counts the instances at that time; here says whether this is one.
+func (s *Store) count(ctx context.Context, at time.Time, here string) error {
+	reply, err := s.run(ctx, alive, []string{s.aliveKey()}, []string{s.id, format(int64(beatLasts / time.Microsecond)), here})
 	if err == nil {
 		err = expect(alive, reply, 3)
 	}
 	if err != nil || here == "0" {
 		return err
 	}
+	s.beats.counted(at)
 	n := reply[1]
 	if n > mostInstances {
 		n = 0 // no shares

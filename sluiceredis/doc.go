@@ -78,7 +78,9 @@
 // was time. Semaphores are always closed. With LocalShare all instances together,
 // i of M of them cut off, are granted no more than (1 + i/M) times what the limit
 // allows, in any window, and none has a fresh burst when its server goes away or
-// comes back. [Config.OnEvent] is told of each change, and [Store.Stats] shows it.
+// comes back. M does not count instances that started less than 3 s before the
+// first of them was cut off, or later; they have no share at first, see
+// [Config.Instances]. [Config.OnEvent] is told of each change, and [Store.Stats] shows it.
 //
 // Without a Redis at all the limits are those of this process: see [InProcess].
 //

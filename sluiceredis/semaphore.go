@@ -25,9 +25,9 @@ type SemaphoreConfig struct {
 	// is at least 100 ms and at most 52 days.
 	//
 	// Machines may differ, so that Lease can be changed machine by machine: each
-	// lease has the length of its holder. Only in strict mode, after a loss of
-	// data, a machine cannot know the others' and waits for one of its own, so
-	// there the longest must not be missing on any machine for long.
+	// lease has the length of its holder. In strict mode it should otherwise be
+	// the same: after a loss of data a machine waits for its own, as it does not
+	// know the others.
 	Lease time.Duration
 
 	// Poll is how often, on the average, the first who waits on a machine asks

@@ -25,7 +25,8 @@ import (
 // when the server goes away. On the way back it is the other way round: what the
 // share granted, and still holds, is taken from the whole before anything else
 // for that key. With i of M instances cut off all of them together admit at
-// most (1 + i/M) times what the limit does, in any window.
+// most (1 + i/M) times what the limit does, in any window. M are those who were
+// there a count before, see beats: who joined later has no share, and is not known.
 
 // mostInstances is how many may share a limit: more would overflow what scripts
 // compute with.
@@ -62,9 +63,12 @@ func (s *Store) shares(p Policy) (m int64, ok bool) {
 // among returns how many instances share a limit, or why there is no share of it.
 func (s *Store) among(limit int64, away *AwayError) (m int64, err error) {
 	m = s.instances.Load()
+	why := s.beats.unsure()
 	switch {
 	case m == 0:
 		return 0, away.because("how many instances there are is not known, so there is no local share")
+	case why != "":
+		return 0, away.because("%s, so there is no local share", why)
 	case limit < m:
 		return 0, away.because("of a limit of %d there is no local share for %d instances", limit, m)
 	}

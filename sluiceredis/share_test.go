@@ -493,6 +493,117 @@ func TestInstances(t *testing.T) {
 	})
 }
 
+// However instances join, and whenever the server goes away from them, all together are
+// granted no more than (1 + i/M) times the limit; M are those that had counted each
+// other before the first was cut off.
+func TestSharesWhileInstancesJoin(t *testing.T) {
+	const capacity = 1000
+	quota := leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour}
+	// all returns how much l is granted of all there is.
+	all := func(l *Leaky) (n int64) {
+		for range 2 * capacity {
+			if res, err := l.Take(bg, "k", 1); err == nil && res.Allowed() {
+				n++
+			}
+		}
+		return n
+	}
+	type machine struct {
+		store *Store
+		line  *line
+		limit *Leaky
+	}
+	start := func(v *remote) machine {
+		s, l := v.newStore(t, Config{Away: LocalShare})
+		m := machine{s, l, newLeaky(t, s, "l", quota)}
+		_, _ = m.limit.Peek(bg, "k")
+		synctest.Wait()
+		return m
+	}
+	work := func(d time.Duration, all ...machine) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * ms) {
+			for _, m := range all {
+				_, _ = m.limit.Peek(bg, "k")
+			}
+			synctest.Wait()
+		}
+	}
+	for name, v := range map[string]struct {
+		run         func(v *remote) []machine // the first of them are cut off in the end
+		cut         int
+		least, most int64
+	}{
+		"ten start at one time": {func(v *remote) (ms []machine) {
+			for range 10 {
+				ms = append(ms, start(v))
+				time.Sleep(20 * time.Millisecond)
+			}
+			return ms
+		}, 10, 0, 0},
+		"ten start at one time, 4 s before": {func(v *remote) (ms []machine) {
+			for range 10 {
+				ms = append(ms, start(v))
+				time.Sleep(20 * time.Millisecond)
+			}
+			work(4*sec, ms...)
+			return ms
+		}, 10, capacity, capacity},
+		"one each second, all are cut off": {func(v *remote) (ms []machine) {
+			for range 10 {
+				ms = append(ms, start(v))
+				work(sec, ms...)
+			}
+			return ms
+		}, 10, capacity / 2, capacity * 5 / 4},
+		"one is cut off when it has just started": {func(v *remote) []machine {
+			return []machine{start(v)}
+		}, 1, 0, 0},
+		"one that runs alone is cut off": {func(v *remote) []machine {
+			a := start(v)
+			work(4*sec, a)
+			return []machine{a}
+		}, 1, capacity, capacity},
+		"three joined while one was idle": {func(v *remote) []machine {
+			a := start(v)
+			work(4*sec, a)
+			ms := []machine{a, start(v), start(v), start(v)}
+			work(20*sec, ms[1:]...)
+			return ms
+		}, 1, capacity, capacity},
+		"one has left and come back": {func(v *remote) []machine {
+			ms := []machine{start(v), start(v)}
+			work(4*sec, ms...)
+			_ = ms[0].store.Leave(bg)
+			work(4*sec, ms[1])
+			work(500*time.Millisecond, ms[0]) // and counts, but the other does not know
+			return ms
+		}, 2, capacity, capacity},
+		"a share lasts for as long as the server is away": {func(v *remote) []machine {
+			ms := []machine{start(v), start(v)}
+			work(4*sec, ms...)
+			ms[0].line.fail(errRefused)
+			work(time.Minute, ms...)
+			return ms
+		}, 1, capacity * 3 / 2, capacity * 3 / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ms := v.run(newRemote())
+				for _, m := range ms[:v.cut] {
+					m.line.fail(errRefused)
+				}
+				sum := int64(0)
+				for _, m := range ms {
+					sum += all(m.limit)
+				}
+				if sum < v.least || sum > v.most {
+					t.Errorf("%d granted of %d, want %d to %d", sum, capacity, v.least, v.most)
+				}
+			})
+		})
+	}
+}
+
 // The script that counts them does so on a server, by its clock.
 func TestAliveScript(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {

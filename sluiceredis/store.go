@@ -51,8 +51,12 @@ type Config struct {
 	// LocalShare: 1 to 1000. 0 means that they count themselves, by a call
 	// every 3 s while they ask the server: an instance counts until it has
 	// not called for 10 s, or has called [Store.Leave]. One that starts is
-	// counted by the others up to 3 s later, and until it has reached the
-	// server once it has no share.
+	// counted by the others up to 3 s later, and has no share until it has
+	// counted twice, 3 s apart: its calls are refused as by FailClosed if the
+	// server goes away before. Likewise one that has not asked the server for
+	// 10 s. An instance that is cut off cannot know of others that start from
+	// then on, or did so in the 3 s before: those count for nothing in the
+	// bound that LocalShare promises.
 	Instances int
 
 	// OnEvent, if not nil, is called for each Event, one after the other, by a
@@ -215,6 +219,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	sent := time.Now()
 	reply, err := s.sendStrictly(bounded, Call{script, keys, args})
 	said, cause = s.judge(ctx, err, time.Since(sent)), err
+	s.hears(place, said)
 	if said == answered {
 		s.beat()
 	}
