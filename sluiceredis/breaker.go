@@ -236,6 +236,7 @@ var cannot = map[string]verdict{
 var cannotSay = []string{
 	"ERR max number of clients",
 	"ERR invalid password", "ERR Client sent AUTH", "ERR AUTH ", // up to version 5, or no password is set
+	"ERR Protocol error: unauthenticated",     // NOAUTH, for a call of many arguments
 	"ERR The user executing the script can't", // NOPERM within a script, from version 7 on
 }
 

@@ -155,6 +155,7 @@ func TestJudge(t *testing.T) {
 		{bg, reply("ERR Error running script"), 0, answered},
 		{bg, reply("NOAUTH Authentication required."), 0, unanswered}, // asking at every call will not help
 		{bg, reply("WRONGPASS invalid username-password pair or user is disabled."), 0, unanswered},
+		{bg, reply("ERR Protocol error: unauthenticated multibulk length"), 0, unanswered},
 		{bg, reply("ERR invalid password"), 0, unanswered}, // before version 6
 		{bg, reply("ERR Client sent AUTH, but no password is set"), 0, unanswered},
 		{bg, reply("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), 0, unanswered},
