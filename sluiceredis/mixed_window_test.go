@@ -16,17 +16,35 @@ type windowQuota struct {
 	window time.Duration
 	kind   string // log, anchored, aligned
 	offset time.Duration
+	set    bool // asked through a Set
 }
 
 // on returns how a program with that quota asks for a key of a name.
 func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (leaky.Result, error) {
 	t.Helper()
+	var of Limit
+	var take func(n int64) (leaky.Result, error)
 	if q.kind == "log" {
 		l := newLog(t, s, name, q.limit, q.window)
-		return func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
+		of, take = l.On("k"), func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
+	} else {
+		f := newFixed(t, s, name, FixedConfig{Limit: q.limit, Window: q.window, Aligned: q.kind == "aligned", Offset: q.offset})
+		of, take = f.On("k"), func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
 	}
-	f := newFixed(t, s, name, FixedConfig{Limit: q.limit, Window: q.window, Aligned: q.kind == "aligned", Offset: q.offset})
-	return func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+	if !q.set {
+		return take
+	}
+	set, err := s.Together(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(n int64) (leaky.Result, error) {
+		d, err := set.Take(bg, n)
+		if err != nil {
+			return leaky.Result{}, err
+		}
+		return d.Results[0], nil
+	}
 }
 
 // alone returns how many units the quota alone lets through at most within d: those of
@@ -114,6 +132,7 @@ func TestMixedWindows(t *testing.T) {
 			t.Run(fmt.Sprint(kind, " ", i), func(t *testing.T) {
 				quotas := append([]windowQuota(nil), quotas...)
 				for j := range quotas {
+					quotas[j].set = (i+j)%3 == 0 // some ask by a set, and some not
 					if quotas[j].kind = kind; kind != "aligned" {
 						quotas[j].offset = 0
 					}
