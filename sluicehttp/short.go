@@ -58,15 +58,23 @@ func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	if left {
 		least = wait.Have
 	}
-	have, need := seconds(least), seconds(wait.Need)
-	if wait.Need >= 10*time.Second { // without what was added at random to what was told
-		need = seconds(wait.Need.Truncate(time.Second))
+	round := wait.Need
+	if round >= 10*time.Second { // without what the server's time had added to it at random
+		round = round.Truncate(time.Second)
 	}
-	if have == need {
+	// Two numbers that look the same and are not get all their digits, and of two that
+	// are the same one is left out.
+	have, need := seconds(least), seconds(round)
+	if have == need || round <= least {
 		have, need = least.String(), wait.Need.String()
 	}
-	if left {
-		return fmt.Sprintf("what is left of the client timeout %s, %s, is shorter than the %s %s", seconds(timeout), have, need, what)
+	switch whole := seconds(timeout); {
+	case have == need && wait.Have >= timeout:
+		return fmt.Sprintf("client timeout %s is over when the %s ends", whole, what)
+	case have == need:
+		return fmt.Sprintf("what is left of the client timeout %s, %s, is over when the %s ends", whole, have, what)
+	case left && have != whole:
+		return fmt.Sprintf("what is left of the client timeout %s, %s, is shorter than the %s %s", whole, have, need, what)
 	}
 	return fmt.Sprintf("client timeout %s is shorter than the %s %s", have, need, what)
 }
@@ -79,7 +87,7 @@ func seconds(d time.Duration) string {
 		return strconv.FormatFloat(float64(d.Round(10*time.Microsecond))/float64(time.Millisecond), 'f', -1, 64) + " ms"
 	case d < 10*time.Second:
 		return strconv.FormatFloat(math.Round(d.Seconds()*10)/10, 'f', -1, 64) + " s"
-	case d < 10*time.Minute:
+	case d.Round(time.Second) < 10*time.Minute:
 		return strconv.FormatFloat(math.Round(d.Seconds()), 'f', -1, 64) + " s"
 	}
 	return d.Round(time.Second).String()
