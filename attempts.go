@@ -68,8 +68,9 @@ func NewAttempts(gate *Gate, policy Policy) Attempts {
 
 // Next waits for the backoff, if one was decided on, and then for the gate to let
 // an attempt of cost n leave, and returns its permit, which must be released.
-// n = 0 takes nothing and waits for no gate. The first time it returns the error of
-// the gate if that refuses, later a [*Stopped] that matches it. It panics if n < 0.
+// n = 0 takes nothing and does not wait for the gate. The first time it returns the
+// error of the gate if that refuses, later a [*Stopped] that matches it. It panics if
+// n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	a.again()
 	if err := a.sleep(ctx, n); err != nil {
@@ -131,35 +132,45 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 
 // Failed decides what follows the attempt that failed with err. It pauses the
 // gate if err is marked with [RetryAfter] or [RetryAt], pays for the retry from
-// the budget, and returns nil if Next is to be called; or else the [*Stopped]
-// error with which to give up. It does not wait. It must be called before the
+// the budget, and returns nil if Next is to be called; or else the [*Stopped] error
+// with which to give up. It does not wait. It must be called before the
 // permit is released: if the gate must pause or slow down, the permit must not
 // let the next caller out before that. It panics if err is nil.
 func (a *Attempts) Failed(ctx context.Context, err error) error {
 	if err == nil {
 		panic("sluice: Attempts.Failed(nil)")
 	}
-	a.gate.heed(err, a.left, a.permit)
-	a.last, a.wait = err, 0
 	permanent, throttled := marks(err)
-	a.permit.answer(permanent && throttled == nil)
+	wait := a.gate.honor(err, throttled, a.left, a.permit)
+	a.last, a.wait = err, 0
+	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retry != nil && !a.policy.Retry(err)
+	a.permit.answer(definite(err, permanent || rejected, throttled))
 	kind := plain
 	switch {
 	case ctx.Err() != nil:
 		return a.stop(ctx.Err(), 0)
 	case permanent:
-		return a.stop(ErrPermanent, 0)
+		return a.final(err, throttled)
+	case wait > 0:
+		return a.toldToWait(ctx, wait)
 	case throttled != nil:
-		if d := throttled.wait(); d > 0 {
-			return a.toldToWait(ctx, d)
-		}
 		kind = throttle
-	case a.policy.Retry != nil && !a.policy.Retry(err):
-		return a.stop(ErrPermanent, 0)
+	case rejected:
+		return a.final(err, nil)
 	case isTimeout(err):
 		kind = timeout
 	}
 	return a.backOff(ctx, kind, delayed(err))
+}
+
+// final returns the error with which the call ends after the permanent err.
+func (a *Attempts) final(err error, throttled *throttledError) error {
+	if definite(err, true, throttled) {
+		a.gate.answered()
+	} else {
+		a.gate.failed()
+	}
+	return a.stop(ErrPermanent, 0)
 }
 
 // Try makes an attempt with f, as [Call] does: it calls f with ctx, bounded by
@@ -219,6 +230,7 @@ func (a *Attempts) toldToWait(ctx context.Context, d time.Duration) error {
 func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Time) error {
 	retry := a.attempts - a.told
 	if retry >= a.policy.Attempts {
+		a.gate.failed()
 		return a.stop(ErrAttempts, 0)
 	}
 	curve := a.policy.Backoff

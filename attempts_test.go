@@ -207,7 +207,9 @@ func TestACallThatIsARetryOfSomebodyElseIsPaidFor(t *testing.T) {
 		if err := call(down); !errors.Is(err, sluice.ErrPermanent) {
 			t.Error(err)
 		}
-		want(2, 30*time.Second, 30*time.Second)
+		// The 30 s that it waited have halved the spacing and put a token back, and its
+		// answer has halved the spacing once more.
+		want(3, 7500*ms, 30*time.Second)
 	})
 }
 

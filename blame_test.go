@@ -64,7 +64,7 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 		},
 		"retry budget": {
 			func(t *testing.T) *sluice.Gate { return emptied(t, sluice.Config{Name: "g"}, 8*time.Second) },
-			sluice.ByRetryBudget, "sluice: g: would have to wait 8s for the retry budget, 1s were allowed",
+			sluice.ByRetryBudget, "sluice: g: waited for the retry budget as long as allowed",
 		},
 		"quota": {
 			func(t *testing.T) *sluice.Gate {

@@ -38,23 +38,25 @@ func TestWhatRetriesCostAndSuccessesPutBack(t *testing.T) {
 		"permanent":                   {[]answer{gone}, []int{60, 60}},
 		"no attempts left":            {[]answer{down, down, down, down}, []int{60, 55, 50, 45, 45}},
 		"too long a wait":             {[]answer{told(time.Hour)}, []int{60, 60}},
-		"beyond MaxElapsed":           {[]answer{after(15*time.Minute, down)}, []int{60, 60}},
-		"beyond the deadline":         {[]answer{after(59*time.Minute+59*time.Second, down)}, []int{60, 60}},
+		"beyond MaxElapsed":           {[]answer{after(20*time.Second, down)}, []int{60, 60}},
+		"beyond the deadline":         {[]answer{after(20*time.Second, down)}, []int{60, 60}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := mustGate(t, sluice.Config{})
 				drain(t, g, 40)
-				ctx, cancel := context.WithTimeout(bg, time.Hour)
-				defer cancel()
+				limit := time.Hour
 				p := each(time.Second)
-				p.AttemptTimeout = 2 * time.Hour // more than the deadline, so that after() may take its time
-				if name == "timeout of the attempt" {
+				switch name {
+				case "timeout of the attempt":
 					p.AttemptTimeout = time.Second
+				case "beyond MaxElapsed":
+					p.MaxElapsed = 20 * time.Second
+				case "beyond the deadline":
+					limit = 21 * time.Second
 				}
-				if name == "beyond the deadline" {
-					p.MaxElapsed = -1
-				}
+				ctx, cancel := context.WithTimeout(bg, limit)
+				defer cancel()
 				var got []int
 				s := newServer(c.answers...)
 				sluice.Do(ctx, g, p, func(ctx context.Context) error {
@@ -95,13 +97,14 @@ func drain(t *testing.T, g *sluice.Gate, tokens int) {
 	}
 }
 
-// spent returns a gate that has spent its budget on retries, long ago.
+// spent returns a gate that has spent its budget on retries, as long ago as can be
+// without getting any of it back.
 func spent(t *testing.T, cfg sluice.Config) *sluice.Gate {
 	t.Helper()
 	cfg.RetryBudget = 10
 	g := mustGate(t, cfg)
 	drain(t, g, 10)
-	time.Sleep(time.Hour)
+	time.Sleep(29 * time.Second)
 	return g
 }
 
@@ -250,7 +253,8 @@ func TestAThrottleAfterTheBurstPaysForItself(t *testing.T) {
 		for _, c := range []struct {
 			at   time.Duration
 			want int
-		}{{999 * ms, 100}, {1001 * ms, 95}, {1600 * ms, 95}, {2001 * ms, 90}, {59999 * ms, 90}, {60001 * ms, 75}, {80002 * ms, 65}} {
+		}{{999 * ms, 100}, {1001 * ms, 95}, {1600 * ms, 95}, {2001 * ms, 90}, {31999 * ms, 90},
+			{32000 * ms, 95}, {59999 * ms, 95}, {60001 * ms, 80}, {80002 * ms, 70}} { // 5 for 30 s of quiet
 			time.Sleep(c.at - time.Since(l.Start))
 			if got := g.Stats().RetryTokens; got != c.want {
 				t.Errorf("%d tokens at %v, want %d", got, c.at, c.want)
@@ -418,7 +422,7 @@ func TestTheSpacingIsTheLongestThatTheBackoffCouldHaveBeen(t *testing.T) {
 		if got := g.Stats().Spacing; got < time.Second-1 || got > time.Second {
 			t.Errorf("after a throttle: %v", got)
 		}
-		sluice.Do(bg, g, each(2*time.Second), told(time.Minute))
+		sluice.Do(bg, g, each(2*time.Second), told(10*time.Second))
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a told wait: %v", got)
 		}
@@ -434,12 +438,13 @@ func TestTheSpacingIsThirtySecondsAtMost(t *testing.T) {
 		g := emptied(t, sluice.Config{}, 24*time.Hour)
 		l := synclog.New()
 		l.Call(0, enter(g, bg))
-		l.Call(1, enter(g, bg)) // only calls that succeed by Call or Do shorten it
-		time.Sleep(time.Hour)
-		l.Want(t, synclog.At(0, 30*time.Second), synclog.At(1, 60*time.Second))
+		l.Call(1, enter(g, bg))
+		time.Sleep(30*time.Second - 1)
 		if got := g.Stats().Spacing; got != 30*time.Second {
 			t.Errorf("spacing %v", got)
 		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 30*time.Second), synclog.At(1, 45*time.Second)) // halved by the quiet
 	})
 }
 
@@ -462,7 +467,8 @@ func TestTheSpacingReachesThoseWhoWait(t *testing.T) {
 	})
 }
 
-func TestTheSpacingFailsThoseItMakesHopeless(t *testing.T) {
+// How long it lasts nobody knows, so it ends no wait before its time.
+func TestTheSpacingRefusesNobodyInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		l := synclog.New()
@@ -471,62 +477,124 @@ func TestTheSpacingFailsThoseItMakesHopeless(t *testing.T) {
 		l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), after(2500*ms, down)) })
 		l.Call(1, enter(g, ctx))
 		l.Call(2, enter(g, ctx))
-		l.Call(3, enter(g, ctx)) // whom it makes hopeless
+		l.Call(3, enter(g, ctx)) // one success would still let it leave in time
 		l.Call(4, enter(g, bg))
 		time.Sleep(time.Minute)
 		l.Want(t,
 			synclog.At(1, 1000*ms),
 			synclog.At(2, 2000*ms),
 			synclog.Failed(0, 2500*ms, sluice.ErrBudget),
-			synclog.Failed(3, 2500*ms, context.DeadlineExceeded),
+			synclog.Failed(3, 5000*ms, context.DeadlineExceeded),
 			synclog.At(4, 12000*ms), // 10 s after the last one left
 		)
 	})
 }
 
-// How long a wait is going to be is known from the spacing, too.
-func TestWaitsThatTheSpacingMakesHopelessFailAtOnce(t *testing.T) {
+// A wait is refused in advance only for what is certain: the rate and a pause.
+func TestWaitsForTheSpacingEndWhenTheirTimeIsUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluice.Config
-		before int64         // the n of two calls that wait already
-		need   time.Duration // of the third, as far as can be known
+		before int64 // the n of two calls that wait already
 	}{
-		"calls":     {sluice.Config{Rate: tenPerSecond}, 1, 24 * time.Second},
-		"no rate":   {sluice.Config{}, 1000, 24 * time.Second},
-		"cost":      {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1, 16 * time.Second},
-		"dear cost": {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1000, 16 * time.Second},
+		"calls":       {sluice.Config{Rate: tenPerSecond}, 1},
+		"no rate":     {sluice.Config{}, 1000},
+		"concurrency": {sluice.Config{Concurrency: 3}, 1},
+		"cost":        {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1000},
+		"parent":      {sluice.Config{Parent: mustGate(t, sluice.Config{})}, 1},
+		"quota":       {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				if c.cfg.Parent != nil {
+					c.cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				c.cfg.Name = "api"
 				g := emptied(t, c.cfg, 8*time.Second)
 				l := synclog.New()
 				for i := range 2 {
 					l.Call(i, func() error { _, err := g.Acquire(bg, c.before); return err })
 				}
-				_, err := g.AcquireWithin(bg, 1, c.need-1)
-				var wait *sluice.WaitError
-				if !errors.As(err, &wait) || wait.Need != c.need || time.Since(l.Start) != 0 {
-					t.Errorf("after %v: %v", time.Since(l.Start), err)
-				}
-				l.Call(2, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second); return err })
+				ctx, cancel := context.WithTimeout(bg, 20*time.Second)
+				defer cancel()
+				l.Call(2, enter(g, ctx))
+				l.Call(3, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second-1); return err })
+				l.Call(4, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second); return err })
 				time.Sleep(time.Hour)
-				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.At(2, 24*time.Second))
+				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.Failed(2, 20*time.Second, context.DeadlineExceeded),
+					synclog.Failed(3, 24*time.Second-1, sluice.ErrTimeout), synclog.At(4, 24*time.Second))
+				for _, left := range l.Sofar() {
+					if errors.Is(left.Err, sluice.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget as long as allowed" {
+						t.Error(left.Err)
+					}
+				}
 			})
 		})
 	}
 }
 
-func TestPlanKnowsTheSpacing(t *testing.T) {
+// free is a meter that lets everything through.
+type free struct{}
+
+func (free) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
+func (free) Adjust(context.Context, int64, time.Duration) error  { return nil }
+
+// The rate and a pause refuse in advance although the calls are spaced out, too.
+func TestWhatIsCertainRefusesInAdvanceBesideTheSpacing(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		change func(g *sluice.Gate)
+		by     sluice.Limit
+	}{
+		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(1, time.Minute) }, sluice.ByRate},
+		"with a quota": {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := emptied(t, c.cfg, 8*time.Second), synclog.New()
+				ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+				defer cancel()
+				l.Call(0, enter(g, ctx)) // waits already
+				time.Sleep(time.Second)
+				c.change(g)
+				l.Call(1, enter(g, ctx))
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.Failed(0, time.Second, context.DeadlineExceeded), synclog.Failed(1, time.Second, context.DeadlineExceeded))
+				for _, left := range l.Sofar() {
+					var wait *sluice.WaitError
+					if !errors.As(left.Err, &wait) || wait.For != c.by || wait.Need != 59*time.Second && wait.Need != time.Minute {
+						t.Errorf("%v", left.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAPlanNamesTheSpacingAndLeavesItOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
-		if got := g.Plan(3); got.First != 8*time.Second || got.Last != 24*time.Second {
-			t.Errorf("three calls: %+v", got)
+		for _, c := range []struct {
+			n    int64
+			want sluice.Forecast
+		}{
+			{1, sluice.Forecast{First: 100 * ms, Last: 100 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{3, sluice.Forecast{First: 100 * ms, Last: 300 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{math.MaxInt64, sluice.Forecast{First: 100 * ms, Last: sluice.Never, LimitedBy: sluice.ByRate}}, // no end of calls
+		} {
+			got := g.Plan(c.n)
+			got.Total = 0
+			if got != c.want {
+				t.Errorf("Plan(%d) = %+v, want %+v", c.n, got, c.want)
+			}
 		}
-		if got := g.Plan(math.MaxInt64); got.First != 8*time.Second || got.Last != sluice.Never {
-			t.Errorf("no end of calls: %+v", got)
+		// What is so now Stats do say.
+		if got := g.Stats(); time.Until(got.NextSlot) != 8*time.Second || got.Spacing != 8*time.Second {
+			t.Errorf("%+v", got)
 		}
-		if got := g.Stats().NextSlot; time.Until(got) != 8*time.Second {
-			t.Errorf("next slot in %v", time.Until(got))
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		if got := g.Plan(3); got.First != time.Hour || got.LimitedBy != sluice.ByPause {
+			t.Errorf("Plan(3) = %+v", got)
 		}
 	})
 }
@@ -622,7 +690,7 @@ func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 		l.Call(0, enter(g, bg))
 		l.Call(1, enter(g, bg))
 		time.Sleep(time.Hour)
-		l.Want(t, synclog.At(0, 60*time.Second), synclog.At(1, 61*time.Second))
+		l.Want(t, synclog.At(0, 60*time.Second), synclog.At(1, 60*time.Second+250*ms)) // 1 s, halved by the quiet
 	})
 }
 

@@ -123,8 +123,10 @@ func (s *Stopped) Unwrap() []error {
 	return []error{s.Why, s.Last}
 }
 
-// Permanent marks err as one that must not be retried, by no Call that it comes
-// back through. Permanent(nil) is nil.
+// Permanent marks err as one that must not be retried, by any Call that it comes
+// back through. The error keeps its message. It counts as
+// a definite answer, which shows that the server is well, unless it is also marked
+// with RetryAfter, RetryAt or NotBefore or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -136,10 +138,16 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
+// definite reports whether err, with which a call ended and whose marks are given, is
+// an answer of a server that is well to a call that is wrong.
+func definite(err error, permanent bool, throttled *throttledError) bool {
+	return permanent && throttled == nil && delayed(err).IsZero() && !isTimeout(err)
+}
+
 // RetryAfter marks err as the answer of a server that asks not to be called
 // again before d has passed, such as the status 429 with a Retry-After. The
-// error keeps its message. d ≤ 0 means that the server refused but did not say
-// for how long. RetryAfter(nil, d) is nil.
+// error keeps its message. The wait is 1 ms at least. d ≤ 0 means that the server
+// refused but did not say for how long. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -69,7 +69,9 @@ type Config struct {
 
 	// RetryBudget is how many tokens the retry budget of Call holds at most.
 	// 0 means 100, negative that retries need none. One retry costs 5, after
-	// a timeout 10; with less than that there are none.
+	// a timeout 10; with less than that there are none. Each 30 s in
+	// which no call fails put a twentieth back, so an empty budget is full after
+	// 10 min.
 	RetryBudget int
 }
 
@@ -190,7 +192,6 @@ func newGate(cfg Config) (*Gate, error) {
 		rate:            cfg.Rate,
 		schedule:        *s,
 	}
-	g.life, g.end = context.WithCancel(context.Background())
 	g.budget = newBudget(cfg.RetryBudget)
 	for i, q := range cfg.Quotas {
 		if err := q.check(); err != nil {
@@ -205,6 +206,7 @@ func newGate(cfg Config) (*Gate, error) {
 	}
 	g.plain = g.ask == nil && g.permits == nil && g.observer == nil
 	g.lane.Init()
+	g.life, g.end = context.WithCancel(context.Background())
 	r := (*rule)(g)
 	var waits func(n int64)
 	if g.observer != nil {
@@ -283,10 +285,11 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
 
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
 // releases the permit when f returns. It returns the error of Acquire or of f.
-// Returning nil counts as a success for the retry budget.
-// If that is marked with [RetryAfter] or [RetryAt] the gate is paused, as if by
-// PauseUntil, before anybody else leaves. If f panics the permit is released
-// and the panic flies on.
+// Returning nil counts as a success for the retry budget, and an error marked with
+// [Permanent] as a definite answer: see [Call].
+// If the error is marked with [RetryAfter] or [RetryAt] the gate is paused, as if by
+// PauseUntil, before any other call leaves. If f panics the permit is released
+// and the panic propagates.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.slip(); v == schedule.Leave {
@@ -312,8 +315,15 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
 		g.succeeded(true)
-	} else {
-		g.heed(err, since, p)
+		return nil
+	}
+	permanent, throttled := marks(err)
+	g.honor(err, throttled, since, p)
+	switch {
+	case definite(err, permanent, throttled):
+		g.answered()
+	case !errors.Is(err, context.Canceled):
+		g.failed()
 	}
 	return err
 }
@@ -608,7 +618,7 @@ func (r *rule) wait(now time.Duration, n int64) queue.Wait {
 		return queue.Wait{For: queue.Forever}
 	}
 	wait := queue.Surely(r.schedule.Wait(now, 0))
-	wait.For = max(wait.For, r.budget.wait(now, 0), r.ramp.wait(now)) // which successes make shorter
+	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now)) // which answers make shorter
 	return wait
 }
 
@@ -651,13 +661,13 @@ func (r *rule) exit(n int64) {
 // depart lets n, which has entered, leave at now and returns 0, or changes nothing
 // and returns how long to wait.
 func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
-	if wait := max(r.budget.wait(now, 0), r.ramp.wait(now)); wait > 0 {
+	if wait := max(r.budget.wait(now), r.ramp.wait(now)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
-	r.budget.left = now
+	r.budget.leave(now)
 	r.ramp.leave(now)
 	r.asked = ""
 	r.granted++
@@ -678,13 +688,10 @@ func (r *rule) blame(now, need time.Duration) Limit {
 	return r.holds(now)
 }
 
-// slowest returns the limit in time that most of a wait of need is for.
+// slowest returns what most of a wait of need is for that the schedule adds up to.
 func (r *rule) slowest(now, need time.Duration) Limit {
-	switch paused := max(0, r.schedule.Paused()-now); {
-	case paused > need-paused:
+	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
 		return ByPause
-	case r.budget.cool > r.schedule.Interval():
-		return ByRetryBudget
 	}
 	return ByRate
 }
@@ -698,6 +705,8 @@ func (r *rule) holds(now time.Duration) Limit {
 			by = ByConcurrency
 		case wait > 0 && r.ramp.wait(now) >= wait:
 			by = BySlowStart
+		case wait > 0 && r.budget.wait(now) >= wait:
+			by = ByRetryBudget
 		case wait > 0:
 			by = r.slowest(now, wait)
 		case r.asked != "":
@@ -708,14 +717,12 @@ func (r *rule) holds(now time.Duration) Limit {
 	return by
 }
 
-// Forecast implements queue.Rule. When permits come back is not known, so it
-// tells what the rate and a pause add up to.
+// Forecast implements queue.Rule. It is what the rate and a pause add up to. When
+// permits come back is not known, and neither is how long the spacing of the retry
+// budget lasts: multiplied by the calls ahead it was many times the wait that it
+// turned out to be, and refused calls that would have left in time.
 func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
-	calls := ahead
-	if r.rateUnit == Cost {
-		calls = min(calls, 1) // one at least; how many is not known
-	}
-	return max(r.schedule.Wait(now, ahead), r.budget.wait(now, calls))
+	return r.schedule.Wait(now, ahead)
 }
 
 func mustNotBeNegative(n int64) {

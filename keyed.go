@@ -220,7 +220,7 @@ func (g *Gate) asNew() bool {
 	return len(g.quotas) == 0 &&
 		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
 		g.schedule.Wait(g.queue.Now(), 0) == 0 &&
-		g.budget.tokens == g.budget.capacity && g.budget.cool == 0
+		g.budget.at(g.queue.Now()).recovered()
 }
 
 // link puts e at the end of ring.

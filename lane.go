@@ -150,7 +150,7 @@ func (r *rule) Close() (asleep int) {
 
 // Open implements queue.Latch.
 func (r *rule) Open(int) bool {
-	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.cool > 0 || r.ramp != nil {
+	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()

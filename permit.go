@@ -127,24 +127,31 @@ func (p *Permit) Lost() <-chan struct{} {
 	return p.lease.Lost()
 }
 
-// heed pauses the gate if err, with which a call that left at since with p ended,
-// is a server's wish not to be called for a while. p is nil if the call has none.
-// The permit is still held: if it came back
-// first, the next caller would slip through before the pause.
-func (g *Gate) heed(err error, since time.Duration, p *Permit) {
-	_, told := marks(err)
-	switch {
-	case told == nil:
-	case told.wait() > 0:
-		g.pauseUntil(told.at, err.Error(), since)
-	default:
+// honor pauses the gate if the server asks not to be called for a while: throttled is
+// the mark of err, with which a call that left at since with p ended, or nil; p is nil
+// if the call has no permit. It returns how long that is, 0 if the server does not ask. It is 1 ms at least, as a backoff is:
+// such a wait is not an attempt, and a server that asks for 1 ns would be called again
+// without end. The permit is still held: if it came back first, the next caller would
+// slip through before the pause.
+func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration) {
+	if throttled == nil {
+		return 0
+	}
+	at := throttled.at
+	if wait = throttled.wait(); wait <= 0 {
 		g.queue.Lock()
+		defer g.queue.Unlock()
 		if p != nil {
 			p.answered = true // as is said here, and not by its release
 		}
 		g.slowStart(g.queue.Now(), since, 0)
-		g.queue.Unlock()
+		return 0
 	}
+	if wait < minBackoff {
+		wait, at = minBackoff, time.Now().Add(minBackoff)
+	}
+	g.pauseUntil(at, err.Error(), since)
+	return wait
 }
 
 // slowStart notes that a call that left at since was refused, and told to stay away

@@ -8,7 +8,10 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A Forecast says how long some calls will take if nothing changes.
+// A Forecast says how long some calls will take if nothing changes. The spacing that
+// a gate keeps after its retry budget was empty, Stats.Spacing, is not part of its
+// times: each success halves it, so nobody knows how long it lasts. If it held the
+// calls up for longer than all else, would it last, LimitedBy is ByRetryBudget.
 type Forecast struct {
 	// First and Last are how long it takes from now until the first and the
 	// last of the calls leave.
@@ -56,7 +59,7 @@ func (g *Gate) Plan(n int64) Forecast {
 	}
 	for ; g != nil; g = g.parent {
 		own := g.plan(n)
-		if own.Last > f.Last {
+		if own.Last > f.Last || f.LimitedBy == ByNothing {
 			f.LimitedBy = own.LimitedBy
 		}
 		f.First, f.Last, f.Total = max(f.First, own.First), max(f.Last, own.Last), max(f.Total, own.Total)
@@ -109,6 +112,8 @@ func (g *Gate) plan(n int64) Forecast {
 	f.First, f.Last = max(first, firstRoom), max(last, lastRoom)
 	f.Total = sat.Add(f.Last, hold)
 	switch {
+	case g.budget.spaced(now, int64(calls)) > f.Last:
+		f.LimitedBy = ByRetryBudget
 	case f.Last == 0:
 	case lastRoom > last && paused <= f.Last-paused:
 		f.LimitedBy = ByConcurrency

@@ -95,16 +95,21 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // with [NotBefore] delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: 100 tokens, of which a retry
-// takes 5, one after a timeout 10; a success puts back 1, or 5 after a retry.
-// Several calls in flight that are throttled together pay once. When the
-// budget is empty calls are not retried, and first attempts are spaced out
-// until calls succeed again.
+// takes 5, one after a timeout 10; a success puts back 1, or 5 after a retry, and
+// each 30 s in which no call fails 5. Several calls in flight that are throttled
+// together pay once.
+//
+// When the budget is empty calls are not retried, and first attempts are spaced out
+// by as much as the backoff could have been, at most 30 s. Each success halves
+// that, and so does each definite answer: an error that is permanent, and neither a
+// timeout nor marked with RetryAfter or RetryAt. So do each 30 s in which no call
+// fails. Nobody knows how long the spacing lasts, so no call is refused in advance
+// because of it: it waits until its deadline.
 //
 // If it gives up, and it does so before a wait that cannot end in time, Call
-// returns the zero T and a [*Stopped] error that tells the last error, the
-// reason, and when to come back. If the gate refuses the first attempt it
-// returns the error of the gate. It panics if f does, after releasing the
-// permit.
+// returns the zero T and a [*Stopped] error with the last error, the reason, and
+// when to come back. If the gate refuses the first attempt it
+// returns the error of the gate. It panics if f does, after releasing the permit.
 func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	a := NewAttempts(gate, policy)

@@ -959,7 +959,7 @@ func TestNeverEarlierThanTold(t *testing.T) {
 		want   time.Duration
 	}{
 		"RetryAfter":              {told(10 * time.Second), 10 * time.Second},
-		"RetryAfter a nanosecond": {told(1), 1},
+		"RetryAfter a nanosecond": {told(1), ms},
 		"RetryAfter counts from when it was marked": {func(context.Context) error {
 			err := sluice.RetryAfter(errBusy, 10*time.Second)
 			time.Sleep(3 * time.Second) // reads the rest of the body

@@ -29,8 +29,9 @@ type Stats struct {
 	// for what.
 	LimitedBy Limit
 
-	// NextSlot is the earliest time at which the rate and a pause let the
-	// next call leave. It may have passed.
+	// NextSlot is the earliest time at which the rate, a pause and the present
+	// Spacing let the next call leave; an answer that shortens the Spacing brings
+	// it forward. It may have passed.
 	NextSlot time.Time
 
 	// PausedUntil is the end of the present pause and PausedWhy what
@@ -39,8 +40,9 @@ type Stats struct {
 	PausedWhy   string
 
 	// Spacing is the least time between calls that a gate keeps after its
-	// retry budget was empty, whatever its rate and burst; 0 normally.
-	// RetryTokens is what the budget holds.
+	// retry budget was empty, whatever its rate and burst; 0 normally. Each
+	// success and each definite answer halves it, and so do each 30 s in which no
+	// call fails. RetryTokens is what the budget holds.
 	Spacing     time.Duration
 	RetryTokens int
 
@@ -86,6 +88,7 @@ func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
 	g.queue.Advance(now)
+	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
 		Concurrency: g.limit,
@@ -93,9 +96,9 @@ func (g *Gate) Stats() Stats {
 		InFlight:    g.inFlight(),
 		Waiting:     int64(g.queue.Len()),
 		LimitedBy:   (*rule)(g).holds(now),
-		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now, 0))),
-		Spacing:     g.budget.cool,
-		RetryTokens: g.budget.tokens,
+		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now))),
+		Spacing:     budget.spacing,
+		RetryTokens: budget.tokens,
 		Granted:     g.granted,
 		Stranded:    g.stranded.Load(),
 	}

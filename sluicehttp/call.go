@@ -151,7 +151,9 @@ func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure)
 // nil if there is to be one.
 func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 	if why := c.final(f); why != nil {
-		attempts.Failed(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if it is a throttle with a time
+		if f.throttled { // or else Permanent would count as an answer of a server that is well
+			attempts.Failed(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
+		}
 		return why
 	}
 	return attempts.Failed(c.ctx, f.marked())

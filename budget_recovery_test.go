@@ -1,0 +1,467 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/synclog"
+)
+
+// After an outage all calls succeed that have the time, with a deadline as without one.
+func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
+	fifty := sluice.Rate{Count: 50, Per: time.Second}
+	for name, cfg := range map[string]func() sluice.Config{
+		"rate":        func() sluice.Config { return sluice.Config{Rate: fifty} },
+		"no rate":     func() sluice.Config { return sluice.Config{} },
+		"concurrency": func() sluice.Config { return sluice.Config{Rate: fifty, Concurrency: 5} },
+		"burst":       func() sluice.Config { return sluice.Config{Rate: fifty, Burst: 20} },
+		"parent": func() sluice.Config {
+			return sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{Rate: fifty})}
+		},
+		"grandparent": func() sluice.Config {
+			return sluice.Config{Parent: mustGate(t, sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{})})}
+		},
+		"quota":        func() sluice.Config { return sluice.Config{Rate: fifty, Quotas: []sluice.Quota{{Meter: free{}}}} },
+		"hardly a bet": func() sluice.Config { return sluice.Config{Rate: fifty, RetryBudget: 5} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// ok returns how many of 500 calls succeed, and when the last one does.
+			ok := func(p sluice.Policy, with func(f func(context.Context) error)) (n int64, last time.Duration) {
+				synctest.Test(t, func(t *testing.T) {
+					g := mustGate(t, cfg())
+					var calls, fine atomic.Int64
+					var mu sync.Mutex
+					start := time.Now()
+					for range 500 {
+						go with(func(ctx context.Context) error {
+							err := sluice.Do(ctx, g, p, func(context.Context) error {
+								bad := calls.Add(1) <= 30
+								time.Sleep(10 * ms)
+								if bad {
+									return errDown
+								}
+								return nil
+							})
+							if err == nil {
+								fine.Add(1)
+								mu.Lock()
+								last = max(last, time.Since(start))
+								mu.Unlock()
+							} else if !errors.Is(err, sluice.ErrBudget) {
+								t.Errorf("after %v: %v", time.Since(start), err)
+							}
+							return err
+						})
+					}
+					time.Sleep(time.Hour)
+					mu.Lock()
+					defer mu.Unlock()
+					n = fine.Load()
+				})
+				return n, last
+			}
+			p := each(time.Second)
+			want, last := ok(p, func(f func(context.Context) error) { f(bg) })
+			if want < 450 || last > time.Minute {
+				t.Fatalf("without a deadline %d succeed, the last one after %v", want, last)
+			}
+			for how, with := range map[string]func(f func(context.Context) error){
+				"deadline": func(f func(context.Context) error) {
+					ctx, cancel := context.WithTimeout(bg, last+time.Second)
+					defer cancel()
+					f(ctx)
+				},
+				"MaxElapsed": nil,
+			} {
+				policy := p
+				if with == nil {
+					policy.MaxElapsed = last + time.Second
+					with = func(f func(context.Context) error) { f(bg) }
+				}
+				if got, _ := ok(policy, with); got != want {
+					t.Errorf("%s: %d succeed, %d without", how, got, want)
+				}
+			}
+		})
+	}
+}
+
+// The spacing may begin while a quota is being asked.
+func TestASpacingThatBeginsInTheMiddleRefusesNobodyInAdvance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Quotas: []sluice.Quota{{Meter: hook(func() {
+			if asked++; asked == 2 {
+				time.Sleep(time.Second)
+			}
+		})}}})
+		l := synclog.New()
+		l.Call(0, func() error { return sluice.Do(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		defer cancel()
+		l.Call(1, enter(g, ctx))
+		l.Call(2, enter(g, bg))
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrBudget), synclog.Failed(1, 5*time.Second, context.DeadlineExceeded), synclog.At(2, 8*time.Second))
+	})
+}
+
+// hook is a meter that lets everything through, and calls a function before.
+type hook func()
+
+func (h hook) Admit(context.Context, int64) (time.Duration, error) { h(); return 0, nil }
+func (hook) Adjust(context.Context, int64, time.Duration) error    { return nil }
+
+func TestAcquireWithinAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second), synclog.New()
+		l.Call(0, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+		for i := range 3 { // 8 s each if nothing succeeded
+			l.Call(i+1, func() error {
+				p, err := g.AcquireWithin(bg, 1, 20*time.Second)
+				if err == nil {
+					p.Release()
+				}
+				return err
+			})
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 12*time.Second), synclog.At(2, 16*time.Second), synclog.At(3, 20*time.Second))
+	})
+}
+
+// Quiet.
+
+func TestQuietMendsTheBudget(t *testing.T) {
+	for _, c := range []struct {
+		capacity int
+		after    []int // tokens after each 30 s
+	}{
+		{0, []int{0, 5, 10, 15, 20}},
+		{100, []int{0, 5, 10, 15, 20}},
+		{10, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}},
+		{25, []int{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25}},
+		{1000, []int{0, 50, 100, 150}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{RetryBudget: c.capacity})
+			capacity := g.Stats().RetryTokens
+			for range capacity / 5 {
+				sluice.Do(bg, g, sluice.Policy{Attempts: 2, Backoff: sluice.Constant(ms)}, down)
+			}
+			for i, want := range c.after {
+				if i > 0 {
+					time.Sleep(30*time.Second - 1)
+					if got := g.Stats().RetryTokens; got != c.after[i-1] {
+						t.Errorf("RetryBudget %d: %d tokens just before %v, want %d", c.capacity, got, time.Duration(i)*30*time.Second, c.after[i-1])
+					}
+					time.Sleep(1)
+				}
+				if got := g.Stats().RetryTokens; got != want {
+					t.Errorf("RetryBudget %d: %d tokens after %v, want %d", c.capacity, got, time.Duration(i)*30*time.Second, want)
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			if got := g.Stats().RetryTokens; got != capacity {
+				t.Errorf("RetryBudget %d: %d tokens in the end", c.capacity, got)
+			}
+		})
+	}
+}
+
+// It makes no difference whether somebody looks or succeeds meanwhile.
+func TestQuietIsAFunctionOfTime(t *testing.T) {
+	for name, between := range map[string]func(g *sluice.Gate){
+		"nothing": func(*sluice.Gate) {},
+		"Stats":   func(g *sluice.Gate) { g.Stats() },
+		"calls": func(g *sluice.Gate) {
+			if p, ok := g.TryAcquire(1); ok {
+				p.Release()
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := emptied(t, sluice.Config{}, 30*time.Second)
+			for i := range 50 {
+				between(g)
+				time.Sleep(7 * time.Second)
+				s, steps := g.Stats(), (i+1)*7/30
+				spacing := 30 * time.Second >> steps
+				if spacing < ms {
+					spacing = 0
+				}
+				if s.Spacing != spacing || s.RetryTokens != min(10, steps) {
+					t.Errorf("%s: spacing %v and %d tokens after %d s", name, s.Spacing, s.RetryTokens, i*7+7)
+				}
+			}
+		})
+	}
+}
+
+// While calls fail, nothing comes back, with or without an attempt left.
+func TestAnOutageMendsNothing(t *testing.T) {
+	for name, call := range map[string]func(g *sluice.Gate){
+		"no budget":   func(g *sluice.Gate) { sluice.Do(bg, g, each(ms), down) },
+		"no attempts": func(g *sluice.Gate) { sluice.Do(bg, g, sluice.Policy{Attempts: 1}, down) },
+		"Gate.Do":     func(g *sluice.Gate) { g.Do(bg, down) },
+		"throttled":   func(g *sluice.Gate) { g.Do(bg, busy) },
+		"timeout":     func(g *sluice.Gate) { sluice.Do(bg, g, each(ms), always(sluice.Permanent(os.ErrDeadlineExceeded))) },
+		"timeouts":    func(g *sluice.Gate) { g.Do(bg, always(sluice.Permanent(os.ErrDeadlineExceeded))) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := emptied(t, sluice.Config{}, 20*time.Second)
+			for range 100 {
+				time.Sleep(20 * time.Second)
+				call(g)
+			}
+			if s := g.Stats(); s.Spacing != 20*time.Second || s.RetryTokens != 0 {
+				t.Errorf("%s: spacing %v, %d tokens", name, s.Spacing, s.RetryTokens)
+			}
+		})
+	}
+}
+
+func TestQuietReachesThoseWhoWait(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"alone": {}, "rate": {Rate: tenPerSecond}, "quota": {Quotas: []sluice.Quota{{Meter: free{}}}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := emptied(t, cfg, 30*time.Second), synclog.New()
+			for i := range 7 {
+				l.Call(i, enter(g, bg))
+			}
+			time.Sleep(time.Hour)
+			// 30 s until 30 s, 15 s until 60 s, 7.5 s until 90 s, 3.75 s from then on.
+			l.Want(t, synclog.At(0, 30*time.Second), synclog.At(1, 45*time.Second), synclog.At(2, 60*time.Second), synclog.At(3, 67500*ms),
+				synclog.At(4, 75*time.Second), synclog.At(5, 82500*ms), synclog.At(6, 90*time.Second))
+			if t.Failed() {
+				t.Log(name)
+			}
+		})
+	}
+}
+
+func TestARecoveredGateIsAsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{}, 30*time.Second)
+		time.Sleep(10 * time.Minute)
+		start := time.Now()
+		for range 1000 {
+			g.Do(bg, fine)
+		}
+		if s := g.Stats(); time.Since(start) != 0 || s.Spacing != 0 || s.RetryTokens != 10 {
+			t.Errorf("after %v: %+v", time.Since(start), s)
+		}
+	})
+}
+
+// Definite answers.
+
+func TestDefiniteAnswersHalveTheSpacing(t *testing.T) {
+	never := each(ms)
+	never.Retry = func(error) bool { return false }
+	notFound := errors.New("404")
+	do := func(p sluice.Policy, a answer) func(g *sluice.Gate) {
+		return func(g *sluice.Gate) { sluice.Do(bg, g, p, a) }
+	}
+	for name, c := range map[string]struct {
+		call func(g *sluice.Gate)
+		want time.Duration
+	}{
+		"success":                  {do(never, fine), 2 * time.Second},
+		"Permanent":                {do(each(ms), gone), 2 * time.Second},
+		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
+		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
+		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
+		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Do(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
+		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
+		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
+		"plain":                    {do(each(ms), down), 4 * time.Second},
+		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, 0)))), 4 * time.Second},
+		"Permanent told":           {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
+		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
+		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},
+		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
+		"cancelled": {func(g *sluice.Gate) {
+			ctx, cancel := context.WithCancel(bg)
+			sluice.Do(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
+		}, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, sluice.Config{}, 4*time.Second)
+				c.call(g)
+				if s := g.Stats(); s.Spacing != c.want {
+					t.Errorf("spacing %v, want %v", s.Spacing, c.want)
+				}
+			})
+		})
+	}
+}
+
+// After an outage a client that is told 404 all the time goes at its own pace soon.
+func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"rate":   {Rate: sluice.Rate{Count: 100, Per: time.Second}},
+		"none":   {},
+		"parent": {Parent: mustGate(t, sluice.Config{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if cfg.Parent != nil {
+					cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				g := emptied(t, cfg, 30*time.Second)
+				start := time.Now()
+				for range 100 {
+					if err := sluice.Do(bg, g, sluice.Policy{}, gone); err == nil {
+						t.Error("no error")
+					}
+				}
+				if took := time.Since(start); took > time.Minute+time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// The permit of a call may be held long after its success is known, and those who wait
+// need not wait for its release.
+func TestASuccessReachesThoseWhoWaitBeforeThePermitIsBack(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"alone": {}, "rate": {Rate: tenPerSecond}, "concurrency": {Concurrency: 2},
+		"quota": {Quotas: []sluice.Quota{{Meter: free{}}}}, "parent": {Parent: mustGate(t, sluice.Config{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if cfg.Parent != nil {
+					cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				g, l := emptied(t, cfg, 8*time.Second), synclog.New()
+				l.Call(0, func() error {
+					return byHand(bg, g, sluice.Policy{}, 1, time.Hour, after(time.Second, fine)) // a body is read for an hour
+				})
+				l.Call(1, enter(g, bg))
+				time.Sleep(2 * time.Hour)
+				l.Want(t, synclog.At(0, 9*time.Second), synclog.At(1, 12*time.Second)) // 8 s + 4 s, not 8 s + 8 s
+			})
+		})
+	}
+}
+
+// Bursts.
+
+func TestABurstThatIsRefusedAtTheInstantOfTheCallPaysOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		answer answer
+		begin  time.Duration
+	}{
+		"at the beginning":     {sluice.Config{}, busy, 0},
+		"later":                {sluice.Config{}, busy, time.Second},
+		"told":                 {sluice.Config{}, told(10 * time.Second), 0},
+		"one after the other":  {sluice.Config{Concurrency: 1}, busy, 0},
+		"some after the other": {sluice.Config{Concurrency: 8}, busy, time.Second},
+		"parent":               {sluice.Config{Parent: mustGate(t, sluice.Config{})}, busy, 0},
+		"quota":                {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, busy, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if c.cfg.Parent != nil {
+					c.cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				g := mustGate(t, c.cfg)
+				time.Sleep(c.begin)
+				burst := func(want int) {
+					t.Helper()
+					for range 64 {
+						go sluice.Do(bg, g, sluice.Policy{Attempts: 2, Throttled: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1}, c.answer)
+					}
+					synctest.Wait()
+					if got := g.Stats().RetryTokens; got != want {
+						t.Errorf("%d tokens, want %d", got, want)
+					}
+				}
+				burst(95)
+				time.Sleep(10 * time.Second)
+				burst(90) // another one
+				g.Close()
+			})
+		})
+	}
+}
+
+// The real clock: a call that leaves after the throttle was paid for pays anew.
+func TestThrottlesOneAfterTheOtherPayEach(t *testing.T) {
+	g := mustGate(t, sluice.Config{})
+	for i := range 5 {
+		sluice.Do(bg, g, sluice.Policy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
+		if got, want := g.Stats().RetryTokens, 95-5*i; got != want {
+			t.Errorf("%d tokens after throttle %d, want %d", got, i+1, want)
+		}
+	}
+}
+
+// Told waits.
+
+func TestAToldWaitLastsAMillisecondAtLeast(t *testing.T) {
+	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{}), newServer(told(d), told(d), fine)
+			if err := sluice.Do(bg, g, sluice.Policy{}, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, max(d, ms), 2*max(d, ms))
+			if err := g.Do(bg, told(d)); err == nil {
+				t.Error("no error")
+			}
+			if got := time.Until(g.Stats().PausedUntil); got != max(d, ms) {
+				t.Errorf("Gate.Do: paused for %v", got)
+			}
+		})
+	}
+}
+
+func TestToldWaitsOfANanosecondEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := mustGate(t, sluice.Config{RetryBudget: -1}), 0
+		start := time.Now()
+		err := sluice.Do(bg, g, sluice.Policy{MaxElapsed: time.Minute}, func(context.Context) error {
+			n++
+			return sluice.RetryAfter(errBusy, 1)
+		})
+		if !errors.Is(err, sluice.ErrElapsed) || n != 60_001 || time.Since(start) != time.Minute {
+			t.Errorf("%d attempts in %v: %v", n, time.Since(start), err)
+		}
+	})
+}
+
+// The budget beside everything, on the real scheduler.
+func TestBudgetStress(t *testing.T) {
+	parent := mustGate(t, sluice.Config{Concurrency: 4})
+	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})
+	var wg sync.WaitGroup
+	answers := []answer{fine, down, busy, gone, fine, late, told(ms), fine}
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				ctx, cancel := context.WithTimeout(bg, 20*ms)
+				sluice.Do(ctx, g, each(ms), answers[(w+i)%len(answers)])
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if s, p := g.Stats(), parent.Stats(); s.InFlight != 0 || s.Waiting+s.Pacing != 0 || p.InFlight != 0 || p.Waiting+p.Pacing != 0 {
+		t.Errorf("%+v\n%+v", s, p)
+	}
+}

@@ -1,0 +1,174 @@
+package sluicehttp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// A server answers each request by its number, from 1.
+type numbered func(n int64) int
+
+func (f numbered) server(delay time.Duration) *sluicetest.Server {
+	var n atomic.Int64
+	return sluicetest.NewServer(sluicetest.Delay(delay), func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(f(n.Add(1))) })
+	})
+}
+
+func transportOn(t *testing.T, srv *sluicetest.Server, cfg sluicehttp.Config) *sluicehttp.Transport {
+	t.Helper()
+	tr, err := sluicehttp.New(srv.Transport(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func statsOf(tr *sluicehttp.Transport) (s sluicehttp.Stats) {
+	tr.Stats(func(_ string, got sluicehttp.Stats) bool { s = got; return false })
+	return s
+}
+
+// The first 30 of 500 requests are answered 500, then the server is well: with a client
+// timeout as many succeed as without.
+func TestTheClientTimeoutDoesNotFailRequestsAfterABlip(t *testing.T) {
+	fifty := sluice.Rate{Count: 50, Per: time.Second}
+	for name, gate := range map[string]func() sluice.Config{
+		"rate": func() sluice.Config { return sluice.Config{Rate: fifty} },
+		"parent": func() sluice.Config {
+			return sluice.Config{Rate: fifty, Parent: must(sluice.New(sluice.Config{Rate: fifty}))}
+		},
+		"quota": func() sluice.Config {
+			return sluice.Config{Rate: fifty, Quotas: []sluice.Quota{{Meter: leaky.New(1000, 1000, time.Second)}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := numbered(func(n int64) int {
+					if n <= 30 {
+						return 500
+					}
+					return 200
+				}).server(10 * time.Millisecond)
+				defer srv.Close()
+				tr := transportOn(t, srv, sluicehttp.Config{Gate: gate()})
+				defer tr.CloseIdleConnections()
+				client := &http.Client{Transport: tr, Timeout: 25 * time.Second}
+				var ok, failed atomic.Int64
+				for range 500 {
+					go func() {
+						resp, err := client.Get("http://a.test/")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+						if resp.StatusCode == 200 {
+							ok.Add(1)
+						} else {
+							failed.Add(1)
+						}
+					}()
+				}
+				time.Sleep(time.Minute)
+				if ok.Load() < 480 || ok.Load()+failed.Load() != 500 { // 20 retries are paid for
+					t.Errorf("%d of 500 succeed, %d were answered 500", ok.Load(), failed.Load())
+				}
+			})
+		})
+	}
+}
+
+// A 404 is an answer of a server that is well; a 500 that must not be retried is not.
+func TestWhatAnAnswerSaysAboutTheServer(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		status int
+		halved bool
+	}{
+		{"GET", 200, true}, {"GET", 404, true}, {"GET", 400, true}, {"POST", 404, true}, {"GET", 304, true},
+		{"POST", 500, false}, {"POST", 503, false}, {"GET", 429, false}, {"GET", 501, false},
+	} {
+		t.Run(fmt.Sprint(c.method, c.status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := numbered(func(n int64) int {
+					if n == 1 {
+						return 500
+					}
+					return c.status
+				}).server(0)
+				defer srv.Close()
+				tr := transportOn(t, srv, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 1}, Policy: sluice.Policy{
+					Backoff: sluice.Constant(4 * time.Second), Throttled: sluice.Constant(4 * time.Second),
+				}})
+				defer tr.CloseIdleConnections()
+				client := &http.Client{Transport: tr}
+				want := 4 * time.Second
+				for _, method := range []string{"GET", c.method} {
+					req := must(http.NewRequest(method, "http://a.test/", strings.NewReader("x")))
+					resp, err := client.Do(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+					if got := statsOf(tr).Spacing; got != want {
+						t.Errorf("spacing %v after %s, want %v", got, resp.Status, want)
+					}
+					if c.halved {
+						want /= 2
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(func(n int64) int {
+			if n <= 100 {
+				return 500
+			}
+			return 404
+		}).server(0)
+		defer srv.Close()
+		tr := transportOn(t, srv, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}})
+		defer tr.CloseIdleConnections()
+		get := func() int {
+			resp, err := (&http.Client{Transport: tr}).Get("http://a.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp.StatusCode
+		}
+		for get() != 404 {
+		}
+		start := time.Now()
+		for range 100 {
+			get()
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
