@@ -51,6 +51,7 @@ type Attempts struct {
 	policy Policy
 
 	began    time.Duration // first attempt, negative before
+	excused  time.Duration // since then, does not count for MaxElapsed
 	left     time.Duration // this attempt
 	attempts int           // made so far
 	told     int           // of these, after which the server said when to come back
@@ -59,11 +60,19 @@ type Attempts struct {
 	last     error         // of the attempt before
 	charged  bool          // as a retry of somebody else
 	permit   *Permit       // of this attempt
+
+	// MaxElapsed is the default and MaxServerWait more than its own, so long waits
+	// that a server asks for, and for the gate, are excused.
+	excuses bool
 }
 
 // NewAttempts returns the attempts of one call through gate under policy.
 func NewAttempts(gate *Gate, policy Policy) Attempts {
-	return Attempts{gate: gate, policy: policy.withDefaults(), began: -1}
+	p := policy.withDefaults()
+	return Attempts{
+		gate: gate, policy: p, began: -1,
+		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaultMaxServerWait,
+	}
 }
 
 // Next waits for the backoff, if one was decided on, and then for the gate to let
@@ -76,9 +85,12 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	if err := a.sleep(ctx, n); err != nil {
 		return nil, err
 	}
-	longest := time.Duration(queue.Forever)
+	longest, asked := time.Duration(queue.Forever), time.Duration(0)
 	if a.began >= 0 && a.policy.MaxElapsed != Never {
-		longest = a.policy.MaxElapsed - (a.gate.queue.Now() - a.began)
+		asked = a.gate.queue.Now()
+		if !a.excuses {
+			longest = a.policy.MaxElapsed - a.elapsed(asked)
+		}
 	}
 	p, err := a.gate.acquire(ctx, queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
 	if err == nil {
@@ -88,6 +100,8 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		}
 		if a.attempts++; a.began < 0 {
 			a.began = a.left
+		} else if waited := a.left - asked; a.excusable(waited) {
+			a.excused += waited
 		}
 		return p, nil
 	}
@@ -100,7 +114,11 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		return nil, err
 	case errors.As(err, &wait):
 		at := sat.Add(a.gate.queue.Now(), wait.Need)
-		if at-a.began > a.policy.MaxElapsed {
+		switch {
+		case a.elapsed(at) <= a.policy.MaxElapsed || a.excuses:
+		case wait.For == ByPause:
+			err = a.tooLate(wait.Need)
+		default:
 			err = ErrElapsed
 		}
 		return nil, a.stop(err, at)
@@ -108,6 +126,18 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		return nil, a.stop(ErrElapsed, 0)
 	}
 	return nil, a.stop(err, 0)
+}
+
+// elapsed returns what counts for MaxElapsed at now.
+func (a *Attempts) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
+
+// excusable reports whether a wait of d that a server asked for, or for the gate, does
+// not count for MaxElapsed.
+func (a *Attempts) excusable(d time.Duration) bool { return a.excuses && d > defaultMaxServerWait }
+
+// tooLate returns that a wait of d that MaxServerWait allows ends after MaxElapsed.
+func (a *Attempts) tooLate(d time.Duration) error {
+	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
 // giveUp ends the wait of a call in a gate that is paused for longer than its
@@ -221,7 +251,7 @@ func (a *Attempts) toldToWait(ctx context.Context, d time.Duration) error {
 	if d > a.policy.MaxServerWait {
 		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
 	}
-	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause)
+	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause, true)
 }
 
 // backOff decides how long to wait before a retry, which must not come earlier
@@ -240,14 +270,22 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
 	a.wait = a.backoff
+	told := time.Duration(0)
 	if !notBefore.IsZero() {
-		d := time.Until(notBefore)
-		if d > a.policy.MaxServerWait {
-			return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
-		}
-		a.wait = max(a.wait, d)
+		told = time.Until(notBefore)
 	}
-	return a.mayWait(ctx, kind, a.wait, worst, ByBackoff)
+	if told > a.policy.MaxServerWait {
+		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), told))
+	}
+	if told <= a.backoff {
+		return a.mayWait(ctx, kind, a.wait, worst, ByBackoff, false)
+	}
+	a.wait = told
+	err := a.mayWait(ctx, kind, a.wait, worst, ByBackoff, true)
+	if err == nil && a.excusable(told) {
+		a.excused += told
+	}
+	return err
 }
 
 // again counts and tells that a retry was decided on, if that is what comes next.
@@ -285,11 +323,17 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 }
 
 // mayWait returns why a wait of d before the next attempt must not begin, or
-// nil. If the budget is empty the gate slows down to one call per worst.
-func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Limit) error {
+// nil. If the budget is empty the gate slows down to one call per worst. server says
+// that the server asks for the wait.
+func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Limit, server bool) error {
 	now := a.gate.queue.Now()
 	until := sat.Add(now, d)
-	if sat.Add(now-a.began, d) > a.policy.MaxElapsed {
+	switch {
+	case sat.Add(a.elapsed(now), d) <= a.policy.MaxElapsed:
+	case server && a.excusable(d) && until != Never: // which no setting allows
+	case server:
+		return a.stop(a.tooLate(d), until)
+	default:
 		return a.stop(ErrElapsed, until)
 	}
 	if deadline, ok := ctx.Deadline(); ok {

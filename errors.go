@@ -52,7 +52,8 @@ var (
 	// ErrAttempts: Policy.Attempts are used up.
 	ErrAttempts = errors.New("no attempts left")
 
-	// ErrElapsed: the next attempt would come after Policy.MaxElapsed.
+	// ErrElapsed: the next attempt would come after Policy.MaxElapsed. If the
+	// reason is a wait that Policy.MaxServerWait allows, the message has both.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server asked for a longer wait than
@@ -143,6 +144,20 @@ func (e *permanentError) Unwrap() error { return e.error }
 func definite(err error, permanent bool, throttled *throttledError) bool {
 	return permanent && throttled == nil && delayed(err).IsZero() && !isTimeout(err)
 }
+
+// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. Without both numbers it is a riddle which of the two settings to change.
+type elapsedError struct{ wait, most, elapsed time.Duration }
+
+func (e *elapsedError) Error() string {
+	most := "any wait"
+	if e.most != Never {
+		most = e.most.String()
+	}
+	return fmt.Sprintf("%v: the wait of %v ends after MaxElapsed (%v), although MaxServerWait allows %s",
+		ErrElapsed, e.wait.Round(time.Millisecond), e.elapsed, most)
+}
+
+func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
 // RetryAfter marks err as the answer of a server that asks not to be called
 // again before d has passed, such as the status 429 with a Retry-After. The

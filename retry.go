@@ -24,12 +24,20 @@ type Policy struct {
 	// first attempt began, and none is waited for that would be. Time spent
 	// waiting for the gate before the first attempt does not count. 0 means
 	// 15 min, negative no bound.
+	//
+	// If MaxElapsed is 0 and MaxServerWait is set to more than 5 min, it does not
+	// bound the wait for the gate, and a wait of more than 5 min, for the gate or
+	// because a server asks for it, does not count. So MaxServerWait alone is enough for a server that
+	// asks for an hour. A MaxElapsed that is set counts all waits: if it is shorter
+	// than one that MaxServerWait allows, the call stops with ErrElapsed and
+	// a message that has both.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks
 	// for more, calls stop at once with ErrServerWait and say when to come
-	// back: those that were told, those that wait, and those that come while
-	// the pause would still be longer. 0 means 5 min, negative no bound.
+	// back: the call that got the answer, those that wait, and those that come
+	// while the pause would still be longer. 0 means 5 min, negative no bound.
+	// It does not lengthen a MaxElapsed that is set.
 	MaxServerWait time.Duration
 
 	// AttemptTimeout bounds each attempt: its context ends then, and it may

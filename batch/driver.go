@@ -287,11 +287,8 @@ func (d *driver) judge(c *call, err error) state {
 // final reports whether why is a reason of the item, or of its policy, for which
 // there is no other attempt.
 func final(why error) bool {
-	switch why {
-	case sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrBudget:
-		return true
-	}
-	return false
+	return errors.Is(why, sluice.ErrPermanent) || errors.Is(why, sluice.ErrAttempts) ||
+		errors.Is(why, sluice.ErrElapsed) || errors.Is(why, sluice.ErrBudget)
 }
 
 // reason returns why an item is unfinished whose call returned err: that the

@@ -1,6 +1,8 @@
 package sluicehttp_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -162,6 +164,46 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 		}
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// MaxServerWait alone is enough for a server that asks for an hour.
+func TestMaxServerWaitAloneIsEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 3600")))
+		defer srv.Close()
+		for _, c := range []struct {
+			elapsed time.Duration
+			status  int
+		}{{0, 200}, {-1, 200}} {
+			tr := transportOn(t, srv, sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * time.Hour, MaxElapsed: c.elapsed}})
+			resp, err := (&http.Client{Transport: tr}).Get("http://a.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			tr.CloseIdleConnections()
+			if resp.StatusCode != c.status {
+				t.Errorf("MaxElapsed %v: %s", c.elapsed, resp.Status)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 3600")))
+		defer srv.Close()
+		tr := transportOn(t, srv, sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * time.Hour, MaxElapsed: time.Minute}})
+		defer tr.CloseIdleConnections()
+		ctx, report := sluicehttp.WithReport(context.Background())
+		resp, err := (&http.Client{Transport: tr}).Do(must(http.NewRequestWithContext(ctx, "GET", "http://a.test/", nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		why := report.Last().Why
+		if resp.StatusCode != 429 || !errors.Is(why, sluice.ErrElapsed) ||
+			!strings.Contains(why.Error(), "MaxElapsed (1m0s)") || !strings.Contains(why.Error(), "MaxServerWait allows 2h0m0s") {
+			t.Errorf("%s, %v", resp.Status, why)
 		}
 	})
 }
