@@ -162,8 +162,9 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 
 // Failed decides what follows the attempt that failed with err. It pauses the
 // gate if err is marked with [RetryAfter] or [RetryAt], pays for the retry from
-// the budget, and returns nil if Next is to be called; or else the [*Stopped] error
-// with which to give up. It does not wait. It must be called before the
+// the budget, and returns nil if Next is to be called; or else the error with which
+// to give up, as [Call] does: a [*Stopped], or err if that is permanent and there
+// was no other attempt. It does not wait. It must be called before the
 // permit is released: if the gate must pause or slow down, the permit must not
 // let the next caller out before that. It panics if err is nil.
 func (a *Attempts) Failed(ctx context.Context, err error) error {
@@ -186,7 +187,7 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	case throttled != nil:
 		kind = throttle
 	case rejected:
-		return a.final(err, nil)
+		return a.final(Permanent(err), nil)
 	case isTimeout(err):
 		kind = timeout
 	}
@@ -199,6 +200,9 @@ func (a *Attempts) final(err error, throttled *throttledError) error {
 		a.gate.answered()
 	} else {
 		a.gate.failed()
+	}
+	if a.attempts == 1 { // nothing was given up, and nothing can be said beside err
+		return err
 	}
 	return a.stop(ErrPermanent, 0)
 }

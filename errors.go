@@ -46,7 +46,8 @@ const Never = errs.Never
 // matches them.
 var (
 	// ErrPermanent: the error was marked with Permanent, or Policy.Retry says
-	// that it is not to be retried.
+	// that it is not to be retried. An error marked with Permanent matches it,
+	// too.
 	ErrPermanent = errors.New("the error is permanent")
 
 	// ErrAttempts: Policy.Attempts are used up.
@@ -65,7 +66,8 @@ var (
 )
 
 // A Stopped error is what [Call] returns when it gives up: what the last
-// attempt failed with and why there is no other. It matches both.
+// attempt failed with and why there is no other. It matches both. A first attempt
+// that fails with a permanent error is not one: that error comes back as it is.
 type Stopped struct {
 	// Gate is the name of the gate.
 	Gate string
@@ -125,7 +127,7 @@ func (s *Stopped) Unwrap() []error {
 }
 
 // Permanent marks err as one that must not be retried, by any Call that it comes
-// back through. The error keeps its message. It counts as
+// back through. The error keeps its message and matches [ErrPermanent]. It counts as
 // a definite answer, which shows that the server is well, unless it is also marked
 // with RetryAfter, RetryAt or NotBefore or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
@@ -137,7 +139,8 @@ func Permanent(err error) error {
 
 type permanentError struct{ error }
 
-func (e *permanentError) Unwrap() error { return e.error }
+func (e *permanentError) Unwrap() error        { return e.error }
+func (e *permanentError) Is(target error) bool { return target == ErrPermanent }
 
 // definite reports whether err, with which a call ended and whose marks are given, is
 // an answer of a server that is well to a call that is wrong.

@@ -116,7 +116,8 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 //
 // If it gives up, and it does so before a wait that cannot end in time, Call
 // returns the zero T and a [*Stopped] error with the last error, the reason, and
-// when to come back. If the gate refuses the first attempt it
+// when to come back. If the first attempt fails with a permanent error, it returns
+// that error, marked with [Permanent]. If the gate refuses the first attempt it
 // returns the error of the gate. It panics if f does, after releasing the permit.
 func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T

@@ -264,7 +264,7 @@ func (d *driver) judge(c *call, err error) state {
 	}
 	if d.paced {
 		var stopped *sluice.Stopped
-		if errors.As(err, &stopped) && final(stopped.Why) {
+		if errors.As(err, &stopped) && final(stopped.Why) || stopped == nil && errors.Is(err, sluice.ErrPermanent) {
 			return failed // whatever has ended meanwhile
 		}
 		var wait *sluice.WaitError
@@ -275,10 +275,12 @@ func (d *driver) judge(c *call, err error) state {
 		return failed
 	}
 	stopped, tried := err.(*sluice.Stopped)
-	if !tried {
+	switch {
+	case !tried && errors.Is(err, sluice.ErrPermanent): // of the first attempt
+		return failed
+	case !tried:
 		return unfinished // the gate refused
-	}
-	if final(stopped.Why) {
+	case final(stopped.Why):
 		return failed
 	}
 	return unfinished

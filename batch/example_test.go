@@ -37,7 +37,7 @@ func ExampleMap() {
 	}
 	// Output:
 	// 0 one 3
-	// 1 sluice: gave up after 1 attempt: the error is permanent: nothing to measure
+	// 1 nothing to measure
 	// 2 three 5
 }
 
@@ -73,7 +73,7 @@ func ExampleForEach_resume() {
 	// Output:
 	// hello Ada
 	// hello Cy
-	// batch: 1 of 3 items failed, the first: sluice: gave up after 1 attempt: the error is permanent: not at home
+	// batch: 1 of 3 items failed, the first: not at home
 	// hello Bob
 	// <nil>
 	// <nil>
@@ -103,5 +103,5 @@ func ExampleHalt() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// batch: halted: 3 of 10 items failed; batch: 3 of 10 items failed, the first: sluice: gave up after 1 attempt: the error is permanent: 3 divides by 3
+	// batch: halted: 3 of 10 items failed; batch: 3 of 10 items failed, the first: 3 divides by 3
 }
