@@ -59,7 +59,9 @@ type Config struct {
 	// Parent is a gate that the calls must pass, too, such as one for all
 	// hosts together. A call is granted by this gate and by the parent (and
 	// its parent) at one instant, or consumes nothing from either. The parent
-	// cannot have Permits.
+	// cannot have Permits. If it is the gate of a Keyed, make this gate while it
+	// is lent: within Keyed.Use or that Keyed's newGate. The Keyed then does not
+	// forget it until this gate is closed, forgotten by a Keyed or garbage.
 	Parent *Gate
 
 	// Observer, if set, is told what happens in the gate. For a call that need
@@ -115,6 +117,10 @@ type Gate struct {
 
 	concurrencyUnit, rateUnit Unit
 	maxWaiting                int
+
+	tie      *tie         // to the parent; nil if there is none
+	children atomic.Int64 // gates that have it as their parent
+	lent     atomic.Int64 // how often Keyeds have it
 
 	life    context.Context // ended by Close
 	end     context.CancelFunc
@@ -207,6 +213,7 @@ func newGate(cfg Config) (*Gate, error) {
 	g.plain = g.ask == nil && g.permits == nil && g.observer == nil
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
+	g.tie = newTie(g)
 	r := (*rule)(g)
 	var waits func(n int64)
 	if g.observer != nil {
@@ -543,6 +550,7 @@ func (g *Gate) Resume() {
 func (g *Gate) Close() {
 	g.queue.Close(ErrClosed)
 	g.end()
+	g.tie.end()
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.checkDrained()

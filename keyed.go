@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ var ErrTooManyKeys = errs.ErrTooManyKeys
 // MostKeys is the largest MaxKeys.
 const MostKeys = keyed.Most
 
-// KeyedConfig is what [NewKeyed] may be told.
+// KeyedConfig configures a [Keyed].
 type KeyedConfig struct {
 	// Idle is how long a gate must have been unused before it is forgotten.
 	// 0 means 5 min, negative at once.
@@ -27,9 +28,9 @@ type KeyedConfig struct {
 	// with ErrTooManyKeys until some can be forgotten. 0 means MostKeys.
 	MaxKeys int
 
-	// Forget, if set, is asked before a gate is forgotten that a new one could
-	// replace, and keeps it by returning false. Who keeps something beside
-	// each gate can drop it when it returns true: the gate is not used again.
+	// Forget, if set, is called before a gate is forgotten that a new one could
+	// replace, and keeps it by returning false. A program that keeps something beside
+	// each gate can drop it when Forget returns true: the gate is not used again.
 	// It is called with the Keyed locked and must not use that.
 	Forget func(gate *Gate) bool
 }
@@ -39,11 +40,19 @@ type KeyedConfig struct {
 // not been used for a while.
 //
 // A gate is forgotten only if a new one would let through no more than it:
-// nobody is in it or waits, nothing is owed, it is not paused or closed, its
-// retry budget is full, and it has no quotas, which may remember what a new
-// gate would not know. What SetRate and SetConcurrency changed is forgotten
-// with it. There is no goroutine that looks for such gates; each use of a Keyed
-// looks at two.
+//   - no call is in it or waits, nothing is owed, it is not paused or closed;
+//   - it is not the Parent of a gate that is still in use: see Config.Parent;
+//   - its retry budget is at least half full and does not space calls out, which
+//     quiet alone brings about within 10 min; if there are MaxKeys gates the budget
+//     does not count, for a new key matters more;
+//   - none of its quotas remembers anything. A meter that several gates share, and
+//     one that lives elsewhere, a [Joiner], outlive the gate. A meter of its own must
+//     be as new: those of packages leaky and window say so, others keep the gate.
+//
+// What SetRate and SetConcurrency changed is forgotten with the gate. There is no
+// goroutine that looks for such gates; each use of a Keyed looks at two.
+//
+// A key that does not equal itself, a NaN, is a new key each time.
 //
 // For a limit that all of them share give the gates a Parent.
 //
@@ -55,22 +64,34 @@ type Keyed[K comparable] struct {
 
 	mu    sync.Mutex
 	gates map[K]*keyedGate[K]
-	// The gates that nobody uses, in a ring in the order in which they became
-	// so: unused.next is the one that was unused for longest.
+	odd   map[*keyedGate[K]]struct{} // those whose keys no map finds again
+
+	// The gates that are not in use, in a ring: unused.next is to be looked at next.
 	unused keyedGate[K]
+
+	making []*making // running calls of newGate, in the order in which they began
+	era    uint64    // counts them
+
+	meters map[Meter]*sharedMeter
 }
 
 type keyedGate[K comparable] struct {
 	key        K
 	gate       *Gate
+	making     *making   // nil once the gate is there
 	users      int       // calls of Use that have not returned
 	since      time.Time // when users became 0
+	era        uint64    // of that instant
 	prev, next *keyedGate[K]
 }
 
-// NewKeyed returns a Keyed whose gates are made by newGate, one at a time. It
-// returns an error if cfg.MaxKeys is negative or more than [MostKeys], and panics
-// if newGate is nil.
+// NewKeyed returns a Keyed whose gates are made by newGate. It returns an error if
+// cfg.MaxKeys is negative or more than [MostKeys], and panics if newGate is nil.
+//
+// newGate is called once for a key, also if several callers use that for the first
+// time together, and for different keys at the same time. It may use the Keyed, to
+// give a gate the gate of another key as its parent; if it waits for its own key, in
+// however many steps, that use fails with an error.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -90,7 +111,13 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 	if cfg.Idle == 0 {
 		cfg.Idle = 5 * time.Minute
 	}
-	k := &Keyed[K]{newGate: newGate, cfg: cfg, gates: make(map[K]*keyedGate[K])}
+	k := &Keyed[K]{
+		newGate: newGate,
+		cfg:     cfg,
+		gates:   make(map[K]*keyedGate[K]),
+		odd:     make(map[*keyedGate[K]]struct{}),
+		meters:  make(map[Meter]*sharedMeter),
+	}
 	k.unused.prev, k.unused.next = &k.unused, &k.unused
 	return k, nil
 }
@@ -99,7 +126,8 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 // returns what f returns. The gate is not forgotten before f has returned, and
 // must not be entered after that: by then there may be another for the key. A
 // permit may be held for longer: a gate with something in flight is not forgotten
-// either. Use returns the error of newGate, or [ErrTooManyKeys].
+// either, nor is the Parent of another, if that was made before f returned or by the
+// newGate that called Use. Use returns the error of newGate, or [ErrTooManyKeys].
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
 //		return sluice.Do(ctx, gate, sluice.Policy{}, fetch)
@@ -122,20 +150,29 @@ func (k *Keyed[K]) Do(ctx context.Context, key K, f func(ctx context.Context) er
 	return k.Use(key, func(gate *Gate) error { return gate.Do(ctx, f) })
 }
 
-// Len returns how many gates there are.
+// Len returns how many gates there are, those that are being made included.
 func (k *Keyed[K]) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.gates)
+	return k.len()
 }
+
+func (k *Keyed[K]) len() int { return len(k.gates) + len(k.odd) }
 
 // Stats calls f with the key and the Stats of each gate, in no order, until f
 // returns false. f may use k.
 func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
 	k.mu.Lock()
-	all := make([]*keyedGate[K], 0, len(k.gates))
+	all := make([]*keyedGate[K], 0, k.len())
 	for _, e := range k.gates {
-		all = append(all, e)
+		if e.making == nil {
+			all = append(all, e)
+		}
+	}
+	for e := range k.odd {
+		if e.making == nil {
+			all = append(all, e)
+		}
 	}
 	k.mu.Unlock()
 	for _, e := range all {
@@ -145,82 +182,97 @@ func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
 	}
 }
 
-const (
-	lookAt       = 2  // gates that each use looks at whether to forget them
-	lookAtIfFull = 16 // the same for a new key that there is no room for
-)
-
 // pin returns the gate of key, with one user more.
 func (k *Keyed[K]) pin(key K) (*keyedGate[K], error) {
+	for {
+		e, m, mine, err := k.find(key)
+		switch {
+		case err != nil:
+			return nil, err
+		case mine:
+			return e, k.make(e)
+		case m != nil:
+			err = m.wait(key)
+		}
+		if err != errAbandoned {
+			return e, err
+		}
+	}
+}
+
+// find returns the entry of key, with one user more, and what makes its gate if that
+// is not there yet. mine reports that the caller is to make it.
+func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.gates[key]; e != nil {
 		if e.users++; e.users == 1 {
 			e.unlink()
 		}
-		k.forget(lookAt, k.cfg.Idle)
-		return e, nil
+		k.forget(lookAt, k.cfg.Idle, false)
+		return e, e.making, false, nil
 	}
-	k.forget(lookAt, k.cfg.Idle)
+	k.forget(lookAt, k.cfg.Idle, false)
 	if k.full() {
-		k.forget(lookAtIfFull, 0)
+		k.forget(lookAtIfFull, 0, true)
 	}
 	if k.full() {
-		return nil, ErrTooManyKeys
+		return nil, nil, false, ErrTooManyKeys
 	}
-	// Made under the lock: two callers who come first at the same time must
-	// not make two gates, of which one would be lost with all that it let
-	// through.
-	gate, err := k.newGate(key)
-	switch {
-	case err != nil:
-		return nil, err
-	case gate == nil:
-		return nil, fmt.Errorf("sluice: no gate was made for key %v", key)
+	// The entry is there before the gate: two callers that come first at the same
+	// time must not make two gates, of which one would be lost with all that it let
+	// through. Making it under the lock was simpler, but a newGate that took its time
+	// held up all other keys, and one that used the Keyed hung.
+	k.era++
+	m = newMaking(k.era)
+	e = &keyedGate[K]{key: key, users: 1, making: m}
+	if key == key {
+		k.gates[key] = e
+	} else {
+		k.odd[e] = struct{}{}
 	}
-	e := &keyedGate[K]{key: key, gate: gate, users: 1}
-	k.gates[key] = e
-	return e, nil
+	k.making = append(k.making, m)
+	return e, m, true, nil
+}
+
+// make makes the gate of e, and tells those who wait for it.
+func (k *Keyed[K]) make(e *keyedGate[K]) (err error) {
+	m := e.making
+	m.err = errAbandoned // unless newGate returns
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.making = slices.DeleteFunc(k.making, func(other *making) bool { return other == m })
+		e.making = nil
+		if m.err != nil {
+			k.remove(e)
+		} else {
+			k.lend(e.gate)
+		}
+		close(m.done)
+	}()
+	gate, err := k.newGate(e.key)
+	if err == nil && gate == nil {
+		err = fmt.Errorf("sluice: no gate was made for key %v", e.key)
+	}
+	e.gate, m.err = gate, err
+	return err
 }
 
 func (k *Keyed[K]) unpin(e *keyedGate[K]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e.users--; e.users == 0 {
-		e.since = time.Now()
+		e.since, e.era = time.Now(), k.era
 		e.link(&k.unused)
 	}
 }
 
-func (k *Keyed[K]) full() bool {
-	return len(k.gates) >= k.cfg.MaxKeys
-}
+func (k *Keyed[K]) full() bool { return k.len() >= k.cfg.MaxKeys }
 
-// forget looks at up to n gates that were unused for idle and forgets those
-// that it may. The others go to the end, so that the next call looks at more.
-func (k *Keyed[K]) forget(n int, idle time.Duration) {
-	for ; n > 0; n-- {
-		e := k.unused.next
-		if e == &k.unused || time.Since(e.since) < idle {
-			return
-		}
-		e.unlink()
-		if e.gate.asNew() && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
-			delete(k.gates, e.key)
-		} else {
-			e.link(&k.unused)
-		}
-	}
-}
-
-// asNew reports whether a new gate would let through no more than g.
-func (g *Gate) asNew() bool {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	return len(g.quotas) == 0 &&
-		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
-		g.schedule.Wait(g.queue.Now(), 0) == 0 &&
-		g.budget.at(g.queue.Now()).recovered()
+func (k *Keyed[K]) remove(e *keyedGate[K]) {
+	delete(k.gates, e.key) // if the key is odd there is none
+	delete(k.odd, e)
 }
 
 // link puts e at the end of ring.

@@ -18,8 +18,9 @@ func mustKeyed(t testing.TB, cfg sluice.KeyedConfig, gate sluice.Config) (hosts 
 	made = new(atomic.Int64)
 	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 		made.Add(1)
-		gate.Name = host
-		return sluice.New(gate)
+		cfg := gate // newGate may run for several keys at once
+		cfg.Name = host
+		return sluice.New(cfg)
 	}, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +123,23 @@ func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
 			}()
 			return func() { p.Release(); <-done }
 		}},
+		"more than half of the retry budget is spent": {sluice.Config{}, func(g *sluice.Gate) func() {
+			for range 13 { // 65 of 100; a minute puts 10 back
+				sluice.Do(bg, g, sluice.Policy{Attempts: 2, Backoff: sluice.Constant(ms)}, func(context.Context) error { return errors.New("no") })
+			}
+			return func() {
+				for range 5 {
+					sluice.Do(bg, g, sluice.Policy{}, nothing)
+				}
+			}
+		}},
 		"calls are spaced out": {sluice.Config{RetryBudget: 1}, func(g *sluice.Gate) func() {
 			sluice.Do(bg, g, sluice.Policy{}, func(context.Context) error { return errors.New("no") })
-			return func() { time.Sleep(10 * time.Minute) }
+			return func() { time.Sleep(5 * time.Minute) }
+		}},
+		"the parent of a gate": {sluice.Config{}, func(g *sluice.Gate) func() {
+			child, _ := sluice.New(sluice.Config{Parent: g})
+			return child.Close
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,16 +160,6 @@ func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
 				}
 			})
 		})
-	}
-	for name, cfg := range map[string]sluice.Config{"quotas": {Quotas: []sluice.Quota{{Name: "q", Meter: &bucket{capacity: 1, interval: 1}}}}} {
-		hosts, _ := mustKeyed(t, sluice.KeyedConfig{Idle: -1}, cfg)
-		for range 5 {
-			hosts.Do(bg, "x", nothing)
-			hosts.Use("y", func(*sluice.Gate) error { return nil })
-		}
-		if hosts.Len() != 2 {
-			t.Errorf("%s: forgotten", name)
-		}
 	}
 }
 

@@ -168,6 +168,62 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 	})
 }
 
+// What hosts leave behind that are down, or whose gates share a quota, is nothing.
+func TestDeadHostsAreForgotten(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		gate   sluice.Config
+		status int // 0: no answer
+	}{
+		"200":       {sluice.Config{}, 200},
+		"500":       {sluice.Config{}, 500},
+		"refused":   {sluice.Config{}, 0},
+		"quota":     {sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: leaky.New(1<<20, 1000, time.Second)}}}, 200},
+		"both":      {sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: leaky.New(1<<20, 1000, time.Second)}}}, 0},
+		"no budget": {sluice.Config{RetryBudget: 1}, 500},
+	} {
+		for _, maxKeys := range []int{0, 100} {
+			t.Run(fmt.Sprint(name, maxKeys), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					base := roundTripper(func(*http.Request) (*http.Response, error) {
+						if c.status == 0 {
+							return nil, refused
+						}
+						return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody}, nil
+					})
+					for i := range c.gate.Quotas { // of this bubble
+						c.gate.Quotas[i].Meter = leaky.New(1<<20, 1000, time.Second)
+					}
+					tr := must(sluicehttp.New(base, sluicehttp.Config{
+						Gate: c.gate, Policy: sluice.Policy{Attempts: 2}, Keys: sluice.KeyedConfig{MaxKeys: maxKeys, Idle: time.Millisecond},
+					}))
+					get := func(host string) {
+						t.Helper()
+						_, err := tr.RoundTrip(must(http.NewRequestWithContext(context.Background(), "GET", "http://"+host+".test/", nil)))
+						if err != nil && !errors.Is(err, refused) {
+							t.Fatal(err)
+						}
+					}
+					for i := range 1000 {
+						get(fmt.Sprint("h", i))
+						time.Sleep(2 * time.Millisecond)
+					}
+					time.Sleep(10 * time.Minute)
+					for i := range 1000 {
+						get(fmt.Sprint("z", i%2))
+						time.Sleep(2 * time.Millisecond)
+					}
+					n := 0
+					tr.Stats(func(string, sluicehttp.Stats) bool { n++; return true })
+					if n > 5 {
+						t.Errorf("%d gates are left", n)
+					}
+				})
+			})
+		}
+	}
+}
+
 // MaxServerWait alone is enough for a server that asks for an hour.
 func TestMaxServerWaitAloneIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

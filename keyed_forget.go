@@ -1,0 +1,152 @@
+package sluice
+
+import (
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+const (
+	lookAt       = 2  // gates that each use looks at whether to forget them
+	lookAtIfFull = 16 // the same for a new key that there is no room for
+)
+
+// forget looks at up to n gates that were unused for idle and forgets those
+// that it may. The others go to the end, so that the next call looks at more.
+// pressed says that there is no room.
+func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
+	for ; n > 0; n-- {
+		e := k.unused.next
+		if e == &k.unused || time.Since(e.since) < idle {
+			return
+		}
+		e.unlink()
+		if k.may(e, pressed) && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
+			k.remove(e)
+			k.takeBack(e.gate)
+		} else {
+			e.link(&k.unused)
+		}
+	}
+}
+
+// may reports whether e may be forgotten. A gate that was used since a newGate began
+// may not: perhaps it is to be the parent of what that makes.
+func (k *Keyed[K]) may(e *keyedGate[K], pressed bool) bool {
+	if len(k.making) > 0 && e.era >= k.making[0].era {
+		return false
+	}
+	return !k.remembers(e.gate) && e.gate.asNew(pressed)
+}
+
+// asNew reports whether a new gate would let through no more than g, but for quotas.
+//
+// Of the retry budget half is enough, so that a host that failed once is forgotten at
+// once. What is lost is 50 tokens of 100 at most, 10 retries, and while a gate is used
+// it is not forgotten. If pressed it does not count at all: a few retries more are less
+// harm than a new host that is refused.
+func (g *Gate) asNew(pressed bool) bool {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	budget := g.budget.at(now)
+	return g.children.Load() == 0 &&
+		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
+		g.schedule.Wait(now, 0) == 0 &&
+		(pressed || budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
+}
+
+// A sharedMeter counts the gates of a Keyed that have a meter as a quota.
+type sharedMeter struct {
+	gates  int
+	shared bool // there were two at once, so it is not made for one of them
+}
+
+// lend notes that k has gate.
+func (k *Keyed[K]) lend(gate *Gate) {
+	if gate.lent.Add(1) == 1 {
+		gate.tie.begin()
+	}
+	for _, q := range gate.quotas {
+		if !reflect.ValueOf(q.Meter).Comparable() {
+			continue
+		}
+		m := k.meters[q.Meter]
+		if m == nil {
+			m = new(sharedMeter)
+			k.meters[q.Meter] = m
+		}
+		m.gates++
+		m.shared = m.shared || m.gates > 1
+	}
+}
+
+// takeBack undoes lend.
+func (k *Keyed[K]) takeBack(gate *Gate) {
+	if gate.lent.Add(-1) == 0 {
+		gate.tie.end()
+	}
+	for _, q := range gate.quotas {
+		if !reflect.ValueOf(q.Meter).Comparable() {
+			continue
+		}
+		if m := k.meters[q.Meter]; m.gates == 1 {
+			delete(k.meters, q.Meter)
+		} else {
+			m.gates--
+		}
+	}
+}
+
+// remembers reports whether a quota of gate has a memory that would be lost with it.
+func (k *Keyed[K]) remembers(gate *Gate) bool {
+	for _, q := range gate.quotas {
+		if _, elsewhere := q.Meter.(Joiner); elsewhere {
+			continue
+		}
+		if reflect.ValueOf(q.Meter).Comparable() && k.meters[q.Meter].shared {
+			continue
+		}
+		if m, ok := q.Meter.(interface{ Peek() leaky.Result }); ok && m.Peek().ResetAfter == 0 {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// A tie keeps the parent of a gate from being forgotten by a Keyed: if there were
+// another gate for its key, the child would go on with the old one, and both together
+// would let through twice as much. It ends when the child can let nothing through any
+// more: it is closed, forgotten by its Keyed, or collected as garbage.
+type tie struct {
+	parent *Gate
+	over   atomic.Bool
+}
+
+// newTie returns the tie of a gate that is being made, nil if it has no parent.
+func newTie(child *Gate) *tie {
+	if child.parent == nil {
+		return nil
+	}
+	t := &tie{parent: child.parent}
+	t.parent.children.Add(1)
+	runtime.AddCleanup(child, (*tie).end, t)
+	return t
+}
+
+func (t *tie) end() {
+	if t != nil && t.over.CompareAndSwap(false, true) {
+		t.parent.children.Add(-1)
+	}
+}
+
+// begin undoes end, for a gate that was forgotten and is lent again.
+func (t *tie) begin() {
+	if t != nil && t.over.CompareAndSwap(true, false) {
+		t.parent.children.Add(1)
+	}
+}
