@@ -46,7 +46,8 @@ func (k *Keyed[K]) may(e *keyedGate[K], pressed bool) bool {
 //
 // Of the retry budget half is enough, so that a host that failed once is forgotten at
 // once. What is lost is 50 tokens of 100 at most, 10 retries, and while a gate is used
-// it is not forgotten. If pressed it does not count at all: a few retries more are less
+// it is not forgotten. A slow start counts for a minute after the last call, or a new
+// gate would send a herd to a server that just refused one. If pressed neither counts: a few retries more are less
 // harm than a new host that is refused.
 func (g *Gate) asNew(pressed bool) bool {
 	g.queue.Lock()
@@ -56,7 +57,7 @@ func (g *Gate) asNew(pressed bool) bool {
 	return g.children.Load() == 0 &&
 		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
 		g.schedule.Wait(now, 0) == 0 &&
-		(pressed || budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
+		(pressed || g.ramp.asleep(now, g.schedule.Paused()) && budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
 }
 
 // A sharedMeter counts the gates of a Keyed that have a meter as a quota.

@@ -67,6 +67,7 @@ const (
 	rampHistory = 16 // answers, in which so many refusals without a time count:
 	rampRefused = 3
 
+	rampSleep  = time.Minute
 	rampCalm   = 256     // calls without a refusal after which it may be over
 	rampEnough = 1 << 20 // a window that is as good as none
 )
@@ -174,6 +175,12 @@ func (r *ramp) wait(now time.Duration) time.Duration {
 		at = max(at, r.left+rampStall)
 	}
 	return max(0, at-now)
+}
+
+// asleep reports whether nothing happened for so long, after the end of a pause,
+// that the ramp may be lost.
+func (r *ramp) asleep(now, paused time.Duration) bool {
+	return r == nil || !r.on || now-max(r.began, r.left, paused) >= rampSleep
 }
 
 // leave notes that a call left.

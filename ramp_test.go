@@ -343,3 +343,33 @@ func TestALoneRefusalWithoutATimeChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A gate of a Keyed is not forgotten in its slow start: the next calls would leave
+// by a new one, all at once.
+func TestKeyedKeepsASlowStartForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
+			made++
+			return sluice.New(sluice.Config{})
+		}, sluice.KeyedConfig{Idle: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gates.Do(bg, "a", told(10*time.Second))
+		for range 6 { // each use looks at others that were not used
+			time.Sleep(11 * time.Second)
+			gates.Do(bg, "b", fine)
+		}
+		gates.Do(bg, "a", fine)
+		if made != 2 {
+			t.Errorf("%d gates made, want 2", made)
+		}
+		time.Sleep(2 * time.Minute)
+		gates.Do(bg, "c", fine)
+		gates.Do(bg, "a", fine)
+		if made != 4 {
+			t.Errorf("%d gates made, want 4", made)
+		}
+	})
+}
