@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // A Bucket admits what fits into its quota and refuses the rest, at once. A
@@ -40,9 +42,34 @@ type Bucket struct {
 // processors as the tat must.
 type state struct {
 	rule rule
-	_    [16]byte
+	rest *rest // nil if there is none
+	_    [8]byte
 	tat  atomic.Int64 // nanoseconds since the epoch, or closed
 	_    [56]byte
+}
+
+// A rest is the bucket of quotas that were in force before, see package buckets, as
+// it was when the present one came into force. What was poured since is known from
+// the tat, which has gone on by as much: or by more, if the bucket was empty at times.
+type rest struct {
+	bucket buckets.Bucket
+	at     time.Duration // when that was
+	tat    time.Duration // of the bucket in force, then
+}
+
+// pair returns the buckets of s at now, if it will be empty at tat.
+func (s *state) pair(tat, now time.Duration) buckets.Pair {
+	p := buckets.Pair{Own: s.rule.bucket(max(0, tat-now))}
+	if r := s.rest; r != nil {
+		p.Rest = r.bucket
+		poured := buckets.Convert(int64(max(0, tat-r.tat)), p.Own.Interval, p.Rest.Interval)
+		level := max(0, sat.Sub(sat.Add(time.Duration(p.Rest.Level), time.Duration(poured)), now-r.at))
+		if p.Own.Interval <= p.Rest.Interval { // as in Pair.Pour
+			level = min(level, time.Duration(max(p.Rest.Level, p.Rest.Depth())))
+		}
+		p.Rest.Level = int64(level)
+	}
+	return p
 }
 
 const closed = -1 // no tat is negative
@@ -180,26 +207,26 @@ func (b *Bucket) Return(n int64) {
 
 // Reset empties the bucket.
 func (b *Bucket) Reset() {
-	for {
-		if s, tat, _ := b.load(); s.swap(tat, 0) {
-			return
-		}
-	}
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	old := b.state.Load()
+	old.tat.Swap(closed)
+	b.replace(old.rule, 0, nil)
 }
 
 // Quota returns the quota in force.
 func (b *Bucket) Quota() Quota { return b.state.Load().rule.quota }
 
-// SetQuota changes the quota, for whoever asks from now on. It returns an
-// error and changes nothing if the quota is impossible.
+// SetQuota changes the quota, for calls from now on. It returns an error and changes
+// nothing if the quota is impossible.
 //
-// What is in the bucket stays there as time: a bucket that would have been
-// empty in 4 s still will be, and holds twice as many units if it now leaks
-// twice as fast. But it is never fuller than full; what no longer fits is
-// spilled. When a full bucket of 16, 30 per minute becomes one of 16, 300 per
-// minute, the next unit fits after 0.2 s, where redis-cell would refuse it for
-// another 29 s. What [Bucket.Adjust] took beyond the capacity was never in the
-// bucket: that stays owed, as time.
+// What is in the bucket stays there, in units: of 12 that a bucket of 16 holds, a
+// bucket of 20 holds 12, and they leak at the new rate. But a bucket is never fuller
+// than full, so a bucket of 4 holds 4. The other 8 are not forgotten while they would
+// not have leaked: if the quota is changed back they are in the bucket again. So in
+// any time no more is admitted than the laxest of the quotas would admit alone,
+// however often the quota changes; see [Keyed.TakeQuota] for quotas of which none is the laxest.
+// What [Bucket.Adjust] took beyond the capacity stays owed, in units.
 func (b *Bucket) SetQuota(quota Quota) error {
 	r, err := quota.rule()
 	if err != nil {
@@ -208,11 +235,23 @@ func (b *Bucket) SetQuota(quota Quota) error {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	old := b.state.Load()
-	tat := time.Duration(old.tat.Swap(closed))
-	s := &state{rule: r}
-	s.tat.Store(int64(requote(tat, max(0, time.Since(b.epoch)), old.rule.depth, r.depth)))
-	b.state.Store(s)
+	tat, now := time.Duration(old.tat.Swap(closed)), max(0, time.Since(b.epoch))
+	p, _ := old.pair(tat, now).By(int64(r.interval), r.quota.Capacity)
+	tat = sat.Add(now, time.Duration(p.Own.Level))
+	var before *rest
+	if p.Rest.Level > 0 {
+		before = &rest{p.Rest, now, tat}
+	}
+	b.replace(r, tat, before)
 	return nil
+}
+
+// replace makes a new state the one in force. That before it is closed, and the lock
+// is held.
+func (b *Bucket) replace(r rule, tat time.Duration, rest *rest) {
+	s := &state{rule: r, rest: rest}
+	s.tat.Store(int64(tat))
+	b.state.Store(s)
 }
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and

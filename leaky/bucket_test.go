@@ -106,7 +106,7 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-func TestSetQuotaKeepsTimeAndSpills(t *testing.T) {
+func TestSetQuotaKeepsUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(b *leaky.Bucket, capacity, count int64, per time.Duration) {
 			t.Helper()
@@ -128,7 +128,10 @@ func TestSetQuotaKeepsTimeAndSpills(t *testing.T) {
 		set(b, 4, 30, time.Minute)
 		want(t, "smaller", b.Peek(), allowed(4, 0, 8*sec))
 		set(b, 4, 1, time.Minute)
-		want(t, "slower: 8 s are less than one unit", b.Peek(), allowed(4, 3, 8*sec))
+		want(t, "slower", b.Peek(), allowed(4, 0, 4*time.Minute))
+		set(b, 32, 30, time.Minute)
+		want(t, "large again", b.Peek(), allowed(32, 24, 16*sec))
+		set(b, 4, 1, time.Minute)
 		if q := b.Quota(); q != (leaky.Quota{Capacity: 4, Count: 1, Per: time.Minute}) {
 			t.Errorf("Quota() = %v", q)
 		}
@@ -314,8 +317,8 @@ func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
 			t.Errorf("Admit(1) = %v, %v", wait, err)
 		}
 		set(5)
-		want(t, "larger again", m.peek(), allowed(5, 0, 12*sec))
-		time.Sleep(9 * sec)
+		want(t, "larger again", m.peek(), allowed(5, 0, 15*sec)) // as many as there were
+		time.Sleep(12 * sec)
 		want(t, "drained far enough", m.take(2), allowed(5, 0, 5*sec))
 	})
 }

@@ -100,21 +100,6 @@ func take(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
 	return res, tat
 }
 
-// spill returns the tat of a bucket that is no fuller than full: what exceeds
-// depth is gone.
-func spill(tat, now, depth time.Duration) time.Duration {
-	return min(tat, now+depth)
-}
-
-// requote returns the tat of a bucket whose quota changes from one that takes
-// from to drain to one that takes to. What is in it stays as time, and what no
-// longer fits is spilled. What it was overdrawn by stays: it was never in the
-// bucket.
-func requote(tat, now, from, to time.Duration) time.Duration {
-	overdrawn := max(0, max(0, tat-now)-from)
-	return sat.Add(spill(tat-overdrawn, now, to), overdrawn)
-}
-
 // adjust returns the tat of a bucket to which delta is added, or taken back if
 // it is negative, whether it fits or not.
 func adjust(tat, now, interval time.Duration, delta int64) time.Duration {

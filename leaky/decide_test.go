@@ -113,28 +113,6 @@ func TestVectorV7ChangesOfQuotaAsInRedisCell(t *testing.T) {
 	}
 }
 
-// Rule N1: a bucket is never fuller than full.
-func TestVectorsV7AndV8Spilled(t *testing.T) {
-	before, smaller, faster := mustRule(Quota{16, 30, 60 * sec}), mustRule(Quota{4, 30, 60 * sec}), mustRule(Quota{16, 300, 60 * sec})
-	_, full := decide(0, 0, &before, 16)
-
-	res, _ := decide(requote(full, 0, before.depth, smaller.depth), 0, &smaller, 0)
-	if want := (Result{4, 0, 0, 8 * sec}); res != want {
-		t.Errorf("V7, a smaller bucket: %+v, want %+v", res, want)
-	}
-	res, _ = decide(requote(full, 0, before.depth, faster.depth), 0, &faster, 1)
-	if want := (Result{16, 0, 200 * time.Millisecond, 3200 * time.Millisecond}); res != want {
-		t.Errorf("V7, a faster one: %+v, want %+v", res, want)
-	}
-
-	r := mustRule(Quota{5, 1, sec})
-	_, tat := decide(10*sec, 10*sec, &r, 3)
-	res, _ = decide(spill(tat, 0, r.depth), 0, &r, 1)
-	if want := (Result{5, 0, sec, 5 * sec}); res != want {
-		t.Errorf("V8: %+v, want %+v", res, want)
-	}
-}
-
 // The transcript that the tutorials copy from each other was made with
 // redis-cell ≤ 0.3.0, which floors seconds; the instants are not in it, but
 // these fit, and 0.3.0 replied exactly this.
@@ -230,9 +208,6 @@ func TestEndOfTheRange(t *testing.T) {
 		if got := adjust(2*sec, 0, sec, n); got != 0 {
 			t.Errorf("adjusted by %d: empty at %v", n, got)
 		}
-	}
-	if got := requote(forever, 0, sec, 3*sec); got != forever {
-		t.Errorf("overdrawn for ever: empty at %v", got)
 	}
 	if res, _ := decide(forever, sec, &huge, 1); res.Allowed() || res.Remaining != 0 || res.RetryAfter <= 0 {
 		t.Errorf("overdrawn for ever: %+v", res)

@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // A Keyed is one bucket for each key: per user, per host, per user and action.
@@ -42,17 +44,17 @@ import (
 // and "c" look like "a" and "b:c". A K that does not equal itself, such as
 // NaN, has a new bucket each time.
 type Keyed[K comparable] struct {
-	rule atomic.Pointer[rule]
-	keys *keyed.Map[K, water]
+	rule  atomic.Pointer[rule]
+	keys  *keyed.Map[K, water]
+	rests atomic.Pointer[keyed.Map[K, water]] // nil until a key has been asked by two quotas
+	wide  wide
 }
 
-// water is what is known of one key.
+// water is what is known of one key: the bucket of the quota by which it was last
+// asked. That of other quotas is in Keyed.rests.
 type water struct {
-	tat time.Duration // when its bucket will be empty, since the epoch of the map
-
-	// depth is that of the quota by which it was last asked. Beyond it the
-	// bucket is overdrawn; if the next quota has another, it is requoted.
-	depth time.Duration
+	tat   time.Duration // when its bucket will be empty, since the epoch of the map
+	quota packed        // 0: a new key
 }
 
 func drained(w water, now time.Duration) bool { return w.tat <= now }
@@ -100,9 +102,16 @@ func (k *Keyed[K]) Take(key K, n int64) Result {
 // the user of this call has. It panics if n < 0 or where [Quota.Check] returns
 // an error.
 //
-// A quota that differs from that of the call before for the same key is a new
-// quota for its bucket, as if by [Bucket.SetQuota]: it spills what does not fit.
-// To count one call against two quotas use two keys.
+// A key may be asked by several quotas in turn. Each has a bucket of its own, and what
+// any of them admits is in all. So in any time no more is admitted than the laxest of
+// the quotas admits alone, and a call that was refused makes no room for others.
+// Two things follow. Units that a larger quota admitted do not keep a smaller one of
+// at most its rate out for longer than its own full bucket; but one that is faster and
+// smaller waits until they have leaked as far as it can hold. And if no quota is
+// the laxest, because one has the largest capacity and another the highest rate, a key
+// that is asked by three, or whose bucket was empty in between, may admit what that
+// capacity and that rate admit together. To count one call against two quotas use two
+// keys.
 func (k *Keyed[K]) TakeQuota(key K, quota Quota, n int64) Result {
 	r := mustRule(quota)
 	return k.take(key, &r, n)
@@ -114,10 +123,14 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
 		return k.peek(key, r)
 	}
 	var level, wait time.Duration
+	quota := k.wide.pack(r)
 	err := k.keys.Update(key, func(w water, now time.Duration) water {
-		w = w.by(r, now)
+		if w.quota != quota && w.quota != 0 || k.rests.Load() != nil {
+			w, level, wait = k.mixed(key, w, r, now, n)
+			return w
+		}
 		if level, wait = r.fits(max(0, w.tat-now), n); wait == 0 {
-			w.tat = now + level
+			w = water{now + level, quota}
 		}
 		return w
 	})
@@ -127,15 +140,54 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
 	return r.result(level, wait)
 }
 
-// by returns w as it is under r, which may be new to it.
-func (w water) by(r *rule, now time.Duration) water {
-	if w.depth != r.depth {
-		if w.depth != 0 { // a key that is not new
-			w.tat = requote(w.tat, now, w.depth, r.depth)
-		}
-		w.depth = r.depth
+// bucket returns w as a bucket at now.
+func (k *Keyed[K]) bucket(w water, now time.Duration) buckets.Bucket {
+	interval, capacity := k.wide.unpack(w.quota)
+	return buckets.Bucket{Interval: interval, Capacity: capacity, Level: int64(max(0, w.tat-now))}
+}
+
+// filled returns the water of a bucket.
+func (k *Keyed[K]) filled(b buckets.Bucket, now time.Duration) water {
+	return water{sat.Add(now, time.Duration(b.Level)), k.wide.packed(b.Interval, b.Capacity)}
+}
+
+// mixed is take for a key that is asked by several quotas, or may have been. The
+// lock of w is held.
+func (k *Keyed[K]) mixed(key K, w water, r *rule, now time.Duration, n int64) (_ water, level, wait time.Duration) {
+	p, fresh := k.pair(key, w, r, now)
+	if level, wait = r.fits(time.Duration(p.Own.Level), n); wait == 0 {
+		p.Pour(int64(level) - p.Own.Level)
+	} else if !fresh {
+		return w, level, wait
 	}
-	return w
+	k.keepRest(key, p.Rest)
+	return k.filled(p.Own, now), level, wait
+}
+
+// pair returns the buckets of key as r finds them, of which w is one.
+func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (_ buckets.Pair, fresh bool) {
+	p := buckets.Pair{Own: k.bucket(w, now)}
+	if rests := k.rests.Load(); rests != nil && rests.Len() > 0 {
+		rest, now := rests.Get(key)
+		p.Rest = k.bucket(rest, now)
+	}
+	return p.By(int64(r.interval), r.quota.Capacity)
+}
+
+// keepRest keeps the bucket of the other quotas of key. The lock of its water is held.
+func (k *Keyed[K]) keepRest(key K, b buckets.Bucket) {
+	rests := k.rests.Load()
+	switch {
+	case b.Level > 0 && rests == nil:
+		k.rests.CompareAndSwap(nil, keyed.New[K](keyed.Most, drained))
+		rests = k.rests.Load()
+	case b.Level == 0 && (rests == nil || rests.Len() == 0):
+		return
+	case b.Level == 0:
+		rests.Delete(key)
+		return
+	}
+	_ = rests.Update(key, func(_ water, now time.Duration) water { return k.filled(b, now) }) // an error means 2²⁹ keys
 }
 
 // Peek returns the bucket of key as it is. It writes nothing, forgets nothing
@@ -145,12 +197,17 @@ func (k *Keyed[K]) Peek(key K) Result { return k.peek(key, k.rule.Load()) }
 
 func (k *Keyed[K]) peek(key K, r *rule) Result {
 	w, now := k.keys.Get(key)
-	res, _ := take(w.by(r, now).tat, now, r, 0)
-	return res
+	p, _ := k.pair(key, w, r, now)
+	return r.result(time.Duration(p.Own.Level), 0)
 }
 
 // Reset empties the bucket of key.
-func (k *Keyed[K]) Reset(key K) { k.keys.Delete(key) }
+func (k *Keyed[K]) Reset(key K) {
+	k.keys.Delete(key)
+	if rests := k.rests.Load(); rests != nil {
+		rests.Delete(key)
+	}
+}
 
 // Len returns how many keys are remembered: those whose buckets hold
 // something, and those whose drained buckets nobody has come across yet.
@@ -159,9 +216,9 @@ func (k *Keyed[K]) Len() int { return k.keys.Len() }
 // Quota returns the quota of calls that bring none.
 func (k *Keyed[K]) Quota() Quota { return k.rule.Load().quota }
 
-// SetQuota changes the quota of calls that bring none. Each bucket changes
-// when it is next asked, as by [Bucket.SetQuota]. It returns an error and
-// changes nothing if the quota is impossible.
+// SetQuota changes the quota of calls that bring none. Each key is then asked by
+// another quota, as by [Keyed.TakeQuota]. It returns an error and changes nothing if
+// the quota is impossible.
 func (k *Keyed[K]) SetQuota(quota Quota) error {
 	r, err := quota.rule()
 	if err != nil {
@@ -195,10 +252,16 @@ func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, 
 // quota of calls that bring none. It returns [ErrTooManyKeys] and changes
 // nothing if delta is positive, the key new and there are too many.
 func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	r := m.keyed.rule.Load()
-	return m.keyed.keys.Update(m.key, func(w water, now time.Duration) water {
-		w = w.by(r, now)
-		w.tat = adjust(w.tat, now, r.interval, delta)
-		return w
+	k, r := m.keyed, m.keyed.rule.Load()
+	return k.keys.Update(m.key, func(w water, now time.Duration) water {
+		p, _ := k.pair(m.key, w, r, now)
+		before := time.Duration(p.Own.Level)
+		if after := adjust(before, 0, r.interval, delta); after >= before {
+			p.Pour(int64(after - before))
+		} else {
+			p.Return(int64(before - after))
+		}
+		k.keepRest(m.key, p.Rest)
+		return k.filled(p.Own, now)
 	})
 }

@@ -33,8 +33,8 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// The native answers to redis.md's changes of quota: time stays, a bucket is
-// never fuller than full, and a wait that was told is right.
+// A new quota finds the units that are there, and a bucket that is never fuller than
+// full; and a wait that was returned is right.
 func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
@@ -44,19 +44,26 @@ func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 		want(t, "which changed nothing", k.TakeQuota("x", before, 1), refused(16, 0, 2*sec, 32*sec))
 		want(t, "faster", k.TakeQuota("x", faster, 1), refused(16, 0, 200*ms, 3200*ms))
 		time.Sleep(200 * ms)
-		want(t, "when told", k.TakeQuota("x", faster, 1), allowed(16, 0, 3200*ms))
-		want(t, "slower: 3.2 s are more than one unit", k.TakeQuota("x", before, 1), allowed(16, 13, 5200*ms))
+		want(t, "after the wait", k.TakeQuota("x", faster, 1), allowed(16, 0, 3200*ms))
+		want(t, "slower: as many units", k.TakeQuota("x", before, 1), refused(16, 0, 2*sec, 32*sec))
+		time.Sleep(2 * sec)
+		want(t, "after the wait", k.TakeQuota("x", before, 1), allowed(16, 0, 32*sec))
+		want(t, "the faster one has drained meanwhile", k.TakeQuota("x", faster, 9), allowed(16, 0, 3200*ms))
 	})
 }
 
-// What docs/decisions.md warns of: two limits are two keys.
-func TestAlternatingQuotasOfOneKeyMint(t *testing.T) {
+// A quota that is smaller and faster waits until it could have granted what there is:
+// earlier, both together would let more through than either.
+func TestSmallerAndFasterQuotaWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
 		hourly, secondly := leaky.Quota{100, 100, time.Hour}, leaky.Quota{1, 1, sec}
 		want(t, "100 an hour", k.TakeQuota("x", hourly, 100), allowed(100, 0, time.Hour))
-		want(t, "and 1 per second, which spills", k.TakeQuota("x", secondly, 1), refused(1, 0, sec, sec))
-		want(t, "100 an hour are there again, but for a second", k.TakeQuota("x", hourly, 99), allowed(100, 0, 3565*sec))
+		want(t, "and 1 per second", k.TakeQuota("x", secondly, 1), refused(1, 0, 100*sec, 100*sec))
+		want(t, "which spilled nothing", k.TakeQuota("x", hourly, 1), refused(100, 0, 36*sec, time.Hour))
+		time.Sleep(100 * sec)
+		want(t, "after the wait", k.TakeQuota("x", secondly, 1), allowed(1, 0, sec))
+		want(t, "100 s are two of the hour's units, and one is gone", k.TakeQuota("x", hourly, 2), refused(100, 1, 8*sec, 3536*sec))
 
 		want(t, "two keys", k.TakeQuota("y hourly", hourly, 100), allowed(100, 0, time.Hour))
 		want(t, "two keys", k.TakeQuota("y secondly", secondly, 1), allowed(1, 0, sec))

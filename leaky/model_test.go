@@ -3,6 +3,8 @@ package leaky_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"testing"
@@ -19,9 +21,12 @@ type model struct {
 	quota leaky.Quota
 	now   time.Duration
 	level *big.Int
+	asked map[leaky.Quota]bool // before
 }
 
-func newModel(q leaky.Quota) *model { return &model{quota: q, level: new(big.Int)} }
+func newModel(q leaky.Quota) *model {
+	return &model{quota: q, level: new(big.Int), asked: map[leaky.Quota]bool{}}
+}
 
 func (m *model) empty() bool { return m.level.Sign() <= 0 }
 
@@ -69,17 +74,50 @@ func (m *model) take(n int64) leaky.Result {
 	return r
 }
 
-func (m *model) setQuota(q leaky.Quota) {
+// setQuota changes to a quota by which the bucket is found to be so full. It returns
+// an error if that cannot be: fewer units than there were, though they would fit, or
+// more than full, though no more is owed. Where it knows the level it checks it, and
+// otherwise whether that would be possible.
+func (m *model) setQuota(q leaky.Quota, found time.Duration) error {
+	if q == m.quota {
+		m.level = m.level.SetInt64(int64(found))
+		return nil
+	}
 	owed := new(big.Int).Sub(m.level, m.depth())
 	if owed.Sign() < 0 {
 		owed.SetInt64(0)
 	}
-	m.level.Sub(m.level, owed)
+	before := m.times(1)
 	m.quota = q
-	if depth := m.depth(); m.level.Cmp(depth) > 0 {
-		m.level = depth
+	scale := func(x *big.Int) *big.Int { // in units of the new interval, rounded up
+		y := new(big.Int).Mul(x, m.times(1))
+		return y.Add(y, new(big.Int).Sub(before, big.NewInt(1))).Div(y, before)
 	}
-	m.add(owed)
+	units, full := scale(m.level), scale(owed)
+	full.Add(full, m.depth())
+	end := big.NewInt(math.MaxInt64 - int64(m.now))
+	for _, x := range []*big.Int{units, full} {
+		if x.Cmp(end) > 0 {
+			x.Set(end)
+		}
+	}
+	least, most := units, full
+	if slower := m.times(1).Cmp(before) >= 0; slower && full.Cmp(units) < 0 {
+		least = full
+	} else if !slower && units.Cmp(full) > 0 {
+		most = units
+	}
+	m.level = big.NewInt(int64(found))
+	// 2 ns, and where more than 104 days are converted what floating point has no place for.
+	slack := new(big.Int).Rsh(most, 50)
+	slack.Add(slack, big.NewInt(4))
+	if m.asked[q] {
+		return nil
+	}
+	if new(big.Int).Add(m.level, slack).Cmp(least) < 0 || new(big.Int).Sub(m.level, slack).Cmp(most) > 0 {
+		return fmt.Errorf("by %v the bucket holds %v; %v to %v are possible", q, found, least, most)
+	}
+	return nil
 }
 
 var (
@@ -185,7 +223,9 @@ func bucketHistory(t *testing.T, data []byte) {
 			if err := b.SetQuota(q); err != nil {
 				t.Fatal(err)
 			}
-			m.setQuota(q)
+			if err := m.setQuota(q, b.Peek().ResetAfter); err != nil {
+				t.Fatalf("%v: %v", m.now, err)
+			}
 		case 6:
 			time.Sleep(pick(&h, fuzzTimes))
 			m.leak(time.Since(start))
@@ -250,6 +290,12 @@ func keyedHistory(t *testing.T, data []byte) {
 		}
 		return true
 	}
+	asks := func(m *model, q leaky.Quota, before leaky.Result) {
+		t.Helper()
+		if err := m.setQuota(q, before.ResetAfter); err != nil {
+			t.Fatalf("%v: %v", m.now, err)
+		}
+	}
 	for len(h) > 0 {
 		key := h.next(16)
 		m := of(key)
@@ -263,6 +309,7 @@ func keyedHistory(t *testing.T, data []byte) {
 				take = func(n int64) leaky.Result { return k.TakeQuota(key, q, n) }
 			}
 			n := pick(&h, fuzzWeights)
+			before := k.TakeQuota(key, q, 0)
 			got := take(n)
 			if full(m, got.Err()) {
 				if got != (leaky.Result{RetryAfter: leaky.NoRetry}) {
@@ -270,19 +317,18 @@ func keyedHistory(t *testing.T, data []byte) {
 				}
 				break
 			}
-			if n > 0 {
-				m.setQuota(q)
-			} else { // looks only
-				m = &model{m.quota, m.now, new(big.Int).Set(m.level)}
-				m.setQuota(q)
+			if n == 0 { // looks only
+				m = &model{m.quota, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
 			}
+			asks(m, q, before)
 			if want := m.take(n); got != want {
 				t.Fatalf("%v: key %d, %d of %v:\n got %+v\nwant %+v", m.now, key, n, q, got, want)
 			}
 		case 2:
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
+			before := k.Peek(key)
 			if err := k.On(key).Adjust(bg, n, 0); !full(m, err) {
-				m.setQuota(quota)
+				asks(m, quota, before)
 				m.add(m.times(n))
 				if err != nil {
 					t.Fatal(err)
@@ -290,12 +336,13 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 3:
 			n := pick(&h, fuzzWeights)
+			before := k.Peek(key)
 			wait, err := k.On(key).Admit(context.Background(), n)
 			if full(m, err) {
 				break
 			}
 			if n > 0 {
-				m.setQuota(quota)
+				asks(m, quota, before)
 			}
 			if n > 0 || m.quota == quota {
 				if want := m.take(n); wait != max(0, want.RetryAfter) || !errors.Is(err, want.Err()) {
@@ -321,8 +368,8 @@ func keyedHistory(t *testing.T, data []byte) {
 			if !m.empty() {
 				live++
 			}
-			seen := &model{m.quota, m.now, new(big.Int).Set(m.level)}
-			seen.setQuota(quota)
+			seen := &model{m.quota, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
+			asks(seen, quota, k.Peek(key))
 			if got, want := k.Peek(key), seen.take(0); got != want {
 				t.Fatalf("%v: key %d:\n got %+v\nwant %+v", m.now, key, got, want)
 			}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/buckets"
 )
 
 // A Quota is what a bucket lets through: Capacity at once, and Count per Per
@@ -38,6 +40,7 @@ type rule struct {
 	interval time.Duration // T: how long one unit takes to leak, E in redis-cell's terms
 	depth    time.Duration // how long a full bucket takes to drain: capacity·T
 	inverse  uint64        // 2⁶⁴ ÷ T, rounded up
+	packed   packed        // 0 if it is too wide
 }
 
 // units returns how many units leak in d ≥ 0: d ÷ T, rounded down, nearly always
@@ -79,7 +82,12 @@ func (q Quota) rule() (rule, error) {
 	case q.Capacity > int64(longest/interval):
 		return rule{}, fmt.Errorf("leaky: quota of %v: takes longer than 146 years to drain", q)
 	}
-	return rule{q, interval, interval * time.Duration(q.Capacity), inverse(interval)}, nil
+	return rule{q, interval, interval * time.Duration(q.Capacity), inverse(interval), pack(int64(interval), q.Capacity)}, nil
+}
+
+// bucket returns that of r with that level.
+func (r *rule) bucket(level time.Duration) buckets.Bucket {
+	return buckets.Bucket{Interval: int64(r.interval), Capacity: r.quota.Capacity, Level: int64(level)}
 }
 
 // mustRule is rule for literals: it panics where that returns an error.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
@@ -45,11 +46,38 @@ type noted struct {
 	Per      time.Duration `json:"per"`
 	At       int64         `json:"at"`    // when, in Unix time
 	Level    time.Duration `json:"level"` // how long it would take to drain; more than the quota's depth if overdrawn
+
+	// Rest is the bucket of quotas that were in force before, if it still matters.
+	Rest *notedRest `json:"rest,omitempty"`
+}
+
+type notedRest struct {
+	Interval int64 `json:"interval"`
+	Capacity int64 `json:"capacity"`
+	Level    int64 `json:"level"`
 }
 
 // note returns what there is to note at t, which is now.
-func note(q Quota, tat, now time.Duration, t time.Time) noted {
-	return noted{q.Capacity, q.Count, q.Per, t.UnixNano(), max(0, tat-now)}
+func note(q Quota, p buckets.Pair, t time.Time) noted {
+	n := noted{q.Capacity, q.Count, q.Per, t.UnixNano(), time.Duration(p.Own.Level), nil}
+	if p.Rest.Level > 0 {
+		n.Rest = &notedRest{p.Rest.Interval, p.Rest.Capacity, p.Rest.Level}
+	}
+	return n
+}
+
+// possible reports whether there can be such a bucket.
+func (r *notedRest) possible() bool {
+	return r == nil || r.Level >= 0 && r.Interval > 0 && r.Capacity > 0 && r.Capacity <= int64(longest)/r.Interval
+}
+
+// rest returns the rest, at t, which is now, of a bucket that will be empty at tat.
+func (n noted) rest(tat, now time.Duration, t time.Time) *rest {
+	if n.Rest == nil {
+		return nil
+	}
+	level := max(0, n.Rest.Level-int64(snapshot.Age(t, n.At)))
+	return &rest{buckets.Bucket{Interval: n.Rest.Interval, Capacity: n.Rest.Capacity, Level: level}, now, tat}
 }
 
 // tat returns the tat, at t, which is now, of the bucket that n is about.
@@ -59,7 +87,7 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 
 // Snapshot returns what is in the bucket, and its quota, as a JSON object of
 // about 140 bytes, for [Bucket.Restore] in another process. The time is noted
-// as wall time.
+// as wall time. After [Bucket.SetQuota] it may be 200 bytes for a while.
 //
 // What is taken afterwards is not in it. So make it when the program ends, and
 // from time to time before that: after a crash, what was taken since the last
@@ -69,7 +97,7 @@ func (b *Bucket) Snapshot() []byte {
 	// Both clocks are read at once, or their difference would be in the level.
 	// If anything is taken between load and here, it comes after the snapshot.
 	t := time.Now()
-	return snapshot.Seal("bucket", note(s.rule.quota, tat, max(0, t.Sub(b.epoch)), t))
+	return snapshot.Seal("bucket", note(s.rule.quota, s.pair(tat, max(0, t.Sub(b.epoch))), t))
 }
 
 // Restore replaces what is in the bucket by a snapshot, for a program that was
@@ -94,17 +122,19 @@ func (b *Bucket) Restore(data []byte) error {
 		return err
 	}
 	quota := Quota{n.Capacity, n.Count, n.Per}
-	if n.Level < 0 || quota.Check() != nil {
+	if n.Level < 0 || quota.Check() != nil || !n.Rest.possible() {
 		return snapshot.Impossible()
 	}
-	for {
-		s, tat, _ := b.load()
-		if s.rule.quota != quota {
-			return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, quota, s.rule.quota)
-		}
-		t := time.Now()
-		if s.swap(tat, n.tat(max(0, t.Sub(b.epoch)), t)) {
-			return nil
-		}
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	s := b.state.Load()
+	if s.rule.quota != quota {
+		return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, quota, s.rule.quota)
 	}
+	s.tat.Swap(closed)
+	t := time.Now()
+	now := max(0, t.Sub(b.epoch))
+	tat := n.tat(now, t)
+	b.replace(s.rule, tat, n.rest(tat, now, t))
+	return nil
 }

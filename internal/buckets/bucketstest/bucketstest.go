@@ -1,0 +1,160 @@
+// Package bucketstest checks whatever decides by several quotas for one key against
+// what those quotas allow: it knows no buckets, only what was granted and when.
+package bucketstest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// Sets are quotas that share a key: the capacity changes, the rate, both, and so that
+// none of them is the laxest.
+var Sets = [][]leaky.Quota{
+	{{Capacity: 100, Count: 50, Per: time.Second}, {Capacity: 20, Count: 50, Per: time.Second}},
+	{{Capacity: 40, Count: 50, Per: time.Second}, {Capacity: 40, Count: 5, Per: time.Second}},
+	{{Capacity: 100, Count: 50, Per: time.Second}, {Capacity: 20, Count: 5, Per: time.Second}},
+	{{Capacity: 30, Count: 1, Per: time.Second}, {Capacity: 5, Count: 20, Per: time.Second}},
+	{{Capacity: 7, Count: 3, Per: time.Second}, {Capacity: 4, Count: 7, Per: time.Minute}},
+	{{Capacity: 1, Count: 1, Per: time.Second}, {Capacity: 50, Count: 50, Per: time.Minute}},
+	{{Capacity: 1000, Count: 1000, Per: 24 * time.Hour}, {Capacity: 3, Count: 1, Per: time.Minute}},
+	{{Capacity: 50, Count: 50, Per: time.Second}, {Capacity: 20, Count: 50, Per: time.Second}, {Capacity: 5, Count: 50, Per: time.Second}},
+	{{Capacity: 30, Count: 1, Per: time.Second}, {Capacity: 5, Count: 20, Per: time.Second}, {Capacity: 12, Count: 7, Per: time.Second}},
+	{{Capacity: 9, Count: 9, Per: time.Second}, {Capacity: 20, Count: 4, Per: time.Second}, {Capacity: 4, Count: 20, Per: time.Second}},
+}
+
+// A Subject is asked for one key, which nobody else asks.
+type Subject struct {
+	Sleep func(time.Duration)
+	Take  func(q leaky.Quota, n int64) leaky.Result
+}
+
+type grant struct {
+	at time.Duration
+	n  int64
+}
+
+// Run asks a subject at random, as a deploy does that replaces machines one by one
+// or as many callers with tariffs of their own do, and returns what is wrong.
+func Run(seed uint64, quotas []leaky.Quota, steps int, s Subject) error {
+	r := rand.New(rand.NewPCG(seed, uint64(len(quotas))))
+	var now time.Duration
+	sleep := func(d time.Duration) {
+		if d > 0 {
+			s.Sleep(d)
+			now += d
+		}
+	}
+	var grants []grant
+	var empty []time.Duration // when a past may have been forgotten
+	deploy := r.IntN(2) == 0
+	for step := range steps {
+		i := r.IntN(len(quotas))
+		if deploy { // ever more of the next one
+			at := float64(step) / float64(steps) * float64(len(quotas)-1)
+			if i = int(at); r.Float64() < at-float64(i) {
+				i++
+			}
+		}
+		q := quotas[i]
+		t := q.Per / time.Duration(q.Count)
+		n := int64(1)
+		if r.IntN(8) == 0 {
+			n = 1 + r.Int64N(q.Capacity)
+		}
+		if slowerAndLarger(q, quotas) && s.Take(q, 0).ResetAfter == 0 {
+			empty = append(empty, now)
+		}
+		res := s.Take(q, n)
+		if res.Allowed() {
+			grants = append(grants, grant{now, n})
+		} else if most := longest(q, quotas, n); res.RetryAfter <= 0 || res.RetryAfter > most {
+			return fmt.Errorf("step %d at %v: %d of %v must wait for %v; at most %v are right", step, now, n, q, res.RetryAfter, most)
+		} else if r.IntN(4) == 0 && res.RetryAfter < time.Hour {
+			sleep(res.RetryAfter - 1)
+			if res := s.Take(q, n); res.Allowed() {
+				return fmt.Errorf("step %d at %v: %d of %v are granted 1 ns before the wait is over", step, now, n, q)
+			}
+			sleep(1)
+			if res := s.Take(q, n); !res.Allowed() {
+				return fmt.Errorf("step %d at %v: %d of %v are refused after the wait, for %v", step, now, n, q, res.RetryAfter)
+			}
+			grants = append(grants, grant{now, n})
+		}
+		switch r.IntN(12) {
+		case 0:
+			sleep(time.Duration(r.Int64N(int64(10 * t))))
+		case 1, 2, 3:
+			sleep(time.Duration(r.Int64N(int64(t))))
+		case 4, 5:
+			sleep(time.Millisecond)
+		}
+	}
+	return Check(quotas, grants, empty)
+}
+
+// slowerAndLarger reports whether q is that beside one of quotas.
+func slowerAndLarger(q leaky.Quota, quotas []leaky.Quota) bool {
+	for _, o := range quotas {
+		if o.Per/time.Duration(o.Count) < q.Per/time.Duration(q.Count) && o.Capacity < q.Capacity {
+			return true
+		}
+	}
+	return false
+}
+
+// longest returns how long a wait may be: for n to leak from the quota's own full
+// bucket, and if a slower quota has a larger one, for that to drain so far.
+func longest(q leaky.Quota, quotas []leaky.Quota, n int64) time.Duration {
+	t, most := q.Per/time.Duration(q.Count), q.Capacity
+	for _, o := range quotas {
+		if o.Per/time.Duration(o.Count) > t {
+			for _, o := range quotas {
+				most = max(most, o.Capacity)
+			}
+		}
+	}
+	return time.Duration(most-q.Capacity+n)*t + time.Microsecond
+}
+
+// Check returns an error if there is a window with more grants than the laxest of the
+// quotas allows alone. Of more than two quotas, and where the bucket of one that is
+// slower and larger was empty in the window, it takes the largest capacity and the
+// highest rate.
+func Check(quotas []leaky.Quota, grants []grant, empty []time.Duration) error {
+	all := leaky.Quota{Capacity: 0, Count: 1, Per: 1 << 62}
+	for _, q := range quotas {
+		all.Capacity = max(all.Capacity, q.Capacity)
+		all.Per = min(all.Per, q.Per/time.Duration(q.Count))
+	}
+	for i := range grants {
+		sum := int64(0)
+		for j := i; j < len(grants); j++ {
+			sum += grants[j].n
+			w := grants[j].at - grants[i].at
+			lax := allows(all, w)
+			if len(quotas) == 2 && !between(empty, grants[i].at, grants[j].at) {
+				lax = max(allows(quotas[0], w), allows(quotas[1], w))
+			}
+			if sum > lax {
+				return fmt.Errorf("%d granted from %v to %v, in %v; the laxest of %v allows %d", sum, grants[i].at, grants[j].at, w, quotas, lax)
+			}
+		}
+	}
+	return nil
+}
+
+func allows(q leaky.Quota, w time.Duration) int64 {
+	return q.Capacity + int64(w/(q.Per/time.Duration(q.Count)))
+}
+
+func between(all []time.Duration, from, to time.Duration) bool {
+	for _, at := range all {
+		if from < at && at <= to {
+			return true
+		}
+	}
+	return false
+}
