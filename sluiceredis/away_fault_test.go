@@ -243,7 +243,7 @@ func TestMasterThatIsLost(t *testing.T) {
 		if _, err := l.Take(bg, key, 1); err != nil {
 			t.Fatal(err)
 		}
-		place := g.Place(s.key("leaky1", "l", key, ""))
+		place := g.Place(s.key("leaky2", "l", key, ""))
 		keys[place] = append(keys[place], key)
 	}
 	if len(keys) != 3 || len(keys[servers[0].Addr]) == 0 {

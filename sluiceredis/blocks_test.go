@@ -230,7 +230,7 @@ func TestGivingBackLotsInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := l.quoted.Load().cell
-		c.key = s.key("leaky1", "lots", "k", "")
+		c.key = s.key("leaky2", "lots", "k", "")
 		in := lot{n: 4, deadline: int64((epoch + 4*sec) / us)}
 		clock.set(4*sec - us)
 		s.giveBackLot(c, in)

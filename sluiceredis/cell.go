@@ -3,6 +3,7 @@ package sluiceredis
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
@@ -27,9 +28,16 @@ type cell struct {
 	key      string
 	capacity int64 // L, in units
 	interval int64 // E: how many nanoseconds one unit takes to leak
-	native   bool  // not as redis-cell; see Store.Throttle
+	of       mark
 	away     Policy
 }
+
+// A mark is the quota that a bucket is of, which is in its value. A share of a cell
+// has the mark of the whole. The zero mark is of redis-cell; see Store.Throttle.
+type mark struct{ interval, capacity int64 }
+
+// native reports whether c is not as redis-cell.
+func (c *cell) native() bool { return c.of.interval > 0 }
 
 // newCell returns the cell of a quota, without a key.
 func newCell(capacity, count int64, per time.Duration) (cell, error) {
@@ -57,9 +65,11 @@ func (c *cell) depth() int64 { return c.interval * c.capacity }
 
 // args returns what the scripts want to know of the bucket.
 func (c *cell) args() []string {
-	args := append(make([]string, 0, 4), format(c.depth()), "0") // with room for one run
-	if c.native {
-		args[1] = "1"
+	args := append(make([]string, 0, 4), format(c.depth()), "") // with room for one run
+	if c.native() {
+		text := append(make([]byte, 0, 40), ' ')
+		text = append(strconv.AppendInt(text, c.of.capacity, 10), '@')
+		args[1] = string(strconv.AppendInt(text, c.of.interval, 10))
 	}
 	return args
 }
@@ -71,7 +81,7 @@ func (c *cell) decide(level, n int64) (leaky.Result, int64) {
 	switch {
 	case n > c.capacity: // and the cost may overflow
 		res.RetryAfter = leaky.NoRetry
-	case n == 0 && c.native: // nothing is always granted
+	case n == 0 && c.native(): // nothing is always granted
 	case level+n*c.interval > c.depth():
 		res.RetryAfter = time.Duration(level + n*c.interval - c.depth())
 	default:

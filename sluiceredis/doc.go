@@ -51,6 +51,10 @@
 // pipelines, and scripts if they are for leaky buckets. Numbers are integers;
 // times are exact to the microsecond of the server's clock.
 //
+// Machines may have different quotas for one [Leaky], as in a deploy that replaces
+// them one by one: no more is let through than the laxest of them allows. See
+// [Leaky.SetQuota].
+//
 // # What is not
 //
 // A call that is sent and not answered has an unknown outcome. It is not sent

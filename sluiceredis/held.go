@@ -79,8 +79,8 @@ func (h *held) lock() bool {
 	return true
 }
 
-// requote changes to the present quota. What is known of the bucket does not
-// tell what will have spilled of it, and what is held had another price.
+// requote changes to the present quota. What is known is the bucket of the one before,
+// and what is held had another price.
 func (h *held) requote() {
 	key, away := h.cell.key, h.cell.away
 	h.quoted = h.blocks.leaky.quoted.Load()

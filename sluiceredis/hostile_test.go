@@ -58,7 +58,7 @@ func victims(t *testing.T, b *backend) []victim {
 			"take": func() error { _, err := s.Throttle(bg, raw, 4, 1, sec, 1); return err },
 			"peek": func() error { _, err := s.Throttle(bg, raw, 4, 1, sec, 0); return err },
 		}, false},
-		{"Leaky", s.key("leaky1", "hostile", "k", ""), map[string]func() error{
+		{"Leaky", s.key("leaky2", "hostile", "k", ""), map[string]func() error{
 			"take":   func() error { _, err := l.Take(bg, "k", 1); return err },
 			"peek":   func() error { _, err := l.Peek(bg, "k"); return err },
 			"add":    func() error { return l.On("k").Adjust(bg, 1, 0) },
@@ -189,14 +189,14 @@ func TestNumbersAtTheEdges(t *testing.T) {
 				t.Errorf("%s became %s", v.value, after)
 			}
 		}
-		// What a native bucket was overdrawn by is not redis-cell's.
-		b.redis.Set(bg, b.prefix+" edge", "1790000000000000000 5", 0)
+		// The quota of a native bucket is not redis-cell's.
+		b.redis.Set(bg, b.prefix+" edge", "1790000000000000000 2@1000000000", 0)
 		if got, err := s.Throttle(bg, b.prefix+" edge", 1, 1, sec, 1); !errors.Is(err, ErrData) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		// A native bucket of that age is full, and leaks.
 		l := newLeaky(t, s, "edge", leaky.Quota{Capacity: 2, Count: 1, Per: sec})
-		b.redis.Set(bg, s.key("leaky1", "edge", "k", ""), "9223372036854775807", 0)
+		b.redis.Set(bg, s.key("leaky2", "edge", "k", ""), "9223372036854775807 2@1000000000", 0)
 		if got, err := l.Take(bg, "k", 1); err != nil || got != (leaky.Result{Limit: 2, RetryAfter: sec, ResetAfter: 2 * sec}) {
 			t.Errorf("%+v, %v", got, err)
 		}

@@ -28,8 +28,9 @@ const longestKey = 1024
 // server.
 //
 // What a bucket owes is time and stays that when its limits change: after 16 at
-// once of 30 per minute, one at 300 per minute is refused for another 29 s. A
-// bucket of [Store.Leaky] is never fuller than full, and has none of that.
+// once of 30 per minute, one at 300 per minute is refused for another 29 s. And after
+// 100 at 50/s, which are 2 s, a limit of 100 at 5/s has room for 90 more. A bucket of
+// [Store.Leaky] has neither fault: see [Leaky.SetQuota].
 //
 // The key is used as it is, without the prefix of the store. Throttle returns an
 // error, and takes nothing, if key is empty or longer than 1024 bytes, maxBurst <
@@ -59,7 +60,7 @@ func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64,
 // A Leaky is leaky buckets, one for each key, shared by all machines. It admits
 // what package leaky does, with the server's clock.
 //
-// A bucket costs the server some 60 bytes beside its key, one script of about
+// A bucket costs the server some 80 bytes beside its key, one script of about
 // 5 µs for each call or many that come together, half of that if calls for other
 // keys come with them, and is forgotten when it is empty.
 //
@@ -75,6 +76,18 @@ type Leaky struct {
 type quoted struct {
 	quota leaky.Quota
 	cell  cell // without a key
+
+	since  time.Time // when it came into force
+	before int64     // interval of the quota before it, or its own
+}
+
+// age returns the age of a call that took n units as it is by the quota: one that was
+// admitted by a quota that leaked faster may have leaked already.
+func (q *quoted) age(n int64, age time.Duration) time.Duration {
+	if age > time.Since(q.since) && int64(age)/q.before >= n {
+		return time.Duration(longest)
+	}
+	return age
 }
 
 // Leaky returns the buckets called name: Leaky("orders", leaky.Quota{Capacity:
@@ -83,8 +96,8 @@ type quoted struct {
 // [leaky.Quota.Check] does, and if a full bucket takes longer than 104 days to
 // drain.
 //
-// The same name at another quota means the same buckets. What is in them is
-// time, and stays, but no bucket is fuller than full.
+// The same name at another quota means the same keys, also in another program: see
+// [Leaky.SetQuota].
 func (s *Store) Leaky(name string, quota leaky.Quota) (*Leaky, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -101,7 +114,7 @@ func nativeCell(quota leaky.Quota) (cell, error) {
 		return cell{}, err
 	}
 	c, err := newCell(quota.Capacity, quota.Count, quota.Per)
-	c.native = true
+	c.of = mark{c.interval, c.capacity}
 	return c, err
 }
 
@@ -117,18 +130,36 @@ func (l *Leaky) WhenAway(p Policy) *Leaky {
 func (l *Leaky) Quota() leaky.Quota { return l.quoted.Load().quota }
 
 // SetQuota changes the quota of calls that bring none, on this machine: each call
-// says by which quota it asks, and the other machines must be told, too. What is
-// in the buckets is time, and stays: one that would have been empty in 4 s still will
-// be, and holds twice as many units if it now leaks twice as fast. But it is never
-// fuller than full; what no longer fits is spilled when it is next asked. What
-// was overdrawn stays owed, as time. What [Blocks] hold may be spent, and lapses
-// otherwise. It returns an error and changes nothing where Leaky does.
+// decides by the quota that its machine has. It returns an error and changes nothing
+// where Leaky does.
+//
+// Machines need not change at one instant. While some have the new quota and others
+// the old one, as in a deploy that replaces them one by one, each quota has a bucket of
+// its own in each key, and what either grants is in both. So in any time no more is
+// let through than the laxer of both quotas lets through alone, a call that is refused
+// makes no room for others, and when the last machine has changed it is exactly the
+// new quota. The number of units that are in use stays when the rate changes.
+//
+// A quota that is asked for the first time finds as many units as are in use, but its
+// bucket is never fuller than full. So it waits no longer than if it had used
+// all of its own capacity, with one exception: one that has a smaller capacity and a
+// higher rate than the other waits until what that has granted has leaked, at its own
+// rate. If no quota is the laxer one, a key that is asked by three, or whose
+// bucket was empty in between, may let through what the largest capacity and the
+// highest rate of them allow together.
+//
+// What was taken beyond the capacity stays owed, in units. What [Blocks] hold may be spent, and
+// lapses otherwise.
 func (l *Leaky) SetQuota(quota leaky.Quota) error {
 	c, err := nativeCell(quota)
 	if err != nil {
 		return err
 	}
-	l.quoted.Store(&quoted{quota, c})
+	before := c.interval
+	if old := l.quoted.Load(); old != nil {
+		before = old.cell.interval
+	}
+	l.quoted.Store(&quoted{quota, c, time.Now(), before})
 	return nil
 }
 
@@ -146,7 +177,10 @@ func (l *Leaky) Take(ctx context.Context, key string, n int64) (leaky.Result, er
 }
 
 // TakeQuota is Take by a quota of the call's own, such as that of the tariff the
-// user of this call has. It returns an error where Leaky does.
+// user of this call has. A key may be asked by several quotas, and no more is let
+// through than the laxest of them allows: see [Leaky.SetQuota]. While it is asked by
+// two, a decision costs the server up to twice as much. It returns an error where Leaky
+// does.
 func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n int64) (leaky.Result, error) {
 	mustNotBeNegative(n)
 	c, err := nativeCell(quota)
@@ -158,7 +192,7 @@ func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n 
 
 // at returns the cell of a quota for key.
 func (l *Leaky) at(c cell, key string) cell {
-	c.key, c.away = l.store.key("leaky1", l.name, key, ""), l.away
+	c.key, c.away = l.store.key("leaky2", l.name, key, ""), l.away
 	return c
 }
 
@@ -219,8 +253,9 @@ func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // That ctx is done does not matter: what is given back must not be lost because
 // its caller gave up.
 func (m *LeakyMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	c := m.leaky.at(m.leaky.quoted.Load().cell, m.key)
-	return m.leaky.store.adjustOne(ctx, &c, delta, age)
+	q := m.leaky.quoted.Load()
+	c := m.leaky.at(q.cell, m.key)
+	return m.leaky.store.adjustOne(ctx, &c, delta, q.age(-delta, age))
 }
 
 // A taking is a request for n units, and what was answered.
@@ -298,7 +333,7 @@ func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) e
 // giveBackToBucket gives back what was taken for callers who had gone.
 func giveBackToBucket(s *Store, c cell, requests []*taking) {
 	for _, t := range requests {
-		if t.granted > 0 && c.native { // redis-cell's state takes nothing back: N2
+		if t.granted > 0 && c.native() { // redis-cell's state takes nothing back: N2
 			_ = s.adjustOne(context.Background(), &c, -t.granted, time.Since(t.sent)) // counted if it fails
 		} else {
 			s.stats.stranded.Add(uint64(t.granted))

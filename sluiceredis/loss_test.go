@@ -418,7 +418,7 @@ func TestRateOverLosses(t *testing.T) {
 			}
 			l := newLeaky(t, s, "rate", leaky.Quota{Capacity: capacity, Count: 1, Per: interval})
 			c := l.quoted.Load().cell
-			c.key = s.key("leaky1", "rate", "k", "")
+			c.key = s.key("leaky2", "rate", "k", "")
 			var mu sync.Mutex
 			var at []int64 // of each grant, µs by the server's clock
 			var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/window"
 )
@@ -119,50 +120,72 @@ func (m *memory) heard(now int64) {
 	m.served.Store(true)
 }
 
-// A water is what is known of a bucket.
+// A water is what is known of a key of buckets: that of the quota asked last, and
+// the one for others.
 type water struct {
-	tat  time.Duration // when it will be empty, since its map was made
-	over time.Duration // by how much it was overdrawn
+	tat, rest  time.Duration // when they will be empty, since their map was made
+	of, restOf mark
 }
 
-func drained(w water, now time.Duration) bool { return w.tat <= now }
+func drained(w water, now time.Duration) bool { return w.tat <= now && w.rest <= now }
 
-// level returns how full w is, in nanoseconds, as leaky_take.lua does.
-func (w water) level(c *cell, now time.Duration) int64 {
-	level := max(0, int64(w.tat-now))
-	if most := c.depth() + int64(w.over); c.native && level > most {
-		return most
+// by returns w as a cell finds it, and whether that must be kept even if it is
+// refused, as leaky_read does. Only the bucket of a share leaks more slowly than its
+// quota says: what is in it is time, and costs more.
+func (w water) by(c *cell, now time.Duration) (p buckets.Pair, fresh bool) {
+	p.Own = w.of.bucket(w.tat - now)
+	if !c.native() {
+		return p, false
 	}
-	return level
+	p.Rest = w.restOf.bucket(w.rest - now)
+	p, fresh = p.By(c.of.interval, c.of.capacity)
+	p.Own.Level, p.Rest.Level = min(p.Own.Level, longest), min(p.Rest.Level, longest)
+	return p, fresh
 }
 
-// filled returns the water of that level.
-func filled(c *cell, level int64, now time.Duration) water {
-	return water{now + time.Duration(level), time.Duration(max(0, level-c.depth()))}
+func (m mark) bucket(level time.Duration) buckets.Bucket {
+	return buckets.Bucket{Interval: m.interval, Capacity: m.capacity, Level: int64(max(0, level))}
+}
+
+// pour pours into the buckets of a cell, or takes out if ns is negative, and returns
+// the water.
+func pour(c *cell, p buckets.Pair, ns int64, now time.Duration) water {
+	switch {
+	case !c.native():
+		return water{tat: now + time.Duration(p.Own.Level+ns)}
+	case ns > 0:
+		p.Pour(ns)
+	case ns < 0:
+		p.Return(-ns)
+	}
+	w := water{tat: now + time.Duration(p.Own.Level), of: c.of}
+	if p.Rest.Level > 0 {
+		w.rest, w.restOf = now+time.Duration(min(p.Rest.Level, longest)), mark{p.Rest.Interval, p.Rest.Capacity}
+	}
+	return w
 }
 
 // takeFromBucket has requests for one bucket answered, in order.
 func (m *memory) takeFromBucket(c cell, requests []*taking) error {
 	stamp := m.clock()
 	return m.buckets.Update(c.key, func(w water, now time.Duration) water {
-		level := w.level(&c, now)
-		// A refusal writes what is not as it was any more: spilled.
-		writes, spilled := false, level < int64(w.tat-now)
+		p, keep := w.by(&c, now)
+		level, asked := p.Own.Level, false
 		for _, t := range requests {
 			before := level
-			_, asked := t.runs(&c)
+			_, count := t.runs(&c)
+			asked = asked || count > 0
 			t.now, t.sent = stamp, time.Now()
 			if t.upTo {
 				t.granted, t.result, level = c.decideUpTo(level, t.n)
 			} else if t.result, level = c.decide(level, t.n); level > before {
 				t.granted = t.n
 			}
-			writes = writes || level > before || spilled && asked > 0
 		}
-		if !writes { // who only looks never does
+		if level == p.Own.Level && !(keep && asked) { // a call that only looks never writes
 			return w
 		}
-		return filled(&c, level, now)
+		return pour(&c, p, level-p.Own.Level, now)
 	})
 }
 
@@ -170,10 +193,10 @@ func (m *memory) takeFromBucket(c cell, requests []*taking) error {
 // how much it changed.
 func (m *memory) adjustBucket(c cell, ns int64) (changed int64, err error) {
 	err = m.buckets.Update(c.key, func(w water, now time.Duration) water {
-		before := w.level(&c, now)
-		after := min(max(0, before+ns), longest)
-		changed = max(after-before, before-after)
-		return filled(&c, after, now)
+		p, _ := w.by(&c, now)
+		delta := min(max(0, p.Own.Level+ns), longest) - p.Own.Level
+		changed = max(delta, -delta)
+		return pour(&c, p, delta, now)
 	})
 	return changed, err
 }

@@ -33,7 +33,7 @@ type deed struct {
 // limitsOf are the limits of one store that deeds are done to.
 type limitsOf struct {
 	store    *Store
-	leaky    [2]*Leaky // of one name, at two quotas
+	leaky    [4]*Leaky // of one name, at several quotas
 	log      *Log
 	anchored *Fixed
 	aligned  *Fixed
@@ -45,9 +45,11 @@ type limitsOf struct {
 func newLimits(t *testing.T, s *Store, began int64) *limitsOf {
 	return &limitsOf{
 		store: s, began: began,
-		leaky: [2]*Leaky{
+		leaky: [4]*Leaky{
 			newLeaky(t, s, "l", leaky.Quota{Capacity: 7, Count: 3, Per: sec}),
 			newLeaky(t, s, "l", leaky.Quota{Capacity: 4, Count: 3, Per: sec}),
+			newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 7, Per: sec}),
+			newLeaky(t, s, "l", leaky.Quota{Capacity: 9, Count: 1, Per: sec}),
 		},
 		log:      newLog(t, s, "g", 6, 2*sec),
 		anchored: newFixed(t, s, "f", FixedConfig{Limit: 6, Window: 2 * sec}),
@@ -64,15 +66,15 @@ func deeds(r *rand.Rand, count int) []*deed {
 		if r.IntN(3) > 0 {
 			at += time.Duration(r.IntN(400_000)) * time.Microsecond
 		}
-		n, which, age, key := int64(r.IntN(9)), r.IntN(2), time.Duration(r.IntN(1500))*ms, fmt.Sprint("k", r.IntN(2))
+		n, which, quota, age, key := int64(r.IntN(9)), r.IntN(2), r.IntN(4), time.Duration(r.IntN(1500))*ms, fmt.Sprint("k", r.IntN(2))
 		both := func(res leaky.Result, err error) string { return fmt.Sprintf("%+v %v", res, err) }
 		s := &deed{at: at}
 		switch kind := r.IntN(16); kind {
 		case 0, 1, 2:
-			s.does = func(l *limitsOf) string { return both(l.leaky[which].Take(bg, key, n)) }
+			s.does = func(l *limitsOf) string { return both(l.leaky[quota].Take(bg, key, n)) }
 		case 3:
 			s.does = func(l *limitsOf) string {
-				got, res, err := l.leaky[which].TakeUpTo(bg, key, n)
+				got, res, err := l.leaky[quota].TakeUpTo(bg, key, n)
 				return fmt.Sprint(got, both(res, err))
 			}
 		case 4:
@@ -88,7 +90,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 		case 10, 11, 12:
 			delta := n - 5
 			s.does = func(l *limitsOf) string {
-				m := []sluice.Meter{l.leaky[which].On(key), l.anchored.On(key), l.aligned.On(key)}[kind-10]
+				m := []sluice.Meter{l.leaky[quota].On(key), l.anchored.On(key), l.aligned.On(key)}[kind-10]
 				return fmt.Sprint(m.Adjust(bg, delta, age))
 			}
 		case 13:

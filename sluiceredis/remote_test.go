@@ -3,6 +3,7 @@ package sluiceredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,16 @@ func (l *line) RunMany(ctx context.Context, calls []Call) []Reply {
 
 func (l *line) ServerID(context.Context, string) (string, error) { return "virtual", nil }
 
+// tagged returns the cell of a bucket by what stands behind its instant.
+func tagged(key, tag string) cell {
+	c := cell{key: key}
+	if _, err := fmt.Sscanf(tag, " %d@%d", &c.of.capacity, &c.of.interval); err != nil {
+		panic(err)
+	}
+	c.interval, c.capacity = c.of.interval, c.of.capacity
+	return c
+}
+
 func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,14 +106,12 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		n = append(n, i)
 	}
 	now, key := v.m.clock(), keys[0]
-	if s == leakyUsual {
-		n = []int64{n[0], 1, n[1], n[2]} // of one bucket: these clients make no pipelines
-	}
 	switch s {
 	case leakyTake, leakyUsual:
 		w, at := v.m.buckets.Get(key)
-		c := cell{key: key, capacity: 1, interval: n[0], native: true}
-		level, granted := w.level(&c, at), int64(0)
+		c := tagged(key, args[1])
+		p, _ := w.by(&c, at)
+		level, granted := p.Own.Level, int64(0)
 		reply := []int64{0, 0, 0, level / int64(time.Second), level % int64(time.Second), now}
 		for i := 2; i < len(n); i += 2 {
 			fit := min(n[i+1], max(0, n[0]-level)/n[i])
@@ -111,7 +120,7 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		if reply[1] = granted; s == leakyUsual {
 			reply = []int64{0, now, granted, reply[3], reply[4]}
 		}
-		return reply, v.m.buckets.Update(key, func(water, time.Duration) water { return filled(&c, level, at) })
+		return reply, v.m.buckets.Update(key, func(water, time.Duration) water { return pour(&c, p, level-p.Own.Level, at) })
 	case logTake:
 		before := v.m.log(n[1]).TakeLimit(key, n[0], 0)
 		reply := []int64{0, 0, n[0] - before.Remaining, 0}
@@ -157,7 +166,7 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		var err error
 		switch args[0] {
 		case "leaky":
-			c := cell{key: key, capacity: 1, interval: n[1], native: true}
+			c := tagged(key, args[2])
 			changed, err = v.m.adjustBucket(c, n[3])
 		case "log":
 			changed, err = v.m.adjustLog(logKey{key: key, window: n[2]}, n[4], micro(n[5]))

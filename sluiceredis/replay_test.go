@@ -98,7 +98,9 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leak
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.native = !compatible
+		if !compatible {
+			c.of = mark{c.interval, c.capacity}
+		}
 		c.key = s.key("replay", t.Name(), "", "")
 		for range callers {
 			wg.Go(func() {

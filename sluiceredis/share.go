@@ -152,9 +152,10 @@ func (s *Store) keepBucket(c cell, granted, level, now int64) {
 	s.local().heard(now)
 	sc := c.share(m)
 	_ = s.local().buckets.Update(c.key, func(w water, at time.Duration) water { // an error means 2²⁹ keys
-		mine := w.level(&sc, at)
+		p, _ := w.by(&sc, at)
+		mine := p.Own.Level
 		more := min(mine+min(granted, sc.capacity)*sc.interval, sc.depth())
-		return filled(&sc, max(mine, more, min(level, sc.depth())), at)
+		return pour(&sc, p, max(mine, more, min(level, sc.depth()))-mine, at)
 	})
 }
 
@@ -184,16 +185,16 @@ func (s *Store) tell(p Policy, key string, unit int64, counts time.Duration, hel
 // tellBucket takes from a bucket what its share has granted and still holds, as
 // far as it fits.
 func (s *Store) tellBucket(ctx context.Context, c cell) error {
-	level := func(m int64) int64 { // the same of the whole and of a share
-		share := c.share(m)
+	level := func() int64 { // the same of the whole and of a share
 		w, now := s.local().buckets.Get(c.key)
-		return w.level(&share, now)
+		p, _ := w.by(&c, now)
+		return p.Own.Level
 	}
-	held := func(m int64) int64 { return ceil(level(m), c.interval*m) }
+	held := func(m int64) int64 { return ceil(level(), c.interval*m) }
 	return s.tell(c.away, c.key, 1, c.counts(), held, func(m, units int64) error {
 		args := c.args()
 		// Of the last unit only what has not leaked yet.
-		owed := min(units*c.interval, ceil(level(m), m))
+		owed := min(units*c.interval, ceil(level(), m))
 		if whole := owed / c.interval; whole > 0 {
 			args = append(args, format(c.interval), format(whole))
 		}

@@ -305,7 +305,7 @@ type Stats struct {
 	Ambiguous  uint64 // scripts of which it is unknown whether they ran
 	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
 	Data       uint64 // keys found with unexpected data
-	Clamped    uint64 // states repaired that were impossible: a clock stepped back, or a limit shrank
+	Clamped    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
 	Refunded   uint64 // units and slots given back
 	Stranded   uint64 // units that were too late to be given back, nor used if they were taken ahead
 	LostSlots  uint64 // slots of pacers that nobody used

@@ -261,6 +261,9 @@ func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) [
 	all := make([]correction, len(t.limits))
 	for i, m := range t.form().members {
 		all[i] = correction{member: m, delta: delta[i], age: age}
+		if l, ok := t.limits[i].(*LeakyMeter); ok {
+			all[i].age = l.leaky.quoted.Load().age(-delta[i], age)
+		}
 	}
 	if age == 0 {
 		t.mu.Lock()

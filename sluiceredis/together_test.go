@@ -473,6 +473,6 @@ func TestASetFollowsItsLimits(t *testing.T) {
 		take(1, 0, 10, 2)
 		take(1, 200*ms, 10, 2)
 		clock.set(200 * ms)
-		take(2, 300*ms, 10, 2) // it holds 4.3 s of 5, and two are one more
+		take(6, 300*ms, 10, 2) // it holds 2.3 s of 5, and six are three more
 	})
 }

@@ -49,9 +49,9 @@ func askUsual(requests []*sending) Call {
 	for _, c := range requests[1:] {
 		keys = append(keys, c.call.Keys[0])
 	}
-	args := make([]string, 0, 3*len(requests))
+	args := make([]string, 0, 4*len(requests))
 	for _, c := range requests {
-		args = append(args, c.call.Args[0], c.call.Args[2], c.call.Args[3])
+		args = append(args, c.call.Args...)
 	}
 	return Call{leakyUsual, keys, args}
 }

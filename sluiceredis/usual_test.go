@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func (p *pipes) RunMany(ctx context.Context, calls []Call) []Reply {
 func takes(keys []string, runs ...string) []*sending {
 	var all []*sending
 	for _, key := range keys {
-		args := append([]string{format(5 * int64(time.Second)), "1"}, runs...)
+		args := append([]string{format(5 * int64(time.Second)), " 5@1000000000"}, runs...)
 		all = append(all, &sending{call: Call{leakyTake, []string{key}, args}})
 	}
 	return all
@@ -66,12 +67,17 @@ func TestUsualDoesWhatTakeDoes(t *testing.T) {
 				cost = depth - held // fits exactly
 			}
 			count := []string{"1", "1", "2", "5", format(random.Int64N(1 << 40))}[random.IntN(5)]
-			state := format(now + held)
+			tag := " 1@" + format(depth)
+			state := format(now+held) + tag
 			switch random.IntN(12) {
 			case 0:
-				state = format(now - random.Int64N(now)) // over
+				state = format(now-random.Int64N(now)) + tag // over
 			case 1:
-				state += " " + format(random.Int64N(1000)) // overdrawn
+				state += "+" + format(random.Int64N(1000)) // overdrawn
+			case 3:
+				state += "," + format(now+random.Int64N(depth)) + " 2@" + format(1+random.Int64N(depth/2+1)) // of another quota, too
+			case 4:
+				state = format(now+random.Int64N(depth)) + " 3@" + format(1+random.Int64N(depth/3+1)) // of another quota
 			case 2:
 				state = []string{"", "0", "x", "1e18", "-5", "179000000012345678", "9990000000123456789", "99999999999999999999", " 1790000000123456789", "1790000000123456789\n", "1790000000.23456789"}[random.IntN(11)]
 			}
@@ -84,16 +90,16 @@ func TestUsualDoesWhatTakeDoes(t *testing.T) {
 			if random.IntN(10) == 0 {
 				b.redis.Del(bg, a, c)
 			}
-			want, err := clock.Run(bg, leakyTake, []string{a}, []string{format(depth), "1", format(cost), count})
+			want, err := clock.Run(bg, leakyTake, []string{a}, []string{format(depth), tag, format(cost), count})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := &sending{call: Call{leakyTake, []string{c}, []string{format(depth), "1", format(cost), count}}}
+			got := &sending{call: Call{leakyTake, []string{c}, []string{format(depth), tag, format(cost), count}}}
 			before := s.Stats().Calls
 			s.sendOne(bg, got)
 			if again := s.Stats().Calls - before; again > 0 {
 				alone++
-				if usual := want[0] == 0 && want[2] == 0 && len(state) == 19 && state[0] < '9' && want[3]*1e9+want[4] <= depth; usual {
+				if usual := want[0] == 0 && want[2] == 0 && len(state) == 19+len(tag) && strings.HasSuffix(state, tag) && state[0] < '9' && want[3]*1e9+want[4] <= depth; usual {
 					t.Errorf("%d: left alone %q, which is as usual", i, state)
 				}
 			}
@@ -107,7 +113,7 @@ func TestUsualDoesWhatTakeDoes(t *testing.T) {
 				t.Fatalf("%d: %q becomes %q and not %q", i, state, y, x)
 			}
 		}
-		if alone < 300 || alone > 1500 {
+		if alone < 600 || alone > 1800 {
 			t.Errorf("%d of 3000 left alone", alone)
 		}
 	})

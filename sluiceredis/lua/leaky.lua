@@ -1,38 +1,106 @@
--- A leaky bucket is the instant at which it will be empty and, if it was
--- overdrawn, by how many nanoseconds.
+-- A leaky bucket is the instant at which it will be empty, and of which quota it is:
+--
+--   1790000002000000000 100@20000000             holds 100, leaks one each 20,000,000 ns
+--   1790000002500000000 100@20000000+500000000   and is overdrawn by 0.5 s
+--   …,…                                          a key that several quotas are asked for
+--
+-- A bucket of Throttle is only the instant, as redis-cell keeps it. Of several
+-- quotas each has a bucket, and what one grants is poured into all; of more than two
+-- one bucket stands for all but the last. Why, and why that is enough, is said in
+-- Go, in internal/buckets; the two must agree to the nanosecond.
+
+local most = 9007199254740991 - 1000000000
+
+-- leaky_units returns as many units as ns are at one interval, at another: rounded
+-- up, and 2 ns more for what a double loses.
+local function leaky_units(ns, from, to)
+  if from == to then return ns end
+  local part = math.fmod(ns, from)
+  local units = (ns - part) / from * to
+  if part > 0 then units = units + math.ceil(part / from * to) + 2 end
+  return math.min(units, most)
+end
+
+-- leaky_parse returns the bucket that a text is, or nil. One that is fuller than it can
+-- be is full: a clock stepped back, and would have it full until it has caught up.
+local function leaky_parse(text)
+  local digits, c, t, over = string.match(text, '^(%d+) (%d+)@(%d+)%+?(%d*)$')
+  if not digits or #t > 16 or #c > 16 or #over > 16 then return nil end
+  local s, ns, level = ahead(digits)
+  t, c, over = tonumber(t), tonumber(c), tonumber(over) or 0
+  if not s or t * c == 0 or t * c > most then return nil end
+  local full = math.min(t * c + over, most)
+  if level > full then return {t = t, c = c, s = 0, ns = full, level = full, clamped = 1} end
+  if level < 0 then s, ns, level = 0, 0, 0 end
+  return {t = t, c = c, s = s, ns = ns, level = level, clamped = 0}
+end
+
+-- leaky_as returns the level that the bucket of a quota begins with, given that of
+-- another.
+local function leaky_as(b, t, c)
+  local level = leaky_units(b.level, b.t, t)
+  if t < b.t or level == 0 then return level end
+  if t > b.t and c > b.c then level = math.max(level, math.min(t * c, level + (c - b.c) * t)) end
+  return math.min(level, t * c + leaky_units(math.max(0, b.level - b.t * b.c), b.t, t))
+end
+
+-- leaky_laxer reports whether bucket a never refuses what b does not.
+local function leaky_laxer(a, b) return a.t <= b.t and a.c >= b.c end
+
+-- leaky_cover returns a bucket that stands for both, of which either may be nil.
+local function leaky_cover(a, b)
+  if not b or b.level == 0 then return a end
+  if not a or a.level == 0 then return b end
+  if leaky_laxer(a, b) then return a end
+  if leaky_laxer(b, a) then return b end
+  local t = math.min(a.t, b.t)
+  local level = math.max(leaky_units(a.level, a.t, t), leaky_units(b.level, b.t, t))
+  return {t = t, c = math.max(a.c, b.c), level = level}
+end
 
 -- leaky_read returns the bucket of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    its depth: how many nanoseconds a full one takes to drain
--- ARGV[a+1]  1: a bucket is never fuller than full; 0: as redis-cell
+-- ARGV[a+1]  what stands behind the instant, such as " 100@20000000"; nothing: as
+--            redis-cell
 local function leaky_read(i, a)
-  local depth, native = tonumber(ARGV[a]), ARGV[a + 1] == '1'
-  local value = redis.pcall('GET', KEYS[i])
+  local tag, value = ARGV[a + 1], redis.pcall('GET', KEYS[i])
   if type(value) == 'table' then return nil, failed(value, i) end
+  local c, t = string.match(tag, '^ (%d+)@(%d+)$')
+  local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = tonumber(t or 0), c = tonumber(c or 0),
+    clamped = 0, s = 0, ns = 0, level = 0, taken = 0}
 
-  local s, ns, level, over = 0, 0, 0, 0
-  if value then
-    local digits = value
-    if string.find(value, '%D') or value == '' then -- overdrawn, or not ours
-      local rest
-      digits, rest = string.match(value, '^(%d+) (%d+)$')
-      if not digits or not native or #rest > 16 then return nil, unreadable(i) end
-      over = tonumber(rest)
+  if value and t then
+    local own, others = nil, {}
+    for text in string.gmatch(value, '[^,]+') do
+      local o = leaky_parse(text)
+      if not o then return nil, unreadable(i) end
+      b.clamped = math.max(b.clamped, o.clamped)
+      if o.t == b.t and o.c == b.c then own = o else others[#others + 1] = o end
     end
-    s, ns, level = ahead(digits)
-    if not s then return nil, unreadable(i) end
-    if level < 0 then s, ns, level = 0, 0, 0 end
-  end
-
-  local clamped = 0
-  if native and level > depth + over then
-    s, ns, level, clamped = 0, depth + over, depth + over, 1
+    if own then
+      b.s, b.ns, b.level = own.s, own.ns, own.level
+    elseif #others == 0 then
+      return nil, unreadable(i)
+    end
+    for _, o in ipairs(others) do
+      if not own and o.level > 0 then
+        b.fresh, b.level = true, math.max(b.level, leaky_as(o, b.t, b.c))
+        b.ns = b.level
+      end
+      b.rest = leaky_cover(b.rest, o)
+    end
+  elseif value then
+    if value == '' or string.find(value, '%D') then return nil, unreadable(i) end
+    b.s, b.ns, b.level = ahead(value)
+    if not b.s then return nil, unreadable(i) end
+    if b.level < 0 then b.s, b.ns, b.level = 0, 0, 0 end
   end
 
   -- What was lost may have filled the bucket, just before the epoch.
-  local floor = (since - now) * 1000 + depth
-  if level < floor then s, ns, level = 0, floor, floor end
-  return {key = KEYS[i], depth = depth, clamped = clamped, s = s, ns = ns, level = level, taken = 0}
+  local floor = (since - now) * 1000 + b.depth
+  if b.level < floor then b.s, b.ns, b.level = 0, floor, floor end
+  return b
 end
 
 -- leaky_fits returns how many of count requests that cost so many nanoseconds
@@ -42,17 +110,31 @@ local function leaky_fits(b, cost, count)
   return math.max(0, math.min(count, fit))
 end
 
--- leaky_write writes what was taken. A refusal writes nothing, unless what was
--- there is impossible: a clock that stepped back would otherwise have the bucket
--- full until it has caught up. Who has not asked for anything never writes.
+-- leaky_write writes what was taken. A refusal writes nothing, unless what was there
+-- is impossible, or the bucket is new and would never leak otherwise. Who has not
+-- asked for anything never writes.
 local function leaky_write(b, asked)
-  if b.taken == 0 and not (b.clamped == 1 and asked) then return end
-  local level = b.level + b.taken
-  if level <= 0 then
+  if b.taken == 0 and not (asked and (b.clamped == 1 or b.fresh)) then return end
+  local level, r = b.level + b.taken, b.rest
+  if r and b.taken > 0 and (r.level == 0 or leaky_laxer(b, r)) then
+    r = nil
+  elseif r and b.taken > 0 then
+    local after = math.min(most, r.level + leaky_units(b.taken, b.t, r.t))
+    if b.t <= r.t and level <= b.depth then after = math.min(after, math.max(r.level, r.t * r.c)) end
+    r.level = after
+  elseif r and r.t >= b.t then
+    r.level = math.max(0, r.level - math.floor(-b.taken / b.t) * r.t)
+  end
+  if r and r.level == 0 then r = nil end
+  if level <= 0 and not r then
     redis.call('DEL', b.key)
     return
   end
-  local text = instant(level)
-  if level > b.depth then text = text .. ' ' .. whole(level - b.depth) end
-  redis.call('SET', b.key, text, 'PX', expiry(level))
+  local text, last = instant(math.max(0, level)) .. b.tag, level
+  if b.t > 0 and level > b.depth then text = text .. '+' .. whole(level - b.depth) end
+  if r then
+    text, last = text .. ',' .. instant(r.level) .. ' ' .. whole(r.c) .. '@' .. whole(r.t), math.max(level, r.level)
+    if r.level > r.t * r.c then text = text .. '+' .. whole(r.level - r.t * r.c) end
+  end
+  redis.call('SET', b.key, text, 'PX', expiry(last))
 end

@@ -31,9 +31,10 @@ type Subject struct {
 	Take  func(q leaky.Quota, n int64) leaky.Result
 }
 
-type grant struct {
-	at time.Duration
-	n  int64
+// A Grant is units that were let through.
+type Grant struct {
+	At time.Duration
+	N  int64
 }
 
 // Run asks a subject at random, as a deploy does that replaces machines one by one
@@ -47,7 +48,7 @@ func Run(seed uint64, quotas []leaky.Quota, steps int, s Subject) error {
 			now += d
 		}
 	}
-	var grants []grant
+	var grants []Grant
 	var empty []time.Duration // when a past may have been forgotten
 	deploy := r.IntN(2) == 0
 	for step := range steps {
@@ -69,7 +70,7 @@ func Run(seed uint64, quotas []leaky.Quota, steps int, s Subject) error {
 		}
 		res := s.Take(q, n)
 		if res.Allowed() {
-			grants = append(grants, grant{now, n})
+			grants = append(grants, Grant{now, n})
 		} else if most := longest(q, quotas, n); res.RetryAfter <= 0 || res.RetryAfter > most {
 			return fmt.Errorf("step %d at %v: %d of %v must wait for %v; at most %v are right", step, now, n, q, res.RetryAfter, most)
 		} else if r.IntN(4) == 0 && res.RetryAfter < time.Hour {
@@ -81,7 +82,7 @@ func Run(seed uint64, quotas []leaky.Quota, steps int, s Subject) error {
 			if res := s.Take(q, n); !res.Allowed() {
 				return fmt.Errorf("step %d at %v: %d of %v are refused after the wait, for %v", step, now, n, q, res.RetryAfter)
 			}
-			grants = append(grants, grant{now, n})
+			grants = append(grants, Grant{now, n})
 		}
 		switch r.IntN(12) {
 		case 0:
@@ -123,7 +124,7 @@ func longest(q leaky.Quota, quotas []leaky.Quota, n int64) time.Duration {
 // quotas allows alone. Of more than two quotas, and where the bucket of one that is
 // slower and larger was empty in the window, it takes the largest capacity and the
 // highest rate.
-func Check(quotas []leaky.Quota, grants []grant, empty []time.Duration) error {
+func Check(quotas []leaky.Quota, grants []Grant, empty []time.Duration) error {
 	all := leaky.Quota{Capacity: 0, Count: 1, Per: 1 << 62}
 	for _, q := range quotas {
 		all.Capacity = max(all.Capacity, q.Capacity)
@@ -132,14 +133,14 @@ func Check(quotas []leaky.Quota, grants []grant, empty []time.Duration) error {
 	for i := range grants {
 		sum := int64(0)
 		for j := i; j < len(grants); j++ {
-			sum += grants[j].n
-			w := grants[j].at - grants[i].at
+			sum += grants[j].N
+			w := grants[j].At - grants[i].At
 			lax := allows(all, w)
-			if len(quotas) == 2 && !between(empty, grants[i].at, grants[j].at) {
+			if len(quotas) == 2 && !between(empty, grants[i].At, grants[j].At) {
 				lax = max(allows(quotas[0], w), allows(quotas[1], w))
 			}
 			if sum > lax {
-				return fmt.Errorf("%d granted from %v to %v, in %v; the laxest of %v allows %d", sum, grants[i].at, grants[j].at, w, quotas, lax)
+				return fmt.Errorf("%d granted from %v to %v, in %v; the laxest of %v allows %d", sum, grants[i].At, grants[j].At, w, quotas, lax)
 			}
 		}
 	}

@@ -1,0 +1,285 @@
+package sluiceredis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// A byQuota is how a machine is asked whose quota that is.
+type byQuota func(q leaky.Quota, n int64) (leaky.Result, error)
+
+// machines are the ways to ask the bucket called name of s by a quota.
+func machines(t *testing.T, s *Store, name string) map[string]byQuota {
+	of := map[leaky.Quota]*Leaky{}
+	sets := map[leaky.Quota]*Set{}
+	limits := func(q leaky.Quota) (*Leaky, *Set) {
+		if of[q] == nil { // a program of its own for each
+			of[q] = newLeaky(t, s, name+"/rate", q)
+			sets[q] = newSet(t, s, of[q].On(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).On(""))
+		}
+		return of[q], sets[q]
+	}
+	one := newLeaky(t, s, name+"/rate", leaky.Quota{Capacity: 1, Count: 1, Per: sec})
+	all := map[string]byQuota{
+		"programs": func(q leaky.Quota, n int64) (leaky.Result, error) {
+			l, _ := limits(q)
+			return l.Take(bg, "", n)
+		},
+		"TakeQuota": func(q leaky.Quota, n int64) (leaky.Result, error) { return one.TakeQuota(bg, "", q, n) },
+		"SetQuota": func(q leaky.Quota, n int64) (leaky.Result, error) {
+			if err := one.SetQuota(q); err != nil {
+				return leaky.Result{}, err
+			}
+			return one.Take(bg, "", n)
+		},
+		"Together": func(q leaky.Quota, n int64) (leaky.Result, error) {
+			l, set := limits(q)
+			if n > q.Capacity {
+				return l.Take(bg, "", n)
+			}
+			d, err := set.Take(bg, n)
+			if err != nil {
+				return leaky.Result{}, err
+			}
+			return d.Results[0], nil
+		},
+	}
+	calls := 0
+	all["mixed"] = func(q leaky.Quota, n int64) (leaky.Result, error) {
+		calls++
+		return all[[]string{"programs", "TakeQuota", "Together", "SetQuota"}[calls%4]](q, n)
+	}
+	return all
+}
+
+// While some machines have one quota and others another, no more is let through in
+// any window than the laxest of them allows alone, and each wait is right: on a
+// server and in this process, each on its own and together with other limits.
+func TestSeveralQuotas(t *testing.T) {
+	run := func(t *testing.T, s *Store, seeds uint64, sleep func(time.Duration)) {
+		for i, quotas := range bucketstest.Sets {
+			for seed := range seeds {
+				for how, take := range machines(t, s, fmt.Sprint("several", i, seed)) {
+					if seed%5 != uint64(len(how))%5 && seeds < 5 && how != "mixed" { // a sample
+						continue
+					}
+					subject := bucketstest.Subject{Sleep: sleep, Take: func(q leaky.Quota, n int64) leaky.Result {
+						res, err := take(q, n)
+						if err != nil {
+							t.Fatal(err)
+						}
+						return res
+					}}
+					if err := bucketstest.Run(seed, quotas, 200, subject); err != nil {
+						t.Errorf("%s, set %d, seed %d: %v", how, i, seed, err)
+					}
+					sleep(24 * time.Hour * 30) // whatever was there is gone
+				}
+			}
+		}
+	}
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		at := time.Duration(0)
+		run(t, s, 2, func(d time.Duration) {
+			at += d
+			clock.set(at)
+		})
+	})
+	t.Run("in process", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { run(t, inThisProcess(t), 10, time.Sleep) })
+	})
+}
+
+// A deploy replaces four machines one by one, and callers ask as fast as they can.
+func TestDeploy(t *testing.T) {
+	at := func(capacity, count int64) leaky.Quota {
+		return leaky.Quota{Capacity: capacity, Count: count, Per: sec}
+	}
+	for _, v := range []struct{ before, after leaky.Quota }{
+		{at(100, 50), at(20, 50)}, {at(20, 50), at(100, 50)}, {at(50, 50), at(50, 5)}, {at(50, 5), at(50, 50)},
+		{at(100, 50), at(20, 5)}, {at(20, 5), at(100, 50)}, {at(100, 1), at(10, 50)}, {at(10, 50), at(100, 1)},
+	} {
+		t.Run(fmt.Sprint(v.before, " to ", v.after), func(t *testing.T) {
+			deploy := func(t *testing.T, four [4]*Store, sleep func(time.Duration)) {
+				var seconds [9]int64
+				var machines [4]*Leaky
+				for i, s := range four {
+					machines[i] = newLeaky(t, s, "deploy", v.before)
+				}
+				const step = 20 * ms
+				for now := time.Duration(0); now < 9*sec; now += step {
+					for i, l := range machines {
+						if now == time.Duration(2+i)*sec {
+							if i%2 == 0 { // a new process, or the old one is told
+								machines[i] = newLeaky(t, four[i], "deploy", v.after)
+							} else if err := l.SetQuota(v.after); err != nil {
+								t.Fatal(err)
+							}
+						}
+						for range 2 {
+							res, err := machines[i].Take(bg, "api", 1)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if res.Allowed() {
+								seconds[now/sec]++
+							}
+						}
+					}
+					sleep(step)
+				}
+				lax := max(v.before.Capacity+v.before.Count, v.after.Capacity+v.after.Count)
+				for i, n := range seconds {
+					if n > lax {
+						t.Errorf("%d in second %d, the laxer quota allows %d: %v", n, i, lax, seconds)
+					}
+				}
+				if n := seconds[8]; n < v.after.Count-1 || n > v.after.Count {
+					t.Errorf("%d in the last second, the new quota allows %d: %v", n, v.after.Count, seconds)
+				}
+			}
+			t.Run("redis", func(t *testing.T) {
+				b := onRedis(t)
+				var four [4]*Store
+				s, clock := b.freeze(t)
+				four[0] = s
+				for i := range 3 {
+					four[i+1] = b.storeOn(t, clock)
+				}
+				now := time.Duration(0)
+				deploy(t, four, func(d time.Duration) {
+					now += d
+					clock.set(now)
+				})
+			})
+			t.Run("in process", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := inThisProcess(t)
+					deploy(t, [4]*Store{s, s, s, s}, time.Sleep)
+				})
+			})
+		})
+	}
+}
+
+// Blocks of two quotas share a bucket: they admit no more than the laxer quota and
+// what may be held.
+func TestBlocksOfTwoQuotas(t *testing.T) {
+	for _, rate := range []int64{50, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newRemote()
+			old, young := leaky.Quota{Capacity: 100, Count: 50, Per: sec}, leaky.Quota{Capacity: 20, Count: rate, Per: sec}
+			const hold, machines = 100 * ms, 4
+			var granted []time.Time
+			var mu sync.Mutex
+			began := time.Now()
+			var wg sync.WaitGroup
+			for i := range machines {
+				s, _ := v.newStore(t, Config{})
+				l := newLeaky(t, s, "two", old)
+				b, err := l.Blocks(machines, hold)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 4 {
+					wg.Go(func() {
+						for time.Since(began) < 8*sec {
+							if q := l.Quota(); q != young && time.Since(began) > time.Duration(2+i)*sec {
+								if err := l.SetQuota(young); err != nil {
+									t.Error(err)
+								}
+							}
+							res, err := b.Take(context.Background(), "k", 1)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if res.Allowed() {
+								mu.Lock()
+								granted = append(granted, time.Now())
+								mu.Unlock()
+							}
+							time.Sleep(7 * ms)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			for i := range granted {
+				for j := i; j < len(granted); j++ {
+					w := granted[j].Sub(granted[i])
+					if n, most := j-i+1, 100+int((w+hold)/(20*ms)); n > most {
+						t.Fatalf("%d in %v, at most %d are allowed", n, w, most)
+					}
+				}
+			}
+			last := 0
+			for _, at := range granted {
+				if at.Sub(began) > 7*sec {
+					last++
+				}
+			}
+			if last > int(rate)+1+int(rate)/10 || last < int(rate)-2 {
+				t.Errorf("%d in the last second of %d/s", last, rate)
+			}
+		})
+	}
+}
+
+// A quota that changes while a share of it is kept, on some machines and not on others,
+// admits no more than (1 + i/M) times what the laxer one does, in any window.
+func TestSharesOfSeveralQuotas(t *testing.T) {
+	const m = 4
+	lax := leaky.Quota{Capacity: 18, Count: 10, Per: sec}
+	for which, other := range []leaky.Quota{{Capacity: 6, Count: 10, Per: sec}, {Capacity: 18, Count: 2, Per: sec}, {Capacity: 5, Count: 3, Per: sec}} {
+		for i := range int64(m + 1) {
+			for seed := range uint64(6) {
+				synctest.Test(t, func(t *testing.T) {
+					r := rand.New(rand.NewPCG(seed, uint64(i)))
+					v, began := newRemote(), time.Now()
+					var grants []grant
+					machines, lines := make([]*Leaky, m), make([]*line, m)
+					for j := range machines {
+						var s *Store
+						s, lines[j] = v.newStore(t, Config{Away: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})
+						machines[j] = newLeaky(t, s, "l", lax)
+					}
+					for range 600 {
+						time.Sleep(time.Duration(r.IntN(60)) * ms)
+						j := r.IntN(m)
+						switch {
+						case r.IntN(15) == 0:
+							if err := machines[j].SetQuota([]leaky.Quota{lax, other}[r.IntN(2)]); err != nil {
+								t.Fatal(err)
+							}
+						case int64(j) < i && r.IntN(10) == 0: // only the first i are ever cut off
+							if lines[j].fail(errRefused); r.IntN(2) == 0 {
+								lines[j].fail(nil)
+							}
+						}
+						n := 1 + r.Int64N(3)
+						res, err := machines[r.IntN(m)].Take(bg, "k", n)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if res.Allowed() {
+							grants = append(grants, grant{time.Since(began), n})
+						}
+					}
+					if by := breaks(grants, lax.Capacity, 100*ms, m, i); by > 0 {
+						t.Errorf("quota %d, %d cut off, seed %d: too much by %v", which, i, seed, time.Duration(by))
+					}
+				})
+			}
+		}
+	}
+}
