@@ -87,6 +87,7 @@ func NewKeyed[K comparable](quota Quota, cfg KeyedConfig) (*Keyed[K], error) {
 		cfg.MaxKeys = MostKeys
 	}
 	k := &Keyed[K]{keys: keyed.New[K](cfg.MaxKeys, drained)}
+	k.wide.pack(&r)
 	k.rule.Store(&r)
 	return k, nil
 }
@@ -114,6 +115,7 @@ func (k *Keyed[K]) Take(key K, n int64) Result {
 // keys.
 func (k *Keyed[K]) TakeQuota(key K, quota Quota, n int64) Result {
 	r := mustRule(quota)
+	k.wide.pack(&r)
 	return k.take(key, &r, n)
 }
 
@@ -123,14 +125,13 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
 		return k.peek(key, r)
 	}
 	var level, wait time.Duration
-	quota := k.wide.pack(r)
 	err := k.keys.Update(key, func(w water, now time.Duration) water {
-		if w.quota != quota && w.quota != 0 || k.rests.Load() != nil {
+		if w.quota != r.packed && w.quota != 0 || k.rests.Load() != nil {
 			w, level, wait = k.mixed(key, w, r, now, n)
 			return w
 		}
 		if level, wait = r.fits(max(0, w.tat-now), n); wait == 0 {
-			w = water{now + level, quota}
+			w = water{now + level, r.packed}
 		}
 		return w
 	})
@@ -224,6 +225,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	if err != nil {
 		return err
 	}
+	k.wide.pack(&r)
 	k.rule.Store(&r)
 	return nil
 }

@@ -34,12 +34,11 @@ type wide struct {
 	list atomic.Pointer[[][2]int64]
 }
 
-// pack returns the quota of a rule as one word.
-func (w *wide) pack(r *rule) packed {
-	if r.packed != 0 {
-		return r.packed
+// pack has the quota of a rule packed in it.
+func (w *wide) pack(r *rule) {
+	if r.packed == 0 {
+		r.packed = w.packed(int64(r.interval), r.quota.Capacity)
 	}
-	return w.packed(int64(r.interval), r.quota.Capacity)
 }
 
 // packed returns an interval and a capacity as one word.
@@ -47,13 +46,13 @@ func (w *wide) packed(interval, capacity int64) packed {
 	if p := pack(interval, capacity); p != 0 {
 		return p
 	}
+	both := [2]int64{interval, capacity}
+	if i := slices.Index(w.all(), both); i >= 0 {
+		return isWide | packed(i)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var list [][2]int64
-	if l := w.list.Load(); l != nil {
-		list = *l
-	}
-	both := [2]int64{interval, capacity}
+	list := w.all()
 	i := slices.Index(list, both)
 	if i < 0 {
 		i = len(list)
@@ -63,13 +62,21 @@ func (w *wide) packed(interval, capacity int64) packed {
 	return isWide | packed(i)
 }
 
+// all returns the list.
+func (w *wide) all() [][2]int64 {
+	if l := w.list.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
 // unpack returns the interval and the capacity; 0 of a new key.
 func (w *wide) unpack(p packed) (interval, capacity int64) {
 	switch {
 	case p == 0:
 		return 0, 0
 	case p >= isWide:
-		both := (*w.list.Load())[p&^isWide]
+		both := w.all()[p&^isWide]
 		return both[0], both[1]
 	}
 	n := p >> packedBits

@@ -60,7 +60,7 @@ func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64,
 // A Leaky is leaky buckets, one for each key, shared by all machines. It admits
 // what package leaky does, with the server's clock.
 //
-// A bucket costs the server some 80 bytes beside its key, one script of about
+// A bucket costs the server some 100 bytes beside its key, one script of about
 // 5 µs for each call or many that come together, half of that if calls for other
 // keys come with them, and is forgotten when it is empty.
 //
@@ -178,9 +178,9 @@ func (l *Leaky) Take(ctx context.Context, key string, n int64) (leaky.Result, er
 
 // TakeQuota is Take by a quota of the call's own, such as that of the tariff the
 // user of this call has. A key may be asked by several quotas, and no more is let
-// through than the laxest of them allows: see [Leaky.SetQuota]. While it is asked by
-// two, a decision costs the server up to twice as much. It returns an error where Leaky
-// does.
+// through than the laxest of them allows: see [Leaky.SetQuota]. While what one of them
+// took is still in the key, a decision by another takes two scripts. It returns an error
+// where Leaky does.
 func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n int64) (leaky.Result, error) {
 	mustNotBeNegative(n)
 	c, err := nativeCell(quota)

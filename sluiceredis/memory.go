@@ -134,7 +134,7 @@ func drained(w water, now time.Duration) bool { return w.tat <= now && w.rest <=
 // quota says: what is in it is time, and costs more.
 func (w water) by(c *cell, now time.Duration) (p buckets.Pair, fresh bool) {
 	p.Own = w.of.bucket(w.tat - now)
-	if !c.native() {
+	if w.of == c.of && w.restOf == (mark{}) { // as is usual, and always as redis-cell
 		return p, false
 	}
 	p.Rest = w.restOf.bucket(w.rest - now)

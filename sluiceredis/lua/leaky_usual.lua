@@ -45,7 +45,7 @@ for i = 1, #keys do
       local rest = level % 1000000000 + us * 1000
       local whole = (level - level % 1000000000) / 1000000000 + sec
       if rest >= 1000000000 then whole, rest = whole + 1, rest - 1000000000 end
-      call('SET', keys[i], format('%d%09d', whole, rest) .. tag, 'PX', format('%d', level / 1000000 + 2))
+      call('SET', keys[i], format('%d%09d%s', whole, rest, tag), 'PX', format('%d', level / 1000000 + 2))
     end
   end
   reply[r + 1], reply[r + 2], reply[r + 3] = granted, s, ns
