@@ -283,3 +283,29 @@ func TestSharesOfSeveralQuotas(t *testing.T) {
 		}
 	}
 }
+
+// Machines with different rates for one pacer reserve slots that are never closer
+// together than an interval of the faster one.
+func TestPacerOfTwoRates(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		slow, fast := newPacer(t, s, "rates", 10, sec, PacerConfig{}), newPacer(t, s, "rates", 100, sec, PacerConfig{})
+		r := rand.New(rand.NewPCG(1, 1))
+		last := int64(0)
+		for at := time.Duration(0); at < 20*sec; at += time.Duration(r.IntN(150)) * ms {
+			clock.set(at)
+			p, interval := slow, 100*ms
+			if r.IntN(2) == 0 {
+				p, interval = fast, 10*ms
+			}
+			res, err := p.Reserve(bg, 1, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.slot < last {
+				t.Fatalf("at %v a slot is %v too early", at, time.Duration(last-res.slot))
+			}
+			last = res.slot + int64(interval)
+		}
+	})
+}

@@ -23,9 +23,10 @@ type PacerConfig struct {
 	// means none: strictly even.
 	Missed time.Duration
 
-	// Horizon is how far ahead slots are reserved at most, the same on all
-	// machines. A call that would have to wait longer is refused at once. 0
-	// means 1 minute.
+	// Horizon is how far ahead slots are reserved at most. It must be the same on
+	// all machines: one with less than half of another's takes its slots for those of a
+	// clock that stepped back, and reserves them again. A call that would have to wait
+	// longer is refused at once. 0 means 1 minute.
 	Horizon time.Duration
 
 	// Late is how long after its slot a call may still leave. One whose
@@ -145,11 +146,13 @@ func (s *Store) Pacer(name string, count int64, per time.Duration, cfg PacerConf
 }
 
 // SetRate changes the rate to count per period, for slots that this machine
-// reserves from now on; the other machines must be told, too. Slots that are
-// reserved stay where they are, on all machines, so the first call that comes
-// after the change still leaves an old interval after the one before it. (A pacer in
-// memory re-prices what waits: it is the only one that has promised anything.)
-// It returns an error and changes nothing where Pacer does.
+// reserves from now on. Machines need not change at one instant: behind each slot
+// is an interval of the machine that reserved it, so calls never leave faster than at the
+// highest of the rates. Slots that are reserved stay where they are, on all machines,
+// also those reserved Ahead, so the first call that comes after the change still leaves
+// an old interval after the one before it. (A pacer in memory re-prices what waits: it is
+// the only one that has promised anything.) It returns an error and changes nothing
+// where Pacer does.
 func (p *Pacer) SetRate(count int64, per time.Duration) error {
 	switch {
 	case count <= 0 || per <= 0:
