@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/sluice-go/sluice/sluiceredis"
@@ -109,7 +111,8 @@ func readReserve(args []string, reply []int64) (script, error) {
 
 // readTake reads a call of leaky_usual for one bucket.
 func readTake(args []string, reply []int64) (script, error) {
-	numbers, err := integers(args)
+	isQuota := func(text string) bool { return strings.HasPrefix(text, " ") } // which is in the bucket
+	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isQuota))
 	if err != nil || len(reply) != 5 || len(numbers) != 3 || reply[2] < 0 {
 		return script{}, fmt.Errorf("leaky_usual of %q replied %d: %w", args, reply, err)
 	}
