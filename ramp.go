@@ -60,12 +60,13 @@ const (
 	rampRefusals = 16 // that are remembered, to measure the pace
 	rampSpan     = 16 // calls at least that it is measured by, if there were as many
 
-	// In as many answers the pace grows e-fold: four times as many as were
-	// taken between two refusals, within these bounds.
+	// In as many answers the pace grows e-fold: four times as many as were taken
+	// between two refusals, within these bounds; and four times as many again if
+	// no pause follows a refusal in which the server recovers.
 	rampFewest, rampMost = 2, 256
 
-	rampHistory = 16 // answers, in which so many refusals without a time count:
-	rampRefused = 3
+	rampHistory = 16 // answers, in which so many refusals without a time count
+	rampRefused = 3  // and one fewer in a slow start
 
 	rampSleep  = time.Minute
 	rampCalm   = 256     // calls without a refusal after which it may be over
@@ -130,13 +131,18 @@ func (r *ramp) refuse(now, since, told time.Duration) *ramp {
 // lately that they count.
 func (r *ramp) suspicious() bool {
 	r.history = (r.history<<1 | 1) & (1<<rampHistory - 1)
-	return bits.OnesCount64(r.history) >= rampRefused
+	n := bits.OnesCount64(r.history)
+	return n >= rampRefused || r.on && n == rampRefused-1
 }
 
 // measure sets the pace at a refusal.
 func (r *ramp) measure(now, told time.Duration) {
 	taken := r.taken - r.refusals[0].taken
-	r.growth = min(max(rampFewest, 4*float64(taken)/float64(len(r.refusals))), rampMost)
+	r.growth = 4 * float64(taken) / float64(len(r.refusals))
+	if told == 0 {
+		r.growth *= 4
+	}
+	r.growth = min(max(rampFewest, r.growth), rampMost)
 	switch {
 	case taken > 0:
 		if r.gap = r.best(now); told > 2*max(time.Second, r.gap) {
