@@ -112,7 +112,10 @@ func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
 		}},
 		"paused": {sluice.Config{}, func(g *sluice.Gate) func() {
 			g.PauseUntil(time.Now().Add(time.Hour), "")
-			return g.Resume
+			return func() {
+				g.Resume()
+				time.Sleep(time.Minute) // for the slow start
+			}
 		}},
 		"somebody waits": {sluice.Config{Concurrency: 1}, func(g *sluice.Gate) func() {
 			p, _ := g.Acquire(bg, 1)
