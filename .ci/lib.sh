@@ -1,0 +1,262 @@
+# What .ci/run and .ci/full have in common. Each of them sets most, the seconds that
+# all of it may take, and parts, a list of name:seconds; defines part_name for
+# each; and calls ci_main.
+#
+# Each part has a budget in seconds, and what those before it have left over. It
+# is ended when it exceeds both. The budgets add up to less than most, so the whole
+# stays below that whatever is added later. A part that outgrows its budget must
+# become faster or take from another.
+
+set -euo pipefail
+export LC_ALL=C
+
+# A module of versions only, and the one that is not in go.work.
+readonly tools=tools
+
+# Modules with large dependencies of their own. .ci/run vets them, .ci/full tests them.
+readonly large=(sluicehttp/sdktest)
+
+script=$(cd "$(dirname "$0")" && pwd -P)/$(basename "$0")
+root=$(dirname "$(dirname "$script")")
+cd "$root"
+export GOWORK=$root/go.work
+
+# ---- The parts that both have. Each part runs in a shell of its own, with $tmp for
+# ---- its files and $budget for the seconds that it may take; SECONDS counts from its
+# ---- start.
+
+part_setup() {
+	at . go version
+	have_c_compiler || install_c_compiler
+	command -v redis-server >/dev/null || install_redis
+	local module
+	for module in $modules; do
+		again alone "$module" go mod download
+	done
+}
+
+part_clean() {
+	if [[ -s $tmp/changes ]]; then
+		echo "the run began with changes: nothing to compare"
+		return
+	fi
+	local changes
+	changes=$(git status --porcelain)
+	[[ -z $changes ]] || fail "the run changed files:"$'\n'"$changes"
+}
+
+# ---- What the parts are made of.
+
+fail() {
+	echo ".ci/$(basename "$script"): $*" >&2
+	exit 1
+}
+
+# at runs a command in a folder, and prints it as one could type it.
+at() {
+	local dir=$1
+	shift
+	printf '+ (cd %s && %s)\n' "$dir" "$*" | sed "s|$tmp/||g; s|(cd \\. && \\(.*\\))|\\1|" >&2
+	(cd "$dir" && "$@")
+}
+
+# alone runs a command in a module as its users see it, without the workspace.
+alone() {
+	local dir=$1
+	shift
+	at "$dir" env GOWORK=off "$@"
+}
+
+# again gives a command that needs the network three attempts.
+again() {
+	"$@" || { sleep 5 && "$@"; } || { sleep 15 && "$@"; }
+}
+
+# files prints the files of a pattern that are in git or, by hand, could be.
+files() {
+	local file
+	git ls-files --cached --others --exclude-standard --deduplicate -- "$@" |
+		while read -r file; do
+			if [[ -e $file ]]; then echo "$file"; fi
+		done
+}
+
+# find_modules prints the folder of each module.
+find_modules() {
+	files ':(glob)**/go.mod' | sed 's|^go.mod$|./go.mod|; s|/go.mod$||' | sort
+}
+
+# test_members tests the packages of all modules but the large ones.
+test_members() {
+	local module packages=()
+	for module in $members; do
+		[[ " ${large[*]} " = *" $module "* ]] || packages+=("./$module/...")
+	done
+	at . go test "$@" "${packages[@]}"
+}
+
+have_c_compiler() {
+	echo '#include <stdlib.h>
+	int main(void) { return 0; }' | $(go env CC) -x c -o "$tmp/a.out" - 2>"$tmp/cc.log"
+}
+
+install_c_compiler() {
+	[[ $(id -u) = 0 ]] && command -v apt-get >/dev/null ||
+		fail "go test -race needs a C compiler: install gcc and the headers of libc"
+	again at . apt-get update -q
+	again at . apt-get install -q -y --no-install-recommends gcc libc6-dev
+	have_c_compiler || fail "still no C compiler: $(cat "$tmp/cc.log")"
+}
+
+# install_redis installs redis-server. The tests start their own: the one that
+# the package would start is told not to.
+install_redis() {
+	[[ $(id -u) = 0 ]] && command -v apt-get >/dev/null ||
+		fail "the tests of sluiceredis need a redis-server: install one"
+	again at . apt-get update -q
+	RUNLEVEL=1 again at . apt-get install -q -y --no-install-recommends redis-server
+	command -v redis-server >/dev/null || fail "still no redis-server"
+}
+
+# fuzz_binaries builds every package that has fuzz targets, and no other, and
+# prints folder, binary and name of each target. Those of nested modules have
+# large dependencies, which would all be compiled anew to guide the fuzzing: they
+# go without.
+fuzz_binaries() {
+	local dir binary name module guide
+	files '*_test.go' | xargs grep -l '^func Fuzz' | xargs -n 1 dirname | sort -u >"$tmp/folders"
+	while read -r dir; do
+		binary=$tmp/$(echo "$dir" | tr / -).test
+		module=$dir guide=
+		while [[ ! -e $module/go.mod ]]; do module=$(dirname "$module"); done
+		[[ $module != . ]] || guide=-fuzz=.
+		alone "$dir" go test -c $guide -o "$binary" . </dev/null
+		for name in $(cd "$dir" && "$binary" -test.list '^Fuzz' | grep '^Fuzz'); do
+			echo "./$dir $binary $name"
+		done
+	done <"$tmp/folders"
+}
+
+# fuzz_all runs each target for at most so many milliseconds, and less if there is not
+# the time. Each target starts from the inputs in git, not from what was found here
+# before, so that a run means the same on every machine.
+fuzz_all() {
+	local longest=$1
+	local targets target left dir binary name share
+	fuzz_binaries >"$tmp/targets"
+	mapfile -t targets <"$tmp/targets"
+	left=${#targets[@]}
+	((left > 0)) || fail "no fuzz targets"
+	for target in "${targets[@]}"; do
+		read -r dir binary name <<<"$target"
+		# 10 s stay for what is slower than thought, 1.5 s are for starting
+		# and stopping a target. What one leaves goes to those after it.
+		share=$(((budget - 10 - SECONDS) * 1000 / left - 1500))
+		((share >= 500)) || fail "$left of ${#targets[@]} targets are left, and no time: raise the budget"
+		((share <= longest)) || share=$longest
+		fuzz "$dir" "$binary" "$name" "$share"
+		left=$((left - 1))
+	done
+}
+
+# fuzz runs a target for some milliseconds. An interrupt ends it, not
+# -fuzztime, because up to Go 1.26 a target that reaches its -fuzztime can fail
+# with nothing but "context deadline exceeded" (golang/go#75804).
+fuzz() {
+	local dir=$1 binary=$2 name=$3 ms=$4 input
+	at "$dir" timeout --foreground --preserve-status --signal=INT "$((ms / 1000)).$(printf %03d $((ms % 1000)))s" \
+		"$binary" -test.run '^$' -test.fuzz "^$name\$" -test.fuzzcachedir "$tmp/fuzz" -test.fuzzminimizetime=1x 2>&1 |
+		tee "$tmp/fuzz.log" && return
+	# The machine may be gone tomorrow: the input must be in what was printed.
+	input=$(sed -n 's/.*Failing input written to //p' "$tmp/fuzz.log")
+	if [[ -n $input ]]; then
+		echo "$dir/$input:" && cat "$dir/$input"
+	fi
+	fail "$name in $dir found a failure"
+}
+
+# ---- Choosing, timing and adding up.
+
+budget_of() {
+	local p
+	for p in "${parts[@]}"; do
+		if [[ ${p%:*} = "$1" ]]; then
+			echo "${p#*:}"
+			return
+		fi
+	done
+	fail "no part $1: there are ${parts[*]%:*}"
+}
+
+summary=
+saved=0 # seconds, by the parts before
+table() {
+	printf '\n%-12s %8s %8s\n%s%-12s %8d %8d\n' part seconds budget "$summary" all "$SECONDS" "$most"
+}
+
+# run_part runs a part in the background, because only a shell that waits
+# can be interrupted, and as a job (set -m), because a plain background
+# command, and so every test below it, would ignore interrupts.
+run_part() {
+	local part=$1 own budget start=$SECONDS status=0 took
+	own=$(budget_of "$part")
+	budget=$((own + saved))
+	printf '\n=== %s (at most %d s)\n' "$part" "$budget"
+	set -m
+	tmp=$tmp budget=$budget timeout --kill-after=5 "$budget" "$script" --part "$part" </dev/null &
+	set +m
+	running=$!
+	wait "$running" || status=$?
+	running=
+	took=$((SECONDS - start)) saved=$((budget - took))
+	printf -- '--- %s: %d s\n' "$part" "$took"
+	summary+=$(printf '%-12s %8d %8d' "$part" "$took" "$own")$'\n'
+	case $status in
+	0) return ;;
+	124 | 137) table && fail "FAILED: $part took more than its $budget s" ;;
+	*) table && fail "FAILED: $part" ;;
+	esac
+}
+
+running=
+stop() {
+	if [[ -n $running ]]; then
+		kill -TERM "$running" && wait "$running" || true
+	fi
+	exit 130
+}
+
+# ci_main runs the parts that are named, or all of them; or one, in the shell that
+# run_part starts for it.
+ci_main() {
+	if [[ ${1-} = --part ]]; then
+		modules=$(find_modules)
+		members=$(echo "$modules" | sed "/^$tools\$/d")
+		[[ -n $members ]] || fail "no modules"
+		"part_$2"
+		return
+	fi
+	local command part sum=0 chosen=("$@")
+	for command in go git timeout; do
+		command -v "$command" >/dev/null || fail "needs $command"
+	done
+	for part in "${parts[@]}"; do
+		sum=$((sum + ${part#*:}))
+		(($# > 0)) || chosen+=("${part%:*}")
+	done
+	((sum < most)) || fail "the budgets add up to $sum s, and must stay below $most"
+	for part in "${chosen[@]}"; do
+		budget_of "$part" >/dev/null
+	done
+
+	exec 2>&1 # so that a command and what it prints stay together
+	tmp=$(mktemp -d)
+	trap 'rm -rf "$tmp"' EXIT
+	trap stop INT TERM
+	git status --porcelain >"$tmp/changes"
+	for part in "${chosen[@]}"; do
+		run_part "$part"
+	done
+	table
+	echo "passed"
+}
