@@ -1,0 +1,184 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// oneAdmission blocks each limit in turn. A call must not leave then, and must not
+// have taken anything from the others; and it leaves when the limit is free.
+func oneAdmission(c *check) {
+	for i, level := range c.levels() {
+		for _, name := range c.blocks(level) {
+			c.scene(level.Name+" is held up by "+name, Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+				free := x.block(x.s.Levels[i], name)
+				before := x.state()
+				x.do(x.ctx, 1, Ask{Within: c.unit / 2}, nil)
+				x.finishOf(1)
+				if e, _ := x.wantEnded(1); e.err == nil {
+					x.errorf("a call left")
+				}
+				if after := x.state(); after != before {
+					x.errorf("a call that was refused took something:\n\t%s, before it\n\t%s", after, before)
+				}
+				free()
+				x.do(x.ctx, 2, Ask{Within: 100 * c.long}, nil)
+				x.finish()
+				if e, _ := x.wantEnded(2); e.err != nil {
+					x.errorf("when the limit was free: %v", e.err)
+				}
+			})
+		}
+	}
+}
+
+// levels returns the levels of the subjects, to choose from.
+func (c *check) levels() (levels []*Level) {
+	c.scene("levels", Limits{Interval: c.unit, Room: 4}, func(x *crowd) { levels = x.s.Levels })
+	return levels
+}
+
+// blocks returns the names of the ways in which a level can hold a call up.
+func (c *check) blocks(l *Level) (names []string) {
+	names = append(names, "a pause")
+	if l.Paced {
+		names = append(names, "the rate")
+	}
+	if l.Roomy {
+		names = append(names, "the room in flight")
+	}
+	for _, q := range l.Quotas {
+		names = append(names, q.Name)
+	}
+	for name := range l.Blocks {
+		names = append(names, name)
+	}
+	return names
+}
+
+// block holds a level up, and returns what ends that. No other limit is used up then.
+func (x *crowd) block(l *Level, name string) (free func()) {
+	x.do(x.ctx, 0, Ask{}, nil) // a slot that the rate is counted from
+	x.finishOf(0)
+	switch name {
+	case "a pause":
+		x.rest()
+		l.PauseUntil(time.Now().Add(x.long), "on purpose")
+		return l.Resume
+	case "the rate":
+		x.must(l.SetRate(1, x.long))
+		for _, other := range x.s.Levels {
+			if other != l {
+				x.sleep(max(0, time.Until(other.Stats().NextSlot)))
+			}
+		}
+		return func() { x.must(l.SetRate(1, x.unit)) }
+	case "the room in flight":
+		x.must(l.SetConcurrency(1))
+		done := make(chan struct{})
+		x.do(x.ctx, -1, Ask{}, x.until(done))
+		x.awaitLeft(-1)
+		x.rest()
+		return func() {
+			close(done)
+			x.finishOf(-1)
+			x.must(l.SetConcurrency(4))
+		}
+	}
+	x.rest()
+	if undo := l.Blocks[name]; undo != nil {
+		return undo()
+	}
+	for _, q := range l.Quotas {
+		if q.Name == name {
+			n := q.Left()
+			q.Take(n)
+			return func() { q.Take(-n) }
+		}
+	}
+	panic("no such block: " + name)
+}
+
+// awaitLeft waits until a caller has left.
+func (x *crowd) awaitLeft(who int) {
+	for limit := x.now() + x.longest(); x.leftAt(who, 0) < 0; x.sleep(x.unit / 2) {
+		if x.ctx.Err() != nil || x.now() > limit {
+			x.errorf("call %d does not leave", who)
+			return
+		}
+	}
+}
+
+func (x *crowd) must(err error) {
+	if err != nil {
+		x.errorf("%v", err)
+	}
+}
+
+// conservation lets a crowd succeed, fail, panic, be cancelled and time out. Then
+// everything must be where it was, and what left must have been counted once.
+func conservation(c *check) {
+	const callers = 60
+	c.scene("a crowd", Limits{Interval: c.unit / 10, Room: 3}, func(x *crowd) {
+		left := map[string]int64{}
+		for _, l := range x.s.Levels {
+			for _, q := range l.Quotas {
+				left[l.Name+q.Name] = q.Left()
+			}
+			left[l.Name] = int64(l.Stats().Granted)
+		}
+		// Numbers are drawn here: the callers run in any order.
+		r := rand.New(rand.NewPCG(13, 1))
+		var cancels sync.WaitGroup
+		for who := range callers {
+			ctx, cancel := context.WithCancel(x.ctx)
+			ask, hold := Ask{}, time.Duration(r.IntN(4))*c.unit/8
+			if r.IntN(3) == 0 {
+				ask.Within = time.Duration(1+r.IntN(40)) * c.unit / 10
+			}
+			if r.IntN(3) == 0 {
+				after := time.Duration(r.IntN(20)) * c.unit / 10
+				cancels.Go(func() { x.sleep(after); cancel() })
+			}
+			fails := r.IntN(4) == 0
+			x.begin(who, func() error {
+				defer cancel()
+				return x.s.Do(ctx, ask, x.attempt(who, func() error {
+					x.sleep(hold)
+					if fails {
+						return errors.New("an error of the call")
+					}
+					return nil
+				}))
+			})
+		}
+		x.finish()
+		cancels.Wait()
+		ran := int64(len(x.departures()))
+		if ran == 0 || ran == callers {
+			x.errorf("%d of %d calls left: nothing is shown", ran, callers)
+		}
+		if x.most > 3 {
+			x.errorf("%d in flight, want at most 3", x.most)
+		}
+		for _, l := range x.s.Levels {
+			s := l.Stats()
+			if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Stranded != 0 {
+				x.errorf("%s at the end: %+v", l.Name, s)
+			}
+			if got := int64(s.Granted) - left[l.Name]; got != ran {
+				x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
+			}
+			for _, q := range l.Quotas {
+				if got := left[l.Name+q.Name] - q.Left(); got != ran*q.weight() {
+					x.errorf("%s: %d calls left, and %d are missing", q.Name, ran, got)
+				}
+			}
+		}
+	})
+}
+
+func (q Quota) weight() int64 { return max(1, q.Weight) }

@@ -1,0 +1,335 @@
+package promise
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A check is one cell: it collects what is wrong.
+type check struct {
+	tb    testing.TB
+	setup Setup
+	real  bool
+	unit  time.Duration // the usual interval
+	long  time.Duration // longer than any test takes by the real clock
+	wrong []string
+}
+
+func newCheck(tb testing.TB, setup Setup, real bool) *check {
+	c := &check{tb: tb, setup: setup, real: real, unit: 100 * time.Millisecond, long: time.Hour}
+	if real {
+		c.unit = 10 * time.Millisecond
+	}
+	return c
+}
+
+func (c *check) errorf(format string, args ...any) {
+	if len(c.wrong) < 20 {
+		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// scene plays a scene with a new subject and a crowd of callers.
+func (c *check) scene(name string, l Limits, play func(x *crowd)) {
+	l.Real = c.real
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &crowd{check: c, scene: name, ctx: ctx, cancel: cancel, begun: map[int]chan struct{}{}}
+	x.start = time.Now()
+	x.s = c.setup(c.tb, l)
+	x.origin = x.s.Origin
+	if !c.real { // by the real clock it is a lower bound: the setup took time, too
+		x.origin += x.now()
+	}
+	defer func() {
+		x.cancel()
+		x.callers.Wait()
+		if x.s.Close != nil {
+			x.s.Close()
+		}
+	}()
+	play(x)
+}
+
+// A crowd is the callers of one subject, and what became of them.
+type crowd struct {
+	*check
+	scene  string
+	s      *Subject
+	start  time.Time
+	origin time.Duration // when the first call can leave
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	callers sync.WaitGroup
+
+	mu       sync.Mutex
+	begun    map[int]chan struct{} // closed when the call of a caller has ended
+	ended    []end
+	left     []departure
+	inFlight int
+	most     int // in flight at once
+	answered int
+}
+
+// An end is how a call ended, a departure that an attempt of it left.
+type end struct {
+	who int
+	at  time.Duration
+	err error
+}
+
+type departure struct {
+	who      int
+	at       time.Duration
+	answered int // how many attempts had been answered by then
+}
+
+func (x *crowd) now() time.Duration { return time.Since(x.start) }
+
+func (x *crowd) errorf(format string, args ...any) {
+	x.check.errorf("%s: %s", x.scene, fmt.Sprintf(format, args...))
+}
+
+// do lets a caller make an attempt, which is in flight for as long as f takes. It
+// returns when the caller waits, is in flight or has ended. f may be nil.
+func (x *crowd) do(ctx context.Context, who int, ask Ask, f func() error) {
+	x.begin(who, func() error { return x.s.Do(ctx, ask, x.attempt(who, f)) })
+}
+
+// call is do with retries.
+func (x *crowd) call(ctx context.Context, who int, f func() error) {
+	x.begin(who, func() error { return x.s.Call(ctx, x.attempt(who, f)) })
+}
+
+func (x *crowd) begin(who int, call func() error) {
+	ended := make(chan struct{})
+	x.mu.Lock()
+	x.begun[who] = ended
+	x.mu.Unlock()
+	x.callers.Go(func() {
+		defer close(ended)
+		err := call()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ended = append(x.ended, end{who, x.now(), err})
+	})
+	if !x.real {
+		synctest.Wait()
+		return
+	}
+	// It has come to rest when all that are on their way are in a queue.
+	for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit); time.Sleep(50 * time.Microsecond) {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		x.mu.Lock()
+		outside := len(x.begun) - len(x.ended) - x.inFlight
+		for _, d := range x.left {
+			if d.who == who {
+				outside = 0
+			}
+		}
+		x.mu.Unlock()
+		if s := x.s.Levels[0].Stats(); s.Pacing+s.Waiting >= int64(outside) {
+			return
+		}
+	}
+	x.errorf("call %d neither waits nor ends", who)
+}
+
+// attempt returns f as an attempt of a caller that is recorded.
+func (x *crowd) attempt(who int, f func() error) func() error {
+	return func() error {
+		x.mu.Lock()
+		x.left = append(x.left, departure{who, x.now(), x.answered})
+		x.inFlight++
+		x.most = max(x.most, x.inFlight)
+		x.mu.Unlock()
+		defer func() {
+			x.mu.Lock()
+			x.inFlight--
+			x.answered++
+			x.mu.Unlock()
+		}()
+		if f == nil {
+			return nil
+		}
+		return f()
+	}
+}
+
+// hold returns an f that takes d.
+func (x *crowd) hold(d time.Duration) func() error {
+	return func() error { x.sleep(d); return nil }
+}
+
+// sleep waits for d, or until the scene is over.
+func (x *crowd) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-x.ctx.Done():
+	}
+}
+
+// until returns an f that ends with done.
+func (x *crowd) until(done <-chan struct{}) func() error {
+	return func() error {
+		select {
+		case <-done:
+		case <-x.ctx.Done():
+		}
+		return nil
+	}
+}
+
+// finish waits until all calls have ended.
+func (x *crowd) finish() {
+	x.mu.Lock()
+	all := slices.Sorted(maps.Keys(x.begun))
+	x.mu.Unlock()
+	for _, who := range all {
+		if !x.finishOf(who) {
+			return
+		}
+	}
+}
+
+// finishOf waits until the call of one caller has ended. If that takes too long all
+// calls are cancelled.
+func (x *crowd) finishOf(who int) bool {
+	x.mu.Lock()
+	ended := x.begun[who]
+	x.mu.Unlock()
+	timer := time.NewTimer(x.longest())
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		x.errorf("call %d does not end", who)
+		x.cancel()
+		return false
+	}
+}
+
+// longest is how long a call may take before something must be wrong.
+func (x *crowd) longest() time.Duration {
+	if x.real {
+		return 20 * time.Second
+	}
+	return 48 * time.Hour
+}
+
+// departures returns those so far, in the order of their instants.
+func (x *crowd) departures() []departure {
+	if !x.real {
+		synctest.Wait()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := slices.Clone(x.left)
+	slices.SortStableFunc(all, func(a, b departure) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// leftAt returns when a caller left for the nth time, counted from 0, or -1.
+func (x *crowd) leftAt(who, nth int) time.Duration {
+	for _, d := range x.departures() {
+		if d.who == who {
+			if nth == 0 {
+				return d.at
+			}
+			nth--
+		}
+	}
+	return -1
+}
+
+// wantLeft checks when a caller left: exactly at an instant or, by the real clock,
+// not before it.
+func (x *crowd) wantLeft(who int, at time.Duration) {
+	got := x.leftAt(who, 0)
+	switch {
+	case got < 0:
+		x.errorf("call %d did not leave: %v", who, x.errOf(who))
+	case got < at:
+		x.errorf("call %d left at %v, before %v", who, got, at)
+	case !x.real && got > at+x.s.Late:
+		x.errorf("call %d left at %v, later than %v", who, got, at+x.s.Late)
+	}
+}
+
+// wantEnded checks that a call has ended, when it must have, and returns its error.
+func (x *crowd) wantEnded(who int) (end, bool) {
+	if !x.real {
+		synctest.Wait()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.ended {
+		if e.who == who {
+			return e, true
+		}
+	}
+	x.errorf("call %d has not ended at %v", who, x.now())
+	return end{}, false
+}
+
+func (x *crowd) errOf(who int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.ended {
+		if e.who == who {
+			return e.err
+		}
+	}
+	return nil
+}
+
+// wantOrder checks that callers left in an order.
+func (x *crowd) wantOrder(want ...int) {
+	var got []int
+	x.mu.Lock()
+	for _, d := range x.left {
+		got = append(got, d.who)
+	}
+	x.mu.Unlock()
+	if !slices.Equal(got, want) {
+		x.errorf("calls left in the order %v, want %v", got, want)
+	}
+}
+
+// rest waits until the rate lets a call leave at every level.
+func (x *crowd) rest() {
+	for _, l := range x.s.Levels {
+		s := l.Stats()
+		x.sleep(max(0, time.Until(s.NextSlot)) + s.Spacing)
+	}
+}
+
+// state says what all levels have given out. What a call took shows in it.
+func (x *crowd) state() string {
+	text := ""
+	for _, l := range x.s.Levels {
+		s := l.Stats()
+		slot := "now"
+		if time.Until(s.NextSlot) > 0 {
+			slot = s.NextSlot.Sub(x.start).String()
+		}
+		text += fmt.Sprintf("[%s: %d in flight, %d wait, next slot %s", l.Name, s.InFlight, s.Pacing+s.Waiting, slot)
+		for _, q := range l.Quotas {
+			text += fmt.Sprintf(", %d of %s", q.Left(), q.Name)
+		}
+		text += "] "
+	}
+	return text
+}

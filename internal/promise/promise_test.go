@@ -1,0 +1,358 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-go/sluice"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broken has for each promise what does not keep it.
+var broken = map[string]map[string]Setup{
+	"one_admission": {
+		"takes from a quota before it waits for the rest": quotaFirst,
+		"takes the slot before it waits for the rest":     naiveSetup(false),
+	},
+	"exact_cancellation": {"slots of those who gave up are lost": naiveSetup(false)},
+	"first_come":         {"the third call is overtaken": overtaken},
+	"changes":            {"a change is for those who come later": naiveSetup(false)},
+	"never_early": {
+		"a pause is for those who come later": naiveSetup(false),
+		"what a server says is not obeyed":    deaf,
+	},
+	"no_herd":        {"all leave at the end of a pause": naiveSetup(true)},
+	"never_hopeless": {"waits in vain": naiveSetup(false)},
+	"true_to_rate": {
+		"a little too fast": faster(95),
+		"a little too slow": faster(105),
+		"with a burst":      bursting,
+	},
+	"conservation": {"an error loses the permit": leaking},
+	"paid_retries": {"retries as often as it likes": naiveSetup(false)},
+	"server_wait":  {"waits as long as it is told": patient},
+}
+
+// A check must be able to fail.
+func TestBrokenSubjectsAreFound(t *testing.T) {
+	for _, p := range Promises {
+		if len(broken[p.Name]) == 0 {
+			t.Errorf("nothing shows that the check of %s can fail", p.Name)
+		}
+		for name, setup := range broken[p.Name] {
+			t.Run(p.Name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wrong := judge(t, p, setup, false)
+					if len(wrong) == 0 {
+						t.Error("nothing was found to be wrong")
+					}
+					t.Log(strings.Join(wrong, "\n"))
+				})
+			})
+		}
+	}
+}
+
+// By the real clock less is asserted, but what no machine can be blamed for.
+func TestBrokenSubjectsAreFoundByTheRealClock(t *testing.T) {
+	for promise, setup := range map[string]Setup{
+		"one_admission": quotaFirst,
+		"first_come":    overtaken,
+		"never_early":   deaf,
+		"no_herd":       naiveSetup(true),
+		"true_to_rate":  faster(50),
+		"conservation":  leaking,
+		"paid_retries":  naiveSetup(false),
+	} {
+		t.Run(promise, func(t *testing.T) {
+			i := slices.IndexFunc(Promises, func(p Promise) bool { return p.Name == promise })
+			if wrong := judge(t, Promises[i], setup, true); len(wrong) == 0 {
+				t.Error("nothing was found to be wrong")
+			}
+		})
+	}
+}
+
+func TestMistakesInTheTableAreFound(t *testing.T) {
+	check := func(*check) {}
+	promises := []Promise{{"a", "An a.", check}, {"b", "A b.", check}}
+	good := fstest.MapFS{
+		"README.md":   {Data: []byte("# x\n\n## What is guaranteed\n\n- **An a.** Text. (`TestPromise/a`)\n- **A b.** (`TestPromise/b`)\n\n## Else\n\n- no\n")},
+		"p_test.go":   {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \".\", nil)\n}")},
+		"m/p_test.go": {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
+	}
+	features := []Feature{
+		{Name: "x", Runs: []string{".", "m"}},
+		{Name: "y", Runs: []string{"m"}, Never: map[string]string{"a": "because"}},
+		{Name: "z", Never: map[string]string{"a": "because", "b": "because"}},
+	}
+	defer func(before map[cell]string) { pending = before }(pending)
+	pending = map[cell]string{{"a", "x", "m"}: "for now"}
+	if wrong := tableMistakes(good, promises, features); len(wrong) != 0 {
+		t.Errorf("mistakes in a table that has none: %q", wrong)
+	}
+	for name, v := range map[string]struct {
+		change func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature)
+		want   string
+	}{
+		"a cell without a module": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			f[2].Never = map[string]string{"a": "because"}
+			return p, f
+		}, "the cell b/z is neither run in a module nor has a reason"},
+		"an excuse without a reason": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			f[1].Never = map[string]string{"a": ""}
+			return p, f
+		}, "a/y is excused without a reason"},
+		"an excuse for nothing": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			f[1].Never = map[string]string{"c": "because"}
+			return p, f
+		}, "c/y is excused without a reason, or is none"},
+		"a module without a test": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			delete(files, "m/p_test.go")
+			return p, f
+		}, `no test in m calls promise.Run for "m"`},
+		"a promise that README.md does not make": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			return append(p, Promise{"c", "A c.", check}), f
+		}, `README.md does not promise "A c."`},
+		"a promise that no test checks": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			return p[:1], f
+		}, "README.md promises something that no test checks: **A b.**"},
+		"a promise that does not name its test": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			p[0].Name = "b"
+			return p[:1], f
+		}, "does not say that \"An a.\" is checked by `TestPromise/b`"},
+		"two features of one name": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			return p, append(f, f[0])
+		}, "the feature x is there twice"},
+		"a pending cell that is none": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			return p, f[1:]
+		}, "the pending cell a/x of m is none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := fstest.MapFS{}
+			for file, data := range good {
+				files[file] = data
+			}
+			p, f := v.change(files, slices.Clone(promises), slices.Clone(features))
+			wrong := tableMistakes(files, p, f)
+			if !slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, v.want) }) {
+				t.Errorf("found %q, want %s", wrong, v.want)
+			}
+		})
+	}
+}
+
+// ---- Broken subjects.
+
+// quotaFirst takes from a quota and then waits for the gate.
+func quotaFirst(tb testing.TB, l Limits) *Subject {
+	_, quota := newBucket(1)
+	s := plain(tb, l)
+	s.Levels[0].Quotas = []Quota{quota}
+	do := s.Do
+	s.Do = func(ctx context.Context, ask Ask, f func() error) error {
+		if quota.Left() == 0 {
+			return errors.New("the quota is used up")
+		}
+		quota.Take(1)
+		return do(ctx, ask, f)
+	}
+	return s
+}
+
+func overtaken(tb testing.TB, l Limits) *Subject {
+	s := plain(tb, l)
+	var mu sync.Mutex
+	calls, do := 0, s.Do
+	s.Do = func(ctx context.Context, ask Ask, f func() error) error {
+		mu.Lock()
+		calls++
+		third := calls == 3
+		mu.Unlock()
+		if third {
+			time.Sleep(2*l.Interval + 20*time.Millisecond)
+		}
+		return do(ctx, ask, f)
+	}
+	if l.Real { // the crowd would wait for the third to queue
+		s.Levels[0].Control = busy{s.Levels[0].Control}
+	}
+	return s
+}
+
+// A busy control says that everybody waits.
+type busy struct{ Control }
+
+func (b busy) Stats() sluice.Stats {
+	s := b.Control.Stats()
+	s.Waiting += 1000
+	return s
+}
+
+// deaf retries at once whatever a server says.
+func deaf(tb testing.TB, l Limits) *Subject {
+	s := plain(tb, l)
+	call := s.Call
+	s.Call = func(ctx context.Context, f func() error) error {
+		return call(ctx, func() error {
+			var told *Told
+			if err := f(); errors.As(err, &told) {
+				return ErrDown
+			} else {
+				return err
+			}
+		})
+	}
+	return s
+}
+
+// patient obeys a server for as long as it likes.
+func patient(tb testing.TB, l Limits) *Subject {
+	l.Policy.MaxServerWait = -1
+	return plain(tb, l)
+}
+
+func faster(percent time.Duration) Setup {
+	return func(tb testing.TB, l Limits) *Subject {
+		l.Interval = l.Interval * percent / 100
+		return plain(tb, l)
+	}
+}
+
+func bursting(tb testing.TB, l Limits) *Subject {
+	cfg := l.Config()
+	cfg.Burst = 2
+	g := mustGate(tb, cfg)
+	return OfGate(l, g, NewLevel("gate", g))
+}
+
+func leaking(tb testing.TB, l Limits) *Subject {
+	l.Room *= 100
+	g := mustGate(tb, l.Config())
+	s := OfGate(l, g, NewLevel("gate", g))
+	s.Do = func(ctx context.Context, ask Ask, f func() error) error {
+		p, err := g.Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		p.Release()
+		return nil
+	}
+	return s
+}
+
+// A naive is a limiter as one writes it in an afternoon: it claims a slot, and sleeps.
+type naive struct {
+	herd bool // a pause is waited for after the slot
+
+	mu       sync.Mutex
+	interval time.Duration
+	next     time.Time
+	paused   time.Time
+	waiting  int64
+}
+
+func naiveSetup(herd bool) Setup {
+	return func(tb testing.TB, l Limits) *Subject {
+		n := &naive{herd: herd, interval: l.Interval}
+		return &Subject{
+			Do:     n.do,
+			Call:   func(ctx context.Context, f func() error) error { return n.call(ctx, l.Policy, f) },
+			Levels: []*Level{{Name: "naive", Control: n, Paced: true}},
+			Paced:  true,
+		}
+	}
+}
+
+func (n *naive) do(ctx context.Context, ask Ask, f func() error) error {
+	if ask.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ask.Within)
+		defer cancel()
+	}
+	n.mu.Lock()
+	slot := n.next
+	if now := time.Now(); slot.Before(now) {
+		slot = now
+	}
+	if !n.herd && slot.Before(n.paused) {
+		slot = n.paused
+	}
+	n.next = slot.Add(n.interval)
+	n.waiting++
+	paused := n.paused
+	n.mu.Unlock()
+	leave := sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.waiting--
+	})
+	defer leave()
+	if n.herd && slot.Before(paused) {
+		slot = paused
+	}
+	select {
+	case <-time.After(time.Until(slot)):
+		leave()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// call makes four attempts, and takes a pause for its own alone.
+func (n *naive) call(ctx context.Context, policy sluice.Policy, f func() error) (err error) {
+	for range 4 {
+		err = n.do(ctx, Ask{}, f)
+		wait := policy.Backoff(1, 0, 0)
+		var told *Told
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &told):
+			wait = told.After
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+func (n *naive) SetRate(count int64, per time.Duration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.interval = per / time.Duration(count)
+	return nil
+}
+
+func (n *naive) SetConcurrency(int64) error { return nil }
+
+func (n *naive) PauseUntil(t time.Time, why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paused = t
+}
+
+func (n *naive) Resume() { n.PauseUntil(time.Time{}, "") }
+
+func (n *naive) Stats() sluice.Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return sluice.Stats{NextSlot: n.next, PausedUntil: n.paused.Add(time.Nanosecond), Pacing: n.waiting}
+}

@@ -1,0 +1,43 @@
+package promise
+
+// Promises are the rows.
+var Promises = []Promise{
+	{"one_admission", "One admission.", oneAdmission},
+	{"exact_cancellation", "Exact cancellation.", exactCancellation},
+	{"first_come", "First come, first served.", firstCome},
+	{"changes", "Changes reach those who wait.", changes},
+	{"never_early", "Never earlier than told.", neverEarly},
+	{"no_herd", "No herd.", noHerd},
+	{"never_hopeless", "Never knowingly hopeless.", neverHopeless},
+	{"true_to_rate", "True to the rate.", trueToRate},
+	{"conservation", "Nothing is lost.", conservation},
+	{"paid_retries", "Retries are paid for.", paidRetries},
+	{"server_wait", "No longer than MaxServerWait.", serverWait},
+}
+
+// Features are the columns.
+var Features = []Feature{
+	{Name: "bubble", Says: "a gate with a rate and a limit, in a testing/synctest bubble", Runs: []string{"."}},
+	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{"."}, Real: true},
+	{Name: "parent", Says: "both limits also in a parent", Runs: []string{"."}},
+	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
+	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
+	{Name: "quota_far_away", Says: "a quota that a question takes a round trip to, and one that it does not", Runs: []string{"."}},
+	{Name: "cost", Says: "calls that weigh, limits that count cost", Runs: []string{"."}},
+	{Name: "pause", Says: "a gate that is paused when the calls come", Runs: []string{"."}},
+	{Name: "no_rate", Says: "no rate", Runs: []string{"."}, Never: map[string]string{
+		"true_to_rate": "there is no rate to be true to",
+	}},
+	{Name: "empty_retry_budget", Says: "a retry budget that is empty", Runs: []string{"."}},
+	{Name: "deadline", Says: "a context with a deadline", Runs: []string{"."}},
+	{Name: "acquire_within", Says: "AcquireWithin in place of Acquire and Do", Runs: []string{"."}},
+	{Name: "reservation", Says: "a pacer whose slots are reserved", Runs: []string{"."}, Never: map[string]string{
+		"one_admission": "a reservation is a claim on one pacer, which is one limit",
+		"conservation":  "a pacer lends nothing that could be lost; what a cancelled reservation gives back is exact_cancellation",
+		"paid_retries":  "a pacer makes no calls, and so no retries",
+		"server_wait":   "a pacer makes no calls that a server answers",
+	}},
+	{Name: "keyed", Says: "a gate of a Keyed, with a parent for all", Runs: []string{"."}},
+	{Name: "shutdown", Says: "a sibling that was shut down while callers waited in it", Runs: []string{"."}},
+	{Name: "rate_change", Says: "another rate and limit before", Runs: []string{"."}},
+}

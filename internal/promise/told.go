@@ -1,0 +1,313 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// neverEarly lets a server refuse a call and say when to come back, in each way in
+// which it can. No call leaves before that, or only others if it is about this call.
+func neverEarly(c *check) {
+	c.scene("PauseUntil", Limits{Interval: c.unit}, func(x *crowd) {
+		for _, l := range x.s.Levels {
+			end := x.now() + 20*c.unit
+			l.PauseUntil(x.start.Add(end), "on purpose")
+			who := len(x.departures())
+			x.do(x.ctx, who, Ask{}, nil)
+			x.finishOf(who)
+			x.wantLeft(who, max(end, x.origin))
+		}
+	})
+	for _, way := range c.ways() {
+		c.scene(fmt.Sprintf("told by a status of %d", way.Status), c.told(), func(x *crowd) {
+			told, said := x.refuse(way, 3)
+			x.finish()
+			all := x.departures()
+			if len(all) == 0 {
+				x.errorf("no call left")
+				return
+			}
+			for _, d := range all[1:] {
+				if d.at < said+told.After && (d.who == 0 || !told.Alone) {
+					x.errorf("call %d left at %v, the server said %v at %v", d.who, d.at, told.After, said)
+				}
+			}
+			if err := x.errOf(0); x.leftAt(0, 1) < 0 && !errors.Is(err, sluice.ErrBudget) {
+				x.errorf("the call that was told to wait did not leave again: %v", err)
+			}
+			if !told.Alone {
+				x.wantLeft(1, said+told.After)
+			}
+		})
+	}
+}
+
+// told returns limits for a scene in which a server refuses. There is room for one, so
+// that the others cannot leave before the server has spoken.
+func (c *check) told() Limits {
+	backoff := sluice.Constant(c.unit / 10)
+	return Limits{Interval: c.unit, Room: 1, Policy: sluice.Policy{Backoff: backoff, Throttled: backoff}}
+}
+
+// ways returns how a server can say when to come back to a subject of this setup.
+func (c *check) ways() (ways []Told) {
+	c.scene("ways", c.told(), func(x *crowd) {
+		switch ways = x.s.Ways; {
+		case x.s.Call == nil:
+		case ways == nil:
+			ways = []Told{{}}
+		}
+	})
+	return ways
+}
+
+// refuse lets call 0 be refused when so many others wait behind it, and returns what
+// the server said and when.
+func (x *crowd) refuse(way Told, others int) (told *Told, said time.Duration) {
+	told = &way
+	if told.After == 0 {
+		told.After = 30 * x.unit
+		if x.s.Coarse {
+			told.After = max(time.Second, told.After)
+		}
+	}
+	ready, spoken := make(chan struct{}), make(chan struct{})
+	first := true
+	x.call(x.ctx, 0, func() error {
+		if !first {
+			return nil
+		}
+		first = false
+		_ = x.until(ready)()
+		said = x.now()
+		close(spoken)
+		return told
+	})
+	// The others may wait for the end of a pause, too; who comes first is known.
+	for who := 1; who <= others; who++ {
+		x.call(x.ctx, who, nil)
+	}
+	close(ready)
+	select {
+	case <-spoken:
+	case <-x.ctx.Done():
+	case <-time.After(x.longest()):
+		x.errorf("the first call did not leave")
+	}
+	return told, said
+}
+
+// noHerd lets many callers wait for the end of a pause. They leave one interval apart;
+// without a rate one leaves first, and no more than two for each answer.
+func noHerd(c *check) {
+	const callers = 16
+	type ending struct {
+		name string
+		end  func(x *crowd, l *Level) time.Duration // returns the instant of the end
+	}
+	for _, how := range []ending{
+		{"its end", func(x *crowd, l *Level) time.Duration { return x.now() }},
+		{"Resume", func(x *crowd, l *Level) time.Duration { now := x.now(); l.Resume(); return now }},
+	} {
+		for i, level := range c.levels() {
+			c.scene(how.name+" of a pause of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+				l := x.s.Levels[i]
+				x.rest()
+				ends := x.now() + max(20*c.unit, 2*(x.origin-x.now()))
+				l.PauseUntil(x.start.Add(ends), "on purpose")
+				for who := range callers {
+					x.do(x.ctx, who, Ask{}, x.hold(c.unit))
+				}
+				if how.name == "Resume" {
+					ends = max(x.origin, how.end(x, l))
+				}
+				x.finish()
+				x.apart(ends)
+			})
+		}
+	}
+	if len(c.ways()) == 0 {
+		return
+	}
+	c.scene("the end of a told wait", c.told(), func(x *crowd) {
+		for _, l := range x.s.Levels {
+			if l.Roomy {
+				x.must(l.SetConcurrency(1))
+			}
+		}
+		told, said := x.refuse(c.ways()[0], callers)
+		x.awaitPause()
+		for _, l := range x.s.Levels {
+			if l.Roomy {
+				x.must(l.SetConcurrency(2 * callers))
+			}
+		}
+		x.finish()
+		x.mu.Lock()
+		x.left = x.left[1:] // the one that was refused
+		for i := range x.left {
+			x.left[i].answered--
+		}
+		x.mu.Unlock()
+		x.apart(said + told.After)
+	})
+}
+
+// awaitPause waits until a gate is paused.
+func (x *crowd) awaitPause() {
+	for limit := x.now() + x.longest(); x.s.Levels[0].Stats().PausedUntil.IsZero(); x.sleep(50 * time.Microsecond) {
+		if x.ctx.Err() != nil || x.now() > limit {
+			x.errorf("no gate is paused")
+			return
+		}
+	}
+}
+
+// apart checks that the calls did not leave in a herd from an instant on.
+func (x *crowd) apart(from time.Duration) {
+	for k, d := range x.departures() {
+		switch at := from + time.Duration(k)*x.unit; {
+		case d.at < from:
+			x.errorf("call %d left at %v, before the end of the pause at %v", d.who, d.at, from)
+		case x.s.Paced && d.at < at:
+			x.errorf("the call %d places after the first left at %v, before %v", k, d.at, at)
+		case x.s.Paced && !x.real && d.at > at+x.s.Late:
+			x.errorf("the call %d places after the first left at %v, later than %v", k, d.at, at+x.s.Late)
+		case !x.s.Paced && k > 2*d.answered:
+			x.errorf("%d calls had left at %v, after %d answers: a herd", k+1, d.at, d.answered)
+			return
+		}
+	}
+}
+
+// neverHopeless lets calls wait whose wait is known not to fit. They fail before it
+// begins and say how long it would have been. A wait that nobody can know is no reason.
+func neverHopeless(c *check) {
+	refused := func(x *crowd, who int, within, need time.Duration) {
+		before, at := x.state(), x.now()
+		x.do(x.ctx, who, Ask{Within: within}, nil)
+		x.finishOf(who)
+		e, _ := x.wantEnded(who)
+		var wait *sluice.WaitError
+		switch {
+		case !errors.As(e.err, &wait) || !errors.Is(e.err, context.DeadlineExceeded):
+			x.errorf("a call that cannot leave within %v: %v", within, e.err)
+		case !x.real && e.at != at:
+			x.errorf("it took %v to say: %v", e.at-at, e.err)
+		case x.real && e.at-at >= within:
+			x.errorf("it was not refused before its time was over: %v", e.err)
+		case wait.Need > need || !x.real && wait.Need < need-x.s.Late:
+			x.errorf("it would have had to wait %v, by the error %v", need, wait.Need)
+		}
+		if after := x.state(); after != before {
+			x.errorf("a call that was refused took something:\n\t%s, before it\n\t%s", after, before)
+		}
+	}
+	c.scene("a slot", Limits{Interval: c.long}, func(x *crowd) {
+		if !x.s.Paced {
+			return
+		}
+		x.do(x.ctx, 0, Ask{}, nil)
+		x.finishOf(0)
+		refused(x, 1, c.long/2, x.leftAt(0, 0)+c.long-x.now())
+	})
+	c.scene("a wait that fits", Limits{Interval: 10 * c.unit}, func(x *crowd) {
+		if !x.s.Paced || x.real {
+			return
+		}
+		x.do(x.ctx, 0, Ask{}, nil)
+		x.finishOf(0)
+		x.do(x.ctx, 1, Ask{Within: 10*c.unit + x.s.Late + 1}, nil)
+		x.finish()
+		x.wantLeft(1, x.leftAt(0, 0)+10*c.unit-x.s.Late)
+	})
+	for i, level := range c.levels() {
+		c.scene("a pause of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+			x.rest()
+			end := x.now() + c.long
+			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
+			refused(x, 1, c.long/2, end-x.now())
+		})
+		if !level.Roomy {
+			continue
+		}
+		c.scene("room of "+level.Name, Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+			free := x.block(x.s.Levels[i], "the room in flight")
+			at := x.now()
+			x.do(x.ctx, 1, Ask{Within: 5 * c.unit}, nil)
+			x.finishOf(1)
+			e, _ := x.wantEnded(1)
+			switch {
+			case !errors.Is(e.err, context.DeadlineExceeded):
+				x.errorf("no room in time: %v", e.err)
+			case e.at < at+5*c.unit:
+				x.errorf("refused after %v of %v: permits could have come back: %v", e.at-at, 5*c.unit, e.err)
+			}
+			free()
+			x.finish()
+		})
+	}
+	c.scene("the spacing of an empty retry budget", Limits{Interval: c.unit / 10}, func(x *crowd) {
+		if x.s.Spend == nil {
+			return
+		}
+		x.do(x.ctx, 0, Ask{}, nil)
+		x.finishOf(0)
+		x.s.Spend(20 * c.unit)
+		at := x.now()
+		x.do(x.ctx, 1, Ask{Within: 5 * c.unit}, nil)
+		x.finishOf(1)
+		if e, _ := x.wantEnded(1); e.err != nil && e.at < at+5*c.unit {
+			x.errorf("refused after %v of %v: successes could have ended the spacing: %v", e.at-at, 5*c.unit, e.err)
+		}
+	})
+}
+
+// paidRetries lets every call fail. A call may retry three times, but all of them
+// together have a budget.
+func paidRetries(c *check) {
+	const calls = 60
+	constant := sluice.Constant(c.unit / 10)
+	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.Policy{Backoff: constant, Throttled: constant}}, func(x *crowd) {
+		for who := range calls {
+			x.call(x.ctx, who, func() error { return ErrDown })
+			x.finishOf(who)
+			if x.errOf(who) == nil {
+				x.errorf("call %d succeeded", who)
+			}
+		}
+		// 100 tokens are 20 retries; some come back in time.
+		if n := len(x.departures()); n > calls+20+calls/5 || n < calls {
+			x.errorf("%d calls made %d attempts", calls, n)
+		}
+	})
+}
+
+// serverWait lets a server ask for a longer wait than the policy allows. The call, those
+// that wait and those that come later stop at once.
+func serverWait(c *check) {
+	limits := c.told()
+	limits.Policy.MaxServerWait = time.Minute
+	c.scene("ten minutes", limits, func(x *crowd) {
+		_, said := x.refuse(Told{After: 10 * time.Minute}, 3)
+		x.finish()
+		x.call(x.ctx, 4, nil)
+		x.finish()
+		if n := len(x.departures()); n != 1 {
+			x.errorf("%d attempts left, want one", n)
+		}
+		for who := range 5 {
+			e, _ := x.wantEnded(who)
+			if !errors.Is(e.err, sluice.ErrServerWait) {
+				x.errorf("call %d: %v", who, e.err)
+			}
+			if !x.real && e.at != said {
+				x.errorf("call %d stopped at %v, the server said it at %v", who, e.at, said)
+			}
+		}
+	})
+}
