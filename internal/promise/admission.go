@@ -161,7 +161,7 @@ func conservation(c *check) {
 		if ran == 0 || ran == callers {
 			x.errorf("%d of %d calls left: nothing is shown", ran, callers)
 		}
-		if x.most > 3 {
+		if x.most > 3 && !x.s.Remote {
 			x.errorf("%d in flight, want at most 3", x.most)
 		}
 		for _, l := range x.s.Levels {
@@ -169,7 +169,7 @@ func conservation(c *check) {
 			if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Stranded != 0 {
 				x.errorf("%s at the end: %+v", l.Name, s)
 			}
-			if got := int64(s.Granted) - left[l.Name]; got != ran {
+			if got := int64(s.Granted) - left[l.Name]; got < ran || got > ran && !x.s.Remote {
 				x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
 			}
 			for _, q := range l.Quotas {

@@ -113,6 +113,10 @@ type Subject struct {
 	// Ways are how a server can say when to come back; nil means one.
 	Ways []Told
 
+	// Remote says that calls leave somewhere else: one that is cancelled on its way is
+	// not seen to leave, and one that is cancelled later is in flight for longer.
+	Remote bool
+
 	// Coarse says that a server can only name whole seconds.
 	Coarse bool
 

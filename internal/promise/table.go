@@ -18,7 +18,7 @@ var Promises = []Promise{
 // Features are the columns.
 var Features = []Feature{
 	{Name: "bubble", Says: "a gate with a rate and a limit, in a testing/synctest bubble", Runs: []string{"."}},
-	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{"."}, Real: true},
+	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{".", "sluicehttp"}, Real: true},
 	{Name: "parent", Says: "both limits also in a parent", Runs: []string{"."}},
 	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
 	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
@@ -40,4 +40,9 @@ var Features = []Feature{
 	{Name: "keyed", Says: "a gate of a Keyed, with a parent for all", Runs: []string{"."}},
 	{Name: "shutdown", Says: "a sibling that was shut down while callers waited in it", Runs: []string{"."}},
 	{Name: "rate_change", Says: "another rate and limit before", Runs: []string{"."}},
+	{Name: "http_1", Says: "requests by HTTP/1.1", Runs: []string{"sluicehttp"}},
+	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: map[string]string{
+		"true_to_rate": "there is no rate to be true to",
+	}},
+	{Name: "http_2", Says: "requests by HTTP/2", Runs: []string{"sluicehttp"}},
 }

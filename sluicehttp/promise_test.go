@@ -1,0 +1,163 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/promise"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// TestPromise runs the cells of the table of promises and features that are about HTTP.
+func TestPromise(t *testing.T) {
+	promise.Run(t, "sluicehttp", map[string]promise.Setup{
+		"http_1":     overHTTP("http://a.test/"),
+		"http_2":     overHTTP("https://a.test/"),
+		"real_clock": overHTTP("http://a.test/"),
+		"http_no_rate": func(tb testing.TB, l promise.Limits) *promise.Subject {
+			l.Interval = 0
+			return overHTTP("http://a.test/")(tb, l)
+		},
+	})
+}
+
+// overHTTP makes subjects whose calls are requests, which leave when they arrive at a
+// server in memory.
+func overHTTP(url string) promise.Setup {
+	return func(tb testing.TB, l promise.Limits) *promise.Subject {
+		desk := &desk{calls: map[string]func() error{}}
+		srv := sluicetest.NewServer(sluicetest.Handler(desk))
+		base := srv.Transport()
+		if l.Policy.MaxServerWait == 0 {
+			l.Policy.MaxServerWait = -1 // some pauses here are for an hour
+		}
+		gate, err := sluice.New(l.Config())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		rt := mustTransport(tb, base, sluicehttp.Config{
+			NewGate:   func(string) (*sluice.Gate, error) { return gate, nil },
+			Policy:    l.Policy,
+			AlsoRetry: []int{409, 520, 521, 522, 523, 524, 525, 526, 527, 528, 529},
+		})
+		client := &http.Client{Transport: rt}
+		send := func(ctx context.Context, f func() error) error {
+			req := request(tb, ctx, http.MethodGet, url, nil)
+			number := desk.expect(f)
+			defer desk.forget(number)
+			req.Header.Set(callHeader, number)
+			resp, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				return err
+			}
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("status %d", resp.StatusCode)
+			}
+			return nil
+		}
+		s := &promise.Subject{
+			Do: func(ctx context.Context, ask promise.Ask, f func() error) error {
+				if ask.Within > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, ask.Within)
+					defer cancel()
+				}
+				return send(sluicehttp.With(ctx, sluicehttp.Overrides{NoRetry: true, Weight: ask.N}), f)
+			},
+			Call: func(ctx context.Context, f func() error) error {
+				ctx, report := sluicehttp.WithReport(ctx)
+				err := send(ctx, f)
+				if why := report.Last().Why; err != nil && why != nil && !errors.Is(err, why) {
+					err = fmt.Errorf("%w: %w", why, err)
+				}
+				return err
+			},
+			Levels: []*promise.Level{promise.NewLevel("gate", gate)},
+			Paced:  l.Interval > 0,
+			Coarse: true,
+			Remote: true,
+			Close: func() {
+				base.CloseIdleConnections()
+				srv.Close()
+			},
+		}
+		if !l.Real { // where a second takes one
+			s.Ways = toldWays
+		}
+		return s
+	}
+}
+
+// toldWays are the statuses with which a server says when to come back, those that are
+// about all calls first.
+var toldWays = func() (ways []promise.Told) {
+	for _, status := range []int{429, 503, 529} {
+		ways = append(ways, promise.Told{Status: status})
+	}
+	for _, status := range []int{408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524, 525, 526, 527, 528} {
+		ways = append(ways, promise.Told{Status: status, Alone: true})
+	}
+	return ways
+}()
+
+const callHeader = "X-Call"
+
+// A desk is the handler of a server that answers each call by a function of its caller.
+type desk struct {
+	mu    sync.Mutex
+	last  int
+	calls map[string]func() error
+}
+
+func (d *desk) expect(f func() error) (number string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	number = strconv.Itoa(d.last)
+	d.calls[number] = f
+	return number
+}
+
+func (d *desk) forget(number string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.calls, number)
+}
+
+func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	f := d.calls[r.Header.Get(callHeader)]
+	d.mu.Unlock()
+	if f == nil { // its caller has given up
+		http.Error(w, "gone", http.StatusGone)
+		return
+	}
+	var told *promise.Told
+	switch err := f(); {
+	case err == nil:
+		_, _ = io.WriteString(w, "ok")
+	case errors.As(err, &told):
+		status := told.Status
+		if status == 0 {
+			status = http.StatusTooManyRequests
+		}
+		seconds := (told.After + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+		w.WriteHeader(status)
+	default:
+		w.WriteHeader(http.StatusBadGateway)
+	}
+}
