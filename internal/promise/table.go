@@ -18,7 +18,7 @@ var Promises = []Promise{
 // Features are the columns.
 var Features = []Feature{
 	{Name: "bubble", Says: "a gate with a rate and a limit, in a testing/synctest bubble", Runs: []string{"."}},
-	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{".", "sluicehttp"}, Real: true},
+	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{".", "sluicehttp", "sluiceredis", "sluiceredis/rueidisclient"}, Real: true},
 	{Name: "parent", Says: "both limits also in a parent", Runs: []string{"."}},
 	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
 	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
@@ -45,4 +45,7 @@ var Features = []Feature{
 		"true_to_rate": "there is no rate to be true to",
 	}},
 	{Name: "http_2", Says: "requests by HTTP/2", Runs: []string{"sluicehttp"}},
+	{Name: "redis", Says: "two quotas in a Redis", Runs: []string{"sluiceredis"}},
+	{Name: "redis_away", Says: "the same while it is away and everything is let through", Runs: []string{"sluiceredis"}},
+	{Name: "in_process", Says: "the same without a Redis", Runs: []string{"sluiceredis"}},
 }
