@@ -36,7 +36,7 @@ func (c *composite) check() {
 	for _, g := range c.nodes {
 		c.compare(g)
 		for _, k := range g.waiting {
-			if k.until <= c.now || k.given <= c.now || k.longest != sluice.Never && k.arrived+k.longest <= c.now {
+			if g.closed || k.until <= c.now || k.given <= c.now || k.longest != sluice.Never && k.arrived+k.longest <= c.now {
 				c.Fatalf("call %d still waits at %v: %+v", k.id, c.now, k)
 			}
 		}
@@ -113,6 +113,8 @@ func (c *composite) justified(k *call, granted bool) {
 		ok = k.given == k.at
 	case k.err == context.DeadlineExceeded:
 		ok = k.until == k.at
+	case errors.Is(k.err, sluice.ErrClosed), k.err == errNotNow && k.from.closed:
+		ok = k.from.closed
 	case errors.Is(k.err, sluice.ErrTooLarge):
 		ok, _, _ = k.from.refusals(k.at, k.n)
 	case errors.As(k.err, &wait):
@@ -173,6 +175,9 @@ func (g *node) isNoParent(c *composite) bool {
 func (c *composite) windows() {
 	for _, g := range c.nodes {
 		calls := slices.DeleteFunc(slices.Clone(g.left), func(d departure) bool { return d.n == 0 })
+		if c.has(rateChange) {
+			calls = nil // one rate holds for a part of them
+		}
 		if why := g.pace.exceeded(calls); why != "" {
 			c.Fatalf("a rate of %v and a burst of %d: %s", g.pace.rate, g.pace.burst, why)
 		}

@@ -151,6 +151,7 @@ type departure struct {
 	n      int64         // 0: no call, but
 	until  time.Duration // a pause until then
 	resume bool          // or the end of one
+	rate   sluice.Rate   // or a new rate
 }
 
 // tau is how early a call may be.
@@ -160,6 +161,9 @@ func (m paceModel) tau() time.Duration {
 
 // slot is the earliest instant for the next call after past.
 func (m paceModel) slot(past []departure) time.Duration {
+	if len(past) > 0 && past[0].rate.Count > 0 {
+		return slotOfRates(past)
+	}
 	count := max(1, m.rate.Count)
 	var next, pause time.Duration // next in parts of a nanosecond, of which there are count
 	for _, d := range past {

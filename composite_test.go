@@ -27,10 +27,12 @@ import (
 //   - nobody left before somebody who came earlier;
 //   - a wait was only refused that could not have ended in time.
 //
+// Each history has two features for certain, see pairs.
+//
 // And over the whole history no window holds more than a limit allows, by
 // checkers that know nothing of the models.
 func FuzzAdmission(f *testing.F) {
-	for seed := range uint64(600) {
+	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		data := make([]byte, 20+r.IntN(180))
 		for i := range data {
@@ -55,6 +57,7 @@ type composite struct {
 	nodes   []*node // a gate; then perhaps its parent; then perhaps a sibling
 	uniform int64   // what all calls weigh, or 0 if each weighs something else
 	settles int     // calls cost: 0 what they said, 1 no more than that, 2 no less
+	pair    [2]feature
 
 	now     time.Duration // up to which everything is checked
 	inside  []*call
@@ -74,6 +77,8 @@ type node struct {
 	pace               paceModel
 	left               []departure
 	ramp               rampModel
+	keyed              *sluice.Keyed[string] // or nil
+	closed             bool
 	quotas             []*quota
 
 	waiting []*call
@@ -124,13 +129,17 @@ func (c *composite) next(n int) int {
 
 func newComposite(t *testing.T, data []byte) *composite {
 	c := &composite{T: t, data: data, start: time.Now()}
-	c.settles = c.next(3)
-	family := c.next(4)
+	c.drawPair()
+	family := c.family()
 	var parent *node
-	if family > 1 {
+	if family > 3 {
 		parent = c.newNode(nil)
+		c.nodes = append(c.nodes, parent)
 	}
-	c.nodes = append(c.nodes, c.newNode(parent))
+	if family > 1 {
+		parent = c.newNode(parent)
+	}
+	c.nodes = slices.Insert(c.nodes, 0, c.newNode(parent))
 	if family > 1 {
 		c.nodes = append(c.nodes, parent)
 	}
@@ -148,7 +157,7 @@ func newComposite(t *testing.T, data []byte) *composite {
 // newNode makes a gate of random limits.
 func (c *composite) newNode(parent *node) *node {
 	g := &node{parent: parent, pace: paceModel{burst: 1}, roomUnit: sluice.Calls, rateUnit: sluice.Calls}
-	which := c.next(256)
+	which := c.limitsOfPair(c.next(256))
 	if which&1 != 0 {
 		g.room = int64(1 + c.next(4))
 		if c.next(2) == 0 {
@@ -162,7 +171,8 @@ func (c *composite) newNode(parent *node) *node {
 			g.rateUnit = sluice.Cost
 		}
 	}
-	some := [...]int{0, 1 << c.next(6), 63}[c.next(3)] // none, one or none, any
+	c.unitsOfPair(g)
+	some := c.quotasOfPair([...]int{0, 1 << c.next(6), 63}[c.next(3)]) // none, one or none, any
 	b, keyed := leaky.New(10, 10, 3*time.Second), must(leaky.NewKeyed[string](leaky.Quota{Capacity: 6, Count: 1, Per: time.Second}, leaky.KeyedConfig{}))
 	log, counter := window.NewLog(5, 700*ms), window.NewCounter(8, time.Second)
 	logs := must(window.NewKeyedLog[int](window.Quota{Limit: 4, Window: 2 * time.Second}, window.KeyedConfig{}))
@@ -193,7 +203,7 @@ func (c *composite) newNode(parent *node) *node {
 	for _, q := range g.quotas {
 		cfg.Quotas = append(cfg.Quotas, sluice.Quota{Name: q.name, Meter: q.meter, Counts: q.unit})
 	}
-	g.gate = mustGate(c.T, cfg)
+	c.makeGate(g, cfg)
 	return g
 }
 
@@ -222,7 +232,7 @@ func (c *composite) run() {
 	for len(c.data) > 0 {
 		g := c.nodes[c.next(len(c.nodes))]
 		k := &call{id: len(all), from: g, n: c.uniform, arrived: c.now, longest: sluice.Never, until: sluice.Never, given: sluice.Never}
-		switch op := c.next(16); op {
+		switch op := c.operation(); op {
 		case 0, 1, 2, 3, 4, 5:
 			if k.n == 0 {
 				k.n = int64(1 + c.next(3+8*(op%2)))
@@ -253,7 +263,7 @@ func (c *composite) run() {
 			all = append(all, k)
 			g.waiting = append(g.waiting, k)
 			go func() {
-				p, err := f()
+				p, err := g.through(f)
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				k.permit, k.err, k.at = p, err, time.Since(c.start)
@@ -292,6 +302,10 @@ func (c *composite) run() {
 				g.room = int64(1 + c.next(12))
 				g.gate.SetConcurrency(g.room)
 			}
+		case changeRate:
+			c.changeRate(g)
+		case shutDown:
+			c.shutDown(g)
 		}
 		c.check()
 	}
