@@ -6,7 +6,9 @@ import (
 	"github.com/sluice-go/sluice/internal/promise"
 )
 
-// TestPromise runs the cells of the table of promises and features that are about gates.
+// TestPromise checks the table of promises and features, and runs its cells that are
+// about gates.
 func TestPromise(t *testing.T) {
+	promise.Table(t, ".")
 	promise.Run(t, ".", promise.Gates)
 }

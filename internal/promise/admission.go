@@ -3,6 +3,7 @@ package promise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -143,11 +144,19 @@ func conservation(c *check) {
 				after := time.Duration(r.IntN(20)) * c.unit / 10
 				cancels.Go(func() { x.sleep(after); cancel() })
 			}
-			fails := r.IntN(4) == 0
-			x.begin(who, func() error {
+			fails, panics := r.IntN(4) == 0, r.IntN(8) == 0
+			x.begin(who, func() (err error) {
 				defer cancel()
+				defer func() {
+					if v := recover(); v != nil {
+						err = fmt.Errorf("panic: %v", v)
+					}
+				}()
 				return x.s.Do(ctx, ask, x.attempt(who, func() error {
 					x.sleep(hold)
+					if panics && !x.s.Remote { // there it would be a server that does
+						panic("a panic of the call")
+					}
 					if fails {
 						return errors.New("an error of the call")
 					}

@@ -123,6 +123,7 @@ func noHerd(c *check) {
 					x.do(x.ctx, who, Ask{}, x.hold(c.unit))
 				}
 				if how.name == "Resume" {
+					x.sleep(c.unit)
 					ends = max(x.origin, how.end(x, l))
 				}
 				x.finish()
