@@ -12,6 +12,7 @@ import (
 // oneAdmission blocks each limit in turn. A call must not leave then, and must not
 // have taken anything from the others; and it leaves when the limit is free.
 func oneAdmission(c *check) {
+	whileAsked(c)
 	for i, level := range c.levels() {
 		for _, name := range c.blocks(level) {
 			c.scene(level.Name+" is held up by "+name, Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
@@ -30,6 +31,42 @@ func oneAdmission(c *check) {
 				x.finish()
 				if e, _ := x.wantEnded(2); e.err != nil {
 					x.errorf("when the limit was free: %v", e.err)
+				}
+			})
+		}
+	}
+}
+
+// whileAsked pauses a gate while a call asks a limit that is a round trip away, or cancels
+// the call. It must not have taken anything until it leaves.
+func whileAsked(c *check) {
+	for i, level := range c.levels() {
+		for _, how := range []string{"is paused", "stays, and the call is cancelled"} {
+			c.scene(level.Name+" "+how+" while it asks a quota", Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+				if x.real || x.s.Late == 0 {
+					return // there is no such while
+				}
+				x.do(x.ctx, 0, Ask{}, nil)
+				x.finishOf(0)
+				x.rest()
+				before, end := x.taken(), x.now()+5*c.unit
+				ctx, cancel := context.WithCancel(x.ctx)
+				defer cancel()
+				x.do(ctx, 1, Ask{}, nil)
+				if how == "is paused" {
+					x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
+				} else {
+					cancel()
+				}
+				x.sleep(c.unit)
+				if after := x.taken(); after != before {
+					x.errorf("a call that has not left took something:\n\t%s, before it\n\t%s", after, before)
+				}
+				if how == "is paused" {
+					x.finishOf(1)
+					x.wantLeft(1, end)
+				} else if e, _ := x.wantEnded(1); e.err == nil {
+					x.errorf("a call left that was cancelled")
 				}
 			})
 		}

@@ -333,3 +333,16 @@ func (x *crowd) state() string {
 	}
 	return text
 }
+
+// taken says what calls hold of all levels, whenever the next may leave.
+func (x *crowd) taken() string {
+	text := ""
+	for _, l := range x.s.Levels {
+		text += fmt.Sprintf("[%s: %d in flight", l.Name, l.Stats().InFlight)
+		for _, q := range l.Quotas {
+			text += fmt.Sprintf(", %d of %s", q.Left(), q.Name)
+		}
+		text += "] "
+	}
+	return text
+}

@@ -21,6 +21,7 @@ var Gates = map[string]Setup{
 	"grandparent":        withGrandparent,
 	"quota":              withQuotas,
 	"quota_far_away":     withFarQuota,
+	"far_quota_parent":   withFarQuotaAndParent,
 	"cost":               withCost,
 	"pause":              paused,
 	"no_rate":            withoutRate,
@@ -244,15 +245,39 @@ func (f far) Admit(ctx context.Context, n int64) (time.Duration, error) {
 }
 
 // withFarQuota has a quota that is far away and one that is not, in that order.
-func withFarQuota(tb testing.TB, l Limits) *Subject {
-	const trip = time.Millisecond
+func withFarQuota(tb testing.TB, l Limits) *Subject { return farQuota(tb, l.Config()).subject(l) }
+
+// withFarQuotaAndParent has a parent besides, whose limits may change while the quota is
+// asked.
+func withFarQuotaAndParent(tb testing.TB, l Limits) *Subject {
+	parent := mustGate(tb, l.Config())
 	cfg := l.Config()
+	cfg.Parent = parent
+	f := farQuota(tb, cfg)
+	f.levels = append(f.levels, NewLevel("parent", parent))
+	return f.subject(l)
+}
+
+// A farGate is a gate with a quota that is far away, and its path.
+type farGate struct {
+	gate   *sluice.Gate
+	levels []*Level
+}
+
+// trip is how long a question takes. That is less than what a gate makes up for.
+const trip = 500 * time.Microsecond
+
+func farQuota(tb testing.TB, cfg sluice.Config) farGate {
 	bucket, quota := newBucket(1)
 	log, quota2 := newLog(1)
 	bucket.Meter = far{bucket.Meter, trip}
 	cfg.Quotas = []sluice.Quota{bucket, log}
 	g := mustGate(tb, cfg)
-	s := OfGate(l, g, NewLevel("gate", g, quota, quota2))
+	return farGate{g, []*Level{NewLevel("gate", g, quota, quota2)}}
+}
+
+func (f farGate) subject(l Limits) *Subject {
+	s := OfGate(l, f.gate, f.levels...)
 	s.Late = trip
 	return s
 }

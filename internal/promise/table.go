@@ -23,6 +23,7 @@ var Features = []Feature{
 	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
 	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
 	{Name: "quota_far_away", Says: "a quota that a question takes a round trip to, and one that it does not", Runs: []string{"."}},
+	{Name: "far_quota_parent", Says: "the same with a parent, that changes its mind meanwhile", Runs: []string{"."}},
 	{Name: "cost", Says: "calls that weigh, limits that count cost", Runs: []string{"."}},
 	{Name: "pause", Says: "a gate that is paused when the calls come", Runs: []string{"."}},
 	{Name: "no_rate", Says: "no rate", Runs: []string{"."}, Never: map[string]string{
