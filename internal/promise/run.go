@@ -19,11 +19,9 @@ var pending = map[cell]string{
 	{"no_herd", "far_quota_parent", "."}:            lateAbove,
 	{"never_hopeless", "far_quota_parent", "."}:     lateAbove,
 	{"true_to_rate", "far_quota_parent", "."}:       lateAbove,
-	{"no_herd", "no_rate", "."}:                     "without a rate a pause ends in a herd",
 	{"never_hopeless", "empty_retry_budget", "."}:   "the spacing of an empty retry budget refuses calls",
 	{"never_early", "http_1", "sluicehttp"}:         "a Retry-After is obeyed only with the statuses 429 and 503",
 	{"never_early", "http_no_rate", "sluicehttp"}:   "a Retry-After is obeyed only with the statuses 429 and 503",
-	{"no_herd", "http_no_rate", "sluicehttp"}:       "without a rate a pause ends in a herd",
 	{"never_early", "http_2", "sluicehttp"}:         "a Retry-After is obeyed only with the statuses 429 and 503",
 }
 

@@ -131,6 +131,19 @@ func noHerd(c *check) {
 			})
 		}
 	}
+	c.scene("calls without an answer", Limits{Interval: c.unit}, func(x *crowd) {
+		if x.s.Paced || x.real {
+			return
+		}
+		x.s.Levels[0].PauseUntil(time.Now().Add(c.unit), "on purpose")
+		for who := range 3 {
+			x.do(x.ctx, who, Ask{}, x.hold(c.long))
+		}
+		x.finish()
+		for who := range 3 {
+			x.wantLeft(who, c.unit+time.Duration(who)*10*time.Second)
+		}
+	})
 	if len(c.ways()) == 0 {
 		return
 	}
