@@ -117,6 +117,10 @@ type Subject struct {
 	// not seen to leave, and one that is cancelled later is in flight for longer.
 	Remote bool
 
+	// Unsure says that a quota may count a call that was cancelled while the quota was
+	// asked, because nothing is known of a question without an answer.
+	Unsure bool
+
 	// Coarse says that a server can only name whole seconds.
 	Coarse bool
 

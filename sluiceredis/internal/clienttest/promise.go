@@ -79,6 +79,7 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 		}
 		s := promise.OfGate(l, gate, level)
 		s.Late = shared.Late
+		s.Unsure = l.Real
 		return s
 	}
 }
