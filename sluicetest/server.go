@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -149,7 +148,7 @@ func (s *Server) OnDial(f func(n int, addr string) Dial) {
 	s.dial = f
 }
 
-var refused = os.NewSyscallError("connect", syscall.ECONNREFUSED)
+var refused = os.NewSyscallError("connect", errRefused)
 
 // DialContext connects to s, whatever the address is, and takes no time. It
 // fits [http.Transport] and [net.Dialer]. It returns ctx.Err() if ctx is done,

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -86,7 +85,7 @@ func (s *stream) canRead() error {
 	case s.read.passed:
 		return os.ErrDeadlineExceeded
 	case s.reset:
-		return os.NewSyscallError("read", syscall.ECONNRESET)
+		return os.NewSyscallError("read", errReset)
 	case len(s.data) == 0 && s.ended:
 		return io.EOF
 	}
@@ -131,9 +130,9 @@ func (s *stream) Write(p []byte) (n int, err error) {
 		case s.write.passed:
 			return n, os.ErrDeadlineExceeded
 		case s.reset:
-			return n, os.NewSyscallError("write", syscall.ECONNRESET)
+			return n, os.NewSyscallError("write", errReset)
 		case s.left && s.lost > buffered:
-			return n, os.NewSyscallError("write", syscall.EPIPE)
+			return n, os.NewSyscallError("write", errPipe)
 		case s.left:
 			// As on a network, the writer does not know yet: whoever reads as
 			// well learns it there, and from what had been sent before.
