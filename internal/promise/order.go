@@ -79,7 +79,7 @@ func firstCome(c *check) {
 	for _, room := range []int64{1, 0} {
 		c.scene("a queue", Limits{Interval: c.unit, Room: room}, func(x *crowd) {
 			if room == 0 && !x.s.Paced {
-				return // nobody waits
+				return // no call waits
 			}
 			hold := time.Duration(0)
 			if room == 1 {

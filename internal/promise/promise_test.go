@@ -190,7 +190,7 @@ func overtaken(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// A busy control says that everybody waits.
+// A busy control says that all calls wait.
 type busy struct{ Control }
 
 func (b busy) Stats() sluice.Stats {

@@ -13,19 +13,8 @@ const Full = "SLUICE_FULL"
 // pending are cells that are known to fail, and why: promise, feature and module. A
 // cell that does not fail must leave the list.
 var pending = map[cell]string{
-	{"exact_cancellation", "far_quota_parent", "."}: lateAbove,
-	{"first_come", "far_quota_parent", "."}:         lateAbove,
-	{"changes", "far_quota_parent", "."}:            lateAbove,
-	{"no_herd", "far_quota_parent", "."}:            lateAbove,
-	{"never_hopeless", "far_quota_parent", "."}:     lateAbove,
-	{"true_to_rate", "far_quota_parent", "."}:       lateAbove,
-	{"never_hopeless", "empty_retry_budget", "."}:   "the spacing of an empty retry budget refuses calls",
-	{"never_early", "http_1", "sluicehttp"}:         "a Retry-After is obeyed only with the statuses 429 and 503",
-	{"never_early", "http_no_rate", "sluicehttp"}:   "a Retry-After is obeyed only with the statuses 429 and 503",
-	{"never_early", "http_2", "sluicehttp"}:         "a Retry-After is obeyed only with the statuses 429 and 503",
+	{"never_hopeless", "empty_retry_budget", "."}: "the spacing of an empty retry budget refuses calls",
 }
-
-const lateAbove = "lateness is made up for by a gate, and not by its parents"
 
 type cell struct{ promise, feature, module string }
 

@@ -87,7 +87,7 @@ func (x *crowd) refuse(way Told, others int) (told *Told, said time.Duration) {
 		close(spoken)
 		return told
 	})
-	// The others may wait for the end of a pause, too; who comes first is known.
+	// The others may wait for the end of a pause, too; the order in which they came is known.
 	for who := 1; who <= others; who++ {
 		x.call(x.ctx, who, nil)
 	}
@@ -199,7 +199,8 @@ func (x *crowd) apart(from time.Duration) {
 }
 
 // neverHopeless lets calls wait whose wait is known not to fit. They fail before it
-// begins and say how long it would have been. A wait that nobody can know is no reason.
+// begins and say how long it would have been. A wait that may end at any time is no
+// reason to refuse.
 func neverHopeless(c *check) {
 	refused := func(x *crowd, who int, within, need time.Duration) {
 		before, at := x.state(), x.now()
