@@ -15,12 +15,13 @@ import (
 // A hold is a permit that is out: from when it was granted until the body of the
 // answer was read.
 type hold struct {
-	body   io.ReadCloser
-	permit *sluice.Permit
-	state  *state
-	cancel func()      // ends the context of the attempt, nil if it has none of its own
-	forget func() bool // stops waiting for the end of the request's context, nil if it has none
-	over   atomic.Bool
+	body    io.ReadCloser
+	permit  *sluice.Permit
+	state   *state
+	cancel  func()      // ends the context of the attempt, nil if it has none of its own
+	unwatch func()      // stops waiting for the permit to be lost, nil if it cannot be
+	forget  func() bool // stops waiting for the end of the request's context, nil if it has none
+	over    atomic.Bool
 
 	listed bool // by the state; never changed once the caller has h
 
@@ -68,10 +69,14 @@ func (h *hold) lapse() {
 	h.giveBack()
 }
 
-// giveBack gives the permit back, if it is still there.
+// giveBack gives the permit back, if it is still there. A permit that was given
+// back can no longer be lost.
 func (h *hold) giveBack() {
 	if h.listed {
 		h.state.remove(h)
+	}
+	if h.unwatch != nil {
+		h.unwatch()
 	}
 	if h.permit != nil {
 		h.permit.Release()
@@ -96,13 +101,18 @@ func (d *duplex) CloseWrite() error {
 // to the caller, and with it h. ctx is that of the request. free says that the
 // permit is not needed any more.
 func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
-	if bodiless(resp, method) {
+	if resp.Body == http.NoBody {
 		h.end()
 		return
 	}
-	if free {
+	// The context of the attempt outlives the permit. To end it with the header of
+	// an answer without content was simpler, but in HTTP/2 such a stream may still
+	// be open: its end read as context.Canceled, its trailers were lost and the
+	// handler was interrupted.
+	if free || bodiless(resp, method) {
 		h.giveBack()
-		if h.permit = nil; h.cancel == nil {
+		h.permit, h.unwatch = nil, nil
+		if h.cancel == nil {
 			return
 		}
 	}

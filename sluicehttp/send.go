@@ -53,11 +53,14 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 			late = time.AfterFunc(limit, func() { cancel(&lateError{limit}) })
 		}
 		if lost != nil {
+			over := make(chan struct{})
+			h.unwatch = func() { close(over) }
 			go func() {
 				select {
 				case <-lost:
 					cancel(sluice.ErrLeaseLost)
 				case <-ctx.Done():
+				case <-over:
 				}
 			}()
 		}
