@@ -25,7 +25,8 @@ type KeyedConfig struct {
 	Idle time.Duration
 
 	// MaxKeys is the most gates there may be; calls for further keys fail
-	// with ErrTooManyKeys until some can be forgotten. 0 means MostKeys.
+	// with ErrTooManyKeys until some can be forgotten, or Evict drops one.
+	// 0 means MostKeys.
 	MaxKeys int
 
 	// Forget, if set, is called before a gate is forgotten that a new one could
@@ -33,6 +34,22 @@ type KeyedConfig struct {
 	// each gate can drop it when Forget returns true: the gate is not used again.
 	// It is called with the Keyed locked and must not use that.
 	Forget func(gate *Gate) bool
+
+	// Evict, if set, makes room for a further key when there are EvictAt gates
+	// and none can be forgotten: it is called with a gate that is not in use,
+	// and drops it by returning true. Paused gates are offered first, then
+	// those that were unused for longest. What a gate knew is lost: its pause,
+	// so that the next call for its key may leave too early and be refused, and
+	// what its retry budget paid. owes reports that it is not paused and has
+	// quotas or owes its rate something: without it more may leave than you
+	// configured. A gate that is kept may be offered again at once. Forget is
+	// not asked. Evict is called with the Keyed locked and must not use that.
+	Evict func(gate *Gate, owes bool) bool
+
+	// EvictAt is how many gates there must be before a further key makes room:
+	// by forgetting gates that were unused for less than Idle, then by Evict.
+	// Fewer than MaxKeys make it a soft limit. 0 means MaxKeys.
+	EvictAt int
 }
 
 // A Keyed is a gate for each key, such as the host, the tenant or the route of
@@ -86,7 +103,8 @@ type keyedGate[K comparable] struct {
 }
 
 // NewKeyed returns a Keyed whose gates are made by newGate. It returns an error if
-// cfg.MaxKeys is negative or more than [MostKeys], and panics if newGate is nil.
+// cfg.MaxKeys is negative or more than [MostKeys] or cfg.EvictAt is negative, and
+// panics if newGate is nil.
 //
 // newGate is called once for a key, also if several callers use that for the first
 // time together, and for different keys at the same time. It may use the Keyed, to
@@ -107,6 +125,12 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 		return nil, fmt.Errorf("sluice: MaxKeys %d is more than %d", cfg.MaxKeys, MostKeys)
 	case cfg.MaxKeys == 0:
 		cfg.MaxKeys = MostKeys
+	}
+	switch {
+	case cfg.EvictAt < 0:
+		return nil, fmt.Errorf("sluice: negative EvictAt %d", cfg.EvictAt)
+	case cfg.EvictAt == 0 || cfg.EvictAt > cfg.MaxKeys:
+		cfg.EvictAt = cfg.MaxKeys
 	}
 	if cfg.Idle == 0 {
 		cfg.Idle = 5 * time.Minute
@@ -213,8 +237,13 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 		return e, e.making, false, nil
 	}
 	k.forget(lookAt, k.cfg.Idle, false)
-	if k.full() {
-		k.forget(lookAtIfFull, 0, true)
+	if k.crowded() {
+		k.forget(lookAtIfFull, 0, k.full())
+	}
+	for range 2 { // so that there are fewer again after a time when all were in use
+		if k.crowded() && k.cfg.Evict != nil {
+			k.evict()
+		}
 	}
 	if k.full() {
 		return nil, nil, false, ErrTooManyKeys
@@ -267,6 +296,8 @@ func (k *Keyed[K]) unpin(e *keyedGate[K]) {
 		e.link(&k.unused)
 	}
 }
+
+func (k *Keyed[K]) crowded() bool { return k.len() >= k.cfg.EvictAt }
 
 func (k *Keyed[K]) full() bool { return k.len() >= k.cfg.MaxKeys }
 

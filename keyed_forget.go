@@ -33,13 +33,15 @@ func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
 	}
 }
 
-// may reports whether e may be forgotten. A gate that was used since a newGate began
-// may not: perhaps it is to be the parent of what that makes.
+// may reports whether e may be forgotten.
 func (k *Keyed[K]) may(e *keyedGate[K], pressed bool) bool {
-	if len(k.making) > 0 && e.era >= k.making[0].era {
-		return false
-	}
-	return !k.remembers(e.gate) && e.gate.asNew(pressed)
+	return !k.maybeParent(e) && !k.remembers(e.gate) && e.gate.asNew(pressed)
+}
+
+// maybeParent reports whether the gate of e was used since a newGate began that still
+// runs: perhaps it is to be the parent of what that makes.
+func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
+	return len(k.making) > 0 && e.era >= k.making[0].era
 }
 
 // asNew reports whether a new gate would let through no more than g, but for quotas.

@@ -1,0 +1,95 @@
+package sluice
+
+import (
+	"cmp"
+	"slices"
+)
+
+// # Which gate makes room for another key?
+//
+// The simplest rule is to refuse the new key. But a server can have its gate
+// paused, so one with many names fills a Keyed with gates that are not forgotten,
+// and all other keys are refused. To drop the gate that was unused for longest
+// takes a list in the order of use, and that order is lost when the ring is searched
+// for gates to forget. So some gates are looked at, as Redis does with its keys,
+// and the cheapest of them to lose is dropped. A paused one costs its server one
+// call too early, which it can refuse. One that owes its rate something costs a
+// promise of ours, so it comes last.
+
+// mostSeen bounds the search, which holds the lock: of the gates that it passes
+// most may have calls in flight, or owe something.
+const mostSeen = 1024
+
+// A candidate is a gate that may be evicted.
+type candidate[K comparable] struct {
+	*keyedGate[K]
+	loss loss
+}
+
+// A loss is what it costs to lose a gate, the cheapest first.
+type loss int
+
+const (
+	isPaused loss = iota
+	owesNothing
+	owes
+	inUse
+)
+
+// evict drops a gate that is not in use, if Evict agrees to one.
+func (k *Keyed[K]) evict() {
+	found := make([]candidate[K], 0, 2*lookAtIfFull)
+	cheap := 0
+	var first *keyedGate[K]
+	for seen := 0; seen < mostSeen && cheap < lookAtIfFull; seen++ {
+		e := k.unused.next
+		if e == &k.unused || e == first {
+			break
+		}
+		if first == nil {
+			first = e
+		}
+		e.unlink() // to the end, so that the next call looks at others
+		e.link(&k.unused)
+		switch c := k.loss(e); {
+		case c < owes:
+			cheap++
+			found = append(found, candidate[K]{e, c})
+		case c == owes && len(found)-cheap < lookAtIfFull:
+			found = append(found, candidate[K]{e, c})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate[K]) int {
+		return cmp.Or(cmp.Compare(a.loss, b.loss), a.since.Compare(b.since))
+	})
+	for range 2 { // Evict may say no once because it has to let go of the gate first
+		for _, c := range found {
+			if k.cfg.Evict(c.gate, c.loss == owes) {
+				c.unlink()
+				k.remove(c.keyedGate)
+				k.takeBack(c.gate)
+				return
+			}
+		}
+	}
+}
+
+// loss returns what it costs to lose e. A closed gate counts as in use, for a new one
+// would be open, and so does one that is or may become a parent.
+func (k *Keyed[K]) loss(e *keyedGate[K]) loss {
+	g := e.gate
+	remembers := k.remembers(g)
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	switch {
+	case k.maybeParent(e) || g.children.Load() > 0 ||
+		g.flight.calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil:
+		return inUse
+	case g.schedule.Paused() > now:
+		return isPaused
+	case remembers || g.schedule.Wait(now, 0) > 0:
+		return owes
+	}
+	return owesNothing
+}

@@ -1,0 +1,219 @@
+package sluice_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// agree is an Evict that says yes, and notes what it was offered.
+type agree struct {
+	names []string
+	owes  []bool
+}
+
+func (a *agree) evict(gate *sluice.Gate, owes bool) bool {
+	a.names, a.owes = append(a.names, gate.Stats().Name), append(a.owes, owes)
+	return true
+}
+
+// pauseLong pauses a gate for a year.
+func pauseLong(g *sluice.Gate) error {
+	g.PauseUntil(time.Now().Add(8760*time.Hour), "hostile")
+	return nil
+}
+
+func TestPausedGatesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a agree
+		rate := sluice.Rate{Count: 1, Per: time.Second}
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 100, Evict: a.evict}, sluice.Config{Rate: rate})
+		use := func(host string, f func(g *sluice.Gate) error) {
+			t.Helper()
+			if err := hosts.Use(host, f); err != nil {
+				t.Errorf("%s: %v", host, err)
+			}
+			if n := hosts.Len(); n > 100 {
+				t.Fatalf("%d gates", n)
+			}
+		}
+		for i := range 5000 {
+			use(fmt.Sprint("evil", i), pauseLong)
+		}
+		for i := range 80 {
+			use(fmt.Sprint("good", i), func(g *sluice.Gate) error { return g.Do(bg, nothing) })
+		}
+		if n := slices.Index(a.owes, true); n >= 0 {
+			t.Errorf("%s owed its rate a call, and 20 paused ones did not", a.names[n])
+		}
+		// When nothing cheaper is left, those that owe are offered, the longest
+		// unused first.
+		a = agree{}
+		for i := range 20 {
+			use(fmt.Sprint("more", i), func(g *sluice.Gate) error { return g.Do(bg, nothing) })
+		}
+		if slices.Contains(a.owes, true) {
+			t.Errorf("evicted %v", a.names)
+		}
+		use("last", func(g *sluice.Gate) error { return g.Do(bg, nothing) })
+		if n := len(a.owes); n < 1 || !a.owes[n-1] {
+			t.Errorf("evicted %v, owes %v", a.names, a.owes)
+		}
+	})
+}
+
+// What is in use is never evicted, whatever else there is.
+func TestGatesInUseAreNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a agree
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 3, Evict: a.evict}, sluice.Config{Concurrency: 1})
+		var held *sluice.Permit
+		hosts.Use("held", func(g *sluice.Gate) (err error) {
+			held, err = g.Acquire(bg, 1)
+			return errors.Join(err, pauseLong(g))
+		})
+		hosts.Use("closed", func(g *sluice.Gate) error { g.Close(); return nil })
+		leave := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			hosts.Use("used", func(g *sluice.Gate) error {
+				pauseLong(g)
+				<-leave
+				return nil
+			})
+		})
+		synctest.Wait()
+		for range 3 {
+			if err := hosts.Do(bg, "new", nothing); err != sluice.ErrTooManyKeys {
+				t.Errorf("got %v, want ErrTooManyKeys", err)
+			}
+		}
+		if len(a.names) > 0 {
+			t.Errorf("offered %v", a.names)
+		}
+		close(leave)
+		wg.Wait()
+		if err := hosts.Do(bg, "new", nothing); err != nil || a.names[0] != "used" {
+			t.Errorf("got %v, evicted %v", err, a.names)
+		}
+		held.Release()
+		if err := hosts.Do(bg, "newer", nothing); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A hook that says no keeps the gate, but is asked again at once: it may have had
+// to let go of it.
+func TestEvictMayKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(map[string]int)
+		keep := func(g *sluice.Gate, _ bool) bool {
+			name := g.Stats().Name
+			asked[name]++
+			return name == "b" && asked[name] > 1
+		}
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 2, Evict: keep}, sluice.Config{})
+		hosts.Use("a", pauseLong)
+		hosts.Use("b", pauseLong)
+		if err := hosts.Do(bg, "c", nothing); err != nil || asked["a"] != 2 || asked["b"] != 2 {
+			t.Errorf("%v, asked %v", err, asked)
+		}
+		paused := false
+		hosts.Use("a", func(g *sluice.Gate) error { paused = !g.Stats().PausedUntil.IsZero(); return nil })
+		if !paused {
+			t.Error("a was dropped although Evict kept it")
+		}
+	})
+}
+
+// EvictAt is a soft limit: gates in use are more, and fewer again afterwards.
+func TestEvictAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a agree
+		hosts, _ := mustKeyed(t, sluice.KeyedConfig{EvictAt: 10, Evict: a.evict}, sluice.Config{})
+		leave := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				if err := hosts.Use(fmt.Sprint(i), func(g *sluice.Gate) error { pauseLong(g); <-leave; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := hosts.Len(); n != 50 {
+			t.Errorf("%d gates, want 50", n)
+		}
+		close(leave)
+		wg.Wait()
+		for i := range 50 {
+			hosts.Use(fmt.Sprint("late", i), pauseLong)
+		}
+		if n := hosts.Len(); n > 10 {
+			t.Errorf("%d gates are left", n)
+		}
+		if _, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{EvictAt: -1}); err == nil {
+			t.Error("a negative EvictAt is no error")
+		}
+	})
+}
+
+// However often gates are evicted, there are never two in use for a key.
+func TestEvictionLeavesOneGateAKey(t *testing.T) {
+	const keys, callers, each = 6, 8, 2000
+	var inFlight [keys]atomic.Int32
+	hosts, made := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 4, Evict: func(*sluice.Gate, bool) bool { return true }},
+		sluice.Config{Concurrency: 1, Rate: sluice.Rate{Count: 1e9, Per: time.Second}}) // it does not start slowly after a pause
+	var wg sync.WaitGroup
+	var refused atomic.Int64
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				key := (c + i) % keys
+				err := hosts.Use(fmt.Sprint(key), func(g *sluice.Gate) error {
+					p, err := g.Acquire(bg, 1)
+					if err != nil {
+						return err
+					}
+					if n := inFlight[key].Add(1); n > 1 {
+						t.Errorf("%d in flight for one key", n)
+					}
+					if i%3 == 0 { // it outlives Use
+						wg.Go(func() {
+							runtime.Gosched()
+							inFlight[key].Add(-1)
+							p.Release()
+						})
+						return nil
+					}
+					runtime.Gosched()
+					inFlight[key].Add(-1)
+					g.PauseUntil(time.Now().Add(20*time.Microsecond), "")
+					p.Release()
+					return nil
+				})
+				switch err {
+				case nil:
+				case sluice.ErrTooManyKeys:
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() <= keys {
+		t.Error("nothing was ever evicted")
+	}
+	t.Logf("%d gates were made, %d calls refused", made.Load(), refused.Load())
+}
