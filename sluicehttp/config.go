@@ -25,9 +25,19 @@ type Config struct {
 	// use the transport.
 	NewGate func(key string) (*sluice.Gate, error)
 
-	// Keys says when the gate of a key is forgotten and how many there may
-	// be. Its zero value is that of sluice.KeyedConfig. If Forget is set, it is
-	// asked after the transport has agreed.
+	// Keys says when the gate of a key is forgotten and how many there may be.
+	// When there are MaxKeys gates a further key takes the place of one that no
+	// request uses and that a server has paused or slowed down, so that a server
+	// with many names locks nobody else out. If that server is asked again, the
+	// first request may be early, and it can refuse that once more. A gate that
+	// owes its configured rate something, or has quotas, is not dropped before
+	// a pause; if there are no others, the further key gets
+	// sluice.ErrTooManyKeys.
+	//
+	// If both are 0, EvictAt is 10,000 and MaxKeys sluice.MostKeys: beyond
+	// 10,000 there are only gates that are in use or owe something. If Forget
+	// is set, it is asked after the transport has agreed. If Evict is set, it
+	// is asked in place of Forget before a gate makes room for another.
 	Keys sluice.KeyedConfig
 
 	// Key names the gate that a request must pass. nil means one for each
@@ -42,6 +52,14 @@ type Config struct {
 	// about a *StatusError, that would be retried otherwise, but not about
 	// throttles.
 	Policy sluice.Policy
+
+	// MaxPause is the longest pause of a key that a server can cause: by a
+	// Retry-After, by a limit of which nothing remains, by the interval of a
+	// pace that is taken from it. A longer one is cut to that, which Stats shows
+	// as a Warning. 0 means 24 h, or Policy.MaxServerWait if that is longer;
+	// negative means that there is no bound. Transport.Resume ends a pause
+	// earlier.
+	MaxPause time.Duration
 
 	// AlsoRetry are statuses to retry beside those that are, such as 409. A
 	// Retry-After of theirs is obeyed by the call that got it.

@@ -26,3 +26,10 @@ func (t *Transport) Refills() (n int) {
 	}
 	return n
 }
+
+// PausedServers returns how many servers are remembered to have paused all calls.
+func (t *Transport) PausedServers() int {
+	t.global.mu.Lock()
+	defer t.global.mu.Unlock()
+	return len(t.global.paused)
+}

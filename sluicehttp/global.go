@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ type global struct {
 	paused map[key]pause // by destination
 }
 
+// mostPaused bounds how many servers are remembered to have paused all calls.
+const mostPaused = 10_000
+
 type pause struct {
 	until time.Time
 	why   string
@@ -38,6 +42,9 @@ func (st *state) pauseAll(server key, p pause, now time.Time) {
 	g.mu.Lock()
 	if g.paused == nil {
 		g.paused = make(map[key]pause)
+	}
+	if _, known := g.paused[server]; !known && len(g.paused) >= mostPaused {
+		g.makeRoom(now)
 	}
 	if p.until.After(g.paused[server].until) {
 		g.paused[server] = p
@@ -67,15 +74,52 @@ func (st *state) heads(server key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	for k, p := range g.paused {
+	if p, ok := g.paused[server]; ok && p.until.After(now) {
+		st.gate.PauseUntil(p.until, p.why)
+	}
+	g.forget(2, now)
+	g.some.Store(len(g.paused) > 0)
+}
+
+// forget looks at n pauses, which chance chooses, and forgets those that are over. It
+// returns the one of them that ends last. g.mu is held.
+func (g *global) forget(n int, now time.Time) (last key) {
+	var latest time.Time
+	for server, p := range g.paused {
 		switch {
 		case !p.until.After(now):
-			delete(g.paused, k)
-		case k == server:
-			st.gate.PauseUntil(p.until, p.why)
+			delete(g.paused, server)
+		case p.until.After(latest):
+			last, latest = server, p.until
+		}
+		if n--; n == 0 {
+			break
 		}
 	}
+	return last
+}
+
+// makeRoom forgets pauses that are over or, if it finds none, one of those that end
+// last. The gates that it has paused stay so. g.mu is held.
+func (g *global) makeRoom(now time.Time) {
+	before := len(g.paused)
+	if last := g.forget(16, now); len(g.paused) == before {
+		delete(g.paused, last)
+	}
+}
+
+// lift forgets the pauses of the servers for which is returns true, and reports
+// whether there were any.
+func (g *global) lift(is func(server key) bool) bool {
+	if !g.some.Load() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := len(g.paused)
+	maps.DeleteFunc(g.paused, func(server key, _ pause) bool { return is(server) })
 	g.some.Store(len(g.paused) > 0)
+	return len(g.paused) < before
 }
 
 func (st *state) leadsTo(server key) bool {

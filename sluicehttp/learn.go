@@ -102,10 +102,11 @@ func (st *state) enter() bool {
 	return true
 }
 
-// retire reports whether nobody has entered, and then nobody will.
+// retire reports whether no request uses st, and then none will. One may have come
+// and gone since the gate was seen to be unused, and its answer is still being read.
 func (st *state) retire() bool {
 	st.gone.Store(true)
-	if st.users.Load() > 0 {
+	if st.users.Load() > 0 || st.gate.Stats().InFlight > 0 {
 		st.gone.Store(false)
 		return false
 	}
@@ -166,7 +167,7 @@ func (st *state) when(said *ratelimit.Snapshot, now time.Time) {
 		said.RetryAt, said.RetrySource = st.floor(said.Floor, now), "its kind"
 		return // those of one burst all until the same instant
 	}
-	said.RetryAt = st.t.later(said.RetryAt, now)
+	said.RetryAt = st.t.later(st.cut(said.RetryAt, now, said.RetrySource), now)
 }
 
 // floor returns the end of a wait of least, doubled for each that was over when
@@ -186,14 +187,18 @@ func (st *state) floor(least time.Duration, now time.Time) time.Time {
 	return st.floorUntil
 }
 
-// later returns at, jittered upwards, if it is after now. What was told is in no
-// case made longer than the longest wait that is tolerated because of the jitter.
+// later returns at, jittered upwards, if it is after now. Because of the jitter no
+// wait becomes longer than the longest that is tolerated, and none in any case longer
+// than the longest pause.
 func (t *Transport) later(at, now time.Time) time.Time {
 	wait := at.Sub(now)
-	if at.IsZero() || wait <= 0 {
+	switch {
+	case at.IsZero() || wait <= 0:
 		return at
+	case wait >= t.mostPause:
+		return now.Add(t.mostPause)
 	}
-	most := min(wait/10, time.Second)
+	most := min(wait/10, time.Second, t.mostPause-wait)
 	if tolerated := t.tolerated; wait <= tolerated {
 		most = min(most, tolerated-wait)
 	}
@@ -209,7 +214,7 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 		return // the way of nearly all answers of servers that say nothing
 	}
 	if at, source := st.emptyUntil(said, now); at.After(now) {
-		st.gate.PauseUntil(st.t.later(at, now), source+": nothing remains")
+		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -248,7 +253,7 @@ func (st *state) heedPolicy(said *ratelimit.Snapshot) {
 		}
 	}
 	if slowest.Count > 0 {
-		st.policy = slowest
+		st.policy = st.cutRate(slowest, "the policy")
 	}
 }
 
@@ -289,7 +294,10 @@ func (st *state) heedRemaining(said *ratelimit.Snapshot, now time.Time) {
 		}
 	}
 	if slowest.Count > 0 {
-		st.spreadRate = slowest
+		st.spreadRate = st.cutRate(slowest, "the spread of what remains")
+		if most := st.t.mostPause; until.Sub(now) > most {
+			until = now.Add(most) // the next answer says it again
+		}
 		st.spread.Store(int64(until.Sub(st.t.epoch)))
 	} else if len(said.Limits) > 0 {
 		st.spread.Store(0)
@@ -328,6 +336,13 @@ func (st *state) dispensable(now time.Time) bool {
 	defer st.mu.Unlock()
 	until := time.Duration(st.spread.Load())
 	return (until == 0 || now.Sub(st.t.epoch) >= until) && !now.Before(st.floorUntil)
+}
+
+// slowed reports whether the pace is a server's and slower than configured.
+func (st *state) slowed() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.inForce != st.configured && (st.configured.Count == 0 || slower(st.inForce, st.configured))
 }
 
 // countsCalls reports whether l counts requests, as far as is said.

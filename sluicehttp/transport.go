@@ -24,6 +24,7 @@ type Transport struct {
 	cfg       Config
 	gates     *sluice.Keyed[key]
 	tolerated time.Duration  // Policy.MaxServerWait
+	mostPause time.Duration  // Config.MaxPause
 	random    func() float64 // in [0, 1), for jitter
 	epoch     time.Time
 
@@ -53,8 +54,12 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	case t.tolerated < 0:
 		t.tolerated = sluice.Never
 	}
-	keys := cfg.Keys
-	keys.Forget = t.forget
+	t.mostPause = cfg.mostPause()
+	keys := t.cfg.Keys
+	if keys.MaxKeys == 0 && keys.EvictAt == 0 {
+		keys.EvictAt = defaultEvictAt
+	}
+	keys.Forget, keys.Evict = t.forget, t.evict
 	gates, err := sluice.NewKeyed(t.newGate, keys)
 	if err != nil {
 		return nil, err
@@ -88,13 +93,39 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	return gate, nil
 }
 
-// forget is asked before a gate is forgotten.
+// forget is asked before a gate is forgotten that a new one could replace.
 func (t *Transport) forget(gate *sluice.Gate) bool {
+	may := func(st *state) bool { return st.dispensable(time.Now()) }
+	return t.drop(gate, may, t.cfg.Keys.Forget)
+}
+
+// evict is asked before a gate is dropped to make room for another. It keeps what
+// owes the configured rate something: that is our promise, and no server's doing.
+func (t *Transport) evict(gate *sluice.Gate, owes bool) bool {
+	may := func(st *state) bool { return !owes || st.slowed() }
+	return t.drop(gate, may, func(gate *sluice.Gate) bool {
+		switch {
+		case t.cfg.Keys.Evict != nil:
+			return t.cfg.Keys.Evict(gate, owes)
+		case t.cfg.Keys.Forget != nil:
+			return t.cfg.Keys.Forget(gate)
+		}
+		return true
+	})
+}
+
+// drop lets go of a gate and reports true, if it may, no request uses it, and
+// agreed, if set, returns true.
+func (t *Transport) drop(gate *sluice.Gate, may func(*state) bool, agreed func(*sluice.Gate) bool) bool {
 	st := t.stateOf(gate)
 	if t.recent.CompareAndSwap(st, nil) {
 		return false // it may be in use all the time; next time we know
 	}
-	if !st.dispensable(time.Now()) || t.cfg.Keys.Forget != nil && !t.cfg.Keys.Forget(gate) || !st.retire() {
+	if !may(st) || !st.retire() {
+		return false
+	}
+	if agreed != nil && !agreed(gate) {
+		st.gone.Store(false)
 		return false
 	}
 	t.states.Delete(gate)

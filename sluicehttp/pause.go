@@ -1,0 +1,96 @@
+package sluicehttp
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+const (
+	defaultMaxPause = 24 * time.Hour // a quota of a day is common, one of a month is not waited for
+	defaultEvictAt  = 10_000         // gates, of some 3 kB each
+)
+
+// mostPause returns the longest pause that a server can cause.
+func (cfg *Config) mostPause() time.Duration {
+	switch {
+	case cfg.MaxPause < 0:
+		return sluice.Never
+	case cfg.MaxPause == 0:
+		return max(defaultMaxPause, cfg.Policy.MaxServerWait)
+	}
+	return cfg.MaxPause
+}
+
+// cut returns at, which the field source gave, or the end of the longest pause from
+// now if that is earlier. What it cut off is a warning.
+func (st *state) cut(at, now time.Time, source string) time.Time {
+	asked, most := at.Sub(now), st.t.mostPause
+	if asked <= most {
+		return at
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.warnCut(source, asked)
+	return now.Add(most)
+}
+
+// cutRate returns r, which the field source gave, or one call per longest pause if
+// that is faster: one call in ten years is a pause under another name. st.mu is held.
+func (st *state) cutRate(r sluice.Rate, source string) sluice.Rate {
+	if r.Count <= 0 || r.Per/time.Duration(r.Count) <= st.t.mostPause {
+		return r
+	}
+	st.warnCut(source, r.Per/time.Duration(r.Count))
+	return sluice.Rate{Count: 1, Per: st.t.mostPause}
+}
+
+// warnCut notes that a wait is longer than servers may cause. st.mu is held.
+func (st *state) warnCut(source string, asked time.Duration) {
+	st.warnings++
+	st.warning = ratelimit.Warning{
+		Field: source,
+		Value: asked.Round(time.Second).String(),
+		Why:   "the wait is cut to the longest pause, " + st.t.mostPause.String(),
+	}
+}
+
+// Resume ends the pause of a key, as Stats and [Hop] spell it, and reports whether
+// there was anything under that key. The callers who wait leave one interval
+// apart. Forgotten with the pause is what would bring it back: a slower pace from
+// Config.Spread, the doubled waits after throttles without a time, and a pause of
+// all calls to that server. A rate from Config.FromPolicy stays, and so does the
+// retry budget.
+//
+// Resume is for an operator who knows better than the server, or for a server that
+// asked for too much by mistake. The next throttle pauses the key again.
+func (t *Transport) Resume(key string) bool {
+	found := t.global.lift(named(key))
+	for _, st := range t.states.Range {
+		if st := st.(*state); st.key.String() == key {
+			found = true
+			st.resume()
+		}
+	}
+	return found
+}
+
+func named(name string) func(key) bool {
+	return func(k key) bool { return k.String() == name }
+}
+
+// resume is Resume for one gate.
+func (st *state) resume() {
+	// First the server, or the next request would find it paused.
+	if server := st.server.Load(); server != nil {
+		st.t.global.lift(func(k key) bool { return k == *server })
+	}
+	st.mu.Lock()
+	st.floorUntil = time.Time{}
+	st.floors.Store(0)
+	st.spread.Store(0)
+	st.pace()
+	st.mu.Unlock()
+	st.gate.Resume()
+}

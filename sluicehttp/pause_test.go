@@ -1,0 +1,385 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// Whatever a server says by which a key is paused, and however it is configured, the
+// key is asked again after MaxPause at the latest.
+func TestNoServerPausesForLonger(t *testing.T) {
+	const day = 24 * time.Hour
+	forever := "9999999999" // seconds, or the year 2286
+	for _, c := range []struct {
+		name   string
+		cfg    sluicehttp.Config
+		status int
+		header []string
+		want   time.Duration // until the next request; 0 for at once
+		cut    bool          // and a warning says so
+	}{
+		{"429", sluicehttp.Config{}, 429, []string{"Retry-After: " + forever}, day, true},
+		{"429, a date", sluicehttp.Config{}, 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, day, true},
+		{"503", sluicehttp.Config{}, 503, []string{"Retry-After: 400000000"}, day, true},
+		{"403", sluicehttp.Config{}, 403, []string{"Retry-After: 400000000"}, day, true},
+		{"301", sluicehttp.Config{}, 301, []string{"Retry-After: 400000000"}, day, true},
+		{"a limit at zero", sluicehttp.Config{}, 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000"}, day, true},
+		{"a 429 and a limit at zero", sluicehttp.Config{}, 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000"}, day, true},
+		{"all calls", sluicehttp.Config{}, 429, []string{"Retry-After: 400000000", "X-RateLimit-Global: true"}, day, true},
+		{"an hour", sluicehttp.Config{}, 429, []string{"Retry-After: 3600"}, time.Hour, false},
+		{"a day", sluicehttp.Config{}, 429, []string{"Retry-After: 86400"}, day, false},
+		{"a second more", sluicehttp.Config{}, 429, []string{"Retry-After: 86401"}, day, true},
+		{"of a minute", sluicehttp.Config{MaxPause: time.Minute}, 429, []string{"Retry-After: 3600"}, time.Minute, true},
+		{"of a week", sluicehttp.Config{MaxPause: 7 * day}, 429, []string{"Retry-After: 400000000"}, 7 * day, true},
+		{"as long as a server may ask for", sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * day}}, 429, []string{"Retry-After: 400000000"}, 2 * day, true},
+		{"a server may ask for anything", sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: -1, MaxElapsed: 1}}, 429, []string{"Retry-After: 400000000"}, day, true},
+		{"no bound", sluicehttp.Config{MaxPause: -1}, 429, []string{"Retry-After: 400000"}, 400000 * time.Second, false},
+		{"spread", sluicehttp.Config{Spread: 1}, 200, []string{"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"}, day, true},
+		{"policy", sluicehttp.Config{FromPolicy: true}, 200, []string{`RateLimit-Policy: "a";q=1;w=400000000`}, day, true},
+		{"a floor of ours", sluicehttp.Config{MaxPause: 10 * time.Second}, 429, []string{"X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 12", "X-RateLimit-Reset: 2100", "X-GitHub-Request-Id: 1"}, 10 * time.Second, false},
+		{"a policy of an hour", sluicehttp.Config{FromPolicy: true}, 200, []string{`RateLimit-Policy: "a";q=1;w=3600`}, time.Hour, false},
+	} {
+		for _, chance := range []float64{0, 0.999} {
+			t.Run(fmt.Sprint(c.name, "/", chance), func(t *testing.T) {
+				inWorld(t, c.cfg, layers(sluicetest.On(1, sluicetest.Reply(c.status, "x", c.header...))), func(w *world) {
+					w.rt.SetRandom(func() float64 { return chance })
+					ctx, cancel := context.WithTimeout(bg, time.Second)
+					defer cancel()
+					_, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
+					if err != nil {
+						t.Fatal(err)
+					}
+					s := stats(t, w.rt)
+					if got := strings.Contains(s.Warning.Why, "longest pause"); got != c.cut {
+						t.Errorf("the warning is %q, cut: %v", s.Warning, c.cut)
+					}
+					time.Sleep(c.want - 1)
+					short, cancel := context.WithTimeout(bg, 1)
+					defer cancel()
+					if _, _, err := w.get(short, "http://a.test/"); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sluice.ErrServerWait) {
+						t.Errorf("before the end: %v", err)
+					}
+					most := time.Duration(1)
+					if chance > 0 && !c.cut && c.want != day && c.cfg.MaxPause <= 0 {
+						most += time.Second
+					}
+					time.Sleep(most)
+					w.wantGet("http://a.test/", 200)
+					if got := w.now(); got > c.want+most {
+						t.Errorf("the second request left at %v, want %v", got, c.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A pace that is spread until a reset in twelve years keeps no gate for so long.
+func TestASpreadPaceIsForgotten(t *testing.T) {
+	header := []string{"X-RateLimit-Limit: 4000000000", "X-RateLimit-Remaining: 400000000", "X-RateLimit-Reset: 400000000"}
+	cfg := sluicehttp.Config{Spread: 1, Keys: sluice.KeyedConfig{Idle: -1}}
+	inWorld(t, cfg, layers(sluicetest.Host("a.test", sluicetest.Reply(200, "", header...))), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		time.Sleep(24 * time.Hour)
+		for range 3 {
+			w.wantGet("http://b.test/", 200)
+			w.wantGet("http://c.test/", 200)
+		}
+		w.rt.Stats(func(key string, _ sluicehttp.Stats) bool {
+			if key == "http://a.test" {
+				t.Error("the gate is still there")
+			}
+			return true
+		})
+	})
+}
+
+// A report says when the transport will ask again, not when the server wants it to.
+func TestAReportOfACutPause(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Reply(429, "", "Retry-After: 9999999999")), func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		w.get(ctx, "http://a.test/")
+		wantWhy(t, report, sluice.ErrServerWait, 1)
+		if got := report.Last().RetryAt.Sub(w.start); got != 24*time.Hour {
+			t.Errorf("RetryAt is %v", got)
+		}
+	})
+}
+
+// What Resume lifts: whatever made the key wait for a server.
+func TestResume(t *testing.T) {
+	kind := "Content-Type: application/json"
+	patient := sluice.Policy{MaxServerWait: -1, MaxElapsed: -1}
+	tenant := sluicehttp.Config{Key: func(*http.Request) string { return "tenant" }}
+	for _, c := range []struct {
+		name   string
+		cfg    sluicehttp.Config
+		answer sluicetest.Layer
+	}{
+		{"a throttle", sluicehttp.Config{}, sluicetest.Reply(429, "", "Retry-After: 9999999999")},
+		{"nothing remains", sluicehttp.Config{}, sluicetest.Reply(200, "", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000")},
+		{"all calls", sluicehttp.Config{}, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
+		{"spread", sluicehttp.Config{Spread: 1}, sluicetest.Reply(200, "", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 9999")},
+		{"a floor", sluicehttp.Config{Inspect: sluicehttp.GitHub}, sluicetest.Reply(403, secondary, kind)},
+		{"a tenant", tenant, sluicetest.Reply(429, "", "Retry-After: 9999999999")},
+		{"a tenant, all calls", tenant, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.Policy = patient
+			inWorld(t, c.cfg, layers(sluicetest.On(1, c.answer)), func(w *world) {
+				first, cancel := context.WithTimeout(bg, time.Second)
+				defer cancel()
+				w.get(first, "http://a.test/")
+				var wg sync.WaitGroup
+				wg.Go(func() { w.wantGet("http://a.test/", 200) }) // waits
+				synctest.Wait()
+				if n := len(w.srv.Record().Requests); n != 1 {
+					t.Fatalf("%d requests before Resume", n)
+				}
+				if w.rt.Resume("http://b.test") {
+					t.Error("there is no such key")
+				}
+				key := "http://a.test"
+				if c.cfg.Key != nil {
+					key = c.cfg.Key(nil)
+				}
+				if !w.rt.Resume(key) {
+					t.Error("there is such a key")
+				}
+				wg.Wait()
+				w.wantGet("http://a.test/", 200) // comes later
+				if w.now() != 0 {
+					t.Errorf("it took %v", w.now())
+				}
+			})
+		})
+	}
+}
+
+// A secondary limit doubles its waits; Resume begins anew.
+func TestResumeForgetsThatWaitsDouble(t *testing.T) {
+	refuse := sluicetest.Reply(403, secondary)
+	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Policy: sluice.Policy{Attempts: 1, MaxServerWait: 1}}
+	inWorld(t, cfg, layers(sluicetest.Script(refuse, refuse)), func(w *world) {
+		for range 2 {
+			w.wantGet("http://a.test/", 403)
+			if got := time.Until(stats(t, w.rt).PausedUntil); got != time.Minute {
+				t.Errorf("paused for %v", got)
+			}
+			time.Sleep(30 * time.Second)
+			w.rt.Resume("http://a.test")
+		}
+		w.wantGet("http://a.test/", 200)
+	})
+}
+
+// hostile is a base transport for a million names: those below evil.test answer as
+// told, all others are fine.
+func hostile(status int, header ...string) http.RoundTripper {
+	fields := make(http.Header)
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		fields.Add(name, value)
+	}
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if !strings.HasSuffix(req.URL.Host, ".evil.test") {
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, nil
+		}
+		if status == 0 {
+			return nil, errors.New("connection refused")
+		}
+		return &http.Response{StatusCode: status, Header: fields, Body: http.NoBody}, nil
+	})
+}
+
+// A server with many names fills no table: the other hosts are served, and memory is
+// bounded.
+func TestHostileNamesLockNobodyOut(t *testing.T) {
+	once := sluice.Policy{Attempts: 1}
+	pausing := []string{"Retry-After: 9999999999"}
+	for _, c := range []struct {
+		name   string
+		cfg    sluicehttp.Config
+		most   int // gates
+		base   http.RoundTripper
+		hosts  int
+		before func(cfg *sluicehttp.Config)
+	}{
+		{name: "429", base: hostile(429, pausing...), hosts: 20_000},
+		{name: "nothing remains", base: hostile(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000"), hosts: 2500},
+		{name: "503", base: hostile(503, pausing...), hosts: 2500},
+		{name: "500", base: hostile(500), hosts: 2500},
+		{name: "dead", base: hostile(0), hosts: 2500},
+		{name: "all calls", base: hostile(429, "Retry-After: 9999999999", "X-RateLimit-Global: true"), hosts: 2500},
+		{name: "spread", cfg: sluicehttp.Config{Spread: 1}, base: hostile(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"), hosts: 2500},
+		{name: "policy", cfg: sluicehttp.Config{FromPolicy: true}, base: hostile(200, `RateLimit-Policy: "a";q=1;w=400000000`), hosts: 2500},
+		{name: "429, with a rate", cfg: sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}}, base: hostile(429, pausing...), hosts: 2500},
+		{name: "429, with a parent", base: hostile(429, pausing...), hosts: 2500, before: func(cfg *sluicehttp.Config) {
+			cfg.Gate.Parent, _ = sluice.New(sluice.Config{Concurrency: 1})
+		}},
+		{name: "429, with permits", base: hostile(429, pausing...), hosts: 2500, before: func(cfg *sluicehttp.Config) { cfg.Gate.Permits = new(lender) }},
+		{name: "429, with a timeout", cfg: sluicehttp.Config{Policy: sluice.Policy{Attempts: 1, AttemptTimeout: time.Minute}}, base: hostile(429, pausing...), hosts: 2500},
+		{name: "429, without a bound", cfg: sluicehttp.Config{MaxPause: -1}, base: hostile(429, pausing...), hosts: 2500},
+	} {
+		for _, keys := range []sluice.KeyedConfig{{MaxKeys: 1000}, {MaxKeys: 1}, {EvictAt: 1000}, {}} {
+			if keys.MaxKeys+keys.EvictAt == 0 && c.name != "429" && c.name != "500" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%+v", c.name, keys.MaxKeys+keys.EvictAt), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					if c.before != nil {
+						c.before(&c.cfg)
+					}
+					cfg := c.cfg
+					if cfg.Keys = keys; cfg.Policy.Attempts == 0 {
+						cfg.Policy = once
+					}
+					most := max(keys.MaxKeys, keys.EvictAt)
+					hosts := c.hosts
+					if most == 0 {
+						most, hosts = 10_000, max(hosts, 12_000)
+					}
+					rt := mustTransport(t, c.base, cfg)
+					get := func(url string) error {
+						resp, err := rt.RoundTrip(request(t, bg, "GET", url, nil))
+						if err == nil {
+							resp.Body.Close()
+						}
+						return err
+					}
+					refused := 0
+					for i := range hosts {
+						if errors.Is(get(fmt.Sprintf("http://h%d.evil.test/", i)), sluice.ErrTooManyKeys) {
+							refused++
+						}
+						if i%50 == 0 {
+							if err := get(fmt.Sprintf("http://meanwhile%d.test/", i)); err != nil {
+								refused++
+							}
+						}
+						if i%10 == 0 {
+							time.Sleep(time.Second)
+						}
+					}
+					for i := range 200 {
+						if err := get(fmt.Sprintf("http://good%d.test/", i)); err != nil {
+							refused++
+						}
+						if keys.MaxKeys == 1 {
+							time.Sleep(time.Second) // it owes its rate a call
+						}
+					}
+					if refused > 0 {
+						t.Errorf("%d requests were refused", refused)
+					}
+					gates := 0
+					rt.Stats(func(string, sluicehttp.Stats) bool { gates++; return true })
+					if gates > most {
+						t.Errorf("%d gates, want at most %d", gates, most)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Gates of hosts that pause make room all the time, while some are about to use
+// them and others read: there are never two in use for a host.
+func TestHostsThatMakeRoomHaveOneGate(t *testing.T) {
+	const hosts, callers, each = 7, 4, 4000
+	var inFlight [hosts]atomic.Int32
+	base := roundTripper(func(req *http.Request) (*http.Response, error) {
+		host := &inFlight[req.URL.Host[0]-'a']
+		if n := host.Add(1); n > 1 {
+			t.Errorf("%d in flight at %s, want 1", n, req.URL.Host)
+		}
+		runtime.Gosched()
+		h := http.Header{"Retry-After": {"0.00002"}}
+		return &http.Response{StatusCode: 429, Header: h, Body: &leaving{n: host}}, nil
+	})
+	var made atomic.Int32
+	rt := mustTransport(t, base, sluicehttp.Config{
+		Policy: sluice.Policy{Attempts: 1, MaxServerWait: time.Hour},
+		NewGate: func(string) (*sluice.Gate, error) {
+			made.Add(1)
+			return sluice.New(sluice.Config{Concurrency: 1, RetryBudget: -1})
+		},
+		Keys: sluice.KeyedConfig{MaxKeys: 2, Idle: time.Hour},
+	})
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				host := (c + i/7) % hosts
+				ctx := sluicehttp.With(slow{bg}, sluicehttp.Overrides{NoRetry: true})
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%c.test/", 'a'+host), nil)
+				resp, err := rt.RoundTrip(req)
+				switch {
+				case err == nil:
+					runtime.Gosched()
+					resp.Body.Close()
+				case !errors.Is(err, sluice.ErrTooManyKeys):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() <= hosts {
+		t.Error("no gate ever made room")
+	}
+	t.Logf("%d gates were made", made.Load())
+}
+
+// leaving is a body that is in flight until it is closed.
+type leaving struct {
+	n    *atomic.Int32
+	once sync.Once
+}
+
+func (*leaving) Read([]byte) (int, error) { return 0, nil }
+
+func (l *leaving) Close() error {
+	l.once.Do(func() { l.n.Add(-1) })
+	return nil
+}
+
+// A server that pauses all calls is remembered although its gate made room, but not
+// more than 10,000 of them, and none for longer than it lasts.
+func TestServersThatPauseAllCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := hostile(429, "Retry-After: 9999", "X-RateLimit-Global: true")
+		rt := mustTransport(t, base, sluicehttp.Config{Policy: sluice.Policy{Attempts: 1}, Keys: sluice.KeyedConfig{MaxKeys: 10}})
+		for i := range 12_000 {
+			if _, err := rt.RoundTrip(request(t, bg, "GET", fmt.Sprintf("http://h%d.evil.test/", i), nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := rt.PausedServers(); n != 10_000 {
+			t.Errorf("%d servers are remembered", n)
+		}
+		if _, err := rt.RoundTrip(request(t, bg, "GET", "http://h11999.evil.test/", nil)); !errors.Is(err, sluice.ErrServerWait) {
+			t.Errorf("the last one was forgotten: %v", err)
+		}
+		time.Sleep(3 * time.Hour)
+		for i := range 5000 {
+			rt.RoundTrip(request(t, bg, "GET", fmt.Sprintf("http://good%d.test/", i), nil))
+		}
+		if n := rt.PausedServers(); n > 0 {
+			t.Errorf("%d servers are still remembered", n)
+		}
+	})
+}
