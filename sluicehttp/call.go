@@ -23,7 +23,7 @@ import (
 type call struct {
 	t      *Transport
 	req    *http.Request
-	ctx    context.Context // of req
+	ctx    context.Context // of req, or ended by req.Cancel as well
 	o      *Overrides
 	key    key
 	weight int64
@@ -35,6 +35,9 @@ type call struct {
 	// of its attempt, or nil.
 	aside  *http.Response
 	cancel func()
+
+	canceling *canceling // ends ctx; nil if req has no Cancel
+	handed    bool       // a hold that was handed over calls its end
 
 	resp *http.Response
 }
@@ -104,7 +107,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 			attempts.Succeeded()
 		}
 		handed = true
-		h.hand(c.ctx, resp, req.Method, now, c.free())
+		c.hand(h, resp, now, c.free())
 		return resp, false, nil
 	}
 
@@ -120,8 +123,23 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 	c.stop(stopped, f.at)
 	handed = true
-	h.hand(c.ctx, resp, req.Method, now, c.free())
+	c.hand(h, resp, now, c.free())
 	return resp, false, nil
+}
+
+// hand gives resp to the caller, and with it h, see hold.hand.
+func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
+	if k := c.canceling; k != nil {
+		attempt := h.cancel
+		h.cancel = func() {
+			if attempt != nil {
+				attempt()
+			}
+			k.end(nil)
+		}
+		c.handed = true
+	}
+	h.hand(c.ctx, resp, c.req.Method, now, free)
 }
 
 // server returns where the request goes.
@@ -202,14 +220,13 @@ func (c *call) discard() {
 // does not want it; one who is late may.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
-	resp := c.aside
-	if resp == nil || c.ctx.Err() == context.Canceled {
+	resp, ended := c.aside, c.ended()
+	if resp == nil || ended == context.Canceled || ended == errCanceled {
 		c.discard()
 		return nil, c.blame(err)
 	}
-	if c.cancel != nil {
-		h := &hold{cancel: c.cancel}
-		h.hand(c.ctx, resp, c.req.Method, time.Time{}, false)
+	if c.cancel != nil || c.canceling != nil {
+		c.hand(&hold{cancel: c.cancel}, resp, time.Time{}, false)
 	}
 	return resp, nil
 }
@@ -218,7 +235,7 @@ func (c *call) refused(err error) (*http.Response, error) {
 // after which there is no other attempt because of stopped.
 func (c *call) failed(f *failure, stopped error) error {
 	c.stop(stopped, f.at)
-	if is[*sluice.Stopped](stopped) && c.ctx.Err() == nil {
+	if is[*sluice.Stopped](stopped) && c.ended() == nil {
 		return c.blame(stopped)
 	}
 	return f.err // as if there were only the base transport
@@ -226,7 +243,7 @@ func (c *call) failed(f *failure, stopped error) error {
 
 // blame returns err as the caller is to see it: an error of the context bare.
 func (c *call) blame(err error) error {
-	if err := c.ctx.Err(); err != nil {
+	if err := c.ended(); err != nil {
 		return err
 	}
 	return c.tooShort(err)

@@ -65,7 +65,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 			}()
 		}
 	}
-	if ctx != c.ctx {
+	if traced || h.cancel != nil || c.canceling != nil {
 		req = req.WithContext(ctx)
 	}
 	resp, err = c.t.base.RoundTrip(req)
@@ -79,7 +79,11 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		resp.Body.Close()       // it cannot be read any more
 		err = &lateError{limit} // ctx may be about to end only
 	}
-	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
+	switch {
+	case err == nil:
+	case c.canceling.notice():
+		err = c.ended()
+	case ctx.Err() != nil && c.ctx.Err() == nil:
 		err = context.Cause(ctx) // the attempt's, not the caller's
 	}
 	if err != nil {

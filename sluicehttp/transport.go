@@ -167,6 +167,9 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // http.Client.Timeout sets, is refused at once: the error is a
 // [*sluice.WaitError], and matches [context.DeadlineExceeded].
 //
+// Request.Cancel is deprecated, and obeyed: closed, it ends the call at once, wherever
+// that is, with the error of net/http.
+//
 // The permit of the request is released when the body of the response has been
 // read to its end or has failed, or is closed. RoundTrip never changes req, and
 // always closes its body.
@@ -178,8 +181,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	defer c.unwatch()
 	var err error
 	if c.body, err = newReplay(c.ctx, req, !c.o.NoRetry); err != nil {
+		if err == c.ctx.Err() {
+			err = c.ended()
+		}
 		c.stop(err, time.Time{})
 		return nil, err
 	}
@@ -216,7 +223,15 @@ func (c *call) begin() (err error) {
 	}
 	c.key = c.t.keyOf(c.req, c.o)
 	c.page = newPage(c.ctx, c.key)
-	return nil
+	if c.req.Cancel != nil {
+		c.canceling = watchCancel(c.ctx, c.req)
+		c.ctx = c.canceling.ctx
+		if c.canceling.notice() { // before: it takes nothing
+			err = c.ended()
+			c.unwatch()
+		}
+	}
+	return err
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, if that
