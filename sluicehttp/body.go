@@ -157,6 +157,10 @@ const (
 // It reports whether resp is still whole.
 func setAside(resp *http.Response) bool {
 	body := resp.Body
+	if stalled(body) { // its second is over
+		body.Close()
+		return false
+	}
 	late := time.AfterFunc(patience, func() { body.Close() })
 	content := make([]byte, discarded)
 	n, err := readFull(body, content)

@@ -3,30 +3,12 @@ package sluicehttp
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
-
-const mostPeeked = 64 << 10
-
-// peek returns the beginning of the body of resp and puts it back.
-func peek(resp *http.Response) []byte {
-	if resp.Body == http.NoBody {
-		return nil
-	}
-	body := resp.Body
-	var content bytes.Buffer
-	// It grows as it comes, for most are short. An error comes again when the
-	// rest is read.
-	_, _ = io.Copy(&content, io.LimitReader(body, mostPeeked))
-	seen := content.Bytes()
-	resp.Body = &partly{io.MultiReader(bytes.NewReader(seen), body), body}
-	return bytes.Clone(seen)
-}
 
 // GitHub is an [Inspector] for the secondary limits of GitHub. It refuses with
 // the status 403 or 429, and only the text tells that apart from a call that is

@@ -130,7 +130,7 @@ func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
 	if inspect := st.inspector(resp); inspect != nil {
 		seen := said // a copy, so that only those who inspect pay for an allocation
-		inspect(resp, func() []byte { return peek(resp) }, &seen)
+		inspect(resp, st.peeker(resp, &said, now), &seen)
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			// What ran out has refused it, as if the status had said so.
 			seen.RetryAt, seen.RetrySource = said.PauseUntil()

@@ -1,0 +1,162 @@
+package sluicehttp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// A body that stalls holds an Inspector up for a second, and with it RoundTrip and the
+// permit. The answer is judged by its header then, and is whole for who reads it.
+func TestABodyThatStallsHoldsNobodyUp(t *testing.T) {
+	jsonType := "Content-Type: application/json"
+	long := `{"message": "` + strings.Repeat("x", 100) + `"}`
+	for _, c := range []struct {
+		name    string
+		inspect sluicehttp.Inspector
+		status  int
+		header  []string
+		second  time.Duration // when the second attempt comes, 0 if there is none
+	}{
+		{"GitHub, forbidden", sluicehttp.GitHub, 403, nil, 0},
+		{"GitHub, too many", sluicehttp.GitHub, 429, nil, 2 * time.Second},
+		{"Google", sluicehttp.Google, 429, []string{"Retry-After: 60"}, time.Minute},
+		{"Google, without a time", sluicehttp.Google, 503, nil, 2 * time.Second},
+		{"GraphQL", sluicehttp.GraphQL, 200, []string{jsonType}, 0},
+		{"another", func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) { peek(); peek() }, 404, nil, 0},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			for _, stall := range []time.Duration{sluicetest.Forever, 10 * time.Second} {
+				for _, set := range []string{"", "AttemptTimeout", "Permits"} {
+					t.Run(fmt.Sprintf("%s/%s/%v/%s", c.name, scheme, stall, set), func(t *testing.T) {
+						cfg := sluicehttp.Config{Inspect: c.inspect, Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+						switch set {
+						case "AttemptTimeout":
+							cfg.Policy.AttemptTimeout = 200 * ms
+						case "Permits":
+							cfg.Gate.Permits = new(lender)
+						}
+						faults := layers(sluicetest.On(1, sluicetest.Stall(20, stall)), sluicetest.On(1, sluicetest.Reply(c.status, long, c.header...)))
+						inWorld(t, cfg, faults, func(w *world) {
+							resp, err := w.client.Do(request(t, bg, "GET", scheme+"://a.test/", nil))
+							if err != nil {
+								t.Fatal(err)
+							}
+							defer resp.Body.Close()
+							if c.second > 0 {
+								w.wantCame(0, c.second)
+								return
+							}
+							if w.now() != time.Second || resp.StatusCode != c.status {
+								t.Errorf("%s at %v", resp.Status, w.now())
+							}
+							start := make([]byte, 20)
+							if _, err := io.ReadFull(resp.Body, start); err != nil || string(start) != long[:20] {
+								t.Errorf("read %q, %v", start, err)
+							}
+							if stall == sluicetest.Forever {
+								resp.Body.Close()
+							} else {
+								rest, err := io.ReadAll(resp.Body)
+								if string(rest) != long[20:] || err != nil || w.now() != stall {
+									t.Errorf("read %q, %v at %v", rest, err, w.now())
+								}
+							}
+							if n := inFlight(w.rt); n != 0 {
+								t.Errorf("%d in flight", n)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// While the body stalls the key is paused by what the header says: no other request
+// leaves. An Inspector that finds less in a body that is there keeps nobody waiting.
+func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		header string
+		last   time.Duration // when the last of the others may leave
+	}{
+		{"Retry-After", 429, "Retry-After: 60", time.Minute},
+		{"for less than a second", 429, "Retry-After: 0.5", time.Second},
+		{"nothing remains", 200, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 60", time.Minute},
+		{"without a time", 429, "X-Nothing: 0", 0},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) { peek() }
+				cfg := sluicehttp.Config{Inspect: peek, Policy: seconds, Gate: sluice.Config{Concurrency: 100}}
+				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, sluicetest.Forever)),
+					sluicetest.Path("/first", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
+				inWorld(t, cfg, faults, func(w *world) {
+					ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						resp, err := w.rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/first", nil))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if w.now() != time.Second {
+							t.Errorf("RoundTrip came back at %v", w.now())
+						}
+						resp.Body.Close()
+					}()
+					synctest.Wait()
+					var others []chan struct{}
+					for range 100 { // one every 10 ms
+						other := make(chan struct{})
+						others = append(others, other)
+						go func() {
+							defer close(other)
+							w.get(bg, scheme+"://a.test/other")
+						}()
+						time.Sleep(10 * ms)
+					}
+					<-done
+					for _, other := range others {
+						<-other
+					}
+					for i, at := range w.srv.Record().Arrivals()[1:] {
+						told := c.last
+						if c.name == "for less than a second" {
+							told = 500 * ms
+						}
+						if at < told {
+							t.Fatalf("request %d left at %v, told %v", i, at, told)
+						}
+					}
+				})
+			})
+		}
+	}
+	// The body is there: what the header said lasts no longer than the inspection.
+	less := func(_ *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+		if string(peek()) == "soon" {
+			said.RetryAt = time.Now().Add(100 * ms)
+		}
+	}
+	for stall, want := range map[time.Duration]time.Duration{0: 100 * ms, 50 * ms: 160 * ms, 300 * ms: 640 * ms} {
+		cfg := sluicehttp.Config{Inspect: less, Policy: seconds}
+		faults := layers(sluicetest.On(1, sluicetest.Stall(1, stall)), sluicetest.On(1, sluicetest.Reply(429, "soon", "Retry-After: 60")))
+		inWorld(t, cfg, faults, func(w *world) {
+			w.wantGet("http://a.test/", 200)
+			w.wantCame(0, want)
+		})
+	}
+}
