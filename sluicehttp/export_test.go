@@ -1,6 +1,10 @@
 package sluicehttp
 
-import "errors"
+import (
+	"errors"
+	"net/http"
+	"net/url"
+)
 
 // SetRandom makes f, in place of chance, say how much later than told a pause
 // ends.
@@ -33,3 +37,6 @@ func (t *Transport) PausedServers() int {
 	defer t.global.mu.Unlock()
 	return len(t.global.paused)
 }
+
+// KeyOf returns the key of a request for u.
+func KeyOf(u *url.URL) string { return destination(&http.Request{URL: u}).host }

@@ -1,8 +1,14 @@
 package sluicehttp
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // A key names a gate: a scheme and a host with its port, or with an empty scheme
@@ -17,18 +23,79 @@ func (k key) String() string {
 	return k.scheme + "://" + k.host
 }
 
-// destination returns the key of where req goes. The port that goes without
-// saying is left out, so that https://example.com:443 and https://Example.com
-// are one.
+// destination returns the key of where req goes. All spellings of one server are one
+// key: whoever writes the URLs must not get a second rate by another spelling.
 func destination(req *http.Request) key {
-	k := key{strings.ToLower(req.URL.Scheme), strings.ToLower(req.URL.Host)} // allocate only to change something
-	switch k.scheme {
-	case "http":
-		k.host = strings.TrimSuffix(k.host, ":80")
-	case "https":
-		k.host = strings.TrimSuffix(k.host, ":443")
+	scheme := strings.ToLower(req.URL.Scheme) // allocates only to change something
+	return key{scheme, spell(scheme, req.URL)}
+}
+
+// spell returns the host and port of u in one spelling: lower case, names as they
+// are in DNS, without a final dot, addresses as netip writes them, and no port that
+// goes without saying.
+func spell(scheme string, u *url.URL) string {
+	if plain(u.Host) {
+		return u.Host
 	}
-	return k
+	name, port := u.Hostname(), u.Port()
+	if port == "" && !strings.HasSuffix(u.Host, name) && !strings.HasSuffix(u.Host, "]") && !strings.HasSuffix(u.Host, ":") {
+		return strings.ToLower(u.Host) // the port is none; this will not be sent
+	}
+	if !isASCII(name) {
+		name = dialed(name)
+	}
+	name = strings.TrimSuffix(name, ".")
+	if !strings.Contains(name, ":") { // IPv4 addresses have one spelling only
+		name = strings.ToLower(name)
+	} else if addr, err := netip.ParseAddr(name); err == nil { // zones have a case
+		if name = addr.Unmap().String(); addr.Unmap().Is6() {
+			name = "[" + name + "]"
+		}
+	}
+	port = strings.TrimLeft(port, "0")
+	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
+		return name
+	}
+	if len(name)+1+len(port) == len(u.Host) && strings.HasPrefix(u.Host, name) {
+		return u.Host // so it was spelled
+	}
+	return name + ":" + port
+}
+
+// plain reports whether host is spelled as spell would: nearly all are.
+func plain(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.') {
+			return false
+		}
+	}
+	return !strings.HasSuffix(host, ".")
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+}
+
+var errDialed = errors.New("sluicehttp: dialed")
+
+// dialed returns the name that net/http dials for one that is not ASCII: "xn--…".
+// net/http has the tables for that and exports them in no other way; the package
+// golang.org/x/net/idna would make every program bring them twice.
+func dialed(name string) string {
+	address := ""
+	t := http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
+		address = addr
+		return nil, errDialed
+	}}
+	req := http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: name}, Header: http.Header{}}
+	if _, err := t.RoundTrip(&req); !errors.Is(err, errDialed) {
+		return name
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return name
+	}
+	return host
 }
 
 // keyOf returns the key of the gate that req must pass.
