@@ -127,7 +127,7 @@ func (f *failure) marked() error {
 func (c *call) judgeError(err error, unwritten bool) *failure {
 	f := &failure{err: err}
 	switch {
-	case hopeless(err) || !wellFormed(c.req):
+	case hopeless(err) || c.t.refusedByProxy(err) || !wellFormed(c.req):
 		f.final = sluice.ErrPermanent
 	case !idempotent(c.req, c.o) && !unwritten && !neverWritten(err):
 		f.final = ErrUnsafe
