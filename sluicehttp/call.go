@@ -27,6 +27,7 @@ type call struct {
 	o      *Overrides
 	key    key
 	weight int64
+	safe   bool      // it may be sent twice
 	page   *page     // of the report, or nil
 	began  time.Time // zero if ctx has no deadline
 	body   replay

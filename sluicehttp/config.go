@@ -67,6 +67,14 @@ type Config struct {
 	// how now will not know in a second.
 	AlsoRetry []int
 
+	// Idempotent, if set, reports that a request may be sent twice although its
+	// method does not say so, such as a POST to an API that only computes or
+	// recognizes copies. It is asked once for each request, redirects included,
+	// and not about those that may be sent twice anyway: by their method, an
+	// Idempotency-Key or Overrides.Idempotent. It must not change the request or
+	// read its body, and may be called by several goroutines at once.
+	Idempotent func(req *http.Request) bool
+
 	// KeepRefused leaves a throttled request alone that is not idempotent, such
 	// as a POST. Otherwise it is retried: the server said that it did not
 	// process it.

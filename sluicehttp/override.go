@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -17,7 +18,8 @@ type Overrides struct {
 	// 1. It must not be negative.
 	Weight int64
 
-	// Idempotent says that the request may be sent twice, whatever its method.
+	// Idempotent says that the request may be sent twice, whatever its method
+	// and Config.Idempotent.
 	Idempotent bool
 
 	// NoRetry says that it must not be retried at all.
@@ -33,13 +35,27 @@ type Overrides struct {
 
 type overridesKey struct{}
 
-// With returns a context for requests with the overrides o. It replaces those
-// that ctx has, all of them.
+// With returns a context for requests with the overrides o and those that ctx has.
+// A field of o that is not zero replaces that of ctx, so a middleware that sets one
+// keeps what its caller has set. A field cannot be made zero again.
 //
 //	ctx = sluicehttp.With(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 func With(ctx context.Context, o Overrides) context.Context {
-	return context.WithValue(ctx, overridesKey{}, &o)
+	merged := OverridesFrom(ctx)
+	merged.Key = cmp.Or(o.Key, merged.Key)
+	merged.Weight = cmp.Or(o.Weight, merged.Weight)
+	merged.Idempotent = o.Idempotent || merged.Idempotent
+	merged.NoRetry = o.NoRetry || merged.NoRetry
+	merged.AttemptTimeout = cmp.Or(o.AttemptTimeout, merged.AttemptTimeout)
+	merged.ReleaseAtHeaders = o.ReleaseAtHeaders || merged.ReleaseAtHeaders
+	return context.WithValue(ctx, overridesKey{}, &merged)
+}
+
+// OverridesFrom returns the overrides that ctx was made with by [With], or the zero
+// Overrides.
+func OverridesFrom(ctx context.Context) Overrides {
+	return *overridesOf(ctx)
 }
 
 var noOverrides = new(Overrides)

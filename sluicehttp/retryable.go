@@ -58,15 +58,18 @@ func (t *Transport) retryStatus(status int) bool {
 	return status >= 520 && status <= 528 || slices.Contains(t.cfg.AlsoRetry, status)
 }
 
-// idempotent reports whether req may be sent twice: by its method (RFC 9110,
-// section 9.2.2), or because it has a key by which the server knows a copy.
-// net/http goes by such keys, too, but has PUT and DELETE sent once only.
-func idempotent(req *http.Request, o *Overrides) bool {
+// idempotent reports whether the request may be sent twice: by its method (RFC 9110,
+// section 9.2.2), because it has a key by which the server knows a copy, or because
+// the caller says so. net/http goes by such keys, too, but has PUT and DELETE sent
+// once only.
+func (c *call) idempotent() bool {
+	req := c.req
 	switch req.Method {
 	case "", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
 		return true
 	}
-	return o.Idempotent || req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil
+	return c.o.Idempotent || req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil ||
+		c.t.cfg.Idempotent != nil && c.t.cfg.Idempotent(req)
 }
 
 // A failure is how an attempt failed.
@@ -80,7 +83,7 @@ type failure struct {
 // judge returns how the attempt failed that was answered with resp at now, or nil
 // if it did not. resp has been read into said.
 func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot, now time.Time) *failure {
-	safe := idempotent(c.req, c.o)
+	safe := c.safe
 	switch {
 	case said.Throttled:
 		// The server has refused to process it, so any method may be tried
@@ -129,7 +132,7 @@ func (c *call) judgeError(err error, unwritten bool) *failure {
 	switch {
 	case hopeless(err) || c.t.refusedByProxy(err) || !wellFormed(c.req):
 		f.final = sluice.ErrPermanent
-	case !idempotent(c.req, c.o) && !unwritten && !neverWritten(err):
+	case !c.safe && !unwritten && !neverWritten(err):
 		f.final = ErrUnsafe
 	}
 	return f

@@ -37,7 +37,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		defer h.state.inFlight.Add(-1)
 	}
 	limit, lost := c.attemptTimeout(), h.permit.Lost()
-	traced := !c.o.NoRetry && !idempotent(req, c.o)
+	traced := !c.o.NoRetry && !c.safe
 	ctx := c.ctx
 	var dial *dialing
 	if traced {

@@ -221,7 +221,7 @@ func (c *call) begin() (err error) {
 	if c.weight, err = c.o.weight(); err != nil {
 		return err
 	}
-	c.key = c.t.keyOf(c.req, c.o)
+	c.key, c.safe = c.t.keyOf(c.req, c.o), c.idempotent()
 	c.page = newPage(c.ctx, c.key)
 	if c.req.Cancel != nil {
 		c.canceling = watchCancel(c.ctx, c.req)
