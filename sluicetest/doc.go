@@ -59,7 +59,8 @@
 // [Server.Record] has every request with its instants, every connection, and the
 // bodies that a client left unread. Its methods that return an error are verdicts:
 // Evenly, Within, AtOnce, NoneRefused, Obeyed, AllRead. They say what is wrong in
-// words, and with which request.
+// words, and with which request. The record grows with every request:
+// [Server.Forget] empties it, between the parts of a long test.
 //
 // # What it is not
 //

@@ -148,7 +148,7 @@ func (b *received) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.x.note(func(r *Request) {
 		r.BodyLen += int64(n)
-		r.Body = append(r.Body, p[:min(n, kept-len(r.Body))]...)
+		r.Body = append(r.Body, p[:min(n, keptBody-len(r.Body))]...)
 	})
 	return n, err
 }

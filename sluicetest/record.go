@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// A Record is what a server has seen so far: a copy, which nothing changes any
-// more. Instants are durations since the making of the server.
+// A Record is what a server has seen so far, or since [Server.Forget]: a copy, which
+// nothing changes any more. Instants are durations since the making of the server.
+// It grows with each request, by some 700 bytes and its body.
 type Record struct {
 	// Requests are in the order in which they arrived.
 	Requests []Request
 	// Conns are in the order in which they were opened.
 	Conns []Conn
 	// Dials is how many attempts to connect there were, the failed ones
-	// included.
+	// included, since the last [Server.Forget].
 	Dials int
 	// Bodies are the bodies of answers that a client under [Server.Watch] was
 	// given, in that order.
@@ -85,15 +86,50 @@ type Conn struct {
 	opened, closed int64 // places in the order, as of a Request
 }
 
-// kept is how much of the body of a request stays in the record.
-const kept = 64 << 10
+// keptBody is how much of the body of a request stays in the record.
+const keptBody = 64 << 10
 
 // Record returns what has happened until now.
 func (s *Server) Record() Record {
+	s.book.mu.Lock()
+	defer s.book.mu.Unlock()
+	return s.book.copy()
+}
+
+// Forget returns the record and drops what is over from it: requests that have
+// ended, connections and bodies that are closed, the log. Numbers and instants go
+// on. For a test that judges a long run in parts, or a server on a real socket that
+// stays: without it the record holds every request.
+//
+// A verdict on the next record knows nothing of this one: it does not see that two
+// requests are too close if one is here and one there.
+func (s *Server) Forget() Record {
 	b := &s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := Record{Dials: b.dials, Log: slices.Clone(b.log)}
+	r := b.copy()
+	b.requests = kept(b.requests, func(q *Request) bool { return q.InFlight })
+	b.conns = kept(b.conns, func(c *conn) bool { return c.is.Open })
+	b.bodies = kept(b.bodies, func(b *watched) bool { return !b.is.Closed })
+	b.log, b.forgotten = nil, b.dials
+	return r
+}
+
+// kept returns a new slice of those of all that are to be kept: the array of the old
+// one would hold as much memory as before.
+func kept[T any](all []T, keep func(T) bool) []T {
+	var left []T
+	for _, x := range all {
+		if keep(x) {
+			left = append(left, x)
+		}
+	}
+	return left
+}
+
+// copy returns what is in b, which is locked.
+func (b *book) copy() Record {
+	r := Record{Dials: b.dials - b.forgotten, Log: slices.Clone(b.log)}
 	for _, req := range b.requests {
 		r.Requests = append(r.Requests, *req)
 	}
@@ -111,13 +147,15 @@ func (s *Server) Record() Record {
 type book struct {
 	now func() time.Duration
 
-	mu       sync.Mutex
-	order    int64
-	dials    int
-	requests []*Request
-	conns    []*conn
-	bodies   []*watched
-	log      []string
+	mu        sync.Mutex
+	order     int64
+	arrivals  int // requests since the making of the server
+	dials     int // the same of dials
+	forgotten int // of the dials
+	requests  []*Request
+	conns     []*conn
+	bodies    []*watched
+	log       []string
 }
 
 // next returns the next place in the order. b is locked.
@@ -129,8 +167,9 @@ func (b *book) next() int64 {
 func (b *book) arrived(r *http.Request, c *conn) *Request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.arrivals++
 	req := &Request{
-		Number: len(b.requests) + 1, Arrived: b.now(), InFlight: true,
+		Number: b.arrivals, Arrived: b.now(), InFlight: true,
 		Method: r.Method, Proto: r.Proto, Host: r.Host, Path: r.RequestURI,
 		Header: r.Header.Clone(),
 		began:  b.next(),
