@@ -217,3 +217,31 @@ func TestEvictionLeavesOneGateAKey(t *testing.T) {
 	}
 	t.Logf("%d gates were made, %d calls refused", made.Load(), refused.Load())
 }
+
+// Hosts that pause themselves make room; those that owe their rate a call do not.
+func ExampleKeyedConfig() {
+	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
+		return sluice.New(sluice.Config{Name: host})
+	}, sluice.KeyedConfig{
+		MaxKeys: 2,
+		Evict: func(gate *sluice.Gate, owes bool) bool {
+			fmt.Println("forget", gate.Stats().Name)
+			return !owes
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, host := range []string{"a.example", "b.example", "c.example"} {
+		err := hosts.Use(host, func(gate *sluice.Gate) error {
+			gate.PauseUntil(time.Now().Add(time.Hour), "it said so")
+			return nil
+		})
+		fmt.Println(host, err)
+	}
+	// Output:
+	// a.example <nil>
+	// b.example <nil>
+	// forget a.example
+	// c.example <nil>
+}

@@ -10,8 +10,9 @@
 //	client := &http.Client{Transport: transport}
 //
 // There is a gate for each scheme, host and port, made when the first request
-// goes there and forgotten when nobody would miss it. Config.Key groups requests
-// otherwise, and [With] single ones.
+// goes there and forgotten when a new one would do. All spellings of a host are one:
+// upper case, a final dot, "bücher.example" and "xn--bcher-kva.example". Config.Key
+// groups requests otherwise, and [With] single ones.
 //
 // # What happens to a request
 //
@@ -37,6 +38,33 @@
 // earlier. Streams of events, upgraded connections and informational (1xx)
 // answers pass as they come, over HTTP/1.1 and HTTP/2.
 //
+// # Timeouts
+//
+// Through a transport a request waits for its turn, and a timeout that was long
+// enough without it may be too short:
+//
+//	http.Client.Timeout,     covers the queue, pauses, all attempts and the reading of
+//	a deadline of the        the body. n requests that start together at a rate of r
+//	context, the timeout     need n/r and more. A request that cannot leave in time
+//	of an SDK                fails at once, and the error says how long it would wait.
+//	Policy.AttemptTimeout    covers one attempt until its header is there, and no wait.
+//	Policy.MaxServerWait     bounds each wait that a server asks for.
+//	Policy.MaxElapsed        bounds all attempts together.
+//
+// Most programs need no http.Client.Timeout but an AttemptTimeout, and batch.Map to
+// start no more requests than leave in time. Some SDKs and crawlers set a timeout on
+// their own: anthropic-sdk-go 10 minutes, colly 10 seconds. Request.Cancel is obeyed
+// like a context.
+//
+// # Hosts that are not trusted
+//
+// A crawler or a sender of webhooks calls hosts that others choose. No server pauses
+// its key for longer than Config.MaxPause, 24 hours unless it is set, and
+// [Transport.Resume] ends a pause earlier. Servers that pause many names take no room
+// from the others, see Config.Keys. A body that stalls holds up an [Inspector], and an
+// answer that is to be replaced, for a second. Hosts that share a key by Config.Key
+// share its pauses: one of them can stop the rest for MaxPause.
+//
 // # What is sent again
 //
 //	                                     idempotent      others
@@ -51,10 +79,12 @@
 //	X-Should-Retry: false                never           never
 //	501 and all other statuses           no failure      no failure
 //	wrong certificate, scheme or name,   never           never
-//	malformed request, context done
+//	refused by a proxy (407), malformed
+//	request, context done
 //
 // Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, what has an
-// Idempotency-Key or X-Idempotency-Key, and what [Overrides] call so. A request
+// Idempotency-Key or X-Idempotency-Key, and what [Overrides] or Config.Idempotent
+// call so. A request
 // with a body needs one that can be had again: by GetBody, which
 // http.NewRequest sets for what is in memory, or because it is of known length and
 // at most 64 KiB, which is then read before the first attempt. Otherwise it is
@@ -74,7 +104,8 @@
 //
 //	throttled, and until when    the gate of the key is paused for all its
 //	                             callers, never for less than told, at most a
-//	                             second more; then they leave at the pace
+//	                             second more and for MaxPause at most; then they
+//	                             leave at the pace
 //	the same, of all its calls   the gates of all keys by which calls go to that
 //	                             scheme, host and port are
 //	throttled, without a time    Policy.Throttled

@@ -177,3 +177,47 @@ func ExampleInspectors() {
 	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
 	// Output: 200 OK after 2 requests
 }
+
+// A server asked for too much; somebody called its owner.
+func ExampleTransport_Resume() {
+	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(429, "", "Retry-After: 9999999999")))
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{MaxPause: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Get("http://api.example.com/")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	transport.Stats(func(key string, s sluicehttp.Stats) bool {
+		fmt.Println(resp.Status, key, time.Until(s.PausedUntil).Round(time.Minute))
+		return true
+	})
+	fmt.Println(transport.Resume("http://api.example.com"))
+	if resp, err = client.Get("http://api.example.com/"); err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// 429 Too Many Requests http://api.example.com 1h0m0s
+	// true
+	// 200 OK
+}
+
+// A middleware sets what a request costs, unless its caller has.
+func ExampleOverridesFrom() {
+	weigh := func(ctx context.Context, estimate int64) context.Context {
+		if sluicehttp.OverridesFrom(ctx).Weight > 0 {
+			return ctx
+		}
+		return sluicehttp.With(ctx, sluicehttp.Overrides{Weight: estimate})
+	}
+	ctx := sluicehttp.With(context.Background(), sluicehttp.Overrides{Key: "search"})
+	o := sluicehttp.OverridesFrom(weigh(ctx, 300))
+	fmt.Println(o.Key, o.Weight)
+	// Output: search 300
+}

@@ -140,3 +140,24 @@ func TestExample(t *testing.T) {
 		}
 	})
 }
+
+// A long run is judged in parts, and each part's record dropped.
+func ExampleServer_Forget() {
+	srv := sluicetest.NewServer(sluicetest.Enforce(sluicetest.Limit{Quota: 2, Window: time.Hour}))
+	defer srv.Close()
+	client := srv.Client()
+	for range 2 {
+		for range 2 {
+			resp, err := client.Get("http://api.example.com/")
+			if err != nil {
+				panic(err)
+			}
+			resp.Body.Close()
+		}
+		part := srv.Forget()
+		fmt.Println(len(part.Requests), part.NoneRefused() == nil)
+	}
+	// Output:
+	// 2 true
+	// 2 false
+}
