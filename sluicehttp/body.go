@@ -150,12 +150,21 @@ func bodiless(resp *http.Response, method string) bool {
 
 const (
 	discarded = 4 << 10     // of the body of an answer
-	patience  = time.Second // with a server that does not send it
+	patience  = time.Second // with a server that does not send it, at most
 )
+
+// patience returns how long to wait for a body that is not for the caller: no longer
+// than for the header.
+func (c *call) patience() time.Duration {
+	if limit := c.attemptTimeout(); limit > 0 {
+		return min(limit, patience)
+	}
+	return patience
+}
 
 // setAside reads what it must of the body of resp, so that it can be read again.
 // It reports whether resp is still whole.
-func setAside(resp *http.Response) bool {
+func setAside(resp *http.Response, patience time.Duration) bool {
 	body := resp.Body
 	if stalled(body) { // its second is over
 		body.Close()

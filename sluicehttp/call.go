@@ -93,7 +93,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 
 	var f *failure
 	if err == nil {
-		said := st.read(resp, now)
+		said := st.read(resp, now, c.patience())
 		st.learn(&said, now)
 		if said.Throttled && said.Global {
 			st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
@@ -200,7 +200,7 @@ func (c *call) free() bool { return c.t.cfg.ReleaseAtHeaders || c.o.ReleaseAtHea
 // setAside keeps resp in case that there will be none better, and with it the
 // context of its attempt.
 func (c *call) setAside(resp *http.Response, h *hold) {
-	if setAside(resp) {
+	if setAside(resp, c.patience()) {
 		c.aside, c.cancel, h.cancel = resp, h.cancel, nil
 	}
 }

@@ -120,7 +120,7 @@ type Config struct {
 //
 // peek returns the beginning of the body, at most 64 KiB, and leaves the body as
 // it was. It blocks until that much is there or the body is over, but for a second
-// at most: then it returns what has come. Meanwhile the permit is held, and the key
+// and an AttemptTimeout at most: then it returns what has come. Meanwhile the permit is held, and the key
 // is paused if the header says so. So call peek only for answers that may be
 // throttles, never for a stream. The response must not be changed, its body not be
 // read.

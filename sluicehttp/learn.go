@@ -125,12 +125,13 @@ func (st *state) mustSet(err error) {
 	}
 }
 
-// read returns what resp says that came at now.
-func (st *state) read(resp *http.Response, now time.Time) ratelimit.Snapshot {
+// read returns what resp says that came at now. An Inspector waits for its body for
+// patience at most.
+func (st *state) read(resp *http.Response, now time.Time, patience time.Duration) ratelimit.Snapshot {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
 	if inspect := st.inspector(resp); inspect != nil {
 		seen := said // a copy, so that only those who inspect pay for an allocation
-		inspect(resp, st.peeker(resp, &said, now), &seen)
+		inspect(resp, st.peeker(resp, &said, now, patience), &seen)
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			// What ran out has refused it, as if the status had said so.
 			seen.RetryAt, seen.RetrySource = said.PauseUntil()

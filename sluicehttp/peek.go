@@ -37,7 +37,7 @@ type peeked struct {
 // peek returns the beginning of the body of resp, or what has come of it within
 // patience, and puts it back. Meanwhile it calls hold, unless that is nil, again and
 // again with until when the key shall be held up.
-func peek(resp *http.Response, hold func(time.Time)) []byte {
+func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []byte {
 	if resp.Body == http.NoBody {
 		return nil
 	}
@@ -49,7 +49,7 @@ func peek(resp *http.Response, hold func(time.Time)) []byte {
 		hold(began.Add(2 * firstHold))
 	}
 	go p.fetch()
-	p.wait(began, hold)
+	p.wait(began, patience, hold)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.late = !p.done
@@ -61,10 +61,10 @@ const firstHold = 10 * time.Millisecond
 // wait blocks until fetch is over, for patience at most. It holds the key up for a
 // little while at first and then for twice as long each time, so that hardly anything
 // is left of that when the body is there.
-func (p *peeked) wait(began time.Time, hold func(time.Time)) {
+func (p *peeked) wait(began time.Time, patience time.Duration, hold func(time.Time)) {
 	next := patience
 	if hold != nil {
-		next = firstHold
+		next = min(firstHold, patience)
 	}
 	timer := time.NewTimer(next)
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func stalled(body io.Reader) bool {
 // If that is to pause the gate, it is paused already while the body is awaited. To
 // pause it for all of what the header said is simpler, but an Inspector may find in
 // the body that less is enough, and a pause is only ever prolonged.
-func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.Time) func() []byte {
+func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.Time, patience time.Duration) func() []byte {
 	var seen []byte
 	asked := false
 	return func() []byte {
@@ -160,7 +160,7 @@ func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.
 				st.gate.PauseUntil(until, source)
 			}
 		}
-		seen = peek(resp, hold)
+		seen = peek(resp, patience, hold)
 		return bytes.Clone(seen)
 	}
 }
