@@ -22,20 +22,26 @@ var errCanceled = errors.New("net/http: request canceled")
 // part of the call because the goroutine would make that escape to the heap, for
 // requests without a Cancel, too.
 type canceling struct {
-	req *http.Request
-	ctx context.Context
-	end context.CancelCauseFunc
+	req      *http.Request
+	canceled <-chan struct{} // its Cancel
+	ctx      context.Context
+	end      context.CancelCauseFunc
+}
+
+// cancelOf returns the Cancel of req.
+func cancelOf(req *http.Request) <-chan struct{} {
+	return req.Cancel //lint:ignore SA1019 net/http obeys it, too
 }
 
 // watchCancel returns what ends ctx with the Cancel of req, until its end is called.
 func watchCancel(ctx context.Context, req *http.Request) *canceling {
-	k := &canceling{req: req}
+	k := &canceling{req: req, canceled: cancelOf(req)}
 	k.ctx, k.end = context.WithCancelCause(ctx)
 	go func() {
 		select {
 		case <-k.ctx.Done():
 			return
-		case <-req.Cancel:
+		case <-k.canceled:
 		}
 		if k.late() {
 			// An http.Client cancels at its deadline, which is that of the
@@ -64,7 +70,7 @@ func (k *canceling) notice() bool {
 		return false
 	}
 	select {
-	case <-k.req.Cancel:
+	case <-k.canceled:
 	default:
 		return false
 	}

@@ -16,6 +16,11 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
+// setCancel sets Request.Cancel.
+func setCancel(req *http.Request, c <-chan struct{}) {
+	req.Cancel = c //lint:ignore SA1019 it is what is tested
+}
+
 // Request.Cancel ends a call wherever it is, at once and with the error of net/http,
 // and it is not sent again.
 func TestRequestCancel(t *testing.T) {
@@ -74,7 +79,7 @@ func TestRequestCancel(t *testing.T) {
 								req.ContentLength = 5
 							}
 							cancel := make(chan struct{})
-							req.Cancel = cancel
+							setCancel(req, cancel)
 							time.AfterFunc(at, func() { close(cancel) })
 							resp, err := w.rt.RoundTrip(req)
 							if resp != nil || err == nil || err.Error() != cancelled {
@@ -109,7 +114,7 @@ func TestRequestCancelBeforeAndAfter(t *testing.T) {
 				inWorld(t, sluicehttp.Config{}, layers(sluicetest.Stall(2, sluicetest.Forever)), func(w *world) {
 					req := request(t, sluicehttp.With(bg, o), "GET", scheme+"://a.test/", nil)
 					cancel := make(chan struct{})
-					req.Cancel = cancel
+					setCancel(req, cancel)
 					resp, err := w.rt.RoundTrip(req)
 					if err != nil {
 						t.Fatal(err)
@@ -129,7 +134,7 @@ func TestRequestCancelBeforeAndAfter(t *testing.T) {
 					}
 					body := &closing{Reader: strings.NewReader("x")}
 					req = request(t, bg, "POST", scheme+"://b.test/", body)
-					req.Cancel = cancel
+					setCancel(req, cancel)
 					if _, err := w.rt.RoundTrip(req); err == nil || err.Error() != "net/http: request canceled" {
 						t.Errorf("got %v", err)
 					}
@@ -138,7 +143,7 @@ func TestRequestCancelBeforeAndAfter(t *testing.T) {
 					}
 					// One that is never cancelled leaves no goroutine behind.
 					req = request(t, sluicehttp.With(bg, o), "HEAD", scheme+"://c.test/", nil)
-					req.Cancel = make(chan struct{})
+					setCancel(req, make(chan struct{}))
 					if resp, err = w.rt.RoundTrip(req); err != nil {
 						t.Error(err)
 					} else {
@@ -196,7 +201,7 @@ func TestRequestCancelThatTheBaseNoticesFirst(t *testing.T) {
 			return nil, errors.New("something else")
 		}), sluicehttp.Config{Policy: sluice.Policy{Backoff: sluice.Constant(1)}})
 		req := request(t, bg, []string{"GET", "POST"}[i%2], "http://a.test/", nil)
-		req.Cancel = cancel
+		setCancel(req, cancel)
 		if _, err := rt.RoundTrip(req); err == nil || err.Error() != "net/http: request canceled" || sent != 1 {
 			t.Fatalf("%v after %d attempts", err, sent)
 		}

@@ -57,8 +57,8 @@ func (st *state) warnCut(source string, asked time.Duration) {
 }
 
 // Resume ends the pause of a key, as Stats and [Hop] spell it, and reports whether
-// there was anything under that key. The callers who wait leave one interval
-// apart. Forgotten with the pause is what would bring it back: a slower pace from
+// there was anything under that key. The callers who wait leave as after any pause,
+// not all at once. Forgotten with the pause is what would bring it back: a slower pace from
 // Config.Spread, the doubled waits after throttles without a time, and a pause of
 // all calls to that server. A rate from Config.FromPolicy stays, and so does the
 // retry budget.

@@ -223,7 +223,7 @@ func (c *call) begin() (err error) {
 	}
 	c.key, c.safe = c.t.keyOf(c.req, c.o), c.idempotent()
 	c.page = newPage(c.ctx, c.key)
-	if c.req.Cancel != nil {
+	if cancelOf(c.req) != nil {
 		c.canceling = watchCancel(c.ctx, c.req)
 		c.ctx = c.canceling.ctx
 		if c.canceling.notice() { // before: it takes nothing
