@@ -84,19 +84,16 @@
 //
 // Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, what has an
 // Idempotency-Key or X-Idempotency-Key, and what [Overrides] or Config.Idempotent
-// call so. A request
-// with a body needs one that can be had again: by GetBody, which
+// call so. A request with a body needs one that can be had again: by GetBody, which
 // http.NewRequest sets for what is in memory, or because it is of known length and
 // at most 64 KiB, which is then read before the first attempt. Otherwise it is
-// sent again only if nobody has read of it. Nothing longer is ever read into
+// sent again only if nothing has been read of it. Nothing longer is ever read into
 // memory.
 //
 // When there is no other attempt the last answer is returned with its body intact
 // and a nil error, as the contract of http.RoundTripper asks; a [Report] tells what
 // happened. A wait that could not end before the deadline of the request is not
-// begun. http.Client.Timeout is such a deadline, and covers the time in the queue,
-// all attempts and the reading of the body: for one attempt there is
-// Policy.AttemptTimeout, which ends when the header is there.
+// begun.
 //
 // # What servers say
 //

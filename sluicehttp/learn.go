@@ -130,13 +130,16 @@ func (st *state) mustSet(err error) {
 func (st *state) read(resp *http.Response, now time.Time, patience time.Duration) ratelimit.Snapshot {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
 	if inspect := st.inspector(resp); inspect != nil {
-		seen := said // a copy, so that only those who inspect pay for an allocation
-		inspect(resp, st.peeker(resp, &said, now, patience), &seen)
+		seen, header := said, said // copies, so that only those who inspect pay for allocations
+		inspect(resp, st.peeker(resp, &header, now, patience), &seen)
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			// What ran out has refused it, as if the status had said so.
 			seen.RetryAt, seen.RetrySource = said.PauseUntil()
 		}
 		said = seen
+	}
+	if !said.RetryAt.IsZero() {
+		said.RetryAt = st.cut(said.RetryAt, now, said.RetrySource)
 	}
 	if said.Throttled {
 		st.when(&said, now)
@@ -168,7 +171,7 @@ func (st *state) when(said *ratelimit.Snapshot, now time.Time) {
 		said.RetryAt, said.RetrySource = st.floor(said.Floor, now), "its kind"
 		return // those of one burst all until the same instant
 	}
-	said.RetryAt = st.t.later(st.cut(said.RetryAt, now, said.RetrySource), now)
+	said.RetryAt = st.t.later(said.RetryAt, now)
 }
 
 // floor returns the end of a wait of least, doubled for each that was over when

@@ -87,6 +87,26 @@ func TestNoServerPausesForLonger(t *testing.T) {
 	}
 }
 
+// A failure that is no throttle makes only its own call wait, and that for MaxPause at
+// most.
+func TestACallThatIsToldToWaitIsCut(t *testing.T) {
+	cfg := sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: -1, MaxElapsed: -1}}
+	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Reply(502, "", "Retry-After: 9999999999"))), func(w *world) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.wantGet("http://a.test/", 200)
+		}()
+		synctest.Wait()
+		if s := stats(t, w.rt); !s.PausedUntil.IsZero() || s.Warnings != 1 {
+			t.Errorf("paused until %v, warning %v", s.PausedUntil, s.Warning)
+		}
+		w.wantGet("http://a.test/", 200)
+		<-done
+		w.wantCame(0, 0, 24*time.Hour)
+	})
+}
+
 // A pace that is spread until a reset in twelve years keeps no gate for so long.
 func TestASpreadPaceIsForgotten(t *testing.T) {
 	header := []string{"X-RateLimit-Limit: 4000000000", "X-RateLimit-Remaining: 400000000", "X-RateLimit-Reset: 400000000"}
@@ -161,7 +181,7 @@ func TestResume(t *testing.T) {
 				}
 				wg.Wait()
 				w.wantGet("http://a.test/", 200) // comes later
-				if w.now() > 1 { // without a rate a refused gate starts slowly
+				if w.now() > 1 {                 // without a rate a refused gate starts slowly
 					t.Errorf("it took %v", w.now())
 				}
 			})
