@@ -1,6 +1,7 @@
 package sluice_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 )
 
 // agree is an Evict that says yes, and notes what it was offered.
@@ -244,4 +246,52 @@ func ExampleKeyedConfig() {
 	// b.example <nil>
 	// forget a.example
 	// c.example <nil>
+}
+
+// A gate that is the parent of another is in use. One with a quota of its own owes
+// what that remembers, one whose quota is shared does not.
+func TestEvictionOfParentsAndQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := leaky.New(10, 1, time.Hour)
+		var a agree
+		var hosts *sluice.Keyed[string]
+		hosts, err := sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
+			cfg := sluice.Config{Name: key, Quotas: []sluice.Quota{{Name: "shared", Meter: shared}}}
+			switch key {
+			case "child":
+				cfg.Rate = sluice.Rate{Count: 1, Per: time.Hour} // it owes that a call
+				err := hosts.Use("parent", func(g *sluice.Gate) error { cfg.Parent = g; return nil })
+				if err != nil {
+					return nil, err
+				}
+			case "own":
+				cfg.Quotas = []sluice.Quota{{Name: "own", Meter: leaky.New(10, 1, time.Hour)}}
+			}
+			return sluice.New(cfg)
+		}, sluice.KeyedConfig{MaxKeys: 4, Evict: a.evict})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"child", "own", "failed"} {
+			hosts.Do(bg, key, func(context.Context) error { return nil })
+		}
+		hosts.Use("failed", pauseLong)
+		hosts.Use("parent", pauseLong)
+		for i, want := range []string{"failed", "new0", "new1"} {
+			a = agree{}
+			key := fmt.Sprint("new", i)
+			if err := hosts.Use(key, pauseLong); err != nil || len(a.names) != 1 || a.names[0] != want || a.owes[0] {
+				t.Errorf("%s: %v, evicted %v, owes %v; want %s", key, err, a.names, a.owes, want)
+			}
+		}
+		// When the child goes, so may the parent.
+		hosts.Use("child", pauseLong)
+		a = agree{}
+		for i := range 8 {
+			hosts.Use(fmt.Sprint("late", i), pauseLong)
+		}
+		if child, parent := slices.Index(a.names, "child"), slices.Index(a.names, "parent"); child < 0 || parent < child {
+			t.Errorf("evicted %v", a.names)
+		}
+	})
 }
