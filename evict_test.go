@@ -295,3 +295,41 @@ func TestEvictionOfParentsAndQuotas(t *testing.T) {
 		}
 	})
 }
+
+// Evict is told which gates owe something of their own.
+func TestEvictIsToldWhatIsOwed(t *testing.T) {
+	shared := sluice.Quota{Name: "shared", Meter: leaky.New(10, 1, time.Hour)}
+	own := func() sluice.Config {
+		return sluice.Config{Quotas: []sluice.Quota{{Name: "own", Meter: leaky.New(10, 1, time.Hour)}}}
+	}
+	rate := sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}
+	for name, c := range map[string]struct {
+		cfg    func() sluice.Config
+		paused bool
+		owes   bool
+	}{
+		"a rate":                   {func() sluice.Config { return rate }, false, true},
+		"a rate, paused":           {func() sluice.Config { return rate }, true, false},
+		"a quota of its own":       {own, false, true},
+		"the same, paused":         {own, true, false},
+		"a quota of several gates": {func() sluice.Config { return sluice.Config{Quotas: []sluice.Quota{shared}} }, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var a agree
+			hosts, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(c.cfg()) },
+				sluice.KeyedConfig{MaxKeys: 1, Evict: a.evict})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hosts.Use("first", func(g *sluice.Gate) error {
+				if c.paused {
+					defer pauseLong(g)
+				}
+				return g.Do(bg, nothing)
+			})
+			if err := hosts.Use("second", func(*sluice.Gate) error { return nil }); err != nil || !slices.Equal(a.owes, []bool{c.owes}) {
+				t.Errorf("%s: %v, owes %v, want %v", name, err, a.owes, c.owes)
+			}
+		})
+	}
+}
