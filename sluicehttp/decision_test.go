@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -209,8 +208,8 @@ func TestEveryDecision(t *testing.T) {
 	for _, err := range []error{
 		errors.New("connection lost"),
 		io.ErrUnexpectedEOF,
-		&net.OpError{Op: "read", Err: syscall.ECONNRESET},
-		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")},
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")},
 		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}},
 		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}},
 		&tls.CertificateVerificationError{Err: errors.New("certificate of another")},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +77,7 @@ func TestDialOfAContextThatIsDone(t *testing.T) {
 		}()
 		synctest.Wait()
 		srv.Close()
-		if err := <-done; !errors.Is(err, syscall.ECONNREFUSED) {
+		if err := <-done; !errors.Is(err, sluicetest.ErrRefused) {
 			t.Error(err)
 		}
 	})
