@@ -210,6 +210,9 @@ func killed(t *testing.T, lib Library) {
 			if got := grants(); got != 5 {
 				t.Fatalf("%d granted", got)
 			}
+			if v.args != nil {
+				server.Written(t)
+			}
 			server.Kill()
 			if _, err := l.Take(bg, "k", 1); err == nil {
 				t.Error("nobody is there, and it answers")

@@ -16,6 +16,20 @@ import (
 
 // Servers that work together: replicas, those watched by Sentinels, clusters.
 
+// Written waits until the server has handed its append-only file all that it did. With
+// appendfsync everysec it puts that off for as long as the disk is busy.
+func (s *Server) Written(t testing.TB) {
+	t.Helper()
+	client := s.Dial(t)
+	Eventually(t, "an append-only file with all in it", func() bool {
+		info, err := client.Info(context.Background(), "persistence").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(info, "aof_buffer_length:0\r\n")
+	})
+}
+
 // Dial returns a client of the server, closed with the test. It is for what a
 // test does to the server, not for what it is about.
 func (s *Server) Dial(t testing.TB) *redis.Client {
