@@ -116,7 +116,8 @@ func firstCome(c *check) {
 }
 
 // trueToRate lets calls leave as fast as they may, from a queue and one after the
-// other: the kth leaves k intervals after the first.
+// other. The kth leaves k intervals after the first, and no window has more calls than
+// the bound in README.md allows.
 func trueToRate(c *check) {
 	const calls = 25
 	c.scene("from a queue", Limits{Interval: c.unit}, func(x *crowd) {
@@ -148,6 +149,39 @@ func trueToRate(c *check) {
 		x.finish()
 		for who := 1; who < 5; who++ {
 			x.wantLeft(who, idle+time.Duration(who-1)*c.unit)
+		}
+	})
+	if c.real {
+		return // there a departure may be recorded late, and the next one in time
+	}
+	c.scene("in any window", Limits{Interval: c.unit}, func(x *crowd) {
+		const catchUp = time.Millisecond // the default of all gates and pacers
+		heaviest := int64(1)
+		if x.s.Weighs {
+			heaviest = 3
+		}
+		weight := func(who int) int64 { return 1 + int64(who)%heaviest }
+		for who := range calls {
+			x.do(x.ctx, who, Ask{N: weight(who)}, nil)
+			if who%5 == 4 { // idle time in between, which must not be stored
+				x.finishOf(who)
+				x.sleep(7 * c.unit / 2)
+			}
+		}
+		x.finish()
+		all := x.departures()
+		if len(all) != calls {
+			x.errorf("%d calls left, want %d", len(all), calls)
+		}
+		for i, first := range all {
+			sum := int64(0)
+			for _, d := range all[i:] {
+				sum += weight(d.who)
+				// B + (W + CatchUp)/T + n_max - 1, where the burst B is 1
+				if window := d.at - first.at; time.Duration(sum-heaviest)*c.unit > window+catchUp {
+					x.errorf("%d permits left within %v from %v on", sum, window, first.at)
+				}
+			}
 		}
 	})
 }
