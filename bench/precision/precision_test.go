@@ -110,7 +110,9 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%d cells, want 8", len(cells))
 	}
 	for _, c := range cells {
-		if c.Runs != 2 || c.Asked != 2000 || c.Delivered <= 0 {
+		// A machine that stalls for longer than a run lets one call leave, which is no rate.
+		stalled := c.Stall >= 1
+		if c.Runs != 2 || c.Asked != 2000 || c.Delivered <= 0 && !stalled {
 			t.Errorf("an unlikely cell: %+v", c)
 		}
 	}
