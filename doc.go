@@ -1,39 +1,38 @@
-// Package sluice decides when a call may leave: it lets worker pools, crawlers
-// and batch jobs call other people's rate-limited APIs as fast as those allow
-// and never faster.
+// Package sluice decides when an outbound call may leave. Worker pools, crawlers
+// and batch jobs use it to call rate-limited APIs as fast as those allow, and no
+// faster.
 //
 // Which package for which need:
 //
 //	you want                                              use
 //	at most 8 calls in flight                             semaphore.NewWeighted(8)
 //	one call each 100 ms, callers wait their turn         pacer.New(10, time.Second)
-//	both, a shared pause after a 429, one place to ask    sluice.New (a Gate)
-//	to call, and to retry what fails, through a gate      sluice.Call, sluice.Do
-//	all of that for an http.Client                        sluicehttp.New, as its Transport
-//	all of that for a long list, and to resume it         batch.Map, batch.ForEach
-//	to know what a server says about its limits           ratelimit.Parse, in sluicehttp/ratelimit
-//	to try a client on a server with limits and faults    sluicetest.NewServer
+//	both, and a shared pause after a 429                  sluice.New (a Gate)
+//	to call through a gate and retry failures             sluice.Call, sluice.Do
+//	the same for an http.Client                           sluicehttp.New, as its Transport
+//	the same for a long list, resumable                   batch.Map, batch.ForEach
+//	to read the rate-limit headers of a response          ratelimit.Parse, in sluicehttp/ratelimit
+//	to test a client against limits and faults            sluicetest.NewServer
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
-//	to be told at once whether a call is within its limit leaky.New: a bucket that leaks, and refuses what does not fit
+//	a yes or no at once: is this call within its limit?   leaky.New
 //	no more than 100 in any hour, exactly                 window.NewLog
 //	5,000 a day, from midnight                            window.NewCalendar
 //	one of these three for each of a million keys         leaky.NewKeyed, window.NewKeyedLog, window.NewKeyedCounter
 //	to wait, in order, for one of them                    sluice.Block; as one limit of a gate: Config.Quotas
-//	to know what a gate does now, and did                 Gate.Stats; observe.Vars, at /debug/vars
-//	to be told, in a log or as metrics, when it happens   Config.Observer; observe.NewLog, observe/prometheus, observe/otel
+//	statistics of a gate                                  Gate.Stats; observe.Vars, at /debug/vars
+//	its events in a log or as metrics                     Config.Observer; observe.NewLog, observe/prometheus, observe/otel
 //	these limits on many machines, through a Redis        sluiceredis, a module of its own
 //	to read "300/20s" from a flag                         sluice.ParseRate
 //
 // A semaphore and a pacer are often confused. A semaphore of 2 lets two calls
-// go, and two more when those are done, however fast that is. A rate of 2/s
-// lets one go each half second, however long they take. An API that says
-// "2 requests per second" means the second; one that says "2 concurrent
-// requests" the first; most mean both, which is what a [Gate] is for.
+// go, and two more when those are done, however fast that is: "2 concurrent
+// requests". A rate of 2/s lets one go each half second, however long they take:
+// "2 requests per second". Most APIs limit both, and so does a [Gate].
 //
 // # A gate
 //
-// One gate stands for one limit of one API, usually one per host and account.
-// Share it: a limit that two gates keep apart is kept twice.
+// Use one gate for each API and account, and share it: two gates for one limit
+// let through twice as much.
 //
 //	gate, err := sluice.New(sluice.Config{
 //		Name:        "example.com",
@@ -47,23 +46,25 @@
 //
 // # Rules that hold everywhere
 //
-// Blocking verbs take a context first and obey it: a context that is done
-// fails before anything is taken, and a wait that is cancelled gives
-// everything back. A wait that cannot end before the deadline fails at once
-// with a [*WaitError] that says how long it would have been. Waiting is first
-// come, first served; nothing overtakes, not even TryAcquire.
+// Blocking methods take a context first. If the context is already done they fail
+// before they take anything, and a wait that is cancelled gives everything back. If
+// the wait for a slot or a pause cannot end before the deadline they fail at once
+// with a [*WaitError] that says how long it would have been. A wait that may end at
+// any time, such as for room in flight, is not refused: it fails when its time is
+// up. Waiting is first come, first served; nothing overtakes, not even TryAcquire.
 //
-// What n means is in the table below. An n larger than a limit that must be
-// given back in full is [ErrTooLarge]; a pacer knows no such thing, it lets the
-// call leave and the next one pay. Durations beyond 292 years are never.
+// README.md lists what is guaranteed; "go test -run TestPromise work" checks each
+// guarantee with each feature. An n larger than a limit whose permits must be given
+// back is [ErrTooLarge]. A pacer has no such limit: it lets the call leave, and the
+// next one waits longer. Durations beyond 292 years count as never.
 //
 // # Bad input
 //
-// This holds in every package; a test reads the table and tries each cell. "New"
-// stands for numbers given by position, as in leaky.New(16, 30, time.Minute),
-// and with a call, as to TakeQuota: somebody wrote or checked them, and a mistake
-// is one in the program. "Set" stands for those of a Config or Quota and of a Set
-// method, which may come from a file: a mistake is an error, and changes nothing.
+// This holds in every package; a test reads the table and checks each cell. "New"
+// stands for numbers passed by position, as in leaky.New(16, 30, time.Minute), or
+// with a call, as in TakeQuota: a mistake is a bug in the program. "Set" stands for
+// numbers in a Config or Quota and in a Set method, which may come from a file: a
+// mistake is an error, and changes nothing.
 //
 //	mistake              semaphore    pacer      leaky        window       Gate         Block        Keyed
 //	n < 0                panic        panic      panic        panic        panic        panic        panic
@@ -91,29 +92,27 @@
 //	not made by New      panic        panic      panic        refuses      panic        panic        panic
 //
 // In words:
-//   - The panic for n < 0 comes first, whatever the context. Panics for numbers
-//     say which package it was. After any panic nothing is taken or changed.
-//   - Of a context that is done the error comes back bare, before anybody is
-//     asked. n = 0 takes nothing and does not queue.
-//   - n > limit is known at once, but by a quota or behind Block only when the
-//     call is first in the queue. TryAcquire says false.
-//   - A limit of 0 is legal for a semaphore, as in x/sync: all is too large until it is
-//     raised. In a Config of a gate, and for SetConcurrency, 0 means none, and a
-//     rate of 0 per 0 as well.
-//   - Too fast is more than one per nanosecond, in leaky more than 10⁶ per second.
-//     Too long is a bucket or burst of more than 146 years. A debt may be longer.
-//   - MaxKeys may be up to 2²⁹; 0 means that. Room is made when a key comes, not
-//     before.
-//   - A negative Burst, BurstTime, WarmUp, MaxWaiting or MaxKeys is an error, and
-//     so is what the doc of the Config excludes. Other durations, and numbers of
-//     a [Policy], say there what negative means. A backoff that cannot be panics.
-//   - A Permit is released and settled once, later calls do nothing. A semaphore
-//     keeps no record of permits: to release more than is out panics.
+//   - n < 0 panics whatever the context is. The message names the package. After a
+//     panic nothing has been taken or changed.
+//   - If the context is already done, its error is returned unwrapped and no limit is
+//     consulted. n = 0 takes nothing and does not queue.
+//   - n > limit fails at once; for a quota, or behind Block, when the call is first
+//     in the queue. TryAcquire returns false.
+//   - A semaphore may have a limit of 0, as in x/sync: every n > 0 is too large until
+//     the limit is raised. In a gate's Config and for SetConcurrency 0 means no limit,
+//     and so does a rate of 0 per 0.
+//   - "Too fast" is more than one per nanosecond; in leaky, more than 10⁶ per second.
+//     "Too long" is a bucket or burst of more than 146 years. A debt may be longer.
+//   - MaxKeys may be up to 2²⁹, and 0 means 2²⁹. Memory is allocated as keys come.
+//   - A negative Burst, BurstTime, WarmUp, MaxWaiting or MaxKeys is an error, and so is
+//     whatever the doc of the Config excludes. The docs of other durations, and of a
+//     [Policy], say what negative values mean. An impossible backoff panics.
+//   - A Permit is released and settled once; later calls do nothing. A semaphore keeps
+//     no record of permits: to release more than is in flight panics.
 //
 // # Time
 //
-// The clock is read where a decision is made, under its lock, and only its
-// monotonic part counts; times that callers give are converted at the call.
-// Everything works in a testing/synctest bubble, with
-// exact instants; there is no clock to inject.
+// Only the monotonic part of the clock counts; times that callers pass are converted
+// at the call. Everything works in a testing/synctest bubble, with exact instants, so
+// there is no clock to inject.
 package sluice
