@@ -32,12 +32,12 @@ func limits(o options, redis *shared) sluice.Config {
 	return gate
 }
 
-// newTransport returns the transport with the gate in front of the API. What fails
-// by accident is sent again, and what the server says of its limits is obeyed. The
-// error is about the flags.
+// newTransport returns the transport with the gate in front of the API. It retries
+// requests that fail by accident, and follows Retry-After and rate-limit headers. An
+// error means that the flags are invalid.
 //
-// This is all that a program has to write to use Sluice: whatever takes an
-// http.Client works on as it did.
+// This is all that a program has to write to use Sluice: it passes an http.Client with
+// this transport to its API library.
 func newTransport(gate sluice.Config, base http.RoundTripper) (*sluicehttp.Transport, error) {
 	return sluicehttp.New(base, sluicehttp.Config{
 		Gate: gate,
