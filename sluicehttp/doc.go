@@ -1,7 +1,8 @@
 // Package sluicehttp puts gates in front of an http.Client: a [Transport] paces
-// requests, caps how many are in flight, sends those again that failed by
-// accident, and obeys what servers say about their limits. It fits whatever accepts
-// an *http.Client; some SDKs need an option or two beside it, see "Retries above".
+// requests, caps how many are in flight, retries accidental failures, and follows
+// Retry-After and rate-limit headers, within the bounds of its Config. Any code that
+// accepts an *http.Client can use it; some SDKs also need an option or two, see
+// "Retries above".
 //
 //	transport, err := sluicehttp.New(nil, sluicehttp.Config{
 //		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
@@ -9,10 +10,10 @@
 //	…
 //	client := &http.Client{Transport: transport}
 //
-// There is a gate for each scheme, host and port, made when the first request
-// goes there and forgotten when a new one would do. All spellings of a host are one:
-// upper case, a final dot, "bücher.example" and "xn--bcher-kva.example". Config.Key
-// groups requests otherwise, and [With] single ones.
+// There is a gate for each scheme, host and port. It is made for the first request
+// and forgotten when a new gate would behave the same. All spellings of a host are
+// one: upper case, a final dot, "bücher.example" and "xn--bcher-kva.example".
+// Config.Key groups requests differently, and [With] does so for single requests.
 //
 // # What happens to a request
 //
@@ -23,25 +24,25 @@
 //	gate          concurrency, pace, pause and quotas, granted at one instant, by
 //	              which the context is not done
 //	send          by the base transport
-//	learn         what status and header say pauses the gate or changes its pace,
-//	              before anybody else leaves
-//	decide        hand the answer to the caller, or set it aside and try again
+//	learn         status and header pause the gate or change its pace, before
+//	              another call leaves
+//	decide        return the answer to the caller, or drop it and try again
 //
-// What net/http sends again by itself, because a connection that it had kept open
-// turned out to be closed, is one attempt.
+// A request that net/http itself repeats, because a kept connection turned out to be
+// closed, is one attempt.
 //
-// The permit is held until the body of the answer was read to its end or has
-// failed, is closed, or the context of the request is done; it is given back at
-// once after HEAD, 204, 304 and answers without a body. Until then the server is
-// at work, so a program that forgets to close bodies comes to a stand: Stats tells
-// how many are held, and for how long. Config.ReleaseAtHeaders gives it back
-// earlier. Streams of events, upgraded connections and informational (1xx)
-// answers pass as they come, over HTTP/1.1 and HTTP/2.
+// The permit is held until the body of the answer is read to its end, fails or is
+// closed, or the context of the request is done. After HEAD, 204, 304 and answers
+// without a body it is given back at once. So a program that forgets to close bodies
+// stalls: Stats reports how many permits are held, and for how long.
+// Config.ReleaseAtHeaders gives permits back earlier. Event streams, upgraded
+// connections and informational (1xx) answers pass through as they come, over
+// HTTP/1.1 and HTTP/2.
 //
 // # Timeouts
 //
-// Through a transport a request waits for its turn, and a timeout that was long
-// enough without it may be too short:
+// A request also waits for its turn, so a timeout that was long enough without a
+// transport may be too short:
 //
 //	http.Client.Timeout,     covers the queue, pauses, all attempts and the reading of
 //	a deadline of the        the body. n requests that start together at a rate of r
@@ -51,19 +52,20 @@
 //	Policy.MaxServerWait     bounds each wait that a server asks for.
 //	Policy.MaxElapsed        bounds all attempts together.
 //
-// Most programs need no http.Client.Timeout but an AttemptTimeout, and batch.Map to
-// start no more requests than leave in time. Some SDKs and crawlers set a timeout on
-// their own: anthropic-sdk-go 10 minutes, colly 10 seconds. Request.Cancel is obeyed
-// like a context.
+// Most programs need an AttemptTimeout instead of an http.Client.Timeout, and
+// batch.Map to start no more requests than can leave in time. Some SDKs and crawlers
+// set a timeout by default: anthropic-sdk-go 10 minutes, colly 10 seconds.
+// Request.Cancel works like a context.
 //
 // # Hosts that are not trusted
 //
-// A crawler or a sender of webhooks calls hosts that others choose. No server pauses
-// its key for longer than Config.MaxPause, 24 hours unless it is set, and
-// [Transport.Resume] ends a pause earlier. Servers that pause many names take no room
-// from the others, see Config.Keys. A body that stalls holds up an [Inspector], and an
-// answer that is to be replaced, for a second. Hosts that share a key by Config.Key
-// share its pauses: one of them can stop the rest for MaxPause.
+// A crawler or a sender of webhooks calls hosts that others choose. No server can
+// pause its key for longer than Config.MaxPause, by default 24 hours, and
+// [Transport.Resume] ends a pause earlier. When there are many keys, unused keys that
+// a server has paused make room for others, and their pauses are forgotten: see
+// Config.Keys. A stalled body delays an [Inspector], or a retry, by a second at most.
+// Hosts that share a key by Config.Key share its pauses: one of them can stop the
+// rest for MaxPause.
 //
 // # What is sent again
 //
@@ -82,22 +84,22 @@
 //	refused by a proxy (407), malformed
 //	request, context done
 //
-// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, what has an
-// Idempotency-Key or X-Idempotency-Key, and what [Overrides] or Config.Idempotent
-// call so. A request with a body needs one that can be had again: by GetBody, which
-// http.NewRequest sets for what is in memory, or because it is of known length and
-// at most 64 KiB, which is then read before the first attempt. Otherwise it is
-// sent again only if nothing has been read of it. Nothing longer is ever read into
-// memory.
+// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, requests with an
+// Idempotency-Key or X-Idempotency-Key, and those that [Overrides] or
+// Config.Idempotent declare so. To be sent again, a body must be available again: by
+// GetBody, which http.NewRequest sets for bodies in memory, or because its length is
+// known and at most 64 KiB, in which case it is read before the first attempt.
+// Otherwise the request is sent again only if nothing of its body has been read.
+// Longer bodies are never read into memory.
 //
-// When there is no other attempt the last answer is returned with its body intact
-// and a nil error, as the contract of http.RoundTripper asks; a [Report] tells what
-// happened. A wait that could not end before the deadline of the request is not
-// begun.
+// If there is no further attempt, the last answer is returned with its body intact
+// and a nil error, as the contract of http.RoundTripper asks; a [Report] says what
+// happened. If the wait for a slot or a pause cannot end before the deadline of the
+// request, it does not begin.
 //
 // # What servers say
 //
-// Package ratelimit reads it; what follows from it is this:
+// Package ratelimit reads the header. The transport does this:
 //
 //	throttled, and until when    the gate of the key is paused for all its
 //	                             callers, never for less than told, at most a
@@ -130,10 +132,10 @@
 //
 // # Retries above
 //
-// Many SDKs retry by themselves. Leave that as it is: an SDK knows which of its calls
-// may be repeated and signs them anew, and a transport does not. A POST that failed by
-// a 502 is final for a transport, and with the SDK's retries turned off it is lost.
-// What each needs beyond its defaults:
+// Many SDKs retry by themselves. Leave their retries on: an SDK knows which of its
+// calls may be repeated and signs them anew, and a transport does not. A transport
+// does not repeat a POST that failed with a 502; with the SDK's retries off it is lost.
+// What each SDK needs beyond its defaults:
 //
 //	openai-go          nothing
 //	aws-sdk-go-v2      nothing
@@ -144,10 +146,10 @@
 //	                   to wait for the next hour
 //
 // To have one loop only, turn off that of the SDK (option.WithMaxRetries(0),
-// aws.NopRetryer{}) and say of each request that it may be sent twice, if that is so:
-// Overrides.Idempotent. The tests of module sdktest, in a folder of this package, try
+// aws.NopRetryer{}) and mark each request that may be sent twice by
+// Overrides.Idempotent. The tests of module sdktest, in a folder of this package, run
 // all of this against servers with limits and faults: no call is lost, and with no
-// limit configured the server sees fewer requests for each call than without a
+// limit configured the server gets fewer requests for each call than without a
 // transport.
 //
 // Two loops multiply: 3 attempts of an SDK, each with 4 of ours, are 12. The retry
@@ -159,8 +161,8 @@
 //
 // # What it does not do
 //
-// It does not cache, authenticate, balance or break circuits, and knows nothing of
-// what other processes send: for that Config.Gate takes Permits and Quotas that
-// live elsewhere. It does not end a body that stalls: only the context does.
+// It does not cache, authenticate, balance or break circuits. It does not know what
+// other processes send; for that, Config.Gate accepts Permits and Quotas that live
+// elsewhere. It does not end a body that stalls: only the context does.
 // Without an http.Client, use package sluice: Call and a Gate.
 package sluicehttp
