@@ -5,14 +5,16 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // Table checks the table itself, in the repository at root: that every cell is run
-// somewhere or has a reason, that the modules it names run their cells, and that
-// README.md and the table make the same promises.
+// somewhere or has a reason, that the modules it names run their cells, that
+// README.md and the table make the same promises, and that each further promise of
+// sluiceredis/README.md names tests that exist.
 func Table(t *testing.T, root string) {
 	t.Helper()
 	for _, text := range tableMistakes(os.DirFS(root), Promises, Features) {
@@ -60,7 +62,8 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 			errorf("no test in %s calls promise.Run for %q", module, module)
 		}
 	}
-	return append(wrong, readmeMistakes(repository, promises)...)
+	wrong = append(wrong, readmeMistakes(repository, promises)...)
+	return append(wrong, moduleMistakes(repository, "sluiceredis")...)
 }
 
 // runs reports whether a test in a folder runs its cells.
@@ -71,6 +74,35 @@ func runs(repository fs.FS, module string) bool {
 		return strings.Contains(string(text), "func TestPromise(") &&
 			strings.Contains(string(text), fmt.Sprintf("promise.Run(t, %q,", module))
 	})
+}
+
+// testName finds the tests that a paragraph names.
+var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+
+// moduleMistakes checks the list under "What is promised" in the README.md of a module:
+// each paragraph names tests of that folder. A module without the list promises nothing.
+func moduleMistakes(repository fs.FS, module string) (wrong []string) {
+	text, _ := fs.ReadFile(repository, path.Join(module, "README.md"))
+	_, section, _ := strings.Cut(string(text), "\n## What is promised\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var tests strings.Builder
+	names, _ := fs.Glob(repository, path.Join(module, "*_test.go"))
+	for _, name := range names {
+		code, _ := fs.ReadFile(repository, name)
+		tests.Write(code)
+	}
+	for _, b := range strings.Split(section, "\n- ")[1:] {
+		named := testName.FindAllStringSubmatch(b, -1)
+		if len(named) == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s/README.md promises something and names no test: %s", module, b))
+		}
+		for _, match := range named {
+			if !strings.Contains(tests.String(), "\nfunc "+match[1]+"(") {
+				wrong = append(wrong, fmt.Sprintf("%s/README.md names %s, which is no test there", module, match[1]))
+			}
+		}
+	}
+	return wrong
 }
 
 // readmeMistakes compares the list under "What is guaranteed" with the promises.

@@ -90,6 +90,9 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 		"README.md":   {Data: []byte("# x\n\n## What is guaranteed\n\n- **An a.** Text. (`TestPromise/a`)\n- **A b.** (`TestPromise/b`)\n\n## Else\n\n- no\n")},
 		"p_test.go":   {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \".\", nil)\n}")},
 		"m/p_test.go": {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
+
+		"sluiceredis/README.md": {Data: []byte("# x\n\n## What is promised\n\nText.\n\n- **C.** (`TestC`)\n\n## Else\n\n- no\n")},
+		"sluiceredis/c_test.go": {Data: []byte("package x\n\nfunc TestC(t *testing.T) {}\n")},
 	}
 	features := []Feature{
 		{Name: "x", Runs: []string{".", "m"}},
@@ -131,6 +134,14 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 			p[0].Name = "b"
 			return p[:1], f
 		}, "does not say that \"An a.\" is checked by `TestPromise/b`"},
+		"a promise of a module without a test": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			files["sluiceredis/README.md"] = &fstest.MapFile{Data: []byte("\n## What is promised\n\n- **C.** Text.\n")}
+			return p, f
+		}, "sluiceredis/README.md promises something and names no test: **C.** Text."},
+		"a promise of a module by a test that is gone": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+			delete(files, "sluiceredis/c_test.go")
+			return p, f
+		}, "sluiceredis/README.md names TestC, which is no test there"},
 		"two features of one name": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			return p, append(f, f[0])
 		}, "the feature x is there twice"},
