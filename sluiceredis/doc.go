@@ -52,8 +52,8 @@
 // times are exact to the microsecond of the server's clock.
 //
 // Machines may have different quotas for one [Leaky], as in a deploy that replaces
-// them one by one: no more is let through than the laxest of them allows. See
-// [Leaky.SetQuota].
+// them one by one. Together they let through no more than the laxest of two quotas
+// allows; [Leaky.SetQuota] has the bound for more of them.
 //
 // # What is not
 //
@@ -70,21 +70,21 @@
 //
 // # When the server is away
 //
-// A server that cannot be asked, or refuses the credentials, three times in a row,
-// is away: it is not asked for a while, which grows to 1 s, and then by one call.
-// Meanwhile calls are decided at once, as [Config.Away] or the limit's own [Policy] says:
+// If a server cannot be reached, or refuses the credentials, three times in a row, it
+// counts as away. No call asks it for a while, which grows to 1 s, and then one call
+// does. Meanwhile [Config.Away] or the limit's own [Policy] decides at once:
 //
-//	FailClosed  refused, with an AwayError; without a word, that is what happens
+//	FailClosed  refused, with an AwayError; this is the default
 //	FailOpen    let through, and not counted
 //	LocalShare  by the limit ÷ live instances, in this process
 //
-// The same policy decides for a call that the server did not answer although there
-// was time. Semaphores are always closed. With LocalShare all instances together,
-// i of M of them cut off, are granted no more than (1 + i/M) times what the limit
-// allows, in any window, and none has a fresh burst when its server goes away or
-// comes back. M does not count instances that started less than 3 s before the
-// first of them was cut off, or later; they have no share at first, see
-// [Config.Instances]. [Config.OnEvent] is told of each change, and [Store.Stats] shows it.
+// The same policy decides a call that the server did not answer in time. Semaphores
+// are always closed. With LocalShare and i of M instances cut off, all instances
+// together are granted at most (1 + i/M) times what the limit allows, in any window,
+// and none has a fresh burst when its server goes away or comes back. M does not
+// count instances that started less than 3 s before the first was cut off, or later;
+// they have no share at first, see [Config.Instances]. [Config.OnEvent] reports each
+// change, and [Store.Stats] shows it.
 //
 // Without a Redis at all the limits are those of this process: see [InProcess].
 //
@@ -126,8 +126,8 @@
 // # Keys
 //
 // A key is prefix:kind:{name|key}, where braces and bars in name and key are
-// escaped, and a text of more than 128 bytes is replaced by %h and a hash, which no
-// shorter text is written as. A limit may be
+// escaped. A text of more than 128 bytes is replaced by %h and a hash; no shorter text
+// is stored in that form. A limit may be
 // called family/limit: its key is then prefix:kind:{family|key}:limit, and so the
 // limits of one family and key are on one server and can be decided together, see
 // [Store.Together]. It expires when what it says does not count any more; only a
