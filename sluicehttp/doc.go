@@ -148,8 +148,8 @@
 // To have one loop only, turn off that of the SDK (option.WithMaxRetries(0),
 // aws.NopRetryer{}) and mark each request that may be sent twice by
 // Overrides.Idempotent. The tests of module sdktest, in a folder of this package, run
-// all of this against servers with limits and faults: no call is lost, and with no
-// limit configured the server gets fewer requests for each call than without a
+// all of this against servers with limits and faults: there no call is lost, and with
+// no limit configured the server gets no more requests for each call than without a
 // transport.
 //
 // Two loops multiply: 3 attempts of an SDK, each with 4 of ours, are 12. The retry
