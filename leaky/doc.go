@@ -42,9 +42,9 @@
 // script counts whole seconds, so up to twice its capacity passes around the
 // edge of one; a bucket counts nanoseconds and has no edges.
 //
-// Three things differ from redis-cell on purpose. What is in a bucket is units, not
-// time, also when its quota changes: see [Keyed.TakeQuota]. n is never negative.
-// Looking at a bucket does not change it.
+// Three things differ from redis-cell on purpose. A bucket holds units, not time, also
+// when its quota changes: see [Keyed.TakeQuota]. n is never negative. Looking at a
+// bucket does not change it.
 //
 // # A restart
 //

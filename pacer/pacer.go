@@ -8,11 +8,10 @@
 //		go job()
 //	}
 //
-// A pacer delays; it refuses nothing but a wait that could not end in time. To
-// be told at once whether a call is within its limit, and not to wait, use
-// package leaky. A pacer does not know when a call is done either: to cap how
-// many are in flight use package semaphore, and for both a gate of package
-// sluice.
+// A pacer delays. It refuses a call only if the wait cannot end in time or the queue
+// is full ([Config].MaxWaiting). For a yes or no at once use package leaky. A pacer
+// does not know when a call is done: to cap how many are in flight use package
+// semaphore, and for both a gate of package sluice.
 //
 // # Coming from Guava's RateLimiter
 //

@@ -1,11 +1,10 @@
 // Package semaphore caps how many calls are in flight.
 //
-// [Weighted] is a drop-in superset of golang.org/x/sync/semaphore: change the
-// import path and the program works as before, except that a request for more
-// than the limit fails at once instead of blocking until its context ends, and
-// that a request for nothing never waits.
-// Beyond that it can be resized while in use, says how full it is, and waits
-// for a bounded time.
+// [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so
+// usually changing the import path is enough. Two things differ: a request for more
+// than the limit fails at once instead of blocking until its context ends, and a
+// request for 0 never waits. In addition it can be resized while in use, reports how
+// full it is, and can wait for a bounded time.
 //
 // # Coming from java.util.concurrent.Semaphore
 //

@@ -1,6 +1,6 @@
-// Package sluicetest is an HTTP server in memory on which to try a client of
-// other people's rate-limited APIs: it enforces limits exactly, breaks in
-// whatever way a test asks for, and keeps a record by which the client is judged.
+// Package sluicetest is an HTTP server in memory for tests of clients of
+// rate-limited APIs. It enforces limits exactly, fails in the ways listed below, and
+// keeps a record with which a test judges the client.
 //
 // Under testing/synctest hours pass in milliseconds and every instant is exact:
 //
@@ -59,8 +59,8 @@
 // [Server.Record] has every request with its instants, every connection, and the
 // bodies that a client left unread. Its methods that return an error are verdicts:
 // Evenly, Within, AtOnce, NoneRefused, Obeyed, AllRead. They say what is wrong in
-// words, and with which request. The record grows with every request:
-// [Server.Forget] empties it, between the parts of a long test.
+// words, and with which request. The record grows with every request; [Server.Forget]
+// empties it between the parts of a long test.
 //
 // # What it is not
 //

@@ -36,9 +36,9 @@
 // bits and saturate, and only the monotonic clock counts. Each of these has a
 // test with its name.
 //
-// The fixed window is mostly shown as a counter that expires. Nobody says that
-// 2·N calls pass within a moment around the edge. [Counter] says so, and a test
-// shows it.
+// The fixed window is mostly shown as a counter that expires, without the warning
+// that 2·N calls can pass within a moment around an edge. A test of [Counter] shows
+// that they do.
 //
 // # Bad numbers
 //

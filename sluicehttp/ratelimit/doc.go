@@ -35,8 +35,8 @@
 //	X-Ms-RateLimit-Remaining-…                    Azure
 //	X-Amzn-RateLimit-Limit                        Amazon's Selling Partner API: a rate
 //
-// The status counts, too: 429 is a throttle, and so is 529, which Anthropic answers
-// when it is overloaded.
+// The status counts, too: 429 is a throttle, and so is 529, which Anthropic sends when
+// it is overloaded.
 //
 // If several families are there all are read. Two that speak of the same limit,
 // by name, are made one; where they contradict each other the one further up in
@@ -54,9 +54,9 @@
 //
 // # Windows and buckets
 //
-// Of a window all comes back at once, at its reset. A bucket refills all the time,
-// and its reset is when it will be full: until the next call fits, a fraction of
-// that passes. Which of them a limit is, no header says. It goes by the fields:
+// A window comes back as a whole at its reset. A bucket refills continuously, and its
+// reset is the time when it is full; the next call fits after a fraction of that. No
+// header says which kind a limit is, so the names of the fields decide:
 //
 //	fields                                        reset is
 //	RateLimit, RateLimit-Policy, RateLimit-…      the end of a window
@@ -70,10 +70,10 @@
 //	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    not said
 //	all of another name, or without a quota       read as the end of a window
 //
-// What is not known is read as a window, because that is never too early. Some
-// gateways send OpenAI's fields for windows: then a call comes too early, is refused,
-// and its Retry-After counts. A Transport of package sluicehttp also goes by what
-// earlier answers said of the same limit.
+// An unknown kind is read as a window, because that is never too early. Some gateways
+// send OpenAI's fields for windows: then a call leaves too early, is refused, and its
+// Retry-After counts. A Transport of package sluicehttp also uses what earlier answers
+// said about the same limit.
 //
 // # What is not read
 //
