@@ -14,7 +14,7 @@ import (
 )
 
 // Config describes a [Transport]. Every field may be left out: the zero Config
-// retries, and obeys what servers say, without any limit of its own.
+// retries, and follows what servers answer, without a rate or limit of its own.
 type Config struct {
 	// Gate is what the gate of each key is made from; its Name is the key. Its
 	// Parent, Permits and the meters of its Quotas are shared by all keys.

@@ -52,20 +52,19 @@
 //	Policy.MaxServerWait     bounds each wait that a server asks for.
 //	Policy.MaxElapsed        bounds all attempts together.
 //
-// Most programs need an AttemptTimeout instead of an http.Client.Timeout, and
-// batch.Map to start no more requests than can leave in time. Some SDKs and crawlers
-// set a timeout by default: anthropic-sdk-go 10 minutes, colly 10 seconds.
-// Request.Cancel works like a context.
+// Most programs need an AttemptTimeout and no http.Client.Timeout. For many requests,
+// batch.Map starts no more than can leave in time. Some SDKs and crawlers set a timeout
+// of their own: anthropic-sdk-go 10 minutes, colly 10 seconds. Request.Cancel is obeyed
+// like a context.
 //
 // # Hosts that are not trusted
 //
-// A crawler or a sender of webhooks calls hosts that others choose. No server can
-// pause its key for longer than Config.MaxPause, by default 24 hours, and
-// [Transport.Resume] ends a pause earlier. When there are many keys, unused keys that
-// a server has paused make room for others, and their pauses are forgotten: see
-// Config.Keys. A stalled body delays an [Inspector], or a retry, by a second at most.
+// A crawler or a sender of webhooks calls hosts that others choose. No server can pause
+// its key for longer than Config.MaxPause, by default 24 hours, and [Transport.Resume]
+// ends a pause earlier. A server with many names cannot use up the room for gates, see
+// Config.Keys. A body that stalls delays an [Inspector] or a retry by a second at most.
 // Hosts that share a key by Config.Key share its pauses: one of them can stop the
-// rest for MaxPause.
+// others for MaxPause.
 //
 // # What is sent again
 //
@@ -84,13 +83,13 @@
 //	refused by a proxy (407), malformed
 //	request, context done
 //
-// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, requests with an
-// Idempotency-Key or X-Idempotency-Key, and those that [Overrides] or
-// Config.Idempotent declare so. To be sent again, a body must be available again: by
-// GetBody, which http.NewRequest sets for bodies in memory, or because its length is
-// known and at most 64 KiB, in which case it is read before the first attempt.
-// Otherwise the request is sent again only if nothing of its body has been read.
-// Longer bodies are never read into memory.
+// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, what has an
+// Idempotency-Key or X-Idempotency-Key, and requests that [Overrides] or
+// Config.Idempotent declare idempotent. The body of a request must be available again:
+// by GetBody, which http.NewRequest sets for bodies in memory, or because its length is
+// known and at most 64 KiB; such a body is read before the first attempt. Otherwise the
+// request is sent again only if nothing has been read of its body. Nothing longer is
+// ever read into memory.
 //
 // If there is no further attempt, the last answer is returned with its body intact
 // and a nil error, as the contract of http.RoundTripper asks; a [Report] says what
@@ -132,25 +131,27 @@
 //
 // # Retries above
 //
-// Many SDKs retry by themselves. Leave their retries on: an SDK knows which of its
-// calls may be repeated and signs them anew, and a transport does not. A transport
-// does not repeat a POST that failed with a 502; with the SDK's retries off it is lost.
-// What each SDK needs beyond its defaults:
+// Many SDKs retry by themselves. Leave that as it is: an SDK knows which of its calls
+// may be repeated and signs them anew, and a transport does not. By default a transport
+// does not repeat a POST that was answered with a 502 or cut off, because the server may
+// have acted on it; with the SDK's retries turned off that call is lost. Set
+// Config.Idempotent for the requests that may be sent twice, or Overrides.Idempotent for
+// a single one. What each SDK needs beyond its defaults:
 //
 //	openai-go          nothing
 //	aws-sdk-go-v2      nothing
 //	anthropic-sdk-go   Config.Inspect: Anthropic
 //	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself,
 //	                   without asking the transport; Config.Inspect: GitHub;
-//	                   Policy.MaxServerWait: 61 * time.Minute, Policy.MaxElapsed: -1
-//	                   to wait for the next hour
+//	                   Policy.MaxServerWait: 2 * time.Hour to wait for the next hour
 //
 // To have one loop only, turn off that of the SDK (option.WithMaxRetries(0),
-// aws.NopRetryer{}) and mark each request that may be sent twice by
-// Overrides.Idempotent. The tests of module sdktest, in a folder of this package, run
-// all of this against servers with limits and faults: there no call is lost, and with
-// no limit configured the server gets no more requests for each call than without a
-// transport.
+// aws.NopRetryer{}) and let Config.Idempotent return true for the calls that may be
+// sent twice, such as chat completions, which only compute. Without it every POST of
+// such an SDK that fails by a 500 or 502 is lost. The tests of module sdktest, in a
+// folder of this package, try all of this against servers with limits and faults: no
+// call is lost, and with no limit configured the server sees fewer requests for each
+// call than without a transport.
 //
 // Two loops multiply: 3 attempts of an SDK, each with 4 of ours, are 12. The retry
 // budget of the key bounds that when a server is down, and a request that says it is a

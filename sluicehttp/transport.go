@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A Transport is an [http.RoundTripper] that sends requests through gates, sends
-// those again that failed by accident, and obeys what servers say about their
-// limits. It is safe for use by multiple goroutines, starts none that outlives a
+// A Transport is an [http.RoundTripper] that sends requests through gates, retries
+// accidental failures, and follows Retry-After and rate-limit headers, within the bounds
+// of its [Config]. It is safe for use by multiple goroutines, starts none that outlives a
 // request and its body, and must be made by [New]. Made in a testing/synctest
 // bubble, it belongs to that bubble.
 type Transport struct {
