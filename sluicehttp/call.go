@@ -104,6 +104,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 	c.note(asked, sent, now, resp, f)
 	if f == nil {
+		st.adjust()
 		if resp.StatusCode < 500 {
 			attempts.Succeeded()
 		}
@@ -113,6 +114,9 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 
 	stopped := c.fail(f, attempts)
+	if resp != nil {
+		st.adjust() // after a throttle has paused the gate
+	}
 	switch {
 	case stopped == nil && resp == nil:
 		return nil, true, nil

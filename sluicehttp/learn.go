@@ -209,8 +209,9 @@ func (t *Transport) later(at, now time.Time) time.Time {
 	return at.Add(time.Duration(t.random() * float64(most)))
 }
 
-// learn applies what an answer said to the gate. A throttle has paused it
-// already.
+// learn notes what an answer said, and pauses the gate if nothing remains of a limit.
+// A throttle pauses it later, see call.fail. The new pace and concurrency come after
+// that, see adjust.
 func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
@@ -234,6 +235,17 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 	if st.t.cfg.Spread > 0 {
 		st.heedRemaining(said, now)
 	}
+}
+
+// adjust tells the gate the pace and the concurrency that follow from what servers
+// said. To do it in learn was simpler, but then those who waited for the first answer,
+// or at a slower pace, left after a throttle and before its pause.
+func (st *state) adjust() {
+	if !st.t.cfg.FromPolicy && st.t.cfg.Spread == 0 {
+		return // neither is ever changed
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	st.pace()
 	if st.fromPolicy() {
 		st.place()

@@ -275,3 +275,52 @@ func TestFromPolicyFollowsChanges(t *testing.T) {
 		}
 	})
 }
+
+// If the server refuses the first call, those that wait for its answer wait for the end
+// of the pause, too.
+func TestFromPolicyRefusedAtFirst(t *testing.T) {
+	const callers = 8
+	for _, status := range []int{403, 429, 503, 529} {
+		for _, policy := range []string{"", `RateLimit-Policy: "p";q=1000;w=1`} {
+			for _, scheme := range []string{"http", "https"} {
+				t.Run(fmt.Sprint(status, policy != "", scheme), func(t *testing.T) {
+					fields := []string{"Retry-After: 10"}
+					if policy != "" {
+						fields = append(fields, policy)
+					}
+					inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(sluicetest.On(1, sluicetest.Status(status, fields...))), func(w *world) {
+						var wg sync.WaitGroup
+						for range callers {
+							wg.Go(func() { w.wantGet(scheme+"://a.test/", 200) })
+						}
+						wg.Wait()
+						came := w.srv.Record().Arrivals()
+						if len(came) != callers+1 || came[1] < 10*time.Second {
+							t.Errorf("requests arrived at %v", came)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A throttle ends a pace that was spread, because nothing remains to be spread: not
+// before it has paused the gate.
+func TestSpreadEndsAfterThePause(t *testing.T) {
+	slow := []string{"X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 2", "X-RateLimit-Reset: 60"}
+	refused := sluicetest.Status(429, "Retry-After: 100", "X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60")
+	answers := layers(sluicetest.On(1, sluicetest.Status(200, slow...)), sluicetest.On(1, refused)) // to the first request and the second
+	inWorld(t, sluicehttp.Config{Spread: 1}, answers, func(w *world) {
+		w.wantGet("https://a.test/", 200)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { w.wantGet("https://a.test/", 200) })
+		}
+		wg.Wait()
+		came := w.srv.Record().Arrivals()
+		if len(came) != 10 || came[2] < came[1]+100*time.Second {
+			t.Errorf("requests arrived at %v", came)
+		}
+	})
+}
