@@ -68,7 +68,8 @@
 //	Anthropic-RateLimit-Requests-Limit,           when the bucket is full: Anthropic,
 //	  -Input-Tokens-Limit, …                      and any other first word
 //	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    not said
-//	all of another name, or without a quota       read as the end of a window
+//	those of a bucket of requests without a quota read as the end of a window
+//	all of another name                           read as the end of a window
 //
 // An unknown kind is read as a window, because that is never too early. Some gateways
 // send OpenAI's fields for windows: then a call leaves too early, is refused, and its

@@ -16,6 +16,9 @@ import (
 //
 // Of tokens it is nearly 0, and says nothing: how many a call needs is not known
 // here, and "0" may be up to 499 that were rounded off.
+//
+// Without a quota the reset of a bucket of requests is waited for, which is never too
+// early. A bucket of tokens is one all the same: only a refusal holds up all calls.
 
 // refills reports whether f is a field of a bucket; name is the unit in its name.
 // Only those that OpenAI and Anthropic send are. Linear's, X-RateLimit-Requests-Limit,
@@ -32,7 +35,7 @@ func (f *knownField) refills(name string) bool {
 // finished returns the limit that was put together from an answer that came at
 // now.
 func (l *limit) finished(now time.Time) Limit {
-	if l.refills && l.Quota.known && !l.ResetAt.IsZero() {
+	if l.refills && !l.ResetAt.IsZero() && (l.Quota.known || !l.countsCalls()) {
 		l.NextAt = l.ResetAt
 		if missing := l.Quota.Float() - l.Remaining.Float(); missing > 1 {
 			// Rounded up: never too early.
@@ -58,12 +61,12 @@ func (l *Limit) opensAt() time.Time {
 	return time.Time{}
 }
 
-// latestReset returns the latest reset of those windows of which nothing remains,
-// and where it is from.
+// latestReset returns the latest reset of those windows of which nothing remains, and
+// where it is from. Of a bucket without a quota nothing better is known.
 func latestReset(limits []Limit) (at time.Time, source string) {
 	for i := range limits {
 		l := &limits[i]
-		if l.Remaining.Zero() && l.NextAt.IsZero() && l.ResetAt.After(at) {
+		if l.Remaining.Zero() && (l.NextAt.IsZero() || !l.Quota.known) && l.ResetAt.After(at) {
 			at, source = l.ResetAt, l.Source
 		}
 	}

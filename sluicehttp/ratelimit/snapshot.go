@@ -114,9 +114,10 @@ type Limit struct {
 	// when there will be one more of its Unit than now: what is left until
 	// ResetAt, divided by what is missing. What remains may be rounded there,
 	// so that 0 can mean some hundred tokens. Zero for a window, of which all
-	// comes back at ResetAt; for a limit whose kind is not known; and for a
-	// bucket without Quota or ResetAt. The package comment
-	// says which fields are of buckets.
+	// comes back at ResetAt; for a limit whose kind is not known; for a bucket
+	// without ResetAt; and for one of requests without Quota. A bucket of
+	// tokens without Quota has the ResetAt. The package comment says which
+	// fields are of buckets.
 	NextAt time.Time
 
 	// Partition is the partition key: the part of the server's callers or
