@@ -3,6 +3,7 @@ package sluicehttp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 		Message string `json:"message"`
 		URL     string `json:"documentation_url"`
 	}
-	if json.Unmarshal(peek(), &answer) != nil {
+	if !decode(peek(), &answer) {
 		return
 	}
 	message := strings.ToLower(answer.Message)
@@ -57,7 +58,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 			} `json:"extensions"`
 		} `json:"errors"`
 	}
-	if json.Unmarshal(body, &answer) != nil {
+	if !decode(body, &answer) {
 		return
 	}
 	for _, e := range answer.Errors {
@@ -82,7 +83,7 @@ func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 			} `json:"details"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(peek(), &answer) != nil {
+	if !decode(peek(), &answer) {
 		return
 	}
 	for _, d := range answer.Error.Details {
@@ -90,4 +91,12 @@ func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 			said.Throttled, said.RetryAt, said.RetrySource = true, time.Now().Add(delay), "retryDelay"
 		}
 	}
+}
+
+// decode decodes body into v as far as it can, and reports whether body is JSON. A
+// field of another type than expected is left out: it hides no other.
+func decode(body []byte, v any) bool {
+	err := json.Unmarshal(body, v)
+	_, differs := errors.AsType[*json.UnmarshalTypeError](err)
+	return err == nil || differs
 }

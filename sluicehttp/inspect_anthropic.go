@@ -1,7 +1,6 @@
 package sluicehttp
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
@@ -25,7 +24,7 @@ func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot
 			} `json:"details"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(peek(), &answer) != nil {
+	if !decode(peek(), &answer) {
 		return
 	}
 	switch {

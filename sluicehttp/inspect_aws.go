@@ -2,7 +2,6 @@ package sluicehttp
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -24,21 +23,33 @@ func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 400 {
 		return
 	}
-	code := awsCode(resp.Header.Get("X-Amzn-Errortype"))
-	if code == "" {
-		code = awsCode(awsCodeIn(peek()))
+	codes := []string{resp.Header.Get("X-Amzn-Errortype")}
+	if codes[0] == "" {
+		codes = awsCodesIn(peek())
 	}
+	for _, code := range codes {
+		if code = awsCode(code); !awsThrottle(code) {
+			continue
+		}
+		said.Throttled, said.Reason = true, code
+		if said.ShouldRetry == ratelimit.Unset {
+			said.ShouldRetry = ratelimit.Yes
+		}
+		return
+	}
+}
+
+// awsThrottle reports whether code is that of a throttle.
+func awsThrottle(code string) bool {
 	switch code {
 	case "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
 		"TooManyRequestsException", "ProvisionedThroughputExceededException",
 		"TransactionInProgressException", "RequestLimitExceeded", "BandwidthLimitExceeded",
 		"LimitExceededException", "RequestThrottled", "SlowDown", "PriorRequestNotComplete",
 		"EC2ThrottledException":
-		said.Throttled, said.Reason = true, code
-		if said.ShouldRetry == ratelimit.Unset {
-			said.ShouldRetry = ratelimit.Yes
-		}
+		return true
 	}
+	return false
 }
 
 // ofAmazon reports whether resp is an error that AWS should look at, whatever the
@@ -68,28 +79,25 @@ func awsCode(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// awsCodeIn returns the code in the body of an error, or "". XML is searched and
-// not parsed: the element has no attributes, and is deeper in some services than in
-// others.
-func awsCodeIn(body []byte) string {
+// awsCodesIn returns the codes in the body of an error. JSON may have two, of which
+// one may be general or a number. XML is searched and not parsed: the element has no
+// attributes, and is deeper in some services than in others.
+func awsCodesIn(body []byte) []string {
 	body = bytes.TrimSpace(body)
 	if bytes.HasPrefix(body, []byte("{")) {
 		var answer struct {
 			Type string `json:"__type"`
 			Code string `json:"code"` // or Code: encoding/json takes both
 		}
-		if json.Unmarshal(body, &answer) != nil {
-			return ""
+		if !decode(body, &answer) {
+			return nil
 		}
-		if answer.Type != "" {
-			return answer.Type
-		}
-		return answer.Code
+		return []string{answer.Type, answer.Code}
 	}
 	_, after, _ := bytes.Cut(body, []byte("<Code>"))
 	code, _, ok := bytes.Cut(after, []byte("</Code>"))
 	if !ok {
-		return ""
+		return nil
 	}
-	return string(code)
+	return []string{string(code)}
 }

@@ -44,6 +44,10 @@ func TestAWS(t *testing.T) {
 		{"DynamoDB, an account", 400, `{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate of requests exceeds"}`, []string{json10}, again},
 		{"JSON, code", 400, `{"code":"Throttling","message":"x"}`, []string{json10}, again},
 		{"JSON, Code", 400, `{"Code":"TooManyRequestsException"}`, nil, again},
+		{"JSON, a type beside a number", 400, `{"__type":"ThrottlingException","code":400}`, []string{json10}, again},
+		{"JSON, a code beside a number", 400, `{"__type":7,"code":"ThrottlingException"}`, []string{json10}, again},
+		{"JSON, a code beside a general type", 400, `{"__type":"com.amazon.coral.service#ClientError","code":"ThrottlingException"}`, []string{json10}, again},
+		{"JSON, both are others", 400, `{"__type":"ValidationException","code":"Invalid"}`, []string{json10}, once},
 		{"a header", 400, "", []string{"X-Amzn-ErrorType: ThrottlingException:http://internal.amazon.com/coral/com.amazon.coral.availability/"}, again},
 		{"a header counts more", 400, `{"__type":"ThrottlingException"}`, []string{"X-Amzn-ErrorType: ValidationException"}, once},
 		{"S3", 503, `<?xml version="1.0" encoding="UTF-8"?>` + "\n<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>", []string{xml}, again},
@@ -146,6 +150,10 @@ func TestInspectors(t *testing.T) {
 		{503, `<Error><Code>SlowDown</Code></Error>`, again},
 		{500, `{"error":{"type":"overloaded_error"}}`, again},
 		{400, `{"error":"bad"}`, []time.Duration{0}},
+		// Fields of another type than elsewhere hide no others.
+		{500, `{"error":{"details":[],"type":"overloaded_error"}}`, again},
+		{429, `{"error": {"details": [{"retryDelay": 5}, {"retryDelay": "2s"}]}}`, []time.Duration{0, 2 * time.Second}},
+		{403, `{"documentation_url": 7, "message": "You have exceeded a secondary rate limit"}`, []time.Duration{0, time.Minute}},
 	} {
 		wantTries(t, sluicehttp.Config{Inspect: all}, c.status, c.body, nil, c.tries...)
 	}
