@@ -38,14 +38,6 @@ type job struct {
 	idempotent bool
 }
 
-// A repeatable says of each request that it may be sent twice.
-type repeatable struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (r repeatable) RoundTrip(req *http.Request) (*http.Response, error) {
-	return r.RoundTripper.RoundTrip(req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Idempotent: true})))
-}
-
 // alone returns j without a transport of ours.
 func (j job) alone() job {
 	j.through = nil
@@ -79,14 +71,15 @@ func (j job) run(t *testing.T, name string) (y tally) {
 		defer base.CloseIdleConnections()
 		client := &http.Client{Transport: base}
 		if j.through != nil {
-			rt, err := sluicehttp.New(base, *j.through)
+			cfg := *j.through
+			if j.idempotent {
+				cfg.Idempotent = func(*http.Request) bool { return true }
+			}
+			rt, err := sluicehttp.New(base, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			client.Transport = rt
-			if j.idempotent {
-				client.Transport = repeatable{rt}
-			}
 			defer func() {
 				rt.Stats(func(key string, s sluicehttp.Stats) bool {
 					if s.InFlight != 0 || s.Waiting != 0 {
