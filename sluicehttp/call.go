@@ -79,8 +79,12 @@ func (c *call) run(st *state) (*http.Response, error) {
 func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
 	h := &hold{permit: permit, state: st}
 	handed := false
+	var open *http.Response // to close if an Inspector, or another function of the configuration, panics
 	defer func() {
-		if !handed { // there is no answer, it was set aside, or somebody panicked
+		if open != nil {
+			open.Body.Close()
+		}
+		if !handed { // there is no answer, it was set aside, or something panicked
 			h.end()
 		}
 	}()
@@ -89,6 +93,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 		sent = time.Now()
 	}
 	resp, unwritten, err := c.send(req, h)
+	open = resp
 	now := time.Now()
 
 	var f *failure
@@ -104,6 +109,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 	c.note(asked, sent, now, resp, f)
 	if f == nil {
+		open = nil
 		st.adjust()
 		if resp.StatusCode < 500 {
 			attempts.Succeeded()
@@ -114,6 +120,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 
 	stopped := c.fail(f, attempts)
+	open = nil
 	if resp != nil {
 		st.adjust() // after a throttle has paused the gate
 	}

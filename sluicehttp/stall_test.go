@@ -165,3 +165,60 @@ func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
 		})
 	}
 }
+
+// A function of the configuration that panics leaks neither the permit nor the body.
+func TestAPanicClosesTheBody(t *testing.T) {
+	inspect := func(before bool) sluicehttp.Inspector {
+		return func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) {
+			if !before {
+				peek()
+			}
+			panic("inspect")
+		}
+	}
+	retry := seconds
+	retry.Retry = func(error) bool { panic("retry") }
+	for name, cfg := range map[string]sluicehttp.Config{
+		"at once":      {Inspect: inspect(true)},
+		"after a peek": {Inspect: inspect(false)},
+		"Policy.Retry": {Policy: retry},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(name+"/"+scheme, func(t *testing.T) {
+				faults := layers(sluicetest.Stall(4, sluicetest.Forever), sluicetest.Reply(502, "12345678"))
+				inWorld(t, sluicehttp.Config{}, faults, func(w *world) {
+					closed := 0
+					base := roundTripper(func(req *http.Request) (*http.Response, error) {
+						resp, err := w.rt.Unwrap().RoundTrip(req)
+						if err == nil {
+							resp.Body = &closeCounter{resp.Body, &closed}
+						}
+						return resp, err
+					})
+					rt := mustTransport(t, base, cfg)
+					func() {
+						defer func() {
+							if recover() == nil {
+								t.Error("no panic")
+							}
+						}()
+						rt.RoundTrip(request(t, bg, "GET", scheme+"://a.test/", nil))
+					}()
+					if n := inFlight(rt); closed != 1 || n != 0 {
+						t.Errorf("closed %d times, %d in flight", closed, n)
+					}
+				})
+			})
+		}
+	}
+}
+
+type closeCounter struct {
+	io.ReadCloser
+	n *int
+}
+
+func (c *closeCounter) Close() error {
+	*c.n++
+	return c.ReadCloser.Close()
+}
