@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -178,7 +179,52 @@ func ExampleInspectors() {
 	// Output: 200 OK after 2 requests
 }
 
-// A server asked for too much; somebody called its owner.
+// Embeddings only compute, so a POST for them may be sent twice.
+func ExampleConfig_idempotent() {
+	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(http.StatusBadGateway)))
+	defer srv.Close()
+
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Idempotent: func(req *http.Request) bool { return req.URL.Path == "/v1/embeddings" },
+		Policy:     sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+	})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Post("https://api.example.com/v1/embeddings", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
+	// Output: 200 OK after 2 requests
+}
+
+// Anthropic is overloaded, and a gateway changed the status 529 to 500.
+func ExampleAnthropic() {
+	overloaded := sluicetest.Reply(500, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
+	srv := sluicetest.NewServer(sluicetest.On(1, overloaded))
+	defer srv.Close()
+
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Inspect: sluicehttp.Anthropic,
+		Policy:  sluice.Policy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+	})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Post("https://api.example.com/v1/messages", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
+	// Output: 200 OK after 2 requests
+}
+
+// A server asked for too much; its owner was called and has mended it.
 func ExampleTransport_Resume() {
 	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(429, "", "Retry-After: 9999999999")))
 	defer srv.Close()
