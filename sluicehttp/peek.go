@@ -151,6 +151,9 @@ func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.
 		if said.Throttled && at.IsZero() && said.Floor > 0 {
 			at, source = now.Add(said.Floor), "its kind"
 		}
+		if at.Sub(now) > st.t.mostPause {
+			at = now.Add(st.t.mostPause)
+		}
 		var hold func(time.Time)
 		if at.After(now) {
 			hold = func(until time.Time) {

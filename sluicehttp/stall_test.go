@@ -1,10 +1,12 @@
 package sluicehttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,4 +223,25 @@ type closeCounter struct {
 func (c *closeCounter) Close() error {
 	*c.n++
 	return c.ReadCloser.Close()
+}
+
+// While an Inspector waits for a body, the key is not paused for longer than
+// Config.MaxPause either.
+func TestABodyThatStallsPausesForNoLonger(t *testing.T) {
+	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Policy: sluice.Policy{Attempts: 1}}
+	faults := layers(sluicetest.On(1, sluicetest.Stall(4, sluicetest.Forever)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
+	for _, scheme := range []string{"http", "https"} {
+		inWorld(t, cfg, faults, func(w *world) {
+			ctx, cancel := context.WithCancel(bg)
+			var wg sync.WaitGroup
+			wg.Go(func() { w.get(ctx, scheme+"://a.test/") })
+			time.Sleep(300 * ms)
+			w.wantGet(scheme+"://a.test/", 200)
+			if w.now() != 300*ms {
+				t.Errorf("%s: the next call left at %v", scheme, w.now())
+			}
+			cancel()
+			wg.Wait()
+		})
+	}
 }
