@@ -26,18 +26,18 @@ type Config struct {
 	NewGate func(key string) (*sluice.Gate, error)
 
 	// Keys says when the gate of a key is forgotten and how many there may be.
-	// When there are MaxKeys gates a further key takes the place of one that no
-	// request uses and that a server has paused or slowed down, so that a server
-	// with many names locks nobody else out. If that server is asked again, the
-	// first request may be early, and it can refuse that once more. A gate that
-	// owes its configured rate something, or has quotas, is not dropped before
-	// a pause; if there are no others, the further key gets
-	// sluice.ErrTooManyKeys.
+	// When there are MaxKeys gates, a new key takes the place of a gate that no
+	// request uses and that a server has paused or slowed down. So a server with
+	// many names cannot keep other hosts from getting a gate. If the evicted
+	// server is called again, the first request may be too early, and the server
+	// can refuse it once more. A gate is kept as long as its configured rate
+	// would delay a call, or if it has quotas; if there are only such gates, the
+	// new key gets sluice.ErrTooManyKeys.
 	//
-	// If both are 0, EvictAt is 10,000 and MaxKeys sluice.MostKeys: beyond
-	// 10,000 there are only gates that are in use or owe something. If Forget
-	// is set, it is asked after the transport has agreed. If Evict is set, it
-	// is asked in place of Forget before a gate makes room for another.
+	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000 and MaxKeys is
+	// sluice.MostKeys: beyond 10,000 there are only gates that are in use or that
+	// must be kept. Forget, if set, is called after the transport has agreed.
+	// Evict, if set, is called in place of Forget before a gate is evicted.
 	Keys sluice.KeyedConfig
 
 	// Key names the gate that a request must pass. nil means one for each
@@ -54,23 +54,22 @@ type Config struct {
 	Policy sluice.Policy
 
 	// MaxPause is the longest pause of a key that a server can cause: by a
-	// Retry-After, by a limit of which nothing remains, by the interval of a
-	// pace that is taken from it. A longer one is cut to that, which Stats shows
-	// as a Warning. 0 means 24 h, or Policy.MaxServerWait if that is longer;
-	// negative means that there is no bound. Transport.Resume ends a pause
-	// earlier.
+	// Retry-After, by a limit of which nothing remains, or by the interval of a
+	// pace that the server sets. A longer pause is cut to MaxPause, and Stats
+	// shows that as a Warning. 0 means 24 h, or Policy.MaxServerWait if that is
+	// longer; negative means no bound. Transport.Resume ends a pause earlier.
 	MaxPause time.Duration
 
-	// AlsoRetry are statuses to retry beside those that are, such as 409. A
-	// Retry-After of theirs is obeyed by the call that got it.
+	// AlsoRetry are further statuses to retry, such as 409. The call that got
+	// such an answer obeys its Retry-After.
 	// They must be from 400 to 599, and not 501: a server that does not know
 	// how now will not know in a second.
 	AlsoRetry []int
 
-	// Idempotent, if set, reports that a request may be sent twice although its
-	// method does not say so, such as a POST to an API that only computes or
-	// recognizes copies. It is asked once for each request, redirects included,
-	// and not about those that may be sent twice anyway: by their method, an
+	// Idempotent, if set, reports whether a request may be sent twice although
+	// its method does not say so, such as a POST to an API that only computes or
+	// recognizes copies. It is called once for each request, redirects included,
+	// but not for requests that may be sent twice anyway: by their method, an
 	// Idempotency-Key or Overrides.Idempotent. It must not change the request or
 	// read its body, and may be called by several goroutines at once.
 	Idempotent func(req *http.Request) bool
@@ -91,9 +90,10 @@ type Config struct {
 
 	// Spread makes the pace of a key follow what the server says is left of a
 	// limit: what remains, evenly until its reset, but never faster than the
-	// configured rate; of a bucket also what it gets until then. It begins when less than this share of the quota
-	// remains: 0.1 for the last tenth, 1 for always, 0 for never. A limit
-	// without a known quota is spread only by 1.
+	// configured rate. What a bucket gets until its reset counts as well. It
+	// begins when less than this share of the quota remains: 0.1 for the last
+	// tenth, 1 for always, 0 for never. A limit without a known quota is spread
+	// only by 1.
 	Spread float64
 
 	// FromPolicy takes the limits of a key that has no rate of its own from
@@ -108,8 +108,8 @@ type Config struct {
 
 	// Inspect, if set, looks at each answer for what header fields do not say:
 	// GitHub, AWS, Anthropic, Google, GraphQL, several of them by Inspectors,
-	// or a function of one's own. nil means AWS for what looks like an error
-	// of Amazon, and otherwise nothing; with an Inspector AWS comes first.
+	// or a function of your own. Answers that look like an error of Amazon are
+	// inspected by AWS first, also if Inspect is nil.
 	Inspect Inspector
 }
 
@@ -119,11 +119,11 @@ type Config struct {
 // back, ShouldRetry No prevents a retry.
 //
 // peek returns the beginning of the body, at most 64 KiB, and leaves the body as
-// it was. It blocks until that much is there or the body is over, but for a second
-// and an AttemptTimeout at most: then it returns what has come. Meanwhile the permit is held, and the key
-// is paused if the header says so. So call peek only for answers that may be
-// throttles, never for a stream. The response must not be changed, its body not be
-// read.
+// it was. It blocks until that much has come or the body ends, for a second or the
+// AttemptTimeout at most, whichever is shorter; then it returns what has come.
+// Meanwhile the permit is held, and the key is paused if the header says so. So call
+// peek only for answers that may be throttles, never for a stream. An Inspector must
+// not change the response or read its body.
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot)
 
 const defaultLongHeld = time.Minute

@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Anthropic is an [Inspector] for the API of Anthropic, where it is proxied, too. An
-// overloaded_error is a throttle whatever its status; with the status 529 it is one
-// without this Inspector. A rate_limit_error because the limit of what may be spent
-// is reached is not retried: it lasts until the next month. It reads the body of
-// answers from 500 on, and of a 429 without Retry-After. Errors in a stream of
-// events come after a status of 200 and are not seen.
+// Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. An
+// overloaded_error is a throttle with any status from 500 on; the status 529 is one
+// without this Inspector, too. A 429 because the spend limit is reached is not
+// retried: it lasts until the next month. Anthropic reads the body of answers from 500
+// on, and of a 429 without Retry-After. It does not see errors in a stream of events,
+// which come after a status of 200.
 func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {
 		return

@@ -8,17 +8,18 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// AWS is an [Inspector] for the APIs of Amazon Web Services and those like them,
-// such as other object stores. They name the error in a field of the header, or in
-// a body of JSON or XML, and throttle with the statuses 400 (ThrottlingException,
-// ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded),
-// too. The errors are those that aws-sdk-go-v2 counts as throttles by default. A
-// request that got one was not processed, so it is sent again whatever its method.
-// It reads the body of answers from 400 on that have no X-Amzn-ErrorType.
+// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such
+// as other object stores. They also throttle with the statuses 400
+// (ThrottlingException, ProvisionedThroughputExceededException) and 503 (SlowDown,
+// RequestLimitExceeded), and name the error in the header or in a body of JSON or XML.
+// AWS takes the same errors for throttles as aws-sdk-go-v2 does by default. The server
+// has not processed such a request, so it is sent again whatever its method. AWS reads
+// the body of answers from 400 on that have no X-Amzn-ErrorType.
 //
-// Every Transport uses it without being configured for errors that have the fields or
-// the media types of Amazon: X-Amzn-ErrorType, X-Amzn-RequestId, X-Amz-Request-Id,
-// application/x-amz-json and XML. As Config.Inspect it is used for all errors.
+// By default every Transport uses AWS for answers that look like errors of Amazon: from
+// 400 on with one of the fields X-Amzn-ErrorType, X-Amzn-RequestId and
+// X-Amz-Request-Id, or with the media type application/x-amz-json or XML. As
+// Config.Inspect it is used for all answers from 400 on.
 func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 400 {
 		return

@@ -35,9 +35,9 @@ type Overrides struct {
 
 type overridesKey struct{}
 
-// With returns a context for requests with the overrides o and those that ctx has.
-// A field of o that is not zero replaces that of ctx, so a middleware that sets one
-// keeps what its caller has set. A field cannot be made zero again.
+// With returns a copy of ctx whose requests have the overrides o. Fields of o that are
+// zero keep the value that ctx has, so a middleware that sets one field does not undo
+// what its caller has set. A field cannot be set back to zero.
 //
 //	ctx = sluicehttp.With(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
@@ -52,8 +52,7 @@ func With(ctx context.Context, o Overrides) context.Context {
 	return context.WithValue(ctx, overridesKey{}, &merged)
 }
 
-// OverridesFrom returns the overrides that ctx was made with by [With], or the zero
-// Overrides.
+// OverridesFrom returns the overrides that [With] has set in ctx, or the zero Overrides.
 func OverridesFrom(ctx context.Context) Overrides {
 	return *overridesOf(ctx)
 }

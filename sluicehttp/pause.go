@@ -23,8 +23,8 @@ func (cfg *Config) mostPause() time.Duration {
 	return cfg.MaxPause
 }
 
-// cut returns at, which the field source gave, or the end of the longest pause from
-// now if that is earlier. What it cut off is a warning.
+// cut returns at, which is from the field source, or the end of the longest pause
+// from now if that is earlier. Then it notes a warning.
 func (st *state) cut(at, now time.Time, source string) time.Time {
 	asked, most := at.Sub(now), st.t.mostPause
 	if asked <= most {
@@ -36,7 +36,7 @@ func (st *state) cut(at, now time.Time, source string) time.Time {
 	return now.Add(most)
 }
 
-// cutRate returns r, which the field source gave, or one call per longest pause if
+// cutRate returns r, which is from the field source, or one call per longest pause if
 // that is faster: one call in ten years is a pause under another name. st.mu is held.
 func (st *state) cutRate(r sluice.Rate, source string) sluice.Rate {
 	if r.Count <= 0 || r.Per/time.Duration(r.Count) <= st.t.mostPause {
@@ -56,12 +56,12 @@ func (st *state) warnCut(source string, asked time.Duration) {
 	}
 }
 
-// Resume ends the pause of a key, as Stats and [Hop] spell it, and reports whether
-// there was anything under that key. The callers who wait leave as after any pause,
-// not all at once. Forgotten with the pause is what would bring it back: a slower pace from
-// Config.Spread, the doubled waits after throttles without a time, and a pause of
-// all calls to that server. A rate from Config.FromPolicy stays, and so does the
-// retry budget.
+// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether
+// the transport knows that key. Waiting calls leave as after any pause, not all at
+// once. Resume also drops what would renew the pause: a slower pace from
+// Config.Spread, the doubled waits after throttles without a time, and a pause of all
+// calls to the server that the key last went to. A rate from Config.FromPolicy stays,
+// and so does the retry budget.
 //
 // Resume is for an operator who knows better than the server, or for a server that
 // asked for too much by mistake. The next throttle pauses the key again.

@@ -167,8 +167,8 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // http.Client.Timeout sets, is refused at once: the error is a
 // [*sluice.WaitError], and matches [context.DeadlineExceeded].
 //
-// Request.Cancel is deprecated, and obeyed: closed, it ends the call at once, wherever
-// that is, with the error of net/http.
+// Request.Cancel is deprecated but obeyed: closing it ends the call at once, in the
+// queue, in a backoff or in an attempt, with the error of net/http.
 //
 // The permit of the request is released when the body of the response has been
 // read to its end or has failed, or is closed. RoundTrip never changes req, and
