@@ -87,8 +87,13 @@ func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 		return
 	}
 	for _, d := range answer.Error.Details {
-		if delay, err := time.ParseDuration(d.RetryDelay); err == nil && delay > 0 {
-			said.Throttled, said.RetryAt, said.RetrySource = true, time.Now().Add(delay), "retryDelay"
+		delay, err := time.ParseDuration(d.RetryDelay)
+		if err != nil || delay <= 0 {
+			continue
+		}
+		said.Throttled = true
+		if at := time.Now().Add(delay); at.After(said.RetryAt) { // never earlier than the header says
+			said.RetryAt, said.RetrySource = at, "retryDelay"
 		}
 	}
 }

@@ -126,6 +126,17 @@ func TestGoogle(t *testing.T) {
 	})
 }
 
+// Of a Retry-After and a retryDelay the longer one is obeyed.
+func TestGoogleAndARetryAfter(t *testing.T) {
+	for delay, want := range map[string]time.Duration{"2s": 10 * time.Second, "20s": 20 * time.Second} {
+		body := `{"error": {"details": [{"retryDelay": "` + delay + `"}]}}`
+		inWorld(t, sluicehttp.Config{Inspect: sluicehttp.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body, "Retry-After: 10"))), func(w *world) {
+			w.wantGet("http://a.test/", 200)
+			w.wantCame(0, want)
+		})
+	}
+}
+
 // An inspector sees 64 KiB, and who reads the answer sees all of it.
 func TestPeekLeavesTheBodyAsItWas(t *testing.T) {
 	content := strings.Repeat("0123456789", 20000)
