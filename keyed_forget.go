@@ -23,12 +23,12 @@ func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
 		if e == &k.unused || time.Since(e.since) < idle {
 			return
 		}
-		e.unlink()
+		e.unlink() // to the end, before Forget is called: if that panics e is still in the ring
+		e.link(&k.unused)
 		if k.may(e, pressed) && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
+			e.unlink()
 			k.remove(e)
 			k.takeBack(e.gate)
-		} else {
-			e.link(&k.unused)
 		}
 	}
 }

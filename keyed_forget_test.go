@@ -290,3 +290,40 @@ func TestAChildThatIsGarbageReleasesItsParent(t *testing.T) {
 		runtime.Gosched()
 	}
 }
+
+// A Forget that panics keeps the gate, which can be used and forgotten later.
+func TestAForgetThatPanicsLosesNoGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }, sluice.KeyedConfig{
+			Idle: -1,
+			Forget: func(*sluice.Gate) bool {
+				if broken {
+					panic("broken")
+				}
+				return true
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := func(key string) (panicked any) {
+			defer func() { panicked = recover() }()
+			if err := gates.Do(bg, key, fine); err != nil {
+				t.Error(err)
+			}
+			return nil
+		}
+		use("a")
+		if got := use("b"); got != "broken" {
+			t.Errorf("panic %v", got)
+		}
+		broken = false
+		if got := use("a"); got != nil {
+			t.Errorf("panic %v", got)
+		}
+		if use("b"); gates.Len() != 1 {
+			t.Errorf("%d gates, want 1", gates.Len())
+		}
+	})
+}
