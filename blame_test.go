@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,7 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 			func(t *testing.T) *sluice.Gate {
 				g := mustGate(t, sluice.Config{Name: "g", Concurrency: 1, Rate: sluice.Rate{Count: 100, Per: time.Minute}})
 				take(t, g, 1)
+				time.Sleep(time.Second) // the rate has room again
 				return g
 			}, sluice.ByConcurrency, "sluice: g: waited for the concurrency as long as allowed",
 		},
@@ -65,6 +67,15 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 		"retry budget": {
 			func(t *testing.T) *sluice.Gate { return emptied(t, sluice.Config{Name: "g"}, 8*time.Second) },
 			sluice.ByRetryBudget, "sluice: g: waited for the retry budget as long as allowed",
+		},
+		"slow start": {
+			func(t *testing.T) *sluice.Gate {
+				g := mustGate(t, sluice.Config{Name: "g"})
+				g.PauseUntil(time.Now().Add(time.Second), "429")
+				time.Sleep(time.Second)
+				take(t, g, 1)
+				return g
+			}, sluice.BySlowStart, "sluice: g: waited for the slow start as long as allowed",
 		},
 		"quota": {
 			func(t *testing.T) *sluice.Gate {
@@ -114,12 +125,18 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
 					t.Errorf("nobody waits, but Stats says %q", got)
 				}
-				_, err := g.AcquireWithin(bg, 1, time.Second)
-				var wait *sluice.WaitError
-				if err == nil || err.Error() != c.err {
-					t.Errorf("error %q, want %q", err, c.err)
-				} else if !errors.As(err, &wait) && !errors.Is(err, sluice.ErrTimeout) {
-					t.Errorf("%v is neither a WaitError nor ErrTimeout", err)
+				for _, within := range []time.Duration{0, time.Second} {
+					_, err := g.AcquireWithin(bg, 1, within)
+					want := c.err
+					if within == 0 {
+						want = strings.Replace(want, ", 1s were", ", 0s were", 1)
+					}
+					var wait *sluice.WaitError
+					if err == nil || err.Error() != want {
+						t.Errorf("within %v: error %q, want %q", within, err, want)
+					} else if !errors.As(err, &wait) && !errors.Is(err, sluice.ErrTimeout) {
+						t.Errorf("%v is neither a WaitError nor ErrTimeout", err)
+					}
 				}
 				ctx, cancel := context.WithCancel(bg)
 				l := synclog.New()

@@ -689,9 +689,12 @@ func (r *rule) fine() bool {
 }
 
 // blame implements queue.Config.Blame.
-func (r *rule) blame(now, need time.Duration) Limit {
-	if need > 0 {
+func (r *rule) blame(now, need time.Duration, n int64) Limit {
+	switch {
+	case need > 0:
 		return r.slowest(now, need)
+	case r.queue.Len() == 0:
+		return r.holdsUp(now, n)
 	}
 	return r.holds(now)
 }
@@ -708,21 +711,28 @@ func (r *rule) slowest(now, need time.Duration) Limit {
 func (r *rule) holds(now time.Duration) Limit {
 	by := ByNothing
 	r.queue.Each(func(n int64) bool {
-		switch wait := r.wait(now, n).For; {
-		case !r.room(n):
-			by = ByConcurrency
-		case wait > 0 && r.ramp.wait(now) >= wait:
-			by = BySlowStart
-		case wait > 0 && r.budget.wait(now) >= wait:
-			by = ByRetryBudget
-		case wait > 0:
-			by = r.slowest(now, wait)
-		case r.asked != "":
-			by = r.asked
-		}
+		by = r.holdsUp(now, n)
 		return false
 	})
 	return by
+}
+
+// holdsUp returns the limit that holds up a call of n at the head of the queue, or
+// ByNothing.
+func (r *rule) holdsUp(now time.Duration, n int64) Limit {
+	switch wait := r.wait(now, n).For; {
+	case !r.room(n):
+		return ByConcurrency
+	case wait > 0 && r.ramp.wait(now) >= wait:
+		return BySlowStart
+	case wait > 0 && r.budget.wait(now) >= wait:
+		return ByRetryBudget
+	case wait > 0:
+		return r.slowest(now, wait)
+	case r.asked != "":
+		return r.asked
+	}
+	return ByNothing
 }
 
 // Forecast implements queue.Rule. It is what the rate and a pause add up to. When

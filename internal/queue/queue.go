@@ -158,10 +158,11 @@ type Config struct {
 	// Patience begins, and after every Change. An error ends the wait.
 	GiveUp func(now, patience time.Duration) error
 
-	// Blame, if set, is called with the queue locked when a wait ends that is
-	// too long, and names the limit that is to blame: the one that adds up to
-	// the Forecast need or, for 0, that holds the head.
-	Blame func(now, need time.Duration) errs.Limit
+	// Blame, if set, is called with the queue locked when the wait of an entry of n
+	// ends because it is too long. It returns the limit that is to blame: the one that
+	// the Forecast need consists of or, if need is 0, the one that holds up the head.
+	// If the queue is empty, the head would be that entry.
+	Blame func(now, need time.Duration, n int64) errs.Limit
 }
 
 // A Queue is a FIFO of callers. It must be made ready by
@@ -572,17 +573,18 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	need := q.rule.Forecast(now, ahead)
 	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
 	if need == 0 && w.maxAt() <= now && !asks {
-		return q.blame(now, 0, errs.ErrTimeout)
+		return q.blame(now, 0, w, errs.ErrTimeout)
 	}
-	return q.blame(now, need, w.tooLong(now, need))
+	return q.blame(now, need, w, w.tooLong(now, need))
 }
 
-// blame returns err, if there is one, with the limit that is to blame.
-func (q *Queue) blame(now, need time.Duration, err error) error {
+// blame returns err, with which the wait of w ends, with the limit that is to blame. A
+// nil err stays nil.
+func (q *Queue) blame(now, need time.Duration, w *Waiter, err error) error {
 	if err == nil || q.cfg.Blame == nil {
 		return err
 	}
-	return errs.For(q.cfg.Blame(now, need), err)
+	return errs.For(q.cfg.Blame(now, need, w.n), err)
 }
 
 // refuse returns why n cannot enter, or nil.

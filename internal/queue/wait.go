@@ -202,7 +202,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 		}
 		asks := w.asks() && w == q.front // and gives up by itself
 		if !q.cfg.Exact && !asks && now >= w.maxAt() {
-			q.drop(now, w, q.blame(now, 0, errs.ErrTimeout))
+			q.drop(now, w, q.blame(now, 0, w, errs.ErrTimeout))
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (q *Queue) askFor(w *Waiter) (over bool, err error) {
 		if err == nil {
 			return false, nil
 		}
-		err = q.blame(now, 0, err)
+		err = q.blame(now, 0, w, err)
 	}
 	q.leave(w)
 	return true, err
