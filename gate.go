@@ -326,8 +326,10 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	}
 	permanent, throttled := marks(err)
 	g.honor(err, throttled, since, p)
+	answered := definite(err, permanent, throttled)
+	p.answer(answered) // before the release, which takes what is not answered yet for a success
 	switch {
-	case definite(err, permanent, throttled):
+	case answered:
 		g.answered()
 	case !errors.Is(err, context.Canceled):
 		g.failed()

@@ -196,6 +196,7 @@ func (p *Permit) granted(n *news, wait time.Duration) {
 	told := false
 	defer func() {
 		if !told {
+			p.answer(false) // no server has answered
 			p.giveBack()
 		}
 	}()

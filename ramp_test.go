@@ -167,6 +167,12 @@ func TestACallWithoutAnAnswerHoldsUpNobodyForGood(t *testing.T) {
 // A failure is an answer, but shows nothing of how much the server takes. An
 // error that is permanent does.
 func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
+	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
+		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
+			return sluice.Do(bg, g, sluice.Policy{Attempts: 1}, f)
+		},
+		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
+	}
 	for name, c := range map[string]struct {
 		answer answer
 		want   []time.Duration
@@ -175,25 +181,57 @@ func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
 		"permanent": {gone, []time.Duration{2000, 3000, 3000, 4000}},
 		"failure":   {down, []time.Duration{2000, 3000, 4000, 5000}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{RetryBudget: -1}), synclog.New()
-				g.PauseUntil(time.Now().Add(time.Second), "429")
-				for i := range c.want {
-					l.Call(i, func() error {
-						sluice.Do(bg, g, sluice.Policy{Attempts: 1}, after(time.Second, c.answer))
-						return nil
-					})
-				}
-				time.Sleep(time.Hour)
-				var want []synclog.Left
-				for i, at := range c.want {
-					want = append(want, synclog.At(i, at*ms))
-				}
-				l.Want(t, want...)
+		for how, call := range calls {
+			t.Run(how+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g, l := mustGate(t, sluice.Config{RetryBudget: -1}), synclog.New()
+					g.PauseUntil(time.Now().Add(time.Second), "429")
+					for i := range c.want {
+						l.Call(i, func() error {
+							call(g, after(time.Second, c.answer))
+							return nil
+						})
+					}
+					time.Sleep(time.Hour)
+					var want []synclog.Left
+					for i, at := range c.want {
+						want = append(want, synclog.At(i, at*ms))
+					}
+					l.Want(t, want...)
+				})
 			})
-		})
+		}
 	}
+}
+
+// A call that an observer's panic ends before it is made is not an answer.
+func TestACallThatIsNotMadeDoesNotWidenTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		g := mustGate(t, sluice.Config{Observer: observerFunc(func(e sluice.Event) {
+			if broken && e.Kind == sluice.EventGranted {
+				panic("broken")
+			}
+		})})
+		g.PauseUntil(time.Now().Add(time.Second), "429")
+		time.Sleep(2 * time.Second)
+		for range 5 {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the observer did not panic")
+					}
+				}()
+				g.TryAcquire(1)
+			}()
+		}
+		broken = false
+		for i := range 2 {
+			if _, ok := g.TryAcquire(1); ok != (i == 0) {
+				t.Errorf("call %d: let through %v", i, ok)
+			}
+		}
+	})
 }
 
 // 64 workers, 500 calls, a server that takes 20 per second and 10 at once, and
@@ -373,3 +411,7 @@ func TestKeyedKeepsASlowStartForAMinute(t *testing.T) {
 		}
 	})
 }
+
+type observerFunc func(sluice.Event)
+
+func (f observerFunc) Observe(e sluice.Event) { f(e) }
