@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -8,10 +9,11 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A Forecast says how long some calls will take if nothing changes. The spacing that
-// a gate keeps after its retry budget was empty, Stats.Spacing, is not part of its
-// times: each success halves it, so nobody knows how long it lasts. If it held the
-// calls up for longer than all else, would it last, LimitedBy is ByRetryBudget.
+// A Forecast says how long some calls will take if nothing changes. Two things are not
+// part of its times, because answers shorten them: the spacing that a gate keeps after
+// its retry budget was empty, Stats.Spacing, and a slow start. If one of them would
+// hold the calls up for longer than all else, were it to stay as it is, LimitedBy is
+// ByRetryBudget or BySlowStart.
 type Forecast struct {
 	// First and Last are how long it takes from now until the first and the
 	// last of the calls leave.
@@ -24,9 +26,9 @@ type Forecast struct {
 	// LimitedBy is what they wait for most. It is Unknown if nothing else limits them.
 	LimitedBy Limit
 
-	// Unknown is a limit that may hold them up, too, and cannot be forecast: a quota or
-	// Config.Permits. The times above are then the shortest possible. It is empty if there
-	// is no such limit.
+	// Unknown is a limit that may hold them up, too, and cannot be forecast: a quota,
+	// Config.Permits or a slow start. The times above are then the shortest possible. It
+	// is empty if there is no such limit.
 	Unknown Limit
 }
 
@@ -50,7 +52,7 @@ const (
 // rate", before the first is made. What calls take in flight is estimated from
 // those done so far; before that, concurrency is taken for no limit. Quotas and
 // Permits cannot be forecast: see Forecast.Unknown. With a parent it is the longer of
-// both forecasts. It panics if n < 0; Plan(0) is about nothing.
+// both forecasts. It panics if n < 0; Plan(0) returns ByNothing.
 func (g *Gate) Plan(n int64) Forecast {
 	mustNotBeNegative(n)
 	f := Forecast{LimitedBy: ByNothing}
@@ -64,7 +66,7 @@ func (g *Gate) Plan(n int64) Forecast {
 		}
 		f.First, f.Last, f.Total = max(f.First, own.First), max(f.Last, own.Last), max(f.Total, own.Total)
 		if f.Unknown == "" {
-			f.Unknown = g.unknown()
+			f.Unknown = cmp.Or(g.unknown(), own.Unknown)
 		}
 	}
 	if f.LimitedBy == ByNothing && f.Unknown != "" {
@@ -84,7 +86,7 @@ func (g *Gate) unknown() Limit {
 	return ""
 }
 
-// plan is Plan for the gate alone.
+// plan is Plan for the gate alone. Its Unknown is BySlowStart or empty.
 func (g *Gate) plan(n int64) Forecast {
 	f := Forecast{LimitedBy: ByNothing}
 	g.queue.Lock()
@@ -111,8 +113,14 @@ func (g *Gate) plan(n int64) Forecast {
 
 	f.First, f.Last = max(first, firstRoom), max(last, lastRoom)
 	f.Total = sat.Add(f.Last, hold)
+	spaced, slow := g.budget.spaced(now, int64(calls)), g.ramp.lasts(now, int64(calls), hold)
+	if slow > 0 {
+		f.Unknown = BySlowStart
+	}
 	switch {
-	case g.budget.spaced(now, int64(calls)) > f.Last:
+	case slow > max(f.Last, spaced):
+		f.LimitedBy = BySlowStart
+	case spaced > f.Last:
 		f.LimitedBy = ByRetryBudget
 	case f.Last == 0:
 	case lastRoom > last && paused <= f.Last-paused:

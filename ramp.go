@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // # How does a gate without a rate come back from a refusal?
@@ -181,6 +183,30 @@ func (r *ramp) wait(now time.Duration) time.Duration {
 		at = max(at, r.left+rampStall)
 	}
 	return max(0, at-now)
+}
+
+// lasts returns how long it would take until the last of calls leaves if the window
+// and the gap stayed as they are, with calls in flight for hold. It is not 0 if some of
+// the calls have to wait for an answer.
+func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Duration {
+	if r == nil || !r.on {
+		return 0
+	}
+	var paced time.Duration
+	if r.gap > 0 {
+		behind, _, ok := sat.MulDiv(calls-1, int64(r.gap), 0, 1)
+		if !ok {
+			return sat.Max
+		}
+		paced = sat.Add(max(0, max(r.began, r.left)+r.gap-now), time.Duration(behind))
+	}
+	window := int64(min(math.Floor(r.window), rampEnough))
+	last := int64(sat.Add(time.Duration(r.out), time.Duration(calls-1)))
+	rounds, _, ok := sat.MulDiv(last/window, int64(max(1, hold)), 0, 1)
+	if !ok {
+		return sat.Max
+	}
+	return max(paced, time.Duration(rounds))
 }
 
 // asleep reports whether nothing happened for so long, after the end of a pause,
