@@ -18,11 +18,20 @@ type Permit struct {
 	n     int64
 	since time.Duration // when it was granted
 
-	held     int64 // cost in flight for it; guarded by the lock of the gate's queue
-	answered bool  // the ramp knows; likewise
-	released atomic.Bool
-	settled  atomic.Bool
+	held int64 // cost in flight for it; guarded by the lock of the gate's queue
+	done atomic.Uint32
 }
+
+// What happens to a permit only once: bits of Permit.done. As three fields they make
+// it longer than 64 bytes, and an Acquire takes a quarter more.
+const (
+	released uint32 = 1 << iota
+	settled
+	answered // the ramp counts the answer; set with the gate's queue locked
+)
+
+// first marks what as done and reports whether that was the first time.
+func (p *Permit) first(what uint32) bool { return p.done.Or(what)&what == 0 }
 
 // fill makes p the permit of a call of cost n that was let through at now.
 func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
@@ -37,7 +46,7 @@ func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
 // permit counts. The nil that comes beside an error has nothing to release, and
 // Release of it does nothing.
 func (p *Permit) Release() {
-	if p != nil && p.gate != nil && p.released.CompareAndSwap(false, true) {
+	if p != nil && p.gate != nil && p.first(released) {
 		p.end()
 	}
 }
@@ -64,7 +73,7 @@ func (p *Permit) giveBack() {
 	}
 	g.leave(p.since)
 	if p.up != nil {
-		p.up.released.Store(true)
+		p.up.first(released)
 		p.up.giveBack()
 	}
 	if p.lease != nil {
@@ -79,7 +88,7 @@ func (p *Permit) giveBack() {
 // Release; only the first Settle of a permit counts. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
-	if p.gate == nil || !p.settled.CompareAndSwap(false, true) {
+	if p.gate == nil || !p.first(settled) {
 		return
 	}
 	delta := actual - p.n
@@ -107,7 +116,7 @@ func (p *Permit) settle(delta int64) {
 	}
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	if g.concurrencyUnit == Cost && !p.released.Load() {
+	if g.concurrencyUnit == Cost && p.done.Load()&released == 0 {
 		delta := min(delta, math.MaxInt64-g.cost.Load())
 		g.cost.Add(delta)
 		p.held += delta
@@ -142,7 +151,7 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 		g.queue.Lock()
 		defer g.queue.Unlock()
 		if p != nil {
-			p.answered = true // as is said here, and not by its release
+			p.first(answered) // by this error, and not by the release
 		}
 		g.slowStart(g.queue.Now(), since, 0)
 		return 0
@@ -177,10 +186,9 @@ func (p *Permit) answer(taken bool) {
 func (g *Gate) answer(p *Permit, taken bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	if p.answered {
+	if !p.first(answered) {
 		return
 	}
-	p.answered = true
 	g.ramp = g.ramp.answer(p.since, taken, (*rule)(g).places())
 	g.ramping.Store(g.ramp != nil)
 	if g.queue.Len() > 0 {
