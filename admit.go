@@ -35,19 +35,20 @@ import (
 // # How late is such a call?
 //
 // It goes through several hands, and each may be late: the timer of its own queue, the
-// goroutine that wakes in its parent's, a quota that takes time to answer. But what a
-// limit holds it up for is not lateness. So each queue says since when the call could
-// have asked (queue.Turn): when it came, its slot came, or it was told that something had
-// changed. A call that was late in its own queue came to its parent's as much too late
-// (queue.Request.Came). What is left at the root, after the last limit that held it up, is
-// how late the call is for all of them. Each gate makes up for that, up to its CatchUp:
+// goroutine that wakes in its parent's, a quota that takes time to answer. But the time
+// for which a limit holds it up is not lateness. So each queue records since when the
+// call could have asked (queue.Turn): since it came, its slot came, or it was woken by a
+// change. A call that was late in its own queue came to its parent's as much too late
+// (queue.Request.Came). The lateness at the root, after the last limit that held the
+// call up, is the lateness for all of them. Each gate makes up for it, up to its CatchUp:
 //
 //	its gate     slot ├─ woken late ─┤
-//	its parent                       ├── no room ──┤ told ├─ woken late ─┤ leaves
+//	its parent                       ├── no room ──┤ room ├─ woken late ─┤ leaves
 //	late for all                                          ├──────────────┤
 //
-// Every gate but the root was once charged at the instant at which the call left. At each
-// call it lost what its timer was late by: 5 % of the rate at 200/s, 80 % at 5,000/s.
+// The simpler version charged every gate but the root at the instant at which the call
+// left. Each call then lost as much as its timer was late: 5 % of the rate at 200/s,
+// 80 % at 5,000/s.
 
 // A path is a gate, its parent, that one's parent, and so on.
 type path struct {

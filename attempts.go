@@ -165,8 +165,8 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 // the budget, and returns nil if Next is to be called; or else the error with which
 // to give up, as [Call] does: a [*Stopped], or err if that is permanent and there
 // was no other attempt. It does not wait. It must be called before the
-// permit is released: if the gate must pause or slow down, the permit must not
-// let the next caller out before that. It panics if err is nil.
+// permit is released: if the gate must pause or slow down, that must happen before
+// the permit lets the next caller through. It panics if err is nil.
 func (a *Attempts) Failed(ctx context.Context, err error) error {
 	if err == nil {
 		panic("sluice: Attempts.Failed(nil)")
@@ -238,11 +238,10 @@ func (a *Attempts) Succeeded() {
 	a.gate.succeeded(a.attempts == 1 && !a.charged)
 }
 
-// Charge tells that the call is itself a retry, made by a loop that the gate does
-// not see, such as that of an SDK: it is paid for from the budget like a retry.
-// If that is empty the call goes ahead, for somebody else decided on it, but the
-// gate slows down as after a retry that was refused. It is called before the
-// first Next.
+// Charge marks the call as a retry made by a loop outside the gate, such as that of an
+// SDK: it is paid for from the budget like a retry. If the budget is empty the call
+// goes ahead, because the other loop decided on it, but the gate slows down as after a
+// retry that was refused. Charge must be called before the first Next.
 func (a *Attempts) Charge() {
 	a.charged = true
 	a.gate.payRetry(plain, 0, a.policy.Backoff(1, 0, almostOne))
@@ -292,8 +291,8 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	return err
 }
 
-// again counts and tells that a retry was decided on, if that is what comes next.
-// Failed knows it first, but then the permit is still held, and others wait for it.
+// again counts a retry and reports it to the observer, if one was decided on. Failed
+// decides, but then the permit is still held, and others may wait for it.
 func (a *Attempts) again() {
 	if a.last == nil {
 		return

@@ -14,11 +14,10 @@ import (
 // fill. From full, 20 failures are retried; in the long run one in five calls
 // may be a retry that fails again.
 //
-// Refusing the retry alone makes it worse: callers that fail at once, instead
-// of after a backoff, come back with their next call at once, and call faster
-// than before (aws/aws-sdk-go-v2#3413). So an empty budget also spaces out
-// first attempts, at the backoff that was not slept, until answers halve that
-// away.
+// Only to refuse the retry makes it worse: a caller that fails at once, and not
+// after a backoff, makes its next call at once, so it calls faster than before
+// (aws/aws-sdk-go-v2#3413). So an empty budget also spaces out first attempts, at
+// the backoff that was not slept. Answers halve this spacing until it is gone.
 //
 // A budget that only successes mend stays empty where they do not come: after the
 // last call of a host, or if the usual answer is a 404. So quiet mends it, too: each
@@ -183,7 +182,7 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	g.impaired.Store(true)
 	g.fail(now)
 	if !g.budget.pay(cost) {
-		// Callers that wait find out when they wake: a longer wait needs no signal.
+		// This wakes no caller: those that wait see the longer wait when they wake.
 		g.budget.empty(backoff)
 		return false
 	}
@@ -236,8 +235,8 @@ func (g *Gate) mend(refund func(b *budget)) {
 	g.budget = b
 	g.impaired.Store(!b.recovered())
 	if spaced {
-		// Those who wait may leave earlier now. The release of the permit would let
-		// them look as well, but may come much later.
+		// Waiting callers may leave earlier now. The release of the permit would wake
+		// them, too, but may come much later.
 		g.queue.Advance(now)
 		g.queue.Kick()
 	}

@@ -148,7 +148,8 @@ func definite(err error, permanent bool, throttled *throttledError) bool {
 	return permanent && throttled == nil && delayed(err).IsZero() && !isTimeout(err)
 }
 
-// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. Without both numbers it is a riddle which of the two settings to change.
+// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. It has both
+// numbers, so that the user sees which of the two settings to change.
 type elapsedError struct{ wait, most, elapsed time.Duration }
 
 func (e *elapsedError) Error() string {

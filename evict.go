@@ -11,10 +11,10 @@ import (
 // paused, so one with many names fills a Keyed with gates that are not forgotten,
 // and all other keys are refused. To drop the gate that was unused for longest
 // takes a list in the order of use, and that order is lost when the ring is searched
-// for gates to forget. So some gates are looked at, as Redis does with its keys,
-// and the cheapest of them to lose is dropped. A paused one costs its server one
-// call too early, which it can refuse. One that owes its rate something costs a
-// promise of ours, so it comes last.
+// for gates to forget. So it looks at some gates, as Redis does with its keys, and
+// drops the one with the least loss. If that is paused, one call leaves too early, and
+// the server can refuse it. If it owes its rate something, more calls leave than the
+// user configured, so such a gate comes last.
 
 // mostSeen bounds the search, which holds the lock: of the gates that it passes
 // most may have calls in flight, or owe something.

@@ -46,9 +46,9 @@ type Config struct {
 
 	// Quotas are further limits. A call takes from all of them or from none.
 	// Those that are asked over a network are asked last, and as many as
-	// possible in one step: see Joiner. What is given back to a meter in
-	// another way than by Permit.Settle wakes nobody: the first caller asks
-	// again when the last answer of the meter said so.
+	// possible in one step: see Joiner. Only what Permit.Settle gives back to a
+	// meter wakes a caller. If something else gives back to it, the first caller
+	// still asks again when the last answer of the meter said so.
 	Quotas []Quota
 
 	// Permits is a cap on calls in flight that is shared with others. To take
@@ -317,8 +317,8 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	return g.ended(f(ctx), p.since, &p)
 }
 
-// ended returns err, with which a call of Do that left at since with p, nil if it
-// has none, ended, after the gate has learned from it.
+// ended applies err, the result of a call of Do, to the gate and returns it. since is
+// when the call left and p its permit, nil if it has none.
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
 		g.succeeded(true)
@@ -517,7 +517,7 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 	until := g.queue.Instant(g.queue.Now(), t)
 	longer := until > g.schedule.Paused()
 	g.queue.Unlock()
-	if !longer { // with many waiters a change is dear, and all of them may be told
+	if !longer { // Change is slow with many waiters, and each of them may bring such a pause
 		return
 	}
 	var left time.Duration

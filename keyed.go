@@ -81,7 +81,7 @@ type Keyed[K comparable] struct {
 
 	mu    sync.Mutex
 	gates map[K]*keyedGate[K]
-	odd   map[*keyedGate[K]]struct{} // those whose keys no map finds again
+	odd   map[*keyedGate[K]]struct{} // with keys that do not equal themselves
 
 	// The gates that are not in use, in a ring: unused.next is to be looked at next.
 	unused keyedGate[K]
@@ -264,7 +264,7 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 	return e, m, true, nil
 }
 
-// make makes the gate of e, and tells those who wait for it.
+// make makes the gate of e and wakes the callers that wait for it.
 func (k *Keyed[K]) make(e *keyedGate[K]) (err error) {
 	m := e.making
 	m.err = errAbandoned // unless newGate returns

@@ -48,9 +48,9 @@ func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 //
 // Of the retry budget half is enough, so that a host that failed once is forgotten at
 // once. What is lost is 50 tokens of 100 at most, 10 retries, and while a gate is used
-// it is not forgotten. A slow start counts for a minute after the last call, or a new
-// gate would send a herd to a server that just refused one. If pressed neither counts: a few retries more are less
-// harm than a new host that is refused.
+// it is not forgotten. A slow start keeps the gate for a minute after the last call:
+// a new gate would let all calls go at once to a server that has just refused one. If
+// pressed, neither counts: some more retries do less harm than refusing a new host.
 func (g *Gate) asNew(pressed bool) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()

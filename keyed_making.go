@@ -13,16 +13,16 @@ import (
 //
 // It is called without the lock, and may: "the gate of a.example.com has that of
 // example.com as its parent". Callers of a key whose gate is being made wait for it.
-// So a newGate that comes back to its own key would wait for itself, and two that use
-// each other's for one another. The simplest Keyed hangs then, without a word. Here a
-// caller looks before it waits: does the goroutine that makes the gate wait, in however
-// many steps, for a gate that this goroutine makes?
+// So a newGate that uses its own key would wait for itself, and two that use each
+// other's key for one another. The simplest Keyed hangs then. Here a caller checks
+// before it waits: does the goroutine that makes the gate wait, directly or through
+// others, for a gate that this goroutine makes?
 //
 // Go has no identity of goroutines but the number in a stack trace. It costs some
 // microseconds, once for each gate that is made.
 
-// errAbandoned is the result of a newGate that panicked or ended its goroutine. Those
-// who wait try it themselves.
+// errAbandoned is the result of a newGate that panicked or ended its goroutine. The
+// callers that wait call newGate themselves.
 var errAbandoned = errors.New("sluice: newGate did not return")
 
 // A making is one call of newGate.
@@ -48,8 +48,8 @@ var makers struct {
 func (m *making) wait(key any) error {
 	me := goroutine()
 	makers.mu.Lock()
-	// What is done is waited for by nobody, even if a goroutine has not run since
-	// then to say so.
+	// A making that is over holds up no goroutine, although one that waited for it may
+	// not have run since then and still be in await.
 	for next := m; next != nil && !next.over(); next = makers.await[next.by] {
 		if next.by == me {
 			makers.mu.Unlock()

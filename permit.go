@@ -60,8 +60,8 @@ func (p *Permit) end() {
 	p.giveBack()
 }
 
-// giveBack gives back what p holds. It takes the lock only if somebody waits for
-// the room, or for the gate to drain.
+// giveBack gives back what p holds. It takes the lock only if a caller waits for the
+// room or for the gate to drain, if concurrency counts cost, or in a slow start.
 func (p *Permit) giveBack() {
 	g := p.gate
 	p.answer(true)
@@ -81,10 +81,10 @@ func (p *Permit) giveBack() {
 	}
 }
 
-// Settle tells what the call really cost, in place of the n it was let through
-// with; if that was 0 it does nothing. It touches only the limits that count
-// cost: what was taken too much is given back, what was taken too little becomes
-// debt, even beyond the limit, and is never an error. It may come before or after
+// Settle replaces the n that the call was let through with by its actual cost; if n was
+// 0 it does nothing. It changes only the limits that count cost: if n was too much the
+// rest is given back, if it was too little the rest becomes debt, even beyond the
+// limit, and is never an error. It may come before or after
 // Release; only the first Settle of a permit counts. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
@@ -136,12 +136,12 @@ func (p *Permit) Lost() <-chan struct{} {
 	return p.lease.Lost()
 }
 
-// honor pauses the gate if the server asks not to be called for a while: throttled is
-// the mark of err, with which a call that left at since with p ended, or nil; p is nil
-// if the call has no permit. It returns how long that is, 0 if the server does not ask. It is 1 ms at least, as a backoff is:
-// such a wait is not an attempt, and a server that asks for 1 ns would be called again
-// without end. The permit is still held: if it came back first, the next caller would
-// slip through before the pause.
+// honor pauses the gate if the server asks for a wait. err is what the call ended with,
+// throttled its mark or nil, since when the call left, and p its permit, nil if it has
+// none. It returns the wait, 0 if there is none. The wait is 1 ms at least, like a
+// backoff: it does not use up an attempt, so at a server that asks for 1 ns the retries
+// would not end. The permit must still be held: if it were released first, the next
+// call would leave before the pause.
 func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration) {
 	if throttled == nil {
 		return 0
@@ -163,8 +163,9 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	return wait
 }
 
-// slowStart notes that a call that left at since was refused, and told to stay away
-// for told, or 0, with the queue locked. A gate with a rate needs no slow start.
+// slowStart records, with the queue locked, that the server refused a call that left at
+// since and asked for a wait of told, 0 if it set no time. A gate with a rate needs no
+// slow start.
 func (g *Gate) slowStart(now, since, told time.Duration) {
 	if g.rate.Count == 0 {
 		g.ramp = g.ramp.refuse(now, since, told)
@@ -172,8 +173,8 @@ func (g *Gate) slowStart(now, since, told time.Duration) {
 	}
 }
 
-// answer tells the ramps of the gate and its parents, once, that the call was
-// answered, and whether the server took it.
+// answer counts the answer to the call in the ramps of the gate and its parents, once.
+// taken is false if the answer does not show that the server is well.
 func (p *Permit) answer(taken bool) {
 	for ; p != nil; p = p.up {
 		if g := p.gate; g != nil && g.ramping.Load() {

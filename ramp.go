@@ -37,13 +37,13 @@ import (
 // calls are refused for reasons that have nothing to do with the pace, because
 // each refusal costs some time in which little is sent.
 //
-// A bucket has room again after a gap, and a server that says so in whole seconds
-// tells at most one more. One that tells to stay away for much longer counts by
-// windows: when the wait is over all is there again, and a pace would only spread
-// it over the next window. Then there is no gap.
+// A bucket has room again after one gap, and a server that rounds this up to whole
+// seconds adds at most one second. A server that asks for a much longer wait counts by
+// windows: after the wait its whole limit is available again, and a pace would only
+// spread the calls over the next window. Then there is no gap.
 //
-// A call says something only once, and only if it left after the last refusal:
-// 64 calls in flight that are refused together are one refusal.
+// Each call counts once, and only if it left after the last refusal: 64 calls in
+// flight that are refused together are one refusal.
 //
 // A refusal without a time may mean anything: some servers are overloaded for 1
 // call in 50, whatever the pace. At such a server the slow start of every refusal
@@ -51,13 +51,13 @@ import (
 // counts only if 3 of the last 16 calls were refused. A server that says when to
 // come back is believed at once.
 //
-// A call that has no answer for 10 s no longer holds up the next: a download
-// of an hour, whose permit says nothing before it is released, must not.
+// A call without an answer holds up the next for 10 s at most. A download may take an
+// hour, and the release of its permit is the first that the gate learns of its answer.
 const (
 	rampStall    = 10 * time.Second
 	rampMinGap   = 100 * time.Microsecond // a shorter one is none
 	rampMaxGap   = 10 * time.Second
-	rampMaxProbe = time.Second // between calls while the server takes none and does not say when it will
+	rampMaxProbe = time.Second // between calls while the server refuses all and sets no time
 
 	rampRefusals = 16 // that are remembered, to measure the pace
 	rampSpan     = 16 // calls at least that it is measured by, if there were as many
@@ -102,7 +102,7 @@ type refused struct {
 }
 
 // refuse returns the ramp after the server refused a call that left at since.
-// told is how long the server told to stay away, 0 if it did not say.
+// told is the wait that the server asked for, 0 if it set no time.
 func (r *ramp) refuse(now, since, told time.Duration) *ramp {
 	if r == nil {
 		r = new(ramp)
@@ -209,8 +209,8 @@ func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Du
 	return max(paced, time.Duration(rounds))
 }
 
-// asleep reports whether nothing happened for so long, after the end of a pause,
-// that the ramp may be lost.
+// asleep reports whether no call left for so long, and no pause lasted, that the ramp
+// may be lost.
 func (r *ramp) asleep(now, paused time.Duration) bool {
 	return r == nil || !r.on || now-max(r.began, r.left, paused) >= rampSleep
 }
@@ -228,8 +228,9 @@ func (r *ramp) leave(now time.Duration) {
 }
 
 // answer returns the ramp after the answer to a call that left at since and was
-// not refused. fine says that the server did what it was asked, or could say why
-// not: one that fails is not asked more often. The ramp is over when it holds back less than the concurrency limit of the gate, places.
+// not refused. fine is true for a success and for a definite answer; after a failure
+// the window does not grow. The ramp is over when it holds back less than the
+// concurrency limit of the gate, places.
 func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {
 	if r == nil || since < r.began {
 		return r

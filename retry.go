@@ -27,10 +27,10 @@ type Policy struct {
 	//
 	// If MaxElapsed is 0 and MaxServerWait is set to more than 5 min, it does not
 	// bound the wait for the gate, and a wait of more than 5 min, for the gate or
-	// because a server asks for it, does not count. So MaxServerWait alone is enough for a server that
-	// asks for an hour. A MaxElapsed that is set counts all waits: if it is shorter
-	// than one that MaxServerWait allows, the call stops with ErrElapsed and
-	// a message that has both.
+	// because a server asks for it, does not count. So MaxServerWait alone is enough
+	// for a server that asks for an hour. A MaxElapsed that is set counts all waits: if
+	// it is shorter than one that MaxServerWait allows, the call stops with ErrElapsed
+	// and a message that has both.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks

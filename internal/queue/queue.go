@@ -165,8 +165,7 @@ type Config struct {
 	Blame func(now, need time.Duration, n int64) errs.Limit
 }
 
-// A Queue is a FIFO of callers. It must be made ready by
-// Init and not be copied.
+// A Queue is a FIFO of callers. It must be made ready by Init and must not be copied.
 // Its Lock also guards the state of its rule.
 type Queue struct {
 	// What every caller changes who waits or lets somebody go is close

@@ -157,8 +157,8 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 				cancelled = true
 			}
 		case fine && left <= alarm.Reach && !bubbled() && sleep(left):
-			// What one that asks is told meanwhile it learns when it wakes, and is as
-			// late as that (rare.since). Others are let through by those who tell them.
+			// A change meanwhile does not wake it. If it asks, it sees the change when it
+			// wakes, and counts as that late (rare.since); others are granted by the change.
 			//
 			// Of slots that are close together it may sleep for one after the
 			// other, and come to the select below only after the last.
