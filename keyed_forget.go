@@ -1,8 +1,10 @@
 package sluice
 
 import (
+	"iter"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,14 +75,11 @@ func (k *Keyed[K]) lend(gate *Gate) {
 	if gate.lent.Add(1) == 1 {
 		gate.tie.begin()
 	}
-	for _, q := range gate.quotas {
-		if !reflect.ValueOf(q.Meter).Comparable() {
-			continue
-		}
-		m := k.meters[q.Meter]
+	for meter := range gate.meters() {
+		m := k.meters[meter]
 		if m == nil {
 			m = new(sharedMeter)
-			k.meters[q.Meter] = m
+			k.meters[meter] = m
 		}
 		m.gates++
 		m.shared = m.shared || m.gates > 1
@@ -92,14 +91,28 @@ func (k *Keyed[K]) takeBack(gate *Gate) {
 	if gate.lent.Add(-1) == 0 {
 		gate.tie.end()
 	}
-	for _, q := range gate.quotas {
-		if !reflect.ValueOf(q.Meter).Comparable() {
-			continue
-		}
-		if m := k.meters[q.Meter]; m.gates == 1 {
-			delete(k.meters, q.Meter)
+	for meter := range gate.meters() {
+		if m := k.meters[meter]; m.gates == 1 {
+			delete(k.meters, meter)
 		} else {
 			m.gates--
+		}
+	}
+}
+
+// meters yields the meters of the quotas of g that can be keys of a map, each once: a
+// gate may have one twice, such as for calls and for cost.
+func (g *Gate) meters() iter.Seq[Meter] {
+	return func(yield func(Meter) bool) {
+		for i, q := range g.quotas {
+			if !reflect.ValueOf(q.Meter).Comparable() || slices.ContainsFunc(g.quotas[:i], func(before Quota) bool {
+				return reflect.ValueOf(before.Meter).Comparable() && before.Meter == q.Meter
+			}) {
+				continue
+			}
+			if !yield(q.Meter) {
+				return
+			}
 		}
 	}
 }

@@ -327,3 +327,32 @@ func TestAForgetThatPanicsLosesNoGate(t *testing.T) {
 		}
 	})
 }
+
+// A meter that one gate has twice is not one of several gates: it keeps its gate.
+func TestAMeterTwiceInOneGateIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
+			day := leaky.New(2, 2, 24*time.Hour)
+			return sluice.New(sluice.Config{Quotas: []sluice.Quota{
+				{Name: "calls", Meter: day, Counts: sluice.Calls}, {Name: "cost", Meter: day},
+			}})
+		}, sluice.KeyedConfig{Idle: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := 0
+		for range 3 {
+			gates.Use("a", func(g *sluice.Gate) error {
+				if p, ok := g.TryAcquire(1); ok {
+					granted++
+					p.Release()
+				}
+				return nil
+			})
+			gates.Use("b", func(*sluice.Gate) error { return nil }) // looks at others
+		}
+		if granted != 1 {
+			t.Errorf("%d calls granted, want 1: each takes all of the quota", granted)
+		}
+	})
+}
