@@ -43,9 +43,11 @@ func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 					for range 500 {
 						go with(func(ctx context.Context) error {
 							err := sluice.Do(ctx, g, p, func(context.Context) error {
-								bad := calls.Add(1) <= 30
-								time.Sleep(10 * ms)
-								if bad {
+								n := calls.Add(1)
+								// Answered one after the other: in which order the budget sees
+								// them decides how many retries it pays for.
+								time.Sleep(10*ms + time.Duration(n))
+								if n <= 30 {
 									return errDown
 								}
 								return nil
