@@ -83,10 +83,18 @@ type Wait struct {
 	// wait that is sure to be too long is refused before it begins; one that
 	// only a change can end never is.
 	Sure time.Duration
+
+	// By, if set, tells when it is worth asking again earlier. Who waits for it is
+	// noted there, and asks once more then: it may have told before.
+	By *Bell
 }
 
+// A Bell is a limit outside the queue that calls f whenever it may admit a caller
+// earlier than it said, until stop is called. f does not block.
+type Bell func(f func()) (stop func())
+
 // Surely is a wait that nothing will make shorter.
-func Surely(d time.Duration) Wait { return Wait{d, d} }
+func Surely(d time.Duration) Wait { return Wait{For: d, Sure: d} }
 
 // A Turn is what an AskFunc is told.
 type Turn struct {

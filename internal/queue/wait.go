@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/alarm"
@@ -20,6 +21,9 @@ var sleep = alarm.Sleep
 // locked before and unlocked after.
 func (q *Queue) wait(ctx context.Context, w *Waiter) (at time.Duration, err error) {
 	var timer *time.Timer
+	if r := w.rare; r != nil && r.ask != nil {
+		defer r.leaveBells()
+	}
 	at, err = q.block(ctx, w, Look, &timer)
 	if timer != nil {
 		timer.Stop()
@@ -121,6 +125,9 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 			}
 			if w.settled() {
 				continue
+			}
+			if q.heed(w) {
+				continue // what came back before the bell knew of it has to be asked for
 			}
 			q.tellWaits(w) // whoever tells it to look meanwhile has filled its channel
 		}
@@ -233,7 +240,7 @@ func (q *Queue) askFor(w *Waiter) (over bool, err error) {
 	case w.settled():
 		return false, nil
 	case err == nil:
-		w.at = sat.Add(now, wait.For)
+		w.at, w.rare.by = sat.Add(now, wait.For), wait.By
 		w.rare.due = w.at // Forever: nobody will be late for it
 		if wait.For != Forever {
 			err = w.tooLong(now, wait.Sure)
@@ -250,13 +257,45 @@ func (q *Queue) askFor(w *Waiter) (over bool, err error) {
 	return true, err
 }
 
-// tellWaits calls Config.Waits, once, for w, which has asked and must wait. If that
-// panics, w leaves and the panic flies on without our lock.
+// tellWaits calls Config.Waits, once, for w, which has asked and must wait.
 func (q *Queue) tellWaits(w *Waiter) {
 	if q.cfg.Waits == nil || w.rare.told {
 		return
 	}
 	w.rare.told = true
+	q.unlocked(w, func() { q.cfg.Waits(w.n) })
+}
+
+// heed has w, the head, noted at the bell of what refused it, and reports whether that
+// is new. It stays noted until its wait is over: not only until it is refused by
+// another limit, or two that refuse it in turn would have it ask without end.
+func (q *Queue) heed(w *Waiter) bool {
+	r, by := w.rare, w.rare.by
+	if by == nil || slices.ContainsFunc(r.heeded, func(h heeded) bool { return h.bell == by }) {
+		return false
+	}
+	q.unlocked(w, func() {
+		stop := (*by)(func() {
+			q.Lock()
+			defer q.Unlock()
+			q.Kick()
+		})
+		r.heeded = append(r.heeded, heeded{by, stop})
+	})
+	return true
+}
+
+// leaveBells undoes heed. The queue must not be locked: a bell rings with a lock of its
+// own, and takes the queue's.
+func (r *rare) leaveBells() {
+	for _, h := range r.heeded {
+		h.stop()
+	}
+}
+
+// unlocked calls f with the queue unlocked. If that panics, w leaves and the panic
+// flies on without our lock.
+func (q *Queue) unlocked(w *Waiter, f func()) {
 	q.Unlock()
 	returned := false
 	defer func() {
@@ -266,12 +305,11 @@ func (q *Queue) tellWaits(w *Waiter) {
 			q.Unlock()
 		}
 	}()
-	q.cfg.Waits(w.n)
+	f()
 	returned = true
 }
 
-// ask calls the AskFunc of w with the queue unlocked. If that panics, w leaves
-// and the panic propagates without our lock.
+// ask calls the AskFunc of w with the queue unlocked.
 func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	now := q.Now()
@@ -280,17 +318,7 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 		turn.Left = max(0, r.maxAt-now)
 	}
 	r.since, r.due = Forever, turn.Due
-	q.Unlock()
-	returned := false
-	defer func() {
-		q.Lock()
-		if !returned {
-			q.leave(w)
-			q.Unlock()
-		}
-	}()
-	wait, err = r.ask(r.asking, turn)
-	returned = true
+	q.unlocked(w, func() { wait, err = r.ask(r.asking, turn) })
 	wait.For = max(0, wait.For)
 	return wait, err
 }

@@ -64,6 +64,14 @@ type rare struct {
 	told   bool               // Config.Waits was called
 	since  time.Duration      // when it came, got to the head or was told to ask; Forever: not since it asked
 	due    time.Duration      // when it is to ask again, or was to when it asked
+	by     *Bell              // of what refused it when it asked, or nil
+	heeded []heeded           // the bells that it is noted at
+}
+
+// A heeded is a bell that an entry is noted at.
+type heeded struct {
+	bell *Bell
+	stop func()
 }
 
 // A state is that of an entry. All but the first are final.

@@ -1,0 +1,154 @@
+// Package bell tells those who wait for a limit of this process that it may admit them
+// earlier than it said.
+package bell
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// # Why does a limit know who waits for it, and only for so long?
+//
+// A limit that only answers says how long to wait, and whoever waits sleeps for that
+// long. What is given back meanwhile would reach it only then. The simplest remedy
+// notes at the limit each gate that has it as a quota: a limit that is shared keeps
+// the gates of all hosts that were ever seen in memory, and each correction looks at
+// all of them. So only the first caller of a gate that sleeps because of this limit is
+// noted, and for only as long.
+//
+// # Why does what a refused call gives back ring no bell?
+//
+// Two gates ask two limits in opposite order, and each call finds the second one full:
+//
+//	gate 1  takes a, is refused by b, gives a back ──► gate 2 wakes
+//	gate 2  takes b, is refused by a, gives b back ──► gate 1 wakes, for ever
+//
+// What is given back so was there before it was taken, and nobody can have it who could
+// not before. So a gate gives it back with a context from [Quietly].
+
+// A Bell calls those who wait. The zero Bell is ready and takes one word until somebody
+// waits.
+type Bell struct {
+	waiting atomic.Pointer[waiting]
+}
+
+type waiting struct {
+	mu sync.Mutex
+	fs list.List // of func(), those who came first in front
+}
+
+// Wait makes Ring call f until stop is called. What changed before Wait returns f is
+// perhaps not told of, so look at the limit afterwards. f must not block, nor use the
+// bell. When stop has returned f is not running.
+func (b *Bell) Wait(f func()) (stop func()) {
+	w := b.waiting.Load()
+	if w == nil {
+		b.waiting.CompareAndSwap(nil, new(waiting))
+		w = b.waiting.Load()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.fs.PushBack(f)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fs.Remove(e) // again: nothing
+	}
+}
+
+// Ring calls those who wait. Call it after the change, without a lock.
+func (b *Bell) Ring() {
+	w := b.waiting.Load()
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := w.fs.Front(); e != nil; e = e.Next() {
+		e.Value.(func())()
+	}
+}
+
+// Keyed is a Bell for each key. The zero Keyed is ready.
+type Keyed[K comparable] struct {
+	any   atomic.Bool // whether anybody has ever waited
+	mu    sync.Mutex
+	bells map[K]*shared
+}
+
+type shared struct {
+	Bell
+	waiting int
+}
+
+// Wait is that of the bell of key.
+func (k *Keyed[K]) Wait(key K, f func()) (stop func()) {
+	if key != key { // NaN: new each time, so nobody waits for it
+		return func() {}
+	}
+	k.any.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.bells == nil {
+		k.bells = make(map[K]*shared)
+	}
+	s := k.bells[key]
+	if s == nil {
+		s = new(shared)
+		k.bells[key] = s
+	}
+	s.waiting++
+	leave := s.Bell.Wait(f)
+	return sync.OnceFunc(func() {
+		leave()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if s.waiting--; s.waiting == 0 {
+			delete(k.bells, key)
+		}
+	})
+}
+
+// Ring is that of the bell of key.
+func (k *Keyed[K]) Ring(key K) {
+	if s := k.of(key); s != nil {
+		s.Ring()
+	}
+}
+
+func (k *Keyed[K]) of(key K) *shared {
+	if !k.any.Load() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bells[key]
+}
+
+// RingAll rings the bells of all keys.
+func (k *Keyed[K]) RingAll() {
+	if !k.any.Load() {
+		return
+	}
+	k.mu.Lock()
+	all := make([]*shared, 0, len(k.bells))
+	for _, s := range k.bells {
+		all = append(all, s)
+	}
+	k.mu.Unlock()
+	for _, s := range all {
+		s.Ring()
+	}
+}
+
+type quiet struct{}
+
+// Quietly returns ctx for an Adjust that gives back what an admission has just taken.
+func Quietly(ctx context.Context) context.Context { return context.WithValue(ctx, quiet{}, true) }
+
+// Loud reports whether an Adjust by delta with ctx is one to tell of.
+func Loud(ctx context.Context, delta int64) bool {
+	return delta < 0 && ctx.Value(quiet{}) == nil
+}
