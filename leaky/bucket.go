@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/sat"
@@ -31,6 +32,7 @@ type Bucket struct {
 	full  atomic.Bool // whether the last call was refused, more or less: see Take
 
 	setting sync.Mutex // held by whoever closes a state
+	bell    bell.Bell
 }
 
 // A state is a quota and what was taken while it was in force. The two change
@@ -203,10 +205,16 @@ func (b *Bucket) Peek() Result {
 func (b *Bucket) Return(n int64) {
 	mustNotBeNegative(n)
 	b.adjust(-n)
+	b.bell.Ring()
 }
 
 // Reset empties the bucket.
 func (b *Bucket) Reset() {
+	b.reset()
+	b.bell.Ring()
+}
+
+func (b *Bucket) reset() {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	old := b.state.Load()
@@ -232,6 +240,12 @@ func (b *Bucket) SetQuota(quota Quota) error {
 	if err != nil {
 		return err
 	}
+	b.setQuota(&r)
+	b.bell.Ring()
+	return nil
+}
+
+func (b *Bucket) setQuota(r *rule) {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	old := b.state.Load()
@@ -242,8 +256,7 @@ func (b *Bucket) SetQuota(quota Quota) error {
 	if p.Rest.Level > 0 {
 		before = &rest{p.Rest, now, tat}
 	}
-	b.replace(r, tat, before)
-	return nil
+	b.replace(*r, tat, before)
 }
 
 // replace makes a new state the one in force. That before it is closed, and the lock
@@ -279,8 +292,17 @@ func (r Result) admit() (time.Duration, error) { return max(0, r.RetryAfter), r.
 // up.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
+	if bell.Loud(ctx, delta) {
+		b.bell.Ring()
+	}
 	return nil
 }
+
+// OnChange makes the bucket call f whenever it may admit a call earlier than it said,
+// until stop is called: after [Bucket.Return], Reset, SetQuota, and an Adjust that
+// gives back. With it a Bucket is a sluice.Notifier: who waits for it in a gate or
+// a sluice.Block asks again at once. f must not block, nor use the bucket.
+func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func (b *Bucket) adjust(delta int64) {
 	for {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
@@ -48,6 +49,7 @@ type Keyed[K comparable] struct {
 	keys  *keyed.Map[K, water]
 	rests atomic.Pointer[keyed.Map[K, water]] // nil until a key has been asked by two quotas
 	wide  wide
+	bells bell.Keyed[K]
 }
 
 // water is what is known of one key: the bucket of the quota by which it was last
@@ -208,6 +210,7 @@ func (k *Keyed[K]) Reset(key K) {
 	if rests := k.rests.Load(); rests != nil {
 		rests.Delete(key)
 	}
+	k.bells.Ring(key)
 }
 
 // Len returns how many keys are remembered: those whose buckets hold
@@ -227,6 +230,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	}
 	k.wide.pack(&r)
 	k.rule.Store(&r)
+	k.bells.RingAll()
 	return nil
 }
 
@@ -255,7 +259,7 @@ func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, 
 // nothing if delta is positive, the key new and there are too many.
 func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	k, r := m.keyed, m.keyed.rule.Load()
-	return k.keys.Update(m.key, func(w water, now time.Duration) water {
+	err := k.keys.Update(m.key, func(w water, now time.Duration) water {
 		p, _ := k.pair(m.key, w, r, now)
 		before := time.Duration(p.Own.Level)
 		if after := adjust(before, 0, r.interval, delta); after >= before {
@@ -266,4 +270,11 @@ func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duratio
 		k.keepRest(m.key, p.Rest)
 		return k.filled(p.Own, now)
 	})
+	if err == nil && bell.Loud(ctx, delta) {
+		k.bells.Ring(m.key)
+	}
+	return err
 }
+
+// OnChange is that of [Bucket], for the bucket of the key.
+func (m KeyedMeter[K]) OnChange(f func()) (stop func()) { return m.keyed.bells.Wait(m.key, f) }

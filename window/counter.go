@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
 )
 
 // A Counter admits at most limit in each of its windows, which follow one
@@ -39,6 +41,8 @@ type Counter struct {
 	mu    sync.Mutex
 	quota Quota
 	state fixed
+
+	bell bell.Bell
 }
 
 // NewCounter returns a counter of at most limit per window, each anchored at the
@@ -99,10 +103,12 @@ func (c *Counter) Peek() Result { return c.Take(0) }
 func (c *Counter) Return(n int64) {
 	mustNotBeNegative(n)
 	c.adjust(-n, 0)
+	c.bell.Ring()
 }
 
 // Reset begins anew, with nothing used.
 func (c *Counter) Reset() {
+	defer c.bell.Ring() // after the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state = fixed{}
@@ -122,6 +128,7 @@ func (c *Counter) SetLimit(limit int64) error {
 	if err := checkLimit(limit); err != nil {
 		return err
 	}
+	defer c.bell.Ring() // after the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.quota.Limit = limit
@@ -149,8 +156,17 @@ func (c *Counter) Admit(ctx context.Context, n int64) (wait time.Duration, err e
 // to ctx: what is given back must not be lost because its caller gave up.
 func (c *Counter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.adjust(delta, age)
+	if bell.Loud(ctx, delta) {
+		c.bell.Ring()
+	}
 	return nil
 }
+
+// OnChange makes the counter call f whenever it may admit a call earlier than it said,
+// until stop is called: after [Counter.Return], Reset, SetLimit, and an Adjust that gives
+// back. With it a Counter is a sluice.Notifier: who waits for it in a gate or a
+// sluice.Block asks again at once. f must not block, nor use the counter.
+func (c *Counter) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }
 
 func (c *Counter) adjust(delta int64, age time.Duration) {
 	c.mu.Lock()

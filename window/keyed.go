@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
@@ -54,6 +55,7 @@ type KeyedLog[K comparable] struct {
 	window time.Duration
 	limit  atomic.Int64
 	keys   *keyed.Map[K, *history]
+	bells  bell.Keyed[K]
 }
 
 // NewKeyedLog returns logs that each admit what quota says. It returns an error
@@ -112,7 +114,10 @@ func (k *KeyedLog[K]) update(key K, f func(h *history, now time.Duration)) error
 func (k *KeyedLog[K]) Peek(key K) Result { return k.Take(key, 0) }
 
 // Reset forgets key.
-func (k *KeyedLog[K]) Reset(key K) { k.keys.Delete(key) }
+func (k *KeyedLog[K]) Reset(key K) {
+	k.keys.Delete(key)
+	k.bells.Ring(key)
+}
 
 // Len returns how many keys are remembered: those with calls in the window, and
 // those without that nobody has come across yet.
@@ -128,12 +133,13 @@ func (k *KeyedLog[K]) SetLimit(limit int64) error {
 		return err
 	}
 	k.limit.Store(limit)
+	k.bells.RingAll()
 	return nil
 }
 
 // On returns the log of key as a meter, for a sluice.Gate or sluice.Block. It
 // is a small value, takes up nothing in k and never goes stale.
-func (k *KeyedLog[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key} }
+func (k *KeyedLog[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key, &k.bells} }
 
 func (k *KeyedLog[K]) adjust(key K, delta int64, age time.Duration) error {
 	return k.update(key, func(h *history, now time.Duration) {
@@ -152,6 +158,7 @@ type KeyedCounter[K comparable] struct {
 	quota Quota // but for the limit
 	limit atomic.Int64
 	keys  *keyed.Map[K, fixed]
+	bells bell.Keyed[K]
 }
 
 // NewKeyedCounter returns counters that each admit what quota says. It returns
@@ -217,7 +224,10 @@ func (k *KeyedCounter[K]) take(key K, limit, n int64) (res Result) {
 func (k *KeyedCounter[K]) Peek(key K) Result { return k.Take(key, 0) }
 
 // Reset forgets key.
-func (k *KeyedCounter[K]) Reset(key K) { k.keys.Delete(key) }
+func (k *KeyedCounter[K]) Reset(key K) {
+	k.keys.Delete(key)
+	k.bells.Ring(key)
+}
 
 // Len returns how many keys are remembered.
 func (k *KeyedCounter[K]) Len() int { return k.keys.Len() }
@@ -236,12 +246,13 @@ func (k *KeyedCounter[K]) SetLimit(limit int64) error {
 		return err
 	}
 	k.limit.Store(limit)
+	k.bells.RingAll()
 	return nil
 }
 
 // On returns the counter of key as a meter, for a sluice.Gate or sluice.Block.
 // It is a small value, takes up nothing in k and never goes stale.
-func (k *KeyedCounter[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key} }
+func (k *KeyedCounter[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key, &k.bells} }
 
 func (k *KeyedCounter[K]) adjust(key K, delta int64, age time.Duration) error {
 	return k.keys.Update(key, func(f fixed, now time.Duration) fixed {
@@ -256,7 +267,8 @@ type KeyedMeter[K comparable] struct {
 		Take(key K, n int64) Result
 		adjust(key K, delta int64, age time.Duration) error
 	}
-	key K
+	key   K
+	bells *bell.Keyed[K]
 }
 
 // Admit takes n for the key as [Log.Admit] or [Counter.Admit] does. If the key
@@ -270,5 +282,12 @@ func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, 
 // does. It returns [ErrTooManyKeys] and changes nothing if delta is positive,
 // the key new and there are too many.
 func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	return m.of.adjust(m.key, delta, age)
+	err := m.of.adjust(m.key, delta, age)
+	if err == nil && bell.Loud(ctx, delta) {
+		m.bells.Ring(m.key)
+	}
+	return err
 }
+
+// OnChange is that of [Log] and [Counter], for the key.
+func (m KeyedMeter[K]) OnChange(f func()) (stop func()) { return m.bells.Wait(m.key, f) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
 )
 
 // A Log admits at most limit in any window: it is a sliding window, and exact.
@@ -33,6 +35,8 @@ type Log struct {
 	mu      sync.Mutex
 	rule    rule
 	history history
+
+	bell bell.Bell
 }
 
 // NewLog returns a log of at most limit in any window. It panics if limit or
@@ -79,10 +83,12 @@ func (l *Log) Peek() Result { return l.Take(0) }
 func (l *Log) Return(n int64) {
 	mustNotBeNegative(n)
 	l.adjust(-n, 0)
+	l.bell.Ring()
 }
 
 // Reset forgets all calls.
 func (l *Log) Reset() {
+	defer l.bell.Ring() // after the lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.history = history{last: l.history.last}
@@ -105,6 +111,7 @@ func (l *Log) SetLimit(limit int64, window time.Duration) error {
 	if err := (Quota{Limit: limit, Window: window}).Check(); err != nil {
 		return err
 	}
+	defer l.bell.Ring() // after the lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.history.advance(l.now(), l.rule.window)
@@ -143,8 +150,17 @@ func admit(ctx context.Context, n int64, take func(int64) Result) (time.Duration
 // longer the more calls were admitted since, about 1 ns for each.
 func (l *Log) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	l.adjust(delta, age)
+	if bell.Loud(ctx, delta) {
+		l.bell.Ring()
+	}
 	return nil
 }
+
+// OnChange makes the log call f whenever it may admit a call earlier than it said,
+// until stop is called: after [Log.Return], Reset, SetLimit, and an Adjust that gives
+// back. With it a Log is a sluice.Notifier: who waits for it in a gate or a
+// sluice.Block asks again at once. f must not block, nor use the log.
+func (l *Log) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }
 
 func (l *Log) adjust(delta int64, age time.Duration) {
 	l.mu.Lock()
