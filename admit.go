@@ -163,7 +163,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 			giveBack()
 			answered = true
 			by.gate.heldBy(by.limit())
-			return no(by.gate, queue.Surely(wait), errs.Named(string(by.limit()), err))
+			return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.limit()), err))
 		}
 		taken++
 	}

@@ -20,8 +20,9 @@ type Blocking struct {
 // answers say; the others cost it nothing.
 //
 // Whoever asks limit directly, and not through the same Blocking, passes that
-// queue by. If limit is changed so that it would admit somebody earlier than
-// it said, the first caller does not notice before then.
+// queue by. If limit may admit somebody earlier than it said, because something was
+// given back or its quota changed, the first caller notices at once if limit is a
+// [Notifier], as all limits of leaky and window are, and otherwise not before then.
 //
 // A Blocking is safe for use by multiple goroutines. Made in a
 // testing/synctest bubble, it belongs to that bubble. Block panics if limit is
@@ -30,9 +31,10 @@ func Block(limit Admitter) *Blocking {
 	if limit == nil {
 		panic("sluice: Block(nil)")
 	}
+	bell := bellOf(limit)
 	b := &Blocking{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		wait, err := limit.Admit(ctx, t.N)
-		return queue.Surely(wait), err
+		return queue.Wait{For: wait, Sure: wait, By: bell}, err
 	}}
 	b.queue.Init(unknown{}, queue.Config{})
 	return b

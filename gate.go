@@ -46,9 +46,10 @@ type Config struct {
 
 	// Quotas are further limits. A call takes from all of them or from none.
 	// Those that are asked over a network are asked last, and as many as
-	// possible in one step: see Joiner. Only what Permit.Settle gives back to a
-	// meter wakes a caller. If something else gives back to it, the first caller
-	// still asks again when the last answer of the meter said so.
+	// possible in one step: see Joiner. What others than this gate give back to a
+	// meter lets the first caller ask again at once if the meter is a Notifier,
+	// as those of leaky and window are; otherwise it asks when the last answer of
+	// the meter said so.
 	Quotas []Quota
 
 	// Permits is a cap on calls in flight that is shared with others. To take

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
 )
 
 // An Admitter is a limit that answers and never waits: a meter, or one that
@@ -32,6 +34,35 @@ type Meter interface {
 	// of others. An error means that the change is lost; the gate counts it as
 	// stranded.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
+}
+
+// A Notifier is an Admitter of this process that says when it may admit somebody
+// earlier than it said: something was given back, or its limit has changed. A [Gate]
+// or a [Block] then asks again at once.
+type Notifier interface {
+	Admitter
+
+	// OnChange has f called after each such change until stop is called. It need not
+	// be called for changes before OnChange returns. f does not block, and may be
+	// called from several goroutines. Once stop has returned f must not be called any
+	// more. A gate calls OnChange only for a call that waits, and stop when it does
+	// not wait any more.
+	//
+	// What a gate gives back because another limit refused must not be told of, or two
+	// gates that ask two meters in opposite order wake each other without end. The
+	// meters of leaky and window know it by its context. So a Meter that wraps one
+	// of those should hand on the context of Adjust.
+	OnChange(f func()) (stop func())
+}
+
+// bellOf returns how limit tells of changes, nil if it does not.
+func bellOf(limit Admitter) *queue.Bell {
+	n, ok := limit.(Notifier)
+	if !ok {
+		return nil
+	}
+	b := queue.Bell(n.OnChange)
+	return &b
 }
 
 // A Joiner is a Meter that is asked over a network, perhaps along with others that

@@ -3,6 +3,9 @@ package sluice
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/queue"
 )
 
 // # In which order are quotas asked, and how often?
@@ -28,6 +31,7 @@ type question struct {
 type owned struct {
 	*Quota
 	gate *Gate
+	bell *queue.Bell // of the meter; nil if it has none
 }
 
 // questionsOf returns what a call of g asks, of its quotas and those of its
@@ -36,7 +40,7 @@ func questionsOf(g *Gate) []question {
 	var here, far []question
 	for ; g != nil; g = g.parent {
 		for i := range g.quotas {
-			one := owned{&g.quotas[i], g}
+			one := owned{&g.quotas[i], g, bellOf(g.quotas[i].Meter)}
 			if _, ok := one.Meter.(Joiner); ok {
 				far = join(far, one)
 			} else {
@@ -80,7 +84,7 @@ func (q *question) admit(ctx context.Context, n int64) (wait time.Duration, by o
 
 // giveBack gives back what admit has just taken for a call of n.
 func (q *question) giveBack(ctx context.Context, n int64) {
-	q.adjust(ctx, 0, func(o owned) int64 { return -o.Counts.of(n) })
+	q.adjust(bell.Quietly(ctx), 0, func(o owned) int64 { return -o.Counts.of(n) })
 }
 
 // settle corrects by delta what admit took age ago from those that count cost.

@@ -1,0 +1,327 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/window"
+)
+
+var (
+	_ sluice.Notifier = (*leaky.Bucket)(nil)
+	_ sluice.Notifier = leaky.KeyedMeter[string]{}
+	_ sluice.Notifier = (*window.Log)(nil)
+	_ sluice.Notifier = (*window.Counter)(nil)
+	_ sluice.Notifier = window.KeyedMeter[string]{}
+)
+
+func made[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// emptyMeters returns meters of 1000 an hour of which nothing is left, and how to give back
+// 900 by hand.
+func emptyMeters(t *testing.T) map[string]struct {
+	meter    sluice.Meter
+	giveBack func()
+} {
+	type row = struct {
+		meter    sluice.Meter
+		giveBack func()
+	}
+	adjust := func(m sluice.Meter) row {
+		return row{m, func() { m.Adjust(context.Background(), -900, time.Second) }}
+	}
+	quota := leaky.Quota{Capacity: 1000, Count: 1000, Per: time.Hour}
+	an := window.Quota{Limit: 1000, Window: time.Hour}
+	bucket, log, counter := leaky.New(1000, 1000, time.Hour), window.NewLog(1000, time.Hour), window.NewCounter(1000, time.Hour)
+	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, leaky.KeyedConfig{}))
+	logs := made[*window.KeyedLog[string]](t)(window.NewKeyedLog[string](an, window.KeyedConfig{}))
+	counters := made[*window.KeyedCounter[string]](t)(window.NewKeyedCounter[string](an, window.KeyedConfig{}))
+	tables := map[string]row{
+		"bucket":          adjust(leaky.New(1000, 1000, time.Hour)),
+		"bucket returned": {bucket, func() { bucket.Return(900) }},
+		"log":             adjust(window.NewLog(1000, time.Hour)),
+		"log returned":    {log, func() { log.Return(900) }},
+		"counter":         adjust(window.NewCounter(1000, time.Hour)),
+		"counter reset":   {counter, counter.Reset},
+		"keyed bucket":    adjust(buckets.On("a")),
+		"keyed log":       adjust(logs.On("a")),
+		"keyed counter":   adjust(counters.On("a")),
+		"keyed reset":     {logs.On("b"), func() { logs.Reset("b") }},
+		"quotas grow": {buckets.On("c"), func() {
+			buckets.SetQuota(leaky.Quota{Capacity: 2000, Count: 2000, Per: time.Hour})
+		}},
+		"limits grow": {counters.On("c"), func() { counters.SetLimit(2000) }},
+	}
+	grows, larger := leaky.New(1000, 1000, time.Hour), window.NewLog(1000, time.Hour)
+	tables["quota grows"] = row{grows, func() { grows.SetQuota(leaky.Quota{Capacity: 2000, Count: 2000, Per: time.Hour}) }}
+	tables["limit grows"] = row{larger, func() { larger.SetLimit(2000, time.Hour) }}
+	for name, r := range tables {
+		if wait, err := r.meter.Admit(t.Context(), 1000); wait > 0 || err != nil {
+			t.Fatal(name, wait, err)
+		}
+	}
+	return tables
+}
+
+// Whoever waits for a meter of this process, in a gate, its parent or a Block, leaves at
+// the instant at which enough is given back by hand.
+func TestGivenBackByHandLetsTheNextLeave(t *testing.T) {
+	for name := range emptyMeters(t) {
+		for way, waits := range map[string]func(m sluice.Meter) func(ctx context.Context, n int64) error{
+			"gate": func(m sluice.Meter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+			},
+			"with a rate": func(m sluice.Meter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Quotas: []sluice.Quota{{Meter: leaky.New(5000, 1, time.Hour)}, {Meter: m}}})
+			},
+			"of the parent": func(m sluice.Meter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+				return acquireOf(sluice.Config{Parent: p})
+			},
+			"beside a parent": func(m sluice.Meter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Concurrency: 7})
+				return acquireOf(sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: m}}})
+			},
+			"of the grandparent": func(m sluice.Meter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+				q, _ := sluice.New(sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: leaky.New(5000, 1, time.Hour)}}})
+				return acquireOf(sluice.Config{Parent: q})
+			},
+			"block": func(m sluice.Meter) func(context.Context, int64) error { return sluice.Block(m).Acquire },
+		} {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := emptyMeters(t)[name]
+					wait, began := waits(r.meter), time.Now()
+					go func() {
+						time.Sleep(10*time.Second + 1)
+						r.giveBack()
+					}()
+					if err := wait(t.Context(), 500); err != nil {
+						t.Fatal(err)
+					}
+					if d := time.Since(began); d != 10*time.Second+1 {
+						t.Errorf("left after %v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// acquireOf returns how to wait in a gate of cfg, and keep the permit.
+func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
+	g, err := sluice.New(cfg)
+	return func(ctx context.Context, n int64) error {
+		if err != nil {
+			return err
+		}
+		_, err := g.Acquire(ctx, n)
+		return err
+	}
+}
+
+// What one gate settles lets the callers of another leave that has the same meter.
+func TestSettleReachesOtherGatesOfTheMeter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := leaky.New(1000, 1000, time.Hour)
+		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}}))
+		p := made[*sluice.Permit](t)(one.Acquire(t.Context(), 1000))
+		began := time.Now()
+		go func() {
+			time.Sleep(3 * time.Second)
+			p.Settle(100)
+		}()
+		if err := acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})(t.Context(), 500); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// Less than the first needs wakes it, and it waits on; what comes later reaches it, too.
+func TestGivenBackTooLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := window.NewLog(1000, time.Hour)
+		m.Take(1000)
+		began := time.Now()
+		go func() {
+			for range 5 {
+				time.Sleep(time.Second)
+				m.Adjust(context.Background(), -100, 0)
+			}
+		}()
+		if err := sluice.Block(m).Acquire(t.Context(), 500); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// An asked meter is a bucket that counts who waits for it and how often it is asked.
+type askedMeter struct {
+	*leaky.Bucket
+	waiting, asked atomic.Int64
+}
+
+func (m *askedMeter) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	m.asked.Add(1)
+	return m.Bucket.Admit(ctx, n)
+}
+
+func (m *askedMeter) OnChange(f func()) (stop func()) {
+	m.waiting.Add(1)
+	end := m.Bucket.OnChange(f)
+	return func() {
+		m.waiting.Add(-1)
+		end()
+	}
+}
+
+// Two gates that ask two meters in opposite order do not wake each other with what they
+// give back.
+func TestGatesOfOppositeOrderDoNotWakeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}, &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}
+		a.Take(90)
+		b.Take(90)
+		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
+		defer cancel()
+		ended := make(chan error, 2)
+		units := func(first, second sluice.Meter) []sluice.Quota {
+			return []sluice.Quota{{Meter: first, Counts: sluice.Calls}, {Meter: second}}
+		}
+		for _, q := range [][]sluice.Quota{units(a, b), units(b, a)} {
+			go func() {
+				g, _ := sluice.New(sluice.Config{Quotas: q})
+				_, err := g.AcquireWithin(ctx, 12, 900*time.Hour)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		if n := a.asked.Load() + b.asked.Load(); n > 16 {
+			t.Errorf("asked %d times at once", n)
+		}
+		a.Adjust(context.Background(), -20, 0)
+		b.Adjust(context.Background(), -20, 0)
+		synctest.Wait()
+		for range 2 {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Error("waits although both meters have enough")
+			}
+		}
+		if n := a.waiting.Load() + b.waiting.Load(); n != 0 {
+			t.Errorf("%d still noted at the meters", n)
+		}
+	})
+}
+
+// A meter notes nobody whose wait is over, however it ended.
+func TestAMeterNotesOnlyThoseWhoWait(t *testing.T) {
+	for name, end := range map[string]struct {
+		end  func(g *sluice.Gate, m *askedMeter, cancel func())
+		want error
+	}{
+		"granted":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Reset() }, nil},
+		"in time":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
+		"cancelled": {func(g *sluice.Gate, m *askedMeter, cancel func()) { cancel() }, context.Canceled},
+		"closed":    {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Close() }, sluice.ErrClosed},
+		"shut down": {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Shutdown(context.Background()) }, sluice.ErrClosed},
+		"too small": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+			m.SetQuota(leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+		}, sluice.ErrTooLarge},
+		"paused": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+			g.PauseUntil(time.Now().Add(time.Minute), "")
+			m.Reset()
+			time.Sleep(time.Minute)
+		}, nil},
+		"not enough": {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Return(1); time.Sleep(time.Second); m.Return(9) }, nil},
+	} {
+		for _, parent := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := &askedMeter{Bucket: leaky.New(10, 10, time.Hour)}
+					m.Take(10)
+					quotas := []sluice.Quota{{Meter: m}}
+					cfg := sluice.Config{Quotas: quotas}
+					if parent {
+						p, _ := sluice.New(cfg)
+						cfg = sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: leaky.New(100, 1, time.Hour)}}}
+					}
+					g, _ := sluice.New(cfg)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					ended := make(chan error, 1)
+					go func() {
+						_, err := g.Acquire(ctx, 10)
+						ended <- err
+					}()
+					synctest.Wait()
+					if n := m.waiting.Load(); n != 1 {
+						t.Fatalf("%d noted", n)
+					}
+					end.end(g, m, cancel)
+					synctest.Wait()
+					if err := <-ended; !errors.Is(err, end.want) {
+						t.Errorf("got %v, want %v", err, end.want)
+					}
+					synctest.Wait()
+					if n := m.waiting.Load(); n != 0 {
+						t.Errorf("%d still noted", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A meter that panics when somebody waits for it stalls nobody else.
+type panicsOnChange struct{ *leaky.Bucket }
+
+func (panicsOnChange) OnChange(func()) func() { panic("no") }
+
+func TestPanicOfOnChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := panicsOnChange{leaky.New(1, 1, time.Second)}
+		b := sluice.Block(m)
+		m.Take(1)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			b.Acquire(t.Context(), 1)
+		}()
+		if n := b.Waiting(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+		time.Sleep(time.Second)
+		if err := b.Acquire(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
