@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -202,8 +203,14 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // toldWait reads the Retry-After that a layer or a handler sent: seconds, a date,
-// or, if it is more than 15 years, seconds since 1970.
+// or, if it is more than 15 years, seconds since 1970. A Retry-After-Ms beside it is
+// more exact, and clients go by it.
 func toldWait(h http.Header, now time.Time) (time.Duration, bool) {
+	if ms := h.Get("Retry-After-Ms"); strings.Trim(ms, "0123456789.") == "" {
+		if wait, err := time.ParseDuration(ms + "ms"); err == nil {
+			return wait, true
+		}
+	}
 	value := h.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(value, 10, 40); err == nil {
 		if seconds > 500_000_000 {

@@ -236,6 +236,38 @@ func TestObeyedOfALimit(t *testing.T) {
 	})
 }
 
+// A Retry-After-Ms is more exact than the Retry-After beside it, in whole seconds, and
+// clients go by it.
+func TestObeyedInMilliseconds(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"Retry-After-Ms: 50":                  50 * time.Millisecond,
+		"Retry-After-Ms: 1500":                1500 * time.Millisecond,
+		"Retry-After-Ms: soon":                time.Second,
+		"Retry-After-Ms: -5":                  time.Second,
+		"Retry-After-Ms: 9999999999999999999": time.Second,
+		"Retry-After-Ms: 12.5":                12500 * time.Microsecond,
+		"X-Something-Else: 50":                time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 1", header)))
+			defer srv.Close()
+			statusAt(t, srv.Client(), "http://a.test", 0, want-1)
+			if at := srv.Record().Requests[0].RetryAt; at != want {
+				t.Errorf("%s: told to come back at %v, want %v", header, at, want)
+			}
+			if srv.Record().Obeyed() == nil {
+				t.Errorf("%s: obeyed 1 ns too early", header)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 1", header)))
+			defer srv.Close()
+			statusAt(t, srv.Client(), "http://a.test", 0, want)
+			check(t, "Obeyed", srv.Record().Obeyed(), "")
+		})
+	}
+}
+
 func TestAllRead(t *testing.T) {
 	everyWay(t, func(t way) {
 		srv, c := t.serve(sluicetest.On(4, sluicetest.CutBody(1)), sluicetest.On(5, sluicetest.Status(204)), sluicetest.Reply(404, strings.Repeat("x", 10_000)))
