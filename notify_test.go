@@ -298,6 +298,28 @@ func TestAMeterNotesOnlyThoseWhoWait(t *testing.T) {
 	}
 }
 
+// What is given back after the answer and before the meter knows who waits is not missed.
+type returnsOnChange struct{ *leaky.Bucket }
+
+func (m returnsOnChange) OnChange(f func()) func() {
+	m.Return(1)
+	return m.Bucket.OnChange(f)
+}
+
+func TestGivenBackBeforeTheMeterKnowsWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := returnsOnChange{leaky.New(1, 1, time.Hour)}
+		m.Take(1)
+		began := time.Now()
+		if err := acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
 // A meter that panics when somebody waits for it stalls nobody else.
 type panicsOnChange struct{ *leaky.Bucket }
 
