@@ -116,10 +116,13 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		}
 		replace("redis.call('TIME')", fmt.Sprintf("redis.call('LRANGE', '%s', 0, 2)", f.clock), true)
 		replace("us * 1000", "tonumber(time[3])", false)
-		for _, expiry := range []string{"distance / 1000000", "(f.ends - now) / 1000", "l.longest / 1000"} {
+		for _, expiry := range []string{"distance / 1000000", "(last - now) / 1000", "l.longest / 1000"} {
 			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
 		}
 		replace("format('%d', level / 1000000 + 2)", "'3600000'", s == leakyUsual)
+		if strings.Contains(text, "whole(math.ceil(") {
+			f.t.Fatalf("%s has an expiry that is not replaced", s.name)
+		}
 		f.known[s] = NewScript(s.name, text)
 	}
 	frozen := f.known[s]
