@@ -47,7 +47,7 @@ import (
 type Keyed[K comparable] struct {
 	rule  atomic.Pointer[rule]
 	keys  *keyed.Map[K, water]
-	rests atomic.Pointer[keyed.Map[K, water]] // nil until a key has been asked by two quotas
+	rests atomic.Pointer[keyed.Map[K, others]] // nil until a key has been asked by two quotas
 	wide  wide
 	bells bell.Keyed[K]
 }
@@ -60,6 +60,16 @@ type water struct {
 }
 
 func drained(w water, now time.Duration) bool { return w.tat <= now }
+
+// others is the bucket of the other quotas of a key, and by which quota the key was
+// last asked: its water may be forgotten before, because it has drained. That is not to
+// say that the quota is asked for the first time, which would find what others hold.
+type others struct {
+	water
+	last packed
+}
+
+func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 
 // MostKeys is the largest MaxKeys: so many take more than 24 GB.
 const MostKeys = keyed.Most
@@ -163,8 +173,9 @@ func (k *Keyed[K]) mixed(key K, w water, r *rule, now time.Duration, n int64) (_
 	} else if !fresh {
 		return w, level, wait
 	}
-	k.keepRest(key, p.Rest)
-	return k.filled(p.Own, now), level, wait
+	w = k.filled(p.Own, now)
+	k.keepRest(key, p.Rest, w.quota)
+	return w, level, wait
 }
 
 // pair returns the buckets of key as r finds them, of which w is one.
@@ -172,17 +183,20 @@ func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (_ buckets.P
 	p := buckets.Pair{Own: k.bucket(w, now)}
 	if rests := k.rests.Load(); rests != nil && rests.Len() > 0 {
 		rest, now := rests.Get(key)
-		p.Rest = k.bucket(rest, now)
+		p.Rest = k.bucket(rest.water, now)
+		if w.quota == 0 {
+			p.Own = k.bucket(water{quota: rest.last}, now)
+		}
 	}
 	return p.By(int64(r.interval), r.quota.Capacity)
 }
 
 // keepRest keeps the bucket of the other quotas of key. The lock of its water is held.
-func (k *Keyed[K]) keepRest(key K, b buckets.Bucket) {
+func (k *Keyed[K]) keepRest(key K, b buckets.Bucket, last packed) {
 	rests := k.rests.Load()
 	switch {
 	case b.Level > 0 && rests == nil:
-		k.rests.CompareAndSwap(nil, keyed.New[K](keyed.Most, drained))
+		k.rests.CompareAndSwap(nil, keyed.New[K](keyed.Most, others.drained))
 		rests = k.rests.Load()
 	case b.Level == 0 && (rests == nil || rests.Len() == 0):
 		return
@@ -190,7 +204,7 @@ func (k *Keyed[K]) keepRest(key K, b buckets.Bucket) {
 		rests.Delete(key)
 		return
 	}
-	_ = rests.Update(key, func(_ water, now time.Duration) water { return k.filled(b, now) }) // an error means 2²⁹ keys
+	_ = rests.Update(key, func(_ others, now time.Duration) others { return others{k.filled(b, now), last} }) // an error means 2²⁹ keys
 }
 
 // Peek returns the bucket of key as it is. It writes nothing, forgets nothing
@@ -262,13 +276,15 @@ func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duratio
 	err := k.keys.Update(m.key, func(w water, now time.Duration) water {
 		p, _ := k.pair(m.key, w, r, now)
 		before := time.Duration(p.Own.Level)
-		if after := adjust(before, 0, r.interval, delta); after >= before {
+		switch after := adjust(before, 0, r.interval, delta); {
+		case after > before:
 			p.Pour(int64(after - before))
-		} else {
+		case after < before:
 			p.Return(int64(before - after))
 		}
-		k.keepRest(m.key, p.Rest)
-		return k.filled(p.Own, now)
+		w = k.filled(p.Own, now)
+		k.keepRest(m.key, p.Rest, w.quota)
+		return w
 	})
 	if err == nil && bell.Loud(ctx, delta) {
 		k.bells.Ring(m.key)

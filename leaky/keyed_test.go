@@ -164,3 +164,27 @@ func heap() int64 {
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
+
+// A quota whose bucket has drained and was forgotten is not asked for the first time:
+// it does not find what a slower quota before it still holds.
+func TestForgottenBucketBesideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, fast := leaky.Quota{100, 5, sec}, leaky.Quota{20, 50, sec}
+		k := mustKeyed[int](t, slow, 0)
+		k.Take(0, 1)
+		if err := k.SetQuota(fast); err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			k.Take(0, 1)
+			time.Sleep(20 * ms)
+		}
+		for range 20 {
+			time.Sleep(500 * ms)
+			for other := range 3000 { // they forget what has drained
+				k.Take(other+1, 1)
+			}
+			want(t, "after a pause", k.Take(0, 4), allowed(20, 16, 80*ms))
+		}
+	})
+}
