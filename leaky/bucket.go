@@ -21,9 +21,9 @@ import (
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] or
 // [NewWith] and must not be copied. No method blocks: taking is one
-// compare-and-swap of one instant, less than 0.1 µs, except that a call which meets
-// a SetQuota halfway, or another call that has lost to others again and again,
-// waits for it. It starts no goroutine and needs no closing. Only the monotonic
+// compare-and-swap of one instant, less than 0.1 µs. Calls wait for each other for a
+// fraction of a microsecond only during SetQuota, while what an earlier quota
+// admitted still counts, and if a call has lost to others again and again. It starts no goroutine and needs no closing. Only the monotonic
 // clock counts, but for [Bucket.Restore] after a restart. Made in a
 // testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
@@ -31,7 +31,7 @@ type Bucket struct {
 	state atomic.Pointer[state]
 	full  atomic.Bool // whether the last call was refused, more or less: see Take
 
-	setting sync.Mutex // held by whoever closes a state
+	setting sync.Mutex // held while a state is closed, or has a rest that is used
 	bell    bell.Bell
 }
 
@@ -50,26 +50,23 @@ type state struct {
 	_    [56]byte
 }
 
-// A rest is the bucket of quotas that were in force before, see package buckets, as
-// it was when the present one came into force. What was poured since is known from
-// the tat, which has gone on by as much: or by more, if the bucket was empty at times.
+// A rest is the bucket of quotas that were in force before, see package buckets. It is
+// read and written only with Bucket.setting locked. While there is one each call locks.
+// The simpler way computed what was poured into it from how far the tat had gone on. But
+// that says neither how long the bucket in force was empty, which made this one too full,
+// nor how long this one was, which made it too empty.
 type rest struct {
 	bucket buckets.Bucket
-	at     time.Duration // when that was
-	tat    time.Duration // of the bucket in force, then
+	at     time.Duration // when that was its level
 }
 
-// pair returns the buckets of s at now, if it will be empty at tat.
+// pair returns the buckets of s at now, if the one in force will be empty at tat. If
+// there is a rest, Bucket.setting must be locked.
 func (s *state) pair(tat, now time.Duration) buckets.Pair {
 	p := buckets.Pair{Own: s.rule.bucket(max(0, tat-now))}
 	if r := s.rest; r != nil {
 		p.Rest = r.bucket
-		poured := buckets.Convert(int64(max(0, tat-r.tat)), p.Own.Interval, p.Rest.Interval)
-		level := max(0, sat.Sub(sat.Add(time.Duration(p.Rest.Level), time.Duration(poured)), now-r.at))
-		if p.Own.Interval <= p.Rest.Interval { // as in Pair.Pour
-			level = min(level, time.Duration(max(p.Rest.Level, p.Rest.Depth())))
-		}
-		p.Rest.Level = int64(level)
+		p.Rest.Level = max(0, p.Rest.Level-int64(max(0, now-r.at)))
 	}
 	return p
 }
@@ -160,6 +157,9 @@ func (b *Bucket) Take(n int64) Result {
 		if full {
 			now = max(0, time.Since(b.epoch))
 		}
+		if s.rest != nil {
+			break
+		}
 		level, wait := s.rule.fits(max(0, tat-now), n)
 		if wait != 0 && !full {
 			b.full.Store(true)
@@ -179,16 +179,36 @@ func (b *Bucket) Take(n int64) Result {
 	return b.insist(n)
 }
 
-// insist is Take for a call that has lost to others again and again: it closes
-// the state while it decides, and they wait.
+// insist is Take for a call that has lost to others again and again, and for a bucket
+// with a rest: it closes the state while it decides, and others wait.
 func (b *Bucket) insist(n int64) Result {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	s := b.state.Load()
-	tat := time.Duration(s.tat.Swap(closed))
-	res, tat := decide(tat, max(0, time.Since(b.epoch)), &s.rule, n)
-	s.tat.Store(int64(tat))
+	tat, now := time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch))
+	res, after := decide(tat, now, &s.rule, n)
+	b.change(s, tat, after, now)
 	return res
+}
+
+// change sets the tat of s, the state in force, which is closed, and pours as much
+// into its rest, or takes as much out. The lock is held.
+func (b *Bucket) change(s *state, tat, after, now time.Duration) {
+	before, level := max(0, tat-now), max(0, after-now)
+	if s.rest != nil && level != before {
+		p := s.pair(tat, now)
+		if level > before {
+			p.Pour(int64(level - before))
+		} else {
+			p.Return(int64(before - level))
+		}
+		if p.Rest.Level == 0 {
+			b.replace(s.rule, after, nil)
+			return
+		}
+		*s.rest = rest{p.Rest, now}
+	}
+	s.tat.Store(int64(after))
 }
 
 // Peek returns what Take(0) does: the bucket as it is. It never writes.
@@ -254,7 +274,7 @@ func (b *Bucket) setQuota(r *rule) {
 	tat = sat.Add(now, time.Duration(p.Own.Level))
 	var before *rest
 	if p.Rest.Level > 0 {
-		before = &rest{p.Rest, now, tat}
+		before = &rest{p.Rest, now}
 	}
 	b.replace(*r, tat, before)
 }
@@ -307,8 +327,16 @@ func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 func (b *Bucket) adjust(delta int64) {
 	for {
 		s, tat, now := b.load()
+		if s.rest != nil {
+			break
+		}
 		if s.swap(tat, adjust(tat, now, s.rule.interval, delta)) {
 			return
 		}
 	}
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	s := b.state.Load()
+	tat, now := time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch))
+	b.change(s, tat, adjust(tat, now, s.rule.interval, delta), now)
 }

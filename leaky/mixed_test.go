@@ -1,6 +1,7 @@
 package leaky_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,17 @@ func TestSeveralQuotas(t *testing.T) {
 			return func(q leaky.Quota, n int64) leaky.Result {
 				if err := b.SetQuota(q); err != nil {
 					t.Error(err)
+				}
+				return b.Take(n)
+			}
+		},
+		"Bucket.SetQuota if it changes": func() func(q leaky.Quota, n int64) leaky.Result {
+			b := leaky.New(1, 1, sec)
+			return func(q leaky.Quota, n int64) leaky.Result {
+				if b.Quota() != q {
+					if err := b.SetQuota(q); err != nil {
+						t.Error(err)
+					}
 				}
 				return b.Take(n)
 			}
@@ -93,6 +105,51 @@ func TestTwoTariffsInATightLoop(t *testing.T) {
 		if k.Reset("u"); !k.TakeQuota("u", pro, 100).Allowed() {
 			t.Error("an empty bucket is not")
 		}
+	})
+}
+
+// What was taken by a slow quota is in the bucket of a fast one that had been empty
+// for long, and a bucket that is idle by a fast quota leaks by a slow one as well.
+func TestSetQuotaAfterIdleness(t *testing.T) {
+	fast, slow := leaky.Quota{100, 50, sec}, leaky.Quota{30, 1, sec}
+	set := func(t *testing.T, b *leaky.Bucket, q leaky.Quota) {
+		t.Helper()
+		if err := b.SetQuota(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := mustBucket(t, fast)
+		b.Take(10)
+		set(t, b, slow)
+		time.Sleep(10 * sec)
+		want(t, "slow", b.Take(20), allowed(30, 10, 20*sec))
+		set(t, b, fast)
+		want(t, "fast", b.Take(81), refused(100, 80, 20*ms, 400*ms))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		fast, slow := leaky.Quota{20, 50, sec}, leaky.Quota{100, 5, sec}
+		b := mustBucket(t, slow)
+		b.Take(1)
+		set(t, b, fast)
+		time.Sleep(time.Hour)
+		b.Take(1)
+		time.Sleep(20 * ms)
+		set(t, b, slow)
+		want(t, "slow", b.Take(100), allowed(100, 0, 20*sec))
+	})
+}
+
+// What Adjust took beyond the capacity is still owed when the quota is changed back.
+func TestOwedWhenTheQuotaIsChangedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, fast := leaky.Quota{100, 5, sec}, leaky.Quota{90, 50, sec}
+		b := mustBucket(t, slow)
+		b.Take(1)
+		if err := errors.Join(b.SetQuota(fast), b.Adjust(bg, 1000, 0), b.SetQuota(slow)); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "slow", b.Peek(), allowed(100, 0, 1001*200*ms))
 	})
 }
 

@@ -60,7 +60,7 @@ type notedRest struct {
 // note returns what there is to note at t, which is now.
 func note(q Quota, p buckets.Pair, t time.Time) noted {
 	n := noted{q.Capacity, q.Count, q.Per, t.UnixNano(), time.Duration(p.Own.Level), nil}
-	if p.Rest.Level > 0 {
+	if p.Rest.Interval > 0 {
 		n.Rest = &notedRest{p.Rest.Interval, p.Rest.Capacity, p.Rest.Level}
 	}
 	return n
@@ -71,13 +71,13 @@ func (r *notedRest) possible() bool {
 	return r == nil || r.Level >= 0 && r.Interval > 0 && r.Capacity > 0 && r.Capacity <= int64(longest)/r.Interval
 }
 
-// rest returns the rest, at t, which is now, of a bucket that will be empty at tat.
-func (n noted) rest(tat, now time.Duration, t time.Time) *rest {
+// rest returns the rest, at t, which is now.
+func (n noted) rest(now time.Duration, t time.Time) *rest {
 	if n.Rest == nil {
 		return nil
 	}
 	level := max(0, n.Rest.Level-int64(snapshot.Age(t, n.At)))
-	return &rest{buckets.Bucket{Interval: n.Rest.Interval, Capacity: n.Rest.Capacity, Level: level}, now, tat}
+	return &rest{buckets.Bucket{Interval: n.Rest.Interval, Capacity: n.Rest.Capacity, Level: level}, now}
 }
 
 // tat returns the tat, at t, which is now, of the bucket that n is about.
@@ -93,6 +93,8 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 // from time to time before that: after a crash, what was taken since the last
 // one can be taken again.
 func (b *Bucket) Snapshot() []byte {
+	b.setting.Lock()
+	defer b.setting.Unlock()
 	s, tat, _ := b.load()
 	// Both clocks are read at once, or their difference would be in the level.
 	// If anything is taken between load and here, it comes after the snapshot.
@@ -135,6 +137,6 @@ func (b *Bucket) Restore(data []byte) error {
 	t := time.Now()
 	now := max(0, t.Sub(b.epoch))
 	tat := n.tat(now, t)
-	b.replace(s.rule, tat, n.rest(tat, now, t))
+	b.replace(s.rule, tat, n.rest(now, t))
 	return nil
 }

@@ -52,10 +52,6 @@ func TestRestartsChangeNothing(t *testing.T) {
 						if err := errors.Join(b.SetQuota(q), old.SetQuota(q)); err != nil {
 							t.Fatal(err)
 						}
-						// A restart may have forgotten how long the bucket was empty.
-						if err := old.Restore(b.Snapshot()); err != nil {
-							t.Fatal(err)
-						}
 					}
 				case 7:
 					restarts++
