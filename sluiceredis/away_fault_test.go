@@ -176,7 +176,7 @@ func TestInstancesCutOff(t *testing.T) {
 			var proxies []*redistest.Proxy
 			for range instances {
 				p := redistest.NewProxy(t, server.Addr)
-				s, err := New(newBackend(t, p.Addr).client, Config{Prefix: prefix, Away: LocalShare, Timeout: 200 * ms})
+				s, err := New(newBackend(t, p.Addr).client, Config{Prefix: prefix, Away: LocalShare, Timeout: 10 * sec})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -41,7 +41,6 @@ func (m *movable) ServerID(ctx context.Context, key string) (string, error) {
 type loss struct {
 	name  string
 	sure  bool // that anything is lost
-	slow  bool // it takes more than a second
 	args  []string
 	begin func(t *testing.T, st *stage)
 	cut   func(t *testing.T, st *stage)
@@ -116,9 +115,9 @@ func caughtUp(t *testing.T, primary, replica *redistest.Server) {
 }
 
 var losses = []loss{
-	{"killed, restarted empty", true, false, nil, idle, idle, restart},
-	{"killed, with a log", false, false, []string{"--appendonly", "yes", "--appendfsync", "everysec"}, idle, idle, restart},
-	{"killed, with a log that lost its tail", true, false, []string{"--appendonly", "yes", "--appendfsync", "always"}, idle,
+	{"killed, restarted empty", true, nil, idle, idle, restart},
+	{"killed, with a log", false, []string{"--appendonly", "yes", "--appendfsync", "everysec"}, idle, idle, restart},
+	{"killed, with a log that lost its tail", true, []string{"--appendonly", "yes", "--appendfsync", "always"}, idle,
 		func(t *testing.T, st *stage) {
 			logs, _ := filepath.Glob(filepath.Join(st.server.Dir(), "appendonlydir", "*.incr.aof"))
 			if len(logs) != 1 { // before version 7
@@ -137,7 +136,7 @@ var losses = []loss{
 			}
 			st.server.Restart(t)
 		}},
-	{"stopped in good order", false, false, nil, idle, idle, func(t *testing.T, st *stage) {
+	{"stopped in good order", false, nil, idle, idle, func(t *testing.T, st *stage) {
 		conn, err := net.Dial("tcp", st.server.Addr) // as it never answers
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +148,7 @@ var losses = []loss{
 		_, _ = io.Copy(io.Discard, conn)
 		restart(t, st)
 	}},
-	{"failover to a replica that was behind", true, false, soon, follow,
+	{"failover to a replica that was behind", true, soon, follow,
 		func(t *testing.T, st *stage) {
 			caughtUp(t, st.server, st.replica)
 			st.proxy.Set(redistest.Fault{DropReply: true})
@@ -160,7 +159,7 @@ var losses = []loss{
 			st.to(t, st.replica)
 		}},
 	// The server is the same process as before, so its run id does not tell.
-	{"failover and back, while nobody called", true, true, soon, follow,
+	{"failover and back, while nobody called", true, soon, follow,
 		func(t *testing.T, st *stage) {
 			caughtUp(t, st.server, st.replica)
 			st.proxy.Set(redistest.Fault{DropReply: true})
@@ -326,10 +325,9 @@ func TestNothingIsGrantedAgainAfterALoss(t *testing.T) {
 // it meanwhile.
 func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 	onLosses(t, func(t *testing.T, l loss, st *stage, open func() *Store, strict bool) {
-		lease := 800 * ms
-		if l.slow {
-			lease = 2500 * ms
-		}
+		// On a busy machine it takes a second or more until a server is there again, and
+		// a holder that cannot renew within the lease loses it, as it should.
+		lease := 4 * sec
 		s := open()
 		sem := newSemaphore(t, s, "held", 5, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
 		other := newSemaphore(t, open(), "held", 5, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
@@ -421,31 +419,44 @@ func TestRateOverLosses(t *testing.T) {
 			c.key = s.key("leaky2", "rate", "k", "")
 			var mu sync.Mutex
 			var at []int64 // of each grant, µs by the server's clock
+			longest := time.Duration(0)
 			var wg sync.WaitGroup
 			ctx, stop := context.WithCancel(bg)
 			for range 4 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						r := taking{n: 1}
-						if s.buckets.do(ctx, c, &r) == nil && r.granted == 1 {
+						if s.buckets.do(ctx, c, &r) == nil {
 							mu.Lock()
-							at = append(at, r.now)
+							longest = max(longest, r.result.RetryAfter)
+							if r.granted == 1 {
+								at = append(at, r.now)
+							}
 							mu.Unlock()
 						}
 						time.Sleep(ms)
 					}
 				})
 			}
-			var losses []int64
 			for range 2 {
 				time.Sleep(500 * ms)
-				losses = append(losses, time.Now().UnixMicro())
 				server.Kill()
 				server.Restart(t)
+				mu.Lock()
+				before := len(at)
+				mu.Unlock()
+				until(t, "it goes on", func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(at) > before+capacity/2
+				})
 			}
-			time.Sleep(500 * ms)
 			stop()
 			wg.Wait()
+			// When it goes on is what the server says, and not how busy the machine is.
+			if longest > interval {
+				t.Errorf("a call must wait for %v", longest)
+			}
 			slices.Sort(at)
 			excess := int64(0)
 			for i := range at {
@@ -458,11 +469,6 @@ func TestRateOverLosses(t *testing.T) {
 			}
 			if !strict && excess <= 0 {
 				t.Error("a burst was not granted again, so this shows nothing")
-			}
-			for _, lost := range losses {
-				if n, _ := slices.BinarySearch(at, lost+200_000); strict && (n == len(at) || at[n] > lost+450_000) {
-					t.Error("it did not go on")
-				}
 			}
 			if got := s.Stats().Epochs; strict && got != 2 {
 				t.Errorf("%d epochs", got)
