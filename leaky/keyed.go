@@ -74,8 +74,7 @@ func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 // MostKeys is the largest MaxKeys: so many take more than 24 GB.
 const MostKeys = keyed.Most
 
-// KeyedConfig is what [NewKeyed] may be told beside the quota. The zero value
-// is usual.
+// KeyedConfig configures a [Keyed]. The zero value is usual.
 type KeyedConfig struct {
 	// MaxKeys is how many keys may be remembered; a new one beyond that is
 	// refused with [ErrTooManyKeys], the old ones work on. Drained buckets

@@ -66,7 +66,7 @@ const mostInFixed = 1_000_000_000_000_000
 // different ones, each kind of window has a count of its own, in which the calls of
 // all machines count, and a call is admitted only if it fits into all that are not
 // over. So no machine is given more than either configuration allows, and a window
-// that nobody asks by any more is over at its end, not before.
+// that no machine uses any more counts until its end.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, mostInFixed); err != nil {
 		return nil, err

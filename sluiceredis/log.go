@@ -31,7 +31,7 @@ const mostAtOnce = 10_000
 // Limit and window may be changed machine by machine. While machines ask one log by
 // several windows, each admits only what all of these quotas allow; of one window the
 // largest limit counts, and for its own window each machine goes by its own limit. A
-// quota counts until nobody has asked by it for one to one and a quarter of its
+// quota counts until no machine has used it for one to one and a quarter of its
 // windows. One with a longer window than others had counts what was admitted from then
 // on, and what the log still holds.
 //

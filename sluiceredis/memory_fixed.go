@@ -129,7 +129,7 @@ func (m *memory) takeFromFixed(k fixedKey, requests []*asking) error {
 			a.result, used = k.decide(used, left, a.n)
 			units, asked = units+used-before, asked || a.n > 0 && a.n <= k.limit
 		}
-		// Who only looks never writes. A window that was refused because of others
+		// A call that only looks never writes. A window that was refused because of others
 		// holds those up, too, while it is asked for.
 		if units == 0 && (!asked || w.next == nil) {
 			return old

@@ -15,8 +15,7 @@ var (
 	pacerCancel  = script("pacer_cancel", "instant", "slots")
 )
 
-// PacerConfig is what a [Pacer] may be told beside its rate. The zero value is
-// usual.
+// PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
 	// Missed is for how long slots that nobody used may be caught up: after
 	// that much idleness Missed ÷ interval calls more may leave at once. 0

@@ -17,8 +17,7 @@ var (
 	semRelease = script("sem_release", "leases")
 )
 
-// SemaphoreConfig is what a [Semaphore] may be told beside its limit. The zero
-// value is usual.
+// SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
 	// Lease is how long permits that this machine holds stay lent without being
 	// renewed: after a crash they come back within that time. 0 means 30 s; it
@@ -26,8 +25,8 @@ type SemaphoreConfig struct {
 	//
 	// Machines may differ, so that Lease can be changed machine by machine: each
 	// lease has the length of its holder. In strict mode it should otherwise be
-	// the same: after a loss of data a machine waits for its own, as it does not
-	// know the others.
+	// the same: after a loss of data a machine waits for its own Lease, as it does
+	// not know those of the others.
 	Lease time.Duration
 
 	// Poll is how often, on the average, the first who waits on a machine asks

@@ -25,8 +25,9 @@ import (
 // when the server goes away. On the way back it is the other way round: what the
 // share granted, and still holds, is taken from the whole before anything else
 // for that key. With i of M instances cut off all of them together admit at
-// most (1 + i/M) times what the limit does, in any window. M are those who were
-// there a count before, see beats: who joined later has no share, and is not known.
+// most (1 + i/M) times what the limit does, in any window. M counts the
+// instances that were there one count before, see beats: an instance that joined
+// later is not known, and has no share.
 
 // mostInstances is how many may share a limit: more would overflow what scripts
 // compute with.

@@ -1,5 +1,5 @@
-// Package bucketstest checks whatever decides by several quotas for one key against
-// what those quotas allow: it knows no buckets, only what was granted and when.
+// Package bucketstest checks anything that decides by several quotas for one key
+// against what those quotas allow. It knows no buckets, only what was granted and when.
 package bucketstest
 
 import (
@@ -25,7 +25,7 @@ var Sets = [][]leaky.Quota{
 	{{Capacity: 9, Count: 9, Per: time.Second}, {Capacity: 20, Count: 4, Per: time.Second}, {Capacity: 4, Count: 20, Per: time.Second}},
 }
 
-// A Subject is asked for one key, which nobody else asks.
+// A Subject decides for one key, which no other caller uses.
 type Subject struct {
 	Sleep func(time.Duration)
 	Take  func(q leaky.Quota, n int64) leaky.Result
