@@ -120,7 +120,7 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
 		}
 		replace("format('%d', level / 1000000 + 2)", "'3600000'", s == leakyUsual)
-		if strings.Contains(text, "whole(math.ceil(") {
+		if s != alive && strings.Contains(text, "whole(math.ceil(") { // TestAliveScript checks that one
 			f.t.Fatalf("%s has an expiry that is not replaced", s.name)
 		}
 		f.known[s] = NewScript(s.name, text)
