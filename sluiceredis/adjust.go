@@ -74,7 +74,7 @@ func (c *correction) made(s *Store, added int64) {
 	}
 	back := uint64(-c.delta)
 	if added != -c.add {
-		back = uint64(added / c.member.unit())
+		back = uint64(ceil(added, c.member.unit())) // a unit of which a part has leaked is back as well
 	}
 	if back == 0 {
 		c.err = ErrStranded

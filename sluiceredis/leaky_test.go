@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
@@ -432,5 +433,39 @@ func TestSetQuota(t *testing.T) {
 		if err := l.SetQuota(leaky.Quota{}); err == nil || l.Quota().Capacity != 2 {
 			t.Errorf("%v, %v", err, l.Quota())
 		}
+	})
+}
+
+// A unit is given back also if it is all that the bucket holds and a part of it has
+// leaked. It was, but was reported as stranded.
+func TestLastUnitIsGivenBack(t *testing.T) {
+	test := func(t *testing.T, s *Store, sleep func()) {
+		l := newLeaky(t, s, "last", leaky.Quota{Capacity: 10, Count: 1, Per: sec})
+		for i, n := range []int64{1, 3} {
+			if res, err := l.Take(bg, "k", n); err != nil || !res.Allowed() {
+				t.Fatal(res, err)
+			}
+			sleep()
+			if err := l.On("k").Adjust(bg, -n, 100*ms); err != nil {
+				t.Errorf("%d: %v", n, err)
+			}
+			if res, err := l.Peek(bg, "k"); err != nil || res.ResetAfter != 0 {
+				t.Error(res, err)
+			}
+			if got, want := s.Stats(), []uint64{1, 4}[i]; got.Refunded != want || got.Stranded != 0 {
+				t.Errorf("%d refunded, %d stranded; want %d, 0", got.Refunded, got.Stranded, want)
+			}
+		}
+	}
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		at := time.Duration(0)
+		test(t, s, func() {
+			at += 100 * ms
+			clock.set(at)
+		})
+	})
+	t.Run("in process", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, inThisProcess(t), func() { time.Sleep(100 * ms) }) })
 	})
 }

@@ -143,7 +143,7 @@ func (c *cell) correctHere(s *Store, delta, m int64, age time.Duration) (int64, 
 	if changed == -ns {
 		return -delta, err
 	}
-	return changed / share.interval, err
+	return ceil(changed, share.interval), err
 }
 
 func (c *cell) keep(s *Store, units, now int64)          { s.keepBucket(*c, units, 0, now) }
