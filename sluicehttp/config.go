@@ -36,7 +36,8 @@ type Config struct {
 	//
 	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000 and MaxKeys is
 	// sluice.MostKeys: beyond 10,000 there are only gates that are in use or that
-	// must be kept. Forget, if set, is called after the transport has agreed.
+	// must be kept, and from 10 times EvictAt on no gate is kept because of its
+	// rate or quotas. Set MaxKeys if you have more keys than that. Forget, if set, is called after the transport has agreed.
 	// Evict, if set, is called in place of Forget before a gate is evicted.
 	Keys sluice.KeyedConfig
 

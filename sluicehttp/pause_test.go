@@ -404,3 +404,25 @@ func TestServersThatPauseAllCallsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Gates are kept for what they owe the configured rate, but not without a bound.
+func TestNamesThatOweTheRateAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := mustTransport(t, hostile(200), sluicehttp.Config{
+			Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}},
+			Keys: sluice.KeyedConfig{EvictAt: 20},
+		})
+		for i := range 1000 {
+			resp, err := rt.RoundTrip(request(t, bg, "GET", fmt.Sprintf("http://h%d.test/", i), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			gates := 0
+			rt.Stats(func(string, sluicehttp.Stats) bool { gates++; return true })
+			if want := min(i+1, 201); gates > want || i < 200 && gates != want {
+				t.Fatalf("%d gates after %d names, want %d", gates, i+1, want)
+			}
+		}
+	})
+}

@@ -29,6 +29,8 @@ type Transport struct {
 	epoch     time.Time
 
 	states sync.Map              // *sluice.Gate to *state
+	count  atomic.Int64          // of them
+	most   int64                 // from which on no gate is kept for what it owes; 0: all are
 	recent atomic.Pointer[state] // the one used last: most programs have one host
 	global global
 	closed atomic.Bool
@@ -59,6 +61,9 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	if keys.MaxKeys == 0 && keys.EvictAt == 0 {
 		keys.EvictAt = defaultEvictAt
 	}
+	if keys.MaxKeys == 0 {
+		t.most = 10 * int64(keys.EvictAt)
+	}
 	keys.Forget, keys.Evict = t.forget, t.evict
 	gates, err := sluice.NewKeyed(t.newGate, keys)
 	if err != nil {
@@ -87,6 +92,7 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 		return nil, fmt.Errorf("sluicehttp: no gate was made for %s", name)
 	}
 	t.states.Store(gate, newState(t, k, gate))
+	t.count.Add(1)
 	if t.closed.Load() { // Close may not have seen it
 		gate.Close()
 	}
@@ -100,9 +106,12 @@ func (t *Transport) forget(gate *sluice.Gate) bool {
 }
 
 // evict is asked before a gate is dropped to make room for another. It keeps what
-// owes the configured rate something: that is our promise, and no server's doing.
+// owes the configured rate something: that is our promise, and no server's doing. But
+// without a MaxKeys of the user not even that may fill the memory.
 func (t *Transport) evict(gate *sluice.Gate, owes bool) bool {
-	may := func(st *state) bool { return !owes || st.slowed() }
+	may := func(st *state) bool {
+		return !owes || st.slowed() || t.most > 0 && t.count.Load() >= t.most
+	}
 	return t.drop(gate, may, func(gate *sluice.Gate) bool {
 		switch {
 		case t.cfg.Keys.Evict != nil:
@@ -129,6 +138,7 @@ func (t *Transport) drop(gate *sluice.Gate, may func(*state) bool, agreed func(*
 		return false
 	}
 	t.states.Delete(gate)
+	t.count.Add(-1)
 	return true
 }
 
