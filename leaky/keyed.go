@@ -3,6 +3,7 @@ package leaky
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -178,8 +179,8 @@ func (k *Keyed[K]) mixed(key K, w water, r *rule, now time.Duration, n int64) (_
 }
 
 // pair returns the buckets of key as r finds them, of which w is one.
-func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (_ buckets.Pair, fresh bool) {
-	p := buckets.Pair{Own: k.bucket(w, now)}
+func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (p buckets.Pair, fresh bool) {
+	p = buckets.Pair{Own: k.bucket(w, now)}
 	if rests := k.rests.Load(); rests != nil && rests.Len() > 0 {
 		rest, now := rests.Get(key)
 		p.Rest = k.bucket(rest.water, now)
@@ -187,7 +188,10 @@ func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (_ buckets.P
 			p.Own = k.bucket(water{quota: rest.last}, now)
 		}
 	}
-	return p.By(int64(r.interval), r.quota.Capacity)
+	p, fresh = p.By(int64(r.interval), r.quota.Capacity)
+	// Also what is only looked at, and not stored, ends where instants do.
+	p.Own.Level = min(p.Own.Level, math.MaxInt64-int64(now))
+	return p, fresh
 }
 
 // keepRest keeps the bucket of the other quotas of key. The lock of its water is held.
@@ -227,7 +231,8 @@ func (k *Keyed[K]) Reset(key K) {
 }
 
 // Len returns how many keys are remembered: those whose buckets hold
-// something, and those whose drained buckets nobody has come across yet.
+// something, and those whose drained buckets no call has come across yet. A key
+// that several quotas asked is missing if the bucket of the last has drained.
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
 // Quota returns the quota of calls that bring none.
