@@ -82,8 +82,7 @@ func (k *Keyed[K]) evict() {
 	}
 }
 
-// loss returns what it costs to lose e. A closed gate counts as in use, for a new one
-// would be open, and so does one that is or may become a parent.
+// loss returns what it costs to lose e. A gate that may become a parent is in use, too.
 func (k *Keyed[K]) loss(e *keyedGate[K]) loss {
 	g := e.gate
 	remembers := k.remembers(g)
@@ -91,8 +90,7 @@ func (k *Keyed[K]) loss(e *keyedGate[K]) loss {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	switch {
-	case k.maybeParent(e) || g.children.Load() > 0 ||
-		g.flight.calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil:
+	case k.maybeParent(e) || g.inUse():
 		return inUse
 	case g.schedule.Paused() > now:
 		return isPaused

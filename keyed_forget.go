@@ -58,10 +58,16 @@ func (g *Gate) asNew(pressed bool) bool {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	budget := g.budget.at(now)
-	return g.children.Load() == 0 &&
-		g.flight.calls() == 0 && g.queue.Len() == 0 && g.queue.Closed() == nil &&
+	return !g.inUse() &&
 		g.schedule.Wait(now, 0) == 0 &&
 		(pressed || g.ramp.asleep(now, g.schedule.Paused()) && budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
+}
+
+// inUse reports whether another gate must not take the place of g: a call is in it or
+// waits, it is a parent, or it is closed, and a new one would be open. The queue must be
+// locked.
+func (g *Gate) inUse() bool {
+	return g.children.Load() > 0 || g.flight.calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil
 }
 
 // A sharedMeter counts the gates of a Keyed that have a meter as a quota.
