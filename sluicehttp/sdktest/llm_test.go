@@ -28,17 +28,23 @@ const (
 // A completion takes some seconds, a refusal does not.
 var atFiveHundred = sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 50}
 
+// completions is a server that takes 500 requests per minute, refuses more with the
+// body refusal, answers with reply, and fails otherwise as faults say.
+func completions(family sluicetest.Family, refusal, reply string, faults []sluicetest.Layer) func() []sluicetest.Layer {
+	return func() []sluicetest.Layer {
+		limit := atFiveHundred
+		limit.Family = family
+		layers := append([]sluicetest.Layer{latency(), limited(limit, 429, "application/json", refusal)}, faults...)
+		return append(layers, sluicetest.Delay(3*time.Second), sluicetest.Reply(200, reply, jsonKind))
+	}
+}
+
 // openaiJob is 300 completions from an account with 500 requests per minute, by a
 // server that fails otherwise as faults say.
 func openaiJob(faults []sluicetest.Layer, options ...option.RequestOption) job {
 	return job{
 		calls: 300, workers: 64,
-		server: func() []sluicetest.Layer {
-			limit := atFiveHundred
-			limit.Family = sluicetest.OpenAI
-			layers := append([]sluicetest.Layer{latency(), limited(limit, 429, "application/json", tooMany)}, faults...)
-			return append(layers, sluicetest.Delay(3*time.Second), sluicetest.Reply(200, completion, jsonKind))
-		},
+		server: completions(sluicetest.OpenAI, tooMany, completion, faults),
 		sdk: func(t *testing.T, client *http.Client) call {
 			c := openai.NewClient(append([]option.RequestOption{
 				option.WithAPIKey("k"), option.WithBaseURL("https://openai.test/v1"), option.WithHTTPClient(client),
@@ -57,12 +63,7 @@ func openaiJob(faults []sluicetest.Layer, options ...option.RequestOption) job {
 func anthropicJob(faults []sluicetest.Layer, options ...anthropicoption.RequestOption) job {
 	return job{
 		calls: 300, workers: 64,
-		server: func() []sluicetest.Layer {
-			limit := atFiveHundred
-			limit.Family = sluicetest.Anthropic
-			layers := append([]sluicetest.Layer{latency(), limited(limit, 429, "application/json", rateLimit)}, faults...)
-			return append(layers, sluicetest.Delay(3*time.Second), sluicetest.Reply(200, message, jsonKind))
-		},
+		server: completions(sluicetest.Anthropic, rateLimit, message, faults),
 		sdk: func(t *testing.T, client *http.Client) call {
 			c := anthropic.NewClient(append([]anthropicoption.RequestOption{
 				anthropicoption.WithAPIKey("k"), anthropicoption.WithBaseURL("https://anthropic.test"), anthropicoption.WithHTTPClient(client),
