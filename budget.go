@@ -60,8 +60,8 @@ func newBudget(capacity int) budget {
 	if capacity == 0 {
 		capacity = budgetCapacity
 	}
-	// Negative: before any call has left. The clock stands still in a bubble, and
-	// calls leave at the instant at which the gate was made.
+	// Negative: before any call has left. In a bubble calls may leave at the instant at
+	// which the gate was made, which is 0.
 	return budget{capacity: capacity, tokens: capacity, throttled: -1}
 }
 

@@ -1,5 +1,5 @@
-// Package bell tells those who wait for a limit of this process that it may admit them
-// earlier than it said.
+// Package bell wakes the callers that wait for a limit of this process when it may admit
+// them earlier than it said.
 package bell
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// # Why does a limit know who waits for it, and only for so long?
+// # Why is a caller registered at a limit, and only while it waits?
 //
 // A limit that only answers says how long to wait, and whoever waits sleeps for that
 // long. What is given back meanwhile would reach it only then. The simplest remedy
@@ -25,8 +25,8 @@ import (
 //	gate 1  takes a, is refused by b, gives a back ──► gate 2 wakes
 //	gate 2  takes b, is refused by a, gives b back ──► gate 1 wakes, for ever
 //
-// What is given back so was there before it was taken, and nobody can have it who could
-// not before. So a gate gives it back with a context from [Quietly].
+// Such units were free before the call took them, so giving them back lets no caller
+// leave that could not leave before. So a gate gives them back with a context from [Quietly].
 
 // A Bell calls those who wait. The zero Bell is ready and takes one word until somebody
 // waits.
@@ -85,7 +85,7 @@ type shared struct {
 
 // Wait is that of the bell of key.
 func (k *Keyed[K]) Wait(key K, f func()) (stop func()) {
-	if key != key { // NaN: new each time, so nobody waits for it
+	if key != key { // NaN: each is another key, so no caller can wait for it
 		return func() {}
 	}
 	k.any.Store(true)

@@ -155,7 +155,7 @@ type Config struct {
 	// Waits, if set, is called with the queue unlocked when a caller is about to
 	// wait, with what it asks for: before it has its place, so that nobody waits
 	// for Waits, unless it has to ask, at the head, to know. If it panics the
-	// caller's wait is over, and the panic flies on.
+	// caller's wait is over, and the panic propagates.
 	Waits func(n int64)
 
 	// Refuse, if set, is called with the queue locked for every n that asks

@@ -126,7 +126,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 			if w.settled() {
 				continue
 			}
-			if q.heed(w) {
+			if q.listen(w) {
 				continue // what came back before the bell knew of it has to be asked for
 			}
 			q.tellWaits(w) // whoever tells it to look meanwhile has filled its channel
@@ -241,7 +241,7 @@ func (q *Queue) askFor(w *Waiter) (over bool, err error) {
 		return false, nil
 	case err == nil:
 		w.at, w.rare.by = sat.Add(now, wait.For), wait.By
-		w.rare.due = w.at // Forever: nobody will be late for it
+		w.rare.due = w.at // Forever: no wake-up can be late
 		if wait.For != Forever {
 			err = w.tooLong(now, wait.Sure)
 		}
@@ -266,10 +266,10 @@ func (q *Queue) tellWaits(w *Waiter) {
 	q.unlocked(w, func() { q.cfg.Waits(w.n) })
 }
 
-// heed has w, the head, noted at the bell of what refused it, and reports whether that
-// is new. It stays noted until its wait is over: not only until it is refused by
+// listen registers w, the head, at the bell of the limit that refused it, and reports
+// whether that is new. It stays registered until its wait is over: not only until it is refused by
 // another limit, or two that refuse it in turn would have it ask without end.
-func (q *Queue) heed(w *Waiter) bool {
+func (q *Queue) listen(w *Waiter) bool {
 	r, by := w.rare, w.rare.by
 	if by == nil || slices.ContainsFunc(r.heeded, func(h heeded) bool { return h.bell == by }) {
 		return false
@@ -285,7 +285,7 @@ func (q *Queue) heed(w *Waiter) bool {
 	return true
 }
 
-// leaveBells undoes heed. The queue must not be locked: a bell rings with a lock of its
+// leaveBells undoes listen. The queue must not be locked: a bell rings with a lock of its
 // own, and takes the queue's.
 func (r *rare) leaveBells() {
 	for _, h := range r.heeded {
@@ -294,7 +294,7 @@ func (r *rare) leaveBells() {
 }
 
 // unlocked calls f with the queue unlocked. If that panics, w leaves and the panic
-// flies on without our lock.
+// propagates without our lock.
 func (q *Queue) unlocked(w *Waiter, f func()) {
 	q.Unlock()
 	returned := false
