@@ -216,7 +216,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 
 // wouldWait returns how long a call of n would wait at the head of the queue
 // for the gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) wouldWait(n int64, next Limit) queue.Wait {
+func (g *Gate) wouldWait(n int64, next Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.asked = next
@@ -224,7 +224,7 @@ func (g *Gate) wouldWait(n int64, next Limit) queue.Wait {
 }
 
 // heldBy notes what holds the head of the queue up although the gate would not.
-func (g *Gate) heldBy(limit Limit) {
+func (g *Gate) heldBy(limit Cause) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.asked = limit

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // failure is what kind of error an attempt ended with.
@@ -20,7 +21,7 @@ const (
 	timeout
 )
 
-// An Attempts is the loop of [Call], for those who must write it themselves
+// An Attempts is the loop of [RetryValue], for those who must write it themselves
 // because the permit outlives the function that got it: an answer that is still
 // being read is still in flight. Most programs need only Call.
 //
@@ -43,12 +44,12 @@ const (
 //	}
 //
 // It keeps every rule of Call but one: unless they are made by Try, the attempts are
-// bounded by Policy.AttemptTimeout only if their maker sees to it. An Attempts
+// bounded by RetryPolicy.AttemptTimeout only if their maker sees to it. An Attempts
 // is made by [NewAttempts] for one call, must not be copied once it is in use
 // and is for one goroutine. It holds nothing: it may be dropped at any time.
 type Attempts struct {
 	gate   *Gate
-	policy Policy
+	policy RetryPolicy
 
 	began    time.Duration // first attempt, negative before
 	excused  time.Duration // since then, does not count for MaxElapsed
@@ -67,7 +68,7 @@ type Attempts struct {
 }
 
 // NewAttempts returns the attempts of one call through gate under policy.
-func NewAttempts(gate *Gate, policy Policy) Attempts {
+func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 	p := policy.withDefaults()
 	return Attempts{
 		gate: gate, policy: p, began: -1,
@@ -78,7 +79,7 @@ func NewAttempts(gate *Gate, policy Policy) Attempts {
 // Next waits for the backoff, if one was decided on, and then for the gate to let
 // an attempt of cost n leave, and returns its permit, which must be released.
 // n = 0 takes nothing and does not wait for the gate. The first time it returns the
-// error of the gate if that refuses, later a [*Stopped] that matches it. It panics if
+// error of the gate if that refuses, later a [*RetryError] that matches it. It panics if
 // n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	a.again()
@@ -86,7 +87,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		return nil, err
 	}
 	longest, asked := time.Duration(queue.Forever), time.Duration(0)
-	if a.began >= 0 && a.policy.MaxElapsed != Never {
+	if a.began >= 0 && a.policy.MaxElapsed != limits.Never {
 		asked = a.gate.queue.Now()
 		if !a.excuses {
 			longest = a.policy.MaxElapsed - a.elapsed(asked)
@@ -163,7 +164,7 @@ func (e *pausedError) Unwrap() error { return ErrServerWait }
 // Failed decides what follows the attempt that failed with err. It pauses the
 // gate if err is marked with [RetryAfter] or [RetryAt], pays for the retry from
 // the budget, and returns nil if Next is to be called; or else the error with which
-// to give up, as [Call] does: a [*Stopped], or err if that is permanent and there
+// to give up, as [RetryValue] does: a [*RetryError], or err if that is permanent and there
 // was no other attempt. It does not wait. It must be called before the
 // permit is released: if the gate must pause or slow down, that must happen before
 // the permit lets the next caller through. It panics if err is nil.
@@ -174,7 +175,7 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	permanent, throttled := marks(err)
 	wait := a.gate.honor(err, throttled, a.left, a.permit)
 	a.last, a.wait = err, 0
-	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retry != nil && !a.policy.Retry(err)
+	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
 	a.permit.answer(definite(err, permanent || rejected, throttled))
 	kind := plain
 	switch {
@@ -207,8 +208,8 @@ func (a *Attempts) final(err error, throttled *throttledError) error {
 	return a.stop(ErrPermanent, 0)
 }
 
-// Try makes an attempt with f, as [Call] does: it calls f with ctx, bounded by
-// Policy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again reports
+// Try makes an attempt with f, as [RetryValue] does: it calls f with ctx, bounded by
+// RetryPolicy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again reports
 // that Next is to be called; otherwise err is nil or the error with which to give
 // up. permit, which Next returned, is still held: whatever is to be known before the
 // next caller leaves can be noted first.
@@ -328,12 +329,12 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 // mayWait returns why a wait of d before the next attempt must not begin, or
 // nil. If the budget is empty the gate slows down to one call per worst. server says
 // that the server asks for the wait.
-func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Limit, server bool) error {
+func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Cause, server bool) error {
 	now := a.gate.queue.Now()
 	until := sat.Add(now, d)
 	switch {
 	case sat.Add(a.elapsed(now), d) <= a.policy.MaxElapsed:
-	case server && a.excusable(d) && until != Never: // which no setting allows
+	case server && a.excusable(d) && until != limits.Never: // which no setting allows
 	case server:
 		return a.stop(a.tooLate(d), until)
 	default:
@@ -353,11 +354,11 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 // stop returns the error with which the call ends. at is when it is worth
 // coming back, 0 if nothing is known.
 func (a *Attempts) stop(why error, at time.Duration) error {
-	s := &Stopped{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
+	s := &RetryError{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
 	if a.began >= 0 {
 		s.Elapsed = a.gate.queue.Now() - a.began
 	}
-	if at > 0 && at != Never {
+	if at > 0 && at != limits.Never {
 		s.RetryAt = a.gate.queue.Time(at)
 	}
 	return s

@@ -11,7 +11,7 @@ import (
 )
 
 // byHand is Call, but its permits are held for hold after the answer has come.
-func byHand(ctx context.Context, g *sluice.Gate, p sluice.Policy, n int64, hold time.Duration, f func(context.Context) error) error {
+func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, hold time.Duration, f func(context.Context) error) error {
 	a := sluice.NewAttempts(g, p)
 	for {
 		permit, err := a.Next(ctx, n)
@@ -32,7 +32,7 @@ func byHand(ctx context.Context, g *sluice.Gate, p sluice.Policy, n int64, hold 
 }
 
 func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
-	policy := sluice.Policy{
+	policy := sluice.RetryPolicy{
 		Attempts: 3, MaxServerWait: time.Minute, MaxElapsed: 10 * time.Minute,
 		Backoff: sluice.Constant(2 * time.Second), Throttled: sluice.Constant(5 * time.Second),
 	}
@@ -54,7 +54,7 @@ func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
 				defer cancel()
 
 				one := newServer(answers...)
-				want := sluice.Do(ctx, g, policy, one.call)
+				want := sluice.Retry(ctx, g, policy, one.call)
 				two := newServer(answers...)
 				got := byHand(ctx, h, policy, 1, 0, two.call)
 
@@ -68,7 +68,7 @@ func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
 						t.Errorf("got %v, want %v", got, want)
 					}
 				case got != nil:
-					var a, b *sluice.Stopped
+					var a, b *sluice.RetryError
 					if !errors.As(got, &a) || !errors.As(want, &b) || a.Why.Error() != b.Why.Error() || a.Attempts != b.Attempts ||
 						a.Elapsed != b.Elapsed || a.RetryAt.IsZero() != b.RetryAt.IsZero() {
 						t.Errorf("got %+v, want %+v", got, want)
@@ -84,8 +84,8 @@ func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
 
 func TestAPermitMayOutliveItsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
-		policy := sluice.Policy{Backoff: sluice.Constant(time.Second)}
+		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
+		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}
 		s := newServer(down, fine, fine)
 		if err := byHand(bg, g, policy, 7, time.Minute, s.call); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestNoPermitIsHeldInTheBackoff(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		s := newServer(down, fine)
 		done := make(chan error)
-		go func() { done <- byHand(bg, g, sluice.Policy{Backoff: sluice.Constant(time.Minute)}, 1, 0, s.call) }()
+		go func() { done <- byHand(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}, 1, 0, s.call) }()
 		time.Sleep(time.Second)
 		if p, ok := g.TryAcquire(1); !ok {
 			t.Error("no room while the only call waits for its backoff")
@@ -122,7 +122,7 @@ func TestFailedPausesTheGateBeforeThePermitIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		start := time.Now()
-		a := sluice.NewAttempts(g, sluice.Policy{})
+		a := sluice.NewAttempts(g, sluice.RetryPolicy{})
 		p, err := a.Next(bg, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestFailedPausesTheGateBeforeThePermitIsBack(t *testing.T) {
 func TestNextSleepsOncePerFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
-		a := sluice.NewAttempts(g, sluice.Policy{Backoff: sluice.Constant(time.Second)})
+		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
 		start := time.Now()
 		mustNext := func() {
 			t.Helper()
@@ -175,7 +175,7 @@ func TestNextSleepsOncePerFailure(t *testing.T) {
 func TestACallThatIsARetryOfSomebodyElseIsPaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{RetryBudget: 12})
-		policy := sluice.Policy{Backoff: sluice.Constant(time.Minute)}
+		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}
 		start := time.Now()
 		call := func(s answer) error {
 			a := sluice.NewAttempts(g, policy)
@@ -223,7 +223,7 @@ func TestFailedOfNoErrorPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	a := sluice.NewAttempts(mustGate(t, sluice.Config{}), sluice.Policy{})
+	a := sluice.NewAttempts(mustGate(t, sluice.Config{}), sluice.RetryPolicy{})
 	a.Failed(bg, nil)
 }
 
@@ -238,7 +238,7 @@ func TestAStoppedErrorIsATimeoutIfItIsAboutTime(t *testing.T) {
 		{errDown, &sluice.WaitError{}, true},
 		{nil, context.DeadlineExceeded, true},
 	} {
-		if got := (&sluice.Stopped{Last: c.last, Why: c.why}).Timeout(); got != c.want {
+		if got := (&sluice.RetryError{Last: c.last, Why: c.why}).Timeout(); got != c.want {
 			t.Errorf("%v, %v: %v", c.last, c.why, got)
 		}
 	}

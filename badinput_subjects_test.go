@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 	"github.com/sluice-go/sluice/window"
@@ -28,7 +29,7 @@ type subject struct {
 type ask func(ctx context.Context, n int64) error
 
 // asking asks a limit that answers.
-func asking(a sluice.Admitter) []ask {
+func asking(a limits.Limiter) []ask {
 	return []ask{func(ctx context.Context, n int64) error {
 		wait, err := a.Admit(ctx, n)
 		if wait > 0 {
@@ -68,15 +69,15 @@ func released(p *sluice.Permit, err error) error {
 var (
 	hourly   = leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}
 	windowed = window.Quota{Limit: 3, Window: time.Hour}
-	room     = sluice.Config{Concurrency: 3, ConcurrencyCounts: sluice.Cost}
+	room     = sluice.Config{Concurrency: 3, ConcurrencyUnit: sluice.Cost}
 )
 
 // subjects returns new ones, always in the same order.
 func subjects(t *testing.T) []subject {
 	s, p := semaphore.NewWeighted(3), pacer.New(1, time.Hour)
 	b, kb := leaky.New(3, 1, time.Hour), must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{}))
-	l, kl := window.NewLog(3, time.Hour), must(window.NewKeyedLog[int](windowed, window.KeyedConfig{}))
-	c, kc := window.NewCounter(3, time.Hour), must(window.NewKeyedCounter[int](windowed, window.KeyedConfig{}))
+	l, kl := window.NewSliding(3, time.Hour), must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{}))
+	c, kc := window.NewFixed(3, time.Hour), must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{}))
 	hosts := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return sluice.New(room) }, sluice.KeyedConfig{}))
 	use := func(ctx context.Context, n int64) (err error) {
 		return hosts.Use(1, func(g *sluice.Gate) error { return released(g.Acquire(ctx, n)) })
@@ -94,10 +95,10 @@ func subjects(t *testing.T) []subject {
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
 		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() }, other: []func(int64){l.Return},
-		zero: func() error { return outcomeIf(!new(window.Log).Take(1).Allowed(), "refuses") },
+		zero: func() error { return outcomeIf(!new(window.Sliding).Take(1).Allowed(), "refuses") },
 	}, {
 		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() }, other: []func(int64){c.Return},
-		zero: func() error { return outcomeIf(!new(window.Counter).Take(1).Allowed(), "refuses") },
+		zero: func() error { return outcomeIf(!new(window.Fixed).Take(1).Allowed(), "refuses") },
 	}, {
 		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kb.TakeQuota(1, hourly, n) }},
@@ -106,28 +107,28 @@ func subjects(t *testing.T) []subject {
 	}, {
 		column: "Keyed", ask: asking(kl.On(1)), try: func(n int64) bool { return kl.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kl.TakeLimit(1, 3, n) }},
-		zero:  func() error { return new(window.KeyedLog[int]).Take(1, 1).Err() },
+		zero:  func() error { return new(window.KeyedSliding[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: asking(kc.On(1)), try: func(n int64) bool { return kc.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kc.TakeLimit(1, 3, n) }},
-		zero:  func() error { return new(window.KeyedCounter[int]).Take(1, 1).Err() },
+		zero:  func() error { return new(window.KeyedFixed[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: []ask{use}, try: func(n int64) bool { return use(bg, n) == nil },
 		zero: func() error { return new(sluice.Keyed[int]).Do(bg, 1, nothing) },
 	}}
-	for _, meter := range []sluice.Meter{leaky.New(3, 1, time.Hour), window.NewLog(3, time.Hour), window.NewCounter(3, time.Hour)} {
-		b := sluice.Block(meter)
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: meter}}})
+	for _, meter := range []limits.Limiter{leaky.New(3, 1, time.Hour), window.NewSliding(3, time.Hour), window.NewFixed(3, time.Hour)} {
+		b := sluice.NewQueue(meter)
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: meter}}})
 		var owe func()
 		if _, ok := meter.(*leaky.Bucket); ok {
 			owe = func() { meter.Adjust(bg, math.MaxInt64, 0) }
 		}
 		all = append(all, subject{
 			column: "Block", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,
-			zero: func() error { return new(sluice.Blocking).Acquire(bg, 1) },
+			zero: func() error { return new(sluice.Queue).Acquire(bg, 1) },
 		}, subject{
 			column: "Gate", ask: entered(g), try: tried(g), owe: owe, other: []func(int64){
-				func(n int64) { g.Plan(n) },
+				func(n int64) { g.Estimate(n) },
 				func(n int64) { new(sluice.Permit).Settle(n) },
 			},
 			zero: func() error { return released(new(sluice.Gate).Acquire(bg, 1)) },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 	"github.com/sluice-go/sluice/window"
@@ -180,7 +181,7 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		}
 	}
 	lk := must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{}))
-	kl, kc := must(window.NewKeyedLog[int](windowed, window.KeyedConfig{})), must(window.NewKeyedCounter[int](windowed, window.KeyedConfig{}))
+	kl, kc := must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{}))
 	badQuota := func(row string, q leaky.Quota) {
 		try(row+", New", "leaky", func() error { leaky.New(q.Capacity, q.Count, q.Per); return nil })
 		try(row+", New", "Keyed", func() error { lk.TakeQuota(1, q, 1); return nil })
@@ -191,13 +192,13 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 	}
 	badWindow := func(row string, q window.Quota) {
 		try(row+", New", "window",
-			func() error { window.NewLog(q.Limit, q.Window); return nil },
-			func() error { window.NewCounter(q.Limit, q.Window); return nil })
-		_, errLog := window.NewLogWith(q)
-		_, errCounter := window.NewCounterWith(q)
-		set(row+", Set", "window", errLog, errCounter, q.Check(), window.NewLog(3, time.Hour).SetLimit(q.Limit, q.Window))
-		_, errLog = window.NewKeyedLog[int](q, window.KeyedConfig{})
-		_, errCounter = window.NewKeyedCounter[int](q, window.KeyedConfig{})
+			func() error { window.NewSliding(q.Limit, q.Window); return nil },
+			func() error { window.NewFixed(q.Limit, q.Window); return nil })
+		_, errLog := window.NewSlidingWith(q)
+		_, errCounter := window.NewFixedWith(q)
+		set(row+", Set", "window", errLog, errCounter, q.Check(), window.NewSliding(3, time.Hour).SetLimit(q.Limit, q.Window))
+		_, errLog = window.NewKeyedSliding[int](q, window.KeyedConfig{})
+		_, errCounter = window.NewKeyedFixed[int](q, window.KeyedConfig{})
 		set(row+", Set", "Keyed", errLog, errCounter)
 	}
 	badRate := func(row string, count int64, per time.Duration) {
@@ -205,15 +206,15 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		_, err := pacer.NewWith(count, per, pacer.Config{})
 		set(row+", Set", "pacer", err, pacer.New(1, time.Hour).SetRate(count, per))
 		_, err = sluice.New(sluice.Config{Rate: sluice.Rate{Count: count, Per: per}})
-		_, errParse := sluice.ParseRate(fmt.Sprintf("%d/%v", count, per))
+		_, errParse := limits.ParseRate(fmt.Sprintf("%d/%v", count, per))
 		set(row+", Set", "Gate", err, errParse, mustGate(t, room).SetRate(count, per))
 	}
-	for row, limits := range map[string][]int64{"limit < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
-		for _, n := range limits {
+	for row, values := range map[string][]int64{"limit < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
+		for _, n := range values {
 			badQuota(row, leaky.Quota{Capacity: n, Count: 1, Per: time.Hour})
 			badWindow(row, window.Quota{Limit: n, Window: time.Hour})
 			try(row+", New", "window", func() error { window.NewCalendar(n, window.Day, nil); return nil })
-			set(row+", Set", "window", window.NewCounter(3, time.Hour).SetLimit(n))
+			set(row+", Set", "window", window.NewFixed(3, time.Hour).SetLimit(n))
 			try(row+", New", "Keyed",
 				func() error { kl.TakeLimit(1, n, 1); return nil },
 				func() error { kc.TakeLimit(1, n, 1); return nil })
@@ -235,14 +236,14 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 			})
 		}
 	}
-	for _, r := range []sluice.Rate{{0, time.Hour}, {-1, time.Hour}, {math.MinInt64, time.Hour}, {1, 0}, {1, -1}, {1, math.MinInt64}} {
+	for _, r := range []sluice.Rate{{Per: time.Hour}, {Count: -1, Per: time.Hour}, {Count: math.MinInt64, Per: time.Hour}, {Count: 1}, {Count: 1, Per: -1}, {Count: 1, Per: math.MinInt64}} {
 		badRate("count, per ≤ 0", r.Count, r.Per)
 		badQuota("count, per ≤ 0", leaky.Quota{Capacity: 3, Count: r.Count, Per: r.Per})
 		if r.Per <= 0 {
 			badWindow("count, per ≤ 0", window.Quota{Limit: 3, Window: r.Per})
 		}
 	}
-	for _, r := range []sluice.Rate{{2, 1}, {math.MaxInt64, math.MaxInt64 - 1}, {1e9 + 1, time.Second}} {
+	for _, r := range []sluice.Rate{{Count: 2, Per: 1}, {Count: math.MaxInt64, Per: math.MaxInt64 - 1}, {Count: 1e9 + 1, Per: time.Second}} {
 		badRate("too fast", r.Count, r.Per)
 		badQuota("too fast", leaky.Quota{Capacity: 3, Count: r.Count, Per: r.Per})
 	}
@@ -262,10 +263,10 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		_, err := pacer.NewWith(1, time.Second, pacer.Config{WarmUp: time.Minute, ColdFactor: f})
 		set("NaN, infinite", "pacer", err)
 	}
-	for _, n := range []int64{1e9, -1, sluice.MostKeys + 1} {
+	for _, n := range []int64{1e9, -1, 1<<29 + 1} {
 		_, err1 := leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: n})
-		_, err2 := window.NewKeyedLog[int](windowed, window.KeyedConfig{MaxKeys: n})
-		_, err3 := window.NewKeyedCounter[int](windowed, window.KeyedConfig{MaxKeys: n})
+		_, err2 := window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: n})
+		_, err3 := window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: n})
 		_, err4 := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: int(n)})
 		set("10⁹ keys", "Keyed", err1, err2, err3, err4)
 	}
@@ -274,11 +275,11 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedLog[int](windowed, window.KeyedConfig{MaxKeys: 1}))
+		k := must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedCounter[int](windowed, window.KeyedConfig{MaxKeys: 1}))
+		k := must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.On(2).Adjust(bg, 1, 0)
 	}, func() error {
@@ -289,9 +290,9 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		k := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, errors.New("made") }, sluice.KeyedConfig{}))
 		return k.Do(done, 1, nothing)
 	})
-	_, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "q"}}})
+	_, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "q"}}})
 	set("nil limit, function", "Gate", err)
-	try("nil limit, function", "Block", func() error { sluice.Block(nil); return nil })
+	try("nil limit, function", "Block", func() error { sluice.NewQueue(nil); return nil })
 	try("nil limit, function", "Keyed", func() error { _, err := sluice.NewKeyed[int](nil, sluice.KeyedConfig{}); return err })
 	try("released twice", "semaphore", func() error {
 		s := semaphore.NewWeighted(3)
@@ -335,7 +336,7 @@ func TestBadInputCanFail(t *testing.T) {
 		"error":       func() error { return errors.New("pacer: x") },
 		"ctx.Err()":   func() error { return context.Canceled },
 		"ErrTooLarge": func() error { return fmt.Errorf("x: %w", sluice.ErrTooLarge) },
-		"never":       func() error { return &sluice.WaitError{Need: sluice.Never} },
+		"never":       func() error { return &sluice.WaitError{Need: limits.Never} },
 		"refuses":     func() error { return outcomeIf(true, "refuses") },
 		"not refuses": func() error { return outcomeIf(false, "refuses") },
 		"x":           func() error { return errors.New("x") },
@@ -355,11 +356,11 @@ func TestBadInputCanFail(t *testing.T) {
 func TestManyKeysTakeNoMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: leaky.MostKeys}))
-	must(window.NewKeyedLog[int](windowed, window.KeyedConfig{MaxKeys: window.MostKeys}))
-	must(window.NewKeyedCounter[int](windowed, window.KeyedConfig{MaxKeys: window.MostKeys}))
-	must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: sluice.MostKeys}))
-	window.NewLog(math.MaxInt64, math.MaxInt64)
+	must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: 1 << 29}))
+	must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: 1 << 29}))
+	window.NewSliding(math.MaxInt64, math.MaxInt64)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 100_000 {
 		t.Errorf("%d bytes for nothing", n)

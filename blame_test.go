@@ -30,7 +30,7 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		gate func(t *testing.T) *sluice.Gate
-		by   sluice.Limit
+		by   sluice.Cause
 		err  string // of AcquireWithin 1 s, as the first
 	}{
 		"rate": {
@@ -79,15 +79,15 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 		},
 		"quota": {
 			func(t *testing.T) *sluice.Gate {
-				return mustGate(t, sluice.Config{Name: "g", Quotas: []sluice.Quota{
-					{Name: "requests", Meter: leaky.New(100, 1, time.Minute)},
-					{Name: "tokens", Meter: full()},
+				return mustGate(t, sluice.Config{Name: "g", Limits: []sluice.Limit{
+					{Name: "requests", Limiter: leaky.New(100, 1, time.Minute)},
+					{Name: "tokens", Limiter: full()},
 				}})
 			}, "quota tokens", "sluice: g: would have to wait 1m0s for the quota tokens, 1s were allowed",
 		},
 		"quota without a name": {
 			func(t *testing.T) *sluice.Gate {
-				return mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: full()}}})
+				return mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: full()}}})
 			}, "quota", "sluice: would have to wait 1m0s for the quota, 1s were allowed",
 		},
 		"parent": {
@@ -99,7 +99,7 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 		},
 		"quota of a parent": {
 			func(t *testing.T) *sluice.Gate {
-				all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "daily", Meter: full()}}})
+				all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "daily", Limiter: full()}}})
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
 			}, sluice.ByParent, "sluice: all: would have to wait 1m0s for the quota daily, 1s were allowed",
 		},
@@ -107,7 +107,7 @@ func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
 			func(t *testing.T) *sluice.Gate {
 				return mustGate(t, sluice.Config{
 					Name: "g", Parent: mustGate(t, sluice.Config{Name: "all"}),
-					Quotas: []sluice.Quota{{Name: "daily", Meter: full()}},
+					Limits: []sluice.Limit{{Name: "daily", Limiter: full()}},
 				})
 			}, "quota daily", "sluice: g: would have to wait 1m0s for the quota daily, 1s were allowed",
 		},

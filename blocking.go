@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Blocking is a limit that only answers, made one that callers wait for. See
-// [Block].
-type Blocking struct {
+// [NewQueue].
+type Queue struct {
 	queue queue.Queue
 	ask   queue.AskFunc
 }
@@ -27,12 +27,12 @@ type Blocking struct {
 // A Blocking is safe for use by multiple goroutines. Made in a
 // testing/synctest bubble, it belongs to that bubble. Block panics if limit is
 // nil.
-func Block(limit Admitter) *Blocking {
+func NewQueue(limit limits.Limiter) *Queue {
 	if limit == nil {
 		panic("sluice: Block(nil)")
 	}
 	bell := bellOf(limit)
-	b := &Blocking{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
+	b := &Queue{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		wait, err := limit.Admit(ctx, t.N)
 		return queue.Wait{For: wait, Sure: wait, By: bell}, err
 	}}
@@ -48,7 +48,7 @@ func Block(limit Admitter) *Blocking {
 // [*WaitError] at once. It returns the limit's own error, such as
 // [ErrTooLarge], if there is one. After an error nothing is taken, as far as
 // the limit can tell. It panics if n < 0.
-func (b *Blocking) Acquire(ctx context.Context, n int64) error {
+func (b *Queue) Acquire(ctx context.Context, n int64) error {
 	return b.acquire(ctx, n, queue.Forever)
 }
 
@@ -56,11 +56,11 @@ func (b *Blocking) Acquire(ctx context.Context, n int64) error {
 // ask has come and the answer is a longer wait, it returns a [*WaitError] at
 // once; if its turn does not come in time, [ErrTimeout]. longest ≤ 0 does not
 // wait.
-func (b *Blocking) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+func (b *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return b.acquire(ctx, n, longest)
 }
 
-func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) error {
+func (b *Queue) acquire(ctx context.Context, n int64, longest time.Duration) error {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return ctx.Err()
@@ -71,7 +71,7 @@ func (b *Blocking) acquire(ctx context.Context, n int64, longest time.Duration) 
 
 // TryAcquire reports true if nobody waits and the limit admits n now. It never
 // waits, but asks the limit, which may take a round trip. It panics if n < 0.
-func (b *Blocking) TryAcquire(n int64) bool {
+func (b *Queue) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return true
@@ -81,7 +81,7 @@ func (b *Blocking) TryAcquire(n int64) bool {
 }
 
 // Waiting returns how many callers wait.
-func (b *Blocking) Waiting() int {
+func (b *Queue) Waiting() int {
 	b.queue.Lock()
 	defer b.queue.Unlock()
 	return b.queue.Len()
@@ -91,7 +91,7 @@ func (b *Blocking) Waiting() int {
 type unknown struct{}
 
 // Admit implements queue.Rule. It is not called: the queue asks.
-func (unknown) Admit(time.Duration, time.Duration, int64) time.Duration { return errs.Never }
+func (unknown) Admit(time.Duration, time.Duration, int64) time.Duration { return limits.Never }
 
 // Forecast implements queue.Rule.
 func (unknown) Forecast(time.Duration, int64) time.Duration { return 0 }

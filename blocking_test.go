@@ -84,7 +84,7 @@ func (b *bucket) missing() int64 {
 func TestBlockWaitsInOrderAndOnlyTheFirstAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 2, interval: 100 * ms}
-		b, l := sluice.Block(m), synclog.New()
+		b, l := sluice.NewQueue(m), synclog.New()
 		for i, n := range []int64{1, 1, 2, 1, 0} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
 		}
@@ -106,7 +106,7 @@ func TestBlockWaitsInOrderAndOnlyTheFirstAsks(t *testing.T) {
 func TestBlockCancelAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: time.Second}
-		b, l := sluice.Block(m), synclog.New()
+		b, l := sluice.NewQueue(m), synclog.New()
 		b.TryAcquire(1)
 		ctx, cancel := context.WithCancel(bg)
 		short, cancelShort := context.WithTimeout(bg, 300*ms)
@@ -168,7 +168,7 @@ func TestBlockCancelAndDeadlines(t *testing.T) {
 func TestBlockPassesErrorsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 3, interval: time.Second}
-		b := sluice.Block(m)
+		b := sluice.NewQueue(m)
 		if err := b.Acquire(bg, 4); err != sluice.ErrTooLarge {
 			t.Errorf("4 of 3: %v", err)
 		}
@@ -189,7 +189,7 @@ func TestBlockPassesErrorsOn(t *testing.T) {
 func TestBlockOnALimitFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: 100 * ms, trip: 10 * ms}
-		b, l := sluice.Block(m), synclog.New()
+		b, l := sluice.NewQueue(m), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		l.Call(0, func() error { return b.Acquire(bg, 1) })
 		l.Call(1, func() error { return b.Acquire(ctx, 1) })
@@ -211,9 +211,10 @@ func TestBlockOnALimitFarAway(t *testing.T) {
 type panicking struct{}
 
 func (panicking) Admit(context.Context, int64) (time.Duration, error) { panic("mine") }
+func (panicking) Adjust(context.Context, int64, time.Duration) error  { return nil }
 
 func TestPanicOfALimitFliesOnAndStallsNobody(t *testing.T) {
-	b := sluice.Block(panicking{})
+	b := sluice.NewQueue(panicking{})
 	for range 2 {
 		for name, f := range map[string]func(){
 			"Acquire":    func() { b.Acquire(bg, 1) },

@@ -29,12 +29,12 @@ func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 		"grandparent": func() sluice.Config {
 			return sluice.Config{Parent: mustGate(t, sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{})})}
 		},
-		"quota":        func() sluice.Config { return sluice.Config{Rate: fifty, Quotas: []sluice.Quota{{Meter: free{}}}} },
+		"quota":        func() sluice.Config { return sluice.Config{Rate: fifty, Limits: []sluice.Limit{{Limiter: free{}}}} },
 		"hardly a bet": func() sluice.Config { return sluice.Config{Rate: fifty, RetryBudget: 5} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			// ok returns how many of 500 calls succeed, and when the last one does.
-			ok := func(p sluice.Policy, with func(f func(context.Context) error)) (n int64, last time.Duration) {
+			ok := func(p sluice.RetryPolicy, with func(f func(context.Context) error)) (n int64, last time.Duration) {
 				synctest.Test(t, func(t *testing.T) {
 					g := mustGate(t, cfg())
 					var calls, fine atomic.Int64
@@ -42,7 +42,7 @@ func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 					start := time.Now()
 					for range 500 {
 						go with(func(ctx context.Context) error {
-							err := sluice.Do(ctx, g, p, func(context.Context) error {
+							err := sluice.Retry(ctx, g, p, func(context.Context) error {
 								n := calls.Add(1)
 								// Answered one after the other: in which order the budget sees
 								// them decides how many retries it pays for.
@@ -100,13 +100,13 @@ func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 func TestASpacingThatBeginsInTheMiddleRefusesNobodyInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Quotas: []sluice.Quota{{Meter: hook(func() {
+		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Limits: []sluice.Limit{{Limiter: hook(func() {
 			if asked++; asked == 2 {
 				time.Sleep(time.Second)
 			}
 		})}}})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Do(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
 		l.Call(1, enter(g, ctx))
@@ -125,7 +125,7 @@ func (hook) Adjust(context.Context, int64, time.Duration) error    { return nil 
 func TestAcquireWithinAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second), synclog.New()
-		l.Call(0, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 		for i := range 3 { // 8 s each if nothing succeeded
 			l.Call(i+1, func() error {
 				p, err := g.AcquireWithin(bg, 1, 20*time.Second)
@@ -157,7 +157,7 @@ func TestQuietMendsTheBudget(t *testing.T) {
 			g := mustGate(t, sluice.Config{RetryBudget: c.capacity})
 			capacity := g.Stats().RetryTokens
 			for range capacity / 5 {
-				sluice.Do(bg, g, sluice.Policy{Attempts: 2, Backoff: sluice.Constant(ms)}, down)
+				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)}, down)
 			}
 			for i, want := range c.after {
 				if i > 0 {
@@ -211,11 +211,11 @@ func TestQuietIsAFunctionOfTime(t *testing.T) {
 // While calls fail, nothing comes back, with or without an attempt left.
 func TestAnOutageMendsNothing(t *testing.T) {
 	for name, call := range map[string]func(g *sluice.Gate){
-		"no budget":   func(g *sluice.Gate) { sluice.Do(bg, g, each(ms), down) },
-		"no attempts": func(g *sluice.Gate) { sluice.Do(bg, g, sluice.Policy{Attempts: 1}, down) },
+		"no budget":   func(g *sluice.Gate) { sluice.Retry(bg, g, each(ms), down) },
+		"no attempts": func(g *sluice.Gate) { sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, down) },
 		"Gate.Do":     func(g *sluice.Gate) { g.Do(bg, down) },
 		"throttled":   func(g *sluice.Gate) { g.Do(bg, busy) },
-		"timeout":     func(g *sluice.Gate) { sluice.Do(bg, g, each(ms), always(sluice.Permanent(os.ErrDeadlineExceeded))) },
+		"timeout":     func(g *sluice.Gate) { sluice.Retry(bg, g, each(ms), always(sluice.Permanent(os.ErrDeadlineExceeded))) },
 		"timeouts":    func(g *sluice.Gate) { g.Do(bg, always(sluice.Permanent(os.ErrDeadlineExceeded))) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestAnOutageMendsNothing(t *testing.T) {
 
 func TestQuietReachesThoseWhoWait(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
-		"alone": {}, "rate": {Rate: tenPerSecond}, "quota": {Quotas: []sluice.Quota{{Meter: free{}}}},
+		"alone": {}, "rate": {Rate: tenPerSecond}, "quota": {Limits: []sluice.Limit{{Limiter: free{}}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := emptied(t, cfg, 30*time.Second), synclog.New()
@@ -269,10 +269,10 @@ func TestARecoveredGateIsAsNew(t *testing.T) {
 
 func TestDefiniteAnswersHalveTheSpacing(t *testing.T) {
 	never := each(ms)
-	never.Retry = func(error) bool { return false }
+	never.Retryable = func(error) bool { return false }
 	notFound := errors.New("404")
-	do := func(p sluice.Policy, a answer) func(g *sluice.Gate) {
-		return func(g *sluice.Gate) { sluice.Do(bg, g, p, a) }
+	do := func(p sluice.RetryPolicy, a answer) func(g *sluice.Gate) {
+		return func(g *sluice.Gate) { sluice.Retry(bg, g, p, a) }
 	}
 	for name, c := range map[string]struct {
 		call func(g *sluice.Gate)
@@ -283,7 +283,7 @@ func TestDefiniteAnswersHalveTheSpacing(t *testing.T) {
 		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
 		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
 		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
-		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Do(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
+		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
 		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
 		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
 		"plain":                    {do(each(ms), down), 4 * time.Second},
@@ -295,7 +295,7 @@ func TestDefiniteAnswersHalveTheSpacing(t *testing.T) {
 		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
 		"cancelled": {func(g *sluice.Gate) {
 			ctx, cancel := context.WithCancel(bg)
-			sluice.Do(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
+			sluice.Retry(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
 		}, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 				g := emptied(t, cfg, 30*time.Second)
 				start := time.Now()
 				for range 100 {
-					if err := sluice.Do(bg, g, sluice.Policy{}, gone); err == nil {
+					if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, gone); err == nil {
 						t.Error("no error")
 					}
 				}
@@ -342,7 +342,7 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 func TestASuccessReachesThoseWhoWaitBeforeThePermitIsBack(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone": {}, "rate": {Rate: tenPerSecond}, "concurrency": {Concurrency: 2},
-		"quota": {Quotas: []sluice.Quota{{Meter: free{}}}}, "parent": {Parent: mustGate(t, sluice.Config{})},
+		"quota": {Limits: []sluice.Limit{{Limiter: free{}}}}, "parent": {Parent: mustGate(t, sluice.Config{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestASuccessReachesThoseWhoWaitBeforeThePermitIsBack(t *testing.T) {
 				}
 				g, l := emptied(t, cfg, 8*time.Second), synclog.New()
 				l.Call(0, func() error {
-					return byHand(bg, g, sluice.Policy{}, 1, time.Hour, after(time.Second, fine)) // a body is read for an hour
+					return byHand(bg, g, sluice.RetryPolicy{}, 1, time.Hour, after(time.Second, fine)) // a body is read for an hour
 				})
 				l.Call(1, enter(g, bg))
 				time.Sleep(2 * time.Hour)
@@ -375,7 +375,7 @@ func TestABurstThatIsRefusedAtTheInstantOfTheCallPaysOnce(t *testing.T) {
 		"one after the other":  {sluice.Config{Concurrency: 1}, busy, 0},
 		"some after the other": {sluice.Config{Concurrency: 8}, busy, time.Second},
 		"parent":               {sluice.Config{Parent: mustGate(t, sluice.Config{})}, busy, 0},
-		"quota":                {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, busy, 0},
+		"quota":                {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, busy, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestABurstThatIsRefusedAtTheInstantOfTheCallPaysOnce(t *testing.T) {
 				burst := func(want int) {
 					t.Helper()
 					for range 64 {
-						go sluice.Do(bg, g, sluice.Policy{Attempts: 2, Throttled: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1}, c.answer)
+						go sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1}, c.answer)
 					}
 					synctest.Wait()
 					if got := g.Stats().RetryTokens; got != want {
@@ -407,7 +407,7 @@ func TestABurstThatIsRefusedAtTheInstantOfTheCallPaysOnce(t *testing.T) {
 func TestThrottlesOneAfterTheOtherPayEach(t *testing.T) {
 	g := mustGate(t, sluice.Config{})
 	for i := range 5 {
-		sluice.Do(bg, g, sluice.Policy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
+		sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
 		if got, want := g.Stats().RetryTokens, 95-5*i; got != want {
 			t.Errorf("%d tokens after throttle %d, want %d", got, i+1, want)
 		}
@@ -420,7 +420,7 @@ func TestAToldWaitLastsAMillisecondAtLeast(t *testing.T) {
 	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{}), newServer(told(d), told(d), fine)
-			if err := sluice.Do(bg, g, sluice.Policy{}, s.call); err != nil {
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, max(d, ms), 2*max(d, ms))
@@ -438,7 +438,7 @@ func TestToldWaitsOfANanosecondEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := mustGate(t, sluice.Config{RetryBudget: -1}), 0
 		start := time.Now()
-		err := sluice.Do(bg, g, sluice.Policy{MaxElapsed: time.Minute}, func(context.Context) error {
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, func(context.Context) error {
 			n++
 			return sluice.RetryAfter(errBusy, 1)
 		})
@@ -458,7 +458,7 @@ func TestBudgetStress(t *testing.T) {
 		wg.Go(func() {
 			for i := range 100 {
 				ctx, cancel := context.WithTimeout(bg, 20*ms)
-				sluice.Do(ctx, g, each(ms), answers[(w+i)%len(answers)])
+				sluice.Retry(ctx, g, each(ms), answers[(w+i)%len(answers)])
 				cancel()
 			}
 		})

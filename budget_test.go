@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // With these answers one call gets through a gate, and this is what the budget
@@ -59,7 +60,7 @@ func TestWhatRetriesCostAndSuccessesPutBack(t *testing.T) {
 				defer cancel()
 				var got []int
 				s := newServer(c.answers...)
-				sluice.Do(ctx, g, p, func(ctx context.Context) error {
+				sluice.Retry(ctx, g, p, func(ctx context.Context) error {
 					got = append(got, g.Stats().RetryTokens)
 					return s.call(ctx)
 				})
@@ -90,7 +91,7 @@ func drain(t *testing.T, g *sluice.Gate, tokens int) {
 	before := g.Stats().RetryTokens
 	for range tokens / 5 {
 		s := newServer(down, gone) // a retry that fails for good puts nothing back
-		sluice.Do(bg, g, each(ms), s.call)
+		sluice.Retry(bg, g, each(ms), s.call)
 	}
 	if got := g.Stats().RetryTokens; got != before-tokens {
 		t.Fatalf("drained by %d from %d to %d", tokens, before, got)
@@ -116,18 +117,18 @@ func TestTheBudgetHoldsNoMoreThanItsCapacity(t *testing.T) {
 				t.Errorf("RetryBudget %d: a new gate has %d tokens, want %d", c.capacity, got, c.tokens)
 			}
 			for range 3 {
-				sluice.Do(bg, g, sluice.Policy{}, fine)
+				sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
 			}
 			if got := g.Stats().RetryTokens; got != c.tokens {
 				t.Errorf("RetryBudget %d: %d tokens after successes, want %d", c.capacity, got, c.tokens)
 			}
-			sluice.Do(bg, g, each(ms), newServer(down, fine).call)
+			sluice.Retry(bg, g, each(ms), newServer(down, fine).call)
 			drain(t, g, 5)
 			for i := range 7 {
 				if got, want := g.Stats().RetryTokens, min(c.tokens, c.tokens-5+i); got != want {
 					t.Errorf("RetryBudget %d: %d tokens after −5 +5 −5 and %d successes, want %d", c.capacity, got, i, want)
 				}
-				sluice.Do(bg, g, sluice.Policy{}, fine)
+				sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
 			}
 		})
 	}
@@ -159,7 +160,7 @@ func TestTwentyFailuresAreRetriedFromFull(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{Rate: herd, RetryBudget: c.capacity}), newServer(c.answer)
 				p := each(time.Second)
 				p.Attempts = -1
-				err := sluice.Do(bg, g, p, s.call)
+				err := sluice.Retry(bg, g, p, s.call)
 				// It stops before the backoff, not after it: no time passes.
 				at := time.Duration(c.retries) * time.Second
 				s.wantStop(t, err, stop{
@@ -177,12 +178,12 @@ func TestInTheLongRunOneCallInFiveMayBeARetryThatFails(t *testing.T) {
 		drain(t, g, 100)
 		for round := range 10 {
 			for range 5 {
-				if err := sluice.Do(bg, g, each(ms), fine); err != nil {
+				if err := sluice.Retry(bg, g, each(ms), fine); err != nil {
 					t.Fatal(err)
 				}
 			}
 			s := newServer(down)
-			err := sluice.Do(bg, g, each(ms), s.call)
+			err := sluice.Retry(bg, g, each(ms), s.call)
 			if got := len(s.attempts()); got != 2 || !errors.Is(err, sluice.ErrBudget) {
 				t.Errorf("round %d: %d attempts, %v", round, got, err)
 			}
@@ -207,7 +208,7 @@ func TestABurstOfThrottlesPaysOnce(t *testing.T) {
 					// All leave at 0 and fail from 1 s to 1.7 s, leave again
 					// by 11.7 s and fail from 12 s on.
 					s := newServer(after(time.Second+time.Duration(i)*100*ms, c.answer), after(2*time.Second, c.answer), after(time.Second, gone))
-					l.Call(i, func() error { return sluice.Do(bg, g, each(10*time.Second), s.call) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
 				}
 				time.Sleep(5 * time.Second)
 				if got := g.Stats().RetryTokens; got != c.want[0] {
@@ -247,7 +248,7 @@ func TestAThrottleAfterTheBurstPaysForItself(t *testing.T) {
 			s := newServer(after(c.fails-c.leaves, c.answer), gone)
 			l.Call(i, func() error {
 				time.Sleep(c.leaves)
-				return sluice.Do(bg, g, each(time.Hour/10), s.call)
+				return sluice.Retry(bg, g, each(time.Hour/10), s.call)
 			})
 		}
 		for _, c := range []struct {
@@ -272,7 +273,7 @@ func TestABurstThatCannotPayRetriesNobody(t *testing.T) {
 		var want []synclog.Left
 		for i := range 8 {
 			at := time.Second + time.Duration(i)*100*ms
-			l.Call(i, func() error { return sluice.Do(bg, g, each(time.Second), after(at, busy)) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, each(time.Second), after(at, busy)) })
 			want = append(want, synclog.Failed(i, at, sluice.ErrBudget))
 		}
 		time.Sleep(time.Minute)
@@ -292,7 +293,7 @@ func TestTheBudgetIsWhatAnObviousOneIs(t *testing.T) {
 				p := each(ms)
 				p.Attempts = 1 + r.IntN(4)
 				var why error
-				err := sluice.Do(bg, g, p, func(ctx context.Context) error {
+				err := sluice.Retry(bg, g, p, func(ctx context.Context) error {
 					attempts++
 					kind := r.IntN(6)
 					cost := 5
@@ -336,7 +337,7 @@ func emptied(t *testing.T, cfg sluice.Config, backoff time.Duration) *sluice.Gat
 	g, s := spent(t, cfg), newServer(down)
 	p := each(backoff)
 	p.MaxElapsed = -1
-	err := sluice.Do(bg, g, p, s.call)
+	err := sluice.Retry(bg, g, p, s.call)
 	s.wantStop(t, err, stop{last: errDown, why: sluice.ErrBudget, attempts: 1, retryAt: backoff})
 	return g
 }
@@ -361,7 +362,7 @@ func TestAnEmptyBudgetSpacesOutFirstAttemptsUntilTheySucceed(t *testing.T) {
 				}
 				var want []synclog.Left
 				for i, at := range c.spaced {
-					l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, after(10*ms, fine)) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, after(10*ms, fine)) })
 					want = append(want, synclog.At(i, (at+10)*ms))
 				}
 				time.Sleep(time.Hour)
@@ -384,7 +385,7 @@ func TestASpacingBelowAMillisecondIsNone(t *testing.T) {
 			if cool := 8 * time.Second >> i; cool >= ms {
 				at += cool
 			}
-			l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 			want = append(want, synclog.At(i, at))
 		}
 		time.Sleep(time.Hour)
@@ -402,7 +403,7 @@ func TestCallersInALoopDoNotCallFasterWhenTheBudgetIsEmpty(t *testing.T) {
 		s := newServer(down)
 		for i := range 6 {
 			backoff := []time.Duration{8 * time.Second, 8 * time.Second, time.Second, 10 * time.Second, time.Second, time.Second}[i]
-			if err := sluice.Do(bg, g, each(backoff), s.call); !errors.Is(err, sluice.ErrBudget) {
+			if err := sluice.Retry(bg, g, each(backoff), s.call); !errors.Is(err, sluice.ErrBudget) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
@@ -414,19 +415,19 @@ func TestCallersInALoopDoNotCallFasterWhenTheBudgetIsEmpty(t *testing.T) {
 func TestTheSpacingIsTheLongestThatTheBackoffCouldHaveBeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{})
-		sluice.Do(bg, g, sluice.Policy{}, down)
+		sluice.Retry(bg, g, sluice.RetryPolicy{}, down)
 		if got := g.Stats().Spacing; got < 500*ms-1 || got > 500*ms {
 			t.Errorf("after a failure: %v", got)
 		}
-		sluice.Do(bg, g, sluice.Policy{}, busy)
+		sluice.Retry(bg, g, sluice.RetryPolicy{}, busy)
 		if got := g.Stats().Spacing; got < time.Second-1 || got > time.Second {
 			t.Errorf("after a throttle: %v", got)
 		}
-		sluice.Do(bg, g, each(2*time.Second), told(10*time.Second))
+		sluice.Retry(bg, g, each(2*time.Second), told(10*time.Second))
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a told wait: %v", got)
 		}
-		sluice.Do(bg, g, each(0), down) // after the pause
+		sluice.Retry(bg, g, each(0), down) // after the pause
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a failure with no backoff: %v", got)
 		}
@@ -452,7 +453,7 @@ func TestTheSpacingReachesThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
 		for i := 1; i <= 4; i++ {
 			l.Call(i, enter(g, bg))
 		}
@@ -474,7 +475,7 @@ func TestTheSpacingRefusesNobodyInAdvance(t *testing.T) {
 		l := synclog.New()
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
-		l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
 		l.Call(1, enter(g, ctx))
 		l.Call(2, enter(g, ctx))
 		l.Call(3, enter(g, ctx)) // one success would still let it leave in time
@@ -499,9 +500,9 @@ func TestWaitsForTheSpacingEndWhenTheirTimeIsUp(t *testing.T) {
 		"calls":       {sluice.Config{Rate: tenPerSecond}, 1},
 		"no rate":     {sluice.Config{}, 1000},
 		"concurrency": {sluice.Config{Concurrency: 3}, 1},
-		"cost":        {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost}, 1000},
+		"cost":        {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost}, 1000},
 		"parent":      {sluice.Config{Parent: mustGate(t, sluice.Config{})}, 1},
-		"quota":       {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, 1},
+		"quota":       {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -543,11 +544,11 @@ func TestWhatIsCertainRefusesInAdvanceBesideTheSpacing(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluice.Config
 		change func(g *sluice.Gate)
-		by     sluice.Limit
+		by     sluice.Cause
 	}{
 		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
 		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(1, time.Minute) }, sluice.ByRate},
-		"with a quota": {sluice.Config{Quotas: []sluice.Quota{{Meter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+		"with a quota": {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -576,13 +577,13 @@ func TestAPlanNamesTheSpacingAndLeavesItOut(t *testing.T) {
 		g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
 		for _, c := range []struct {
 			n    int64
-			want sluice.Forecast
+			want sluice.Estimate
 		}{
-			{1, sluice.Forecast{First: 100 * ms, Last: 100 * ms, LimitedBy: sluice.ByRetryBudget}},
-			{3, sluice.Forecast{First: 100 * ms, Last: 300 * ms, LimitedBy: sluice.ByRetryBudget}},
-			{math.MaxInt64, sluice.Forecast{First: 100 * ms, Last: sluice.Never, LimitedBy: sluice.ByRate}}, // no end of calls
+			{1, sluice.Estimate{First: 100 * ms, Last: 100 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{3, sluice.Estimate{First: 100 * ms, Last: 300 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{math.MaxInt64, sluice.Estimate{First: 100 * ms, Last: limits.Never, LimitedBy: sluice.ByRate}}, // no end of calls
 		} {
-			got := g.Plan(c.n)
+			got := g.Estimate(c.n)
 			got.Total = 0
 			if got != c.want {
 				t.Errorf("Plan(%d) = %+v, want %+v", c.n, got, c.want)
@@ -593,7 +594,7 @@ func TestAPlanNamesTheSpacingAndLeavesItOut(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		g.PauseUntil(time.Now().Add(time.Hour), "")
-		if got := g.Plan(3); got.First != time.Hour || got.LimitedBy != sluice.ByPause {
+		if got := g.Estimate(3); got.First != time.Hour || got.LimitedBy != sluice.ByPause {
 			t.Errorf("Plan(3) = %+v", got)
 		}
 	})
@@ -606,7 +607,7 @@ func TestNobodyLeavesBetweenTheAnswerAndTheSpacing(t *testing.T) {
 		g := spent(t, sluice.Config{Concurrency: 1})
 		l, s := synclog.New(), newServer(after(time.Second, down), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Do(bg, g, each(10*time.Second), s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
 		}
 		time.Sleep(time.Hour)
 		s.want(t, 0, 10*time.Second, 15*time.Second)
@@ -629,7 +630,7 @@ func TestANewRateKeepsTheSpacing(t *testing.T) {
 				l := synclog.New()
 				var want []synclog.Left
 				for i, at := range c.want {
-					l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 					want = append(want, synclog.At(i, at*ms))
 				}
 				if err := g.SetRate(c.rate.Count, c.rate.Per); err != nil || g.Stats().Rate != c.rate {
@@ -647,7 +648,7 @@ func TestTheSpacingIsPerCallWhateverIsStoredAndWhateverTheRateCounts(t *testing.
 		"a burst":      {Rate: tenPerSecond, Burst: 5},
 		"a burst time": {Rate: tenPerSecond, BurstTime: 400 * ms},
 		"a huge burst": {Rate: sluice.Rate{Count: 1, Per: ms}, Burst: 1 << 40}, // at 8 s a call longer than there is time
-		"cost":         {Rate: sluice.Rate{Count: 10_000, Per: time.Second}, RateCounts: sluice.Cost},
+		"cost":         {Rate: sluice.Rate{Count: 10_000, Per: time.Second}, RateUnit: sluice.Cost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -666,9 +667,9 @@ func TestTheSpacingIsPerCallWhateverIsStoredAndWhateverTheRateCounts(t *testing.
 // A call that was dear left before; the spacing does not price it anew.
 func TestTheSpacingBeginsWithTheLastCallWhateverThatCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateCounts: sluice.Cost})
+		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Do(bg, g, each(time.Second), after(2*time.Second, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Second), after(2*time.Second, down)) })
 		time.Sleep(time.Second)
 		g.Acquire(bg, 500) // owes 500 ms
 		time.Sleep(1200 * ms)
@@ -683,7 +684,7 @@ func TestAnEmptyBudgetEndsToldWaitsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: herd})
 		s := newServer(told(time.Minute))
-		err := sluice.Do(bg, g, each(time.Second), s.call)
+		err := sluice.Retry(bg, g, each(time.Second), s.call)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
 		// What the server said holds for all the others.
 		l := synclog.New()
@@ -706,7 +707,7 @@ func TestANegativeBudgetMakesRetriesFree(t *testing.T) {
 					answers[i] = a
 				}
 				s := newServer(append(answers, fine)...)
-				l.Call(i, func() error { return sluice.Do(bg, g, p, s.call) })
+				l.Call(i, func() error { return sluice.Retry(bg, g, p, s.call) })
 			}
 			time.Sleep(time.Hour)
 			left := l.Sofar()
@@ -729,7 +730,7 @@ func TestBudgetsOfGatesAreApart(t *testing.T) {
 		if got := other.Stats(); got.RetryTokens != 100 || got.Spacing != 0 {
 			t.Errorf("%+v", got)
 		}
-		if err := sluice.Do(bg, other, each(time.Second), newServer(down, fine).call); err != nil {
+		if err := sluice.Retry(bg, other, each(time.Second), newServer(down, fine).call); err != nil {
 			t.Error(err)
 		}
 		if got := one.Stats(); got.RetryTokens != 0 || got.Spacing != time.Second {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // check looks at everything that happened since it was called last.
@@ -36,7 +37,7 @@ func (c *composite) check() {
 	for _, g := range c.nodes {
 		c.compare(g)
 		for _, k := range g.waiting {
-			if g.closed || k.until <= c.now || k.given <= c.now || k.longest != sluice.Never && k.arrived+k.longest <= c.now {
+			if g.closed || k.until <= c.now || k.given <= c.now || k.longest != limits.Never && k.arrived+k.longest <= c.now {
 				c.Fatalf("call %d still waits at %v: %+v", k.id, c.now, k)
 			}
 		}
@@ -102,8 +103,8 @@ func (c *composite) nobodyCouldLeave(at time.Duration) {
 // justified checks that a call had to end with its error, at this instant.
 func (c *composite) justified(k *call, granted bool) {
 	var wait *sluice.WaitError
-	most := sluice.Never // until when it may wait
-	if k.longest != sluice.Never {
+	most := limits.Never // until when it may wait
+	if k.longest != limits.Never {
 		most = k.arrived + max(0, k.longest)
 	}
 	first := k.from.waiting[0] == k

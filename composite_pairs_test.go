@@ -129,7 +129,7 @@ func (c *composite) makeGate(g *node, cfg sluice.Config) {
 	}
 	if c.has(emptyBudget) {
 		for range 2 { // the first takes all there is
-			a := sluice.NewAttempts(g.gate, sluice.Policy{Backoff: sluice.Constant(ms)})
+			a := sluice.NewAttempts(g.gate, sluice.RetryPolicy{Backoff: sluice.Constant(ms)})
 			a.Charge()
 		}
 		time.Sleep(ms) // it counts from the last call, or from the beginning

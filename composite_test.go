@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -88,8 +89,8 @@ type node struct {
 // A quota is a meter of a gate, and its model.
 type quota struct {
 	name  string
-	meter sluice.Meter
-	peek  func() leaky.Result
+	meter limits.Limiter
+	peek  func() limits.Result
 	limit int64
 	unit  sluice.Unit
 	model limitModel
@@ -165,7 +166,7 @@ func (c *composite) newNode(parent *node) *node {
 		}
 	}
 	if which&2 != 0 {
-		g.pace.rate = []sluice.Rate{{7, time.Second}, {10, time.Second}, {3, 10 * time.Second}, {1000, time.Second}}[c.next(4)]
+		g.pace.rate = []sluice.Rate{{Count: 7, Per: time.Second}, {Count: 10, Per: time.Second}, {Count: 3, Per: 10 * time.Second}, {Count: 1000, Per: time.Second}}[c.next(4)]
 		g.pace.burst = int64(1 + c.next(3))
 		if c.settles == 0 && c.next(4) == 0 {
 			g.rateUnit = sluice.Cost
@@ -174,24 +175,24 @@ func (c *composite) newNode(parent *node) *node {
 	c.unitsOfPair(g)
 	some := c.quotasOfPair([...]int{0, 1 << c.next(6), 63}[c.next(3)]) // none, one or none, any
 	b, keyed := leaky.New(10, 10, 3*time.Second), must(leaky.NewKeyed[string](leaky.Quota{Capacity: 6, Count: 1, Per: time.Second}, leaky.KeyedConfig{}))
-	log, counter := window.NewLog(5, 700*ms), window.NewCounter(8, time.Second)
-	logs := must(window.NewKeyedLog[int](window.Quota{Limit: 4, Window: 2 * time.Second}, window.KeyedConfig{}))
-	counters := must(window.NewKeyedCounter[int](window.Quota{Limit: 12, Window: 5 * time.Second}, window.KeyedConfig{}))
+	log, counter := window.NewSliding(5, 700*ms), window.NewFixed(8, time.Second)
+	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}, window.KeyedConfig{}))
+	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}, window.KeyedConfig{}))
 	for i, q := range []*quota{
 		{"bucket", b, b.Peek, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
 		{"log", log, log.Peek, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},
 		{"counter", counter, counter.Peek, 8, sluice.Cost, fixedModel{8, time.Second}, nil},
-		{"keyed bucket", keyed.On("k"), func() leaky.Result { return keyed.Peek("k") }, 6, sluice.Cost, leakModel{6, time.Second}, nil},
-		{"keyed log", logs.On(1), func() leaky.Result { return logs.Peek(1) }, 4, sluice.Calls, slidingModel{4, 2 * time.Second}, nil},
-		{"keyed counter", counters.On(1), func() leaky.Result { return counters.Peek(1) }, 12, sluice.Cost, fixedModel{12, 5 * time.Second}, nil},
+		{"keyed bucket", keyed.On("k"), func() limits.Result { return keyed.Peek("k") }, 6, sluice.Cost, leakModel{6, time.Second}, nil},
+		{"keyed log", logs.On(1), func() limits.Result { return logs.Peek(1) }, 4, sluice.Calls, slidingModel{4, 2 * time.Second}, nil},
+		{"keyed counter", counters.On(1), func() limits.Result { return counters.Peek(1) }, 12, sluice.Cost, fixedModel{12, 5 * time.Second}, nil},
 	} {
 		if which>>2&some&(1<<i) != 0 {
 			g.quotas = append(g.quotas, q)
 		}
 	}
 	cfg := sluice.Config{
-		Name: "c", Concurrency: g.room, ConcurrencyCounts: g.roomUnit,
-		Rate: g.pace.rate, RateCounts: g.rateUnit, Burst: g.pace.burst,
+		Name: "c", Concurrency: g.room, ConcurrencyUnit: g.roomUnit,
+		Rate: g.pace.rate, RateUnit: g.rateUnit, Burst: g.pace.burst,
 	}
 	if parent != nil {
 		cfg.Parent = parent.gate
@@ -201,7 +202,7 @@ func (c *composite) newNode(parent *node) *node {
 		g.quotas = append(g.quotas[by:len(g.quotas):len(g.quotas)], g.quotas[:by]...)
 	}
 	for _, q := range g.quotas {
-		cfg.Quotas = append(cfg.Quotas, sluice.Quota{Name: q.name, Meter: q.meter, Counts: q.unit})
+		cfg.Limits = append(cfg.Limits, sluice.Limit{Name: q.name, Limiter: q.meter, Unit: q.unit})
 	}
 	c.makeGate(g, cfg)
 	return g
@@ -231,7 +232,7 @@ func (c *composite) run() {
 	}()
 	for len(c.data) > 0 {
 		g := c.nodes[c.next(len(c.nodes))]
-		k := &call{id: len(all), from: g, n: c.uniform, arrived: c.now, longest: sluice.Never, until: sluice.Never, given: sluice.Never}
+		k := &call{id: len(all), from: g, n: c.uniform, arrived: c.now, longest: limits.Never, until: limits.Never, given: limits.Never}
 		switch op := c.operation(); op {
 		case 0, 1, 2, 3, 4, 5:
 			if k.n == 0 {
@@ -350,7 +351,7 @@ func (g *node) pausedUntil() (end time.Duration) {
 }
 
 func (k *call) giveUp(now time.Duration) {
-	if k.cancel(); k.given == sluice.Never {
+	if k.cancel(); k.given == limits.Never {
 		k.given = now
 	}
 }

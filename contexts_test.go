@@ -55,21 +55,21 @@ func spots(t *testing.T) map[string]func() spot {
 			}
 		}
 	}
-	plenty := []sluice.Quota{{Meter: &bucket{capacity: 1e6, interval: ms}}}
-	far := []sluice.Quota{{Meter: &bucket{capacity: 1e6, interval: ms, trip: ms}}}
+	plenty := []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms}}}
+	far := []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms, trip: ms}}}
 	none := func() {}
 	hourly := sluice.Rate{Count: 1, Per: time.Hour} // nobody leaves by accident
 	return map[string]func() spot{
 		"gate":            gate(sluice.Config{Concurrency: 1}),
-		"gate, cost":      gate(sluice.Config{Concurrency: 1, ConcurrencyCounts: sluice.Cost}),
+		"gate, cost":      gate(sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}),
 		"gate, rate":      gate(sluice.Config{Rate: hourly}),
-		"gate, quota":     gate(sluice.Config{Concurrency: 1, Quotas: plenty}),
-		"gate, far quota": gate(sluice.Config{Concurrency: 1, Quotas: far}),
+		"gate, quota":     gate(sluice.Config{Concurrency: 1, Limits: plenty}),
+		"gate, far quota": gate(sluice.Config{Concurrency: 1, Limits: far}),
 		"gate, parent":    gate(sluice.Config{}, sluice.Config{Concurrency: 1}),
 		"full parent":     gate(sluice.Config{Concurrency: 1}, sluice.Config{}),
-		"grandparent":     gate(sluice.Config{Rate: hourly}, sluice.Config{}, sluice.Config{Quotas: plenty}),
-		"permits":         gate(sluice.Config{Rate: hourly, Permits: shared{semaphore.NewWeighted(9), nil}}),
-		"permits, full":   gate(sluice.Config{Permits: shared{semaphore.NewWeighted(1), nil}}),
+		"grandparent":     gate(sluice.Config{Rate: hourly}, sluice.Config{}, sluice.Config{Limits: plenty}),
+		"permits":         gate(sluice.Config{Rate: hourly, Semaphore: shared{semaphore.NewWeighted(9), nil}}),
+		"permits, full":   gate(sluice.Config{Semaphore: shared{semaphore.NewWeighted(1), nil}}),
 		"semaphore": func() spot {
 			s := semaphore.NewWeighted(1)
 			return spot{func(ctx context.Context) (func(), error) { return func() { s.Release(1) }, s.Acquire(ctx, 1) }, s.InFlight}
@@ -89,7 +89,7 @@ func spots(t *testing.T) map[string]func() spot {
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Reserve(1).Wait(ctx) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"block": func() spot {
-			b := sluice.Block(&bucket{capacity: 1, interval: time.Hour})
+			b := sluice.NewQueue(&bucket{capacity: 1, interval: time.Hour})
 			return spot{func(ctx context.Context) (func(), error) { return none, b.Acquire(ctx, 1) }, func() int64 { b.Waiting(); return 0 }}
 		},
 	}

@@ -8,21 +8,21 @@
 //	at most 8 calls in flight                             semaphore.NewWeighted(8)
 //	one call each 100 ms, callers wait their turn         pacer.New(10, time.Second)
 //	both, and a shared pause after a 429                  sluice.New (a Gate)
-//	to call through a gate and retry failures             sluice.Call, sluice.Do
+//	to call through a gate and retry failures             sluice.RetryValue, sluice.Retry
 //	the same for an http.Client                           sluicehttp.New, as its Transport
 //	the same for a long list, resumable                   batch.Map, batch.ForEach
 //	to read the rate-limit headers of a response          ratelimit.Parse, in sluicehttp/ratelimit
 //	to test a client against limits and faults            sluicetest.NewServer
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
 //	a yes or no at once: is this call within its limit?   leaky.New
-//	no more than 100 in any hour, exactly                 window.NewLog
+//	no more than 100 in any hour, exactly                 window.NewSliding
 //	5,000 a day, from midnight                            window.NewCalendar
-//	one of these three for each of a million keys         leaky.NewKeyed, window.NewKeyedLog, window.NewKeyedCounter
-//	to wait, in order, for one of them                    sluice.Block; as one limit of a gate: Config.Quotas
+//	one of these three for each of a million keys         leaky.NewKeyed, window.NewKeyedSliding, window.NewKeyedFixed
+//	to wait, in order, for one of them                    sluice.NewQueue; as one limit of a gate: Config.Limits
 //	statistics of a gate                                  Gate.Stats; observe.Vars, at /debug/vars
-//	its events in a log or as metrics                     Config.Observer; observe.NewLog, observe/prometheus, observe/otel
+//	its events in a log or as metrics                     Config.Observer; observe.NewLogger, observe/prometheus, observe/otel
 //	these limits on many machines, through a Redis        sluiceredis, a module of its own
-//	to read "300/20s" from a flag                         sluice.ParseRate
+//	to read "300/20s" from a flag                         limits.ParseRate
 //
 // A semaphore and a pacer are often confused. A semaphore of 2 lets two calls
 // go, and two more when those are done, however fast that is: "2 concurrent
@@ -40,7 +40,7 @@
 //		Rate:        sluice.Rate{Count: 100, Per: time.Second},
 //	})
 //	…
-//	user, err := sluice.Call(ctx, gate, sluice.Policy{}, func(ctx context.Context) (*User, error) {
+//	user, err := sluice.RetryValue(ctx, gate, sluice.RetryPolicy{}, func(ctx context.Context) (*User, error) {
 //		return fetchUser(ctx, id)
 //	})
 //
@@ -106,7 +106,7 @@
 //   - MaxKeys may be up to 2²⁹, and 0 means 2²⁹. Memory is allocated as keys come.
 //   - A negative Burst, BurstTime, WarmUp, MaxWaiting or MaxKeys is an error, and so is
 //     whatever the doc of the Config excludes. The docs of other durations, and of a
-//     [Policy], say what negative values mean. An impossible backoff panics.
+//     [RetryPolicy], say what negative values mean. An impossible backoff panics.
 //   - A Permit is released and settled once; later calls do nothing. A semaphore keeps
 //     no record of permits: to release more than is in flight panics.
 //

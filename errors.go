@@ -6,69 +6,54 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
-// Why a call was not let through. The errors of a context come back as they
-// are; in the message of the others stands the name of the gate.
+// Why a call was not let through. They are those of package limits. The errors of a
+// context are returned as they are; the message of the others has the name of the
+// gate.
 var (
-	// ErrTooLarge reports a request for more than a limit. It is returned at
-	// once, for waiting would not help.
-	ErrTooLarge = errs.ErrTooLarge
-
-	// ErrQueueFull reports that Config.MaxWaiting callers wait already.
-	ErrQueueFull = errs.ErrQueueFull
-
-	// ErrTimeout reports that the longest wait the caller allowed is over,
-	// where it could not be known before that it would not suffice. It
-	// matches [context.DeadlineExceeded].
-	ErrTimeout = errs.ErrTimeout
-
-	// ErrClosed reports that the gate was closed.
-	ErrClosed = errs.ErrClosed
-
-	// ErrLeaseLost is the cause of the context of a call whose permit, lent
-	// by another machine, was lost while it was in flight.
-	ErrLeaseLost = errors.New("sluice: the permit was lost")
+	ErrTooLarge    = limits.ErrTooLarge
+	ErrQueueFull   = limits.ErrQueueFull
+	ErrTimeout     = limits.ErrTimeout
+	ErrClosed      = limits.ErrClosed
+	ErrTooManyKeys = limits.ErrTooManyKeys
 )
 
-// A WaitError reports a wait that could not have ended in time: how long it
-// would have been at least, and how long it was allowed to be. Nothing was
-// consumed. It matches [context.DeadlineExceeded], although the context's own
-// Err may still be nil.
-type WaitError = errs.WaitError
+// ErrLeaseLost is the cause of the context of a call whose permit, lent by another
+// machine, was lost while it was in flight.
+var ErrLeaseLost = errors.New("sluice: the permit was lost")
 
-// Never is the Need of a [WaitError] whose wait has no end, and the answer of
-// an [Admitter] when only a change can help.
-const Never = errs.Never
+// A WaitError reports a wait that could not have ended in time.
+type WaitError = limits.WaitError
 
-// Why [Call] stopped trying. They are the Why of a [Stopped] error, which
+// Why [RetryValue] stopped trying. They are the Why of a [RetryError] error, which
 // matches them.
 var (
-	// ErrPermanent: the error was marked with Permanent, or Policy.Retry says
+	// ErrPermanent: the error was marked with Permanent, or RetryPolicy.Retryable says
 	// that it is not to be retried. An error marked with Permanent matches it,
 	// too.
 	ErrPermanent = errors.New("the error is permanent")
 
-	// ErrAttempts: Policy.Attempts are used up.
+	// ErrAttempts: RetryPolicy.Attempts are used up.
 	ErrAttempts = errors.New("no attempts left")
 
-	// ErrElapsed: the next attempt would come after Policy.MaxElapsed. If the
-	// reason is a wait that Policy.MaxServerWait allows, the message has both.
+	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If the
+	// reason is a wait that RetryPolicy.MaxServerWait allows, the message has both.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server asked for a longer wait than
-	// Policy.MaxServerWait.
+	// RetryPolicy.MaxServerWait.
 	ErrServerWait = errors.New("the server asks for too long a wait")
 
 	// ErrBudget: too many calls of this gate fail to retry any more of them.
 	ErrBudget = errors.New("the retry budget is empty")
 )
 
-// A Stopped error is what [Call] returns when it gives up: what the last
+// A RetryError is what [RetryValue] returns when it gives up: what the last
 // attempt failed with and why there is no other. It matches both. A first attempt
 // that fails with a permanent error is not one: that error comes back as it is.
-type Stopped struct {
+type RetryError struct {
 	// Gate is the name of the gate.
 	Gate string
 
@@ -92,7 +77,7 @@ type Stopped struct {
 }
 
 // Error returns both reasons and when to come back.
-func (s *Stopped) Error() string {
+func (s *RetryError) Error() string {
 	var b strings.Builder
 	b.WriteString("sluice: ")
 	if s.Gate != "" {
@@ -116,10 +101,10 @@ func (s *Stopped) Error() string {
 
 // Timeout reports whether it is about time: the last attempt timed out, or the
 // next one would have come too late.
-func (s *Stopped) Timeout() bool { return isTimeout(s.Why) || s.Last != nil && isTimeout(s.Last) }
+func (s *RetryError) Timeout() bool { return isTimeout(s.Why) || s.Last != nil && isTimeout(s.Last) }
 
 // Unwrap returns Why and Last.
-func (s *Stopped) Unwrap() []error {
+func (s *RetryError) Unwrap() []error {
 	if s.Last == nil {
 		return []error{s.Why}
 	}
@@ -154,7 +139,7 @@ type elapsedError struct{ wait, most, elapsed time.Duration }
 
 func (e *elapsedError) Error() string {
 	most := "any wait"
-	if e.most != Never {
+	if e.most != limits.Never {
 		most = e.most.String()
 	}
 	return fmt.Sprintf("%v: the wait of %v ends after MaxElapsed (%v), although MaxServerWait allows %s",
@@ -200,7 +185,7 @@ func (e *throttledError) Unwrap() error { return e.error }
 // did not say that there are too many. Otherwise the failure is an ordinary one:
 // it uses up an attempt and is paid for from the retry budget. The next attempt
 // comes at t or after the backoff, whichever is later; no permit is held
-// meanwhile. Policy.MaxServerWait, Policy.MaxElapsed and the deadline of the
+// meanwhile. RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the
 // context bound the wait as they bound any other. A t that has passed changes
 // nothing. If err is also marked with [RetryAfter] or [RetryAt] and a time that
 // is still to come, only that time counts. NotBefore(nil, t) is nil.
@@ -219,12 +204,12 @@ type delayedError struct {
 func (e *delayedError) Unwrap() error { return e.error }
 
 // delayed returns the latest time of NotBefore that err was marked with, or the
-// zero time. What another gate gave up for with a Stopped error is left out, as
+// zero time. What another gate gave up for with a RetryError is left out, as
 // by marks.
 func delayed(err error) (at time.Time) {
 	var inner []error
 	switch e := err.(type) {
-	case *Stopped:
+	case *RetryError:
 		return at
 	case *delayedError:
 		at = e.at
@@ -244,12 +229,12 @@ func delayed(err error) (at time.Time) {
 
 // marks returns what err was marked with: whether it is permanent, and the
 // throttle with the longest told wait if there are several. What another gate
-// was told, and gave up for with a Stopped error, is that gate's affair.
+// was told, and gave up for with a RetryError, is that gate's affair.
 func marks(err error) (permanent bool, throttled *throttledError) {
 	switch e := err.(type) {
 	case nil:
 		return false, nil
-	case *Stopped:
+	case *RetryError:
 		return errors.Is(e.Why, ErrPermanent), nil
 	case *permanentError:
 		permanent = true

@@ -67,7 +67,7 @@ func TestEveryReasonIsItsOwnError(t *testing.T) {
 func TestStoppedMatchesBothReasons(t *testing.T) {
 	last := &fs.PathError{Op: "get", Path: "/items/7", Err: errDown}
 	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &sluice.WaitError{Need: 1}) {
-		var err error = fmt.Errorf("item 7: %w", &sluice.Stopped{Last: last, Why: why})
+		var err error = fmt.Errorf("item 7: %w", &sluice.RetryError{Last: last, Why: why})
 		var path *fs.PathError
 		if !errors.Is(err, why) || !errors.Is(err, last) || !errors.Is(err, errDown) || !errors.As(err, &path) {
 			t.Errorf("%v does not match what it was made of", err)
@@ -80,14 +80,14 @@ func TestStoppedMatchesBothReasons(t *testing.T) {
 				t.Errorf("%v: matches %v: %v", err, other, errors.Is(err, other))
 			}
 		}
-		if (&sluice.Stopped{Last: last, Why: why}).Error() == "" {
+		if (&sluice.RetryError{Last: last, Why: why}).Error() == "" {
 			t.Error("no message")
 		}
 	}
 }
 
 func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
-	s := &sluice.Stopped{Why: sluice.ErrServerWait}
+	s := &sluice.RetryError{Why: sluice.ErrServerWait}
 	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait}) {
 		t.Errorf("Unwrap() = %v", got)
 	}
@@ -99,7 +99,7 @@ func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
 
 func TestStoppedMessageTellsWhoAndWhyAndWhenAndWhat(t *testing.T) {
 	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
-	for want, s := range map[string]sluice.Stopped{
+	for want, s := range map[string]sluice.RetryError{
 		"sluice: gave up after 4 attempts: no attempts left: 503 Service Unavailable": {
 			Last: errDown, Why: sluice.ErrAttempts, Attempts: 4,
 		},

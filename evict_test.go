@@ -256,7 +256,7 @@ func TestEvictionOfParentsAndQuotas(t *testing.T) {
 		var a agree
 		var hosts *sluice.Keyed[string]
 		hosts, err := sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
-			cfg := sluice.Config{Name: key, Quotas: []sluice.Quota{{Name: "shared", Meter: shared}}}
+			cfg := sluice.Config{Name: key, Limits: []sluice.Limit{{Name: "shared", Limiter: shared}}}
 			switch key {
 			case "child":
 				cfg.Rate = sluice.Rate{Count: 1, Per: time.Hour} // it owes that a call
@@ -265,7 +265,7 @@ func TestEvictionOfParentsAndQuotas(t *testing.T) {
 					return nil, err
 				}
 			case "own":
-				cfg.Quotas = []sluice.Quota{{Name: "own", Meter: leaky.New(10, 1, time.Hour)}}
+				cfg.Limits = []sluice.Limit{{Name: "own", Limiter: leaky.New(10, 1, time.Hour)}}
 			}
 			return sluice.New(cfg)
 		}, sluice.KeyedConfig{MaxKeys: 4, Evict: a.evict})
@@ -298,9 +298,9 @@ func TestEvictionOfParentsAndQuotas(t *testing.T) {
 
 // Evict is told which gates owe something of their own.
 func TestEvictIsToldWhatIsOwed(t *testing.T) {
-	shared := sluice.Quota{Name: "shared", Meter: leaky.New(10, 1, time.Hour)}
+	shared := sluice.Limit{Name: "shared", Limiter: leaky.New(10, 1, time.Hour)}
 	own := func() sluice.Config {
-		return sluice.Config{Quotas: []sluice.Quota{{Name: "own", Meter: leaky.New(10, 1, time.Hour)}}}
+		return sluice.Config{Limits: []sluice.Limit{{Name: "own", Limiter: leaky.New(10, 1, time.Hour)}}}
 	}
 	rate := sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}
 	for name, c := range map[string]struct {
@@ -312,7 +312,7 @@ func TestEvictIsToldWhatIsOwed(t *testing.T) {
 		"a rate, paused":           {func() sluice.Config { return rate }, true, false},
 		"a quota of its own":       {own, false, true},
 		"the same, paused":         {own, true, false},
-		"a quota of several gates": {func() sluice.Config { return sluice.Config{Quotas: []sluice.Quota{shared}} }, true, false},
+		"a quota of several gates": {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{shared}} }, true, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var a agree

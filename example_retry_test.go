@@ -10,14 +10,14 @@ import (
 )
 
 // A call that fails by accident is made again, through the gate.
-func ExampleCall() {
+func ExampleRetryValue() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
 	}
-	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)} // an example may not dawdle
+	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)} // an example may not dawdle
 	attempts := 0
-	name, err := sluice.Call(context.Background(), gate, policy, func(context.Context) (string, error) {
+	name, err := sluice.RetryValue(context.Background(), gate, policy, func(context.Context) (string, error) {
 		if attempts++; attempts < 3 {
 			return "", errors.New("503 Service Unavailable")
 		}
@@ -29,16 +29,16 @@ func ExampleCall() {
 
 // A server that asks for more than the policy tolerates ends the call at once,
 // and with it all that wait: the error says when to come back.
-func ExampleCall_stopped() {
+func ExampleRetryValue_error() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com"})
 	if err != nil {
 		panic(err)
 	}
 	began := time.Now()
-	_, err = sluice.Call(context.Background(), gate, sluice.Policy{}, func(context.Context) (string, error) {
+	_, err = sluice.RetryValue(context.Background(), gate, sluice.RetryPolicy{}, func(context.Context) (string, error) {
 		return "", sluice.RetryAfter(errors.New("429 Too Many Requests"), time.Hour)
 	})
-	var stopped *sluice.Stopped
+	var stopped *sluice.RetryError
 	if errors.As(err, &stopped) {
 		fmt.Println("last:", stopped.Last)
 		fmt.Println("why:", stopped.Why)
@@ -51,14 +51,14 @@ func ExampleCall_stopped() {
 }
 
 // Some errors are no accident: they would be the same next time.
-func ExampleDo() {
+func ExampleRetry() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
 	}
 	errNotFound := errors.New("404 Not Found")
 	attempts := 0
-	err = sluice.Do(context.Background(), gate, sluice.Policy{}, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, sluice.RetryPolicy{}, func(context.Context) error {
 		attempts++
 		return sluice.Permanent(errNotFound)
 	})
@@ -74,10 +74,10 @@ func ExampleRetryAfter() {
 		panic(err)
 	}
 	const wait = time.Millisecond // from a header Retry-After
-	policy := sluice.Policy{Throttled: sluice.Constant(wait)}
+	policy := sluice.RetryPolicy{Throttled: sluice.Constant(wait)}
 	var told time.Time
 	attempts := 0
-	err = sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
 		if attempts++; attempts == 1 {
 			told = time.Now()
 			return sluice.RetryAfter(errors.New("429 Too Many Requests"), wait)
@@ -98,9 +98,9 @@ func ExampleNotBefore() {
 		panic(err)
 	}
 	const wait = 2 * time.Millisecond // from a header Retry-After
-	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
+	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
 	var told time.Time
-	err = sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
 		if told.IsZero() {
 			told = time.Now().Add(wait)
 			return sluice.NotBefore(errors.New("502 Bad Gateway"), told)
@@ -130,7 +130,7 @@ func ExampleAttempts() {
 		return "a long film", nil
 	}
 
-	attempts := sluice.NewAttempts(gate, sluice.Policy{Backoff: sluice.Constant(time.Millisecond)})
+	attempts := sluice.NewAttempts(gate, sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)})
 	for {
 		permit, err := attempts.Next(ctx, 1)
 		if err != nil {

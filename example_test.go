@@ -57,9 +57,9 @@ func ExampleGate_AcquireWithin() {
 }
 
 // How long would it take, before the first call is made?
-func ExampleGate_Plan() {
+func ExampleGate_Estimate() {
 	gate, _ := sluice.New(sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}})
-	plan := gate.Plan(50_000)
+	plan := gate.Estimate(50_000)
 	fmt.Println(plan.Total.Round(time.Minute), "limited by the", plan.LimitedBy)
 	// Output: 2h47m0s limited by the rate
 }
@@ -68,8 +68,8 @@ func ExampleGate_Plan() {
 // counts tokens of a language model, not calls.
 func ExamplePermit_Settle() {
 	gate, _ := sluice.New(sluice.Config{
-		Rate:       sluice.Rate{Count: 60_000, Per: time.Minute},
-		RateCounts: sluice.Cost,
+		Rate:     sluice.Rate{Count: 60_000, Per: time.Minute},
+		RateUnit: sluice.Cost,
 	})
 	permit, err := gate.Acquire(context.Background(), 5000) // at most
 	if err != nil {
@@ -87,9 +87,9 @@ func ExamplePermit_Settle() {
 
 // A semaphore of 2 on another machine, or any limit that only answers, made
 // one that callers wait for.
-func ExampleBlock() {
+func ExampleNewQueue() {
 	limit := &everyOther{}
-	wait := sluice.Block(limit)
+	wait := sluice.NewQueue(limit)
 	for range 3 {
 		if err := wait.Acquire(context.Background(), 1); err != nil {
 			fmt.Println(err)
@@ -106,3 +106,5 @@ func (e *everyOther) Admit(context.Context, int64) (time.Duration, error) {
 	e.asked++
 	return time.Duration(e.asked%2) * time.Microsecond, nil
 }
+
+func (e *everyOther) Adjust(context.Context, int64, time.Duration) error { return nil }

@@ -11,7 +11,11 @@ import (
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 )
+
+// A Rate is how many calls, or how many units of cost, may leave per period.
+type Rate = limits.Rate
 
 // Config describes a [Gate]. Every field may be left out: the zero Config is a
 // gate that lets everything through and can be paused.
@@ -22,15 +26,15 @@ type Config struct {
 	// Concurrency is the most calls in flight. 0 means no limit.
 	Concurrency int64
 
-	// ConcurrencyCounts says what Concurrency counts. DefaultUnit means Calls.
-	ConcurrencyCounts Unit
+	// ConcurrencyUnit says what Concurrency counts. DefaultUnit means Calls.
+	ConcurrencyUnit Unit
 
 	// Rate is how often calls may leave, evenly spaced. The zero Rate means
 	// no limit.
 	Rate Rate
 
-	// RateCounts says what Rate counts. DefaultUnit means Calls.
-	RateCounts Unit
+	// RateUnit says what Rate counts. DefaultUnit means Calls.
+	RateUnit Unit
 
 	// Burst, BurstTime and CatchUp are those of pacer.Config: how many calls
 	// may leave together after the gate was idle (0 means 1), the same as a
@@ -50,12 +54,12 @@ type Config struct {
 	// meter lets the first caller ask again at once if the meter is a Notifier,
 	// as those of leaky and window are; otherwise it asks when the last answer of
 	// the meter said so.
-	Quotas []Quota
+	Limits []Limit
 
 	// Permits is a cap on calls in flight that is shared with others. To take
 	// from it may need a round trip, so its permits are taken before the call
 	// queues in the gate, and held while it waits there.
-	Permits Permits
+	Semaphore limits.Semaphore
 
 	// Parent is a gate that the calls must pass, too, such as one for all
 	// hosts together. A call is granted by this gate and by the parent (and
@@ -93,7 +97,7 @@ type Config struct {
 //		return fetch(ctx, url)
 //	})
 //
-// Most programs need only [Gate.Do], or [Call] if failures are to be retried.
+// Most programs need only [Gate.Do], or [RetryValue] if failures are to be retried.
 //
 // Calls leave strictly in the order in which they came, whatever they weigh;
 // what one waits for, all behind it wait for. Changes of the rate, the
@@ -105,8 +109,8 @@ type Config struct {
 type Gate struct {
 	name    string
 	queue   queue.Queue
-	quotas  []Quota
-	permits Permits
+	quotas  []Limit
+	permits limits.Semaphore
 	parent  *Gate
 	ask     queue.AskFunc // nil unless there are quotas or a parent
 
@@ -129,7 +133,7 @@ type Gate struct {
 
 	// Guarded by the queue's lock.
 	limit    int64 // 0: none
-	asked    Limit // the quota, or ByParent, that holds the head up, or ""
+	asked    Cause // the quota, or ByParent, that holds the head up, or ""
 	rate     Rate  // as configured; the schedule's may be slower, see cool
 	schedule schedule.Schedule
 	why      string // of the pause
@@ -142,7 +146,7 @@ type Gate struct {
 	flight flight        // permits out
 	cost   atomic.Int64  // of those, if concurrency counts that
 
-	atPermits atomic.Int64 // callers that wait for Config.Permits
+	atPermits atomic.Int64 // callers that wait for Config.Semaphore
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
 	ramping   atomic.Bool  // whether answers have anything to say to the ramp
 	refused   [ReasonOther + 1]atomic.Uint64
@@ -152,7 +156,7 @@ type Gate struct {
 }
 
 // New returns the gate that cfg describes. It returns an error if a number is
-// negative, the rate is neither zero nor one that [ParseRate] would accept,
+// negative, the rate is neither zero nor one that [limits.ParseRate] would accept,
 // both Burst and BurstTime are given or last longer than 146 years, a unit is
 // none, a quota lacks its meter, or the parent has Permits.
 func New(cfg Config) (*Gate, error) {
@@ -172,10 +176,10 @@ func newGate(cfg Config) (*Gate, error) {
 	case cfg.Parent != nil && cfg.Parent.permits != nil:
 		return nil, errors.New("a parent cannot have Permits: they would be held by calls that wait")
 	}
-	if err := cfg.ConcurrencyCounts.check("concurrency"); err != nil {
+	if err := cfg.ConcurrencyUnit.check("concurrency"); err != nil {
 		return nil, err
 	}
-	if err := cfg.RateCounts.check("rate"); err != nil {
+	if err := cfg.RateUnit.check("rate"); err != nil {
 		return nil, err
 	}
 	s, err := schedule.New(schedule.Config{
@@ -187,12 +191,12 @@ func newGate(cfg Config) (*Gate, error) {
 	}
 	g := &Gate{
 		name:            cfg.Name,
-		permits:         cfg.Permits,
+		permits:         cfg.Semaphore,
 		parent:          cfg.Parent,
 		observer:        cfg.Observer,
 		watched:         cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.watched,
-		concurrencyUnit: cfg.ConcurrencyCounts.or(Calls),
-		rateUnit:        cfg.RateCounts.or(Calls),
+		concurrencyUnit: cfg.ConcurrencyUnit.or(Calls),
+		rateUnit:        cfg.RateUnit.or(Calls),
 		maxWaiting:      cfg.MaxWaiting,
 		drained:         make(chan struct{}),
 		limit:           cfg.Concurrency,
@@ -200,11 +204,11 @@ func newGate(cfg Config) (*Gate, error) {
 		schedule:        *s,
 	}
 	g.budget = newBudget(cfg.RetryBudget)
-	for i, q := range cfg.Quotas {
+	for i, q := range cfg.Limits {
 		if err := q.check(); err != nil {
 			return nil, fmt.Errorf("quota %d %q: %w", i, q.Name, err)
 		}
-		q.Counts = q.Counts.or(Cost)
+		q.Unit = q.Unit.or(Cost)
 		g.quotas = append(g.quotas, q)
 	}
 	g.questions = questionsOf(g)
@@ -241,7 +245,7 @@ func newGate(cfg Config) (*Gate, error) {
 // it is known that the call cannot leave before the deadline of ctx it returns
 // a [*WaitError], at once or as soon as a change makes it so. It returns
 // [ErrTooLarge], [ErrQueueFull] or [ErrClosed] for the reasons given there, and
-// the error of a quota or of Config.Permits that could not be asked. After an
+// the error of a quota or of Config.Semaphore that could not be asked. After an
 // error every limit is as it would be without the call. It panics if n < 0.
 func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})
@@ -257,7 +261,7 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 
 // TryAcquire returns a permit and true if a call of cost n may leave now and
 // nobody waits. Otherwise it changes nothing. It never waits for a limit, but
-// asks quotas and Config.Permits, which may take a round trip. It panics if
+// asks quotas and Config.Semaphore, which may take a round trip. It panics if
 // n < 0.
 func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	mustNotBeNegative(n)
@@ -294,7 +298,7 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
 // Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
 // releases the permit when f returns. It returns the error of Acquire or of f.
 // Returning nil counts as a success for the retry budget, and an error marked with
-// [Permanent] as a definite answer: see [Call].
+// [Permanent] as a definite answer: see [RetryValue].
 // If the error is marked with [RetryAfter] or [RetryAt] the gate is paused, as if by
 // PauseUntil, before any other call leaves. If f panics the permit is released
 // and the panic propagates.
@@ -360,7 +364,7 @@ func (p *Permit) acquire(ctx context.Context, g *Gate, r *queue.Request) error {
 	return p.enter(ctx, g, r, nil, 0)
 }
 
-// acquireLent is acquire for a gate with Config.Permits.
+// acquireLent is acquire for a gate with Config.Semaphore.
 func (p *Permit) acquireLent(ctx context.Context, g *Gate, r *queue.Request) error {
 	r.Max = max(0, r.Max)
 	lease, asked, err := g.borrow(ctx, r)
@@ -379,7 +383,7 @@ func (p *Permit) acquireLent(ctx context.Context, g *Gate, r *queue.Request) err
 }
 
 // enter waits in the queue of g. The call has waited for asked already.
-func (p *Permit) enter(ctx context.Context, g *Gate, r *queue.Request, lease Lease, asked time.Duration) error {
+func (p *Permit) enter(ctx context.Context, g *Gate, r *queue.Request, lease limits.Lease, asked time.Duration) error {
 	var told *news
 	r.Ask, told = g.asking()
 	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
@@ -405,9 +409,9 @@ func (p *Permit) enter(ctx context.Context, g *Gate, r *queue.Request, lease Lea
 	return nil
 }
 
-// borrow takes permits from Config.Permits and returns how long that took. It
+// borrow takes permits from Config.Semaphore and returns how long that took. It
 // ends when the gate is closed.
-func (g *Gate) borrow(ctx context.Context, r *queue.Request) (Lease, time.Duration, error) {
+func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time.Duration, error) {
 	g.queue.Lock()
 	err := g.queue.Closed()
 	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atPermits.Load()) >= g.maxWaiting {
@@ -476,7 +480,7 @@ func (g *Gate) SetRate(count int64, per time.Duration) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
 		if err = g.schedule.SetRate(now, count, per); err == nil {
-			g.rate = Rate{count, per}
+			g.rate = Rate{Count: count, Per: per}
 			if count > 0 { // which paces the calls from now on
 				g.ramp = nil
 			}
@@ -694,7 +698,7 @@ func (r *rule) fine() bool {
 }
 
 // blame implements queue.Config.Blame.
-func (r *rule) blame(now, need time.Duration, n int64) Limit {
+func (r *rule) blame(now, need time.Duration, n int64) Cause {
 	switch {
 	case need > 0:
 		return r.slowest(now, need)
@@ -705,7 +709,7 @@ func (r *rule) blame(now, need time.Duration, n int64) Limit {
 }
 
 // slowest returns what most of a wait of need is for that the schedule adds up to.
-func (r *rule) slowest(now, need time.Duration) Limit {
+func (r *rule) slowest(now, need time.Duration) Cause {
 	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
 		return ByPause
 	}
@@ -713,7 +717,7 @@ func (r *rule) slowest(now, need time.Duration) Limit {
 }
 
 // holds returns the limit that holds the head of the queue up, or ByNothing.
-func (r *rule) holds(now time.Duration) Limit {
+func (r *rule) holds(now time.Duration) Cause {
 	by := ByNothing
 	r.queue.Each(func(n int64) bool {
 		by = r.holdsUp(now, n)
@@ -724,7 +728,7 @@ func (r *rule) holds(now time.Duration) Limit {
 
 // holdsUp returns the limit that holds up a call of n at the head of the queue, or
 // ByNothing.
-func (r *rule) holdsUp(now time.Duration, n int64) Limit {
+func (r *rule) holdsUp(now time.Duration, n int64) Cause {
 	switch wait := r.wait(now, n).For; {
 	case !r.room(n):
 		return ByConcurrency

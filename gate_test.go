@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const ms = time.Millisecond
@@ -148,7 +149,9 @@ func TestToldWaitHoldsTheNextCaller(t *testing.T) {
 	refused := errors.New("429")
 	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
-		"Do":      func(g *sluice.Gate, f func(context.Context) error) error { return sluice.Do(bg, g, sluice.Policy{}, f) },
+		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
+			return sluice.Retry(bg, g, sluice.RetryPolicy{}, f)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -371,7 +374,7 @@ func TestReleaseOfNoPermitDoesNothing(t *testing.T) {
 
 func TestReleaseAndSettleCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost, Rate: tenPerSecond, RateCounts: sluice.Cost})
+		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost, Rate: tenPerSecond, RateUnit: sluice.Cost})
 		p, _ := g.Acquire(bg, 4)
 		q, _ := g.Acquire(bg, 2) // at 400 ms
 		p.Release()
@@ -407,7 +410,7 @@ func TestCallsAndCost(t *testing.T) {
 		if s := g.Stats(); s.InFlight != 2 {
 			t.Errorf("concurrency counts calls by default: %d in flight", s.InFlight)
 		}
-		byCost := mustGate(t, sluice.Config{Concurrency: 5, ConcurrencyCounts: sluice.Cost})
+		byCost := mustGate(t, sluice.Config{Concurrency: 5, ConcurrencyUnit: sluice.Cost})
 		if _, err := byCost.Acquire(bg, 6); !errors.Is(err, sluice.ErrTooLarge) {
 			t.Errorf("6 of 5: %v", err)
 		}
@@ -490,10 +493,10 @@ func TestGateMistakes(t *testing.T) {
 		"burst":            {Rate: tenPerSecond, Burst: -1},
 		"both bursts":      {Rate: tenPerSecond, Burst: 2, BurstTime: 1},
 		"endless burst":    {Rate: tenPerSecond, Burst: math.MaxInt64},
-		"unit":             {ConcurrencyCounts: 7},
-		"other unit":       {RateCounts: -1},
-		"quota, no meter":  {Quotas: []sluice.Quota{{Name: "q"}}},
-		"quota, bad units": {Quotas: []sluice.Quota{{Name: "q", Meter: new(bucket), Counts: 9}}},
+		"unit":             {ConcurrencyUnit: 7},
+		"other unit":       {RateUnit: -1},
+		"quota, no meter":  {Limits: []sluice.Limit{{Name: "q"}}},
+		"quota, bad units": {Limits: []sluice.Limit{{Name: "q", Limiter: new(bucket), Unit: 9}}},
 	} {
 		cfg.Name = "x"
 		g, err := sluice.New(cfg)
@@ -516,8 +519,8 @@ func TestGateMistakes(t *testing.T) {
 		"AcquireWithin": func() { g.AcquireWithin(bg, -1, 0) },
 		"TryAcquire":    func() { g.TryAcquire(-1) },
 		"Settle":        func() { p.Settle(-1) },
-		"Plan":          func() { g.Plan(-1) },
-		"Block":         func() { sluice.Block(nil) },
+		"Plan":          func() { g.Estimate(-1) },
+		"Block":         func() { sluice.NewQueue(nil) },
 	} {
 		func() {
 			defer func() {
@@ -591,25 +594,25 @@ func TestStatsTellPacingFromWaiting(t *testing.T) {
 func TestPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}, Concurrency: 10})
-		check := func(n int64, want sluice.Forecast) {
+		check := func(n int64, want sluice.Estimate) {
 			t.Helper()
-			if got := g.Plan(n); got != want {
+			if got := g.Estimate(n); got != want {
 				t.Errorf("Plan(%d) = %+v, want %+v", n, got, want)
 			}
 		}
-		check(0, sluice.Forecast{LimitedBy: sluice.ByNothing})
-		check(1, sluice.Forecast{LimitedBy: sluice.ByNothing})
-		check(50_000, sluice.Forecast{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
+		check(0, sluice.Estimate{LimitedBy: sluice.ByNothing})
+		check(1, sluice.Estimate{LimitedBy: sluice.ByNothing})
+		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
 		g.PauseUntil(time.Now().Add(time.Minute), "")
-		check(10, sluice.Forecast{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})
+		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})
 		g.Resume()
 		hold(g, 4*time.Second)
 		// 10 in flight for 4 s each are 2.5/s: fewer than the rate of 5/s.
 		// The last of 100 leaves when 9 rounds are over, 9 intervals into the tenth.
-		check(100, sluice.Forecast{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: sluice.ByConcurrency})
+		check(100, sluice.Estimate{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: sluice.ByConcurrency})
 		g.SetConcurrency(0)
-		check(100, sluice.Forecast{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
-		check(math.MaxInt64, sluice.Forecast{Last: sluice.Never, Total: sluice.Never, LimitedBy: sluice.ByRate})
+		check(100, sluice.Estimate{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
+		check(math.MaxInt64, sluice.Estimate{Last: limits.Never, Total: limits.Never, LimitedBy: sluice.ByRate})
 	})
 }
 
@@ -618,11 +621,11 @@ func TestPlanKnowsWhatIsInFlight(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 2})
 		hold(g, time.Second)
 		g.Acquire(bg, 1)
-		if f := g.Plan(2); f.First != 0 || f.Last != time.Second {
+		if f := g.Estimate(2); f.First != 0 || f.Last != time.Second {
 			t.Errorf("one of two in flight: %+v", f)
 		}
 		g.Acquire(bg, 1)
-		if f := g.Plan(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
+		if f := g.Estimate(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
 			t.Errorf("both in flight: %+v", f)
 		}
 	})
@@ -640,7 +643,7 @@ func TestPlanComesTrue(t *testing.T) {
 			g := mustGate(t, cfg)
 			hold(g, 300*ms)
 			time.Sleep(time.Second)
-			want := g.Plan(40)
+			want := g.Estimate(40)
 			var wg sync.WaitGroup
 			start := time.Now()
 			for range 40 {

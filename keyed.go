@@ -7,16 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/limits"
 )
-
-// ErrTooManyKeys reports a call for a key beyond KeyedConfig.MaxKeys. It is that
-// of packages leaky and window, too.
-var ErrTooManyKeys = errs.ErrTooManyKeys
-
-// MostKeys is the largest MaxKeys.
-const MostKeys = keyed.Most
 
 // KeyedConfig configures a [Keyed].
 type KeyedConfig struct {
@@ -26,7 +19,7 @@ type KeyedConfig struct {
 
 	// MaxKeys is the most gates there may be; calls for further keys fail
 	// with ErrTooManyKeys until some can be forgotten, or Evict drops one.
-	// 0 means MostKeys.
+	// 0 means 2²⁹.
 	MaxKeys int
 
 	// Forget, if set, is called before a gate is forgotten that a new one could
@@ -63,7 +56,7 @@ type KeyedConfig struct {
 //     quiet alone brings about within 10 min; if there are MaxKeys gates the budget
 //     does not count, for a new key matters more;
 //   - none of its quotas remembers anything. A meter that several gates share, and
-//     one that lives elsewhere, a [Joiner], outlive the gate. A meter of its own must
+//     one that lives elsewhere, a [limits.Remote], outlive the gate. A meter of its own must
 //     be as new: those of packages leaky and window say so, others keep the gate.
 //
 // What SetRate and SetConcurrency changed is forgotten with the gate. There is no
@@ -89,7 +82,7 @@ type Keyed[K comparable] struct {
 	making []*making // running calls of newGate, in the order in which they began
 	era    uint64    // counts them
 
-	meters map[Meter]*sharedMeter
+	meters map[limits.Limiter]*sharedMeter
 }
 
 type keyedGate[K comparable] struct {
@@ -103,7 +96,7 @@ type keyedGate[K comparable] struct {
 }
 
 // NewKeyed returns a Keyed whose gates are made by newGate. It returns an error if
-// cfg.MaxKeys is negative or more than [MostKeys] or cfg.EvictAt is negative, and
+// cfg.MaxKeys is negative or more than 2²⁹ or cfg.EvictAt is negative, and
 // panics if newGate is nil.
 //
 // newGate is called once for a key, also if several callers use that for the first
@@ -121,10 +114,10 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 	switch {
 	case cfg.MaxKeys < 0:
 		return nil, fmt.Errorf("sluice: negative MaxKeys %d", cfg.MaxKeys)
-	case cfg.MaxKeys > MostKeys:
-		return nil, fmt.Errorf("sluice: MaxKeys %d is more than %d", cfg.MaxKeys, MostKeys)
+	case cfg.MaxKeys > keyed.Most:
+		return nil, fmt.Errorf("sluice: MaxKeys %d is more than %d", cfg.MaxKeys, keyed.Most)
 	case cfg.MaxKeys == 0:
-		cfg.MaxKeys = MostKeys
+		cfg.MaxKeys = keyed.Most
 	}
 	switch {
 	case cfg.EvictAt < 0:
@@ -140,7 +133,7 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 		cfg:     cfg,
 		gates:   make(map[K]*keyedGate[K]),
 		odd:     make(map[*keyedGate[K]]struct{}),
-		meters:  make(map[Meter]*sharedMeter),
+		meters:  make(map[limits.Limiter]*sharedMeter),
 	}
 	k.unused.prev, k.unused.next = &k.unused, &k.unused
 	return k, nil
@@ -154,7 +147,7 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 // newGate that called Use. Use returns the error of newGate, or [ErrTooManyKeys].
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
-//		return sluice.Do(ctx, gate, sluice.Policy{}, fetch)
+//		return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, fetch)
 //	})
 func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	e, err := k.pin(key)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const (
@@ -108,15 +108,15 @@ func (k *Keyed[K]) takeBack(gate *Gate) {
 
 // meters yields the meters of the quotas of g that can be keys of a map, each once: a
 // gate may have one twice, such as for calls and for cost.
-func (g *Gate) meters() iter.Seq[Meter] {
-	return func(yield func(Meter) bool) {
+func (g *Gate) meters() iter.Seq[limits.Limiter] {
+	return func(yield func(limits.Limiter) bool) {
 		for i, q := range g.quotas {
-			if !reflect.ValueOf(q.Meter).Comparable() || slices.ContainsFunc(g.quotas[:i], func(before Quota) bool {
-				return reflect.ValueOf(before.Meter).Comparable() && before.Meter == q.Meter
+			if !reflect.ValueOf(q.Limiter).Comparable() || slices.ContainsFunc(g.quotas[:i], func(before Limit) bool {
+				return reflect.ValueOf(before.Limiter).Comparable() && before.Limiter == q.Limiter
 			}) {
 				continue
 			}
-			if !yield(q.Meter) {
+			if !yield(q.Limiter) {
 				return
 			}
 		}
@@ -126,13 +126,13 @@ func (g *Gate) meters() iter.Seq[Meter] {
 // remembers reports whether a quota of gate has a memory that would be lost with it.
 func (k *Keyed[K]) remembers(gate *Gate) bool {
 	for _, q := range gate.quotas {
-		if _, elsewhere := q.Meter.(Joiner); elsewhere {
+		if _, elsewhere := q.Limiter.(limits.Remote); elsewhere {
 			continue
 		}
-		if reflect.ValueOf(q.Meter).Comparable() && k.meters[q.Meter].shared {
+		if reflect.ValueOf(q.Limiter).Comparable() && k.meters[q.Limiter].shared {
 			continue
 		}
-		if m, ok := q.Meter.(interface{ Peek() leaky.Result }); ok && m.Peek().ResetAfter == 0 {
+		if m, ok := q.Limiter.(interface{ Peek() limits.Result }); ok && m.Peek().ResetAfter == 0 {
 			continue
 		}
 		return true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -49,13 +50,13 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 	}{
 		"failed once":    {func() sluice.Config { return sluice.Config{} }, 1, time.Second},
 		"with a rate":    {func() sluice.Config { return sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}} }, 1, 2 * time.Second},
-		"with quotas":    {func() sluice.Config { return sluice.Config{Quotas: []sluice.Quota{{Meter: shared}}} }, 1, time.Second},
+		"with quotas":    {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{{Limiter: shared}}} }, 1, time.Second},
 		"below a parent": {func() sluice.Config { return sluice.Config{Parent: parent} }, 1, time.Second},
 		"with a meter of its own": {func() sluice.Config {
-			return sluice.Config{Quotas: []sluice.Quota{{Meter: leaky.New(10, 1, time.Second)}}}
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: leaky.New(10, 1, time.Second)}}}
 		}, 1, time.Minute},
 		"with a window of its own": {func() sluice.Config {
-			return sluice.Config{Quotas: []sluice.Quota{{Meter: window.NewCounter(10, time.Minute)}}}
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: window.NewFixed(10, time.Minute)}}}
 		}, 1, 2 * time.Minute},
 		"the budget is empty": {func() sluice.Config { return sluice.Config{} }, 30, 10 * time.Minute},
 		"hardly any budget":   {func() sluice.Config { return sluice.Config{RetryBudget: 1} }, 3, 10 * time.Minute},
@@ -71,7 +72,7 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							go sluice.Do(bg, g, each(ms), unreachable)
+							go sluice.Retry(bg, g, each(ms), unreachable)
 							return nil
 						})
 					}
@@ -84,7 +85,7 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							sluice.Do(bg, g, each(ms), unreachable)
+							sluice.Retry(bg, g, each(ms), unreachable)
 							return nil
 						})
 					}
@@ -104,7 +105,7 @@ func TestDeadHostsDoNotFillMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keyed(t, sluice.KeyedConfig{MaxKeys: 100}, func(string) sluice.Config { return sluice.Config{RetryBudget: 1} })
 		for host := range 100 {
-			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Do(bg, g, each(time.Minute), unreachable) })
+			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Retry(bg, g, each(time.Minute), unreachable) })
 		}
 		for host := range 1000 {
 			if err := k.Do(bg, fmt.Sprint("good", host), nothing); err != nil {
@@ -117,19 +118,19 @@ func TestDeadHostsDoNotFillMaxKeys(t *testing.T) {
 // A meter that a gate has for itself remembers what a new one would not know.
 func TestAGateWithAMeterOfItsOwnIsKeptUntilThatIsAsNew(t *testing.T) {
 	for name, c := range map[string]struct {
-		meter func() sluice.Meter
+		meter func() limits.Limiter
 		until time.Duration // 0: for good
 	}{
-		"a bucket":                {func() sluice.Meter { return leaky.New(2, 1, time.Hour) }, time.Hour},
-		"a log":                   {func() sluice.Meter { return window.NewLog(2, time.Hour) }, time.Hour},
-		"a counter":               {func() sluice.Meter { return window.NewCounter(2, time.Hour) }, time.Hour},
-		"one that does not say":   {func() sluice.Meter { return &bucket{capacity: 2, interval: time.Hour} }, 0},
-		"one that cannot compare": {func() sluice.Meter { return odd{bucket: &bucket{capacity: 2, interval: time.Hour}} }, 0},
+		"a bucket":                {func() limits.Limiter { return leaky.New(2, 1, time.Hour) }, time.Hour},
+		"a log":                   {func() limits.Limiter { return window.NewSliding(2, time.Hour) }, time.Hour},
+		"a counter":               {func() limits.Limiter { return window.NewFixed(2, time.Hour) }, time.Hour},
+		"one that does not say":   {func() limits.Limiter { return &bucket{capacity: 2, interval: time.Hour} }, 0},
+		"one that cannot compare": {func() limits.Limiter { return odd{bucket: &bucket{capacity: 2, interval: time.Hour}} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(string) sluice.Config {
-					return sluice.Config{Quotas: []sluice.Quota{{Meter: c.meter()}}}
+					return sluice.Config{Limits: []sluice.Limit{{Limiter: c.meter()}}}
 				})
 				k.Do(bg, "a", nothing)
 				time.Sleep(time.Hour - 1)
@@ -159,9 +160,9 @@ type odd struct {
 
 func TestAMeterOfSeveralGatesKeepsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tenants := map[byte]sluice.Meter{'a': &bucket{capacity: 9, interval: time.Hour}, 'b': &bucket{capacity: 9, interval: time.Hour}}
+		tenants := map[byte]limits.Limiter{'a': &bucket{capacity: 9, interval: time.Hour}, 'b': &bucket{capacity: 9, interval: time.Hour}}
 		k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(key string) sluice.Config {
-			return sluice.Config{Quotas: []sluice.Quota{{Meter: tenants[key[0]]}}}
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: tenants[key[0]]}}}
 		})
 		for _, key := range []string{"a1", "a2", "b1"} {
 			k.Do(bg, key, nothing)
@@ -333,8 +334,8 @@ func TestAMeterTwiceInOneGateIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
 			day := leaky.New(2, 2, 24*time.Hour)
-			return sluice.New(sluice.Config{Quotas: []sluice.Quota{
-				{Name: "calls", Meter: day, Counts: sluice.Calls}, {Name: "cost", Meter: day},
+			return sluice.New(sluice.Config{Limits: []sluice.Limit{
+				{Name: "calls", Limiter: day, Unit: sluice.Calls}, {Name: "cost", Limiter: day},
 			}})
 		}, sluice.KeyedConfig{Idle: -1})
 		if err != nil {

@@ -128,16 +128,16 @@ func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
 		}},
 		"more than half of the retry budget is spent": {sluice.Config{}, func(g *sluice.Gate) func() {
 			for range 13 { // 65 of 100; a minute puts 10 back
-				sluice.Do(bg, g, sluice.Policy{Attempts: 2, Backoff: sluice.Constant(ms)}, func(context.Context) error { return errors.New("no") })
+				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)}, func(context.Context) error { return errors.New("no") })
 			}
 			return func() {
 				for range 5 {
-					sluice.Do(bg, g, sluice.Policy{}, nothing)
+					sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
 				}
 			}
 		}},
 		"calls are spaced out": {sluice.Config{RetryBudget: 1}, func(g *sluice.Gate) func() {
-			sluice.Do(bg, g, sluice.Policy{}, func(context.Context) error { return errors.New("no") })
+			sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error { return errors.New("no") })
 			return func() { time.Sleep(5 * time.Minute) }
 		}},
 		"the parent of a gate": {sluice.Config{}, func(g *sluice.Gate) func() {

@@ -32,14 +32,14 @@ func slow(interval time.Duration) sluice.Observer {
 // A gate whose calls must ask makes up for its own lateness like a plain one, on each
 // level: each call is charged at its slot, and the next slot is an interval later.
 func TestLatenessIsMadeUpForWhereCallsAsk(t *testing.T) {
-	plenty := func() []sluice.Quota {
-		return []sluice.Quota{{Name: "plenty", Meter: &bucket{capacity: 1e6, interval: ms}}}
+	plenty := func() []sluice.Limit {
+		return []sluice.Limit{{Name: "plenty", Limiter: &bucket{capacity: 1e6, interval: ms}}}
 	}
-	far := func() []sluice.Quota {
-		return []sluice.Quota{{Name: "far", Meter: &bucket{capacity: 1e6, interval: ms, trip: ms / 4}}}
+	far := func() []sluice.Limit {
+		return []sluice.Limit{{Name: "far", Limiter: &bucket{capacity: 1e6, interval: ms, trip: ms / 4}}}
 	}
 	late := func() sluice.Config { return sluice.Config{Rate: tenPerSecond, Observer: slow(100 * ms)} }
-	with := func(quotas []sluice.Quota) sluice.Config { c := late(); c.Quotas = quotas; return c }
+	with := func(quotas []sluice.Limit) sluice.Config { c := late(); c.Limits = quotas; return c }
 	room := sluice.Config{Concurrency: 100}
 	for name, c := range map[string]struct {
 		gates func() []sluice.Config // the oldest first
@@ -51,13 +51,13 @@ func TestLatenessIsMadeUpForWhereCallsAsk(t *testing.T) {
 		"rate of the parent":      {func() []sluice.Config { return []sluice.Config{late(), room} }, 0},
 		"rates of both":           {func() []sluice.Config { return []sluice.Config{{Rate: tenPerSecond}, late()} }, 0},
 		"parent and quota":        {func() []sluice.Config { return []sluice.Config{room, with(plenty())} }, 0},
-		"quota of the parent":     {func() []sluice.Config { return []sluice.Config{{Quotas: plenty()}, late()} }, 0},
-		"far quota of the parent": {func() []sluice.Config { return []sluice.Config{{Quotas: far()}, late()} }, ms / 4},
+		"quota of the parent":     {func() []sluice.Config { return []sluice.Config{{Limits: plenty()}, late()} }, 0},
+		"far quota of the parent": {func() []sluice.Config { return []sluice.Config{{Limits: far()}, late()} }, ms / 4},
 		"grandparent":             {func() []sluice.Config { return []sluice.Config{room, {}, late()} }, 0},
 		"rate of the one between": {func() []sluice.Config { return []sluice.Config{room, late(), {}} }, 0},
-		"rate of the grandparent": {func() []sluice.Config { return []sluice.Config{late(), {}, {Quotas: plenty()}} }, 0},
+		"rate of the grandparent": {func() []sluice.Config { return []sluice.Config{late(), {}, {Limits: plenty()}} }, 0},
 		"rates of all": {func() []sluice.Config {
-			return []sluice.Config{{Rate: tenPerSecond, Quotas: far()}, {Rate: tenPerSecond}, late()}
+			return []sluice.Config{{Rate: tenPerSecond, Limits: far()}, {Rate: tenPerSecond}, late()}
 		}, ms / 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestALateChildWithAParentThatIsNot(t *testing.T) {
 // A call that comes late by itself makes up for nothing, also if it must ask.
 func TestALateCallerIsNotOurLateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generations(t, sluice.Config{Quotas: []sluice.Quota{{Meter: &bucket{capacity: 9, interval: ms}}}}, sluice.Config{Rate: tenPerSecond})
+		g := generations(t, sluice.Config{Limits: []sluice.Limit{{Limiter: &bucket{capacity: 9, interval: ms}}}}, sluice.Config{Rate: tenPerSecond})
 		l := synclog.New()
 		l.Call(0, enter(g, bg))
 		time.Sleep(100*ms + ms/2)
@@ -166,7 +166,7 @@ func TestTheRestOfALatenessSurvivesATripToAQuota(t *testing.T) {
 		start, late := time.Now(), true
 		g := mustGate(t, sluice.Config{
 			Rate:   sluice.Rate{Count: 4000, Per: time.Second},
-			Quotas: []sluice.Quota{{Meter: &bucket{capacity: 1e6, interval: ms, trip: trip}}},
+			Limits: []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms, trip: trip}}},
 			Observer: sluice.ObserverFunc(func(e sluice.Event) {
 				if e.Kind == sluice.EventQueued && late {
 					late = false
@@ -209,7 +209,7 @@ func TestWindowBoundOnEachLevel(t *testing.T) {
 			for range 1 + random(3) {
 				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), sluice.Calls + sluice.Unit(random(2))}
 				cfg := sluice.Config{
-					Rate: sluice.Rate{Count: 1, Per: v.interval}, Burst: v.burst, RateCounts: v.counts, Concurrency: random(9),
+					Rate: sluice.Rate{Count: 1, Per: v.interval}, Burst: v.burst, RateUnit: v.counts, Concurrency: random(9),
 					Observer: sluice.ObserverFunc(func(e sluice.Event) {
 						if e.Kind == sluice.EventQueued {
 							time.Sleep(time.Duration(random(int64(3 * ms))))
@@ -217,7 +217,7 @@ func TestWindowBoundOnEachLevel(t *testing.T) {
 					}),
 				}
 				for range random(3) {
-					cfg.Quotas = append(cfg.Quotas, sluice.Quota{Meter: &bucket{capacity: 20, interval: ms / 2, trip: time.Duration(random(int64(ms)))}})
+					cfg.Limits = append(cfg.Limits, sluice.Limit{Limiter: &bucket{capacity: 20, interval: ms / 2, trip: time.Duration(random(int64(ms)))}})
 				}
 				levels, cfgs = append(levels, v), append(cfgs, cfg)
 			}

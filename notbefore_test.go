@@ -19,7 +19,7 @@ func notBefore(d time.Duration) answer {
 }
 
 // second is a policy whose every backoff is 1 s.
-var second = sluice.Policy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
+var second = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
 
 // The call waits as long as it was told, or as the backoff if that is longer.
 func TestNotBeforeDelaysTheRetry(t *testing.T) {
@@ -43,14 +43,14 @@ func TestNotBeforeDelaysTheRetry(t *testing.T) {
 			return sluice.NotBefore(busy(ctx), time.Now().Add(9*time.Second))
 		}, 9 * time.Second},
 		{"of another gate", func(ctx context.Context) error {
-			return &sluice.Stopped{Last: notBefore(time.Minute)(ctx), Why: sluice.ErrAttempts}
+			return &sluice.RetryError{Last: notBefore(time.Minute)(ctx), Why: sluice.ErrAttempts}
 		}, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(tt.says, fine)
 				g, _ := sluice.New(sluice.Config{})
-				if err := sluice.Do(t.Context(), g, second, s.call); err != nil {
+				if err := sluice.Retry(t.Context(), g, second, s.call); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, tt.want)
@@ -72,7 +72,7 @@ func TestNotBeforeHoldsOnlyItsCall(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := sluice.Do(t.Context(), g, second, s.call); err != nil {
+				if err := sluice.Retry(t.Context(), g, second, s.call); err != nil {
 					t.Error(err)
 				}
 			})
@@ -92,18 +92,18 @@ func TestNotBeforeIsBounded(t *testing.T) {
 	s := time.Second
 	for _, tt := range []struct {
 		name    string
-		policy  sluice.Policy
+		policy  sluice.RetryPolicy
 		says    answer
 		timeout time.Duration
 		why     error
 		retryAt time.Duration
 	}{
-		{"by MaxServerWait", sluice.Policy{}, notBefore(5*time.Minute + 1), 0, sluice.ErrServerWait, 5*time.Minute + 1},
-		{"by a MaxServerWait of one's own", sluice.Policy{MaxServerWait: s}, notBefore(2 * s), 0, sluice.ErrServerWait, 2 * s},
-		{"by MaxElapsed", sluice.Policy{MaxElapsed: 10 * s}, notBefore(11 * s), 0, sluice.ErrElapsed, 11 * s},
-		{"by the deadline", sluice.Policy{}, notBefore(11 * s), 10 * s, context.DeadlineExceeded, 11 * s},
-		{"by Attempts", sluice.Policy{Attempts: 1}, notBefore(s), 0, sluice.ErrAttempts, 0},
-		{"by the end of time", sluice.Policy{MaxServerWait: -1}, notBefore(math.MaxInt64), 0, sluice.ErrElapsed, 0},
+		{"by MaxServerWait", sluice.RetryPolicy{}, notBefore(5*time.Minute + 1), 0, sluice.ErrServerWait, 5*time.Minute + 1},
+		{"by a MaxServerWait of one's own", sluice.RetryPolicy{MaxServerWait: s}, notBefore(2 * s), 0, sluice.ErrServerWait, 2 * s},
+		{"by MaxElapsed", sluice.RetryPolicy{MaxElapsed: 10 * s}, notBefore(11 * s), 0, sluice.ErrElapsed, 11 * s},
+		{"by the deadline", sluice.RetryPolicy{}, notBefore(11 * s), 10 * s, context.DeadlineExceeded, 11 * s},
+		{"by Attempts", sluice.RetryPolicy{Attempts: 1}, notBefore(s), 0, sluice.ErrAttempts, 0},
+		{"by the end of time", sluice.RetryPolicy{MaxServerWait: -1}, notBefore(math.MaxInt64), 0, sluice.ErrElapsed, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestNotBeforeIsBounded(t *testing.T) {
 				}
 				srv := newServer(tt.says, fine)
 				g, _ := sluice.New(sluice.Config{})
-				err := sluice.Do(ctx, g, tt.policy, srv.call)
+				err := sluice.Retry(ctx, g, tt.policy, srv.call)
 				srv.wantStop(t, err, stop{last: errDown, why: tt.why, attempts: 1, retryAt: tt.retryAt})
 			})
 		})
@@ -125,19 +125,19 @@ func TestNotBeforeIsBounded(t *testing.T) {
 // A time does not make a permanent failure one that is retried.
 func TestNotBeforeOfAPermanentError(t *testing.T) {
 	for _, tt := range []struct {
-		policy sluice.Policy
+		policy sluice.RetryPolicy
 		says   answer
 	}{
-		{sluice.Policy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(time.Second)(ctx)) }},
-		{sluice.Policy{}, func(ctx context.Context) error {
+		{sluice.RetryPolicy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(time.Second)(ctx)) }},
+		{sluice.RetryPolicy{}, func(ctx context.Context) error {
 			return sluice.NotBefore(sluice.Permanent(errDown), time.Now().Add(time.Second))
 		}},
-		{sluice.Policy{Retry: func(error) bool { return false }}, notBefore(time.Second)},
+		{sluice.RetryPolicy{Retryable: func(error) bool { return false }}, notBefore(time.Second)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(tt.says, fine)
 			g, _ := sluice.New(sluice.Config{})
-			if err := sluice.Do(t.Context(), g, tt.policy, s.call); !errors.Is(err, errDown) {
+			if err := sluice.Retry(t.Context(), g, tt.policy, s.call); !errors.Is(err, errDown) {
 				t.Errorf("ended with %v", err)
 			}
 			s.want(t, 0)
@@ -150,7 +150,7 @@ func TestNotBeforeIsPaidForFromTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := sluice.New(sluice.Config{RetryBudget: 5})
 		s := newServer(notBefore(10 * time.Second))
-		err := sluice.Do(t.Context(), g, sluice.Policy{Backoff: sluice.Constant(time.Second)}, s.call)
+		err := sluice.Retry(t.Context(), g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}, s.call)
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrBudget, attempts: 2, at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 20 * time.Second})
 		if spacing := g.Stats().Spacing; spacing != time.Second {
 			t.Errorf("the empty budget spaces calls at %v, want the backoff", spacing)
@@ -172,7 +172,7 @@ func TestNotBeforeCanBeGivenUp(t *testing.T) {
 			}
 			time.AfterFunc(3*time.Second, end)
 			s := newServer(notBefore(time.Minute), fine)
-			err := sluice.Do(ctx, g, second, s.call)
+			err := sluice.Retry(ctx, g, second, s.call)
 			s.wantStop(t, err, stop{last: errDown, why: why, attempts: 1, at: 3 * time.Second, elapsed: 3 * time.Second})
 			if n := g.Stats().InFlight; n != 0 {
 				t.Errorf("%d in flight", n)

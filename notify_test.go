@@ -10,15 +10,16 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 var (
-	_ sluice.Notifier = (*leaky.Bucket)(nil)
-	_ sluice.Notifier = leaky.KeyedMeter[string]{}
-	_ sluice.Notifier = (*window.Log)(nil)
-	_ sluice.Notifier = (*window.Counter)(nil)
-	_ sluice.Notifier = window.KeyedMeter[string]{}
+	_ limits.Notifier = (*leaky.Bucket)(nil)
+	_ limits.Notifier = leaky.KeyedLimiter[string]{}
+	_ limits.Notifier = (*window.Sliding)(nil)
+	_ limits.Notifier = (*window.Fixed)(nil)
+	_ limits.Notifier = window.KeyedLimiter[string]{}
 )
 
 func made[T any](t *testing.T) func(v T, err error) T {
@@ -34,28 +35,28 @@ func made[T any](t *testing.T) func(v T, err error) T {
 // emptyMeters returns meters of 1000 an hour of which nothing is left, and how to give back
 // 900 by hand.
 func emptyMeters(t *testing.T) map[string]struct {
-	meter    sluice.Meter
+	meter    limits.Limiter
 	giveBack func()
 } {
 	type row = struct {
-		meter    sluice.Meter
+		meter    limits.Limiter
 		giveBack func()
 	}
-	adjust := func(m sluice.Meter) row {
+	adjust := func(m limits.Limiter) row {
 		return row{m, func() { m.Adjust(context.Background(), -900, time.Second) }}
 	}
 	quota := leaky.Quota{Capacity: 1000, Count: 1000, Per: time.Hour}
 	an := window.Quota{Limit: 1000, Window: time.Hour}
-	bucket, log, counter := leaky.New(1000, 1000, time.Hour), window.NewLog(1000, time.Hour), window.NewCounter(1000, time.Hour)
+	bucket, log, counter := leaky.New(1000, 1000, time.Hour), window.NewSliding(1000, time.Hour), window.NewFixed(1000, time.Hour)
 	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, leaky.KeyedConfig{}))
-	logs := made[*window.KeyedLog[string]](t)(window.NewKeyedLog[string](an, window.KeyedConfig{}))
-	counters := made[*window.KeyedCounter[string]](t)(window.NewKeyedCounter[string](an, window.KeyedConfig{}))
+	logs := made[*window.KeyedSliding[string]](t)(window.NewKeyedSliding[string](an, window.KeyedConfig{}))
+	counters := made[*window.KeyedFixed[string]](t)(window.NewKeyedFixed[string](an, window.KeyedConfig{}))
 	tables := map[string]row{
 		"bucket":          adjust(leaky.New(1000, 1000, time.Hour)),
 		"bucket returned": {bucket, func() { bucket.Return(900) }},
-		"log":             adjust(window.NewLog(1000, time.Hour)),
+		"log":             adjust(window.NewSliding(1000, time.Hour)),
 		"log returned":    {log, func() { log.Return(900) }},
-		"counter":         adjust(window.NewCounter(1000, time.Hour)),
+		"counter":         adjust(window.NewFixed(1000, time.Hour)),
 		"counter reset":   {counter, counter.Reset},
 		"keyed bucket":    adjust(buckets.On("a")),
 		"keyed log":       adjust(logs.On("a")),
@@ -66,7 +67,7 @@ func emptyMeters(t *testing.T) map[string]struct {
 		}},
 		"limits grow": {counters.On("c"), func() { counters.SetLimit(2000) }},
 	}
-	grows, larger := leaky.New(1000, 1000, time.Hour), window.NewLog(1000, time.Hour)
+	grows, larger := leaky.New(1000, 1000, time.Hour), window.NewSliding(1000, time.Hour)
 	tables["quota grows"] = row{grows, func() { grows.SetQuota(leaky.Quota{Capacity: 2000, Count: 2000, Per: time.Hour}) }}
 	tables["limit grows"] = row{larger, func() { larger.SetLimit(2000, time.Hour) }}
 	for name, r := range tables {
@@ -81,27 +82,27 @@ func emptyMeters(t *testing.T) map[string]struct {
 // the instant at which enough is given back by hand.
 func TestGivenBackByHandLetsTheNextLeave(t *testing.T) {
 	for name := range emptyMeters(t) {
-		for way, waits := range map[string]func(m sluice.Meter) func(ctx context.Context, n int64) error{
-			"gate": func(m sluice.Meter) func(context.Context, int64) error {
-				return acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+		for way, waits := range map[string]func(m limits.Limiter) func(ctx context.Context, n int64) error{
+			"gate": func(m limits.Limiter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
 			},
-			"with a rate": func(m sluice.Meter) func(context.Context, int64) error {
-				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Quotas: []sluice.Quota{{Meter: leaky.New(5000, 1, time.Hour)}, {Meter: m}}})
+			"with a rate": func(m limits.Limiter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Limits: []sluice.Limit{{Limiter: leaky.New(5000, 1, time.Hour)}, {Limiter: m}}})
 			},
-			"of the parent": func(m sluice.Meter) func(context.Context, int64) error {
-				p, _ := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+			"of the parent": func(m limits.Limiter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
 				return acquireOf(sluice.Config{Parent: p})
 			},
-			"beside a parent": func(m sluice.Meter) func(context.Context, int64) error {
+			"beside a parent": func(m limits.Limiter) func(context.Context, int64) error {
 				p, _ := sluice.New(sluice.Config{Concurrency: 7})
-				return acquireOf(sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: m}}})
+				return acquireOf(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: m}}})
 			},
-			"of the grandparent": func(m sluice.Meter) func(context.Context, int64) error {
-				p, _ := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
-				q, _ := sluice.New(sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: leaky.New(5000, 1, time.Hour)}}})
+			"of the grandparent": func(m limits.Limiter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
+				q, _ := sluice.New(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: leaky.New(5000, 1, time.Hour)}}})
 				return acquireOf(sluice.Config{Parent: q})
 			},
-			"block": func(m sluice.Meter) func(context.Context, int64) error { return sluice.Block(m).Acquire },
+			"block": func(m limits.Limiter) func(context.Context, int64) error { return sluice.NewQueue(m).Acquire },
 		} {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -139,14 +140,14 @@ func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
 func TestSettleReachesOtherGatesOfTheMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := leaky.New(1000, 1000, time.Hour)
-		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}}))
+		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}}))
 		p := made[*sluice.Permit](t)(one.Acquire(t.Context(), 1000))
 		began := time.Now()
 		go func() {
 			time.Sleep(3 * time.Second)
 			p.Settle(100)
 		}()
-		if err := acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})(t.Context(), 500); err != nil {
+		if err := acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})(t.Context(), 500); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != 3*time.Second {
@@ -158,7 +159,7 @@ func TestSettleReachesOtherGatesOfTheMeter(t *testing.T) {
 // Less than the first needs wakes it, and it waits on; what comes later reaches it, too.
 func TestGivenBackTooLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := window.NewLog(1000, time.Hour)
+		m := window.NewSliding(1000, time.Hour)
 		m.Take(1000)
 		began := time.Now()
 		go func() {
@@ -167,7 +168,7 @@ func TestGivenBackTooLittle(t *testing.T) {
 				m.Adjust(context.Background(), -100, 0)
 			}
 		}()
-		if err := sluice.Block(m).Acquire(t.Context(), 500); err != nil {
+		if err := sluice.NewQueue(m).Acquire(t.Context(), 500); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != 5*time.Second {
@@ -206,12 +207,12 @@ func TestGatesOfOppositeOrderDoNotWakeEachOther(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
 		defer cancel()
 		ended := make(chan error, 2)
-		units := func(first, second sluice.Meter) []sluice.Quota {
-			return []sluice.Quota{{Meter: first, Counts: sluice.Calls}, {Meter: second}}
+		units := func(first, second limits.Limiter) []sluice.Limit {
+			return []sluice.Limit{{Limiter: first, Unit: sluice.Calls}, {Limiter: second}}
 		}
-		for _, q := range [][]sluice.Quota{units(a, b), units(b, a)} {
+		for _, q := range [][]sluice.Limit{units(a, b), units(b, a)} {
 			go func() {
-				g, _ := sluice.New(sluice.Config{Quotas: q})
+				g, _ := sluice.New(sluice.Config{Limits: q})
 				_, err := g.AcquireWithin(ctx, 12, 900*time.Hour)
 				ended <- err
 			}()
@@ -265,11 +266,11 @@ func TestAMeterNotesOnlyThoseWhoWait(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := &askedMeter{Bucket: leaky.New(10, 10, time.Hour)}
 					m.Take(10)
-					quotas := []sluice.Quota{{Meter: m}}
-					cfg := sluice.Config{Quotas: quotas}
+					quotas := []sluice.Limit{{Limiter: m}}
+					cfg := sluice.Config{Limits: quotas}
 					if parent {
 						p, _ := sluice.New(cfg)
-						cfg = sluice.Config{Parent: p, Quotas: []sluice.Quota{{Meter: leaky.New(100, 1, time.Hour)}}}
+						cfg = sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: leaky.New(100, 1, time.Hour)}}}
 					}
 					g, _ := sluice.New(cfg)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -311,7 +312,7 @@ func TestGivenBackBeforeTheMeterKnowsWhoWaits(t *testing.T) {
 		m := returnsOnChange{leaky.New(1, 1, time.Hour)}
 		m.Take(1)
 		began := time.Now()
-		if err := acquireOf(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})(t.Context(), 1); err != nil {
+		if err := acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != 0 {
@@ -328,7 +329,7 @@ func (panicsOnChange) OnChange(func()) func() { panic("no") }
 func TestPanicOfOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := panicsOnChange{leaky.New(1, 1, time.Second)}
-		b := sluice.Block(m)
+		b := sluice.NewQueue(m)
 		m.Take(1)
 		func() {
 			defer func() {

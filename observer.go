@@ -22,7 +22,7 @@ import "time"
 //	EventGranted  and, once the permit is back, EventReleased; or
 //	EventRefused
 //
-// and [Call] tells EventRetried between two of those. EventPaused and
+// and [RetryValue] tells EventRetried between two of those. EventPaused and
 // EventResumed come from whoever calls PauseUntil and Resume, or is told to wait
 // by a server. Events of different calls may arrive in another order than that
 // in which they happened. When all calls have returned, a gate has told as many
@@ -42,7 +42,7 @@ import "time"
 // the parent in which such a call waits for the parent: the child tells no
 // EventQueued then, and the parent one each time the call joins its queue, which
 // it may leave without an event if the child holds it up again. A wait for
-// Config.Permits has no EventQueued either.
+// Config.Semaphore has no EventQueued either.
 type Observer interface {
 	// Observe is told of e. It should return soon: its time is the call's.
 	Observe(e Event)
@@ -120,7 +120,7 @@ var eventKinds = [...]string{
 // String returns k in one word, such as "granted".
 func (k EventKind) String() string { return word(eventKinds[:], uint8(k)) }
 
-// A Reason is why a call was refused: a field of [Refused].
+// A Reason is why a call was refused: a field of [Refusals].
 type Reason uint8
 
 // The reasons, in the order of the fields of Refused.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -43,7 +44,7 @@ func (c *tally) Observe(e sluice.Event) {
 func (c *tally) disagrees(s sluice.Stats) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	refused := sluice.Refused{
+	refused := sluice.Refusals{
 		Busy:      c.refuse[sluice.ReasonBusy],
 		Deadline:  c.refuse[sluice.ReasonDeadline],
 		Cancelled: c.refuse[sluice.ReasonCancelled],
@@ -77,7 +78,7 @@ func TestTallyCanDisagree(t *testing.T) {
 	} {
 		c.Observe(e)
 	}
-	agreed := sluice.Stats{Granted: 1, Retried: 1, Refused: sluice.Refused{Closed: 1}}
+	agreed := sluice.Stats{Granted: 1, Retried: 1, Refused: sluice.Refusals{Closed: 1}}
 	agreed.Waits[2] = 1
 	if d := c.disagrees(agreed); d != "" {
 		t.Errorf("disagrees about what is %s", d)
@@ -85,7 +86,7 @@ func TestTallyCanDisagree(t *testing.T) {
 	for want, s := range map[string]sluice.Stats{
 		"granted": {Granted: 2, Retried: 1, Refused: agreed.Refused, Waits: agreed.Waits},
 		"retried": {Granted: 1, Refused: agreed.Refused, Waits: agreed.Waits},
-		"refused": {Granted: 1, Retried: 1, Refused: sluice.Refused{Busy: 1}, Waits: agreed.Waits},
+		"refused": {Granted: 1, Retried: 1, Refused: sluice.Refusals{Busy: 1}, Waits: agreed.Waits},
 		"waits":   {Granted: 1, Retried: 1, Refused: agreed.Refused},
 	} {
 		if d := c.disagrees(s); d != want {
@@ -125,17 +126,17 @@ func newWatched(t testing.TB, unit time.Duration, parentToo bool) *watched {
 		all = mustGate(t, parent)
 	}
 	add(sluice.Config{Name: "child", Concurrency: 2, MaxWaiting: 5, Parent: all})
-	add(sluice.Config{Name: "quota", Parent: all, Quotas: []sluice.Quota{{Meter: &bucket{capacity: 5, interval: unit}}}})
-	add(sluice.Config{Name: "cost", Concurrency: 4, ConcurrencyCounts: sluice.Cost, Parent: all})
+	add(sluice.Config{Name: "quota", Parent: all, Limits: []sluice.Limit{{Limiter: &bucket{capacity: 5, interval: unit}}}})
+	add(sluice.Config{Name: "cost", Concurrency: 4, ConcurrencyUnit: sluice.Cost, Parent: all})
 	add(sluice.Config{Name: "alone", Concurrency: 3, Rate: rate, Burst: 5, MaxWaiting: 10})
-	add(sluice.Config{Name: "lent", Permits: lent{semaphore.NewWeighted(2)}})
+	add(sluice.Config{Name: "lent", Semaphore: lent{semaphore.NewWeighted(2)}})
 	return w
 }
 
-// lent is a semaphore as Config.Permits.
+// lent is a semaphore as Config.Semaphore.
 type lent struct{ *semaphore.Weighted }
 
-func (l lent) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+func (l lent) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	return unlost{l, n}, l.Weighted.AcquireWithin(ctx, n, longest)
 }
 
@@ -178,7 +179,7 @@ func (w *watched) use(r *rand.Rand) {
 	case 0, 1:
 		g.Do(ctx, call)
 	case 2, 3:
-		sluice.Do(ctx, g, sluice.Policy{Backoff: sluice.Constant(w.unit), Attempts: 3}, call)
+		sluice.Retry(ctx, g, sluice.RetryPolicy{Backoff: sluice.Constant(w.unit), Attempts: 3}, call)
 	case 4:
 		p, _ = g.TryAcquire(n)
 	case 5:
@@ -315,9 +316,9 @@ func TestPanickingObserverLosesNothing(t *testing.T) {
 			all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1, Observer: observer})
 			g := mustGate(t, sluice.Config{
 				Name: "g", Concurrency: 2, Parent: all, Observer: observer,
-				Quotas: []sluice.Quota{{Meter: &bucket{capacity: 1, interval: time.Second}}},
+				Limits: []sluice.Limit{{Limiter: &bucket{capacity: 1, interval: time.Second}}},
 			})
-			borrowing := mustGate(t, sluice.Config{Name: "borrowing", Concurrency: 1, Permits: lent{shared}, Observer: observer})
+			borrowing := mustGate(t, sluice.Config{Name: "borrowing", Concurrency: 1, Semaphore: lent{shared}, Observer: observer})
 			var wg sync.WaitGroup
 			for _, g := range []*sluice.Gate{g, all, borrowing} {
 				for range 3 {
@@ -328,7 +329,7 @@ func TestPanickingObserverLosesNothing(t *testing.T) {
 				wg.Go(func() {
 					survives(func() {
 						throttled := false
-						sluice.Do(bg, g, sluice.Policy{}, func(context.Context) error {
+						sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
 							if throttled {
 								return nil
 							}

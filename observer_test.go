@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A diary is an observer that writes down what it is told, in words.
@@ -108,8 +109,8 @@ func TestObserverIsToldWhyACallIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{
-			Name: "g", Concurrency: 1, ConcurrencyCounts: sluice.Cost, MaxWaiting: 1, Observer: d,
-			Quotas: []sluice.Quota{{Meter: failing{errors.New("quota is away")}}},
+			Name: "g", Concurrency: 1, ConcurrencyUnit: sluice.Cost, MaxWaiting: 1, Observer: d,
+			Limits: []sluice.Limit{{Limiter: failing{errors.New("quota is away")}}},
 		})
 		g.Acquire(bg, 1)
 		d.want(t, "0s g refused n=1 other err=sluice: g: quota: quota is away")
@@ -175,9 +176,9 @@ func TestObserverIsToldOfRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Observer: d})
-		policy := sluice.Policy{Backoff: sluice.Constant(time.Second)}
+		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}
 		attempts := 0
-		err := sluice.Do(bg, g, policy, func(context.Context) error {
+		err := sluice.Retry(bg, g, policy, func(context.Context) error {
 			switch attempts++; attempts {
 			case 1:
 				return errors.New("500")
@@ -204,12 +205,12 @@ func TestObserverIsToldOfRetries(t *testing.T) {
 		if n := g.Stats().Retried; n != 2 {
 			t.Errorf("%d retries", n)
 		}
-		sluice.Do(bg, g, policy, func(context.Context) error { return sluice.Permanent(errors.New("404")) })
+		sluice.Retry(bg, g, policy, func(context.Context) error { return sluice.Permanent(errors.New("404")) })
 		d.want(t, "1m1s g granted n=1", "1m1s g released n=1")
 
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(ms, g.Close)
-		sluice.Do(ctx, g, policy, func(context.Context) error { return errors.New("500") })
+		sluice.Retry(ctx, g, policy, func(context.Context) error { return errors.New("500") })
 		cancel()
 		d.want(t,
 			"1m1s g granted n=1",
@@ -282,8 +283,8 @@ func TestObserverOfAParent(t *testing.T) {
 func TestObserverOfAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		g := mustGate(t, sluice.Config{Name: "g", Observer: d, Quotas: []sluice.Quota{
-			{Name: "q", Meter: &bucket{capacity: 1, interval: time.Second}},
+		g := mustGate(t, sluice.Config{Name: "g", Observer: d, Limits: []sluice.Limit{
+			{Name: "q", Limiter: &bucket{capacity: 1, interval: time.Second}},
 		}})
 		var calls sync.WaitGroup
 		for n := range int64(3) {
@@ -305,7 +306,7 @@ func TestObserverOfAQuota(t *testing.T) {
 func TestObserverOfPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		g := mustGate(t, sluice.Config{Name: "g", Rate: tenPerSecond, Observer: d, Permits: slowPermits{time.Second}})
+		g := mustGate(t, sluice.Config{Name: "g", Rate: tenPerSecond, Observer: d, Semaphore: slowPermits{time.Second}})
 		for range 2 {
 			p, _ := g.Acquire(bg, 1)
 			p.Release()
@@ -321,7 +322,7 @@ func TestObserverOfPermits(t *testing.T) {
 // slowPermits take their time.
 type slowPermits struct{ d time.Duration }
 
-func (s slowPermits) Acquire(context.Context, int64, time.Duration) (sluice.Lease, error) {
+func (s slowPermits) Acquire(context.Context, int64, time.Duration) (limits.Lease, error) {
 	time.Sleep(s.d)
 	return s, nil
 }

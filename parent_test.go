@@ -73,7 +73,7 @@ func TestSlowChildHoardsNothingOfItsParent(t *testing.T) {
 func TestSettleAfterReleaseTakesNoRoomOfTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, observer := range []sluice.Observer{nil, newDiary()} {
-			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
+			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 			child := mustGate(t, sluice.Config{Parent: all, Observer: observer})
 			p, _ := child.Acquire(bg, 5)
 			p.Release()
@@ -91,7 +91,7 @@ func TestFullParentWastesNoSlotOfItsChild(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1})
 		child := mustGate(t, sluice.Config{
 			Name: "child", Concurrency: 5, Rate: sluice.Rate{Count: 1, Per: time.Minute}, Parent: all,
-			Quotas: []sluice.Quota{{Name: "q", Meter: quota}},
+			Limits: []sluice.Limit{{Name: "q", Limiter: quota}},
 		})
 		p, _ := all.Acquire(bg, 1)
 		if _, ok := child.TryAcquire(1); ok {
@@ -191,7 +191,7 @@ func TestParentChangesReachItsChildren(t *testing.T) {
 
 func TestThreeGenerations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := mustGate(t, sluice.Config{Rate: tenPerSecond, Quotas: []sluice.Quota{{Name: "root", Meter: &bucket{capacity: 100, interval: time.Hour}}}})
+		root := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{{Name: "root", Limiter: &bucket{capacity: 100, interval: time.Hour}}}})
 		mid := mustGate(t, sluice.Config{Concurrency: 2, Parent: root})
 		var leaves []*sluice.Gate
 		for range 3 {
@@ -217,7 +217,7 @@ func TestThreeGenerations(t *testing.T) {
 
 func TestSettleAndPlanSeeTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := mustGate(t, sluice.Config{Rate: tenPerSecond, RateCounts: sluice.Cost})
+		all := mustGate(t, sluice.Config{Rate: tenPerSecond, RateUnit: sluice.Cost})
 		g := mustGate(t, sluice.Config{Parent: all})
 		p, _ := g.Acquire(bg, 10)
 		p.Settle(5)
@@ -226,10 +226,10 @@ func TestSettleAndPlanSeeTheParent(t *testing.T) {
 		if d := time.Until(all.Stats().NextSlot); d != 500*ms || all.Stats().InFlight != 0 {
 			t.Errorf("the parent's next slot is in %v", d)
 		}
-		if f := g.Plan(11); f.First != 500*ms || f.Last != 1500*ms || f.LimitedBy != sluice.ByRate {
+		if f := g.Estimate(11); f.First != 500*ms || f.Last != 1500*ms || f.LimitedBy != sluice.ByRate {
 			t.Errorf("%+v", f)
 		}
-		if _, err := sluice.New(sluice.Config{Parent: mustGate(t, sluice.Config{Permits: shared{}})}); err == nil {
+		if _, err := sluice.New(sluice.Config{Parent: mustGate(t, sluice.Config{Semaphore: shared{}})}); err == nil {
 			t.Error("a parent with Permits")
 		}
 	})

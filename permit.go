@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Permit is the right of one call to be in flight. It is safe for use by
 // multiple goroutines.
 type Permit struct {
-	gate  *Gate   // nil if n was 0
-	up    *Permit // of the gate's parent, if it has one
-	lease Lease   // nil if there is none
+	gate  *Gate        // nil if n was 0
+	up    *Permit      // of the gate's parent, if it has one
+	lease limits.Lease // nil if there is none
 	n     int64
 	since time.Duration // when it was granted
 
@@ -34,7 +35,7 @@ const (
 func (p *Permit) first(what uint32) bool { return p.done.Or(what)&what == 0 }
 
 // fill makes p the permit of a call of cost n that was let through at now.
-func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease Lease) {
+func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
 	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, n
 	if g.parent != nil {
 		p.up = new(Permit)

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Forecast says how long some calls will take if nothing changes. Two things are not
@@ -14,7 +14,7 @@ import (
 // its retry budget was empty, Stats.Spacing, and a slow start. If one of them would
 // hold the calls up for longer than all else, were it to stay as it is, LimitedBy is
 // ByRetryBudget or BySlowStart.
-type Forecast struct {
+type Estimate struct {
 	// First and Last are how long it takes from now until the first and the
 	// last of the calls leave.
 	First, Last time.Duration
@@ -24,38 +24,38 @@ type Forecast struct {
 	Total time.Duration
 
 	// LimitedBy is what they wait for most. It is Unknown if nothing else limits them.
-	LimitedBy Limit
+	LimitedBy Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: a quota,
-	// Config.Permits or a slow start. The times above are then the shortest possible. It
+	// Config.Semaphore or a slow start. The times above are then the shortest possible. It
 	// is empty if there is no such limit.
-	Unknown Limit
+	Unknown Cause
 }
 
 // A Limit names what holds calls up. A quota is "quota" and its name.
-type Limit = errs.Limit
+type Cause = limits.Cause
 
 const (
-	ByNothing     Limit = "nothing"      // they leave at once
-	ByRate        Limit = "rate"         // evenly spaced
-	ByConcurrency Limit = "concurrency"  // until others are done
-	ByPause       Limit = "pause"        // until PauseUntil
-	ByRetryBudget Limit = "retry budget" // it was empty: see Stats.Spacing
-	BySlowStart   Limit = "slow start"   // after a refusal, without a rate
-	ByBackoff     Limit = "backoff"      // before a retry
-	ByPermits     Limit = "permits"      // of Config.Permits
-	ByParent      Limit = "parent"       // whose Stats say more
+	ByNothing     Cause = "nothing"      // they leave at once
+	ByRate        Cause = "rate"         // evenly spaced
+	ByConcurrency Cause = "concurrency"  // until others are done
+	ByPause       Cause = "pause"        // until PauseUntil
+	ByRetryBudget Cause = "retry budget" // it was empty: see Stats.Spacing
+	BySlowStart   Cause = "slow start"   // after a refusal, without a rate
+	ByBackoff     Cause = "backoff"      // before a retry
+	BySemaphore   Cause = "permits"      // of Config.Permits
+	ByParent      Cause = "parent"       // whose Stats say more
 )
 
 // Plan returns how long n more calls of cost 1 will take behind those who wait
 // already, and what limits them: "50,000 calls take 2 h 47 min, limited by the
 // rate", before the first is made. What calls take in flight is estimated from
 // those done so far; before that, concurrency is taken for no limit. Quotas and
-// Permits cannot be forecast: see Forecast.Unknown. With a parent it is the longer of
+// Permits cannot be forecast: see Estimate.Unknown. With a parent it is the longer of
 // both forecasts. It panics if n < 0; Plan(0) returns ByNothing.
-func (g *Gate) Plan(n int64) Forecast {
+func (g *Gate) Estimate(n int64) Estimate {
 	mustNotBeNegative(n)
-	f := Forecast{LimitedBy: ByNothing}
+	f := Estimate{LimitedBy: ByNothing}
 	if n == 0 {
 		return f
 	}
@@ -76,19 +76,19 @@ func (g *Gate) Plan(n int64) Forecast {
 }
 
 // unknown returns the first limit of the gate alone that cannot be forecast, or "".
-func (g *Gate) unknown() Limit {
+func (g *Gate) unknown() Cause {
 	switch {
 	case len(g.quotas) > 0:
 		return g.quotas[0].limit()
 	case g.permits != nil:
-		return ByPermits
+		return BySemaphore
 	}
 	return ""
 }
 
 // plan is Plan for the gate alone. Its Unknown is BySlowStart or empty.
-func (g *Gate) plan(n int64) Forecast {
-	f := Forecast{LimitedBy: ByNothing}
+func (g *Gate) plan(n int64) Estimate {
+	f := Estimate{LimitedBy: ByNothing}
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # In which order are quotas asked, and how often?
@@ -23,13 +24,13 @@ import (
 
 // A question is one such step.
 type question struct {
-	joint Joint // nil if there is one quota
+	joint limits.Joint // nil if there is one quota
 	of    []owned
 }
 
 // An owned is a quota and whose it is.
 type owned struct {
-	*Quota
+	*Limit
 	gate *Gate
 	bell *queue.Bell // of the meter; nil if it has none
 }
@@ -40,8 +41,8 @@ func questionsOf(g *Gate) []question {
 	var here, far []question
 	for ; g != nil; g = g.parent {
 		for i := range g.quotas {
-			one := owned{&g.quotas[i], g, bellOf(g.quotas[i].Meter)}
-			if _, ok := one.Meter.(Joiner); ok {
+			one := owned{&g.quotas[i], g, bellOf(g.quotas[i].Limiter)}
+			if _, ok := one.Limiter.(limits.Remote); ok {
 				far = join(far, one)
 			} else {
 				here = append(here, question{of: []owned{one}})
@@ -56,11 +57,11 @@ func questionsOf(g *Gate) []question {
 func join(questions []question, one owned) []question {
 	for i := range questions {
 		q := &questions[i]
-		var others []Meter
+		var others []limits.Limiter
 		for _, o := range q.of[1:] {
-			others = append(others, o.Meter)
+			others = append(others, o.Limiter)
 		}
-		if joint := q.of[0].Meter.(Joiner).Join(append(others, one.Meter)...); joint != nil {
+		if joint := q.of[0].Limiter.(limits.Remote).Join(append(others, one.Limiter)...); joint != nil {
 			q.joint, q.of = joint, append(q.of, one)
 			return questions
 		}
@@ -71,12 +72,12 @@ func join(questions []question, one owned) []question {
 // admit asks for a call of n, and returns who refused.
 func (q *question) admit(ctx context.Context, n int64) (wait time.Duration, by owned, err error) {
 	if q.joint == nil {
-		wait, err = q.of[0].Meter.Admit(ctx, q.of[0].Counts.of(n))
+		wait, err = q.of[0].Limiter.Admit(ctx, q.of[0].Unit.of(n))
 		return wait, q.of[0], err
 	}
 	all := make([]int64, len(q.of))
 	for i, o := range q.of {
-		all[i] = o.Counts.of(n)
+		all[i] = o.Unit.of(n)
 	}
 	wait, which, err := q.joint.AdmitAll(ctx, all)
 	return wait, q.of[which], err
@@ -84,13 +85,13 @@ func (q *question) admit(ctx context.Context, n int64) (wait time.Duration, by o
 
 // giveBack gives back what admit has just taken for a call of n.
 func (q *question) giveBack(ctx context.Context, n int64) {
-	q.adjust(bell.Quietly(ctx), 0, func(o owned) int64 { return -o.Counts.of(n) })
+	q.adjust(bell.Quietly(ctx), 0, func(o owned) int64 { return -o.Unit.of(n) })
 }
 
 // settle corrects by delta what admit took age ago from those that count cost.
 func (q *question) settle(ctx context.Context, delta int64, age time.Duration) {
 	q.adjust(ctx, age, func(o owned) int64 {
-		if o.Counts == Cost {
+		if o.Unit == Cost {
 			return delta
 		}
 		return 0
@@ -110,7 +111,7 @@ func (q *question) adjust(ctx context.Context, age time.Duration, by func(owned)
 	if q.joint != nil {
 		lost = q.joint.AdjustAll(ctx, delta, age)
 	} else {
-		lost = []error{q.of[0].Meter.Adjust(ctx, delta[0], age)}
+		lost = []error{q.of[0].Limiter.Adjust(ctx, delta[0], age)}
 	}
 	for i, err := range lost {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A place is far away. What is there can be asked in one trip.
@@ -66,7 +67,7 @@ func (t *tenant) Adjust(ctx context.Context, delta int64, age time.Duration) err
 	return t.bucket.Adjust(ctx, delta, age)
 }
 
-func (t *tenant) Join(others ...sluice.Meter) sluice.Joint {
+func (t *tenant) Join(others ...limits.Limiter) limits.Joint {
 	all := []*tenant{t}
 	for _, o := range others {
 		o, ok := o.(*tenant)
@@ -138,8 +139,8 @@ func TestQuotasOfOnePlaceAreAskedInOneTrip(t *testing.T) {
 		far := &place{trip: 10 * ms}
 		second := &tenant{bucket{capacity: 2, interval: time.Second}, "s", far}
 		day := &tenant{bucket{capacity: 5, interval: time.Hour}, "d", far}
-		g := mustGate(t, sluice.Config{Name: "api", Quotas: []sluice.Quota{
-			{Name: "second", Meter: second}, {Name: "day", Meter: day, Counts: sluice.Calls},
+		g := mustGate(t, sluice.Config{Name: "api", Limits: []sluice.Limit{
+			{Name: "second", Limiter: second}, {Name: "day", Limiter: day, Unit: sluice.Calls},
 		}})
 		l := synclog.New()
 		for i := range 3 {
@@ -182,10 +183,10 @@ func TestQuotasOfThisMachineAreAskedFirst(t *testing.T) {
 		far := &place{trip: 10 * ms}
 		shared := &tenant{bucket{capacity: 10, interval: time.Hour}, "s", far}
 		near := &bucket{capacity: 1, interval: time.Minute}
-		all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "near", Meter: near}}})
+		all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "near", Limiter: near}}})
 		for _, cfg := range []sluice.Config{
-			{Quotas: []sluice.Quota{{Name: "shared", Meter: shared}, {Name: "near", Meter: near}}},
-			{Quotas: []sluice.Quota{{Name: "shared", Meter: shared}}, Parent: all},
+			{Limits: []sluice.Limit{{Name: "shared", Limiter: shared}, {Name: "near", Limiter: near}}},
+			{Limits: []sluice.Limit{{Name: "shared", Limiter: shared}}, Parent: all},
 		} {
 			g := mustGate(t, cfg)
 			if _, ok := g.TryAcquire(1); !ok {
@@ -207,9 +208,9 @@ func TestQuotasOfTwoPlaces(t *testing.T) {
 		p, q := new(place), new(place)
 		a, c := &tenant{bucket{capacity: 10, interval: time.Hour}, "a", p}, &tenant{bucket{capacity: 10, interval: time.Hour}, "c", p}
 		b, d := &tenant{bucket{capacity: 10, interval: time.Hour}, "b", q}, &tenant{bucket{capacity: 1, interval: time.Hour}, "d", q}
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{
-			{Name: "a", Meter: a}, {Name: "b", Meter: b}, {Name: "c", Meter: c, Counts: sluice.Calls}, {Name: "d", Meter: d, Counts: sluice.Calls},
-			{Name: "a again", Meter: a}, // cannot be joined to itself
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{
+			{Name: "a", Limiter: a}, {Name: "b", Limiter: b}, {Name: "c", Limiter: c, Unit: sluice.Calls}, {Name: "d", Limiter: d, Unit: sluice.Calls},
+			{Name: "a again", Limiter: a}, // cannot be joined to itself
 		}})
 		if _, ok := g.TryAcquire(3); !ok {
 			t.Error("three fit")
@@ -248,8 +249,8 @@ func TestSettleInOneTrip(t *testing.T) {
 		far := new(place)
 		one := func(name string) *tenant { return &tenant{bucket{capacity: 10, interval: time.Hour}, name, far} }
 		a, b, c := one("a"), one("b"), one("c")
-		all := mustGate(t, sluice.Config{Name: "all", Quotas: []sluice.Quota{{Name: "a", Meter: a}}})
-		host := mustGate(t, sluice.Config{Name: "host", Parent: all, Quotas: []sluice.Quota{{Name: "b", Meter: b, Counts: sluice.Calls}, {Name: "c", Meter: c}}})
+		all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "a", Limiter: a}}})
+		host := mustGate(t, sluice.Config{Name: "host", Parent: all, Limits: []sluice.Limit{{Name: "b", Limiter: b, Unit: sluice.Calls}, {Name: "c", Limiter: c}}})
 		p, err := host.Acquire(bg, 5)
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +290,7 @@ func TestSettleInOneTrip(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		// Where nothing counts cost, nobody travels.
-		calls := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: b, Counts: sluice.Calls}, {Meter: c, Counts: sluice.Calls}}})
+		calls := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: b, Unit: sluice.Calls}, {Limiter: c, Unit: sluice.Calls}}})
 		if p, err = calls.Acquire(bg, 2); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +305,7 @@ func TestJointThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := &bucket{capacity: 10, interval: time.Hour}
 		a, b := &bomb{}, &bomb{}
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Meter: a}, {Meter: near}, {Meter: b}}})
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: a}, {Limiter: near}, {Limiter: b}}})
 		func() {
 			defer func() {
 				if recover() != "boom" {
@@ -322,7 +323,7 @@ func TestJointThatPanics(t *testing.T) {
 // A bomb is a joint of bombs.
 type bomb struct{ bucket }
 
-func (b *bomb) Join(...sluice.Meter) sluice.Joint { return b }
+func (b *bomb) Join(...limits.Limiter) limits.Joint { return b }
 
 func (b *bomb) AdmitAll(context.Context, []int64) (time.Duration, int, error) { panic("boom") }
 func (b *bomb) AdjustAll(context.Context, []int64, time.Duration) []error     { panic("not taken") }

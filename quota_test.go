@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -19,7 +20,7 @@ func TestQuotasAreGrantedTogetherOrNotAtAll(t *testing.T) {
 		second := &bucket{capacity: 2, interval: 500 * ms}
 		g := mustGate(t, sluice.Config{
 			Name: "api", Rate: tenPerSecond, Concurrency: 10,
-			Quotas: []sluice.Quota{{Name: "minute", Meter: minute}, {Name: "second", Meter: second}},
+			Limits: []sluice.Limit{{Name: "minute", Limiter: minute}, {Name: "second", Limiter: second}},
 		})
 		l := synclog.New()
 		for i := range 8 {
@@ -53,7 +54,7 @@ func TestRefusedByOneQuotaConsumedFromNone(t *testing.T) {
 		third := &bucket{capacity: 100, interval: time.Hour}
 		g := mustGate(t, sluice.Config{
 			Name: "api", Rate: tenPerSecond, Concurrency: 10,
-			Quotas: []sluice.Quota{{Name: "a", Meter: first}, {Name: "b", Meter: second}, {Name: "c", Meter: third, Counts: sluice.Calls}},
+			Limits: []sluice.Limit{{Name: "a", Limiter: first}, {Name: "b", Limiter: second}, {Name: "c", Limiter: third, Unit: sluice.Calls}},
 		})
 		untouched := func(when string, want int64) {
 			t.Helper()
@@ -109,7 +110,7 @@ func TestCancelDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := &bucket{capacity: 10, interval: time.Hour}
 		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "near", Meter: near}, {Name: "far", Meter: far}}})
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "near", Limiter: near}, {Name: "far", Limiter: far}}})
 		ctx, cancel := context.WithCancel(bg)
 		l := synclog.New()
 		l.Call(0, enter(g, ctx))
@@ -129,9 +130,9 @@ func (l *lossy) Adjust(context.Context, int64, time.Duration) error { return err
 
 func TestRefundsThatFailAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{
-			{Name: "a", Meter: &lossy{bucket{capacity: 10, interval: time.Hour}}},
-			{Name: "b", Meter: &bucket{capacity: 1, interval: time.Hour}},
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{
+			{Name: "a", Limiter: &lossy{bucket{capacity: 10, interval: time.Hour}}},
+			{Name: "b", Limiter: &bucket{capacity: 1, interval: time.Hour}},
 		}})
 		p, _ := g.Acquire(bg, 1)
 		g.TryAcquire(1) // b refuses, a keeps what it took
@@ -145,8 +146,8 @@ func TestRefundsThatFailAreCounted(t *testing.T) {
 func TestSettleTouchesCostQuotasOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cost, calls := &bucket{capacity: 100, interval: time.Minute}, &bucket{capacity: 100, interval: time.Minute}
-		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Quotas: []sluice.Quota{
-			{Name: "tokens", Meter: cost}, {Name: "requests", Meter: calls, Counts: sluice.Calls},
+		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{
+			{Name: "tokens", Limiter: cost}, {Name: "requests", Limiter: calls, Unit: sluice.Calls},
 		}})
 		p, _ := g.Acquire(bg, 40)
 		q, _ := g.Acquire(bg, 40)
@@ -167,7 +168,7 @@ func TestSettleTouchesCostQuotasOnly(t *testing.T) {
 func TestPauseDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
-		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Quotas: []sluice.Quota{{Name: "far", Meter: far}}})
+		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{{Name: "far", Limiter: far}}})
 		l := synclog.New()
 		l.Call(0, enter(g, bg))
 		time.Sleep(10 * ms)
@@ -186,7 +187,7 @@ func TestPauseDuringARoundTrip(t *testing.T) {
 func TestCloseDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &bucket{capacity: 1, interval: time.Hour, trip: 20 * ms}
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "far", Meter: far}}})
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "far", Limiter: far}}})
 		l := synclog.New()
 		l.Call(0, enter(g, bg))
 		l.Call(1, enter(g, bg))
@@ -205,7 +206,7 @@ func TestChangesReachThoseWhoWaitWithQuotas(t *testing.T) {
 		plenty := &bucket{capacity: 100, interval: time.Second}
 		g := mustGate(t, sluice.Config{
 			Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}, Concurrency: 2,
-			Quotas: []sluice.Quota{{Name: "plenty", Meter: plenty}},
+			Limits: []sluice.Limit{{Name: "plenty", Limiter: plenty}},
 		})
 		l := synclog.New()
 		for i := range 4 {
@@ -229,7 +230,7 @@ func TestChangesReachThoseWhoWaitWithQuotas(t *testing.T) {
 // are asked.
 func TestReleaseReachesThoseWhoWaitWithQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 1, Quotas: []sluice.Quota{{Name: "q", Meter: &bucket{capacity: 100, interval: time.Second}}}})
+		g := mustGate(t, sluice.Config{Concurrency: 1, Limits: []sluice.Limit{{Name: "q", Limiter: &bucket{capacity: 100, interval: time.Second}}}})
 		l := synclog.New()
 		for i := range 3 {
 			l.Call(i, func() error { return hold(g, time.Second) })
@@ -257,7 +258,7 @@ type lease struct {
 	n int64
 }
 
-func (s shared) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+func (s shared) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	if err := s.AcquireWithin(ctx, n, longest); err != nil {
 		return nil, err
 	}
@@ -270,7 +271,7 @@ func (l lease) Lost() <-chan struct{} { return l.lost }
 func TestPermitsOfAnotherMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := shared{semaphore.NewWeighted(2), nil}
-		g := mustGate(t, sluice.Config{Name: "api", Permits: sem, Rate: tenPerSecond})
+		g := mustGate(t, sluice.Config{Name: "api", Semaphore: sem, Rate: tenPerSecond})
 		l := synclog.New()
 		for i := range 3 {
 			l.Call(i, func() error { return hold(g, time.Second) })
@@ -300,7 +301,7 @@ func TestPermitsOfAnotherMachine(t *testing.T) {
 func TestLostLeaseEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := shared{semaphore.NewWeighted(2), make(chan struct{})}
-		g := mustGate(t, sluice.Config{Permits: sem})
+		g := mustGate(t, sluice.Config{Semaphore: sem})
 		call := func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -308,7 +309,7 @@ func TestLostLeaseEndsTheCall(t *testing.T) {
 		var errDo, errCall error
 		var wg sync.WaitGroup
 		wg.Go(func() { errDo = g.Do(bg, call) })
-		wg.Go(func() { errCall = sluice.Do(bg, g, sluice.Policy{Attempts: 1}, call) })
+		wg.Go(func() { errCall = sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, call) })
 		synctest.Wait()
 		close(sem.lost)
 		wg.Wait()
@@ -317,7 +318,7 @@ func TestLostLeaseEndsTheCall(t *testing.T) {
 		}
 		// A call that is done leaves no goroutine that waits for the loss.
 		sem.lost = make(chan struct{})
-		g = mustGate(t, sluice.Config{Permits: sem})
+		g = mustGate(t, sluice.Config{Semaphore: sem})
 		if err := g.Do(bg, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}

@@ -12,13 +12,14 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 // After a pause of a gate without a rate one call leaves, then two, then four:
 // one more for each that was answered, here by the release of its permit.
 func TestNoPauseEndsInAHerd(t *testing.T) {
-	day := sluice.Quota{Name: "day", Meter: leaky.New(1000, 1000, 24*time.Hour)}
+	day := sluice.Limit{Name: "day", Limiter: leaky.New(1000, 1000, 24*time.Hour)}
 	for name, gates := range map[string]func(t *testing.T) (g, paused *sluice.Gate){
 		"nothing configured": func(t *testing.T) (g, paused *sluice.Gate) {
 			g = mustGate(t, sluice.Config{})
@@ -29,11 +30,11 @@ func TestNoPauseEndsInAHerd(t *testing.T) {
 			return g, g
 		},
 		"concurrency in cost": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Concurrency: 64, ConcurrencyCounts: sluice.Cost})
+			g = mustGate(t, sluice.Config{Concurrency: 64, ConcurrencyUnit: sluice.Cost})
 			return g, g
 		},
 		"a quota": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Quotas: []sluice.Quota{day}})
+			g = mustGate(t, sluice.Config{Limits: []sluice.Limit{day}})
 			return g, g
 		},
 		"a child of a gate without limits": func(t *testing.T) (g, paused *sluice.Gate) {
@@ -131,7 +132,7 @@ func TestAnAnswerNeedsNoRelease(t *testing.T) {
 		g.PauseUntil(time.Now().Add(time.Second), "429")
 		for i := range 7 {
 			l.Call(i, func() error {
-				a := sluice.NewAttempts(g, sluice.Policy{})
+				a := sluice.NewAttempts(g, sluice.RetryPolicy{})
 				p, err := a.Next(bg, 1)
 				if err != nil {
 					return err
@@ -169,7 +170,7 @@ func TestACallWithoutAnAnswerHoldsUpNobodyForGood(t *testing.T) {
 func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Do(bg, g, sluice.Policy{Attempts: 1}, f)
+			return sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, f)
 		},
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
 	}
@@ -244,7 +245,7 @@ func TestASlowStartFindsTheRate(t *testing.T) {
 	bare := func(time.Duration) error { return sluice.RetryAfter(errBusy, 0) }
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Do(bg, g, sluice.Policy{Attempts: -1}, f)
+			return sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: -1}, f)
 		},
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
 			for {
@@ -285,9 +286,9 @@ func TestASlowStartFindsTheRate(t *testing.T) {
 					cfg.Parent = mustGate(t, sluice.Config{})
 				}
 				g := mustGate(t, cfg)
-				var limit interface{ Take(n int64) leaky.Result } = leaky.New(10, 20, time.Second)
+				var limit interface{ Take(n int64) limits.Result } = leaky.New(10, 20, time.Second)
 				if c.window {
-					limit = window.NewCounter(100, 10*time.Second)
+					limit = window.NewFixed(100, 10*time.Second)
 				}
 				requests := 0
 				var mu sync.Mutex
@@ -336,7 +337,7 @@ func TestALoneRefusalWithoutATimeChangesNothing(t *testing.T) {
 	for _, every := range []int{0, 50} {
 		for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 			"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-				return sluice.Do(bg, g, sluice.Policy{Throttled: sluice.Constant(time.Second)}, f)
+				return sluice.Retry(bg, g, sluice.RetryPolicy{Throttled: sluice.Constant(time.Second)}, f)
 			},
 			"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
 				for g.Do(bg, f) != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -30,7 +31,7 @@ func TestQuotaAnswersAfterItsCallerGaveUp(t *testing.T) {
 			return 0, nil
 		})
 		behind := &bucket{capacity: 1, interval: time.Hour}
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "b", Meter: behind}, {Name: "q", Meter: deaf}}})
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "b", Limiter: behind}, {Name: "q", Limiter: deaf}}})
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(10*ms, cancel)
 		_, err := g.Acquire(ctx, 1)
@@ -46,10 +47,10 @@ func TestMaxElapsedBoundsTheWaitForTheGate(t *testing.T) {
 		var wg sync.WaitGroup
 		start := time.Now()
 		wg.Go(func() {
-			err := sluice.Do(bg, g, sluice.Policy{MaxElapsed: 5 * time.Second}, func(context.Context) error {
+			err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: 5 * time.Second}, func(context.Context) error {
 				return errors.New("x")
 			})
-			var stopped *sluice.Stopped
+			var stopped *sluice.RetryError
 			if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
 				t.Errorf("%v", err)
 			}
@@ -68,7 +69,7 @@ func TestMaxElapsedBoundsTheWaitForTheGate(t *testing.T) {
 // exhaust empties the retry budget of a gate, which has room for one retry.
 func exhaust(t *testing.T, g *sluice.Gate) {
 	t.Helper()
-	err := sluice.Do(bg, g, sluice.Policy{Backoff: sluice.Constant(500 * ms)}, func(context.Context) error { return errors.New("x") })
+	err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(500 * ms)}, func(context.Context) error { return errors.New("x") })
 	if !errors.Is(err, sluice.ErrBudget) {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestSpacingAfterAnEmptyBudget(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"no rate":        {},
 		"a stored burst": {Rate: sluice.Rate{Count: 100, Per: time.Second}, Burst: 20},
-		"counts cost":    {Rate: sluice.Rate{Count: 60_000, Per: time.Second}, RateCounts: sluice.Cost},
+		"counts cost":    {Rate: sluice.Rate{Count: 60_000, Per: time.Second}, RateUnit: sluice.Cost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -114,8 +115,8 @@ func TestHugeBudgetDoesNotOverflow(t *testing.T) {
 	g := mustGate(t, sluice.Config{RetryBudget: math.MaxInt})
 	fail := func(context.Context) error { return errors.New("x") }
 	for range 3 {
-		sluice.Do(bg, g, sluice.Policy{}, nothing)
-		if err := sluice.Do(bg, g, sluice.Policy{Attempts: 2, Backoff: sluice.Constant(0)}, fail); !errors.Is(err, sluice.ErrAttempts) {
+		sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(0)}, fail); !errors.Is(err, sluice.ErrAttempts) {
 			t.Error(err)
 		}
 	}
@@ -128,7 +129,7 @@ func TestMarksOfAnotherGateAreItsAffair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global, host := mustGate(t, sluice.Config{Name: "global"}), mustGate(t, sluice.Config{Name: "host"})
 		err := global.Do(bg, func(ctx context.Context) error {
-			return sluice.Do(ctx, host, sluice.Policy{}, func(context.Context) error {
+			return sluice.Retry(ctx, host, sluice.RetryPolicy{}, func(context.Context) error {
 				return sluice.RetryAfter(errors.New("429"), time.Hour)
 			})
 		})
@@ -157,7 +158,7 @@ func TestOfJoinedToldWaitsTheLongestCounts(t *testing.T) {
 func TestBackoffIsGivenLessThanOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := []time.Duration{1, 2, 3}
-		sluice.Do(bg, mustGate(t, sluice.Config{}), sluice.Policy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
+		sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
 			return table[int(u*3)]
 		}}, func(context.Context) error { return errors.New("x") })
 	})
@@ -165,7 +166,7 @@ func TestBackoffIsGivenLessThanOne(t *testing.T) {
 
 func TestShutdownWaitsForCallsThatCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
+		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 		p, _ := g.Acquire(bg, 5)
 		p.Settle(0)
 		ctx, cancel := context.WithTimeout(bg, time.Second)
@@ -181,7 +182,7 @@ func TestShutdownWaitsForCallsThatCostNothing(t *testing.T) {
 }
 
 func TestInFlightDoesNotOverflow(t *testing.T) {
-	g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyCounts: sluice.Cost})
+	g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 	a, _ := g.Acquire(bg, 1)
 	b, _ := g.Acquire(bg, 1)
 	a.Settle(math.MaxInt64)
@@ -194,7 +195,7 @@ func TestInFlightDoesNotOverflow(t *testing.T) {
 	if n := g.Stats().InFlight; n != 0 {
 		t.Errorf("%d in flight after all came back", n)
 	}
-	unlimited := mustGate(t, sluice.Config{ConcurrencyCounts: sluice.Cost})
+	unlimited := mustGate(t, sluice.Config{ConcurrencyUnit: sluice.Cost})
 	unlimited.Acquire(bg, math.MaxInt64)
 	if _, ok := unlimited.TryAcquire(math.MaxInt64); ok || unlimited.Stats().InFlight < 0 {
 		t.Errorf("in flight: %d", unlimited.Stats().InFlight)
@@ -203,9 +204,9 @@ func TestInFlightDoesNotOverflow(t *testing.T) {
 
 func TestPanicOfAQuotaLeaksNothing(t *testing.T) {
 	sem, first := semaphore.NewWeighted(1), &bucket{capacity: 10, interval: time.Hour}
-	g := mustGate(t, sluice.Config{Permits: shared{sem, nil}, Quotas: []sluice.Quota{
-		{Name: "first", Meter: first},
-		{Name: "second", Meter: answering(func(context.Context, int64) (time.Duration, error) { panic("mine") })},
+	g := mustGate(t, sluice.Config{Semaphore: shared{sem, nil}, Limits: []sluice.Limit{
+		{Name: "first", Limiter: first},
+		{Name: "second", Limiter: answering(func(context.Context, int64) (time.Duration, error) { panic("mine") })},
 	}})
 	func() {
 		defer func() {
@@ -224,7 +225,7 @@ func TestCloseAndStatsSeeThoseWhoWaitForPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := semaphore.NewWeighted(1)
 		sem.TryAcquire(1)
-		g := mustGate(t, sluice.Config{Permits: shared{sem, nil}, MaxWaiting: 3})
+		g := mustGate(t, sluice.Config{Semaphore: shared{sem, nil}, MaxWaiting: 3})
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -237,7 +238,7 @@ func TestCloseAndStatsSeeThoseWhoWaitForPermits(t *testing.T) {
 		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrQueueFull) {
 			t.Errorf("a fourth: %v", err)
 		}
-		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != sluice.ByPermits {
+		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != sluice.BySemaphore {
 			t.Errorf("%+v", s)
 		}
 		g.Close()
@@ -250,7 +251,7 @@ func TestCloseAndStatsSeeThoseWhoWaitForPermits(t *testing.T) {
 
 func TestLongestWaitBelowAllNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}, Permits: shared{semaphore.NewWeighted(9), nil}})
+		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}, Semaphore: shared{semaphore.NewWeighted(9), nil}})
 		hold(g, 0)
 		start := time.Now()
 		if _, err := g.AcquireWithin(bg, 1, math.MinInt64); err == nil || time.Since(start) != 0 {
@@ -264,9 +265,9 @@ func TestLongestWaitBelowAllNumbers(t *testing.T) {
 func TestNewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks := 0
-		b := sluice.Block(answering(func(context.Context, int64) (time.Duration, error) {
+		b := sluice.NewQueue(answering(func(context.Context, int64) (time.Duration, error) {
 			asks++
-			return sluice.Never, nil
+			return limits.Never, nil
 		}))
 		ctx, cancel := context.WithCancel(bg)
 		var wg sync.WaitGroup
@@ -287,7 +288,7 @@ func TestNewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 func TestWhatChangesNothingAsksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks, full := 0, false
-		g := mustGate(t, sluice.Config{Quotas: []sluice.Quota{{Name: "q", Counts: sluice.Calls, Meter: answering(func(context.Context, int64) (time.Duration, error) {
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Unit: sluice.Calls, Limiter: answering(func(context.Context, int64) (time.Duration, error) {
 			if asks++; full {
 				return time.Hour, nil
 			}
@@ -313,8 +314,8 @@ func TestPauseWithoutEndHasNoTimeToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api"})
 		g.PauseUntil(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "maintenance")
-		err := sluice.Do(bg, g, sluice.Policy{}, nothing)
-		var stopped *sluice.Stopped
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
+		var stopped *sluice.RetryError
 		if !errors.As(err, &stopped) || !stopped.RetryAt.IsZero() || !errors.Is(err, sluice.ErrServerWait) || !strings.Contains(err.Error(), "maintenance") {
 			t.Errorf("%v, come back at %v", err, stopped.RetryAt)
 		}
@@ -325,8 +326,8 @@ func TestCallKnowsThatItsLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := make(chan struct{})
 		close(lost)
-		g := mustGate(t, sluice.Config{Permits: shared{semaphore.NewWeighted(1), lost}})
-		err := sluice.Do(bg, g, sluice.Policy{Attempts: 1}, func(ctx context.Context) error {
+		g := mustGate(t, sluice.Config{Semaphore: shared{semaphore.NewWeighted(1), lost}})
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -339,13 +340,13 @@ func TestCallKnowsThatItsLeaseWasLost(t *testing.T) {
 // A call that had waited for its slot and then for room counted as woken late,
 // by us, when the room came back, and the next one left up to CatchUp too early.
 func TestRoomThatComesBackLateIsNotOurLateness(t *testing.T) {
-	for name, quotas := range map[string][]sluice.Quota{
+	for name, quotas := range map[string][]sluice.Limit{
 		"no quota": nil,
-		"a quota":  {{Name: "q", Meter: &bucket{capacity: 100, interval: ms}}},
+		"a quota":  {{Name: "q", Limiter: &bucket{capacity: 100, interval: ms}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2, Quotas: quotas}), synclog.New()
+				g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2, Limits: quotas}), synclog.New()
 				p, _ := g.Acquire(bg, 1)
 				l.Call(0, enter(g, bg)) // its slot is at 100 ms
 				l.Call(1, enter(g, bg))

@@ -4,11 +4,13 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
-// A Policy says when [Call] tries again. It is plain data: one value can serve
+// A Policy says when [RetryValue] tries again. It is plain data: one value can serve
 // any number of calls at once. The zero Policy is a good one.
-type Policy struct {
+type RetryPolicy struct {
 	// Attempts is the most attempts, the first included, so retries are one
 	// fewer. Attempts after which the server said when to come back do not
 	// count. 0 means 4, negative no bound.
@@ -47,7 +49,7 @@ type Policy struct {
 	// Retry, if set, reports whether an error is worth another attempt. It is
 	// not asked about errors marked with Permanent, RetryAfter or RetryAt.
 	// nil means that every other error is.
-	Retry func(err error) bool
+	Retryable func(err error) bool
 }
 
 // almostOne is the largest u that a Backoff may be given.
@@ -67,10 +69,10 @@ var (
 
 // withDefaults returns p with every field set; what is unbounded is as large
 // as can be.
-func (p Policy) withDefaults() Policy {
+func (p RetryPolicy) withDefaults() RetryPolicy {
 	p.Attempts = orDefault(p.Attempts, defaultAttempts, int(^uint(0)>>1))
-	p.MaxElapsed = orDefault(p.MaxElapsed, defaultMaxElapsed, Never)
-	p.MaxServerWait = orDefault(p.MaxServerWait, defaultMaxServerWait, Never)
+	p.MaxElapsed = orDefault(p.MaxElapsed, defaultMaxElapsed, limits.Never)
+	p.MaxServerWait = orDefault(p.MaxServerWait, defaultMaxServerWait, limits.Never)
 	if p.Backoff == nil {
 		p.Backoff = defaultBackoff
 	}
@@ -93,7 +95,7 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // Call calls f through gate until it succeeds, and returns what it returned.
 // Every attempt acquires the gate anew, behind everybody who waits by then,
 // and holds no permit between attempts. The context of an attempt is ctx,
-// bounded by Policy.AttemptTimeout.
+// bounded by RetryPolicy.AttemptTimeout.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent].
 // An error marked with [RetryAfter] or [RetryAt] pauses the whole gate for as
@@ -115,11 +117,11 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // because of it: it waits until its deadline.
 //
 // If it gives up, and it does so before a wait that cannot end in time, Call
-// returns the zero T and a [*Stopped] error with the last error, the reason, and
+// returns the zero T and a [*RetryError] error with the last error, the reason, and
 // when to come back. If the first attempt fails with a permanent error, it returns
 // that error, marked with [Permanent]. If the gate refuses the first attempt it
 // returns the error of the gate. It panics if f does, after releasing the permit.
-func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) (T, error)) (T, error) {
+func RetryValue[T any](ctx context.Context, gate *Gate, policy RetryPolicy, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	a := NewAttempts(gate, policy)
 	for {
@@ -137,9 +139,9 @@ func Call[T any](ctx context.Context, gate *Gate, policy Policy, f func(ctx cont
 	}
 }
 
-// Do is [Call] for a function that returns nothing but an error.
-func Do(ctx context.Context, gate *Gate, policy Policy, f func(ctx context.Context) error) error {
-	_, err := Call(ctx, gate, policy, func(ctx context.Context) (struct{}, error) {
+// Do is [RetryValue] for a function that returns nothing but an error.
+func Retry(ctx context.Context, gate *Gate, policy RetryPolicy, f func(ctx context.Context) error) error {
+	_, err := RetryValue(ctx, gate, policy, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
 	})
 	return err

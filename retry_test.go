@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var (
@@ -85,7 +86,7 @@ func (s *server) want(t testing.TB, came ...time.Duration) {
 	}
 }
 
-// A stop is what is to be known of a Stopped error. Instants count from the
+// A stop is what is to be known of a RetryError. Instants count from the
 // start of the server.
 type stop struct {
 	last, why error
@@ -98,7 +99,7 @@ type stop struct {
 // wantStop compares err, with which a call ended just now, with what is right.
 func (s *server) wantStop(t testing.TB, err error, want stop) {
 	t.Helper()
-	var got *sluice.Stopped
+	var got *sluice.RetryError
 	if !errors.As(err, &got) || err != error(got) {
 		t.Errorf("ended with %v (%T), want %+v", err, err, want)
 		return
@@ -149,7 +150,7 @@ func TestServerWantCanFail(t *testing.T) {
 		}
 
 		right := stop{last: errDown, why: sluice.ErrElapsed, attempts: 3, at: time.Second, elapsed: 500 * ms, retryAt: time.Minute}
-		err := &sluice.Stopped{Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, Elapsed: 500 * ms, RetryAt: s.start.Add(time.Minute)}
+		err := &sluice.RetryError{Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, Elapsed: 500 * ms, RetryAt: s.start.Add(time.Minute)}
 		for name, c := range map[string]struct {
 			err    error
 			change func(*stop)
@@ -181,22 +182,22 @@ func TestServerWantCanFail(t *testing.T) {
 var herd = sluice.Rate{Count: 1e9, Per: time.Second}
 
 // each is a policy that waits d before each retry, whatever the failure.
-func each(d time.Duration) sluice.Policy {
-	return sluice.Policy{Backoff: sluice.Constant(d), Throttled: sluice.Constant(d)}
+func each(d time.Duration) sluice.RetryPolicy {
+	return sluice.RetryPolicy{Backoff: sluice.Constant(d), Throttled: sluice.Constant(d)}
 }
 
 func TestCallReturnsWhatTheFunctionReturns(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(bg, key{}, "value")
 	g := mustGate(t, sluice.Config{})
-	got, err := sluice.Call(ctx, g, sluice.Policy{}, func(ctx context.Context) (string, error) {
+	got, err := sluice.RetryValue(ctx, g, sluice.RetryPolicy{}, func(ctx context.Context) (string, error) {
 		return ctx.Value(key{}).(string), nil
 	})
 	if got != "value" || err != nil {
 		t.Errorf("Call = %q, %v", got, err)
 	}
 	var called string
-	err = sluice.Do(ctx, g, sluice.Policy{}, func(ctx context.Context) error {
+	err = sluice.Retry(ctx, g, sluice.RetryPolicy{}, func(ctx context.Context) error {
 		called = ctx.Value(key{}).(string)
 		return nil
 	})
@@ -212,18 +213,18 @@ func TestCallReturnsTheZeroValueOnFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		partly := func(context.Context) (int, error) { return 42, sluice.Permanent(errDown) }
-		if got, err := sluice.Call(bg, g, sluice.Policy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
 			t.Errorf("permanent: %d, %v", got, err)
 		}
 		partly = func(context.Context) (int, error) { return 42, errDown }
-		if got, err := sluice.Call(bg, g, sluice.Policy{Attempts: 2}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{Attempts: 2}, partly); got != 0 || err == nil {
 			t.Errorf("no attempts left: %d, %v", got, err)
 		}
 		partly = func(context.Context) (int, error) { g.Close(); return 42, errDown }
-		if got, err := sluice.Call(bg, g, sluice.Policy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
 			t.Errorf("closed: %d, %v", got, err)
 		}
-		if got, err := sluice.Call(bg, g, sluice.Policy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
 			t.Errorf("refused: %d, %v", got, err)
 		}
 	})
@@ -235,7 +236,7 @@ func TestTheZeroPolicyMakesFourAttempts(t *testing.T) {
 	for name, a := range map[string]answer{"plain": down, "throttle": busy, "timeout": late} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{}), newServer(a)
-			err := sluice.Do(bg, g, sluice.Policy{}, s.call)
+			err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
 			came := s.attempts()
 			if len(came) != 4 {
 				t.Fatalf("%s: %d attempts", name, len(came))
@@ -263,7 +264,7 @@ func TestTheZeroPolicyJittersFully(t *testing.T) {
 			waits := make([][]time.Duration, len(c.tops))
 			for range calls {
 				s := newServer(c.answer)
-				sluice.Do(bg, g, sluice.Policy{Attempts: len(c.tops) + 1}, s.call)
+				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: len(c.tops) + 1}, s.call)
 				came := s.attempts()
 				if len(came) != len(c.tops)+1 {
 					t.Fatalf("%s: %d attempts", name, len(came))
@@ -292,7 +293,7 @@ func TestTheZeroPolicyRetriesForFifteenMinutes(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down)
 		p := each(5 * time.Minute)
 		p.Attempts = -1
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 5*time.Minute, 10*time.Minute, 15*time.Minute) // exactly then is not later
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 4,
@@ -304,7 +305,7 @@ func TestTheZeroPolicyRetriesForFifteenMinutes(t *testing.T) {
 func TestTheZeroPolicyWaitsFiveMinutesForAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(told(5*time.Minute), told(5*time.Minute+1))
-		err := sluice.Do(bg, g, sluice.Policy{}, s.call)
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
 		s.want(t, 0, 5*time.Minute)
 		s.wantStop(t, err, stop{
 			last: errBusy, why: sluice.ErrServerWait, attempts: 2,
@@ -321,7 +322,7 @@ func TestAttemptsIncludesTheFirst(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{}), newServer(down)
 			p := each(time.Second)
 			p.Attempts = n
-			err := sluice.Do(bg, g, p, s.call)
+			err := sluice.Retry(bg, g, p, s.call)
 			elapsed := time.Duration(n-1) * time.Second
 			if got := len(s.attempts()); got != n {
 				t.Errorf("%d attempts of %d", got, n)
@@ -341,7 +342,7 @@ func TestNegativeAttemptsAreUnbounded(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(append(answers, fine)...)
 			p := each(time.Second)
 			p.Attempts = n
-			if err := sluice.Do(bg, g, p, s.call); err != nil || len(s.attempts()) != 501 {
+			if err := sluice.Retry(bg, g, p, s.call); err != nil || len(s.attempts()) != 501 {
 				t.Errorf("Attempts %d: %d attempts, %v", n, len(s.attempts()), err)
 			}
 		})
@@ -355,7 +356,7 @@ func TestMaxElapsedBoundsTheStartOfRetries(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
 		p := each(7 * time.Second)
 		p.MaxElapsed, p.Attempts = 20*time.Second, -1
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 10*time.Second, 20*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 3,
@@ -364,7 +365,7 @@ func TestMaxElapsedBoundsTheStartOfRetries(t *testing.T) {
 
 		s = newServer(after(3*time.Second, down))
 		p.MaxElapsed--
-		err = sluice.Do(bg, g, p, s.call)
+		err = sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 10*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 2,
@@ -379,7 +380,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 	t.Run("when the gate is slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
-			err := sluice.Do(bg, g, p, s.call)
+			err := sluice.Retry(bg, g, p, s.call)
 			s.want(t, 0, 40*time.Second)
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
 		})
@@ -387,7 +388,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 	t.Run("exactly then is not later", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
-			if err := sluice.Do(bg, g, p, s.call); err != nil {
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, time.Minute)
@@ -398,7 +399,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
 			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
 			defer cancel()
-			err := sluice.Do(ctx, g, p, s.call)
+			err := sluice.Retry(ctx, g, p, s.call)
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
 		})
 	})
@@ -406,7 +407,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 			s := newServer(after(500*ms, told(30*time.Second)), fine)
-			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			for i := range 100 {
 				l.Call(i+1, enter(g, bg))
 			}
@@ -419,7 +420,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{}), synclog.New()
 			s := newServer(told(30*time.Second), fine)
-			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			time.Sleep(10 * time.Second)
 			g.PauseUntil(time.Now().Add(50*time.Second), "another")
 			l.Want(t)
@@ -432,7 +433,7 @@ func TestNoRetryLeavesLaterThanMaxElapsed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 			s := newServer(down, fine)
-			l.Call(0, func() error { return sluice.Do(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			l.Call(1, func() error { return hold(g, time.Hour) })
 			time.Sleep(2 * time.Hour)
 			l.Want(t, synclog.Failed(0, time.Minute, sluice.ErrElapsed), synclog.At(1, time.Hour))
@@ -446,7 +447,7 @@ func TestTimeInTheQueueBeforeTheFirstAttemptDoesNotCount(t *testing.T) {
 		g.PauseUntil(time.Now().Add(time.Minute), "maintenance")
 		p := each(5 * time.Second)
 		p.MaxElapsed = 10 * time.Second
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 60*time.Second, 65*time.Second, 70*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 3,
@@ -461,7 +462,7 @@ func TestNegativeMaxElapsedIsUnbounded(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{}), newServer(down, told(10*24*time.Hour), down, fine)
 			p := each(365 * 24 * time.Hour)
 			p.MaxElapsed, p.MaxServerWait = d, -1
-			if err := sluice.Do(bg, g, p, s.call); err != nil {
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, 365*24*time.Hour, 375*24*time.Hour, 740*24*time.Hour)
@@ -474,13 +475,13 @@ func TestMaxServerWaitIsTheLongestWaitThatIsTolerated(t *testing.T) {
 		p := each(time.Second)
 		p.MaxServerWait = time.Minute
 		g, s := mustGate(t, sluice.Config{}), newServer(told(time.Minute), fine)
-		if err := sluice.Do(bg, g, p, s.call); err != nil {
+		if err := sluice.Retry(bg, g, p, s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Minute)
 
 		g, s = mustGate(t, sluice.Config{}), newServer(told(time.Minute+1), fine)
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
 	})
@@ -490,7 +491,7 @@ func TestNegativeMaxServerWaitIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{}), newServer(told(365*24*time.Hour), fine)
-			if err := sluice.Do(bg, g, sluice.Policy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, 365*24*time.Hour)
@@ -507,21 +508,21 @@ func TestAbsurdTimesSaturate(t *testing.T) {
 		endless.MaxServerWait = -1
 		for name, c := range map[string]struct {
 			answer answer
-			policy sluice.Policy
+			policy sluice.RetryPolicy
 			why    error
 			at     time.Duration // 0: there is no time to come back
 		}{
-			"RetryAfter":             {told(math.MaxInt64), sluice.Policy{}, sluice.ErrServerWait, 0},
+			"RetryAfter":             {told(math.MaxInt64), sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
 			"RetryAfter, no bound":   {told(math.MaxInt64), endless, sluice.ErrElapsed, 0},
-			"RetryAt":                {far, sluice.Policy{}, sluice.ErrServerWait, 0},
+			"RetryAt":                {far, sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
 			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed, 0},
-			"a century":              {told(century), sluice.Policy{}, sluice.ErrServerWait, time.Second + century},
+			"a century":              {told(century), sluice.RetryPolicy{}, sluice.ErrServerWait, time.Second + century},
 			"backoff":                {down, endless, sluice.ErrElapsed, 0},
 			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
 			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
 		} {
 			g, s := mustGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
-			err := sluice.Do(bg, g, c.policy, s.call)
+			err := sluice.Retry(bg, g, c.policy, s.call)
 			last := errBusy
 			if errors.Is(err, errDown) {
 				last = errDown
@@ -544,7 +545,7 @@ func TestAttemptTimeoutEndsTheAttemptAndIsRetried(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Concurrency: 1}), newServer(hang)
 		p := each(10 * time.Second)
 		p.AttemptTimeout, p.Attempts = 3*time.Second, 3
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 13*time.Second, 26*time.Second)
 		s.wantStop(t, err, stop{
 			last: context.DeadlineExceeded, why: sluice.ErrAttempts, attempts: 3,
@@ -554,7 +555,7 @@ func TestAttemptTimeoutEndsTheAttemptAndIsRetried(t *testing.T) {
 		s = newServer(hang, hang, fine)
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
-		if err := sluice.Do(ctx, g, p, s.call); err != nil {
+		if err := sluice.Retry(ctx, g, p, s.call); err != nil {
 			t.Errorf("the third attempt succeeded: %v", err)
 		}
 	})
@@ -571,7 +572,7 @@ func TestAttemptTimeoutDoesNotHideTheCallersDeadline(t *testing.T) {
 		defer cancel()
 		p := each(time.Second)
 		p.AttemptTimeout = 3 * time.Second
-		err := sluice.Do(ctx, g, p, s.call)
+		err := sluice.Retry(ctx, g, p, s.call)
 		s.want(t, 0, 4*time.Second)
 		s.wantStop(t, err, stop{
 			last: context.DeadlineExceeded, why: context.DeadlineExceeded, attempts: 2,
@@ -583,7 +584,7 @@ func TestAttemptTimeoutDoesNotHideTheCallersDeadline(t *testing.T) {
 func TestAttemptsHaveNoDeadlineWithoutAttemptTimeout(t *testing.T) {
 	for _, d := range []time.Duration{0, -1, math.MinInt64} {
 		g := mustGate(t, sluice.Config{})
-		err := sluice.Do(bg, g, sluice.Policy{AttemptTimeout: d}, func(ctx context.Context) error {
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: d}, func(ctx context.Context) error {
 			if at, ok := ctx.Deadline(); ok {
 				t.Errorf("AttemptTimeout %v: deadline at %v", d, at)
 			}
@@ -599,7 +600,7 @@ func TestTheContextOfAnAttemptEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		var seen []context.Context
-		sluice.Do(bg, g, sluice.Policy{AttemptTimeout: time.Hour, Attempts: 2}, func(ctx context.Context) error {
+		sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: time.Hour, Attempts: 2}, func(ctx context.Context) error {
 			for _, before := range seen {
 				if before.Err() != context.Canceled {
 					t.Errorf("the context of an attempt before is still there: %v", before.Err())
@@ -618,14 +619,14 @@ func TestRetryIsAskedAboutUnmarkedErrorsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []error
 		p := each(time.Second)
-		p.Retry = func(err error) bool {
+		p.Retryable = func(err error) bool {
 			asked = append(asked, err)
 			return err == errDown
 		}
 		g := mustGate(t, sluice.Config{Rate: herd})
 
 		s := newServer(down, told(time.Second), busy, down, always(os.ErrInvalid))
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 1*time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrInvalid, why: sluice.ErrPermanent, attempts: 5, at: 4 * time.Second, elapsed: 4 * time.Second})
 		if want := []error{errDown, errDown, os.ErrInvalid}; !slices.Equal(asked, want) {
@@ -633,9 +634,9 @@ func TestRetryIsAskedAboutUnmarkedErrorsOnly(t *testing.T) {
 		}
 
 		// Nor does a no outweigh a server that asks to come back.
-		asked, p.Retry = nil, func(error) bool { asked = append(asked, err); return false }
+		asked, p.Retryable = nil, func(error) bool { asked = append(asked, err); return false }
 		s = newServer(busy, told(time.Second), gone)
-		err = sluice.Do(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
+		err = sluice.Retry(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
 		s.want(t, 0, time.Second, 2*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 3, at: 2 * time.Second, elapsed: 2 * time.Second})
 		if asked != nil {
@@ -666,9 +667,9 @@ func TestBackoffIsToldWhichRetryItIsAndTheWaitBefore(t *testing.T) {
 				return base * time.Duration(retry)
 			}
 		}
-		p := sluice.Policy{Attempts: 6, Backoff: curve("plain", time.Second), Throttled: curve("throttled", 10*time.Second)}
+		p := sluice.RetryPolicy{Attempts: 6, Backoff: curve("plain", time.Second), Throttled: curve("throttled", 10*time.Second)}
 		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, told(time.Minute), down, late, busy)
-		sluice.Do(bg, g, p, s.call)
+		sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 1*time.Second, 21*time.Second, 81*time.Second, 84*time.Second, 88*time.Second, 138*time.Second)
 		want := []question{
 			{"plain", 1, 0},
@@ -692,7 +693,7 @@ func TestBackoffIsNeverShorterThanAMillisecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{}), newServer(down, busy, down, fine)
-				if err := sluice.Do(bg, g, sluice.Policy{Backoff: curve, Throttled: curve}, s.call); err != nil {
+				if err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: curve, Throttled: curve}, s.call); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, ms, 2*ms, 3*ms)
@@ -707,11 +708,11 @@ func TestAPolicyHasNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const u = 0.5 // the jitter is not what this is about
 		curve := sluice.DecorrelatedJitter(time.Second, time.Hour)
-		p := sluice.Policy{
+		p := sluice.RetryPolicy{
 			Attempts:  5,
 			Backoff:   func(retry int, prev time.Duration, _ float64) time.Duration { return curve(retry, prev, u) },
 			Throttled: sluice.Exponential(time.Second, time.Hour),
-			Retry:     func(err error) bool { return err == errDown },
+			Retryable: func(err error) bool { return err == errDown },
 		}
 		var calls sync.WaitGroup
 		for i := range 64 {
@@ -723,7 +724,7 @@ func TestAPolicyHasNoState(t *testing.T) {
 				}
 				time.Sleep(time.Duration(i) * 100 * ms)
 				s := newServer(a)
-				if err := sluice.Do(bg, g, p, s.call); !errors.Is(err, sluice.ErrAttempts) {
+				if err := sluice.Retry(bg, g, p, s.call); !errors.Is(err, sluice.ErrAttempts) {
 					t.Errorf("call %d: %v", i, err)
 				}
 				s.want(t, want...)
@@ -738,7 +739,7 @@ func TestAPolicyHasNoState(t *testing.T) {
 func TestEveryAttemptPassesTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}}), newServer(down)
-		err := sluice.Do(bg, g, each(time.Second), s.call)
+		err := sluice.Retry(bg, g, each(time.Second), s.call)
 		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 4, at: 30 * time.Second, elapsed: 30 * time.Second})
 		if s := g.Stats(); s.Granted != 4 || s.InFlight != 0 {
@@ -749,14 +750,14 @@ func TestEveryAttemptPassesTheGate(t *testing.T) {
 
 func TestAnAttemptCostsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{ConcurrencyCounts: sluice.Cost, Rate: sluice.Rate{Count: 1, Per: time.Second}, RateCounts: sluice.Cost})
+		g := mustGate(t, sluice.Config{ConcurrencyUnit: sluice.Cost, Rate: sluice.Rate{Count: 1, Per: time.Second}, RateUnit: sluice.Cost})
 		s := newServer(down, down, func(context.Context) error {
 			if got := g.Stats().InFlight; got != 1 {
 				t.Errorf("%d in flight", got)
 			}
 			return nil
 		})
-		if err := sluice.Do(bg, g, each(ms), s.call); err != nil {
+		if err := sluice.Retry(bg, g, each(ms), s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Second, 2*time.Second)
@@ -769,7 +770,7 @@ func TestNoPermitIsHeldDuringABackoff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, l := mustGate(t, sluice.Config{Concurrency: 1, Rate: herd}), synclog.New()
 				s := newServer(after(time.Second, a), fine)
-				l.Call(0, func() error { return sluice.Do(bg, g, each(10*time.Second), s.call) })
+				l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
 				// Others wait already, and come in the middle of the backoff.
 				l.Call(1, func() error { return hold(g, 3*time.Second) })
 				time.Sleep(5 * time.Second)
@@ -789,7 +790,7 @@ func TestARetryJoinsTheTailOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 		s := newServer(down, fine)
-		l.Call(0, func() error { return sluice.Do(bg, g, each(1500*ms), s.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(1500*ms), s.call) })
 		for i := 1; i <= 3; i++ {
 			l.Call(i, enter(g, bg))
 		}
@@ -810,7 +811,7 @@ func TestARetryJoinsTheTailOfTheQueue(t *testing.T) {
 func TestAPermitThatIsLostEndsTheAttemptAndNotTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &brittleLease{}
-		g := mustGate(t, sluice.Config{Permits: lease})
+		g := mustGate(t, sluice.Config{Semaphore: lease})
 		s := newServer(func(ctx context.Context) error {
 			go func() {
 				time.Sleep(time.Second)
@@ -822,7 +823,7 @@ func TestAPermitThatIsLostEndsTheAttemptAndNotTheCall(t *testing.T) {
 			}
 			return ctx.Err()
 		}, fine)
-		if err := sluice.Do(bg, g, each(time.Second), s.call); err != nil {
+		if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, 2*time.Second)
@@ -838,7 +839,7 @@ type brittleLease struct {
 	lost       chan struct{}
 }
 
-func (l *brittleLease) Acquire(context.Context, int64, time.Duration) (sluice.Lease, error) {
+func (l *brittleLease) Acquire(context.Context, int64, time.Duration) (limits.Lease, error) {
 	l.lent++
 	l.lost = make(chan struct{})
 	return l, nil
@@ -855,7 +856,7 @@ func TestAToldWaitHoldsAllSixtyFourWorkersAndReleasesThemOneByOne(t *testing.T) 
 		s := newServer(after(50*ms, told(30*time.Second)), fine)
 		var want []synclog.Left
 		for i := range 64 {
-			l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 			want = append(want, synclog.At((i+1)%64, 30*time.Second+50*ms+time.Duration(i)*100*ms))
 		}
 		time.Sleep(100 * ms)
@@ -878,10 +879,10 @@ func TestAToldWaitHoldsThoseWhoComeBackFromACall(t *testing.T) {
 				first = after(100*ms, told(30*time.Second))
 			}
 			l.Call(i, func() error {
-				if err := sluice.Do(bg, g, sluice.Policy{}, newServer(first, fine).call); err != nil || i == 0 {
+				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, newServer(first, fine).call); err != nil || i == 0 {
 					return err
 				}
-				return sluice.Do(bg, g, sluice.Policy{}, fine)
+				return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
 			})
 		}
 		time.Sleep(time.Minute)
@@ -900,7 +901,7 @@ func TestNobodyLeavesBetweenTheAnswerAndThePause(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 		s := newServer(after(time.Second, told(30*time.Second)), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
 		time.Sleep(time.Hour)
 		s.want(t, 0, 31*time.Second, 31*time.Second, 31*time.Second)
@@ -920,7 +921,7 @@ func TestAToldWaitHoldsTheOthersWhateverBecomesOfTheCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, l := mustGate(t, sluice.Config{}), synclog.New()
-				sluice.Do(c.ctx, g, sluice.Policy{}, c.answer)
+				sluice.Retry(c.ctx, g, sluice.RetryPolicy{}, c.answer)
 				l.Call(0, enter(g, bg))
 				time.Sleep(time.Hour)
 				l.Want(t, synclog.At(0, 30*time.Second))
@@ -937,7 +938,7 @@ func TestToldWaitsUseUpNoAttempt(t *testing.T) {
 			told(10*time.Second), told(10*time.Second), down)
 		p := each(time.Second)
 		p.Attempts = 3
-		err := sluice.Do(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second, 31*time.Second, 41*time.Second, 42*time.Second, 52*time.Second, 62*time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 9, at: 62 * time.Second, elapsed: 62 * time.Second})
 	})
@@ -946,7 +947,7 @@ func TestToldWaitsUseUpNoAttempt(t *testing.T) {
 func TestOneAttemptIsNotUsedUpByAToldWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(told(10*time.Second), fine)
-		if err := sluice.Do(bg, g, sluice.Policy{Attempts: 1}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, 10*time.Second)
@@ -995,7 +996,7 @@ func TestNeverEarlierThanTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{}), newServer(c.answer, fine)
-				if err := sluice.Do(bg, g, each(time.Second), s.call); err != nil {
+				if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, c.want)
@@ -1009,7 +1010,7 @@ func TestTheLongestToldWaitCounts(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
 		for i, d := range []time.Duration{20 * time.Second, 40 * time.Second, 10 * time.Second} {
 			s := newServer(after(time.Duration(i+1)*time.Second, told(d)), fine)
-			l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
 		time.Sleep(time.Hour)
 		l.Want(t, synclog.At(0, 42*time.Second), synclog.At(1, 42*time.Second), synclog.At(2, 42*time.Second))
@@ -1019,7 +1020,7 @@ func TestTheLongestToldWaitCounts(t *testing.T) {
 func TestMaxElapsedBoundsToldWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(told(25*time.Second))
-		err := sluice.Do(bg, g, sluice.Policy{MaxElapsed: time.Minute}, s.call)
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
 		s.want(t, 0, 25*time.Second, 50*time.Second)
 		s.wantStop(t, err, stop{
 			last: errBusy, why: sluice.ErrElapsed, attempts: 3,
@@ -1027,7 +1028,7 @@ func TestMaxElapsedBoundsToldWaits(t *testing.T) {
 		})
 
 		g, s = mustGate(t, sluice.Config{}), newServer(told(25*time.Second), told(35*time.Second), fine)
-		if err := sluice.Do(bg, g, sluice.Policy{MaxElapsed: time.Minute}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
 			t.Error(err) // exactly then is not later
 		}
 	})
@@ -1039,7 +1040,7 @@ func TestAToldWaitBeyondTheDeadlineStopsAtOnce(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, told(d)))
 			ctx, cancel := context.WithTimeout(bg, 40*time.Second)
 			defer cancel()
-			err := sluice.Do(ctx, g, sluice.Policy{}, s.call)
+			err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
 			s.want(t, 0)
 			s.wantStop(t, err, stop{
 				last: errBusy, why: context.DeadlineExceeded, attempts: 1,
@@ -1062,7 +1063,7 @@ func TestAToldWaitBeyondTheDeadlineStopsAtOnce(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(told(30*time.Second), fine)
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second+1)
 		defer cancel()
-		if err := sluice.Do(ctx, g, sluice.Policy{}, s.call); err != nil {
+		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != nil {
 			t.Errorf("a nanosecond before the deadline: %v", err)
 		}
 	})
@@ -1072,16 +1073,16 @@ func TestTooLongAToldWaitStopsThoseWhoWaitAndThoseWhoCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 		s := newServer(after(500*ms, told(6*time.Minute)), fine)
-		call := func(p sluice.Policy) func() error {
-			return func() error { return sluice.Do(bg, g, p, s.call) }
+		call := func(p sluice.RetryPolicy) func() error {
+			return func() error { return sluice.Retry(bg, g, p, s.call) }
 		}
 		const over = 6*time.Minute + 500*ms // when the pause is
-		l.Call(0, call(sluice.Policy{}))
-		l.Call(1, call(sluice.Policy{}))
-		l.Call(2, call(sluice.Policy{MaxServerWait: 10 * time.Minute}))
-		l.Call(3, call(sluice.Policy{MaxServerWait: 6 * time.Minute}))
-		l.Call(4, call(sluice.Policy{MaxServerWait: 6*time.Minute - 1}))
-		l.Call(5, call(sluice.Policy{MaxServerWait: -1}))
+		l.Call(0, call(sluice.RetryPolicy{}))
+		l.Call(1, call(sluice.RetryPolicy{}))
+		l.Call(2, call(sluice.RetryPolicy{MaxServerWait: 10 * time.Minute}))
+		l.Call(3, call(sluice.RetryPolicy{MaxServerWait: 6 * time.Minute}))
+		l.Call(4, call(sluice.RetryPolicy{MaxServerWait: 6*time.Minute - 1}))
+		l.Call(5, call(sluice.RetryPolicy{MaxServerWait: -1}))
 		l.Call(6, enter(g, bg)) // no Call, no bound
 		time.Sleep(500 * ms)
 
@@ -1102,9 +1103,9 @@ func TestTooLongAToldWaitStopsThoseWhoWaitAndThoseWhoCome(t *testing.T) {
 		}
 
 		time.Sleep(time.Minute - time.Nanosecond) // 5 min and 1 ns are left
-		l.Call(7, call(sluice.Policy{}))
+		l.Call(7, call(sluice.RetryPolicy{}))
 		time.Sleep(time.Nanosecond)
-		l.Call(8, call(sluice.Policy{}))
+		l.Call(8, call(sluice.RetryPolicy{}))
 		time.Sleep(time.Hour)
 		if got := l.Sofar(); len(got) > 3 {
 			l.Want(t, append(got[:3],
@@ -1128,9 +1129,9 @@ func TestAPauseProlongedTooFarStopsThoseWhoWere(t *testing.T) {
 		first := newServer(after(1*time.Second, told(4*time.Minute)), fine)
 		other := newServer(after(2*time.Second, told(6*time.Minute)), fine)
 		third := newServer(after(3*time.Second, down), fine)
-		l.Call(0, func() error { return sluice.Do(bg, g, sluice.Policy{}, first.call) })
-		l.Call(1, func() error { return sluice.Do(bg, g, sluice.Policy{MaxServerWait: time.Hour}, other.call) })
-		l.Call(2, func() error { return sluice.Do(bg, g, each(10*time.Second), third.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, first.call) })
+		l.Call(1, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, other.call) })
+		l.Call(2, func() error { return sluice.Retry(bg, g, each(10*time.Second), third.call) })
 		time.Sleep(2 * time.Second)
 		left := l.Sofar()
 		if len(left) != 1 || left[0].Who != 0 {
@@ -1161,15 +1162,15 @@ func TestAPauseProlongedTooFarStopsThoseWhoWere(t *testing.T) {
 // first caller who asks.
 func TestTooLongAToldWaitStopsThoseBehindAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		quota := sluice.Quota{Name: "daily", Meter: generous{}}
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Quotas: []sluice.Quota{quota}}), synclog.New()
+		quota := sluice.Limit{Name: "daily", Limiter: generous{}}
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
 		s := newServer(after(500*ms, told(6*time.Minute)), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Do(bg, g, sluice.Policy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
 		time.Sleep(time.Second)
-		l.Call(3, func() error { return sluice.Do(bg, g, sluice.Policy{}, s.call) })
-		l.Call(4, func() error { return sluice.Do(bg, g, sluice.Policy{MaxServerWait: -1}, s.call) })
+		l.Call(3, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		l.Call(4, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: -1}, s.call) })
 		time.Sleep(time.Hour)
 		l.Want(t,
 			synclog.Failed(0, 500*ms, sluice.ErrServerWait),
@@ -1202,9 +1203,9 @@ func TestNoToldTimeIsAThrottle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{}), newServer(func(context.Context) error { return mark() })
-				p := sluice.Policy{Attempts: 3, Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(7 * time.Second)}
+				p := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(7 * time.Second)}
 				done := make(chan error)
-				go func() { done <- sluice.Do(bg, g, p, s.call) }()
+				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
 				time.Sleep(time.Second)
 				if got := g.Stats(); !got.PausedUntil.IsZero() || got.RetryTokens != 95 {
 					t.Errorf("during the backoff: %+v", got)
@@ -1222,7 +1223,7 @@ func TestNoToldTimeIsAThrottle(t *testing.T) {
 func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for name, a := range map[string]answer{
 		"marked":           gone,
-		"of a call within": func(ctx context.Context) error { return &sluice.Stopped{Last: gone(ctx), Why: sluice.ErrPermanent} },
+		"of a call within": func(ctx context.Context) error { return &sluice.RetryError{Last: gone(ctx), Why: sluice.ErrPermanent} },
 		"wrapped":          func(ctx context.Context) error { return fmt.Errorf("get /items/7: %w", gone(ctx)) },
 		"joined":           func(ctx context.Context) error { return errors.Join(errDown, gone(ctx)) },
 		"outer mark":       always(sluice.Permanent(sluice.RetryAfter(os.ErrNotExist, 0))),
@@ -1233,8 +1234,8 @@ func TestPermanentErrorsAreNotRetried(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{}), newServer(down, a)
 				p := each(time.Second)
-				p.Retry = func(error) bool { return true }
-				err := sluice.Do(bg, g, p, s.call)
+				p.Retryable = func(error) bool { return true }
+				err := sluice.Retry(bg, g, p, s.call)
 				s.want(t, 0, time.Second)
 				s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 2, at: time.Second, elapsed: time.Second})
 				if got := g.Stats().RetryTokens; got != 95 {
@@ -1252,12 +1253,12 @@ func TestADoneContextFailsBeforeTheFirstAttempt(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond}), newServer(fine)
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
-		if err := sluice.Do(ctx, g, sluice.Policy{}, s.call); err != context.Canceled {
+		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != context.Canceled {
 			t.Errorf("cancelled: %v", err)
 		}
 		ctx, cancel = context.WithTimeout(bg, -1)
 		defer cancel()
-		if err := sluice.Do(ctx, g, sluice.Policy{}, s.call); err != context.DeadlineExceeded {
+		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != context.DeadlineExceeded {
 			t.Errorf("too late: %v", err)
 		}
 		s.want(t)
@@ -1278,7 +1279,7 @@ func TestACancelDuringTheAttemptStops(t *testing.T) {
 			return errDown
 		}
 		s := newServer(down, stubborn)
-		err := sluice.Do(ctx, g, each(time.Second), s.call)
+		err := sluice.Retry(ctx, g, each(time.Second), s.call)
 		s.want(t, 0, time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 2, at: 3 * time.Second, elapsed: 3 * time.Second})
 		if got := g.Stats(); got.RetryTokens != 95 || got.InFlight != 0 {
@@ -1286,7 +1287,7 @@ func TestACancelDuringTheAttemptStops(t *testing.T) {
 		}
 
 		ctx, cancel = context.WithCancel(bg)
-		got, err := sluice.Call(ctx, g, sluice.Policy{}, func(context.Context) (int, error) {
+		got, err := sluice.RetryValue(ctx, g, sluice.RetryPolicy{}, func(context.Context) (int, error) {
 			cancel()
 			return 42, nil
 		})
@@ -1301,7 +1302,7 @@ func TestACancelDuringTheBackoffStopsAtOnce(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(down)
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Do(ctx, g, each(10*time.Second), s.call)
+		err := sluice.Retry(ctx, g, each(10*time.Second), s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
 	})
@@ -1312,8 +1313,8 @@ func TestACancelInTheQueueStopsAtOnce(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		s := newServer(down)
-		l.Call(0, func() error { return sluice.Do(ctx, g, each(time.Second), s.call) }) // queues for a retry
-		l.Call(1, func() error { return sluice.Do(ctx, g, each(time.Second), s.call) }) // for its first attempt
+		l.Call(0, func() error { return sluice.Retry(ctx, g, each(time.Second), s.call) }) // queues for a retry
+		l.Call(1, func() error { return sluice.Retry(ctx, g, each(time.Second), s.call) }) // for its first attempt
 		time.Sleep(30 * time.Second)
 		if got := g.Stats(); got.Pacing != 2 {
 			t.Errorf("%d wait for their turn", got.Pacing)
@@ -1339,7 +1340,7 @@ func TestACancelDuringAToldWaitStopsAtOnce(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(told(time.Minute))
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Do(ctx, g, sluice.Policy{}, s.call)
+		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
 	})
@@ -1351,7 +1352,7 @@ func TestABackoffBeyondTheDeadlineIsNotBegun(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(down)
 			ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 			defer cancel()
-			err := sluice.Do(ctx, g, each(d), s.call)
+			err := sluice.Retry(ctx, g, each(d), s.call)
 			s.want(t, 0)
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
 			var wait *sluice.WaitError
@@ -1370,7 +1371,7 @@ func TestABackoffBeyondTheDeadlineIsNotBegun(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(down, fine)
 		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 		defer cancel()
-		if err := sluice.Do(ctx, g, each(10*time.Second-1), s.call); err != nil {
+		if err := sluice.Retry(ctx, g, each(10*time.Second-1), s.call); err != nil {
 			t.Errorf("a nanosecond before the deadline: %v", err)
 		}
 	})
@@ -1386,23 +1387,23 @@ func TestTheGatesRefusalOfTheFirstAttemptComesBare(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		err := sluice.Do(ctx, g, sluice.Policy{}, s.call)
+		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
 		if wait, ok := err.(*sluice.WaitError); !ok || *wait != (sluice.WaitError{By: "api", For: sluice.ByRate, Need: time.Minute, Have: time.Second}) {
 			t.Errorf("hopeless: %v", err)
 		}
 
-		var stopped *sluice.Stopped
+		var stopped *sluice.RetryError
 		waiting := make(chan error)
-		go func() { waiting <- sluice.Do(bg, g, sluice.Policy{}, s.call) }()
+		go func() { waiting <- sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }()
 		synctest.Wait()
-		if err := sluice.Do(bg, g, sluice.Policy{}, s.call); !errors.Is(err, sluice.ErrQueueFull) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, sluice.ErrQueueFull) || errors.As(err, &stopped) {
 			t.Errorf("full: %v", err)
 		}
 		g.Close()
 		if err := <-waiting; !errors.Is(err, sluice.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed while waiting: %v", err)
 		}
-		if err := sluice.Do(bg, g, sluice.Policy{}, s.call); !errors.Is(err, sluice.ErrClosed) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, sluice.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed: %v", err)
 		} else if want := "sluice: api: closed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
@@ -1432,7 +1433,7 @@ func TestTheGatesRefusalOfARetryTellsTheLastErrorToo(t *testing.T) {
 				defer cancel()
 				g, s := mustGate(t, c.cfg), newServer(down)
 				time.AfterFunc(time.Second, func() { c.between(g) })
-				err := sluice.Do(ctx, g, each(2*time.Second), s.call)
+				err := sluice.Retry(ctx, g, each(2*time.Second), s.call)
 				s.want(t, 0)
 				s.wantStop(t, err, stop{last: errDown, why: c.why, attempts: 1, at: 2 * time.Second, elapsed: 2 * time.Second, retryAt: c.retryAt})
 				if ctx.Err() != nil {
@@ -1448,9 +1449,9 @@ func TestClosingTheGateEndsBackoffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api"}), synclog.New()
 		backsOff, waits, inFlight := newServer(down), newServer(told(time.Minute)), newServer(after(10*time.Second, down))
-		l.Call(0, func() error { return sluice.Do(bg, g, each(time.Hour/10), inFlight.call) })
-		l.Call(1, func() error { return sluice.Do(bg, g, each(time.Hour/10), backsOff.call) })
-		l.Call(2, func() error { return sluice.Do(bg, g, each(time.Hour/10), waits.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Hour/10), inFlight.call) })
+		l.Call(1, func() error { return sluice.Retry(bg, g, each(time.Hour/10), backsOff.call) })
+		l.Call(2, func() error { return sluice.Retry(bg, g, each(time.Hour/10), waits.call) })
 		time.Sleep(4 * time.Second)
 		g.Close()
 		left := l.Sofar()
@@ -1478,7 +1479,7 @@ func TestClosingTheGateEndsBackoffs(t *testing.T) {
 func TestAPanicFliesOnAndReleasesThePermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
-		for name, p := range map[string]sluice.Policy{"": {}, " with a timeout": {AttemptTimeout: time.Hour}} {
+		for name, p := range map[string]sluice.RetryPolicy{"": {}, " with a timeout": {AttemptTimeout: time.Hour}} {
 			for attempt := range 2 {
 				s := newServer(append(slices.Repeat([]answer{down}, attempt), func(context.Context) error { panic("mine") })...)
 				func() {
@@ -1487,7 +1488,7 @@ func TestAPanicFliesOnAndReleasesThePermit(t *testing.T) {
 							t.Errorf("attempt %d%s: the panic did not fly on as it was: %v", attempt+1, name, got)
 						}
 					}()
-					sluice.Do(bg, g, p, s.call)
+					sluice.Retry(bg, g, p, s.call)
 				}()
 				if got := g.Stats().InFlight; got != 0 || len(s.attempts()) != attempt+1 {
 					t.Errorf("attempt %d%s: %d in flight, %v", attempt+1, name, got, s.attempts())
@@ -1497,13 +1498,13 @@ func TestAPanicFliesOnAndReleasesThePermit(t *testing.T) {
 		left := make(chan bool)
 		go func() {
 			defer close(left)
-			sluice.Do(bg, g, sluice.Policy{}, func(context.Context) error {
+			sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
 				runtime.Goexit()
 				return nil
 			})
 		}()
 		<-left
-		if err := sluice.Do(bg, g, sluice.Policy{}, fine); err != nil || g.Stats().InFlight != 0 {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, fine); err != nil || g.Stats().InFlight != 0 {
 			t.Errorf("the next call: %v", err)
 		}
 	})
@@ -1511,8 +1512,8 @@ func TestAPanicFliesOnAndReleasesThePermit(t *testing.T) {
 
 func TestAPanicOfThePolicyHoldsNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, p := range map[string]sluice.Policy{
-			"Retry":   {Retry: func(error) bool { panic("mine") }},
+		for name, p := range map[string]sluice.RetryPolicy{
+			"Retry":   {Retryable: func(error) bool { panic("mine") }},
 			"Backoff": {Backoff: func(int, time.Duration, float64) time.Duration { panic("mine") }},
 		} {
 			g := mustGate(t, sluice.Config{Concurrency: 1})
@@ -1522,9 +1523,9 @@ func TestAPanicOfThePolicyHoldsNoPermit(t *testing.T) {
 						t.Errorf("%s: the panic did not fly on as it was: %v", name, got)
 					}
 				}()
-				sluice.Do(bg, g, p, down)
+				sluice.Retry(bg, g, p, down)
 			}()
-			if err := sluice.Do(bg, g, sluice.Policy{}, fine); err != nil || g.Stats().InFlight != 0 {
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, fine); err != nil || g.Stats().InFlight != 0 {
 				t.Errorf("%s: the next call: %v", name, err)
 			}
 		}
@@ -1534,13 +1535,13 @@ func TestAPanicOfThePolicyHoldsNoPermit(t *testing.T) {
 // All together, on the real scheduler: nothing is lost, nothing stays.
 func TestManyCallsAtOnce(t *testing.T) {
 	g := mustGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
-	p := sluice.Policy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}
+	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}
 	var inFlight, most, attempts atomic.Int64
 	var calls sync.WaitGroup
 	for i := range 200 {
 		calls.Go(func() {
 			tries := 0
-			got, err := sluice.Call(bg, g, p, func(context.Context) (int, error) {
+			got, err := sluice.RetryValue(bg, g, p, func(context.Context) (int, error) {
 				attempts.Add(1)
 				n := inFlight.Add(1)
 				defer inFlight.Add(-1)
@@ -1595,8 +1596,8 @@ func TestTooLongAPauseOfTheParentStopsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all"})
 		g, l := mustGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
-		sluice.Do(bg, all, sluice.Policy{}, told(6*time.Minute))
-		l.Call(0, func() error { return sluice.Do(bg, g, sluice.Policy{}, fine) })
+		sluice.Retry(bg, all, sluice.RetryPolicy{}, told(6*time.Minute))
+		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
 		time.Sleep(time.Hour)
 	})
@@ -1607,8 +1608,8 @@ func TestPermanentOfACallWithinIsPermanent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, host := mustGate(t, sluice.Config{Name: "all"}), mustGate(t, sluice.Config{Name: "host"})
 		s := newServer(gone)
-		err := sluice.Do(bg, all, sluice.Policy{}, func(ctx context.Context) error {
-			return sluice.Do(ctx, host, sluice.Policy{}, s.call)
+		err := sluice.Retry(bg, all, sluice.RetryPolicy{}, func(ctx context.Context) error {
+			return sluice.Retry(ctx, host, sluice.RetryPolicy{}, s.call)
 		})
 		s.want(t, 0)
 		if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, sluice.ErrPermanent) || err.Error() != os.ErrNotExist.Error() {

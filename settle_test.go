@@ -41,7 +41,7 @@ func TestSettleLooksAtThoseItDelays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, err := New(Config{Rate: Rate{1, time.Second}, RateCounts: Cost})
+				g, err := New(Config{Rate: Rate{Count: 1, Per: time.Second}, RateUnit: Cost})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,7 +76,7 @@ func TestSettleLooksAtThoseItDelays(t *testing.T) {
 // wait for that fail now.
 func TestSettleFailsThoseWhoCannotWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := New(Config{Rate: Rate{1, time.Second}, RateCounts: Cost})
+		g, err := New(Config{Rate: Rate{Count: 1, Per: time.Second}, RateUnit: Cost})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Stats is what a gate is doing at one moment and has done so far.
@@ -27,7 +27,7 @@ type Stats struct {
 	// LimitedBy is what holds up the first of them, ByNothing if nobody waits.
 	// If the gate has a parent in which that one waits, the parent's Stats say
 	// for what.
-	LimitedBy Limit
+	LimitedBy Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
 	// Spacing let the next call leave; an answer that shortens the Spacing brings
@@ -47,14 +47,14 @@ type Stats struct {
 	RetryTokens int
 
 	Granted  uint64   // calls let through
-	Refused  Refused  // calls not let through
+	Refused  Refusals // calls not let through
 	Retried  uint64   // further attempts that Call and Attempts decided on
 	Stranded uint64   // refunds to quotas that failed
 	Waits    WaitTime // how long those let through had waited
 }
 
 // Refused counts the calls that a gate did not let through.
-type Refused struct {
+type Refusals struct {
 	Busy      uint64 // TryAcquire when it was not the caller's turn
 	Deadline  uint64 // WaitError, ErrTimeout, ErrServerWait or the deadline of a context
 	Cancelled uint64 // a cancelled context
@@ -70,11 +70,11 @@ func reasonOf(err error) Reason {
 		return ReasonDeadline
 	case errors.Is(err, context.Canceled):
 		return ReasonCancelled
-	case errors.Is(err, errs.ErrTooLarge):
+	case errors.Is(err, limits.ErrTooLarge):
 		return ReasonTooLarge
-	case errors.Is(err, errs.ErrQueueFull):
+	case errors.Is(err, limits.ErrQueueFull):
 		return ReasonQueueFull
-	case errors.Is(err, errs.ErrClosed):
+	case errors.Is(err, limits.ErrClosed):
 		return ReasonClosed
 	}
 	return ReasonOther
@@ -118,12 +118,12 @@ func (g *Gate) Stats() Stats {
 	}
 	borrowing := g.atPermits.Load()
 	if borrowing > 0 && s.Waiting == 0 {
-		s.LimitedBy = ByPermits
+		s.LimitedBy = BySemaphore
 	}
 	s.Waiting += borrowing - s.Pacing
 	g.queue.Unlock()
 
-	s.Refused = Refused{
+	s.Refused = Refusals{
 		Busy:      g.refused[ReasonBusy].Load(),
 		Deadline:  g.refused[ReasonDeadline].Load(),
 		Cancelled: g.refused[ReasonCancelled].Load(),
@@ -150,7 +150,7 @@ func (WaitTime) Bound(i int) time.Duration {
 	case i <= 0:
 		return 0
 	case i >= waitBuckets-1:
-		return Never
+		return limits.Never
 	}
 	return time.Microsecond << i
 }

@@ -77,7 +77,7 @@ func (s *stressed) call(ctx context.Context, r *rand.Rand) error {
 
 func TestStressGatePastTheLock(t *testing.T) {
 	const most = 4
-	for _, rate := range []Rate{{}, {1_000_000, time.Second}} {
+	for _, rate := range []Rate{{}, {Count: 1_000_000, Per: time.Second}} {
 		g, err := New(Config{Concurrency: most, Rate: rate})
 		if err != nil {
 			t.Fatal(err)

@@ -161,7 +161,7 @@ func (r *recorder) Admit(now, due time.Duration, n int64) time.Duration {
 
 func TestStressGate(t *testing.T) {
 	const burst, fastest = 3, 50 * time.Microsecond
-	g, err := New(Config{Name: "stress", Concurrency: 20, Rate: Rate{20_000, time.Second}, Burst: burst})
+	g, err := New(Config{Name: "stress", Concurrency: 20, Rate: Rate{Count: 20_000, Per: time.Second}, Burst: burst})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestStressGate(t *testing.T) {
 		case 3:
 			// Half of the calls fail; what the retries do to the budget and
 			// the rate is part of the mess.
-			Do(ctx, g, Policy{Attempts: 2, Backoff: Constant(time.Millisecond)}, func(context.Context) error {
+			Retry(ctx, g, RetryPolicy{Attempts: 2, Backoff: Constant(time.Millisecond)}, func(context.Context) error {
 				enter()
 				if r.IntN(2) == 0 {
 					return errors.New("no luck")
@@ -224,7 +224,7 @@ func TestStressGate(t *testing.T) {
 			}
 		case 5:
 			g.Stats()
-			g.Plan(1000)
+			g.Estimate(1000)
 		}
 	})
 

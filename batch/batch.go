@@ -28,7 +28,7 @@ var ErrUnfinished = errors.New("batch: unfinished")
 // those of Halt, have no upper bound; one that takes memory has.
 type Config[In any] struct {
 	// Policy says when an item is tried again.
-	Policy sluice.Policy
+	Retry sluice.RetryPolicy
 
 	// Ahead is the most items that are out at a time: read from the input and
 	// not yet done with by the body of the loop. Each has a goroutine, so more
@@ -72,7 +72,7 @@ type Config[In any] struct {
 	// does not acquire it, and does not retry: it reads the rate of the gate
 	// for the times, and its concurrency for Ahead. The function must call
 	// [Depart] when an attempt leaves. If it fails after the batch has ended
-	// the item is unfinished, unless the error matches a [*sluice.Stopped] with
+	// the item is unfinished, unless the error matches a [*sluice.RetryError] with
 	// a reason of the item: ErrPermanent, ErrAttempts, ErrElapsed or ErrBudget.
 	Paced bool
 }

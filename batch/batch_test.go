@@ -226,7 +226,7 @@ func TestMapEnds(t *testing.T) {
 		}
 		return 0, err
 	}
-	policy := sluice.Policy{Attempts: 2, Backoff: sluice.Constant(time.Second)}
+	policy := sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(time.Second)}
 	tests := []struct {
 		name string
 		gate sluice.Config
@@ -269,7 +269,7 @@ func TestMapEnds(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				stop := make(chan struct{})
-				tt.cfg.Stop, tt.cfg.Policy = stop, policy
+				tt.cfg.Stop, tt.cfg.Retry = stop, policy
 				gate := newGate(t, tt.gate)
 				if tt.act != nil {
 					go tt.act(gate, cancel, func() { close(stop) })

@@ -13,7 +13,7 @@
 // the function returned, too. The input is read when there is room for an item,
 // so it may be endless, and a million items take no more memory than a thousand.
 // Items leave in the order of the input; one is at the gate, one more is read.
-// Each is retried as [sluice.Call] does it.
+// Each is retried as [sluice.RetryValue] does it.
 //
 // # What becomes of an item
 //

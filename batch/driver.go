@@ -22,7 +22,7 @@ const (
 // A driver is a batch without its items: when it ends, and why.
 type driver struct {
 	gate   *sluice.Gate
-	policy sluice.Policy
+	policy sluice.RetryPolicy
 	paced  bool
 	halt   Halt
 	tally  *Tally
@@ -263,7 +263,7 @@ func (d *driver) judge(c *call, err error) state {
 		return done
 	}
 	if d.paced {
-		var stopped *sluice.Stopped
+		var stopped *sluice.RetryError
 		if errors.As(err, &stopped) && final(stopped.Why) || stopped == nil && errors.Is(err, sluice.ErrPermanent) {
 			return failed // whatever has ended meanwhile
 		}
@@ -274,7 +274,7 @@ func (d *driver) judge(c *call, err error) state {
 		}
 		return failed
 	}
-	stopped, tried := err.(*sluice.Stopped)
+	stopped, tried := err.(*sluice.RetryError)
 	switch {
 	case !tried && errors.Is(err, sluice.ErrPermanent): // of the first attempt
 		return failed

@@ -51,7 +51,7 @@ func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
 			}
 		})})
 		_ = ForEach(t.Context(), gate, count(5), func(context.Context, int) error { return err },
-			Config[int]{Policy: sluice.Policy{Attempts: 1}, Tally: &tally})
+			Config[int]{Retry: sluice.RetryPolicy{Attempts: 1}, Tally: &tally})
 		if n := released.Load(); n != 5 {
 			t.Errorf("%d released", n)
 		}
@@ -92,7 +92,7 @@ func TestGateRefuses(t *testing.T) {
 					unfinished++
 				}
 			}
-			var stopped *sluice.Stopped
+			var stopped *sluice.RetryError
 			if !errors.As(last, &stopped) || !errors.Is(last, sluice.ErrServerWait) {
 				t.Fatalf("ended with %v", last)
 			}
@@ -129,23 +129,23 @@ func TestJudge(t *testing.T) {
 		want state
 	}{
 		{nil, done},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrPermanent}, failed},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrAttempts}, failed},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrElapsed}, failed},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrBudget}, failed},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrServerWait}, unfinished},
-		{&sluice.Stopped{Last: errBroken, Why: context.Canceled}, unfinished},
-		{&sluice.Stopped{Last: errBroken, Why: sluice.ErrClosed}, unfinished},
-		{&sluice.Stopped{Last: errBroken, Why: &sluice.WaitError{}}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrPermanent}, failed},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrAttempts}, failed},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrElapsed}, failed},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrBudget}, failed},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrServerWait}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: context.Canceled}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrClosed}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: &sluice.WaitError{}}, unfinished},
 		{sluice.Permanent(errBroken), failed}, // at the first attempt
 		{fmt.Errorf("Get: %w", sluice.Permanent(errBroken)), failed},
-		{&sluice.Stopped{Last: errBroken, Why: fmt.Errorf("after 3 s: %w", sluice.ErrElapsed)}, failed},
-		{&sluice.Stopped{Last: sluice.Permanent(errBroken), Why: context.Canceled}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: fmt.Errorf("after 3 s: %w", sluice.ErrElapsed)}, failed},
+		{&sluice.RetryError{Last: sluice.Permanent(errBroken), Why: context.Canceled}, unfinished},
 		{sluice.ErrClosed, unfinished},
 		{sluice.ErrTooLarge, unfinished},
 		{context.DeadlineExceeded, unfinished},
 		// The inner call gave up because of its own gate; ours did for its attempts.
-		{&sluice.Stopped{Last: &sluice.Stopped{Why: sluice.ErrClosed}, Why: sluice.ErrAttempts}, failed},
+		{&sluice.RetryError{Last: &sluice.RetryError{Why: sluice.ErrClosed}, Why: sluice.ErrAttempts}, failed},
 	} {
 		d := driver{}
 		if got := d.judge(&call{d: &d, ctx: t.Context()}, tt.err); got != tt.want {
@@ -161,15 +161,15 @@ func TestJudge(t *testing.T) {
 	}{
 		{t.Context(), errBroken, failed},
 		{t.Context(), context.Canceled, failed}, // not by us
-		{t.Context(), fmt.Errorf("Get: %w", &sluice.Stopped{Why: sluice.ErrServerWait}), unfinished},
+		{t.Context(), fmt.Errorf("Get: %w", &sluice.RetryError{Why: sluice.ErrServerWait}), unfinished},
 		{t.Context(), fmt.Errorf("Get: %w", &sluice.WaitError{}), unfinished},
 		{t.Context(), fmt.Errorf("Get: %w", sluice.ErrClosed), unfinished},
 		{t.Context(), nil, done},
 		{cancelled, errBroken, unfinished},
 		{cancelled, sluice.Permanent(errBroken), failed},
-		{cancelled, &sluice.Stopped{Last: sluice.Permanent(errBroken), Why: context.Canceled}, unfinished},
-		{cancelled, fmt.Errorf("Get: %w", &sluice.Stopped{Last: errBroken, Why: sluice.ErrAttempts}), failed},
-		{cancelled, &sluice.Stopped{Last: errBroken, Why: context.Canceled}, unfinished},
+		{cancelled, &sluice.RetryError{Last: sluice.Permanent(errBroken), Why: context.Canceled}, unfinished},
+		{cancelled, fmt.Errorf("Get: %w", &sluice.RetryError{Last: errBroken, Why: sluice.ErrAttempts}), failed},
+		{cancelled, &sluice.RetryError{Last: errBroken, Why: context.Canceled}, unfinished},
 		{cancelled, nil, done},
 	} {
 		d := driver{paced: true}
@@ -233,7 +233,7 @@ func TestTimesOfRetries(t *testing.T) {
 				return "no", errors.New("503")
 			}
 			return "yes", nil
-		}, Config[int]{Tally: &tally, Policy: sluice.Policy{Backoff: sluice.Constant(10 * time.Second)}}) {
+		}, Config[int]{Tally: &tally, Retry: sluice.RetryPolicy{Backoff: sluice.Constant(10 * time.Second)}}) {
 			if err != nil || r.Err != nil || r.Out != "yes" {
 				t.Fatalf("%+v, %v", r, err)
 			}

@@ -52,7 +52,7 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 	}
 	r := &run[In, Out]{
 		driver: driver{
-			gate: gate, policy: cfg.Policy, paced: cfg.Paced, halt: cfg.Halt,
+			gate: gate, policy: cfg.Retry, paced: cfg.Paced, halt: cfg.Halt,
 			tally: cmp.Or(cfg.Tally, new(Tally)), ending: cfg.Ending,
 		},
 		cfg: cfg, in: in, f: f,

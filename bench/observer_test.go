@@ -14,7 +14,7 @@ import (
 // BenchmarkGateObserver is BenchmarkGateDo with somebody who is told: nobody, a
 // counter, and a log in which these events are not wanted.
 func BenchmarkGateObserver(b *testing.B) {
-	log, err := observe.NewLog(slog.New(slog.DiscardHandler), observe.LogConfig{})
+	log, err := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}

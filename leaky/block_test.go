@@ -10,18 +10,19 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var (
-	_ sluice.Meter = (*leaky.Bucket)(nil)
-	_ sluice.Meter = leaky.KeyedMeter[string]{}
+	_ limits.Limiter = (*leaky.Bucket)(nil)
+	_ limits.Limiter = leaky.KeyedLimiter[string]{}
 )
 
 // The verbs that wait, on a bucket that only answers.
 
 func TestBlockIsFirstComeFirstServed(t *testing.T) {
 	each(t, leaky.Quota{3, 10, sec}, func(t *testing.T, m meter) {
-		b, l := sluice.Block(m), synclog.New()
+		b, l := sluice.NewQueue(m), synclog.New()
 		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
 		}
@@ -40,7 +41,7 @@ func TestBlockIsFirstComeFirstServed(t *testing.T) {
 
 func TestBlockCancelIsExact(t *testing.T) {
 	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
-		b, l := sluice.Block(m), synclog.New()
+		b, l := sluice.NewQueue(m), synclog.New()
 		if !b.TryAcquire(3) {
 			t.Fatal("an empty bucket refused")
 		}
@@ -63,7 +64,7 @@ func TestBlockCancelIsExact(t *testing.T) {
 
 func TestBlockTellsHowLongItWouldTake(t *testing.T) {
 	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
-		b := sluice.Block(m)
+		b := sluice.NewQueue(m)
 		if err := b.Acquire(bg, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -98,14 +99,14 @@ func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := sluice.Block(k.On("a")), sluice.Block(k.On("b"))
+		a, b := sluice.NewQueue(k.On("a")), sluice.NewQueue(k.On("b"))
 		if err := a.Acquire(bg, 1); err != nil {
 			t.Error(err)
 		}
-		if err := b.Acquire(bg, 1); err != leaky.ErrTooManyKeys {
+		if err := b.Acquire(bg, 1); err != limits.ErrTooManyKeys {
 			t.Errorf("the second of one key: %v", err)
 		}
-		if err := k.On("b").Adjust(bg, 1, 0); err != leaky.ErrTooManyKeys {
+		if err := k.On("b").Adjust(bg, 1, 0); err != limits.ErrTooManyKeys {
 			t.Errorf("Adjust: %v", err)
 		}
 		if err := k.On("b").Adjust(bg, -1, 0); err != nil {
@@ -125,9 +126,9 @@ func TestGateGivesBackAndSettles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := sluice.New(sluice.Config{Name: "api", Quotas: []sluice.Quota{
-			{Name: "requests", Meter: requests, Counts: sluice.Calls},
-			{Name: "tokens", Meter: tokens.On("me")},
+		g, err := sluice.New(sluice.Config{Name: "api", Limits: []sluice.Limit{
+			{Name: "requests", Limiter: requests, Unit: sluice.Calls},
+			{Name: "tokens", Limiter: tokens.On("me")},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Bucket admits what fits into its quota and refuses the rest, at once. A
@@ -17,7 +18,7 @@ import (
 //
 // Most programs need only [Bucket.Take]. [Bucket.Admit] and [Bucket.Adjust]
 // make a Bucket a meter for a gate, and Admit alone something that
-// sluice.Block can give a queue; whoever calls Take then passes that queue by.
+// sluice.NewQueue can give a queue; whoever calls Take then passes that queue by.
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] or
 // [NewWith] and must not be copied. No method blocks: taking is one
@@ -129,8 +130,8 @@ func (s *state) swap(tat, next time.Duration) bool {
 
 // Take takes n if n fit now, and otherwise changes nothing and says when they
 // will. n = 0 takes nothing and is always allowed; an n beyond the capacity
-// never is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
-func (b *Bucket) Take(n int64) Result {
+// never is, and Err of the result is then [limits.ErrTooLarge]. It panics if n < 0.
+func (b *Bucket) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return b.Peek()
@@ -181,7 +182,7 @@ func (b *Bucket) Take(n int64) Result {
 
 // insist is Take for a call that has lost to others again and again, and for a bucket
 // with a rest: it closes the state while it decides, and others wait.
-func (b *Bucket) insist(n int64) Result {
+func (b *Bucket) insist(n int64) limits.Result {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	s := b.state.Load()
@@ -212,7 +213,7 @@ func (b *Bucket) change(s *state, tat, after, now time.Duration) {
 }
 
 // Peek returns what Take(0) does: the bucket as it is. It never writes.
-func (b *Bucket) Peek() Result {
+func (b *Bucket) Peek() limits.Result {
 	s, tat, now := b.load()
 	res, _ := take(tat, now, &s.rule, 0)
 	return res
@@ -289,25 +290,30 @@ func (b *Bucket) replace(r rule, tat time.Duration, rest *rest) {
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ctx.Err() if ctx is done and
-// [ErrTooLarge] if n is more than the capacity, and takes nothing then. With it
-// a Bucket is a sluice.Admitter. It panics if n < 0.
+// [limits.ErrTooLarge] if n is more than the capacity, and takes nothing then. With it
+// a Bucket is a limits.Limiter. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	return b.Take(n).admit()
+	return admit(b.Take(n))
 }
 
 // admit is what Admit returns for r.
-func (r Result) admit() (time.Duration, error) { return max(0, r.RetryAfter), r.Err() }
+func admit(r limits.Result) (time.Duration, error) {
+	if err := r.Err(); err != nil {
+		return 0, err
+	}
+	return r.RetryAfter, nil
+}
 
 // Adjust corrects by delta what was taken, once it is known what a call really
 // cost: a negative delta gives back, as [Bucket.Return] does and however long
 // ago it was taken, a positive one takes without asking. That may overdraw the bucket, beyond its capacity;
 // nothing fits then before it has drained far enough, and Peek shows it as a
 // ResetAfter of more than a full bucket's. Amounts beyond 292 years are 292
-// years. With Adjust a Bucket is a sluice.Meter. It never fails and pays no
+// years. With Adjust a Bucket is a limits.Limiter. It never fails and pays no
 // attention to ctx: what is given back must not be lost because its caller gave
 // up.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
@@ -320,8 +326,8 @@ func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) err
 
 // OnChange makes the bucket call f whenever it may admit a call earlier than it said,
 // until stop is called: after [Bucket.Return], Reset, SetQuota, and an Adjust that
-// gives back. With it a Bucket is a sluice.Notifier: who waits for it in a gate or
-// a sluice.Block asks again at once. f must not block, nor use the bucket.
+// gives back. With it a Bucket is a limits.Notifier: who waits for it in a gate or
+// a sluice.NewQueue asks again at once. f must not block, nor use the bucket.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func (b *Bucket) adjust(delta int64) {

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,15 +24,15 @@ const (
 
 var bg = context.Background()
 
-func allowed(limit, remaining int64, reset time.Duration) leaky.Result {
-	return leaky.Result{Limit: limit, Remaining: remaining, ResetAfter: reset}
+func allowed(limit, remaining int64, reset time.Duration) limits.Result {
+	return limits.Result{Limit: limit, Remaining: remaining, ResetAfter: reset}
 }
 
-func refused(limit, remaining int64, retry, reset time.Duration) leaky.Result {
-	return leaky.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+func refused(limit, remaining int64, retry, reset time.Duration) limits.Result {
+	return limits.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-func want(t testing.TB, what string, got, want leaky.Result) {
+func want(t testing.TB, what string, got, want limits.Result) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
@@ -65,12 +65,12 @@ func TestMoreThanTheCapacityIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := leaky.New(5, 1, sec)
 		for _, n := range []int64{6, math.MaxInt64} {
-			want(t, "fresh", b.Take(n), refused(5, 5, leaky.NoRetry, 0))
+			want(t, "fresh", b.Take(n), refused(5, 5, limits.Never, 0))
 		}
 		b.Take(2)
 		r := b.Take(6)
-		want(t, "used", r, refused(5, 3, leaky.NoRetry, 2*sec))
-		if !errors.Is(r.Err(), leaky.ErrTooLarge) {
+		want(t, "used", r, refused(5, 3, limits.Never, 2*sec))
+		if !errors.Is(r.Err(), limits.ErrTooLarge) {
 			t.Errorf("Err() = %v", r.Err())
 		}
 		if err := b.Take(5).Err(); err != nil {
@@ -79,7 +79,7 @@ func TestMoreThanTheCapacityIsNever(t *testing.T) {
 		if err := b.Take(1).Err(); err != nil {
 			t.Errorf("allowed: Err() = %v", err)
 		}
-		if wait, err := b.Admit(bg, 6); wait != 0 || err != leaky.ErrTooLarge {
+		if wait, err := b.Admit(bg, 6); wait != 0 || err != limits.ErrTooLarge {
 			t.Errorf("Admit(6) = %v, %v", wait, err)
 		}
 	})
@@ -100,7 +100,7 @@ func TestReturn(t *testing.T) {
 		want(t, "one of two", b.Peek(), allowed(5, 4, 500*ms))
 		b.Return(math.MaxInt64)
 		want(t, "more than was in it", b.Peek(), allowed(5, 5, 0))
-		want(t, "no emptier than empty", b.Take(6), refused(5, 5, leaky.NoRetry, 0))
+		want(t, "no emptier than empty", b.Take(6), refused(5, 5, limits.Never, 0))
 		b.Take(5)
 		want(t, "no emptier than empty", b.Take(1), refused(5, 0, sec, 5*sec))
 	})
@@ -217,9 +217,9 @@ func TestNegativeNPanics(t *testing.T) {
 
 // A meter is what a Bucket and one key of a Keyed have in common.
 type meter struct {
-	sluice.Meter
-	peek     func() leaky.Result
-	take     func(int64) leaky.Result
+	limits.Limiter
+	peek     func() limits.Result
+	take     func(int64) limits.Result
 	setQuota func(leaky.Quota) error
 }
 
@@ -236,8 +236,8 @@ func meters(t *testing.T, q leaky.Quota) map[string]meter {
 		"Bucket": {b, b.Peek, b.Take, b.SetQuota},
 		"Keyed": {
 			k.On("x"),
-			func() leaky.Result { return k.Peek("x") },
-			func(n int64) leaky.Result { return k.Take("x", n) },
+			func() limits.Result { return k.Peek("x") },
+			func(n int64) limits.Result { return k.Take("x", n) },
 			k.SetQuota,
 		},
 	}
@@ -271,7 +271,7 @@ func TestAdmitAndAdjust(t *testing.T) {
 		if _, err := m.Admit(done, 1); err != context.Canceled {
 			t.Errorf("Admit with a done context: %v", err)
 		}
-		if _, err := m.Admit(bg, 6); err != leaky.ErrTooLarge {
+		if _, err := m.Admit(bg, 6); err != limits.ErrTooLarge {
 			t.Errorf("6 of 5: %v", err)
 		}
 		admit(0, 0)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How is the level of a leaky bucket remembered?
@@ -57,12 +58,12 @@ import (
 
 // fits is the algorithm: it returns the level of a bucket with that level after
 // n units, n ≥ 0, were put in, and how long they must wait: 0 if they fit now,
-// NoRetry if never. n = 0 fits unless the bucket is fuller than full.
+// Never if never. n = 0 fits unless the bucket is fuller than full.
 func (r *rule) fits(level time.Duration, n int64) (after, wait time.Duration) {
 	cost, room := time.Duration(n)*r.interval, r.depth-level
 	switch {
 	case n > r.quota.Capacity: // never; and the cost may have overflowed
-		return level, NoRetry
+		return level, limits.Never
 	case cost > room:
 		return level, cost - room
 	}
@@ -70,8 +71,8 @@ func (r *rule) fits(level time.Duration, n int64) (after, wait time.Duration) {
 }
 
 // result tells what fits has found, and how the bucket is now.
-func (r *rule) result(level, wait time.Duration) Result {
-	return Result{
+func (r *rule) result(level, wait time.Duration) limits.Result {
+	return limits.Result{
 		Limit:      r.quota.Capacity,
 		Remaining:  r.units(max(0, r.depth-level)),
 		RetryAfter: wait,
@@ -81,7 +82,7 @@ func (r *rule) result(level, wait time.Duration) Result {
 
 // decide returns whether n units fit at now into a bucket that will be empty at
 // tat, and when it will be empty then.
-func decide(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
+func decide(tat, now time.Duration, r *rule, n int64) (limits.Result, time.Duration) {
 	level, wait := r.fits(max(0, tat-now), n)
 	if wait == 0 {
 		tat = now + level
@@ -91,7 +92,7 @@ func decide(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
 
 // take is decide by the rule of all our packages that nothing is always
 // granted, also by a bucket that is overdrawn.
-func take(tat, now time.Duration, r *rule, n int64) (Result, time.Duration) {
+func take(tat, now time.Duration, r *rule, n int64) (limits.Result, time.Duration) {
 	if n > 0 {
 		return decide(tat, now, r, n)
 	}

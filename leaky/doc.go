@@ -16,7 +16,7 @@
 // through at one instant. To cap calls in flight, use package semaphore. For
 // at most N in any window of time, use a sliding window: in a time W a bucket
 // admits up to capacity + W·count/per. To wait until a bucket has room, give it
-// to sluice.Block or, beside other limits, to a sluice.Gate.
+// to sluice.NewQueue or, beside other limits, to a sluice.Gate.
 //
 // # One arithmetic, many names
 //
@@ -58,6 +58,6 @@
 // and TakeQuota panic, the constructors that take a Config or Quota and
 // SetQuota return an error. n < 0 panics, n = 0 takes nothing and is always
 // allowed, and n beyond the capacity is refused with [Result.Err] =
-// [ErrTooLarge]. Nothing wraps around: amounts and instants saturate. Package
+// [limits.ErrTooLarge]. Nothing wraps around: amounts and instants saturate. Package
 // sluice has a table of bad input that holds for all packages.
 package leaky

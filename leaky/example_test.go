@@ -42,16 +42,6 @@ func ExampleResult_Err() {
 	// 4 false sluice: request is larger than the limit
 }
 
-// CL.THROTTLE user123 15 30 60 1, and then 17, which is more than fits.
-func ExampleResult_Cell() {
-	b := leaky.New(15+1, 30, 60*time.Second)
-	fmt.Println(b.Take(1).Cell())
-	fmt.Println(b.Take(17).Cell())
-	// Output:
-	// [0 16 15 -1 2]
-	// [1 16 15 -1 2]
-}
-
 func ExampleKeyed() {
 	type key struct{ user, action string }
 	k, err := leaky.NewKeyed[key](leaky.Quota{Capacity: 2, Count: 1, Per: time.Minute}, leaky.KeyedConfig{})
@@ -74,9 +64,9 @@ func ExampleKeyed() {
 	// cleo: 200
 }
 
-// A bucket answers. With sluice.Block callers wait for it.
+// A bucket answers. With sluice.NewQueue callers wait for it.
 func ExampleBucket_Admit() {
-	b := sluice.Block(leaky.New(2, 1, time.Hour))
+	b := sluice.NewQueue(leaky.New(2, 1, time.Hour))
 	ctx := context.Background()
 	fmt.Println(b.Acquire(ctx, 2))
 

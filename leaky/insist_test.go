@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Who insists is told what Take would have said.
@@ -83,7 +85,7 @@ func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
 	b.setting.Lock() // the state is closed, and who comes must wait
 	s := b.state.Load()
 	s.tat.Store(closed)
-	began, res := make(chan bool), make(chan Result)
+	began, res := make(chan bool), make(chan limits.Result)
 	go func() {
 		began <- true
 		res <- b.Take(1)

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Keyed is one bucket for each key: per user, per host, per user and action.
@@ -72,20 +73,17 @@ type others struct {
 
 func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 
-// MostKeys is the largest MaxKeys: so many take more than 24 GB.
-const MostKeys = keyed.Most
-
 // KeyedConfig configures a [Keyed]. The zero value is usual.
 type KeyedConfig struct {
 	// MaxKeys is how many keys may be remembered; a new one beyond that is
-	// refused with [ErrTooManyKeys], the old ones work on. Drained buckets
-	// count until they are forgotten. 0 means [MostKeys].
+	// refused with [limits.ErrTooManyKeys], the old ones work on. Drained buckets
+	// count until they are forgotten. 0 means 2²⁹.
 	MaxKeys int64
 }
 
 // NewKeyed returns buckets that each admit what quota says. It returns an
 // error where [Quota.Check] does, and if cfg.MaxKeys is negative or more than
-// [MostKeys].
+// 2²⁹.
 func NewKeyed[K comparable](quota Quota, cfg KeyedConfig) (*Keyed[K], error) {
 	r, err := quota.rule()
 	switch {
@@ -93,10 +91,10 @@ func NewKeyed[K comparable](quota Quota, cfg KeyedConfig) (*Keyed[K], error) {
 		return nil, err
 	case cfg.MaxKeys < 0:
 		return nil, fmt.Errorf("leaky: negative MaxKeys %d", cfg.MaxKeys)
-	case cfg.MaxKeys > MostKeys:
-		return nil, fmt.Errorf("leaky: MaxKeys %d is more than %d", cfg.MaxKeys, MostKeys)
+	case cfg.MaxKeys > keyed.Most:
+		return nil, fmt.Errorf("leaky: MaxKeys %d is more than %d", cfg.MaxKeys, keyed.Most)
 	case cfg.MaxKeys == 0:
-		cfg.MaxKeys = MostKeys
+		cfg.MaxKeys = keyed.Most
 	}
 	k := &Keyed[K]{keys: keyed.New[K](cfg.MaxKeys, drained)}
 	k.wide.pack(&r)
@@ -106,8 +104,8 @@ func NewKeyed[K comparable](quota Quota, cfg KeyedConfig) (*Keyed[K], error) {
 
 // Take takes n from the bucket of key, as [Bucket.Take] does. If the key is
 // new and there are too many, nothing is taken: Limit of the result is 0 and
-// its Err [ErrTooManyKeys]. It panics if n < 0.
-func (k *Keyed[K]) Take(key K, n int64) Result {
+// its Err [limits.ErrTooManyKeys]. It panics if n < 0.
+func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.rule.Load(), n)
 }
 
@@ -125,13 +123,13 @@ func (k *Keyed[K]) Take(key K, n int64) Result {
 // that is asked by three, or whose bucket was empty in between, may admit what that
 // capacity and that rate admit together. To count one call against two quotas use two
 // keys.
-func (k *Keyed[K]) TakeQuota(key K, quota Quota, n int64) Result {
+func (k *Keyed[K]) TakeQuota(key K, quota Quota, n int64) limits.Result {
 	r := mustRule(quota)
 	k.wide.pack(&r)
 	return k.take(key, &r, n)
 }
 
-func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
+func (k *Keyed[K]) take(key K, r *rule, n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return k.peek(key, r)
@@ -148,7 +146,7 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) Result {
 		return w
 	})
 	if err != nil {
-		return Result{RetryAfter: NoRetry}
+		return limits.Result{RetryAfter: limits.Never}
 	}
 	return r.result(level, wait)
 }
@@ -213,9 +211,9 @@ func (k *Keyed[K]) keepRest(key K, b buckets.Bucket, last packed) {
 // Peek returns the bucket of key as it is. It writes nothing, forgets nothing
 // and remembers nothing, so for a key that is new to a full Keyed it shows an
 // empty bucket.
-func (k *Keyed[K]) Peek(key K) Result { return k.peek(key, k.rule.Load()) }
+func (k *Keyed[K]) Peek(key K) limits.Result { return k.peek(key, k.rule.Load()) }
 
-func (k *Keyed[K]) peek(key K, r *rule) Result {
+func (k *Keyed[K]) peek(key K, r *rule) limits.Result {
 	w, now := k.keys.Get(key)
 	p, _ := k.pair(key, w, r, now)
 	return r.result(time.Duration(p.Own.Level), 0)
@@ -252,30 +250,30 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	return nil
 }
 
-// On returns the bucket of key as a meter, for a sluice.Gate or sluice.Block.
+// On returns the bucket of key as a meter, for a sluice.Gate or sluice.NewQueue.
 // It is a small value, takes up nothing in k and never goes stale.
-func (k *Keyed[K]) On(key K) KeyedMeter[K] { return KeyedMeter[K]{k, key} }
+func (k *Keyed[K]) On(key K) KeyedLimiter[K] { return KeyedLimiter[K]{k, key} }
 
-// A KeyedMeter is one key of a [Keyed], as a sluice.Meter.
-type KeyedMeter[K comparable] struct {
+// A KeyedMeter is one key of a [Keyed], as a limits.Limiter.
+type KeyedLimiter[K comparable] struct {
 	keyed *Keyed[K]
 	key   K
 }
 
 // Admit takes n from the bucket of the key as [Bucket.Admit] does. If the key
-// is new and there are too many, it returns [ErrTooManyKeys].
-func (m KeyedMeter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+// is new and there are too many, it returns [limits.ErrTooManyKeys].
+func (m KeyedLimiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	return m.keyed.Take(m.key, n).admit()
+	return admit(m.keyed.Take(m.key, n))
 }
 
 // Adjust corrects by delta what was taken, as [Bucket.Adjust] does, at the
-// quota of calls that bring none. It returns [ErrTooManyKeys] and changes
+// quota of calls that bring none. It returns [limits.ErrTooManyKeys] and changes
 // nothing if delta is positive, the key new and there are too many.
-func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+func (m KeyedLimiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	k, r := m.keyed, m.keyed.rule.Load()
 	err := k.keys.Update(m.key, func(w water, now time.Duration) water {
 		p, _ := k.pair(m.key, w, r, now)
@@ -297,4 +295,4 @@ func (m KeyedMeter[K]) Adjust(ctx context.Context, delta int64, age time.Duratio
 }
 
 // OnChange is that of [Bucket], for the bucket of the key.
-func (m KeyedMeter[K]) OnChange(f func()) (stop func()) { return m.keyed.bells.Wait(m.key, f) }
+func (m KeyedLimiter[K]) OnChange(f func()) (stop func()) { return m.keyed.bells.Wait(m.key, f) }

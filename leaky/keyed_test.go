@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
@@ -17,9 +18,9 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 		want(t, "ann", k.Take("ann", 4), allowed(5, 1, 4*sec))
 		want(t, "bob", k.Take("bob", 1), allowed(5, 4, sec))
 		want(t, "ann again", k.Take("ann", 2), refused(5, 1, sec, 4*sec))
-		want(t, "too large", k.Take("ann", 6), refused(5, 1, leaky.NoRetry, 4*sec))
+		want(t, "too large", k.Take("ann", 6), refused(5, 1, limits.Never, 4*sec))
 		want(t, "unknown", k.Peek("cleo"), allowed(5, 5, 0))
-		want(t, "too large and unknown", k.Take("cleo", 6), refused(5, 5, leaky.NoRetry, 0))
+		want(t, "too large and unknown", k.Take("cleo", 6), refused(5, 5, limits.Never, 0))
 		want(t, "nothing of unknown", k.Take("cleo", 0), allowed(5, 5, 0))
 		if k.Len() != 2 {
 			t.Errorf("Len() = %d, want 2", k.Len())
@@ -78,8 +79,8 @@ func TestMaxKeys(t *testing.T) {
 			want(t, "as many as may be", k.Take(key, 1), allowed(2, 1, sec))
 		}
 		r := k.Take(100, 1)
-		want(t, "one more", r, refused(0, 0, leaky.NoRetry, 0))
-		if !errors.Is(r.Err(), leaky.ErrTooManyKeys) || r.Err() == leaky.ErrTooLarge {
+		want(t, "one more", r, refused(0, 0, limits.Never, 0))
+		if !errors.Is(r.Err(), limits.ErrTooManyKeys) || r.Err() == limits.ErrTooLarge {
 			t.Errorf("Err() = %v", r.Err())
 		}
 		want(t, "looked at", k.Peek(100), allowed(2, 2, 0))

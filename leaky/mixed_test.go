@@ -9,37 +9,38 @@ import (
 
 	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Several quotas on one key, and one bucket whose quota changes all the time, admit
 // in no window more than the laxest of them does alone, and each wait is right.
 func TestSeveralQuotas(t *testing.T) {
-	for name, subject := range map[string]func() func(q leaky.Quota, n int64) leaky.Result{
-		"TakeQuota": func() func(q leaky.Quota, n int64) leaky.Result {
+	for name, subject := range map[string]func() func(q leaky.Quota, n int64) limits.Result{
+		"TakeQuota": func() func(q leaky.Quota, n int64) limits.Result {
 			k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-			return func(q leaky.Quota, n int64) leaky.Result { return k.TakeQuota("key", q, n) }
+			return func(q leaky.Quota, n int64) limits.Result { return k.TakeQuota("key", q, n) }
 		},
-		"Keyed.SetQuota": func() func(q leaky.Quota, n int64) leaky.Result {
+		"Keyed.SetQuota": func() func(q leaky.Quota, n int64) limits.Result {
 			k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-			return func(q leaky.Quota, n int64) leaky.Result {
+			return func(q leaky.Quota, n int64) limits.Result {
 				if err := k.SetQuota(q); err != nil {
 					t.Error(err)
 				}
 				return k.Take("key", n)
 			}
 		},
-		"Bucket.SetQuota": func() func(q leaky.Quota, n int64) leaky.Result {
+		"Bucket.SetQuota": func() func(q leaky.Quota, n int64) limits.Result {
 			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) leaky.Result {
+			return func(q leaky.Quota, n int64) limits.Result {
 				if err := b.SetQuota(q); err != nil {
 					t.Error(err)
 				}
 				return b.Take(n)
 			}
 		},
-		"Bucket.SetQuota if it changes": func() func(q leaky.Quota, n int64) leaky.Result {
+		"Bucket.SetQuota if it changes": func() func(q leaky.Quota, n int64) limits.Result {
 			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) leaky.Result {
+			return func(q leaky.Quota, n int64) limits.Result {
 				if b.Quota() != q {
 					if err := b.SetQuota(q); err != nil {
 						t.Error(err)
@@ -48,9 +49,9 @@ func TestSeveralQuotas(t *testing.T) {
 				return b.Take(n)
 			}
 		},
-		"restarted": func() func(q leaky.Quota, n int64) leaky.Result {
+		"restarted": func() func(q leaky.Quota, n int64) limits.Result {
 			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) leaky.Result {
+			return func(q leaky.Quota, n int64) limits.Result {
 				before := b.Quota()
 				saved := b.Snapshot()
 				b = mustBucket(t, before)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A model is a bucket that is slow and obvious: water that is so many
@@ -53,13 +54,13 @@ func (m *model) leak(now time.Duration) {
 	m.now = now
 }
 
-func (m *model) take(n int64) leaky.Result {
-	r := leaky.Result{Limit: m.quota.Capacity}
+func (m *model) take(n int64) limits.Result {
+	r := limits.Result{Limit: m.quota.Capacity}
 	over := new(big.Int).Add(m.level, m.times(n))
 	over.Sub(over, m.depth())
 	switch {
 	case n > m.quota.Capacity:
-		r.RetryAfter = leaky.NoRetry
+		r.RetryAfter = limits.Never
 	case n > 0 && over.Sign() > 0:
 		r.RetryAfter = time.Duration(over.Int64())
 	default:
@@ -216,7 +217,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			n := pick(&h, fuzzWeights)
 			wait, err := b.Admit(bg, n)
 			want := m.take(n)
-			if wait != max(0, want.RetryAfter) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Capacity) {
+			if wait != waitOf(want) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Capacity) {
 				t.Fatalf("%v: Admit(%d) = %v, %v; want %+v", m.now, n, wait, err, want)
 			}
 		case 5:
@@ -270,7 +271,7 @@ func keyedHistory(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	if most == 0 {
-		most = leaky.MostKeys
+		most = 1 << 29
 	}
 	models, start := map[int]*model{}, time.Now()
 	stored := 0 // before the call
@@ -283,7 +284,7 @@ func keyedHistory(t *testing.T, data []byte) {
 		return m
 	}
 	full := func(m *model, err error) bool {
-		if !errors.Is(err, leaky.ErrTooManyKeys) {
+		if !errors.Is(err, limits.ErrTooManyKeys) {
 			return false
 		}
 		if !m.empty() && len(m.asked) == 0 || int64(stored) < most { // of several quotas another may hold it
@@ -291,7 +292,7 @@ func keyedHistory(t *testing.T, data []byte) {
 		}
 		return true
 	}
-	asks := func(m *model, q leaky.Quota, before leaky.Result) {
+	asks := func(m *model, q leaky.Quota, before limits.Result) {
 		t.Helper()
 		if err := m.setQuota(q, before.ResetAfter); err != nil {
 			t.Fatalf("%v: %v", m.now, err)
@@ -304,16 +305,16 @@ func keyedHistory(t *testing.T, data []byte) {
 		switch op := h.next(7); op {
 		case 0, 1:
 			q := quota
-			take := func(n int64) leaky.Result { return k.Take(key, n) }
+			take := func(n int64) limits.Result { return k.Take(key, n) }
 			if op == 1 {
 				q = pick(&h, fuzzQuotas)
-				take = func(n int64) leaky.Result { return k.TakeQuota(key, q, n) }
+				take = func(n int64) limits.Result { return k.TakeQuota(key, q, n) }
 			}
 			n := pick(&h, fuzzWeights)
 			before := k.TakeQuota(key, q, 0)
 			got := take(n)
 			if full(m, got.Err()) {
-				if got != (leaky.Result{RetryAfter: leaky.NoRetry}) {
+				if got != (limits.Result{RetryAfter: limits.Never}) {
 					t.Fatalf("refused for its key: %+v", got)
 				}
 				break
@@ -346,7 +347,7 @@ func keyedHistory(t *testing.T, data []byte) {
 				asks(m, quota, before)
 			}
 			if n > 0 || m.quota == quota {
-				if want := m.take(n); wait != max(0, want.RetryAfter) || !errors.Is(err, want.Err()) {
+				if want := m.take(n); wait != waitOf(want) || !errors.Is(err, want.Err()) {
 					t.Fatalf("%v: Admit(%d) of key %d = %v, %v; want %+v", m.now, n, key, wait, err, want)
 				}
 			}
@@ -380,4 +381,12 @@ func keyedHistory(t *testing.T, data []byte) {
 			t.Fatalf("%v: Len() = %d, %d are live and %d allowed", time.Since(start), n, live, most)
 		}
 	}
+}
+
+// waitOf returns what Admit returns for r beside its error.
+func waitOf(r limits.Result) time.Duration {
+	if r.RetryAfter == limits.Never {
+		return 0
+	}
+	return r.RetryAfter
 }

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/oracle"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A taker is what a recording is replayed on: at is never earlier than in the
 // call before.
-type taker func(at time.Duration, n int64) Result
+type taker func(at time.Duration, n int64) limits.Result
 
 // pure is decide, without a clock.
 func pure(q Quota) taker {
 	r := mustRule(q)
 	var tat time.Duration
-	return func(at time.Duration, n int64) (res Result) {
+	return func(at time.Duration, n int64) (res limits.Result) {
 		res, tat = decide(tat, at, &r, n)
 		return res
 	}
@@ -26,7 +27,7 @@ func pure(q Quota) taker {
 // real is a Bucket, in a bubble.
 func real(q Quota) taker {
 	b, start := newBucket(mustRule(q)), time.Now()
-	return func(at time.Duration, n int64) Result {
+	return func(at time.Duration, n int64) limits.Result {
 		time.Sleep(at - time.Since(start))
 		return b.Take(n)
 	}
@@ -39,7 +40,7 @@ func oneKey(q Quota) taker {
 		panic(err)
 	}
 	start := time.Now()
-	return func(at time.Duration, n int64) Result {
+	return func(at time.Duration, n int64) limits.Result {
 		time.Sleep(at - time.Since(start))
 		return k.TakeQuota("key", q, n)
 	}
@@ -74,14 +75,17 @@ func replayThrottle(line []byte, on func(Quota) taker) error {
 	take := on(Quota{trace.MaxBurst + 1, trace.Count, time.Duration(trace.PeriodS) * time.Second})
 	for i, op := range trace.Ops {
 		got := take(time.Duration(op.At), op.N)
-		want := Result{op.Limit, op.Remaining, time.Duration(op.RetryAfter), time.Duration(op.ResetAfter)}
-		if !op.Limited {
-			want.RetryAfter++ // redis-cell says -1
+		want := limits.Result{Limit: op.Limit, Remaining: op.Remaining, RetryAfter: time.Duration(op.RetryAfter), ResetAfter: time.Duration(op.ResetAfter)}
+		switch { // redis-cell says -1 for both
+		case !op.Limited:
+			want.RetryAfter++
+		case op.RetryAfter == -1:
+			want.RetryAfter = limits.Never
 		}
 		if got != want || got.Allowed() == op.Limited {
 			return fmt.Errorf("op %d: %d at %d: got %+v, recorded %+v", i, op.N, op.At, got, want)
 		}
-		if cell := got.Cell(); cell != op.Cell {
+		if cell := oracle.Cell(got); cell != op.Cell {
 			return fmt.Errorf("op %d: %d at %d: cell %v, recorded %v", i, op.N, op.At, cell, op.Cell)
 		}
 	}

@@ -5,19 +5,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/buckets"
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
-)
-
-var (
-	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
-	// version, or of another kind of limit. It is window's, too.
-	ErrSnapshot = errs.ErrSnapshot
-
-	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
-	// It is window's, too.
-	ErrOtherQuota = errs.ErrOtherQuota
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # What does a bucket note for another process?
@@ -109,7 +99,7 @@ func (b *Bucket) Snapshot() []byte {
 // nothing has leaked. From then on only the monotonic clock counts. Restored at
 // the instant of the snapshot, a bucket is what it was to the nanosecond.
 //
-// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data is
+// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data is
 // damaged, from another version or kind of limit, or if it was taken at another
 // quota: one of 10 per 10 s is another than one of 1 per second. For a program
 // that is restarted with a new quota, restore at the old one and then call
@@ -131,7 +121,7 @@ func (b *Bucket) Restore(data []byte) error {
 	defer b.setting.Unlock()
 	s := b.state.Load()
 	if s.rule.quota != quota {
-		return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, quota, s.rule.quota)
+		return fmt.Errorf("%w: of %v, not %v", limits.ErrOtherQuota, quota, s.rule.quota)
 	}
 	s.tat.Swap(closed)
 	t := time.Now()

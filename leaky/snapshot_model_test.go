@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Over random histories, a bucket that is restarted now and then decides
@@ -107,7 +107,7 @@ func restoreAnything(t *testing.T, data []byte) (accepted bool) {
 	b.Take(2)
 	before := b.Peek()
 	if err := b.Restore(data); err != nil {
-		if !errors.Is(err, leaky.ErrSnapshot) && !errors.Is(err, leaky.ErrOtherQuota) {
+		if !errors.Is(err, limits.ErrSnapshot) && !errors.Is(err, limits.ErrOtherQuota) {
 			t.Errorf("%s: %v", data, err)
 		}
 		if after := b.Peek(); after != before {

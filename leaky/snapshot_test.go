@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -243,28 +244,28 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 			}
 		}
 		for i := range good {
-			fails(good[:i], leaky.ErrSnapshot)
+			fails(good[:i], limits.ErrSnapshot)
 			for _, c := range []byte{'0', '7', ' ', '}', 'x', good[i] ^ 1} {
 				bad := bytes.Clone(good)
 				if bad[i] = c; !bytes.Equal(bad, good) {
-					fails(bad, leaky.ErrSnapshot)
+					fails(bad, limits.ErrSnapshot)
 				}
 			}
 		}
 		for _, tail := range []string{string(good), "}", "]", "0"} {
-			fails(append(bytes.Clone(good), tail...), leaky.ErrSnapshot)
+			fails(append(bytes.Clone(good), tail...), limits.ErrSnapshot)
 		}
 		for _, data := range []string{"", "null", "0", "[]", "{}", `{"version":1}`} {
-			fails([]byte(data), leaky.ErrSnapshot)
+			fails([]byte(data), limits.ErrSnapshot)
 		}
-		fails(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), leaky.ErrSnapshot)
+		fails(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), limits.ErrSnapshot)
 
 		day := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		time.Sleep(time.Until(day))
 		before = b.Peek()
-		fails(window.NewLog(24, 24*time.Hour).Snapshot(), leaky.ErrSnapshot)
-		fails(window.NewCounter(24, 24*time.Hour).Snapshot(), leaky.ErrSnapshot)
-		if err := window.NewLog(24, 24*time.Hour).Restore(good); !errors.Is(err, window.ErrSnapshot) {
+		fails(window.NewSliding(24, 24*time.Hour).Snapshot(), limits.ErrSnapshot)
+		fails(window.NewFixed(24, 24*time.Hour).Snapshot(), limits.ErrSnapshot)
+		if err := window.NewSliding(24, 24*time.Hour).Restore(good); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("a bucket as a log: %v", err)
 		}
 
@@ -272,7 +273,7 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 			{23, 24, 24 * time.Hour}, {24, 25, 24 * time.Hour}, {24, 24, 25 * time.Hour},
 			{24, 1, time.Hour}, // the same rate, said in another way
 		} {
-			fails(mustBucket(t, q).Snapshot(), leaky.ErrOtherQuota)
+			fails(mustBucket(t, q).Snapshot(), limits.ErrOtherQuota)
 		}
 
 		// Indented by somebody, it is the same.
@@ -283,7 +284,7 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 		}
 		want(t, "pretty", b.Peek(), allowed(24, 24, 0)) // of yesterday
 	})
-	if leaky.ErrSnapshot != window.ErrSnapshot || leaky.ErrOtherQuota != window.ErrOtherQuota {
+	if limits.ErrSnapshot != limits.ErrSnapshot || limits.ErrOtherQuota != limits.ErrOtherQuota {
 		t.Error("two errors for one reason")
 	}
 }
@@ -296,27 +297,27 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 		state string
 		want  error
 	}{
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":-1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":-9223372036854775808}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":9223372036854775808}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":9223372036854775808,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1e400,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1.5}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":"1"}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":null}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1}`, leaky.ErrSnapshot}, // would be empty
-		{`{"capacity":24,"count":24,"per":86400000000000,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1,"more":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":2,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"Level":1}`, leaky.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":-1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":-9223372036854775808}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":9223372036854775808}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":9223372036854775808,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1e400,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1.5}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":"1"}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":null}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1}`, limits.ErrSnapshot}, // would be empty
+		{`{"capacity":24,"count":24,"per":86400000000000,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1,"more":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":2,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"Level":1}`, limits.ErrSnapshot},
 		// No bucket has such a quota, let alone this one.
-		{`{"capacity":0,"count":24,"per":86400000000000,"at":1,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":-1,"per":86400000000000,"at":1,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":0,"at":1,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":24,"count":24,"per":1,"at":1,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":9223372036854775807,"count":24,"per":86400000000000,"at":1,"level":1}`, leaky.ErrSnapshot},
-		{`{"capacity":25,"count":24,"per":86400000000000,"at":1,"level":1}`, leaky.ErrOtherQuota},
-		{"null", leaky.ErrSnapshot}, {"7", leaky.ErrSnapshot}, {"[]", leaky.ErrSnapshot}, {"{}", leaky.ErrSnapshot},
+		{`{"capacity":0,"count":24,"per":86400000000000,"at":1,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":-1,"per":86400000000000,"at":1,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":0,"at":1,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":24,"count":24,"per":1,"at":1,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":9223372036854775807,"count":24,"per":86400000000000,"at":1,"level":1}`, limits.ErrSnapshot},
+		{`{"capacity":25,"count":24,"per":86400000000000,"at":1,"level":1}`, limits.ErrOtherQuota},
+		{"null", limits.ErrSnapshot}, {"7", limits.ErrSnapshot}, {"[]", limits.ErrSnapshot}, {"{}", limits.ErrSnapshot},
 	} {
 		if err := b.Restore(sealed("bucket", c.state)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.state, err, c.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // On the real scheduler and clock.
@@ -160,7 +161,7 @@ func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
 		} else if got.Level > 899*time.Hour {
 			full++
 		}
-		if err := b.Restore(data); err != nil && !errors.Is(err, leaky.ErrOtherQuota) {
+		if err := b.Restore(data); err != nil && !errors.Is(err, limits.ErrOtherQuota) {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
@@ -191,7 +192,7 @@ func TestStressRestoreIsNotLost(t *testing.T) {
 		switch level := b.Peek().ResetAfter; {
 		case err == nil && level > 99*time.Hour:
 			restored++
-		case errors.Is(err, leaky.ErrOtherQuota) && level == 0:
+		case errors.Is(err, limits.ErrOtherQuota) && level == 0:
 			late++
 		default:
 			t.Fatalf("%v, and holds %v", err, level)

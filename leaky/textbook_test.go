@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Each test here is a history in which a version from the textbooks and
@@ -57,7 +59,7 @@ func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 	} {
 		r, tat := mustRule(Quota{10, 10, sec}), time.Duration(0)
 		mine := visits(v.step, func(now time.Duration) bool {
-			var res Result
+			var res limits.Result
 			res, tat = decide(tat, now, &r, 1)
 			return res.Allowed()
 		})
@@ -122,7 +124,7 @@ func TestClockThatStepsBack(t *testing.T) {
 	var tat time.Duration
 	count := func(now time.Duration) (n int) {
 		for {
-			var res Result
+			var res limits.Result
 			if res, tat = decide(tat, now, &r, 1); !res.Allowed() {
 				return n
 			}
@@ -168,7 +170,7 @@ func TestStaleClocksMintNothing(t *testing.T) {
 	var n int64
 	for now := time.Duration(0); now <= sec; now += 25 * time.Microsecond {
 		for _, stale := range []time.Duration{0, 20 * time.Millisecond} {
-			var res Result
+			var res limits.Result
 			if res, tat = decide(tat, max(0, now-stale), &r, 1); res.Allowed() {
 				n++
 			}
@@ -292,7 +294,7 @@ func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 	var mine, theirs int
 	for _, now := range []time.Duration{999 * time.Millisecond, 1000 * time.Millisecond} {
 		for range 10 {
-			var res Result
+			var res limits.Result
 			if res, tat = decide(tat, now, &r, 1); res.Allowed() {
 				mine++
 			}
@@ -312,7 +314,7 @@ func TestBoundOfAnyWindow(t *testing.T) {
 	r, tat := mustRule(Quota{7, 3, 100 * time.Millisecond}), time.Duration(0)
 	var grants []time.Duration
 	for now := time.Duration(0); now < 3*sec; now += 777 * time.Microsecond {
-		var res Result
+		var res limits.Result
 		if res, tat = decide(tat, now, &r, 1); res.Allowed() {
 			grants = append(grants, now)
 		}

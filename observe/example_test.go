@@ -15,7 +15,7 @@ import (
 
 // A hundred calls are refused for one pause, which makes two lines. The time of the
 // lines is taken out, that the example says the same each day.
-func ExampleNewLog() {
+func ExampleNewLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "until" || a.Key == "wait" || a.Key == "err" {
@@ -24,7 +24,7 @@ func ExampleNewLog() {
 			return a
 		},
 	}))
-	log, err := observe.NewLog(logger, observe.LogConfig{})
+	log, err := observe.NewLogger(logger, observe.LoggerConfig{})
 	if err != nil {
 		panic(err)
 	}
@@ -57,7 +57,7 @@ func ExampleVars() {
 
 // A log, and a function of one's own.
 func ExampleAll() {
-	log, _ := observe.NewLog(slog.New(slog.DiscardHandler), observe.LogConfig{})
+	log, _ := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
 	failed := sluice.ObserverFunc(func(e sluice.Event) {
 		if e.Kind == sluice.EventRetried {
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err)
@@ -66,8 +66,8 @@ func ExampleAll() {
 	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log, failed)})
 
 	answers := []error{errors.New("500 Internal Server Error"), nil}
-	policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
-	err := sluice.Do(context.Background(), gate, policy, func(context.Context) error {
+	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
+	err := sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
 		answer := answers[0]
 		answers = answers[1:]
 		return answer

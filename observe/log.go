@@ -12,7 +12,7 @@ import (
 )
 
 // LogConfig is what [NewLog] may be told. Every field may be left out.
-type LogConfig struct {
+type LoggerConfig struct {
 	// Every is how often a line may be written, in the long run, that differs
 	// from others by its numbers and texts at most. 0 means once a minute,
 	// negative as often as it happens.
@@ -62,7 +62,7 @@ const maxLines = 100_000
 // A Log is safe for use by multiple goroutines and must be made by [NewLog]. It
 // calls the handler of the logger in the goroutine of the call: a handler that
 // blocks delays calls.
-type Log struct {
+type Logger struct {
 	logger  *slog.Logger
 	level   func(e sluice.Event) slog.Level
 	often   *leaky.Keyed[line] // nil: without bound
@@ -79,14 +79,14 @@ type line struct {
 // NewLog returns a Log that writes to logger. It returns an error if cfg.Burst is
 // negative, Every positive but less than 1 µs, or both together more than 146 years.
 // It panics if logger is nil.
-func NewLog(logger *slog.Logger, cfg LogConfig) (*Log, error) {
+func NewLogger(logger *slog.Logger, cfg LoggerConfig) (*Logger, error) {
 	switch {
 	case logger == nil:
 		panic("observe: NewLog(nil)")
 	case cfg.Burst < 0:
 		return nil, fmt.Errorf("observe: negative Burst %d", cfg.Burst)
 	}
-	l := &Log{logger: logger, level: cfg.Level}
+	l := &Logger{logger: logger, level: cfg.Level}
 	if l.level == nil {
 		l.level = Level
 	}
@@ -119,7 +119,7 @@ var messages = map[sluice.EventKind]string{
 
 // Observe writes e, unless its level is not enabled or the same was written just
 // now.
-func (l *Log) Observe(e sluice.Event) {
+func (l *Logger) Observe(e sluice.Event) {
 	ctx, level := context.Background(), l.level(e)
 	if !l.logger.Enabled(ctx, level) {
 		return

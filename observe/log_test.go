@@ -53,10 +53,10 @@ func (p *page) want(t *testing.T, lines ...string) {
 	p.lines = nil
 }
 
-func newLog(t *testing.T, least slog.Level, cfg observe.LogConfig) (*observe.Log, *page) {
+func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (*observe.Logger, *page) {
 	t.Helper()
 	p := &page{least: least}
-	l, err := observe.NewLog(slog.New(p), cfg)
+	l, err := observe.NewLogger(slog.New(p), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func newLog(t *testing.T, least slog.Level, cfg observe.LogConfig) (*observe.Log
 
 func TestLogWritesWhatAnEventSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := newLog(t, slog.LevelDebug, observe.LogConfig{})
+		l, p := newLog(t, slog.LevelDebug, observe.LoggerConfig{})
 		for _, e := range []sluice.Event{
 			{Kind: sluice.EventQueued, Gate: "g", N: 1},
 			{Kind: sluice.EventGranted, Gate: "g", N: 2, Wait: time.Second},
@@ -97,7 +97,7 @@ func TestLogWritesWhatAnEventSays(t *testing.T) {
 
 func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{Every: time.Second, Burst: 2})
+		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{Every: time.Second, Burst: 2})
 		pause := func(gate, why string) {
 			l.Observe(sluice.Event{Kind: sluice.EventPaused, Gate: gate, Wait: time.Second, Why: why})
 		}
@@ -127,14 +127,14 @@ func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
 func TestLogConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retry := sluice.Event{Kind: sluice.EventRetried, Gate: "g"}
-		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{}) // once a minute
+		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{}) // once a minute
 		for range 119 {
 			l.Observe(retry)
 			time.Sleep(time.Second)
 		}
 		p.want(t, "INFO call to be retried gate=g", "INFO call to be retried gate=g left_out=59")
 
-		l, p = newLog(t, slog.LevelInfo, observe.LogConfig{Every: -1, Level: func(e sluice.Event) slog.Level {
+		l, p = newLog(t, slog.LevelInfo, observe.LoggerConfig{Every: -1, Level: func(e sluice.Event) slog.Level {
 			return slog.LevelError + slog.Level(e.Attempt)
 		}})
 		for i := range 3 {
@@ -146,12 +146,12 @@ func TestLogConfig(t *testing.T) {
 			"ERROR+1 call to be retried gate=g attempt=1",
 			"ERROR+2 call to be retried gate=g attempt=2")
 	})
-	for _, cfg := range []observe.LogConfig{
+	for _, cfg := range []observe.LoggerConfig{
 		{Burst: -1},
 		{Every: 1},
 		{Every: 365 * 24 * time.Hour, Burst: 150},
 	} {
-		if l, err := observe.NewLog(slog.Default(), cfg); err == nil || l != nil || !strings.HasPrefix(err.Error(), "observe: ") {
+		if l, err := observe.NewLogger(slog.Default(), cfg); err == nil || l != nil || !strings.HasPrefix(err.Error(), "observe: ") {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
@@ -160,13 +160,13 @@ func TestLogConfig(t *testing.T) {
 			t.Errorf("recovered %v", r)
 		}
 	}()
-	observe.NewLog(nil, observe.LogConfig{})
+	observe.NewLogger(nil, observe.LoggerConfig{})
 }
 
 // A gate for each of a million hosts does not make a million lines in memory.
 func TestLogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := newLog(t, slog.LevelInfo, observe.LogConfig{})
+		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{})
 		const most = 100_000
 		for i := range most + 10 {
 			l.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: fmt.Sprint(i)})

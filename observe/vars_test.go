@@ -39,7 +39,7 @@ func TestVarsOfABusyGate(t *testing.T) {
 		g := mustGate(t, sluice.Config{
 			Name: `a "b"`, Concurrency: 2, Rate: sluice.Rate{Count: 10, Per: time.Second}, RetryBudget: 5,
 		})
-		sluice.Do(bg, g, sluice.Policy{Backoff: sluice.Constant(50 * time.Millisecond)}, func(context.Context) error {
+		sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(50 * time.Millisecond)}, func(context.Context) error {
 			return errors.New("500") // twice, which is all the budget pays for
 		})
 		g.SetRate(20, time.Second)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -31,7 +32,7 @@ func ExamplePacer_AcquireWithin() {
 	fmt.Println(p.AcquireWithin(ctx, 1, time.Second))
 
 	err := p.AcquireWithin(ctx, 1, time.Second)
-	var wait *pacer.WaitError
+	var wait *limits.WaitError
 	if errors.As(err, &wait) {
 		fmt.Println("come back in", wait.Need.Round(time.Minute))
 	}
@@ -49,7 +50,7 @@ func ExamplePacer_Reserve() {
 	now, next, last := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 	show := func() {
 		for name, r := range map[string]pacer.Reservation{"now": now, "next": next, "last": last} {
-			if r.Delay() == pacer.Never {
+			if r.Delay() == limits.Never {
 				fmt.Println(name, "is cancelled")
 				continue
 			}

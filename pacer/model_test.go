@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -148,7 +149,7 @@ func (m *model) enter(e *entry) {
 		m.leave(m.now, e.n)
 	case m.hopeless(e):
 	case m.cfg.MaxWaiting > 0 && len(m.waiting) >= m.cfg.MaxWaiting:
-		m.drop(e, pacer.ErrQueueFull)
+		m.drop(e, limits.ErrQueueFull)
 	default:
 		m.waiting = append(m.waiting, e)
 	}
@@ -262,7 +263,7 @@ func runHistory(t *testing.T, data []byte) {
 			if res == nil {
 				continue
 			}
-			var wait *pacer.WaitError
+			var wait *limits.WaitError
 			switch {
 			case res.over != e.over:
 				t.Fatalf("%s: call %d (n=%d): over = %v (%v at %v), model says %v (%v at %v)", op, e.id, e.n, res.over, res.err, res.at, e.over, e.err, e.at)
@@ -350,7 +351,7 @@ func runHistory(t *testing.T, data []byte) {
 			if e := pick(); e != nil && e.r != (pacer.Reservation{}) {
 				want := !e.over
 				if want {
-					m.drop(e, pacer.ErrCancelled)
+					m.drop(e, limits.ErrCancelled)
 					m.settle()
 				}
 				if got := e.r.Cancel(); got != want {

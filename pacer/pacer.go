@@ -40,27 +40,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
 )
-
-var (
-	// ErrQueueFull reports that Config.MaxWaiting callers wait already.
-	ErrQueueFull = errs.ErrQueueFull
-
-	// ErrCancelled is what Wait returns for a reservation that was cancelled.
-	ErrCancelled = errs.ErrCancelled
-)
-
-// A WaitError reports a wait that could not have ended in time: how long it
-// would have been and how long it was allowed to be. Nothing was consumed. It
-// matches [context.DeadlineExceeded], although the context's own Err may still
-// be nil.
-type WaitError = errs.WaitError
-
-// Never is the Need of a [WaitError] whose wait has no end.
-const Never = errs.Never
 
 // A Pacer gives each call a slot, one interval after the slot of the call
 // before it: count calls per period, evenly. Slots are absolute. They do not
@@ -177,16 +159,16 @@ func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 // came before.
 //
 // It returns ctx.Err() if ctx is done, also if that was so before the call. If
-// the slot is not before the deadline of ctx it returns a [*WaitError] at
+// the slot is not before the deadline of ctx it returns a [*limits.WaitError] at
 // once, and it does so later if a change makes the wait hopeless. It returns
-// [ErrQueueFull] if Config.MaxWaiting says so. After an error the pacer is as
+// [limits.ErrQueueFull] if Config.MaxWaiting says so. After an error the pacer is as
 // it would be without the call. It panics if n < 0.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.acquire(ctx, n, queue.Forever)
 }
 
 // AcquireWithin is Acquire, but if the slot is more than longest away it
-// returns a [*WaitError] at once, which says how far: Guava's tryAcquire with
+// returns a [*limits.WaitError] at once, which says how far: Guava's tryAcquire with
 // a timeout. longest ≤ 0 does not block.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return p.acquire(ctx, n, longest)
@@ -259,7 +241,7 @@ func (p *Pacer) SetRate(count int64, per time.Duration) error {
 // PauseUntil lets no call leave before t, those that wait already included.
 // When the pause is over they leave one interval apart, the first of them at
 // t: nothing is stored meanwhile. Callers whose deadline makes that hopeless
-// fail with a [*WaitError] now. A pause is only ever prolonged: a t before the
+// fail with a [*limits.WaitError] now. A pause is only ever prolonged: a t before the
 // end of the present one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {

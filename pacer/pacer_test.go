@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -141,7 +142,7 @@ func TestHopelessWaitsFailAtOnceAndConsumeNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 2*time.Second)
 		defer cancel()
 		err := p.Acquire(ctx, 1)
-		var wait *pacer.WaitError
+		var wait *limits.WaitError
 		if !errors.As(err, &wait) || wait.Need != 10*time.Second || wait.Have != 2*time.Second {
 			t.Errorf("Acquire with a deadline after 2 s: %v", err)
 		}
@@ -464,8 +465,8 @@ func TestHugeWeightsSaturate(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
-		var wait *pacer.WaitError
-		if err := p.Acquire(ctx, 1); !errors.As(err, &wait) || wait.Need != pacer.Never {
+		var wait *limits.WaitError
+		if err := p.Acquire(ctx, 1); !errors.As(err, &wait) || wait.Need != limits.Never {
 			t.Errorf("behind a weight of 2⁶³−1: %v", err)
 		} else if !strings.Contains(err.Error(), "would not end") {
 			t.Errorf("message %q", err)
@@ -474,7 +475,7 @@ func TestHugeWeightsSaturate(t *testing.T) {
 		for range 5 {
 			rs = append(rs, p.Reserve(math.MaxInt64))
 		}
-		if d := rs[4].Delay(); d != pacer.Never {
+		if d := rs[4].Delay(); d != limits.Never {
 			t.Errorf("Delay() = %v, want never", d)
 		}
 		for _, r := range rs {
@@ -494,11 +495,11 @@ func TestMaxWaiting(t *testing.T) {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
 		}
 		r := p.Reserve(1)
-		if r.Err() != pacer.ErrQueueFull || r.Wait(bg) != pacer.ErrQueueFull || r.Cancel() || r.Delay() != pacer.Never || !r.Slot().IsZero() {
+		if r.Err() != limits.ErrQueueFull || r.Wait(bg) != limits.ErrQueueFull || r.Cancel() || r.Delay() != limits.Never || !r.Slot().IsZero() {
 			t.Error("a fourth place in a queue of two")
 		}
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, pacer.ErrQueueFull), synclog.At(1, 100*ms), synclog.At(2, 200*ms))
+		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, limits.ErrQueueFull), synclog.At(1, 100*ms), synclog.At(2, 200*ms))
 	})
 }
 
@@ -561,7 +562,7 @@ func TestMistakes(t *testing.T) {
 	}
 	long := mustNew(t, 1, time.Second, pacer.Config{BurstTime: math.MaxInt64/2 + 1})
 	long.PauseUntil(time.Now())
-	var wait *pacer.WaitError
+	var wait *limits.WaitError
 	if !long.TryAcquire(1) || !errors.As(long.AcquireWithin(bg, 1, 0), &wait) || wait.Need > time.Second {
 		t.Errorf("the longest burst time: %v", wait)
 	}

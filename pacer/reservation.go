@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Reservation is a claim on a slot: a place in the queue with nobody in it
@@ -46,11 +47,11 @@ func (p *Pacer) Reserve(n int64) Reservation {
 	return Reservation{pacer: p, waiter: w, at: at}
 }
 
-// Err returns [ErrQueueFull] if there was no room for the reservation, else
+// Err returns [limits.ErrQueueFull] if there was no room for the reservation, else
 // nil.
 func (r Reservation) Err() error {
 	if r.waiter == nil && r.at == refused {
-		return ErrQueueFull
+		return limits.ErrQueueFull
 	}
 	return nil
 }
@@ -69,12 +70,12 @@ func (r Reservation) Slot() time.Time {
 	return r.pacer.queue.Time(slot)
 }
 
-// Delay returns how long it is until Slot, 0 if it has passed and [Never] if
+// Delay returns how long it is until Slot, 0 if it has passed and [limits.Never] if
 // there is none.
 func (r Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
-	if !ok || slot == Never {
-		return Never
+	if !ok || slot == limits.Never {
+		return limits.Never
 	}
 	return max(0, slot-now)
 }
@@ -94,7 +95,7 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 
 // Wait blocks until the slot. It returns nil at once if that has passed, and
 // what [Pacer.Acquire] returns if ctx ends the wait or could not outlast it:
-// then the reservation is cancelled. It returns [ErrCancelled] if it was
+// then the reservation is cancelled. It returns [limits.ErrCancelled] if it was
 // cancelled and [Reservation.Err] if it was refused. It panics if another
 // goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
@@ -108,7 +109,7 @@ func (r Reservation) Wait(ctx context.Context) error {
 }
 
 // Cancel gives the slot back: those behind move up as if it had never been
-// claimed, and a goroutine in Wait gets [ErrCancelled]. It reports whether
+// claimed, and a goroutine in Wait gets [limits.ErrCancelled]. It reports whether
 // there was something to give back: not if the slot has passed, if it was
 // cancelled before or refused. Then it does nothing.
 func (r Reservation) Cancel() bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -22,7 +23,7 @@ func TestReservationsAreForecasts(t *testing.T) {
 			t.Helper()
 			for i, r := range rs {
 				if want[i] < 0 {
-					if !r.Slot().IsZero() || r.Delay() != pacer.Never {
+					if !r.Slot().IsZero() || r.Delay() != limits.Never {
 						t.Errorf("%s: cancelled reservation %d has slot %v", when, i, r.Slot().Sub(start))
 					}
 					continue
@@ -137,7 +138,7 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 		l.Want(t,
 			synclog.Failed(0, 0, context.DeadlineExceeded),
 			synclog.Failed(1, 10*ms, context.Canceled),
-			synclog.Failed(2, 10*ms, pacer.ErrCancelled),
+			synclog.Failed(2, 10*ms, limits.ErrCancelled),
 			synclog.Failed(3, 10*ms, context.Canceled),
 			synclog.At(9, 100*ms),
 		)
@@ -158,7 +159,7 @@ func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
 		l.Call(1, func() error { return p.Acquire(bg, 1) })
 		first.Cancel()
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.Failed(0, 0, pacer.ErrCancelled), synclog.At(1, 100*ms))
+		l.Want(t, synclog.Failed(0, 0, limits.ErrCancelled), synclog.At(1, 100*ms))
 	})
 	synctest.Test(t, func(t *testing.T) {
 		p, l := pacer.New(10, time.Second), synclog.New()
@@ -184,11 +185,11 @@ func TestWaitAfterCancel(t *testing.T) {
 		done, cancel := context.WithCancel(bg)
 		cancel()
 		for _, ctx := range []context.Context{bg, done} {
-			if err := r.Wait(ctx); err != pacer.ErrCancelled {
+			if err := r.Wait(ctx); err != limits.ErrCancelled {
 				t.Errorf("Wait: %v, want ErrCancelled", err)
 			}
 		}
-		if r.Cancel() || !r.Slot().IsZero() || r.Delay() != pacer.Never || p.Waiting() != 0 {
+		if r.Cancel() || !r.Slot().IsZero() || r.Delay() != limits.Never || p.Waiting() != 0 {
 			t.Errorf("cancelled again, or it has slot %v, or %d wait", r.Slot(), p.Waiting())
 		}
 	})
@@ -242,6 +243,6 @@ func TestTwoMayNotWaitForOneReservation(t *testing.T) {
 			r.Wait(bg)
 		}()
 		r.Cancel()
-		l.Want(t, synclog.Failed(0, 0, pacer.ErrCancelled))
+		l.Want(t, synclog.Failed(0, 0, limits.ErrCancelled))
 	})
 }

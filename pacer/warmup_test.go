@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -126,7 +127,7 @@ func TestWarmUpMistakes(t *testing.T) {
 	// Absurd, but legal: it saturates.
 	p := mustNew(t, 1, 1<<62, pacer.Config{WarmUp: 1 << 62, ColdFactor: 1e6})
 	p.TryAcquire(math.MaxInt64)
-	if d := p.Reserve(1).Delay(); d != pacer.Never {
+	if d := p.Reserve(1).Delay(); d != limits.Never {
 		t.Errorf("the next slot is in %v", d)
 	}
 }

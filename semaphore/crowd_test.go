@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -82,7 +83,7 @@ func TestCrowdFailsWhenTheLimitSinks(t *testing.T) {
 		var want []synclog.Left
 		for who := range 20 {
 			l.Call(who, func() error { return s.Acquire(bg, 1) })
-			want = append(want, synclog.Failed(who, 0, semaphore.ErrTooLarge))
+			want = append(want, synclog.Failed(who, 0, limits.ErrTooLarge))
 		}
 		wantState(t, s, 1, 1, 20)
 		mustSetLimit(t, s, 0)

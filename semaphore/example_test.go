@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -37,7 +38,7 @@ func ExampleWeighted_Acquire() {
 	megabytes := semaphore.NewWeighted(100)
 	for _, size := range []int64{60, 40, 250} {
 		switch err := megabytes.Acquire(ctx, size); {
-		case errors.Is(err, semaphore.ErrTooLarge):
+		case errors.Is(err, limits.ErrTooLarge):
 			fmt.Println(size, "MB is too large for this machine")
 		case err != nil:
 			fmt.Println(err)
@@ -87,7 +88,7 @@ func ExampleWeighted_AcquireWithin() {
 
 	err := slots.AcquireWithin(ctx, 1, time.Millisecond)
 	fmt.Println(err)
-	fmt.Println(errors.Is(err, semaphore.ErrTimeout), errors.Is(err, context.DeadlineExceeded), ctx.Err())
+	fmt.Println(errors.Is(err, limits.ErrTimeout), errors.Is(err, context.DeadlineExceeded), ctx.Err())
 
 	slots.Release(1)
 	fmt.Println(slots.AcquireWithin(ctx, 1, 0)) // it is free, so there is no need to wait

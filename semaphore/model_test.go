@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -46,7 +47,7 @@ func (m *model) acquire(c *modelCall, ctxErr error) {
 	case c.n == 0:
 		m.settle(c, nil)
 	case c.n > m.limit:
-		m.settle(c, semaphore.ErrTooLarge)
+		m.settle(c, limits.ErrTooLarge)
 	default:
 		m.queue = append(m.queue, c)
 		m.serve()
@@ -85,7 +86,7 @@ func (m *model) setLimit(limit int64) {
 	m.limit = limit
 	for _, c := range slices.Clone(m.queue) {
 		if c.n > limit {
-			m.settle(c, semaphore.ErrTooLarge)
+			m.settle(c, limits.ErrTooLarge)
 		}
 	}
 	m.serve()
@@ -316,7 +317,7 @@ func (r *replay) do(s step) error {
 		if d != forever {
 			end = r.m.now + d
 		}
-		r.arrive(modelCall{n: n, end: end, reason: semaphore.ErrTimeout}, nil, cancel,
+		r.arrive(modelCall{n: n, end: end, reason: limits.ErrTimeout}, nil, cancel,
 			func() error { return r.s.AcquireWithin(ctx, n, d) })
 
 	case doDeadline:

@@ -36,18 +36,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
-)
-
-var (
-	// ErrTooLarge reports a request for more permits than the limit. Waiting
-	// would not help, so it is returned at once.
-	ErrTooLarge = errs.ErrTooLarge
-
-	// ErrTimeout reports that AcquireWithin waited as long as it was allowed
-	// to. It matches [context.DeadlineExceeded].
-	ErrTimeout = errs.ErrTimeout
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Weighted hands out permits, at most its limit at a time. A caller takes as
@@ -99,7 +89,7 @@ func NewWeighted(limit int64) *Weighted {
 // never blocks.
 //
 // It returns ctx.Err() if ctx is done, also if that happened before the call
-// and permits are free, and [ErrTooLarge] at once if n is more than the limit
+// and permits are free, and [limits.ErrTooLarge] at once if n is more than the limit
 // or, later, if the limit sinks below n. After an error the semaphore is as it
 // would be without the call. It panics if n < 0.
 func (s *Weighted) Acquire(ctx context.Context, n int64) error {
@@ -153,7 +143,7 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest and then returns
-// [ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
+// [limits.ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
 // does wait that long. longest ≤ 0 does not block.
 func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	if n <= 0 || longest == queue.Forever {
@@ -244,7 +234,7 @@ func (s *Weighted) Release(n int64) {
 
 // SetLimit changes the number of permits and applies it at once to everybody
 // who waits. A higher limit serves them. A lower one fails those who ask for
-// more than it with [ErrTooLarge]; who already holds permits keeps them, and
+// more than it with [limits.ErrTooLarge]; who already holds permits keeps them, and
 // nobody is served until enough of them have come back. It returns an error
 // and changes nothing if limit < 0.
 func (s *Weighted) SetLimit(limit int64) error {
@@ -311,7 +301,7 @@ type rule Weighted
 
 func (r *rule) refuse(n int64) error {
 	if n > r.limit {
-		return ErrTooLarge
+		return limits.ErrTooLarge
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -259,11 +260,11 @@ func TestMoreThanTheLimitFailsAtOnce(t *testing.T) {
 			}
 			d := took(func() {
 				for _, longest := range []time.Duration{-1, 0, time.Hour, forever} {
-					if err := s.AcquireWithin(bg, c.n, longest); err != semaphore.ErrTooLarge {
+					if err := s.AcquireWithin(bg, c.n, longest); err != limits.ErrTooLarge {
 						t.Errorf("AcquireWithin(%d, %v) of %d: %v", c.n, longest, c.limit, err)
 					}
 				}
-				if err := s.Acquire(bg, c.n); err != semaphore.ErrTooLarge {
+				if err := s.Acquire(bg, c.n); err != limits.ErrTooLarge {
 					t.Errorf("Acquire(%d) of %d: %v", c.n, c.limit, err)
 				}
 			})
@@ -316,7 +317,7 @@ func TestNothing(t *testing.T) {
 }
 
 func TestSetLimitReachesThoseWhoWait(t *testing.T) {
-	big := semaphore.ErrTooLarge
+	big := limits.ErrTooLarge
 	for _, c := range []struct {
 		limit, held int64
 		waiting     []int64
@@ -378,7 +379,7 @@ func TestLoweredBelowWhatIsInFlight(t *testing.T) {
 			if s.TryAcquire(1) {
 				t.Error("TryAcquire below zero")
 			}
-			if err := s.AcquireWithin(bg, 1, 0); err != semaphore.ErrTimeout {
+			if err := s.AcquireWithin(bg, 1, 0); err != limits.ErrTimeout {
 				t.Errorf("AcquireWithin below zero: %v", err)
 			}
 			time.Sleep(ms)
@@ -423,7 +424,7 @@ func TestAcquireWithinWaitsAsLongAsAllowedAndNoLonger(t *testing.T) {
 			l.Want(t)
 			wantState(t, s, 1, 1, 1)
 			time.Sleep(time.Nanosecond)
-			l.Want(t, synclog.Failed(0, longest, semaphore.ErrTimeout))
+			l.Want(t, synclog.Failed(0, longest, limits.ErrTimeout))
 			wantState(t, s, 1, 1, 0)
 			s.Release(1)
 			wantState(t, s, 1, 0, 0)
@@ -436,7 +437,7 @@ func TestTimeoutMatchesDeadlineExceeded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
 		err := held(t, 1, 1).AcquireWithin(ctx, 1, ms)
-		if !errors.Is(err, semaphore.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, limits.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: not ErrTimeout, or does not match context.DeadlineExceeded", err)
 		}
 		if err == context.DeadlineExceeded || ctx.Err() != nil {
@@ -446,7 +447,7 @@ func TestTimeoutMatchesDeadlineExceeded(t *testing.T) {
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("%v: Timeout() is not true", err)
 		}
-		if errors.Is(context.DeadlineExceeded, semaphore.ErrTimeout) || errors.Is(err, semaphore.ErrTooLarge) || errors.Is(err, context.Canceled) {
+		if errors.Is(context.DeadlineExceeded, limits.ErrTimeout) || errors.Is(err, limits.ErrTooLarge) || errors.Is(err, context.Canceled) {
 			t.Errorf("%v matches too much", err)
 		}
 	})
@@ -465,9 +466,9 @@ func TestAcquireWithinNoTimeDoesNotBlock(t *testing.T) {
 			}
 			now(2, nil)
 			s.Release(2)
-			now(3, semaphore.ErrTimeout)
+			now(3, limits.ErrTimeout)
 			l.Call(0, func() error { return s.Acquire(bg, 3) })
-			now(1, semaphore.ErrTimeout) // 2 are free, but somebody waits for 3
+			now(1, limits.ErrTimeout) // 2 are free, but somebody waits for 3
 			wantState(t, s, 3, 1, 1)
 			s.Release(1)
 			l.Want(t, synclog.At(0, 0))
@@ -503,7 +504,7 @@ func TestPermitOnTheLastNanosecond(t *testing.T) {
 		l.Call(0, func() error { return s.AcquireWithin(bg, 1, ms) })
 		time.Sleep(ms + 1)
 		s.Release(1)
-		l.Want(t, synclog.Failed(0, ms, semaphore.ErrTimeout))
+		l.Want(t, synclog.Failed(0, ms, limits.ErrTimeout))
 		wantState(t, s, 1, 0, 0)
 	})
 }
@@ -535,7 +536,7 @@ func TestPermitExactlyWhenTheWaitIsOver(t *testing.T) {
 			}
 		}
 	})
-	if outcomes[nil]+outcomes[semaphore.ErrTimeout] != 1000 {
+	if outcomes[nil]+outcomes[limits.ErrTimeout] != 1000 {
 		t.Errorf("outcomes: %v", outcomes)
 	}
 }
@@ -550,11 +551,11 @@ func TestTimedOutHeadLetsTheNextThrough(t *testing.T) {
 		l.Call(4, func() error { return s.AcquireWithin(bg, 1, 9*ms) })
 		time.Sleep(time.Hour)
 		l.Want(t,
-			synclog.Failed(1, 3*ms, semaphore.ErrTimeout),
-			synclog.Failed(0, 5*ms, semaphore.ErrTimeout),
+			synclog.Failed(1, 3*ms, limits.ErrTimeout),
+			synclog.Failed(0, 5*ms, limits.ErrTimeout),
 			synclog.At(2, 5*ms),
 			synclog.At(3, 5*ms),
-			synclog.Failed(4, 9*ms, semaphore.ErrTimeout),
+			synclog.Failed(4, 9*ms, limits.ErrTimeout),
 		)
 		wantState(t, s, 4, 4, 0)
 	})
@@ -571,7 +572,7 @@ func TestDeadlineAndLongestWait(t *testing.T) {
 		l.Call(2, func() error { return s.AcquireWithin(ctx, 1, 6*ms) })
 		time.Sleep(time.Hour)
 		want := []synclog.Left{
-			synclog.Failed(1, 4*ms, semaphore.ErrTimeout),
+			synclog.Failed(1, 4*ms, limits.ErrTimeout),
 			synclog.Failed(0, 5*ms, context.DeadlineExceeded),
 			synclog.Failed(2, 5*ms, context.DeadlineExceeded),
 		}
@@ -1028,9 +1029,9 @@ func TestHugeWeightsDoNotWrap(t *testing.T) {
 		l.Call(4, func() error { return s.Acquire(bg, 1) })
 		mustSetLimit(t, s, 0)
 		l.Want(t,
-			synclog.Failed(0, 0, semaphore.ErrTooLarge), synclog.Failed(1, 0, semaphore.ErrTooLarge),
-			synclog.Failed(2, 0, semaphore.ErrTooLarge), synclog.Failed(3, 0, semaphore.ErrTooLarge),
-			synclog.Failed(4, 0, semaphore.ErrTooLarge),
+			synclog.Failed(0, 0, limits.ErrTooLarge), synclog.Failed(1, 0, limits.ErrTooLarge),
+			synclog.Failed(2, 0, limits.ErrTooLarge), synclog.Failed(3, 0, limits.ErrTooLarge),
+			synclog.Failed(4, 0, limits.ErrTooLarge),
 		)
 		wantState(t, s, 0, huge, 0) // available: −2⁶³ + 1
 		if s.TryAcquire(1) || s.TryAcquire(huge) {

@@ -23,6 +23,7 @@ import (
 
 	xsync "golang.org/x/sync/semaphore"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -418,9 +419,9 @@ func TestDifferencesFromXSync(t *testing.T) {
 	for name, f := range map[string]func(t *testing.T, w *twins){
 		"more than the limit fails at once instead of with the context": func(t *testing.T, w *twins) {
 			c := w.acquire(3, ms)
-			want(t, c, [2]result{ours: {true, 0, semaphore.ErrTooLarge}})
+			want(t, c, [2]result{ours: {true, 0, limits.ErrTooLarge}})
 			time.Sleep(ms)
-			want(t, c, [2]result{{true, 0, semaphore.ErrTooLarge}, {true, ms, context.DeadlineExceeded}})
+			want(t, c, [2]result{{true, 0, limits.ErrTooLarge}, {true, ms, context.DeadlineExceeded}})
 		},
 		"nothing is granted at once instead of in turn": func(t *testing.T, w *twins) {
 			w.tryAcquire(2)

@@ -31,7 +31,7 @@ func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
-				inWorld(t, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}}, layers(c.fault), func(w *world) {
+				inWorld(t, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}}, layers(c.fault), func(w *world) {
 					status, _, err := w.do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
 					if status != c.status || w.now() != c.at || (err == nil) != (status != 0) {
 						t.Errorf("%d, %v at %v; want %d at %v", status, err, w.now(), c.status, c.at)
@@ -55,7 +55,7 @@ func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
 func TestAnAttemptThatCannotConnectInTime(t *testing.T) {
 	policy := seconds
 	policy.AttemptTimeout = 10 * time.Second
-	inWorld(t, sluicehttp.Config{Policy: policy}, nil, func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: policy}, nil, func(w *world) {
 		w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
 			if n == 1 {
 				return sluicetest.Hang
@@ -96,7 +96,7 @@ func TestARetryOfAnSDKIsChargedToTheBudget(t *testing.T) {
 
 // The herd of a failing server is held back by the budget of its key alone.
 func TestTheBudgetIsOfTheKey(t *testing.T) {
-	cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{RetryBudget: 10}}
+	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{RetryBudget: 10}}
 	inWorld(t, cfg, layers(sluicetest.Host("down.test", sluicetest.Status(500)), sluicetest.Every(2, sluicetest.Status(500))), func(w *world) {
 		var wg sync.WaitGroup
 		for range 20 {

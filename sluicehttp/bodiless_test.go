@@ -22,13 +22,13 @@ func TestAnAnswerWithoutContentIsWhole(t *testing.T) {
 		cfg  func(cfg *sluicehttp.Config, l *lender)
 	}{
 		{"plain", func(*sluicehttp.Config, *lender) {}},
-		{"AttemptTimeout", func(cfg *sluicehttp.Config, _ *lender) { cfg.Policy.AttemptTimeout = time.Second }},
-		{"Permits", func(cfg *sluicehttp.Config, l *lender) { cfg.Gate.Permits = l }},
+		{"AttemptTimeout", func(cfg *sluicehttp.Config, _ *lender) { cfg.Retry.AttemptTimeout = time.Second }},
+		{"Permits", func(cfg *sluicehttp.Config, l *lender) { cfg.Gate.Semaphore = l }},
 		{"both", func(cfg *sluicehttp.Config, l *lender) {
-			cfg.Policy.AttemptTimeout, cfg.Gate.Permits = time.Second, l
+			cfg.Retry.AttemptTimeout, cfg.Gate.Semaphore = time.Second, l
 		}},
 		{"both, ReleaseAtHeaders", func(cfg *sluicehttp.Config, l *lender) {
-			cfg.Policy.AttemptTimeout, cfg.Gate.Permits, cfg.ReleaseAtHeaders = time.Second, l, true
+			cfg.Retry.AttemptTimeout, cfg.Gate.Semaphore, cfg.ReleaseAtHeaders = time.Second, l, true
 		}},
 	}
 	answers := []struct {
@@ -54,7 +54,7 @@ func TestAnAnswerWithoutContentIsWhole(t *testing.T) {
 					for _, use := range []string{"read", "closed", "left"} {
 						t.Run(fmt.Sprintf("%s/%s/%s/%v/%s", proto, set.name, a.name, work, use), func(t *testing.T) {
 							l := new(lender)
-							cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+							cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 							set.cfg(&cfg, l)
 							interrupted := false // net/http itself interrupts a HEAD in HTTP/2
 							handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +94,7 @@ func TestAnAnswerWithoutContentIsWhole(t *testing.T) {
 								if n := inFlight(w.rt); n != 0 {
 									t.Errorf("%d permits are held with the header", n)
 								}
-								if cfg.Gate.Permits != nil && l.released != attempts {
+								if cfg.Gate.Semaphore != nil && l.released != attempts {
 									t.Errorf("%d leases were released, want %d", l.released, attempts)
 								}
 								switch use {

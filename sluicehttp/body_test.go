@@ -206,7 +206,7 @@ func TestBodiesAreSentAgain(t *testing.T) {
 		{"unknown", plain(content), 0, 1, sluicehttp.ErrReplay},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(503))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(503))), func(w *world) {
 				ctx, report := sluicehttp.WithReport(bg)
 				req := request(t, ctx, "PUT", "http://a.test/", c.body)
 				if c.length != 0 {
@@ -238,7 +238,7 @@ func TestBodiesAreSentAgain(t *testing.T) {
 // What nobody has read of can still be sent: no connection was made.
 func TestAnUntouchedBodyIsSentAgain(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
-		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
 			w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
 				if n <= 2 {
 					return sluicetest.Refuse
@@ -285,12 +285,12 @@ func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
 		"done":             {done, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
 		"no key":           {bg, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return nil, nil }}, sluicetest.ReadBody(), nil, 0},
 		"hopeless":         {short, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, sluicetest.ReadBody(), nil, 0},
-		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Weight: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyCounts: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
+		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Weight: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
 		"no retry":         {sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
-				c.cfg.Policy = seconds
+				c.cfg.Retry = seconds
 				inWorld(t, c.cfg, layers(c.fault), func(w *world) {
 					if c.before != nil {
 						c.before(w.srv)
@@ -312,7 +312,7 @@ func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
 func TestTheRequestIsNeverChanged(t *testing.T) {
 	for _, status := range []int{200, 503, 429} {
 		for _, scheme := range []string{"http", "https"} {
-			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(2, sluicetest.Status(status, "Retry-After: 1"))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(2, sluicetest.Status(status, "Retry-After: 1"))), func(w *world) {
 				ctx, _ := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{AttemptTimeout: time.Minute}))
 				body := &closing{Reader: strings.NewReader("body")}
 				req := request(t, ctx, "POST", scheme+"://a.test/x?y", body)
@@ -339,7 +339,7 @@ func TestTheRequestIsNeverChanged(t *testing.T) {
 func TestBodiesThatFail(t *testing.T) {
 	wrong := errors.New("disk")
 	fails := func() io.Reader { return io.MultiReader(strings.NewReader("bo"), fail{wrong}) }
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody(), sluicetest.Status(503)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody(), sluicetest.Status(503)), func(w *world) {
 		small := request(t, bg, "PUT", "http://a.test/", &closing{Reader: fails()})
 		small.ContentLength = 4
 		if _, _, err := w.do(small); !errors.Is(err, wrong) {
@@ -362,7 +362,7 @@ func TestBodiesThatFail(t *testing.T) {
 
 // The Timeout of a client covers the reading of a small body, too.
 func TestABodyThatStalls(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
 		ctx, report := sluicehttp.WithReport(bg)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -385,7 +385,7 @@ func TestABodyThatStalls(t *testing.T) {
 func TestABodyOfAnotherLength(t *testing.T) {
 	for length, want := range map[int64]string{3: "and its body more bytes", 5: "and its body 4 bytes"} {
 		for _, ends := range []bool{false, true} {
-			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
 				ctx := bg
 				if ends { // then another goroutine reads it
 					ctx = w.Context()

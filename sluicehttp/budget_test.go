@@ -52,7 +52,7 @@ func TestTheClientTimeoutDoesNotFailRequestsAfterABlip(t *testing.T) {
 			return sluice.Config{Rate: fifty, Parent: must(sluice.New(sluice.Config{Rate: fifty}))}
 		},
 		"quota": func() sluice.Config {
-			return sluice.Config{Rate: fifty, Quotas: []sluice.Quota{{Meter: leaky.New(1000, 1000, time.Second)}}}
+			return sluice.Config{Rate: fifty, Limits: []sluice.Limit{{Limiter: leaky.New(1000, 1000, time.Second)}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestWhatAnAnswerSaysAboutTheServer(t *testing.T) {
 					return c.status
 				}).server(0)
 				defer srv.Close()
-				tr := transportOn(t, srv, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 1}, Policy: sluice.Policy{
+				tr := transportOn(t, srv, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 1}, Retry: sluice.RetryPolicy{
 					Backoff: sluice.Constant(4 * time.Second), Throttled: sluice.Constant(4 * time.Second),
 				}})
 				defer tr.CloseIdleConnections()
@@ -178,8 +178,8 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 		"200":       {sluice.Config{}, 200},
 		"500":       {sluice.Config{}, 500},
 		"refused":   {sluice.Config{}, 0},
-		"quota":     {sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: leaky.New(1<<20, 1000, time.Second)}}}, 200},
-		"both":      {sluice.Config{Quotas: []sluice.Quota{{Name: "q", Meter: leaky.New(1<<20, 1000, time.Second)}}}, 0},
+		"quota":     {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: leaky.New(1<<20, 1000, time.Second)}}}, 200},
+		"both":      {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: leaky.New(1<<20, 1000, time.Second)}}}, 0},
 		"no budget": {sluice.Config{RetryBudget: 1}, 500},
 	} {
 		for _, maxKeys := range []int{0, 100} {
@@ -191,11 +191,11 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 						}
 						return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody}, nil
 					})
-					for i := range c.gate.Quotas { // of this bubble
-						c.gate.Quotas[i].Meter = leaky.New(1<<20, 1000, time.Second)
+					for i := range c.gate.Limits { // of this bubble
+						c.gate.Limits[i].Limiter = leaky.New(1<<20, 1000, time.Second)
 					}
 					tr := must(sluicehttp.New(base, sluicehttp.Config{
-						Gate: c.gate, Policy: sluice.Policy{Attempts: 2}, Keys: sluice.KeyedConfig{MaxKeys: maxKeys, Idle: time.Millisecond},
+						Gate: c.gate, Retry: sluice.RetryPolicy{Attempts: 2}, Keys: sluice.KeyedConfig{MaxKeys: maxKeys, Idle: time.Millisecond},
 					}))
 					get := func(host string) {
 						t.Helper()
@@ -233,7 +233,7 @@ func TestMaxServerWaitAloneIsEnough(t *testing.T) {
 			elapsed time.Duration
 			status  int
 		}{{0, 200}, {-1, 200}} {
-			tr := transportOn(t, srv, sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * time.Hour, MaxElapsed: c.elapsed}})
+			tr := transportOn(t, srv, sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: c.elapsed}})
 			resp, err := (&http.Client{Transport: tr}).Get("http://a.test/")
 			if err != nil {
 				t.Fatal(err)
@@ -248,7 +248,7 @@ func TestMaxServerWaitAloneIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 3600")))
 		defer srv.Close()
-		tr := transportOn(t, srv, sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * time.Hour, MaxElapsed: time.Minute}})
+		tr := transportOn(t, srv, sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: time.Minute}})
 		defer tr.CloseIdleConnections()
 		ctx, report := sluicehttp.WithReport(context.Background())
 		resp, err := (&http.Client{Transport: tr}).Do(must(http.NewRequestWithContext(ctx, "GET", "http://a.test/", nil)))

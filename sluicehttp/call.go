@@ -46,8 +46,8 @@ type call struct {
 // run sends c through the gate of st, as often as it takes.
 func (c *call) run(st *state) (*http.Response, error) {
 	st.heads(c.server())
-	policy := c.t.cfg.Policy
-	policy.Retry = nil // asked by final
+	policy := c.t.cfg.Retry
+	policy.Retryable = nil // asked by final
 	attempts := sluice.NewAttempts(st.gate, policy)
 	if retriedOutside(c.req) {
 		attempts.Charge()
@@ -191,7 +191,7 @@ func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 
 // final returns why f must not be followed by another attempt, or nil.
 func (c *call) final(f *failure) error {
-	retry := c.t.cfg.Policy.Retry
+	retry := c.t.cfg.Retry.Retryable
 	switch {
 	case f.final != nil:
 		return f.final
@@ -247,7 +247,7 @@ func (c *call) refused(err error) (*http.Response, error) {
 // after which there is no other attempt because of stopped.
 func (c *call) failed(f *failure, stopped error) error {
 	c.stop(stopped, f.at)
-	if is[*sluice.Stopped](stopped) && c.ended() == nil {
+	if is[*sluice.RetryError](stopped) && c.ended() == nil {
 		return c.blame(stopped)
 	}
 	return f.err // as if there were only the base transport
@@ -267,7 +267,7 @@ func (c *call) stop(err error, at time.Time) {
 	if c.page == nil {
 		return
 	}
-	if stopped, ok := errors.AsType[*sluice.Stopped](err); ok {
+	if stopped, ok := errors.AsType[*sluice.RetryError](err); ok {
 		err = stopped.Why
 		if !stopped.RetryAt.IsZero() {
 			at = stopped.RetryAt

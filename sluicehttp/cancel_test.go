@@ -37,9 +37,9 @@ func TestRequestCancel(t *testing.T) {
 		{"in the queue for the rate", sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}}}, 1, nil, false, 0},
 		{"in the queue for room", sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, 1, nil, false, 0},
 		{"in a pause", sluicehttp.Config{}, 0, sluicetest.Reply(429, "", "Retry-After: 60"), false, 1},
-		{"in a backoff", sluicehttp.Config{Policy: sluice.Policy{Backoff: sluice.Constant(10 * time.Second)}}, 0, sluicetest.Status(503), false, 1},
+		{"in a backoff", sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(10 * time.Second)}}, 0, sluicetest.Status(503), false, 1},
 		{"in an attempt", sluicehttp.Config{}, 0, sluicetest.Delay(sluicetest.Forever), false, 1},
-		{"in a second attempt", sluicehttp.Config{Policy: seconds}, 0, sluicetest.Script(sluicetest.Status(503), sluicetest.Delay(sluicetest.Forever)), false, 2},
+		{"in a second attempt", sluicehttp.Config{Retry: seconds}, 0, sluicetest.Script(sluicetest.Status(503), sluicetest.Delay(sluicetest.Forever)), false, 2},
 		{"in the body of the request", sluicehttp.Config{}, 0, nil, true, 0},
 	} {
 		for _, method := range []string{"GET", "POST"} {
@@ -50,9 +50,9 @@ func TestRequestCancel(t *testing.T) {
 						ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: true})
 						switch extra {
 						case "AttemptTimeout":
-							cfg.Policy.AttemptTimeout = time.Minute
+							cfg.Retry.AttemptTimeout = time.Minute
 						case "Permits":
-							cfg.Gate.Permits = new(lender)
+							cfg.Gate.Semaphore = new(lender)
 						}
 						var faults []sluicetest.Layer
 						if c.answer != nil {
@@ -199,7 +199,7 @@ func TestRequestCancelThatTheBaseNoticesFirst(t *testing.T) {
 				close(cancel)
 			}
 			return nil, errors.New("something else")
-		}), sluicehttp.Config{Policy: sluice.Policy{Backoff: sluice.Constant(1)}})
+		}), sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(1)}})
 		req := request(t, bg, []string{"GET", "POST"}[i%2], "http://a.test/", nil)
 		setCancel(req, cancel)
 		if _, err := rt.RoundTrip(req); err == nil || err.Error() != "net/http: request canceled" || sent != 1 {

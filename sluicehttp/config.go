@@ -47,17 +47,17 @@ type Config struct {
 	Key func(req *http.Request) string
 
 	// Policy says when a request is tried again; its zero value is that of
-	// sluice.Policy. Its AttemptTimeout bounds an attempt until the header of
+	// sluice.RetryPolicy. Its AttemptTimeout bounds an attempt until the header of
 	// the answer is there, and not the reading of the body: a long download is
 	// no failure. Its Retry is asked about errors of the base transport, and
 	// about a *StatusError, that would be retried otherwise, but not about
 	// throttles.
-	Policy sluice.Policy
+	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause: by a
 	// Retry-After, by a limit of which nothing remains, or by the interval of a
 	// pace that the server sets. A longer pause is cut to MaxPause, and Stats
-	// shows that as a Warning. 0 means 24 h, or Policy.MaxServerWait if that is
+	// shows that as a Warning. 0 means 24 h, or RetryPolicy.MaxServerWait if that is
 	// longer; negative means no bound. Transport.Resume ends a pause earlier.
 	MaxPause time.Duration
 
@@ -158,7 +158,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.LongHeld = defaultLongHeld
 	}
 	cfg.AlsoRetry = slices.Clone(cfg.AlsoRetry)
-	cfg.Gate.Quotas = slices.Clone(cfg.Gate.Quotas)
+	cfg.Gate.Limits = slices.Clone(cfg.Gate.Limits)
 	cfg.Headers.Times = maps.Clone(cfg.Headers.Times)
 	cfg.Headers.CacheMarkers = slices.Clone(cfg.Headers.CacheMarkers)
 	return cfg

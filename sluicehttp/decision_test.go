@@ -117,7 +117,7 @@ func (d decision) throttled() bool {
 // run sends one request and checks what the documentation says of it.
 func (d decision) run(t *testing.T) {
 	base := &scripted{first: d.outcome, reads: d.reads}
-	rt := mustTransport(t, base, sluicehttp.Config{Policy: seconds, KeepRefused: d.keep, Gate: sluice.Config{Concurrency: 1}})
+	rt := mustTransport(t, base, sluicehttp.Config{Retry: seconds, KeepRefused: d.keep, Gate: sluice.Config{Concurrency: 1}})
 	content := "body"
 	if d.body == "long" {
 		content = strings.Repeat("0123456789abcdef", 4<<10) + "." // 64 KiB and one

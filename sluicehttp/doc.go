@@ -48,9 +48,9 @@
 //	a deadline of the        the body. n requests that start together at a rate of r
 //	context, the timeout     need n/r and more. A request that cannot leave in time
 //	of an SDK                fails at once, and the error says how long it would wait.
-//	Policy.AttemptTimeout    covers one attempt until its header is there, and no wait.
-//	Policy.MaxServerWait     bounds each wait that a server asks for.
-//	Policy.MaxElapsed        bounds all attempts together.
+//	RetryPolicy.AttemptTimeout    covers one attempt until its header is there, and no wait.
+//	RetryPolicy.MaxServerWait     bounds each wait that a server asks for.
+//	RetryPolicy.MaxElapsed        bounds all attempts together.
 //
 // Most programs need an AttemptTimeout and no http.Client.Timeout. For many requests,
 // batch.Map starts no more than can leave in time. Some SDKs and crawlers set a timeout
@@ -106,7 +106,7 @@
 //	                             leave at the pace
 //	the same, of all its calls   the gates of all keys by which calls go to that
 //	                             scheme, host and port are
-//	throttled, without a time    Policy.Throttled
+//	throttled, without a time    RetryPolicy.Throttled
 //	another failure, and until   only this call waits, if it is sent again:
 //	when (502 with Retry-After)  as long as told, or as the backoff if longer
 //	longer than MaxServerWait    no other attempt, now; the Report, or the error
@@ -143,7 +143,7 @@
 //	anthropic-sdk-go   Config.Inspect: Anthropic
 //	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself,
 //	                   without asking the transport; Config.Inspect: GitHub;
-//	                   Policy.MaxServerWait: 2 * time.Hour to wait for the next hour
+//	                   RetryPolicy.MaxServerWait: 2 * time.Hour to wait for the next hour
 //
 // To have one loop only, turn off that of the SDK (option.WithMaxRetries(0),
 // aws.NopRetryer{}) and let Config.Idempotent return true for the calls that may be

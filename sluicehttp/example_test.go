@@ -20,8 +20,8 @@ func Example() {
 	defer srv.Close()
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
-		Gate:   sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 1000, Per: time.Second}},
-		Policy: sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Gate:  sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 1000, Per: time.Second}},
+		Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -164,7 +164,7 @@ func ExampleInspectors() {
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
 		Inspect: sluicehttp.Inspectors(sluicehttp.AWS, sluicehttp.GitHub),
-		Policy:  sluice.Policy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry:   sluice.RetryPolicy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -186,7 +186,7 @@ func ExampleConfig_idempotent() {
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
 		Idempotent: func(req *http.Request) bool { return req.URL.Path == "/v1/embeddings" },
-		Policy:     sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry:      sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -209,7 +209,7 @@ func ExampleAnthropic() {
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
 		Inspect: sluicehttp.Anthropic,
-		Policy:  sluice.Policy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry:   sluice.RetryPolicy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)

@@ -21,9 +21,9 @@ func TestAThrottleOfAllCallsPausesTheServer(t *testing.T) {
 	}{{"true", time.Minute}, {"false", 0}} {
 		faults := layers(sluicetest.Path("/told", sluicetest.On(1, sluicetest.Status(429, "Retry-After: 60", "X-RateLimit-Global: "+c.global))))
 		cfg := sluicehttp.Config{
-			Policy: seconds,
-			Key:    func(req *http.Request) string { return req.URL.Path },
-			Gate:   sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}},
+			Retry: seconds,
+			Key:   func(req *http.Request) string { return req.URL.Path },
+			Gate:  sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}},
 		}
 		inWorld(t, cfg, faults, func(w *world) {
 			w.wantGet("http://a.test/used", 200)
@@ -71,7 +71,7 @@ func TestThrottlesOfAllCallsAreMaxMerged(t *testing.T) {
 		sluicetest.Path("/short", sluicetest.On(1, sluicetest.Delay(time.Second), told("1"))),
 		sluicetest.Path("/more", sluicetest.On(1, sluicetest.Delay(2*time.Second), told("100"))),
 	)
-	cfg := sluicehttp.Config{Policy: seconds, Key: func(req *http.Request) string { return req.URL.Path }}
+	cfg := sluicehttp.Config{Retry: seconds, Key: func(req *http.Request) string { return req.URL.Path }}
 	inWorld(t, cfg, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for _, path := range []string{"long", "short", "more"} {

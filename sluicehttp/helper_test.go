@@ -21,7 +21,7 @@ var bg = context.Background()
 const ms = time.Millisecond
 
 // seconds is a policy whose every backoff is 1 s, so that instants are exact.
-var seconds = sluice.Policy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
+var seconds = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
 
 // A world is a server in memory and a client that comes to it through a transport
 // that adds nothing at random.

@@ -85,7 +85,7 @@ func TestGraphQL(t *testing.T) {
 		{"not said to be JSON", `{"errors": [{"type": "RATE_LIMITED"}]}`, "Content-Type: text/plain", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, sluicehttp.Config{Policy: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, sluicetest.Reply(200, c.body, c.kind))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, sluicetest.Reply(200, c.body, c.kind))), func(w *world) {
 				// A POST, for nothing was done.
 				status, body, err := w.do(request(t, bg, "POST", "http://a.test/graphql", strings.NewReader("{}")))
 				if status != 200 || err != nil || c.tries == 1 && body != c.body || c.tries == 2 && body != "ok\n" {
@@ -109,7 +109,7 @@ func TestABodyThatSaysThrottledAndAHeaderUntilWhen(t *testing.T) {
 		"12": time.Second, // of another limit, so backed off from
 	} {
 		refusal := sluicetest.Reply(200, body, kind, "X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: "+remaining, "X-RateLimit-Reset: 60")
-		inWorld(t, sluicehttp.Config{Policy: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, refusal)), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, refusal)), func(w *world) {
 			w.wantGet("http://a.test/graphql", 200)
 			w.wantCame(0, want)
 		})

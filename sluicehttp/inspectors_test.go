@@ -16,7 +16,7 @@ import (
 // was sent and that an answer which is returned is whole.
 func wantTries(t *testing.T, cfg sluicehttp.Config, status int, body string, header []string, tries ...time.Duration) {
 	t.Helper()
-	cfg.Policy = seconds
+	cfg.Retry = seconds
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Reply(status, body, header...))), func(w *world) {
 		w.Helper()
 		got, answer, err := w.do(request(w, bg, "POST", "https://a.test/", strings.NewReader("{}")))

@@ -215,7 +215,7 @@ func (t *Transport) later(at, now time.Time) time.Time {
 func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
-		said.Rate == (ratelimit.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
+		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
 		return // the way of nearly all answers of servers that say nothing
 	}
 	if at, source := st.emptyUntil(said, now); at.After(now) {
@@ -255,7 +255,7 @@ func (st *state) adjust() {
 // heedPolicy notes the limits that a server publishes: of several rates the
 // slowest, for each of them holds.
 func (st *state) heedPolicy(said *ratelimit.Snapshot) {
-	slowest := sluice.Rate(said.Rate)
+	slowest := said.Rate
 	for i := range said.Limits {
 		l := &said.Limits[i]
 		switch quota := l.Quota.Int(); {

@@ -66,7 +66,7 @@ func TestPausesAreJitteredUpwards(t *testing.T) {
 
 func TestAThrottleWithoutATimeIsBackedOffFrom(t *testing.T) {
 	for _, says := range []string{"X-Nothing: 1", "Retry-After: 0", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT"} {
-		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.On(1, sluicetest.Status(429, says))), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.On(1, sluicetest.Status(429, says))), func(w *world) {
 			w.wantGet("http://a.test/", 200)
 			w.wantCame(0, time.Second)
 		})
@@ -87,7 +87,7 @@ func TestMoreThanMaxServerWaitStopsAtOnce(t *testing.T) {
 		// Nobody else is sent: they are told the same.
 		ctx, report = sluicehttp.WithReport(bg)
 		_, _, err = w.get(ctx, "http://a.test/")
-		stopped, ok := errors.AsType[*sluice.Stopped](err)
+		stopped, ok := errors.AsType[*sluice.RetryError](err)
 		if !ok || !errors.Is(err, sluice.ErrServerWait) || stopped.RetryAt.Sub(w.start) != time.Hour {
 			t.Errorf("got %v", err)
 		}
@@ -142,10 +142,10 @@ func TestTheTextOfHopelessWaits(t *testing.T) {
 		{20 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 30 * ms}}}, nil, "client timeout 20 ms is shorter than the 30 ms wait for the rate"},
 		{10200 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: 104 * time.Second}}}, nil, "client timeout 10.2s is shorter than the 10.4s wait for the rate"},
 		{ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, nil, "client timeout 1 ms is shorter than the 1h0m0s wait for the rate"},
-		{500 * ms, sluicehttp.Config{Policy: seconds}, sluicetest.Cut(), "client timeout 500 ms is shorter than the 1 s backoff: EOF"},
-		{1030 * ms, sluicehttp.Config{Policy: seconds}, slowly(40 * ms), "what is left of the client timeout 1 s, 990 ms, is shorter than the 1 s backoff: EOF"},
-		{10 * time.Second, sluicehttp.Config{Policy: sluice.Policy{Backoff: sluice.Constant(time.Minute)}}, slowly(200 * ms), "client timeout 10 s is shorter than the 60 s backoff: EOF"},
-		{2500 * ms, sluicehttp.Config{Policy: seconds}, sluicetest.Cut(), "what is left of the client timeout 2.5 s, 500 ms, is shorter than the 1 s backoff: EOF"},
+		{500 * ms, sluicehttp.Config{Retry: seconds}, sluicetest.Cut(), "client timeout 500 ms is shorter than the 1 s backoff: EOF"},
+		{1030 * ms, sluicehttp.Config{Retry: seconds}, slowly(40 * ms), "what is left of the client timeout 1 s, 990 ms, is shorter than the 1 s backoff: EOF"},
+		{10 * time.Second, sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}}, slowly(200 * ms), "client timeout 10 s is shorter than the 60 s backoff: EOF"},
+		{2500 * ms, sluicehttp.Config{Retry: seconds}, sluicetest.Cut(), "what is left of the client timeout 2.5 s, 500 ms, is shorter than the 1 s backoff: EOF"},
 	} {
 		var faults []sluicetest.Layer
 		if c.fault != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -22,7 +23,7 @@ type lender struct {
 	released int
 }
 
-func (l *lender) Acquire(context.Context, int64, time.Duration) (sluice.Lease, error) {
+func (l *lender) Acquire(context.Context, int64, time.Duration) (limits.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lost := make(chan struct{})
@@ -54,7 +55,7 @@ func TestALostLeaseEndsItsRequest(t *testing.T) {
 			close(l.lent[i])
 		}
 	}
-	cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Permits: l}}
+	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Semaphore: l}}
 	faults := layers(sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(200, "hello"))
 	inWorld(t, cfg, faults, func(w *world) {
 		time.AfterFunc(10*time.Second, lose(0))

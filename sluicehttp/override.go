@@ -22,7 +22,7 @@ type Overrides struct {
 	// and Config.Idempotent.
 	Idempotent bool
 
-	// NoRetry says that it must not be retried at all.
+	// Never says that it must not be retried at all.
 	NoRetry bool
 
 	// AttemptTimeout replaces that of the policy. Negative means no bound.

@@ -91,14 +91,14 @@ func TestIdempotentForATransport(t *testing.T) {
 		{"no, but an override", no, "POST", "/", false, sluicehttp.Overrides{Idempotent: true}, sluicehttp.Config{}, 2},
 		{"yes, but no retry", yes, "POST", "/", false, sluicehttp.Overrides{NoRetry: true}, sluicehttp.Config{}, 1},
 		{"with a timeout", yes, "POST", "/", false, sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicehttp.Config{}, 2},
-		{"with permits", yes, "POST", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{Gate: sluice.Config{Permits: new(lender)}}, 2},
+		{"with permits", yes, "POST", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{Gate: sluice.Config{Semaphore: new(lender)}}, 2},
 	} {
 		for fault, layer := range map[string]sluicetest.Layer{"500": sluicetest.Status(500), "503": sluicetest.Status(503), "cut": sluicetest.Cut()} {
 			for _, scheme := range []string{"http", "https"} {
 				t.Run(c.name+"/"+fault+"/"+scheme, func(t *testing.T) {
 					asked := 0
 					cfg := c.cfg
-					cfg.Policy = seconds
+					cfg.Retry = seconds
 					if c.idempotent != nil {
 						cfg.Idempotent = func(req *http.Request) bool { asked++; return c.idempotent(req) }
 					}

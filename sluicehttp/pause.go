@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -16,9 +17,9 @@ const (
 func (cfg *Config) mostPause() time.Duration {
 	switch {
 	case cfg.MaxPause < 0:
-		return sluice.Never
+		return limits.Never
 	case cfg.MaxPause == 0:
-		return max(defaultMaxPause, cfg.Policy.MaxServerWait)
+		return max(defaultMaxPause, cfg.Retry.MaxServerWait)
 	}
 	return cfg.MaxPause
 }

@@ -44,8 +44,8 @@ func TestNoServerPausesForLonger(t *testing.T) {
 		{"a second more", sluicehttp.Config{}, 429, []string{"Retry-After: 86401"}, day, true},
 		{"of a minute", sluicehttp.Config{MaxPause: time.Minute}, 429, []string{"Retry-After: 3600"}, time.Minute, true},
 		{"of a week", sluicehttp.Config{MaxPause: 7 * day}, 429, []string{"Retry-After: 400000000"}, 7 * day, true},
-		{"as long as a server may ask for", sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: 2 * day}}, 429, []string{"Retry-After: 400000000"}, 2 * day, true},
-		{"a server may ask for anything", sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: -1, MaxElapsed: 1}}, 429, []string{"Retry-After: 400000000"}, day, true},
+		{"as long as a server may ask for", sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: 2 * day}}, 429, []string{"Retry-After: 400000000"}, 2 * day, true},
+		{"a server may ask for anything", sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: 1}}, 429, []string{"Retry-After: 400000000"}, day, true},
 		{"no bound", sluicehttp.Config{MaxPause: -1}, 429, []string{"Retry-After: 400000"}, 400000 * time.Second, false},
 		{"spread", sluicehttp.Config{Spread: 1}, 200, []string{"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"}, day, true},
 		{"policy", sluicehttp.Config{FromPolicy: true}, 200, []string{`RateLimit-Policy: "a";q=1;w=400000000`}, day, true},
@@ -90,7 +90,7 @@ func TestNoServerPausesForLonger(t *testing.T) {
 // A failure that is no throttle makes only its own call wait, and that for MaxPause at
 // most.
 func TestACallThatIsToldToWaitIsCut(t *testing.T) {
-	cfg := sluicehttp.Config{Policy: sluice.Policy{MaxServerWait: -1, MaxElapsed: -1}}
+	cfg := sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: -1}}
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Reply(502, "", "Retry-After: 9999999999"))), func(w *world) {
 		done := make(chan struct{})
 		go func() {
@@ -142,7 +142,7 @@ func TestAReportOfACutPause(t *testing.T) {
 // What Resume lifts: whatever made the key wait for a server.
 func TestResume(t *testing.T) {
 	kind := "Content-Type: application/json"
-	patient := sluice.Policy{MaxServerWait: -1, MaxElapsed: -1}
+	patient := sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: -1}
 	tenant := sluicehttp.Config{Key: func(*http.Request) string { return "tenant" }}
 	for _, c := range []struct {
 		name   string
@@ -158,7 +158,7 @@ func TestResume(t *testing.T) {
 		{"a tenant, all calls", tenant, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.cfg.Policy = patient
+			c.cfg.Retry = patient
 			inWorld(t, c.cfg, layers(sluicetest.On(1, c.answer)), func(w *world) {
 				first, cancel := context.WithTimeout(bg, time.Second)
 				defer cancel()
@@ -192,7 +192,7 @@ func TestResume(t *testing.T) {
 // A secondary limit doubles its waits; Resume begins anew.
 func TestResumeForgetsThatWaitsDouble(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
-	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Policy: sluice.Policy{Attempts: 1, MaxServerWait: 1}}
+	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Retry: sluice.RetryPolicy{Attempts: 1, MaxServerWait: 1}}
 	inWorld(t, cfg, layers(sluicetest.Script(refuse, refuse)), func(w *world) {
 		for range 2 {
 			w.wantGet("http://a.test/", 403)
@@ -228,7 +228,7 @@ func hostile(status int, header ...string) http.RoundTripper {
 // A server with many names fills no table: the other hosts are served, and memory is
 // bounded.
 func TestHostileNamesLockNobodyOut(t *testing.T) {
-	once := sluice.Policy{Attempts: 1}
+	once := sluice.RetryPolicy{Attempts: 1}
 	pausing := []string{"Retry-After: 9999999999"}
 	for _, c := range []struct {
 		name   string
@@ -250,8 +250,8 @@ func TestHostileNamesLockNobodyOut(t *testing.T) {
 		{name: "429, with a parent", base: hostile(429, pausing...), hosts: 300, before: func(cfg *sluicehttp.Config) {
 			cfg.Gate.Parent, _ = sluice.New(sluice.Config{Concurrency: 1})
 		}},
-		{name: "429, with permits", base: hostile(429, pausing...), hosts: 300, before: func(cfg *sluicehttp.Config) { cfg.Gate.Permits = new(lender) }},
-		{name: "429, with a timeout", cfg: sluicehttp.Config{Policy: sluice.Policy{Attempts: 1, AttemptTimeout: time.Minute}}, base: hostile(429, pausing...), hosts: 300},
+		{name: "429, with permits", base: hostile(429, pausing...), hosts: 300, before: func(cfg *sluicehttp.Config) { cfg.Gate.Semaphore = new(lender) }},
+		{name: "429, with a timeout", cfg: sluicehttp.Config{Retry: sluice.RetryPolicy{Attempts: 1, AttemptTimeout: time.Minute}}, base: hostile(429, pausing...), hosts: 300},
 		{name: "429, without a bound", cfg: sluicehttp.Config{MaxPause: -1}, base: hostile(429, pausing...), hosts: 300},
 	} {
 		for _, keys := range []sluice.KeyedConfig{{MaxKeys: 100}, {MaxKeys: 1}, {EvictAt: 100}, {}} {
@@ -264,8 +264,8 @@ func TestHostileNamesLockNobodyOut(t *testing.T) {
 						c.before(&c.cfg)
 					}
 					cfg := c.cfg
-					if cfg.Keys = keys; cfg.Policy.Attempts == 0 {
-						cfg.Policy = once
+					if cfg.Keys = keys; cfg.Retry.Attempts == 0 {
+						cfg.Retry = once
 					}
 					most := max(keys.MaxKeys, keys.EvictAt)
 					hosts := c.hosts
@@ -332,7 +332,7 @@ func TestHostsThatMakeRoomHaveOneGate(t *testing.T) {
 	})
 	var made atomic.Int32
 	rt := mustTransport(t, base, sluicehttp.Config{
-		Policy: sluice.Policy{Attempts: 1, MaxServerWait: time.Hour},
+		Retry: sluice.RetryPolicy{Attempts: 1, MaxServerWait: time.Hour},
 		NewGate: func(string) (*sluice.Gate, error) {
 			made.Add(1)
 			// The rate is for a gate that does not start slowly after a refusal.
@@ -383,7 +383,7 @@ func (l *leaving) Close() error {
 func TestServersThatPauseAllCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := hostile(429, "Retry-After: 9999", "X-RateLimit-Global: true")
-		rt := mustTransport(t, base, sluicehttp.Config{Policy: sluice.Policy{Attempts: 1}, Keys: sluice.KeyedConfig{MaxKeys: 10}})
+		rt := mustTransport(t, base, sluicehttp.Config{Retry: sluice.RetryPolicy{Attempts: 1}, Keys: sluice.KeyedConfig{MaxKeys: 10}})
 		for i := range 12_000 {
 			if _, err := rt.RoundTrip(request(t, bg, "GET", fmt.Sprintf("http://h%d.evil.test/", i), nil)); err != nil {
 				t.Fatal(err)

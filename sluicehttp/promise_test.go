@@ -46,7 +46,7 @@ func overHTTP(url string) promise.Setup {
 		}
 		rt := mustTransport(tb, base, sluicehttp.Config{
 			NewGate:   func(string) (*sluice.Gate, error) { return gate, nil },
-			Policy:    l.Policy,
+			Retry:     l.Policy,
 			AlsoRetry: []int{409, 520, 521, 522, 523, 524, 525, 526, 527, 528, 529},
 		})
 		client := &http.Client{Transport: rt}

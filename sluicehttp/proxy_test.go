@@ -43,8 +43,8 @@ func TestAProxyThatRefuses(t *testing.T) {
 					base := proxy.Transport()
 					base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test"})
 					defer base.CloseIdleConnections()
-					cfg := sluicehttp.Config{Policy: seconds, AlsoRetry: c.also}
-					cfg.Policy.Throttled = sluice.Constant(time.Second)
+					cfg := sluicehttp.Config{Retry: seconds, AlsoRetry: c.also}
+					cfg.Retry.Throttled = sluice.Constant(time.Second)
 					rt := mustTransport(t, base, cfg)
 					ctx, report := sluicehttp.WithReport(bg)
 					resp, err := rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/", nil))
@@ -78,7 +78,7 @@ func TestASOCKSProxyThatRefuses(t *testing.T) {
 				Proxy:       http.ProxyURL(&url.URL{Scheme: "socks5", Host: "proxy.test:1080", User: url.UserPassword("a", "b")}),
 				DialContext: socks(&dials, chosen),
 			}
-			rt := mustTransport(t, base, sluicehttp.Config{Policy: seconds})
+			rt := mustTransport(t, base, sluicehttp.Config{Retry: seconds})
 			if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err == nil {
 				t.Error("there is an answer")
 			}

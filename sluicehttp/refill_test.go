@@ -67,7 +67,7 @@ func TestARefusalOfAnEmptyBucketWithoutATime(t *testing.T) {
 // go on.
 func TestARefusalForWantOfTokensWithoutATime(t *testing.T) {
 	refuse := sluicetest.Status(429, bucket("openai", "Tokens", 0, time.Minute)...)
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.On(1, refuse)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.On(1, refuse)), func(w *world) {
 		var wg sync.WaitGroup
 		wg.Go(func() { w.wantGet("http://a.test/large", 200) })
 		time.Sleep(100 * ms)

@@ -25,7 +25,7 @@ type Hop struct {
 	Attempts []Attempt
 
 	// Why there was no other attempt after the last one failed: ErrReplay,
-	// ErrUnsafe, or what a *sluice.Stopped error has as its Why; the error of
+	// ErrUnsafe, or what a *sluice.RetryError error has as its Why; the error of
 	// the gate if that let none through, or why there was no gate, or no body
 	// to send. nil if the last one did not fail.
 	Why error

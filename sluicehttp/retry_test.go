@@ -17,9 +17,9 @@ import (
 )
 
 func TestWhichStatusesAreRetried(t *testing.T) {
-	also := sluicehttp.Config{Policy: seconds, AlsoRetry: []int{409}}
-	keep := sluicehttp.Config{Policy: seconds, KeepRefused: true}
-	all := sluicehttp.Config{Policy: seconds}
+	also := sluicehttp.Config{Retry: seconds, AlsoRetry: []int{409}}
+	keep := sluicehttp.Config{Retry: seconds, KeepRefused: true}
+	all := sluicehttp.Config{Retry: seconds}
 	const key = "Idempotency-Key: 1"
 	for _, c := range []struct {
 		cfg    sluicehttp.Config
@@ -142,7 +142,7 @@ func TestWhichErrorsAreRetried(t *testing.T) {
 				if c.fault != nil {
 					faults = layers(sluicetest.On(1, c.fault))
 				}
-				inWorld(t, sluicehttp.Config{Policy: seconds}, faults, func(w *world) {
+				inWorld(t, sluicehttp.Config{Retry: seconds}, faults, func(w *world) {
 					if c.before != nil {
 						c.before(w)
 					}
@@ -200,7 +200,7 @@ func TestExhaustedIsTheLastAnswer(t *testing.T) {
 	long := strings.Repeat("long ", 10000)
 	for _, body := range []string{"", "sorry", long} {
 		for _, scheme := range []string{"http", "https"} {
-			cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+			cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 			inWorld(t, cfg, layers(sluicetest.Reply(503, body, "X-Cause: flood")), func(w *world) {
 				ctx, report := sluicehttp.WithReport(bg)
 				resp, err := w.client.Do(request(t, ctx, "GET", scheme+"://a.test/", nil))
@@ -228,9 +228,9 @@ func TestExhaustedIsTheLastAnswer(t *testing.T) {
 }
 
 func TestExhaustedWithoutAnAnswerTellsTheLastError(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Cut()), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Cut()), func(w *world) {
 		_, _, err := w.get(bg, "http://a.test/")
-		stopped, ok := errors.AsType[*sluice.Stopped](err)
+		stopped, ok := errors.AsType[*sluice.RetryError](err)
 		if !ok || stopped.Attempts != 4 || !errors.Is(err, sluice.ErrAttempts) || stopped.Last == nil || stopped.Gate != "http://a.test" {
 			t.Errorf("got %v", err)
 		}
@@ -247,7 +247,7 @@ func TestDiscardedAnswers(t *testing.T) {
 	}{{"none", 0, 1}, {"short", 4000, 1}, {"long", 300 << 10, 2}} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
-				cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+				cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 				inWorld(t, cfg, layers(sluicetest.First(3, sluicetest.Reply(503, strings.Repeat("x", c.body)))), func(w *world) {
 					time.AfterFunc(500*ms, func() {
 						if n := inFlight(w.rt); n != 0 {
@@ -272,7 +272,7 @@ func TestDiscardedAnswers(t *testing.T) {
 
 // A server that does not even finish its error holds nobody up.
 func TestADiscardedAnswerThatStalls(t *testing.T) {
-	cfg := sluicehttp.Config{Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry"))), func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		w.wantCame(0, 2*time.Second) // one for the body, one for the backoff
@@ -285,7 +285,7 @@ func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
 	for name, body := range map[string]string{"short": "sorry", "long": long, "none": ""} {
 		for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Minute}} {
 			t.Run(name, func(t *testing.T) {
-				cfg := sluicehttp.Config{Policy: seconds}
+				cfg := sluicehttp.Config{Retry: seconds}
 				inWorld(t, cfg, layers(sluicetest.Reply(503, body)), func(w *world) {
 					time.AfterFunc(500*ms, w.rt.Close)
 					ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, o))
@@ -299,7 +299,7 @@ func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
 		}
 	}
 	t.Run("cut", func(t *testing.T) {
-		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.CutBody(2), sluicetest.Reply(503, "sorry")), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.CutBody(2), sluicetest.Reply(503, "sorry")), func(w *world) {
 			time.AfterFunc(500*ms, w.rt.Close)
 			status, got, err := w.get(bg, "http://a.test/")
 			if status != 503 || got != "so" || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -308,7 +308,7 @@ func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
 		})
 	})
 	t.Run("too slow to be set aside", func(t *testing.T) {
-		inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry")), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry")), func(w *world) {
 			time.AfterFunc(1500*ms, w.rt.Close)
 			_, _, err := w.get(bg, "http://a.test/")
 			status, ok := errors.AsType[*sluicehttp.StatusError](err)
@@ -320,7 +320,7 @@ func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
 }
 
 func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Status(503)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Status(503)), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
 		ctx, report := sluicehttp.WithReport(ctx)
 		time.AfterFunc(1500*ms, cancel)
@@ -330,7 +330,7 @@ func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
 		}
 		wantWhy(t, report, context.Canceled, 2)
 	})
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Delay(sluicetest.Forever)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Delay(sluicetest.Forever)), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(time.Second, cancel)
 		if _, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil)); err != context.Canceled {
@@ -343,7 +343,7 @@ func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
 }
 
 func TestNoRetry(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(1, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
 		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}))
 		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil {
 			t.Errorf("%d, %v", status, err)
@@ -358,7 +358,7 @@ func TestNoRetry(t *testing.T) {
 }
 
 func TestIdempotentByOverride(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.First(1, sluicetest.Cut())), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Cut())), func(w *world) {
 		ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: true})
 		if status, _, err := w.do(request(t, ctx, "POST", "http://a.test/", strings.NewReader("x"))); status != 200 || err != nil {
 			t.Errorf("%d, %v", status, err)
@@ -369,13 +369,13 @@ func TestIdempotentByOverride(t *testing.T) {
 func TestPolicyRetryIsAsked(t *testing.T) {
 	policy := seconds
 	var asked []string
-	policy.Retry = func(err error) bool {
+	policy.Retryable = func(err error) bool {
 		asked = append(asked, err.Error())
 		status, ok := errors.AsType[*sluicehttp.StatusError](err)
 		return ok && status.Status == 502
 	}
 	faults := layers(sluicetest.Script(sluicetest.Status(429), sluicetest.Status(502), sluicetest.Status(503)))
-	inWorld(t, sluicehttp.Config{Policy: policy}, faults, func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: policy}, faults, func(w *world) {
 		ctx, report := sluicehttp.WithReport(bg)
 		if status, _, err := w.get(ctx, "http://a.test/"); status != 503 || err != nil {
 			t.Errorf("%d, %v", status, err)

@@ -37,8 +37,8 @@ func onLoopback(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, cli
 			})
 			defer l.Close()
 			rt := mustTransport(t, l.base(), sluicehttp.Config{
-				Gate:   sluice.Config{Concurrency: 1},
-				Policy: sluice.Policy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)},
+				Gate:  sluice.Config{Concurrency: 1},
+				Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)},
 			})
 			client := &http.Client{Transport: rt, Timeout: time.Minute}
 			defer client.CloseIdleConnections()
@@ -324,8 +324,8 @@ func TestARestartedServer(t *testing.T) {
 	base := l.base()
 	defer base.CloseIdleConnections()
 	rt := mustTransport(t, base, sluicehttp.Config{
-		Gate:   sluice.Config{Concurrency: 1, RetryBudget: -1},
-		Policy: sluice.Policy{Backoff: sluice.Constant(10 * time.Millisecond), Attempts: -1},
+		Gate:  sluice.Config{Concurrency: 1, RetryBudget: -1},
+		Retry: sluice.RetryPolicy{Backoff: sluice.Constant(10 * time.Millisecond), Attempts: -1},
 	})
 	client := &http.Client{Transport: rt, Timeout: time.Minute}
 	url, addr := l.URL, l.Listener.Addr().String()

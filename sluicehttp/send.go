@@ -98,7 +98,7 @@ func (c *call) attemptTimeout() time.Duration {
 	if c.o.AttemptTimeout != 0 {
 		return c.o.AttemptTimeout
 	}
-	return c.t.cfg.Policy.AttemptTimeout
+	return c.t.cfg.Retry.AttemptTimeout
 }
 
 // A dialing is whether an attempt has got a connection. If it asked for one and

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A shortError is a wait that did not fit the deadline of a request, which is
 // mostly the Timeout of a client: it says so.
 type shortError struct {
 	text string
-	err  error // a *sluice.WaitError, or a *sluice.Stopped because of one
+	err  error // a *sluice.WaitError, or a *sluice.RetryError because of one
 }
 
 func (e *shortError) Error() string { return e.text }
@@ -32,7 +33,7 @@ func (c *call) tooShort(err error) error {
 		return err
 	}
 	text := "sluicehttp: " + c.key.String() + ": " + shortText(wait, deadline.Sub(c.began))
-	if stopped, ok := errors.AsType[*sluice.Stopped](err); ok && stopped.Last != nil {
+	if stopped, ok := errors.AsType[*sluice.RetryError](err); ok && stopped.Last != nil {
 		text += ": " + stopped.Last.Error()
 	}
 	return &shortError{text, err}
@@ -48,7 +49,7 @@ func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	default:
 		what += " for the " + string(wait.For)
 	}
-	if wait.Need == sluice.Never {
+	if wait.Need == limits.Never {
 		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(timeout), what)
 	}
 	// People look for the number that they configured, unless earlier attempts

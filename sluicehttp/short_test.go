@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // No two numbers in a message look the same.
@@ -23,7 +24,7 @@ func TestShortTextIsForPeople(t *testing.T) {
 		{4 * s, 4 * s, 10 * s, "what is left of the client timeout 10 s, 4s, is over when the wait for the rate ends"},
 		{20 * s, 20*s - 400*time.Millisecond, 20 * s, "what is left of the client timeout 20 s, 19.6s, is shorter than the 20s wait for the rate"},
 		{19*s + 800*time.Millisecond, 19*s + 600*time.Millisecond, 20 * s, "what is left of the client timeout 20 s, 19.6s, is shorter than the 19.8s wait for the rate"},
-		{sluice.Never, 10 * s, 10 * s, "client timeout 10 s is shorter than the wait for the rate, which does not end"},
+		{limits.Never, 10 * s, 10 * s, "client timeout 10 s is shorter than the wait for the rate, which does not end"},
 	} {
 		if got := shortText(&sluice.WaitError{For: sluice.ByRate, Need: c.need, Have: c.have}, c.timeout); got != c.want {
 			t.Errorf("need %v, have %v of %v:\n got %s\nwant %s", c.need, c.have, c.timeout, got, c.want)

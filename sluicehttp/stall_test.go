@@ -40,13 +40,13 @@ func TestABodyThatStallsHoldsNobodyUp(t *testing.T) {
 			for _, stall := range []time.Duration{sluicetest.Forever, 10 * time.Second} {
 				for _, set := range []string{"", "AttemptTimeout", "Permits"} {
 					t.Run(fmt.Sprintf("%s/%s/%v/%s", c.name, scheme, stall, set), func(t *testing.T) {
-						cfg := sluicehttp.Config{Inspect: c.inspect, Policy: seconds, Gate: sluice.Config{Concurrency: 1}}
+						cfg := sluicehttp.Config{Inspect: c.inspect, Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 						patience := time.Second
 						switch set {
 						case "AttemptTimeout":
-							cfg.Policy.AttemptTimeout, patience = 200*ms, 200*ms
+							cfg.Retry.AttemptTimeout, patience = 200*ms, 200*ms
 						case "Permits":
-							cfg.Gate.Permits = new(lender)
+							cfg.Gate.Semaphore = new(lender)
 						}
 						faults := layers(sluicetest.On(1, sluicetest.Stall(20, stall)), sluicetest.On(1, sluicetest.Reply(c.status, long, c.header...)))
 						inWorld(t, cfg, faults, func(w *world) {
@@ -106,7 +106,7 @@ func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
 				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) { peek() }
-				cfg := sluicehttp.Config{Inspect: peek, Policy: seconds, Gate: sluice.Config{Concurrency: 100}}
+				cfg := sluicehttp.Config{Inspect: peek, Retry: seconds, Gate: sluice.Config{Concurrency: 100}}
 				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, sluicetest.Forever)),
 					sluicetest.Path("/first", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
 				inWorld(t, cfg, faults, func(w *world) {
@@ -159,7 +159,7 @@ func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
 		}
 	}
 	for stall, want := range map[time.Duration]time.Duration{0: 100 * ms, 50 * ms: 160 * ms, 300 * ms: 640 * ms} {
-		cfg := sluicehttp.Config{Inspect: less, Policy: seconds}
+		cfg := sluicehttp.Config{Inspect: less, Retry: seconds}
 		faults := layers(sluicetest.On(1, sluicetest.Stall(1, stall)), sluicetest.On(1, sluicetest.Reply(429, "soon", "Retry-After: 60")))
 		inWorld(t, cfg, faults, func(w *world) {
 			w.wantGet("http://a.test/", 200)
@@ -179,11 +179,11 @@ func TestAPanicClosesTheBody(t *testing.T) {
 		}
 	}
 	retry := seconds
-	retry.Retry = func(error) bool { panic("retry") }
+	retry.Retryable = func(error) bool { panic("retry") }
 	for name, cfg := range map[string]sluicehttp.Config{
 		"at once":      {Inspect: inspect(true)},
 		"after a peek": {Inspect: inspect(false)},
-		"Policy.Retry": {Policy: retry},
+		"Policy.Retry": {Retry: retry},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
@@ -228,7 +228,7 @@ func (c *closeCounter) Close() error {
 // While an Inspector waits for a body, the key is not paused for longer than
 // Config.MaxPause either.
 func TestABodyThatStallsPausesForNoLonger(t *testing.T) {
-	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Policy: sluice.Policy{Attempts: 1}}
+	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Retry: sluice.RetryPolicy{Attempts: 1}}
 	faults := layers(sluicetest.On(1, sluicetest.Stall(4, sluicetest.Forever)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
 	for _, scheme := range []string{"http", "https"} {
 		inWorld(t, cfg, faults, func(w *world) {

@@ -106,8 +106,8 @@ func TestStress(t *testing.T) {
 				}
 			})
 			base := l.base()
-			policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)}
-			rt := mustTransport(t, base, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: limit, RetryBudget: -1}})
+			policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)}
+			rt := mustTransport(t, base, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: limit, RetryBudget: -1}})
 			client := &http.Client{Transport: rt}
 			var answers atomic.Int64
 			var wg sync.WaitGroup
@@ -188,8 +188,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		})
 		base := l.base()
 		rt := mustTransport(t, base, sluicehttp.Config{
-			Policy: sluice.Policy{Backoff: sluice.Constant(time.Millisecond)},
-			Gate:   sluice.Config{Concurrency: 1},
+			Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)},
+			Gate:  sluice.Config{Concurrency: 1},
 		})
 		client := &http.Client{Transport: rt}
 		for range 10 {

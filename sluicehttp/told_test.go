@@ -85,7 +85,7 @@ func TestRetryAfterOfOneCallInEveryForm(t *testing.T) {
 		"X-Nothing: 1":                               time.Second,
 	} {
 		for _, u := range []float64{0, 0.5} {
-			inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.On(1, sluicetest.Status(502, header))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.On(1, sluicetest.Status(502, header))), func(w *world) {
 				w.rt.SetRandom(func() float64 { return u })
 				w.wantGet("http://a.test/", 200)
 				want := want
@@ -103,20 +103,20 @@ func TestRetryAfterOfOneCallInEveryForm(t *testing.T) {
 func TestRetryAfterOfOneCallIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		policy   sluice.Policy
+		policy   sluice.RetryPolicy
 		override sluicehttp.Overrides
 		method   string
 		timeout  time.Duration
 		why      error
 	}{
-		{"MaxServerWait", sluice.Policy{MaxServerWait: 19 * time.Second}, sluicehttp.Overrides{}, "GET", 0, sluice.ErrServerWait},
-		{"MaxElapsed", sluice.Policy{MaxElapsed: 19 * time.Second}, sluicehttp.Overrides{}, "GET", 0, sluice.ErrElapsed},
-		{"deadline", sluice.Policy{}, sluicehttp.Overrides{}, "GET", 19 * time.Second, context.DeadlineExceeded},
-		{"NoRetry", sluice.Policy{}, sluicehttp.Overrides{NoRetry: true}, "GET", 0, sluicehttp.ErrNoRetry},
-		{"POST", sluice.Policy{}, sluicehttp.Overrides{}, "POST", 0, sluicehttp.ErrUnsafe},
+		{"MaxServerWait", sluice.RetryPolicy{MaxServerWait: 19 * time.Second}, sluicehttp.Overrides{}, "GET", 0, sluice.ErrServerWait},
+		{"MaxElapsed", sluice.RetryPolicy{MaxElapsed: 19 * time.Second}, sluicehttp.Overrides{}, "GET", 0, sluice.ErrElapsed},
+		{"deadline", sluice.RetryPolicy{}, sluicehttp.Overrides{}, "GET", 19 * time.Second, context.DeadlineExceeded},
+		{"NoRetry", sluice.RetryPolicy{}, sluicehttp.Overrides{NoRetry: true}, "GET", 0, sluicehttp.ErrNoRetry},
+		{"POST", sluice.RetryPolicy{}, sluicehttp.Overrides{}, "POST", 0, sluicehttp.ErrUnsafe},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, sluicehttp.Config{Policy: c.policy}, layers(sluicetest.On(1, sluicetest.Status(504, "Retry-After: 20"))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: c.policy}, layers(sluicetest.On(1, sluicetest.Status(504, "Retry-After: 20"))), func(w *world) {
 				ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, c.override))
 				w.client.Timeout = c.timeout
 				status, _, err := w.do(request(t, ctx, c.method, "http://a.test/", nil))
@@ -154,7 +154,7 @@ func TestOverloaded(t *testing.T) {
 				if told {
 					header, want = "Retry-After: 20", 20*time.Second
 				}
-				cfg := sluicehttp.Config{Policy: seconds, KeepRefused: keep}
+				cfg := sluicehttp.Config{Retry: seconds, KeepRefused: keep}
 				inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Status(529, header))), func(w *world) {
 					status, _, err := w.do(request(t, bg, method, "http://a.test/", strings.NewReader("x")))
 					if err != nil {
@@ -177,13 +177,13 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// Policy.Retry and the report get the bare error, whatever was told.
+// RetryPolicy.Retryable and the report get the bare error, whatever was told.
 func TestRetryAfterDoesNotHideTheStatus(t *testing.T) {
 	for status, asked := range map[int]bool{502: true, 429: false} {
 		var got []error
 		policy := seconds
-		policy.Retry = func(err error) bool { got = append(got, err); return true }
-		inWorld(t, sluicehttp.Config{Policy: policy}, layers(sluicetest.On(1, sluicetest.Status(status, "Retry-After: 2"))), func(w *world) {
+		policy.Retryable = func(err error) bool { got = append(got, err); return true }
+		inWorld(t, sluicehttp.Config{Retry: policy}, layers(sluicetest.On(1, sluicetest.Status(status, "Retry-After: 2"))), func(w *world) {
 			ctx, report := sluicehttp.WithReport(bg)
 			if _, _, err := w.get(ctx, "http://a.test/"); err != nil {
 				t.Fatal(err)
@@ -202,7 +202,7 @@ func TestRetryAfterDoesNotHideTheStatus(t *testing.T) {
 
 // A server that fails each request and always names a time uses up the attempts.
 func TestRetryAfterOfOneCallUsesUpAttempts(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Policy: seconds}, layers(sluicetest.Status(500, "Retry-After: 10")), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Status(500, "Retry-After: 10")), func(w *world) {
 		w.wantGet("http://a.test/", 500)
 		w.wantCame(0, 10*time.Second, 20*time.Second, 30*time.Second)
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -23,7 +24,7 @@ type Transport struct {
 	base      http.RoundTripper
 	cfg       Config
 	gates     *sluice.Keyed[key]
-	tolerated time.Duration  // Policy.MaxServerWait
+	tolerated time.Duration  // RetryPolicy.MaxServerWait
 	mostPause time.Duration  // Config.MaxPause
 	random    func() float64 // in [0, 1), for jitter
 	epoch     time.Time
@@ -50,11 +51,11 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("sluicehttp: %w", err)
 	}
 	t := &Transport{base: base, cfg: cfg.withDefaults(), random: rand.Float64, epoch: time.Now()}
-	switch t.tolerated = cfg.Policy.MaxServerWait; {
+	switch t.tolerated = cfg.Retry.MaxServerWait; {
 	case t.tolerated == 0:
-		t.tolerated = 5 * time.Minute // as sluice.Policy says
+		t.tolerated = 5 * time.Minute // as sluice.RetryPolicy says
 	case t.tolerated < 0:
-		t.tolerated = sluice.Never
+		t.tolerated = limits.Never
 	}
 	t.mostPause = cfg.mostPause()
 	keys := t.cfg.Keys
@@ -171,7 +172,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // status. Why there was no other attempt says the [Report].
 //
 // Without an answer the error is that of the base transport, if one attempt was
-// all there could be; the error of ctx; a [*sluice.Stopped] that tells the last
+// all there could be; the error of ctx; a [*sluice.RetryError] that tells the last
 // error and why there was no other attempt; or that of the gate, if it let nothing
 // through. A wait that cannot end before the deadline of the context, which
 // http.Client.Timeout sets, is refused at once: the error is a

@@ -118,7 +118,7 @@ func TestOverrides(t *testing.T) {
 		rt := mustTransport(t, base, sluicehttp.Config{
 			Key: func(req *http.Request) string { return "all of " + req.URL.Hostname() },
 			NewGate: func(key string) (*sluice.Gate, error) {
-				return sluice.New(sluice.Config{Name: key, Quotas: []sluice.Quota{{Meter: leaky.New(10, 1, time.Hour)}}})
+				return sluice.New(sluice.Config{Name: key, Limits: []sluice.Limit{{Limiter: leaky.New(10, 1, time.Hour)}}})
 			},
 		})
 		client := &http.Client{Transport: rt}
@@ -265,7 +265,7 @@ func TestConfigErrors(t *testing.T) {
 // What the caller does to a Config later changes nothing.
 func TestTheConfigIsTheTransportsOwn(t *testing.T) {
 	cfg := sluicehttp.Config{
-		Policy:    seconds,
+		Retry:     seconds,
 		AlsoRetry: []int{409},
 		Headers: ratelimit.Options{
 			Times:        map[string]ratelimit.TimeForm{"X-RateLimit-Reset": ratelimit.Millis},
@@ -286,9 +286,9 @@ func TestTheConfigIsTheTransportsOwn(t *testing.T) {
 		}
 		w.wantCame(0, time.Second, time.Second, time.Second+60*ms)
 	})
-	cfg = sluicehttp.Config{Gate: sluice.Config{Quotas: []sluice.Quota{{Meter: leaky.New(10, 10, time.Hour)}}}}
+	cfg = sluicehttp.Config{Gate: sluice.Config{Limits: []sluice.Limit{{Limiter: leaky.New(10, 10, time.Hour)}}}}
 	rt := mustTransport(t, instant{}, cfg)
-	cfg.Gate.Quotas[0] = sluice.Quota{} // of which no gate can be made
+	cfg.Gate.Limits[0] = sluice.Limit{} // of which no gate can be made
 	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err != nil {
 		t.Error(err)
 	}
@@ -348,7 +348,7 @@ func (broken) CloseIdleConnections() { panic("idle") }
 func TestABrokenBase(t *testing.T) {
 	policy := seconds
 	policy.Attempts = 1
-	cfg := sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}}
+	cfg := sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}}
 	rt := mustTransport(t, broken{}, cfg)
 	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err == nil || !strings.Contains(err.Error(), "neither a response nor an error") {
 		t.Errorf("got %v", err)
@@ -394,7 +394,7 @@ func TestABaseThatDoesNotLookAtTheContext(t *testing.T) {
 	}{{late{2 * time.Second, nil}, 1}, {late{2 * time.Second, &closing{}}, 1}, {late{time.Second, nil}, 100}} {
 		for range c.runs {
 			synctest.Test(t, func(t *testing.T) {
-				rt := mustTransport(t, c.base, sluicehttp.Config{Policy: policy, Gate: sluice.Config{Concurrency: 1}})
+				rt := mustTransport(t, c.base, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}})
 				resp, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil))
 				switch {
 				case err == nil && c.base.d == time.Second: // it was in time

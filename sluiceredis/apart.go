@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How are limits decided together without a server?
@@ -26,7 +26,7 @@ func takeApart(requests []*joining, away *AwayError) error {
 }
 
 func (j *joining) takeApart(away *AwayError) (err error) {
-	results := make([]leaky.Result, len(j.n))
+	results := make([]limits.Result, len(j.n))
 	var undo []func()
 	giveBack := func() {
 		for _, u := range undo {
@@ -97,28 +97,28 @@ func adjusted(s *Store, m member, n int64) func() {
 	return func() { _ = s.adjustOne(context.Background(), m, -n, 0) } // counted if it fails
 }
 
-func (m *LeakyMeter) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) {
+func (m *BucketLimiter) takeOne(n int64, away *AwayError) (limits.Result, func(), error) {
 	s, c := m.leaky.store, m.leaky.at(m.leaky.quoted.Load().cell, m.key)
 	t := taking{n: n}
 	err := s.buckets.apart(c, &t, away)
 	return t.result, adjusted(s, &c, n), err
 }
 
-func (m *LogMeter) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) {
+func (m *SlidingLimiter) takeOne(n int64, away *AwayError) (limits.Result, func(), error) {
 	s, k := m.log.store, m.log.at(m.key)
 	a := asking{n: n}
 	err := s.logs.apart(k, &a, away)
 	return a.result, adjusted(s, &k, n), err
 }
 
-func (m *FixedMeter) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) {
+func (m *FixedLimiter) takeOne(n int64, away *AwayError) (limits.Result, func(), error) {
 	s, k := m.fixed.store, m.fixed.at(m.key)
 	a := asking{n: n}
 	err := s.fixeds.apart(k, &a, away)
 	return a.result, adjusted(s, &k, n), err
 }
 
-func (p *Pacer) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) {
+func (p *Pacer) takeOne(n int64, away *AwayError) (limits.Result, func(), error) {
 	k := p.at()
 	one := &pace{k} // as the share has it, if one decides
 	if m, ok := p.store.shares(k.away); ok && away != nil {
@@ -126,11 +126,11 @@ func (p *Pacer) takeOne(n int64, away *AwayError) (leaky.Result, func(), error) 
 		one.horizon = max(one.horizon, one.interval) // the share has a slot, however long the next takes
 	}
 	if n > k.horizon/k.interval {
-		return leaky.Result{Limit: 1 + one.missed/one.interval, RetryAfter: leaky.NoRetry}, nil, nil
+		return limits.Result{Limit: 1 + one.missed/one.interval, RetryAfter: limits.Never}, nil, nil
 	}
 	r := pacing{takes: n * k.interval}
 	if err := p.store.pacers.apart(k, &r, away); err != nil {
-		return leaky.Result{}, nil, err
+		return limits.Result{}, nil, err
 	}
 	p.heard(r.pauses, r.at)
 	free := int64(0)

@@ -11,11 +11,12 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
 // each second.
-func apart(t *testing.T, s *Store) (set *Set, bucket *LeakyMeter, log *LogMeter, window *FixedMeter, pace *Pacer) {
+func apart(t *testing.T, s *Store) (set *Set, bucket *BucketLimiter, log *SlidingLimiter, window *FixedLimiter, pace *Pacer) {
 	t.Helper()
 	bucket = newLeaky(t, s, "apart/bucket", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("")
 	log = newLog(t, s, "apart/log", 3, time.Hour).On("")
@@ -35,7 +36,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 		set, bucket, log, window, _ := apart(t, s)
 		left := func(b, l, w int64) {
 			t.Helper()
-			for i, take := range []func(context.Context, string, int64) (leaky.Result, error){bucket.leaky.Take, log.log.Take, window.fixed.Take} {
+			for i, take := range []func(context.Context, string, int64) (limits.Result, error){bucket.leaky.Take, log.log.Take, window.fixed.Take} {
 				if res, err := take(bg, "", 0); err != nil || res.Remaining != []int64{b, l, w}[i] {
 					t.Errorf("limit %d: %+v, %v", i, res, err)
 				}
@@ -79,7 +80,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 
 // While the server is away each limit of a set follows its own policy.
 func TestSetsWhileTheServerIsAway(t *testing.T) {
-	for _, p := range []Policy{FailClosed, FailOpen, LocalShare} {
+	for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Away: p, Instances: 2, Failures: 1, Retry: time.Hour})
@@ -107,7 +108,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 						t.Errorf("%+v", d)
 					}
 				}
-				if want := map[Policy]int{FailClosed: 0, FailOpen: 10, LocalShare: 2}[p]; granted != want {
+				if want := map[OutagePolicy]int{FailClosed: 0, FailOpen: 10, LocalShare: 2}[p]; granted != want {
 					t.Errorf("%d granted, want %d", granted, want)
 				}
 				if p == LocalShare { // what the log refused the bucket has again
@@ -128,15 +129,15 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 // others have back what they gave.
 func TestASetAsksASilentServerOnce(t *testing.T) {
 	for _, v := range []struct {
-		bucket, log Policy
+		bucket, log OutagePolicy
 		allowed     bool
 		left        int64 // in the share of the log
 	}{{FailOpen, FailOpen, true, 0}, {LocalShare, LocalShare, true, 2}, {FailOpen, LocalShare, true, 2}, {LocalShare, FailClosed, false, 0}, {FailClosed, LocalShare, false, 3}} {
 		t.Run(fmt.Sprint(v.bucket, ", ", v.log), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
-				bucket := newLeaky(t, s, "once/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).WhenAway(v.bucket)
-				log := newLog(t, s, "once/log", 6, time.Hour).WhenAway(v.log)
+				bucket := newLeaky(t, s, "once/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).OnOutage(v.bucket)
+				log := newLog(t, s, "once/log", 6, time.Hour).OnOutage(v.log)
 				set := newSet(t, s, bucket.On(""), log.On(""))
 				l.lost.Store(true)
 				began := time.Now()

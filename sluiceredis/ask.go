@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // An asking is a request for n units of a window, and what was answered.
 type asking struct {
 	n int64
 
-	result leaky.Result
+	result limits.Result
 	now    int64     // the server's clock, µs since 1970
 	name   string    // of the members it became, in a log
 	sent   time.Time // when the script was, or a little earlier
@@ -72,9 +72,12 @@ func checkWindow(name string, limit int64, window time.Duration, most int64) err
 }
 
 // admit is what Admit of a meter returns for a result.
-func admit(res leaky.Result, err error) (time.Duration, error) {
+func admit(res limits.Result, err error) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, res.RetryAfter), res.Err()
+	if err := res.Err(); err != nil {
+		return 0, err
+	}
+	return res.RetryAfter, nil
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Policy says what becomes of calls while the server cannot be asked. It does
 // not apply to a [Semaphore], which is always closed: permits that nobody counts
 // are none.
-type Policy int
+type OutagePolicy int
 
 const (
 	// AsStore is the policy of the store; in [Config] it is FailClosed.
-	AsStore Policy = iota
+	AsStore OutagePolicy = iota
 
 	// FailClosed refuses all calls with an [*AwayError].
 	FailClosed
@@ -46,7 +46,7 @@ const (
 )
 
 // String returns "as store", "fail closed", "fail open" or "local share".
-func (p Policy) String() string {
+func (p OutagePolicy) String() string {
 	if !p.valid() {
 		return fmt.Sprintf("Policy(%d)", int(p))
 	}
@@ -55,17 +55,17 @@ func (p Policy) String() string {
 
 var policies = [...]string{"as store", "fail closed", "fail open", "local share"}
 
-func (p Policy) valid() bool { return p >= 0 && int(p) < len(policies) }
+func (p OutagePolicy) valid() bool { return p >= 0 && int(p) < len(policies) }
 
 // mustBeValid is for policies given by position.
-func (p Policy) mustBeValid() {
+func (p OutagePolicy) mustBeValid() {
 	if !p.valid() {
 		panic("sluiceredis: no such policy: " + p.String())
 	}
 }
 
 // policy returns the policy of a limit that says p.
-func (s *Store) policy(p Policy) Policy {
+func (s *Store) policy(p OutagePolicy) OutagePolicy {
 	if p == AsStore {
 		return s.away
 	}
@@ -73,7 +73,7 @@ func (s *Store) policy(p Policy) Policy {
 }
 
 // heed returns p, which is that of a limit. It panics if there is no such policy.
-func (s *Store) heed(p Policy) Policy {
+func (s *Store) heed(p OutagePolicy) OutagePolicy {
 	p.mustBeValid()
 	if p == LocalShare {
 		s.beats.wanted.Store(true)
@@ -133,8 +133,8 @@ func (e *AwayError) because(format string, args ...any) *AwayError {
 
 // later is what a call is told for which a share has no room, ever, but the server
 // may have: to ask again when that may be back.
-func (e *AwayError) later(limit int64) leaky.Result {
-	return leaky.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.Retry)}
+func (e *AwayError) later(limit int64) limits.Result {
+	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.Retry)}
 }
 
 // # What becomes of a call?

@@ -172,7 +172,7 @@ func TestInstancesCutOff(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			prefix := newBackend(t, server.Addr).prefix
-			var limits []*Leaky
+			var limits []*Bucket
 			var proxies []*redistest.Proxy
 			for range instances {
 				p := redistest.NewProxy(t, server.Addr)

@@ -11,25 +11,26 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // sixes returns the kinds of limits that answer, of 6 each hour, as that much of a
 // call.
-func sixes(t *testing.T, s *Store, p Policy) map[string]func(n int64) (leaky.Result, error) {
-	l := newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).WhenAway(p)
-	log := newLog(t, s, "g", 6, time.Hour).WhenAway(p)
-	anchored := newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).WhenAway(p)
-	aligned := newFixed(t, s, "a", FixedConfig{Limit: 6, Window: time.Hour, Aligned: true}).WhenAway(p)
-	return map[string]func(n int64) (leaky.Result, error){
-		"leaky":    func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) },
-		"log":      func(n int64) (leaky.Result, error) { return log.Take(bg, "k", n) },
-		"anchored": func(n int64) (leaky.Result, error) { return anchored.Take(bg, "k", n) },
-		"aligned":  func(n int64) (leaky.Result, error) { return aligned.Take(bg, "k", n) },
+func sixes(t *testing.T, s *Store, p OutagePolicy) map[string]func(n int64) (limits.Result, error) {
+	l := newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).OnOutage(p)
+	log := newLog(t, s, "g", 6, time.Hour).OnOutage(p)
+	anchored := newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).OnOutage(p)
+	aligned := newFixed(t, s, "a", FixedConfig{Limit: 6, Window: time.Hour, Aligned: true}).OnOutage(p)
+	return map[string]func(n int64) (limits.Result, error){
+		"leaky":    func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) },
+		"log":      func(n int64) (limits.Result, error) { return log.Take(bg, "k", n) },
+		"anchored": func(n int64) (limits.Result, error) { return anchored.Take(bg, "k", n) },
+		"aligned":  func(n int64) (limits.Result, error) { return aligned.Take(bg, "k", n) },
 	}
 }
 
 // grants returns how many of count calls for 1 are granted.
-func grants(take func(n int64) (leaky.Result, error), count int) (granted int, err error) {
+func grants(take func(n int64) (limits.Result, error), count int) (granted int, err error) {
 	for range count {
 		res, e := take(1)
 		if e != nil {
@@ -45,7 +46,7 @@ func grants(take func(n int64) (leaky.Result, error), count int) (granted int, e
 // Each policy does what it says, for each kind, from the first failure on, and when
 // the server is back it decides again.
 func TestPolicies(t *testing.T) {
-	for _, p := range []Policy{AsStore, FailClosed, FailOpen, LocalShare} {
+	for _, p := range []OutagePolicy{AsStore, FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
@@ -71,7 +72,7 @@ func TestPolicies(t *testing.T) {
 					}
 					res, err := take(7)
 					if p == FailOpen || p == LocalShare {
-						if err != nil || res.Err() != leaky.ErrTooLarge || res.Limit != 6 {
+						if err != nil || res.Err() != limits.ErrTooLarge || res.Limit != 6 {
 							t.Errorf("%s: 7 of 6: %+v, %v", kind, res, err)
 						}
 						if res, err := take(0); err != nil || !res.Allowed() {
@@ -96,7 +97,7 @@ func TestPolicies(t *testing.T) {
 				}
 				got := s.Stats()
 				counts := fmt.Sprint(got.Open > 0, got.Local > 0, got.Refused > 0, got.Told)
-				if want := map[Policy]string{
+				if want := map[OutagePolicy]string{
 					AsStore: "false false true 0", FailClosed: "false false true 0",
 					FailOpen: "true false false 0", LocalShare: "false true false 4",
 				}[p]; counts != want {
@@ -208,9 +209,9 @@ func TestAwayConfigs(t *testing.T) {
 		t.Error("a pacer with a policy that is none")
 	}
 	for what, f := range map[string]func(){
-		"leaky": func() { newLeaky(t, s, "l", perHour).WhenAway(4) },
-		"log":   func() { newLog(t, s, "l", 1, sec).WhenAway(-1) },
-		"fixed": func() { newFixed(t, s, "l", FixedConfig{Limit: 1, Window: sec}).WhenAway(4) },
+		"leaky": func() { newLeaky(t, s, "l", perHour).OnOutage(4) },
+		"log":   func() { newLog(t, s, "l", 1, sec).OnOutage(-1) },
+		"fixed": func() { newFixed(t, s, "l", FixedConfig{Limit: 1, Window: sec}).OnOutage(4) },
 	} {
 		func() {
 			defer func() {
@@ -221,7 +222,7 @@ func TestAwayConfigs(t *testing.T) {
 			f()
 		}()
 	}
-	if got := fmt.Sprint(Policy(9), Mode(9), Mode(-1), Alone, LocalShare); got != "Policy(9) Mode(9) Mode(-1) alone local share" {
+	if got := fmt.Sprint(OutagePolicy(9), Mode(9), Mode(-1), Alone, LocalShare); got != "Policy(9) Mode(9) Mode(-1) alone local share" {
 		t.Error(got)
 	}
 }
@@ -231,7 +232,7 @@ func TestPolicyOfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: FailOpen})
 		open := newLeaky(t, s, "l", perHour)
-		closed := open.WhenAway(FailClosed)
+		closed := open.OnOutage(FailClosed)
 		l.fail(errRefused)
 		for range 5 {
 			if res, err := open.Take(bg, "k", 1); err != nil || !res.Allowed() {
@@ -250,7 +251,7 @@ func TestPolicyOfALimit(t *testing.T) {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
-		if res, err := s.Throttle(bg, "k", 2, 1, sec, 4); err != nil || res.Err() != leaky.ErrTooLarge {
+		if res, err := s.Throttle(bg, "k", 2, 1, sec, 4); err != nil || res.Err() != limits.ErrTooLarge {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})
@@ -260,12 +261,12 @@ func TestPolicyOfALimit(t *testing.T) {
 // once; what was held is renewed and given back when the server is there again.
 func TestSemaphoresAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, p := range []Policy{FailClosed, FailOpen, LocalShare} {
+		for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 			s, l := newRemote().newStore(t, Config{Away: p, Instances: 1})
 			sem := newSemaphore(t, s, "s", 5, SemaphoreConfig{})
 			l.fail(errRefused)
 			began := time.Now()
-			for _, longest := range []time.Duration{0, time.Minute, sluice.Never, 0, sluice.Never} {
+			for _, longest := range []time.Duration{0, time.Minute, limits.Never, 0, limits.Never} {
 				if lease, err := sem.Lend(bg, 1, longest); lease != nil || !errors.Is(err, ErrAway) {
 					t.Errorf("%v: %v", p, err)
 				}
@@ -281,8 +282,8 @@ func TestSemaphoresAreClosed(t *testing.T) {
 // did not grant, nor others' units.
 func TestGivingBackWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		meters := func(s *Store) map[string]sluice.Meter {
-			return map[string]sluice.Meter{
+		meters := func(s *Store) map[string]limits.Limiter {
+			return map[string]limits.Limiter{
 				"leaky": newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).On("k"),
 				"log":   newLog(t, s, "g", 6, time.Hour).On("k"),
 				"fixed": newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).On("k"),
@@ -292,7 +293,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 		a, l := v.newStore(t, Config{Away: LocalShare, Instances: 2})
 		b, _ := v.newStore(t, Config{Away: LocalShare, Instances: 2})
 		other := meters(b)
-		fits := func(kind string, m sluice.Meter, n int64, want bool) {
+		fits := func(kind string, m limits.Limiter, n int64, want bool) {
 			t.Helper()
 			if wait, err := m.Admit(bg, n); err != nil || (wait == 0) != want {
 				t.Errorf("%s: %d: %v, %v", kind, n, wait, err)
@@ -369,8 +370,8 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 func TestGateWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
-		gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{
-			Name: "shared", Meter: newLeaky(t, s, "l", leaky.Quota{Capacity: 2, Count: 1, Per: sec}).On("k"),
+		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
+			Name: "shared", Limiter: newLeaky(t, s, "l", leaky.Quota{Capacity: 2, Count: 1, Per: sec}).On("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -386,8 +387,8 @@ func TestGateWhileAway(t *testing.T) {
 				t.Errorf("call %d at %v, want %v", i, got, want)
 			}
 		}
-		closed, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{
-			Name: "closed", Meter: newLeaky(t, s, "l", perHour).WhenAway(FailClosed).On("k"),
+		closed, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
+			Name: "closed", Limiter: newLeaky(t, s, "l", perHour).OnOutage(FailClosed).On("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)

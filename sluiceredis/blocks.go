@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/keyed"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How does a machine decide a million times a second by a bucket far away?
@@ -45,7 +44,7 @@ import (
 // usualHold is how long units are held if nothing else is said.
 const usualHold = 50 * time.Millisecond
 
-// Blocks is buckets of a [Leaky] of which this machine takes units ahead, to
+// Blocks is buckets of a [Bucket] of which this machine takes units ahead, to
 // decide most calls without a round trip. The buckets and the quota are the same,
 // and callers who ask the Leaky itself, on this machine or others, take from them
 // as ever.
@@ -73,10 +72,10 @@ const usualHold = 50 * time.Millisecond
 //
 // A key takes up some 400 bytes while it is asked, and nothing is kept of one
 // that was not asked for two holds. A Blocks is safe for use by multiple
-// goroutines and must be made by [Leaky.Blocks]. While keys are asked it has a timer
+// goroutines and must be made by [Bucket.Blocks]. While keys are asked it has a timer
 // for each, which ends with them; so it need not be closed.
 type Blocks struct {
-	leaky    *Leaky
+	leaky    *Bucket
 	hold     time.Duration
 	machines int64
 	began    time.Time
@@ -95,7 +94,7 @@ const mostMachines = 1 << 20
 //
 // A program needs one for all keys of a Leaky. Two of them hold units on their
 // own, as two machines do.
-func (l *Leaky) Blocks(machines int64, hold time.Duration) (*Blocks, error) {
+func (l *Bucket) Blocks(machines int64, hold time.Duration) (*Blocks, error) {
 	switch {
 	case machines <= 0 || machines > mostMachines:
 		return nil, fmt.Errorf("sluiceredis: blocks for %d machines: 1 to %d are possible", machines, mostMachines)
@@ -112,34 +111,34 @@ func (l *Leaky) Blocks(machines int64, hold time.Duration) (*Blocks, error) {
 // now returns the time by which what is held is too old.
 func (b *Blocks) now() time.Duration { return time.Since(b.began) }
 
-// Take is [Leaky.Take], with units taken ahead. What Result says to be left is
+// Take is [Bucket.Take], with units taken ahead. What Result says to be left is
 // what is held here and what the last reply said, leaked since: others may have
 // taken from it meanwhile. Of a refusal RetryAfter is never too long, except for
 // what others give back, and at most a round trip too short. n = 0, and an n beyond the
 // capacity, is answered by the server.
-func (b *Blocks) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
+func (b *Blocks) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return b.take(ctx, key, nil, n)
 }
 
-// On returns the bucket of key as a meter, for a sluice.Gate or sluice.Block. It
+// On returns the bucket of key as a meter, for a sluice.Gate or sluice.NewQueue. It
 // finds what is held for the key faster than Take does.
 func (b *Blocks) On(key string) *BlockMeter { return &BlockMeter{blocks: b, key: key} }
 
-// A BlockMeter is one bucket of a Blocks, as a sluice.Meter.
+// A BlockMeter is one bucket of a Blocks, as a limits.Limiter.
 type BlockMeter struct {
 	blocks *Blocks
 	key    string
 	held   atomic.Pointer[held] // where it was last
 }
 
-var _ sluice.Meter = (*BlockMeter)(nil)
+var _ limits.Limiter = (*BlockMeter)(nil)
 
-// Admit is [LeakyMeter.Admit], with units taken ahead.
+// Admit is [BucketLimiter.Admit], with units taken ahead.
 func (m *BlockMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(m.blocks.take(ctx, m.key, &m.held, n))
 }
 
-// Adjust is [LeakyMeter.Adjust]. What is given back of a block that is still
+// Adjust is [BucketLimiter.Adjust]. What is given back of a block that is still
 // held goes there, if that is known, and to the server if not.
 func (m *BlockMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b := m.blocks
@@ -152,10 +151,10 @@ func (m *BlockMeter) Adjust(ctx context.Context, delta int64, age time.Duration)
 }
 
 // take is Take. If where is not nil, what is held may be found there.
-func (b *Blocks) take(ctx context.Context, key string, where *atomic.Pointer[held], n int64) (leaky.Result, error) {
+func (b *Blocks) take(ctx context.Context, key string, where *atomic.Pointer[held], n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	if n == 0 || b.leaky.store.alone || n > b.leaky.quoted.Load().cell.capacity {
 		return b.leaky.Take(ctx, key, n)
@@ -177,7 +176,7 @@ func (b *Blocks) take(ctx context.Context, key string, where *atomic.Pointer[hel
 	defer h.done()
 	t := taking{n: n}
 	if err := b.fills.do(ctx, h, &t); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return t.result, nil
 }

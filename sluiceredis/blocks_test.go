@@ -15,10 +15,11 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
-func newBlocks(t testing.TB, l *Leaky, machines int64, hold time.Duration) *Blocks {
+func newBlocks(t testing.TB, l *Bucket, machines int64, hold time.Duration) *Blocks {
 	t.Helper()
 	b, err := l.Blocks(machines, hold)
 	if err != nil {
@@ -546,7 +547,7 @@ func TestBlocksWhileTheServerIsAway(t *testing.T) {
 // again. While another one finds out whether the server is back, nobody waits for
 // that.
 func TestBlocksDoNotAskASilentServerTwice(t *testing.T) {
-	for _, p := range []Policy{FailClosed, FailOpen, LocalShare} {
+	for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Away: p, Instances: 2, Failures: 2})
@@ -573,7 +574,7 @@ func TestBlocksDoNotAskASilentServerTwice(t *testing.T) {
 				time.Sleep(sec)
 				synctest.Wait()
 				got := s.Stats()
-				if want := map[Policy][3]uint64{FailClosed: {5, 0, 0}, FailOpen: {0, 5, 0}, LocalShare: {0, 0, 5}}[p]; [3]uint64{got.Refused, got.Open, got.Local} != want {
+				if want := map[OutagePolicy][3]uint64{FailClosed: {5, 0, 0}, FailOpen: {0, 5, 0}, LocalShare: {0, 0, 5}}[p]; [3]uint64{got.Refused, got.Open, got.Local} != want {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -587,8 +588,8 @@ func TestBlocksInAGate(t *testing.T) {
 		v := newVirtual(0)
 		s := v.machine()
 		m := newBlocks(t, newLeaky(t, s, "gate", leaky.Quota{Capacity: 1000, Count: 1, Per: sec}), 1, 0).On("k")
-		other := window.NewLog(20, time.Hour)
-		gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "blocks", Meter: m}, {Name: "other", Meter: other}}})
+		other := window.NewSliding(20, time.Hour)
+		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "blocks", Limiter: m}, {Name: "other", Limiter: other}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -635,7 +636,7 @@ func TestBlocksAndLargeRequests(t *testing.T) {
 		if ok, _ := take(t, b, 32); !ok || v.level() != 40*time.Minute {
 			t.Errorf("%v, %v", ok, v.level())
 		}
-		if res, err := b.Take(bg, "k", 41); err != nil || !errors.Is(res.Err(), leaky.ErrTooLarge) {
+		if res, err := b.Take(bg, "k", 41); err != nil || !errors.Is(res.Err(), limits.ErrTooLarge) {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if res, err := b.Take(bg, "k", 0); err != nil || !res.Allowed() || res.Remaining != 0 {
@@ -790,7 +791,7 @@ func TestSetQuotaOfBlocks(t *testing.T) {
 		if ok, retry := take(t, b, 1); ok || retry != 14*sec-8*us {
 			t.Errorf("%v, %v", ok, retry)
 		}
-		if res, err := b.Take(bg, "k", 4); err != nil || !errors.Is(res.Err(), leaky.ErrTooLarge) {
+		if res, err := b.Take(bg, "k", 4); err != nil || !errors.Is(res.Err(), limits.ErrTooLarge) {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if err := l.SetQuota(leaky.Quota{Capacity: 0, Count: 1, Per: sec}); err == nil || l.Quota().Capacity != 3 {

@@ -16,7 +16,7 @@ import (
 //
 // A server that does not answer costs each call its deadline. After some failures
 // in a row, of whatever call, it is taken to be away and not asked: calls are
-// decided at once, as the [Policy] of their limit says. After a while the next
+// decided at once, as the [OutagePolicy] of their limit says. After a while the next
 // call is a probe: it is sent, and the others still follow the policy until it
 // was answered. Then all are sent again; else the while is twice as long, up to
 // [Config.Retry].

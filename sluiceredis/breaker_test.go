@@ -192,7 +192,7 @@ func TestJudge(t *testing.T) {
 // often they are asked for; what becomes of the calls is for the policy to say.
 func TestMovingSlotIsNotAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for policy, lets := range map[Policy]bool{FailClosed: false, FailOpen: true} {
+		for policy, lets := range map[OutagePolicy]bool{FailClosed: false, FailOpen: true} {
 			s, l := newRemote().newStore(t, Config{Failures: 2, Away: policy})
 			b := newLeaky(t, s, "l", perHour)
 			l.fail(newServerError("TRYAGAIN Multiple keys request during rehashing of slot"))

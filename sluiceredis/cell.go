@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // longest is the longest time in nanoseconds that scripts compute with: 104
@@ -29,7 +30,7 @@ type cell struct {
 	capacity int64 // L, in units
 	interval int64 // E: how many nanoseconds one unit takes to leak
 	of       mark
-	away     Policy
+	away     OutagePolicy
 }
 
 // A mark is the quota that a bucket is of, which is in its value. A share of a cell
@@ -76,11 +77,11 @@ func (c *cell) args() []string {
 
 // decide is what becomes of a request for n units, n ≥ 0, at a bucket of that
 // level: what is answered, and the level after it.
-func (c *cell) decide(level, n int64) (leaky.Result, int64) {
-	res := leaky.Result{Limit: c.capacity}
+func (c *cell) decide(level, n int64) (limits.Result, int64) {
+	res := limits.Result{Limit: c.capacity}
 	switch {
 	case n > c.capacity: // and the cost may overflow
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case n == 0 && c.native(): // nothing is always granted
 	case level+n*c.interval > c.depth():
 		res.RetryAfter = time.Duration(level + n*c.interval - c.depth())
@@ -93,7 +94,7 @@ func (c *cell) decide(level, n int64) (leaky.Result, int64) {
 }
 
 // decideUpTo is what becomes of a request for as many units as fit, up to n.
-func (c *cell) decideUpTo(level, n int64) (granted int64, res leaky.Result, after int64) {
+func (c *cell) decideUpTo(level, n int64) (granted int64, res limits.Result, after int64) {
 	granted = min(n, max(0, c.depth()-level)/c.interval)
 	if granted == 0 && n > 0 {
 		res, after = c.decide(level, 1)

@@ -46,14 +46,14 @@
 // clock: the clocks of the machines do not matter, and however many ask at once,
 // what is granted is what one caller after the other would have got. Callers of
 // one key on one machine who come while a call is on its way share the next one,
-// and nothing is taken ahead for them, unless they ask for it by [Leaky.Blocks]
+// and nothing is taken ahead for them, unless they ask for it by [Bucket.Blocks]
 // or [PacerConfig].Ahead: what that costs is said there. Calls for many keys share
 // pipelines, and scripts if they are for leaky buckets. Numbers are integers;
 // times are exact to the microsecond of the server's clock.
 //
-// Machines may have different quotas for one [Leaky], as in a deploy that replaces
+// Machines may have different quotas for one [Bucket], as in a deploy that replaces
 // them one by one. Together they let through no more than the laxest of two quotas
-// allows; [Leaky.SetQuota] has the bound for more of them.
+// allows; [Bucket.SetQuota] has the bound for more of them.
 //
 // # What is not
 //
@@ -72,7 +72,7 @@
 //
 // If a server cannot be reached, or refuses the credentials, three times in a row, it
 // counts as away. No call asks it for a while, which grows to 1 s, and then one call
-// does. Meanwhile [Config.Away] or the limit's own [Policy] decides at once:
+// does. Meanwhile [Config.Away] or the limit's own [OutagePolicy] decides at once:
 //
 //	FailClosed  refused, with an AwayError; this is the default
 //	FailOpen    let through, and not counted

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -54,12 +55,12 @@ func TestBucketAfterLoss(t *testing.T) {
 			b := onRedis(t)
 			s, clock, replace := b.freezeStrictly(t)
 			l := newLeaky(t, s, "loss", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
-			take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
-			remaining := func(n int64, reset time.Duration) leaky.Result {
-				return leaky.Result{Limit: 5, Remaining: n, ResetAfter: reset}
+			take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
+			remaining := func(n int64, reset time.Duration) limits.Result {
+				return limits.Result{Limit: 5, Remaining: n, ResetAfter: reset}
 			}
-			refused := func(n int64, retry, reset time.Duration) leaky.Result {
-				return leaky.Result{Limit: 5, Remaining: n, RetryAfter: retry, ResetAfter: reset}
+			refused := func(n int64, retry, reset time.Duration) limits.Result {
+				return limits.Result{Limit: 5, Remaining: n, RetryAfter: retry, ResetAfter: reset}
 			}
 			steps(t, clock, take, []step{
 				{0, 2, remaining(3, 2*sec)},
@@ -76,7 +77,7 @@ func TestBucketAfterLoss(t *testing.T) {
 				{1500 * ms, 1, remaining(0, 5*sec)},
 				{3500 * ms, 0, remaining(2, 3*sec)},
 				{3500 * ms, 3, refused(2, sec, 3*sec)},
-				{3500 * ms, 6, refused(2, -1, 3*sec)},
+				{3500 * ms, 6, refused(2, limits.Never, 3*sec)},
 			})
 			// What is taken without asking, or given back, is so beside what was lost.
 			adjust := func(delta int64) {
@@ -107,7 +108,7 @@ func TestDebtAfterLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := l.Take(bg, "k", 1)
-	if want := (leaky.Result{Limit: 5, RetryAfter: 3 * sec, ResetAfter: 7 * sec}); err != nil || res != want {
+	if want := (limits.Result{Limit: 5, RetryAfter: 3 * sec, ResetAfter: 7 * sec}); err != nil || res != want {
 		t.Errorf("%+v, %v; want %+v", res, err, want)
 	}
 	clock.set(3 * sec)
@@ -129,10 +130,10 @@ func TestThrottleAfterLoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
 	replace()
-	steps(t, clock, func(n int64) (leaky.Result, error) { return s.Throttle(bg, b.prefix+"k", 4, 1, sec, n) }, []step{
-		{0, 1, leaky.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec}},
-		{sec, 1, leaky.Result{Limit: 5, ResetAfter: 5 * sec}},
-		{6 * sec, 5, leaky.Result{Limit: 5, ResetAfter: 5 * sec}},
+	steps(t, clock, func(n int64) (limits.Result, error) { return s.Throttle(bg, b.prefix+"k", 4, 1, sec, n) }, []step{
+		{0, 1, limits.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec}},
+		{sec, 1, limits.Result{Limit: 5, ResetAfter: 5 * sec}},
+		{6 * sec, 5, limits.Result{Limit: 5, ResetAfter: 5 * sec}},
 	})
 }
 
@@ -140,18 +141,18 @@ func TestLogAfterLoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
 	l := newLog(t, s, "loss", 5, 10*sec)
-	take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
-	yes := func(remaining int64, reset time.Duration) leaky.Result {
-		return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
+	take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
+	yes := func(remaining int64, reset time.Duration) limits.Result {
+		return limits.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 	}
-	no := func(remaining int64, retry, reset time.Duration) leaky.Result {
-		return leaky.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+	no := func(remaining int64, retry, reset time.Duration) limits.Result {
+		return limits.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 	}
 	steps(t, clock, take, []step{{0, 2, yes(3, 10*sec)}})
 	replace()
 	steps(t, clock, take, []step{
 		{4 * sec, 1, no(0, 10*sec, 10*sec)},
-		{4 * sec, 6, no(0, -1, 10*sec)},
+		{4 * sec, 6, no(0, limits.Never, 10*sec)},
 		{9 * sec, 0, yes(0, 5*sec)},
 	})
 	if err := l.On("k").Adjust(bg, 3, 0); err != nil { // at 9 s, so until 19 s
@@ -166,11 +167,11 @@ func TestLogAfterLoss(t *testing.T) {
 }
 
 func TestFixedAfterLoss(t *testing.T) {
-	yes := func(remaining int64, reset time.Duration) leaky.Result {
-		return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
+	yes := func(remaining int64, reset time.Duration) limits.Result {
+		return limits.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 	}
-	no := func(remaining int64, retry, reset time.Duration) leaky.Result {
-		return leaky.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+	no := func(remaining int64, retry, reset time.Duration) limits.Result {
+		return limits.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 	}
 	for _, v := range []struct {
 		name          string
@@ -181,7 +182,7 @@ func TestFixedAfterLoss(t *testing.T) {
 			[]step{{0, 2, yes(3, 10*sec)}},
 			[]step{ // it may have been over, and the next one begun
 				{4 * sec, 1, no(0, 10*sec, 10*sec)},
-				{4 * sec, 6, no(0, -1, 10*sec)},
+				{4 * sec, 6, no(0, limits.Never, 10*sec)},
 				{11 * sec, 0, yes(0, 3*sec)},
 				{14*sec - 1000, 1, no(0, 1000, 1000)},
 				{14 * sec, 5, yes(0, 10*sec)},
@@ -191,7 +192,7 @@ func TestFixedAfterLoss(t *testing.T) {
 			[]step{{0, 2, yes(3, 10*sec)}},
 			[]step{
 				{4 * sec, 1, no(0, 6*sec, 6*sec)},
-				{4 * sec, 6, no(0, -1, 6*sec)},
+				{4 * sec, 6, no(0, limits.Never, 6*sec)},
 				{10*sec - 1000, 1, no(0, 1000, 1000)},
 				{10 * sec, 4, yes(1, 10*sec)},
 				{10 * sec, 2, no(1, 10*sec, 10*sec)},
@@ -204,7 +205,7 @@ func TestFixedAfterLoss(t *testing.T) {
 			b := onRedis(t)
 			s, clock, replace := b.freezeStrictly(t)
 			f := newFixed(t, s, "loss", v.cfg)
-			take := func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+			take := func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 			steps(t, clock, take, v.before)
 			replace()
 			steps(t, clock, take, v.after)

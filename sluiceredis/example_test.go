@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/oracle"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
@@ -43,7 +44,7 @@ func Example() {
 	defer end()
 	ctx := context.Background()
 
-	replies, err := store.Leaky("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+	replies, err := store.Bucket("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
 	if err != nil {
 		panic(err)
 	}
@@ -89,7 +90,7 @@ func ExampleInProcess() {
 }
 
 // While no server can be reached, each of two instances admits half of the limit.
-func ExamplePolicy() {
+func ExampleOutagePolicy() {
 	client := redis.NewClient(&redis.Options{
 		Dialer:                func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
@@ -103,7 +104,7 @@ func ExamplePolicy() {
 	if err != nil {
 		panic(err)
 	}
-	hourly, err := store.Log("hourly", 4, time.Hour)
+	hourly, err := store.Sliding("hourly", 4, time.Hour)
 	if err != nil {
 		panic(err)
 	}
@@ -111,7 +112,7 @@ func ExamplePolicy() {
 		res, err := hourly.Take(context.Background(), "ann", 1)
 		fmt.Println(res.Allowed(), err)
 	}
-	_, err = hourly.WhenAway(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
+	_, err = hourly.OnOutage(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
 	fmt.Println(errors.Is(err, sluiceredis.ErrAway), store.Stats().Mode)
 	// Output:
 	// true <nil>
@@ -126,7 +127,7 @@ func ExampleStore_Throttle() {
 	defer end()
 	for _, n := range []int64{1, 17} {
 		res, err := store.Throttle(context.Background(), "user123", 15, 30, 60*time.Second, n)
-		fmt.Println(res.Cell(), err)
+		fmt.Println(oracle.Cell(res), err)
 	}
 	// Output:
 	// [0 16 15 -1 2] <nil>
@@ -146,8 +147,8 @@ func ExampleSemaphore() {
 		panic(err)
 	}
 	gate, err := sluice.New(sluice.Config{
-		Permits: inFlight,
-		Quotas:  []sluice.Quota{{Name: "daily", Meter: daily.On("")}},
+		Semaphore: inFlight,
+		Limits:    []sluice.Limit{{Name: "daily", Limiter: daily.On("")}},
 	})
 	if err != nil {
 		panic(err)
@@ -168,7 +169,7 @@ func ExampleSemaphore() {
 func ExampleStore_Together() {
 	store, end := open()
 	defer end()
-	second, err := store.Log("orders/second", 3, time.Second)
+	second, err := store.Sliding("orders/second", 3, time.Second)
 	if err != nil {
 		panic(err)
 	}
@@ -248,11 +249,11 @@ func ExampleStore_Vouch() {
 
 // A machine that is asked often takes several units ahead, and most calls need
 // no round trip.
-func ExampleLeaky_Blocks() {
+func ExampleBucket_Blocks() {
 	store, end := open()
 	defer end()
 	ctx := context.Background()
-	orders, err := store.Leaky("orders", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Minute})
+	orders, err := store.Bucket("orders", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Minute})
 	if err != nil {
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -84,7 +85,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 	quota := leaky.Quota{Capacity: limit, Count: 1, Per: time.Hour}
 	buckets, log := newLeaky(t, s, "behind", quota), newLog(t, s, "behind", limit, time.Hour)
 	fixed := newFixed(t, s, "behind", FixedConfig{Limit: limit, Window: time.Hour})
-	takes := map[string]func(context.Context, string, int64) (leaky.Result, error){
+	takes := map[string]func(context.Context, string, int64) (limits.Result, error){
 		"leaky": buckets.Take, "log": log.Take, "fixed": fixed.Take,
 	}
 	grants := func(key string) map[string]int {
@@ -118,7 +119,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 	sem := newSemaphore(t, s, "behind", limit, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
 	lend := func(n int) (leases []*Lease) {
 		for range n {
-			l, err := sem.Lend(bg, 1, sluice.Never)
+			l, err := sem.Lend(bg, 1, limits.Never)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +207,7 @@ func TestLongReplicaThatStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	door.Redirect(replica.Addr)
-	var res leaky.Result
+	var res limits.Result
 	redistest.Eventually(t, "an answer", func() (ok bool) {
 		var err error
 		res, err = l.Take(bg, "k", 1)

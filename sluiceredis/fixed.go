@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var fixedTake = strictScript("fixed_take", "fixed")
@@ -30,7 +29,7 @@ type FixedConfig struct {
 // machines together. Windows follow one another and do not slide, so up to twice
 // the limit can pass within a moment around the edge of two: that is what a fixed
 // window is. If the other side counts by the same edges it is right; otherwise
-// use a [Log].
+// use a [Sliding].
 //
 // Only the server's clock counts. If that is put back the window in force stays,
 // for as long as one window at most; nothing is granted twice.
@@ -46,7 +45,7 @@ type Fixed struct {
 type fixedKey struct {
 	key                   string
 	limit, window, offset int64 // µs; an offset of −1 means anchored
-	away                  Policy
+	away                  OutagePolicy
 }
 
 // args returns what the scripts want to know of the window.
@@ -87,9 +86,9 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	return &Fixed{s, name, k}, nil
 }
 
-// WhenAway returns the same windows with a policy of their own for when the server
+// OnOutage returns the same windows with a policy of their own for when the server
 // cannot be asked. It panics if there is no such policy.
-func (f *Fixed) WhenAway(p Policy) *Fixed {
+func (f *Fixed) OnOutage(p OutagePolicy) *Fixed {
 	also := *f
 	also.key.away = f.store.heed(p)
 	return &also
@@ -103,37 +102,37 @@ func (f *Fixed) at(key string) fixedKey {
 
 // Take takes n from the window of key if n fit now, and otherwise changes nothing
 // and says when they will. n = 0 takes nothing and is always allowed; an n beyond
-// the limit never is, and Err of the result is then [leaky.ErrTooLarge]. Errors
-// are those of [Leaky.Take]. It panics if n < 0.
-func (f *Fixed) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
+// the limit never is, and Err of the result is then [limits.ErrTooLarge]. Errors
+// are those of [Bucket.Take]. It panics if n < 0.
+func (f *Fixed) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	a := asking{n: n}
 	if err := f.store.fixeds.do(ctx, f.at(key), &a); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return a.result, nil
 }
 
 // Peek returns what Take of 0 does: the window as it is. It never writes.
-func (f *Fixed) Peek(ctx context.Context, key string) (leaky.Result, error) {
+func (f *Fixed) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return f.Take(ctx, key, 0)
 }
 
-// On returns the window of key as a meter, for a sluice.Gate or sluice.Block.
-func (f *Fixed) On(key string) *FixedMeter { return &FixedMeter{f, key} }
+// On returns the window of key as a meter, for a sluice.Gate or sluice.NewQueue.
+func (f *Fixed) On(key string) *FixedLimiter { return &FixedLimiter{f, key} }
 
-// A FixedMeter is one window of a Fixed, as a sluice.Meter.
-type FixedMeter struct {
+// A FixedMeter is one window of a Fixed, as a limits.Limiter.
+type FixedLimiter struct {
 	fixed *Fixed
 	key   string
 }
 
-var _ sluice.Meter = (*FixedMeter)(nil)
+var _ limits.Limiter = (*FixedLimiter)(nil)
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ErrTooLarge if n is more than the
 // limit, and the errors of Fixed.Take. It panics if n < 0.
-func (m *FixedMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+func (m *FixedLimiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(m.fixed.Take(ctx, m.key, n))
 }
 
@@ -141,7 +140,7 @@ func (m *FixedMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // delta gives back if the window in which that was is not over; otherwise Adjust
 // returns [ErrStranded]. A positive one takes without asking, beyond the limit if
 // need be; what is beyond ends with the window.
-func (m *FixedMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+func (m *FixedLimiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	k := m.fixed.at(m.key)
 	return m.fixed.store.adjustOne(ctx, &k, delta, age)
 }

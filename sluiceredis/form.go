@@ -38,13 +38,13 @@ func (t *Set) form() *form {
 	return f
 }
 
-func (m *LeakyMeter) current(old member) bool {
+func (m *BucketLimiter) current(old member) bool {
 	c, now := old.(*cell), m.leaky.quoted.Load().cell
 	return c.capacity == now.capacity && c.interval == now.interval
 }
 
-func (m *LogMeter) current(member) bool { return true }
+func (m *SlidingLimiter) current(member) bool { return true }
 
-func (m *FixedMeter) current(member) bool { return true }
+func (m *FixedLimiter) current(member) bool { return true }
 
 func (p *Pacer) current(old member) bool { return old.(*pace).interval == p.interval.Load() }

@@ -63,7 +63,7 @@ func (g *GoRedis) Reloads() uint64 { return g.noScript.Load() }
 // a timeout, and not along with others of its pipeline.
 type once struct{ *redis.Cmd }
 
-// NoRetry overrides what go-redis asks before it sends a command again.
+// Never overrides what go-redis asks before it sends a command again.
 func (once) NoRetry() bool { return true }
 
 // newOnce returns EVALSHA or EVAL.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A held is what this machine holds of one bucket and knows about it. Its
@@ -104,7 +104,7 @@ func (h *held) sweep(now time.Duration) {
 }
 
 // decide answers a request for n, 0 < n ≤ capacity, if it can be answered here.
-func (h *held) decide(now time.Duration, n int64) (leaky.Result, lookup) {
+func (h *held) decide(now time.Duration, n int64) (limits.Result, lookup) {
 	h.asked = true
 	h.sweep(now)
 	have := h.have()
@@ -123,7 +123,7 @@ func (h *held) decide(now time.Duration, n int64) (leaky.Result, lookup) {
 			return res, refused
 		}
 	}
-	return leaky.Result{}, miss
+	return limits.Result{}, miss
 }
 
 // room returns how much may be free in the bucket at most, in nanoseconds.
@@ -132,9 +132,9 @@ func (h *held) room(now time.Duration) int64 {
 }
 
 // result is what is answered to a request that leaves so many units here.
-func (h *held) result(now time.Duration, have int64) leaky.Result {
+func (h *held) result(now time.Duration, have int64) limits.Result {
 	room := h.room(now)
-	return leaky.Result{
+	return limits.Result{
 		Limit:      h.cell.capacity,
 		Remaining:  min(h.cell.capacity, max(0, room)/h.cell.interval+have),
 		ResetAfter: time.Duration(h.cell.depth() - room),

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
@@ -29,7 +28,7 @@ type backend struct {
 
 // onBackends runs test on miniredis and on a real server.
 func onBackends(t *testing.T, test func(t *testing.T, b *backend)) {
-	t.Run("miniredis", func(t *testing.T) { test(t, newBackend(t, miniredis.RunT(t).Addr())) })
+	t.Run("miniredis", func(t *testing.T) { test(t, newBackend(t, redistest.Mini(t))) })
 	t.Run("redis", func(t *testing.T) { test(t, onRedis(t)) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Whatever is in a key, no limit changes it unless it is its own, the server
@@ -169,15 +170,15 @@ func TestNumbersAtTheEdges(t *testing.T) {
 		s, _ := b.freeze(t)
 		for _, v := range []struct {
 			value string
-			want  leaky.Result // compatible
+			want  limits.Result // compatible
 		}{
-			{"0", leaky.Result{Limit: 2, Remaining: 2}},
-			{"9007199254740993", leaky.Result{Limit: 2, Remaining: 2}}, // 2^53 + 1: 104 days after 1970
-			{"0000000000000000001", leaky.Result{Limit: 2, Remaining: 2}},
-			{"1790000000000000001", leaky.Result{Limit: 2, Remaining: 1, ResetAfter: 1}},
-			{"1790000002000000001", leaky.Result{Limit: 2, RetryAfter: 1, ResetAfter: 2*sec + 1}},                               // q = 0 and yet refused
-			{"1799007199254740993", leaky.Result{Limit: 2, RetryAfter: 9007199254740993 - 2*sec, ResetAfter: 9007199254740993}}, // now + 2^53 + 1
-			{"9223372036854775807", leaky.Result{Limit: 2, RetryAfter: 7433372036854775807 - 2*sec, ResetAfter: 7433372036854775807}},
+			{"0", limits.Result{Limit: 2, Remaining: 2}},
+			{"9007199254740993", limits.Result{Limit: 2, Remaining: 2}}, // 2^53 + 1: 104 days after 1970
+			{"0000000000000000001", limits.Result{Limit: 2, Remaining: 2}},
+			{"1790000000000000001", limits.Result{Limit: 2, Remaining: 1, ResetAfter: 1}},
+			{"1790000002000000001", limits.Result{Limit: 2, RetryAfter: 1, ResetAfter: 2*sec + 1}},                               // q = 0 and yet refused
+			{"1799007199254740993", limits.Result{Limit: 2, RetryAfter: 9007199254740993 - 2*sec, ResetAfter: 9007199254740993}}, // now + 2^53 + 1
+			{"9223372036854775807", limits.Result{Limit: 2, RetryAfter: 7433372036854775807 - 2*sec, ResetAfter: 7433372036854775807}},
 		} {
 			key := b.prefix + " edge"
 			b.redis.Set(bg, key, v.value, 0)
@@ -197,7 +198,7 @@ func TestNumbersAtTheEdges(t *testing.T) {
 		// A native bucket of that age is full, and leaks.
 		l := newLeaky(t, s, "edge", leaky.Quota{Capacity: 2, Count: 1, Per: sec})
 		b.redis.Set(bg, s.key("leaky2", "edge", "k", ""), "9223372036854775807 2@1000000000", 0)
-		if got, err := l.Take(bg, "k", 1); err != nil || got != (leaky.Result{Limit: 2, RetryAfter: sec, ResetAfter: 2 * sec}) {
+		if got, err := l.Take(bg, "k", 1); err != nil || got != (limits.Result{Limit: 2, RetryAfter: sec, ResetAfter: 2 * sec}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		// The deepest bucket there is: exact to the nanosecond.

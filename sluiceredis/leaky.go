@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var leakyTake = strictScript("leaky_take", "instant", "leaky")
@@ -19,7 +19,7 @@ const longestKey = 1024
 // Throttle is CL.THROTTLE key maxBurst count period n of redis-cell, without the
 // module: it reads and writes the same state in the same key, so that a program
 // can change from one to the other and both can be used at once, and its Result
-// has what redis-cell replies in [leaky.Result.Cell], or CellLegacy as versions
+// has what redis-cell replies in [limits.Result.Cell], or CellLegacy as versions
 // up to 0.3.0 did. Durations in it are exact. n = 0 only looks.
 //
 // Three things differ, where redis-cell does harm. Nothing is written for n = 0.
@@ -30,29 +30,29 @@ const longestKey = 1024
 // What a bucket owes is time and stays that when its limits change: after 16 at
 // once of 30 per minute, one at 300 per minute is refused for another 29 s. And after
 // 100 at 50/s, which are 2 s, a limit of 100 at 5/s has room for 90 more. A bucket of
-// [Store.Leaky] has neither fault: see [Leaky.SetQuota].
+// [Store.Leaky] has neither fault: see [Bucket.SetQuota].
 //
 // The key is used as it is, without the prefix of the store. Throttle returns an
 // error, and takes nothing, if key is empty or longer than 1024 bytes, maxBurst <
 // 0, count or period ≤ 0, a unit leaks in less than a nanosecond, a full bucket
 // takes longer than 104 days to drain, ctx is done, or the server does not answer
 // as it should; after [ErrAmbiguous] n may have been taken. It panics if n < 0.
-func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64, period time.Duration, n int64) (leaky.Result, error) {
+func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64, period time.Duration, n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	if key == "" || len(key) > longestKey {
-		return leaky.Result{}, fmt.Errorf("sluiceredis: a key of %d bytes: 1 to %d are possible", len(key), longestKey)
+		return limits.Result{}, fmt.Errorf("sluiceredis: a key of %d bytes: 1 to %d are possible", len(key), longestKey)
 	}
 	if maxBurst < 0 || maxBurst >= longest {
-		return leaky.Result{}, fmt.Errorf("sluiceredis: a burst of %d beyond the first", maxBurst)
+		return limits.Result{}, fmt.Errorf("sluiceredis: a burst of %d beyond the first", maxBurst)
 	}
 	c, err := newCell(maxBurst+1, count, period)
 	if err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	c.key = key
 	t := taking{n: n}
 	if err := s.buckets.do(ctx, c, &t); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return t.result, nil
 }
@@ -65,11 +65,11 @@ func (s *Store) Throttle(ctx context.Context, key string, maxBurst, count int64,
 // keys come with them, and is forgotten when it is empty.
 //
 // A Leaky is safe for use by multiple goroutines.
-type Leaky struct {
+type Bucket struct {
 	store  *Store
 	name   string
 	quoted atomic.Pointer[quoted]
-	away   Policy
+	away   OutagePolicy
 }
 
 // A quoted is a quota and what it makes of a bucket.
@@ -97,12 +97,12 @@ func (q *quoted) age(n int64, age time.Duration) time.Duration {
 // drain.
 //
 // The same name at another quota means the same keys, also in another program: see
-// [Leaky.SetQuota].
-func (s *Store) Leaky(name string, quota leaky.Quota) (*Leaky, error) {
+// [Bucket.SetQuota].
+func (s *Store) Bucket(name string, quota leaky.Quota) (*Bucket, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	l := &Leaky{store: s, name: name}
+	l := &Bucket{store: s, name: name}
 	if err := l.SetQuota(quota); err != nil {
 		return nil, err
 	}
@@ -118,16 +118,16 @@ func nativeCell(quota leaky.Quota) (cell, error) {
 	return c, err
 }
 
-// WhenAway returns the same buckets with a policy of their own for when the server
+// OnOutage returns the same buckets with a policy of their own for when the server
 // cannot be asked. It panics if there is no such policy.
-func (l *Leaky) WhenAway(p Policy) *Leaky {
-	also := &Leaky{store: l.store, name: l.name, away: l.store.heed(p)}
+func (l *Bucket) OnOutage(p OutagePolicy) *Bucket {
+	also := &Bucket{store: l.store, name: l.name, away: l.store.heed(p)}
 	also.quoted.Store(l.quoted.Load())
 	return also
 }
 
 // Quota returns the quota of calls that bring none.
-func (l *Leaky) Quota() leaky.Quota { return l.quoted.Load().quota }
+func (l *Bucket) Quota() leaky.Quota { return l.quoted.Load().quota }
 
 // SetQuota changes the quota of calls that bring none, on this machine: each call
 // decides by the quota that its machine has. It returns an error and changes nothing
@@ -150,7 +150,7 @@ func (l *Leaky) Quota() leaky.Quota { return l.quoted.Load().quota }
 //
 // What was taken beyond the capacity stays owed, in units. What [Blocks] hold may be spent, and
 // lapses otherwise.
-func (l *Leaky) SetQuota(quota leaky.Quota) error {
+func (l *Bucket) SetQuota(quota leaky.Quota) error {
 	c, err := nativeCell(quota)
 	if err != nil {
 		return err
@@ -165,80 +165,80 @@ func (l *Leaky) SetQuota(quota leaky.Quota) error {
 
 // Take takes n from the bucket of key if n fit now, and otherwise changes nothing
 // and says when they will. n = 0 takes nothing and is always allowed; an n beyond
-// the capacity never is, and Err of the result is then [leaky.ErrTooLarge].
+// the capacity never is, and Err of the result is then [limits.ErrTooLarge].
 //
-// The error says that the server could not be asked, if the [Policy] is to refuse
+// The error says that the server could not be asked, if the [OutagePolicy] is to refuse
 // calls then: an [*AwayError]. Nothing was taken, except that after [ErrAmbiguous]
 // it may have been. A context that is done while
 // the call is on its way is returned as it is if others are on the same way: what
 // was taken is then given back. It panics if n < 0.
-func (l *Leaky) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
+func (l *Bucket) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.take(ctx, l.quoted.Load().cell, key, n)
 }
 
 // TakeQuota is Take by a quota of the call's own, such as that of the tariff the
 // user of this call has. A key may be asked by several quotas, and no more is let
-// through than the laxest of them allows: see [Leaky.SetQuota]. While what one of them
+// through than the laxest of them allows: see [Bucket.SetQuota]. While what one of them
 // took is still in the key, a decision by another takes two scripts. It returns an error
 // where Leaky does.
-func (l *Leaky) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n int64) (leaky.Result, error) {
+func (l *Bucket) TakeQuota(ctx context.Context, key string, quota leaky.Quota, n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	c, err := nativeCell(quota)
 	if err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return l.take(ctx, c, key, n)
 }
 
 // at returns the cell of a quota for key.
-func (l *Leaky) at(c cell, key string) cell {
+func (l *Bucket) at(c cell, key string) cell {
 	c.key, c.away = l.store.key("leaky2", l.name, key, ""), l.away
 	return c
 }
 
-func (l *Leaky) take(ctx context.Context, c cell, key string, n int64) (leaky.Result, error) {
+func (l *Bucket) take(ctx context.Context, c cell, key string, n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	c = l.at(c, key)
 	t := taking{n: n}
 	if err := l.store.buckets.do(ctx, c, &t); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return t.result, nil
 }
 
 // TakeUpTo takes as many as fit now, up to n, and returns how many. If that is
 // none, the result says when the first will fit. It panics if n < 0.
-func (l *Leaky) TakeUpTo(ctx context.Context, key string, n int64) (int64, leaky.Result, error) {
+func (l *Bucket) TakeUpTo(ctx context.Context, key string, n int64) (int64, limits.Result, error) {
 	mustNotBeNegative(n)
 	c := l.at(l.quoted.Load().cell, key)
 	t := taking{n: n, upTo: true}
 	if err := l.store.buckets.do(ctx, c, &t); err != nil {
-		return 0, leaky.Result{}, err
+		return 0, limits.Result{}, err
 	}
 	return t.granted, t.result, nil
 }
 
 // Peek returns what Take of 0 does: the bucket as it is.
-func (l *Leaky) Peek(ctx context.Context, key string) (leaky.Result, error) {
+func (l *Bucket) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return l.Take(ctx, key, 0)
 }
 
-// On returns the bucket of key as a meter, for a sluice.Gate or sluice.Block. It
+// On returns the bucket of key as a meter, for a sluice.Gate or sluice.NewQueue. It
 // is a small value and takes up nothing on the server.
-func (l *Leaky) On(key string) *LeakyMeter { return &LeakyMeter{l, key} }
+func (l *Bucket) On(key string) *BucketLimiter { return &BucketLimiter{l, key} }
 
-// A LeakyMeter is one bucket of a Leaky, as a sluice.Meter.
-type LeakyMeter struct {
-	leaky *Leaky
+// A LeakyMeter is one bucket of a Leaky, as a limits.Limiter.
+type BucketLimiter struct {
+	leaky *Bucket
 	key   string
 }
 
-var _ sluice.Meter = (*LeakyMeter)(nil)
+var _ limits.Limiter = (*BucketLimiter)(nil)
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ErrTooLarge if n is more than the
 // capacity, and the errors of Leaky.Take. It panics if n < 0.
-func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+func (m *BucketLimiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(m.leaky.Take(ctx, m.key, n))
 }
 
@@ -252,7 +252,7 @@ func (m *LeakyMeter) Admit(ctx context.Context, n int64) (wait time.Duration, er
 // gives back later, too, and says that this may let more through than the quota.)
 // That ctx is done does not matter: what is given back must not be lost because
 // its caller gave up.
-func (m *LeakyMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+func (m *BucketLimiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	q := m.leaky.quoted.Load()
 	c := m.leaky.at(q.cell, m.key)
 	return m.leaky.store.adjustOne(ctx, &c, delta, q.age(-delta, age))
@@ -263,7 +263,7 @@ type taking struct {
 	n    int64
 	upTo bool // or fewer
 
-	result  leaky.Result
+	result  limits.Result
 	granted int64
 	now     int64     // the server's clock, µs since 1970
 	sent    time.Time // when the script was, or a little earlier

@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/oracle"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const sec = time.Second
@@ -90,7 +92,7 @@ func TestVectorsOfRedisCell(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if got := text(res.Cell()); got != visit.cell {
+					if got := text(oracle.Cell(res)); got != visit.cell {
 						t.Errorf("%d at %v: %s, redis-cell said %s", visit.n, visit.at, got, visit.cell)
 					}
 				}
@@ -108,7 +110,7 @@ func TestTranscriptOfTheTutorials(t *testing.T) {
 			"10.5 4 -> 1 16 2 2 26", "13.5 4 -> 0 16 0 -1 31", "16.5 17 -> 1 16 1 -1 28", "46.5 17 -> 1 16 16 -1 0") {
 			clock.set(v.at)
 			res, err := s.Throttle(bg, b.prefix+" laoqian:reply", 15, 30, 60*sec, v.n)
-			if got := text(res.CellLegacy()); err != nil || got != v.cell {
+			if got := text(oracle.CellLegacy(res)); err != nil || got != v.cell {
 				t.Errorf("%d at %v: %s, %v; the transcript says %s", v.n, v.at, got, err, v.cell)
 			}
 		}
@@ -132,13 +134,13 @@ func TestStateOfRedisCell(t *testing.T) {
 		clock.set(25714285713)
 		b.redis.Set(bg, key, "1790000034285714284", 0)
 		res, err := s.Throttle(bg, key, 2, 7, 60*sec, 0)
-		if want := (leaky.Result{Limit: 3, Remaining: 2, ResetAfter: 8571428571}); err != nil || res != want {
+		if want := (limits.Result{Limit: 3, Remaining: 2, ResetAfter: 8571428571}); err != nil || res != want {
 			t.Errorf("%+v, %v; want %+v", res, err, want)
 		}
 		// A time in the past, without an expiry, is an empty bucket.
 		b.redis.Set(bg, key, "1789999999000000000", 0)
 		res, err = s.Throttle(bg, key, 0, 1, sec, 2)
-		if want := (leaky.Result{Limit: 1, Remaining: 1, RetryAfter: -1}); err != nil || res != want {
+		if want := (limits.Result{Limit: 1, Remaining: 1, RetryAfter: limits.Never}); err != nil || res != want {
 			t.Errorf("%+v, %v; want %+v", res, err, want)
 		}
 	})
@@ -149,35 +151,35 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		l := newLeaky(t, s, "n1", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
-		take := func(key string, quota leaky.Quota, n int64, want leaky.Result) {
+		take := func(key string, quota leaky.Quota, n int64, want limits.Result) {
 			t.Helper()
 			if res, err := l.TakeQuota(bg, key, quota, n); err != nil || res != want {
 				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
 			}
 		}
-		take("smaller", l.Quota(), 16, leaky.Result{Limit: 16, ResetAfter: 32 * sec})
-		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, leaky.Result{Limit: 4, ResetAfter: 8 * sec})
-		take("smaller", l.Quota(), 0, leaky.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
-		take("faster", l.Quota(), 16, leaky.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", l.Quota(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, limits.Result{Limit: 4, ResetAfter: 8 * sec})
+		take("smaller", l.Quota(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", l.Quota(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("faster", leaky.Quota{Capacity: 16, Count: 300, Per: 60 * sec}, 1,
-			leaky.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
+			limits.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
 
 		five := leaky.Quota{Capacity: 5, Count: 1, Per: sec}
 		clock.set(10 * sec)
-		take("back", five, 3, leaky.Result{Limit: 5, Remaining: 2, ResetAfter: 3 * sec})
+		take("back", five, 3, limits.Result{Limit: 5, Remaining: 2, ResetAfter: 3 * sec})
 		clock.set(0)
-		take("back", five, 1, leaky.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec})
+		take("back", five, 1, limits.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec})
 		clock.set(sec) // the repair was written: the bucket leaks again
-		take("back", five, 1, leaky.Result{Limit: 5, ResetAfter: 5 * sec})
+		take("back", five, 1, limits.Result{Limit: 5, ResetAfter: 5 * sec})
 		if got := s.Stats().Clamped; got != 1 {
 			t.Errorf("clamped %d times, want 1: where the clock stepped back", got)
 		}
 	})
 }
 
-func newLeaky(t testing.TB, s *Store, name string, quota leaky.Quota) *Leaky {
+func newLeaky(t testing.TB, s *Store, name string, quota leaky.Quota) *Bucket {
 	t.Helper()
-	l, err := s.Leaky(name, quota)
+	l, err := s.Bucket(name, quota)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var logTake = strictScript("log_take", "log")
@@ -25,7 +24,7 @@ const mostAtOnce = 10_000
 //
 // It notes each unit it admits: one costs the server about 100 bytes and 2 µs, and a
 // limit of 20,000 takes 2 MB for each key that uses it up. So one call takes at most
-// 10,000 units, and beyond that a [Fixed] or [Leaky] is better. A refused call is not
+// 10,000 units, and beyond that a [Fixed] or [Bucket] is better. A refused call is not
 // noted: it does not count and does not prolong the wait.
 //
 // Limit and window may be changed machine by machine. While machines ask one log by
@@ -36,7 +35,7 @@ const mostAtOnce = 10_000
 // on, and what the log still holds.
 //
 // A Log is safe for use by multiple goroutines.
-type Log struct {
+type Sliding struct {
 	store *Store
 	name  string
 	key   logKey
@@ -46,7 +45,7 @@ type Log struct {
 type logKey struct {
 	key           string
 	limit, window int64 // µs
-	away          Policy
+	away          OutagePolicy
 }
 
 // args returns what the scripts want to know of the log, for a call of that name.
@@ -60,22 +59,22 @@ func (k *logKey) args(name string) []string {
 //
 // The same name with another limit or window means the same logs: what was admitted
 // stays.
-func (s *Store) Log(name string, limit int64, window time.Duration) (*Log, error) {
+func (s *Store) Sliding(name string, limit int64, window time.Duration) (*Sliding, error) {
 	if err := checkWindow(name, limit, window, mostInLog); err != nil {
 		return nil, err
 	}
-	return &Log{s, name, logKey{limit: limit, window: microseconds(window)}}, nil
+	return &Sliding{s, name, logKey{limit: limit, window: microseconds(window)}}, nil
 }
 
-// WhenAway returns the same logs with a policy of their own for when the server
+// OnOutage returns the same logs with a policy of their own for when the server
 // cannot be asked. It panics if there is no such policy.
-func (l *Log) WhenAway(p Policy) *Log {
+func (l *Sliding) OnOutage(p OutagePolicy) *Sliding {
 	also := *l
 	also.key.away = l.store.heed(p)
 	return &also
 }
 
-func (l *Log) at(key string) logKey {
+func (l *Sliding) at(key string) logKey {
 	k := l.key
 	k.key = l.store.key("log1", l.name, key, "")
 	return k
@@ -84,36 +83,36 @@ func (l *Log) at(key string) logKey {
 // Take takes n from the log of key if n fit now, and otherwise changes nothing
 // and says when they will. n = 0 takes nothing and is always allowed; an n beyond
 // the limit, or beyond 10,000, never is, and Err of the result is then
-// [leaky.ErrTooLarge]. Errors are those of [Leaky.Take]. It panics if n < 0.
-func (l *Log) Take(ctx context.Context, key string, n int64) (leaky.Result, error) {
+// [limits.ErrTooLarge]. Errors are those of [Bucket.Take]. It panics if n < 0.
+func (l *Sliding) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	mustNotBeNegative(n)
 	a := asking{n: n}
 	if err := l.store.logs.do(ctx, l.at(key), &a); err != nil {
-		return leaky.Result{}, err
+		return limits.Result{}, err
 	}
 	return a.result, nil
 }
 
 // Peek returns what Take of 0 does: the log as it is. It never writes.
-func (l *Log) Peek(ctx context.Context, key string) (leaky.Result, error) {
+func (l *Sliding) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return l.Take(ctx, key, 0)
 }
 
-// On returns the log of key as a meter, for a sluice.Gate or sluice.Block.
-func (l *Log) On(key string) *LogMeter { return &LogMeter{l, key} }
+// On returns the log of key as a meter, for a sluice.Gate or sluice.NewQueue.
+func (l *Sliding) On(key string) *SlidingLimiter { return &SlidingLimiter{l, key} }
 
-// A LogMeter is one log of a Log, as a sluice.Meter.
-type LogMeter struct {
-	log *Log
+// A LogMeter is one log of a Log, as a limits.Limiter.
+type SlidingLimiter struct {
+	log *Sliding
 	key string
 }
 
-var _ sluice.Meter = (*LogMeter)(nil)
+var _ limits.Limiter = (*SlidingLimiter)(nil)
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ErrTooLarge if n is more than the
 // limit or 10,000, and the errors of Log.Take. It panics if n < 0.
-func (m *LogMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+func (m *SlidingLimiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(m.log.Take(ctx, m.key, n))
 }
 
@@ -122,7 +121,7 @@ func (m *LogMeter) Admit(ctx context.Context, n int64) (wait time.Duration, err 
 // unless others were admitted in between. What has left the window is not given
 // back; if that is all, Adjust returns [ErrStranded]. A positive delta takes now
 // and without asking, beyond the limit if need be, at most 10,000.
-func (m *LogMeter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+func (m *SlidingLimiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	k := m.log.at(m.key)
 	return m.log.store.adjustOne(ctx, &k, delta, age)
 }

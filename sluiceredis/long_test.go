@@ -35,7 +35,7 @@ func needLong(t *testing.T) {
 // A load is callers who take one unit at a time from buckets that do not leak
 // meanwhile, and what became of that.
 type load struct {
-	limit   *Leaky
+	limit   *Bucket
 	timeout time.Duration // of each call
 	wg      sync.WaitGroup
 	stop    chan struct{}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -225,7 +226,7 @@ type used struct {
 
 func everyKind(t *testing.T, s *Store) []used {
 	var all []used
-	meter := func(name string, m sluice.Meter) {
+	meter := func(name string, m limits.Limiter) {
 		use := func() bool {
 			return answers(t, func() (bool, error) {
 				wait, err := m.Admit(bg, 1)
@@ -253,7 +254,7 @@ func everyKind(t *testing.T, s *Store) []used {
 	free := int64(0) // the first slot that was not granted yet
 	reserve := func() bool {
 		return answers(t, func() (extra bool, err error) {
-			r, err := p.Reserve(bg, 1, sluice.Never)
+			r, err := p.Reserve(bg, 1, limits.Never)
 			if err == nil {
 				extra = r.slot < free
 				free = max(free, r.slot+p.interval.Load())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // The largest of each number that the documentation allows is accepted and works; the
@@ -18,7 +19,7 @@ func TestDocumentedMaxima(t *testing.T) {
 			"FixedConfig.Limit": func(more int64) error {
 				f, err := s.Fixed("limit", FixedConfig{Limit: tenTo15 + more, Window: time.Hour})
 				if err == nil {
-					var res leaky.Result
+					var res limits.Result
 					if res, err = f.Take(bg, "k", tenTo15); !res.Allowed() || err != nil {
 						t.Errorf("%+v, %v", res, err)
 					}
@@ -60,7 +61,7 @@ func TestDocumentedMaxima(t *testing.T) {
 				return err
 			},
 			"limit of Log": func(more int64) error {
-				l, err := s.Log("limit", 100_000+more, time.Hour)
+				l, err := s.Sliding("limit", 100_000+more, time.Hour)
 				if err == nil {
 					_, err = l.Take(bg, "k", 1)
 				}
@@ -79,7 +80,7 @@ func TestDocumentedMaxima(t *testing.T) {
 				return err
 			},
 			"depth of Leaky": func(more int64) error {
-				l, err := s.Leaky("depth", leaky.Quota{Capacity: 1, Count: 1, Per: 104*day + time.Duration(more)*day})
+				l, err := s.Bucket("depth", leaky.Quota{Capacity: 1, Count: 1, Per: 104*day + time.Duration(more)*day})
 				if err == nil {
 					_, err = l.Take(bg, "k", 1)
 				}
@@ -102,8 +103,8 @@ func TestLogTakesNoMoreAtOnce(t *testing.T) {
 	onClocks(t, func(t *testing.T, open func() *Store, set func(at time.Duration)) {
 		set(0)
 		l := newLog(t, open(), "once", 50_000, time.Hour)
-		want := leaky.Result{Limit: 50_000, Remaining: 50_000, RetryAfter: leaky.NoRetry}
-		if res, err := l.Take(bg, "k", 10_001); err != nil || res != want || res.Err() != leaky.ErrTooLarge {
+		want := limits.Result{Limit: 50_000, Remaining: 50_000, RetryAfter: limits.Never}
+		if res, err := l.Take(bg, "k", 10_001); err != nil || res != want || res.Err() != limits.ErrTooLarge {
 			t.Errorf("%+v, %v", res, err)
 		}
 		var wg sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # What must be known of a limit to decide it along with others?
@@ -40,7 +40,7 @@ type member interface {
 
 	// policy is that of the limit, and counts how long what was granted counts at
 	// most.
-	policy() Policy
+	policy() OutagePolicy
 	counts() time.Duration
 
 	// correctHere corrects the share of one of m instances by delta units, and
@@ -56,7 +56,7 @@ type member interface {
 
 // A state is what a limit holds while requests are decided, one after the other.
 type state interface {
-	// wait returns 0 if n fit now, leaky.NoRetry if they never do, and otherwise
+	// wait returns 0 if n fit now, limits.Never if they never do, and otherwise
 	// how long until they will.
 	wait(n int64) time.Duration
 
@@ -73,7 +73,7 @@ type state interface {
 }
 
 // decide is what becomes of a request for n at a limit.
-func decide(s state, n int64) leaky.Result {
+func decide(s state, n int64) limits.Result {
 	res := result(s, n)
 	if res.Allowed() {
 		s.take(n)
@@ -83,8 +83,8 @@ func decide(s state, n int64) leaky.Result {
 }
 
 // result is what a limit says of a request for n, of which nothing was taken.
-func result(s state, n int64) leaky.Result {
-	res := leaky.Result{RetryAfter: s.wait(n)}
+func result(s state, n int64) limits.Result {
+	res := limits.Result{RetryAfter: s.wait(n)}
 	res.Remaining, res.Limit, res.ResetAfter = s.holds()
 	return res
 }
@@ -130,7 +130,7 @@ func (c *cell) correction(delta int64, age time.Duration, late int64) (add, arg 
 	return delta * c.interval, late, nil
 }
 
-func (c *cell) policy() Policy        { return c.away }
+func (c *cell) policy() OutagePolicy  { return c.away }
 func (c *cell) counts() time.Duration { return time.Duration(c.depth()) }
 
 func (c *cell) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
@@ -168,7 +168,7 @@ func (k *logKey) state(found []int64, now int64) state {
 func (s *logState) wait(n int64) time.Duration {
 	switch {
 	case n > s.key.most():
-		return leaky.NoRetry
+		return limits.Never
 	case n == 0 || n <= s.key.limit-s.used:
 		return 0
 	}
@@ -202,7 +202,7 @@ func (k *logKey) correction(delta int64, age time.Duration, admitted int64) (add
 	return delta, int64(age / time.Microsecond), nil
 }
 
-func (k *logKey) policy() Policy        { return k.away }
+func (k *logKey) policy() OutagePolicy  { return k.away }
 func (k *logKey) counts() time.Duration { return micro(k.window) }
 
 func (k *logKey) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
@@ -244,7 +244,7 @@ func (k *fixedKey) state(found []int64, _ int64) state {
 func (s *fixedState) wait(n int64) time.Duration {
 	switch {
 	case n > s.key.limit:
-		return leaky.NoRetry
+		return limits.Never
 	case n == 0 || n <= s.key.limit-s.used:
 		return 0
 	}
@@ -268,7 +268,7 @@ func (k *fixedKey) correction(delta int64, age time.Duration, _ int64) (add, arg
 	return min(delta, mostInFixed), microseconds(age), nil
 }
 
-func (k *fixedKey) policy() Policy        { return k.away }
+func (k *fixedKey) policy() OutagePolicy  { return k.away }
 func (k *fixedKey) counts() time.Duration { return micro(k.window) }
 
 func (k *fixedKey) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
@@ -305,7 +305,7 @@ func (p *pace) state(found []int64, _ int64) state {
 func (s *paceState) wait(n int64) time.Duration {
 	switch {
 	case n > s.pace.most():
-		return leaky.NoRetry
+		return limits.Never
 	case n == 0:
 		return 0
 	}
@@ -339,7 +339,7 @@ func (p *pace) correction(delta int64, _ time.Duration, end int64) (add, arg int
 	return delta * p.interval, end, nil
 }
 
-func (p *pace) policy() Policy        { return p.away }
+func (p *pace) policy() OutagePolicy  { return p.away }
 func (p *pace) counts() time.Duration { return 2 * time.Duration(p.horizon) }
 
 func (p *pace) correctHere(s *Store, delta, m int64, _ time.Duration) (int64, error) {

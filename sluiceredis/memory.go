@@ -80,7 +80,7 @@ type memory struct {
 	quotas  *keyed.Map[string, logQuotas]
 
 	mu         sync.Mutex
-	logs       map[int64]*window.KeyedLog[string] // by window, µs
+	logs       map[int64]*window.KeyedSliding[string] // by window, µs
 	semaphores map[string]*lent
 	token      int64 // the last
 }
@@ -93,7 +93,7 @@ func newMemory() *memory {
 		pacers:     keyed.New[string](keyed.Most, (spaced).over),
 		told:       keyed.New[string](keyed.Most, (tab).over),
 		quotas:     keyed.New[string](keyed.Most, (logQuotas).over),
-		logs:       map[int64]*window.KeyedLog[string]{},
+		logs:       map[int64]*window.KeyedSliding[string]{},
 		semaphores: map[string]*lent{},
 	}
 	m.shift.Store(m.began.UnixMicro())

@@ -3,7 +3,7 @@ package sluiceredis
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A counted is a fixed window in memory, as fixed_take.lua keeps it, with those of
@@ -141,12 +141,12 @@ func (m *memory) takeFromFixed(k fixedKey, requests []*asking) error {
 
 // decide is what becomes of a request for n units in a window of which so many are
 // used and so much time is left: what is answered, and how many are used then.
-func (k fixedKey) decide(used int64, left time.Duration, n int64) (leaky.Result, int64) {
-	res := leaky.Result{Limit: k.limit}
+func (k fixedKey) decide(used int64, left time.Duration, n int64) (limits.Result, int64) {
+	res := limits.Result{Limit: k.limit}
 	switch {
 	case n == 0:
 	case n > k.limit:
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case used > k.limit-n:
 		res.RetryAfter = left
 	default:

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -68,14 +68,14 @@ func (q logQuotas) stale(k *logKey, now time.Duration) bool {
 }
 
 // log returns the logs of a window.
-func (m *memory) log(micros int64) *window.KeyedLog[string] {
+func (m *memory) log(micros int64) *window.KeyedSliding[string] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.logs[micros]
 	if l == nil {
 		var err error
 		length := time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
-		l, err = window.NewKeyedLog[string](window.Quota{Limit: mostInLog, Window: length}, window.KeyedConfig{})
+		l, err = window.NewKeyedSliding[string](window.Quota{Limit: mostInLog, Window: length}, window.KeyedConfig{})
 		if err != nil {
 			panic(err) // Store.Log has checked it
 		}
@@ -98,8 +98,8 @@ func (m *memory) takeFromLog(k logKey, requests []*asking) (err error) {
 		for _, a := range requests {
 			a.now, a.sent = m.clock(), time.Now()
 			a.result = m.takeLog(&k, others, a.n)
-			if a.result.Err() == leaky.ErrTooManyKeys {
-				err = leaky.ErrTooManyKeys
+			if a.result.Err() == limits.ErrTooManyKeys {
+				err = limits.ErrTooManyKeys
 				break
 			}
 		}
@@ -125,28 +125,28 @@ func (m *memory) inherit(k *logKey, others []logKey) {
 }
 
 // takeLog takes n from the log of k, if others have room for them, too.
-func (m *memory) takeLog(k *logKey, others []logKey, n int64) leaky.Result {
+func (m *memory) takeLog(k *logKey, others []logKey, n int64) limits.Result {
 	own := m.log(k.window)
 	res := own.TakeLimit(k.key, k.limit, 0)
 	wait := time.Duration(0)
 	fits := func(o *logKey, room int64) {
 		if n > room {
 			retry := m.log(o.window).TakeLimit(k.key, o.limit, n).RetryAfter
-			if retry == leaky.NoRetry { // until that quota does not count any more
+			if retry == limits.Never { // until that quota does not count any more
 				retry = micro(o.window)
 			}
 			wait = max(wait, retry)
 		}
 	}
 	if n > k.most() {
-		wait = leaky.NoRetry
+		wait = limits.Never
 	} else {
 		fits(k, res.Remaining)
 	}
 	room := int64(math.MaxInt64) // of the others
 	for i := range others {
 		o := m.log(others[i].window).TakeLimit(k.key, others[i].limit, 0)
-		if wait != leaky.NoRetry {
+		if wait != limits.Never {
 			fits(&others[i], o.Remaining)
 		}
 		room = min(room, o.Remaining)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // inThisProcess returns a store without a server.
@@ -33,8 +34,8 @@ type deed struct {
 // limitsOf are the limits of one store that deeds are done to.
 type limitsOf struct {
 	store    *Store
-	leaky    [4]*Leaky // of one name, at several quotas
-	log      *Log
+	leaky    [4]*Bucket // of one name, at several quotas
+	log      *Sliding
 	anchored *Fixed
 	aligned  *Fixed
 	pacer    *Pacer
@@ -45,7 +46,7 @@ type limitsOf struct {
 func newLimits(t *testing.T, s *Store, began int64) *limitsOf {
 	return &limitsOf{
 		store: s, began: began,
-		leaky: [4]*Leaky{
+		leaky: [4]*Bucket{
 			newLeaky(t, s, "l", leaky.Quota{Capacity: 7, Count: 3, Per: sec}),
 			newLeaky(t, s, "l", leaky.Quota{Capacity: 4, Count: 3, Per: sec}),
 			newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 7, Per: sec}),
@@ -67,7 +68,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 			at += time.Duration(r.IntN(400_000)) * time.Microsecond
 		}
 		n, which, quota, age, key := int64(r.IntN(9)), r.IntN(2), r.IntN(4), time.Duration(r.IntN(1500))*ms, fmt.Sprint("k", r.IntN(2))
-		both := func(res leaky.Result, err error) string { return fmt.Sprintf("%+v %v", res, err) }
+		both := func(res limits.Result, err error) string { return fmt.Sprintf("%+v %v", res, err) }
 		s := &deed{at: at}
 		switch kind := r.IntN(16); kind {
 		case 0, 1, 2:
@@ -90,7 +91,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 		case 10, 11, 12:
 			delta := n - 5
 			s.does = func(l *limitsOf) string {
-				m := []sluice.Meter{l.leaky[quota].On(key), l.anchored.On(key), l.aligned.On(key)}[kind-10]
+				m := []limits.Limiter{l.leaky[quota].On(key), l.anchored.On(key), l.aligned.On(key)}[kind-10]
 				return fmt.Sprint(m.Adjust(bg, delta, age))
 			}
 		case 13:
@@ -242,7 +243,7 @@ func TestInProcessLeases(t *testing.T) {
 func TestInProcessGivesBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
-		for kind, m := range map[string]sluice.Meter{
+		for kind, m := range map[string]limits.Limiter{
 			"leaky": newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k"),
 			"log":   newLog(t, s, "g", 5, 2*sec).On("k"),
 			"fixed": newFixed(t, s, "f", FixedConfig{Limit: 5, Window: 2 * sec}).On("k"),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How does a gate let calls leave evenly without asking for each?
@@ -40,7 +41,7 @@ func (s *span) forward(ns int64) {
 
 // Admit lets n through now and returns 0, or reserves a slot for whoever asks
 // next with the same n and returns how long to wait for it. With it a Pacer is
-// a sluice.Meter. The slot is lost if nobody asks in time. With Ahead, slots for the
+// a limits.Limiter. The slot is lost if nobody asks in time. With Ahead, slots for the
 // calls after it are reserved along, which then need no round trip; those that
 // nobody comes for are given back if none was reserved behind them, and counted
 // as LostSlots otherwise. A pause reaches what is held within PausePoll. It
@@ -215,4 +216,4 @@ func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 	return nil
 }
 
-var _ sluice.Meter = (*Pacer)(nil)
+var _ limits.Limiter = (*Pacer)(nil)

@@ -11,16 +11,17 @@ import (
 
 	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A byQuota is how a machine is asked whose quota that is.
-type byQuota func(q leaky.Quota, n int64) (leaky.Result, error)
+type byQuota func(q leaky.Quota, n int64) (limits.Result, error)
 
 // machines are the ways to ask the bucket called name of s by a quota.
 func machines(t *testing.T, s *Store, name string) map[string]byQuota {
-	of := map[leaky.Quota]*Leaky{}
+	of := map[leaky.Quota]*Bucket{}
 	sets := map[leaky.Quota]*Set{}
-	limits := func(q leaky.Quota) (*Leaky, *Set) {
+	asked := func(q leaky.Quota) (*Bucket, *Set) {
 		if of[q] == nil { // a program of its own for each
 			of[q] = newLeaky(t, s, name+"/rate", q)
 			sets[q] = newSet(t, s, of[q].On(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).On(""))
@@ -29,31 +30,31 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 	}
 	one := newLeaky(t, s, name+"/rate", leaky.Quota{Capacity: 1, Count: 1, Per: sec})
 	all := map[string]byQuota{
-		"programs": func(q leaky.Quota, n int64) (leaky.Result, error) {
-			l, _ := limits(q)
+		"programs": func(q leaky.Quota, n int64) (limits.Result, error) {
+			l, _ := asked(q)
 			return l.Take(bg, "", n)
 		},
-		"TakeQuota": func(q leaky.Quota, n int64) (leaky.Result, error) { return one.TakeQuota(bg, "", q, n) },
-		"SetQuota": func(q leaky.Quota, n int64) (leaky.Result, error) {
+		"TakeQuota": func(q leaky.Quota, n int64) (limits.Result, error) { return one.TakeQuota(bg, "", q, n) },
+		"SetQuota": func(q leaky.Quota, n int64) (limits.Result, error) {
 			if err := one.SetQuota(q); err != nil {
-				return leaky.Result{}, err
+				return limits.Result{}, err
 			}
 			return one.Take(bg, "", n)
 		},
-		"Together": func(q leaky.Quota, n int64) (leaky.Result, error) {
-			l, set := limits(q)
+		"Together": func(q leaky.Quota, n int64) (limits.Result, error) {
+			l, set := asked(q)
 			if n > q.Capacity {
 				return l.Take(bg, "", n)
 			}
 			d, err := set.Take(bg, n)
 			if err != nil {
-				return leaky.Result{}, err
+				return limits.Result{}, err
 			}
 			return d.Results[0], nil
 		},
 	}
 	calls := 0
-	all["mixed"] = func(q leaky.Quota, n int64) (leaky.Result, error) {
+	all["mixed"] = func(q leaky.Quota, n int64) (limits.Result, error) {
 		calls++
 		return all[[]string{"programs", "TakeQuota", "Together", "SetQuota"}[calls%4]](q, n)
 	}
@@ -71,7 +72,7 @@ func TestSeveralQuotas(t *testing.T) {
 					if seed%5 != uint64(len(how))%5 && seeds < 5 && how != "mixed" { // a sample
 						continue
 					}
-					subject := bucketstest.Subject{Sleep: sleep, Take: func(q leaky.Quota, n int64) leaky.Result {
+					subject := bucketstest.Subject{Sleep: sleep, Take: func(q leaky.Quota, n int64) limits.Result {
 						res, err := take(q, n)
 						if err != nil {
 							t.Fatal(err)
@@ -111,7 +112,7 @@ func TestDeploy(t *testing.T) {
 		t.Run(fmt.Sprint(v.before, " to ", v.after), func(t *testing.T) {
 			deploy := func(t *testing.T, four [4]*Store, sleep func(time.Duration)) {
 				var seconds [9]int64
-				var machines [4]*Leaky
+				var machines [4]*Bucket
 				for i, s := range four {
 					machines[i] = newLeaky(t, s, "deploy", v.before)
 				}
@@ -247,7 +248,7 @@ func TestSharesOfSeveralQuotas(t *testing.T) {
 					r := rand.New(rand.NewPCG(seed, uint64(i)))
 					v, began := newRemote(), time.Now()
 					var grants []grant
-					machines, lines := make([]*Leaky, m), make([]*line, m)
+					machines, lines := make([]*Bucket, m), make([]*line, m)
 					for j := range machines {
 						var s *Store
 						s, lines[j] = v.newStore(t, Config{Away: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A windowQuota is a window as one program has it configured.
@@ -20,16 +20,16 @@ type windowQuota struct {
 }
 
 // on returns how a program with that quota asks for a key of a name.
-func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (leaky.Result, error) {
+func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limits.Result, error) {
 	t.Helper()
 	var of Limit
-	var take func(n int64) (leaky.Result, error)
+	var take func(n int64) (limits.Result, error)
 	if q.kind == "log" {
 		l := newLog(t, s, name, q.limit, q.window)
-		of, take = l.On("k"), func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
+		of, take = l.On("k"), func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 	} else {
 		f := newFixed(t, s, name, FixedConfig{Limit: q.limit, Window: q.window, Aligned: q.kind == "aligned", Offset: q.offset})
-		of, take = f.On("k"), func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+		of, take = f.On("k"), func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 	}
 	if !q.set {
 		return take
@@ -38,10 +38,10 @@ func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (leak
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(n int64) (leaky.Result, error) {
+	return func(n int64) (limits.Result, error) {
 		d, err := set.Take(bg, n)
 		if err != nil {
-			return leaky.Result{}, err
+			return limits.Result{}, err
 		}
 		return d.Results[0], nil
 	}
@@ -139,7 +139,7 @@ func TestMixedWindows(t *testing.T) {
 				}
 				onClocks(t, func(t *testing.T, open func() *Store, set func(at time.Duration)) {
 					r := rand.New(rand.NewPCG(uint64(i), 1))
-					var take []func(n int64) (leaky.Result, error)
+					var take []func(n int64) (limits.Result, error)
 					for _, q := range quotas {
 						take = append(take, q.on(t, open(), "mixed"))
 					}
@@ -187,7 +187,7 @@ func TestWindowChangesMachineByMachine(t *testing.T) {
 				change[0].kind, change[1].kind = kind, kind
 				onClocks(t, func(t *testing.T, open func() *Store, set func(at time.Duration)) {
 					r := rand.New(rand.NewPCG(3, 4))
-					machines := make([]func(n int64) (leaky.Result, error), 4)
+					machines := make([]func(n int64) (limits.Result, error), 4)
 					for i := range machines {
 						machines[i] = change[0].on(t, open(), "deploy")
 					}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var (
@@ -49,7 +50,7 @@ type PacerConfig struct {
 
 	// Away is what becomes of calls while the server cannot be asked. AsStore
 	// means what the store says.
-	Away Policy
+	Away OutagePolicy
 }
 
 // # How do machines leave one after the other, evenly?
@@ -107,7 +108,7 @@ type paceKey struct {
 	key             string
 	missed, horizon int64 // ns
 	interval        int64 // ns; see Pacer.at
-	away            Policy
+	away            OutagePolicy
 }
 
 // args returns what pacer_reserve wants to know of the pacer.
@@ -296,7 +297,7 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 // Acquire blocks until a call of n may leave. It returns the errors of Reserve;
 // if ctx ends while it waits the slot is given back, if that is possible.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
-	return p.AcquireWithin(ctx, n, sluice.Never)
+	return p.AcquireWithin(ctx, n, limits.Never)
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If the slot is
@@ -305,7 +306,7 @@ func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duratio
 	began := time.Now()
 	for {
 		left := longest
-		if longest != sluice.Never {
+		if longest != limits.Never {
 			left = max(0, longest-time.Since(began))
 		}
 		r, err := p.Reserve(ctx, n, left)

@@ -206,7 +206,7 @@ func TestPacerAsAQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
 		p := newPacer(t, s, "quota", 100, sec, PacerConfig{Late: sec})
-		gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "all machines", Meter: p}}})
+		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "all machines", Limiter: p}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestPacerAsAQuota(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		// Block gives it a queue, too.
-		block := sluice.Block(p)
+		block := sluice.NewQueue(p)
 		if err := block.Acquire(bg, 1000); err != nil {
 			t.Error(err)
 		}

@@ -287,7 +287,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 // through has n calls leave a gate one after the other and returns when.
 func through(t *testing.T, p *Pacer, n int) (left []time.Duration) {
 	t.Helper()
-	gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "all", Meter: p}}})
+	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "all", Limiter: p}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How is it shown that concurrent decisions are right?
@@ -65,16 +66,16 @@ func anyOrder[A comparable, S any](records []record[A], state S, model func(S, r
 
 // cellModel is section 1.4 of the definition, in the plainest way: one number,
 // the instant at which the bucket is empty.
-func cellModel(limit, interval int64) func(int64, record[leaky.Result]) (leaky.Result, int64) {
+func cellModel(limit, interval int64) func(int64, record[limits.Result]) (limits.Result, int64) {
 	depth := limit * interval
-	return func(tat int64, r record[leaky.Result]) (leaky.Result, int64) {
+	return func(tat int64, r record[limits.Result]) (limits.Result, int64) {
 		now := r.now * 1000
 		base := max(now, tat)
-		res := leaky.Result{Limit: limit}
+		res := limits.Result{Limit: limit}
 		if over := base + r.n*interval - now - depth; over > 0 {
 			res.RetryAfter = time.Duration(over)
 			if r.n > limit {
-				res.RetryAfter = leaky.NoRetry
+				res.RetryAfter = limits.Never
 			}
 			res.ResetAfter = time.Duration(max(0, tat-now))
 		} else {
@@ -88,9 +89,9 @@ func cellModel(limit, interval int64) func(int64, record[leaky.Result]) (leaky.R
 
 // recordTakes has many goroutines take from one bucket, several stores as if
 // they were machines, and returns what happened.
-func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leaky.Quota, compatible bool) []record[leaky.Result] {
+func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leaky.Quota, compatible bool) []record[limits.Result] {
 	var mu sync.Mutex
-	var records []record[leaky.Result]
+	var records []record[limits.Result]
 	var wg sync.WaitGroup
 	for range stores {
 		s := b.store(t)
@@ -114,7 +115,7 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leak
 						return
 					}
 					mu.Lock()
-					records = append(records, record[leaky.Result]{now: tk.now, n: tk.n, answer: tk.result})
+					records = append(records, record[limits.Result]{now: tk.now, n: tk.n, answer: tk.result})
 					mu.Unlock()
 					if rand.IntN(4) == 0 {
 						time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
@@ -151,10 +152,10 @@ func TestReplayOfConcurrentTakes(t *testing.T) {
 				}
 				rateLaw(t, records, 7, 500_000)
 				// A replay that explains everything explains nothing.
-				for _, spoil := range []func(*leaky.Result){
-					func(r *leaky.Result) { r.RetryAfter++ },
-					func(r *leaky.Result) { r.ResetAfter++ },
-					func(r *leaky.Result) { r.Remaining++ },
+				for _, spoil := range []func(*limits.Result){
+					func(r *limits.Result) { r.RetryAfter++ },
+					func(r *limits.Result) { r.ResetAfter++ },
+					func(r *limits.Result) { r.Remaining++ },
 				} {
 					broken := slices.Clone(records)
 					spoil(&broken[len(broken)/2].answer)
@@ -168,7 +169,7 @@ func TestReplayOfConcurrentTakes(t *testing.T) {
 }
 
 // rateLaw checks that no window saw more than the capacity and what leaked.
-func rateLaw(t *testing.T, records []record[leaky.Result], capacity, interval int64) {
+func rateLaw(t *testing.T, records []record[limits.Result], capacity, interval int64) {
 	t.Helper()
 	var total []int64
 	var at []int64

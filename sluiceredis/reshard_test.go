@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -144,7 +144,7 @@ func TestLongReshard(t *testing.T) {
 			t.Errorf("%s: %d granted, %d unknown, the cluster counted %d", key, l.granted[key], l.unknown[key], got)
 		}
 	}
-	for kind, peek := range map[string]func(context.Context, string) (leaky.Result, error){"log": log.Peek, "fixed": fixed.Peek} {
+	for kind, peek := range map[string]func(context.Context, string) (limits.Result, error){"log": log.Peek, "fixed": fixed.Peek} {
 		res, err := peek(bg, moving)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var (
@@ -67,7 +68,7 @@ type SemaphoreConfig struct {
 //	         renews  ▲       ▲
 
 // A Semaphore lends permits of which there are limit on all machines together.
-// It is a sluice.Permits: a cap on calls in flight for a gate.
+// It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
 // Callers are served in no particular order: each machine has one caller ask for
 // all of its own, who come first come first served, and the machines compete. A
@@ -132,7 +133,7 @@ func (s *Semaphore) Limit() int64 {
 }
 
 // Acquire is Lend for a gate; what it returns is a [*Lease].
-func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	l, err := s.Lend(ctx, n, longest)
 	if err != nil {
 		return nil, err // not a nil *Lease in an interface
@@ -140,11 +141,11 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration)
 	return l, nil
 }
 
-var _ sluice.Permits = (*Semaphore)(nil)
+var _ limits.Semaphore = (*Semaphore)(nil)
 
 // Lend blocks until n permits are free, takes them and returns their lease, which
 // must be released. It waits no longer than longest, and not at all if that is
-// ≤ 0; sluice.Never sets no bound. n = 0 takes nothing and never blocks.
+// ≤ 0; limits.Never sets no bound. n = 0 takes nothing and never blocks.
 //
 // It returns sluice.ErrTooLarge at once if n is more than the limit, ctx.Err() if
 // ctx ends, sluice.ErrTimeout when longest is over, or why the server could not be
@@ -175,7 +176,7 @@ func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*
 		return l, err
 	}
 	bounded := ctx
-	if longest != sluice.Never {
+	if longest != limits.Never {
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeoutCause(ctx, longest, sluice.ErrTimeout)
 		defer cancel()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -442,7 +443,7 @@ func TestSemaphoreVerbs(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(bg, 20*ms)
 		defer cancel()
-		if _, err := sem.Lend(ctx, 2, sluice.Never); err != context.DeadlineExceeded {
+		if _, err := sem.Lend(ctx, 2, limits.Never); err != context.DeadlineExceeded {
 			t.Errorf("a context that ends: %v", err)
 		}
 		if l, err := sem.Acquire(bg, 2, 0); l != nil || err == nil {
@@ -474,7 +475,7 @@ func TestSemaphoreVerbs(t *testing.T) {
 		}
 		held.Release()
 		// As the concurrency of a gate.
-		gate, err := sluice.New(sluice.Config{Permits: sem})
+		gate, err := sluice.New(sluice.Config{Semaphore: sem})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # What is a share of a limit, exactly?
@@ -53,7 +53,7 @@ func (k fixedKey) share(m int64) fixedKey {
 }
 
 // shares reports whether limits that say p are shared out, and among how many.
-func (s *Store) shares(p Policy) (m int64, ok bool) {
+func (s *Store) shares(p OutagePolicy) (m int64, ok bool) {
 	if s.policy(p) != LocalShare {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func (s *Store) among(limit int64, away *AwayError) (m int64, err error) {
 // here has requests decided without the server: by policy p, of a limit of that
 // size whose grants count for so long at most. by decides by a share; open answers
 // a request by FailOpen.
-func (s *Store) here(p Policy, key string, limit int64, counts time.Duration, requests int, away *AwayError, by func(m int64) error, open func()) error {
+func (s *Store) here(p OutagePolicy, key string, limit int64, counts time.Duration, requests int, away *AwayError, by func(m int64) error, open func()) error {
 	switch s.policy(p) {
 	case FailOpen:
 		open()
@@ -102,10 +102,10 @@ func (s *Store) here(p Policy, key string, limit int64, counts time.Duration, re
 }
 
 // open is what becomes of a request for n by FailOpen.
-func open(n, limit int64) leaky.Result {
-	res := leaky.Result{Limit: limit}
+func open(n, limit int64) limits.Result {
+	res := limits.Result{Limit: limit}
 	if n > limit {
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	}
 	return res
 }
@@ -163,7 +163,7 @@ func (s *Store) keepBucket(c cell, granted, level, now int64) {
 // tell tells the server of what a share has granted and still holds: held says how
 // much that is, put takes it from the whole, and counts is how long a grant counts.
 // It counts what was told in units of so much.
-func (s *Store) tell(p Policy, key string, unit int64, counts time.Duration, held func(m int64) int64, put func(m, granted int64) error) error {
+func (s *Store) tell(p OutagePolicy, key string, unit int64, counts time.Duration, held func(m int64) int64, put func(m, granted int64) error) error {
 	m, ok := s.shares(p)
 	if !ok {
 		return nil
@@ -229,7 +229,7 @@ func fixedHere(s *Store, k fixedKey, requests []*asking, away *AwayError) error 
 
 // windowHere is here for a window of that limit, from which one call takes most at
 // most.
-func (s *Store) windowHere(p Policy, key string, limit, most int64, counts time.Duration, requests []*asking, away *AwayError, by func(m int64, fit []*asking) error) error {
+func (s *Store) windowHere(p OutagePolicy, key string, limit, most int64, counts time.Duration, requests []*asking, away *AwayError, by func(m int64, fit []*asking) error) error {
 	return s.here(p, key, limit, counts, len(requests), away, func(m int64) error {
 		var fit []*asking
 		for _, a := range requests {
@@ -258,7 +258,7 @@ func (s *Store) windowHere(p Policy, key string, limit, most int64, counts time.
 }
 
 // openWindow is open for a window from which one call takes most at most.
-func openWindow(n, most, limit int64) leaky.Result {
+func openWindow(n, most, limit int64) limits.Result {
 	res := open(n, most)
 	res.Limit = limit
 	return res

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A grant is n units at an instant.
@@ -65,7 +66,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, uint64(i)))
 				v, began := newRemote(), time.Now()
 				var grants []grant
-				stores, lines := make([]*Leaky, m), make([]*line, m)
+				stores, lines := make([]*Bucket, m), make([]*line, m)
 				for j := range stores {
 					var s *Store
 					s, lines[j] = v.newStore(t, Config{Away: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})
@@ -132,13 +133,13 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 func TestSharesAreKeptWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := leaky.Quota{Capacity: 16, Count: 1, Per: sec}
-		stores := func() (a, b *Leaky, la, lb *line) {
+		stores := func() (a, b *Bucket, la, lb *line) {
 			v := newRemote()
 			sa, la := v.newStore(t, Config{Away: LocalShare, Instances: 4})
 			sb, lb := v.newStore(t, Config{Away: LocalShare, Instances: 4})
 			return newLeaky(t, sa, "l", quota), newLeaky(t, sb, "l", quota), la, lb
 		}
-		take := func(l *Leaky, n int64) leaky.Result {
+		take := func(l *Bucket, n int64) limits.Result {
 			t.Helper()
 			res, err := l.Take(bg, "k", n)
 			if err != nil {
@@ -150,7 +151,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		a, _, la, _ := stores()
 		take(a, 3)
 		la.fail(errRefused)
-		if got, want := take(a, 2), (leaky.Result{Limit: 4, Remaining: 1, RetryAfter: 4 * sec, ResetAfter: 12 * sec}); got != want {
+		if got, want := take(a, 2), (limits.Result{Limit: 4, Remaining: 1, RetryAfter: 4 * sec, ResetAfter: 12 * sec}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		time.Sleep(4*sec - 1)
@@ -168,7 +169,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 			t.Error(err)
 		}
 		la.fail(errRefused)
-		if got, want := take(a, 3), (leaky.Result{Limit: 4, Remaining: 2, RetryAfter: 4 * sec, ResetAfter: 8 * sec}); got != want {
+		if got, want := take(a, 3), (limits.Result{Limit: 4, Remaining: 2, RetryAfter: 4 * sec, ResetAfter: 8 * sec}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		// A whole bucket, of which the other was refused: neither has anything left.
@@ -177,8 +178,8 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		take(b, 1)
 		la.fail(errRefused)
 		lb.fail(errRefused)
-		for _, l := range []*Leaky{a, b} {
-			if got, want := take(l, 1), (leaky.Result{Limit: 4, RetryAfter: 4 * sec, ResetAfter: 16 * sec}); got != want {
+		for _, l := range []*Bucket{a, b} {
+			if got, want := take(l, 1), (limits.Result{Limit: 4, RetryAfter: 4 * sec, ResetAfter: 16 * sec}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 		}
@@ -198,7 +199,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 			t.Error(err)
 		}
 		la.fail(errRefused)
-		if got, want := take(a, 1), (leaky.Result{Limit: 4, RetryAfter: 4 * sec, ResetAfter: 16 * sec}); got != want {
+		if got, want := take(a, 1), (limits.Result{Limit: 4, RetryAfter: 4 * sec, ResetAfter: 16 * sec}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
@@ -284,7 +285,7 @@ func TestSharesOfWindowsAreKeptWarm(t *testing.T) {
 			if kind == "leaky" {
 				continue
 			}
-			want := func(when string, take func(int64) (leaky.Result, error), granted int) {
+			want := func(when string, take func(int64) (limits.Result, error), granted int) {
 				t.Helper()
 				if got, err := grants(take, 20); got != granted || err != nil {
 					t.Errorf("%s, %s: %d granted, want %d, %v", kind, when, got, granted, err)
@@ -405,7 +406,7 @@ func TestInstances(t *testing.T) {
 		var told heard
 		var stores []*Store
 		var lines []*line
-		var takes []func(int64) (leaky.Result, error)
+		var takes []func(int64) (limits.Result, error)
 		for i := range 3 {
 			cfg := Config{Away: LocalShare}
 			if i == 0 {
@@ -500,7 +501,7 @@ func TestSharesWhileInstancesJoin(t *testing.T) {
 	const capacity = 1000
 	quota := leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour}
 	// all returns how much l is granted of all there is.
-	all := func(l *Leaky) (n int64) {
+	all := func(l *Bucket) (n int64) {
 		for range 2 * capacity {
 			if res, err := l.Take(bg, "k", 1); err == nil && res.Allowed() {
 				n++
@@ -511,7 +512,7 @@ func TestSharesWhileInstancesJoin(t *testing.T) {
 	type machine struct {
 		store *Store
 		line  *line
-		limit *Leaky
+		limit *Bucket
 	}
 	start := func(v *remote) machine {
 		s, l := v.newStore(t, Config{Away: LocalShare})

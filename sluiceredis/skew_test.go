@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -22,7 +23,7 @@ import (
 type machine struct {
 	pacer *Pacer
 	sem   *Semaphore
-	takes map[string]func(n int64) (leaky.Result, error)
+	takes map[string]func(n int64) (limits.Result, error)
 }
 
 func newMachine(t *testing.T, b *backend) *machine {
@@ -33,12 +34,12 @@ func newMachine(t *testing.T, b *backend) *machine {
 	return &machine{
 		pacer: newPacer(t, s, "skew", 10, sec, PacerConfig{}),
 		sem:   newSemaphore(t, s, "skew", 2, SemaphoreConfig{}),
-		takes: map[string]func(n int64) (leaky.Result, error){
-			"leaky":    func(n int64) (leaky.Result, error) { return buckets.Take(bg, "k", n) },
-			"log":      func(n int64) (leaky.Result, error) { return log.Take(bg, "k", n) },
-			"fixed":    func(n int64) (leaky.Result, error) { return fixed.Take(bg, "k", n) },
-			"aligned":  func(n int64) (leaky.Result, error) { return aligned.Take(bg, "k", n) },
-			"throttle": func(n int64) (leaky.Result, error) { return s.Throttle(bg, b.prefix+"k", 7, 1, time.Hour, n) },
+		takes: map[string]func(n int64) (limits.Result, error){
+			"leaky":    func(n int64) (limits.Result, error) { return buckets.Take(bg, "k", n) },
+			"log":      func(n int64) (limits.Result, error) { return log.Take(bg, "k", n) },
+			"fixed":    func(n int64) (limits.Result, error) { return fixed.Take(bg, "k", n) },
+			"aligned":  func(n int64) (limits.Result, error) { return aligned.Take(bg, "k", n) },
+			"throttle": func(n int64) (limits.Result, error) { return s.Throttle(bg, b.prefix+"k", 7, 1, time.Hour, n) },
 		},
 	}
 }

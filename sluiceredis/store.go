@@ -30,7 +30,7 @@ type Config struct {
 
 	// Away is what becomes of calls while the server cannot be asked, for
 	// limits that do not say otherwise. AsStore means FailClosed.
-	Away Policy
+	Away OutagePolicy
 
 	// Failures is how many calls in a row must fail, and none succeed, for the
 	// server to be away, so that it is not asked for a while. 0 means 3.
@@ -95,7 +95,7 @@ type Store struct {
 	stats counters
 
 	breaker   breaker
-	away      Policy
+	away      OutagePolicy
 	placer    Placer // or nil
 	alone     bool   // there is no server
 	mem       atomic.Pointer[memory]

@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 var togetherTake = strictScript("together_take", "instant", "slots", "leaky", "log", "fixed", "pacer", "kinds")
@@ -29,10 +28,10 @@ var togetherTake = strictScript("together_take", "instant", "slots", "leaky", "l
 // A server of a cluster has only some of the keys, and a script only those of one
 // slot. So the limits must be of one tag: of one family and one key; see keys.go.
 
-// A Limit is one that can be decided together with others: a [*LeakyMeter], a
-// [*LogMeter], a [*FixedMeter] or a [*Pacer].
+// A Limit is one that can be decided together with others: a [*BucketLimiter], a
+// [*SlidingLimiter], a [*FixedLimiter] or a [*Pacer].
 type Limit interface {
-	sluice.Joiner
+	limits.Remote
 	member() (*Store, member)
 
 	// current reports whether m, which member returned, is how the limit is asked
@@ -41,39 +40,39 @@ type Limit interface {
 
 	// takeOne takes n from the limit alone, if they fit, and returns how to give
 	// them back. It asks no server: there is none, or it is away.
-	takeOne(n int64, away *AwayError) (leaky.Result, func(), error)
+	takeOne(n int64, away *AwayError) (limits.Result, func(), error)
 }
 
-func (m *LeakyMeter) member() (*Store, member) {
+func (m *BucketLimiter) member() (*Store, member) {
 	c := m.leaky.at(m.leaky.quoted.Load().cell, m.key)
 	return m.leaky.store, &c
 }
 
-func (m *LogMeter) member() (*Store, member) {
+func (m *SlidingLimiter) member() (*Store, member) {
 	k := m.log.at(m.key)
 	return m.log.store, &k
 }
 
-func (m *FixedMeter) member() (*Store, member) {
+func (m *FixedLimiter) member() (*Store, member) {
 	k := m.fixed.at(m.key)
 	return m.fixed.store, &k
 }
 
 func (p *Pacer) member() (*Store, member) { return p.store, &pace{p.at()} }
 
-// Join implements sluice.Joiner: it is Together, for a gate.
-func (m *LeakyMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+// Join implements limits.Remote: it is Together, for a gate.
+func (m *BucketLimiter) Join(others ...limits.Limiter) limits.Joint { return join(m, others) }
 
-// Join implements sluice.Joiner: it is Together, for a gate.
-func (m *LogMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+// Join implements limits.Remote: it is Together, for a gate.
+func (m *SlidingLimiter) Join(others ...limits.Limiter) limits.Joint { return join(m, others) }
 
-// Join implements sluice.Joiner: it is Together, for a gate.
-func (m *FixedMeter) Join(others ...sluice.Meter) sluice.Joint { return join(m, others) }
+// Join implements limits.Remote: it is Together, for a gate.
+func (m *FixedLimiter) Join(others ...limits.Limiter) limits.Joint { return join(m, others) }
 
-// Join implements sluice.Joiner: it is Together, for a gate.
-func (p *Pacer) Join(others ...sluice.Meter) sluice.Joint { return join(p, others) }
+// Join implements limits.Remote: it is Together, for a gate.
+func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
-func join(first Limit, others []sluice.Meter) sluice.Joint {
+func join(first Limit, others []limits.Limiter) limits.Joint {
 	limits := []Limit{first}
 	for _, o := range others {
 		l, ok := o.(Limit)
@@ -91,7 +90,7 @@ func join(first Limit, others []sluice.Meter) sluice.Joint {
 }
 
 // A Set is several limits that are decided in one script: all of them let a call
-// through, or it takes from none. It is a sluice.Meter. A gate makes one by itself
+// through, or it takes from none. It is a limits.Limiter. A gate makes one by itself
 // of those of its quotas that can be.
 //
 // Callers of the same limits on one machine share scripts, and are decided in the
@@ -108,8 +107,8 @@ type Set struct {
 }
 
 var (
-	_ sluice.Joiner = (*Set)(nil)
-	_ sluice.Joint  = (*Set)(nil)
+	_ limits.Remote = (*Set)(nil)
+	_ limits.Joint  = (*Set)(nil)
 )
 
 // Together returns those limits as one. They must be limits of this store that
@@ -163,7 +162,7 @@ type Decision struct {
 	// was let through what each Take would have returned; of another whether
 	// this limit would have let it through, and what it holds. The limit of a
 	// pacer is how many calls of 1 may leave at once after idleness.
-	Results []leaky.Result
+	Results []limits.Result
 }
 
 // Allowed reports whether all limits let the call through. Otherwise nothing was
@@ -171,24 +170,24 @@ type Decision struct {
 func (d Decision) Allowed() bool { return d.By < 0 }
 
 // refuses returns the result of the limit that does, or of any if none does.
-func (d Decision) refuses() leaky.Result {
+func (d Decision) refuses() limits.Result {
 	if len(d.Results) == 0 {
-		return leaky.Result{}
+		return limits.Result{}
 	}
 	return d.Results[max(0, d.By)]
 }
 
 // Err returns nil, or what Err of the result of the limit that refuses does: that
-// it is leaky.ErrTooLarge means that no wait helps.
+// it is limits.ErrTooLarge means that no wait helps.
 func (d Decision) Err() error { return d.refuses().Err() }
 
 // RetryAfter returns how long it takes, if nobody else takes anything, until the
-// call would be let through; 0 if it was, and leaky.NoRetry if it never will.
+// call would be let through; 0 if it was, and limits.Never if it never will.
 func (d Decision) RetryAfter() time.Duration { return d.refuses().RetryAfter }
 
 // Take takes n from each limit if all have them, and otherwise changes nothing and
 // says which refuses and for how long. n = 0 takes nothing and is always allowed.
-// Errors are those of [Leaky.Take]; a [*DataError] says which key it is, and then
+// Errors are those of [Bucket.Take]; a [*DataError] says which key it is, and then
 // nothing was taken from any. It panics if n < 0.
 func (t *Set) Take(ctx context.Context, n int64) (Decision, error) {
 	return t.TakeEach(ctx, slices.Repeat([]int64{n}, len(t.limits))...)
@@ -219,7 +218,7 @@ func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
 // never writes.
 func (t *Set) Peek(ctx context.Context) (Decision, error) { return t.Take(ctx, 0) }
 
-// Admit is Take for a gate and for sluice.Block: it returns 0 if n were taken from
+// Admit is Take for a gate and for sluice.NewQueue: it returns 0 if n were taken from
 // each limit, or how long it takes until they could be. It returns ErrTooLarge if
 // n never fit into one, and the errors of Take. It panics if n < 0.
 func (t *Set) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
@@ -227,13 +226,16 @@ func (t *Set) Admit(ctx context.Context, n int64) (wait time.Duration, err error
 	return wait, err
 }
 
-// AdmitAll implements sluice.Joint: it is TakeEach.
+// AdmitAll implements limits.Joint: it is TakeEach.
 func (t *Set) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
 	d, err := t.TakeEach(ctx, n...)
 	if err != nil {
 		return 0, t.about(err), err
 	}
-	return max(0, d.RetryAfter()), max(0, d.By), d.Err()
+	if err := d.Err(); err != nil {
+		return 0, max(0, d.By), err
+	}
+	return d.RetryAfter(), max(0, d.By), nil
 }
 
 // about returns which limit err is about, 0 if that cannot be said.
@@ -252,7 +254,7 @@ func (t *Set) Adjust(ctx context.Context, delta int64, age time.Duration) error 
 	return errors.Join(t.AdjustAll(ctx, slices.Repeat([]int64{delta}, len(t.limits)), age)...)
 }
 
-// AdjustAll implements sluice.Joint: it is Adjust of limit i by delta[i]. If the
+// AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
 // server cannot be asked, or one key holds what it must not, none is corrected.
 //
 // Slots of a pacer are given back only as a gate does it: with an age of 0, what
@@ -261,7 +263,7 @@ func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) [
 	all := make([]correction, len(t.limits))
 	for i, m := range t.form().members {
 		all[i] = correction{member: m, delta: delta[i], age: age}
-		if l, ok := t.limits[i].(*LeakyMeter); ok {
+		if l, ok := t.limits[i].(*BucketLimiter); ok {
 			all[i].age = l.leaky.quoted.Load().age(-delta[i], age)
 		}
 	}
@@ -291,7 +293,7 @@ func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) [
 
 // Join returns nil: what a set decides is decided. With it a gate asks a Set after
 // its other quotas.
-func (t *Set) Join(...sluice.Meter) sluice.Joint { return nil }
+func (t *Set) Join(...limits.Limiter) limits.Joint { return nil }
 
 // A joining is a request for n[i] units of each limit of a set, and what was
 // answered.
@@ -321,7 +323,7 @@ func (j *joining) ever() bool {
 
 // decide is what becomes of j at limits that hold states.
 func (j *joining) decide(states []state) {
-	results := make([]leaky.Result, len(states))
+	results := make([]limits.Result, len(states))
 	for i, s := range states {
 		results[i] = result(s, j.n[i])
 	}
@@ -340,11 +342,11 @@ func (j *joining) decide(states []state) {
 }
 
 // decision returns what becomes of a call for which limits have these results.
-func decision(results []leaky.Result) Decision {
+func decision(results []limits.Result) Decision {
 	d := Decision{By: -1, Results: results}
 	worst := time.Duration(0)
 	for i, res := range results {
-		if worst != leaky.NoRetry && (res.RetryAfter == leaky.NoRetry || res.RetryAfter > worst) {
+		if res.RetryAfter > worst {
 			worst, d.By = res.RetryAfter, i
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Models of the limits of a set, in the plainest way, which know nothing of Redis
@@ -12,7 +12,7 @@ import (
 
 type modelLimit interface {
 	// answer is what the limit says of a request for n at now.
-	answer(now, n int64) leaky.Result
+	answer(now, n int64) limits.Result
 	// add takes n at now, without asking.
 	add(now, n int64)
 	// back gives back n that were taken at now, by the last call of the set, and
@@ -21,14 +21,14 @@ type modelLimit interface {
 }
 
 // togetherModel decides for all limits, or changes none.
-func togetherModel(limits []modelLimit, now int64, n []int64) []leaky.Result {
-	answers := make([]leaky.Result, len(limits))
+func togetherModel(models []modelLimit, now int64, n []int64) []limits.Result {
+	answers := make([]limits.Result, len(models))
 	all := true
-	for i, l := range limits {
+	for i, l := range models {
 		answers[i] = l.answer(now, n[i])
 		all = all && answers[i].Allowed()
 	}
-	for i, l := range limits {
+	for i, l := range models {
 		if all {
 			l.add(now, n[i])
 		}
@@ -43,13 +43,13 @@ type modelBucket struct{ capacity, interval, empty int64 }
 
 func (b *modelBucket) level(now int64) int64 { return max(0, b.empty-now) }
 
-func (b *modelBucket) answer(now, n int64) leaky.Result {
+func (b *modelBucket) answer(now, n int64) limits.Result {
 	depth := b.capacity * b.interval
-	res := leaky.Result{Limit: b.capacity, ResetAfter: time.Duration(b.level(now))}
+	res := limits.Result{Limit: b.capacity, ResetAfter: time.Duration(b.level(now))}
 	res.Remaining = max(0, depth-b.level(now)) / b.interval
 	switch {
 	case n > b.capacity:
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case n > 0 && b.level(now)+n*b.interval > depth:
 		res.RetryAfter = time.Duration(b.level(now) + n*b.interval - depth)
 	}
@@ -73,16 +73,16 @@ func (l *modelLog) forget(now int64) {
 	l.at = slices.DeleteFunc(l.at, func(t int64) bool { return t <= now-l.window })
 }
 
-func (l *modelLog) answer(now, n int64) leaky.Result {
+func (l *modelLog) answer(now, n int64) limits.Result {
 	l.forget(now)
 	used := int64(len(l.at))
-	res := leaky.Result{Limit: l.limit, Remaining: max(0, l.limit-used)}
+	res := limits.Result{Limit: l.limit, Remaining: max(0, l.limit-used)}
 	if used > 0 {
 		res.ResetAfter = time.Duration(l.at[used-1] + l.window - now)
 	}
 	switch {
 	case n > l.limit:
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case n == 0 || used+n <= l.limit:
 	default:
 		for i, t := range l.at { // when the first i+1 have left
@@ -117,15 +117,15 @@ func (f *modelFixed) at(now int64) (start, used int64) {
 	return now, 0
 }
 
-func (f *modelFixed) answer(now, n int64) leaky.Result {
+func (f *modelFixed) answer(now, n int64) limits.Result {
 	start, used := f.at(now)
-	res := leaky.Result{Limit: f.limit, Remaining: max(0, f.limit-used)}
+	res := limits.Result{Limit: f.limit, Remaining: max(0, f.limit-used)}
 	if used > 0 {
 		res.ResetAfter = time.Duration(start + f.window - now)
 	}
 	switch {
 	case n > f.limit:
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case n == 0 || used+n <= f.limit:
 	default:
 		res.RetryAfter = time.Duration(start + f.window - now)
@@ -157,15 +157,15 @@ func (p *modelPacer) free(now int64) int64 {
 	return max(p.next-now, -p.missed)
 }
 
-func (p *modelPacer) answer(now, n int64) leaky.Result {
+func (p *modelPacer) answer(now, n int64) limits.Result {
 	free := p.free(now)
-	res := leaky.Result{Limit: 1 + p.missed/p.interval, ResetAfter: time.Duration(max(0, free+p.missed))}
+	res := limits.Result{Limit: 1 + p.missed/p.interval, ResetAfter: time.Duration(max(0, free+p.missed))}
 	for t := free; t <= 0; t += p.interval {
 		res.Remaining++
 	}
 	switch {
 	case n > p.horizon/p.interval:
-		res.RetryAfter = leaky.NoRetry
+		res.RetryAfter = limits.Never
 	case n > 0 && free > 0:
 		res.RetryAfter = time.Duration(free)
 	}

@@ -12,18 +12,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
 // errAny stands for any error.
 var errAny = errors.New("any")
 
-func newSet(t testing.TB, s *Store, limits ...Limit) *Set {
+func newSet(t testing.TB, s *Store, of ...Limit) *Set {
 	t.Helper()
-	set, err := s.Together(limits...)
+	set, err := s.Together(of...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,36 +39,36 @@ func TestTogether(t *testing.T) {
 		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).On("")
 		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{Missed: 200 * ms})
 		set := newSet(t, s, burst, minute, day, pace)
-		res := func(remaining, limit int64, retry, reset time.Duration) leaky.Result {
-			return leaky.Result{Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
+		res := func(remaining, limit int64, retry, reset time.Duration) limits.Result {
+			return limits.Result{Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
 		}
 		for _, v := range []struct {
 			at   time.Duration
 			n    []int64
 			by   int
-			want [4]leaky.Result
+			want [4]limits.Result
 		}{
-			{0, []int64{0, 0, 0, 0}, -1, [4]leaky.Result{res(3, 3, 0, 0), res(5, 5, 0, 0), res(6, 6, 0, 0), res(3, 3, 0, 0)}},
-			{0, []int64{2, 2, 1, 2}, -1, [4]leaky.Result{
+			{0, []int64{0, 0, 0, 0}, -1, [4]limits.Result{res(3, 3, 0, 0), res(5, 5, 0, 0), res(6, 6, 0, 0), res(3, 3, 0, 0)}},
+			{0, []int64{2, 2, 1, 2}, -1, [4]limits.Result{
 				res(1, 3, 0, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
 			// The bucket refuses, and so none of the others has lost anything.
-			{0, []int64{2, 3, 5, 1}, 0, [4]leaky.Result{
+			{0, []int64{2, 3, 5, 1}, 0, [4]limits.Result{
 				res(1, 3, sec, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
 			// Two refuse: the one that takes longer is named, although it is not the first.
-			{sec, []int64{3, 4, 0, 0}, 1, [4]leaky.Result{
+			{sec, []int64{3, 4, 0, 0}, 1, [4]limits.Result{
 				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, 0, 24*time.Hour-sec), res(3, 3, 0, 0)}},
 			// One never will: that is named, whatever the others say.
-			{sec, []int64{3, 4, 7, 1}, 2, [4]leaky.Result{
-				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, -1, 24*time.Hour-sec), res(3, 3, 0, 0)}},
-			{sec, []int64{1, 1, 1, 4}, -1, [4]leaky.Result{
+			{sec, []int64{3, 4, 7, 1}, 2, [4]limits.Result{
+				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, limits.Never, 24*time.Hour-sec), res(3, 3, 0, 0)}},
+			{sec, []int64{1, 1, 1, 4}, -1, [4]limits.Result{
 				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 0, 400*ms)}},
 			// The next slot is 200 ms ahead.
-			{sec, []int64{1, 1, 1, 1}, 3, [4]leaky.Result{
+			{sec, []int64{1, 1, 1, 1}, 3, [4]limits.Result{
 				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 200*ms, 400*ms)}},
 		} {
 			clock.set(v.at)
 			got, err := set.TakeEach(bg, v.n...)
-			if err != nil || got.Allowed() != (v.by < 0) || got.By != v.by || [4]leaky.Result(got.Results) != v.want {
+			if err != nil || got.Allowed() != (v.by < 0) || got.By != v.by || [4]limits.Result(got.Results) != v.want {
 				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
 			}
 			if v.by >= 0 && (got.RetryAfter() != v.want[v.by].RetryAfter || got.Err() != v.want[v.by].Err()) ||
@@ -86,7 +86,7 @@ func TestTogether(t *testing.T) {
 		if d, err := set.Peek(bg); err != nil || !d.Allowed() || d.Results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != leaky.ErrTooLarge {
+		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != limits.ErrTooLarge {
 			t.Errorf("%v, %v, %v", wait, which, err)
 		}
 		for _, n := range [][]int64{{1, 1, 1}, {1, 1, 1, -1}} {
@@ -106,22 +106,22 @@ func TestWhatCannotBeTogether(t *testing.T) {
 	s, other := onMini(t), onMini(t)
 	quota := leaky.Quota{Capacity: 3, Count: 1, Per: sec}
 	second, day := newLeaky(t, s, "orders/second", quota), newLeaky(t, s, "orders/day", quota)
-	for want, limits := range map[string][]Limit{
+	for want, set := range map[string][]Limit{
 		"no limits":        nil,
 		"there twice":      {second.On("k"), day.On("k"), newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 9, Count: 1, Per: sec}).On("k")},
 		"share no tag":     {second.On("k"), day.On("l")},
 		"share no tag: na": {second.On("k"), newLog(t, s, "other/day", 1, sec).On("k")},
 		"another store":    {second.On("k"), newLeaky(t, other, "orders/day", quota).On("k")},
 	} {
-		if _, err := s.Together(limits...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Together(set...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
-		if len(limits) > 0 {
-			var others []sluice.Meter
-			for _, l := range limits[1:] {
+		if len(set) > 0 {
+			var others []limits.Limiter
+			for _, l := range set[1:] {
 				others = append(others, l)
 			}
-			if limits[0].Join(others...) != nil {
+			if set[0].Join(others...) != nil {
 				t.Errorf("%s: joined", want)
 			}
 		}
@@ -135,7 +135,7 @@ func TestWhatCannotBeTogether(t *testing.T) {
 }
 
 // onMini returns a store of its own in a miniredis.
-func onMini(t *testing.T) *Store { return newBackend(t, miniredis.RunT(t).Addr()).store(t) }
+func onMini(t *testing.T) *Store { return newBackend(t, redistest.Mini(t)).store(t) }
 
 // Whatever is in one of the keys, the error says which, and all are as they were.
 func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
@@ -152,8 +152,8 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 		for _, m := range set.form().members {
 			keys = append(keys, m.keyName())
 		}
-		gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{
-			{Name: "a", Meter: limits[0]}, {Name: "b", Meter: limits[1]}, {Name: "c", Meter: limits[2]}, {Name: "d", Meter: limits[3]},
+		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
+			{Name: "a", Limiter: limits[0]}, {Name: "b", Limiter: limits[1]}, {Name: "c", Limiter: limits[2]}, {Name: "d", Limiter: limits[3]},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 // repeats every answer.
 func TestReplayOfConcurrentSets(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		type answer struct{ a, b, c leaky.Result }
+		type answer struct{ a, b, c limits.Result }
 		// How many of each kind there are depends on how fast the server is. All
 		// go on until there is something to be seen, within reason.
 		kinds := []string{"true true true", "false true true", "true false true"}
@@ -286,9 +286,9 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		second := newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("k")
 		day := newFixed(t, s, "orders/day", FixedConfig{Limit: 3, Window: 24 * time.Hour}).On("k")
 		other := newLog(t, s, "elsewhere", 2, time.Hour).On("k")
-		gate, err := sluice.New(sluice.Config{Name: "api", Quotas: []sluice.Quota{
-			{Name: "second", Meter: second}, {Name: "other", Meter: other, Counts: sluice.Calls}, {Name: "day", Meter: day, Counts: sluice.Calls},
-			{Name: "here", Meter: leaky.New(5, 1, time.Hour), Counts: sluice.Calls},
+		gate, err := sluice.New(sluice.Config{Name: "api", Limits: []sluice.Limit{
+			{Name: "second", Limiter: second}, {Name: "other", Limiter: other, Unit: sluice.Calls}, {Name: "day", Limiter: day, Unit: sluice.Calls},
+			{Name: "here", Limiter: leaky.New(5, 1, time.Hour), Unit: sluice.Calls},
 		}})
 		if err != nil {
 			t.Fatal(err)

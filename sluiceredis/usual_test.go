@@ -221,7 +221,7 @@ func TestUsualIsNotFor(t *testing.T) {
 // Callers of many keys at once are answered as if each were alone.
 func TestManyKeysManyCallers(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		l, err := b.store(t).Leaky("many", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+		l, err := b.store(t).Bucket("many", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
-func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Log {
+func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Sliding {
 	t.Helper()
-	l, err := s.Log(name, limit, window)
+	l, err := s.Sliding(name, limit, window)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,23 +34,23 @@ func newFixed(t testing.TB, s *Store, name string, cfg FixedConfig) *Fixed {
 type step struct {
 	at   time.Duration
 	n    int64
-	want leaky.Result
+	want limits.Result
 }
 
 const ms = time.Millisecond
 
 // yes, no and never are answers of a limit of 5.
-func yes(remaining int64, reset time.Duration) leaky.Result {
-	return leaky.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
+func yes(remaining int64, reset time.Duration) limits.Result {
+	return limits.Result{Limit: 5, Remaining: remaining, ResetAfter: reset}
 }
 
-func no(remaining int64, retry, reset time.Duration) leaky.Result {
-	return leaky.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+func no(remaining int64, retry, reset time.Duration) limits.Result {
+	return limits.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-func never(remaining int64, reset time.Duration) leaky.Result { return no(remaining, -1, reset) }
+func never(remaining int64, reset time.Duration) limits.Result { return no(remaining, limits.Never, reset) }
 
-func steps(t *testing.T, clock *frozen, take func(n int64) (leaky.Result, error), all []step) {
+func steps(t *testing.T, clock *frozen, take func(n int64) (limits.Result, error), all []step) {
 	t.Helper()
 	for _, s := range all {
 		clock.set(s.at)
@@ -64,7 +64,7 @@ func TestLog(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		l := newLog(t, s, "log", 5, sec)
-		take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
+		take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 		steps(t, clock, take, []step{
 			{0, 0, yes(5, 0)},
 			{0, 6, never(5, 0)},
@@ -101,7 +101,7 @@ func TestLogAdjust(t *testing.T) {
 		s, clock := b.freeze(t)
 		l := newLog(t, s, "log", 5, sec)
 		m := l.On("k")
-		take := func(n int64) (leaky.Result, error) { return l.Take(bg, "k", n) }
+		take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
 			if err := m.Adjust(bg, delta, age); !errors.Is(err, want) {
@@ -128,7 +128,7 @@ func TestFixedAnchored(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		f := newFixed(t, s, "anchored", FixedConfig{Limit: 5, Window: sec})
-		take := func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+		take := func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 		steps(t, clock, take, []step{
 			{300 * ms, 0, yes(5, 0)},
 			{300 * ms, 6, never(5, 0)},
@@ -153,7 +153,7 @@ func TestFixedAligned(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		f := newFixed(t, s, "aligned", FixedConfig{Limit: 5, Window: 10 * sec, Aligned: true}) // set counts from a multiple of it
-		take := func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+		take := func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 		steps(t, clock, take, []step{
 			{9 * sec, 5, yes(0, sec)},
 			{9 * sec, 1, no(0, sec, sec)},
@@ -165,7 +165,7 @@ func TestFixedAligned(t *testing.T) {
 			{0, 5, yes(0, 10*sec)},
 		})
 		g := newFixed(t, s, "moved", FixedConfig{Limit: 5, Window: 10 * sec, Aligned: true, Offset: -3 * sec})
-		steps(t, clock, func(n int64) (leaky.Result, error) { return g.Take(bg, "k", n) }, []step{
+		steps(t, clock, func(n int64) (limits.Result, error) { return g.Take(bg, "k", n) }, []step{
 			{6 * sec, 5, yes(0, sec)}, {7 * sec, 5, yes(0, 10*sec)},
 		})
 	})
@@ -176,7 +176,7 @@ func TestFixedAdjust(t *testing.T) {
 		s, clock := b.freeze(t)
 		f := newFixed(t, s, "adjust", FixedConfig{Limit: 5, Window: sec})
 		m := f.On("k")
-		take := func(n int64) (leaky.Result, error) { return f.Take(bg, "k", n) }
+		take := func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
 			if err := m.Adjust(bg, delta, age); !errors.Is(err, want) {
@@ -211,27 +211,27 @@ func TestWindowsRefuseWhatCannotBe(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", v.cfg, err, v.want)
 		}
 	}
-	if _, err := s.Log("", 1, sec); err == nil {
+	if _, err := s.Sliding("", 1, sec); err == nil {
 		t.Error("no name")
 	}
-	if _, err := s.Log("n", mostInLog+1, sec); err == nil {
+	if _, err := s.Sliding("n", mostInLog+1, sec); err == nil {
 		t.Error("too large a log")
 	}
 }
 
 // logModel keeps every instant; it is the definition. A window of less than a
 // microsecond has no place in it.
-func logModel(limit, window int64) func([]int64, record[leaky.Result]) (leaky.Result, []int64) {
-	return func(in []int64, r record[leaky.Result]) (leaky.Result, []int64) {
+func logModel(limit, window int64) func([]int64, record[limits.Result]) (limits.Result, []int64) {
+	return func(in []int64, r record[limits.Result]) (limits.Result, []int64) {
 		in = slices.Clone(in)
 		for len(in) > 0 && in[0] <= r.now-window {
 			in = in[1:]
 		}
 		used := int64(len(in))
-		res := leaky.Result{Limit: limit}
+		res := limits.Result{Limit: limit}
 		switch {
 		case r.n > limit:
-			res.RetryAfter = leaky.NoRetry
+			res.RetryAfter = limits.Never
 		case used+r.n > limit:
 			res.RetryAfter = time.Duration(in[used+r.n-limit-1]+window-r.now) * time.Microsecond
 		default:
@@ -248,17 +248,17 @@ func logModel(limit, window int64) func([]int64, record[leaky.Result]) (leaky.Re
 }
 
 // fixedModel is a window that begins with the first call.
-func fixedModel(limit, window int64) func([2]int64, record[leaky.Result]) (leaky.Result, [2]int64) {
-	return func(w [2]int64, r record[leaky.Result]) (leaky.Result, [2]int64) {
+func fixedModel(limit, window int64) func([2]int64, record[limits.Result]) (limits.Result, [2]int64) {
+	return func(w [2]int64, r record[limits.Result]) (limits.Result, [2]int64) {
 		start, used := w[0], w[1]
 		if r.now >= start+window {
 			start, used = r.now, 0
 		}
 		left := time.Duration(start+window-r.now) * time.Microsecond
-		res := leaky.Result{Limit: limit}
+		res := limits.Result{Limit: limit}
 		switch {
 		case r.n > limit:
-			res.RetryAfter = leaky.NoRetry
+			res.RetryAfter = limits.Never
 		case used+r.n > limit:
 			res.RetryAfter = left
 		default:
@@ -276,9 +276,9 @@ func fixedModel(limit, window int64) func([2]int64, record[leaky.Result]) (leaky
 func TestReplayOfConcurrentWindows(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		const limit, window = 20, 5 * ms
-		ask := func(what string, do func(s *Store, a *asking) error) []record[leaky.Result] {
+		ask := func(what string, do func(s *Store, a *asking) error) []record[limits.Result] {
 			var mu sync.Mutex
-			var records []record[leaky.Result]
+			var records []record[limits.Result]
 			var wg sync.WaitGroup
 			for range 3 {
 				s := b.store(t)
@@ -291,7 +291,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 								return
 							}
 							mu.Lock()
-							records = append(records, record[leaky.Result]{now: a.now, n: a.n, answer: a.result})
+							records = append(records, record[limits.Result]{now: a.now, n: a.n, answer: a.result})
 							mu.Unlock()
 						}
 					})
@@ -321,7 +321,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 		if err := replay(fixeds, fixedModel(limit, window.Microseconds())); err != nil {
 			t.Error(err)
 		}
-		for _, broken := range [][]record[leaky.Result]{logs, fixeds} {
+		for _, broken := range [][]record[limits.Result]{logs, fixeds} {
 			broken[len(broken)/3].answer.RetryAfter++
 		}
 		if replay(logs, logModel(limit, window.Microseconds())) == nil || replay(fixeds, fixedModel(limit, window.Microseconds())) == nil {

@@ -14,10 +14,10 @@ func BenchmarkTake(b *testing.B) {
 		name string
 		l    limit
 	}{
-		{"Log/1000", window.NewLog(1000, time.Microsecond)}, // admitted, and forgotten
-		{"Log/1000/refused", window.NewLog(1000, time.Hour)},
-		{"Log/100000", window.NewLog(100_000, 20*time.Millisecond)},
-		{"Counter", window.NewCounter(1<<40, time.Hour)},
+		{"Log/1000", window.NewSliding(1000, time.Microsecond)}, // admitted, and forgotten
+		{"Log/1000/refused", window.NewSliding(1000, time.Hour)},
+		{"Log/100000", window.NewSliding(100_000, 20*time.Millisecond)},
+		{"Counter", window.NewFixed(1<<40, time.Hour)},
 		{"Calendar", window.NewCalendar(1<<40, window.Day, nil)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -33,7 +33,7 @@ func BenchmarkTake(b *testing.B) {
 }
 
 func BenchmarkTakeParallel(b *testing.B) {
-	l := window.NewLog(1000, time.Microsecond)
+	l := window.NewSliding(1000, time.Microsecond)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Take(1)
@@ -57,7 +57,7 @@ func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int64{1000, 100_000} {
 		b.Run("Log/"+strconv.FormatInt(n, 10), func(b *testing.B) {
 			measure(b, 1, func() any {
-				l := window.NewLog(n, time.Hour)
+				l := window.NewSliding(n, time.Hour)
 				for l.Take(1).Allowed() {
 				}
 				return l
@@ -71,7 +71,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.Run("KeyedLog", func(b *testing.B) { // one call each
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedLog[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}
@@ -80,7 +80,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("KeyedCounter", func(b *testing.B) {
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedCounter[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}

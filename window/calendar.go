@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Calendar says where the windows of a [Counter] begin that is aligned to the
+// A Calendar says where the windows of a [Fixed] begin that is aligned to the
 // calendar.
 type Calendar int
 

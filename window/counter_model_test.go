@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // counterModel is a counter that is slow and obvious: all grants in a slice,
@@ -97,15 +99,15 @@ func (m *counterModel) add(c clock, n int64) {
 	m.grants = append(m.grants, grant{n, c.now, m.window})
 }
 
-func (m *counterModel) take(c clock, limit, n int64) Result {
-	res := Result{Limit: limit}
+func (m *counterModel) take(c clock, limit, n int64) limits.Result {
+	res := limits.Result{Limit: limit}
 	used := int64(0)
 	if !m.over(c) {
 		used = m.used(c)
 	}
 	switch {
 	case n > limit:
-		res.RetryAfter = NoRetry
+		res.RetryAfter = limits.Never
 	case n == 0:
 	case used+n > limit:
 		res.RetryAfter = m.left(c)

@@ -1,7 +1,7 @@
 // Package window admits at most so many calls per window of time, and refuses
 // the rest at once.
 //
-//	quota := window.NewLog(300, 20*time.Second) // never more than 300 in any 20 s
+//	quota := window.NewSliding(300, 20*time.Second) // never more than 300 in any 20 s
 //	if r := quota.Take(1); !r.Allowed() {
 //		return fmt.Errorf("try again in %v", r.RetryAfter)
 //	}
@@ -20,7 +20,7 @@
 //
 // Use a Log unless the other side counts from 00:00 as well, or N is so large
 // that 16·N bytes are too much. Both answer and never wait. To wait until a
-// call fits, give them to sluice.Block or, beside other limits, to a
+// call fits, give them to sluice.NewQueue or, beside other limits, to a
 // sluice.Gate. A whole N may still leave at one instant: to spread calls
 // evenly use package pacer. If up to twice N in a window does no harm, package
 // leaky needs 8 bytes where a Log needs 16·N.
@@ -37,7 +37,7 @@
 // test with its name.
 //
 // The fixed window is mostly shown as a counter that expires, without the warning
-// that 2·N calls can pass within a moment around an edge. A test of [Counter] shows
+// that 2·N calls can pass within a moment around an edge. A test of [Fixed] shows
 // that they do.
 //
 // # Bad numbers
@@ -46,7 +46,7 @@
 // take them by position panic, those that take a [Quota] and the Set methods
 // return an error and change nothing. n < 0 panics, n = 0 takes nothing and is
 // always allowed, and n beyond the limit is refused with Result.Err() =
-// [ErrTooLarge]. Nothing wraps around: amounts and instants saturate, and a
+// [limits.ErrTooLarge]. Nothing wraps around: amounts and instants saturate, and a
 // window of 292 years is as long as any. Package sluice has a table of bad input
 // that holds for all packages.
 package window

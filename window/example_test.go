@@ -12,7 +12,7 @@ import (
 // At most three in any hour. A refusal is not counted, and says when to come
 // back.
 func Example() {
-	quota := window.NewLog(3, time.Hour)
+	quota := window.NewSliding(3, time.Hour)
 	for range 4 {
 		r := quota.Take(1)
 		fmt.Println(r.Allowed(), r.Remaining, r.RetryAfter.Round(time.Minute))
@@ -28,9 +28,9 @@ func Example() {
 func ExampleNewCalendar() {
 	berlin := time.FixedZone("CET", 3600) // or time.LoadLocation("Europe/Berlin")
 	daily := window.NewCalendar(5000, window.Day, berlin)
-	gate, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{
-		{Name: "daily", Meter: daily},
-		{Name: "burst", Meter: window.NewLog(300, 20*time.Second)},
+	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
+		{Name: "daily", Limiter: daily},
+		{Name: "burst", Limiter: window.NewSliding(300, 20*time.Second)},
 	}})
 	if err != nil {
 		fmt.Println(err)
@@ -47,26 +47,26 @@ func ExampleNewCalendar() {
 }
 
 // A batch that is restarted goes on with what is left of the day.
-func ExampleCounter_Restore() {
-	first := window.NewCounter(5000, 24*time.Hour)
+func ExampleFixed_Restore() {
+	first := window.NewFixed(5000, 24*time.Hour)
 	first.Take(4000)
 	saved := first.Snapshot() // to a file, say
 
-	second := window.NewCounter(5000, 24*time.Hour)
+	second := window.NewFixed(5000, 24*time.Hour)
 	if err := second.Restore(saved); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(second.Peek().Remaining, "left")
 
-	other := window.NewCounter(9999, 24*time.Hour)
+	other := window.NewFixed(9999, 24*time.Hour)
 	fmt.Println(other.Restore(saved))
 	// Output:
 	// 1000 left
 	// sluice: snapshot of another quota: of 5000 per 24h0m0s, not 9999 per 24h0m0s
 }
 
-func ExampleKeyedLog() {
-	perUser, err := window.NewKeyedLog[string](window.Quota{Limit: 2, Window: time.Minute}, window.KeyedConfig{})
+func ExampleKeyedSliding() {
+	perUser, err := window.NewKeyedSliding[string](window.Quota{Limit: 2, Window: time.Minute}, window.KeyedConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return

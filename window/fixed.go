@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # When is a fixed window over?
@@ -92,8 +93,8 @@ func (f *fixed) begin(now time.Duration, wall int64, q *Quota) {
 
 // take is the algorithm: it counts n calls at now, n ≥ 0, if they fit into q,
 // whose limit is limit instead of its own.
-func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) Result {
-	res := Result{Limit: limit}
+func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) limits.Result {
+	res := limits.Result{Limit: limit}
 	over := f.over(now, wall, q)
 	used := f.used
 	if over {
@@ -102,7 +103,7 @@ func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) Re
 	switch {
 	case n == 0:
 	case n > limit:
-		res.RetryAfter = NoRetry
+		res.RetryAfter = limits.Never
 	case used > limit-n:
 		res.RetryAfter = f.left(now, wall, q)
 	default:

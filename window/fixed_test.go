@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestAnchored(t *testing.T) {
@@ -238,7 +240,7 @@ func TestSomebodySetsTheClock(t *testing.T) {
 			clock.pass(a.pass)
 			clock.set(a.set)
 			got := f.take(clock.now, clock.wall.UnixNano(), &q, q.Limit, a.n)
-			want := Result{Limit: 3, Remaining: max(0, a.left), ResetAfter: got.ResetAfter}
+			want := limits.Result{Limit: 3, Remaining: max(0, a.left), ResetAfter: got.ResetAfter}
 			if a.left < 0 {
 				want.RetryAfter, want.ResetAfter = a.wait, a.wait
 			}

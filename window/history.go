@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # How is a sliding window counted exactly, and in how much memory?
@@ -121,14 +122,14 @@ func (h *history) fold(i int) {
 func (h *history) clear() { h.first, h.n, h.base = 0, 0, 0 }
 
 // take is the algorithm: it notes n calls at now, n ≥ 0, if they fit.
-func (h *history) take(now time.Duration, r rule, n int64) Result {
+func (h *history) take(now time.Duration, r rule, n int64) limits.Result {
 	now = h.advance(now, r.window)
-	res := Result{Limit: r.limit}
+	res := limits.Result{Limit: r.limit}
 	excess := h.used() - (r.limit - n) // how many must leave before n fit
 	switch {
 	case n == 0:
 	case n > r.limit:
-		res.RetryAfter = NoRetry
+		res.RetryAfter = limits.Never
 	case excess > 0:
 		res.RetryAfter = h.oldest(excess) + r.window - now
 	default:

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 const sec = time.Second
@@ -21,11 +23,11 @@ type step struct {
 	reset    int   // seconds
 }
 
-func check(t *testing.T, name string, s step, got Result, limit int64) {
+func check(t *testing.T, name string, s step, got limits.Result, limit int64) {
 	t.Helper()
-	want := Result{Limit: limit, Remaining: s.left, RetryAfter: time.Duration(s.wait) * sec, ResetAfter: time.Duration(s.reset) * sec}
+	want := limits.Result{Limit: limit, Remaining: s.left, RetryAfter: time.Duration(s.wait) * sec, ResetAfter: time.Duration(s.reset) * sec}
 	if s.wait < 0 {
-		want.RetryAfter = NoRetry
+		want.RetryAfter = limits.Never
 	}
 	if got != want || got.Allowed() != s.allowed {
 		t.Errorf("%s: take %d at %d s: %+v, want %+v", name, s.n, s.at, got, want)
@@ -252,7 +254,7 @@ func TestMergedDebtAnswersAlike(t *testing.T) {
 func TestErrTellsNeverFromLater(t *testing.T) {
 	var h history
 	h.take(0, rule{3, sec}, 3)
-	if err := h.take(0, rule{3, sec}, 4).Err(); !errors.Is(err, ErrTooLarge) {
+	if err := h.take(0, rule{3, sec}, 4).Err(); !errors.Is(err, limits.ErrTooLarge) {
 		t.Errorf("4 of 3: %v", err)
 	}
 	if err := h.take(0, rule{3, sec}, 1).Err(); err != nil {

@@ -10,19 +10,20 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 // A keyedLimit is what KeyedLog and KeyedCounter have in common.
 type keyedLimit interface {
-	Take(key string, n int64) window.Result
-	TakeLimit(key string, limit, n int64) window.Result
-	Peek(key string) window.Result
+	Take(key string, n int64) limits.Result
+	TakeLimit(key string, limit, n int64) limits.Result
+	Peek(key string) limits.Result
 	Reset(key string)
 	Len() int
 	Quota() window.Quota
 	SetLimit(limit int64) error
-	On(key string) window.KeyedMeter[string]
+	On(key string) window.KeyedLimiter[string]
 }
 
 // keyedLimits returns one of each kind, all of n per 24 h. In a bubble it is
@@ -31,9 +32,9 @@ func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	t.Helper()
 	cfg := window.KeyedConfig{MaxKeys: most}
 	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
-	log, err1 := window.NewKeyedLog[string](perDay, cfg)
-	counter, err2 := window.NewKeyedCounter[string](perDay, cfg)
-	calendar, err3 := window.NewKeyedCounter[string](window.Quota{Limit: n, Calendar: window.Day}, cfg)
+	log, err1 := window.NewKeyedSliding[string](perDay, cfg)
+	counter, err2 := window.NewKeyedFixed[string](perDay, cfg)
+	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Calendar: window.Day}, cfg)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 5, 0) {
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // midnight
-			own := map[string]limit{"a": limits(5)[name], "b": limits(5)[name], "": limits(5)[name]}
+			own := map[string]limit{"a": kinds(5)[name], "b": kinds(5)[name], "": kinds(5)[name]}
 			for i, pause := range []time.Duration{0, 0, 1, time.Hour, 0, 11 * time.Hour, 0, 12 * time.Hour, time.Hour, 0, 100 * time.Hour, time.Hour} {
 				time.Sleep(pause)
 				for key, l := range own {
@@ -107,14 +108,14 @@ func TestTooManyKeys(t *testing.T) {
 			k.Take("a", 1)
 			k.Take("b", 1)
 			got := k.Take("c", 1)
-			want(t, name, got, window.Result{RetryAfter: window.NoRetry})
-			if got.Err() != window.ErrTooManyKeys {
+			want(t, name, got, limits.Result{RetryAfter: limits.Never})
+			if got.Err() != limits.ErrTooManyKeys {
 				t.Errorf("%s: %v", name, got.Err())
 			}
-			if wait, err := k.On("c").Admit(bg, 1); wait != 0 || err != window.ErrTooManyKeys {
+			if wait, err := k.On("c").Admit(bg, 1); wait != 0 || err != limits.ErrTooManyKeys {
 				t.Errorf("%s: Admit: %v, %v", name, wait, err)
 			}
-			if err := k.On("c").Adjust(bg, 1, 0); err != window.ErrTooManyKeys {
+			if err := k.On("c").Adjust(bg, 1, 0); err != limits.ErrTooManyKeys {
 				t.Errorf("%s: Adjust: %v", name, err)
 			}
 			if !k.Take("a", 2).Allowed() || k.Take("a", 1).Allowed() || !k.Peek("c").Allowed() || k.Len() != 2 {
@@ -125,9 +126,9 @@ func TestTooManyKeys(t *testing.T) {
 				t.Errorf("%s: no room after Reset", name)
 			}
 		}
-		for _, most := range []int64{-1, window.MostKeys + 1} {
-			_, err1 := window.NewKeyedLog[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
-			_, err2 := window.NewKeyedCounter[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
+		for _, most := range []int64{-1, 1<<29 + 1} {
+			_, err1 := window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
+			_, err2 := window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
 			if err1 == nil || err2 == nil {
 				t.Errorf("MaxKeys %d: %v, %v", most, err1, err2)
 			}
@@ -156,7 +157,7 @@ func TestKeyedLimits(t *testing.T) {
 			if _, err := k.On("a").Admit(done, 1); err != context.Canceled || k.Peek("a").Remaining != 2 {
 				t.Errorf("%s: Admit with a done context: %v", name, err)
 			}
-			if _, err := k.On("a").Admit(bg, 7); err != window.ErrTooLarge {
+			if _, err := k.On("a").Admit(bg, 7); err != limits.ErrTooLarge {
 				t.Errorf("%s: 7 of 6: %v", name, err)
 			}
 			for what, f := range map[string]func(){
@@ -181,7 +182,7 @@ func TestBlockOnAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 1, 0) {
 			l := synclog.New()
-			a, b := sluice.Block(k.On("a "+name)), sluice.Block(k.On("b "+name))
+			a, b := sluice.NewQueue(k.On("a "+name)), sluice.NewQueue(k.On("b "+name))
 			l.Call(0, func() error { return a.Acquire(bg, 1) })
 			l.Call(1, func() error { return a.Acquire(bg, 1) })
 			l.Call(2, func() error { return b.Acquire(bg, 1) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Log admits at most limit in any window: it is a sliding window, and exact.
@@ -18,10 +19,10 @@ import (
 // takes no memory. Memory grows with what is in the window, to 16 bytes times
 // the limit at most, and shrinks as calls are made; while nobody calls it stays.
 // A limit of 100,000 takes up to 1.6 MB. For limits far beyond that use a
-// [Counter] or package leaky.
+// [Fixed] or package leaky.
 //
-// Most programs need only [Log.Take]. [Log.Admit] and [Log.Adjust] make a Log a
-// meter for a gate, and Admit alone something that sluice.Block can give a
+// Most programs need only [Sliding.Take]. [Sliding.Admit] and [Sliding.Adjust] make a Log a
+// meter for a gate, and Admit alone something that sluice.NewQueue can give a
 // queue; whoever calls Take then passes that queue by.
 //
 // A Log is safe for use by multiple goroutines, must be made by [NewLog] or
@@ -29,7 +30,7 @@ import (
 // a call takes a fraction of a microsecond, admitted or refused. It starts no
 // goroutine and needs no closing. Only the monotonic clock counts. Made in a
 // testing/synctest bubble, it belongs to that bubble.
-type Log struct {
+type Sliding struct {
 	epoch time.Time // what instants count from
 
 	mu      sync.Mutex
@@ -41,29 +42,29 @@ type Log struct {
 
 // NewLog returns a log of at most limit in any window. It panics if limit or
 // window is not positive.
-func NewLog(limit int64, window time.Duration) *Log {
-	l, err := NewLogWith(Quota{Limit: limit, Window: window})
+func NewSliding(limit int64, window time.Duration) *Sliding {
+	l, err := NewSlidingWith(Quota{Limit: limit, Window: window})
 	must(err)
 	return l
 }
 
 // NewLogWith is NewLog for a quota that comes from elsewhere: it returns an
 // error where NewLog panics, and also if quota has a Calendar or a Location.
-func NewLogWith(quota Quota) (*Log, error) {
+func NewSlidingWith(quota Quota) (*Sliding, error) {
 	if err := quota.checkLog(); err != nil {
 		return nil, err
 	}
-	return &Log{epoch: time.Now(), rule: rule{quota.Limit, quota.Window}}, nil
+	return &Sliding{epoch: time.Now(), rule: rule{quota.Limit, quota.Window}}, nil
 }
 
 // now returns the time since the epoch. It is read under the lock: two callers
 // must not note their instants in the wrong order.
-func (l *Log) now() time.Duration { return time.Since(l.epoch) }
+func (l *Sliding) now() time.Duration { return time.Since(l.epoch) }
 
 // Take takes n if n fit now, and otherwise changes nothing and says when they
 // will. n = 0 takes nothing and is always allowed; an n beyond the limit never
-// is, and Err of the result is then [ErrTooLarge]. It panics if n < 0.
-func (l *Log) Take(n int64) Result {
+// is, and Err of the result is then [limits.ErrTooLarge]. It panics if n < 0.
+func (l *Sliding) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +72,7 @@ func (l *Log) Take(n int64) Result {
 }
 
 // Peek returns what Take(0) does: the log as it is.
-func (l *Log) Peek() Result { return l.Take(0) }
+func (l *Sliding) Peek() limits.Result { return l.Take(0) }
 
 // Return gives back n that Take or Admit has just granted and that were not
 // used: the newest n are forgotten, and the log is then as if they had never
@@ -79,15 +80,15 @@ func (l *Log) Peek() Result { return l.Take(0) }
 //
 // If others were admitted since, theirs are the newest, and forgotten instead;
 // those kept leave the window sooner, so that up to n more than the limit may be
-// admitted in a window. For what was taken a while ago use [Log.Adjust].
-func (l *Log) Return(n int64) {
+// admitted in a window. For what was taken a while ago use [Sliding.Adjust].
+func (l *Sliding) Return(n int64) {
 	mustNotBeNegative(n)
 	l.adjust(-n, 0)
 	l.bell.Ring()
 }
 
 // Reset forgets all calls.
-func (l *Log) Reset() {
+func (l *Sliding) Reset() {
 	defer l.bell.Ring() // after the lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +96,7 @@ func (l *Log) Reset() {
 }
 
 // Quota returns the quota in force.
-func (l *Log) Quota() Quota {
+func (l *Sliding) Quota() Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Quota{Limit: l.rule.limit, Window: l.rule.window}
@@ -107,7 +108,7 @@ func (l *Log) Quota() Quota {
 // What was taken stays taken: after a change to a lower limit nothing fits until
 // enough of it has left the window. A longer window does not bring back what
 // has left the shorter one.
-func (l *Log) SetLimit(limit int64, window time.Duration) error {
+func (l *Sliding) SetLimit(limit int64, window time.Duration) error {
 	if err := (Quota{Limit: limit, Window: window}).Check(); err != nil {
 		return err
 	}
@@ -121,20 +122,23 @@ func (l *Log) SetLimit(limit int64, window time.Duration) error {
 
 // Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
 // returns how long until they will. It returns ctx.Err() if ctx is done and
-// [ErrTooLarge] if n is more than the limit, and takes nothing then. With it a
-// Log is a sluice.Admitter. It panics if n < 0.
-func (l *Log) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+// [limits.ErrTooLarge] if n is more than the limit, and takes nothing then. With it a
+// Log is a limits.Limiter. It panics if n < 0.
+func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	return admit(ctx, n, l.Take)
 }
 
 // admit is Admit of something that is asked by take.
-func admit(ctx context.Context, n int64, take func(int64) Result) (time.Duration, error) {
+func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.Duration, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	res := take(n)
-	return max(0, res.RetryAfter), res.Err()
+	if err := res.Err(); err != nil {
+		return 0, err
+	}
+	return res.RetryAfter, nil
 }
 
 // Adjust corrects by delta what a call took that was admitted age ago, once it
@@ -145,10 +149,10 @@ func admit(ctx context.Context, n int64, take func(int64) Result) (time.Duration
 // beyond the limit if need be; nothing fits then before enough has left the
 // window. A negative age counts as 0.
 //
-// With Adjust a Log is a sluice.Meter. It never fails and pays no attention to
+// With Adjust a Log is a limits.Limiter. It never fails and pays no attention to
 // ctx: what is given back must not be lost because its caller gave up. It takes
 // longer the more calls were admitted since, about 1 ns for each.
-func (l *Log) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	l.adjust(delta, age)
 	if bell.Loud(ctx, delta) {
 		l.bell.Ring()
@@ -157,12 +161,12 @@ func (l *Log) Adjust(ctx context.Context, delta int64, age time.Duration) error 
 }
 
 // OnChange makes the log call f whenever it may admit a call earlier than it said,
-// until stop is called: after [Log.Return], Reset, SetLimit, and an Adjust that gives
-// back. With it a Log is a sluice.Notifier: who waits for it in a gate or a
-// sluice.Block asks again at once. f must not block, nor use the log.
-func (l *Log) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }
+// until stop is called: after [Sliding.Return], Reset, SetLimit, and an Adjust that gives
+// back. With it a Log is a limits.Notifier: who waits for it in a gate or a
+// sluice.NewQueue asks again at once. f must not block, nor use the log.
+func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }
 
-func (l *Log) adjust(delta int64, age time.Duration) {
+func (l *Sliding) adjust(delta int64, age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.history.adjust(l.now(), l.rule, delta, age)

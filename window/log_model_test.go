@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // logModel is a log that is slow and obvious: the instant of each single call,
@@ -21,9 +23,9 @@ func (m *logModel) at(now time.Duration, r rule) time.Duration {
 	return m.last
 }
 
-func (m *logModel) take(now time.Duration, r rule, n int64) Result {
+func (m *logModel) take(now time.Duration, r rule, n int64) limits.Result {
 	now = m.at(now, r)
-	res := Result{Limit: r.limit}
+	res := limits.Result{Limit: r.limit}
 	used := func(at time.Duration) (sum int64) {
 		for _, call := range m.calls {
 			if call+r.window > at {
@@ -34,7 +36,7 @@ func (m *logModel) take(now time.Duration, r rule, n int64) Result {
 	}
 	switch {
 	case n > r.limit:
-		res.RetryAfter = NoRetry
+		res.RetryAfter = limits.Never
 	case n == 0 || used(now)+n <= r.limit:
 		m.add(now, r.limit, n)
 	default:

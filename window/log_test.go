@@ -12,15 +12,15 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/synclog"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 // A limit is what Log and Counter have in common.
 type limit interface {
-	sluice.Meter
-	Take(n int64) window.Result
-	Peek() window.Result
+	limits.Limiter
+	Take(n int64) limits.Result
+	Peek() limits.Result
 	Return(n int64)
 	Reset()
 	Quota() window.Quota
@@ -28,22 +28,22 @@ type limit interface {
 	Restore(data []byte) error
 }
 
-// limits returns one of each kind, all of n per 24 h. In a bubble it is
+// kinds returns one of each kind, all of n per 24 h. In a bubble it is
 // midnight.
-func limits(n int64) map[string]limit {
+func kinds(n int64) map[string]limit {
 	return map[string]limit{
-		"log":      window.NewLog(n, 24*time.Hour),
-		"counter":  window.NewCounter(n, 24*time.Hour),
+		"log":      window.NewSliding(n, 24*time.Hour),
+		"counter":  window.NewFixed(n, 24*time.Hour),
 		"calendar": window.NewCalendar(n, window.Day, nil),
 	}
 }
 
 var (
-	_ window.Result = leaky.Result{}
-	_ sluice.Meter  = window.KeyedMeter[string]{}
+	_ limits.Result  = limits.Result{}
+	_ limits.Limiter = window.KeyedLimiter[string]{}
 )
 
-func want(t *testing.T, what string, got, want window.Result) {
+func want(t *testing.T, what string, got, want limits.Result) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %+v, want %+v", what, got, want)
@@ -53,22 +53,22 @@ func want(t *testing.T, what string, got, want window.Result) {
 func TestVerbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
-		for name, l := range limits(3) {
-			want(t, name, l.Peek(), window.Result{Limit: 3, Remaining: 3})
+		for name, l := range kinds(3) {
+			want(t, name, l.Peek(), limits.Result{Limit: 3, Remaining: 3})
 			want(t, name, l.Take(0), l.Peek())
-			want(t, name, l.Take(2), window.Result{Limit: 3, Remaining: 1, ResetAfter: day})
-			want(t, name, l.Take(2), window.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
-			want(t, name, l.Take(4), window.Result{Limit: 3, Remaining: 1, RetryAfter: window.NoRetry, ResetAfter: day})
-			if err := l.Take(4).Err(); !errors.Is(err, window.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
+			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, ResetAfter: day})
+			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
+			want(t, name, l.Take(4), limits.Result{Limit: 3, Remaining: 1, RetryAfter: limits.Never, ResetAfter: day})
+			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
 				t.Errorf("%s: 4 of 3: %v", name, err)
 			}
 			l.Return(1)
-			want(t, name, l.Take(2), window.Result{Limit: 3, ResetAfter: day})
-			want(t, name, l.Take(0), window.Result{Limit: 3, ResetAfter: day})
+			want(t, name, l.Take(2), limits.Result{Limit: 3, ResetAfter: day})
+			want(t, name, l.Take(0), limits.Result{Limit: 3, ResetAfter: day})
 			if wait, err := l.Admit(bg, 1); wait != day || err != nil {
 				t.Errorf("%s: Admit when full: %v, %v", name, wait, err)
 			}
-			if wait, err := l.Admit(bg, 4); wait != 0 || err != window.ErrTooLarge {
+			if wait, err := l.Admit(bg, 4); wait != 0 || err != limits.ErrTooLarge {
 				t.Errorf("%s: Admit of too much: %v, %v", name, wait, err)
 			}
 			done, cancel := context.WithCancel(bg)
@@ -85,16 +85,16 @@ func TestVerbs(t *testing.T) {
 			}
 			l.Adjust(bg, 7, 0)
 			l.Adjust(bg, -5, 0)
-			want(t, name, l.Peek(), window.Result{Limit: 3, ResetAfter: day})
+			want(t, name, l.Peek(), limits.Result{Limit: 3, ResetAfter: day})
 			l.Return(math.MaxInt64)
-			want(t, name, l.Peek(), window.Result{Limit: 3, Remaining: 3})
+			want(t, name, l.Peek(), limits.Result{Limit: 3, Remaining: 3})
 		}
 	})
 }
 
 func TestAWholeDayOfALog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := window.NewLog(3, 10*time.Second)
+		l := window.NewSliding(3, 10*time.Second)
 		for _, c := range []struct {
 			at      time.Duration
 			n       int64
@@ -114,7 +114,7 @@ func TestAWholeDayOfALog(t *testing.T) {
 // What the doc of Counter warns of. A Log does not do it.
 func TestTwiceTheLimitAroundMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter, log := window.NewCalendar(5000, window.Day, nil), window.NewLog(5000, 24*time.Hour)
+		counter, log := window.NewCalendar(5000, window.Day, nil), window.NewSliding(5000, 24*time.Hour)
 		time.Sleep(24*time.Hour - 1)
 		got := [2]int{}
 		for range 2 {
@@ -135,7 +135,7 @@ func TestTwiceTheLimitAroundMidnight(t *testing.T) {
 
 func TestSetLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := window.NewLog(5, 10*time.Second)
+		l := window.NewSliding(5, 10*time.Second)
 		for range 5 {
 			l.Take(1)
 			time.Sleep(time.Second)
@@ -180,14 +180,14 @@ func TestBadNumbers(t *testing.T) {
 		}()
 		f()
 	}
-	l, c := window.NewLog(3, time.Hour), window.NewCounter(3, time.Hour)
+	l, c := window.NewSliding(3, time.Hour), window.NewFixed(3, time.Hour)
 	l.Take(1)
 	c.Take(1)
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		panics("NewLog(n, 1h)", func() { window.NewLog(n, time.Hour) })
-		panics("NewLog(1, n)", func() { window.NewLog(1, time.Duration(n)) })
-		panics("NewCounter(n, 1h)", func() { window.NewCounter(n, time.Hour) })
-		panics("NewCounter(1, n)", func() { window.NewCounter(1, time.Duration(n)) })
+		panics("NewLog(n, 1h)", func() { window.NewSliding(n, time.Hour) })
+		panics("NewLog(1, n)", func() { window.NewSliding(1, time.Duration(n)) })
+		panics("NewCounter(n, 1h)", func() { window.NewFixed(n, time.Hour) })
+		panics("NewCounter(1, n)", func() { window.NewFixed(1, time.Duration(n)) })
 		panics("NewCalendar(n, Day)", func() { window.NewCalendar(n, window.Day, nil) })
 		panics("NewCalendar(1, n)", func() { window.NewCalendar(1, window.Calendar(n), nil) })
 		if l.SetLimit(n, time.Hour) == nil || l.SetLimit(1, time.Duration(n)) == nil || c.SetLimit(n) == nil {
@@ -195,12 +195,12 @@ func TestBadNumbers(t *testing.T) {
 		}
 	}
 	panics("NewCalendar(1, 6)", func() { window.NewCalendar(1, 6, nil) })
-	for name, l := range limits(3) {
+	for name, l := range kinds(3) {
 		panics(name+" Take", func() { l.Take(-1) })
 		panics(name+" Return", func() { l.Return(-1) })
 		panics(name+" Admit", func() { l.Admit(bg, math.MinInt64) })
 	}
-	for _, r := range []window.Result{l.Peek(), c.Peek()} {
+	for _, r := range []limits.Result{l.Peek(), c.Peek()} {
 		if r.Limit != 3 || r.Remaining != 2 {
 			t.Errorf("after refused numbers: %+v", r)
 		}
@@ -218,19 +218,19 @@ func TestBadNumbers(t *testing.T) {
 		{window.Quota{Limit: 1, Window: time.Hour, Location: time.UTC}, false, "window: quota of 1 per 1h0m0s: a location needs a calendar"},
 		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a log has no calendar"},
 	} {
-		_, err := window.NewCounterWith(bad.quota)
+		_, err := window.NewFixedWith(bad.quota)
 		if !bad.log && (err == nil || err.Error() != bad.message) || bad.log && err != nil {
 			t.Errorf("counter of %v: %v, want %s", bad.quota, err, bad.message)
 		}
-		_, keyedErr := window.NewKeyedCounter[string](bad.quota, window.KeyedConfig{})
+		_, keyedErr := window.NewKeyedFixed[string](bad.quota, window.KeyedConfig{})
 		if (keyedErr == nil) != (err == nil) {
 			t.Errorf("counters of %v: %v", bad.quota, keyedErr)
 		}
-		_, err = window.NewLogWith(bad.quota)
+		_, err = window.NewSlidingWith(bad.quota)
 		if err == nil || bad.log && err.Error() != bad.message {
 			t.Errorf("log of %v: %v", bad.quota, err)
 		}
-		if _, err := window.NewKeyedLog[string](bad.quota, window.KeyedConfig{}); err == nil {
+		if _, err := window.NewKeyedSliding[string](bad.quota, window.KeyedConfig{}); err == nil {
 			t.Errorf("logs of %v are accepted", bad.quota)
 		}
 	}
@@ -239,7 +239,7 @@ func TestBadNumbers(t *testing.T) {
 func TestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := synclog.New()
-		b := sluice.Block(window.NewLog(2, 10*time.Second))
+		b := sluice.NewQueue(window.NewSliding(2, 10*time.Second))
 		l.Call(0, func() error { return b.Acquire(bg, 1) })
 		time.Sleep(3 * time.Second)
 		ctx, cancel := context.WithCancel(bg)
@@ -256,7 +256,7 @@ func TestBlock(t *testing.T) {
 			synclog.At(1, 3*time.Second),
 			synclog.Failed(2, 4*time.Second, context.Canceled),
 			synclog.At(3, 10*time.Second),
-			synclog.Failed(4, 10*time.Second, window.ErrTooLarge), // its turn has come
+			synclog.Failed(4, 10*time.Second, limits.ErrTooLarge), // its turn has come
 			synclog.At(5, 13*time.Second),
 		)
 	})
@@ -266,9 +266,9 @@ func TestBlock(t *testing.T) {
 // exactly as before.
 func TestGateQuotaIsLeftAsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, l := range limits(10) {
-			other := window.NewLog(2, time.Minute)
-			g, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Name: "first", Meter: l}, {Name: "second", Meter: other}}})
+		for name, l := range kinds(10) {
+			other := window.NewSliding(2, time.Minute)
+			g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "first", Limiter: l}, {Name: "second", Limiter: other}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,18 +320,18 @@ func TestGateQuotaIsLeftAsBefore(t *testing.T) {
 // back can be had again.
 func TestStress(t *testing.T) {
 	const callers, each = 8, 2000
-	keys, err := window.NewKeyedLog[int](window.Quota{Limit: 1000, Window: time.Hour}, window.KeyedConfig{})
+	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, window.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counters, err := window.NewKeyedCounter[int](window.Quota{Limit: 1000, Calendar: window.Month}, window.KeyedConfig{})
+	counters, err := window.NewKeyedFixed[int](window.Quota{Limit: 1000, Calendar: window.Month}, window.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := limits(1000)
-	takes := map[string]func(int64) window.Result{
-		"keyed log":     func(n int64) window.Result { return keys.Take(7, n) },
-		"keyed counter": func(n int64) window.Result { return counters.Take(7, n) },
+	all := kinds(1000)
+	takes := map[string]func(int64) limits.Result{
+		"keyed log":     func(n int64) limits.Result { return keys.Take(7, n) },
+		"keyed counter": func(n int64) limits.Result { return counters.Take(7, n) },
 	}
 	adjusts := map[string]func(context.Context, int64, time.Duration) error{
 		"keyed log":     keys.On(7).Adjust,

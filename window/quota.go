@@ -3,27 +3,6 @@ package window
 import (
 	"fmt"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/errs"
-	"github.com/sluice-go/sluice/internal/keyed"
-	"github.com/sluice-go/sluice/leaky"
-)
-
-// A Result is what a log or counter answers. Limit is the N of its quota, and
-// ResetAfter how long it takes until all of that is available again.
-type Result = leaky.Result
-
-// NoRetry is the RetryAfter of a request that waiting does not help.
-const NoRetry = leaky.NoRetry
-
-var (
-	// ErrTooLarge is the Err of a request for more than the limit, which no
-	// wait can satisfy.
-	ErrTooLarge = errs.ErrTooLarge
-
-	// ErrTooManyKeys is the Err of a request with a new key, when as many keys
-	// as may be are remembered.
-	ErrTooManyKeys = keyed.ErrTooManyKeys
 )
 
 // A Quota is at most Limit per window. Of Window and Calendar exactly one is
@@ -43,7 +22,7 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Calendar, q.Location) // a nil Location prints as UTC
 }
 
-// Check returns an error unless q is possible for a [Counter]; for a [Log] it
+// Check returns an error unless q is possible for a [Fixed]; for a [Sliding] it
 // must not have a Calendar either.
 func (q Quota) Check() error {
 	if err := checkLimit(q.Limit); err != nil {

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 // What a call did not use is given back at its own place: giving back the
 // newest would free a place that lasts longer than its own.
 func TestSettleFreesItsOwnPlace(t *testing.T) {
-	for name, newMeter := range map[string]func() (sluice.Meter, error){
-		"log": func() (sluice.Meter, error) { return window.NewLog(3, 10*time.Second), nil },
-		"keyed log": func() (sluice.Meter, error) {
-			k, err := window.NewKeyedLog[string](window.Quota{Limit: 3, Window: 10 * time.Second}, window.KeyedConfig{})
+	for name, newMeter := range map[string]func() (limits.Limiter, error){
+		"log": func() (limits.Limiter, error) { return window.NewSliding(3, 10*time.Second), nil },
+		"keyed log": func() (limits.Limiter, error) {
+			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second}, window.KeyedConfig{})
 			return k.On("k"), err
 		},
 	} {
@@ -25,7 +26,7 @@ func TestSettleFreesItsOwnPlace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				g, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: m}}})
+				g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,11 +63,11 @@ func TestSettleFreesItsOwnPlace(t *testing.T) {
 
 func TestSettleDoesNotReachIntoTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, c := range map[string]*window.Counter{
-			"anchored": window.NewCounter(3, 10*time.Second),
+		for name, c := range map[string]*window.Fixed{
+			"anchored": window.NewFixed(3, 10*time.Second),
 			"calendar": window.NewCalendar(3, window.Minute, nil),
 		} {
-			g, err := sluice.New(sluice.Config{Quotas: []sluice.Quota{{Meter: c}}})
+			g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: c}}})
 			if err != nil {
 				t.Fatal(err)
 			}

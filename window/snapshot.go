@@ -5,19 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
-)
-
-var (
-	// ErrSnapshot reports a snapshot that cannot be read: damaged, of another
-	// version, or of another kind of limit. It is leaky's, too.
-	ErrSnapshot = errs.ErrSnapshot
-
-	// ErrOtherQuota reports a snapshot of a quota other than the one in force.
-	// It is leaky's, too.
-	ErrOtherQuota = errs.ErrOtherQuota
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A snapshot is sealed as package internal/snapshot says, a Log's as a "log", a
@@ -38,9 +28,9 @@ type counterState struct {
 }
 
 // Snapshot returns what the log remembers, as a small JSON object, for
-// [Log.Restore] in another process. Calls in the window take about 25 bytes
+// [Sliding.Restore] in another process. Calls in the window take about 25 bytes
 // each, those of one instant together. Instants are noted as wall time.
-func (l *Log) Snapshot() []byte {
+func (l *Sliding) Snapshot() []byte {
 	l.mu.Lock()
 	t := time.Now()
 	h := &l.history
@@ -62,11 +52,11 @@ func (l *Log) Snapshot() []byte {
 // instants in the future, after the clock was put back, are now. From then on
 // only the monotonic clock counts.
 //
-// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data
+// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data
 // is damaged, from another version or kind of limit, or if it was taken at
 // another limit or window. Restore a log before it is used: what it admitted
 // earlier would be forgotten.
-func (l *Log) Restore(data []byte) error {
+func (l *Sliding) Restore(data []byte) error {
 	s, err := snapshot.Open[logState](data, "log")
 	if err != nil {
 		return err
@@ -84,7 +74,7 @@ func (l *Log) Restore(data []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if got := (rule{s.Limit, s.Window}); got != l.rule {
-		return fmt.Errorf("%w: of %d per %v, not %d per %v", ErrOtherQuota, got.limit, got.window, l.rule.limit, l.rule.window)
+		return fmt.Errorf("%w: of %d per %v, not %d per %v", limits.ErrOtherQuota, got.limit, got.window, l.rule.limit, l.rule.window)
 	}
 	t := time.Now()
 	h := history{}
@@ -99,8 +89,8 @@ func (l *Log) Restore(data []byte) error {
 }
 
 // Snapshot returns what the counter remembers, as a small JSON object, for
-// [Counter.Restore] in another process.
-func (c *Counter) Snapshot() []byte {
+// [Fixed.Restore] in another process.
+func (c *Fixed) Snapshot() []byte {
 	c.mu.Lock()
 	t := time.Now()
 	now, wall := t.Sub(c.epoch), t.UnixNano()
@@ -123,11 +113,11 @@ func (c *Counter) Snapshot() []byte {
 // does not count, one that has not begun yet, after the clock was put back,
 // does: for as long as it is long at most.
 //
-// It returns [ErrSnapshot] or [ErrOtherQuota], and changes nothing, if data is
+// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data is
 // damaged, from another version or kind of limit, or if it was taken at another
 // limit or with other windows; locations are compared by name. Restore a counter
 // before it is used: what it admitted earlier would be forgotten.
-func (c *Counter) Restore(data []byte) error {
+func (c *Fixed) Restore(data []byte) error {
 	s, err := snapshot.Open[counterState](data, "counter")
 	if err != nil {
 		return err
@@ -141,7 +131,7 @@ func (c *Counter) Restore(data []byte) error {
 	own := stateOf(c.quota)
 	own.At, own.Used = s.At, s.Used
 	if s != own {
-		return fmt.Errorf("%w: of %v, not %v", ErrOtherQuota, s, own)
+		return fmt.Errorf("%w: of %v, not %v", limits.ErrOtherQuota, s, own)
 	}
 	t := time.Now()
 	now := t.Sub(c.epoch)

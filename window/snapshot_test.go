@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -22,7 +23,7 @@ func TestRestartMintsNothing(t *testing.T) {
 		const hour = time.Hour
 		for _, pause := range []time.Duration{0, 1, hour, 5*hour - 1, 5 * hour, 17*hour - 1, 17 * hour, 24*hour - 1, 24 * hour, 100 * hour, 1e5 * hour} {
 			time.Sleep(time.Until(time.Now().Truncate(24 * hour).Add(24 * hour))) // midnight
-			old := limits(100)
+			old := kinds(100)
 			for _, l := range old {
 				l.Take(30)
 			}
@@ -38,7 +39,7 @@ func TestRestartMintsNothing(t *testing.T) {
 				saved[name] = l.Snapshot()
 			}
 			time.Sleep(pause)
-			for name, l := range limits(100) {
+			for name, l := range kinds(100) {
 				if err := l.Restore(saved[name]); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -62,8 +63,8 @@ func TestSnapshotFormat(t *testing.T) {
 			l    limit
 			want string
 		}{
-			{window.NewLog(100, time.Minute), `{"version":1,"crc32":3047388921,"log":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
-			{window.NewCounter(100, time.Minute), `{"version":1,"crc32":1,"counter":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
+			{window.NewSliding(100, time.Minute), `{"version":1,"crc32":3047388921,"log":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
+			{window.NewFixed(100, time.Minute), `{"version":1,"crc32":1,"counter":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
 			{window.NewCalendar(100, window.Week, time.UTC), `{"version":1,"crc32":1,"counter":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
 		} {
 			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
@@ -105,7 +106,7 @@ func sealed(kind, state string) []byte {
 // Nothing that is not a snapshot of the same quota changes anything.
 func TestBadSnapshotsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, l := range limits(100) {
+		for name, l := range kinds(100) {
 			l.Take(10)
 			time.Sleep(time.Hour)
 			l.Take(10)
@@ -122,37 +123,37 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 				}
 			}
 			for i := range good {
-				fails(good[:i], window.ErrSnapshot)
+				fails(good[:i], limits.ErrSnapshot)
 				for _, b := range []byte{'0', '7', ' ', '}', 'x', good[i] ^ 1} {
 					bad := bytes.Clone(good)
 					if bad[i] = b; bytes.Equal(bad, good) {
 						continue
 					}
-					fails(bad, window.ErrSnapshot)
+					fails(bad, limits.ErrSnapshot)
 				}
 			}
 			for _, tail := range []string{string(good), "}", "]", ",", "0", "\x00"} {
-				fails(append(bytes.Clone(good), tail...), window.ErrSnapshot)
+				fails(append(bytes.Clone(good), tail...), limits.ErrSnapshot)
 			}
 			for _, data := range []string{"", "null", "0", "[]", "{}", `{"version":1}`, `{"version":1,"crc32":0}`} {
-				fails([]byte(data), window.ErrSnapshot)
+				fails([]byte(data), limits.ErrSnapshot)
 			}
-			fails(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), window.ErrSnapshot)
+			fails(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), limits.ErrSnapshot)
 
-			others := limits(101)
-			for other, l := range limits(100) {
+			others := kinds(101)
+			for other, l := range kinds(100) {
 				if other != name {
 					others[other+" of the same limit"] = l
 				}
 			}
-			others["hourly"] = window.NewLog(100, time.Hour)
-			others["hourly counter"] = window.NewCounter(100, time.Hour)
+			others["hourly"] = window.NewSliding(100, time.Hour)
+			others["hourly counter"] = window.NewFixed(100, time.Hour)
 			others["weekly"] = window.NewCalendar(100, window.Week, nil)
 			others["elsewhere"] = window.NewCalendar(100, window.Day, time.FixedZone("<elsewhere>", 3600))
 			for other, o := range others {
-				want := window.ErrOtherQuota
+				want := limits.ErrOtherQuota
 				if isLog(o) != isLog(l) {
-					want = window.ErrSnapshot
+					want = limits.ErrSnapshot
 				}
 				o.Take(1)
 				data := o.Snapshot()
@@ -173,15 +174,15 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 }
 
 func isLog(l limit) bool {
-	_, ok := l.(*window.Log)
+	_, ok := l.(*window.Sliding)
 	return ok
 }
 
 // A true checksum over impossible numbers.
 func TestImpossibleNumbersInSnapshots(t *testing.T) {
-	l, c, d := window.NewLog(5, time.Hour), window.NewCounter(5, time.Hour), window.NewCalendar(5, window.Day, nil)
+	l, c, d := window.NewSliding(5, time.Hour), window.NewFixed(5, time.Hour), window.NewCalendar(5, window.Day, nil)
 	for _, taken := range []string{"[[1,0]]", "[[1,-1]]", "[[2,1],[1,1]]", "[[1,9223372036854775807],[1,1]]"} {
-		if err := l.Restore(sealed("log", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, window.ErrSnapshot) {
+		if err := l.Restore(sealed("log", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", taken, err)
 		}
 	}
@@ -189,16 +190,16 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 		// What is missing, doubled or misspelt counts for nothing, or is not what was meant.
 		`{"limit":5,"window":3600000000000}`, `{"limit":5,"window":3600000000000,"taken":[[1]]}`, `{"limit":5,"window":3600000000000,"taken":[[1,1,5]]}`,
 		`{"limit":5,"window":3600000000000,"taken":[[1,1]],"taken":[]}`, `{"limit":5,"window":3600000000000,"TAKEN":[[1,1]]}`, `{"window":3600000000000,"limit":5,"taken":[[1,1]]}`} {
-		if err := l.Restore(sealed("log", state)); !errors.Is(err, window.ErrSnapshot) {
+		if err := l.Restore(sealed("log", state)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
-	if err := c.Restore(sealed("counter", `{"limit":5,"window":3600000000000,"at":1,"used":-1}`)); !errors.Is(err, window.ErrSnapshot) {
+	if err := c.Restore(sealed("counter", `{"limit":5,"window":3600000000000,"at":1,"used":-1}`)); !errors.Is(err, limits.ErrSnapshot) {
 		t.Errorf("negative: %v", err)
 	}
 
 	// What has left the window does not crowd out what has not.
-	one := window.NewLog(1, time.Hour)
+	one := window.NewSliding(1, time.Hour)
 	recent := time.Now().Add(-time.Minute).UnixNano()
 	if err := one.Restore(sealed("log", fmt.Sprintf(`{"limit":1,"window":3600000000000,"taken":[[1,5],[2,5],[%d,1]]}`, recent))); err != nil {
 		t.Error(err)
@@ -232,15 +233,15 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 // A clock that is put back between the snapshot and its restoration: what was
 // taken counts, for a window at most.
 func TestSnapshotFromTheFuture(t *testing.T) {
-	for name, limits := range map[string]func() limit{
-		"log":      func() limit { return window.NewLog(5, 10*time.Hour) },
-		"counter":  func() limit { return window.NewCounter(5, 10*time.Hour) },
+	for name, fresh := range map[string]func() limit{
+		"log":      func() limit { return window.NewSliding(5, 10*time.Hour) },
+		"counter":  func() limit { return window.NewFixed(5, 10*time.Hour) },
 		"calendar": func() limit { return window.NewCalendar(5, window.Day, nil) },
 	} {
 		var data []byte
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(1000 * time.Hour)
-			l := limits()
+			l := fresh()
 			l.Take(2)
 			time.Sleep(time.Hour)
 			l.Take(3)
@@ -248,19 +249,19 @@ func TestSnapshotFromTheFuture(t *testing.T) {
 		})
 		synctest.Test(t, func(t *testing.T) { // where it is 2000 again
 			time.Sleep(5 * time.Hour)
-			l := limits()
+			l := fresh()
 			if err := l.Restore(data); err != nil {
 				t.Fatal(err)
 			}
 			again := l.Snapshot() // of a window that has not begun
-			if l = limits(); l.Restore(again) != nil {
+			if l = fresh(); l.Restore(again) != nil {
 				t.Fatalf("%s: %s", name, again)
 			}
 			length := 10 * time.Hour
 			if name == "calendar" {
 				length = 24 * time.Hour
 			}
-			want(t, name, l.Take(1), window.Result{Limit: 5, RetryAfter: length, ResetAfter: length})
+			want(t, name, l.Take(1), limits.Result{Limit: 5, RetryAfter: length, ResetAfter: length})
 			time.Sleep(length)
 			if !l.Take(5).Allowed() {
 				t.Errorf("%s: %+v", name, l.Peek())

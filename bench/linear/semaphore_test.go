@@ -11,6 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -116,7 +117,7 @@ func stepSemaphore(s semState, in input, out answer) []semState {
 		case out.ok:
 			possible = s.turn(i)
 			s.inFlight += in.n
-		case out.err == semaphore.ErrTooLarge.Error():
+		case out.err == limits.ErrTooLarge.Error():
 			possible = s.queue[i].stage == failed
 		case s.queue[i].stage == handed:
 			s.inFlight -= in.n
@@ -231,7 +232,7 @@ func (s *barging) Acquire(ctx context.Context, n int64) error {
 		tooLarge := n > s.limit
 		s.mu.Unlock()
 		if tooLarge {
-			return semaphore.ErrTooLarge
+			return limits.ErrTooLarge
 		}
 		runtime.Gosched()
 	}
@@ -254,7 +255,7 @@ var (
 	yes       = answer{ok: true}
 	no        = answer{}
 	cancelled = answer{err: context.Canceled.Error()}
-	tooLarge  = answer{err: semaphore.ErrTooLarge.Error()}
+	tooLarge  = answer{err: limits.ErrTooLarge.Error()}
 )
 
 func TestSemaphoreModel(t *testing.T) {

@@ -47,7 +47,7 @@ var libraries = map[string]func(count int) (acquire, stop func()){
 		return gate(count, sluice.Config{Parent: newGate(sluice.Config{Concurrency: 100})})
 	},
 	"gate+quota": func(count int) (acquire, stop func()) {
-		return gate(count, sluice.Config{Quotas: []sluice.Quota{{Name: "plenty", Meter: leaky.New(1e6, 1e6, time.Second)}}})
+		return gate(count, sluice.Config{Limits: []sluice.Limit{{Name: "plenty", Limiter: leaky.New(1e6, 1e6, time.Second)}}})
 	},
 }
 

@@ -129,7 +129,7 @@ func sluice(client sluiceredis.Client, err error, end func()) (ask, func(), erro
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := store.Leaky("bench", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Second})
+	l, err := store.Bucket("bench", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Second})
 	return func(ctx context.Context, key string) error {
 		res, err := l.Take(ctx, key, 1)
 		return granted(res.Allowed(), err)

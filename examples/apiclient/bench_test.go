@@ -57,7 +57,7 @@ func newBench(t *testing.T, to http.Handler, args string) *bench {
 	}
 	b := &bench{options: o}
 	m := newMeter()
-	if b.gate, err = newTransport(limits(o, nil), metered{wire{to}, m}); err != nil {
+	if b.gate, err = newTransport(configOf(o, nil), metered{wire{to}, m}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.gate.Close)

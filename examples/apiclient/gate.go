@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// limits returns what the gate keeps to: at most so many calls in flight, one
+// configOf returns what the gate keeps to: at most so many calls in flight, one
 // started per interval of the rate, and, with the burst of 1 that is the default,
 // never two at once. With a Redis, all instances keep to that together.
-func limits(o options, redis *shared) sluice.Config {
+func configOf(o options, redis *shared) sluice.Config {
 	if redis != nil {
-		return redis.limits()
+		return redis.configOf()
 	}
 	gate := sluice.Config{
 		Concurrency: o.concurrency,
@@ -43,7 +43,7 @@ func newTransport(gate sluice.Config, base http.RoundTripper) (*sluicehttp.Trans
 		Gate: gate,
 		Key:  func(*http.Request) string { return "items" }, // one limit, whatever the address
 		// Not http.Client.Timeout, which would count the time in the queue.
-		Policy: sluice.Policy{AttemptTimeout: callTimeout},
+		Retry: sluice.RetryPolicy{AttemptTimeout: callTimeout},
 	})
 }
 

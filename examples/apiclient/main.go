@@ -68,7 +68,7 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 		return t.run(stdout)
 	}
 	m := newMeter()
-	gate, err := newTransport(limits(o, redis), metered{newBase(o.workers), m})
+	gate, err := newTransport(configOf(o, redis), metered{newBase(o.workers), m})
 	if err != nil {
 		return exitUsage, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -217,7 +218,7 @@ func parseRate(value string, per time.Duration, perGiven bool) (sluice.Rate, err
 		if perGiven {
 			return sluice.Rate{}, fmt.Errorf("-rate %s already names its period: leave out -per", value)
 		}
-		rate, err := sluice.ParseRate(value)
+		rate, err := limits.ParseRate(value)
 		if err != nil {
 			return sluice.Rate{}, fmt.Errorf("-rate: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -93,10 +94,10 @@ func (s *shared) open(o options) error {
 func (s *shared) prefix() string { return "apiclient " + s.budget }
 
 // limits returns the limits for a gate.
-func (s *shared) limits() sluice.Config {
+func (s *shared) configOf() sluice.Config {
 	return sluice.Config{
-		Permits: sharedPermits{s},
-		Quotas:  []sluice.Quota{{Name: "rate", Meter: sharedRate{s}, Counts: sluice.Calls}},
+		Semaphore: sharedPermits{s},
+		Limits:    []sluice.Limit{{Name: "rate", Limiter: sharedRate{s}, Unit: sluice.Calls}},
 	}
 }
 
@@ -171,7 +172,7 @@ func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, 
 // sharedRate is the pacer, with patience.
 type sharedRate struct{ *shared }
 
-// Admit implements sluice.Meter.
+// Admit implements limits.Limiter.
 func (r sharedRate) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	wait, err := r.pacer.Admit(ctx, n)
 	// A slot that was reserved before is answered for without asking.
@@ -181,7 +182,7 @@ func (r sharedRate) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	return askAgain, nil
 }
 
-// Adjust implements sluice.Meter.
+// Adjust implements limits.Limiter.
 func (r sharedRate) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	return r.pacer.Adjust(ctx, delta, age)
 }
@@ -189,12 +190,12 @@ func (r sharedRate) Adjust(ctx context.Context, delta int64, age time.Duration) 
 // sharedPermits is the semaphore, with patience.
 type sharedPermits struct{ *shared }
 
-// Acquire implements sluice.Permits.
-func (p sharedPermits) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+// Acquire implements limits.Semaphore.
+func (p sharedPermits) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	began := time.Now()
 	for {
 		left := longest
-		if longest != sluice.Never {
+		if longest != limits.Never {
 			left = longest - time.Since(began)
 		}
 		l, err := p.semaphore.Acquire(ctx, n, left)

@@ -105,8 +105,8 @@ func (w web) start(o options, gate *sluice.Gate) (runner, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = o.jobs // all to one host, as a rule
 	transport, err := sluicehttp.New(departing{base}, sluicehttp.Config{
-		Gate:   sluice.Config{Parent: gate},
-		Policy: o.policy(),
+		Gate:  sluice.Config{Parent: gate},
+		Retry: o.policy(),
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		last := report.Last()
 		if errors.Is(last.Why, sluice.ErrServerWait) {
 			// Not the item has failed: the server wants nobody to call it for long.
-			return output{}, &sluice.Stopped{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
+			return output{}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
 		}
 		if n := len(last.Attempts); n > 1 {
 			failure = fmt.Errorf("gave up after %d attempts: %w", n, failure)
@@ -181,7 +181,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 type finalError struct{ error }
 
 func (e finalError) Unwrap() []error {
-	return []error{e.error, &sluice.Stopped{Last: e.error, Why: sluice.ErrPermanent}}
+	return []error{e.error, &sluice.RetryError{Last: e.error, Why: sluice.ErrPermanent}}
 }
 
 // pauses returns the hosts that asked to be left alone.

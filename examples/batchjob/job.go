@@ -81,7 +81,7 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	// This is how package batch is used; the rest is what to do with the results.
 	ending := make(chan struct{})
 	results := batch.Map(interrupts.calls, j.gate, j.items(ending), j.do, batch.Config[item]{
-		Policy:  j.o.policy(),
+		Retry:   j.o.policy(),
 		Ordered: j.o.ordered,
 		Halt:    j.o.halt,
 		Stop:    interrupts.stop,

@@ -153,9 +153,9 @@ func (f *flags) check() (options, error) {
 const longestBackoff = 30 * time.Second
 
 // policy is how items are retried.
-func (o options) policy() sluice.Policy {
+func (o options) policy() sluice.RetryPolicy {
 	wait := sluice.FullJitter(o.backoff, longestBackoff)
-	return sluice.Policy{
+	return sluice.RetryPolicy{
 		Attempts:       o.retries + 1,
 		Backoff:        wait,
 		AttemptTimeout: o.timeout,

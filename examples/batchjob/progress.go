@@ -47,7 +47,7 @@ func (j *job) now() moment {
 		m.pauses = append(m.pauses, pause{g.Name, g.PausedUntil, g.PausedWhy})
 	}
 	if left := m.total - m.done(); left > 0 {
-		m.plan = j.gate.Plan(left).Total
+		m.plan = j.gate.Estimate(left).Total
 	}
 	return m
 }

@@ -62,7 +62,7 @@ func (e *statusError) Error() string {
 func (c *crawler) fetch(ctx context.Context, gate *sluice.Gate, h *host, u *url.URL, want func(*http.Response) int64) (answer, error) {
 	queued, tries := time.Now(), 0
 	var last answer
-	_, err := sluice.Call(ctx, gate, c.policy(h), func(ctx context.Context) (struct{}, error) {
+	_, err := sluice.RetryValue(ctx, gate, c.policy(h), func(ctx context.Context) (struct{}, error) {
 		sent := time.Now()
 		if tries++; tries == 1 {
 			last.waited = sent.Sub(queued)
@@ -86,10 +86,10 @@ func (c *crawler) fetch(ctx context.Context, gate *sluice.Gate, h *host, u *url.
 
 // policy is when to try again. The waits that we impose on ourselves must not
 // count as more than a host may ask for.
-func (c *crawler) policy(h *host) sluice.Policy {
+func (c *crawler) policy(h *host) sluice.RetryPolicy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return sluice.Policy{
+	return sluice.RetryPolicy{
 		Attempts:       attempts,
 		MaxServerWait:  max(c.o.maxWait, c.o.maxDelay, h.interval),
 		AttemptTimeout: c.o.timeout,

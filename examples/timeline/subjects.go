@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 	"github.com/sluice-go/sluice/window"
@@ -115,7 +116,7 @@ func subjects() []subject {
 			water: "used",
 			full:  10,
 			make: func() limiter {
-				c := window.NewCounter(10, 2*time.Second)
+				c := window.NewFixed(10, 2*time.Second)
 				return blocked(c, c.Peek)
 			},
 		},
@@ -126,7 +127,7 @@ func subjects() []subject {
 			water: "used",
 			full:  10,
 			make: func() limiter {
-				l := window.NewLog(10, 2*time.Second)
+				l := window.NewSliding(10, 2*time.Second)
 				return blocked(l, l.Peek)
 			},
 		},
@@ -156,8 +157,8 @@ func paced(cfg pacer.Config) limiter {
 }
 
 // blocked makes calls wait for a meter, whose water is what is used of it.
-func blocked(meter sluice.Admitter, peek func() leaky.Result) limiter {
-	b := sluice.Block(meter)
+func blocked(meter limits.Limiter, peek func() limits.Result) limiter {
+	b := sluice.NewQueue(meter)
 	return limiter{
 		enter: func(ctx context.Context) (func(), error) { return nothing, b.Acquire(ctx, 1) },
 		water: func() float64 { r := peek(); return float64(r.Limit - r.Remaining) },

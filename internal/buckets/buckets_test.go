@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A plain is a Pair with a clock.
@@ -21,10 +22,10 @@ func (p *plain) sleep(d time.Duration) {
 	p.pair.Rest.Level = max(0, p.pair.Rest.Level-int64(d))
 }
 
-func (p *plain) take(q leaky.Quota, n int64) leaky.Result {
+func (p *plain) take(q leaky.Quota, n int64) limits.Result {
 	interval := int64(q.Per) / q.Count
 	pair, fresh := p.pair.By(interval, q.Capacity)
-	res := leaky.Result{Limit: q.Capacity, ResetAfter: time.Duration(pair.Own.Level)}
+	res := limits.Result{Limit: q.Capacity, ResetAfter: time.Duration(pair.Own.Level)}
 	if n == 0 {
 		return res
 	}
@@ -54,21 +55,21 @@ func TestBound(t *testing.T) {
 
 // The check can fail: buckets that spill, and such that keep time, break the bound.
 func TestBoundCanBeBroken(t *testing.T) {
-	spills := func(p *plain) func(leaky.Quota, int64) leaky.Result {
-		return func(q leaky.Quota, n int64) leaky.Result {
+	spills := func(p *plain) func(leaky.Quota, int64) limits.Result {
+		return func(q leaky.Quota, n int64) limits.Result {
 			own := &p.pair.Own
 			own.Interval, own.Capacity = int64(q.Per)/q.Count, q.Capacity
 			own.Level = min(own.Level, own.Depth())
 			return p.take(q, n)
 		}
 	}
-	keepsTime := func(p *plain) func(leaky.Quota, int64) leaky.Result {
-		return func(q leaky.Quota, n int64) leaky.Result {
+	keepsTime := func(p *plain) func(leaky.Quota, int64) limits.Result {
+		return func(q leaky.Quota, n int64) limits.Result {
 			p.pair.Own.Interval, p.pair.Own.Capacity = int64(q.Per)/q.Count, q.Capacity
 			return p.take(q, n)
 		}
 	}
-	for name, of := range map[string]func(*plain) func(leaky.Quota, int64) leaky.Result{"spills": spills, "keeps time": keepsTime} {
+	for name, of := range map[string]func(*plain) func(leaky.Quota, int64) limits.Result{"spills": spills, "keeps time": keepsTime} {
 		failed := 0
 		for seed := range uint64(20) {
 			p := &plain{}

@@ -67,12 +67,7 @@ package keyed
 import (
 	"hash/maphash"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/errs"
 )
-
-// ErrTooManyKeys reports a new key when as many as may be are remembered.
-var ErrTooManyKeys = errs.ErrTooManyKeys
 
 // Most is the most keys a Map may be asked to remember. Much before that
 // memory is short: 2²⁹ keys take more than 24 GB.

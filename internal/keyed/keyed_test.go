@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // In these tests a value is the instant until which it must be kept.
@@ -167,7 +169,7 @@ func runHistory[K comparable](t *testing.T, data []byte, name func(int) K) {
 			switch {
 			case err == nil:
 				model[key] = until
-			case !errors.Is(err, ErrTooManyKeys) || model[key] > now || until <= now || stored < int(most):
+			case !errors.Is(err, limits.ErrTooManyKeys) || model[key] > now || until <= now || stored < int(most):
 				t.Fatalf("Update(%v): %v, with %d of %d keys", key, err, stored, most)
 			}
 		case 3:
@@ -327,7 +329,7 @@ func TestPartsForgetForEachOther(t *testing.T) {
 			for key := range n {
 				m.Update(c.first+strconv.Itoa(key), keep(time.Second))
 			}
-			if err := m.Update(c.then, keep(time.Hour)); err != ErrTooManyKeys {
+			if err := m.Update(c.then, keep(time.Hour)); err != limits.ErrTooManyKeys {
 				t.Errorf("a key too many: %v", err)
 			}
 			time.Sleep(time.Second)
@@ -357,7 +359,7 @@ func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
 		}
 		for key := range 1000 {
 			calls = 0
-			if err := m.Update(n+key, keep(time.Second)); err != ErrTooManyKeys || calls > mostExamined {
+			if err := m.Update(n+key, keep(time.Second)); err != limits.ErrTooManyKeys || calls > mostExamined {
 				t.Fatalf("one more: %v, %d examined", err, calls)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 const (
@@ -77,7 +79,7 @@ func (p *part[K, V]) update(key K, f func(V, time.Duration) V) (now time.Duratio
 	if !p.room.reserve() {
 		p.room.tidy(shards, beforeFull, now)
 		if !p.room.reserve() {
-			return now, false, ErrTooManyKeys
+			return now, false, limits.ErrTooManyKeys
 		}
 	}
 	s.table.insert(p.hash, hash, key, v)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/window"
 )
@@ -129,14 +130,14 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 	return f()
 }
 
-func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.Policy, f func() error) error {
+func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPolicy, f func() error) error {
 	if v.deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, v.deadline)
 		defer cancel()
 	}
 	if v.weight == 1 {
-		return sluice.Do(ctx, g, policy, func(context.Context) error { return marked(f()) })
+		return sluice.Retry(ctx, g, policy, func(context.Context) error { return marked(f()) })
 	}
 	a := sluice.NewAttempts(g, policy)
 	for {
@@ -179,7 +180,7 @@ func withParent(tb testing.TB, l Limits) *Subject {
 func withGrandparent(tb testing.TB, l Limits) *Subject {
 	top := mustGate(tb, sluice.Config{Name: "top", Rate: Every(l.Interval)})
 	bucket, quota := newBucket(1)
-	middle := mustGate(tb, sluice.Config{Name: "middle", Parent: top, Concurrency: l.Room, Quotas: []sluice.Quota{bucket}})
+	middle := mustGate(tb, sluice.Config{Name: "middle", Parent: top, Concurrency: l.Room, Limits: []sluice.Limit{bucket}})
 	g := mustGate(tb, sluice.Config{Name: "gate", Parent: middle, Rate: Every(l.Interval)})
 	return OfGate(l, g, NewLevel("gate", g), NewLevel("middle", middle, quota), NewLevel("top", top))
 }
@@ -187,9 +188,9 @@ func withGrandparent(tb testing.TB, l Limits) *Subject {
 const plenty = 2000
 
 // newBucket returns a bucket of which calls of a weight take nearly nothing.
-func newBucket(weight int64) (sluice.Quota, Quota) {
+func newBucket(weight int64) (sluice.Limit, Quota) {
 	b := leaky.New(plenty, 1, 100*time.Hour)
-	return sluice.Quota{Name: "bucket", Meter: b}, Quota{
+	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
 		Name:   "bucket",
 		Weight: weight,
 		Left:   func() int64 { return b.Peek().Remaining },
@@ -204,9 +205,9 @@ func newBucket(weight int64) (sluice.Quota, Quota) {
 }
 
 // newLog is newBucket with a log of 100 hours.
-func newLog(weight int64) (sluice.Quota, Quota) {
-	log := window.NewLog(plenty, 100*time.Hour)
-	return sluice.Quota{Name: "log", Meter: log}, Quota{
+func newLog(weight int64) (sluice.Limit, Quota) {
+	log := window.NewSliding(plenty, 100*time.Hour)
+	return sluice.Limit{Name: "log", Limiter: log}, Quota{
 		Name:   "log",
 		Weight: weight,
 		Left:   func() int64 { return log.Peek().Remaining },
@@ -224,21 +225,21 @@ func withQuotas(tb testing.TB, l Limits) *Subject {
 	cfg := l.Config()
 	bucket, quota := newBucket(1)
 	log, quota2 := newLog(1)
-	cfg.Quotas = []sluice.Quota{bucket, log}
+	cfg.Limits = []sluice.Limit{bucket, log}
 	g := mustGate(tb, cfg)
 	return OfGate(l, g, NewLevel("gate", g, quota, quota2))
 }
 
 // A far is a meter to which a question takes a while.
 type far struct {
-	sluice.Meter
+	limits.Limiter
 	trip time.Duration
 }
 
 func (f far) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	select {
 	case <-time.After(f.trip):
-		return f.Meter.Admit(ctx, n)
+		return f.Limiter.Admit(ctx, n)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -270,8 +271,8 @@ const trip = 500 * time.Microsecond
 func farQuota(tb testing.TB, cfg sluice.Config) farGate {
 	bucket, quota := newBucket(1)
 	log, quota2 := newLog(1)
-	bucket.Meter = far{bucket.Meter, trip}
-	cfg.Quotas = []sluice.Quota{bucket, log}
+	bucket.Limiter = far{bucket.Limiter, trip}
+	cfg.Limits = []sluice.Limit{bucket, log}
 	g := mustGate(tb, cfg)
 	return farGate{g, []*Level{NewLevel("gate", g, quota, quota2)}}
 }
@@ -293,9 +294,9 @@ func withCost(tb testing.TB, l Limits) *Subject {
 	cfg := l.Config()
 	cfg.Rate.Count *= 2
 	cfg.Concurrency *= 2
-	cfg.RateCounts, cfg.ConcurrencyCounts = sluice.Cost, sluice.Cost
+	cfg.RateUnit, cfg.ConcurrencyUnit = sluice.Cost, sluice.Cost
 	bucket, quota := newBucket(2)
-	cfg.Quotas = []sluice.Quota{bucket}
+	cfg.Limits = []sluice.Limit{bucket}
 	g := mustGate(tb, cfg)
 	level := NewLevel("gate", g, quota)
 	level.Control = costly{g}
@@ -343,7 +344,7 @@ func Spend(g *sluice.Gate, d time.Duration) {
 		if g.Stats().Spacing >= d {
 			return
 		}
-		a := sluice.NewAttempts(g, sluice.Policy{Backoff: sluice.Constant(d)})
+		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(d)})
 		a.Charge()
 	}
 }

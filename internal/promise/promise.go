@@ -65,10 +65,10 @@ type Feature struct {
 
 // Limits are what a check needs of its subject.
 type Limits struct {
-	Interval time.Duration // between two calls; a subject that is not Paced ignores it
-	Room     int64         // most calls in flight; 0 means no limit
-	Policy   sluice.Policy // of Call
-	Real     bool          // by the real clock
+	Interval time.Duration      // between two calls; a subject that is not Paced ignores it
+	Room     int64              // most calls in flight; 0 means no limit
+	Policy   sluice.RetryPolicy // of Call
+	Real     bool               // by the real clock
 }
 
 // A Setup makes the subject of a column. It may wait until the subject is ready,

@@ -325,7 +325,7 @@ func (n *naive) do(ctx context.Context, ask Ask, f func() error) error {
 }
 
 // call makes four attempts, and takes a pause for its own alone.
-func (n *naive) call(ctx context.Context, policy sluice.Policy, f func() error) (err error) {
+func (n *naive) call(ctx context.Context, policy sluice.RetryPolicy, f func() error) (err error) {
 	for range 4 {
 		err = n.do(ctx, Ask{}, f)
 		wait := policy.Backoff(1, 0, 0)

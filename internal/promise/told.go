@@ -50,7 +50,7 @@ func neverEarly(c *check) {
 // that the others cannot leave before the server has spoken.
 func (c *check) told() Limits {
 	backoff := sluice.Constant(c.unit / 10)
-	return Limits{Interval: c.unit, Room: 1, Policy: sluice.Policy{Backoff: backoff, Throttled: backoff}}
+	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, Throttled: backoff}}
 }
 
 // ways returns how a server can say when to come back to a subject of this setup.
@@ -287,7 +287,7 @@ func neverHopeless(c *check) {
 func paidRetries(c *check) {
 	const calls = 60
 	constant := sluice.Constant(c.unit / 10)
-	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.Policy{Backoff: constant, Throttled: constant}}, func(x *crowd) {
+	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.RetryPolicy{Backoff: constant, Throttled: constant}}, func(x *crowd) {
 		for who := range calls {
 			x.call(x.ctx, who, func() error { return ErrDown })
 			x.finishOf(who)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const ms = time.Millisecond
@@ -126,7 +126,7 @@ func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
 				"closed": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
 					ctx, cancel := context.WithTimeout(ctx, 100*24*time.Hour)
 					t.Cleanup(cancel)
-					time.AfterFunc(10*ms, func() { q.Close(errs.ErrClosed) })
+					time.AfterFunc(10*ms, func() { q.Close(limits.ErrClosed) })
 					return ctx
 				},
 				"hopeless": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
@@ -165,12 +165,12 @@ func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
 func TestOneThatIsFailedWhileItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRooms(0, Config{})
-		time.AfterFunc(time.Second, func() { q.Close(errs.ErrClosed) })
+		time.AfterFunc(time.Second, func() { q.Close(limits.ErrClosed) })
 		_, _, err := q.Acquire(t.Context(), Request{N: 1, Max: Forever, Ask: func(ctx context.Context, _ Turn) (Wait, error) {
 			<-ctx.Done()
 			return Wait{}, ctx.Err()
 		}})
-		if err != errs.ErrClosed {
+		if err != limits.ErrClosed {
 			t.Error(err)
 		}
 	})

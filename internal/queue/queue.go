@@ -42,6 +42,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Forever as a wait means that only a change can end it; as the most that a
@@ -170,7 +171,7 @@ type Config struct {
 	// ends because it is too long. It returns the limit that is to blame: the one that
 	// the Forecast need consists of or, if need is 0, the one that holds up the head.
 	// If the queue is empty, the head would be that entry.
-	Blame func(now, need time.Duration, n int64) errs.Limit
+	Blame func(now, need time.Duration, n int64) limits.Cause
 }
 
 // A Queue is a FIFO of callers. It must be made ready by Init and must not be copied.
@@ -385,7 +386,7 @@ func (q *Queue) enter(ctx context.Context, r *Request) (w *Waiter, now time.Dura
 		err = q.hopeless(now, w, q.weight.value())
 	}
 	if err == nil && q.full() {
-		err = errs.ErrQueueFull
+		err = limits.ErrQueueFull
 	}
 	if err != nil {
 		q.recycle(w)
@@ -580,7 +581,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	need := q.rule.Forecast(now, ahead)
 	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
 	if need == 0 && w.maxAt() <= now && !asks {
-		return q.blame(now, 0, w, errs.ErrTimeout)
+		return q.blame(now, 0, w, limits.ErrTimeout)
 	}
 	return q.blame(now, need, w, w.tooLong(now, need))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Reserve adds an entry with no goroutine behind it. It counts as used at its
@@ -24,7 +25,7 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 		return nil, now, nil
 	}
 	if q.full() {
-		return nil, 0, errs.ErrQueueFull
+		return nil, 0, limits.ErrQueueFull
 	}
 	w = &Waiter{n: r.N, at: Forever}
 	q.push(w)
@@ -45,7 +46,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	switch {
 	case w.state == dropped: // cancelled, or who attended it before gave up
 		q.Unlock()
-		return errs.ErrCancelled
+		return limits.ErrCancelled
 	case w.settled():
 		q.Unlock()
 		return w.result(ctx)
@@ -88,7 +89,7 @@ func (q *Queue) Cancel(w *Waiter) bool {
 	if w.wake == nil { // nobody to be told why, for which fail allocates
 		q.giveUp(w)
 	} else {
-		q.fail(w, errs.ErrCancelled)
+		q.fail(w, limits.ErrCancelled)
 	}
 	q.Advance(now)
 	return true

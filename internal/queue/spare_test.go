@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // room is a rule that lets n in while there is room.
@@ -133,10 +133,10 @@ func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
 			}
 		})
 	}
-	if n := refused(errs.ErrQueueFull, Forever); n > 0 {
+	if n := refused(limits.ErrQueueFull, Forever); n > 0 {
 		t.Errorf("a caller for whom the queue is full allocates %v times", n)
 	}
-	if n := refused(errs.ErrTimeout, 0); n > 1 { // for its bound
+	if n := refused(limits.ErrTimeout, 0); n > 1 { // for its bound
 		t.Errorf("a caller who does not wait allocates %v times", n)
 	}
 	r.release(1)

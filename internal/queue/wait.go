@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/alarm"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // near is how long a wait of a caller that asks may be to be worth an exact end.
@@ -68,7 +69,7 @@ func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 		return Place{}, nil
 	case q.full():
 		q.Unlock()
-		return Place{}, errs.ErrQueueFull
+		return Place{}, limits.ErrQueueFull
 	}
 	if n == 1 && done == nil && q.cfg.Latch != nil && q.joinCrowd() {
 		room := q.crowd.room
@@ -209,7 +210,7 @@ func (q *Queue) block(ctx context.Context, w *Waiter, m Message, timer **time.Ti
 		}
 		asks := w.asks() && w == q.front // and gives up by itself
 		if !q.cfg.Exact && !asks && now >= w.maxAt() {
-			q.drop(now, w, q.blame(now, 0, w, errs.ErrTimeout))
+			q.drop(now, w, q.blame(now, 0, w, limits.ErrTimeout))
 		}
 	}
 }
@@ -246,7 +247,7 @@ func (q *Queue) askFor(w *Waiter) (over bool, err error) {
 			err = w.tooLong(now, wait.Sure)
 		}
 		if err == nil && now >= w.maxAt() {
-			err = errs.ErrTimeout
+			err = limits.ErrTimeout
 		}
 		if err == nil {
 			return false, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
@@ -287,7 +288,7 @@ func (w *Waiter) tooLong(now, need time.Duration) error {
 	at := sat.Add(now, need)
 	maxAt, ctxAt := w.rare.maxAt, w.rare.ctxAt
 	if maxAt != Forever && at > maxAt || ctxAt != Forever && at >= ctxAt {
-		return &errs.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
+		return &limits.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // told is a queue of rooms that counts whom it told to wait, and calls then, if
@@ -77,13 +77,13 @@ func TestWaitsAndThenThereIsRoom(t *testing.T) {
 func TestWaitsIsNotToldOfThoseRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTold(0, Config{MaxWaiting: 1})
-		if err := acquire(&q.Queue, 1, Request{Max: -1}); !errors.Is(err, errs.ErrTimeout) {
+		if err := acquire(&q.Queue, 1, Request{Max: -1}); !errors.Is(err, limits.ErrTimeout) {
 			t.Error(err)
 		}
 		go acquire(&q.Queue, 1, Request{})
 		synctest.Wait()
 		q.n = nil
-		if err := acquire(&q.Queue, 1, Request{}); err != errs.ErrQueueFull {
+		if err := acquire(&q.Queue, 1, Request{}); err != limits.ErrQueueFull {
 			t.Error(err)
 		}
 		if _, ok := q.Try(Request{N: 1}); ok {
@@ -91,8 +91,8 @@ func TestWaitsIsNotToldOfThoseRefusedAtOnce(t *testing.T) {
 		}
 		q.release(1)
 		synctest.Wait()
-		q.Close(errs.ErrClosed)
-		if err := acquire(&q.Queue, 1, Request{}); err != errs.ErrClosed {
+		q.Close(limits.ErrClosed)
+		if err := acquire(&q.Queue, 1, Request{}); err != limits.ErrClosed {
 			t.Error(err)
 		}
 		if len(q.n) != 0 {
@@ -135,7 +135,7 @@ func TestWaitsIsToldOnceOfThoseWhoAsk(t *testing.T) {
 // tells that it waits.
 func TestWaitsOfAHeadMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, want := range []error{nil, errs.ErrClosed} {
+		for _, want := range []error{nil, limits.ErrClosed} {
 			q := newTold(0, Config{})
 			open := false
 			q.then = func() {

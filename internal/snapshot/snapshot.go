@@ -26,8 +26,8 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const version = 1
@@ -76,7 +76,7 @@ func Open[S any](data []byte, kind string) (state S, err error) {
 // Impossible returns the error for a state that no limit can have been in.
 func Impossible() error { return unreadable(errors.New("impossible numbers")) }
 
-func unreadable(why error) error { return fmt.Errorf("%w: %v", errs.ErrSnapshot, why) }
+func unreadable(why error) error { return fmt.Errorf("%w: %v", limits.ErrSnapshot, why) }
 
 // Age returns how long before t an instant of Unix time was; 0 if it is to
 // come, because the clock was put back in between. Between two processes there

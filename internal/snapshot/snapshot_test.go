@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/limits"
 )
 
 type state struct {
@@ -83,7 +83,7 @@ func TestWhatIsNotASnapshot(t *testing.T) {
 		{sealed("thing", "{\"count\":7,\"name\":\"\xff\",\"pair\":[1,2]}"), "damaged"},
 	} {
 		got, err := Open[state]([]byte(c.data), "thing")
-		if !errors.Is(err, errs.ErrSnapshot) || !strings.Contains(err.Error(), c.says) || got != (state{}) {
+		if !errors.Is(err, limits.ErrSnapshot) || !strings.Contains(err.Error(), c.says) || got != (state{}) {
 			t.Errorf("%s: %v, %v, want %q", c.data, got, err, c.says)
 		}
 	}

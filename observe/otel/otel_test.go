@@ -116,8 +116,8 @@ func TestMetrics(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: e})
 		all = gates{g}
 		attempts := 0
-		policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
-		sluice.Do(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
+		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
+		sluice.Retry(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
 			if attempts++; attempts < 3 {
 				return errors.New("500")
 			}
@@ -269,8 +269,8 @@ func TestStress(t *testing.T) {
 				if p, ok := g.TryAcquire(1); ok {
 					p.Release()
 				}
-				policy := sluice.Policy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
-				sluice.Do(bg, g, policy, func(context.Context) error {
+				policy := sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
+				sluice.Retry(bg, g, policy, func(context.Context) error {
 					if j%7 == 0 {
 						return errors.New("500")
 					}

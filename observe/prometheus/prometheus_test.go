@@ -101,8 +101,8 @@ func TestScrape(t *testing.T) {
 		all = gates{g}
 
 		attempts := 0
-		policy := sluice.Policy{Backoff: sluice.Constant(time.Millisecond)}
-		sluice.Do(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
+		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
+		sluice.Retry(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
 			if attempts++; attempts < 3 {
 				return errors.New("500")
 			}
@@ -257,8 +257,8 @@ func TestStress(t *testing.T) {
 						p.Release()
 					}
 				}
-				policy := sluice.Policy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
-				sluice.Do(bg, g, policy, func(context.Context) error {
+				policy := sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
+				sluice.Retry(bg, g, policy, func(context.Context) error {
 					if j%7 == 0 {
 						return errors.New("500")
 					}

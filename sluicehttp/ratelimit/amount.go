@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"strconv"
-	"time"
 )
 
 // An Amount is a number of requests, tokens or whatever a limit counts, if it
@@ -40,11 +39,4 @@ func (a Amount) String() string {
 		return "unknown"
 	}
 	return a.number.String()
-}
-
-// A Rate is how many calls a server says it lets through per period. It has
-// the fields of sluice.Rate, and converts to one. The zero Rate is none.
-type Rate struct {
-	Count int64
-	Per   time.Duration
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -86,9 +85,9 @@ func ExampleTimeForm_Wait() {
 }
 
 // Amazon states a rate, which a gate can take as it is.
-func ExampleRate() {
+func ExampleSnapshot_rate() {
 	s, _ := ratelimit.Parse(http.StatusOK, header("x-amzn-RateLimit-Limit: 0.5"), now)
-	rate := sluice.Rate(s.Rate)
+	rate := s.Rate
 	fmt.Println("one call each", rate.Interval())
 	// Output:
 	// one call each 2s

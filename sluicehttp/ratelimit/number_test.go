@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestNumber(t *testing.T) {
@@ -125,15 +126,15 @@ func TestNumberArithmetic(t *testing.T) {
 func TestPerSecond(t *testing.T) {
 	for _, tt := range []struct {
 		n    number
-		want Rate
+		want limits.Rate
 	}{
-		{number{5, 0}, Rate{5, time.Second}},
-		{number{0, 500_000_000}, Rate{1, 2 * time.Second}},
-		{number{0, 16_700_000}, Rate{167, 10000 * time.Second}},
-		{number{2, 250_000_000}, Rate{9, 4 * time.Second}},
-		{number{0, 1}, Rate{1, 1e9 * time.Second}},
-		{number{999_999_999, 999_999_999}, Rate{999_999_999_999_999_999, 1e9 * time.Second}},
-		{number{1e9, 999_999_999}, Rate{1e9, time.Second}},
+		{number{5, 0}, limits.Rate{Count: 5, Per: time.Second}},
+		{number{0, 500_000_000}, limits.Rate{Count: 1, Per: 2 * time.Second}},
+		{number{0, 16_700_000}, limits.Rate{Count: 167, Per: 10000 * time.Second}},
+		{number{2, 250_000_000}, limits.Rate{Count: 9, Per: 4 * time.Second}},
+		{number{0, 1}, limits.Rate{Count: 1, Per: 1e9 * time.Second}},
+		{number{999_999_999, 999_999_999}, limits.Rate{Count: 999_999_999_999_999_999, Per: 1e9 * time.Second}},
+		{number{1e9, 999_999_999}, limits.Rate{Count: 1e9, Per: time.Second}},
 	} {
 		if got := perSecond(tt.n); got != tt.want {
 			t.Errorf("perSecond(%v) = %v, want %v", tt.n, got, tt.want)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // fields makes a header of "Name: value" lines.
@@ -73,8 +75,8 @@ func TestParse(t *testing.T) {
 		{"not all calls", 429, fields("X-RateLimit-Global: false"), Snapshot{Throttled: true}},
 		{"Atlassian", 429, fields("Retry-After: 60", "RateLimit-Reason: jira-burst-based"),
 			Snapshot{Throttled: true, RetryAt: in(time.Minute), RetrySource: "Retry-After", Reason: "jira-burst-based"}},
-		{"Amazon", 200, fields("x-amzn-RateLimit-Limit: 0.5"), Snapshot{Rate: Rate{1, 2 * time.Second}}},
-		{"Amazon, slow", 200, fields("x-amzn-RateLimit-Limit: 0.0167"), Snapshot{Rate: Rate{167, 10000 * time.Second}}},
+		{"Amazon", 200, fields("x-amzn-RateLimit-Limit: 0.5"), Snapshot{Rate: limits.Rate{Count: 1, Per: 2 * time.Second}}},
+		{"Amazon, slow", 200, fields("x-amzn-RateLimit-Limit: 0.0167"), Snapshot{Rate: limits.Rate{Count: 167, Per: 10000 * time.Second}}},
 		{"Shopify", 200, fields("X-Shopify-Shop-Api-Call-Limit: 32.5 / 40"),
 			Snapshot{Limits: []Limit{{Unit: "requests", Quota: AmountOf(40), Used: amount("32.5"), Remaining: amount("7.5"), Source: "X-Shopify-Shop-Api-Call-Limit"}}}},
 		{"HubSpot", 200, fields("X-HubSpot-RateLimit-Daily: 250000", "X-HubSpot-RateLimit-Daily-Remaining: 249999", "X-HubSpot-RateLimit-Secondly: 19"),

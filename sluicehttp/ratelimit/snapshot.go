@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"net/http"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Snapshot is what one response says about limits. Its zero value says
@@ -48,7 +50,7 @@ type Snapshot struct {
 	Limits []Limit
 
 	// Rate is the rate that the server states, or zero.
-	Rate Rate
+	Rate limits.Rate
 
 	// Bucket names the group of calls that the limit is for, Scope whom it is
 	// for and Reason which limit refused, in the words of the server. A limit

@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // readVendor reads a field that one vendor alone has.
@@ -94,7 +96,7 @@ func (r *reader) readAmazon(f *knownField) {
 			r.warn(f.key, v, why)
 		case n == number{}:
 			r.warn(f.key, v, "a rate of 0")
-		case r.Rate != Rate{}:
+		case r.Rate != limits.Rate{}:
 			r.warn(f.key, v, whySecond)
 			return
 		default:
@@ -105,14 +107,14 @@ func (r *reader) readAmazon(f *knownField) {
 
 // perSecond returns n per second as a fraction in its lowest terms: 0.5 is 1 per
 // 2 s. From 10⁹ on, which is faster than anything, decimals are cut off.
-func perSecond(n number) Rate {
+func perSecond(n number) limits.Rate {
 	if n.whole >= 1e9 {
-		return Rate{n.whole, time.Second}
+		return limits.Rate{Count: n.whole, Per: time.Second}
 	}
 	count, seconds := n.whole*1e9+int64(n.nano), int64(1e9)
 	a, b := count, seconds
 	for b != 0 { // Euclid
 		a, b = b, a%b
 	}
-	return Rate{count / a, time.Duration(seconds/a) * time.Second}
+	return limits.Rate{Count: count / a, Per: time.Duration(seconds/a) * time.Second}
 }

@@ -65,7 +65,7 @@ func TestGitHubForAnHour(t *testing.T) {
 			latency(), limited(limit, 403, "application/json", `{"message":"API rate limit exceeded"}`), sluicetest.Reply(200, `{"name":"r"}`, jsonKind),
 		}
 	}
-	j.through = &sluicehttp.Config{Inspect: sluicehttp.GitHub, Policy: sluice.Policy{MaxServerWait: 2 * time.Hour}}
+	j.through = &sluicehttp.Config{Inspect: sluicehttp.GitHub, Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}}
 	j.wantAll(t, j.run(t, "a window of an hour"))
 }
 

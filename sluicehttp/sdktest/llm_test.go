@@ -102,7 +102,7 @@ func TestCompletions(t *testing.T) {
 			t.Run(sdk.name+"/"+f.name, func(t *testing.T) {
 				j, one := sdk.asItIs, sdk.noRetries
 				alike := sdk.cfg
-				alike.Policy.Attempts = 8 // of 300 calls, of which one in ten fails, 3 % lose one with 4
+				alike.Retry.Attempts = 8 // of 300 calls, of which one in ten fails, 3 % lose one with 4
 				j.through, one.through, one.idempotent = &sdk.cfg, &alike, true
 				alone := j.alone().run(t, "alone")
 				for _, j.http1 = range []bool{false, true} {

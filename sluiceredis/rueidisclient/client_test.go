@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-go/sluice/sluiceredis"
@@ -70,7 +69,7 @@ func TestNewRefusesWhatDoesNotObey(t *testing.T) {
 
 // A dialer of the caller's is used, and what it cannot reach was not asked.
 func TestDialersOfTheOption(t *testing.T) {
-	addr := miniredis.RunT(t).Addr()
+	addr := redistest.Mini(t)
 	script := sluiceredis.NewScript("one", "return {1}")
 	for name, set := range map[string]func(o *rueidis.ClientOption, away *bool){
 		"DialFn": func(o *rueidis.ClientOption, away *bool) {
@@ -104,7 +103,7 @@ func dialUnless(away *bool, addr string) (net.Conn, error) {
 
 // TLS is spoken where the option says so: to a server without it, not at all.
 func TestTLS(t *testing.T) {
-	addr := miniredis.RunT(t).Addr()
+	addr := redistest.Mini(t)
 	c := open(t, rueidis.ClientOption{
 		InitAddress: []string{addr}, ForceSingleClient: true, TLSConfig: &tls.Config{InsecureSkipVerify: true},
 		Dialer: net.Dialer{Timeout: time.Second},
@@ -117,7 +116,7 @@ func TestTLS(t *testing.T) {
 
 // A client that was closed sends nothing.
 func TestClosed(t *testing.T) {
-	c := open(t, rueidis.ClientOption{InitAddress: []string{miniredis.RunT(t).Addr()}})
+	c := open(t, rueidis.ClientOption{InitAddress: []string{redistest.Mini(t)}})
 	c.Close()
 	script := sluiceredis.NewScript("one", "return {1}")
 	if _, err := c.Run(t.Context(), script, nil, nil); err != rueidis.ErrClosing {
@@ -134,7 +133,7 @@ func TestClosed(t *testing.T) {
 // Who shares a connection with a call that ran out of time is not told that its
 // own time is over.
 func TestOthersDeadline(t *testing.T) {
-	p := redistest.NewProxy(t, miniredis.RunT(t).Addr())
+	p := redistest.NewProxy(t, redistest.Mini(t))
 	c := open(t, rueidis.ClientOption{InitAddress: []string{p.Addr}, ForceSingleClient: true, PipelineMultiplex: -1})
 	script := sluiceredis.NewScript("one", "return {1}")
 	if _, err := c.Run(context.Background(), script, nil, nil); err != nil {
@@ -159,7 +158,7 @@ func TestOthersDeadline(t *testing.T) {
 
 // A cancelled context is noticed at once where the client always pipelines.
 func TestCancelIsNoticed(t *testing.T) {
-	p := redistest.NewProxy(t, miniredis.RunT(t).Addr())
+	p := redistest.NewProxy(t, redistest.Mini(t))
 	c := open(t, rueidis.ClientOption{InitAddress: []string{p.Addr}, ForceSingleClient: true, AlwaysPipelining: true})
 	p.Set(redistest.Fault{DropReply: true})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -31,7 +31,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	replies, err := store.Leaky("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+	replies, err := store.Bucket("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
 	if err != nil {
 		panic(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Sets are quotas that share a key: the capacity changes, the rate, both, and so that
@@ -28,7 +29,7 @@ var Sets = [][]leaky.Quota{
 // A Subject decides for one key, which no other caller uses.
 type Subject struct {
 	Sleep func(time.Duration)
-	Take  func(q leaky.Quota, n int64) leaky.Result
+	Take  func(q leaky.Quota, n int64) limits.Result
 }
 
 // A Grant is units that were let through.

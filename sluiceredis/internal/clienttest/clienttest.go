@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/sluiceredis"
@@ -60,8 +59,8 @@ func prefix(t testing.TB) string { return fmt.Sprint("test ", tests.Add(1), " ",
 
 // Run runs everything.
 func Run(t *testing.T, lib Library) {
-	t.Run("memory", func(t *testing.T) { limits(t, nil) })
-	t.Run("miniredis", func(t *testing.T) { both(t, lib.Single(t, miniredis.RunT(t).Addr(), 0)) })
+	t.Run("memory", func(t *testing.T) { everyLimit(t, nil) })
+	t.Run("miniredis", func(t *testing.T) { both(t, lib.Single(t, redistest.Mini(t), 0)) })
 	t.Run("redis", func(t *testing.T) { both(t, lib.Single(t, redistest.Shared(t).Addr, 0)) })
 	t.Run("cluster", func(t *testing.T) {
 		addrs := redistest.Addrs(redistest.StartCluster(t, masters))
@@ -75,7 +74,7 @@ func Run(t *testing.T, lib Library) {
 // both tests a client and the limits on it.
 func both(t *testing.T, c Client) {
 	t.Run("client", func(t *testing.T) { contract(t, c) })
-	t.Run("limits", func(t *testing.T) { limits(t, c) })
+	t.Run("limits", func(t *testing.T) { everyLimit(t, c) })
 }
 
 // store returns a store whose keys no other test has.

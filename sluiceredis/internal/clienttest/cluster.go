@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -30,15 +31,15 @@ func onCluster(t *testing.T, c Client, addrs []string) {
 // In strict mode each slot has an epoch of its own.
 func strict(t *testing.T, c Client) {
 	s := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Timeout: 10 * sec, Strict: true}))
-	l := must[*sluiceredis.Leaky](t)(s.Leaky("strict", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour}))
-	if res := must[leaky.Result](t)(l.Take(bg, "0", 1)); res.Allowed() {
+	l := must[*sluiceredis.Bucket](t)(s.Bucket("strict", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour}))
+	if res := must[limits.Result](t)(l.Take(bg, "0", 1)); res.Allowed() {
 		t.Error("what a server may have lost was granted")
 	}
 	if err := s.Vouch(bg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		if res := must[leaky.Result](t)(l.Take(bg, fmt.Sprint(i), 1)); !res.Allowed() {
+		if res := must[limits.Result](t)(l.Take(bg, fmt.Sprint(i), 1)); !res.Allowed() {
 			t.Errorf("key %d: %+v", i, res)
 		}
 	}
@@ -48,11 +49,11 @@ func strict(t *testing.T, c Client) {
 func spread(t *testing.T, c Client) {
 	s := store(t, c)
 	quota := leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}
-	buckets := must[*sluiceredis.Leaky](t)(s.Leaky("cluster", quota))
-	log := must[*sluiceredis.Log](t)(s.Log("cluster", 3, time.Hour))
+	buckets := must[*sluiceredis.Bucket](t)(s.Bucket("cluster", quota))
+	log := must[*sluiceredis.Sliding](t)(s.Sliding("cluster", 3, time.Hour))
 	fixed := must[*sluiceredis.Fixed](t)(s.Fixed("cluster", sluiceredis.FixedConfig{Limit: 3, Window: time.Hour}))
-	day := must[*sluiceredis.Leaky](t)(s.Leaky("cluster/day", quota))
-	hour := must[*sluiceredis.Log](t)(s.Log("cluster/hour", 9, time.Hour))
+	day := must[*sluiceredis.Bucket](t)(s.Bucket("cluster/day", quota))
+	hour := must[*sluiceredis.Sliding](t)(s.Sliding("cluster/hour", 9, time.Hour))
 	minute := must[*sluiceredis.Fixed](t)(s.Fixed("cluster/minute", sluiceredis.FixedConfig{Limit: 9, Window: time.Hour}))
 	var wg sync.WaitGroup
 	for i := range 30 {
@@ -71,10 +72,10 @@ func spread(t *testing.T, c Client) {
 			if err := set.Adjust(bg, -3, 0); err != nil {
 				t.Error(err)
 			}
-			for kind, take := range map[string]func() (leaky.Result, error){
-				"leaky": func() (leaky.Result, error) { return buckets.Take(bg, key, 1) },
-				"log":   func() (leaky.Result, error) { return log.Take(bg, key, 1) },
-				"fixed": func() (leaky.Result, error) { return fixed.Take(bg, key, 1) },
+			for kind, take := range map[string]func() (limits.Result, error){
+				"leaky": func() (limits.Result, error) { return buckets.Take(bg, key, 1) },
+				"log":   func() (limits.Result, error) { return log.Take(bg, key, 1) },
+				"fixed": func() (limits.Result, error) { return fixed.Take(bg, key, 1) },
 			} {
 				for j := range 4 {
 					if res, err := take(); err != nil || res.Allowed() != (j < 3) {

@@ -39,11 +39,11 @@ func credentials(t *testing.T, lib Library) {
 		{"NOAUTH", "", "", "default resetpass >two", "default nopass"},
 		{"NOPERM", "app", "one", "app -@all", "app +@all"},
 	} {
-		for _, policy := range []sluiceredis.Policy{sluiceredis.FailOpen, sluiceredis.LocalShare, sluiceredis.FailClosed} {
+		for _, policy := range []sluiceredis.OutagePolicy{sluiceredis.FailOpen, sluiceredis.LocalShare, sluiceredis.FailClosed} {
 			t.Run(v.name+", "+policy.String(), func(t *testing.T) {
 				c := lib.Login(t, s.Addr, v.user, v.password)
 				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Away: policy, Instances: 1, Retry: 100 * ms}))
-				l := must[*sluiceredis.Leaky](t)(store.Leaky("x", leaky.Quota{Capacity: 1_000_000, Count: 1, Per: sec}))
+				l := must[*sluiceredis.Bucket](t)(store.Bucket("x", leaky.Quota{Capacity: 1_000_000, Count: 1, Per: sec}))
 				take := func() bool { res, err := l.Take(bg, "k", 1); return err == nil && res.Allowed() }
 				if !take() {
 					t.Fatal("refused before the credentials were changed")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/window"
@@ -19,44 +20,44 @@ import (
 // that nothing comes back meanwhile.
 
 // kinds of meters, each by how it is made; in memory where s is nil.
-var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) sluice.Meter{
-	"leaky": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
+	"leaky": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
 		if s == nil {
 			return leaky.New(q.Capacity, q.Count, q.Per)
 		}
-		return must[*sluiceredis.Leaky](t)(s.Leaky("conform", q)).On("k")
+		return must[*sluiceredis.Bucket](t)(s.Bucket("conform", q)).On("k")
 	},
-	"blocks": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+	"blocks": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
 		if s == nil {
 			return leaky.New(q.Capacity, q.Count, q.Per)
 		}
-		return must[*sluiceredis.Blocks](t)(must[*sluiceredis.Leaky](t)(s.Leaky("conform", q)).Blocks(1, 0)).On("k")
+		return must[*sluiceredis.Blocks](t)(must[*sluiceredis.Bucket](t)(s.Bucket("conform", q)).Blocks(1, 0)).On("k")
 	},
-	"log": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+	"log": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return window.NewLog(5, time.Hour)
+			return window.NewSliding(5, time.Hour)
 		}
-		return must[*sluiceredis.Log](t)(s.Log("conform", 5, time.Hour)).On("k")
+		return must[*sluiceredis.Sliding](t)(s.Sliding("conform", 5, time.Hour)).On("k")
 	},
-	"anchored": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+	"anchored": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return window.NewCounter(5, time.Hour)
+			return window.NewFixed(5, time.Hour)
 		}
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")
 	},
-	"together": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+	"together": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
 		if s == nil {
 			return leaky.New(q.Capacity, q.Count, q.Per) // in memory a gate does it
 		}
 		return must[*sluiceredis.Set](t)(s.Together(
-			must[*sluiceredis.Leaky](t)(s.Leaky("conform/a", q)).On("k"),
-			must[*sluiceredis.Log](t)(s.Log("conform/b", 5, time.Hour)).On("k"),
+			must[*sluiceredis.Bucket](t)(s.Bucket("conform/a", q)).On("k"),
+			must[*sluiceredis.Sliding](t)(s.Sliding("conform/b", 5, time.Hour)).On("k"),
 			must[*sluiceredis.Fixed](t)(s.Fixed("conform/c", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")))
 	},
-	"aligned": func(t *testing.T, s *sluiceredis.Store) sluice.Meter {
+	"aligned": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
 			return window.NewCalendar(5, window.Month, nil)
 		}
@@ -65,10 +66,10 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) sluice.Meter{
 	},
 }
 
-// limits tests all kinds, through c or, if that is nil, in memory.
-func limits(t *testing.T, c Client) {
+// everyLimit tests all kinds, through c or, if that is nil, in memory.
+func everyLimit(t *testing.T, c Client) {
 	for kind, create := range kinds {
-		for name, test := range map[string]func(t *testing.T, m sluice.Meter){
+		for name, test := range map[string]func(t *testing.T, m limits.Limiter){
 			"meter": meter, "gate": inGate, "blocking": blocking,
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -89,7 +90,7 @@ func limits(t *testing.T, c Client) {
 	})
 }
 
-func meter(t *testing.T, m sluice.Meter) {
+func meter(t *testing.T, m limits.Limiter) {
 	admit := func(n int64, fits bool, want error) time.Duration {
 		t.Helper()
 		wait, err := m.Admit(bg, n)
@@ -138,10 +139,10 @@ func meter(t *testing.T, m sluice.Meter) {
 }
 
 // All of a gate's limits or none: what one refuses, the others have not lost.
-func inGate(t *testing.T, m sluice.Meter) {
-	other := window.NewLog(2, time.Hour)
+func inGate(t *testing.T, m limits.Limiter) {
+	other := window.NewSliding(2, time.Hour)
 	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{
-		Quotas: []sluice.Quota{{Name: "here", Meter: m}, {Name: "other", Meter: other}},
+		Limits: []sluice.Limit{{Name: "here", Limiter: m}, {Name: "other", Limiter: other}},
 	}))
 	for range 2 {
 		if _, ok := gate.TryAcquire(1); !ok {
@@ -162,8 +163,8 @@ func inGate(t *testing.T, m sluice.Meter) {
 }
 
 // Many callers at once get exactly the limit, here through the blocking verbs.
-func blocking(t *testing.T, m sluice.Meter) {
-	block := sluice.Block(m)
+func blocking(t *testing.T, m limits.Limiter) {
+	block := sluice.NewQueue(m)
 	var got atomic.Int64
 	var wg sync.WaitGroup
 	for range 20 {
@@ -187,15 +188,15 @@ type localLease struct{ release func() }
 func (l localLease) Release()              { l.release() }
 func (l localLease) Lost() <-chan struct{} { return nil }
 
-func (l local) Acquire(ctx context.Context, n int64, longest time.Duration) (sluice.Lease, error) {
+func (l local) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	if err := l.AcquireWithin(ctx, n, longest); err != nil {
 		return nil, err
 	}
 	return localLease{func() { l.Weighted.Release(n) }}, nil
 }
 
-func permits(t *testing.T, p sluice.Permits) {
-	lend := func(n int64, want error) sluice.Lease {
+func permits(t *testing.T, p limits.Semaphore) {
+	lend := func(n int64, want error) limits.Lease {
 		t.Helper()
 		l, err := p.Acquire(bg, n, 0)
 		if err != want {
@@ -213,7 +214,7 @@ func permits(t *testing.T, p sluice.Permits) {
 	three.Release()
 	lend(5, nil).Release()
 	var out, peak atomic.Int64
-	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{Permits: p}))
+	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{Semaphore: p}))
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() {

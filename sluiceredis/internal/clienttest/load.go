@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -19,9 +20,9 @@ import (
 const capacity = 100_000
 
 // bucket returns it. One unit leaks in 80 s.
-func bucket(t *testing.T, s *sluiceredis.Store) *sluiceredis.Leaky {
+func bucket(t *testing.T, s *sluiceredis.Store) *sluiceredis.Bucket {
 	t.Helper()
-	return must[*sluiceredis.Leaky](t)(s.Leaky("load", leaky.Quota{Capacity: capacity, Count: 1, Per: 80 * sec}))
+	return must[*sluiceredis.Bucket](t)(s.Bucket("load", leaky.Quota{Capacity: capacity, Count: 1, Per: 80 * sec}))
 }
 
 // underLoad has callers take from the bucket, each for so long at most, while
@@ -67,7 +68,7 @@ func underLoad(t *testing.T, s *sluiceredis.Store, longest time.Duration, breaki
 // compare compares what callers were granted with what the server has lent.
 func compare(t *testing.T, near *sluiceredis.Store, granted, unknown int64) {
 	t.Helper()
-	res := must[leaky.Result](t)(bucket(t, near).Peek(bg, "k"))
+	res := must[limits.Result](t)(bucket(t, near).Peek(bg, "k"))
 	if got := capacity - res.Remaining; granted == 0 || got < granted || got > granted+unknown {
 		t.Errorf("%d granted, %d unknown, the server counted %d", granted, unknown, got)
 	}
@@ -156,7 +157,7 @@ func refuses(t *testing.T, lib Library) {
 	server := redistest.Start(t)
 	admin := admin(t, server.Addr)
 	s := store(t, lib.Single(t, server.Addr, 0))
-	l := must[*sluiceredis.Leaky](t)(s.Leaky("refuse", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}))
+	l := must[*sluiceredis.Bucket](t)(s.Bucket("refuse", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}))
 	code := func(want string) {
 		t.Helper()
 		var e *sluiceredis.ServerError
@@ -191,7 +192,7 @@ func killed(t *testing.T, lib Library) {
 			t.Parallel()
 			server := redistest.Start(t, v.args...)
 			s := store(t, lib.Single(t, server.Addr, 0))
-			l := must[*sluiceredis.Leaky](t)(s.Leaky("killed", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}))
+			l := must[*sluiceredis.Bucket](t)(s.Bucket("killed", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}))
 			grants := func() (n int64) {
 				for range 10 {
 					for range 100 { // until the client has noticed

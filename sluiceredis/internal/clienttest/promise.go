@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/promise"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -39,23 +40,23 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 			names = [2]string{"bucket", "log"}
 		}
 		const plenty = 2000
-		buckets, err := shared.Store.Leaky(names[0], leaky.Quota{Capacity: plenty, Count: 1, Per: time.Hour})
+		buckets, err := shared.Store.Bucket(names[0], leaky.Quota{Capacity: plenty, Count: 1, Per: time.Hour})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		logs, err := shared.Store.Log(names[1], plenty, 1000*time.Hour)
+		logs, err := shared.Store.Sliding(names[1], plenty, 1000*time.Hour)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		cfg := l.Config()
-		cfg.Quotas = []sluice.Quota{{Name: "bucket", Meter: buckets.On("k")}, {Name: "log", Meter: logs.On("k")}}
+		cfg.Limits = []sluice.Limit{{Name: "bucket", Limiter: buckets.On("k")}, {Name: "log", Limiter: logs.On("k")}}
 		gate, err := sluice.New(cfg)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		level := promise.NewLevel("gate", gate)
 		if !shared.Away {
-			left := func(r leaky.Result, err error) int64 {
+			left := func(r limits.Result, err error) int64 {
 				if err != nil {
 					return -1 // while the server is away
 				}
@@ -85,7 +86,7 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 }
 
 // take takes n from m or, if n is negative, gives it back.
-func take(tb testing.TB, m sluice.Meter, n int64) {
+func take(tb testing.TB, m limits.Limiter, n int64) {
 	tb.Helper()
 	var wait time.Duration
 	var err error

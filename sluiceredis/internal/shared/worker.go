@@ -105,11 +105,11 @@ func newWorker(o order) (*worker, error) {
 		}
 		w.acquire = func(ctx context.Context) error { return p.Acquire(ctx, 1) }
 	case "leaky":
-		l, err := w.store.Leaky("shared", leaky.Quota{Capacity: burst(o.Rate), Count: o.Rate, Per: time.Second})
+		l, err := w.store.Bucket("shared", leaky.Quota{Capacity: burst(o.Rate), Count: o.Rate, Per: time.Second})
 		if err != nil {
 			return nil, err
 		}
-		block := sluice.Block(l.On("all"))
+		block := sluice.NewQueue(l.On("all"))
 		w.acquire = func(ctx context.Context) error { return block.Acquire(ctx, 1) }
 	default:
 		return nil, fmt.Errorf("no limit of kind %q", o.Kind)

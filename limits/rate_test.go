@@ -1,4 +1,4 @@
-package sluice_test
+package limits_test
 
 import (
 	"encoding/json"
@@ -10,58 +10,58 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 const aDay = 24 * time.Hour
 
 func TestParseRateReadsRatesAsPeopleWriteThem(t *testing.T) {
-	for s, want := range map[string]sluice.Rate{
+	for s, want := range map[string]limits.Rate{
 		// The examples of the documentation.
-		"5/s":      {5, time.Second},
-		"5000/h":   {5000, time.Hour},
-		"300/20s":  {300, 20 * time.Second},
-		"10/1m30s": {10, 90 * time.Second},
-		"1/day":    {1, aDay},
+		"5/s":      {Count: 5, Per: time.Second},
+		"5000/h":   {Count: 5000, Per: time.Hour},
+		"300/20s":  {Count: 300, Per: 20 * time.Second},
+		"10/1m30s": {Count: 10, Per: 90 * time.Second},
+		"1/day":    {Count: 1, Per: aDay},
 
 		// Every unit by every name.
-		"1/ns":     {1, 1},
-		"7/us":     {7, time.Microsecond},
-		"7/µs":     {7, time.Microsecond},
-		"7/ms":     {7, ms},
-		"7/sec":    {7, time.Second},
-		"7/second": {7, time.Second},
-		"7/m":      {7, time.Minute}, // a minute, not a metre or a month
-		"7/min":    {7, time.Minute},
-		"7/minute": {7, time.Minute},
-		"7/hour":   {7, time.Hour},
-		"7/d":      {7, aDay},
+		"1/ns":     {Count: 1, Per: 1},
+		"7/us":     {Count: 7, Per: time.Microsecond},
+		"7/µs":     {Count: 7, Per: time.Microsecond},
+		"7/ms":     {Count: 7, Per: time.Millisecond},
+		"7/sec":    {Count: 7, Per: time.Second},
+		"7/second": {Count: 7, Per: time.Second},
+		"7/m":      {Count: 7, Per: time.Minute}, // a minute, not a metre or a month
+		"7/min":    {Count: 7, Per: time.Minute},
+		"7/minute": {Count: 7, Per: time.Minute},
+		"7/hour":   {Count: 7, Per: time.Hour},
+		"7/d":      {Count: 7, Per: aDay},
 
 		// Durations as time.ParseDuration reads them.
-		"5/1s":                 {5, time.Second},
-		"5/.5s":                {5, 500 * ms},
-		"5/+2s":                {5, 2 * time.Second},
-		"5/24h":                {5, aDay},
-		"1/1h1m1s1ms1us1ns":    {1, 3661001001001},
-		"1000/1.000000001s":    {1000, time.Second + 1},
-		"9/2562047h47m16.854s": {9, math.MaxInt64 - 775807},
+		"5/1s":                 {Count: 5, Per: time.Second},
+		"5/.5s":                {Count: 5, Per: 500 * time.Millisecond},
+		"5/+2s":                {Count: 5, Per: 2 * time.Second},
+		"5/24h":                {Count: 5, Per: aDay},
+		"1/1h1m1s1ms1us1ns":    {Count: 1, Per: 3661001001001},
+		"1000/1.000000001s":    {Count: 1000, Per: time.Second + 1},
+		"9/2562047h47m16.854s": {Count: 9, Per: math.MaxInt64 - 775807},
 
 		// Spaces around either part.
-		" 5/s":             {5, time.Second},
-		"5/s\n":            {5, time.Second},
-		"5 / s":            {5, time.Second},
-		"\t5\u00a0/ 20s\r": {5, 20 * time.Second},
+		" 5/s":             {Count: 5, Per: time.Second},
+		"5/s\n":            {Count: 5, Per: time.Second},
+		"5 / s":            {Count: 5, Per: time.Second},
+		"\t5\u00a0/ 20s\r": {Count: 5, Per: 20 * time.Second},
 
 		// Whole numbers as strconv reads them in base 10.
-		"+5/s":  {5, time.Second},
-		"007/s": {7, time.Second},
+		"+5/s":  {Count: 5, Per: time.Second},
+		"007/s": {Count: 7, Per: time.Second},
 
 		// The edges.
-		"1000000000/s": {1e9, time.Second}, // one per nanosecond
-		"9223372036854775807/2562047h47m16.854775807s": {math.MaxInt64, math.MaxInt64},
-		"1/2562047h47m16.854775807s":                   {1, math.MaxInt64},
+		"1000000000/s": {Count: 1e9, Per: time.Second}, // one per nanosecond
+		"9223372036854775807/2562047h47m16.854775807s": {Count: math.MaxInt64, Per: math.MaxInt64},
+		"1/2562047h47m16.854775807s":                   {Count: 1, Per: math.MaxInt64},
 	} {
-		if got, err := sluice.ParseRate(s); err != nil || got != want {
+		if got, err := limits.ParseRate(s); err != nil || got != want {
 			t.Errorf("ParseRate(%q) = %v, %v; want %v", s, got, err, want)
 		}
 	}
@@ -128,9 +128,9 @@ func TestParseRateRefusesEverythingElse(t *testing.T) {
 
 		"9223372036854775807/d": "more than one per nanosecond",
 	} {
-		got, err := sluice.ParseRate(s)
+		got, err := limits.ParseRate(s)
 		switch {
-		case err == nil || got != sluice.Rate{}:
+		case err == nil || got != limits.Rate{}:
 			t.Errorf("ParseRate(%q) = %v, %v; want an error", s, got, err)
 		case !strings.HasPrefix(err.Error(), "sluice: rate ") || !strings.Contains(err.Error(), want):
 			t.Errorf("ParseRate(%q): message %q, want it to say %q", s, err, want)
@@ -139,48 +139,48 @@ func TestParseRateRefusesEverythingElse(t *testing.T) {
 }
 
 func TestRateStringIsWhatParseRateReads(t *testing.T) {
-	for want, r := range map[string]sluice.Rate{
-		"5/s":              {5, time.Second},
-		"5/m":              {5, 60 * time.Second},
-		"5000/h":           {5000, time.Hour},
-		"1/d":              {1, aDay},
-		"1/48h0m0s":        {1, 2 * aDay},
-		"2/ms":             {2, ms},
-		"2/us":             {2, time.Microsecond},
-		"1/ns":             {1, 1},
-		"300/20s":          {300, 20 * time.Second},
-		"10/1m30s":         {10, 90 * time.Second},
-		"3/1.5s":           {3, 1500 * ms},
-		"1000000000/s":     {1e9, time.Second},
-		"1/1h0m0.000001s":  {1, time.Hour + time.Microsecond},
-		"1/23h59m59.9999s": {1, aDay - 100*time.Microsecond},
+	for want, r := range map[string]limits.Rate{
+		"5/s":              {Count: 5, Per: time.Second},
+		"5/m":              {Count: 5, Per: 60 * time.Second},
+		"5000/h":           {Count: 5000, Per: time.Hour},
+		"1/d":              {Count: 1, Per: aDay},
+		"1/48h0m0s":        {Count: 1, Per: 2 * aDay},
+		"2/ms":             {Count: 2, Per: time.Millisecond},
+		"2/us":             {Count: 2, Per: time.Microsecond},
+		"1/ns":             {Count: 1, Per: 1},
+		"300/20s":          {Count: 300, Per: 20 * time.Second},
+		"10/1m30s":         {Count: 10, Per: 90 * time.Second},
+		"3/1.5s":           {Count: 3, Per: 1500 * time.Millisecond},
+		"1000000000/s":     {Count: 1e9, Per: time.Second},
+		"1/1h0m0.000001s":  {Count: 1, Per: time.Hour + time.Microsecond},
+		"1/23h59m59.9999s": {Count: 1, Per: aDay - 100*time.Microsecond},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("String of %d per %d ns = %q, want %q", r.Count, r.Per, got, want)
 		}
-		if got, err := sluice.ParseRate(r.String()); err != nil || got != r {
+		if got, err := limits.ParseRate(r.String()); err != nil || got != r {
 			t.Errorf("ParseRate(%q) = %v, %v", r.String(), got, err)
 		}
 		if got := fmt.Sprint(r); got != want {
 			t.Errorf("printed as %q, want %q", got, want)
 		}
 	}
-	if got := (sluice.Rate{}).String(); got != "unlimited" {
+	if got := (limits.Rate{}).String(); got != "unlimited" {
 		t.Errorf("the zero Rate is %q", got)
 	}
 }
 
 func TestIntervalIsRoundedDownToANanosecond(t *testing.T) {
-	for r, want := range map[sluice.Rate]time.Duration{
-		{}:                             0,
-		{1, time.Second}:               time.Second,
-		{10, time.Second}:              100 * ms,
-		{300, 20 * time.Second}:        66666666, // 66,666,666⅔
-		{3, time.Second}:               333333333,
-		{1e9, time.Second}:             1,
-		{999999999, time.Second}:       1, // 1.000000001
-		{1, math.MaxInt64}:             math.MaxInt64,
-		{math.MaxInt64, math.MaxInt64}: 1,
+	for r, want := range map[limits.Rate]time.Duration{
+		{}:                                         0,
+		{Count: 1, Per: time.Second}:               time.Second,
+		{Count: 10, Per: time.Second}:              100 * time.Millisecond,
+		{Count: 300, Per: 20 * time.Second}:        66666666, // 66,666,666⅔
+		{Count: 3, Per: time.Second}:               333333333,
+		{Count: 1e9, Per: time.Second}:             1,
+		{Count: 999999999, Per: time.Second}:       1, // 1.000000001
+		{Count: 1, Per: math.MaxInt64}:             math.MaxInt64,
+		{Count: math.MaxInt64, Per: math.MaxInt64}: 1,
 	} {
 		if got := r.Interval(); got != want {
 			t.Errorf("Interval of %v = %v, want %v", r, got, want)
@@ -189,22 +189,22 @@ func TestIntervalIsRoundedDownToANanosecond(t *testing.T) {
 }
 
 func TestRateIsAFlag(t *testing.T) {
-	parse := func(args ...string) (r sluice.Rate, usage string, err error) {
+	parse := func(args ...string) (r limits.Rate, usage string, err error) {
 		var out strings.Builder
 		fs := flag.NewFlagSet("test", flag.ContinueOnError)
 		fs.SetOutput(&out)
-		fs.TextVar(&r, "rate", sluice.Rate{Count: 5, Per: time.Second}, "calls `per` period")
+		fs.TextVar(&r, "rate", limits.Rate{Count: 5, Per: time.Second}, "calls `per` period")
 		err = fs.Parse(args)
 		return r, out.String(), err
 	}
 	for _, c := range []struct {
 		args []string
-		want sluice.Rate
+		want limits.Rate
 	}{
-		{nil, sluice.Rate{Count: 5, Per: time.Second}},
-		{[]string{"-rate", "300/20s"}, sluice.Rate{Count: 300, Per: 20 * time.Second}},
-		{[]string{"-rate=1 / day"}, sluice.Rate{Count: 1, Per: aDay}},
-		{[]string{"-rate", "unlimited"}, sluice.Rate{}},
+		{nil, limits.Rate{Count: 5, Per: time.Second}},
+		{[]string{"-rate", "300/20s"}, limits.Rate{Count: 300, Per: 20 * time.Second}},
+		{[]string{"-rate=1 / day"}, limits.Rate{Count: 1, Per: aDay}},
+		{[]string{"-rate", "unlimited"}, limits.Rate{}},
 	} {
 		if got, _, err := parse(c.args...); err != nil || got != c.want {
 			t.Errorf("%q: %v, %v; want %v", c.args, got, err, c.want)
@@ -214,7 +214,7 @@ func TestRateIsAFlag(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `want a count and a period, such as "5/s" or "300/20s"`) {
 		t.Errorf("-rate 5: %v", err)
 	}
-	if want := (sluice.Rate{Count: 5, Per: time.Second}); got != want {
+	if want := (limits.Rate{Count: 5, Per: time.Second}); got != want {
 		t.Errorf("-rate 5 left %v, not the default", got)
 	}
 	if !strings.Contains(usage, "(default 5/s)") {
@@ -223,8 +223,8 @@ func TestRateIsAFlag(t *testing.T) {
 }
 
 func TestRateIsTextInJSON(t *testing.T) {
-	type config struct{ A, B sluice.Rate }
-	in := config{A: sluice.Rate{Count: 300, Per: 20 * time.Second}}
+	type config struct{ A, B limits.Rate }
+	in := config{A: limits.Rate{Count: 300, Per: 20 * time.Second}}
 	data, err := json.Marshal(in)
 	if want := `{"A":"300/20s","B":"unlimited"}`; err != nil || string(data) != want {
 		t.Errorf("Marshal = %s, %v; want %s", data, err, want)
@@ -237,7 +237,7 @@ func TestRateIsTextInJSON(t *testing.T) {
 
 func TestUnmarshalTextChangesNothingOnError(t *testing.T) {
 	for _, s := range []string{"", "5", "5/0s", "Unlimited", "unlimited "} {
-		r := sluice.Rate{Count: 7, Per: time.Hour}
+		r := limits.Rate{Count: 7, Per: time.Hour}
 		if err := r.UnmarshalText([]byte(s)); err == nil || r.Count != 7 || r.Per != time.Hour {
 			t.Errorf("UnmarshalText(%q): %v, left %v", s, err, r)
 		}
@@ -257,25 +257,25 @@ func FuzzParseRate(f *testing.F) {
 	f.Add("1/d", int64(math.MinInt64), int64(math.MinInt64))
 	f.Add("2/ns", int64(1e9), int64(1e9-1))
 	f.Fuzz(func(t *testing.T, s string, count, per int64) {
-		parsed, err := sluice.ParseRate(s)
+		parsed, err := limits.ParseRate(s)
 		if err != nil {
-			if parsed != (sluice.Rate{}) || !strings.HasPrefix(err.Error(), "sluice: rate ") {
+			if parsed != (limits.Rate{}) || !strings.HasPrefix(err.Error(), "sluice: rate ") {
 				t.Errorf("ParseRate(%q) = %v, %v", s, parsed, err)
 			}
-			parsed = sluice.Rate{Count: 1, Per: 1}
+			parsed = limits.Rate{Count: 1, Per: 1}
 		}
-		for _, r := range []sluice.Rate{parsed, {Count: count, Per: time.Duration(per)}} {
+		for _, r := range []limits.Rate{parsed, {Count: count, Per: time.Duration(per)}} {
 			valid := 0 < r.Count && r.Count <= int64(r.Per)
-			back, err := sluice.ParseRate(r.String())
+			back, err := limits.ParseRate(r.String())
 			switch {
 			case !valid && err == nil:
 				t.Errorf("%q was read as %v", r.String(), back)
 			case valid && (err != nil || back != r):
 				t.Errorf("ParseRate(%q) = %v, %v", r.String(), back, err)
 			}
-			_, err = sluice.New(sluice.Config{Rate: r})
-			if r != (sluice.Rate{}) && (err == nil) != valid {
-				t.Errorf("New with a rate of %d per %d ns: %v", r.Count, r.Per, err)
+			err = r.Check()
+			if r != (limits.Rate{}) && (err == nil) != valid {
+				t.Errorf("Check of a rate of %d per %d ns: %v", r.Count, r.Per, err)
 			}
 			if valid && r.Interval() < 1 {
 				t.Errorf("Interval of %v = %v", r, r.Interval())
@@ -284,7 +284,7 @@ func FuzzParseRate(f *testing.F) {
 			if err != nil || string(text) != r.String() {
 				t.Errorf("MarshalText of %v = %q, %v", r, text, err)
 			}
-			before := sluice.Rate{Count: 7, Per: 7}
+			before := limits.Rate{Count: 7, Per: 7}
 			back = before
 			err = back.UnmarshalText(text)
 			if want := r; err != nil {
@@ -301,7 +301,7 @@ func FuzzParseRate(f *testing.F) {
 
 func ExampleParseRate() {
 	for _, s := range []string{"5/s", "5000/h", "300/20s", "1 / day", "5"} {
-		rate, err := sluice.ParseRate(s)
+		rate, err := limits.ParseRate(s)
 		if err != nil {
 			fmt.Println(err)
 			continue
@@ -317,10 +317,10 @@ func ExampleParseRate() {
 }
 
 func ExampleRate_UnmarshalText() {
-	var rate sluice.Rate
+	var rate limits.Rate
 	flags := flag.NewFlagSet("crawl", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.TextVar(&rate, "rate", sluice.Rate{Count: 1, Per: time.Second}, "calls per period")
+	flags.TextVar(&rate, "rate", limits.Rate{Count: 1, Per: time.Second}, "calls per period")
 
 	fmt.Println(rate)
 	err := flags.Parse([]string{"-rate", "5000/h"})

@@ -1,23 +1,25 @@
-package sluice
+package limits
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/schedule"
 )
 
-// A Rate is how many calls, or how much cost, may go per period: a count and a
-// period, as the documentation of most APIs gives it. The zero Rate stands for
-// no limit.
+// A Rate is how many calls, or how many units of cost, may go per period, as the
+// documentation of most APIs gives it, and how many of them may go together. The
+// zero Rate stands for no limit.
 //
 // The period matters for nothing but the ratio: 1 per second and 60 per minute
 // are the same rate and, without a burst, the same even spacing.
 type Rate struct {
-	Count int64
-	Per   time.Duration
+	Count int64         // at least 1
+	Per   time.Duration // positive, and Count at most one per nanosecond
+
+	// Burst is how many may go together after a time of idleness, the first one
+	// included. 0 means 1: never closer than an interval.
+	Burst int64
 }
 
 // units are the periods that have a name, longest first.
@@ -35,10 +37,10 @@ var units = []struct {
 }
 
 // ParseRate reads a rate as people write it: "5/s", "5000/h", "300/20s",
-// "10/1m30s", "1/day". Before the slash stands a whole number, after it a unit
-// (ns, us, ms, s or sec, m or min, h, d; also second, minute, hour, day) or a
-// duration as [time.ParseDuration] reads it. Both must be positive, at most
-// one per nanosecond. Spaces around either part are ignored.
+// "10/1m30s", "1/day", "10/s burst 5". Before the slash stands a whole number, after
+// it a unit (ns, us, ms, s or sec, m or min, h, d; also second, minute, hour, day) or
+// a duration as [time.ParseDuration] reads it. Both must be positive, at most
+// one per nanosecond. Spaces around each part are ignored.
 func ParseRate(s string) (Rate, error) {
 	count, per, ok := strings.Cut(s, "/")
 	if !ok {
@@ -49,13 +51,35 @@ func ParseRate(s string) (Rate, error) {
 	if r.Count, err = strconv.ParseInt(strings.TrimSpace(count), 10, 64); err != nil {
 		return Rate{}, fmt.Errorf("sluice: rate %q: the count must be a whole number", s)
 	}
+	per, burst, ok := strings.Cut(per, "burst")
+	if ok {
+		if r.Burst, err = strconv.ParseInt(strings.TrimSpace(burst), 10, 64); err != nil || r.Burst <= 0 {
+			return Rate{}, fmt.Errorf("sluice: rate %q: the burst must be a positive whole number", s)
+		}
+	}
 	if r.Per, err = parsePeriod(strings.TrimSpace(per)); err != nil {
 		return Rate{}, fmt.Errorf("sluice: rate %q: the period must be a unit such as s or h, or a duration such as 20s", s)
 	}
-	if err := schedule.CheckRate(r.Count, r.Per); err != nil {
+	if err := r.Check(); err != nil {
 		return Rate{}, fmt.Errorf("sluice: %w", err)
 	}
 	return r, nil
+}
+
+// Check returns an error unless r is a rate: Count and Per positive, at most one per
+// nanosecond, and Burst not negative. The zero Rate, which is no limit, is an error.
+func (r Rate) Check() error {
+	switch {
+	case r.Count <= 0:
+		return fmt.Errorf("rate of %d per %v: the count must be positive", r.Count, r.Per)
+	case r.Per <= 0:
+		return fmt.Errorf("rate of %d per %v: the period must be positive", r.Count, r.Per)
+	case r.Count > int64(r.Per):
+		return fmt.Errorf("rate of %d per %v: more than one per nanosecond", r.Count, r.Per)
+	case r.Burst < 0:
+		return fmt.Errorf("rate of %d per %v: the burst of %d is negative", r.Count, r.Per, r.Burst)
+	}
+	return nil
 }
 
 func parsePeriod(s string) (time.Duration, error) {
@@ -69,18 +93,23 @@ func parsePeriod(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// String returns the rate in the form that ParseRate reads: "5/s", "300/20s".
+// String returns the rate in the form that ParseRate reads: "5/s", "300/20s burst 10".
 // The zero Rate is "unlimited".
 func (r Rate) String() string {
 	if r == (Rate{}) {
 		return "unlimited"
 	}
+	period := r.Per.String()
 	for _, u := range units {
 		if u.per == r.Per {
-			return fmt.Sprintf("%d/%s", r.Count, u.names[0])
+			period = u.names[0]
+			break
 		}
 	}
-	return fmt.Sprintf("%d/%v", r.Count, r.Per)
+	if r.Burst == 0 {
+		return fmt.Sprintf("%d/%s", r.Count, period)
+	}
+	return fmt.Sprintf("%d/%s burst %d", r.Count, period, r.Burst)
 }
 
 // MarshalText implements [encoding.TextMarshaler] with String.

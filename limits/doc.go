@@ -1,0 +1,7 @@
+// Package limits has the words that all packages of Sluice share: how a rate is
+// written ([Rate]), how a limit answers ([Result]), what a gate needs of a limit
+// ([Limiter] and its extensions), and why a call was not let through (the errors).
+//
+// Programs that only use limits need little of it: [Rate], [Must], [Never] and the
+// errors. Authors of limits implement [Limiter].
+package limits

@@ -1,0 +1,103 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Why a call was not let through. Every package of Sluice returns these values, so
+// errors.Is gives the same answer everywhere. The errors of a context are returned
+// as they are.
+var (
+	// ErrTooLarge reports a request for more than the limit. It is returned at
+	// once, because waiting would not help.
+	ErrTooLarge = errors.New("sluice: request is larger than the limit")
+
+	// ErrClosed reports a request to something that was closed.
+	ErrClosed = errors.New("sluice: closed")
+
+	// ErrQueueFull reports that as many callers wait as may wait.
+	ErrQueueFull = errors.New("sluice: too many callers are waiting")
+
+	// ErrCancelled reports the use of a reservation that was cancelled.
+	ErrCancelled = errors.New("sluice: reservation was cancelled")
+
+	// ErrTooManyKeys reports a new key when as many keys are remembered as may be.
+	ErrTooManyKeys = errors.New("sluice: too many keys")
+
+	// ErrSnapshot reports a snapshot that cannot be read: it is damaged, of another
+	// version, or of another kind of limit.
+	ErrSnapshot = errors.New("sluice: unreadable snapshot")
+
+	// ErrOtherQuota reports a snapshot of a limit with other numbers than the one in
+	// force.
+	ErrOtherQuota = errors.New("sluice: snapshot of another quota")
+
+	// ErrTimeout reports that the longest wait the caller allowed is over, where it
+	// could not be known before that it would not suffice. It matches
+	// [context.DeadlineExceeded].
+	ErrTimeout error = timeoutError{}
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "sluice: waited as long as allowed" }
+func (timeoutError) Timeout() bool { return true }
+func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// A WaitError reports a wait that was refused or given up because it could not have
+// ended in time. Nothing was consumed. It matches [context.DeadlineExceeded],
+// although the context's own Err may still be nil.
+type WaitError struct {
+	By   string        // name of the gate, if it has one
+	For  Cause         // which limit of the gate it is that takes so long
+	Need time.Duration // how long the caller would have had to wait, or Never
+	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
+}
+
+// Error returns both times, and what the wait is for.
+func (e *WaitError) Error() string {
+	by := "sluice: "
+	if e.By != "" {
+		by += e.By + ": "
+	}
+	need, have := roughly(e.Need), roughly(e.Have)
+	if e.Need == Never {
+		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, e.For.forIt(), have)
+	}
+	if need == have { // they must not look the same unless they are
+		need, have = e.Need, e.Have
+	}
+	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, need, e.For.forIt(), have)
+}
+
+// Timeout reports true: the error is about time.
+func (e *WaitError) Timeout() bool { return true }
+
+// Unwrap returns [context.DeadlineExceeded].
+func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }
+
+// roughly rounds d for people, who look for the number that they configured and not
+// for how many nanoseconds ago that was.
+func roughly(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
+}
+
+// A Cause names what holds a call up, such as "rate". For a limit of a gate it is
+// "limit" and its name.
+type Cause string
+
+func (c Cause) forIt() string {
+	if c == "" {
+		return ""
+	}
+	return " for the " + string(c)
+}

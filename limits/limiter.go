@@ -1,0 +1,105 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Limiter is a limit that answers at once and never waits. It is all that a gate
+// or a queue (sluice.NewQueue) needs of a limit. The limits of packages leaky and
+// window are Limiters, and so are those of sluiceredis.
+type Limiter interface {
+	// Admit takes n now and returns 0, or changes nothing and returns how long it
+	// takes until it is worth asking again: [Never] if only a change of the limit
+	// can help. It returns ErrTooLarge if n can never fit, and another error if
+	// the limit could not be asked; nothing counts as taken then. n is positive.
+	// Admit may do I/O within ctx but must not wait for the limit itself. It may
+	// be called by several goroutines at once.
+	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
+
+	// Adjust changes by delta, without asking, what a call took that was admitted
+	// age ago: a negative delta gives back, a positive one takes more, beyond the
+	// limit if need be. A gate gives back what it has just taken, with age 0, when
+	// another limit refuses, and later corrects an estimate to what a call really
+	// cost. What no longer counts by then must not be given back at the expense of
+	// others. An error means that the change is lost; a gate counts it as stranded.
+	Adjust(ctx context.Context, delta int64, age time.Duration) error
+}
+
+// A Notifier is a Limiter of this process that reports when it may admit a call
+// earlier than it said: something was given back, or the limit has changed. A gate or
+// a queue then asks again at once.
+type Notifier interface {
+	Limiter
+
+	// OnChange has f called after each such change until stop is called. It need not
+	// be called for changes before OnChange returns. f does not block, and may be
+	// called from several goroutines. Once stop has returned f must not be called any
+	// more. A gate calls OnChange only for a call that waits, and stop when it does
+	// not wait any more.
+	//
+	// What a gate gives back because another limit refused must not be reported, or two
+	// gates that ask two limits in opposite order wake each other without end. The
+	// limits of leaky and window recognize it by its context. So a Limiter that wraps
+	// one of those should hand on the context of Adjust.
+	OnChange(f func()) (stop func())
+}
+
+// A Remote is a Limiter that is asked over a network. A gate asks it last, whatever
+// its place in the configuration, so that nothing travels for a call that a limit of
+// this machine refuses.
+type Remote interface {
+	Limiter
+
+	// Join returns what decides this limit and the others, in that order, in one
+	// step, or nil if they cannot be joined: one is elsewhere, or is there twice.
+	// A limit that can never be joined returns nil. Join does no I/O.
+	Join(others ...Limiter) Joint
+}
+
+// A Joint decides several limits in one step, all or none, so that what one refuses
+// need not be given back to the others.
+type Joint interface {
+	// AdmitAll takes n[i] from limit i, for each i, and returns 0, or changes
+	// nothing and returns how long it takes until it is worth asking again, and
+	// which limit refuses: one for which the wait is as long. With ErrTooLarge it
+	// is the limit in which n can never fit, with another error the one that could
+	// not be asked, or any if none could. Otherwise it is as Admit.
+	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
+
+	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It
+	// returns nil if all changes were made, or an error for each limit, nil for
+	// those that were changed.
+	AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error
+}
+
+// A Semaphore is a cap on calls in flight that is shared with other gates or
+// machines.
+type Semaphore interface {
+	// Acquire blocks until n permits are free, but no longer than longest and
+	// not beyond ctx. With longest ≤ 0 it does not wait for permits; [Never] sets
+	// no bound. After an error nothing is taken.
+	Acquire(ctx context.Context, n int64, longest time.Duration) (Lease, error)
+}
+
+// A Lease is permits of a Semaphore, lent until they are released or lost.
+type Lease interface {
+	// Release gives the permits back. A gate calls it once.
+	Release()
+
+	// Lost returns a channel that is closed if the permits were lost before
+	// they were released, or nil if that cannot happen.
+	Lost() <-chan struct{}
+}
+
+// Must returns v, or panics if err is not nil. It is for limits whose numbers are
+// constants of the program:
+//
+//	var perHost = limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Second, Burst: 20}))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprint(err))
+	}
+	return v
+}

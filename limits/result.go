@@ -1,0 +1,47 @@
+package limits
+
+import "time"
+
+// Never is a wait that does not end by itself: the RetryAfter of a [Result] that
+// waiting does not help, the Need of a [WaitError] without an end, the answer of a
+// [Limiter] when only a change can help. It is longer than any other duration. Given
+// as a bound, it sets none.
+const Never = time.Duration(1<<63 - 1)
+
+// A Result is what a limit answers. Durations are exact and count from the
+// instant of the answer. The zero Result is one that was not allowed.
+//
+// It has four words because that is what Go returns in registers. With a fifth, which
+// said that the request was allowed, a decision took a seventh longer.
+type Result struct {
+	// Limit is the most that the limit lets through at once; 0 if there is no
+	// limit to ask, because there are too many keys.
+	Limit int64
+
+	// Remaining is how many units would fit now, after this call.
+	Remaining int64
+
+	// RetryAfter is how long it will take until the same n fits, if nobody else
+	// takes anything, or [Never]. It is 0 if the request was allowed, but also in
+	// the zero Result: use Allowed.
+	RetryAfter time.Duration
+
+	// ResetAfter is how long it takes until all of Limit is available.
+	ResetAfter time.Duration
+}
+
+// Allowed reports whether the request was allowed: n was taken.
+func (r Result) Allowed() bool { return r.RetryAfter == 0 && r.Limit > 0 }
+
+// Err returns nil if the request was allowed or is worth repeating after
+// RetryAfter, [ErrTooLarge] if it can never be allowed, and [ErrTooManyKeys]
+// if there is no room for its key.
+func (r Result) Err() error {
+	switch {
+	case r.RetryAfter != Never:
+		return nil
+	case r.Limit == 0:
+		return ErrTooManyKeys
+	}
+	return ErrTooLarge
+}
