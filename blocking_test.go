@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 // A bucket is a token bucket, the textbook meter: capacity tokens at first,

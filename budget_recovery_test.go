@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 // After an outage all calls succeed that have the time, with a deadline as without one.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 // MaxElapsed and MaxServerWait.

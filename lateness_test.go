@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/synclog"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 // lateness is by how much calls are woken late, by turns.

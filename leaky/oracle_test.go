@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/oracle"
+	"github.com/sluice-go/sluice/internal/testkit/oracle"
 	"github.com/sluice-go/sluice/limits"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/sluice-go/sluice/internal/oracle"
+	"github.com/sluice-go/sluice/internal/testkit/oracle"
 	"github.com/sluice-go/sluice/semaphore"
 )
 

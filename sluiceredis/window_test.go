@@ -48,7 +48,9 @@ func no(remaining int64, retry, reset time.Duration) limits.Result {
 	return limits.Result{Limit: 5, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
-func never(remaining int64, reset time.Duration) limits.Result { return no(remaining, limits.Never, reset) }
+func never(remaining int64, reset time.Duration) limits.Result {
+	return no(remaining, limits.Never, reset)
+}
 
 func steps(t *testing.T, clock *frozen, take func(n int64) (limits.Result, error), all []step) {
 	t.Helper()

@@ -63,7 +63,7 @@ import (
 
 	"github.com/sluice-go/sluice/bench/internal/machine"
 	"github.com/sluice-go/sluice/bench/internal/results"
-	"github.com/sluice-go/sluice/internal/stall"
+	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
 // worker as the first argument makes this the process that is measured.

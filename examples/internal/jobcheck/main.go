@@ -23,7 +23,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/stall"
+	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
 // The exit status, apart from 0.

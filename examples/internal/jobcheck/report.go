@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/stall"
+	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
 // wanted is what a run is held to.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/internal/stall"
+	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
 // figures is what a measurement came to.

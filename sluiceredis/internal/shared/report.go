@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/stall"
+	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
 // kept reports whether the limit was, exactly, and every answer is explained.
