@@ -1,0 +1,174 @@
+// House reports how large the packages are that users import: exported names and
+// fields, lines, files, and the longest file of each.
+//
+//	go run ./bench/house
+//
+// It is a report. Nothing fails because of it.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	root := "."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	packages, err := measure(os.DirFS(root))
+	if err == nil {
+		err = report(os.Stdout, packages)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "house: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// A size is that of a package, without its tests.
+type size struct {
+	folder        string
+	names, fields int // exported
+	lines, files  int
+	longest       string
+	longestLines  int
+}
+
+// add adds a file.
+func (s *size) add(name, source string, file *ast.File) {
+	lines := strings.Count(source, "\n")
+	s.lines += lines
+	s.files++
+	if lines > s.longestLines {
+		s.longest, s.longestLines = name, lines
+	}
+	for _, decl := range file.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			if decl.Name.IsExported() && (decl.Recv == nil || ast.IsExported(receiver(decl.Recv.List[0].Type))) {
+				s.names++
+			}
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				s.spec(spec)
+			}
+		}
+	}
+}
+
+// spec adds a type with its fields, or constants or variables.
+func (s *size) spec(spec ast.Spec) {
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		if !spec.Name.IsExported() {
+			return
+		}
+		s.names++
+		if t, ok := spec.Type.(*ast.StructType); ok {
+			for _, field := range t.Fields.List {
+				s.fields += exported(field.Names)
+			}
+		}
+	case *ast.ValueSpec:
+		s.names += exported(spec.Names)
+	}
+}
+
+func exported(names []*ast.Ident) (n int) {
+	for _, name := range names {
+		if name.IsExported() {
+			n++
+		}
+	}
+	return n
+}
+
+// receiver is T for T, *T, T[P] and *T[P, Q].
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+// skipped reports whether a folder has nothing that users import.
+func skipped(folder string) bool {
+	switch base := path.Base(folder); base {
+	case ".":
+		return false
+	case "examples", "bench", "docs", "tools", "internal", "testdata":
+		return true
+	default:
+		return base[0] == '.' || base[0] == '_'
+	}
+}
+
+// measure returns the packages below a folder, by their names.
+func measure(tree fs.FS) (packages []size, err error) {
+	byFolder := make(map[string]*size)
+	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && skipped(name):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		source, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(name)
+		if byFolder[folder] == nil {
+			byFolder[folder] = &size{folder: folder}
+		}
+		byFolder[folder].add(path.Base(name), string(source), file)
+		return nil
+	})
+	for _, s := range byFolder {
+		packages = append(packages, *s)
+	}
+	slices.SortFunc(packages, func(a, b size) int { return strings.Compare(a.folder, b.folder) })
+	return packages, err
+}
+
+// report writes a table of the packages, and their sum.
+func report(w io.Writer, packages []size) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "package\tnames\tfields\tlines\tfiles\tlongest file")
+	var all size
+	for _, s := range packages {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s %d\n", s.folder, s.names, s.fields, s.lines, s.files, s.longest, s.longestLines)
+		all.names += s.names
+		all.fields += s.fields
+		all.lines += s.lines
+		all.files += s.files
+		if s.longestLines > all.longestLines {
+			all.longest, all.longestLines = path.Join(s.folder, s.longest), s.longestLines
+		}
+	}
+	fmt.Fprintf(t, "all\t%d\t%d\t%d\t%d\t%s %d\n", all.names, all.fields, all.lines, all.files, all.longest, all.longestLines)
+	return t.Flush()
+}
