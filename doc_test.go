@@ -45,7 +45,7 @@ func TestDocLinks(t *testing.T) {
 		t.Skip("not a checkout: the module alone lacks the examples that documents link to")
 	}
 	var documents []string
-	for _, pattern := range []string{"*.md", "*/*.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md"} {
 		found, err := fs.Glob(here, pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -90,7 +90,7 @@ func subjects() []subject {
 			make:  func() limiter { return paced(pacer.Config{WarmUp: 2 * time.Second}) },
 		},
 		{
-			name:  "meter",
+			name:  "leaky",
 			title: "Leaky bucket of 10, 5 per second",
 			point: "answers at once: what does not fit is refused",
 			water: "level",

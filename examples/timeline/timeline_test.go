@@ -174,7 +174,7 @@ func TestWords(t *testing.T) {
 	h = byName["warmup"]
 	is(gaps(h.Left)[0] > 500*ms && gaps(h.Left)[22] == 200*ms && gaps(h.Left)[36] > 300*ms && gaps(h.Left)[58] == 200*ms,
 		"a pacer that warms up is slow at the beginning and after idleness")
-	h = byName["meter"]
+	h = byName["leaky"]
 	is(len(h.Refused) == 10+14, "the meter refuses what does not fit: 10 of the one crowd, 14 of the other")
 	for _, left := range h.Left {
 		_, at := slices.BinarySearch(h.Arrived, left)
