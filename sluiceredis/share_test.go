@@ -1,6 +1,7 @@
 package sluiceredis
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,7 +23,7 @@ type grant struct {
 // no window has more than that times capacity + W ÷ interval. It is exact, in
 // integers.
 func breaks(grants []grant, capacity int64, interval time.Duration, m, i int64) (worst int64) {
-	slices.SortFunc(grants, func(a, b grant) int { return int(a.at - b.at) })
+	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
 	for from := range grants {
 		sum := int64(0)
 		for _, g := range grants[from:] {
