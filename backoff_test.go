@@ -17,11 +17,8 @@ var almostOne = math.Nextafter(1, 0)
 func TestCurves(t *testing.T) {
 	const base, longest = 500 * ms, 30 * time.Second
 	var (
-		exponential  = sluice.Exponential(base, longest)
-		full         = sluice.FullJitter(base, longest)
-		equal        = sluice.EqualJitter(base, longest)
-		decorrelated = sluice.DecorrelatedJitter(base, longest)
-		constant     = sluice.Constant(7 * time.Second)
+		full     = sluice.FullJitter(base, longest)
+		constant = sluice.Constant(7 * time.Second)
 	)
 	for _, c := range []struct {
 		name  string
@@ -30,13 +27,6 @@ func TestCurves(t *testing.T) {
 		prev  time.Duration
 		want  [3]time.Duration // at u = 0, 0.5 and just below 1
 	}{
-		{"exponential", exponential, 1, 0, [3]time.Duration{500 * ms, 500 * ms, 500 * ms}},
-		{"exponential", exponential, 2, 0, [3]time.Duration{1000 * ms, 1000 * ms, 1000 * ms}},
-		{"exponential", exponential, 3, 0, [3]time.Duration{2000 * ms, 2000 * ms, 2000 * ms}},
-		{"exponential", exponential, 6, 0, [3]time.Duration{16000 * ms, 16000 * ms, 16000 * ms}},
-		{"exponential", exponential, 7, 0, [3]time.Duration{longest, longest, longest}}, // not 32 s
-		{"exponential", exponential, 8, 0, [3]time.Duration{longest, longest, longest}},
-		{"exponential", exponential, 2, time.Hour, [3]time.Duration{1000 * ms, 1000 * ms, 1000 * ms}}, // prev is nothing to it
 
 		{"full", full, 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
 		{"full", full, 2, 0, [3]time.Duration{0, 500 * ms, 1000*ms - 1}},
@@ -46,26 +36,12 @@ func TestCurves(t *testing.T) {
 		{"full", full, 7, 0, [3]time.Duration{0, 15 * time.Second, longest - 1}},
 		{"full", full, 8, time.Hour, [3]time.Duration{0, 15 * time.Second, longest - 1}},
 
-		{"equal", equal, 1, 0, [3]time.Duration{250 * ms, 375 * ms, 500*ms - 1}},
-		{"equal", equal, 2, 0, [3]time.Duration{500 * ms, 750 * ms, 1000*ms - 1}},
-		{"equal", equal, 7, time.Hour, [3]time.Duration{15 * time.Second, 22500 * ms, longest - 1}},
-
-		{"decorrelated", decorrelated, 1, 0, [3]time.Duration{base, 1000 * ms, 1500*ms - 1}},
-		{"decorrelated", decorrelated, 2, base, [3]time.Duration{base, 1000 * ms, 1500*ms - 1}},
-		{"decorrelated", decorrelated, 2, base / 2, [3]time.Duration{base, 1000 * ms, 1500*ms - 1}},
-		{"decorrelated", decorrelated, 2, time.Second, [3]time.Duration{base, 1750 * ms, 3*time.Second - 1}},
-		{"decorrelated", decorrelated, 99, time.Second, [3]time.Duration{base, 1750 * ms, 3*time.Second - 1}}, // nor is retry
-		{"decorrelated", decorrelated, 2, 10 * time.Second, [3]time.Duration{base, 15250 * ms, longest - 1}},
-		{"decorrelated", decorrelated, 2, longest, [3]time.Duration{base, 15250 * ms, longest - 1}}, // spread over all there is
-
 		{"constant", constant, 1, 0, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
 		{"constant", constant, 99, time.Hour, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
 		{"constant 0", sluice.Constant(0), 1, 0, [3]time.Duration{}},
 
 		{"full, base = longest", sluice.FullJitter(base, base), 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
-		{"equal, 1 ns", sluice.EqualJitter(1, 1), 1, 0, [3]time.Duration{0, 0, 0}},
 		{"full, 1 ns", sluice.FullJitter(1, 1), 1, 0, [3]time.Duration{0, 0, 0}},
-		{"decorrelated, base = longest", sluice.DecorrelatedJitter(base, base), 3, base, [3]time.Duration{base, base, base}},
 	} {
 		for i, u := range []float64{0, 0.5, almostOne} {
 			if got := c.curve(c.retry, c.prev, u); got != c.want[i] {
@@ -80,7 +56,7 @@ func TestCurvesDoNotOverflow(t *testing.T) {
 	for _, c := range []struct {
 		base, longest time.Duration
 		retry         int
-		want          time.Duration // of Exponential
+		want          time.Duration // the range of FullJitter
 	}{
 		{1, most, 63, 1 << 62},
 		{1, most, 64, most}, // 2⁶³ is one too many
@@ -97,18 +73,13 @@ func TestCurvesDoNotOverflow(t *testing.T) {
 		{500 * ms, 30 * time.Second, 1 << 30, 30 * time.Second},
 		{500 * ms, 30 * time.Second, math.MaxInt, 30 * time.Second},
 	} {
-		if got := sluice.Exponential(c.base, c.longest)(c.retry, 0, 0); got != c.want {
-			t.Errorf("Exponential(%d, %d), retry %d: %d, want %d", c.base, c.longest, c.retry, got, c.want)
+		curve := sluice.FullJitter(c.base, c.longest)
+		if got, tolerance := curve(c.retry, 0, almostOne), c.want>>50; got > c.want || got < c.want-1-tolerance {
+			t.Errorf("FullJitter(%d, %d), retry %d: %d, want almost %d", c.base, c.longest, c.retry, got, c.want)
 		}
-		for name, curve := range map[string]sluice.Backoff{
-			"FullJitter":         sluice.FullJitter(c.base, c.longest),
-			"EqualJitter":        sluice.EqualJitter(c.base, c.longest),
-			"DecorrelatedJitter": sluice.DecorrelatedJitter(c.base, c.longest),
-		} {
-			for _, u := range []float64{0, 0.5, almostOne} {
-				if got := curve(c.retry, c.longest, u); got < 0 || got > c.longest {
-					t.Errorf("%s(%d, %d), retry %d, u = %v: %d", name, c.base, c.longest, c.retry, u, got)
-				}
+		for _, u := range []float64{0, 0.5, almostOne} {
+			if got := curve(c.retry, c.longest, u); got < 0 || got > c.longest {
+				t.Errorf("FullJitter(%d, %d), retry %d, u = %v: %d", c.base, c.longest, c.retry, u, got)
 			}
 		}
 	}
@@ -116,11 +87,8 @@ func TestCurvesDoNotOverflow(t *testing.T) {
 
 func TestConstructorsOfCurvesPanic(t *testing.T) {
 	for name, curve := range map[string]func(base, longest time.Duration) sluice.Backoff{
-		"Exponential":        sluice.Exponential,
-		"FullJitter":         sluice.FullJitter,
-		"EqualJitter":        sluice.EqualJitter,
-		"DecorrelatedJitter": sluice.DecorrelatedJitter,
-		"Constant":           func(base, _ time.Duration) sluice.Backoff { return sluice.Constant(base) },
+		"FullJitter": sluice.FullJitter,
+		"Constant":   func(base, _ time.Duration) sluice.Backoff { return sluice.Constant(base) },
 	} {
 		for _, c := range []struct {
 			base, longest time.Duration
@@ -173,19 +141,8 @@ func curveRanges() []curveRange {
 		return atMost(new(big.Rat).SetInt(x), longest)
 	}
 	return []curveRange{
-		{"Exponential", sluice.Exponential, func(base, longest, _ time.Duration, retry int) (from, to *big.Rat) {
-			return doubled(base, longest, retry), doubled(base, longest, retry)
-		}},
 		{"FullJitter", sluice.FullJitter, func(base, longest, _ time.Duration, retry int) (from, to *big.Rat) {
 			return new(big.Rat), doubled(base, longest, retry)
-		}},
-		{"EqualJitter", sluice.EqualJitter, func(base, longest, _ time.Duration, retry int) (from, to *big.Rat) {
-			x := doubled(base, longest, retry)
-			return new(big.Rat).Quo(x, big.NewRat(2, 1)), x
-		}},
-		{"DecorrelatedJitter", sluice.DecorrelatedJitter, func(base, longest, prev time.Duration, _ int) (from, to *big.Rat) {
-			x := exact(max(prev, base))
-			return exact(base), atMost(x.Mul(x, big.NewRat(3, 1)), longest)
 		}},
 	}
 }
@@ -241,40 +198,21 @@ func FuzzBackoff(f *testing.F) {
 	})
 }
 
-// The waits before the first eight retries, from the smallest to the largest
-// random number. What DecorrelatedJitter makes of it depends on the wait
-// before, here always the longest there can be.
+// The waits before the first eight retries, from the smallest to the largest random
+// number.
 func ExampleBackoff() {
-	const base, longest = 500 * time.Millisecond, 30 * time.Second
-	const u0, u1 = 0, 1 - 1e-9
-	between := func(b sluice.Backoff, retry int, prev time.Duration) string {
-		from := b(retry, prev, u0).Round(time.Millisecond)
-		to := b(retry, prev, u1).Round(time.Millisecond)
-		return fmt.Sprintf("%v to %v", from, to)
-	}
-	full := sluice.FullJitter(base, longest)
-	equal := sluice.EqualJitter(base, longest)
-	decorrelated := sluice.DecorrelatedJitter(base, longest)
-
-	const row = "%5v %11v %11v %14v %18v\n"
-	fmt.Printf(row, "retry", "Exponential", "FullJitter", "EqualJitter", "DecorrelatedJitter")
-	var prev time.Duration
+	full := sluice.FullJitter(500*time.Millisecond, 30*time.Second)
 	for retry := 1; retry <= 8; retry++ {
-		fmt.Printf(row, retry,
-			sluice.Exponential(base, longest)(retry, 0, 0),
-			between(full, retry, 0),
-			between(equal, retry, 0),
-			between(decorrelated, retry, prev))
-		prev = decorrelated(retry, prev, u1)
+		from, to := full(retry, 0, 0), full(retry, 0, 1-1e-9)
+		fmt.Printf("%d: %v to %v\n", retry, from, to.Round(time.Millisecond))
 	}
 	// Output:
-	// retry Exponential  FullJitter    EqualJitter DecorrelatedJitter
-	//     1       500ms 0s to 500ms 250ms to 500ms      500ms to 1.5s
-	//     2          1s    0s to 1s    500ms to 1s      500ms to 4.5s
-	//     3          2s    0s to 2s       1s to 2s     500ms to 13.5s
-	//     4          4s    0s to 4s       2s to 4s       500ms to 30s
-	//     5          8s    0s to 8s       4s to 8s       500ms to 30s
-	//     6         16s   0s to 16s      8s to 16s       500ms to 30s
-	//     7         30s   0s to 30s     15s to 30s       500ms to 30s
-	//     8         30s   0s to 30s     15s to 30s       500ms to 30s
+	// 1: 0s to 500ms
+	// 2: 0s to 1s
+	// 3: 0s to 2s
+	// 4: 0s to 4s
+	// 5: 0s to 8s
+	// 6: 0s to 16s
+	// 7: 0s to 30s
+	// 8: 0s to 30s
 }

@@ -15,7 +15,7 @@ func ExampleObserver() {
 	gate, _ := sluice.New(sluice.Config{
 		Name:        "api",
 		Concurrency: 1,
-		Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		Observer: func(e sluice.Event) {
 			switch e.Kind {
 			case sluice.EventRefused:
 				fmt.Println(e.Gate, e.Kind, e.Reason)
@@ -24,7 +24,7 @@ func ExampleObserver() {
 			default:
 				fmt.Println(e.Gate, e.Kind)
 			}
-		}),
+		},
 	})
 	ctx := context.Background()
 	gate.Do(ctx, func(context.Context) error {

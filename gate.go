@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,14 +27,14 @@ type Config struct {
 	// Concurrency is the most calls in flight. 0 means no limit.
 	Concurrency int64
 
-	// ConcurrencyUnit says what Concurrency counts. DefaultUnit means Calls.
+	// ConcurrencyUnit says what Concurrency counts. Empty means Calls.
 	ConcurrencyUnit Unit
 
 	// Rate is how often calls may leave, evenly spaced. The zero Rate means
 	// no limit.
 	Rate Rate
 
-	// RateUnit says what Rate counts. DefaultUnit means Calls.
+	// RateUnit says what Rate counts. Empty means Calls.
 	RateUnit Unit
 
 	// Burst, BurstTime and CatchUp are those of pacer.Config: how many calls
@@ -149,7 +150,7 @@ type Gate struct {
 	atPermits atomic.Int64 // callers that wait for Config.Semaphore
 	impaired  atomic.Bool  // whether successes have anything to mend in the budget
 	ramping   atomic.Bool  // whether answers have anything to say to the ramp
-	refused   [ReasonOther + 1]atomic.Uint64
+	refused   [reasonOther + 1]atomic.Uint64
 	retried   atomic.Uint64
 	stranded  atomic.Uint64
 	waits     waits
@@ -195,8 +196,8 @@ func newGate(cfg Config) (*Gate, error) {
 		parent:          cfg.Parent,
 		observer:        cfg.Observer,
 		watched:         cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.watched,
-		concurrencyUnit: cfg.ConcurrencyUnit.or(Calls),
-		rateUnit:        cfg.RateUnit.or(Calls),
+		concurrencyUnit: cmp.Or(cfg.ConcurrencyUnit, Calls),
+		rateUnit:        cmp.Or(cfg.RateUnit, Calls),
 		maxWaiting:      cfg.MaxWaiting,
 		drained:         make(chan struct{}),
 		limit:           cfg.Concurrency,
@@ -208,7 +209,7 @@ func newGate(cfg Config) (*Gate, error) {
 		if err := q.check(); err != nil {
 			return nil, fmt.Errorf("quota %d %q: %w", i, q.Name, err)
 		}
-		q.Unit = q.Unit.or(Cost)
+		q.Unit = cmp.Or(q.Unit, Cost)
 		g.quotas = append(g.quotas, q)
 	}
 	g.questions = questionsOf(g)
@@ -272,9 +273,9 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	ask, told := g.asking()
 	now, ok := g.try(n, ask)
 	if !ok {
-		g.refused[ReasonBusy].Add(1)
+		g.refused[reasonBusy].Add(1)
 		told.tell()
-		g.tell(Event{Kind: EventRefused, N: n, Reason: ReasonBusy})
+		g.tell(Event{Kind: EventRefused, N: n, Reason: reasons[reasonBusy]})
 		return nil, false
 	}
 	p := new(Permit)
@@ -464,7 +465,7 @@ func (g *Gate) refuse(n int64, err error) error {
 func (g *Gate) refusal(n int64, err error) Event {
 	reason := reasonOf(err)
 	g.refused[reason].Add(1)
-	return Event{Kind: EventRefused, N: n, Reason: reason, Err: errs.Named(g.name, err)}
+	return Event{Kind: EventRefused, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 
 // SetRate changes the rate to count per period, for those who wait already as

@@ -493,10 +493,10 @@ func TestGateMistakes(t *testing.T) {
 		"burst":            {Rate: tenPerSecond, Burst: -1},
 		"both bursts":      {Rate: tenPerSecond, Burst: 2, BurstTime: 1},
 		"endless burst":    {Rate: tenPerSecond, Burst: math.MaxInt64},
-		"unit":             {ConcurrencyUnit: 7},
-		"other unit":       {RateUnit: -1},
+		"unit":             {ConcurrencyUnit: "tokens"},
+		"other unit":       {RateUnit: "Calls"},
 		"quota, no meter":  {Limits: []sluice.Limit{{Name: "q"}}},
-		"quota, bad units": {Limits: []sluice.Limit{{Name: "q", Limiter: new(bucket), Unit: 9}}},
+		"quota, bad units": {Limits: []sluice.Limit{{Name: "q", Limiter: new(bucket), Unit: "cost "}}},
 	} {
 		cfg.Name = "x"
 		g, err := sluice.New(cfg)

@@ -20,13 +20,13 @@ var lateness = []time.Duration{ms / 2, 0, 3 * ms / 10, ms / 10, 0}
 // observer that it waits.
 func slow(interval time.Duration) sluice.Observer {
 	start, i := time.Now(), 0
-	return sluice.ObserverFunc(func(e sluice.Event) {
+	return func(e sluice.Event) {
 		if e.Kind == sluice.EventQueued {
 			late := lateness[i%len(lateness)]
 			i++
 			time.Sleep(time.Until(start.Add((time.Since(start)/interval+1)*interval + late)))
 		}
-	})
+	}
 }
 
 // A gate whose calls must ask makes up for its own lateness like a plain one, on each
@@ -167,12 +167,12 @@ func TestTheRestOfALatenessSurvivesATripToAQuota(t *testing.T) {
 		g := mustGate(t, sluice.Config{
 			Rate:   sluice.Rate{Count: 4000, Per: time.Second},
 			Limits: []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms, trip: trip}}},
-			Observer: sluice.ObserverFunc(func(e sluice.Event) {
+			Observer: func(e sluice.Event) {
 				if e.Kind == sluice.EventQueued && late {
 					late = false
 					time.Sleep(time.Until(start.Add(ms/4 + 99*ms/100 - trip)))
 				}
-			}),
+			},
 		})
 		for i := range 9 {
 			g.Acquire(bg, 1)
@@ -207,14 +207,14 @@ func TestWindowBoundOnEachLevel(t *testing.T) {
 			var levels []level
 			var cfgs []sluice.Config
 			for range 1 + random(3) {
-				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), sluice.Calls + sluice.Unit(random(2))}
+				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), []sluice.Unit{sluice.Calls, sluice.Cost}[random(2)]}
 				cfg := sluice.Config{
 					Rate: sluice.Rate{Count: 1, Per: v.interval}, Burst: v.burst, RateUnit: v.counts, Concurrency: random(9),
-					Observer: sluice.ObserverFunc(func(e sluice.Event) {
+					Observer: func(e sluice.Event) {
 						if e.Kind == sluice.EventQueued {
 							time.Sleep(time.Duration(random(int64(3 * ms))))
 						}
-					}),
+					},
 				}
 				for range random(3) {
 					cfg.Limits = append(cfg.Limits, sluice.Limit{Limiter: &bucket{capacity: 20, interval: ms / 2, trip: time.Duration(random(int64(ms)))}})

@@ -18,18 +18,15 @@ func bellOf(limit limits.Limiter) *queue.Bell {
 	return &b
 }
 
-// A Unit is what a limit counts.
-type Unit int
+// A Unit is what a limit counts. The empty Unit is the default of the field.
+type Unit string
 
 const (
-	// DefaultUnit is Calls for concurrency and rate and Cost for quotas.
-	DefaultUnit Unit = iota
+	// Calls counts each call as 1, whatever its n.
+	Calls Unit = "calls"
 
-	// Calls counts every call as 1, whatever n it is made with.
-	Calls
-
-	// Cost counts a call as its n, and later as what it was settled for.
-	Cost
+	// Cost counts a call as its n and, after Settle, as what it really cost.
+	Cost Unit = "cost"
 )
 
 // of returns what a call of n counts.
@@ -40,25 +37,21 @@ func (u Unit) of(n int64) int64 {
 	return min(n, 1)
 }
 
-func (u Unit) or(other Unit) Unit {
-	if u == DefaultUnit {
-		return other
-	}
-	return u
-}
-
+// check returns an error unless u is empty, Calls or Cost. Later versions may accept
+// other units.
 func (u Unit) check(what string) error {
-	if u < DefaultUnit || u > Cost {
-		return fmt.Errorf("%s: no such unit: %d", what, u)
+	switch u {
+	case "", Calls, Cost:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: unknown unit %q", what, u)
 }
 
 // A Quota is one more limit of a gate.
 type Limit struct {
 	Name    string         // what messages call it
 	Limiter limits.Limiter // required
-	Unit    Unit           // DefaultUnit means Cost
+	Unit    Unit           // what it counts; empty means Cost
 }
 
 // limit returns what holds calls up if q does.

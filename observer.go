@@ -11,154 +11,94 @@ import "time"
 // of a parent, from the middle of the admission of a child's call, is noted and
 // told when that is over: see news.
 
-// An Observer is told what happens in a gate, as it happens: Config.Observer.
-// Package observe writes it to a log; observe/otel and observe/prometheus make
-// metrics of it. For how many wait or are in flight now, and how much was let
-// through, ask [Gate.Stats]: it costs calls nothing.
+// An Observer is called with each [Event] of a gate, as it happens: Config.Observer.
+// Package observe writes events to a log; observe/otel and observe/prometheus count
+// them. How many calls wait or are in flight at the moment is in [Gate.Stats], which
+// costs calls nothing.
 //
 // A call has these events, in this order:
 //
-//	EventQueued   once at most, if it has to wait; then either
-//	EventGranted  and, once the permit is back, EventReleased; or
+//	EventQueued   at most once, if it has to wait; then either
+//	EventGranted  and, once the permit is released, EventReleased; or
 //	EventRefused
 //
-// and [RetryValue] tells EventRetried between two of those. EventPaused and
-// EventResumed come from whoever calls PauseUntil and Resume, or is told to wait
-// by a server. Events of different calls may arrive in another order than that
-// in which they happened. When all calls have returned, a gate has told as many
-// of each kind as its Stats counts.
+// and [RetryValue] reports EventRetried between two of those. EventPaused and
+// EventResumed come from the callers of PauseUntil and Resume, and from calls whose
+// server asked for a wait. Events of different calls may arrive out of order. Once all
+// calls have returned, there were as many events of each kind as Stats counts.
 //
-// Observe is called by the goroutine of the call, by several at once, and with no
-// lock held: it may use the gate. It delays the call that it is told of, which
-// has no place in the queue yet, has left it, or has given back what it had, and
-// nobody else, but in two cases. A call that is first in the queue and finds only
-// there that a quota holds it up delays those behind; and one that was told to
-// wait by a server is still in flight when it tells EventPaused. If Observe panics
-// nothing stays taken, and the panic flies on from the method of the gate.
+// The goroutine of the call calls the observer, so it must be safe for use by multiple
+// goroutines, and should return soon. No lock is held: it may use the gate. It delays
+// only its own call, with two exceptions. A call that is first in the queue, and is held
+// up only there by one of Config.Limits, delays those behind it; and a call whose server
+// asked for a wait is still in flight during its EventPaused. If an observer panics,
+// everything is given back, and the panic propagates from the method of the gate.
 //
-// Each gate tells its own observer what its own Stats counts, and hands no
-// observer down. A call of a child is one of the parent, too: an observer of
-// both is told twice, under two names, first of the parent. It is the queue of
-// the parent in which such a call waits for the parent: the child tells no
-// EventQueued then, and the parent one each time the call joins its queue, which
-// it may leave without an event if the child holds it up again. A wait for
-// Config.Semaphore has no EventQueued either.
-type Observer interface {
-	// Observe is told of e. It should return soon: its time is the call's.
-	Observe(e Event)
-}
+// A gate does not pass its observer on. A call of a child counts as one of the parent,
+// too: an observer of both sees it twice, under two names, the parent first. While such
+// a call waits for the parent it is in the parent's queue: only the parent reports
+// EventQueued, and each time the call joins that queue again. A wait for
+// Config.Semaphore has no EventQueued.
+type Observer func(Event)
 
-// ObserverFunc is a function as an [Observer].
-type ObserverFunc func(e Event)
-
-// Observe calls f.
-func (f ObserverFunc) Observe(e Event) { f(e) }
-
-// An Event is what an [Observer] is told. The fields that its Kind does not
-// mention are zero. There may be more kinds and fields one day: ignore a kind
-// that you do not know, and name the fields if you write an Event.
+// An Event is something that happened in a gate. Fields that the comment of its Kind
+// does not mention are zero. Later versions may add kinds and fields: ignore unknown
+// kinds, and name the fields when making an Event.
 type Event struct {
 	Kind EventKind
 	Gate string // Config.Name of the gate
 
-	// N is what the call was made with, its cost: not for EventPaused,
-	// EventResumed and EventRetried.
+	// N is the cost that the call was made with. EventPaused, EventResumed and
+	// EventRetried have none.
 	N int64
 
-	// Wait is how long the call has waited (EventGranted), the pause will last
-	// from now on (EventPaused), or the next attempt is to wait at least
+	// Wait is how long the call waited (EventGranted), how long the pause lasts
+	// from now (EventPaused), or how long the next attempt waits at least
 	// (EventRetried).
 	Wait time.Duration
 
 	Held    time.Duration // how long the call was in flight
-	Reason  Reason        // why it was refused
+	Reason  string        // why the call was refused, in a word: see Refusals
 	Attempt int           // how many attempts of the call have failed
-	Err     error         // what the call was refused with, or the attempt failed with
-	Why     string        // what PauseUntil was told
+	Err     error         // the error of the refusal, or of the attempt
+	Why     string        // the text passed to PauseUntil
 }
 
-// An EventKind says what happened.
-type EventKind uint8
+// An EventKind says what happened, in a word.
+type EventKind string
 
 const (
 	// EventQueued: a call is about to wait. N.
-	EventQueued EventKind = iota + 1
+	EventQueued EventKind = "queued"
 
-	// EventGranted: a call is let through. N, Wait. Stats.Granted and
-	// Stats.Waits count them.
-	EventGranted
+	// EventGranted: a call may leave. N, Wait. Stats.Granted and Stats.Waits count
+	// them.
+	EventGranted EventKind = "granted"
 
-	// EventRefused: a call is not let through. N; Reason; Err, which is nil if
-	// TryAcquire says no. Stats.Refused counts them.
-	EventRefused
+	// EventRefused: a call may not leave. N; Reason; Err, which is nil if TryAcquire
+	// returned false. Stats.Refused counts them.
+	EventRefused EventKind = "refused"
 
-	// EventPaused: a pause has begun, or is longer than before. Wait, Why. One
-	// that ends by itself has no event for that: nobody is there to tell it.
-	EventPaused
+	// EventPaused: a pause began or became longer. Wait, Why. There is no event when a
+	// pause ends by itself.
+	EventPaused EventKind = "paused"
 
-	// EventResumed: Resume has ended a pause.
-	EventResumed
+	// EventResumed: Resume ended a pause.
+	EventResumed EventKind = "resumed"
 
-	// EventRetried: Call, or an Attempts, has decided on another attempt, and
+	// EventRetried: RetryValue or an Attempts is going to make another attempt, and
 	// begins to wait for it. Wait, Attempt, Err. Stats.Retried counts them.
-	EventRetried
+	EventRetried EventKind = "retried"
 
-	// EventReleased: the permit of a call is back. N, Held.
-	EventReleased
+	// EventReleased: the permit of a call was released. N, Held.
+	EventReleased EventKind = "released"
 )
-
-var eventKinds = [...]string{
-	EventQueued:   "queued",
-	EventGranted:  "granted",
-	EventRefused:  "refused",
-	EventPaused:   "paused",
-	EventResumed:  "resumed",
-	EventRetried:  "retried",
-	EventReleased: "released",
-}
-
-// String returns k in one word, such as "granted".
-func (k EventKind) String() string { return word(eventKinds[:], uint8(k)) }
-
-// A Reason is why a call was refused: a field of [Refusals].
-type Reason uint8
-
-// The reasons, in the order of the fields of Refused.
-const (
-	ReasonBusy      Reason = iota + 1 // TryAcquire when it was not the caller's turn
-	ReasonDeadline                    // WaitError, ErrTimeout, ErrServerWait or the deadline of a context
-	ReasonCancelled                   // a cancelled context
-	ReasonTooLarge                    // ErrTooLarge
-	ReasonQueueFull                   // ErrQueueFull
-	ReasonClosed                      // ErrClosed
-	ReasonOther                       // a quota or Permits could not be asked
-)
-
-var reasons = [...]string{
-	ReasonBusy:      "busy",
-	ReasonDeadline:  "deadline",
-	ReasonCancelled: "cancelled",
-	ReasonTooLarge:  "too_large",
-	ReasonQueueFull: "queue_full",
-	ReasonClosed:    "closed",
-	ReasonOther:     "other",
-}
-
-// String returns r in one word, such as "queue_full".
-func (r Reason) String() string { return word(reasons[:], uint8(r)) }
-
-func word(words []string, i uint8) string {
-	if int(i) >= len(words) || words[i] == "" {
-		return "unknown"
-	}
-	return words[i]
-}
 
 // tell tells e to the observer of g, if it has one.
 func (g *Gate) tell(e Event) {
 	if g.observer != nil {
 		e.Gate = g.name
-		g.observer.Observe(e)
+		g.observer(e)
 	}
 }
 

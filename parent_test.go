@@ -72,7 +72,7 @@ func TestSlowChildHoardsNothingOfItsParent(t *testing.T) {
 // the permit is back.
 func TestSettleAfterReleaseTakesNoRoomOfTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, observer := range []sluice.Observer{nil, newDiary()} {
+		for _, observer := range []sluice.Observer{nil, newDiary().Observe} {
 			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 			child := mustGate(t, sluice.Config{Parent: all, Observer: observer})
 			p, _ := child.Acquire(bg, 5)

@@ -209,11 +209,11 @@ func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
 func TestACallThatIsNotMadeDoesNotWidenTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
-		g := mustGate(t, sluice.Config{Observer: observerFunc(func(e sluice.Event) {
+		g := mustGate(t, sluice.Config{Observer: func(e sluice.Event) {
 			if broken && e.Kind == sluice.EventGranted {
 				panic("broken")
 			}
-		})})
+		}})
 		g.PauseUntil(time.Now().Add(time.Second), "429")
 		time.Sleep(2 * time.Second)
 		for range 5 {
@@ -412,7 +412,3 @@ func TestKeyedKeepsASlowStartForAMinute(t *testing.T) {
 		}
 	})
 }
-
-type observerFunc func(sluice.Event)
-
-func (f observerFunc) Observe(e sluice.Event) { f(e) }

@@ -706,12 +706,12 @@ func TestBackoffIsNeverShorterThanAMillisecond(t *testing.T) {
 // does, the others do not notice.
 func TestAPolicyHasNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const u = 0.5 // the jitter is not what this is about
-		curve := sluice.DecorrelatedJitter(time.Second, time.Hour)
 		p := sluice.RetryPolicy{
-			Attempts:  5,
-			Backoff:   func(retry int, prev time.Duration, _ float64) time.Duration { return curve(retry, prev, u) },
-			Throttled: sluice.Exponential(time.Second, time.Hour),
+			Attempts: 5,
+			Backoff: func(_ int, prev time.Duration, _ float64) time.Duration {
+				return (3*max(prev, time.Second) + time.Second) / 2
+			},
+			Throttled: func(retry int, _ time.Duration, _ float64) time.Duration { return time.Second << (retry - 1) },
 			Retryable: func(err error) bool { return err == errDown },
 		}
 		var calls sync.WaitGroup
@@ -1569,25 +1569,6 @@ func TestManyCallsAtOnce(t *testing.T) {
 	}
 	if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Granted != uint64(attempts.Load()) || attempts.Load() != 200+67+2*67 {
 		t.Errorf("%d attempts, afterwards: %+v", attempts.Load(), s)
-	}
-}
-
-func TestDecorrelatedJitterDoesNotOverflow(t *testing.T) {
-	const most = time.Duration(math.MaxInt64)
-	for _, c := range []struct {
-		base, prev time.Duration
-		u          float64
-		least      time.Duration
-	}{
-		{most, 0, 0.5, most},
-		{most, most, almostOne, most},
-		{1, most, 0.5, most / 2},
-		{1, most / 2, 0.5, most / 2},
-		{2, most, almostOne, most - 1<<12},
-	} {
-		if got := sluice.DecorrelatedJitter(c.base, most)(1, c.prev, c.u); got < c.least {
-			t.Errorf("DecorrelatedJitter(%d, max) after %d, u = %v: %d", c.base, c.prev, c.u, got)
-		}
 	}
 }
 

@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -53,31 +54,60 @@ type Stats struct {
 	Waits    WaitTime // how long those let through had waited
 }
 
-// Refused counts the calls that a gate did not let through.
+// Refusals counts the calls that a gate refused, by reason. [Refusals.All] names the
+// reasons as Event.Reason does.
 type Refusals struct {
-	Busy      uint64 // TryAcquire when it was not the caller's turn
-	Deadline  uint64 // WaitError, ErrTimeout, ErrServerWait or the deadline of a context
-	Cancelled uint64 // a cancelled context
-	TooLarge  uint64 // ErrTooLarge
-	QueueFull uint64 // ErrQueueFull
-	Closed    uint64 // ErrClosed
-	Other     uint64 // a quota or Permits could not be asked
+	Busy      uint64 // "busy": TryAcquire when the call would have had to wait
+	Deadline  uint64 // "deadline": WaitError, ErrTimeout, ErrServerWait or the deadline of a context
+	Cancelled uint64 // "cancelled": a cancelled context
+	TooLarge  uint64 // "too_large": ErrTooLarge
+	QueueFull uint64 // "queue_full": ErrQueueFull
+	Closed    uint64 // "closed": ErrClosed
+	Other     uint64 // "other": the error of a limit or of Config.Semaphore
 }
 
-func reasonOf(err error) Reason {
+// All yields each reason and its count, in the order of the fields.
+func (r Refusals) All() iter.Seq2[string, uint64] {
+	counts := [...]uint64{r.Busy, r.Deadline, r.Cancelled, r.TooLarge, r.QueueFull, r.Closed, r.Other}
+	return func(yield func(string, uint64) bool) {
+		for i, n := range counts {
+			if !yield(reasons[i], n) {
+				return
+			}
+		}
+	}
+}
+
+// A reason is why a call was refused: the number of a field of Refusals.
+type reason int
+
+const (
+	reasonBusy reason = iota
+	reasonDeadline
+	reasonCancelled
+	reasonTooLarge
+	reasonQueueFull
+	reasonClosed
+	reasonOther
+)
+
+// reasons are the words for Event.Reason.
+var reasons = [...]string{"busy", "deadline", "cancelled", "too_large", "queue_full", "closed", "other"}
+
+func reasonOf(err error) reason {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrServerWait):
-		return ReasonDeadline
+		return reasonDeadline
 	case errors.Is(err, context.Canceled):
-		return ReasonCancelled
+		return reasonCancelled
 	case errors.Is(err, limits.ErrTooLarge):
-		return ReasonTooLarge
+		return reasonTooLarge
 	case errors.Is(err, limits.ErrQueueFull):
-		return ReasonQueueFull
+		return reasonQueueFull
 	case errors.Is(err, limits.ErrClosed):
-		return ReasonClosed
+		return reasonClosed
 	}
-	return ReasonOther
+	return reasonOther
 }
 
 // Stats returns a consistent picture of the gate; only the counts of refusals
@@ -124,13 +154,13 @@ func (g *Gate) Stats() Stats {
 	g.queue.Unlock()
 
 	s.Refused = Refusals{
-		Busy:      g.refused[ReasonBusy].Load(),
-		Deadline:  g.refused[ReasonDeadline].Load(),
-		Cancelled: g.refused[ReasonCancelled].Load(),
-		TooLarge:  g.refused[ReasonTooLarge].Load(),
-		QueueFull: g.refused[ReasonQueueFull].Load(),
-		Closed:    g.refused[ReasonClosed].Load(),
-		Other:     g.refused[ReasonOther].Load(),
+		Busy:      g.refused[reasonBusy].Load(),
+		Deadline:  g.refused[reasonDeadline].Load(),
+		Cancelled: g.refused[reasonCancelled].Load(),
+		TooLarge:  g.refused[reasonTooLarge].Load(),
+		QueueFull: g.refused[reasonQueueFull].Load(),
+		Closed:    g.refused[reasonClosed].Load(),
+		Other:     g.refused[reasonOther].Load(),
 	}
 	s.Retried = g.retried.Load()
 	s.Waits = g.waits.snapshot(s.Granted)

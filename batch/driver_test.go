@@ -41,7 +41,7 @@ func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
 	for _, err := range []error{nil, errors.New("bad")} {
 		var tally Tally
 		var released atomic.Int64
-		gate := newGate(t, sluice.Config{Concurrency: 1, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		gate := newGate(t, sluice.Config{Concurrency: 1, Observer: func(e sluice.Event) {
 			if e.Kind != sluice.EventReleased {
 				return
 			}
@@ -49,7 +49,7 @@ func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
 			if s := tally.Stats(); s.OK+s.Failed < n {
 				t.Errorf("%d released, %d counted", n, s.OK+s.Failed)
 			}
-		})})
+		}})
 		_ = ForEach(t.Context(), gate, count(5), func(context.Context, int) error { return err },
 			Config[int]{Retry: sluice.RetryPolicy{Attempts: 1}, Tally: &tally})
 		if n := released.Load(); n != 5 {

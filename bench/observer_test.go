@@ -26,8 +26,8 @@ func BenchmarkGateObserver(b *testing.B) {
 		observer sluice.Observer
 	}{
 		{"none", nil},
-		{"counter", sluice.ObserverFunc(func(sluice.Event) { events.Add(1) })},
-		{"log", log},
+		{"counter", func(sluice.Event) { events.Add(1) }},
+		{"log", log.Observe},
 	} {
 		b.Run(o.name, func(b *testing.B) {
 			g, err := sluice.New(sluice.Config{

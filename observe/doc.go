@@ -2,7 +2,7 @@
 // else one gives them.
 //
 //	you want                                            use
-//	a line in the log when a gate is paused or refuses  NewLog, as Config.Observer
+//	a line in the log when a gate is paused or refuses  NewLogger; its Observe as Config.Observer
 //	what gates do now, at /debug/vars                   expvar.Publish with Vars
 //	Prometheus metrics                                  observe/prometheus, a module of its own
 //	OpenTelemetry metrics                               observe/otel, a module of its own
@@ -24,7 +24,7 @@ import (
 // nil are left out; if none is left it returns nil, which is no observer. If one
 // panics those behind it are not told.
 func All(observers ...sluice.Observer) sluice.Observer {
-	var all several
+	var all []sluice.Observer
 	for _, o := range observers {
 		if o != nil {
 			all = append(all, o)
@@ -36,14 +36,10 @@ func All(observers ...sluice.Observer) sluice.Observer {
 	case 1:
 		return all[0]
 	}
-	return all
-}
-
-type several []sluice.Observer
-
-func (s several) Observe(e sluice.Event) {
-	for _, o := range s {
-		o.Observe(e)
+	return func(e sluice.Event) {
+		for _, observe := range all {
+			observe(e)
+		}
 	}
 }
 

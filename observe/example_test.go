@@ -28,7 +28,7 @@ func ExampleNewLogger() {
 	if err != nil {
 		panic(err)
 	}
-	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log})
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log.Observe})
 	gate.PauseUntil(time.Now().Add(time.Hour), "429 Too Many Requests")
 	for range 100 {
 		gate.AcquireWithin(context.Background(), 1, time.Second)
@@ -58,12 +58,12 @@ func ExampleVars() {
 // A log, and a function of one's own.
 func ExampleAll() {
 	log, _ := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
-	failed := sluice.ObserverFunc(func(e sluice.Event) {
+	failed := func(e sluice.Event) {
 		if e.Kind == sluice.EventRetried {
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err)
 		}
-	})
-	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log, failed)})
+	}
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log.Observe, failed)})
 
 	answers := []error{errors.New("500 Internal Server Error"), nil}
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}

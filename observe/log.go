@@ -35,7 +35,7 @@ func Level(e sluice.Event) slog.Level {
 	case sluice.EventPaused:
 		return slog.LevelWarn
 	case sluice.EventRefused:
-		if e.Reason != sluice.ReasonBusy && e.Reason != sluice.ReasonCancelled {
+		if e.Reason != "busy" && e.Reason != "cancelled" {
 			return slog.LevelWarn
 		}
 	case sluice.EventRetried, sluice.EventResumed:
@@ -73,7 +73,7 @@ type Logger struct {
 type line struct {
 	gate   string
 	kind   sluice.EventKind
-	reason sluice.Reason
+	reason string
 }
 
 // NewLog returns a Log that writes to logger. It returns an error if cfg.Burst is
@@ -131,15 +131,15 @@ func (l *Logger) Observe(e sluice.Event) {
 	now := time.Now()
 	message, known := messages[e.Kind]
 	if !known {
-		message = e.Kind.String()
+		message = string(e.Kind)
 	}
 	r := slog.NewRecord(now, level, message, 0) // from here is not where it comes from
 	r.AddAttrs(slog.String("gate", e.Gate))
 	if e.N != 0 {
 		r.AddAttrs(slog.Int64("n", e.N))
 	}
-	if e.Reason != 0 {
-		r.AddAttrs(slog.String("reason", e.Reason.String()))
+	if e.Reason != "" {
+		r.AddAttrs(slog.String("reason", e.Reason))
 	}
 	if e.Attempt != 0 {
 		r.AddAttrs(slog.Int("attempt", e.Attempt))

@@ -70,13 +70,13 @@ func TestLogWritesWhatAnEventSays(t *testing.T) {
 			{Kind: sluice.EventQueued, Gate: "g", N: 1},
 			{Kind: sluice.EventGranted, Gate: "g", N: 2, Wait: time.Second},
 			{Kind: sluice.EventReleased, Gate: "g", N: 2, Held: time.Minute},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonBusy},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonCancelled, Err: context.Canceled},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: sluice.ReasonClosed, Err: sluice.ErrClosed},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "busy"},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "cancelled", Err: context.Canceled},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "closed", Err: sluice.ErrClosed},
 			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
 			{Kind: sluice.EventResumed, Gate: "g"},
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
-			{Kind: sluice.EventReleased + 1, Gate: "g"},
+			{Kind: "unknown", Gate: "g"},
 		} {
 			l.Observe(e)
 		}
@@ -106,8 +106,8 @@ func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
 		}
 		pause("b", "x")
 		l.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: "a"}) // not wanted: not left out either
-		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: sluice.ReasonClosed})
-		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: sluice.ReasonDeadline})
+		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "closed"})
+		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "deadline"})
 		p.want(t,
 			"WARN gate paused gate=a wait=1s until=1s why=0",
 			"WARN gate paused gate=a wait=1s until=1s why=1",

@@ -110,16 +110,16 @@ func TestStatsOfGates(t *testing.T) {
 func TestAll(t *testing.T) {
 	var told []string
 	note := func(name string) sluice.Observer {
-		return sluice.ObserverFunc(func(e sluice.Event) { told = append(told, name+e.Gate) })
+		return func(e sluice.Event) { told = append(told, name+e.Gate) }
 	}
-	if o := observe.All(nil, nil); o != nil {
-		t.Errorf("of nobody: %v", o)
+	if observe.All(nil, nil) != nil {
+		t.Error("of none: not nil")
 	}
 	for _, o := range []sluice.Observer{
 		observe.All(note("a")),
 		observe.All(nil, note("b"), note("c"), nil, observe.All(note("d"), note("e"))),
 	} {
-		o.Observe(sluice.Event{Gate: "1"})
+		o(sluice.Event{Gate: "1"})
 	}
 	if want := []string{"a1", "b1", "c1", "d1", "e1"}; !slices.Equal(told, want) {
 		t.Errorf("told %v", told)

@@ -23,7 +23,7 @@ func Example() {
 	}
 
 	hosts, _ := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
-		return sluice.New(sluice.Config{Name: host, Concurrency: 1, Observer: metrics})
+		return sluice.New(sluice.Config{Name: host, Concurrency: 1, Observer: metrics.Observe})
 	}, sluice.KeyedConfig{})
 	ctx := context.Background()
 	for _, host := range []string{"a.example", "b.example", "c.example", "d.example"} {

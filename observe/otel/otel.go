@@ -2,7 +2,7 @@
 //
 //	metrics, err := sluiceotel.New(provider, sluiceotel.Config{})
 //	…
-//	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics})
+//	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
 // An [Observer] may be that of any number of gates. Its instruments, whose
 // attribute sluice.gate.name is Config.Name of the gate:
@@ -76,10 +76,8 @@ type attributes struct {
 	set     metric.MeasurementOption
 	add     []metric.AddOption
 	record  []metric.RecordOption
-	refused [sluice.ReasonOther + 1][]metric.AddOption
+	refused map[string][]metric.AddOption // by reason
 }
-
-var _ sluice.Observer = (*Observer)(nil)
 
 // seconds are the bounds that the semantic conventions advise for durations, and
 // more, for who waits for a gate may wait for minutes.
@@ -190,15 +188,17 @@ func attributesOf(gate string) *attributes {
 		set:    set,
 		add:    []metric.AddOption{set},
 		record: []metric.RecordOption{set},
+
+		refused: make(map[string][]metric.AddOption),
 	}
-	for r := sluice.ReasonBusy; r <= sluice.ReasonOther; r++ {
-		reason := attribute.String("error.type", r.String())
-		a.refused[r] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(name, reason))}
+	for reason := range (sluice.Refusals{}).All() {
+		set := attribute.NewSet(name, attribute.String("error.type", reason))
+		a.refused[reason] = []metric.AddOption{metric.WithAttributeSet(set)}
 	}
 	return a
 }
 
-// Observe implements [sluice.Observer].
+// Observe records e. It is a [sluice.Observer].
 func (o *Observer) Observe(e sluice.Event) {
 	ctx := context.Background() // an event has none: whoever releases a permit, or pauses, has none either
 	a := o.table.Of(e.Gate)
@@ -212,10 +212,11 @@ func (o *Observer) Observe(e sluice.Event) {
 		o.call.Record(ctx, e.Held.Seconds(), a.record...)
 		o.active.Add(ctx, -1, a.add...)
 	case sluice.EventRefused:
-		if int(e.Reason) >= len(a.refused) || e.Reason == 0 {
-			e.Reason = sluice.ReasonOther // one that we do not know yet
+		refused, known := a.refused[e.Reason]
+		if !known { // a reason of a later version
+			refused = a.refused["other"]
 		}
-		o.refused.Add(ctx, 1, a.refused[e.Reason]...)
+		o.refused.Add(ctx, 1, refused...)
 	case sluice.EventRetried:
 		o.retries.Add(ctx, 1, a.add...)
 	case sluice.EventPaused:

@@ -3,7 +3,7 @@
 //	metrics, err := sluiceprom.New(sluiceprom.Config{})
 //	…
 //	prometheus.MustRegister(metrics)
-//	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics})
+//	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
 // A [Collector] is both the observer of gates, of any number of them, and what is
 // registered. Its metrics, with the label gate for Config.Name of the gate:
@@ -79,13 +79,10 @@ type metrics struct {
 	queue, call             prometheus.Observer
 	inFlight                prometheus.Gauge
 	queued, retries, pauses prometheus.Counter
-	refused                 [sluice.ReasonOther + 1]prometheus.Counter
+	refused                 map[string]prometheus.Counter // by reason
 }
 
-var (
-	_ sluice.Observer      = (*Collector)(nil)
-	_ prometheus.Collector = (*Collector)(nil)
-)
+var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a Collector. It returns an error if cfg.MostGates is negative,
 // cfg.Buckets do not rise, or cfg.Labels has a name that is ours or that no label
@@ -151,14 +148,15 @@ func (c *Collector) of(gate string) *metrics {
 		queued:   c.queued.WithLabelValues(gate),
 		retries:  c.retries.WithLabelValues(gate),
 		pauses:   c.pauses.WithLabelValues(gate),
+		refused:  make(map[string]prometheus.Counter),
 	}
-	for r := sluice.ReasonBusy; r <= sluice.ReasonOther; r++ {
-		m.refused[r] = c.refused.WithLabelValues(gate, r.String())
+	for reason := range (sluice.Refusals{}).All() {
+		m.refused[reason] = c.refused.WithLabelValues(gate, reason)
 	}
 	return m
 }
 
-// Observe implements [sluice.Observer].
+// Observe counts e. It is a [sluice.Observer].
 func (c *Collector) Observe(e sluice.Event) {
 	m := c.table.Of(e.Gate)
 	switch e.Kind {
@@ -171,10 +169,11 @@ func (c *Collector) Observe(e sluice.Event) {
 		m.call.Observe(e.Held.Seconds())
 		m.inFlight.Dec()
 	case sluice.EventRefused:
-		if int(e.Reason) >= len(m.refused) || e.Reason == 0 {
-			e.Reason = sluice.ReasonOther // one that we do not know yet
+		refused, known := m.refused[e.Reason]
+		if !known { // a reason of a later version
+			refused = m.refused["other"]
 		}
-		m.refused[e.Reason].Inc()
+		refused.Inc()
 	case sluice.EventRetried:
 		m.retries.Inc()
 	case sluice.EventPaused:
