@@ -31,7 +31,7 @@ func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, 
 	}
 }
 
-func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
+func TestAttempts_AreThoseOfRetry(t *testing.T) {
 	policy := sluice.RetryPolicy{
 		Attempts: 3, MaxServerWait: time.Minute, MaxElapsed: 10 * time.Minute,
 		Backoff: sluice.Constant(2 * time.Second), Throttled: sluice.Constant(5 * time.Second),
@@ -82,7 +82,7 @@ func TestAttemptsByHandAreThoseOfCall(t *testing.T) {
 	}
 }
 
-func TestAPermitMayOutliveItsAttempts(t *testing.T) {
+func TestAttempts_Next_PermitMayOutliveTheAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}
@@ -100,7 +100,7 @@ func TestAPermitMayOutliveItsAttempts(t *testing.T) {
 	})
 }
 
-func TestNoPermitIsHeldInTheBackoff(t *testing.T) {
+func TestAttempts_Next_HoldsNoPermitDuringBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		s := newServer(down, fine)
@@ -118,7 +118,7 @@ func TestNoPermitIsHeldInTheBackoff(t *testing.T) {
 	})
 }
 
-func TestFailedPausesTheGateBeforeThePermitIsBack(t *testing.T) {
+func TestAttempts_Failed_PausesTheGateBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		start := time.Now()
@@ -148,7 +148,7 @@ func TestFailedPausesTheGateBeforeThePermitIsBack(t *testing.T) {
 	})
 }
 
-func TestNextSleepsOncePerFailure(t *testing.T) {
+func TestAttempts_Next_SleepsOncePerFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
@@ -172,7 +172,7 @@ func TestNextSleepsOncePerFailure(t *testing.T) {
 	})
 }
 
-func TestACallThatIsARetryOfSomebodyElseIsPaidFor(t *testing.T) {
+func TestAttempts_Charge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{RetryBudget: 12})
 		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}
@@ -217,7 +217,7 @@ func TestACallThatIsARetryOfSomebodyElseIsPaidFor(t *testing.T) {
 	})
 }
 
-func TestFailedOfNoErrorPanics(t *testing.T) {
+func TestAttempts_Failed_PanicsWithoutError(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
@@ -225,21 +225,4 @@ func TestFailedOfNoErrorPanics(t *testing.T) {
 	}()
 	a := sluice.NewAttempts(mustGate(t, sluice.Config{}), sluice.RetryPolicy{})
 	a.Failed(bg, nil)
-}
-
-func TestAStoppedErrorIsATimeoutIfItIsAboutTime(t *testing.T) {
-	for _, c := range []struct {
-		last, why error
-		want      bool
-	}{
-		{errDown, sluice.ErrAttempts, false},
-		{nil, sluice.ErrServerWait, false},
-		{context.DeadlineExceeded, sluice.ErrAttempts, true},
-		{errDown, &sluice.WaitError{}, true},
-		{nil, context.DeadlineExceeded, true},
-	} {
-		if got := (&sluice.RetryError{Last: c.last, Why: c.why}).Timeout(); got != c.want {
-			t.Errorf("%v, %v: %v", c.last, c.why, got)
-		}
-	}
 }

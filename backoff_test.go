@@ -14,7 +14,7 @@ import (
 // almostOne is the largest u there is.
 var almostOne = math.Nextafter(1, 0)
 
-func TestCurves(t *testing.T) {
+func TestBackoff_Curves(t *testing.T) {
 	const base, longest = 500 * ms, 30 * time.Second
 	var (
 		full     = sluice.FullJitter(base, longest)
@@ -51,7 +51,7 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-func TestCurvesDoNotOverflow(t *testing.T) {
+func TestBackoff_CurvesDoNotOverflow(t *testing.T) {
 	const most = time.Duration(math.MaxInt64)
 	for _, c := range []struct {
 		base, longest time.Duration
@@ -85,7 +85,7 @@ func TestCurvesDoNotOverflow(t *testing.T) {
 	}
 }
 
-func TestConstructorsOfCurvesPanic(t *testing.T) {
+func TestBackoff_ConstructorsPanic(t *testing.T) {
 	for name, curve := range map[string]func(base, longest time.Duration) sluice.Backoff{
 		"FullJitter": sluice.FullJitter,
 		"Constant":   func(base, _ time.Duration) sluice.Backoff { return sluice.Constant(base) },

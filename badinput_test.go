@@ -330,7 +330,7 @@ func noLimit(g *sluice.Gate, err error) error {
 	return outcomeIf(one && two, "no limit")
 }
 
-func TestBadInputCanFail(t *testing.T) {
+func TestBadInput_CanFail(t *testing.T) {
 	for want, f := range map[string]func() error{
 		"panic":       func() error { panic("pacer: x") },
 		"error":       func() error { return errors.New("pacer: x") },
@@ -353,7 +353,7 @@ func TestBadInputCanFail(t *testing.T) {
 }
 
 // A limit on keys takes no memory before there are keys.
-func TestManyKeysTakeNoMemory(t *testing.T) {
+func TestMaxKeys_TakesNoMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: 1 << 29}))

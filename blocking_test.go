@@ -10,78 +10,10 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
-// A bucket is a token bucket, the textbook meter: capacity tokens at first,
-// one more each interval. trip is how long it takes to ask it, as if it were
-// far away; a nil err is what it answers otherwise.
-type bucket struct {
-	mu       sync.Mutex
-	capacity int64
-	interval time.Duration
-	trip     time.Duration
-	err      error
-
-	full  time.Time // when all tokens will be there
-	asked int
-}
-
-func (b *bucket) Admit(ctx context.Context, n int64) (time.Duration, error) {
-	if b.trip > 0 {
-		select {
-		case <-time.After(b.trip):
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.asked++
-	switch {
-	case b.err != nil:
-		return 0, b.err
-	case n > b.capacity:
-		return 0, sluice.ErrTooLarge
-	}
-	now := time.Now()
-	full := b.full
-	if full.Before(now) {
-		full = now
-	}
-	full = full.Add(time.Duration(n) * b.interval)
-	if wait := full.Sub(now) - time.Duration(b.capacity)*b.interval; wait > 0 {
-		return wait, nil
-	}
-	b.full = full
-	return 0, nil
-}
-
-func (b *bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.full = b.full.Add(time.Duration(delta) * b.interval)
-	return b.err
-}
-
-// asks returns how often the bucket was asked.
-func (b *bucket) asks() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.asked
-}
-
-// missing returns how many tokens the bucket lacks, partly refilled ones
-// included.
-func (b *bucket) missing() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return int64((max(0, time.Until(b.full)) + b.interval - 1) / b.interval)
-}
-
-func TestBlockWaitsInOrderAndOnlyTheFirstAsks(t *testing.T) {
+func TestQueue_Acquire_InOrderAndOnlyTheFirstAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 2, interval: 100 * ms}
 		b, l := sluice.NewQueue(m), synclog.New()
@@ -103,7 +35,7 @@ func TestBlockWaitsInOrderAndOnlyTheFirstAsks(t *testing.T) {
 	})
 }
 
-func TestBlockCancelAndDeadlines(t *testing.T) {
+func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: time.Second}
 		b, l := sluice.NewQueue(m), synclog.New()
@@ -165,7 +97,7 @@ func TestBlockCancelAndDeadlines(t *testing.T) {
 	})
 }
 
-func TestBlockPassesErrorsOn(t *testing.T) {
+func TestQueue_Acquire_ReturnsErrorsOfTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 3, interval: time.Second}
 		b := sluice.NewQueue(m)
@@ -186,7 +118,7 @@ func TestBlockPassesErrorsOn(t *testing.T) {
 
 // A limit may take its time to answer. Meanwhile callers queue, cancel, and
 // the lock of the queue is free.
-func TestBlockOnALimitFarAway(t *testing.T) {
+func TestQueue_Acquire_SlowLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: 100 * ms, trip: 10 * ms}
 		b, l := sluice.NewQueue(m), synclog.New()
@@ -213,7 +145,7 @@ type panicking struct{}
 func (panicking) Admit(context.Context, int64) (time.Duration, error) { panic("mine") }
 func (panicking) Adjust(context.Context, int64, time.Duration) error  { return nil }
 
-func TestPanicOfALimitFliesOnAndStallsNobody(t *testing.T) {
+func TestQueue_Acquire_LimiterPanics(t *testing.T) {
 	b := sluice.NewQueue(panicking{})
 	for range 2 {
 		for name, f := range map[string]func(){
@@ -233,4 +165,28 @@ func TestPanicOfALimitFliesOnAndStallsNobody(t *testing.T) {
 	if b.Waiting() != 0 {
 		t.Errorf("%d wait", b.Waiting())
 	}
+}
+
+// A limit that can only be helped by a change is not asked again by those who
+// come and queue behind.
+func TestQueue_Acquire_NewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asks := 0
+		b := sluice.NewQueue(answering(func(context.Context, int64) (time.Duration, error) {
+			asks++
+			return limits.Never, nil
+		}))
+		ctx, cancel := context.WithCancel(bg)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { b.Acquire(ctx, 1) })
+			synctest.Wait()
+			b.TryAcquire(1)
+		}
+		if asks != 1 {
+			t.Errorf("asked %d times", asks)
+		}
+		cancel()
+		wg.Wait()
+	})
 }

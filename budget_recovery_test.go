@@ -3,7 +3,6 @@ package sluice_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 )
 
 // After an outage all calls succeed that have the time, with a deadline as without one.
-func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
+func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 	fifty := sluice.Rate{Count: 50, Per: time.Second}
 	for name, cfg := range map[string]func() sluice.Config{
 		"rate":        func() sluice.Config { return sluice.Config{Rate: fifty} },
@@ -96,33 +95,7 @@ func TestCallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// The spacing may begin while a quota is being asked.
-func TestASpacingThatBeginsInTheMiddleRefusesNobodyInAdvance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Limits: []sluice.Limit{{Limiter: hook(func() {
-			if asked++; asked == 2 {
-				time.Sleep(time.Second)
-			}
-		})}}})
-		l := synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
-		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
-		defer cancel()
-		l.Call(1, enter(g, ctx))
-		l.Call(2, enter(g, bg))
-		time.Sleep(time.Hour)
-		l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrBudget), synclog.Failed(1, 5*time.Second, context.DeadlineExceeded), synclog.At(2, 8*time.Second))
-	})
-}
-
-// hook is a meter that lets everything through, and calls a function before.
-type hook func()
-
-func (h hook) Admit(context.Context, int64) (time.Duration, error) { h(); return 0, nil }
-func (hook) Adjust(context.Context, int64, time.Duration) error    { return nil }
-
-func TestAcquireWithinAfterAnOutage(t *testing.T) {
+func TestConfig_RetryBudget_AcquireWithinAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second), synclog.New()
 		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
@@ -140,9 +113,7 @@ func TestAcquireWithinAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Quiet.
-
-func TestQuietMendsTheBudget(t *testing.T) {
+func TestConfig_RetryBudget_RecoversWithTime(t *testing.T) {
 	for _, c := range []struct {
 		capacity int
 		after    []int // tokens after each 30 s
@@ -180,7 +151,7 @@ func TestQuietMendsTheBudget(t *testing.T) {
 }
 
 // It makes no difference whether somebody looks or succeeds meanwhile.
-func TestQuietIsAFunctionOfTime(t *testing.T) {
+func TestConfig_RetryBudget_RecoveryDependsOnTimeOnly(t *testing.T) {
 	for name, between := range map[string]func(g *sluice.Gate){
 		"nothing": func(*sluice.Gate) {},
 		"Stats":   func(g *sluice.Gate) { g.Stats() },
@@ -209,7 +180,7 @@ func TestQuietIsAFunctionOfTime(t *testing.T) {
 }
 
 // While calls fail, nothing comes back, with or without an attempt left.
-func TestAnOutageMendsNothing(t *testing.T) {
+func TestConfig_RetryBudget_DoesNotRecoverWhileCallsFail(t *testing.T) {
 	for name, call := range map[string]func(g *sluice.Gate){
 		"no budget":   func(g *sluice.Gate) { sluice.Retry(bg, g, each(ms), down) },
 		"no attempts": func(g *sluice.Gate) { sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, down) },
@@ -231,7 +202,7 @@ func TestAnOutageMendsNothing(t *testing.T) {
 	}
 }
 
-func TestQuietReachesThoseWhoWait(t *testing.T) {
+func TestConfig_RetryBudget_RecoveryReachesWaiters(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone": {}, "rate": {Rate: tenPerSecond}, "quota": {Limits: []sluice.Limit{{Limiter: free{}}}},
 	} {
@@ -251,7 +222,7 @@ func TestQuietReachesThoseWhoWait(t *testing.T) {
 	}
 }
 
-func TestARecoveredGateIsAsNew(t *testing.T) {
+func TestConfig_RetryBudget_RecoveredGateIsAsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := emptied(t, sluice.Config{}, 30*time.Second)
 		time.Sleep(10 * time.Minute)
@@ -265,53 +236,8 @@ func TestARecoveredGateIsAsNew(t *testing.T) {
 	})
 }
 
-// Definite answers.
-
-func TestDefiniteAnswersHalveTheSpacing(t *testing.T) {
-	never := each(ms)
-	never.Retryable = func(error) bool { return false }
-	notFound := errors.New("404")
-	do := func(p sluice.RetryPolicy, a answer) func(g *sluice.Gate) {
-		return func(g *sluice.Gate) { sluice.Retry(bg, g, p, a) }
-	}
-	for name, c := range map[string]struct {
-		call func(g *sluice.Gate)
-		want time.Duration
-	}{
-		"success":                  {do(never, fine), 2 * time.Second},
-		"Permanent":                {do(each(ms), gone), 2 * time.Second},
-		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
-		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
-		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
-		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
-		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
-		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
-		"plain":                    {do(each(ms), down), 4 * time.Second},
-		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, 0)))), 4 * time.Second},
-		"Permanent told":           {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
-		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
-		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.NotBefore(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
-		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},
-		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
-		"cancelled": {func(g *sluice.Gate) {
-			ctx, cancel := context.WithCancel(bg)
-			sluice.Retry(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
-		}, 4 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := emptied(t, sluice.Config{}, 4*time.Second)
-				c.call(g)
-				if s := g.Stats(); s.Spacing != c.want {
-					t.Errorf("spacing %v, want %v", s.Spacing, c.want)
-				}
-			})
-		})
-	}
-}
-
 // After an outage a client that is told 404 all the time goes at its own pace soon.
-func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
+func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"rate":   {Rate: sluice.Rate{Count: 100, Per: time.Second}},
 		"none":   {},
@@ -339,7 +265,7 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 
 // The permit of a call may be held long after its success is known, and those who wait
 // need not wait for its release.
-func TestASuccessReachesThoseWhoWaitBeforeThePermitIsBack(t *testing.T) {
+func TestConfig_RetryBudget_SuccessReachesWaitersBeforeRelease(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone": {}, "rate": {Rate: tenPerSecond}, "concurrency": {Concurrency: 2},
 		"quota": {Limits: []sluice.Limit{{Limiter: free{}}}}, "parent": {Parent: mustGate(t, sluice.Config{})},
@@ -361,95 +287,8 @@ func TestASuccessReachesThoseWhoWaitBeforeThePermitIsBack(t *testing.T) {
 	}
 }
 
-// Bursts.
-
-func TestABurstThatIsRefusedAtTheInstantOfTheCallPaysOnce(t *testing.T) {
-	for name, c := range map[string]struct {
-		cfg    sluice.Config
-		answer answer
-		begin  time.Duration
-	}{
-		"at the beginning":     {sluice.Config{}, busy, 0},
-		"later":                {sluice.Config{}, busy, time.Second},
-		"told":                 {sluice.Config{}, told(10 * time.Second), 0},
-		"one after the other":  {sluice.Config{Concurrency: 1}, busy, 0},
-		"some after the other": {sluice.Config{Concurrency: 8}, busy, time.Second},
-		"parent":               {sluice.Config{Parent: mustGate(t, sluice.Config{})}, busy, 0},
-		"quota":                {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, busy, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if c.cfg.Parent != nil {
-					c.cfg.Parent = mustGate(t, sluice.Config{})
-				}
-				g := mustGate(t, c.cfg)
-				time.Sleep(c.begin)
-				burst := func(want int) {
-					t.Helper()
-					for range 64 {
-						go sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1}, c.answer)
-					}
-					synctest.Wait()
-					if got := g.Stats().RetryTokens; got != want {
-						t.Errorf("%d tokens, want %d", got, want)
-					}
-				}
-				burst(95)
-				time.Sleep(10 * time.Second)
-				burst(90) // another one
-				g.Close()
-			})
-		})
-	}
-}
-
-// The real clock: a call that leaves after the throttle was paid for pays anew.
-func TestThrottlesOneAfterTheOtherPayEach(t *testing.T) {
-	g := mustGate(t, sluice.Config{})
-	for i := range 5 {
-		sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
-		if got, want := g.Stats().RetryTokens, 95-5*i; got != want {
-			t.Errorf("%d tokens after throttle %d, want %d", got, i+1, want)
-		}
-	}
-}
-
-// Told waits.
-
-func TestAToldWaitLastsAMillisecondAtLeast(t *testing.T) {
-	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
-		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(told(d), told(d), fine)
-			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
-				t.Error(err)
-			}
-			s.want(t, 0, max(d, ms), 2*max(d, ms))
-			if err := g.Do(bg, told(d)); err == nil {
-				t.Error("no error")
-			}
-			if got := time.Until(g.Stats().PausedUntil); got != max(d, ms) {
-				t.Errorf("Gate.Do: paused for %v", got)
-			}
-		})
-	}
-}
-
-func TestToldWaitsOfANanosecondEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, n := mustGate(t, sluice.Config{RetryBudget: -1}), 0
-		start := time.Now()
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, func(context.Context) error {
-			n++
-			return sluice.RetryAfter(errBusy, 1)
-		})
-		if !errors.Is(err, sluice.ErrElapsed) || n != 60_001 || time.Since(start) != time.Minute {
-			t.Errorf("%d attempts in %v: %v", n, time.Since(start), err)
-		}
-	})
-}
-
 // The budget beside everything, on the real scheduler.
-func TestBudgetStress(t *testing.T) {
+func TestConfig_RetryBudget_Stress(t *testing.T) {
 	parent := mustGate(t, sluice.Config{Concurrency: 4})
 	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})
 	var wg sync.WaitGroup

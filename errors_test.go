@@ -23,7 +23,7 @@ var markings = map[string]func(error) error{
 	"RetryAt the zero time": func(err error) error { return sluice.RetryAt(err, time.Time{}) },
 }
 
-func TestMarkedNilIsNil(t *testing.T) {
+func TestMarkedErrors_NilIsNil(t *testing.T) {
 	for name, mark := range markings {
 		if err := mark(nil); err != nil {
 			t.Errorf("%s(nil) = %#v", name, err)
@@ -31,7 +31,7 @@ func TestMarkedNilIsNil(t *testing.T) {
 	}
 }
 
-func TestMarkedErrorsAreStillThemselves(t *testing.T) {
+func TestMarkedErrors_UnwrapToTheirCause(t *testing.T) {
 	cause := &fs.PathError{Op: "get", Path: "/items/7", Err: fs.ErrNotExist}
 	for name, mark := range markings {
 		err := mark(cause)
@@ -54,7 +54,7 @@ var allReasons = []error{
 	sluice.ErrTooLarge, sluice.ErrQueueFull, sluice.ErrTimeout, sluice.ErrClosed, sluice.ErrLeaseLost,
 }
 
-func TestEveryReasonIsItsOwnError(t *testing.T) {
+func TestErrors_AreDistinct(t *testing.T) {
 	for i, a := range allReasons {
 		for j, b := range allReasons {
 			if errors.Is(a, b) != (i == j) {
@@ -64,7 +64,7 @@ func TestEveryReasonIsItsOwnError(t *testing.T) {
 	}
 }
 
-func TestStoppedMatchesBothReasons(t *testing.T) {
+func TestRetryError_MatchesWhyAndLast(t *testing.T) {
 	last := &fs.PathError{Op: "get", Path: "/items/7", Err: errDown}
 	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &sluice.WaitError{Need: 1}) {
 		var err error = fmt.Errorf("item 7: %w", &sluice.RetryError{Last: last, Why: why})
@@ -86,7 +86,7 @@ func TestStoppedMatchesBothReasons(t *testing.T) {
 	}
 }
 
-func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
+func TestRetryError_Unwrap(t *testing.T) {
 	s := &sluice.RetryError{Why: sluice.ErrServerWait}
 	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait}) {
 		t.Errorf("Unwrap() = %v", got)
@@ -97,7 +97,7 @@ func TestStoppedBeforeTheFirstAttemptHasOneReason(t *testing.T) {
 	}
 }
 
-func TestStoppedMessageTellsWhoAndWhyAndWhenAndWhat(t *testing.T) {
+func TestRetryError_Error(t *testing.T) {
 	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, s := range map[string]sluice.RetryError{
 		"sluice: gave up after 4 attempts: no attempts left: 503 Service Unavailable": {
@@ -141,7 +141,7 @@ func TestStoppedMessageTellsWhoAndWhyAndWhenAndWhat(t *testing.T) {
 
 // People want to find the number again that they configured, not how many
 // nanoseconds ago that was; but never two that look the same and are not.
-func TestWaitErrorIsForPeople(t *testing.T) {
+func TestWaitError_RoundsForReaders(t *testing.T) {
 	for _, tt := range []struct {
 		need, have time.Duration
 		want       string
@@ -158,6 +158,23 @@ func TestWaitErrorIsForPeople(t *testing.T) {
 		err := &sluice.WaitError{Need: tt.need, Have: tt.have}
 		if got, want := err.Error(), "sluice: would have to wait "+tt.want+" were allowed"; got != want {
 			t.Errorf("%v, %v: %s, want %s", tt.need, tt.have, got, want)
+		}
+	}
+}
+
+func TestRetryError_Timeout(t *testing.T) {
+	for _, c := range []struct {
+		last, why error
+		want      bool
+	}{
+		{errDown, sluice.ErrAttempts, false},
+		{nil, sluice.ErrServerWait, false},
+		{context.DeadlineExceeded, sluice.ErrAttempts, true},
+		{errDown, &sluice.WaitError{}, true},
+		{nil, context.DeadlineExceeded, true},
+	} {
+		if got := (&sluice.RetryError{Last: c.last, Why: c.why}).Timeout(); got != c.want {
+			t.Errorf("%v, %v: %v", c.last, c.why, got)
 		}
 	}
 }

@@ -5,50 +5,16 @@ import (
 	"errors"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/semaphore"
 )
 
-const ms = time.Millisecond
-
-// bg is for waits that nothing but the gate ends.
-var bg = context.Background()
-
-func mustGate(t testing.TB, cfg sluice.Config) *sluice.Gate {
-	t.Helper()
-	g, err := sluice.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-// tenPerSecond is one call each 100 ms.
-var tenPerSecond = sluice.Rate{Count: 10, Per: time.Second}
-
-// hold acquires one permit and releases it after d.
-func hold(g *sluice.Gate, d time.Duration) error {
-	return g.Do(bg, func(context.Context) error {
-		time.Sleep(d)
-		return nil
-	})
-}
-
-// enter acquires a permit and keeps it.
-func enter(g *sluice.Gate, ctx context.Context) func() error {
-	return func() error {
-		_, err := g.Acquire(ctx, 1)
-		return err
-	}
-}
-
-func TestGateAdmitsByConcurrencyAndPace(t *testing.T) {
+func TestGate_Acquire_ConcurrencyAndRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  sluice.Config
 		hold time.Duration
@@ -81,7 +47,7 @@ func TestGateAdmitsByConcurrencyAndPace(t *testing.T) {
 
 // A slot passes while the gate is full. It is not made up for: the calls that
 // then leave are an interval apart.
-func TestGateFullAtItsSlotStoresNothing(t *testing.T) {
+func TestGate_Acquire_FullAtItsSlotStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 1}), synclog.New()
 		p, _ := g.Acquire(bg, 1)
@@ -95,7 +61,7 @@ func TestGateFullAtItsSlotStoresNothing(t *testing.T) {
 	})
 }
 
-func TestGateCancelGivesEverythingBack(t *testing.T) {
+func TestGate_Acquire_CancelGivesEverythingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2}), synclog.New()
 		g.TryAcquire(1)
@@ -117,125 +83,7 @@ func TestGateCancelGivesEverythingBack(t *testing.T) {
 	})
 }
 
-// What good looks like: Retry-After: 30 reaches one worker, and all sixty-four
-// come back after 30 s, one interval apart, in order.
-func TestPauseHoldsEverybodyAndReleasesPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64, Burst: 10}), synclog.New()
-		time.Sleep(time.Hour) // a full burst is stored
-		l.Start = time.Now()
-		g.PauseUntil(time.Now().Add(30*time.Second), "429")
-		g.PauseUntil(time.Now().Add(10*time.Second), "shorter, does not count")
-		var want []synclog.Left
-		for i := range 64 {
-			l.Call(i, enter(g, bg))
-			want = append(want, synclog.At(i, 30*time.Second+time.Duration(i)*100*ms))
-		}
-		s := g.Stats()
-		if !s.PausedUntil.Equal(l.Start.Add(30*time.Second)) || s.PausedWhy != "429" || s.Pacing != 64 || !s.NextSlot.Equal(s.PausedUntil) {
-			t.Errorf("while paused: %+v", s)
-		}
-		time.Sleep(time.Hour)
-		l.Want(t, want...)
-		if s := g.Stats(); !s.PausedUntil.IsZero() || s.PausedWhy != "" {
-			t.Errorf("after the pause: %+v", s)
-		}
-	})
-}
-
-// The answer that asks for a pause frees the only permit. Nobody may slip
-// through in between.
-func TestToldWaitHoldsTheNextCaller(t *testing.T) {
-	refused := errors.New("429")
-	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
-		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
-		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{}, f)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
-				told := false
-				for i := range 5 {
-					l.Call(i, func() error {
-						return call(g, func(context.Context) error {
-							if told {
-								return nil
-							}
-							told = true
-							time.Sleep(time.Second)
-							return sluice.RetryAfter(refused, 30*time.Second)
-						})
-					})
-				}
-				time.Sleep(10 * time.Second)
-				for _, left := range l.Sofar() {
-					if left.Who != 0 || left.Err == nil {
-						t.Errorf("%v slipped through", left)
-					}
-				}
-				if s := g.Stats(); s.PausedWhy != "429" || time.Until(s.PausedUntil) != 21*time.Second {
-					t.Errorf("%+v", s)
-				}
-				time.Sleep(time.Minute)
-				if n := len(l.Sofar()); n != 5 {
-					t.Errorf("%d of 5 calls ended", n)
-				}
-			})
-		})
-	}
-}
-
-func TestResumeTakesAPauseBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()
-		g.PauseUntil(time.Now().Add(time.Hour), "by mistake")
-		for i := range 3 {
-			l.Call(i, enter(g, bg))
-		}
-		time.Sleep(time.Second)
-		g.Resume()
-		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 1100*ms), synclog.At(2, 1200*ms))
-	})
-}
-
-func TestGateChangesReachThoseWhoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}, Concurrency: 2}), synclog.New()
-		for i := range 4 {
-			l.Call(i, enter(g, bg))
-		}
-		time.Sleep(time.Second)
-		g.SetRate(1000, time.Second)
-		time.Sleep(time.Second)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second)) // now it is full
-		g.SetConcurrency(3)
-		time.Sleep(time.Second)
-		g.SetConcurrency(0)
-		time.Sleep(time.Second)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second), synclog.At(2, 2*time.Second), synclog.At(3, 3*time.Second))
-	})
-}
-
-func TestGateShrinkLetsHoldersFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Concurrency: 3}), synclog.New()
-		for i := range 3 {
-			l.Call(i, func() error { return hold(g, time.Duration(i+1)*time.Second) })
-		}
-		g.SetConcurrency(1)
-		l.Call(9, enter(g, bg))
-		if s := g.Stats(); s.InFlight != 3 || s.Waiting != 1 || s.Concurrency != 1 {
-			t.Errorf("after the shrink: %+v", s)
-		}
-		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second), synclog.At(9, 3*time.Second))
-	})
-}
-
-func TestGateHopelessWaits(t *testing.T) {
+func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond, Concurrency: 1})
 		start := time.Now()
@@ -282,25 +130,7 @@ func TestGateHopelessWaits(t *testing.T) {
 	})
 }
 
-func TestPauseFailsThoseItMakesHopeless(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
-		g.TryAcquire(1)
-		l.Call(0, func() error { _, err := g.AcquireWithin(bg, 1, time.Second); return err })
-		l.Call(1, func() error { _, err := g.AcquireWithin(bg, 1, time.Hour); return err })
-		time.Sleep(10 * ms)
-		g.PauseUntil(time.Now().Add(30*time.Second), "429")
-		time.Sleep(ms)
-		got := l.Sofar()
-		var wait *sluice.WaitError
-		if len(got) != 1 || got[0].Who != 0 || got[0].At != 10*ms || !errors.As(got[0].Err, &wait) || wait.Need != 30*time.Second {
-			t.Errorf("got %v", got)
-		}
-		g.Close()
-	})
-}
-
-func TestTryAcquireOfAGate(t *testing.T) {
+func TestGate_TryAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 1}), synclog.New()
 		p, ok := g.TryAcquire(1)
@@ -332,7 +162,7 @@ func TestTryAcquireOfAGate(t *testing.T) {
 	})
 }
 
-func TestNothingIsGrantedAtOnce(t *testing.T) {
+func TestGate_Acquire_ZeroIsGrantedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1, Rate: tenPerSecond})
 		g.TryAcquire(1)
@@ -360,49 +190,7 @@ func TestNothingIsGrantedAtOnce(t *testing.T) {
 	})
 }
 
-// A caller that releases before it looks at the error loses nothing.
-func TestReleaseOfNoPermitDoesNothing(t *testing.T) {
-	g := mustGate(t, sluice.Config{Concurrency: 1})
-	p, _ := g.Acquire(bg, 1)
-	q, ok := g.TryAcquire(1)
-	q.Release()
-	if s := g.Stats(); ok || s.InFlight != 1 {
-		t.Errorf("%v, %+v", ok, s)
-	}
-	p.Release()
-}
-
-func TestReleaseAndSettleCountOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost, Rate: tenPerSecond, RateUnit: sluice.Cost})
-		p, _ := g.Acquire(bg, 4)
-		q, _ := g.Acquire(bg, 2) // at 400 ms
-		p.Release()
-		p.Release()
-		if s := g.Stats(); s.InFlight != 2 {
-			t.Errorf("released twice: %d in flight, want 2", s.InFlight)
-		}
-		slot := func() time.Duration { return time.Until(g.Stats().NextSlot) }
-		if got := slot(); got != 200*ms {
-			t.Errorf("next slot in %v", got)
-		}
-		q.Settle(12) // debt, beyond the limit of 10 in flight, too
-		q.Settle(1)
-		if s := g.Stats(); s.InFlight != 12 || slot() != 1200*ms {
-			t.Errorf("settled upwards: %d in flight, next slot in %v", s.InFlight, slot())
-		}
-		p.Settle(1) // after Release: 3 too many were taken
-		if s := g.Stats(); s.InFlight != 12 || slot() != 900*ms {
-			t.Errorf("settled downwards: %d in flight, next slot in %v", s.InFlight, slot())
-		}
-		q.Release()
-		if s := g.Stats(); s.InFlight != 0 {
-			t.Errorf("%d in flight after all was released", s.InFlight)
-		}
-	})
-}
-
-func TestCallsAndCost(t *testing.T) {
+func TestUnit_CallsAndCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 2, Rate: tenPerSecond})
 		g.Acquire(bg, 1000)
@@ -423,7 +211,7 @@ func TestCallsAndCost(t *testing.T) {
 	})
 }
 
-func TestMaxWaitingOfAGate(t *testing.T) {
+func TestConfig_MaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "small", Concurrency: 1, MaxWaiting: 1}), synclog.New()
 		for i := range 3 {
@@ -437,7 +225,7 @@ func TestMaxWaitingOfAGate(t *testing.T) {
 	})
 }
 
-func TestCloseAndShutdown(t *testing.T) {
+func TestGate_CloseAndShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "g", Concurrency: 1}), synclog.New()
 		p, _ := g.Acquire(bg, 1)
@@ -467,7 +255,7 @@ func TestCloseAndShutdown(t *testing.T) {
 	})
 }
 
-func TestPanicReleasesThePermitAndFliesOn(t *testing.T) {
+func TestGate_Do_PanicReleasesThePermit(t *testing.T) {
 	g := mustGate(t, sluice.Config{Concurrency: 1})
 	func() {
 		defer func() {
@@ -482,7 +270,7 @@ func TestPanicReleasesThePermitAndFliesOn(t *testing.T) {
 	}
 }
 
-func TestGateMistakes(t *testing.T) {
+func TestGate_Mistakes(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"concurrency":      {Concurrency: -1},
 		"waiting":          {MaxWaiting: -1},
@@ -533,126 +321,81 @@ func TestGateMistakes(t *testing.T) {
 	}
 }
 
-func TestUnlimitedRateAndBack(t *testing.T) {
+func TestGate_Stats_InFlightDoesNotOverflow(t *testing.T) {
+	g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
+	a, _ := g.Acquire(bg, 1)
+	b, _ := g.Acquire(bg, 1)
+	a.Settle(math.MaxInt64)
+	b.Settle(math.MaxInt64)
+	if _, ok := g.TryAcquire(10); ok {
+		t.Errorf("let through with %d in flight", g.Stats().InFlight)
+	}
+	a.Release()
+	b.Release()
+	if n := g.Stats().InFlight; n != 0 {
+		t.Errorf("%d in flight after all came back", n)
+	}
+	unlimited := mustGate(t, sluice.Config{ConcurrencyUnit: sluice.Cost})
+	unlimited.Acquire(bg, math.MaxInt64)
+	if _, ok := unlimited.TryAcquire(math.MaxInt64); ok || unlimited.Stats().InFlight < 0 {
+		t.Errorf("in flight: %d", unlimited.Stats().InFlight)
+	}
+}
+
+func TestGate_Shutdown_WaitsForCallsThatCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()
-		for i := range 4 {
-			l.Call(i, enter(g, bg))
+		g := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
+		p, _ := g.Acquire(bg, 5)
+		p.Settle(0)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := g.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Shutdown with a call in flight: %v", err)
 		}
-		time.Sleep(150 * ms)
-		g.SetRate(0, 0)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms), synclog.At(2, 150*ms), synclog.At(3, 150*ms))
-		g.SetRate(1, time.Second)
-		l.Call(4, enter(g, bg)) // one new interval after the last one left
-		time.Sleep(time.Minute)
-		if got := l.Sofar(); got[4] != synclog.At(4, 1150*ms) {
-			t.Errorf("got %v", got[4])
+		p.Release()
+		if err := g.Shutdown(bg); err != nil {
+			t.Error(err)
 		}
 	})
 }
 
-func TestStatsTellPacingFromWaiting(t *testing.T) {
+func TestGate_AcquireWithin_MinimumWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond, Concurrency: 3})
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() { hold(g, time.Hour) })
-		}
-		synctest.Wait()
-		if s := g.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 7 || s.Name != "api" || s.Rate != tenPerSecond || time.Until(s.NextSlot) != 100*ms {
-			t.Errorf("%+v", s)
-		}
-		unlimited := mustGate(t, sluice.Config{Rate: tenPerSecond})
-		ctx, cancel := context.WithCancel(bg)
-		for range 3 {
-			wg.Go(func() { unlimited.Acquire(ctx, 1) })
-		}
-		synctest.Wait()
-		if s := unlimited.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 0 {
-			t.Errorf("without a limit of calls in flight: %+v", s)
-		}
-		cancel()
-		time.Sleep(time.Second)
-		if s := g.Stats(); s.InFlight != 3 || s.Pacing != 0 || s.Waiting != 7 || s.Granted != 3 {
-			t.Errorf("%+v", s)
-		}
-		wg.Wait()
-		s := g.Stats()
-		if g.Stats().Waits.Count() != 10 || s.Waits[0] != 1 {
-			t.Errorf("waits: %v", s.Waits)
-		}
-		// Three waits each of about 1, 2 and 3 hours, one of 100, one of 200 ms.
-		if q := s.Waits.Quantile(0.3); q < 200*ms || q > 400*ms {
-			t.Errorf("30%% waited no longer than %v", q)
-		}
-		if q := s.Waits.Quantile(1); q < 3*time.Hour || q > 6*time.Hour {
-			t.Errorf("nobody waited longer than %v", q)
+		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}, Semaphore: shared{semaphore.NewWeighted(9), nil}})
+		hold(g, 0)
+		start := time.Now()
+		if _, err := g.AcquireWithin(bg, 1, math.MinInt64); err == nil || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
 }
 
-func TestPlan(t *testing.T) {
+func TestGate_Do_IgnoresServerWaitsOfAnotherGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}, Concurrency: 10})
-		check := func(n int64, want sluice.Estimate) {
-			t.Helper()
-			if got := g.Estimate(n); got != want {
-				t.Errorf("Plan(%d) = %+v, want %+v", n, got, want)
-			}
+		global, host := mustGate(t, sluice.Config{Name: "global"}), mustGate(t, sluice.Config{Name: "host"})
+		err := global.Do(bg, func(ctx context.Context) error {
+			return sluice.Retry(ctx, host, sluice.RetryPolicy{}, func(context.Context) error {
+				return sluice.RetryAfter(errors.New("429"), time.Hour)
+			})
+		})
+		if s := global.Stats(); !s.PausedUntil.IsZero() {
+			t.Errorf("the gate of all hosts is paused because one said so: %+v", s)
 		}
-		check(0, sluice.Estimate{LimitedBy: sluice.ByNothing})
-		check(1, sluice.Estimate{LimitedBy: sluice.ByNothing})
-		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
-		g.PauseUntil(time.Now().Add(time.Minute), "")
-		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})
-		g.Resume()
-		hold(g, 4*time.Second)
-		// 10 in flight for 4 s each are 2.5/s: fewer than the rate of 5/s.
-		// The last of 100 leaves when 9 rounds are over, 9 intervals into the tenth.
-		check(100, sluice.Estimate{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: sluice.ByConcurrency})
-		g.SetConcurrency(0)
-		check(100, sluice.Estimate{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
-		check(math.MaxInt64, sluice.Estimate{Last: limits.Never, Total: limits.Never, LimitedBy: sluice.ByRate})
-	})
-}
-
-func TestPlanKnowsWhatIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 2})
-		hold(g, time.Second)
-		g.Acquire(bg, 1)
-		if f := g.Estimate(2); f.First != 0 || f.Last != time.Second {
-			t.Errorf("one of two in flight: %+v", f)
-		}
-		g.Acquire(bg, 1)
-		if f := g.Estimate(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
-			t.Errorf("both in flight: %+v", f)
+		want := "sluice: host: gave up after 1 attempt: the server asks for too long a wait, come back at 2000-01-01T01:00:00Z: 429"
+		if err.Error() != want {
+			t.Errorf("message %q\nwant    %q", err, want)
 		}
 	})
 }
 
-// The forecast of a plan is what then happens.
-func TestPlanComesTrue(t *testing.T) {
+func TestGate_Do_LongestOfJoinedServerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, cfg := range []sluice.Config{
-			{Rate: tenPerSecond, Concurrency: 4},
-			{Rate: tenPerSecond, Concurrency: 2},
-			{Concurrency: 3},
-			{Rate: sluice.Rate{Count: 3, Per: time.Second}},
-		} {
-			g := mustGate(t, cfg)
-			hold(g, 300*ms)
-			time.Sleep(time.Second)
-			want := g.Estimate(40)
-			var wg sync.WaitGroup
-			start := time.Now()
-			for range 40 {
-				wg.Go(func() { hold(g, 300*ms) })
-			}
-			wg.Wait()
-			if got := time.Since(start); got != want.Total {
-				t.Errorf("%d in flight at %v: took %v, planned %+v", cfg.Concurrency, cfg.Rate, got, want)
-			}
+		g := mustGate(t, sluice.Config{})
+		g.Do(bg, func(context.Context) error {
+			return errors.Join(sluice.RetryAfter(errors.New("a"), time.Second), sluice.RetryAfter(errors.New("b"), time.Hour))
+		})
+		if d := time.Until(g.Stats().PausedUntil); d != time.Hour {
+			t.Errorf("paused for %v", d)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func lookAround(t *testing.T, k *sluice.Keyed[string]) {
 
 // Hosts that are down leave no more behind than others, whatever they have cost, once
 // they were left alone for a while.
-func TestDeadHostsAreForgotten(t *testing.T) {
+func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 	shared := leaky.New(1<<20, 1000, time.Second)
 	parent := mustGate(t, sluice.Config{})
 	for name, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 }
 
 // Where there is no room, what is remembered of failures is worth less than a call.
-func TestDeadHostsDoNotFillMaxKeys(t *testing.T) {
+func TestKeyed_DeadHostsDoNotFillMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keyed(t, sluice.KeyedConfig{MaxKeys: 100}, func(string) sluice.Config { return sluice.Config{RetryBudget: 1} })
 		for host := range 100 {
@@ -116,7 +116,7 @@ func TestDeadHostsDoNotFillMaxKeys(t *testing.T) {
 }
 
 // A meter that a gate has for itself remembers what a new one would not know.
-func TestAGateWithAMeterOfItsOwnIsKeptUntilThatIsAsNew(t *testing.T) {
+func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 	for name, c := range map[string]struct {
 		meter func() limits.Limiter
 		until time.Duration // 0: for good
@@ -158,7 +158,7 @@ type odd struct {
 	_ []int
 }
 
-func TestAMeterOfSeveralGatesKeepsNone(t *testing.T) {
+func TestKeyed_SharedLimiterKeepsNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tenants := map[byte]limits.Limiter{'a': &bucket{capacity: 9, interval: time.Hour}, 'b': &bucket{capacity: 9, interval: time.Hour}}
 		k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(key string) sluice.Config {
@@ -177,7 +177,7 @@ func TestAMeterOfSeveralGatesKeepsNone(t *testing.T) {
 }
 
 // NaN is not even equal to itself.
-func TestKeysThatDoNotEqualThemselvesDoNotLeak(t *testing.T) {
+func TestKeyed_NaNKeysDoNotLeak(t *testing.T) {
 	t.Run("NaN", func(t *testing.T) { oddKeys(t, func(int) float64 { return math.NaN() }, 1) })
 	t.Run("in an array", func(t *testing.T) {
 		oddKeys(t, func(int) [2]float64 { return [2]float64{1, math.NaN()} }, [2]float64{1, 2})
@@ -217,7 +217,7 @@ func oddKeys[K comparable](t *testing.T, odd func(int) K, even K) {
 
 // Parents.
 
-func TestAParentIsKeptForAsLongAsItHasChildren(t *testing.T) {
+func TestKeyed_KeepsParentsWithChildren(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, hosts *sluice.Keyed[string], child *sluice.Gate){
 		"closed": func(_ *testing.T, _ *sluice.Keyed[string], child *sluice.Gate) {
 			child.Close()
@@ -270,7 +270,7 @@ func TestAParentIsKeptForAsLongAsItHasChildren(t *testing.T) {
 }
 
 // A child that nobody has any more holds nothing.
-func TestAChildThatIsGarbageReleasesItsParent(t *testing.T) {
+func TestKeyed_CollectedChildReleasesItsParent(t *testing.T) {
 	k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(string) sluice.Config { return sluice.Config{} })
 	k.Use("parent", func(g *sluice.Gate) error {
 		child, err := sluice.New(sluice.Config{Parent: g})
@@ -293,7 +293,7 @@ func TestAChildThatIsGarbageReleasesItsParent(t *testing.T) {
 }
 
 // A Forget that panics keeps the gate, which can be used and forgotten later.
-func TestAForgetThatPanicsLosesNoGate(t *testing.T) {
+func TestKeyedConfig_Forget_PanicLosesNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }, sluice.KeyedConfig{
@@ -330,7 +330,7 @@ func TestAForgetThatPanicsLosesNoGate(t *testing.T) {
 }
 
 // A meter that one gate has twice is not one of several gates: it keeps its gate.
-func TestAMeterTwiceInOneGateIsNotShared(t *testing.T) {
+func TestKeyed_LimiterTwiceInOneGateIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
 			day := leaky.New(2, 2, 24*time.Hour)

@@ -35,7 +35,7 @@ func tree(t *testing.T, kc sluice.KeyedConfig, made *atomic.Int64) *sluice.Keyed
 	return k
 }
 
-func TestAKeyedMayLendItsOwnGatesAsParents(t *testing.T) {
+func TestNewKeyed_GatesMayBeParentsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int64
 		k := tree(t, sluice.KeyedConfig{}, &made)
@@ -67,7 +67,7 @@ func TestAKeyedMayLendItsOwnGatesAsParents(t *testing.T) {
 }
 
 // The real scheduler, gates that are forgotten at once, hardly any room for them.
-func TestParentsAreNeverDoubledUnderStress(t *testing.T) {
+func TestNewKeyed_ParentsAreNeverDoubledUnderStress(t *testing.T) {
 	for _, maxKeys := range []int{0, 60} {
 		var made atomic.Int64
 		k := tree(t, sluice.KeyedConfig{Idle: -1, MaxKeys: maxKeys}, &made)
@@ -102,7 +102,7 @@ func TestParentsAreNeverDoubledUnderStress(t *testing.T) {
 }
 
 // A newGate that waits for itself is told so, in whatever number of steps.
-func TestANewGateThatNeedsItselfFails(t *testing.T) {
+func TestNewKeyed_GateThatNeedsItselfFails(t *testing.T) {
 	for name, next := range map[string]map[string]string{
 		"itself":          {"a": "a"},
 		"in two steps":    {"a": "b", "b": "a"},
@@ -155,7 +155,7 @@ func TestANewGateThatNeedsItselfFails(t *testing.T) {
 
 // A goroutine that has been waiting for a gate is not waiting any more when that is
 // there, even if it has not run since then.
-func TestAGateThatIsThereIsWaitedForByNobody(t *testing.T) {
+func TestNewKeyed_MadeGateIsNoCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			var k *sluice.Keyed[string]
@@ -182,7 +182,7 @@ func TestAGateThatIsThereIsWaitedForByNobody(t *testing.T) {
 }
 
 // Two Keyeds that use each other.
-func TestTwoKeyedsThatNeedEachOtherFail(t *testing.T) {
+func TestNewKeyed_TwoThatNeedEachOtherFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k [2]*sluice.Keyed[int]
 		var failed atomic.Int64
@@ -205,7 +205,7 @@ func TestTwoKeyedsThatNeedEachOtherFail(t *testing.T) {
 	})
 }
 
-func TestANewGateThatBlocksHoldsUpItsKeyOnly(t *testing.T) {
+func TestNewKeyed_BlockingGateHoldsUpItsKeyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var made atomic.Int64
@@ -244,7 +244,7 @@ func TestANewGateThatBlocksHoldsUpItsKeyOnly(t *testing.T) {
 }
 
 // What becomes of those who wait for a newGate that does not do its work.
-func TestANewGateThatFailsPanicsOrEndsHangsNobody(t *testing.T) {
+func TestNewKeyed_FailureReachesAllWaiters(t *testing.T) {
 	broken := errors.New("no gate today")
 	for name, c := range map[string]struct {
 		fail func() (*sluice.Gate, error)

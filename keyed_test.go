@@ -28,9 +28,7 @@ func mustKeyed(t testing.TB, cfg sluice.KeyedConfig, gate sluice.Config) (hosts 
 	return hosts, made
 }
 
-func nothing(context.Context) error { return nil }
-
-func TestKeyedPacesEachKeyAndAllTogether(t *testing.T) {
+func TestKeyed_Do_PacesEachKeyAndAllTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 4, Per: time.Second}})
 		hosts, made := mustKeyed(t, sluice.KeyedConfig{}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -67,7 +65,7 @@ func TestKeyedPacesEachKeyAndAllTogether(t *testing.T) {
 	})
 }
 
-func TestIdleGatesAreForgotten(t *testing.T) {
+func TestKeyed_ForgetsIdleGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts, made := mustKeyed(t, sluice.KeyedConfig{Idle: time.Minute}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		for i := range 100 {
@@ -97,7 +95,7 @@ func TestIdleGatesAreForgotten(t *testing.T) {
 }
 
 // What a new gate would not know keeps a gate from being forgotten.
-func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
+func TestKeyed_KeepsGatesInUseOrInDebt(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg sluice.Config
 		use func(g *sluice.Gate) (undo func())
@@ -166,7 +164,7 @@ func TestGatesInUseOrInDebtAreNotForgotten(t *testing.T) {
 	}
 }
 
-func TestMaxKeys(t *testing.T) {
+func TestKeyedConfig_MaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 2}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		hosts.Do(bg, "a", nothing)
@@ -185,7 +183,7 @@ func TestMaxKeys(t *testing.T) {
 
 // The classic defect: get, then put, and of two gates for one key one is lost
 // with all that it let through.
-func TestTwoFirstCallersShareOneGate(t *testing.T) {
+func TestKeyed_Use_FirstCallersShareOneGate(t *testing.T) {
 	hosts, made := mustKeyed(t, sluice.KeyedConfig{}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}})
 	var through atomic.Int64
 	var wg sync.WaitGroup
@@ -205,7 +203,7 @@ func TestTwoFirstCallersShareOneGate(t *testing.T) {
 	}
 }
 
-func TestKeyedMistakes(t *testing.T) {
+func TestKeyed_Mistakes(t *testing.T) {
 	if _, err := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: -1}); err == nil {
 		t.Error("negative MaxKeys")
 	}
@@ -236,7 +234,7 @@ func TestKeyedMistakes(t *testing.T) {
 	sluice.NewKeyed[int](nil, sluice.KeyedConfig{})
 }
 
-func TestKeyedForgetsNoGateWhosePermitIsOut(t *testing.T) {
+func TestKeyed_KeepsGatesWithPermitsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts, made := mustKeyed(t, sluice.KeyedConfig{Idle: -1}, sluice.Config{Concurrency: 1})
 		var permit *sluice.Permit
@@ -273,7 +271,7 @@ func TestKeyedForgetsNoGateWhosePermitIsOut(t *testing.T) {
 	})
 }
 
-func TestKeyedAsksBeforeItForgets(t *testing.T) {
+func TestKeyedConfig_Forget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keep := true
 		var asked []string

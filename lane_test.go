@@ -15,7 +15,7 @@ import (
 // is in time, and that may be while somebody else decides under the lock. Between
 // them they must not take more places than there are: if the lane is open again
 // before the first looks at it, both leave.
-func TestPlacesAreTakenOnceWithAndWithoutTheLock(t *testing.T) {
+func TestLane_PlacesAreTakenOnce(t *testing.T) {
 	g, err := New(Config{Concurrency: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestPlacesAreTakenOnceWithAndWithoutTheLock(t *testing.T) {
 // A call that takes its place and then loses the slot to others gives the place back. If
 // the gate is closed in between, whoever closes it sees the place taken, so the call must
 // see that nothing is in flight any more: else Shutdown waits for ever.
-func TestACallThatLosesItsSlotDrainsTheGate(t *testing.T) {
+func TestLane_LosingTheSlotDrainsTheGate(t *testing.T) {
 	g, err := New(Config{Concurrency: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestACallThatLosesItsSlotDrainsTheGate(t *testing.T) {
 	}
 }
 
-func TestCallsPastTheLockAndUnderItKeepToOneLimit(t *testing.T) {
+func TestLane_OneLimitWithAndWithoutTheLock(t *testing.T) {
 	g, err := New(Config{Concurrency: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestCallsPastTheLockAndUnderItKeepToOneLimit(t *testing.T) {
 
 // Without a limit nobody is refused, however long it was held up between reading
 // the clock and looking at the lane.
-func TestNobodyIsRefusedForAnOldClock(t *testing.T) {
+func TestLane_OldClockRefusesNoCall(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up
 	g, err := New(Config{})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestNobodyIsRefusedForAnOldClock(t *testing.T) {
 }
 
 // More calls can never end than began: the number would wrap, and the gate be full for good.
-func TestAFlightDoesNotGoBelowNothing(t *testing.T) {
+func TestLane_FlightDoesNotGoBelowZero(t *testing.T) {
 	var f flight
 	f.enter(2)
 	f.leave()

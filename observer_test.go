@@ -72,7 +72,7 @@ func (d *diary) want(t *testing.T, lines ...string) {
 	d.lines = nil
 }
 
-func TestObserverIsToldOfACall(t *testing.T) {
+func TestObserver_Calls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Concurrency: 2, Rate: tenPerSecond, Observer: d.Observe})
@@ -105,7 +105,7 @@ func TestObserverIsToldOfACall(t *testing.T) {
 	})
 }
 
-func TestObserverIsToldWhyACallIsRefused(t *testing.T) {
+func TestObserver_Refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{
@@ -143,7 +143,7 @@ type failing struct{ err error }
 func (f failing) Admit(context.Context, int64) (time.Duration, error) { return 0, f.err }
 func (f failing) Adjust(context.Context, int64, time.Duration) error  { return f.err }
 
-func TestObserverIsToldOfPauses(t *testing.T) {
+func TestObserver_Pauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Observer: d.Observe})
@@ -172,7 +172,7 @@ func TestObserverIsToldOfPauses(t *testing.T) {
 	})
 }
 
-func TestObserverIsToldOfRetries(t *testing.T) {
+func TestObserver_Retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Observer: d.Observe})
@@ -223,7 +223,7 @@ func TestObserverIsToldOfRetries(t *testing.T) {
 
 // Each gate tells what it counts, the parent first, however long the wait was in
 // which queue.
-func TestObserverOfAParent(t *testing.T) {
+func TestObserver_OfAParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1, Observer: d.Observe})
@@ -280,7 +280,7 @@ func TestObserverOfAParent(t *testing.T) {
 
 // A quota holds the head up, which finds out when it asks; the next one knows
 // before.
-func TestObserverOfAQuota(t *testing.T) {
+func TestObserver_OfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Observer: d.Observe, Limits: []sluice.Limit{
@@ -303,7 +303,7 @@ func TestObserverOfAQuota(t *testing.T) {
 	})
 }
 
-func TestObserverOfPermits(t *testing.T) {
+func TestObserver_OfASemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Rate: tenPerSecond, Observer: d.Observe, Semaphore: slowPermits{time.Second}})
@@ -331,7 +331,7 @@ func (s slowPermits) Lost() <-chan struct{} { return nil }
 
 // An observer that takes a minute delays the call that it is told of, but nobody
 // behind or beside it.
-func TestSlowObserverDelaysNobodyElse(t *testing.T) {
+func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
 	for _, slow := range []sluice.EventKind{sluice.EventQueued, sluice.EventGranted, sluice.EventRefused, sluice.EventReleased} {
 		t.Run(string(slow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestSlowObserverDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-func TestObserverMakesNoGarbage(t *testing.T) {
+func TestObserver_MakesNoGarbage(t *testing.T) {
 	var events atomic.Int64
 	g := mustGate(t, sluice.Config{Observer: func(sluice.Event) { events.Add(1) }})
 	nothing := func(context.Context) error { return nil }

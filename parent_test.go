@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
-func TestParentAndChildrenShareItsLimits(t *testing.T) {
+func TestConfig_Parent_LimitsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all", Concurrency: 3, Rate: tenPerSecond})
 		a := mustGate(t, sluice.Config{Name: "a", Concurrency: 2, Parent: all})
@@ -42,7 +42,7 @@ func TestParentAndChildrenShareItsLimits(t *testing.T) {
 	})
 }
 
-func TestSlowChildHoardsNothingOfItsParent(t *testing.T) {
+func TestConfig_Parent_SlowChildHoardsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Concurrency: 1})
 		slow := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}, Parent: all})
@@ -70,7 +70,7 @@ func TestSlowChildHoardsNothingOfItsParent(t *testing.T) {
 
 // What a call cost is settled in its parent as well, but takes no room there once
 // the permit is back.
-func TestSettleAfterReleaseTakesNoRoomOfTheParent(t *testing.T) {
+func TestConfig_Parent_SettleAfterReleaseTakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, observer := range []sluice.Observer{nil, newDiary().Observe} {
 			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
@@ -85,7 +85,7 @@ func TestSettleAfterReleaseTakesNoRoomOfTheParent(t *testing.T) {
 	})
 }
 
-func TestFullParentWastesNoSlotOfItsChild(t *testing.T) {
+func TestConfig_Parent_FullOneWastesNoSlotOfItsChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := &bucket{capacity: 10, interval: time.Hour}
 		all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1})
@@ -120,7 +120,7 @@ func TestFullParentWastesNoSlotOfItsChild(t *testing.T) {
 
 // A child is paused, slowed down, resized or closed while its head queues in
 // the parent: it gives up its place there, and others move up.
-func TestChildChangesWhileItsHeadQueuesInTheParent(t *testing.T) {
+func TestConfig_Parent_ChildChangesWhileItsHeadQueues(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(g *sluice.Gate)
 		want   synclog.Left // of the child's call
@@ -161,7 +161,7 @@ func TestChildChangesWhileItsHeadQueuesInTheParent(t *testing.T) {
 	}
 }
 
-func TestParentChangesReachItsChildren(t *testing.T) {
+func TestConfig_Parent_ChangesReachChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all", Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}})
 		a := mustGate(t, sluice.Config{Name: "a", Parent: all})
@@ -189,7 +189,7 @@ func TestParentChangesReachItsChildren(t *testing.T) {
 	})
 }
 
-func TestThreeGenerations(t *testing.T) {
+func TestConfig_Parent_ThreeGenerations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{{Name: "root", Limiter: &bucket{capacity: 100, interval: time.Hour}}}})
 		mid := mustGate(t, sluice.Config{Concurrency: 2, Parent: root})
@@ -215,7 +215,7 @@ func TestThreeGenerations(t *testing.T) {
 	})
 }
 
-func TestSettleAndPlanSeeTheParent(t *testing.T) {
+func TestConfig_Parent_SettleAndEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Rate: tenPerSecond, RateUnit: sluice.Cost})
 		g := mustGate(t, sluice.Config{Parent: all})

@@ -18,7 +18,7 @@ import (
 
 // After a pause of a gate without a rate one call leaves, then two, then four:
 // one more for each that was answered, here by the release of its permit.
-func TestNoPauseEndsInAHerd(t *testing.T) {
+func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
 	day := sluice.Limit{Name: "day", Limiter: leaky.New(1000, 1000, 24*time.Hour)}
 	for name, gates := range map[string]func(t *testing.T) (g, paused *sluice.Gate){
 		"nothing configured": func(t *testing.T) (g, paused *sluice.Gate) {
@@ -91,7 +91,7 @@ func TestNoPauseEndsInAHerd(t *testing.T) {
 }
 
 // A pause that is over when it is asked for changes nothing.
-func TestAPauseThatIsOverStartsNothingSlowly(t *testing.T) {
+func TestSlowStart_NotAfterAPauseInThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
 		time.Sleep(time.Second)
@@ -106,7 +106,7 @@ func TestAPauseThatIsOverStartsNothingSlowly(t *testing.T) {
 
 // With a rate calls leave one interval apart at once, and so they do if the rate
 // comes later.
-func TestARateEndsTheSlowStart(t *testing.T) {
+func TestSlowStart_EndsWithARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paced, none := mustGate(t, sluice.Config{Rate: tenPerSecond}), mustGate(t, sluice.Config{})
 		l := synclog.New()
@@ -126,7 +126,7 @@ func TestARateEndsTheSlowStart(t *testing.T) {
 }
 
 // A call is answered when Attempts knows it, not when its body has been read.
-func TestAnAnswerNeedsNoRelease(t *testing.T) {
+func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
 		g.PauseUntil(time.Now().Add(time.Second), "429")
@@ -153,7 +153,7 @@ func TestAnAnswerNeedsNoRelease(t *testing.T) {
 }
 
 // A call that never has an answer holds up others for 10 s.
-func TestACallWithoutAnAnswerHoldsUpNobodyForGood(t *testing.T) {
+func TestSlowStart_LostCallsDoNotBlockForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
 		g.PauseUntil(time.Now().Add(time.Second), "429")
@@ -167,7 +167,7 @@ func TestACallWithoutAnAnswerHoldsUpNobodyForGood(t *testing.T) {
 
 // A failure is an answer, but shows nothing of how much the server takes. An
 // error that is permanent does.
-func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
+func TestSlowStart_FailuresDoNotWidenTheWindow(t *testing.T) {
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
 			return sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, f)
@@ -206,7 +206,7 @@ func TestAFailureDoesNotWidenTheWindow(t *testing.T) {
 }
 
 // A call that an observer's panic ends before it is made is not an answer.
-func TestACallThatIsNotMadeDoesNotWidenTheWindow(t *testing.T) {
+func TestSlowStart_CallsNotMadeDoNotWidenTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		g := mustGate(t, sluice.Config{Observer: func(e sluice.Event) {
@@ -238,7 +238,7 @@ func TestACallThatIsNotMadeDoesNotWidenTheWindow(t *testing.T) {
 // 64 workers, 500 calls, a server that takes 20 per second and 10 at once, and
 // a gate that is told nothing: however the server says that it is too much, and
 // however soon, few calls are refused, and most of the rate is used.
-func TestASlowStartFindsTheRate(t *testing.T) {
+func TestSlowStart_FindsTheRate(t *testing.T) {
 	const items, workers = 500, 64
 	retryAfter := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, max(time.Second, wait)) }
 	exact := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, wait) }
@@ -333,7 +333,7 @@ func TestASlowStartFindsTheRate(t *testing.T) {
 
 // A server that refuses one call in 50 at random, and does not say when to come
 // back, is called as fast as one that does not.
-func TestALoneRefusalWithoutATimeChangesNothing(t *testing.T) {
+func TestSlowStart_NotAfterALoneRefusal(t *testing.T) {
 	for _, every := range []int{0, 50} {
 		for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 			"Do": func(g *sluice.Gate, f func(context.Context) error) error {
@@ -385,7 +385,7 @@ func TestALoneRefusalWithoutATimeChangesNothing(t *testing.T) {
 
 // A gate of a Keyed is not forgotten in its slow start: the next calls would leave
 // by a new one, all at once.
-func TestKeyedKeepsASlowStartForAMinute(t *testing.T) {
+func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {

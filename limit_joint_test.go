@@ -134,7 +134,7 @@ func wantTrips(t *testing.T, p *place, want ...string) {
 
 // Quotas that live in one place are asked in one trip and need nothing back; the
 // gate names the one that refuses.
-func TestQuotasOfOnePlaceAreAskedInOneTrip(t *testing.T) {
+func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &place{trip: 10 * ms}
 		second := &tenant{bucket{capacity: 2, interval: time.Second}, "s", far}
@@ -178,7 +178,7 @@ func TestQuotasOfOnePlaceAreAskedInOneTrip(t *testing.T) {
 
 // What a limit of this machine refuses does not travel, in whatever order the
 // quotas stand.
-func TestQuotasOfThisMachineAreAskedFirst(t *testing.T) {
+func TestJoint_LocalLimitsAreAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &place{trip: 10 * ms}
 		shared := &tenant{bucket{capacity: 10, interval: time.Hour}, "s", far}
@@ -203,7 +203,7 @@ func TestQuotasOfThisMachineAreAskedFirst(t *testing.T) {
 }
 
 // What was taken in one place and refused in another is given back in one trip.
-func TestQuotasOfTwoPlaces(t *testing.T) {
+func TestJoint_TwoStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := new(place), new(place)
 		a, c := &tenant{bucket{capacity: 10, interval: time.Hour}, "a", p}, &tenant{bucket{capacity: 10, interval: time.Hour}, "c", p}
@@ -244,7 +244,7 @@ func TestQuotasOfTwoPlaces(t *testing.T) {
 
 // A call that cost something else is settled in one trip, for the gate and its
 // parent, by those quotas that count cost.
-func TestSettleInOneTrip(t *testing.T) {
+func TestJoint_SettlesInOneTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := new(place)
 		one := func(name string) *tenant { return &tenant{bucket{capacity: 10, interval: time.Hour}, name, far} }
@@ -301,7 +301,7 @@ func TestSettleInOneTrip(t *testing.T) {
 }
 
 // A joint that panics leaves nothing taken elsewhere.
-func TestJointThatPanics(t *testing.T) {
+func TestJoint_PanicTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := &bucket{capacity: 10, interval: time.Hour}
 		a, b := &bomb{}, &bomb{}

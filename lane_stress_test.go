@@ -75,7 +75,7 @@ func (s *stressed) call(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-func TestStressGatePastTheLock(t *testing.T) {
+func TestLane_Stress(t *testing.T) {
 	const most = 4
 	for _, rate := range []Rate{{}, {Count: 1_000_000, Per: time.Second}} {
 		g, err := New(Config{Concurrency: most, Rate: rate})

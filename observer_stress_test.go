@@ -65,7 +65,7 @@ func (c *tally) disagrees(s sluice.Stats) string {
 	return ""
 }
 
-func TestTallyCanDisagree(t *testing.T) {
+func TestObserver_TallyCanDisagree(t *testing.T) {
 	var c tally
 	for _, e := range []sluice.Event{
 		{Kind: sluice.EventGranted, Wait: 3 * time.Microsecond},
@@ -229,9 +229,9 @@ func (w *watched) check(t *testing.T, seed uint64) {
 	}
 }
 
-// TestEventsAgreeWithStats: when everybody has returned, each gate has told as
+// TestObserver_EventsAgreeWithStats: when everybody has returned, each gate has told as
 // many events of each kind as it has counted, and the same waits.
-func TestEventsAgreeWithStats(t *testing.T) {
+func TestObserver_EventsAgreeWithStats(t *testing.T) {
 	all, refused := make(map[sluice.EventKind]uint64), make(map[string]uint64)
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -268,8 +268,8 @@ func TestEventsAgreeWithStats(t *testing.T) {
 	t.Log(all, refused)
 }
 
-// TestStressObserver is the same on the real scheduler.
-func TestStressObserver(t *testing.T) {
+// TestObserver_Stress is the same on the real scheduler.
+func TestObserver_Stress(t *testing.T) {
 	for seed := range uint64(2) {
 		w := newWatched(t, 200*time.Microsecond, seed == 0)
 		w.run(seed, 20, 100)
@@ -277,9 +277,9 @@ func TestStressObserver(t *testing.T) {
 	}
 }
 
-// TestPanickingObserverLosesNothing lets the observer panic at each event of a
+// TestObserver_PanicLosesNothing lets the observer panic at each event of a
 // story, one after the other. Everything that was held is free afterwards.
-func TestPanickingObserverLosesNothing(t *testing.T) {
+func TestObserver_PanicLosesNothing(t *testing.T) {
 	ends := errors.New("the observer panics")
 	survives := func(f func()) {
 		defer func() {

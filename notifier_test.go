@@ -80,7 +80,7 @@ func emptyMeters(t *testing.T) map[string]struct {
 
 // Whoever waits for a meter of this process, in a gate, its parent or a Block, leaves at
 // the instant at which enough is given back by hand.
-func TestGivenBackByHandLetsTheNextLeave(t *testing.T) {
+func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 	for name := range emptyMeters(t) {
 		for way, waits := range map[string]func(m limits.Limiter) func(ctx context.Context, n int64) error{
 			"gate": func(m limits.Limiter) func(context.Context, int64) error {
@@ -137,7 +137,7 @@ func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
 }
 
 // What one gate settles lets the callers of another leave that has the same meter.
-func TestSettleReachesOtherGatesOfTheMeter(t *testing.T) {
+func TestNotifier_SettleReachesOtherGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := leaky.New(1000, 1000, time.Hour)
 		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}}))
@@ -157,7 +157,7 @@ func TestSettleReachesOtherGatesOfTheMeter(t *testing.T) {
 }
 
 // Less than the first needs wakes it, and it waits on; what comes later reaches it, too.
-func TestGivenBackTooLittle(t *testing.T) {
+func TestNotifier_TooLittleReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := window.NewSliding(1000, time.Hour)
 		m.Take(1000)
@@ -199,7 +199,7 @@ func (m *askedMeter) OnChange(f func()) (stop func()) {
 
 // Two gates that ask two meters in opposite order do not wake each other with what they
 // give back.
-func TestGatesOfOppositeOrderDoNotWakeEachOther(t *testing.T) {
+func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}, &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}
 		a.Take(90)
@@ -241,7 +241,7 @@ func TestGatesOfOppositeOrderDoNotWakeEachOther(t *testing.T) {
 }
 
 // A meter notes nobody whose wait is over, however it ended.
-func TestAMeterNotesOnlyThoseWhoWait(t *testing.T) {
+func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 	for name, end := range map[string]struct {
 		end  func(g *sluice.Gate, m *askedMeter, cancel func())
 		want error
@@ -307,7 +307,7 @@ func (m returnsOnChange) OnChange(f func()) func() {
 	return m.Bucket.OnChange(f)
 }
 
-func TestGivenBackBeforeTheMeterKnowsWhoWaits(t *testing.T) {
+func TestNotifier_ReturnBeforeRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := returnsOnChange{leaky.New(1, 1, time.Hour)}
 		m.Take(1)
@@ -326,7 +326,7 @@ type panicsOnChange struct{ *leaky.Bucket }
 
 func (panicsOnChange) OnChange(func()) func() { panic("no") }
 
-func TestPanicOfOnChange(t *testing.T) {
+func TestNotifier_OnChangePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := panicsOnChange{leaky.New(1, 1, time.Second)}
 		b := sluice.NewQueue(m)

@@ -208,13 +208,6 @@ func (c *composite) newNode(parent *node) *node {
 	return g
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func unitOf(u sluice.Unit, n int64) int64 {
 	if u == sluice.Cost {
 		return n

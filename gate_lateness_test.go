@@ -31,7 +31,7 @@ func slow(interval time.Duration) sluice.Observer {
 
 // A gate whose calls must ask makes up for its own lateness like a plain one, on each
 // level: each call is charged at its slot, and the next slot is an interval later.
-func TestLatenessIsMadeUpForWhereCallsAsk(t *testing.T) {
+func TestConfig_CatchUp_OnEachLevel(t *testing.T) {
 	plenty := func() []sluice.Limit {
 		return []sluice.Limit{{Name: "plenty", Limiter: &bucket{capacity: 1e6, interval: ms}}}
 	}
@@ -79,7 +79,7 @@ func TestLatenessIsMadeUpForWhereCallsAsk(t *testing.T) {
 
 // What is beyond CatchUp is forfeit: of 0.5 ms late 0.2 are made up for, and the next slot
 // is 0.3 ms later.
-func TestNoMoreThanCatchUpIsMadeUpForWhereCallsAsk(t *testing.T) {
+func TestConfig_CatchUp_IsTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generations(t, sluice.Config{Concurrency: 9}, sluice.Config{Rate: tenPerSecond, CatchUp: ms / 5, Observer: slow(100 * ms)})
 		start := time.Now()
@@ -93,7 +93,7 @@ func TestNoMoreThanCatchUpIsMadeUpForWhereCallsAsk(t *testing.T) {
 
 // What a call waits for another limit is not lateness: the slots it missed meanwhile
 // are gone.
-func TestAWaitInTheParentIsNotLateness(t *testing.T) {
+func TestConfig_CatchUp_NotForWaitsInTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Concurrency: 2})
 		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Parent: all, Observer: slow(100 * ms)})
@@ -127,7 +127,7 @@ func TestAWaitInTheParentIsNotLateness(t *testing.T) {
 }
 
 // Each limit is late only by what is left after the last of them let the call through.
-func TestALateChildWithAParentThatIsNot(t *testing.T) {
+func TestConfig_CatchUp_OfAChildAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Rate: tenPerSecond})
 		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Parent: all, Observer: slow(100 * ms)})
@@ -144,7 +144,7 @@ func TestALateChildWithAParentThatIsNot(t *testing.T) {
 }
 
 // A call that comes late by itself makes up for nothing, also if it must ask.
-func TestALateCallerIsNotOurLateness(t *testing.T) {
+func TestConfig_CatchUp_NotForLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generations(t, sluice.Config{Limits: []sluice.Limit{{Limiter: &bucket{capacity: 9, interval: ms}}}}, sluice.Config{Rate: tenPerSecond})
 		l := synclog.New()
@@ -160,7 +160,7 @@ func TestALateCallerIsNotOurLateness(t *testing.T) {
 // What is left of a lateness is not forgotten when the next call takes a moment to
 // ask. The second call is 0.99 ms late at 4,000/s; those behind it leave as soon as they
 // have asked until the delay is made up for.
-func TestTheRestOfALatenessSurvivesATripToAQuota(t *testing.T) {
+func TestConfig_CatchUp_RestSurvivesARemoteLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = ms / 100
 		start, late := time.Now(), true
@@ -189,7 +189,7 @@ func TestTheRestOfALatenessSurvivesATripToAQuota(t *testing.T) {
 
 // Whatever is late and for whatever reason, on no level do more permits leave in a
 // window W than B + (W + CatchUp)/T + n − 1.
-func TestWindowBoundOnEachLevel(t *testing.T) {
+func TestConfig_CatchUp_WindowBound(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 13))
@@ -265,6 +265,31 @@ func TestWindowBoundOnEachLevel(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+// A call that had waited for its slot and then for room counted as woken late,
+// by us, when the room came back, and the next one left up to CatchUp too early.
+func TestConfig_CatchUp_NotForWaitsForConcurrency(t *testing.T) {
+	for name, quotas := range map[string][]sluice.Limit{
+		"no quota": nil,
+		"a quota":  {{Name: "q", Limiter: &bucket{capacity: 100, interval: ms}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2, Limits: quotas}), synclog.New()
+				p, _ := g.Acquire(bg, 1)
+				l.Call(0, enter(g, bg)) // its slot is at 100 ms
+				l.Call(1, enter(g, bg))
+				g.SetConcurrency(1)
+				time.Sleep(100*ms + ms/2)
+				g.SetConcurrency(2)
+				time.Sleep(ms)
+				p.Release()
+				time.Sleep(time.Minute)
+				l.Want(t, synclog.At(0, 100*ms+ms/2), synclog.At(1, 200*ms+ms/2))
+			})
 		})
 	}
 }

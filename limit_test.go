@@ -3,18 +3,16 @@ package sluice_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
-	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-func TestQuotasAreGrantedTogetherOrNotAtAll(t *testing.T) {
+func TestConfig_Limits_GrantTogetherOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		minute := &bucket{capacity: 6, interval: 10 * time.Second}
 		second := &bucket{capacity: 2, interval: 500 * ms}
@@ -47,7 +45,7 @@ func TestQuotasAreGrantedTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestRefusedByOneQuotaConsumedFromNone(t *testing.T) {
+func TestConfig_Limits_IfOneRefusesNoneIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &bucket{capacity: 100, interval: time.Hour}
 		second := &bucket{capacity: 10, interval: time.Second}
@@ -106,7 +104,7 @@ func TestRefusedByOneQuotaConsumedFromNone(t *testing.T) {
 
 // Who cancels while a quota far away is being asked gets back what was taken
 // from others before, although its context is done.
-func TestCancelDuringARoundTrip(t *testing.T) {
+func TestConfig_Limits_CancelDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := &bucket{capacity: 10, interval: time.Hour}
 		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
@@ -128,7 +126,7 @@ type lossy struct{ bucket }
 
 func (l *lossy) Adjust(context.Context, int64, time.Duration) error { return errors.New("no way back") }
 
-func TestRefundsThatFailAreCounted(t *testing.T) {
+func TestConfig_Limits_FailedRefundsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{
 			{Name: "a", Limiter: &lossy{bucket{capacity: 10, interval: time.Hour}}},
@@ -143,7 +141,7 @@ func TestRefundsThatFailAreCounted(t *testing.T) {
 	})
 }
 
-func TestSettleTouchesCostQuotasOnly(t *testing.T) {
+func TestConfig_Limits_SettleChangesCostLimitsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cost, calls := &bucket{capacity: 100, interval: time.Minute}, &bucket{capacity: 100, interval: time.Minute}
 		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{
@@ -165,7 +163,7 @@ func TestSettleTouchesCostQuotasOnly(t *testing.T) {
 
 // A pause that comes while a quota far away is being asked holds the call all
 // the same, and the quota gets back what it gave.
-func TestPauseDuringARoundTrip(t *testing.T) {
+func TestConfig_Limits_PauseDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &bucket{capacity: 10, interval: time.Hour, trip: 20 * ms}
 		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Limits: []sluice.Limit{{Name: "far", Limiter: far}}})
@@ -184,7 +182,7 @@ func TestPauseDuringARoundTrip(t *testing.T) {
 
 // A gate that is closed while a call asks its quota far away: the call ends, and
 // takes nothing.
-func TestCloseDuringARoundTrip(t *testing.T) {
+func TestConfig_Limits_CloseDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &bucket{capacity: 1, interval: time.Hour, trip: 20 * ms}
 		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "far", Limiter: far}}})
@@ -201,7 +199,7 @@ func TestCloseDuringARoundTrip(t *testing.T) {
 	})
 }
 
-func TestChangesReachThoseWhoWaitWithQuotas(t *testing.T) {
+func TestConfig_Limits_ChangesReachWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plenty := &bucket{capacity: 100, interval: time.Second}
 		g := mustGate(t, sluice.Config{
@@ -228,7 +226,7 @@ func TestChangesReachThoseWhoWaitWithQuotas(t *testing.T) {
 
 // A permit that comes back wakes the caller who waits for it, also where quotas
 // are asked.
-func TestReleaseReachesThoseWhoWaitWithQuotas(t *testing.T) {
+func TestConfig_Limits_ReleaseReachesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1, Limits: []sluice.Limit{{Name: "q", Limiter: &bucket{capacity: 100, interval: time.Second}}}})
 		l := synclog.New()
@@ -247,80 +245,38 @@ func TestReleaseReachesThoseWhoWaitWithQuotas(t *testing.T) {
 	})
 }
 
-// shared is a semaphore as if it were on another machine.
-type shared struct {
-	*semaphore.Weighted
-	lost chan struct{}
+func TestConfig_Limits_AnswerAfterCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := answering(func(context.Context, int64) (time.Duration, error) {
+			time.Sleep(20 * ms) // whatever becomes of ctx
+			return 0, nil
+		})
+		behind := &bucket{capacity: 1, interval: time.Hour}
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "b", Limiter: behind}, {Name: "q", Limiter: deaf}}})
+		ctx, cancel := context.WithCancel(bg)
+		time.AfterFunc(10*ms, cancel)
+		_, err := g.Acquire(ctx, 1)
+		if err != context.Canceled || g.Stats().InFlight != 0 || behind.missing() != 0 {
+			t.Errorf("%v, %d in flight, %d tokens gone", err, g.Stats().InFlight, behind.missing())
+		}
+	})
 }
 
-type lease struct {
-	shared
-	n int64
-}
-
-func (s shared) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
-	if err := s.AcquireWithin(ctx, n, longest); err != nil {
-		return nil, err
+func TestConfig_Limits_PanicLeaksNothing(t *testing.T) {
+	sem, first := semaphore.NewWeighted(1), &bucket{capacity: 10, interval: time.Hour}
+	g := mustGate(t, sluice.Config{Semaphore: shared{sem, nil}, Limits: []sluice.Limit{
+		{Name: "first", Limiter: first},
+		{Name: "second", Limiter: answering(func(context.Context, int64) (time.Duration, error) { panic("mine") })},
+	}})
+	func() {
+		defer func() {
+			if recover() != "mine" {
+				t.Error("the panic did not fly on")
+			}
+		}()
+		g.Acquire(bg, 1)
+	}()
+	if sem.InFlight() != 0 || first.missing() != 0 || g.Stats().Pacing != 0 {
+		t.Errorf("%d permits and %d tokens are gone", sem.InFlight(), first.missing())
 	}
-	return lease{s, n}, nil
-}
-
-func (l lease) Release()              { l.Weighted.Release(l.n) }
-func (l lease) Lost() <-chan struct{} { return l.lost }
-
-func TestPermitsOfAnotherMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sem := shared{semaphore.NewWeighted(2), nil}
-		g := mustGate(t, sluice.Config{Name: "api", Semaphore: sem, Rate: tenPerSecond})
-		l := synclog.New()
-		for i := range 3 {
-			l.Call(i, func() error { return hold(g, time.Second) })
-		}
-		if _, ok := g.TryAcquire(1); ok {
-			t.Error("overtook")
-		}
-		if _, err := g.AcquireWithin(bg, 1, 500*ms); !errors.Is(err, sluice.ErrTimeout) {
-			t.Errorf("AcquireWithin: %v", err)
-		}
-		// A permit in time, but then the slot is too late: the permit goes back.
-		g.PauseUntil(time.Now().Add(time.Hour), "")
-		sem.SetLimit(10)
-		var wait *sluice.WaitError
-		if _, err := g.AcquireWithin(bg, 1, time.Second); !errors.As(err, &wait) {
-			t.Errorf("AcquireWithin of a paused gate: %v", err)
-		}
-		g.Resume()
-		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 1100*ms), synclog.At(2, 1500*ms))
-		if sem.InFlight() != 0 {
-			t.Errorf("%d permits lost", sem.InFlight())
-		}
-	})
-}
-
-func TestLostLeaseEndsTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sem := shared{semaphore.NewWeighted(2), make(chan struct{})}
-		g := mustGate(t, sluice.Config{Semaphore: sem})
-		call := func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
-		var errDo, errCall error
-		var wg sync.WaitGroup
-		wg.Go(func() { errDo = g.Do(bg, call) })
-		wg.Go(func() { errCall = sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, call) })
-		synctest.Wait()
-		close(sem.lost)
-		wg.Wait()
-		if errDo != sluice.ErrLeaseLost || !errors.Is(errCall, sluice.ErrLeaseLost) {
-			t.Errorf("Gate.Do: %v, Do: %v", errDo, errCall)
-		}
-		// A call that is done leaves no goroutine that waits for the loss.
-		sem.lost = make(chan struct{})
-		g = mustGate(t, sluice.Config{Semaphore: sem})
-		if err := g.Do(bg, func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -23,7 +23,7 @@ func (f *forecasts) Forecast(now time.Duration, ahead int64) time.Duration {
 
 // To settle looks at those who wait only if it delays them. A gate whose rate counts cost
 // settles each call, and would look at all who wait for each.
-func TestSettleLooksAtThoseItDelays(t *testing.T) {
+func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 	const waiting = 50
 	for name, c := range map[string]struct {
 		settle func(g *Gate, p *Permit)
@@ -74,7 +74,7 @@ func TestSettleLooksAtThoseItDelays(t *testing.T) {
 
 // What a call cost more than it was let through with delays others, and those who cannot
 // wait for that fail now.
-func TestSettleFailsThoseWhoCannotWaitForIt(t *testing.T) {
+func TestPermit_Settle_FailsWaitersWithoutTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := New(Config{Rate: Rate{Count: 1, Per: time.Second}, RateUnit: Cost})
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Stats and errors name the limit that holds the calls up.
-func TestWhoHoldsTheCallUpIsNamed(t *testing.T) {
+func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 	take := func(t *testing.T, g *sluice.Gate, n int) {
 		t.Helper()
 		for range n {

@@ -13,16 +13,11 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// notBefore fails and asks this call to wait for d.
-func notBefore(d time.Duration) answer {
-	return func(context.Context) error { return sluice.NotBefore(errDown, time.Now().Add(d)) }
-}
-
 // second is a policy whose every backoff is 1 s.
 var second = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
 
 // The call waits as long as it was told, or as the backoff if that is longer.
-func TestNotBeforeDelaysTheRetry(t *testing.T) {
+func TestNotBefore_DelaysTheRetry(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		says answer
@@ -64,7 +59,7 @@ func TestNotBeforeDelaysTheRetry(t *testing.T) {
 
 // Others go on, in the same gate, in its siblings and in its parent; the call that
 // waits holds no permit of any of them.
-func TestNotBeforeHoldsOnlyItsCall(t *testing.T) {
+func TestNotBefore_HoldsItsCallOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, _ := sluice.New(sluice.Config{Concurrency: 1})
 		g, _ := sluice.New(sluice.Config{Concurrency: 1, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: parent})
@@ -88,7 +83,7 @@ func TestNotBeforeHoldsOnlyItsCall(t *testing.T) {
 	})
 }
 
-func TestNotBeforeIsBounded(t *testing.T) {
+func TestNotBefore_IsBounded(t *testing.T) {
 	s := time.Second
 	for _, tt := range []struct {
 		name    string
@@ -123,7 +118,7 @@ func TestNotBeforeIsBounded(t *testing.T) {
 }
 
 // A time does not make a permanent failure one that is retried.
-func TestNotBeforeOfAPermanentError(t *testing.T) {
+func TestNotBefore_OfAPermanentError(t *testing.T) {
 	for _, tt := range []struct {
 		policy sluice.RetryPolicy
 		says   answer
@@ -146,7 +141,7 @@ func TestNotBeforeOfAPermanentError(t *testing.T) {
 }
 
 // It is an ordinary failure: paid for, counted, and no throttle.
-func TestNotBeforeIsPaidForFromTheBudget(t *testing.T) {
+func TestNotBefore_IsChargedToTheRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := sluice.New(sluice.Config{RetryBudget: 5})
 		s := newServer(notBefore(10 * time.Second))
@@ -159,7 +154,7 @@ func TestNotBeforeIsPaidForFromTheBudget(t *testing.T) {
 }
 
 // A cancelled wait ends at once, and so does that of a gate that is closed.
-func TestNotBeforeCanBeGivenUp(t *testing.T) {
+func TestNotBefore_Cancel(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -197,7 +197,7 @@ func (m paceModel) exceeded(past []departure) string {
 
 // The checkers of whole histories know nothing of the models, which must keep
 // to them, and each must be able to say no.
-func TestCompositeModels(t *testing.T) {
+func TestAdmission_ModelsCanDisagree(t *testing.T) {
 	greedy := func(m limitModel) (past []taking) {
 		for at := time.Duration(0); at < 5*time.Second; at += 10 * ms {
 			for m.fits(past, at, 2) {

@@ -1,16 +1,19 @@
 package sluice_test
 
 import (
+	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
 // A plan names the limit that it cannot forecast, and says "nothing" only if it knows.
-func TestPlanNamesWhatItCannotKnow(t *testing.T) {
+func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := func(name string) []sluice.Limit {
 			return []sluice.Limit{{Name: name, Limiter: &bucket{capacity: 10, interval: time.Hour}}}
@@ -43,7 +46,7 @@ func TestPlanNamesWhatItCannotKnow(t *testing.T) {
 }
 
 // In a slow start a plan names it unless the window has room for all the calls.
-func TestPlanNamesASlowStart(t *testing.T) {
+func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(cfg sluice.Config) *sluice.Gate { // paused for 1 s from now on
 			g := mustGate(t, cfg)
@@ -114,5 +117,99 @@ func TestPlanNamesASlowStart(t *testing.T) {
 		}
 		limited.SetRate(10, time.Second)
 		check("a rate ends it", limited, 4, sluice.Estimate{Last: 300 * ms, Total: 1300 * ms, LimitedBy: sluice.ByRate})
+	})
+}
+
+func TestGate_Estimate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}, Concurrency: 10})
+		check := func(n int64, want sluice.Estimate) {
+			t.Helper()
+			if got := g.Estimate(n); got != want {
+				t.Errorf("Plan(%d) = %+v, want %+v", n, got, want)
+			}
+		}
+		check(0, sluice.Estimate{LimitedBy: sluice.ByNothing})
+		check(1, sluice.Estimate{LimitedBy: sluice.ByNothing})
+		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
+		g.PauseUntil(time.Now().Add(time.Minute), "")
+		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})
+		g.Resume()
+		hold(g, 4*time.Second)
+		// 10 in flight for 4 s each are 2.5/s: fewer than the rate of 5/s.
+		// The last of 100 leaves when 9 rounds are over, 9 intervals into the tenth.
+		check(100, sluice.Estimate{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: sluice.ByConcurrency})
+		g.SetConcurrency(0)
+		check(100, sluice.Estimate{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
+		check(math.MaxInt64, sluice.Estimate{Last: limits.Never, Total: limits.Never, LimitedBy: sluice.ByRate})
+	})
+}
+
+func TestGate_Estimate_CountsCallsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 2})
+		hold(g, time.Second)
+		g.Acquire(bg, 1)
+		if f := g.Estimate(2); f.First != 0 || f.Last != time.Second {
+			t.Errorf("one of two in flight: %+v", f)
+		}
+		g.Acquire(bg, 1)
+		if f := g.Estimate(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
+			t.Errorf("both in flight: %+v", f)
+		}
+	})
+}
+
+// The forecast of a plan is what then happens.
+func TestGate_Estimate_ComesTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, cfg := range []sluice.Config{
+			{Rate: tenPerSecond, Concurrency: 4},
+			{Rate: tenPerSecond, Concurrency: 2},
+			{Concurrency: 3},
+			{Rate: sluice.Rate{Count: 3, Per: time.Second}},
+		} {
+			g := mustGate(t, cfg)
+			hold(g, 300*ms)
+			time.Sleep(time.Second)
+			want := g.Estimate(40)
+			var wg sync.WaitGroup
+			start := time.Now()
+			for range 40 {
+				wg.Go(func() { hold(g, 300*ms) })
+			}
+			wg.Wait()
+			if got := time.Since(start); got != want.Total {
+				t.Errorf("%d in flight at %v: took %v, planned %+v", cfg.Concurrency, cfg.Rate, got, want)
+			}
+		}
+	})
+}
+
+func TestGate_Estimate_NamesTheSpacingAndLeavesItOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
+		for _, c := range []struct {
+			n    int64
+			want sluice.Estimate
+		}{
+			{1, sluice.Estimate{First: 100 * ms, Last: 100 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{3, sluice.Estimate{First: 100 * ms, Last: 300 * ms, LimitedBy: sluice.ByRetryBudget}},
+			{math.MaxInt64, sluice.Estimate{First: 100 * ms, Last: limits.Never, LimitedBy: sluice.ByRate}}, // no end of calls
+		} {
+			got := g.Estimate(c.n)
+			got.Total = 0
+			if got != c.want {
+				t.Errorf("Plan(%d) = %+v, want %+v", c.n, got, c.want)
+			}
+		}
+		// What is so now Stats do say.
+		if got := g.Stats(); time.Until(got.NextSlot) != 8*time.Second || got.Spacing != 8*time.Second {
+			t.Errorf("%+v", got)
+		}
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		if got := g.Estimate(3); got.First != time.Hour || got.LimitedBy != sluice.ByPause {
+			t.Errorf("Plan(3) = %+v", got)
+		}
 	})
 }

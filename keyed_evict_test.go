@@ -33,7 +33,7 @@ func pauseLong(g *sluice.Gate) error {
 	return nil
 }
 
-func TestPausedGatesMakeRoom(t *testing.T) {
+func TestKeyedConfig_Evict_PausedGatesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a agree
 		rate := sluice.Rate{Count: 1, Per: time.Second}
@@ -73,7 +73,7 @@ func TestPausedGatesMakeRoom(t *testing.T) {
 }
 
 // What is in use is never evicted, whatever else there is.
-func TestGatesInUseAreNotEvicted(t *testing.T) {
+func TestKeyedConfig_Evict_NotGatesInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a agree
 		hosts, _ := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 3, Evict: a.evict}, sluice.Config{Concurrency: 1})
@@ -115,7 +115,7 @@ func TestGatesInUseAreNotEvicted(t *testing.T) {
 
 // A hook that says no keeps the gate, but is asked again at once: it may have had
 // to let go of it.
-func TestEvictMayKeep(t *testing.T) {
+func TestKeyedConfig_Evict_MayRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(map[string]int)
 		keep := func(g *sluice.Gate, _ bool) bool {
@@ -138,7 +138,7 @@ func TestEvictMayKeep(t *testing.T) {
 }
 
 // EvictAt is a soft limit: gates in use are more, and fewer again afterwards.
-func TestEvictAt(t *testing.T) {
+func TestKeyedConfig_EvictAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a agree
 		hosts, _ := mustKeyed(t, sluice.KeyedConfig{EvictAt: 10, Evict: a.evict}, sluice.Config{})
@@ -170,7 +170,7 @@ func TestEvictAt(t *testing.T) {
 }
 
 // However often gates are evicted, there are never two in use for a key.
-func TestEvictionLeavesOneGateAKey(t *testing.T) {
+func TestKeyedConfig_Evict_LeavesOneGatePerKey(t *testing.T) {
 	const keys, callers, each = 6, 8, 2000
 	var inFlight [keys]atomic.Int32
 	hosts, made := mustKeyed(t, sluice.KeyedConfig{MaxKeys: 4, Evict: func(*sluice.Gate, bool) bool { return true }},
@@ -250,7 +250,7 @@ func ExampleKeyedConfig() {
 
 // A gate that is the parent of another is in use. One with a quota of its own owes
 // what that remembers, one whose quota is shared does not.
-func TestEvictionOfParentsAndQuotas(t *testing.T) {
+func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := leaky.New(10, 1, time.Hour)
 		var a agree
@@ -297,7 +297,7 @@ func TestEvictionOfParentsAndQuotas(t *testing.T) {
 }
 
 // Evict is told which gates owe something of their own.
-func TestEvictIsToldWhatIsOwed(t *testing.T) {
+func TestKeyedConfig_Evict_SaysWhatIsOwed(t *testing.T) {
 	shared := sluice.Limit{Name: "shared", Limiter: leaky.New(10, 1, time.Hour)}
 	own := func() sluice.Config {
 		return sluice.Config{Limits: []sluice.Limit{{Name: "own", Limiter: leaky.New(10, 1, time.Hour)}}}

@@ -95,18 +95,9 @@ func spots(t *testing.T) map[string]func() spot {
 	}
 }
 
-// generations returns the youngest of a family of gates, the oldest first.
-func generations(t *testing.T, cfgs ...sluice.Config) (g *sluice.Gate) {
-	for _, cfg := range cfgs {
-		cfg.Parent = g
-		g = mustGate(t, cfg)
-	}
-	return g
-}
-
 // A context whose Done is closed counts as cancelled, also if it has no error: its caller
 // gets nothing, and others get what they are due.
-func TestContextWithoutAnErrorGetsNothing(t *testing.T) {
+func TestContext_DoneWithoutErrorGetsNothing(t *testing.T) {
 	for name, makeOne := range spots(t) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,7 +129,7 @@ func TestContextWithoutAnErrorGetsNothing(t *testing.T) {
 	}
 }
 
-func TestShutdownWithAContextWithoutAnError(t *testing.T) {
+func TestContext_DoneWithoutErrorEndsShutdown(t *testing.T) {
 	g := mustGate(t, sluice.Config{})
 	p, _ := g.Acquire(bg, 1)
 	ctx := mute{bg, make(chan struct{})}
@@ -151,7 +142,7 @@ func TestShutdownWithAContextWithoutAnError(t *testing.T) {
 
 // The methods of a context are the caller's own code. They may ask whatever the caller
 // waits for, or need a mutex whose holder asks it. (This test hangs where it fails.)
-func TestContextsMayAskWhatTheyWaitFor(t *testing.T) {
+func TestContext_MethodsMayUseTheGate(t *testing.T) {
 	for name, makeOne := range spots(t) {
 		t.Run(name, func(t *testing.T) {
 			p := makeOne()

@@ -1,0 +1,437 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
+)
+
+// emptied returns a gate whose budget is empty, and whose last call left just
+// now and would have been retried after backoff.
+func emptied(t *testing.T, cfg sluice.Config, backoff time.Duration) *sluice.Gate {
+	t.Helper()
+	g, s := spent(t, cfg), newServer(down)
+	p := each(backoff)
+	p.MaxElapsed = -1
+	err := sluice.Retry(bg, g, p, s.call)
+	s.wantStop(t, err, stop{last: errDown, why: sluice.ErrBudget, attempts: 1, retryAt: backoff})
+	return g
+}
+
+// exhaust empties the retry budget of a gate, which has room for one retry.
+func exhaust(t *testing.T, g *sluice.Gate) {
+	t.Helper()
+	err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(500 * ms)}, func(context.Context) error { return errors.New("x") })
+	if !errors.Is(err, sluice.ErrBudget) {
+		t.Fatal(err)
+	}
+	if s := g.Stats(); s.Spacing != 500*ms {
+		t.Fatalf("spacing %v", s.Spacing)
+	}
+}
+
+func TestStats_Spacing_HalvedBySuccesses(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"no rate":        {},
+		"a stored burst": {Rate: sluice.Rate{Count: 100, Per: time.Second}, Burst: 20},
+		"counts cost":    {Rate: sluice.Rate{Count: 60_000, Per: time.Second}, RateUnit: sluice.Cost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg.RetryBudget = 10
+				g := mustGate(t, cfg)
+				time.Sleep(time.Hour)
+				exhaust(t, g)
+				if d := time.Until(g.Stats().NextSlot); d != 500*ms {
+					t.Errorf("next call in %v", d)
+				}
+				var left []time.Duration
+				start := time.Now()
+				for range 11 { // each success halves the spacing: 500, 250, … 1, 0
+					g.Acquire(bg, 1000)
+					left = append(left, time.Since(start).Truncate(ms))
+					g.Do(bg, nothing)
+				}
+				if left[0] != 500*ms || left[1] != 1250*ms {
+					t.Errorf("left at %v", left)
+				}
+				if s := g.Stats(); s.Spacing != 0 {
+					t.Errorf("%v after 11 successes", s.Spacing)
+				}
+			})
+		})
+	}
+}
+
+func TestStats_Spacing_OfFirstAttemptsUntilTheySucceed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		spaced []time.Duration // after the first: when the others leave, in ms
+	}{
+		// 8 s, and each success halves it, for those who wait already too.
+		"10/s": {sluice.Config{Rate: tenPerSecond}, []time.Duration{8000, 12000, 14000, 15000, 15500, 15750, 15875, 15975, 16075}},
+		"1/2s": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Second}}, []time.Duration{8000, 12000, 14000, 16000, 18000}},
+		"1/8s": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: 8 * time.Second}}, []time.Duration{8000, 16000, 24000}},
+		"1/9s": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: 9 * time.Second}}, []time.Duration{9000, 18000, 27000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, c.cfg, 8*time.Second)
+				l := synclog.New()
+				if got := g.Stats().Spacing; got != 8*time.Second {
+					t.Errorf("spacing %v", got)
+				}
+				var want []synclog.Left
+				for i, at := range c.spaced {
+					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, after(10*ms, fine)) })
+					want = append(want, synclog.At(i, (at+10)*ms))
+				}
+				time.Sleep(time.Hour)
+				l.Want(t, want...)
+				if got := g.Stats(); got.Spacing > 0 && len(c.spaced) > 5 || got.Rate != c.cfg.Rate {
+					t.Errorf("afterwards: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStats_Spacing_BelowAMillisecondIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{}, 8*time.Second)
+		l := synclog.New()
+		var want []synclog.Left
+		var at time.Duration
+		for i := range 20 {
+			if cool := 8 * time.Second >> i; cool >= ms {
+				at += cool
+			}
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+			want = append(want, synclog.At(i, at))
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, want...)
+		if got := g.Stats().Spacing; got != 0 {
+			t.Errorf("spacing %v", got)
+		}
+	})
+}
+
+// Callers in a loop that fail at once would call faster than with backoff.
+func TestStats_Spacing_LoopsDoNotCallFasterThanWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{})
+		s := newServer(down)
+		for i := range 6 {
+			backoff := []time.Duration{8 * time.Second, 8 * time.Second, time.Second, 10 * time.Second, time.Second, time.Second}[i]
+			if err := sluice.Retry(bg, g, each(backoff), s.call); !errors.Is(err, sluice.ErrBudget) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		// A shorter backoff does not shorten what a longer one asked for.
+		s.want(t, 0, 8*time.Second, 16*time.Second, 24*time.Second, 34*time.Second, 44*time.Second)
+	})
+}
+
+func TestStats_Spacing_IsTheLongestPossibleBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{})
+		sluice.Retry(bg, g, sluice.RetryPolicy{}, down)
+		if got := g.Stats().Spacing; got < 500*ms-1 || got > 500*ms {
+			t.Errorf("after a failure: %v", got)
+		}
+		sluice.Retry(bg, g, sluice.RetryPolicy{}, busy)
+		if got := g.Stats().Spacing; got < time.Second-1 || got > time.Second {
+			t.Errorf("after a throttle: %v", got)
+		}
+		sluice.Retry(bg, g, each(2*time.Second), told(10*time.Second))
+		if got := g.Stats().Spacing; got != 2*time.Second {
+			t.Errorf("after a told wait: %v", got)
+		}
+		sluice.Retry(bg, g, each(0), down) // after the pause
+		if got := g.Stats().Spacing; got != 2*time.Second {
+			t.Errorf("after a failure with no backoff: %v", got)
+		}
+	})
+}
+
+func TestStats_Spacing_AtMostThirtySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{}, 24*time.Hour)
+		l := synclog.New()
+		l.Call(0, enter(g, bg))
+		l.Call(1, enter(g, bg))
+		time.Sleep(30*time.Second - 1)
+		if got := g.Stats().Spacing; got != 30*time.Second {
+			t.Errorf("spacing %v", got)
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 30*time.Second), synclog.At(1, 45*time.Second)) // halved by the quiet
+	})
+}
+
+func TestStats_Spacing_ReachesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		l := synclog.New()
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		for i := 1; i <= 4; i++ {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(1, 1000*ms),
+			synclog.At(2, 2000*ms),
+			synclog.Failed(0, 2500*ms, sluice.ErrBudget),
+			synclog.At(3, 12000*ms), // 10 s after the last one left
+			synclog.At(4, 22000*ms),
+		)
+	})
+}
+
+// How long it lasts nobody knows, so it ends no wait before its time.
+func TestStats_Spacing_FailsNoWaitEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		l := synclog.New()
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		defer cancel()
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		l.Call(1, enter(g, ctx))
+		l.Call(2, enter(g, ctx))
+		l.Call(3, enter(g, ctx)) // one success would still let it leave in time
+		l.Call(4, enter(g, bg))
+		time.Sleep(time.Minute)
+		l.Want(t,
+			synclog.At(1, 1000*ms),
+			synclog.At(2, 2000*ms),
+			synclog.Failed(0, 2500*ms, sluice.ErrBudget),
+			synclog.Failed(3, 5000*ms, context.DeadlineExceeded),
+			synclog.At(4, 12000*ms), // 10 s after the last one left
+		)
+	})
+}
+
+// The spacing may begin while a quota is being asked.
+func TestStats_Spacing_BegunWhileALimitIsAskedFailsNoWaitEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Limits: []sluice.Limit{{Limiter: hook(func() {
+			if asked++; asked == 2 {
+				time.Sleep(time.Second)
+			}
+		})}}})
+		l := synclog.New()
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		defer cancel()
+		l.Call(1, enter(g, ctx))
+		l.Call(2, enter(g, bg))
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrBudget), synclog.Failed(1, 5*time.Second, context.DeadlineExceeded), synclog.At(2, 8*time.Second))
+	})
+}
+
+// A wait is refused in advance only for what is certain: the rate and a pause.
+func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		before int64 // the n of two calls that wait already
+	}{
+		"calls":       {sluice.Config{Rate: tenPerSecond}, 1},
+		"no rate":     {sluice.Config{}, 1000},
+		"concurrency": {sluice.Config{Concurrency: 3}, 1},
+		"cost":        {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost}, 1000},
+		"parent":      {sluice.Config{Parent: mustGate(t, sluice.Config{})}, 1},
+		"quota":       {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if c.cfg.Parent != nil {
+					c.cfg.Parent = mustGate(t, sluice.Config{})
+				}
+				c.cfg.Name = "api"
+				g := emptied(t, c.cfg, 8*time.Second)
+				l := synclog.New()
+				for i := range 2 {
+					l.Call(i, func() error { _, err := g.Acquire(bg, c.before); return err })
+				}
+				ctx, cancel := context.WithTimeout(bg, 20*time.Second)
+				defer cancel()
+				l.Call(2, enter(g, ctx))
+				l.Call(3, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second-1); return err })
+				l.Call(4, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second); return err })
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.Failed(2, 20*time.Second, context.DeadlineExceeded),
+					synclog.Failed(3, 24*time.Second-1, sluice.ErrTimeout), synclog.At(4, 24*time.Second))
+				for _, left := range l.Sofar() {
+					if errors.Is(left.Err, sluice.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget as long as allowed" {
+						t.Error(left.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The rate and a pause refuse in advance although the calls are spaced out, too.
+func TestStats_Spacing_RateAndPauseStillFailWaitsEarly(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    sluice.Config
+		change func(g *sluice.Gate)
+		by     sluice.Cause
+	}{
+		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(1, time.Minute) }, sluice.ByRate},
+		"with a quota": {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := emptied(t, c.cfg, 8*time.Second), synclog.New()
+				ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+				defer cancel()
+				l.Call(0, enter(g, ctx)) // waits already
+				time.Sleep(time.Second)
+				c.change(g)
+				l.Call(1, enter(g, ctx))
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.Failed(0, time.Second, context.DeadlineExceeded), synclog.Failed(1, time.Second, context.DeadlineExceeded))
+				for _, left := range l.Sofar() {
+					var wait *sluice.WaitError
+					if !errors.As(left.Err, &wait) || wait.For != c.by || wait.Need != 59*time.Second && wait.Need != time.Minute {
+						t.Errorf("%v", left.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The permit of the call that found the budget empty does not let the next one
+// out first.
+func TestStats_Spacing_BeginsBeforeRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Concurrency: 1})
+		l, s := synclog.New(), newServer(after(time.Second, down), fine)
+		for i := range 3 {
+			l.Call(i, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
+		}
+		time.Sleep(time.Hour)
+		s.want(t, 0, 10*time.Second, 15*time.Second)
+	})
+}
+
+func TestStats_Spacing_SurvivesSetRate(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate sluice.Rate
+		want []time.Duration
+	}{
+		"faster":    {sluice.Rate{Count: 1000, Per: time.Second}, []time.Duration{8000, 12000, 14000}},
+		"unlimited": {sluice.Rate{}, []time.Duration{8000, 12000, 14000}},
+		"slower":    {sluice.Rate{Count: 1, Per: 5 * time.Second}, []time.Duration{8000, 13000, 18000}},
+		"slow":      {sluice.Rate{Count: 1, Per: 20 * time.Second}, []time.Duration{20000, 40000, 60000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
+				l := synclog.New()
+				var want []synclog.Left
+				for i, at := range c.want {
+					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+					want = append(want, synclog.At(i, at*ms))
+				}
+				if err := g.SetRate(c.rate.Count, c.rate.Per); err != nil || g.Stats().Rate != c.rate {
+					t.Errorf("%v, %v", err, g.Stats().Rate)
+				}
+				time.Sleep(time.Hour)
+				l.Want(t, want...)
+			})
+		})
+	}
+}
+
+func TestStats_Spacing_IsPerCall(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"a burst":      {Rate: tenPerSecond, Burst: 5},
+		"a burst time": {Rate: tenPerSecond, BurstTime: 400 * ms},
+		"a huge burst": {Rate: sluice.Rate{Count: 1, Per: ms}, Burst: 1 << 40}, // at 8 s a call longer than there is time
+		"cost":         {Rate: sluice.Rate{Count: 10_000, Per: time.Second}, RateUnit: sluice.Cost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, cfg, 8*time.Second)
+				l := synclog.New()
+				for i, n := range []int64{1, 1000, 1} {
+					l.Call(i, func() error { _, err := g.Acquire(bg, n); return err })
+				}
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.At(2, 24*time.Second))
+			})
+		})
+	}
+}
+
+// A call that was dear left before; the spacing does not price it anew.
+func TestStats_Spacing_CountsFromTheLastCallWhateverItsCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost})
+		l := synclog.New()
+		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Second), after(2*time.Second, down)) })
+		time.Sleep(time.Second)
+		g.Acquire(bg, 500) // owes 500 ms
+		time.Sleep(1200 * ms)
+		l.Call(1, enter(g, bg)) // 1.2 s after that, and the spacing is 1 s
+		l.Call(2, enter(g, bg))
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 2*time.Second, sluice.ErrBudget), synclog.At(1, 2200*ms), synclog.At(2, 3200*ms))
+	})
+}
+
+func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
+	never := each(ms)
+	never.Retryable = func(error) bool { return false }
+	notFound := errors.New("404")
+	do := func(p sluice.RetryPolicy, a answer) func(g *sluice.Gate) {
+		return func(g *sluice.Gate) { sluice.Retry(bg, g, p, a) }
+	}
+	for name, c := range map[string]struct {
+		call func(g *sluice.Gate)
+		want time.Duration
+	}{
+		"success":                  {do(never, fine), 2 * time.Second},
+		"Permanent":                {do(each(ms), gone), 2 * time.Second},
+		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
+		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
+		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
+		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
+		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
+		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
+		"plain":                    {do(each(ms), down), 4 * time.Second},
+		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, 0)))), 4 * time.Second},
+		"Permanent told":           {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
+		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
+		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.NotBefore(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
+		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},
+		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
+		"cancelled": {func(g *sluice.Gate) {
+			ctx, cancel := context.WithCancel(bg)
+			sluice.Retry(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
+		}, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := emptied(t, sluice.Config{}, 4*time.Second)
+				c.call(g)
+				if s := g.Stats(); s.Spacing != c.want {
+					t.Errorf("spacing %v, want %v", s.Spacing, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package sluice_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
+)
+
+func TestGate_SetRate_ReachesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}, Concurrency: 2}), synclog.New()
+		for i := range 4 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Second)
+		g.SetRate(1000, time.Second)
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second)) // now it is full
+		g.SetConcurrency(3)
+		time.Sleep(time.Second)
+		g.SetConcurrency(0)
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second), synclog.At(2, 2*time.Second), synclog.At(3, 3*time.Second))
+	})
+}
+
+func TestGate_SetConcurrency_LetsHoldersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Concurrency: 3}), synclog.New()
+		for i := range 3 {
+			l.Call(i, func() error { return hold(g, time.Duration(i+1)*time.Second) })
+		}
+		g.SetConcurrency(1)
+		l.Call(9, enter(g, bg))
+		if s := g.Stats(); s.InFlight != 3 || s.Waiting != 1 || s.Concurrency != 1 {
+			t.Errorf("after the shrink: %+v", s)
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second), synclog.At(9, 3*time.Second))
+	})
+}
+
+func TestGate_SetRate_UnlimitedAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()
+		for i := range 4 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(150 * ms)
+		g.SetRate(0, 0)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms), synclog.At(2, 150*ms), synclog.At(3, 150*ms))
+		g.SetRate(1, time.Second)
+		l.Call(4, enter(g, bg)) // one new interval after the last one left
+		time.Sleep(time.Minute)
+		if got := l.Sofar(); got[4] != synclog.At(4, 1150*ms) {
+			t.Errorf("got %v", got[4])
+		}
+	})
+}
+
+func TestGate_SetRate_CountsFromTheLastUnlimitedCall(t *testing.T) {
+	for _, at := range []time.Duration{0, time.Second} {
+		for n := range int64(3) {
+			synctest.Test(t, func(t *testing.T) {
+				g := mustGate(t, sluice.Config{})
+				if at > 0 {
+					g.PauseUntil(time.Now().Add(at), "so that the lane opens at that very instant")
+				}
+				time.Sleep(at)
+				began := time.Now()
+				if n > 0 { // 1 leaves past the lock, 2 under it
+					if p, err := g.Acquire(context.Background(), n); err == nil {
+						p.Release()
+					}
+				}
+				time.Sleep(300 * time.Millisecond)
+				if err := g.SetRate(1, time.Second); err != nil {
+					t.Fatal(err)
+				}
+				want := time.Second
+				if n == 0 {
+					want = 300 * time.Millisecond
+				}
+				if p, err := g.Acquire(context.Background(), 1); err == nil {
+					p.Release()
+				}
+				if got := time.Since(began); got != want {
+					t.Errorf("after a call of %d at %v the next leaves after %v, want %v", n, at, got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
+	for _, n := range []int64{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{Rate: tenPerSecond, BurstTime: time.Second})
+			time.Sleep(time.Minute)
+			for range 11 {
+				if _, ok := g.TryAcquire(1); !ok {
+					t.Fatal("the burst is a second, 11 calls")
+				}
+			}
+			g.SetRate(0, 0)
+			if _, ok := g.TryAcquire(n); !ok {
+				t.Errorf("a call of %d is refused", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,356 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
+)
+
+func TestRetryPolicy_MaxElapsed_BoundsTheStartOfRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Each attempt takes 3 s and each backoff 7 s. What an attempt takes
+		// counts, but one that begins in time may end when it likes.
+		g, s := mustGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
+		p := each(7 * time.Second)
+		p.MaxElapsed, p.Attempts = 20*time.Second, -1
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0, 10*time.Second, 20*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 3,
+			at: 23 * time.Second, elapsed: 23 * time.Second, retryAt: 30 * time.Second,
+		})
+
+		s = newServer(after(3*time.Second, down))
+		p.MaxElapsed--
+		err = sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0, 10*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 2,
+			at: 13 * time.Second, elapsed: 13 * time.Second, retryAt: 20 * time.Second,
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
+	p := each(time.Second)
+	p.MaxElapsed = time.Minute
+	t.Run("when the gate is slow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
+			err := sluice.Retry(bg, g, p, s.call)
+			s.want(t, 0, 40*time.Second)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
+		})
+	})
+	t.Run("exactly then is not later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, time.Minute)
+		})
+	})
+	t.Run("whatever the deadline of the context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
+			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
+			defer cancel()
+			err := sluice.Retry(ctx, g, p, s.call)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
+		})
+	})
+	t.Run("behind others after a told wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+			s := newServer(after(500*ms, told(30*time.Second)), fine)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			for i := range 100 {
+				l.Call(i+1, enter(g, bg))
+			}
+			time.Sleep(time.Second)
+			l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrElapsed))
+			time.Sleep(time.Hour)
+		})
+	})
+	t.Run("when a pause is prolonged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{}), synclog.New()
+			s := newServer(told(30*time.Second), fine)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			time.Sleep(10 * time.Second)
+			g.PauseUntil(time.Now().Add(50*time.Second), "another")
+			l.Want(t)
+			g.PauseUntil(time.Now().Add(50*time.Second+1), "a third")
+			l.Want(t, synclog.Failed(0, 10*time.Second, sluice.ErrElapsed))
+			s.want(t, 0)
+		})
+	})
+	t.Run("when nobody knows how long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+			s := newServer(down, fine)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			l.Call(1, func() error { return hold(g, time.Hour) })
+			time.Sleep(2 * time.Hour)
+			l.Want(t, synclog.Failed(0, time.Minute, sluice.ErrElapsed), synclog.At(1, time.Hour))
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := mustGate(t, sluice.Config{}), newServer(down)
+		g.PauseUntil(time.Now().Add(time.Minute), "maintenance")
+		p := each(5 * time.Second)
+		p.MaxElapsed = 10 * time.Second
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 60*time.Second, 65*time.Second, 70*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 3,
+			at: 70 * time.Second, elapsed: 10 * time.Second, retryAt: 75 * time.Second,
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
+	for _, d := range []time.Duration{-1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{}), newServer(down, told(10*24*time.Hour), down, fine)
+			p := each(365 * 24 * time.Hour)
+			p.MaxElapsed, p.MaxServerWait = d, -1
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, 365*24*time.Hour, 375*24*time.Hour, 740*24*time.Hour)
+		})
+	}
+}
+
+func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+		var wg sync.WaitGroup
+		start := time.Now()
+		wg.Go(func() {
+			err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: 5 * time.Second}, func(context.Context) error {
+				return errors.New("x")
+			})
+			var stopped *sluice.RetryError
+			if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
+				t.Errorf("%v", err)
+			}
+			if d := time.Since(start); d > time.Second {
+				t.Errorf("stopped after %v, though 100 were before it in the queue", d)
+			}
+		})
+		synctest.Wait()
+		for range 100 {
+			wg.Go(func() { hold(g, 0) })
+		}
+		wg.Wait()
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := mustGate(t, sluice.Config{}), newServer(told(25*time.Second))
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
+		s.want(t, 0, 25*time.Second, 50*time.Second)
+		s.wantStop(t, err, stop{
+			last: errBusy, why: sluice.ErrElapsed, attempts: 3,
+			at: 50 * time.Second, elapsed: 50 * time.Second, retryAt: 75 * time.Second,
+		})
+
+		g, s = mustGate(t, sluice.Config{}), newServer(told(25*time.Second), told(35*time.Second), fine)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
+			t.Error(err) // exactly then is not later
+		}
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy sluice.RetryPolicy
+		told   time.Duration
+		want   string
+	}{
+		"both set": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: 30 * time.Minute}, time.Hour,
+			"no time left for another attempt: the wait of 1h0m0s ends after MaxElapsed (30m0s), although MaxServerWait allows 2h0m0s"},
+		"no bound": {sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: 30 * time.Minute}, time.Hour,
+			"no time left for another attempt: the wait of 1h0m0s ends after MaxElapsed (30m0s), although MaxServerWait allows any wait"},
+		"defaults": {sluice.RetryPolicy{MaxElapsed: time.Minute}, 2 * time.Minute,
+			"no time left for another attempt: the wait of 2m0s ends after MaxElapsed (1m0s), although MaxServerWait allows 5m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := mustGate(t, sluice.Config{}), newServer(told(c.told))
+				err := sluice.Retry(bg, g, c.policy, s.call)
+				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.told})
+				var stopped *sluice.RetryError
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+
+				// It is for this call alone.
+				g, s = mustGate(t, sluice.Config{}), newServer(notBefore(c.told))
+				err = sluice.Retry(bg, g, c.policy, s.call)
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+
+				// The pause is that of another call.
+				g, s = mustGate(t, sluice.Config{}), newServer(down)
+				p := c.policy
+				p.Backoff = sluice.Constant(time.Second)
+				done := make(chan error)
+				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
+				synctest.Wait()
+				g.PauseUntil(time.Now().Add(c.told+time.Second), "")
+				err = <-done
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := each(time.Second)
+		p.MaxServerWait = time.Minute
+		g, s := mustGate(t, sluice.Config{}), newServer(told(time.Minute), fine)
+		if err := sluice.Retry(bg, g, p, s.call); err != nil {
+			t.Error(err)
+		}
+		s.want(t, 0, time.Minute)
+
+		g, s = mustGate(t, sluice.Config{}), newServer(told(time.Minute+1), fine)
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0)
+		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
+	})
+}
+
+func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
+	for _, d := range []time.Duration{-1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{}), newServer(told(365*24*time.Hour), fine)
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, 365*24*time.Hour)
+		})
+	}
+}
+
+func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
+	hour := told(time.Hour)
+	for name, c := range map[string]struct {
+		policy  sluice.RetryPolicy
+		answers []answer
+		at      []time.Duration // of the attempts
+		why     error
+	}{
+		"an hour":               {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
+		"exactly":               {sluice.RetryPolicy{MaxServerWait: time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
+		"no bound":              {sluice.RetryPolicy{MaxServerWait: -1}, []answer{told(1000 * time.Hour), fine}, []time.Duration{0, 1000 * time.Hour}, nil},
+		"again and again":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, hour, hour, hour, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour}, nil},
+		"failures beside":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(7 * time.Minute)}, []answer{down, hour, down, hour, fine}, []time.Duration{0, 7 * time.Minute, 67 * time.Minute, 74 * time.Minute, 134 * time.Minute}, nil},
+		"failures for too long": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(8 * time.Minute)}, []answer{down, hour, down}, []time.Duration{0, 8 * time.Minute, 68 * time.Minute}, sluice.ErrElapsed},
+		"of this call alone":    {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(time.Minute)}, []answer{notBefore(time.Hour), notBefore(time.Hour), down, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 2*time.Hour + time.Minute}, nil},
+		"too long":              {sluice.RetryPolicy{MaxServerWait: 59 * time.Minute}, []answer{hour}, []time.Duration{0}, sluice.ErrServerWait},
+		"short ones count":      {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{told(5 * time.Minute)}, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, sluice.ErrElapsed},
+		"shorter than usual":    {sluice.RetryPolicy{MaxServerWait: time.Minute}, []answer{told(time.Minute)}, []time.Duration{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, sluice.ErrElapsed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := mustGate(t, sluice.Config{}), newServer(c.answers...)
+				err := sluice.Retry(bg, g, c.policy, s.call)
+				if !errors.Is(err, c.why) {
+					t.Errorf("got %v, want %v", err, c.why)
+				}
+				if name == "shorter than usual" {
+					for i := range c.at {
+						c.at[i] *= time.Minute
+					}
+				}
+				s.want(t, c.at...)
+			})
+		})
+	}
+}
+
+// Those who come back while others have made the gate pause, or who queue behind it.
+func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
+	long := sluice.RetryPolicy{MaxServerWait: 3 * time.Hour, Backoff: sluice.Constant(time.Minute)}
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		l.Call(0, func() error { return sluice.Retry(bg, g, long, newServer(after(30*time.Second, down), fine).call) })
+		time.Sleep(45 * time.Second)
+		g.PauseUntil(time.Now().Add(time.Hour), "429 of another") // while it waits for its backoff
+		time.Sleep(50 * time.Minute)
+		g.PauseUntil(time.Now().Add(2*time.Hour), "and once more")
+		time.Sleep(24 * time.Hour)
+		l.Want(t, synclog.At(0, 45*time.Second+50*time.Minute+2*time.Hour))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		for i := range 60 { // all refused at first
+			l.Call(i, func() error {
+				return sluice.Retry(bg, g, long, newServer(after(time.Hour, told(time.Hour)), fine).call)
+			})
+		}
+		time.Sleep(240 * time.Hour)
+		for _, left := range l.Sofar() {
+			if left.Err != nil {
+				t.Error(left)
+			}
+		}
+	})
+}
+
+// A wait that has no end is never, and not an hour ago.
+func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := func(context.Context) error { return sluice.RetryAt(errBusy, time.Unix(1<<40, 0)) }
+		const century = 100 * 365 * 24 * time.Hour
+		endless := each(math.MaxInt64)
+		endless.MaxServerWait = -1
+		for name, c := range map[string]struct {
+			answer answer
+			policy sluice.RetryPolicy
+			why    error
+			at     time.Duration // 0: there is no time to come back
+		}{
+			"RetryAfter":             {told(math.MaxInt64), sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
+			"RetryAfter, no bound":   {told(math.MaxInt64), endless, sluice.ErrElapsed, 0},
+			"RetryAt":                {far, sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
+			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed, 0},
+			"a century":              {told(century), sluice.RetryPolicy{}, sluice.ErrServerWait, time.Second + century},
+			"backoff":                {down, endless, sluice.ErrElapsed, 0},
+			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
+			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
+		} {
+			g, s := mustGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
+			err := sluice.Retry(bg, g, c.policy, s.call)
+			last := errBusy
+			if errors.Is(err, errDown) {
+				last = errDown
+			}
+			s.wantStop(t, err, stop{last: last, why: c.why, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: c.at})
+			s.want(t, 0)
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		}
+	})
+}

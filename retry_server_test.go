@@ -1,0 +1,424 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
+)
+
+func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64}), synclog.New()
+		s := newServer(after(50*ms, told(30*time.Second)), fine)
+		var want []synclog.Left
+		for i := range 64 {
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			want = append(want, synclog.At((i+1)%64, 30*time.Second+50*ms+time.Duration(i)*100*ms))
+		}
+		time.Sleep(100 * ms)
+		if s := g.Stats(); s.PausedUntil.Sub(l.Start) != 30*time.Second+50*ms || s.PausedWhy != errBusy.Error() || s.Pacing != 64 {
+			t.Errorf("during the pause: %+v", s)
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, want...) // the one who was told comes last: it queued anew
+	})
+}
+
+// The same with workers who are all in flight when one of them is told, and
+// come back to the gate while it is paused.
+func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}}), synclog.New()
+		for i := range 64 {
+			first := after(time.Second, fine)
+			if i == 0 {
+				first = after(100*ms, told(30*time.Second))
+			}
+			l.Call(i, func() error {
+				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, newServer(first, fine).call); err != nil || i == 0 {
+					return err
+				}
+				return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
+			})
+		}
+		time.Sleep(time.Minute)
+		var want []synclog.Left
+		for i := range 64 {
+			want = append(want, synclog.At(i, 30100*ms+time.Duration(i)*ms))
+		}
+		l.Want(t, want...)
+	})
+}
+
+// The answer comes before the permit is given back: if it says that nobody may
+// call, the permit must not let the next one out first.
+func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+		s := newServer(after(time.Second, told(30*time.Second)), fine)
+		for i := range 3 {
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		}
+		time.Sleep(time.Hour)
+		s.want(t, 0, 31*time.Second, 31*time.Second, 31*time.Second)
+	})
+}
+
+// What one call is told holds for all, also if that call is not retried.
+func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(bg)
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		answer answer
+	}{
+		"cancelled": {ctx, func(ctx context.Context) error { cancel(); return told(30 * time.Second)(ctx) }},
+		"permanent": {bg, func(ctx context.Context) error { return sluice.Permanent(told(30 * time.Second)(ctx)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{}), synclog.New()
+				sluice.Retry(c.ctx, g, sluice.RetryPolicy{}, c.answer)
+				l.Call(0, enter(g, bg))
+				time.Sleep(time.Hour)
+				l.Want(t, synclog.At(0, 30*time.Second))
+			})
+		})
+	}
+}
+
+func TestRetryAfter_UsesNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := mustGate(t, sluice.Config{Rate: herd}), newServer(
+			told(10*time.Second), told(10*time.Second), told(10*time.Second), down,
+			told(10*time.Second), busy,
+			told(10*time.Second), told(10*time.Second), down)
+		p := each(time.Second)
+		p.Attempts = 3
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second, 31*time.Second, 41*time.Second, 42*time.Second, 52*time.Second, 62*time.Second)
+		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 9, at: 62 * time.Second, elapsed: 62 * time.Second})
+	})
+}
+
+func TestRetryAfter_UsesNotTheOnlyAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := mustGate(t, sluice.Config{}), newServer(told(10*time.Second), fine)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
+			t.Error(err)
+		}
+		s.want(t, 0, 10*time.Second)
+	})
+}
+
+func TestRetryAfter_NeverEarlier(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		want   time.Duration
+	}{
+		"RetryAfter":              {told(10 * time.Second), 10 * time.Second},
+		"RetryAfter a nanosecond": {told(1), ms},
+		"RetryAfter counts from when it was marked": {func(context.Context) error {
+			err := sluice.RetryAfter(errBusy, 10*time.Second)
+			time.Sleep(3 * time.Second) // reads the rest of the body
+			return err
+		}, 10 * time.Second},
+		"RetryAfter that is over when the attempt ends": {func(context.Context) error {
+			err := sluice.RetryAfter(errBusy, 10*time.Second)
+			time.Sleep(10 * time.Second)
+			return err
+		}, 11 * time.Second}, // a throttle without a told time
+		"RetryAt": {func(context.Context) error {
+			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second))
+		}, 10 * time.Second},
+		"RetryAt in another zone and without a monotonic part": {func(context.Context) error {
+			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600)))
+		}, 10 * time.Second},
+		"wrapped": {func(ctx context.Context) error {
+			return fmt.Errorf("get /items/7: %w", told(10*time.Second)(ctx))
+		}, 10 * time.Second},
+		"joined": {func(ctx context.Context) error {
+			return errors.Join(errDown, told(10*time.Second)(ctx))
+		}, 10 * time.Second},
+		"twice, the longer one counts": {func(ctx context.Context) error {
+			return sluice.RetryAfter(told(5*time.Second)(ctx), 10*time.Second)
+		}, 10 * time.Second},
+		"twice, whichever is outside": {func(ctx context.Context) error {
+			return sluice.RetryAfter(told(10*time.Second)(ctx), 5*time.Second)
+		}, 10 * time.Second},
+		"twice, and one did not say": {func(ctx context.Context) error {
+			return errors.Join(busy(ctx), told(10*time.Second)(ctx), busy(ctx))
+		}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := mustGate(t, sluice.Config{}), newServer(c.answer, fine)
+				if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
+					t.Error(err)
+				}
+				s.want(t, 0, c.want)
+			})
+		})
+	}
+}
+
+func TestRetryAfter_LongestCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		for i, d := range []time.Duration{20 * time.Second, 40 * time.Second, 10 * time.Second} {
+			s := newServer(after(time.Duration(i+1)*time.Second, told(d)), fine)
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 42*time.Second), synclog.At(1, 42*time.Second), synclog.At(2, 42*time.Second))
+	})
+}
+
+func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
+	for _, d := range []time.Duration{time.Minute, 40 * time.Second, 30 * time.Second} { // at the deadline is too late
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, told(d)))
+			ctx, cancel := context.WithTimeout(bg, 40*time.Second)
+			defer cancel()
+			err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
+			s.want(t, 0)
+			s.wantStop(t, err, stop{
+				last: errBusy, why: context.DeadlineExceeded, attempts: 1,
+				at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 10*time.Second + d,
+			})
+			var wait *sluice.WaitError
+			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", For: sluice.ByPause, Need: d, Have: 30 * time.Second}) {
+				t.Errorf("%v tells %+v", err, wait)
+			}
+			if ctx.Err() != nil {
+				t.Error("it waited for the deadline")
+			}
+			// All the others are held back all the same.
+			if got := g.Stats().PausedUntil.Sub(s.start); got != 10*time.Second+d {
+				t.Errorf("paused until %v", got)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g, s := mustGate(t, sluice.Config{}), newServer(told(30*time.Second), fine)
+		ctx, cancel := context.WithTimeout(bg, 30*time.Second+1)
+		defer cancel()
+		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != nil {
+			t.Errorf("a nanosecond before the deadline: %v", err)
+		}
+	})
+}
+
+func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+		s := newServer(after(500*ms, told(6*time.Minute)), fine)
+		call := func(p sluice.RetryPolicy) func() error {
+			return func() error { return sluice.Retry(bg, g, p, s.call) }
+		}
+		const over = 6*time.Minute + 500*ms // when the pause is
+		l.Call(0, call(sluice.RetryPolicy{}))
+		l.Call(1, call(sluice.RetryPolicy{}))
+		l.Call(2, call(sluice.RetryPolicy{MaxServerWait: 10 * time.Minute}))
+		l.Call(3, call(sluice.RetryPolicy{MaxServerWait: 6 * time.Minute}))
+		l.Call(4, call(sluice.RetryPolicy{MaxServerWait: 6*time.Minute - 1}))
+		l.Call(5, call(sluice.RetryPolicy{MaxServerWait: -1}))
+		l.Call(6, enter(g, bg)) // no Call, no bound
+		time.Sleep(500 * ms)
+
+		left := l.Sofar()
+		l.Want(t,
+			synclog.Failed(0, 500*ms, sluice.ErrServerWait),
+			synclog.Failed(1, 500*ms, sluice.ErrServerWait),
+			synclog.Failed(4, 500*ms, sluice.ErrServerWait),
+		)
+		if len(left) == 3 {
+			s.wantStop(t, left[0].Err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, at: 500 * ms, elapsed: 500 * ms, retryAt: over})
+			s.wantStop(t, left[1].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
+			s.wantStop(t, left[2].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
+			const want = "sluice: api: gave up after 0 attempts: the server asks for too long a wait, the gate is paused: 429 Too Many Requests, come back at 2000-01-01T00:06:01Z"
+			if got := left[1].Err.Error(); got != want {
+				t.Errorf("message %q, want %q", got, want)
+			}
+		}
+
+		time.Sleep(time.Minute - time.Nanosecond) // 5 min and 1 ns are left
+		l.Call(7, call(sluice.RetryPolicy{}))
+		time.Sleep(time.Nanosecond)
+		l.Call(8, call(sluice.RetryPolicy{}))
+		time.Sleep(time.Hour)
+		if got := l.Sofar(); len(got) > 3 {
+			l.Want(t, append(got[:3],
+				synclog.Failed(7, time.Minute+500*ms-1, sluice.ErrServerWait),
+				synclog.At(2, over),
+				synclog.At(3, over+1*time.Second),
+				synclog.At(5, over+2*time.Second),
+				synclog.At(6, over+3*time.Second),
+				synclog.At(8, over+4*time.Second),
+			)...)
+		}
+		if got := g.Stats().Refused; got.Deadline != 3 { // 1, 4 and 7; 0 was not refused by the gate
+			t.Errorf("refused: %+v", got)
+		}
+	})
+}
+
+func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		first := newServer(after(1*time.Second, told(4*time.Minute)), fine)
+		other := newServer(after(2*time.Second, told(6*time.Minute)), fine)
+		third := newServer(after(3*time.Second, down), fine)
+		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, first.call) })
+		l.Call(1, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, other.call) })
+		l.Call(2, func() error { return sluice.Retry(bg, g, each(10*time.Second), third.call) })
+		time.Sleep(2 * time.Second)
+		left := l.Sofar()
+		if len(left) != 1 || left[0].Who != 0 {
+			t.Fatalf("after the second told wait: %v", left)
+		}
+		first.wantStop(t, left[0].Err, stop{
+			last: errBusy, why: sluice.ErrServerWait, attempts: 1,
+			at: 2 * time.Second, elapsed: 2 * time.Second, retryAt: 6*time.Minute + 2*time.Second,
+		})
+		// One that backs off notices when it comes back.
+		time.Sleep(11 * time.Second)
+		left = l.Sofar()
+		if len(left) != 2 || left[1].Who != 2 {
+			t.Fatalf("after the backoff: %v", left)
+		}
+		third.wantStop(t, left[1].Err, stop{
+			last: errDown, why: sluice.ErrServerWait, attempts: 1,
+			at: 13 * time.Second, elapsed: 13 * time.Second, retryAt: 6*time.Minute + 2*time.Second,
+		})
+		time.Sleep(time.Hour)
+		if left = l.Sofar(); len(left) != 3 || left[2].Err != nil || left[2].At != 6*time.Minute+2*time.Second {
+			t.Errorf("the one who may wait that long: %v", left)
+		}
+	})
+}
+
+// The bound is that of each call: also of those behind a quota, where it is the
+// first caller who asks.
+func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota := sluice.Limit{Name: "daily", Limiter: generous{}}
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
+		s := newServer(after(500*ms, told(6*time.Minute)), fine)
+		for i := range 3 {
+			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		}
+		time.Sleep(time.Second)
+		l.Call(3, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		l.Call(4, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: -1}, s.call) })
+		time.Sleep(time.Hour)
+		l.Want(t,
+			synclog.Failed(0, 500*ms, sluice.ErrServerWait),
+			synclog.Failed(1, 500*ms, sluice.ErrServerWait),
+			synclog.Failed(2, 500*ms, sluice.ErrServerWait),
+			synclog.Failed(3, time.Second, sluice.ErrServerWait),
+			synclog.At(4, 6*time.Minute+500*ms),
+		)
+	})
+}
+
+// generous is a meter with enough for everybody.
+type generous struct{}
+
+func (generous) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
+func (generous) Adjust(context.Context, int64, time.Duration) error  { return nil }
+
+// The pause of a parent holds a call as much as that of its gate.
+func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := mustGate(t, sluice.Config{Name: "all"})
+		g, l := mustGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
+		sluice.Retry(bg, all, sluice.RetryPolicy{}, told(6*time.Minute))
+		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
+		time.Sleep(time.Hour)
+	})
+}
+
+// A server that refuses and does not say for how long throttles the call, and
+// nobody else.
+func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
+	for name, mark := range map[string]func() error{
+		"zero":          func() error { return sluice.RetryAfter(errBusy, 0) },
+		"negative":      func() error { return sluice.RetryAfter(errBusy, -time.Hour) },
+		"most negative": func() error { return sluice.RetryAfter(errBusy, math.MinInt64) },
+		"past":          func() error { return sluice.RetryAt(errBusy, time.Now().Add(-1)) },
+		"now":           func() error { return sluice.RetryAt(errBusy, time.Now()) },
+		"zero time":     func() error { return sluice.RetryAt(errBusy, time.Time{}) },
+		"epoch":         func() error { return sluice.RetryAt(errBusy, time.Unix(0, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := mustGate(t, sluice.Config{}), newServer(func(context.Context) error { return mark() })
+				p := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(7 * time.Second)}
+				done := make(chan error)
+				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
+				time.Sleep(time.Second)
+				if got := g.Stats(); !got.PausedUntil.IsZero() || got.RetryTokens != 95 {
+					t.Errorf("during the backoff: %+v", got)
+				}
+				err := <-done
+				s.want(t, 0, 7*time.Second, 14*time.Second)
+				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrAttempts, attempts: 3, at: 14 * time.Second, elapsed: 14 * time.Second})
+			})
+		})
+	}
+}
+
+func TestRetryAfter_NeedsRetryBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := spent(t, sluice.Config{Rate: herd})
+		s := newServer(told(time.Minute))
+		err := sluice.Retry(bg, g, each(time.Second), s.call)
+		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
+		// What the server said holds for all the others.
+		l := synclog.New()
+		l.Call(0, enter(g, bg))
+		l.Call(1, enter(g, bg))
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 60*time.Second), synclog.At(1, 60*time.Second+250*ms)) // 1 s, halved by the quiet
+	})
+}
+
+func TestRetryAfter_LastsAtLeastAMillisecond(t *testing.T) {
+	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := mustGate(t, sluice.Config{}), newServer(told(d), told(d), fine)
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, max(d, ms), 2*max(d, ms))
+			if err := g.Do(bg, told(d)); err == nil {
+				t.Error("no error")
+			}
+			if got := time.Until(g.Stats().PausedUntil); got != max(d, ms) {
+				t.Errorf("Gate.Do: paused for %v", got)
+			}
+		})
+	}
+}
+
+func TestRetryAfter_NanosecondWaitsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, n := mustGate(t, sluice.Config{RetryBudget: -1}), 0
+		start := time.Now()
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, func(context.Context) error {
+			n++
+			return sluice.RetryAfter(errBusy, 1)
+		})
+		if !errors.Is(err, sluice.ErrElapsed) || n != 60_001 || time.Since(start) != time.Minute {
+			t.Errorf("%d attempts in %v: %v", n, time.Since(start), err)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/semaphore"
+)
+
+func TestGate_Stats_PacingAndWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond, Concurrency: 3})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { hold(g, time.Hour) })
+		}
+		synctest.Wait()
+		if s := g.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 7 || s.Name != "api" || s.Rate != tenPerSecond || time.Until(s.NextSlot) != 100*ms {
+			t.Errorf("%+v", s)
+		}
+		unlimited := mustGate(t, sluice.Config{Rate: tenPerSecond})
+		ctx, cancel := context.WithCancel(bg)
+		for range 3 {
+			wg.Go(func() { unlimited.Acquire(ctx, 1) })
+		}
+		synctest.Wait()
+		if s := unlimited.Stats(); s.InFlight != 1 || s.Pacing != 2 || s.Waiting != 0 {
+			t.Errorf("without a limit of calls in flight: %+v", s)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		if s := g.Stats(); s.InFlight != 3 || s.Pacing != 0 || s.Waiting != 7 || s.Granted != 3 {
+			t.Errorf("%+v", s)
+		}
+		wg.Wait()
+		s := g.Stats()
+		if g.Stats().Waits.Count() != 10 || s.Waits[0] != 1 {
+			t.Errorf("waits: %v", s.Waits)
+		}
+		// Three waits each of about 1, 2 and 3 hours, one of 100, one of 200 ms.
+		if q := s.Waits.Quantile(0.3); q < 200*ms || q > 400*ms {
+			t.Errorf("30%% waited no longer than %v", q)
+		}
+		if q := s.Waits.Quantile(1); q < 3*time.Hour || q > 6*time.Hour {
+			t.Errorf("nobody waited longer than %v", q)
+		}
+	})
+}
+
+func TestConfig_Semaphore_CloseAndStatsCountWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := semaphore.NewWeighted(1)
+		sem.TryAcquire(1)
+		g := mustGate(t, sluice.Config{Semaphore: shared{sem, nil}, MaxWaiting: 3})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrQueueFull) {
+			t.Errorf("a fourth: %v", err)
+		}
+		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != sluice.BySemaphore {
+			t.Errorf("%+v", s)
+		}
+		g.Close()
+		wg.Wait()
+		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrClosed) || sem.Waiting() != 0 {
+			t.Errorf("%v, %d wait for permits", err, sem.Waiting())
+		}
+	})
+}
