@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/badinput"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
@@ -95,10 +96,10 @@ func subjects(t *testing.T) []subject {
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
 		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() }, other: []func(int64){l.Return},
-		zero: func() error { return outcomeIf(!new(window.Sliding).Take(1).Allowed(), "refuses") },
+		zero: func() error { return badinput.If(!new(window.Sliding).Take(1).Allowed(), "refuses") },
 	}, {
 		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() }, other: []func(int64){c.Return},
-		zero: func() error { return outcomeIf(!new(window.Fixed).Take(1).Allowed(), "refuses") },
+		zero: func() error { return badinput.If(!new(window.Fixed).Take(1).Allowed(), "refuses") },
 	}, {
 		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kb.TakeQuota(1, hourly, n) }},

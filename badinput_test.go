@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/badinput"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
@@ -29,116 +28,30 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		table := badInputTable(string(text))
-		mistakes := mistakes(t)
-		for row, cells := range table {
-			for column, want := range cells {
-				tries := mistakes[row][column]
-				if len(tries) == 0 && want != "-" {
-					t.Errorf("%s, %s: nothing is tried", row, column)
-				}
-				for i, f := range tries {
-					if got := outcome(f); got != want {
-						t.Errorf("%s, %s, try %d: %s, documented is %s", row, column, i, got, want)
-					}
-				}
-			}
-			delete(mistakes, row)
-		}
-		for row := range mistakes {
-			t.Errorf("%s: tried, and not documented", row)
-		}
+		table := badinput.Parse(string(text))
+		table.Check(t, mistakes(t))
 		if len(table) < 20 {
 			t.Errorf("only %d rows are found", len(table))
 		}
 	})
 }
 
-// badInputTable returns the cells by row and column.
-func badInputTable(source string) map[string]map[string]string {
-	_, source, _ = strings.Cut(source, "// # Bad input\n")
-	table := make(map[string]map[string]string)
-	var columns []string
-	for line := range strings.Lines(source) {
-		line, ok := strings.CutPrefix(strings.TrimSpace(line), "//\t")
-		switch cells := regexp.MustCompile(`  +`).Split(line, -1); {
-		case !ok && columns != nil: // one table
-			return table
-		case !ok:
-		case columns == nil:
-			columns = cells[1:]
-		default:
-			table[cells[0]] = make(map[string]string)
-			for i, cell := range cells[1:] {
-				table[cells[0]][columns[i]] = cell
-			}
-		}
-	}
-	return table
-}
-
-// outcome says in the words of the table what came of f.
-func outcome(f func() error) (word string) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case runtime.Error:
-			word = "panic"
-		case string:
-			if word = "panic"; !regexp.MustCompile(`^(sluice|semaphore|pacer|leaky|window): `).MatchString(p) {
-				word = fmt.Sprintf("a panic that does not say of what package: %q", p)
-			}
-		default:
-			word = fmt.Sprintf("a panic: %v", p)
-		}
-	}()
-	var wait *sluice.WaitError
-	switch err := f(); {
-	case err == nil:
-		return "granted"
-	case err == context.Canceled: // bare
-		return "ctx.Err()"
-	case errors.Is(err, sluice.ErrTooLarge):
-		return "ErrTooLarge"
-	case errors.Is(err, sluice.ErrTooManyKeys):
-		return "ErrTooManyKeys"
-	case errors.As(err, &wait) && wait.Need > 200*365*24*time.Hour: // whatever has passed since
-		return "never"
-	case errors.Is(err, errOutcome):
-		return strings.TrimPrefix(err.Error(), errOutcome.Error())
-	case regexp.MustCompile(`^(sluice|semaphore|pacer|leaky|window): `).MatchString(err.Error()):
-		return "error"
-	default:
-		return err.Error()
-	}
-}
-
-// errOutcome is the beginning of outcomes that have words of their own.
-var errOutcome = errors.New("")
-
-func outcomeIf(ok bool, word string) error {
-	if !ok {
-		word = "not " + word
-	}
-	return fmt.Errorf("%w%s", errOutcome, word)
-}
-
 // mistakes returns what is to be tried, by row and column.
-func mistakes(t *testing.T) map[string]map[string][]func() error {
+func mistakes(t *testing.T) badinput.Tries {
 	var none context.Context
 	done, cancel := context.WithCancel(bg)
 	cancel()
 	asks := func(s subject) []ask { return s.ask }
 	askOrTry := func(s subject) []ask { return s.verbs()[:len(s.ask)+1] }
-	m := map[string]map[string][]func() error{
+	m := badinput.Tries{
 		"n < 0": eachVerb(t, subject.verbs, func(s subject, ask ask) error {
-			if outcome(func() error { return ask(done, math.MinInt64) }) != "panic" {
+			if badinput.Outcome(func() error { return ask(done, math.MinInt64) }) != "panic" {
 				return errors.New("with a context that is done, no panic")
 			}
 			return ask(bg, -1)
 		}),
 		"nil context": eachVerb(t, asks, func(s subject, ask ask) error {
-			if outcome(func() error { return ask(none, 0) }) != "panic" {
+			if badinput.Outcome(func() error { return ask(none, 0) }) != "panic" {
 				return errors.New("for n = 0, no panic")
 			}
 			return ask(none, 1)
@@ -309,13 +222,13 @@ func mistakes(t *testing.T) map[string]map[string][]func() error {
 		p.Settle(0)
 		p.Release()
 		p.Release()
-		return outcomeIf(g.Stats().InFlight == 1, "no effect")
+		return badinput.If(g.Stats().InFlight == 1, "no effect")
 	})
 	try("closed twice", "Gate", func() error {
 		g := mustGate(t, room)
 		g.Close()
 		g.Close()
-		return outcomeIf(g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), sluice.ErrClosed), "no effect")
+		return badinput.If(g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), sluice.ErrClosed), "no effect")
 	})
 	return m
 }
@@ -327,29 +240,7 @@ func noLimit(g *sluice.Gate, err error) error {
 	}
 	_, one := g.TryAcquire(1 << 61)
 	_, two := g.TryAcquire(1 << 61)
-	return outcomeIf(one && two, "no limit")
-}
-
-func TestBadInput_CanFail(t *testing.T) {
-	for want, f := range map[string]func() error{
-		"panic":       func() error { panic("pacer: x") },
-		"error":       func() error { return errors.New("pacer: x") },
-		"ctx.Err()":   func() error { return context.Canceled },
-		"ErrTooLarge": func() error { return fmt.Errorf("x: %w", sluice.ErrTooLarge) },
-		"never":       func() error { return &sluice.WaitError{Need: limits.Never} },
-		"refuses":     func() error { return outcomeIf(true, "refuses") },
-		"not refuses": func() error { return outcomeIf(false, "refuses") },
-		"x":           func() error { return errors.New("x") },
-		"a panic: oh": func() error { panic(errors.New("oh")) },
-	} {
-		if got := outcome(f); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	table := badInputTable("// # Bad input\n//\n// words\n//\n//\tmistake  a    b c\n//\tn < 0    yes  no\n//\n//\tx  y\n")
-	if len(table) != 1 || len(table["n < 0"]) != 2 || table["n < 0"]["b c"] != "no" {
-		t.Errorf("%v", table)
-	}
+	return badinput.If(one && two, "no limit")
 }
 
 // A limit on keys takes no memory before there are keys.
