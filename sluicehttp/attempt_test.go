@@ -27,7 +27,7 @@ func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
 		{"hangs, not to be sent twice", "POST", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 0, 10 * time.Second},
 		{"by override", "GET", sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 200, 2 * time.Second},
 		{"slow, without bound", "GET", sluicehttp.Overrides{AttemptTimeout: -1}, sluicetest.Delay(time.Minute), 200, time.Minute},
-		{"a long body is no failure", "GET", sluicehttp.Overrides{}, sluicetest.Events(100, time.Second), 200, 99 * time.Second},
+		{"a long body is no failure", "GET", sluicehttp.Overrides{}, events(100, time.Second), 200, 99 * time.Second},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
@@ -56,11 +56,12 @@ func TestAnAttemptThatCannotConnectInTime(t *testing.T) {
 	policy := seconds
 	policy.AttemptTimeout = 10 * time.Second
 	inWorld(t, sluicehttp.Config{Retry: policy}, nil, func(w *world) {
-		w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
+		onDial(w.rt.Unwrap(), func(ctx context.Context, n int) error {
 			if n == 1 {
-				return sluicetest.Hang
+				<-ctx.Done()
+				return ctx.Err()
 			}
-			return sluicetest.Connect
+			return nil
 		})
 		w.do(request(t, bg, "POST", "http://a.test/", strings.NewReader("x")))
 		w.wantCame(11 * time.Second)

@@ -239,11 +239,11 @@ func TestBodiesAreSentAgain(t *testing.T) {
 func TestAnUntouchedBodyIsSentAgain(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
 		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
-			w.srv.OnDial(func(n int, _ string) sluicetest.Dial {
+			onDial(w.rt.Unwrap(), func(_ context.Context, n int) error {
 				if n <= 2 {
-					return sluicetest.Refuse
+					return errRefused
 				}
-				return sluicetest.Connect
+				return nil
 			})
 			body := &closing{Reader: strings.NewReader("long, of unknown length")}
 			status, _, err := w.do(request(t, bg, method, "http://a.test/", body))
@@ -266,14 +266,14 @@ func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
 	cancel()
 	short, cancel := context.WithTimeout(bg, time.Nanosecond)
 	defer cancel()
-	refuse := func(srv *sluicetest.Server) {
-		srv.OnDial(func(int, string) sluicetest.Dial { return sluicetest.Refuse })
+	refuse := func(base *http.Transport) {
+		onDial(base, func(context.Context, int) error { return errRefused })
 	}
 	for name, c := range map[string]struct {
 		ctx    context.Context
 		cfg    sluicehttp.Config
 		fault  sluicetest.Layer
-		before func(srv *sluicetest.Server)
+		before func(base *http.Transport)
 		length int64
 	}{
 		"fine":             {bg, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
@@ -293,7 +293,7 @@ func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
 				c.cfg.Retry = seconds
 				inWorld(t, c.cfg, layers(c.fault), func(w *world) {
 					if c.before != nil {
-						c.before(w.srv)
+						c.before(w.rt.Unwrap().(*http.Transport))
 					}
 					body := &closing{Reader: strings.NewReader("body")}
 					req := request(t, c.ctx, "PUT", scheme+"://a.test/", body)

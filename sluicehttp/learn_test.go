@@ -167,9 +167,9 @@ func TestTheTextOfHopelessWaits(t *testing.T) {
 // knows that there is a limit.
 func TestEveryFamilyIsObeyed(t *testing.T) {
 	for name, family := range map[string]sluicetest.Family{
-		"Retry-After": sluicetest.RetryAfter, "date": sluicetest.RetryAfterDate, "ms": sluicetest.RetryAfterMillis,
-		"epoch": sluicetest.RetryAfterEpoch, "GitHub": sluicetest.GitHub, "OpenAI": sluicetest.OpenAI,
-		"Anthropic": sluicetest.Anthropic, "draft 3": sluicetest.Draft3, "draft 7": sluicetest.Draft7, "draft 10": sluicetest.Draft10,
+		"Retry-After": sluicetest.RetryAfter, "date": retryAfterDate, "ms": retryAfterMillis, "epoch": retryAfterEpoch,
+		"GitHub": sluicetest.GitHub, "OpenAI": sluicetest.OpenAI, "Anthropic": sluicetest.Anthropic,
+		"draft 3": draft3, "draft 7": draft7, "draft 10": sluicetest.Draft10,
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {

@@ -2,6 +2,7 @@ package sluicehttp_test
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestAnEmptyBucketIsWaitedForUntilItHasOne(t *testing.T) {
 					t.Run(fmt.Sprint(unit, "/", vendor, "/", name, "/", scheme), func(t *testing.T) {
 						inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
 							srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Header(bucket(vendor, unit, 0, time.Minute)...)),
-								sluicetest.After(1, sluicetest.Header(bucket(vendor, unit, 40, 12*time.Second)...)))
+								sluicetest.When(func(n int, _ *http.Request) bool { return n > 1 }, sluicetest.Header(bucket(vendor, unit, 40, 12*time.Second)...)))
 							defer srv.Close()
 							base := srv.Transport()
 							defer base.CloseIdleConnections()

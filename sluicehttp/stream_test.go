@@ -13,12 +13,11 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func TestEventsComeAsTheyAreSent(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
-		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(sluicetest.Events(5, time.Minute)), func(w *world) {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(events(5, time.Minute)), func(w *world) {
 			resp, err := w.client.Get(scheme + "://a.test/")
 			if err != nil {
 				t.Fatal(err)
@@ -43,8 +42,7 @@ func TestEventsComeAsTheyAreSent(t *testing.T) {
 
 func TestUpgradesPass(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}, {AttemptTimeout: time.Second, ReleaseAtHeaders: true}} {
-		echo := sluicetest.Upgrade("echo", func(rw io.ReadWriter) { io.CopyN(rw, rw, 10) })
-		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(echo), func(w *world) {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(echo(t, 10)), func(w *world) {
 			req := request(t, sluicehttp.With(bg, o), "GET", "http://a.test/", nil)
 			req.Header.Set("Connection", "Upgrade")
 			req.Header.Set("Upgrade", "echo")
@@ -85,7 +83,7 @@ func TestUpgradesPass(t *testing.T) {
 func TestInformationalAnswersPass(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		for _, method := range []string{"GET", "POST"} { // the latter has a trace of ours, too
-			inWorld(t, sluicehttp.Config{}, layers(sluicetest.Inform(103, "Link: </style.css>")), func(w *world) {
+			inWorld(t, sluicehttp.Config{}, layers(earlyHints), func(w *world) {
 				var codes []int
 				ctx := httptrace.WithClientTrace(bg, &httptrace.ClientTrace{
 					Got1xxResponse: func(code int, header textproto.MIMEHeader) error {

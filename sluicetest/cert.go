@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// An authority issues a certificate for whatever host a client asks for. It
-// lives in memory, and nobody trusts it but who is given its pool.
+// An authority issues a certificate for every host that a client asks for. Only clients
+// with its pool trust it.
 type authority struct {
-	key  *ecdsa.PrivateKey // of all certificates: nobody here is to be kept apart
+	key  *ecdsa.PrivateKey // of all certificates
 	root *x509.Certificate
 	pool *x509.CertPool
 
@@ -46,8 +46,7 @@ func newAuthority() (*authority, error) {
 	return a, nil
 }
 
-// template is valid for a hundred years around now, which in a bubble is the
-// year 2000: a clock that a test turns does not run out of it.
+// template is valid for 50 years before and after now, so that a test can move its clock.
 func (a *authority) template(name string) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -59,14 +58,14 @@ func (a *authority) template(name string) *x509.Certificate {
 	}
 }
 
-// certificate implements tls.Config.GetCertificate. A client that asks for an IP
-// address sends no name; then it is the one that was dialled.
+// certificate implements tls.Config.GetCertificate. A client that wants an IP address
+// sends no name; then the name is the address that was dialed.
 func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	host := hello.ServerName
 	if host == "" {
 		var err error
 		if host, _, err = net.SplitHostPort(hello.Conn.LocalAddr().String()); err != nil {
-			return nil, errors.New("sluicetest: a TLS client that names no host")
+			return nil, errors.New("sluicetest: the TLS client sent no host name")
 		}
 	}
 	a.mu.Lock()

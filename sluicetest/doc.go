@@ -1,8 +1,8 @@
-// Package sluicetest is an HTTP server in memory for tests of clients of
-// rate-limited APIs. It enforces limits exactly, fails in the ways listed below, and
-// keeps a record with which a test judges the client.
+// Package sluicetest is an in-memory HTTP server for testing clients of rate-limited
+// APIs. It enforces limits exactly, fails on request, and records every request so that
+// a test can check what the client did.
 //
-// Under testing/synctest hours pass in milliseconds and every instant is exact:
+// In a testing/synctest bubble hours pass in milliseconds and every instant is exact:
 //
 //	func TestMyClient(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -18,54 +18,44 @@
 //		})
 //	}
 //
-// Any client will do that can be given an [http.Client], an [http.RoundTripper]
-// or a function that dials; there is nothing of Sluice in it. It works outside a
-// bubble as well, by the real clock.
+// It works with any client that accepts an [http.Client], an [http.RoundTripper] or a
+// dial function, and does not import the rest of Sluice. Outside a bubble it uses the
+// real clock.
 //
 // # Layers
 //
-// A server is made of layers around a handler, the first outermost. A request
-// goes through them until one answers it:
+// A server is a stack of layers around a handler, the first one outermost. A request
+// passes through them until one answers it:
 //
 //	you want                                           use
-//	429, 503, a redirect, any answer                   Status, Reply
-//	a header that is wrong, or more of it              Header
-//	a server that is slow, or never answers            Delay
-//	a body that stops in the middle                    Stall
-//	a connection that is cut, before or in the answer  Cut, Reset, CutBody
-//	a stream that is reset, and the connection lives   Abort
+//	429, 503, a redirect, any response                 Status, Reply
+//	a wrong or an additional header                    Header
+//	a server that is slow or never answers             Delay
+//	a body that stalls                                 Stall
+//	a connection cut before or within the response     Cut, Reset, CutBody
 //	something that is not HTTP                         Garbage
-//	a server that shuts down: GOAWAY                   GoAway
-//	a clock that is wrong                              Skew
-//	100 Continue, 103 Early Hints                      ReadBody, Inform
-//	101 Switching Protocols                            Upgrade
-//	an event stream                                    Events
-//	limits, with the headers of a provider             Enforce
-//	a handler of your own                              Handler
+//	the request body read before the answer            ReadBody
+//	a graceful shutdown (GOAWAY in HTTP/2)             Header("Connection: close")
+//	limits with the headers of a provider              Enforce
+//	event streams, 1xx responses, aborted streams      Handler, with a handler of yours
 //
 //	only for some requests                             use
-//	the third, the first three, all after three        On, First, After
-//	every third                                        Every
-//	one after another, each another fault              Script
-//	for a minute, an hour after the beginning          During
-//	of one host, of one path                           Host, Path
-//	by any other rule                                  When
+//	the third, the first three, every third            On, First, Every
+//	a different fault for each request                 Script
+//	one host, one path                                 Host, Path
+//	any other rule                                     When
 //
-// What happens before there is a request is not a layer: [Server.OnDial] refuses
-// connections or lets them hang, [Server.CutConns] breaks those that are open.
+// To make connections fail, wrap the DialContext function of [Server.Transport].
 //
 // # The record
 //
-// [Server.Record] has every request with its instants, every connection, and the
-// bodies that a client left unread. Its methods that return an error are verdicts:
-// Evenly, Within, AtOnce, NoneRefused, Obeyed, AllRead. They say what is wrong in
-// words, and with which request. The record grows with every request; [Server.Forget]
-// empties it between the parts of a long test.
+// [Server.Record] returns all requests and connections with their times. The methods
+// Evenly, Within, Obeyed and AllRead of a [Record] return an error that names the
+// offending request.
 //
-// # What it is not
+// # Limitations
 //
-// There is no network: bytes take no time, and names are not resolved. HTTP/3 is
-// not spoken. The server is net/http's own, with its own ways, such as to wait
-// 500 ms before it closes a connection on which it did not read a request to its
-// end.
+// There is no network: bytes take no time and names are not resolved. HTTP/3 is not
+// supported. The server is the one of net/http, with its habits: for example, it waits
+// 500 ms before it closes a connection whose request it did not read to the end.
 package sluicetest

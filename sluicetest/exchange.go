@@ -13,20 +13,19 @@ import (
 	"time"
 )
 
-// An exchange is one request while it is in flight, as the layers share it.
-// One goroutine uses it, that of the handler, but for what is said.
+// An exchange is a request in flight, as the layers share it. Only the goroutine of the
+// handler uses it, except where a field says otherwise.
 type exchange struct {
 	server *Server
-	req    *Request // its number and arrival never change; the rest belongs to the book
-	conn   *conn    // nil on a socket that is not ours
+	req    *Request // its number and arrival never change; the rest is guarded by book.mu
+	conn   *conn    // nil on a real socket
 	ctx    context.Context
-	skew   time.Duration
 	marks  []mark
-	finish func() // counts the request out of flight; any goroutine, any number of times
+	finish func() // ends the request in the record; for any goroutine, any number of times
 	leave  []func()
 }
 
-// A mark is a place in the body of the answer at which something happens.
+// A mark calls do at a position in the body of the response.
 type mark struct {
 	at int64
 	do func()
@@ -37,18 +36,17 @@ type exchangeKey struct{}
 func exchangeOf(r *http.Request) *exchange {
 	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
-		panic("sluicetest: a Layer of this package works in a Server only")
+		panic("sluicetest: a Layer of this package works only in a Server")
 	}
 	return x
 }
 
-// ServeHTTP answers a request through the layers. It is what the server's own
-// connections call, and can be given to another [http.Server]. Once the server is
-// closed it breaks requests off.
+// ServeHTTP implements [http.Handler]. It answers a request through the layers, and
+// aborts it if the server is closed.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// The connection is counted already, but over HTTP/2 a handler may begin when
-	// that has ended, and Close no longer waits.
-	if !s.enter(nil) {
+	// The connection is already counted, but an HTTP/2 handler may begin after its
+	// end, when Close no longer waits.
+	if !s.begin(nil) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.serving.Done()
@@ -60,8 +58,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.book.ended(x.req)
 	})
-	// Before the answer is complete at the client: one that calls again the
-	// moment it has read it would now and then be seen as one too many.
+	// Before the client has the whole response: otherwise a client that calls again
+	// at once could be counted as one too many.
 	defer x.finish()
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if r.Body != nil && r.Body != http.NoBody {
@@ -70,18 +68,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &answer{ResponseWriter: w, x: x}
 	s.handler.ServeHTTP(a, r)
 	if a.status == 0 && !a.hijacked {
-		a.WriteHeader(http.StatusOK) // as net/http would; here it is noted
+		a.WriteHeader(http.StatusOK) // as net/http would do, but recorded
 	}
 	if r.Context().Err() != nil {
 		x.gaveUp()
 	}
 }
 
-// clock is the time of day as the server tells it.
-func (x *exchange) clock() time.Time { return time.Now().Add(x.skew) }
-
-// wait waits for d, or for ever if d < 0. If the client gives up, or the server
-// is closed, it does not return: the request is over.
+// wait waits for d, or forever if d < 0. If the client gives up or the server is closed,
+// it panics with http.ErrAbortHandler.
 func (x *exchange) wait(d time.Duration) {
 	if d == 0 {
 		return
@@ -92,8 +87,8 @@ func (x *exchange) wait(d time.Duration) {
 		defer timer.Stop()
 		due = timer.C
 	}
-	// The context of a request is not enough: net/http does not look for the end
-	// of a connection while the body of the request is unread.
+	// The context of the request is not enough: net/http does not notice the end of
+	// a connection while the body of the request is unread.
 	var gone <-chan struct{}
 	if x.conn != nil {
 		gone = x.conn.gone
@@ -109,10 +104,9 @@ func (x *exchange) wait(d time.Duration) {
 	panic(http.ErrAbortHandler)
 }
 
-func (x *exchange) gaveUp()   { x.note(func(r *Request) { r.GaveUp = true }) }
-func (x *exchange) switched() { x.note(func(r *Request) { r.Status = http.StatusSwitchingProtocols }) }
+func (x *exchange) gaveUp() { x.note(func(r *Request) { r.GaveUp = true }) }
 
-// note changes what the book has of the request.
+// note changes the record of the request.
 func (x *exchange) note(f func(*Request)) {
 	x.server.book.mu.Lock()
 	defer x.server.book.mu.Unlock()
@@ -125,10 +119,9 @@ func (x *exchange) mark(n int64, do func()) {
 	slices.SortStableFunc(x.marks, func(a, b mark) int { return int(max(-1, min(1, a.at-b.at))) })
 }
 
-// cut, reset and abort break the exchange and do not return.
+// cut and reset break the exchange and do not return.
 func (x *exchange) cut()   { x.broken(func() { _ = x.conn.wire.Close() }) }
 func (x *exchange) reset() { x.broken(func() { x.conn.Reset() }) }
-func (x *exchange) abort() { x.broken(func() {}) }
 
 func (x *exchange) broken(end func()) {
 	x.note(func(r *Request) { r.Broken = true })
@@ -139,7 +132,7 @@ func (x *exchange) broken(end func()) {
 	panic(http.ErrAbortHandler)
 }
 
-// received notes what was read of the body of a request.
+// received records what is read of the body of a request.
 type received struct {
 	io.ReadCloser
 	x *exchange
@@ -174,7 +167,7 @@ func (a *answer) Flush() {
 	_ = http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Hijack implements [http.Hijacker]. What is sent then is not in the record.
+// Hijack implements [http.Hijacker]. The record does not contain what is sent then.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	a.hijacked = err == nil
@@ -185,13 +178,10 @@ func (a *answer) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
 		a.status = status
 		x, h := a.x, a.Header()
-		if x.skew != 0 && h["Date"] == nil {
-			h.Set("Date", x.clock().UTC().Format(http.TimeFormat))
-		}
 		now := x.server.now()
 		x.note(func(r *Request) {
 			r.Status = status
-			if wait, ok := toldWait(h, x.clock()); ok && status != http.StatusOK {
+			if wait, ok := retryAfter(h, time.Now()); ok && status != http.StatusOK {
 				r.RetryAt = max(r.RetryAt, now+wait)
 			}
 		})
@@ -199,13 +189,12 @@ func (a *answer) WriteHeader(status int) {
 		a.reached()
 		return
 	}
-	a.ResponseWriter.WriteHeader(status) // informational, or net/http complains of it
+	a.ResponseWriter.WriteHeader(status) // informational, or an error that net/http logs
 }
 
-// toldWait reads the Retry-After that a layer or a handler sent: seconds, a date,
-// or, if it is more than 15 years, seconds since 1970. A Retry-After-Ms beside it is
-// more exact, and clients go by it.
-func toldWait(h http.Header, now time.Time) (time.Duration, bool) {
+// retryAfter reads the Retry-After of a response: seconds, a date or, if it is more than
+// 15 years, seconds since 1970. A Retry-After-Ms is more exact and takes precedence.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if ms := h.Get("Retry-After-Ms"); strings.Trim(ms, "0123456789.") == "" {
 		if wait, err := time.ParseDuration(ms + "ms"); err == nil {
 			return wait, true
@@ -231,7 +220,7 @@ func (a *answer) Write(p []byte) (n int, err error) {
 		if len(a.x.marks) > 0 {
 			part = part[:min(int64(len(part)), a.x.marks[0].at-a.sent)]
 		} else if a.isLast(part) {
-			a.x.finish() // the client has it all before the handler returns
+			a.x.finish() // the client has all of it before the handler returns
 		}
 		m, err := a.ResponseWriter.Write(part)
 		n += m
@@ -253,7 +242,7 @@ func (a *answer) isLast(part []byte) bool {
 	return err == nil && a.sent+int64(len(part)) >= length
 }
 
-// reached does what is marked at the place that the body has got to.
+// reached calls the marks at the current position in the body.
 func (a *answer) reached() {
 	for len(a.x.marks) > 0 && a.x.marks[0].at <= a.sent {
 		do := a.x.marks[0].do

@@ -5,21 +5,17 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 )
 
-// A Layer stands between the requests and what answers them: it gets what
-// comes next and returns a handler that calls it, or answers by itself, or
-// breaks something. It has the shape of what is called middleware elsewhere, so
-// any function of that shape is a Layer.
+// A Layer is middleware: it takes the next handler and returns one that calls it, answers
+// by itself, or breaks something. Any function with this signature is a Layer.
 //
-// Faults, limits and handlers are layers, and so are conditions such as [On] with
-// layers in them. The layers of this package work in a [Server] only, and panic
-// elsewhere. One Layer may be part of several servers, or of one server twice:
-// each of them counts for itself.
+// Faults, limits, handlers, and conditions such as [On] are layers. The layers of this
+// package work only in a [Server] and panic elsewhere. A Layer may be used in several
+// servers, or several times in one; each use counts for itself.
 type Layer func(next http.Handler) http.Handler
 
-// stack makes one layer of several, the first of them outermost.
+// stack makes one layer of several, the first one outermost.
 func stack(layers []Layer) Layer {
 	for i, layer := range layers {
 		if layer == nil {
@@ -34,8 +30,8 @@ func stack(layers []Layer) Layer {
 	}
 }
 
-// Handler lets h answer everything that gets so far, such as the application
-// proper, behind the faults and limits. It panics if h is nil.
+// Handler answers every request with h: the application itself, behind faults and
+// limits. It panics if h is nil.
 func Handler(h http.Handler) Layer {
 	if h == nil {
 		panic("sluicetest: nil handler")
@@ -43,14 +39,13 @@ func Handler(h http.Handler) Layer {
 	return func(http.Handler) http.Handler { return h }
 }
 
-// When sends requests for which is reports true through layers, and others
-// past them. n counts from 1 the requests that get to this condition, in the
-// order in which they do. It panics if is or a layer is nil.
+// When passes a request through layers if match returns true for it, and around them if
+// not. n counts from 1 the requests that reach this condition. It panics if match or a
+// layer is nil.
 //
-// Conditions nest: Host("a.test", On(3, Cut())) cuts the third request to that
-// host.
-func When(is func(n int, r *http.Request) bool, layers ...Layer) Layer {
-	if is == nil {
+// Conditions nest: Host("a.test", On(3, Cut())) cuts the third request to that host.
+func When(match func(n int, r *http.Request) bool, layers ...Layer) Layer {
+	if match == nil {
 		panic("sluicetest: nil condition")
 	}
 	inner := stack(layers)
@@ -58,7 +53,7 @@ func When(is func(n int, r *http.Request) bool, layers ...Layer) Layer {
 		var seen atomic.Int64
 		through := inner(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if is(int(seen.Add(1)), r) {
+			if match(int(seen.Add(1)), r) {
 				through.ServeHTTP(w, r)
 			} else {
 				next.ServeHTTP(w, r)
@@ -67,7 +62,7 @@ func When(is func(n int, r *http.Request) bool, layers ...Layer) Layer {
 	}
 }
 
-// On is When for the n-th request alone. It panics if n < 1.
+// On is When for the n-th request only. It panics if n < 1.
 func On(n int, layers ...Layer) Layer {
 	mustBePositive("On", n)
 	return When(func(i int, _ *http.Request) bool { return i == n }, layers...)
@@ -79,33 +74,13 @@ func First(n int, layers ...Layer) Layer {
 	return When(func(i int, _ *http.Request) bool { return i <= n }, layers...)
 }
 
-// After is When for all requests after the first n. It panics if n < 1.
-func After(n int, layers ...Layer) Layer {
-	mustBePositive("After", n)
-	return When(func(i int, _ *http.Request) bool { return i > n }, layers...)
-}
-
-// Every is When for every n-th request: n, 2·n, 3·n and so on. It panics if
-// n < 1.
+// Every is When for every n-th request: n, 2n, 3n and so on. It panics if n < 1.
 func Every(n int, layers ...Layer) Layer {
 	mustBePositive("Every", n)
 	return When(func(i int, _ *http.Request) bool { return i%n == 0 }, layers...)
 }
 
-// During is When for requests that arrive at from or later, and before to, both
-// counted from the making of the server. It panics unless 0 ≤ from < to.
-func During(from, to time.Duration, layers ...Layer) Layer {
-	if from < 0 || from >= to {
-		panic(fmt.Sprintf("sluicetest: During from %v to %v", from, to))
-	}
-	return When(func(_ int, r *http.Request) bool {
-		at := exchangeOf(r).req.Arrived
-		return from <= at && at < to
-	}, layers...)
-}
-
-// Host is When for requests to a host: its name, with the port if the URL has
-// one.
+// Host is When for requests to one host: its name, with the port if the URL has one.
 func Host(host string, layers ...Layer) Layer {
 	return When(func(_ int, r *http.Request) bool { return r.Host == host }, layers...)
 }
@@ -115,9 +90,8 @@ func Path(prefix string, layers ...Layer) Layer {
 	return When(func(_ int, r *http.Request) bool { return strings.HasPrefix(r.URL.Path, prefix) }, layers...)
 }
 
-// Script sends the first request that gets to it through the first layer, the
-// second through the second and so on; nil lets that request pass. When the
-// script is over all requests pass.
+// Script passes the first request through the first layer, the second through the second
+// layer, and so on; nil stands for no layer. Requests after the last layer pass.
 //
 //	sluicetest.Script(sluicetest.Status(429), nil, sluicetest.Cut())
 func Script(layers ...Layer) Layer {

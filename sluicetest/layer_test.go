@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestConditions(t *testing.T) {
+func TestWhen(t *testing.T) {
 	teapot := sluicetest.Status(418)
 	for _, tt := range []struct {
 		name  string
@@ -22,11 +22,9 @@ func TestConditions(t *testing.T) {
 	}{
 		{"On", sluicetest.On(3, teapot), "..x..."},
 		{"First", sluicetest.First(2, teapot), "xx...."},
-		{"After", sluicetest.After(2, teapot), "..xxxx"},
 		{"Every", sluicetest.Every(2, teapot), ".x.x.x"},
 		{"Every 1", sluicetest.Every(1, teapot), "xxxxxx"},
 		{"When", sluicetest.When(func(n int, r *http.Request) bool { return n > 4 || r.URL.Query().Get("n") == "2" }, teapot), ".x..xx"},
-		{"During, its beginning included and its end not", sluicetest.During(2*time.Second, 4*time.Second, teapot), "..xx.."},
 		{"Path", sluicetest.Path("/b", teapot), ".x.x.x"},
 		{"Host", sluicetest.Host("a.test", teapot), "xxxxxx"},
 		{"another Host", sluicetest.Host("b.test", teapot), "......"},
@@ -61,7 +59,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestFirstLayerIsOutermost(t *testing.T) {
+func TestNewServer_FirstLayerIsOutermost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		note := func(name string) sluicetest.Layer { // any middleware is a Layer
@@ -81,28 +79,20 @@ func TestFirstLayerIsOutermost(t *testing.T) {
 	})
 }
 
-func TestMistakes(t *testing.T) {
+func TestLayer_Mistakes(t *testing.T) {
 	for what, f := range map[string]func(){
-		"layer":         func() { sluicetest.NewServer(nil) },
-		"inner layer":   func() { sluicetest.On(1, nil) },
-		"handler":       func() { sluicetest.Handler(nil) },
-		"condition":     func() { sluicetest.When(nil) },
-		"On":            func() { sluicetest.On(0) },
-		"First":         func() { sluicetest.First(0) },
-		"After":         func() { sluicetest.After(0) },
-		"Every":         func() { sluicetest.Every(0) },
-		"During":        func() { sluicetest.During(2, 2) },
-		"During before": func() { sluicetest.During(-1, 2) },
-		"Status":        func() { sluicetest.Status(199) },
-		"Reply":         func() { sluicetest.Reply(1000, "") },
-		"header":        func() { sluicetest.Header("no colon") },
-		"Stall":         func() { sluicetest.Stall(-1, 1) },
-		"CutBody":       func() { sluicetest.CutBody(-1) },
-		"Inform":        func() { sluicetest.Inform(200) },
-		"Inform 101":    func() { sluicetest.Inform(101) },
-		"Upgrade":       func() { sluicetest.Upgrade("x", nil) },
-		"Events":        func() { sluicetest.Events(-1, 0) },
-		"Events back":   func() { sluicetest.Events(1, -1) },
+		"layer":       func() { sluicetest.NewServer(nil) },
+		"inner layer": func() { sluicetest.On(1, nil) },
+		"handler":     func() { sluicetest.Handler(nil) },
+		"condition":   func() { sluicetest.When(nil) },
+		"On":          func() { sluicetest.On(0) },
+		"First":       func() { sluicetest.First(0) },
+		"Every":       func() { sluicetest.Every(0) },
+		"Status":      func() { sluicetest.Status(199) },
+		"Reply":       func() { sluicetest.Reply(1000, "") },
+		"header":      func() { sluicetest.Header("no colon") },
+		"Stall":       func() { sluicetest.Stall(-1, 1) },
+		"CutBody":     func() { sluicetest.CutBody(-1) },
 	} {
 		mustPanic(t, what, "sluicetest: ", f)
 	}
@@ -112,8 +102,8 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// The server as a handler, on a real socket.
-func TestOnASocket(t *testing.T) {
+// A real socket.
+func TestServer_ServeHTTP(t *testing.T) {
 	srv := sluicetest.NewServer(
 		sluicetest.On(1, sluicetest.Cut()),
 		sluicetest.On(1, sluicetest.Garbage("x")),
@@ -139,8 +129,8 @@ func TestOnASocket(t *testing.T) {
 	}
 }
 
-// There, too, Close ends what waits.
-func TestCloseOnASocket(t *testing.T) {
+// Close ends requests that wait, on a socket as well.
+func TestServer_CloseOnASocket(t *testing.T) {
 	arrived := make(chan bool)
 	srv := sluicetest.NewServer(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +150,7 @@ func TestCloseOnASocket(t *testing.T) {
 	}
 }
 
-func TestHandlerThatPanics(t *testing.T) {
+func TestServer_HandlerPanics(t *testing.T) {
 	everyWay(t, func(t way) {
 		srv, c := t.serve(func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no such luck") })

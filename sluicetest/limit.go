@@ -9,53 +9,45 @@ import (
 	"time"
 )
 
-// A Limit is what a server allows, and how it says so. A request that one of
-// the three refuses counts for none of them.
+// A Limit is what a server allows: a rate, a quota, a number of requests in flight, or
+// several of these. A request that one of them refuses is counted by none.
 type Limit struct {
-	// Name stands in the record, and in headers that carry one; "default"
-	// there if it is empty.
+	// Name is the name in the record and in headers; empty means "default" in
+	// headers.
 	Name string
 
 	// Count per Per is the rate: Burst requests may come at once, and one more
-	// each Per/Count. Neither is rounded. 0 per 0 means no rate; a Burst of 0
+	// every Per/Count, without rounding. 0 per 0 means no rate. A Burst of 0
 	// means 1.
 	Count int64
 	Per   time.Duration
 	Burst int64
 
-	// Quota is how many requests may come in each Window, the first of which
-	// begins with the making of the server, the next when it ends. 0 in 0 means
-	// no quota.
+	// Quota is how many requests may come in each Window. The first window begins
+	// when the server is made, the next one when it ends. 0 in 0 means no quota.
 	Quota  int64
 	Window time.Duration
 
-	// Concurrency is how many requests may be in flight. 0 means no limit.
+	// Concurrency is how many requests may be in flight. 0 means unlimited.
 	Concurrency int64
 
-	// Key tells what is limited together: each key has its own limit. nil means
-	// that all requests are one; see [ByHost] and [ByPath].
+	// Key groups requests: each key has a limit of its own. nil means one limit
+	// for all requests.
 	Key func(r *http.Request) string
 
-	// Status is the answer to what is too much. 0 means 429.
+	// Status is the status of a refusal. 0 means 429.
 	Status int
 
-	// Family writes the headers that tell a client how it stands, with every
-	// answer. nil writes none.
+	// Family writes headers about the limit into every response. nil writes none.
 	Family Family
 }
 
-// ByHost is a Key: the host of the request.
-func ByHost(r *http.Request) string { return r.Host }
-
-// ByPath is a Key: host and path of the request, without the query.
-func ByPath(r *http.Request) string { return r.Host + r.URL.Path }
-
-// Enforce enforces limit: what is within it passes, with headers of the family,
-// and the rest is refused. The instant that counts is the one at which a request
-// gets here. It panics if a number of limit is negative, only one of two that go
-// together is given, or Burst·Per is more than 292 years.
+// Enforce passes requests that are within limit and refuses all others. The time that
+// counts is when a request reaches this layer. If one Enforce encloses another, the outer
+// one also counts what the inner one refuses.
 //
-// Of two limits, one within the other, the outer counts what the inner refuses.
+// It panics if a number of limit is negative, if only one of two fields that belong
+// together is set, or if Burst times Per is more than 292 years.
 func Enforce(limit Limit) Layer {
 	limit.mustBePossible()
 	if limit.Burst == 0 {
@@ -65,7 +57,7 @@ func Enforce(limit Limit) Layer {
 		limit.Status = http.StatusTooManyRequests
 	}
 	return func(next http.Handler) http.Handler {
-		e := &enforcer{limit: limit, next: next, keys: make(map[string]*meter)}
+		e := &enforcer{limit: limit, next: next, keys: make(map[string]*usage)}
 		return http.HandlerFunc(e.serve)
 	}
 }
@@ -91,13 +83,13 @@ func (l *Limit) mustBePossible() {
 	}
 }
 
-// An enforcer is a Limit at work.
+// An enforcer applies a Limit.
 type enforcer struct {
 	limit Limit
 	next  http.Handler
 
 	mu   sync.Mutex
-	keys map[string]*meter
+	keys map[string]*usage
 }
 
 func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
@@ -106,8 +98,8 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	if e.limit.Key != nil {
 		key = e.limit.Key(r)
 	}
-	now, m, reason, s := e.judge(x.server.now, key)
-	s.Now = x.clock()
+	now, u, reason, s := e.decide(x.server.now, key)
+	s.Now = time.Now()
 	if e.limit.Family != nil {
 		e.limit.Family(w.Header(), s)
 	}
@@ -115,7 +107,7 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 		leave := func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			m.inFlight--
+			u.inFlight--
 		}
 		x.leave = append(x.leave, leave)
 		e.next.ServeHTTP(w, r)
@@ -130,84 +122,83 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, reason+" exceeded", e.limit.Status)
 }
 
-// judge counts a request of key, or refuses it. The clock is read under the
-// lock, so that requests are judged in the order in which they are.
-func (e *enforcer) judge(clock func() time.Duration, key string) (now time.Duration, m *meter, reason string, s Standing) {
+// decide counts a request of key, or refuses it. It reads the clock under the lock, so
+// that requests are decided in the order of their times.
+func (e *enforcer) decide(clock func() time.Duration, key string) (now time.Duration, u *usage, reason string, s Standing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now = clock()
-	if m = e.keys[key]; m == nil {
-		m = new(meter)
-		e.keys[key] = m
+	if u = e.keys[key]; u == nil {
+		u = new(usage)
+		e.keys[key] = u
 	}
-	m.advance(&e.limit, now)
-	reason = m.refuses(&e.limit)
+	u.advance(&e.limit, now)
+	reason = u.refuses(&e.limit)
 	if reason == "" {
-		m.take(&e.limit)
+		u.take(&e.limit)
 	}
-	s = m.standing(&e.limit, now)
+	s = u.standing(&e.limit, now)
 	s.Refused = reason != ""
-	return now, m, reason, s
+	return now, u, reason, s
 }
 
-// A meter is what a limit has counted for one key. It is written plainly, and
-// shares nothing with the limiters that it may be used to judge.
+// A usage is what a limit has counted for one key. It shares no code with the limiters
+// that it is used to test.
 //
-// The rate is a bucket that holds Burst·Per units. A request pours in Per of
-// them, and Count leak out each nanosecond: whole numbers all of them, so that
-// 3 per second are 3 per second for ever.
-type meter struct {
-	at       time.Duration // when it was advanced to
+// The rate is a bucket of Burst·Per units. A request adds Per units, and Count units
+// leak out each nanosecond. All of these are integers, so nothing drifts.
+type usage struct {
+	at       time.Duration // time of the last advance
 	level    int64
 	used     int64 // in the window of at
 	inFlight int64
 }
 
-// advance lets time pass until now.
-func (m *meter) advance(l *Limit, now time.Duration) {
+// advance accounts for the time until now.
+func (u *usage) advance(l *Limit, now time.Duration) {
 	if l.Count > 0 {
-		if elapsed := int64(now - m.at); elapsed > m.level/l.Count {
-			m.level = 0
+		if elapsed := int64(now - u.at); elapsed > u.level/l.Count {
+			u.level = 0
 		} else {
-			m.level -= elapsed * l.Count
+			u.level -= elapsed * l.Count
 		}
 	}
-	if l.Window > 0 && now/l.Window != m.at/l.Window {
-		m.used = 0
+	if l.Window > 0 && now/l.Window != u.at/l.Window {
+		u.used = 0
 	}
-	m.at = now
+	u.at = now
 }
 
-// refuses returns what a request would be too much for, or "".
-func (m *meter) refuses(l *Limit) string {
+// refuses returns the part of l that has no room for a request, or "".
+func (u *usage) refuses(l *Limit) string {
 	switch {
-	case l.Concurrency > 0 && m.inFlight >= l.Concurrency:
+	case l.Concurrency > 0 && u.inFlight >= l.Concurrency:
 		return "concurrency"
-	case l.Quota > 0 && m.used >= l.Quota:
+	case l.Quota > 0 && u.used >= l.Quota:
 		return "quota"
-	case l.Count > 0 && m.level > (l.Burst-1)*int64(l.Per):
+	case l.Count > 0 && u.level > (l.Burst-1)*int64(l.Per):
 		return "rate"
 	}
 	return ""
 }
 
-func (m *meter) take(l *Limit) {
-	m.inFlight++
+func (u *usage) take(l *Limit) {
+	u.inFlight++
 	if l.Quota > 0 {
-		m.used++
+		u.used++
 	}
 	if l.Count > 0 {
-		m.level += int64(l.Per)
+		u.level += int64(l.Per)
 	}
 }
 
-// standing returns how a client stands with the tightest part of l.
-func (m *meter) standing(l *Limit, now time.Duration) Standing {
+// standing returns the state of the part of l with the fewest requests left.
+func (u *usage) standing(l *Limit, now time.Duration) Standing {
 	s := Standing{Name: l.Name, Remaining: math.MaxInt64}
 	if s.Name == "" {
 		s.Name = "default"
 	}
-	wait := time.Duration(0) // of all parts that have nothing left
+	wait := time.Duration(0) // the longest of the parts that have nothing left
 	part := func(limit, remaining int64, window, reset, next time.Duration) {
 		if remaining < s.Remaining {
 			s.Limit, s.Window, s.Remaining, s.Reset = limit, window, remaining, reset
@@ -219,20 +210,20 @@ func (m *meter) standing(l *Limit, now time.Duration) Standing {
 	if l.Count > 0 {
 		per, size := int64(l.Per), l.Burst*int64(l.Per)
 		drains := func(units int64) time.Duration { return time.Duration(ceilDiv(max(0, units), l.Count)) }
-		part(l.Count, (size-m.level)/per, l.Per, drains(m.level), drains(m.level-(size-per)))
+		part(l.Count, (size-u.level)/per, l.Per, drains(u.level), drains(u.level-(size-per)))
 	}
 	if l.Quota > 0 {
 		ends := l.Window - now%l.Window
-		part(l.Quota, l.Quota-m.used, l.Window, ends, ends)
+		part(l.Quota, l.Quota-u.used, l.Window, ends, ends)
 	}
 	if l.Concurrency > 0 {
-		part(l.Concurrency, l.Concurrency-m.inFlight, 0, 0, 0)
+		part(l.Concurrency, l.Concurrency-u.inFlight, 0, 0, 0)
 	}
 	s.Wait = wait
 	return s
 }
 
-// ceilDiv is a / b, rounded up. a is not negative, b is positive.
+// ceilDiv returns a / b rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 {
 	if a%b > 0 {
 		return a/b + 1

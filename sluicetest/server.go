@@ -3,7 +3,6 @@ package sluicetest
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"log"
 	"net"
 	"net/http"
@@ -12,20 +11,16 @@ import (
 	"time"
 )
 
-// A Server answers HTTP requests in memory, for any host name: what connects
-// through [Server.DialContext] reaches it, whatever address it dials, by
-// HTTP/1.1, HTTP/2 or both, with TLS or without. It is net/http's own server
-// on connections that never leave the process, so it works in a testing/synctest
-// bubble, where everything then happens at exact instants, and outside.
+// A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and
+// HTTP/2, with TLS and without. It is the server of net/http on connections that never
+// leave the process, so it works in a testing/synctest bubble and outside.
 //
-// It must be made by [NewServer], must not be copied, and is closed by
-// [Server.Close]; in a bubble that is needed, or the test never ends. Its
-// methods are safe for use by multiple goroutines. Made in a bubble, it belongs
-// to that bubble.
+// A Server must be made by [NewServer], must not be copied, and must be closed by
+// [Server.Close] if it was made in a bubble, or the test never ends. A Server that was
+// made in a bubble belongs to it. Its methods are safe for use by multiple goroutines.
 //
-// A Server is also an [http.Handler], so that it can stand on a real socket:
-// then connections are not in its record and no fault can break one, but
-// everything else works.
+// A Server is also an [http.Handler] for use on a real socket. Then its record has no
+// connections and faults cannot break one; everything else works.
 type Server struct {
 	made    time.Time
 	handler http.Handler
@@ -40,16 +35,13 @@ type Server struct {
 	serving sync.WaitGroup // the goroutines of the server, handlers included
 
 	mu    sync.Mutex
-	dial  func(n int, addr string) Dial
-	ends  map[*wire]bool // of the server, open
+	ends  map[*wire]bool // open connections, the ends of the server
 	ended bool
 }
 
-// NewServer returns a server that answers through layers, the first of them
-// outermost. What they let pass is answered "200 OK" with a body of "ok". To
-// have something else answered make it the last layer, with [Handler].
-//
-// It panics if a layer is nil.
+// NewServer returns a server that answers through layers, the first one outermost. It
+// answers requests that pass all of them with "200 OK" and the body "ok"; for another
+// answer, make the last layer a [Handler]. It panics if a layer is nil.
 //
 //	srv := sluicetest.NewServer(
 //		sluicetest.On(3, sluicetest.Status(503)),
@@ -81,131 +73,58 @@ func NewServer(layers ...Layer) *Server {
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
-	// Both return when Close closes what they listen to.
+	// Both return when Close closes their listeners.
 	s.serving.Go(func() { _ = s.http.Serve(s.plain) })
 	s.serving.Go(func() { _ = s.http.ServeTLS(s.secure, "", "") })
 	return s
 }
 
-// ok is what a server answers if nobody says anything else.
+// ok is the innermost handler.
 func ok(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// Client returns a client whose every request, to whatever host, comes to s.
-// It watches the bodies, see [Server.Watch]. It has no timeout.
+// Client returns a client whose requests all go to s, whatever their host. It uses
+// [Server.Watch] and has no timeout.
 func (s *Server) Client() *http.Client {
 	return &http.Client{Transport: s.Watch(s.Transport())}
 }
 
-// Transport returns a new transport that connects to s, whatever the host:
-// one that can be changed before it is used. It speaks HTTP/2 with https and
-// HTTP/1.1 with http; its Protocols can be set to others. [Server.Close]
-// ends its connections.
+// Transport returns a new transport that connects to s, whatever the host. It uses
+// HTTP/2 with https and HTTP/1.1 with http, which its Protocols can change.
+// [Server.Close] ends its connections.
+//
+// Its DialContext and TLSClientConfig also serve clients that do not use net/http. A
+// test that wants connections to fail wraps DialContext.
 func (s *Server) Transport() *http.Transport {
 	return &http.Transport{
-		DialContext:       s.DialContext,
-		TLSClientConfig:   s.TLSConfig(),
+		DialContext:       s.dial,
+		TLSClientConfig:   &tls.Config{RootCAs: s.ca.pool.Clone()},
 		ForceAttemptHTTP2: true,
 	}
 }
 
-// TLSConfig returns a new configuration for a client that is to trust s, under
-// any host name. A client without it gets a certificate error.
-func (s *Server) TLSConfig() *tls.Config {
-	return &tls.Config{RootCAs: s.RootCAs()}
-}
-
-// RootCAs returns the certificates that vouch for s.
-func (s *Server) RootCAs() *x509.CertPool { return s.ca.pool.Clone() }
-
-// A Dial is what comes of an attempt to connect.
-type Dial int
-
-const (
-	// Connect connects.
-	Connect Dial = iota
-	// Refuse is a port that nobody listens to: connection refused.
-	Refuse
-	// NoHost is a name that does not exist: a [net.DNSError] that IsNotFound.
-	NoHost
-	// Hang answers nothing: the dial blocks until its context is done.
-	Hang
-	// Drop connects and closes at once, with nothing read.
-	Drop
-	// Deaf connects and reads nothing, until the client gives up.
-	Deaf
-)
-
-// OnDial makes f decide what comes of each attempt to connect from now on: of
-// the n-th, counted from 1 at the making of the server, to addr, a host and a
-// port. f may be called by several goroutines at once. nil stands for always
-// Connect.
-func (s *Server) OnDial(f func(n int, addr string) Dial) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dial = f
-}
-
 var refused = os.NewSyscallError("connect", errRefused)
 
-// DialContext connects to s, whatever the address is, and takes no time. It
-// fits [http.Transport] and [net.Dialer]. It returns ctx.Err() if ctx is done,
-// and a *[net.OpError] if the server is closed or OnDial says so.
-func (s *Server) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects to s, whatever the address, and takes no time. It returns ctx.Err() if
+// ctx is done, and a *net.OpError if s is closed.
+func (s *Server) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	failed := func(err error) error {
-		return &net.OpError{Op: "dial", Net: network, Addr: addr(address), Err: err}
-	}
-	n := s.book.dialled()
-	s.mu.Lock()
-	decide := s.dial
-	s.mu.Unlock()
-	verdict := Connect
-	if decide != nil {
-		verdict = decide(n, address)
-	}
-	switch verdict {
-	case Refuse:
-		return nil, failed(refused)
-	case NoHost:
-		host, _, _ := net.SplitHostPort(address)
-		return nil, failed(&net.DNSError{Err: "no such host", Name: host, IsNotFound: true})
-	case Hang:
-		select {
-		case <-ctx.Done():
-			return nil, failed(ctx.Err())
-		case <-s.done:
-			return nil, failed(refused)
-		}
-	}
 	client, server := newWires(addr("client"), addr(address))
-	if !s.enter(server) {
-		return nil, failed(refused)
+	if !s.begin(server) {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: addr(address), Err: refused}
 	}
-	switch c := s.book.opened(server, n, address); verdict {
-	case Drop:
-		_ = server.Close()
-		s.gone(c)
-	case Deaf:
-		go func() {
-			defer s.gone(c)
-			<-server.gone // Close closes it too
-			_ = server.Close()
-		}()
-	default:
-		go s.welcome(c)
-	}
+	go s.welcome(s.book.opened(server, address))
 	return client, nil
 }
 
-// enter counts a goroutine that Close shall wait for, of a connection w if that is
-// not nil, unless the server is closed: then Close would never hear of it. Whoever
-// gets true owes the server a call of gone, or of serving.Done.
-func (s *Server) enter(w *wire) bool {
+// begin counts a goroutine that Close has to wait for, for the connection w unless that
+// is nil, and reports true; or false if the server is closed. After true, the caller must
+// call gone or serving.Done.
+func (s *Server) begin(w *wire) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -218,7 +137,7 @@ func (s *Server) enter(w *wire) bool {
 	return true
 }
 
-// gone says that a connection has ended and its goroutine with it.
+// gone records that a connection and its goroutine have ended.
 func (s *Server) gone(c *conn) {
 	s.book.closed(c)
 	s.mu.Lock()
@@ -227,7 +146,7 @@ func (s *Server) gone(c *conn) {
 	s.serving.Done()
 }
 
-// welcome hands a connection to the HTTP server as what it turns out to be.
+// welcome passes a connection to the HTTP server, with TLS or without.
 func (s *Server) welcome(c *conn) {
 	first, err := c.peek()
 	to := s.plain
@@ -235,14 +154,14 @@ func (s *Server) welcome(c *conn) {
 		to = s.secure
 	}
 	if err == nil && to.deliver(c) {
-		return // connState hears of its end
+		return // connState is called at its end
 	}
 	_ = c.Close()
 	s.gone(c)
 }
 
-// tlsHandshake is the first byte of a TLS connection (RFC 8446, section 5.1).
-// It begins no HTTP request.
+// tlsHandshake is the first byte of a TLS connection (RFC 8446, section 5.1). No HTTP
+// request begins with it.
 const tlsHandshake = 22
 
 // connState implements http.Server.ConnState.
@@ -259,10 +178,8 @@ func (s *Server) connState(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// CutConns breaks all connections that are open now, as a server does that is
-// restarted: what is in flight fails, and idle connections turn out dead when
-// they are used next.
-func (s *Server) CutConns() {
+// resetAll breaks all connections that are open now.
+func (s *Server) resetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.ends {
@@ -270,29 +187,27 @@ func (s *Server) CutConns() {
 	}
 }
 
-// Close breaks all connections, lets those who dial be refused, and waits until
-// all goroutines of the server are done. A [Handler] must return when the
-// context of its request is done. Faults that wait do. Closing twice is
-// harmless.
+// Close breaks all connections, refuses new ones, and waits until all goroutines of the
+// server are done. A [Handler] must return when the context of its request is done.
+// Closing twice is harmless.
 func (s *Server) Close() {
 	s.closing.Do(func() {
 		s.mu.Lock()
 		s.ended = true
 		s.mu.Unlock()
-		// Before those who wait are told, who would abort their answers: the
-		// client shall see a connection that broke, and not now and then a
-		// stream that was reset.
-		s.CutConns()
+		// Before done is closed: handlers that wait for it abort their responses,
+		// and the client should see a broken connection, never a stream reset.
+		s.resetAll()
 		close(s.done)
-		_ = s.http.Close() // of our listeners, which return no error
+		_ = s.http.Close() // our listeners return no error
 	})
 	s.serving.Wait()
 }
 
-// now is the instant: the time since the server was made.
+// now is the time since the server was made.
 func (s *Server) now() time.Duration { return time.Since(s.made) }
 
-// A listener is where connections arrive that were not made by a network.
+// A listener accepts in-memory connections.
 type listener struct {
 	arrive chan net.Conn
 	done   chan struct{}
@@ -302,7 +217,7 @@ func newListener(done chan struct{}) *listener {
 	return &listener{arrive: make(chan net.Conn), done: done}
 }
 
-// deliver reports whether somebody accepted c.
+// deliver reports whether c was accepted.
 func (l *listener) deliver(c net.Conn) bool {
 	select {
 	case l.arrive <- c:

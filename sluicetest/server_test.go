@@ -1,6 +1,7 @@
 package sluicetest_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +27,17 @@ func get(c *http.Client, url string) string {
 		return fmt.Sprintf("%d %q %v", resp.StatusCode, body, err)
 	}
 	return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSuffix(string(body), "\n"))
+}
+
+// openConns returns how many connections are open.
+func openConns(r sluicetest.Record) int {
+	n := 0
+	for _, c := range r.Conns {
+		if c.Open {
+			n++
+		}
+	}
+	return n
 }
 
 // protocols are the ways to talk to a server.
@@ -67,7 +79,7 @@ func everyWay(t *testing.T, f func(t way)) {
 	}
 }
 
-func TestEveryHostAndProtocol(t *testing.T) {
+func TestServer_EveryHostAndProtocol(t *testing.T) {
 	everyWay(t, func(t way) {
 		start := time.Now()
 		srv, c := t.serve()
@@ -95,7 +107,7 @@ func TestEveryHostAndProtocol(t *testing.T) {
 	})
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestServer_ManyAtOnce(t *testing.T) {
 	everyWay(t, func(t way) {
 		srv, c := t.serve(sluicetest.Delay(time.Second))
 		var wg sync.WaitGroup
@@ -119,11 +131,11 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-func TestCertificateOfNobody(t *testing.T) {
+func TestServer_CertificateIsNotTrusted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer()
 		defer srv.Close()
-		c := &http.Client{Transport: &http.Transport{DialContext: srv.DialContext}}
+		c := &http.Client{Transport: &http.Transport{DialContext: srv.Transport().DialContext}}
 		if got := get(c, "https://a.test"); !strings.Contains(got, "unknown authority") {
 			t.Error(got)
 		}
@@ -134,8 +146,8 @@ func TestCertificateOfNobody(t *testing.T) {
 	})
 }
 
-// A handler of HTTP/2 may begin when its connection has ended, and the server with it.
-func TestHandlerThatBeginsAfterClose(t *testing.T) {
+// An HTTP/2 handler may begin after its connection and the server have ended.
+func TestServer_HandlerBeginsAfterClose(t *testing.T) {
 	s := sluicetest.NewServer()
 	s.Close()
 	defer func() {
@@ -147,4 +159,14 @@ func TestHandlerThatBeginsAfterClose(t *testing.T) {
 		}
 	}()
 	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://a.test/", nil))
+}
+
+func TestServer_DialOfAContextThatIsDone(t *testing.T) {
+	srv := sluicetest.NewServer()
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := srv.Transport().DialContext(ctx, "tcp", "a.test:80"); err != context.Canceled {
+		t.Error(err)
+	}
 }

@@ -15,7 +15,7 @@ import (
 // On the real scheduler: 16 clients meet every fault and give up now and then,
 // and the server is closed in the middle of it. Then nothing is in flight, no
 // connection is open, and the limit was never exceeded.
-func TestStress(t *testing.T) {
+func TestServer_Stress(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			// Counted behind the limit: by the record a request is in flight before
@@ -30,19 +30,14 @@ func TestStress(t *testing.T) {
 					next.ServeHTTP(w, r)
 				})
 			}
+			abort := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 			srv := sluicetest.NewServer(
 				sluicetest.Every(7, sluicetest.Cut()), sluicetest.Every(11, sluicetest.Reset()),
-				sluicetest.Every(5, sluicetest.Abort()), sluicetest.Every(13, sluicetest.Garbage("x")),
+				sluicetest.Every(5, sluicetest.Handler(abort)), sluicetest.Every(13, sluicetest.Garbage("x")),
 				sluicetest.Every(3, sluicetest.CutBody(1)), sluicetest.Every(17, sluicetest.Delay(sluicetest.Forever)),
 				sluicetest.Enforce(sluicetest.Limit{Concurrency: 8}), count,
 				sluicetest.Delay(100*time.Microsecond))
 			defer srv.Close()
-			srv.OnDial(func(n int, _ string) sluicetest.Dial {
-				if n%16 > 0 {
-					return sluicetest.Connect
-				}
-				return sluicetest.Dial(n / 16 % 6)
-			})
 			tr := srv.Transport()
 			p.set(tr)
 			c := &http.Client{Transport: srv.Watch(tr), Timeout: 200 * time.Millisecond}
@@ -73,13 +68,11 @@ func TestStress(t *testing.T) {
 			if n := most.Load(); n > 8 || n < 1 {
 				t.Errorf("%d in flight within a limit of 8", n)
 			}
-			if n := rec.OpenConns(); n != 0 {
+			if n := openConns(rec); n != 0 {
 				t.Errorf("%d connections open", n)
 			}
-			for _, b := range rec.Bodies {
-				if !b.Closed {
-					t.Errorf("%+v", b)
-				}
+			if err := rec.AllRead(); err != nil && strings.Contains(err.Error(), "was not closed") {
+				t.Error(err)
 			}
 		})
 	}

@@ -9,19 +9,13 @@ import (
 	"time"
 )
 
-// # Why not net.Pipe?
-//
-// A net.Pipe has no buffer: a write waits for its read. Whoever writes while
-// holding a mutex, as an HTTP/2 client and a TLS connection do, then waits for
-// a peer that may be stalled on purpose, and others wait for the mutex. In a
-// bubble that is the end: the clock stands still while a goroutine waits for a
-// mutex. A TLS connection would also take 5 s to close. So a connection here
-// has what the kernel gives a socket: a buffer each way, and a way to be reset.
-//
-// Everything waits on a sync.Cond, which lets the clock of a bubble go on.
+// A net.Pipe would not do. It has no buffer, so a write waits for its read; HTTP/2 and
+// TLS write while holding a mutex, and the clock of a bubble stops while a goroutine waits
+// for a mutex. A TLS connection over a pipe also takes 5 s to close. Therefore a wire has
+// what the kernel gives a socket: a buffer in each direction, and a way to be reset. All
+// waiting is done on a sync.Cond, which does not stop the clock.
 
-// buffered is how many bytes may be on their way in one direction. Then a
-// writer waits, as with a socket.
+// buffered is how many bytes may be on their way in one direction before a writer waits.
 const buffered = 1 << 20
 
 // A stream is one direction of a connection.
@@ -43,7 +37,7 @@ func newStream() *stream {
 	return s
 }
 
-// A deadline of a stream. The lock of the stream is held wherever it is used.
+// A deadline of a stream, guarded by the lock of the stream.
 type deadline struct {
 	timer  *time.Timer
 	passed bool
@@ -69,7 +63,7 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 	timer = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if d.timer == timer { // else it was replaced as it fired
+		if d.timer == timer { // otherwise it was replaced as it fired
 			d.passed = true
 			s.change.Broadcast()
 		}
@@ -114,7 +108,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n := copy(p, s.data)
 	if s.data = s.data[n:]; len(s.data) == 0 {
-		s.data = nil // else it would creep along its array for ever
+		s.data = nil // otherwise it would creep along its array
 	}
 	s.change.Broadcast()
 	return n, nil
@@ -134,8 +128,8 @@ func (s *stream) Write(p []byte) (n int, err error) {
 		case s.left && s.lost > buffered:
 			return n, os.NewSyscallError("write", errPipe)
 		case s.left:
-			// As on a network, the writer does not know yet: whoever reads as
-			// well learns it there, and from what had been sent before.
+			// As on a network, the writer cannot know yet: only a read finds
+			// out, after what was sent before.
 			s.lost += len(p) - n
 			return len(p), nil
 		}
@@ -151,7 +145,7 @@ func (s *stream) Write(p []byte) (n int, err error) {
 	}
 }
 
-// update changes s and wakes whoever waits for it.
+// update changes s and wakes all waiters.
 func (s *stream) update(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,13 +153,12 @@ func (s *stream) update(f func()) {
 	s.change.Broadcast()
 }
 
-// A wire is one end of a connection in memory: a net.Conn that also can close
-// only what it writes, as a TCP connection can. It is safe for use by multiple
-// goroutines.
+// A wire is one end of a connection in memory: a net.Conn with the CloseWrite of a TCP
+// connection. It is safe for use by multiple goroutines.
 type wire struct {
 	in, out       *stream
 	local, remote net.Addr
-	gone          chan struct{} // closed when one of the two ends is
+	gone          chan struct{} // closed when one of the ends is closed
 	part          func()        // closes gone
 }
 
@@ -186,7 +179,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, w.failed("write", err)
 }
 
-// failed dresses err as package net does: net/http looks at both.
+// failed wraps err as package net does: net/http relies on that.
 func (w *wire) failed(op string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -194,7 +187,7 @@ func (w *wire) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: w.local, Addr: w.remote, Err: err}
 }
 
-// peek waits for the first byte and leaves it there.
+// peek waits for the first byte and returns it without reading it.
 func (w *wire) peek() (byte, error) {
 	err := w.in.await()
 	defer w.in.mu.Unlock()
@@ -219,10 +212,10 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// Reset closes both directions, and what was written and not read is lost.
+// Reset closes both directions and drops what was not read.
 func (w *wire) Reset() {
-	// What the other end reads first: were it the other way round, our reader
-	// could close in good order before that end has heard of the reset.
+	// The other end first: otherwise our reader could close in good order before
+	// that end sees the reset.
 	for _, s := range []*stream{w.out, w.in} {
 		s.update(func() { s.reset = true })
 	}
@@ -247,7 +240,7 @@ func (w *wire) SetDeadline(t time.Time) error {
 	return w.SetWriteDeadline(t)
 }
 
-// An addr is a host and a port that nobody resolves.
+// An addr is a host and a port that are never resolved.
 type addr string
 
 func (addr) Network() string  { return "tcp" }

@@ -21,7 +21,7 @@ func wires(t *testing.T, f func(t *testing.T, a, b *wire)) {
 	})
 }
 
-func TestWireHasABuffer(t *testing.T) {
+func TestWire_HasABuffer(t *testing.T) {
 	wires(t, func(t *testing.T, a, b *wire) {
 		start := time.Now()
 		go func() {
@@ -44,7 +44,7 @@ func TestWireHasABuffer(t *testing.T) {
 	})
 }
 
-func TestWireDeadlines(t *testing.T) {
+func TestWire_Deadlines(t *testing.T) {
 	wires(t, func(t *testing.T, a, b *wire) {
 		start := time.Now()
 		expires := func(want time.Duration) {
@@ -74,7 +74,7 @@ func TestWireDeadlines(t *testing.T) {
 	})
 }
 
-func TestWireEnds(t *testing.T) {
+func TestWire_Ends(t *testing.T) {
 	is := func(err, want error) bool { return err == want || errors.Is(err, want) }
 	for _, tt := range []struct {
 		name       string

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,9 +57,9 @@ func TestSite(t *testing.T) {
 		if err := seen.Evenly(siteDelay); err != nil {
 			t.Error(err)
 		}
-		if h.closest != seen.Closest() && len(seen.Requests) > 1 || h.requests != len(seen.Requests) {
+		if h.closest != closest(seen) && len(seen.Requests) > 1 || h.requests != len(seen.Requests) {
 			t.Errorf("%s: the crawler says %d requests, %v apart; the server %d, %v apart",
-				test.host, h.requests, h.closest, len(seen.Requests), seen.Closest())
+				test.host, h.requests, h.closest, len(seen.Requests), closest(seen))
 		}
 		var at []time.Duration
 		for i := range test.at {
@@ -228,7 +230,7 @@ func TestRedirects(t *testing.T) {
 // A host that asks for an hour is not waited for, and not asked again.
 func TestThrottledTooLong(t *testing.T) {
 	r := crawl(t, site(
-		noRobots, sluicetest.After(1, sluicetest.Status(429, "Retry-After: 3600")), htmlPage("/", "/a", "/b", "/c"),
+		noRobots, sluicetest.When(func(n int, _ *http.Request) bool { return n > 1 }, sluicetest.Status(429, "Retry-After: 3600")), htmlPage("/", "/a", "/b", "/c"),
 	), "http://a.test/")
 	if n := len(r.record.Requests); n != 3 || r.took != 2*time.Second {
 		t.Errorf("%d requests in %v", n, r.took)
@@ -287,13 +289,14 @@ func TestAttempts(t *testing.T) {
 // A host without a name is not looked up three times, nor one whose certificate
 // is wrong.
 func TestHopeless(t *testing.T) {
-	for name, dial := range map[string]sluicetest.Dial{"no such host": sluicetest.NoHost, "connection refused": sluicetest.Refuse} {
+	for name, failure := range map[string]error{
+		"no such host": &net.DNSError{Err: "no such host", IsNotFound: true}, "connection refused": syscall.ECONNREFUSED,
+	} {
 		dials := 0
-		r := crawl(t, func() *sluicetest.Server {
-			s := sluicetest.NewServer(noRobots)
-			s.OnDial(func(int, string) sluicetest.Dial { dials++; return dial })
-			return s
-		}, "http://a.test/")
+		r := crawlWith(t, func(_ context.Context, network, _ string) (net.Conn, error) {
+			dials++
+			return nil, &net.OpError{Op: "dial", Net: network, Err: failure}
+		}, site(noRobots), "http://a.test/")
 		if want := map[string]int{"no such host": 1, "connection refused": 3}[name]; dials != want {
 			t.Errorf("%s: %d dials", name, dials)
 		}
@@ -378,10 +381,8 @@ func TestManyHosts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, err := range []error{r.record.Evenly(10 * millisecond), r.record.AtOnce(4)} {
-		if err != nil {
-			t.Error(err)
-		}
+	if err := r.record.Evenly(10 * millisecond); err != nil {
+		t.Error(err)
 	}
 	if most := r.record.MostInFlight(); most != 4 {
 		t.Errorf("%d in flight", most)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -68,12 +70,21 @@ type result struct {
 func (r result) host(name string) *host { return r.frontier.hosts["http://"+name] }
 
 // crawl crawls a site in a bubble, with these flags and addresses.
-func crawl(t *testing.T, srv func() *sluicetest.Server, args ...string) (r result) {
+func crawl(t *testing.T, srv func() *sluicetest.Server, args ...string) result {
+	t.Helper()
+	return crawlWith(t, nil, srv, args...)
+}
+
+// crawlWith is crawl with another way to connect, unless dial is nil.
+func crawlWith(t *testing.T, dial func(ctx context.Context, network, addr string) (net.Conn, error), srv func() *sluicetest.Server, args ...string) (r result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := srv()
 		defer s.Close()
 		transport := s.Transport()
+		if dial != nil {
+			transport.DialContext = dial
+		}
 		defer transport.CloseIdleConnections()
 		var out bytes.Buffer
 		c, err := newCrawler(mustParse(t, args...), transport, &out)

@@ -129,7 +129,7 @@ func TestCrawlDelay(t *testing.T) {
 // After a day the file is read again, and what it says by then counts.
 func TestRobotsAge(t *testing.T) {
 	r := crawl(t, site(
-		sluicetest.During(0, 12*time.Hour, robotsTxt("Disallow: /x\nCrawl-delay: 36000")),
+		sluicetest.Path("/robots.txt", sluicetest.On(1, robotsTxt("Disallow: /x\nCrawl-delay: 36000"))),
 		sluicetest.Path("/robots.txt", sluicetest.Status(404)),
 		htmlPage("/", "/x1", "/a", "/b", "/x2", "/c"), htmlPage("/"),
 	), "-max-delay", "10h", "-slow-hosts", "http://a.test/")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -49,6 +50,16 @@ func (s summary) pages() (n int) {
 	return n
 }
 
+// closest returns the shortest time between two arrivals.
+func closest(r sluicetest.Record) time.Duration {
+	at := r.Arrivals()
+	shortest := time.Duration(math.MaxInt64)
+	for i := 1; i < len(at); i++ {
+		shortest = min(shortest, at[i]-at[i-1])
+	}
+	return shortest
+}
+
 // write prints a line for each host, and what there is to say about robots.txt.
 func (s summary) write(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -58,19 +69,18 @@ func (s summary) write(w io.Writer) {
 	}
 	fmt.Fprintf(t, "host\tpages\tfailed\tmissing\tforbidden\t429\trate\tdelay\tclosest two%s\t  robots.txt\n", atServer)
 	for _, h := range s.hosts {
-		closest, rate := "-", "-"
+		gap, rate := "-", "-"
 		if h.requests > 1 {
-			closest, rate = ms(h.closest), fmt.Sprintf("%.2f/s", h.rate())
+			gap, rate = ms(h.closest), fmt.Sprintf("%.2f/s", h.rate())
 		}
 		if s.server != nil {
-			seen := s.server.Record().Host(strings.TrimPrefix(h.key, "http://")).Closest()
 			atServer = "\t-"
-			if seen != sluicetest.Never {
-				atServer = "\t" + ms(seen)
+			if seen := s.server.Record().Host(strings.TrimPrefix(h.key, "http://")); len(seen.Requests) > 1 {
+				atServer = "\t" + ms(closest(seen))
 			}
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%v\t%s%s\t  %s\n",
-			strings.TrimPrefix(h.key, "http://"), h.pages, h.failed, h.missing, h.forbidden, h.throttled, rate, h.interval, closest, atServer, h.about)
+			strings.TrimPrefix(h.key, "http://"), h.pages, h.failed, h.missing, h.forbidden, h.throttled, rate, h.interval, gap, atServer, h.about)
 	}
 	t.Flush()
 	for _, h := range s.hosts {

@@ -5,23 +5,19 @@ import (
 	"net/http"
 )
 
-// A Body is the body of an answer, as a client treated it.
-type Body struct {
-	// Method and URL are of the request, Status is of the answer.
-	Method, URL string
-	Status      int
-	// Read is how many bytes the client has read. AtEnd says that it has read
-	// on until the end or an error, Closed that it has closed the body.
-	Read   int64
-	AtEnd  bool
-	Closed bool
+// A body is the body of a response, as a client treated it.
+type body struct {
+	method, url string // of the request
+	status      int
+	read        int64 // bytes
+	atEnd       bool  // read to the end or to an error
+	closed      bool
 }
 
-// Watch returns a RoundTripper that sends requests through rt and notes in the
-// record of s what the client does to the bodies of the answers. Whether the
-// body of an answer is read or closed is not to be seen at the server. Methods
-// of rt that are not RoundTrip are hidden, but CloseIdleConnections works. A
-// body can still be written to if it could before, after an upgrade.
+// Watch returns a RoundTripper that sends requests through rt and records what the
+// client does with the bodies of the responses, for [Record.AllRead]. Of the methods of
+// rt, only RoundTrip and CloseIdleConnections are available. After an upgrade the body
+// can be written to if that of rt can.
 func (s *Server) Watch(rt http.RoundTripper) http.RoundTripper { return &watcher{rt, &s.book} }
 
 type watcher struct {
@@ -45,7 +41,7 @@ func (t *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	b := &watched{ReadCloser: resp.Body, book: t.book}
-	b.is = Body{Method: r.Method, URL: r.URL.String(), Status: resp.StatusCode}
+	b.is = body{method: r.Method, url: r.URL.String(), status: resp.StatusCode}
 	t.book.mu.Lock()
 	t.book.bodies = append(t.book.bodies, b)
 	t.book.mu.Unlock()
@@ -59,25 +55,25 @@ func (t *watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A watched is a body under watch.
+// A watched is a body that notes how it is used.
 type watched struct {
 	io.ReadCloser
 	book *book
-	is   Body // belongs to the book
+	is   body // guarded by book.mu
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.book.mu.Lock()
 	defer b.book.mu.Unlock()
-	b.is.Read += int64(n)
-	b.is.AtEnd = b.is.AtEnd || err != nil && !b.is.Closed // else the error may be about that
+	b.is.read += int64(n)
+	b.is.atEnd = b.is.atEnd || err != nil && !b.is.closed // an error after Close says nothing
 	return n, err
 }
 
 func (b *watched) Close() error {
 	b.book.mu.Lock()
-	b.is.Closed = true
+	b.is.closed = true
 	b.book.mu.Unlock()
 	return b.ReadCloser.Close()
 }
