@@ -67,8 +67,8 @@ func (c *composite) instant(ended []*call) {
 		if i > 0 {
 			c.Fatalf("call %d left at %v, before call %d that came earlier", k.id, at, g.waiting[0].id)
 		}
-		// At the instant of its deadline it is open which timer is first, that
-		// of its context or the one by which somebody makes room.
+		// At the instant of its deadline either timer may be first: that of its
+		// context, or the one that makes room.
 		if k.until < at || k.given <= at {
 			c.Fatalf("call %d left at %v, its context done since %v", k.id, at, min(k.until, k.given))
 		}
@@ -86,8 +86,8 @@ func (c *composite) instant(ended []*call) {
 	c.nobodyCouldLeave(at)
 }
 
-// nobodyCouldLeave checks that at an instant nobody who is first waits for
-// nothing: neither who may leave nor who never will.
+// nobodyCouldLeave checks that no call at the head of a queue waits for nothing at
+// an instant: neither one that may leave nor one that never will.
 func (c *composite) nobodyCouldLeave(at time.Duration) {
 	for _, g := range c.nodes {
 		if len(g.waiting) == 0 {
@@ -119,7 +119,7 @@ func (c *composite) justified(k *call, granted bool) {
 	case errors.Is(k.err, sluice.ErrTooLarge):
 		ok, _, _ = k.from.refusals(k.at, k.n)
 	case errors.As(k.err, &wait):
-		others := false // who may be before it in the queue of the parent
+		others := false // that may be before it in the queue of the parent
 		for _, g := range c.nodes {
 			others = others || g != k.from && len(g.waiting) > 0
 		}

@@ -17,21 +17,21 @@ import (
 )
 
 // FuzzAdmission runs a random history against random gates, made of the real
-// things, in a bubble: paces, semaphores, buckets, logs, counters, with a
-// parent or without. A model of each limit is told the calls that were let
-// through, and nothing else. So after each step:
+// limits, in a bubble: rates, semaphores, buckets, sliding and fixed windows, with
+// or without a parent. A model of each limit sees the calls that were let through,
+// and nothing else. After each step:
 //
-//   - every limit is exactly as if what was refused, cancelled or timed out had
-//     never been asked for;
-//   - whoever was let through fitted into all limits at that instant, and
-//     nobody was left waiting who would have: not at that instant, not between;
-//   - nobody left before somebody who came earlier;
-//   - a wait was only refused that could not have ended in time.
+//   - every limit is exactly as if calls that were refused, cancelled or timed out
+//     had never come;
+//   - each call that was let through fitted into all limits at that instant, and no
+//     call that would have fitted was left waiting, then or in between;
+//   - no call left before one that came earlier;
+//   - a wait was refused only if it could not have ended in time.
 //
 // Each history has two features for certain, see pairs.
 //
-// And over the whole history no window holds more than a limit allows, by
-// checkers that know nothing of the models.
+// Over the whole history no window holds more than a limit allows. The checkers of
+// that are independent of the models.
 func FuzzAdmission(f *testing.F) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -86,7 +86,7 @@ type node struct {
 	granted uint64
 }
 
-// A quota is a meter of a gate, and its model.
+// A quota is a limit of a gate, and its model.
 type quota struct {
 	name  string
 	meter limits.Limiter
@@ -148,8 +148,8 @@ func newComposite(t *testing.T, data []byte) *composite {
 		c.nodes = append(c.nodes, c.newNode(parent))
 	}
 	if family > 1 {
-		// Who is first in the queue of the parent is not to be seen from
-		// outside. If all weigh the same it does not matter.
+		// Which call is first in the queue of the parent cannot be seen from
+		// outside. If all weigh the same, it does not matter.
 		c.uniform = int64(1 + c.next(3))
 	}
 	return c
@@ -218,7 +218,7 @@ func unitOf(u sluice.Unit, n int64) int64 {
 // run plays the history.
 func (c *composite) run() {
 	var all []*call
-	defer func() { // a failure must not leave anybody in the bubble
+	defer func() { // a failure must not leave a goroutine in the bubble
 		for _, k := range all {
 			k.cancel()
 		}
@@ -393,8 +393,8 @@ func (c *composite) settle(all []*call) {
 	k.permit.Settle(k.n + delta)
 }
 
-// refusals tells why a call of n may not leave at an instant by the limits of
-// g and its parent: it would never fit, there is no room in flight, it is too
+// refusals reports why a call of n may not leave at an instant by the limits of
+// g and its parent: it would never fit, there is no room in flight, or it is too
 // early.
 func (g *node) refusals(at time.Duration, n int64) (never, full, early bool) {
 	for ; g != nil; g = g.parent {
@@ -404,7 +404,7 @@ func (g *node) refusals(at time.Duration, n int64) (never, full, early bool) {
 			full = true
 		}
 		if g.pace.rate.Count == 0 && g.ramp.slot() > at {
-			full = true // until others are answered, and nobody knows when
+			full = true // until others are answered, at an unknown time
 		}
 		if g.pace.slot(g.left) > at {
 			early = true
@@ -431,7 +431,7 @@ func (g *node) fitsInTime(at time.Duration, n int64) bool {
 	return !never && !early
 }
 
-// take tells the models of g and its parent that a call was let through.
+// take records in the models of g and its parent that a call was let through.
 func (g *node) take(at time.Duration, n int64) {
 	for ; g != nil; g = g.parent {
 		g.left = append(g.left, departure{at: at, n: unitOf(g.rateUnit, n)})

@@ -26,7 +26,7 @@ type limitModel interface {
 	fits(past []taking, at time.Duration, n int64) bool
 
 	// exceeded says where past, of which nothing was given back, is more than
-	// the limit promises; "" if nowhere. It knows nothing of fits.
+	// the limit promises; "" if nowhere. It does not use fits.
 	exceeded(past []taking) string
 }
 
@@ -195,8 +195,8 @@ func (m paceModel) exceeded(past []departure) string {
 	return ""
 }
 
-// The checkers of whole histories know nothing of the models, which must keep
-// to them, and each must be able to say no.
+// The checkers of whole histories are independent of the models. Each model must
+// satisfy its checker, and each checker must be able to fail.
 func TestAdmission_ModelsCanDisagree(t *testing.T) {
 	greedy := func(m limitModel) (past []taking) {
 		for at := time.Duration(0); at < 5*time.Second; at += 10 * ms {

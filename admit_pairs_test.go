@@ -8,11 +8,11 @@ import (
 
 // A feature is one that a history of FuzzAdmission has for certain. Where two features
 // meet is where most defects were, and a history that draws each of them at random
-// rarely has both. What a history can have without being told to, it has as well.
+// rarely has both. Whatever else a history can have, it may have as well.
 //
 // Reservations are those of package pacer, which has a model of its own. A quota far
-// away takes time to answer, and these models know no time between two instants: it
-// has a column in package internal/promise, like what is beyond the core.
+// away takes time to answer, and in these models a call takes none: it has a column
+// in package internal/promise, like everything outside the core.
 type feature int
 
 const (
@@ -27,9 +27,9 @@ const (
 	emptyBudget                   // retries are refused, calls are spaced by less than the interval
 	deadline                      // of contexts
 	within                        // AcquireWithin
-	settle                        // calls cost something else than they said
+	settle                        // calls cost something other than they said
 	inKeyed                       // gates of a Keyed
-	shutdown                      // of gates that are no parents
+	shutdown                      // of gates that are not parents
 	features
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// byHand is Call, but its permits are held for hold after the answer has come.
+// byHand is Retry, but its permits are held for hold after the answer has come.
 func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, hold time.Duration, f func(context.Context) error) error {
 	a := sluice.NewAttempts(g, p)
 	for {
@@ -63,7 +63,7 @@ func TestAttempts_AreThoseOfRetry(t *testing.T) {
 				switch {
 				case (got == nil) != (want == nil):
 					t.Errorf("got %v, want %v", got, want)
-				case name == "gone": // permanent at once: there is nothing to say beside it
+				case name == "gone": // permanent at once: the error is returned unwrapped
 					if got != want {
 						t.Errorf("got %v, want %v", got, want)
 					}

@@ -170,7 +170,7 @@ func FuzzBackoff(f *testing.F) {
 		for _, r := range ranges {
 			curve := r.curve(base, longest)
 			from, to := r.of(base, longest, prev, retry)
-			var smaller time.Duration // the wait for the u before, which is no larger
+			var smaller time.Duration // the wait for the previous, smaller u
 			for _, k := range []uint64{0, min(u1%(1<<53), u2%(1<<53)), max(u1%(1<<53), u2%(1<<53)), 1<<53 - 1} {
 				u := new(big.Rat).SetFrac64(int64(k), 1<<53)
 				got := curve(retry, prev, float64(k)/(1<<53))

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// A subject is something that n can be asked of; its limit is 3, its rate one
+// A subject is something that n can be taken from; its limit is 3, its rate one
 // per hour, and it is new.
 type subject struct {
 	column string
@@ -24,12 +24,12 @@ type subject struct {
 	try    func(n int64) bool // without a context
 	other  []func(n int64)    // what else takes an n
 	owe    func()             // makes it owe more than can be paid back
-	zero   func() error       // asks one that was not made by New
+	zero   func() error       // uses one that was not made by New
 }
 
 type ask func(ctx context.Context, n int64) error
 
-// asking asks a limit that answers.
+// asking takes from a limiter.
 func asking(a limits.Limiter) []ask {
 	return []ask{func(ctx context.Context, n int64) error {
 		wait, err := a.Admit(ctx, n)

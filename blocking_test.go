@@ -30,7 +30,7 @@ func TestQueue_Acquire_InOrderAndOnlyTheFirstAsks(t *testing.T) {
 			t.Errorf("the bucket was asked %d times, want 6", m.asks())
 		}
 		if !b.TryAcquire(2) || b.TryAcquire(1) || !b.TryAcquire(0) {
-			t.Error("TryAcquire does not tell what the bucket says")
+			t.Error("TryAcquire does not return what the bucket answers")
 		}
 	})
 }
@@ -46,11 +46,11 @@ func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 		within := func(d time.Duration) func() error {
 			return func() error { return b.AcquireWithin(bg, 1, d) }
 		}
-		l.Call(0, within(999*ms)) // its turn to ask has come: it knows at once
+		l.Call(0, within(999*ms)) // it is first in the queue, so it fails at once
 		l.Call(1, func() error { return b.Acquire(short, 1) })
 		l.Call(2, func() error { return b.Acquire(ctx, 1) })   // first in the queue from now on
-		l.Call(3, within(0))                                   // somebody waits
-		l.Call(4, within(500*ms))                              // cannot know, waits
+		l.Call(3, within(0))                                   // another call waits
+		l.Call(4, within(500*ms))                              // its wait is unknown, so it waits
 		l.Call(5, func() error { return b.Acquire(short, 1) }) // likewise
 		l.Call(6, within(1000*ms))                             // exactly in time, when 2 is gone
 		l.Call(7, within(2000*ms))
@@ -155,7 +155,7 @@ func TestQueue_Acquire_LimiterPanics(t *testing.T) {
 			func() {
 				defer func() {
 					if recover() != "mine" {
-						t.Errorf("%s: the panic did not fly on", name)
+						t.Errorf("%s: the panic did not propagate", name)
 					}
 				}()
 				f()
@@ -167,8 +167,8 @@ func TestQueue_Acquire_LimiterPanics(t *testing.T) {
 	}
 }
 
-// A limit that can only be helped by a change is not asked again by those who
-// come and queue behind.
+// If only a change can make a limiter let the first call through, calls that queue
+// behind it do not ask the limiter again.
 func TestQueue_Acquire_NewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks := 0

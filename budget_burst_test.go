@@ -45,8 +45,8 @@ func TestConfig_RetryBudget_BurstOfThrottlesIsChargedOnce(t *testing.T) {
 	}
 }
 
-// What belongs to a burst is told by when a call left: one that left after the
-// burst was paid for fails anew, however soon after.
+// When a call left decides whether its failure belongs to a burst: a call that left
+// after the burst was charged is charged itself, however soon it fails.
 func TestConfig_RetryBudget_ThrottleAfterTheBurstIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: herd}), synclog.New()
@@ -58,9 +58,9 @@ func TestConfig_RetryBudget_ThrottleAfterTheBurstIsCharged(t *testing.T) {
 			{999 * ms, 1500 * ms, busy},    // of the burst
 			{1001 * ms, 2000 * ms, busy},   // not of the burst
 			{1999 * ms, 60000 * ms, busy},  // of the second one, and long in flight
-			{2000 * ms, 60000 * ms, late},  // a timeout is no throttle
+			{2000 * ms, 60000 * ms, late},  // a timeout is not a throttle
 			{50000 * ms, 60000 * ms, busy}, // a third one
-			{70000 * ms, 80000 * ms, down}, // a failure is no throttle either
+			{70000 * ms, 80000 * ms, down}, // nor is a failure
 			{70000 * ms, 80001 * ms, busy}, // and makes no burst
 		} {
 			s := newServer(after(c.fails-c.leaves, c.answer), gone)
@@ -83,7 +83,7 @@ func TestConfig_RetryBudget_ThrottleAfterTheBurstIsCharged(t *testing.T) {
 	})
 }
 
-// A burst that could not be paid for has not been paid for: nobody rides free.
+// A burst that could not be charged to the budget retries no call for free.
 func TestConfig_RetryBudget_BurstThatCannotBePaidIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{})
@@ -139,7 +139,7 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 	}
 }
 
-// The real clock: a call that leaves after the throttle was paid for pays anew.
+// On the real clock: a call that leaves after the throttle was charged is charged again.
 func TestConfig_RetryBudget_SuccessiveThrottlesAreChargedEach(t *testing.T) {
 	g := mustGate(t, sluice.Config{})
 	for i := range 5 {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
-// After an outage all calls succeed that have the time, with a deadline as without one.
+// After an outage all calls that have the time succeed, with or without a deadline.
 func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T) {
 	fifty := sluice.Rate{Count: 50, Per: time.Second}
 	for name, cfg := range map[string]func() sluice.Config{
@@ -150,7 +150,7 @@ func TestConfig_RetryBudget_RecoversWithTime(t *testing.T) {
 	}
 }
 
-// It makes no difference whether somebody looks or succeeds meanwhile.
+// It makes no difference whether Stats are read or calls succeed meanwhile.
 func TestConfig_RetryBudget_RecoveryDependsOnTimeOnly(t *testing.T) {
 	for name, between := range map[string]func(g *sluice.Gate){
 		"nothing": func(*sluice.Gate) {},
@@ -236,7 +236,7 @@ func TestConfig_RetryBudget_RecoveredGateIsAsNew(t *testing.T) {
 	})
 }
 
-// After an outage a client that is told 404 all the time goes at its own pace soon.
+// After an outage a client whose calls are all answered by 404 soon calls at its own rate.
 func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"rate":   {Rate: sluice.Rate{Count: 100, Per: time.Second}},
@@ -263,8 +263,8 @@ func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 	}
 }
 
-// The permit of a call may be held long after its success is known, and those who wait
-// need not wait for its release.
+// The permit of a call may be held long after its success is known. Waiting calls do not
+// wait for its release.
 func TestConfig_RetryBudget_SuccessReachesWaitersBeforeRelease(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone": {}, "rate": {Rate: tenPerSecond}, "concurrency": {Concurrency: 2},
@@ -287,7 +287,7 @@ func TestConfig_RetryBudget_SuccessReachesWaitersBeforeRelease(t *testing.T) {
 	}
 }
 
-// The budget beside everything, on the real scheduler.
+// The budget together with all other limits, on the real scheduler.
 func TestConfig_RetryBudget_Stress(t *testing.T) {
 	parent := mustGate(t, sluice.Config{Concurrency: 4})
 	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})

@@ -74,7 +74,7 @@ func TestStats_Spacing_OfFirstAttemptsUntilTheySucceed(t *testing.T) {
 		cfg    sluice.Config
 		spaced []time.Duration // after the first: when the others leave, in ms
 	}{
-		// 8 s, and each success halves it, for those who wait already too.
+		// 8 s, and each success halves it, also for calls that wait already.
 		"10/s": {sluice.Config{Rate: tenPerSecond}, []time.Duration{8000, 12000, 14000, 15000, 15500, 15750, 15875, 15975, 16075}},
 		"1/2s": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Second}}, []time.Duration{8000, 12000, 14000, 16000, 18000}},
 		"1/8s": {sluice.Config{Rate: sluice.Rate{Count: 1, Per: 8 * time.Second}}, []time.Duration{8000, 16000, 24000}},
@@ -152,7 +152,7 @@ func TestStats_Spacing_IsTheLongestPossibleBackoff(t *testing.T) {
 		}
 		sluice.Retry(bg, g, each(2*time.Second), told(10*time.Second))
 		if got := g.Stats().Spacing; got != 2*time.Second {
-			t.Errorf("after a told wait: %v", got)
+			t.Errorf("after a server wait: %v", got)
 		}
 		sluice.Retry(bg, g, each(0), down) // after the pause
 		if got := g.Stats().Spacing; got != 2*time.Second {
@@ -195,7 +195,7 @@ func TestStats_Spacing_ReachesWaiters(t *testing.T) {
 	})
 }
 
-// How long it lasts nobody knows, so it ends no wait before its time.
+// How long the spacing lasts is unknown, so it fails no wait before its deadline.
 func TestStats_Spacing_FailsNoWaitEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}})
@@ -218,7 +218,7 @@ func TestStats_Spacing_FailsNoWaitEarly(t *testing.T) {
 	})
 }
 
-// The spacing may begin while a quota is being asked.
+// The spacing may begin while a limiter is being asked.
 func TestStats_Spacing_BegunWhileALimitIsAskedFailsNoWaitEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -238,7 +238,7 @@ func TestStats_Spacing_BegunWhileALimitIsAskedFailsNoWaitEarly(t *testing.T) {
 	})
 }
 
-// A wait is refused in advance only for what is certain: the rate and a pause.
+// A wait fails in advance only for what is certain: the rate and a pause.
 func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluice.Config
@@ -280,7 +280,7 @@ func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
 	}
 }
 
-// The rate and a pause refuse in advance although the calls are spaced out, too.
+// The rate and a pause fail waits in advance although the calls are spaced out, too.
 func TestStats_Spacing_RateAndPauseStillFailWaitsEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluice.Config
@@ -377,7 +377,7 @@ func TestStats_Spacing_IsPerCall(t *testing.T) {
 	}
 }
 
-// A call that was dear left before; the spacing does not price it anew.
+// The spacing does not charge for the cost of a call that left before it.
 func TestStats_Spacing_CountsFromTheLastCallWhateverItsCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost})

@@ -123,7 +123,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := c.gate(t)
 				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
-					t.Errorf("nobody waits, but Stats says %q", got)
+					t.Errorf("no call waits, but Stats says %q", got)
 				}
 				for _, within := range []time.Duration{0, time.Second} {
 					_, err := g.AcquireWithin(bg, 1, within)
@@ -149,7 +149,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				cancel()
 				synctest.Wait()
 				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
-					t.Errorf("nobody waits any more, but Stats says %q", got)
+					t.Errorf("no call waits any more, but Stats says %q", got)
 				}
 			})
 		})

@@ -58,7 +58,7 @@ func spots(t *testing.T) map[string]func() spot {
 	plenty := []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms}}}
 	far := []sluice.Limit{{Limiter: &bucket{capacity: 1e6, interval: ms, trip: ms}}}
 	none := func() {}
-	hourly := sluice.Rate{Count: 1, Per: time.Hour} // nobody leaves by accident
+	hourly := sluice.Rate{Count: 1, Per: time.Hour} // no call leaves by accident
 	return map[string]func() spot{
 		"gate":            gate(sluice.Config{Concurrency: 1}),
 		"gate, cost":      gate(sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}),
@@ -95,8 +95,8 @@ func spots(t *testing.T) map[string]func() spot {
 	}
 }
 
-// A context whose Done is closed counts as cancelled, also if it has no error: its caller
-// gets nothing, and others get what they are due.
+// A context whose Done is closed counts as cancelled even if its Err is nil: its caller
+// gets nothing, and other callers get what they are due.
 func TestContext_DoneWithoutErrorGetsNothing(t *testing.T) {
 	for name, makeOne := range spots(t) {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestContext_DoneWithoutErrorEndsShutdown(t *testing.T) {
 	p.Release()
 }
 
-// The methods of a context are the caller's own code. They may ask whatever the caller
-// waits for, or need a mutex whose holder asks it. (This test hangs where it fails.)
+// The methods of a context are the caller's own code. They may use the gate that the
+// caller waits for, or need a mutex whose holder uses it. (This test hangs if it fails.)
 func TestContext_MethodsMayUseTheGate(t *testing.T) {
 	for name, makeOne := range spots(t) {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestMarkedErrors_UnwrapToTheirCause(t *testing.T) {
 	}
 }
 
-// allReasons are why Call stops and why a gate refuses.
+// allReasons are why Retry stops and why a gate refuses.
 var allReasons = []error{
 	sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrServerWait, sluice.ErrBudget,
 	sluice.ErrTooLarge, sluice.ErrQueueFull, sluice.ErrTimeout, sluice.ErrClosed, sluice.ErrLeaseLost,
@@ -109,7 +109,7 @@ func TestRetryError_Error(t *testing.T) {
 		"sluice: api: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:05Z: 503 Service Unavailable": {
 			Gate: "api", Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at, Elapsed: time.Hour,
 		},
-		// In whole seconds, and never earlier than told.
+		// In whole seconds, rounded up.
 		"sluice: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:06Z: 503 Service Unavailable": {
 			Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at.Add(1),
 		},
@@ -119,7 +119,7 @@ func TestRetryError_Error(t *testing.T) {
 		"sluice: gave up after 5 attempts: the retry budget is empty: 503 Service Unavailable": {
 			Last: errDown, Why: sluice.ErrBudget, Attempts: 5,
 		},
-		// The prefix and the name of the gate stand there once.
+		// The prefix and the name of the gate appear once.
 		"sluice: api: gave up after 2 attempts: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
 			Gate: "api", Last: errDown, Why: &sluice.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
 		},
@@ -139,8 +139,8 @@ func TestRetryError_Error(t *testing.T) {
 	}
 }
 
-// People want to find the number again that they configured, not how many
-// nanoseconds ago that was; but never two that look the same and are not.
+// A reader looks for the number that was configured, not for one that is some
+// nanoseconds less. Two different numbers must not look the same.
 func TestWaitError_RoundsForReaders(t *testing.T) {
 	for _, tt := range []struct {
 		need, have time.Duration

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// A plan names the limit that it cannot forecast, and says "nothing" only if it knows.
+// An estimate names the limit that it cannot forecast, and says "nothing" only if that
+// is certain.
 func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := func(name string) []sluice.Limit {
@@ -45,7 +46,7 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 	})
 }
 
-// In a slow start a plan names it unless the window has room for all the calls.
+// In a slow start an estimate names it unless the window has room for all the calls.
 func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(cfg sluice.Config) *sluice.Gate { // paused for 1 s from now on
@@ -160,7 +161,7 @@ func TestGate_Estimate_CountsCallsInFlight(t *testing.T) {
 	})
 }
 
-// The forecast of a plan is what then happens.
+// What an estimate forecasts is what then happens.
 func TestGate_Estimate_ComesTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, cfg := range []sluice.Config{

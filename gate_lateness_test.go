@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
-// lateness is by how much calls are woken late, by turns.
+// lateness is by how much calls are woken late, in turn.
 var lateness = []time.Duration{ms / 2, 0, 3 * ms / 10, ms / 10, 0}
 
 // slow makes the first caller in a queue late by that for each interval from now on: it has
-// asked and knows when to ask again, and before it can sleep until then it must tell the
-// observer that it waits.
+// asked and got the time to ask again, and before it sleeps until then it must call the
+// observer, which is slow.
 func slow(interval time.Duration) sluice.Observer {
 	start, i := time.Now(), 0
 	return func(e sluice.Event) {
@@ -29,7 +29,7 @@ func slow(interval time.Duration) sluice.Observer {
 	}
 }
 
-// A gate whose calls must ask makes up for its own lateness like a plain one, on each
+// A gate with limiters or a parent makes up for its own lateness like a plain one, on each
 // level: each call is charged at its slot, and the next slot is an interval later.
 func TestConfig_CatchUp_OnEachLevel(t *testing.T) {
 	plenty := func() []sluice.Limit {
@@ -77,7 +77,7 @@ func TestConfig_CatchUp_OnEachLevel(t *testing.T) {
 	}
 }
 
-// What is beyond CatchUp is forfeit: of 0.5 ms late 0.2 are made up for, and the next slot
+// What is beyond CatchUp is lost: of 0.5 ms, 0.2 ms are made up for, and the next slot
 // is 0.3 ms later.
 func TestConfig_CatchUp_IsTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestConfig_CatchUp_OfAChildAlone(t *testing.T) {
 	})
 }
 
-// A call that comes late by itself makes up for nothing, also if it must ask.
+// A call that comes late by itself makes up for nothing, with or without limiters.
 func TestConfig_CatchUp_NotForLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generations(t, sluice.Config{Limits: []sluice.Limit{{Limiter: &bucket{capacity: 9, interval: ms}}}}, sluice.Config{Rate: tenPerSecond})
@@ -157,9 +157,9 @@ func TestConfig_CatchUp_NotForLateCallers(t *testing.T) {
 	})
 }
 
-// What is left of a lateness is not forgotten when the next call takes a moment to
-// ask. The second call is 0.99 ms late at 4,000/s; those behind it leave as soon as they
-// have asked until the delay is made up for.
+// The rest of a lateness is not lost when a limiter takes a moment to answer the next
+// call. The second call is 0.99 ms late at 4,000/s; those behind it leave as soon as
+// their limiter has answered, until the delay is made up for.
 func TestConfig_CatchUp_RestSurvivesARemoteLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = ms / 100
@@ -269,8 +269,8 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 	}
 }
 
-// A call that had waited for its slot and then for room counted as woken late,
-// by us, when the room came back, and the next one left up to CatchUp too early.
+// Regression: a call that had waited for its slot and then for room counted as woken
+// late when the room came back, and the next one left up to CatchUp too early.
 func TestConfig_CatchUp_NotForWaitsForConcurrency(t *testing.T) {
 	for name, quotas := range map[string][]sluice.Limit{
 		"no quota": nil,

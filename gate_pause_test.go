@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
-// What good looks like: Retry-After: 30 reaches one worker, and all sixty-four
-// come back after 30 s, one interval apart, in order.
+// Retry-After: 30 reaches one of 64 workers. All of them come back after 30 s, one
+// interval apart, in order.
 func TestGate_PauseUntil_HoldsAllAndReleasesAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64, Burst: 10}), synclog.New()
@@ -38,8 +38,8 @@ func TestGate_PauseUntil_HoldsAllAndReleasesAtTheRate(t *testing.T) {
 	})
 }
 
-// The answer that asks for a pause frees the only permit. Nobody may slip
-// through in between.
+// The answer that causes a pause frees the only permit. No call may leave in
+// between.
 func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
 	refused := errors.New("429")
 	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
@@ -126,7 +126,7 @@ func TestGate_PauseUntil_EndlessHasNoRetryAt(t *testing.T) {
 	})
 }
 
-// Neither do changes that change nothing.
+// A change without effect does not make the first call ask its limiters again.
 func TestGate_PauseUntil_InThePastAsksNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks, full := 0, false

@@ -237,7 +237,7 @@ func TestGate_CloseAndShutdown(t *testing.T) {
 		g.Close()
 		l.Call(3, enter(g, bg))
 		if _, ok := g.TryAcquire(1); ok {
-			t.Error("a closed gate let somebody through")
+			t.Error("a closed gate let a call through")
 		}
 		time.Sleep(2 * time.Second)
 		p.Release()
@@ -260,7 +260,7 @@ func TestGate_Do_PanicReleasesThePermit(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() != "mine" {
-				t.Error("the panic did not fly on as it was")
+				t.Error("the panic did not propagate unchanged")
 			}
 		}()
 		g.Do(bg, func(context.Context) error { panic("mine") })

@@ -64,9 +64,9 @@ func generations(t *testing.T, cfgs ...sluice.Config) (g *sluice.Gate) {
 	return g
 }
 
-// A bucket is a token bucket, the textbook meter: capacity tokens at first,
-// one more each interval. trip is how long it takes to ask it, as if it were
-// far away; a nil err is what it answers otherwise.
+// A bucket is a token bucket, the textbook limiter: capacity tokens at first,
+// one more each interval. An answer takes trip, as from far away; if err is not nil
+// it is the answer.
 type bucket struct {
 	mu       sync.Mutex
 	capacity int64
@@ -133,19 +133,19 @@ func (b *bucket) missing() int64 {
 	return int64((max(0, time.Until(b.full)) + b.interval - 1) / b.interval)
 }
 
-// hook is a meter that lets everything through, and calls a function before.
+// hook is a limiter that calls a function and lets everything through.
 type hook func()
 
 func (h hook) Admit(context.Context, int64) (time.Duration, error) { h(); return 0, nil }
 func (hook) Adjust(context.Context, int64, time.Duration) error    { return nil }
 
-// An answering is a meter that answers with a function.
+// An answering is a limiter that answers with a function.
 type answering func(ctx context.Context, n int64) (time.Duration, error)
 
 func (a answering) Admit(ctx context.Context, n int64) (time.Duration, error) { return a(ctx, n) }
 func (a answering) Adjust(context.Context, int64, time.Duration) error        { return nil }
 
-// free is a meter that lets everything through.
+// free is a limiter that lets everything through.
 type free struct{}
 
 func (free) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }

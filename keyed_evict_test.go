@@ -249,7 +249,7 @@ func ExampleKeyedConfig() {
 }
 
 // A gate that is the parent of another is in use. One with a quota of its own owes
-// what that remembers, one whose quota is shared does not.
+// what that remembers; one whose quota is shared does not.
 func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := leaky.New(10, 1, time.Hour)
@@ -296,7 +296,7 @@ func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 	})
 }
 
-// Evict is told which gates owe something of their own.
+// Evict gets which gates owe something of their own.
 func TestKeyedConfig_Evict_SaysWhatIsOwed(t *testing.T) {
 	shared := sluice.Limit{Name: "shared", Limiter: leaky.New(10, 1, time.Hour)}
 	own := func() sluice.Config {

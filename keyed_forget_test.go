@@ -115,7 +115,7 @@ func TestKeyed_DeadHostsDoNotFillMaxKeys(t *testing.T) {
 	})
 }
 
-// A meter that a gate has for itself remembers what a new one would not know.
+// A limiter that only one gate has would lose its state with that gate.
 func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 	for name, c := range map[string]struct {
 		meter func() limits.Limiter
@@ -152,7 +152,7 @@ func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 	}
 }
 
-// odd is a meter that must not be a key of a map.
+// odd is a limiter that cannot be a key of a map.
 type odd struct {
 	*bucket
 	_ []int
@@ -170,7 +170,7 @@ func TestKeyed_SharedLimiterKeepsNoGate(t *testing.T) {
 		for range 10 {
 			k.Do(bg, "a3", nothing)
 		}
-		if n := k.Len(); n != 2 { // a3 and b1, the only one so far that has its meter
+		if n := k.Len(); n != 2 { // a3 and b1, the only one so far that has its limiter
 			t.Errorf("%d left", n)
 		}
 	})
@@ -269,7 +269,7 @@ func TestKeyed_KeepsParentsWithChildren(t *testing.T) {
 	}
 }
 
-// A child that nobody has any more holds nothing.
+// A child that is garbage does not hold its parent.
 func TestKeyed_CollectedChildReleasesItsParent(t *testing.T) {
 	k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(string) sluice.Config { return sluice.Config{} })
 	k.Use("parent", func(g *sluice.Gate) error {
@@ -329,7 +329,7 @@ func TestKeyedConfig_Forget_PanicLosesNoGate(t *testing.T) {
 	})
 }
 
-// A meter that one gate has twice is not one of several gates: it keeps its gate.
+// A limiter that one gate has twice is not shared by several gates: it keeps its gate.
 func TestKeyed_LimiterTwiceInOneGateIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {

@@ -101,7 +101,7 @@ func TestNewKeyed_ParentsAreNeverDoubledUnderStress(t *testing.T) {
 	}
 }
 
-// A newGate that waits for itself is told so, in whatever number of steps.
+// A newGate that waits for itself, in any number of steps, gets an error.
 func TestNewKeyed_GateThatNeedsItselfFails(t *testing.T) {
 	for name, next := range map[string]map[string]string{
 		"itself":          {"a": "a"},
@@ -139,7 +139,7 @@ func TestNewKeyed_GateThatNeedsItselfFails(t *testing.T) {
 							}
 						}()
 					}
-					time.Sleep(time.Minute) // synctest reports who hangs
+					time.Sleep(time.Minute) // synctest reports a hang
 					want := int64(1)
 					if name == "what is not odd" {
 						want = 0
@@ -153,8 +153,8 @@ func TestNewKeyed_GateThatNeedsItselfFails(t *testing.T) {
 	}
 }
 
-// A goroutine that has been waiting for a gate is not waiting any more when that is
-// there, even if it has not run since then.
+// A goroutine that was waiting for a gate does not count as waiting once the gate has
+// been made, even if it has not run since.
 func TestNewKeyed_MadeGateIsNoCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
@@ -243,12 +243,12 @@ func TestNewKeyed_BlockingGateHoldsUpItsKeyOnly(t *testing.T) {
 	})
 }
 
-// What becomes of those who wait for a newGate that does not do its work.
+// What callers get that wait for a newGate that fails, panics or exits.
 func TestNewKeyed_FailureReachesAllWaiters(t *testing.T) {
 	broken := errors.New("no gate today")
 	for name, c := range map[string]struct {
 		fail func() (*sluice.Gate, error)
-		want error // of those who waited, nil if one of them makes a gate
+		want error // of the callers that waited, nil if one of them makes a gate
 	}{
 		"error":   {func() (*sluice.Gate, error) { return nil, broken }, broken},
 		"nothing": {func() (*sluice.Gate, error) { return nil, nil }, errors.New("sluice: no gate was made for key x")},

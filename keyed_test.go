@@ -94,7 +94,7 @@ func TestKeyed_ForgetsIdleGates(t *testing.T) {
 	})
 }
 
-// What a new gate would not know keeps a gate from being forgotten.
+// A gate is not forgotten while it has state that a new one would lack.
 func TestKeyed_KeepsGatesInUseOrInDebt(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg sluice.Config
@@ -174,14 +174,14 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 		if err != sluice.ErrTooManyKeys || hosts.Len() != 2 {
 			t.Errorf("%v, %d keys", err, hosts.Len())
 		}
-		time.Sleep(time.Second) // long before Idle, but nobody would miss them
+		time.Sleep(time.Second) // long before Idle, but their state is that of new ones
 		if err := hosts.Do(bg, "c", nothing); err != nil || hosts.Len() > 2 {
 			t.Errorf("%v, %d keys", err, hosts.Len())
 		}
 	})
 }
 
-// The classic defect: get, then put, and of two gates for one key one is lost
+// The classic defect: two first callers each make a gate, and one of the two is lost
 // with all that it let through.
 func TestKeyed_Use_FirstCallersShareOneGate(t *testing.T) {
 	hosts, made := mustKeyed(t, sluice.KeyedConfig{}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// returns fails t with all stacks, rather than to wait for ever for whoever was not
+// returns fails t with all stacks, rather than wait for ever for a call that was not
 // woken.
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
@@ -24,7 +24,7 @@ func returns(t *testing.T, what string, f func()) {
 }
 
 // A stressed gate is used in all ways at once, past the lock and under it, by its
-// own callers and by those of a child. It counts who is in flight by itself.
+// own callers and by those of a child. It counts the calls in flight by itself.
 type stressed struct {
 	g, child          *Gate
 	now, peak         atomic.Int64

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-go/sluice/internal/schedule"
 )
 
-// A call that passes without the lock takes its place before it knows whether it
-// is in time, and that may be while somebody else decides under the lock. Between
-// them they must not take more places than there are: if the lane is open again
-// before the first looks at it, both leave.
+// A call that passes without the lock takes its place before it is certain that it is
+// in time, and another may decide under the lock meanwhile. Together they must not take
+// more places than there are: if the lane is open again before the first looks at it,
+// both leave.
 func TestLane_PlacesAreTakenOnce(t *testing.T) {
 	g, err := New(Config{Concurrency: 1})
 	if err != nil {
@@ -60,8 +60,8 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 }
 
 // A call that takes its place and then loses the slot to others gives the place back. If
-// the gate is closed in between, whoever closes it sees the place taken, so the call must
-// see that nothing is in flight any more: else Shutdown waits for ever.
+// the gate is closed in between, Close sees the place taken, so the call must notice that
+// nothing is in flight any more: otherwise Shutdown waits for ever.
 func TestLane_LosingTheSlotDrainsTheGate(t *testing.T) {
 	g, err := New(Config{Concurrency: 1})
 	if err != nil {
@@ -121,7 +121,7 @@ func TestLane_OneLimitWithAndWithoutTheLock(t *testing.T) {
 	}
 }
 
-// Without a limit nobody is refused, however long it was held up between reading
+// Without a limit no call is refused, however long it was held up between reading
 // the clock and looking at the lane.
 func TestLane_OldClockRefusesNoCall(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up

@@ -15,17 +15,17 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A place is far away. What is there can be asked in one trip.
+// A place is far away. All limiters in it can be asked in one trip.
 type place struct {
 	trip   time.Duration
-	away   error // why nobody can be asked
+	away   error // why nothing can be asked
 	grudge error // why nothing can be given back
 
 	mu    sync.Mutex
 	trips []string
 }
 
-// went notes a trip.
+// went records a trip.
 func (p *place) went(ctx context.Context, format string, args ...any) error {
 	select {
 	case <-time.After(p.trip):
@@ -176,8 +176,8 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 	})
 }
 
-// What a limit of this machine refuses does not travel, in whatever order the
-// quotas stand.
+// A call that a limiter of this machine refuses makes no trip, in whatever order the
+// limits are configured.
 func TestJoint_LocalLimitsAreAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &place{trip: 10 * ms}
@@ -262,8 +262,8 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		if a.missing() != 7 || b.missing() != 1 || c.missing() != 7 {
 			t.Errorf("%d %d %d are gone", a.missing(), b.missing(), c.missing())
 		}
-		// The quota of the parent refuses: it is the parent that waits, and says
-		// for what.
+		// The quota of the parent refuses: the parent waits, and names the
+		// quota.
 		a.bucket.Adjust(bg, 3, 0)
 		l := synclog.New()
 		ctx, cancel := context.WithCancel(bg)
@@ -289,7 +289,7 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 			t.Errorf("%d, %d stranded", h.Stranded, a.Stranded)
 		}
 		time.Sleep(24 * time.Hour)
-		// Where nothing counts cost, nobody travels.
+		// If no limit counts cost, there is no trip.
 		calls := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: b, Unit: sluice.Calls}, {Limiter: c, Unit: sluice.Calls}}})
 		if p, err = calls.Acquire(bg, 2); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestJoint_PanicTakesNothing(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() != "boom" {
-					t.Error("the panic did not fly on")
+					t.Error("the panic did not propagate")
 				}
 			}()
 			g.Acquire(bg, 1)

@@ -102,8 +102,8 @@ func TestConfig_Limits_IfOneRefusesNoneIsCharged(t *testing.T) {
 	})
 }
 
-// Who cancels while a quota far away is being asked gets back what was taken
-// from others before, although its context is done.
+// If a caller cancels while a quota far away is being asked, what was taken from others
+// before is given back, although its context is done.
 func TestConfig_Limits_CancelDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := &bucket{capacity: 10, interval: time.Hour}
@@ -121,7 +121,7 @@ func TestConfig_Limits_CancelDuringARoundTrip(t *testing.T) {
 	})
 }
 
-// lossy is a meter whose refunds fail.
+// lossy is a limiter whose refunds fail.
 type lossy struct{ bucket }
 
 func (l *lossy) Adjust(context.Context, int64, time.Duration) error { return errors.New("no way back") }
@@ -180,8 +180,8 @@ func TestConfig_Limits_PauseDuringARoundTrip(t *testing.T) {
 	})
 }
 
-// A gate that is closed while a call asks its quota far away: the call ends, and
-// takes nothing.
+// If a gate is closed while a call asks a quota far away, the call ends and takes
+// nothing.
 func TestConfig_Limits_CloseDuringARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &bucket{capacity: 1, interval: time.Hour, trip: 20 * ms}
@@ -224,8 +224,7 @@ func TestConfig_Limits_ChangesReachWaiters(t *testing.T) {
 	})
 }
 
-// A permit that comes back wakes the caller who waits for it, also where quotas
-// are asked.
+// A released permit wakes the caller that waits for it, also in a gate with limits.
 func TestConfig_Limits_ReleaseReachesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1, Limits: []sluice.Limit{{Name: "q", Limiter: &bucket{capacity: 100, interval: time.Second}}}})
@@ -271,7 +270,7 @@ func TestConfig_Limits_PanicLeaksNothing(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() != "mine" {
-				t.Error("the panic did not fly on")
+				t.Error("the panic did not propagate")
 			}
 		}()
 		g.Acquire(bg, 1)

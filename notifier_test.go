@@ -32,7 +32,7 @@ func made[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// emptyMeters returns meters of 1000 an hour of which nothing is left, and how to give back
+// emptyMeters returns limiters of 1000 an hour that have nothing left, and how to give back
 // 900 by hand.
 func emptyMeters(t *testing.T) map[string]struct {
 	meter    limits.Limiter
@@ -78,8 +78,8 @@ func emptyMeters(t *testing.T) map[string]struct {
 	return tables
 }
 
-// Whoever waits for a meter of this process, in a gate, its parent or a Block, leaves at
-// the instant at which enough is given back by hand.
+// A call that waits for a limiter of this process, in a gate, its parent or a Queue, leaves
+// at the instant at which enough is given back by hand.
 func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 	for name := range emptyMeters(t) {
 		for way, waits := range map[string]func(m limits.Limiter) func(ctx context.Context, n int64) error{
@@ -136,7 +136,7 @@ func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
 	}
 }
 
-// What one gate settles lets the callers of another leave that has the same meter.
+// What one gate settles lets callers leave in another gate that has the same limiter.
 func TestNotifier_SettleReachesOtherGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := leaky.New(1000, 1000, time.Hour)
@@ -156,7 +156,8 @@ func TestNotifier_SettleReachesOtherGates(t *testing.T) {
 	})
 }
 
-// Less than the first needs wakes it, and it waits on; what comes later reaches it, too.
+// If less than the first call needs is given back, it waits on, and what is given back
+// later reaches it, too.
 func TestNotifier_TooLittleReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := window.NewSliding(1000, time.Hour)
@@ -177,7 +178,8 @@ func TestNotifier_TooLittleReturned(t *testing.T) {
 	})
 }
 
-// An asked meter is a bucket that counts who waits for it and how often it is asked.
+// An asked meter is a bucket that counts the calls that wait for it and how often it is
+// asked.
 type askedMeter struct {
 	*leaky.Bucket
 	waiting, asked atomic.Int64
@@ -197,7 +199,7 @@ func (m *askedMeter) OnChange(f func()) (stop func()) {
 	}
 }
 
-// Two gates that ask two meters in opposite order do not wake each other with what they
+// Two gates that ask two limiters in opposite order do not wake each other with what they
 // give back.
 func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,16 +233,16 @@ func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 					t.Error(err)
 				}
 			default:
-				t.Error("waits although both meters have enough")
+				t.Error("a call waits although both limiters have enough")
 			}
 		}
 		if n := a.waiting.Load() + b.waiting.Load(); n != 0 {
-			t.Errorf("%d still noted at the meters", n)
+			t.Errorf("the limiters still have %d listeners", n)
 		}
 	})
 }
 
-// A meter notes nobody whose wait is over, however it ended.
+// A limiter has no listener of a call whose wait is over, however it ended.
 func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 	for name, end := range map[string]struct {
 		end  func(g *sluice.Gate, m *askedMeter, cancel func())
@@ -299,7 +301,7 @@ func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 	}
 }
 
-// What is given back after the answer and before the meter knows who waits is not missed.
+// What is given back after the answer and before the call listens is not missed.
 type returnsOnChange struct{ *leaky.Bucket }
 
 func (m returnsOnChange) OnChange(f func()) func() {
@@ -321,7 +323,7 @@ func TestNotifier_ReturnBeforeRegistration(t *testing.T) {
 	})
 }
 
-// A meter that panics when somebody waits for it stalls nobody else.
+// A limiter whose OnChange panics does not stall other calls.
 type panicsOnChange struct{ *leaky.Bucket }
 
 func (panicsOnChange) OnChange(func()) func() { panic("no") }

@@ -42,7 +42,7 @@ func (c *tally) Observe(e sluice.Event) {
 	}
 }
 
-// disagrees returns what c has counted otherwise than s, when nobody is in the
+// disagrees returns where c and s have counted differently, when no call is in the
 // gate, or "".
 func (c *tally) disagrees(s sluice.Stats) string {
 	c.mu.Lock()
@@ -104,7 +104,7 @@ type watched struct {
 }
 
 // newWatched returns a parent, which may have no observer, three children and a
-// gate alone, which differ by what they must ask.
+// gate alone, with different limits.
 func newWatched(t testing.TB, unit time.Duration, parentToo bool) *watched {
 	w := &watched{unit: unit}
 	add := func(cfg sluice.Config) *sluice.Gate {
@@ -229,8 +229,8 @@ func (w *watched) check(t *testing.T, seed uint64) {
 	}
 }
 
-// TestObserver_EventsAgreeWithStats: when everybody has returned, each gate has told as
-// many events of each kind as it has counted, and the same waits.
+// When all calls have returned, each gate has reported as many events of each kind as it
+// has counted, and the same waits.
 func TestObserver_EventsAgreeWithStats(t *testing.T) {
 	all, refused := make(map[sluice.EventKind]uint64), make(map[string]uint64)
 	for seed := range uint64(60) {

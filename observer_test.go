@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A diary is an observer that writes down what it is told, in words.
+// A diary is an observer that writes events down in words.
 type diary struct {
 	began time.Time
 
@@ -137,7 +137,7 @@ func TestObserver_Refusals(t *testing.T) {
 	})
 }
 
-// failing is a quota that cannot be asked.
+// failing is a quota that answers with an error.
 type failing struct{ err error }
 
 func (f failing) Admit(context.Context, int64) (time.Duration, error) { return 0, f.err }
@@ -166,7 +166,7 @@ func TestObserver_Pauses(t *testing.T) {
 		g.PauseUntil(in(-ms), "over, but later than the one before")
 		d.want(t, "1s g paused wait=1s why=three")
 
-		// While the call that was told to wait is in flight.
+		// While the call with the server wait is in flight.
 		g.Do(bg, func(context.Context) error { return sluice.RetryAfter(errors.New("429"), time.Second) })
 		d.want(t, "3s g granted n=1", "3s g paused wait=1s why=429", "3s g released n=1")
 	})
@@ -221,7 +221,7 @@ func TestObserver_Retries(t *testing.T) {
 	})
 }
 
-// Each gate tells what it counts, the parent first, however long the wait was in
+// Each gate reports what it counts, the parent first, however long the wait was in
 // which queue.
 func TestObserver_OfAParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -278,8 +278,8 @@ func TestObserver_OfAParent(t *testing.T) {
 	})
 }
 
-// A quota holds the head up, which finds out when it asks; the next one knows
-// before.
+// A quota holds the first call up, which learns of it by asking; the next call waits
+// without asking.
 func TestObserver_OfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -329,8 +329,8 @@ func (s slowPermits) Acquire(context.Context, int64, time.Duration) (limits.Leas
 func (s slowPermits) Release()              { time.Sleep(s.d) }
 func (s slowPermits) Lost() <-chan struct{} { return nil }
 
-// An observer that takes a minute delays the call that it is told of, but nobody
-// behind or beside it.
+// An observer that takes a minute delays the call of the event, but no call behind or
+// beside it.
 func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
 	for _, slow := range []sluice.EventKind{sluice.EventQueued, sluice.EventGranted, sluice.EventRefused, sluice.EventReleased} {
 		t.Run(string(slow), func(t *testing.T) {

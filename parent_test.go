@@ -68,8 +68,8 @@ func TestConfig_Parent_SlowChildHoardsNothing(t *testing.T) {
 	})
 }
 
-// What a call cost is settled in its parent as well, but takes no room there once
-// the permit is back.
+// Settle applies to the parent as well, but takes no room there once the permit has
+// been released.
 func TestConfig_Parent_SettleAfterReleaseTakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, observer := range []sluice.Observer{nil, newDiary().Observe} {
@@ -118,8 +118,8 @@ func TestConfig_Parent_FullOneWastesNoSlotOfItsChild(t *testing.T) {
 	})
 }
 
-// A child is paused, slowed down, resized or closed while its head queues in
-// the parent: it gives up its place there, and others move up.
+// If a child is paused, slowed down, resized or closed while its first call queues in
+// the parent, the call gives up its place there, and others move up.
 func TestConfig_Parent_ChildChangesWhileItsHeadQueues(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(g *sluice.Gate)

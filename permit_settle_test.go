@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 )
 
-// forecasts counts how often a gate is asked how long somebody would wait.
+// forecasts counts how often a gate forecasts the wait of a call.
 type forecasts struct {
 	*rule
 	n int
@@ -21,8 +21,8 @@ func (f *forecasts) Forecast(now time.Duration, ahead int64) time.Duration {
 	return f.rule.Forecast(now, ahead)
 }
 
-// To settle looks at those who wait only if it delays them. A gate whose rate counts cost
-// settles each call, and would look at all who wait for each.
+// Settle looks at waiting calls only if it delays them. A gate whose rate counts cost
+// settles each call, and would look at all that wait each time.
 func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 	const waiting = 50
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 				f.n = 0
 				c.settle(g, p)
 				if f.n != c.looks {
-					t.Errorf("looked at %d of those who wait, want %d", f.n, c.looks)
+					t.Errorf("looked at %d waiting calls, want %d", f.n, c.looks)
 				}
 				time.Sleep(time.Hour)
 			})
@@ -72,8 +72,8 @@ func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 	}
 }
 
-// What a call cost more than it was let through with delays others, and those who cannot
-// wait for that fail now.
+// If a call cost more than it was let through with, others are delayed, and those that
+// cannot wait that long fail at once.
 func TestPermit_Settle_FailsWaitersWithoutTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := New(Config{Rate: Rate{Count: 1, Per: time.Second}, RateUnit: Cost})

@@ -125,7 +125,7 @@ func TestSlowStart_EndsWithARate(t *testing.T) {
 	})
 }
 
-// A call is answered when Attempts knows it, not when its body has been read.
+// A call is answered when Succeeded or Failed is called, not when its body has been read.
 func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
@@ -165,8 +165,8 @@ func TestSlowStart_LostCallsDoNotBlockForever(t *testing.T) {
 	})
 }
 
-// A failure is an answer, but shows nothing of how much the server takes. An
-// error that is permanent does.
+// A failure is an answer, but does not show how much the server takes. A permanent
+// error does.
 func TestSlowStart_FailuresDoNotWidenTheWindow(t *testing.T) {
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
@@ -236,8 +236,8 @@ func TestSlowStart_CallsNotMadeDoNotWidenTheWindow(t *testing.T) {
 }
 
 // 64 workers, 500 calls, a server that takes 20 per second and 10 at once, and
-// a gate that is told nothing: however the server says that it is too much, and
-// however soon, few calls are refused, and most of the rate is used.
+// a gate without limits: however the server says that it is too much, and however
+// soon, few calls are refused, and most of the rate is used.
 func TestSlowStart_FindsTheRate(t *testing.T) {
 	const items, workers = 500, 64
 	retryAfter := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, max(time.Second, wait)) }

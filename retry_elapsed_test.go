@@ -289,7 +289,8 @@ func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
 	}
 }
 
-// Those who come back while others have made the gate pause, or who queue behind it.
+// The same for calls that come back while others have paused the gate, or that queue
+// behind the pause.
 func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 	long := sluice.RetryPolicy{MaxServerWait: 3 * time.Hour, Backoff: sluice.Constant(time.Minute)}
 	synctest.Test(t, func(t *testing.T) {
@@ -318,7 +319,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 	})
 }
 
-// A wait that has no end is never, and not an hour ago.
+// An endless wait ends never, and not in the past.
 func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := func(context.Context) error { return sluice.RetryAt(errBusy, time.Unix(1<<40, 0)) }

@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// second is a policy whose every backoff is 1 s.
+// second is a policy with a constant backoff of 1 s.
 var second = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
 
-// The call waits as long as it was told, or as the backoff if that is longer.
+// The call waits until the given time, or for its backoff if that is longer.
 func TestNotBefore_DelaysTheRetry(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -57,7 +57,7 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 	}
 }
 
-// Others go on, in the same gate, in its siblings and in its parent; the call that
+// Other calls go on, in the same gate, in its siblings and in its parent; the call that
 // waits holds no permit of any of them.
 func TestNotBefore_HoldsItsCallOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNotBefore_IsBounded(t *testing.T) {
 	}
 }
 
-// A time does not make a permanent failure one that is retried.
+// NotBefore does not make a permanent failure retryable.
 func TestNotBefore_OfAPermanentError(t *testing.T) {
 	for _, tt := range []struct {
 		policy sluice.RetryPolicy
@@ -140,7 +140,7 @@ func TestNotBefore_OfAPermanentError(t *testing.T) {
 	}
 }
 
-// It is an ordinary failure: paid for, counted, and no throttle.
+// It is an ordinary failure: charged, counted, and not a throttle.
 func TestNotBefore_IsChargedToTheRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := sluice.New(sluice.Config{RetryBudget: 5})

@@ -29,9 +29,9 @@ func TestRetryPolicy_Zero_MakesFourAttempts(t *testing.T) {
 	}
 }
 
-// Waits that are uniform in [0, x) can be told from others by a thousand of
-// them: that none is below 0.1·x or none above 0.9·x, or that the mean is not
-// near x/2, has a probability of less than 10⁻²⁰.
+// A thousand waits show whether they are uniform in [0, x): that none is below 0.1·x
+// or none above 0.9·x, or that the mean is not near x/2, has a probability of less
+// than 10⁻²⁰.
 func TestRetryPolicy_Zero_HasFullJitter(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer answer
@@ -227,7 +227,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 			t.Errorf("asked about %v, want %v", asked, want)
 		}
 
-		// Nor does a no outweigh a server that asks to come back.
+		// Nor does false outweigh a server that asks to come back.
 		asked, p.Retryable = nil, func(error) bool { asked = append(asked, err); return false }
 		s = newServer(busy, told(time.Second), gone)
 		err = sluice.Retry(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
@@ -241,9 +241,9 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 
 func TestRetryPolicy_Backoff_GetsRetryAndPreviousWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Each curve notes what it is told. Questions about the longest wait
-		// there can be, for the spacing, are left out: a second one about the
-		// same retry, and one about a first retry after a told wait.
+		// Each curve records its arguments. Calls for the longest possible wait,
+		// for the spacing, are left out: a second one for the same retry, and one
+		// for a first retry after a server wait.
 		type question struct {
 			curve string
 			retry int

@@ -27,11 +27,11 @@ func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
 			t.Errorf("during the pause: %+v", s)
 		}
 		time.Sleep(time.Minute)
-		l.Want(t, want...) // the one who was told comes last: it queued anew
+		l.Want(t, want...) // the one with the server wait comes last: it queued anew
 	})
 }
 
-// The same with workers who are all in flight when one of them is told, and
+// The same with workers that are all in flight when one of them gets the wait, and
 // come back to the gate while it is paused.
 func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 	})
 }
 
-// The answer comes before the permit is given back: if it says that nobody may
-// call, the permit must not let the next one out first.
+// The answer comes before the permit is released: if it causes a pause, the permit
+// must not let the next call leave first.
 func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
@@ -71,7 +71,7 @@ func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
 	})
 }
 
-// What one call is told holds for all, also if that call is not retried.
+// The wait that one call gets holds for all, also if that call is not retried.
 func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(bg)
 	for name, c := range map[string]struct {
@@ -133,7 +133,7 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 			err := sluice.RetryAfter(errBusy, 10*time.Second)
 			time.Sleep(10 * time.Second)
 			return err
-		}, 11 * time.Second}, // a throttle without a told time
+		}, 11 * time.Second}, // a throttle without a time
 		"RetryAt": {func(context.Context) error {
 			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second))
 		}, 10 * time.Second},
@@ -199,7 +199,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Error("it waited for the deadline")
 			}
-			// All the others are held back all the same.
+			// All the others are still held back.
 			if got := g.Stats().PausedUntil.Sub(s.start); got != 10*time.Second+d {
 				t.Errorf("paused until %v", got)
 			}
@@ -281,7 +281,7 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		left := l.Sofar()
 		if len(left) != 1 || left[0].Who != 0 {
-			t.Fatalf("after the second told wait: %v", left)
+			t.Fatalf("after the second server wait: %v", left)
 		}
 		first.wantStop(t, left[0].Err, stop{
 			last: errBusy, why: sluice.ErrServerWait, attempts: 1,
@@ -299,13 +299,12 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		if left = l.Sofar(); len(left) != 3 || left[2].Err != nil || left[2].At != 6*time.Minute+2*time.Second {
-			t.Errorf("the one who may wait that long: %v", left)
+			t.Errorf("the call that may wait that long: %v", left)
 		}
 	})
 }
 
-// The bound is that of each call: also of those behind a quota, where it is the
-// first caller who asks.
+// Each call has its own bound, also behind a quota, where only the first caller asks.
 func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := sluice.Limit{Name: "daily", Limiter: generous{}}
@@ -328,7 +327,7 @@ func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
 	})
 }
 
-// generous is a meter with enough for everybody.
+// generous is a limiter with enough for every call.
 type generous struct{}
 
 func (generous) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
@@ -346,8 +345,8 @@ func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
 	})
 }
 
-// A server that refuses and does not say for how long throttles the call, and
-// nobody else.
+// A server that refuses and does not say for how long throttles that call, and no
+// other.
 func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
 	for name, mark := range map[string]func() error{
 		"zero":          func() error { return sluice.RetryAfter(errBusy, 0) },

@@ -246,7 +246,7 @@ func TestRetry_PanicReleasesThePermit(t *testing.T) {
 				func() {
 					defer func() {
 						if got := recover(); got != "mine" {
-							t.Errorf("attempt %d%s: the panic did not fly on as it was: %v", attempt+1, name, got)
+							t.Errorf("attempt %d%s: the panic did not propagate unchanged: %v", attempt+1, name, got)
 						}
 					}()
 					sluice.Retry(bg, g, p, s.call)
@@ -281,7 +281,7 @@ func TestRetryPolicy_PanicHoldsNoPermit(t *testing.T) {
 			func() {
 				defer func() {
 					if got := recover(); got != "mine" {
-						t.Errorf("%s: the panic did not fly on as it was: %v", name, got)
+						t.Errorf("%s: the panic did not propagate unchanged: %v", name, got)
 					}
 				}()
 				sluice.Retry(bg, g, p, down)

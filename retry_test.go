@@ -194,7 +194,7 @@ func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
 				if errors.As(err, &stopped) {
 					t.Errorf("%s, %s: %v", name, how, err)
 				}
-				// Whoever calls the caller must not retry it either.
+				// An outer Retry must not retry it either.
 				n := 0
 				outer := sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{}, func(context.Context) error { n++; return err })
 				if n != 1 || outer != err {
@@ -211,7 +211,7 @@ func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
 	}
 }
 
-// What must not be retried must not be retried by whoever calls the caller.
+// A permanent error of an inner Retry is not retried by an outer one.
 func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, host := mustGate(t, sluice.Config{Name: "all"}), mustGate(t, sluice.Config{Name: "host"})
@@ -226,7 +226,7 @@ func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
 	})
 }
 
-// All together, on the real scheduler: nothing is lost, nothing stays.
+// Everything together, on the real scheduler: nothing is lost, and nothing remains.
 func TestRetry_Stress(t *testing.T) {
 	g := mustGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
 	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}

@@ -27,12 +27,12 @@ func always(err error) answer { return func(context.Context) error { return err 
 var (
 	fine = always(nil)
 	down = always(errDown)
-	busy = always(sluice.RetryAfter(errBusy, 0))    // and does not say for how long
+	busy = always(sluice.RetryAfter(errBusy, 0))    // without a time
 	late = always(os.ErrDeadlineExceeded)           // as a connection that timed out
 	gone = always(sluice.Permanent(os.ErrNotExist)) // and will be next time
 )
 
-// told asks not to be called again before d has passed.
+// told answers that the server must not be called again before d has passed.
 func told(d time.Duration) answer {
 	return func(context.Context) error { return sluice.RetryAfter(errBusy, d) }
 }
@@ -45,13 +45,13 @@ func after(d time.Duration, a answer) answer {
 	}
 }
 
-// notBefore fails and asks this call to wait for d.
+// notBefore fails, and this call alone must wait for d.
 func notBefore(d time.Duration) answer {
 	return func(context.Context) error { return sluice.NotBefore(errDown, time.Now().Add(d)) }
 }
 
-// A server gives the first attempt the first of its answers, the second the
-// second and so on; the last one again and again.
+// A server gives its answers to the attempts in order, and the last answer to all
+// further attempts.
 type server struct {
 	start time.Time
 
@@ -74,7 +74,7 @@ func (s *server) attempts() []time.Duration {
 	return slices.Clone(s.came)
 }
 
-// want compares when the attempts came with what is right.
+// want compares when the attempts came with when they should have come.
 func (s *server) want(t testing.TB, came ...time.Duration) {
 	t.Helper()
 	if got := s.attempts(); !slices.Equal(got, came) {
@@ -82,7 +82,7 @@ func (s *server) want(t testing.TB, came ...time.Duration) {
 	}
 }
 
-// wantStop compares err, with which a call ended just now, with what is right.
+// wantStop compares err, with which a call ended just now, with what it should be.
 func (s *server) wantStop(t testing.TB, err error, want stop) {
 	t.Helper()
 	var got *sluice.RetryError
@@ -108,8 +108,8 @@ func newServer(answers ...answer) *server {
 	return &server{start: time.Now(), answers: answers}
 }
 
-// A stop is what is to be known of a RetryError. Instants count from the
-// start of the server.
+// A stop is what a RetryError should contain. Instants count from the start of the
+// server.
 type stop struct {
 	last, why error
 	attempts  int

@@ -47,7 +47,7 @@ func TestGate_Stats_PacingAndWaiting(t *testing.T) {
 			t.Errorf("30%% waited no longer than %v", q)
 		}
 		if q := s.Waits.Quantile(1); q < 3*time.Hour || q > 6*time.Hour {
-			t.Errorf("nobody waited longer than %v", q)
+			t.Errorf("no call waited longer than %v", q)
 		}
 	})
 }

@@ -145,7 +145,7 @@ func TestStressPacer(t *testing.T) {
 	}
 }
 
-// A recorder is the rule of a gate that notes when it let whom through.
+// A recorder is the rule of a gate that records when it let which call through.
 type recorder struct {
 	*rule
 	at []time.Duration
