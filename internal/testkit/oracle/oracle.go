@@ -1,4 +1,4 @@
-// Package oracle helps tests to replay what other systems really answered.
+// Package oracle helps tests to replay recorded answers of other systems.
 //
 // A recording is a file of JSON lines, each a trace that stands for itself.
 // The tests of a package read those in its testdata or, if the environment
@@ -51,8 +51,8 @@ func Lines(t testing.TB, name string) [][]byte {
 	return lines
 }
 
-// Decode decodes a trace into v. Fields that v does not know are an error:
-// they would go uncompared.
+// Decode decodes a trace into v. Fields that v does not have are an error, because they
+// would not be compared.
 func Decode(line []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -72,8 +72,8 @@ type Corruption struct {
 }
 
 // Corruptions returns copies of a trace, in each of which one field of its
-// operation number op, counted around, is wrong: numbers one higher, truth
-// reversed, words other ones, each number in a list by itself, and one field unheard of.
+// operation number op, modulo their number, is wrong: a number one higher, a boolean
+// reversed, a string changed, each element of a list by itself, and one unknown field.
 func Corruptions(t testing.TB, line []byte, op int) []Corruption {
 	t.Helper()
 	var trace struct{ Ops []map[string]any }

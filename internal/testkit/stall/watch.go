@@ -1,5 +1,5 @@
-// Package stall notices when the machine stands still, so that what a shared
-// machine does to a measurement can be told from what we do.
+// Package stall notices when the machine stalls, so that what a shared machine does to a
+// measurement can be distinguished from what the measured code does.
 package stall
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Least is from when on a gap in the watch counts: it asks to be woken after
-// 1 ms, and a machine that runs wakes it within another.
+// Least is the shortest gap that counts as a stall: the watch sleeps for 1 ms, and a
+// machine that does not stall wakes it within another.
 const Least = 3 * time.Millisecond
 
 // A Stall is a time in which the watch was not woken.
@@ -18,9 +18,9 @@ type Stall struct {
 	Lasted time.Duration
 }
 
-// A Watch is a thread that does nothing but sleep for 1 ms, again and again, and
-// look how long that took. It sees what happens to the processor it is on, and
-// to processes that are given none. It may be used by many goroutines.
+// A Watch is a thread that repeatedly sleeps for 1 ms and measures how long that took. It
+// notices when its processor stalls, and when the process gets no processor. It may be
+// used by many goroutines.
 type Watch struct {
 	end  chan struct{}
 	done sync.WaitGroup
@@ -52,7 +52,7 @@ func (w *Watch) run() {
 	}
 }
 
-// look notes the time between two looks at the clock if it was a stall.
+// look records the time between two looks at the clock if it was a stall.
 func (w *Watch) look(last, now time.Time) {
 	if now.Sub(last) < Least {
 		return

@@ -1,5 +1,5 @@
-// Package synclog helps tests in a testing/synctest bubble to state who was let
-// through, when, and who failed.
+// Package synclog helps tests in a testing/synctest bubble to state which calls were let
+// through, and when, and which failed.
 package synclog
 
 import (
@@ -20,7 +20,7 @@ type Log struct {
 	left []Left
 }
 
-// Left says that the call of somebody ended.
+// Left is the end of a call.
 type Left struct {
 	Who int
 	At  time.Duration
@@ -36,7 +36,7 @@ func Failed(who int, at time.Duration, err error) Left { return Left{who, at, er
 // New returns an empty log that starts now.
 func New() *Log { return &Log{Start: time.Now()} }
 
-// Call calls f in a goroutine of its own and notes when it returned. It
+// Call calls f in a goroutine of its own and records when it returned. Call
 // returns when f has returned or everything in the bubble blocks, so that
 // calls arrive in order.
 func (l *Log) Call(who int, f func() error) {
@@ -50,8 +50,8 @@ func (l *Log) Call(who int, f func() error) {
 }
 
 // Want compares all calls that ended so far with want. Those of one instant
-// count as simultaneous: in which order the scheduler runs them is not for the
-// test to say. Errors are compared by errors.Is.
+// count as simultaneous, because the scheduler may run them in any order. Errors are
+// compared by errors.Is.
 func (l *Log) Want(t testing.TB, want ...Left) {
 	t.Helper()
 	got := l.Sofar()
