@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// Those who want 1 and whom nothing can cancel sleep together.
+// Calls for 1 that cannot be cancelled sleep together, as a crowd.
 
-func TestCrowdIsServedInOrderOfTheCalls(t *testing.T) {
+func TestCrowd_IsServedInOrderOfTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 2, 2), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
@@ -49,8 +49,8 @@ func TestCrowdIsServedInOrderOfTheCalls(t *testing.T) {
 	})
 }
 
-// More is given back than those of the crowd want, or than is out.
-func TestCrowdGetsWhatItWantsAndNoMore(t *testing.T) {
+// More is released than the crowd wants, or than is out.
+func TestCrowd_GetsWhatItWantsAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 3, 3), synclog.New()
 		for who := range 2 {
@@ -77,7 +77,7 @@ func TestCrowdGetsWhatItWantsAndNoMore(t *testing.T) {
 	})
 }
 
-func TestCrowdFailsWhenTheLimitSinks(t *testing.T) {
+func TestCrowd_FailsWhenTheLimitSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 1, 1), synclog.New()
 		var want []synclog.Left
@@ -100,8 +100,8 @@ func TestCrowdFailsWhenTheLimitSinks(t *testing.T) {
 	})
 }
 
-// Who can be cancelled is not of the crowd, also if there is one.
-func TestCancelBehindACrowd(t *testing.T) {
+// A call that can be cancelled is not part of a crowd.
+func TestCrowd_CancelBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 1, 1), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
@@ -119,7 +119,7 @@ func TestCancelBehindACrowd(t *testing.T) {
 }
 
 // A semaphore that was made outside of a bubble is used in one, and outside again.
-func TestCrowdsInABubbleAndOutside(t *testing.T) {
+func TestCrowd_InABubbleAndOutside(t *testing.T) {
 	s := held(t, 1, 1)
 	inside := func() {
 		synctest.Test(t, func(t *testing.T) {
@@ -158,9 +158,9 @@ func TestCrowdsInABubbleAndOutside(t *testing.T) {
 	outside()
 }
 
-// Many come and go at once: what can be cancelled and what cannot, for one and for
-// more, while the limit changes.
-func TestCrowdUnderStress(t *testing.T) {
+// Many calls come and go at once, some with a context that can be cancelled, for one
+// permit and for more, while the limit changes.
+func TestCrowd_Stress(t *testing.T) {
 	s := semaphore.NewWeighted(3)
 	var wg, done sync.WaitGroup
 	stop := make(chan struct{})

@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// A model is what a semaphore promises, written down as plainly as possible:
-// who waits is a slice, and after every change it is looked at from the front.
-// It has no goroutines, its time is a number.
+// A model is what a semaphore promises, written down as plainly as possible: the
+// waiting calls are a slice, and after every change it is examined from the front.
+// It has no goroutines, and its time is a number.
 type model struct {
 	limit, out int64
 	now        time.Duration
@@ -98,8 +98,8 @@ func (m *model) drain() int64 {
 	return got
 }
 
-// sleep lets time pass until the instant until. Those whose time is up give up
-// one after the other.
+// sleep lets time pass until the instant until. Calls whose time is up give up one
+// after the other.
 func (m *model) sleep(until time.Duration) {
 	for {
 		c := m.nextEnd()
@@ -112,7 +112,7 @@ func (m *model) sleep(until time.Duration) {
 	m.now = until
 }
 
-// nextEnd returns who gives up first of those who wait, or nil.
+// nextEnd returns the waiting call that gives up first, or nil.
 func (m *model) nextEnd() *modelCall {
 	if len(m.queue) == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (m *model) nextEnd() *modelCall {
 	return slices.MinFunc(m.queue, func(a, b *modelCall) int { return cmp.Compare(a.end, b.end) })
 }
 
-// serve lets those at the front through who fit.
+// serve lets the calls at the front through that fit.
 func (m *model) serve() {
 	for len(m.queue) > 0 && m.queue[0].n <= m.limit-m.out {
 		m.out += m.queue[0].n
@@ -147,7 +147,7 @@ const (
 	doWithin               // long(for how long, amount)
 	doDeadline             // long(until the context ends, amount)
 	doTry                  // amount
-	doCancel               // whose context: one of those who wait, with anyone one of all
+	doCancel               // which call: one that waits; with anyone, any of all
 	doRelease              // amount, at most what is certainly out; more with excess
 	doSetLimit             // amount; negative with excess
 	doDrain
@@ -156,7 +156,7 @@ const (
 )
 
 const (
-	hurry  = 0x80 // doCancel, doRelease: do the next step before anybody has run
+	hurry  = 0x80 // doCancel, doRelease: do the next step before a goroutine has run
 	anyone = 0x40 // doCancel
 	excess = 0x40 // doRelease, doSetLimit
 	most   = 7    // the amount that stands for as much as there can be
@@ -166,11 +166,10 @@ func (s step) canHurry() bool {
 	return s.arg&hurry != 0 && (s.verb == doCancel || s.verb == doRelease && s.arg&excess == 0)
 }
 
-// canFollowAtOnce reports whether the outcome is certain of s after a step
-// after which nobody has run. It is for a release, whoever was cancelled or
-// granted something before: they are, whether they know it or not. It is not
-// for a cancel: the call may know already of a grant, or not, and another
-// cancel may or may not have let it through.
+// canFollowAtOnce reports whether the outcome of s is certain after a step after
+// which no goroutine has run. That of a release is, whichever calls were cancelled or
+// granted before. That of a cancel is not: the call may have noticed a grant already,
+// and another cancel may or may not have let it through.
 func (s step) canFollowAtOnce() bool { return s.verb == doRelease && s.arg&excess == 0 }
 
 // waits are the times for which a call waits or the clock runs.
@@ -259,7 +258,7 @@ func run(history []byte, newWeighted func(limit int64) weighted) error {
 			c.cancel()
 		}
 	}()
-	hurried := false // nobody has run since the last step
+	hurried := false // no goroutine has run since the last step
 	for ; len(history) >= 2; history = history[2:] {
 		s := step{verb(history[0]) % verbs, history[1]}
 		if hurried && !s.canFollowAtOnce() {
@@ -281,8 +280,8 @@ func run(history []byte, newWeighted func(limit int64) weighted) error {
 	if err := r.compare(); err != nil {
 		return err
 	}
-	// From the back, so that nobody is let through by a cancel, whoever
-	// notices first.
+	// From the back, so that a cancel lets no call through, whichever notices
+	// first.
 	for i := range r.calls {
 		r.cancel(len(r.calls) - 1 - i)
 	}
@@ -356,7 +355,7 @@ func (r *replay) do(s step) error {
 		}
 		if !panicked {
 			r.m.release(n)
-			r.certain = r.m.out // Release looks for itself at who is cancelled
+			r.certain = r.m.out // Release checks itself which calls are cancelled
 		}
 
 	case doSetLimit:
@@ -373,7 +372,7 @@ func (r *replay) do(s step) error {
 		}
 
 	case doDrain:
-		// Always legal, also below zero: nobody keeps a record of who holds
+		// Always legal, also below zero: there is no record of which call holds
 		// what, so what may be released afterwards is what is in flight then.
 		got, want := r.s.Drain(), r.m.drain()
 		fmt.Fprintf(&r.trace, "Drain() = %d\n", got)
@@ -415,9 +414,9 @@ func (r *replay) cancel(i int) {
 	r.m.giveUp(&r.calls[i].want, context.Canceled)
 }
 
-// unshared returns d or a few nanoseconds more, so that nobody else gives up at the
-// instant d from now. Of two who do, either may be the first, and it matters:
-// if the head is, the second may be let through.
+// unshared returns d or a few nanoseconds more, so that no other call gives up at the
+// instant d from now. Of two that do, either may be first, and it matters: if the head
+// is, the second may be let through.
 func (r *replay) unshared(d time.Duration) time.Duration {
 	if d <= 0 || d == forever {
 		return d // does not wait, never gives up
@@ -428,8 +427,8 @@ func (r *replay) unshared(d time.Duration) time.Duration {
 	return d
 }
 
-// compare returns how the semaphore differs from the model, once everybody
-// has run who can.
+// compare returns how the semaphore differs from the model, once all goroutines have
+// run that can.
 func (r *replay) compare() error {
 	synctest.Wait()
 	r.certain = r.m.out
@@ -451,9 +450,8 @@ func (r *replay) compare() error {
 	return nil
 }
 
-// An outcome is a result that one goroutine sets and another looks at. That
-// synctest.Wait lies between them does not order a look before what a timer
-// sets off later.
+// An outcome is a result that one goroutine sets and another reads. A synctest.Wait
+// between them does not order a read before what a timer starts later.
 type outcome struct{ v atomic.Pointer[result] }
 
 func (o *outcome) set(r result) { o.v.Store(&r) }
@@ -508,7 +506,7 @@ var histories = map[string][]byte{
 		step{doAcquire, 4}, step{doAcquire, 1}, step{doSetLimit, 2}, step{doRelease, 1}, step{doTry, 1}, step{doRelease, 1}, step{doRelease, 1}, step{doRelease, 1}),
 	"drained below zero": history(6,
 		step{doAcquire, 6}, step{doAcquire, 2}, step{doSetLimit, 2}, step{doDrain, 0}, step{doRelease, 3 | excess}, step{doRelease, 1}, step{doRelease, 1}, step{doRelease, 2}),
-	"drained past somebody who waits": history(6,
+	"drained past a call that waits": history(6,
 		step{doAcquire, 2}, step{doAcquire, 5}, step{doAcquire, 1}, step{doDrain, 0}, step{doRelease, 4}, step{doCancel, 0}),
 	"the head gives up, the next goes": history(4,
 		step{doAcquire, 2}, step{doWithin, long(5*ms, 4)}, step{doWithin, long(ms, 2)}, step{doWithin, long(time.Hour, 2)},
@@ -543,8 +541,8 @@ func FuzzWeighted(f *testing.F) {
 	})
 }
 
-// What the fuzzer does, as far as there is time for it in every run.
-func TestRandomHistories(t *testing.T) {
+// A short sample of what the fuzzer does.
+func TestWeighted_Model(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		history := randomHistory(random)
@@ -565,7 +563,7 @@ func randomHistory(random *rand.Rand) []byte {
 }
 
 // A semaphore that is wrong in one thing must differ from the model.
-func TestModelTellsWrongSemaphores(t *testing.T) {
+func TestWeighted_ModelCanDisagree(t *testing.T) {
 	for name, wrong := range map[string]func(w *semaphore.Weighted) weighted{
 		"Acquire does not heed its context": func(w *semaphore.Weighted) weighted { return deafAcquire{w} },
 		"AcquireWithin waits 1 ns longer":   func(w *semaphore.Weighted) weighted { return lateAcquireWithin{w} },

@@ -25,7 +25,7 @@ type jucOp struct {
 	N         int64  // of acquire, try_acquire, release, grow and shrink
 	OK        *bool  // of try_acquire
 	Got       *int64 // of drain
-	Granted   []int  // who was let through by this step
+	Granted   []int  // callers that this step let through
 	Waiting   int
 	Available int64
 }
@@ -49,7 +49,7 @@ func (tr *jucTrace) replay() error {
 		switch op.Op {
 		case "acquire", "cancel":
 			if op.ID == nil {
-				return fmt.Errorf("op %d %s of nobody", i, op.Op)
+				return fmt.Errorf("op %d: %s without a caller", i, op.Op)
 			}
 		}
 		switch op.Op {
@@ -86,7 +86,7 @@ func (tr *jucTrace) replay() error {
 		case "cancel":
 			cancel, ok := cancels[*op.ID]
 			if !ok {
-				return fmt.Errorf("op %d: nobody called %d to cancel", i, *op.ID)
+				return fmt.Errorf("op %d: there is no caller %d to cancel", i, *op.ID)
 			}
 			cancel()
 		default:
@@ -106,7 +106,7 @@ func (tr *jucTrace) replay() error {
 	return nil
 }
 
-// replayLine decodes and replays a trace. What panics disagrees, too.
+// replayLine decodes and replays a trace. A panic is a disagreement, too.
 func replayLine(t *testing.T, line []byte) (ops int, err error) {
 	t.Helper()
 	var tr jucTrace
@@ -124,8 +124,8 @@ func replayLine(t *testing.T, line []byte) (ops int, err error) {
 	return len(tr.Ops), err
 }
 
-// TestOracleJUC replays what java.util.concurrent.Semaphore answered.
-func TestOracleJUC(t *testing.T) {
+// TestOracle_JUC replays what java.util.concurrent.Semaphore answered.
+func TestOracle_JUC(t *testing.T) {
 	total := 0
 	for i, line := range oracle.Lines(t, "juc_semaphore.jsonl") {
 		ops, err := replayLine(t, line)
@@ -137,9 +137,9 @@ func TestOracleJUC(t *testing.T) {
 	t.Logf("%d operations", total)
 }
 
-// A replay that cannot fail proves nothing. A wrong n or id of a caller that is
-// never let through may go unnoticed; a wrong answer may not.
-func TestOracleJUCNoticesCorruptedLines(t *testing.T) {
+// The replay must be able to fail. A wrong n or id of a caller that is never let
+// through may go unnoticed; a wrong answer may not.
+func TestOracle_JUC_NoticesCorruptedLines(t *testing.T) {
 	made, noticed := map[string]int{}, map[string]int{}
 	for _, line := range oracle.Lines(t, "juc_semaphore.jsonl")[:20] {
 		for op := range 10 {

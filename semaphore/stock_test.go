@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-func TestAgainAsksUntilItIsNotLost(t *testing.T) {
+func TestStock_AgainRetriesUntilNotLost(t *testing.T) {
 	for _, end := range []verdict{done, refused, closed} {
 		asked := 0
 		v := again(func(n int64) verdict {
@@ -26,9 +26,9 @@ func TestAgainAsksUntilItIsNotLost(t *testing.T) {
 	}
 }
 
-// While there is room for all, nobody is refused because somebody else asked at
-// the same time.
-func TestNobodyIsRefusedForLosing(t *testing.T) {
+// While there is room for all, no call is refused because another came at the same
+// time.
+func TestStock_LosingRefusesNoCall(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up
 	s := NewWeighted(1000)
 	var refused atomic.Int64
@@ -51,7 +51,7 @@ func TestNobodyIsRefusedForLosing(t *testing.T) {
 }
 
 // Objects of 320 bytes begin at a line of the cache, those of a little more do not.
-func TestWeightedFillsLines(t *testing.T) {
+func TestWeighted_FillsCacheLines(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("its layout is for 64 bits")
 	}

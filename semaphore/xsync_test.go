@@ -98,12 +98,11 @@ func (w *twins) end() {
 	}
 }
 
-// The same history gives the same outcomes, call by call and to the
-// nanosecond. What differs on purpose is left out here and stands in the next
-// test.
-func TestSameHistoryAsXSync(t *testing.T) {
+// The same history gives the same outcomes, call by call and to the nanosecond. What
+// differs on purpose is in the next test.
+func TestXSync_SameHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
-	outcomes := map[result]int{} // with at = 0: do the histories come to anything?
+	outcomes := map[result]int{} // with at = 0: each outcome must occur
 	for round := range 500 {
 		synctest.Test(t, func(t *testing.T) {
 			limit := random.Int64N(6)
@@ -146,8 +145,8 @@ func TestSameHistoryAsXSync(t *testing.T) {
 	}
 }
 
-// What a program notices that comes from x/sync.
-func TestDifferencesFromXSync(t *testing.T) {
+// The differences that a program notices when it changes from x/sync.
+func TestXSync_Differences(t *testing.T) {
 	const ours, theirs = 0, 1
 	want := func(t *testing.T, c *twinCall, want [2]result) {
 		t.Helper()
