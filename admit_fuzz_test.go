@@ -192,7 +192,7 @@ func (c *composite) newNode(parent *node) *node {
 	}
 	cfg := sluice.Config{
 		Name: "c", Concurrency: g.room, ConcurrencyUnit: g.roomUnit,
-		Rate: g.pace.rate, RateUnit: g.rateUnit, Burst: g.pace.burst,
+		Rate: withBurst(g.pace.rate, g.pace.burst), RateUnit: g.rateUnit,
 	}
 	if parent != nil {
 		cfg.Parent = parent.gate

@@ -177,7 +177,7 @@ func (c *composite) operation() int {
 func (c *composite) changeRate(g *node) {
 	g.pace.rate = wholeRates[c.next(len(wholeRates))]
 	g.left = append(g.left, departure{at: c.now, rate: g.pace.rate})
-	if err := g.gate.SetRate(g.pace.rate.Count, g.pace.rate.Per); err != nil {
+	if err := g.gate.SetRate(withBurst(g.pace.rate, g.pace.burst)); err != nil {
 		c.Fatal(err)
 	}
 }

@@ -75,7 +75,7 @@ var (
 
 // subjects returns new ones, always in the same order.
 func subjects(t *testing.T) []subject {
-	s, p := semaphore.NewWeighted(3), pacer.New(1, time.Hour)
+	s, p := semaphore.NewWeighted(3), limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 	b, kb := leaky.New(3, 1, time.Hour), must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{}))
 	l, kl := window.NewSliding(3, time.Hour), must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{}))
 	c, kc := window.NewFixed(3, time.Hour), must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{}))

@@ -115,12 +115,12 @@ func mistakes(t *testing.T) badinput.Tries {
 		set(row+", Set", "Keyed", errLog, errCounter)
 	}
 	badRate := func(row string, count int64, per time.Duration) {
-		try(row+", New", "pacer", func() error { pacer.New(count, per); return nil })
-		_, err := pacer.NewWith(count, per, pacer.Config{})
-		set(row+", Set", "pacer", err, pacer.New(1, time.Hour).SetRate(count, per))
+		_, err := pacer.New(sluice.Rate{Count: count, Per: per}, pacer.Config{})
+		set(row+", New", "pacer", err)
+		set(row+", Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{})).SetRate(sluice.Rate{Count: count, Per: per}))
 		_, err = sluice.New(sluice.Config{Rate: sluice.Rate{Count: count, Per: per}})
 		_, errParse := limits.ParseRate(fmt.Sprintf("%d/%v", count, per))
-		set(row+", Set", "Gate", err, errParse, mustGate(t, room).SetRate(count, per))
+		set(row+", Set", "Gate", err, errParse, mustGate(t, room).SetRate(sluice.Rate{Count: count, Per: per}))
 	}
 	for row, values := range map[string][]int64{"limit < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
 		for _, n := range values {
@@ -163,18 +163,13 @@ func mistakes(t *testing.T) badinput.Tries {
 	badQuota("too fast", leaky.Quota{Capacity: 3, Count: 1e6 + 1, Per: time.Second})
 	badQuota("too long", leaky.Quota{Capacity: math.MaxInt64, Count: 1, Per: time.Hour})
 	badQuota("too long", leaky.Quota{Capacity: 2, Count: 1, Per: math.MaxInt64/2 + 2})
-	for _, cfg := range []pacer.Config{{Burst: math.MaxInt64}, {Burst: 147 * 366}, {BurstTime: math.MaxInt64/2 + 2}, {BurstTime: math.MaxInt64}} {
-		_, err := pacer.NewWith(1, 24*time.Hour, cfg)
-		set("too long, Set", "pacer", err)
-		_, err = sluice.New(sluice.Config{Rate: sluice.Rate{Count: 1, Per: 24 * time.Hour}, Burst: cfg.Burst, BurstTime: cfg.BurstTime})
-		set("too long, Set", "Gate", err)
-	}
-	set("too long, Set", "pacer", must(pacer.NewWith(1, time.Hour, pacer.Config{Burst: 147 * 366})).SetRate(1, 24*time.Hour))
-	set("too long, Set", "Gate", mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}, Burst: 147 * 366}).SetRate(1, 24*time.Hour))
-
-	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0.999, 1e6 + 1} {
-		_, err := pacer.NewWith(1, time.Second, pacer.Config{WarmUp: time.Minute, ColdFactor: f})
-		set("NaN, infinite", "pacer", err)
+	for _, burst := range []int64{math.MaxInt64, 147 * 366} {
+		long := sluice.Rate{Count: 1, Per: 24 * time.Hour, Burst: burst}
+		_, err := pacer.New(long, pacer.Config{})
+		set("too long, New", "pacer", err)
+		set("too long, Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{})).SetRate(long))
+		_, err = sluice.New(sluice.Config{Rate: long})
+		set("too long, Set", "Gate", err, mustGate(t, room).SetRate(long))
 	}
 	for _, n := range []int64{1e9, -1, 1<<29 + 1} {
 		_, err1 := leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: n})

@@ -21,7 +21,7 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 		"rate":        func() sluice.Config { return sluice.Config{Rate: fifty} },
 		"no rate":     func() sluice.Config { return sluice.Config{} },
 		"concurrency": func() sluice.Config { return sluice.Config{Rate: fifty, Concurrency: 5} },
-		"burst":       func() sluice.Config { return sluice.Config{Rate: fifty, Burst: 20} },
+		"burst":       func() sluice.Config { return sluice.Config{Rate: withBurst(fifty, 20)} },
 		"parent": func() sluice.Config {
 			return sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{Rate: fifty})}
 		},

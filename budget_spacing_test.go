@@ -39,7 +39,7 @@ func exhaust(t *testing.T, g *sluice.Gate) {
 func TestStats_Spacing_HalvedBySuccesses(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"no rate":        {},
-		"a stored burst": {Rate: sluice.Rate{Count: 100, Per: time.Second}, Burst: 20},
+		"a stored burst": {Rate: sluice.Rate{Count: 100, Per: time.Second, Burst: 20}},
 		"counts cost":    {Rate: sluice.Rate{Count: 60_000, Per: time.Second}, RateUnit: sluice.Cost},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestStats_Spacing_RateAndPauseStillFailWaitsEarly(t *testing.T) {
 		by     sluice.Cause
 	}{
 		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
-		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(1, time.Minute) }, sluice.ByRate},
+		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(sluice.Rate{Count: 1, Per: time.Minute}) }, sluice.ByRate},
 		"with a quota": {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestStats_Spacing_SurvivesSetRate(t *testing.T) {
 					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 					want = append(want, synclog.At(i, at*ms))
 				}
-				if err := g.SetRate(c.rate.Count, c.rate.Per); err != nil || g.Stats().Rate != c.rate {
+				if err := g.SetRate(c.rate); err != nil || g.Stats().Rate != c.rate {
 					t.Errorf("%v, %v", err, g.Stats().Rate)
 				}
 				time.Sleep(time.Hour)
@@ -358,9 +358,8 @@ func TestStats_Spacing_SurvivesSetRate(t *testing.T) {
 
 func TestStats_Spacing_IsPerCall(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
-		"a burst":      {Rate: tenPerSecond, Burst: 5},
-		"a burst time": {Rate: tenPerSecond, BurstTime: 400 * ms},
-		"a huge burst": {Rate: sluice.Rate{Count: 1, Per: ms}, Burst: 1 << 40}, // at 8 s a call longer than there is time
+		"a burst":      {Rate: withBurst(tenPerSecond, 5)},
+		"a huge burst": {Rate: sluice.Rate{Count: 1, Per: ms, Burst: 1 << 40}}, // at 8 s a call longer than there is time
 		"cost":         {Rate: sluice.Rate{Count: 10_000, Per: time.Second}, RateUnit: sluice.Cost},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 )
@@ -81,11 +82,11 @@ func spots(t *testing.T) map[string]func() spot {
 			}, s.InFlight}
 		},
 		"pacer": func() spot {
-			p := pacer.New(1, time.Hour)
+			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Acquire(ctx, 1) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"reservation": func() spot {
-			p := pacer.New(1, time.Hour)
+			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Reserve(1).Wait(ctx) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"block": func() spot {

@@ -6,7 +6,7 @@
 //
 //	you want                                              use
 //	at most 8 calls in flight                             semaphore.NewWeighted(8)
-//	one call each 100 ms, callers wait their turn         pacer.New(10, time.Second)
+//	one call each 100 ms, callers wait their turn         pacer.New(limits.Rate{Count: 10, Per: time.Second}, …)
 //	both, and a shared pause after a 429                  sluice.New (a Gate)
 //	to call through a gate and retry failures             sluice.RetryValue, sluice.Retry
 //	the same for an http.Client                           sluicehttp.New, as its Transport
@@ -77,13 +77,12 @@
 //	limit < 0, Set       error        -          error        error        error        -            error
 //	limit = 0, New       ErrTooLarge  -          panic        panic        -            -            panic
 //	limit = 0, Set       ErrTooLarge  -          error        error        no limit     -            error
-//	count, per ≤ 0, New  -            panic      panic        panic        -            -            panic
+//	count, per ≤ 0, New  -            error      panic        panic        -            -            panic
 //	count, per ≤ 0, Set  -            error      error        error        error        -            error
-//	too fast, New        -            panic      panic        -            -            -            panic
+//	too fast, New        -            error      panic        -            -            -            panic
 //	too fast, Set        -            error      error        -            error        -            error
-//	too long, New        -            -          panic        -            -            -            panic
+//	too long, New        -            error      panic        -            -            -            panic
 //	too long, Set        -            error      error        -            error        -            error
-//	NaN, infinite        -            error      -            -            -            -            -
 //	10⁹ keys             -            -          -            -            -            -            error
 //	one key too many     -            -          -            -            -            -            ErrTooManyKeys
 //	nil limit, function  -            -          -            -            error        panic        panic
@@ -104,7 +103,7 @@
 //   - "Too fast" is more than one per nanosecond; in leaky, more than 10⁶ per second.
 //     "Too long" is a bucket or burst of more than 146 years. A debt may be longer.
 //   - MaxKeys may be up to 2²⁹, and 0 means 2²⁹. Memory is allocated as keys come.
-//   - A negative Burst, BurstTime, WarmUp, MaxWaiting or MaxKeys is an error, and so is
+//   - A negative Burst, WarmUp, MaxWaiting or MaxKeys is an error, and so is
 //     whatever the doc of the Config excludes. The docs of other durations, and of a
 //     [RetryPolicy], say what negative values mean. An impossible backoff panics.
 //   - A Permit is released and settled once; later calls do nothing. A semaphore keeps

@@ -116,7 +116,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		if want := (sluice.Estimate{Last: time.Second, Total: 2 * time.Second, LimitedBy: sluice.BySlowStart, Unknown: sluice.BySlowStart}); got != want {
 			t.Errorf("beside a limit: %+v, want %+v", got, want)
 		}
-		limited.SetRate(10, time.Second)
+		limited.SetRate(sluice.Rate{Count: 10, Per: time.Second})
 		check("a rate ends it", limited, 4, sluice.Estimate{Last: 300 * ms, Total: 1300 * ms, LimitedBy: sluice.ByRate})
 	})
 }

@@ -30,20 +30,16 @@ type Config struct {
 	// ConcurrencyUnit says what Concurrency counts. Empty means Calls.
 	ConcurrencyUnit Unit
 
-	// Rate is how often calls may leave, evenly spaced. The zero Rate means
-	// no limit.
+	// Rate is how often calls may leave, evenly spaced, and how many may leave
+	// together after the gate was idle. The zero Rate means no limit.
 	Rate Rate
 
 	// RateUnit says what Rate counts. Empty means Calls.
 	RateUnit Unit
 
-	// Burst, BurstTime and CatchUp are those of pacer.Config: how many calls
-	// may leave together after the gate was idle (0 means 1), the same as a
-	// time, and how much of a delay that is our own fault is made up for
-	// (0 means 1 ms, negative nothing).
-	Burst     int64
-	BurstTime time.Duration
-	CatchUp   time.Duration
+	// CatchUp is that of pacer.Config: how much of a delay that Sluice itself
+	// causes is made up for. 0 means 1 ms, negative nothing.
+	CatchUp time.Duration
 
 	// MaxWaiting is the most callers that may wait; more fail with
 	// ErrQueueFull. 0 means no bound.
@@ -158,8 +154,7 @@ type Gate struct {
 
 // New returns the gate that cfg describes. It returns an error if a number is
 // negative, the rate is neither zero nor one that [limits.ParseRate] would accept,
-// both Burst and BurstTime are given or last longer than 146 years, a unit is
-// none, a quota lacks its meter, or the parent has Permits.
+// its burst lasts longer than 146 years, a unit is none, a quota lacks its meter, or the parent has Permits.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {
@@ -183,10 +178,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if err := cfg.RateUnit.check("rate"); err != nil {
 		return nil, err
 	}
-	s, err := schedule.New(schedule.Config{
-		Count: cfg.Rate.Count, Per: cfg.Rate.Per,
-		Burst: cfg.Burst, BurstTime: cfg.BurstTime, CatchUp: cfg.CatchUp,
-	})
+	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp})
 	if err != nil {
 		return nil, err
 	}
@@ -468,21 +460,22 @@ func (g *Gate) refusal(n int64, err error) Event {
 	return Event{Kind: EventRefused, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 
-// SetRate changes the rate to count per period, for those who wait already as
-// for those who come; 0 per 0 means no limit. What is owed is re-priced: the
-// next call leaves as many new intervals after the last one as that weighed (1
-// unless the rate counts cost), or now if that has passed. It returns an error
-// and changes nothing if that is no rate.
+// SetRate changes the rate and its burst, also for callers that wait already; the zero
+// Rate means no limit. What is owed is re-priced: the next call leaves as many new
+// intervals after the last one as that weighed (1 unless the rate counts cost), or now
+// if that has passed. What is stored for a burst stays that many calls, at most the
+// new burst; a larger burst fills from now on. SetRate returns an error and changes
+// nothing if New would return one for rate.
 //
-// It looks at every caller that waits, and nothing leaves meanwhile: some 10 ns for each
-// and some 40 ns for each with a deadline or a bound. PauseUntil does, too, and Settle
+// It looks at every caller that waits, and nothing leaves meanwhile: about 10 ns for each
+// and 40 ns for each with a deadline or a bound. PauseUntil does, too, and Settle
 // where it brings the next slot later, which only a rate that counts cost does.
-func (g *Gate) SetRate(count int64, per time.Duration) error {
+func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
-		if err = g.schedule.SetRate(now, count, per); err == nil {
-			g.rate = Rate{Count: count, Per: per}
-			if count > 0 { // which paces the calls from now on
+		if err = g.schedule.SetRate(now, rate); err == nil {
+			g.rate = rate
+			if rate.Count > 0 { // which paces the calls from now on
 				g.ramp = nil
 			}
 		}

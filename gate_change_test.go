@@ -17,7 +17,7 @@ func TestGate_SetRate_ReachesWaiters(t *testing.T) {
 			l.Call(i, enter(g, bg))
 		}
 		time.Sleep(time.Second)
-		g.SetRate(1000, time.Second)
+		g.SetRate(sluice.Rate{Count: 1000, Per: time.Second})
 		time.Sleep(time.Second)
 		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second)) // now it is full
 		g.SetConcurrency(3)
@@ -51,9 +51,9 @@ func TestGate_SetRate_UnlimitedAndBack(t *testing.T) {
 			l.Call(i, enter(g, bg))
 		}
 		time.Sleep(150 * ms)
-		g.SetRate(0, 0)
+		g.SetRate(sluice.Rate{})
 		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms), synclog.At(2, 150*ms), synclog.At(3, 150*ms))
-		g.SetRate(1, time.Second)
+		g.SetRate(sluice.Rate{Count: 1, Per: time.Second})
 		l.Call(4, enter(g, bg)) // one new interval after the last one left
 		time.Sleep(time.Minute)
 		if got := l.Sofar(); got[4] != synclog.At(4, 1150*ms) {
@@ -78,7 +78,7 @@ func TestGate_SetRate_CountsFromTheLastUnlimitedCall(t *testing.T) {
 					}
 				}
 				time.Sleep(300 * time.Millisecond)
-				if err := g.SetRate(1, time.Second); err != nil {
+				if err := g.SetRate(sluice.Rate{Count: 1, Per: time.Second}); err != nil {
 					t.Fatal(err)
 				}
 				want := time.Second
@@ -99,14 +99,14 @@ func TestGate_SetRate_CountsFromTheLastUnlimitedCall(t *testing.T) {
 func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
 	for _, n := range []int64{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			g := mustGate(t, sluice.Config{Rate: tenPerSecond, BurstTime: time.Second})
+			g := mustGate(t, sluice.Config{Rate: withBurst(tenPerSecond, 11)})
 			time.Sleep(time.Minute)
 			for range 11 {
 				if _, ok := g.TryAcquire(1); !ok {
-					t.Fatal("the burst is a second, 11 calls")
+					t.Fatal("the burst is 11 calls")
 				}
 			}
-			g.SetRate(0, 0)
+			g.SetRate(sluice.Rate{})
 			if _, ok := g.TryAcquire(n); !ok {
 				t.Errorf("a call of %d is refused", n)
 			}

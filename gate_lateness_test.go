@@ -133,8 +133,8 @@ func TestConfig_CatchUp_OfAChildAlone(t *testing.T) {
 		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Parent: all, Observer: slow(100 * ms)})
 		l := synclog.New()
 		l.Call(0, enter(g, bg))
-		all.SetRate(1000, 100300*ms) // its next slot is at 100.3
-		l.Call(1, enter(g, bg))      // asks its parent at 100.5 in place of 100
+		all.SetRate(sluice.Rate{Count: 1000, Per: 100300 * ms}) // its next slot is at 100.3
+		l.Call(1, enter(g, bg))                                 // asks its parent at 100.5 in place of 100
 		time.Sleep(100*ms + ms/2)
 		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms+ms/2))
 		if d := g.Stats().NextSlot.Sub(l.Start); d != 200*ms+3*ms/10 {
@@ -209,7 +209,7 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 			for range 1 + random(3) {
 				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), []sluice.Unit{sluice.Calls, sluice.Cost}[random(2)]}
 				cfg := sluice.Config{
-					Rate: sluice.Rate{Count: 1, Per: v.interval}, Burst: v.burst, RateUnit: v.counts, Concurrency: random(9),
+					Rate: sluice.Rate{Count: 1, Per: v.interval, Burst: v.burst}, RateUnit: v.counts, Concurrency: random(9),
 					Observer: func(e sluice.Event) {
 						if e.Kind == sluice.EventQueued {
 							time.Sleep(time.Duration(random(int64(3 * ms))))

@@ -16,7 +16,7 @@ import (
 // interval apart, in order.
 func TestGate_PauseUntil_HoldsAllAndReleasesAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64, Burst: 10}), synclog.New()
+		g, l := mustGate(t, sluice.Config{Rate: withBurst(tenPerSecond, 10), Concurrency: 64}), synclog.New()
 		time.Sleep(time.Hour) // a full burst is stored
 		l.Start = time.Now()
 		g.PauseUntil(time.Now().Add(30*time.Second), "429")

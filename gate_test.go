@@ -278,9 +278,9 @@ func TestGate_Mistakes(t *testing.T) {
 		"half a rate":      {Rate: sluice.Rate{Count: 1}},
 		"other half":       {Rate: sluice.Rate{Per: time.Second}},
 		"absurd rate":      {Rate: sluice.Rate{Count: math.MaxInt64, Per: 1}},
-		"burst":            {Rate: tenPerSecond, Burst: -1},
-		"both bursts":      {Rate: tenPerSecond, Burst: 2, BurstTime: 1},
-		"endless burst":    {Rate: tenPerSecond, Burst: math.MaxInt64},
+		"burst":            {Rate: withBurst(tenPerSecond, -1)},
+		"burst, no rate":   {Rate: sluice.Rate{Burst: 2}},
+		"endless burst":    {Rate: withBurst(tenPerSecond, math.MaxInt64)},
 		"unit":             {ConcurrencyUnit: "tokens"},
 		"other unit":       {RateUnit: "Calls"},
 		"quota, no meter":  {Limits: []sluice.Limit{{Name: "q"}}},
@@ -293,8 +293,8 @@ func TestGate_Mistakes(t *testing.T) {
 		}
 	}
 	g := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 3})
-	for _, r := range []sluice.Rate{{Count: -1, Per: 1}, {Count: 1}, {Per: 1}, {Count: 2, Per: 1}} {
-		if err := g.SetRate(r.Count, r.Per); err == nil || !strings.HasPrefix(err.Error(), "sluice: ") || g.Stats().Rate != tenPerSecond {
+	for _, r := range []sluice.Rate{{Count: -1, Per: 1}, {Count: 1}, {Per: 1}, {Count: 2, Per: 1}, {Burst: 1}, {Count: 1, Per: time.Second, Burst: -1}, {Count: 1, Per: time.Second, Burst: math.MaxInt64}} {
+		if err := g.SetRate(r); err == nil || !strings.HasPrefix(err.Error(), "sluice: ") || g.Stats().Rate != tenPerSecond {
 			t.Errorf("SetRate(%v): %v, rate %v", r, err, g.Stats().Rate)
 		}
 	}

@@ -140,9 +140,9 @@ func TestLane_Stress(t *testing.T) {
 				case 1:
 					g.Resume()
 				case 2:
-					g.SetRate(0, 0)
+					g.SetRate(Rate{})
 				case 3:
-					g.SetRate(1_000_000+r.Int64N(1_000_000), time.Second)
+					g.SetRate(Rate{Count: 1_000_000 + r.Int64N(1_000_000), Per: time.Second})
 				case 4, 5:
 					g.SetConcurrency(1 + r.Int64N(most))
 				case 6:
@@ -158,8 +158,8 @@ func TestLane_Stress(t *testing.T) {
 		check("all is changed")
 
 		// All of it is there again. A rate ends a slow start.
-		g.SetRate(1, time.Second)
-		g.SetRate(0, 0)
+		g.SetRate(Rate{Count: 1, Per: time.Second})
+		g.SetRate(Rate{})
 		g.SetConcurrency(most)
 		g.Resume()
 		var permits []*Permit

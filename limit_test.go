@@ -211,7 +211,7 @@ func TestConfig_Limits_ChangesReachWaiters(t *testing.T) {
 			l.Call(i, enter(g, bg))
 		}
 		time.Sleep(time.Second)
-		g.SetRate(1000, time.Second)
+		g.SetRate(sluice.Rate{Count: 1000, Per: time.Second})
 		time.Sleep(time.Second)
 		g.SetConcurrency(3)
 		time.Sleep(time.Second)

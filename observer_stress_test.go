@@ -115,7 +115,7 @@ func newWatched(t testing.TB, unit time.Duration, parentToo bool) *watched {
 		return g
 	}
 	rate := sluice.Rate{Count: 2, Per: unit}
-	parent := sluice.Config{Name: "all", Concurrency: 6, Rate: rate, Burst: 5}
+	parent := sluice.Config{Name: "all", Concurrency: 6, Rate: withBurst(rate, 5)}
 	var all *sluice.Gate
 	if parentToo {
 		all = add(parent)
@@ -125,7 +125,7 @@ func newWatched(t testing.TB, unit time.Duration, parentToo bool) *watched {
 	add(sluice.Config{Name: "child", Concurrency: 2, MaxWaiting: 5, Parent: all})
 	add(sluice.Config{Name: "quota", Parent: all, Limits: []sluice.Limit{{Limiter: &bucket{capacity: 5, interval: unit}}}})
 	add(sluice.Config{Name: "cost", Concurrency: 4, ConcurrencyUnit: sluice.Cost, Parent: all})
-	add(sluice.Config{Name: "alone", Concurrency: 3, Rate: rate, Burst: 5, MaxWaiting: 10})
+	add(sluice.Config{Name: "alone", Concurrency: 3, Rate: withBurst(rate, 5), MaxWaiting: 10})
 	add(sluice.Config{Name: "lent", Semaphore: lent{semaphore.NewWeighted(2)}})
 	return w
 }

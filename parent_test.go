@@ -127,7 +127,7 @@ func TestConfig_Parent_ChildChangesWhileItsHeadQueues(t *testing.T) {
 	}{
 		"pause":  {func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, synclog.At(1, time.Minute+time.Second)},
 		"closed": {func(g *sluice.Gate) { g.Close() }, synclog.Failed(1, time.Second, sluice.ErrClosed)},
-		"slower": {func(g *sluice.Gate) { g.SetRate(1, 10*time.Second) }, synclog.At(1, 10*time.Second)},
+		"slower": {func(g *sluice.Gate) { g.SetRate(sluice.Rate{Count: 1, Per: 10 * time.Second}) }, synclog.At(1, 10*time.Second)},
 		"resized": {func(g *sluice.Gate) {
 			g.Acquire(bg, 0)
 			g.SetConcurrency(1)
@@ -173,7 +173,7 @@ func TestConfig_Parent_ChangesReachChildren(t *testing.T) {
 		}
 		l.Call(30, func() error { _, err := a.AcquireWithin(bg, 1, time.Minute); return err })
 		time.Sleep(time.Second)
-		all.SetRate(1000, time.Second) // 20 now, 11 and 21 each 1 ms later, 30 behind 11
+		all.SetRate(sluice.Rate{Count: 1000, Per: time.Second}) // 20 now, 11 and 21 each 1 ms later, 30 behind 11
 		time.Sleep(time.Second)
 		l.Want(t, synclog.At(10, 0), synclog.At(20, 1000*ms), synclog.At(11, 1001*ms), synclog.At(21, 1002*ms), synclog.At(30, 1003*ms))
 

@@ -37,7 +37,7 @@ func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 			g.PauseUntil(time.Now().Add(1000*time.Second), "")
 			p.Settle(20) // the end of the pause is later than what it owes
 		}, waiting},
-		"slower": {func(g *Gate, _ *Permit) { g.SetRate(1, 2*time.Second) }, waiting},
+		"slower": {func(g *Gate, _ *Permit) { g.SetRate(Rate{Count: 1, Per: 2 * time.Second}) }, waiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

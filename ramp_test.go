@@ -117,7 +117,7 @@ func TestSlowStart_EndsWithARate(t *testing.T) {
 			}
 		}
 		time.Sleep(1500 * ms)
-		none.SetRate(5, time.Second)
+		none.SetRate(sluice.Rate{Count: 5, Per: time.Second})
 		time.Sleep(time.Hour)
 		l.Want(t,
 			synclog.At(0, 1000*ms), synclog.At(1, 1100*ms), synclog.At(2, 1200*ms),

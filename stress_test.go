@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 )
@@ -103,7 +104,7 @@ func TestStressSemaphore(t *testing.T) {
 }
 
 func TestStressPacer(t *testing.T) {
-	p := pacer.New(20_000, time.Second)
+	p := limits.Must(pacer.New(Rate{Count: 20_000, Per: time.Second}, pacer.Config{}))
 	hammer(t, func(ctx context.Context, r *rand.Rand) {
 		switch r.IntN(4) {
 		case 0:
@@ -131,7 +132,7 @@ func TestStressPacer(t *testing.T) {
 		case 1:
 			p.Resume()
 		case 2:
-			if err := p.SetRate(10_000+r.Int64N(40_000), time.Second); err != nil {
+			if err := p.SetRate(Rate{Count: 10_000 + r.Int64N(40_000), Per: time.Second}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -161,7 +162,7 @@ func (r *recorder) Admit(now, due time.Duration, n int64) time.Duration {
 
 func TestStressGate(t *testing.T) {
 	const burst, fastest = 3, 50 * time.Microsecond
-	g, err := New(Config{Name: "stress", Concurrency: 20, Rate: Rate{Count: 20_000, Per: time.Second}, Burst: burst})
+	g, err := New(Config{Name: "stress", Concurrency: 20, Rate: Rate{Count: 20_000, Per: time.Second, Burst: burst}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestStressGate(t *testing.T) {
 		case 1:
 			g.Resume()
 		case 2:
-			if err := g.SetRate(1, fastest+time.Duration(r.Int64N(int64(100*time.Microsecond)))); err != nil {
+			if err := g.SetRate(Rate{Count: 1, Per: fastest + time.Duration(r.Int64N(int64(100*time.Microsecond)))}); err != nil {
 				t.Error(err)
 			}
 		case 3, 4:

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
 )
@@ -51,7 +52,7 @@ func BenchmarkGateDo(b *testing.B) {
 		})
 	})
 	b.Run("parts", func(b *testing.B) {
-		s, p := semaphore.NewWeighted(limit), pacer.New(perNano, time.Second)
+		s, p := semaphore.NewWeighted(limit), limits.Must(pacer.New(sluice.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
 		each(b, func(n int) {
 			got := 0
 			for range n {

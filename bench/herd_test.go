@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-go/sluice/bench/internal/machine"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -68,7 +69,7 @@ func BenchmarkHerd(b *testing.B) {
 	})
 	b.Run("sluice", func(b *testing.B) {
 		herd(b, func(interval time.Duration) waitFunc {
-			p := pacer.New(1, interval)
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: interval}, pacer.Config{}))
 			return func(ctx context.Context) error { return p.Acquire(ctx, 1) }
 		})
 	})

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -32,7 +33,7 @@ func BenchmarkPacerTry(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := pacer.New(perNano, time.Second)
+			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
 			each(b, func(n int) { grants(b, try(p, n), n) })
 		})
 		b.Run("xtime", func(b *testing.B) {
@@ -54,7 +55,7 @@ func BenchmarkPacerTry(b *testing.B) {
 	b.Run("refused", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := pacer.New(1, time.Hour)
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 			p.TryAcquire(1)
 			each(b, func(n int) { refuses(b, try(p, n), n) })
 		})
@@ -137,7 +138,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 	b.Run("now", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := pacer.New(perNano, time.Second)
+			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
 			each(b, func(n int) {
 				got := 0
 				for range n {
@@ -176,7 +177,9 @@ func BenchmarkPacerReserve(b *testing.B) {
 	b.Run("later", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			renewed(b, func() *pacer.Pacer { return pacer.New(1, time.Hour) },
+			renewed(b, func() *pacer.Pacer {
+				return limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			},
 				func(current *atomic.Pointer[pacer.Pacer], n int) {
 					got := 0
 					for range n {
@@ -215,7 +218,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 	})
 	b.Run("cancel", func(b *testing.B) {
 		b.Run("sluice", func(b *testing.B) {
-			p := pacer.New(1, time.Hour)
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 			p.TryAcquire(1)
 			each(b, func(n int) {
 				got := 0

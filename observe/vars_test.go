@@ -42,7 +42,7 @@ func TestVarsOfABusyGate(t *testing.T) {
 		sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(50 * time.Millisecond)}, func(context.Context) error {
 			return errors.New("500") // twice, which is all the budget pays for
 		})
-		g.SetRate(20, time.Second)
+		g.SetRate(sluice.Rate{Count: 20, Per: time.Second})
 		p, _ := g.Acquire(bg, 1)
 		g.TryAcquire(1)
 		g.AcquireWithin(bg, 1, 0)
@@ -66,7 +66,7 @@ func TestVarsOfABusyGate(t *testing.T) {
 		p.Release()
 		g.Close()
 		g.Acquire(bg, 1)
-		g.SetRate(0, 0)
+		g.SetRate(sluice.Rate{})
 		var after []struct {
 			Rate    string
 			Refused map[string]int

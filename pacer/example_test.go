@@ -12,11 +12,11 @@ import (
 
 // Three calls, one each 2 ms: the third leaves 4 ms after the first.
 func Example() {
-	p := pacer.New(500, time.Second)
+	p := limits.Must(pacer.New(limits.Rate{Count: 500, Per: time.Second}, pacer.Config{}))
 	ctx := context.Background()
 	start := time.Now()
 	for range 3 {
-		if err := p.Acquire(ctx, 1); err != nil {
+		if err := p.Wait(ctx); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -27,7 +27,7 @@ func Example() {
 }
 
 func ExamplePacer_AcquireWithin() {
-	p := pacer.New(1, time.Hour)
+	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 	ctx := context.Background()
 	fmt.Println(p.AcquireWithin(ctx, 1, time.Second))
 
@@ -46,7 +46,7 @@ func ExamplePacer_AcquireWithin() {
 // Reservations are places in the queue. Who gives one back lets the others
 // move up.
 func ExamplePacer_Reserve() {
-	p := pacer.New(1, time.Minute)
+	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Minute}, pacer.Config{}))
 	now, next, last := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 	show := func() {
 		for name, r := range map[string]pacer.Reservation{"now": now, "next": next, "last": last} {
@@ -71,17 +71,17 @@ func ExamplePacer_Reserve() {
 
 // A burst is how many calls may go together after a time of idleness. A new
 // pacer has nothing stored.
-func ExampleNewWith() {
-	p, err := pacer.NewWith(1, time.Hour, pacer.Config{Burst: 3})
+func ExampleNew() {
+	p, err := pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, pacer.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(p.TryAcquire(1), p.TryAcquire(1))
 
-	_, err = pacer.NewWith(1, time.Hour, pacer.Config{Burst: 3, BurstTime: time.Hour})
+	_, err = pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: -3}, pacer.Config{})
 	fmt.Println(err)
 	// Output:
 	// true false
-	// pacer: burst given both as a count and as a time
+	// pacer: rate of 1 per 1h0m0s: the burst of -3 is negative
 }

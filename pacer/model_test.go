@@ -19,8 +19,7 @@ import (
 type model struct {
 	now     time.Duration
 	changed time.Duration // when the rate or the pause was last changed
-	count   int64
-	per     time.Duration
+	rate    limits.Rate
 	cfg     pacer.Config
 	pause   time.Duration
 
@@ -65,15 +64,12 @@ func ceilTo(x *big.Rat, unit int64) *big.Rat {
 
 // times returns n·T.
 func (m *model) times(n int64) *big.Rat {
-	t := new(big.Rat).SetFrac64(int64(m.per), m.count)
+	t := new(big.Rat).SetFrac64(int64(m.rate.Per), m.rate.Count)
 	return t.Mul(t, new(big.Rat).SetInt64(n))
 }
 
 func (m *model) tau() time.Duration {
-	if m.cfg.Burst > 1 {
-		return floor(m.times(m.cfg.Burst - 1))
-	}
-	return m.cfg.BurstTime
+	return floor(m.times(max(1, m.rate.Burst) - 1))
 }
 
 func (m *model) lifted() *big.Rat {
@@ -166,20 +162,20 @@ func (m *model) change(f func()) {
 	m.settle()
 }
 
-func (m *model) setRate(count int64, per time.Duration) {
+func (m *model) setRate(rate limits.Rate) {
 	stored := m.tau() > 0 && floor(m.lifted())-m.tau() <= m.now
 	if stored { // what is missing to a full burst, as if left by a call of nothing now
 		m.last, m.lastN = ns(m.now), 0
 		m.debt = max(0, floor(ceilTo(minus(m.lifted(), m.last), 1)))
 		m.pause = -1 << 62
 	}
-	if m.cfg.Burst > 1 {
-		ratio := new(big.Rat).SetFrac64(int64(per), count)
-		ratio.Quo(ratio, m.times(1))
-		m.debt = floor(ceilTo(ratio.Mul(ratio, ns(m.debt)), 1))
-	}
-	m.count, m.per = count, per
-	m.last = ceilTo(m.last, count)
+	// As many calls stay stored as were, or as the new burst allows.
+	before := max(1, m.rate.Burst)
+	missing := new(big.Rat).Quo(ns(m.debt), m.times(1))
+	m.rate = rate
+	missing.Add(missing, new(big.Rat).SetInt64(max(1, rate.Burst)-before))
+	m.debt = max(0, floor(ceilTo(missing.Mul(missing, m.times(1)), 1)))
+	m.last = ceilTo(m.last, rate.Count)
 	m.tat = plus(plus(m.last, ns(m.debt)), m.times(m.lastN))
 	if !stored && m.tau() > 0 && floor(m.tat)-m.tau() < m.now {
 		m.last, m.lastN, m.debt = ns(m.now), 0, m.tau()
@@ -188,14 +184,13 @@ func (m *model) setRate(count int64, per time.Duration) {
 }
 
 var (
-	fuzzRates = []struct {
-		count int64
-		per   time.Duration
-	}{
-		{10, time.Second}, {3, time.Second}, {7, time.Second}, {1, 10 * time.Second}, {1000, time.Second},
-		{1_000_000, time.Second}, {1, 24 * time.Hour}, {300, 20 * time.Second}, {999_999, 7 * time.Second},
+	fuzzRates = []limits.Rate{
+		{Count: 10, Per: time.Second}, {Count: 3, Per: time.Second}, {Count: 7, Per: time.Second}, {Count: 1, Per: 10 * time.Second},
+		{Count: 1000, Per: time.Second}, {Count: 1_000_000, Per: time.Second}, {Count: 1, Per: 24 * time.Hour},
+		{Count: 300, Per: 20 * time.Second}, {Count: 999_999, Per: 7 * time.Second},
 	}
-	fuzzTimes = []time.Duration{
+	fuzzBursts = []int64{0, 3, 1, 2, 5, 40}
+	fuzzTimes  = []time.Duration{
 		0, 1, 999, 50 * ms, 100 * ms, time.Second / 3, time.Second, 10 * time.Second, 26 * time.Hour, ms,
 	}
 	fuzzWeights = []int64{1, 1, 1, 2, 5, 1000, 3, 1}
@@ -230,13 +225,19 @@ func runHistory(t *testing.T, data []byte) {
 		return int(b) % n
 	}
 	rate := fuzzRates[next(len(fuzzRates))]
-	cfg := []pacer.Config{{}, {CatchUp: -1}, {Burst: 3}, {BurstTime: 250 * ms}, {MaxWaiting: 3}, {Burst: 2, MaxWaiting: 5}}[next(6)]
-	p, err := pacer.NewWith(rate.count, rate.per, cfg)
+	kind := next(6)
+	cfg := []pacer.Config{{}, {CatchUp: -1}, {}, {}, {MaxWaiting: 3}, {MaxWaiting: 5}}[kind]
+	rate.Burst = []int64{0, 0, 3, 5, 0, 2}[kind]
+	burst := func() int64 { return rate.Burst }
+	if kind == 3 { // each rate has another
+		burst = func() int64 { return fuzzBursts[next(len(fuzzBursts))] }
+	}
+	p, err := pacer.New(rate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	m := &model{count: rate.count, per: rate.per, cfg: cfg, tat: new(big.Rat), last: new(big.Rat)}
+	m := &model{rate: rate, cfg: cfg, tat: new(big.Rat), last: new(big.Rat)}
 
 	type result struct {
 		over      bool
@@ -375,8 +376,9 @@ func runHistory(t *testing.T, data []byte) {
 			}
 		case 8:
 			r := fuzzRates[next(len(fuzzRates))]
-			m.change(func() { m.setRate(r.count, r.per) })
-			if err := p.SetRate(r.count, r.per); err != nil {
+			r.Burst = burst()
+			m.change(func() { m.setRate(r) })
+			if err := p.SetRate(r); err != nil {
 				t.Fatal(err)
 			}
 		case 9:

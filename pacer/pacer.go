@@ -1,8 +1,9 @@
 // Package pacer spaces calls out evenly in time: the leaky bucket as a queue.
 //
-//	p := pacer.New(10, time.Second) // one call each 100 ms
+//	p, err := pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}) // one call each 100 ms
+//	…
 //	for _, job := range jobs {
-//		if err := p.Acquire(ctx, 1); err != nil {
+//		if err := p.Wait(ctx); err != nil {
 //			return err
 //		}
 //		go job()
@@ -15,23 +16,22 @@
 //
 // # Coming from Guava's RateLimiter
 //
-//	RateLimiter.create(r)          NewWith(r, time.Second, Config{BurstTime: time.Second, KeepDebt: true})
-//	                               or, without Guava's burst of a second, New(r, time.Second)
-//	create(r, warmup, unit)        NewWith(r, time.Second, Config{WarmUp: warmup, KeepDebt: true})
-//	r = 0.1, 2.5 …                 1, 10*time.Second; 5, 2*time.Second: a rate is a count per period
+//	RateLimiter.create(r)          New(limits.Rate{Count: r, Per: time.Second, Burst: r + 1}, Config{})
+//	                               or, without Guava's burst of a second, leave Burst out
+//	create(r, warmup, unit)        New(limits.Rate{Count: r, Per: time.Second}, Config{WarmUp: warmup})
+//	r = 0.1, 2.5 …                 Count: 1, Per: 10*time.Second; Count: 5, Per: 2*time.Second
 //	acquire(n)                     Acquire(ctx, n); how long it slept is not returned
 //	tryAcquire(n)                  TryAcquire(n)
 //	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout), whose error says how long it would take
-//	setRate(r)                     SetRate(r, time.Second), which also reaches those who wait
+//	setRate(r)                     SetRate(rate), which also reaches callers that wait, and what is owed
 //	getRate()                      Interval()
 //	–                              Reserve, Cancel, PauseUntil, Resume, Waiting; contexts
 //
-// Both let a call leave at its slot and have the next one pay for its weight.
-// Recordings of Guava 31.1 are replayed in the tests of internal/schedule,
-// 8,186 operations, to the microsecond.
+// Both let a call leave at its slot and have the next one pay for its weight. The
+// tests of internal/schedule replay 8,186 recorded operations of Guava 31.1, to the
+// microsecond.
 //
-// How the slots are computed, with worked numbers and the bound they keep to,
-// is explained in internal/schedule; how callers wait, in internal/queue.
+// internal/schedule explains how slots are computed, internal/queue how callers wait.
 package pacer
 
 import (
@@ -42,6 +42,7 @@ import (
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Pacer gives each call a slot, one interval after the slot of the call
@@ -49,7 +50,7 @@ import (
 // drift when callers are woken late, and k slots on they are exactly
 // k·period/count later, rounded down to a nanosecond.
 //
-// Most programs need only [Pacer.Acquire]. [Pacer.TryAcquire] never waits,
+// Most programs need only [Pacer.Wait]. [Pacer.TryAcquire] never waits,
 // [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
 // slot to be waited for, or given back, later.
 //
@@ -64,8 +65,8 @@ import (
 // behind it move up. A new rate, a pause and its end reach everybody who waits
 // at once.
 //
-// A Pacer is safe for use by multiple goroutines, must be made by [New] or
-// [NewWith] and must not be copied. It starts no goroutine and needs no
+// A Pacer is safe for use by multiple goroutines, must be made by [New] and
+// must not be copied. It starts no goroutine and needs no
 // closing. Made in a testing/synctest bubble, it belongs to that bubble.
 type Pacer struct {
 	lane     schedule.Lane // open while nobody waits
@@ -73,78 +74,44 @@ type Pacer struct {
 	schedule schedule.Schedule // guarded by the queue's lock
 }
 
-// Config is what [NewWith] may be told beside the rate. The zero Config is
-// what [New] uses.
+// Config configures a [Pacer] beside its rate. The zero Config is fine.
 type Config struct {
-	// Burst is how many calls may leave together after the pacer was idle,
-	// the first one included. 0 means 1: never closer than an interval.
-	// A new pacer has nothing stored, and neither has one after a pause.
-	Burst int64
-
-	// BurstTime is the burst given as a time: calls may be up to BurstTime
-	// ahead of even spacing. A Burst of B is a BurstTime of B − 1 intervals,
-	// but when the rate changes Burst stays a count and BurstTime a time. At
-	// most one of the two may be given.
-	BurstTime time.Duration
-
-	// CatchUp is how much of a delay that is our own fault, from waking a
-	// caller late, the following calls may make up for by coming closer
-	// together. 0 means 1 ms; anything beyond it is forfeit. Negative means
-	// strict: without a burst no gap is ever shorter than the interval, and
-	// the rate delivered falls short of the one asked for by however late the
-	// callers are woken. A caller that is late itself is never made up for.
+	// CatchUp is how much of a delay that Sluice itself causes, by waking a caller
+	// late, the following calls may make up for by coming closer together. 0 means
+	// 1 ms; anything beyond it is forfeit. Negative means strict: without a burst no
+	// gap is ever shorter than the interval, and the delivered rate falls short of
+	// the configured one by however late callers are woken. The lateness of a caller
+	// itself is never made up for.
 	CatchUp time.Duration
 
-	// WarmUp makes the pacer start slowly: from an interval ColdFactor times
-	// as long, which narrows to the one of the rate as calls are made, for
-	// WarmUp if they come as fast as they may. A pacer that is not used cools
-	// down again, and is cold after WarmUp. Pauses count as not used. It is
-	// for services that must warm up before they can bear the full rate. 0
-	// means none. It excludes a burst.
+	// WarmUp makes the pacer start slowly, for services that must warm up before
+	// they can bear the full rate. The interval is at first three times as long, and
+	// narrows as calls are made, for WarmUp if they come as fast as they may. A pacer
+	// that is not used cools down again, and is cold after WarmUp. Pauses count as
+	// not used. 0 means none. It excludes a burst.
 	WarmUp time.Duration
 
-	// ColdFactor is how many times as long the interval of a cold pacer is, 1
-	// to 10⁶. 0 means 3. It needs a WarmUp.
-	ColdFactor float64
-
-	// KeepDebt makes SetRate keep what is owed as a time, as Guava does: the
-	// next call leaves when it would have left without the change, and only
-	// those after it at the new rate. Callers who wait move all the same.
-	KeepDebt bool
-
-	// MaxWaiting is the most callers and reservations that may wait; more
-	// fail with ErrQueueFull. 0 means no bound.
+	// MaxWaiting is the most callers and reservations that may wait; more fail with
+	// ErrQueueFull. 0 means no bound.
 	MaxWaiting int
 }
 
-// New returns a pacer for count calls per period, evenly spaced, with no
-// burst: New(10, time.Second) is one call each 100 ms. The first call may
-// leave at once. It panics if count or per is not positive or if count per
-// per is more than one per nanosecond.
-func New(count int64, per time.Duration) *Pacer {
-	p, err := NewWith(count, per, Config{})
-	if err != nil {
-		panic(err.Error())
-	}
-	return p
-}
-
-// NewWith is New with a Config. It returns an error where New panics, and also
-// if cfg has a negative Burst, BurstTime, WarmUp or MaxWaiting, more than one
-// of Burst, BurstTime and WarmUp, a ColdFactor that is out of range or lacks a
-// WarmUp, or a burst that takes longer than 146 years.
-func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
-	if err := schedule.CheckRate(count, per); err != nil {
-		return nil, fmt.Errorf("pacer: %w", err)
-	}
+// New returns a pacer that lets rate.Count calls leave per rate.Per, evenly spaced.
+// {Count: 10, Per: time.Second} is one call each 100 ms, the first of them at once.
+// With a Burst, that many calls may leave together after the pacer was idle. Nothing
+// is stored in a new pacer, and nothing during a pause.
+//
+// New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst
+// takes at most 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is
+// combined with a burst. For constants there is [limits.Must].
+func New(rate limits.Rate, cfg Config) (*Pacer, error) {
 	if cfg.MaxWaiting < 0 {
 		return nil, fmt.Errorf("pacer: negative MaxWaiting %d", cfg.MaxWaiting)
 	}
-	s, err := schedule.New(schedule.Config{
-		Count: count, Per: per,
-		Burst: cfg.Burst, BurstTime: cfg.BurstTime, CatchUp: cfg.CatchUp,
-		WarmUp: cfg.WarmUp, ColdFactor: cfg.ColdFactor, KeepDebt: cfg.KeepDebt,
-	})
+	if err := rate.Check(); err != nil { // the zero Rate too: a pacer has a rate
+		return nil, fmt.Errorf("pacer: %w", err)
+	}
+	s, err := schedule.New(schedule.Config{Rate: rate, CatchUp: cfg.CatchUp, WarmUp: cfg.WarmUp})
 	if err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
@@ -154,6 +121,9 @@ func NewWith(count int64, per time.Duration, cfg Config) (*Pacer, error) {
 	p.queue.Init(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: r, Fine: r.fine})
 	return p, nil
 }
+
+// Wait is Acquire(ctx, 1).
+func (p *Pacer) Wait(ctx context.Context) error { return p.acquire(ctx, 1, queue.Forever) }
 
 // Acquire blocks until the slot of a call of weight n, behind everybody who
 // came before.
@@ -220,17 +190,19 @@ func (p *Pacer) TryAcquire(n int64) bool {
 	return ok
 }
 
-// SetRate changes the rate to count per period, for those who wait already as
-// for those who come. What is owed is re-priced: the next slot is the last
-// departure plus its weight times the new interval, or now if that has passed.
-// It returns an error and changes nothing if New would panic, or if the
-// configured Burst would take longer than 146 years. Like PauseUntil it looks at every
-// caller that waits, and nothing leaves meanwhile: some 10 ns for each, and some 40 ns
-// for each with a deadline.
-func (p *Pacer) SetRate(count int64, per time.Duration) error {
-	err := schedule.CheckRate(count, per)
+// SetRate changes the rate and its burst, also for callers that wait already.
+//
+// What is owed is re-priced: the next slot is where it would be if the last call had
+// left under the new rate, or now if that has passed. What is stored for a burst
+// stays that many calls, at most the new burst; a larger burst fills from now on.
+//
+// SetRate returns an error and changes nothing if New would return one. It looks at
+// every caller that waits, and nothing leaves meanwhile: about 10 ns for each, and
+// 40 ns for each with a deadline. PauseUntil does the same.
+func (p *Pacer) SetRate(rate limits.Rate) error {
+	err := rate.Check()
 	if err == nil {
-		p.queue.Change(func(now time.Duration) { err = p.schedule.SetRate(now, count, per) })
+		p.queue.Change(func(now time.Duration) { err = p.schedule.SetRate(now, rate) })
 	}
 	if err != nil {
 		return fmt.Errorf("pacer: %w", err)

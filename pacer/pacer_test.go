@@ -24,9 +24,11 @@ const ms = time.Millisecond
 // bg is for waits that nothing but the pacer ends.
 var bg = context.Background()
 
-func mustNew(t *testing.T, count int64, per time.Duration, cfg pacer.Config) *pacer.Pacer {
+var tenPerSecond = limits.Rate{Count: 10, Per: time.Second}
+
+func mustNew(t *testing.T, rate limits.Rate, cfg pacer.Config) *pacer.Pacer {
 	t.Helper()
-	p, err := pacer.NewWith(count, per, cfg)
+	p, err := pacer.New(rate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func mustNew(t *testing.T, count int64, per time.Duration, cfg pacer.Config) *pa
 
 func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		var want []synclog.Left
 		for i := range 64 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
@@ -51,7 +53,7 @@ func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
 
 func TestWeightIsPaidAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		for i, n := range []int64{1, 5, 1, 0, 2, 1} {
 			l.Call(i, func() error { return p.Acquire(bg, n) })
 		}
@@ -71,7 +73,7 @@ func TestWeightIsPaidAfterwards(t *testing.T) {
 // (golang/go#56924).
 func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		l.Call(0, func() error { return p.Acquire(bg, 1) })
 		ctx, cancel := context.WithCancel(bg)
 		var waiting sync.WaitGroup
@@ -97,7 +99,7 @@ func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 
 func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		for i, ctx := range []context.Context{bg, bg, ctx, bg} {
 			l.Call(i, func() error { return p.Acquire(ctx, 1) })
@@ -116,7 +118,7 @@ func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
 
 func TestDoneContextFailsBeforeAnythingIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, time.Hour)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		for _, n := range []int64{0, 1} {
@@ -135,7 +137,7 @@ func TestDoneContextFailsBeforeAnythingIsTaken(t *testing.T) {
 
 func TestHopelessWaitsFailAtOnceAndConsumeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, 10*time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
 		p.TryAcquire(1)
 		start := time.Now()
 
@@ -177,9 +179,9 @@ func TestChangesReachThoseWhoWait(t *testing.T) {
 		do   func(p *pacer.Pacer)
 		want []time.Duration // departures of three callers; the change comes at 50 ms
 	}{
-		"faster":          {func(p *pacer.Pacer) { p.SetRate(1000, time.Second) }, []time.Duration{0, 50 * ms, 51 * ms}},
-		"a little faster": {func(p *pacer.Pacer) { p.SetRate(1, 80*ms) }, []time.Duration{0, 80 * ms, 160 * ms}},
-		"slower":          {func(p *pacer.Pacer) { p.SetRate(1, time.Second) }, []time.Duration{0, 1000 * ms, 2000 * ms}},
+		"faster":          {func(p *pacer.Pacer) { p.SetRate(limits.Rate{Count: 1000, Per: time.Second}) }, []time.Duration{0, 50 * ms, 51 * ms}},
+		"a little faster": {func(p *pacer.Pacer) { p.SetRate(limits.Rate{Count: 1, Per: 80 * ms}) }, []time.Duration{0, 80 * ms, 160 * ms}},
+		"slower":          {func(p *pacer.Pacer) { p.SetRate(limits.Rate{Count: 1, Per: time.Second}) }, []time.Duration{0, 1000 * ms, 2000 * ms}},
 		"pause":           {func(p *pacer.Pacer) { p.PauseUntil(time.Now().Add(950 * ms)) }, []time.Duration{0, 1000 * ms, 1100 * ms}},
 		"pause prolonged": {func(p *pacer.Pacer) {
 			p.PauseUntil(time.Now().Add(950 * ms))
@@ -206,7 +208,7 @@ func TestChangesReachThoseWhoWait(t *testing.T) {
 	for name, c := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := pacer.New(10, time.Second), synclog.New()
+				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 				var want []synclog.Left
 				for i, at := range c.want {
 					l.Call(i, func() error { return p.Acquire(bg, 1) })
@@ -223,13 +225,13 @@ func TestChangesReachThoseWhoWait(t *testing.T) {
 
 func TestWaitersMadeHopelessFailThen(t *testing.T) {
 	change := map[string]func(p *pacer.Pacer){
-		"slower": func(p *pacer.Pacer) { p.SetRate(1, time.Second) },
+		"slower": func(p *pacer.Pacer) { p.SetRate(limits.Rate{Count: 1, Per: time.Second}) },
 		"pause":  func(p *pacer.Pacer) { p.PauseUntil(time.Now().Add(time.Second)) },
 	}
 	for name, change := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := pacer.New(10, time.Second), synclog.New()
+				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 				ctx, cancel := context.WithTimeout(bg, 500*ms)
 				defer cancel()
 				p.TryAcquire(1)
@@ -258,12 +260,12 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 // before them.
 func TestChangeFailsNoMoreThanItMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		for i, most := range []time.Duration{2 * time.Second, 500 * ms, 2 * time.Second, 2 * time.Second, 3 * time.Second} {
 			l.Call(i, func() error { return p.AcquireWithin(bg, 1, most) })
 		}
-		p.SetRate(1, time.Second) // slots at 1, 2, 3 … s
+		p.SetRate(limits.Rate{Count: 1, Per: time.Second}) // slots at 1, 2, 3 … s
 		time.Sleep(time.Minute)
 		l.Want(t,
 			synclog.At(0, time.Second),
@@ -278,7 +280,7 @@ func TestChangeFailsNoMoreThanItMust(t *testing.T) {
 // At its deadline a context is done: a slot at that instant is too late.
 func TestSlotExactlyAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(10, time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		p.TryAcquire(1)
 		for d, want := range map[time.Duration]bool{100 * ms: false, 100*ms + 1: true} {
 			ctx, cancel := context.WithTimeout(bg, d)
@@ -294,7 +296,7 @@ func TestSlotExactlyAtTheDeadline(t *testing.T) {
 
 func TestPauseEndsWithNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), synclog.New()
+		p, l := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}), synclog.New()
 		time.Sleep(time.Hour) // full burst
 		p.PauseUntil(time.Now().Add(30 * time.Second))
 		l.Start = time.Now()
@@ -310,7 +312,7 @@ func TestPauseEndsWithNothingStored(t *testing.T) {
 
 func TestResumeLeavesNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := mustNew(t, 10, time.Second, pacer.Config{Burst: 5}), synclog.New()
+		p, l := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}), synclog.New()
 		time.Sleep(time.Hour) // full burst
 		p.PauseUntil(time.Now().Add(time.Hour))
 		l.Start = time.Now()
@@ -326,20 +328,18 @@ func TestResumeLeavesNothingStored(t *testing.T) {
 
 func TestBurst(t *testing.T) {
 	for name, c := range map[string]struct {
-		cfg  pacer.Config
-		idle time.Duration // before 5 callers come at once
-		want []time.Duration
+		burst int64
+		idle  time.Duration // before 5 callers come at once
+		want  []time.Duration
 	}{
-		"new, nothing stored": {pacer.Config{Burst: 3}, 0, []time.Duration{0, 100, 200, 300, 400}},
-		"idle":                {pacer.Config{Burst: 3}, time.Hour, []time.Duration{0, 0, 0, 100, 200}},
-		"half":                {pacer.Config{Burst: 3}, 100 * ms, []time.Duration{0, 0, 100, 200, 300}},
-		"as a time":           {pacer.Config{BurstTime: 200 * ms}, time.Hour, []time.Duration{0, 0, 0, 100, 200}},
-		"a broken time":       {pacer.Config{BurstTime: 250 * ms}, time.Hour, []time.Duration{0, 0, 0, 50, 150}},
-		"none":                {pacer.Config{Burst: 1}, time.Hour, []time.Duration{0, 100, 200, 300, 400}},
+		"new, nothing stored": {3, 0, []time.Duration{0, 100, 200, 300, 400}},
+		"idle":                {3, time.Hour, []time.Duration{0, 0, 0, 100, 200}},
+		"half":                {3, 100 * ms, []time.Duration{0, 0, 100, 200, 300}},
+		"none":                {1, time.Hour, []time.Duration{0, 100, 200, 300, 400}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := mustNew(t, 10, time.Second, c.cfg)
+				p := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: c.burst}, pacer.Config{})
 				time.Sleep(c.idle)
 				l := synclog.New()
 				var want []synclog.Left
@@ -354,58 +354,57 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// B = 1 + τ/T: the identity behind the field's classic bug, off by one
-// interval.
-func TestBurstAndToleranceAreOneThing(t *testing.T) {
-	const interval = 100 * ms
+// B = 1 + τ/T: the field's classic bug is off by one interval.
+func TestBurstCountsTheFirstCall(t *testing.T) {
 	for b := int64(1); b <= 10; b++ {
 		synctest.Test(t, func(t *testing.T) {
-			byCount := mustNew(t, 10, time.Second, pacer.Config{Burst: b})
-			byTime := mustNew(t, 10, time.Second, pacer.Config{BurstTime: time.Duration(b-1) * interval})
+			p := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: b}, pacer.Config{})
 			time.Sleep(time.Hour)
-			for name, p := range map[string]*pacer.Pacer{"Burst": byCount, "BurstTime": byTime} {
-				var got int64
-				for p.TryAcquire(1) {
-					got++
-				}
-				if got != b {
-					t.Errorf("%s %d: %d calls left together", name, b, got)
-				}
+			var got int64
+			for p.TryAcquire(1) {
+				got++
+			}
+			if got != b {
+				t.Errorf("of a burst of %d %d calls left together", b, got)
 			}
 		})
 	}
 }
 
 func TestSetRateKeepsWhatIsStored(t *testing.T) {
-	byCount := pacer.Config{Burst: 5}
-	byTime := pacer.Config{BurstTime: time.Second}
 	for name, c := range map[string]struct {
-		cfg   pacer.Config
 		idle  time.Duration
 		taken int64
 		count int64 // the new rate, per second; it was 10/s
+		burst int64 // the new burst; it was 5
 		want  int
 	}{
-		"full, slower":           {byCount, time.Hour, 0, 1, 5},
-		"full, faster":           {byCount, time.Hour, 0, 1000, 5},
-		"2 left, slower":         {byCount, time.Hour, 3, 1, 2},
-		"2 left, faster":         {byCount, time.Hour, 3, 1000, 2},
-		"2 stored since, slower": {byCount, 100 * ms, 0, 1, 2},
-		"2 stored since, faster": {byCount, 100 * ms, 0, 1000, 2},
-		"none stored, faster":    {byCount, time.Hour, 7, 1000, 1}, // its slot is now
-		"none stored, slower":    {byCount, time.Hour, 7, 1, 0},
-		"a time of 11, faster":   {byTime, time.Hour, 0, 20, 21},
-		"a time of 11, slower":   {byTime, time.Hour, 0, 1, 2},
+		"full, slower":           {time.Hour, 0, 1, 5, 5},
+		"full, faster":           {time.Hour, 0, 1000, 5, 5},
+		"2 left, slower":         {time.Hour, 3, 1, 5, 2},
+		"2 left, faster":         {time.Hour, 3, 1000, 5, 2},
+		"2 stored since, slower": {100 * ms, 0, 1, 5, 2},
+		"2 stored since, faster": {100 * ms, 0, 1000, 5, 2},
+		"none stored, faster":    {time.Hour, 7, 1000, 5, 1}, // its slot is now
+		"none stored, slower":    {time.Hour, 7, 1, 5, 0},
+		"full, smaller burst":    {time.Hour, 0, 10, 3, 3},
+		"full, no burst":         {time.Hour, 0, 1, 0, 1},
+		"full, larger burst":     {time.Hour, 0, 1000, 9, 5},
+		"2 left, larger burst":   {time.Hour, 3, 10, 9, 2},
+		"2 left, smaller burst":  {time.Hour, 3, 10, 2, 2},
+		"2 left, no burst":       {time.Hour, 3, 10, 1, 1},
+		"none left, no burst":    {time.Hour, 5, 1, 1, 0},
+		"owed, larger burst":     {time.Hour, 9, 10, 100, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := mustNew(t, 10, time.Second, c.cfg)
+				p := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{})
 				time.Sleep(c.idle)
 				p.TryAcquire(c.taken)
 				if c.taken > 5 {
 					time.Sleep(50 * ms) // on the way to the slot
 				}
-				p.SetRate(c.count, time.Second)
+				p.SetRate(limits.Rate{Count: c.count, Per: time.Second, Burst: c.burst})
 				got := 0
 				for p.TryAcquire(1) {
 					got++
@@ -420,7 +419,7 @@ func TestSetRateKeepsWhatIsStored(t *testing.T) {
 
 func TestThreePerSecondIsExactAfterTenMillion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(3, time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 3, Per: time.Second}, pacer.Config{}))
 		start := time.Now()
 		for k := int64(0); k < 10_000_000; k += 1000 {
 			r := p.Reserve(1000)
@@ -440,7 +439,7 @@ func TestRatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 		per   time.Duration
 	}{{1, 24 * time.Hour}, {5000, time.Hour}, {1, time.Second}, {7, time.Second}, {1_000_000, time.Second}, {1, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			p := pacer.New(r.count, r.per)
+			p := limits.Must(pacer.New(limits.Rate{Count: r.count, Per: r.per}, pacer.Config{}))
 			start := time.Now()
 			for k := range int64(1000) {
 				if err := p.Acquire(bg, 1); err != nil {
@@ -459,7 +458,7 @@ func TestRatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 
 func TestHugeWeightsSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, time.Hour)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		if err := p.Acquire(bg, math.MaxInt64); err != nil {
 			t.Fatal(err)
 		}
@@ -489,7 +488,7 @@ func TestHugeWeightsSaturate(t *testing.T) {
 
 func TestMaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := mustNew(t, 10, time.Second, pacer.Config{MaxWaiting: 2})
+		p := mustNew(t, tenPerSecond, pacer.Config{MaxWaiting: 2})
 		l := synclog.New()
 		for i := range 4 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
@@ -505,7 +504,7 @@ func TestMaxWaiting(t *testing.T) {
 
 func TestTryAcquireNeverOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(10, time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		if !p.TryAcquire(1) || p.TryAcquire(1) {
 			t.Error("want one slot now and no more")
 		}
@@ -528,53 +527,42 @@ func TestTryAcquireNeverOvertakes(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	bad := []struct {
-		count int64
-		per   time.Duration
-		cfg   pacer.Config
-	}{
-		{0, time.Second, pacer.Config{}},
-		{-1, time.Second, pacer.Config{}},
-		{1, 0, pacer.Config{}},
-		{1, -time.Second, pacer.Config{}},
-		{math.MaxInt64, time.Second, pacer.Config{}},
-		{1, time.Second, pacer.Config{Burst: -1}},
-		{1, time.Second, pacer.Config{BurstTime: -1}},
-		{1, time.Second, pacer.Config{Burst: 2, BurstTime: 1}},
-		{1, time.Second, pacer.Config{Burst: math.MaxInt64}},
-		{1, math.MaxInt64, pacer.Config{Burst: 2}}, // a pacer that never let anybody through
-		{1, time.Second, pacer.Config{BurstTime: math.MaxInt64}},
-		{1, time.Second, pacer.Config{BurstTime: math.MaxInt64/2 + 2}},
-		{1, time.Second, pacer.Config{MaxWaiting: -1}},
-	}
-	for _, c := range bad {
-		p, err := pacer.NewWith(c.count, c.per, c.cfg)
+	for _, rate := range []limits.Rate{
+		{},
+		{Per: time.Second},
+		{Count: -1, Per: time.Second},
+		{Count: 1},
+		{Count: 1, Per: -time.Second},
+		{Count: math.MaxInt64, Per: time.Second},
+		{Burst: 2},
+		{Count: 1, Per: time.Second, Burst: -1},
+		{Count: 1, Per: time.Second, Burst: math.MaxInt64},
+		{Count: 1, Per: math.MaxInt64, Burst: 2}, // a pacer that never let anybody through
+		{Count: 1, Per: 24 * time.Hour, Burst: 1 << 40},
+	} {
+		p, err := pacer.New(rate, pacer.Config{})
 		if err == nil || p != nil || !strings.HasPrefix(err.Error(), "pacer: ") {
-			t.Errorf("NewWith(%d, %v, %+v) = %v, %v", c.count, c.per, c.cfg, p, err)
+			t.Errorf("New(%v) = %v, %v", rate, p, err)
 		}
-		if c.cfg == (pacer.Config{}) {
-			mustPanic(t, "New", func() { pacer.New(c.count, c.per) })
-			p := pacer.New(1, time.Hour)
-			if err := p.SetRate(c.count, c.per); err == nil || p.Interval() != time.Hour {
-				t.Errorf("SetRate(%d, %v) = %v and left the interval at %v", c.count, c.per, err, p.Interval())
-			}
+		p = mustNew(t, limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 40}, pacer.Config{})
+		if err := p.SetRate(rate); err == nil || !strings.HasPrefix(err.Error(), "pacer: ") || p.Interval() != ms {
+			t.Errorf("SetRate(%v) = %v and left the interval at %v", rate, err, p.Interval())
 		}
 	}
-	long := mustNew(t, 1, time.Second, pacer.Config{BurstTime: math.MaxInt64/2 + 1})
+	if p, err := pacer.New(tenPerSecond, pacer.Config{MaxWaiting: -1}); err == nil || p != nil || !strings.HasPrefix(err.Error(), "pacer: ") {
+		t.Errorf("New with a negative MaxWaiting = %v, %v", p, err)
+	}
+	long := mustNew(t, limits.Rate{Count: 1, Per: time.Second, Burst: (math.MaxInt64/2+1)/int64(time.Second) + 1}, pacer.Config{})
 	long.PauseUntil(time.Now())
 	var wait *limits.WaitError
 	if !long.TryAcquire(1) || !errors.As(long.AcquireWithin(bg, 1, 0), &wait) || wait.Need > time.Second {
-		t.Errorf("the longest burst time: %v", wait)
+		t.Errorf("the longest burst: %v", wait)
 	}
-	p := pacer.New(1, time.Second)
+	p := mustNew(t, tenPerSecond, pacer.Config{})
 	mustPanic(t, "Acquire", func() { p.Acquire(bg, -1) })
 	mustPanic(t, "AcquireWithin", func() { p.AcquireWithin(bg, -1, 0) })
 	mustPanic(t, "TryAcquire", func() { p.TryAcquire(-1) })
 	mustPanic(t, "Reserve", func() { p.Reserve(-1) })
-	big := mustNew(t, 1000, time.Second, pacer.Config{Burst: 1 << 40})
-	if err := big.SetRate(1, 24*time.Hour); err == nil || big.Interval() != ms {
-		t.Errorf("SetRate that makes the burst last longer than 146 years: %v", err)
-	}
 }
 
 func mustPanic(t *testing.T, what string, f func()) {

@@ -13,7 +13,7 @@ import (
 
 func TestReservationsAreForecasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(10, time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		start := time.Now()
 		var rs []pacer.Reservation
 		for range 4 {
@@ -44,7 +44,7 @@ func TestReservationsAreForecasts(t *testing.T) {
 			t.Error("want Cancel to succeed once")
 		}
 		check("after a cancel", 0, -1, 100*ms, 200*ms)
-		p.SetRate(1, time.Second)
+		p.SetRate(limits.Rate{Count: 1, Per: time.Second})
 		check("slower", 0, -1, 1000*ms, 2000*ms)
 		p.PauseUntil(start.Add(5 * time.Second))
 		check("paused", 0, -1, 5000*ms, 6000*ms)
@@ -66,12 +66,12 @@ func TestReservationsAreForecasts(t *testing.T) {
 // even if nobody looks until long after.
 func TestAbandonedReservationsLeaveNoEarlierThanTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, 10*time.Second)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
 		start := time.Now()
 		p.TryAcquire(1)
 		first, second := p.Reserve(1), p.Reserve(1)
 		time.Sleep(5 * time.Second)
-		p.SetRate(1, 4*time.Second) // 4 s after the last departure is past: now
+		p.SetRate(limits.Rate{Count: 1, Per: 4 * time.Second}) // 4 s after the last departure is past: now
 		time.Sleep(4500 * ms)
 		if a, b := first.Slot().Sub(start), second.Slot().Sub(start); a != 5*time.Second || b != 9*time.Second {
 			t.Errorf("left at %v and %v, want 5 s and 9 s", a, b)
@@ -84,7 +84,7 @@ func TestAbandonedReservationsLeaveNoEarlierThanTheChange(t *testing.T) {
 
 func TestWaitEnforcesTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		early, used, late := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 		l.Call(0, func() error { return early.Wait(bg) })
 		l.Call(2, func() error { return late.Wait(bg) })
@@ -103,7 +103,7 @@ func TestWaitEnforcesTheSlot(t *testing.T) {
 // timer.
 func TestWaitBeginsOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		var rs []pacer.Reservation
 		for range 5 {
@@ -119,7 +119,7 @@ func TestWaitBeginsOutOfOrder(t *testing.T) {
 
 func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		hopeless, cancelled, taken, done := p.Reserve(1), p.Reserve(1), p.Reserve(1), p.Reserve(1)
 		l.Call(9, func() error { return p.Acquire(bg, 1) })
@@ -152,7 +152,7 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 // also behind a reservation for which nobody waits.
 func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		first := p.Reserve(1)
 		l.Call(0, func() error { return first.Wait(bg) })
@@ -162,7 +162,7 @@ func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
 		l.Want(t, synclog.Failed(0, 0, limits.ErrCancelled), synclog.At(1, 100*ms))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(10, time.Second), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		p.Reserve(1)
 		ctx, cancel := context.WithCancel(bg)
@@ -178,7 +178,7 @@ func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
 // somebody who is not to wait.
 func TestWaitAfterCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, time.Hour)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		p.TryAcquire(1)
 		r := p.Reserve(1)
 		r.Cancel()
@@ -200,7 +200,7 @@ func TestWaitAfterCancel(t *testing.T) {
 func TestWaitAfterACancelledWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
-			p := pacer.New(1, time.Hour)
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 			p.TryAcquire(1)
 			r := p.Reserve(1)
 			ctx, cancel := context.WithCancel(bg)
@@ -219,7 +219,7 @@ func TestWaitAfterACancelledWait(t *testing.T) {
 
 func TestReservationOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer.New(1, time.Hour)
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		p.TryAcquire(1)
 		r := p.Reserve(0)
 		if r.Err() != nil || r.Delay() != 0 || !r.Slot().Equal(time.Now()) || r.Wait(bg) != nil || r.Cancel() || p.Waiting() != 0 {
@@ -230,7 +230,7 @@ func TestReservationOfNothing(t *testing.T) {
 
 func TestTwoMayNotWaitForOneReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := pacer.New(1, time.Hour), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
 		r := p.Reserve(1)
 		l.Call(0, func() error { return r.Wait(bg) })

@@ -14,11 +14,14 @@ import (
 )
 
 // The worked example of internal/schedule: T = 1 s, F = 3, W = 4 s.
-var warmingUp = pacer.Config{WarmUp: 4 * time.Second}
+var (
+	onePerSecond = limits.Rate{Count: 1, Per: time.Second}
+	warmingUp    = pacer.Config{WarmUp: 4 * time.Second}
+)
 
 func TestWarmUpStartsSlowlyAndSpeedsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := mustNew(t, 1, time.Second, warmingUp), synclog.New()
+		p, l := mustNew(t, onePerSecond, warmingUp), synclog.New()
 		for i := range 7 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
 		}
@@ -32,7 +35,7 @@ func TestWarmUpStartsSlowlyAndSpeedsUp(t *testing.T) {
 func TestWarmUpWeightsSplitAndMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, weights := range map[string][]int64{"one by one": {1, 1, 1, 1, 1}, "at once": {5}, "mixed": {2, 3}} {
-			p := mustNew(t, 1, time.Second, warmingUp)
+			p := mustNew(t, onePerSecond, warmingUp)
 			for _, n := range weights {
 				p.Reserve(n)
 			}
@@ -54,11 +57,11 @@ func TestWarmUpCoolsDownWhenIdle(t *testing.T) {
 		"wholly":      {func(*pacer.Pacer) { time.Sleep(5 * time.Second) }, 2500 * ms}, // as when it was new
 		"no further":  {func(*pacer.Pacer) { time.Sleep(time.Hour) }, 2500 * ms},       // not colder than cold
 		"by a pause":  {func(p *pacer.Pacer) { p.PauseUntil(time.Now().Add(time.Hour)) }, 2500 * ms},
-		"same at 2/s": {func(p *pacer.Pacer) { time.Sleep(5 * time.Second); p.SetRate(2, time.Second) }, 1375 * ms},
+		"same at 2/s": {func(p *pacer.Pacer) { time.Sleep(5 * time.Second); p.SetRate(limits.Rate{Count: 2, Per: time.Second}) }, 1375 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := mustNew(t, 1, time.Second, warmingUp)
+				p := mustNew(t, onePerSecond, warmingUp)
 				if err := p.Acquire(bg, 10); err != nil { // warms up, and 10 s are owed
 					t.Fatal(err)
 				}
@@ -76,7 +79,7 @@ func TestWarmUpCoolsDownWhenIdle(t *testing.T) {
 
 func TestWarmUpForecastsComeTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := mustNew(t, 7, time.Second, pacer.Config{WarmUp: 3 * time.Second, ColdFactor: 4.5})
+		p := mustNew(t, limits.Rate{Count: 7, Per: time.Second}, pacer.Config{WarmUp: 3 * time.Second})
 		ctx, cancel := context.WithCancel(bg)
 		defer cancel()
 		l := synclog.New()
@@ -96,36 +99,23 @@ func TestWarmUpForecastsComeTrue(t *testing.T) {
 	})
 }
 
-func TestKeepDebt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, l := mustNew(t, 1, 10*time.Second, pacer.Config{KeepDebt: true}), synclog.New()
-		for i := range 3 {
-			l.Call(i, func() error { return p.Acquire(bg, 1) })
-		}
-		time.Sleep(time.Second)
-		p.SetRate(1, time.Second)
-		time.Sleep(time.Minute)
-		l.Want(t, synclog.At(0, 0), synclog.At(1, 10*time.Second), synclog.At(2, 11*time.Second))
-	})
-}
-
 func TestWarmUpMistakes(t *testing.T) {
-	for name, cfg := range map[string]pacer.Config{
-		"negative":       {WarmUp: -1},
-		"with a burst":   {WarmUp: 1, Burst: 2},
-		"with its time":  {WarmUp: 1, BurstTime: 1},
-		"factor alone":   {ColdFactor: 3},
-		"factor below 1": {WarmUp: 1, ColdFactor: 0.5},
-		"negative one":   {WarmUp: 1, ColdFactor: -3},
-		"NaN":            {WarmUp: 1, ColdFactor: math.NaN()},
-		"infinite":       {WarmUp: 1, ColdFactor: math.Inf(1)},
+	for name, c := range map[string]struct {
+		rate limits.Rate
+		cfg  pacer.Config
+	}{
+		"negative":     {onePerSecond, pacer.Config{WarmUp: -1}},
+		"with a burst": {limits.Rate{Count: 1, Per: time.Second, Burst: 2}, pacer.Config{WarmUp: 1}},
 	} {
-		if p, err := pacer.NewWith(1, time.Second, cfg); p != nil || err == nil || !strings.HasPrefix(err.Error(), "pacer: ") {
+		if p, err := pacer.New(c.rate, c.cfg); p != nil || err == nil || !strings.HasPrefix(err.Error(), "pacer: ") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
+	if err := mustNew(t, onePerSecond, warmingUp).SetRate(limits.Rate{Count: 1, Per: time.Second, Burst: 2}); err == nil {
+		t.Error("a pacer that warms up got a burst")
+	}
 	// Absurd, but legal: it saturates.
-	p := mustNew(t, 1, 1<<62, pacer.Config{WarmUp: 1 << 62, ColdFactor: 1e6})
+	p := mustNew(t, limits.Rate{Count: 1, Per: 1 << 62}, pacer.Config{WarmUp: 1 << 62})
 	p.TryAcquire(math.MaxInt64)
 	if d := p.Reserve(1).Delay(); d != limits.Never {
 		t.Errorf("the next slot is in %v", d)

@@ -333,7 +333,10 @@ func (st *state) pace() {
 	case rate.Count == 0 || slower(st.spreadRate, rate):
 		rate = st.spreadRate
 	}
-	if rate != st.inForce && st.gate.SetRate(rate.Count, rate.Per) == nil {
+	if rate.Count > 0 {
+		rate.Burst = st.configured.Burst
+	}
+	if rate != st.inForce && st.gate.SetRate(rate) == nil {
 		st.inForce = rate
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -120,7 +121,7 @@ func TestExample(t *testing.T) {
 		)
 		defer srv.Close()
 
-		client, pace := srv.Client(), pacer.New(1, time.Second)
+		client, pace := srv.Client(), limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}, pacer.Config{}))
 		for start := time.Now(); time.Since(start) < time.Hour; {
 			if err := pace.Acquire(t.Context(), 1); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -23,7 +24,7 @@ func TestServer_AnHour(t *testing.T) {
 		c := srv.Client()
 		var wg sync.WaitGroup
 		for _, host := range []string{"a.test", "b.test"} {
-			pace := pacer.New(1, time.Second)
+			pace := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}, pacer.Config{}))
 			for range 4 {
 				wg.Go(func() {
 					for range 900 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -123,7 +124,7 @@ func usePacer(p paced, seed uint64, wait bool) []porcupine.Operation {
 // TestPacerTry is about a pacer as it comes.
 func TestPacerTry(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
-		return usePacer(pacer.New(1, time.Duration(interval)), seed, false)
+		return usePacer(limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{})), seed, false)
 	})
 	if bad != nil {
 		t.Errorf("not linearizable:\n%s", text(bad))
@@ -134,7 +135,7 @@ func TestPacerTry(t *testing.T) {
 // for depends on when the pacer meant to wake whom, and nobody can see that.
 func TestPacer(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
-		p, err := pacer.NewWith(1, time.Duration(interval), pacer.Config{CatchUp: -1})
+		p, err := pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{CatchUp: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

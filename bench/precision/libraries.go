@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 )
 
@@ -17,7 +18,7 @@ import (
 // it, and how to be rid of it.
 var libraries = map[string]func(count int) (acquire, stop func()){
 	"sluice": func(count int) (acquire, stop func()) {
-		p := pacer.New(int64(count), time.Second)
+		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{}))
 		return func() { must(p.Acquire(context.Background(), 1)) }, nothing
 	},
 	"xtime": func(count int) (acquire, stop func()) {

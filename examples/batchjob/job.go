@@ -42,10 +42,13 @@ type item struct {
 // newJob prepares a job. The log comes last: it is touched only when nothing
 // else can fail.
 func newJob(o options, in *input) (*job, error) {
+	rate := o.rate
+	if rate.Count > 0 && o.burst > 1 {
+		rate.Burst = o.burst
+	}
 	gate, err := sluice.New(sluice.Config{
 		Concurrency: int64(o.jobs),
-		Rate:        o.rate,
-		Burst:       o.burst,
+		Rate:        rate,
 		RetryBudget: -1, // of commands: they are tried again as often as was asked for
 	})
 	if err != nil {

@@ -187,7 +187,7 @@ func (c *crawler) heed(gate *sluice.Gate, h *host, resp *http.Response) error {
 // setInterval changes the delay of a host. It is called with the lock held.
 func (c *crawler) setInterval(gate *sluice.Gate, h *host, interval time.Duration) {
 	h.interval = interval
-	if err := gate.SetRate(1, interval); err != nil {
+	if err := gate.SetRate(sluice.Rate{Count: 1, Per: interval}); err != nil {
 		panic(err) // options.check and package robots have looked at it
 	}
 }

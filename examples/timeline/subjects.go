@@ -73,21 +73,21 @@ func subjects() []subject {
 			title: "Pacer, 5 per second",
 			point: "one each 200 ms, whatever arrives",
 			water: "waiting",
-			make:  func() limiter { return paced(pacer.Config{}) },
+			make:  func() limiter { return paced(1, pacer.Config{}) },
 		},
 		{
 			name:  "bursty",
 			title: "Pacer, 5 per second, burst of 5",
 			point: "5 at once after idleness, then one each 200 ms",
 			water: "waiting",
-			make:  func() limiter { return paced(pacer.Config{Burst: 5}) },
+			make:  func() limiter { return paced(5, pacer.Config{}) },
 		},
 		{
 			name:  "warmup",
 			title: "Pacer, 5 per second, warming up",
 			point: "slow while cold: at the beginning, and again after idleness",
 			water: "waiting",
-			make:  func() limiter { return paced(pacer.Config{WarmUp: 2 * time.Second}) },
+			make:  func() limiter { return paced(1, pacer.Config{WarmUp: 2 * time.Second}) },
 		},
 		{
 			name:  "leaky",
@@ -145,8 +145,8 @@ func subjects() []subject {
 func nothing() {}
 
 // paced is a pacer, whose water is those that wait: the bucket as a queue.
-func paced(cfg pacer.Config) limiter {
-	p, err := pacer.NewWith(5, time.Second, cfg)
+func paced(burst int64, cfg pacer.Config) limiter {
+	p, err := pacer.New(sluice.Rate{Count: 5, Per: time.Second, Burst: burst}, cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -223,7 +223,7 @@ func confusion() []subject {
 			title: "A rate of 2 per second",
 			point: "one each half second, however long they take: up to 4 in flight when they are slow",
 			make: func() limiter {
-				p := pacer.New(2, time.Second)
+				p := limits.Must(pacer.New(sluice.Rate{Count: 2, Per: time.Second}, pacer.Config{}))
 				return limiter{
 					enter: func(ctx context.Context) (func(), error) { return nothing, p.Acquire(ctx, 1) },
 					water: func() float64 { return 0 },

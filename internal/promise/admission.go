@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice"
 )
 
 // oneAdmission blocks each limit in turn. A call must not leave then, and must not
@@ -107,13 +109,13 @@ func (x *crowd) block(l *Level, name string) (free func()) {
 		l.PauseUntil(time.Now().Add(x.long), "on purpose")
 		return l.Resume
 	case "the rate":
-		x.must(l.SetRate(1, x.long))
+		x.must(l.SetRate(sluice.Rate{Count: 1, Per: x.long}))
 		for _, other := range x.s.Levels {
 			if other != l {
 				x.sleep(max(0, time.Until(other.Stats().NextSlot)))
 			}
 		}
-		return func() { x.must(l.SetRate(1, x.unit)) }
+		return func() { x.must(l.SetRate(sluice.Rate{Count: 1, Per: x.unit})) }
 	case "the room in flight":
 		x.must(l.SetConcurrency(1))
 		done := make(chan struct{})

@@ -286,8 +286,12 @@ func (f farGate) subject(l Limits) *Subject {
 // A costly is a gate whose limits count twice as much as they do for calls.
 type costly struct{ *sluice.Gate }
 
-func (c costly) SetRate(count int64, per time.Duration) error { return c.Gate.SetRate(2*count, per) }
-func (c costly) SetConcurrency(limit int64) error             { return c.Gate.SetConcurrency(2 * limit) }
+func (c costly) SetRate(rate sluice.Rate) error {
+	rate.Count *= 2
+	return c.Gate.SetRate(rate)
+}
+
+func (c costly) SetConcurrency(limit int64) error { return c.Gate.SetConcurrency(2 * limit) }
 
 // withCost has calls that weigh 2, and limits that count cost.
 func withCost(tb testing.TB, l Limits) *Subject {
@@ -420,10 +424,10 @@ func changed(tb testing.TB, l Limits) *Subject {
 			p.Release()
 		}
 	}
-	if err := g.SetRate(1, 7*time.Hour); err != nil {
+	if err := g.SetRate(sluice.Rate{Count: 1, Per: 7 * time.Hour}); err != nil {
 		tb.Fatal(err)
 	}
-	if err := errors.Join(g.SetRate(Every(l.Interval).Count, l.Interval), g.SetConcurrency(l.Room)); err != nil {
+	if err := errors.Join(g.SetRate(sluice.Rate{Count: Every(l.Interval).Count, Per: l.Interval}), g.SetConcurrency(l.Room)); err != nil {
 		tb.Fatal(err)
 	}
 	s := OfGate(l, g, NewLevel("gate", g))
@@ -435,7 +439,7 @@ func changed(tb testing.TB, l Limits) *Subject {
 
 // reserved is a pacer whose slots are reserved and then waited for.
 func reserved(tb testing.TB, l Limits) *Subject {
-	c := &pacerControl{p: pacer.New(1, l.Interval)}
+	c := &pacerControl{p: limits.Must(pacer.New(sluice.Rate{Count: 1, Per: l.Interval}, pacer.Config{}))}
 	return &Subject{
 		Do: func(ctx context.Context, ask Ask, f func() error) error {
 			if ask.Within > 0 {
@@ -474,11 +478,11 @@ func (c *pacerControl) note(d time.Duration) {
 	}
 }
 
-func (c *pacerControl) SetRate(count int64, per time.Duration) error {
+func (c *pacerControl) SetRate(rate sluice.Rate) error {
 	c.mu.Lock()
 	c.known = time.Time{}
 	c.mu.Unlock()
-	return c.p.SetRate(count, per)
+	return c.p.SetRate(rate)
 }
 
 func (c *pacerControl) SetConcurrency(int64) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice"
 )
 
 // exactCancellation lets fifty callers queue and give up. The next one must leave as
@@ -201,7 +203,7 @@ func changes(c *check) {
 		changed := x.now()
 		for _, l := range x.s.Levels {
 			if l.Paced {
-				x.must(l.SetRate(1, c.unit/10))
+				x.must(l.SetRate(sluice.Rate{Count: 1, Per: c.unit / 10}))
 			}
 		}
 		x.finish()

@@ -145,7 +145,7 @@ type Level struct {
 
 // A Control changes a level. A *sluice.Gate is one.
 type Control interface {
-	SetRate(count int64, per time.Duration) error
+	SetRate(rate sluice.Rate) error
 	SetConcurrency(limit int64) error
 	PauseUntil(t time.Time, why string)
 	Resume()

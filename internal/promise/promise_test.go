@@ -242,7 +242,7 @@ func faster(percent time.Duration) Setup {
 
 func bursting(tb testing.TB, l Limits) *Subject {
 	cfg := l.Config()
-	cfg.Burst = 2
+	cfg.Rate.Burst = 2
 	g := mustGate(tb, cfg)
 	return OfGate(l, g, NewLevel("gate", g))
 }
@@ -345,10 +345,10 @@ func (n *naive) call(ctx context.Context, policy sluice.RetryPolicy, f func() er
 	return err
 }
 
-func (n *naive) SetRate(count int64, per time.Duration) error {
+func (n *naive) SetRate(rate sluice.Rate) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.interval = per / time.Duration(count)
+	n.interval = rate.Interval()
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A pair is one schedule behind a lane, and a reference that has neither a lane nor
@@ -107,19 +108,18 @@ func (p *pair) compare(now time.Duration) {
 
 func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rates := []struct {
-			count int64
-			per   time.Duration
-		}{{1, 10}, {2, 10}, {3, 10}, {1, 7}, {1, 1000}, {1, 1}, {7, 7}, {1, math.MaxInt64}, {1, furthest}, {1, furthest + 1}, {0, 0}}
+		rates := []limits.Rate{
+			{Count: 1, Per: 10}, {Count: 2, Per: 10}, {Count: 3, Per: 10}, {Count: 1, Per: 7}, {Count: 1, Per: 1000}, {Count: 1, Per: 1},
+			{Count: 7, Per: 7}, {Count: 1, Per: math.MaxInt64}, {Count: 1, Per: furthest}, {Count: 1, Per: furthest + 1}, {},
+		}
 		passed := 0
 		for seed := range uint64(2000) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			first := rates[r.IntN(len(rates))]
-			cfg := Config{Count: first.count, Per: first.per, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)], KeepDebt: r.IntN(4) == 0}
-			if r.IntN(4) == 0 {
-				cfg.BurstTime = 20
-			} else if r.IntN(4) == 0 && cfg.Count > 0 && cfg.Per <= 1000 {
-				cfg.Burst = 3
+			cfg := Config{Rate: first, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)]}
+			bursts := r.IntN(3) == 0
+			if bursts && first.Count > 0 && first.Per <= 1000 {
+				cfg.Rate.Burst = 3
 			}
 			s, err := New(cfg)
 			if err != nil {
@@ -149,8 +149,11 @@ func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
 					p.call(now, max(0, now-time.Duration(r.Int64N(30))), 1)
 				case 2, 3:
 					rate := rates[r.IntN(len(rates))]
+					if bursts && rate.Count > 0 {
+						rate.Burst = r.Int64N(4)
+					}
 					p.change(fmt.Sprintf("rate %v at %d", rate, now), func(s *Schedule) {
-						if err := s.SetRate(now, rate.count, rate.per); err != nil && cfg.Burst == 0 {
+						if err := s.SetRate(now, rate); err != nil && rate.Burst < 2 {
 							p.fatal("%v", err)
 						}
 					})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // guavaTrace is one recording of a Guava RateLimiter.
@@ -52,15 +53,16 @@ func rational(rate float64) (count int64, per time.Duration) {
 // after k operations the two may differ by k µs and one.
 func (g *guavaTrace) replay() (close int, err error) {
 	count, per := rational(g.PermitsPerSecond)
-	cfg := Config{
-		Count: count, Per: per, KeepDebt: true,
-		BurstTime: time.Duration(g.MaxBurstSeconds * float64(time.Second)),
-		WarmUp:    time.Duration(g.WarmupUS) * time.Microsecond, ColdFactor: g.ColdFactor,
-	}
-	s, err := New(cfg)
+	s, err := New(Config{Rate: limits.Rate{Count: count, Per: per}})
 	if err != nil {
 		return 0, err
 	}
+	// Guava's burst is a time, and need not be whole calls.
+	s.tau = time.Duration(g.MaxBurstSeconds * float64(time.Second))
+	if g.WarmupUS > 0 {
+		s.warm = newWarmUp(time.Duration(g.WarmupUS)*time.Microsecond, g.ColdFactor, interval(s.rate))
+	}
+	s.whole = s.wholeInterval()
 	for i, op := range g.Ops {
 		now := time.Duration(op.AtUS) * time.Microsecond
 		tolerance := time.Duration(1+i) * time.Microsecond
@@ -100,7 +102,7 @@ func (g *guavaTrace) replay() (close int, err error) {
 			}
 		case "set_rate":
 			count, per := rational(op.PermitsPerSecond)
-			err = s.SetRate(now, count, per)
+			err = s.setRateAsGuava(now, limits.Rate{Count: count, Per: per})
 		case "advance":
 		default:
 			err = fmt.Errorf("op %d: unknown %q", i, op.Op)
@@ -110,6 +112,17 @@ func (g *guavaTrace) replay() (close int, err error) {
 		}
 	}
 	return close, nil
+}
+
+// setRateAsGuava keeps what is owed, and what is stored of a burst, as a time: the next
+// call leaves when it would have left without the change.
+func (s *Schedule) setRateAsGuava(now time.Duration, rate limits.Rate) error {
+	tat, _ := s.lifted()
+	tau := s.tau
+	err := s.SetRate(now, rate)
+	s.tat, s.rem, s.tau = tat, 0, tau
+	s.whole = s.wholeInterval()
+	return err
 }
 
 func parseTrace(line []byte) (*guavaTrace, error) {

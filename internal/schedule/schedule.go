@@ -61,37 +61,18 @@
 package schedule
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"math/big"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Config describes a schedule. The public packages document the fields.
 type Config struct {
-	Count     int64         // Count per Per; both 0 for no limit at all
-	Per       time.Duration //
-	Burst     int64         // B; 0 means 1, or whatever BurstTime allows
-	BurstTime time.Duration // τ
-	CatchUp   time.Duration // C; 0 means DefaultCatchUp, negative none
-
-	WarmUp     time.Duration // W, see warmUp; 0 for none
-	ColdFactor float64       // F; 0 means DefaultColdFactor
-
-	// KeepDebt keeps what is owed as a time when the rate changes, as Guava
-	// does, instead of re-pricing it.
-	KeepDebt bool
-}
-
-// interval returns T in ns; 0 if there is no limit.
-func (cfg *Config) interval() float64 {
-	if cfg.Count == 0 {
-		return 0
-	}
-	return float64(cfg.Per) / float64(cfg.Count)
+	Rate    limits.Rate   // the zero Rate for no limit at all
+	CatchUp time.Duration // C; 0 means DefaultCatchUp, negative none
+	WarmUp  time.Duration // W, see warmUp; 0 for none
 }
 
 // DefaultCatchUp is how much lateness of ours is made up unless told
@@ -101,7 +82,7 @@ const DefaultCatchUp = time.Millisecond
 // A Schedule is the state: what is allowed, and when the next call comes. All
 // instants are durations since its beginning, at which nothing is stored.
 type Schedule struct {
-	cfg     Config
+	rate    limits.Rate
 	tau     time.Duration
 	catchUp time.Duration
 
@@ -127,11 +108,14 @@ type Schedule struct {
 
 // New returns the schedule that cfg describes, or why there is none.
 func New(cfg Config) (*Schedule, error) {
-	tau, err := cfg.tolerance()
+	tau, err := tolerance(cfg.Rate, cfg.WarmUp)
 	if err != nil {
 		return nil, err
 	}
-	s := &Schedule{cfg: cfg, tau: tau, catchUp: cfg.CatchUp, warm: newWarmUp(&cfg)}
+	s := &Schedule{rate: cfg.Rate, tau: tau, catchUp: cfg.CatchUp}
+	if cfg.WarmUp > 0 {
+		s.warm = newWarmUp(cfg.WarmUp, coldFactor, interval(cfg.Rate))
+	}
 	s.whole = s.wholeInterval()
 	switch {
 	case cfg.CatchUp == 0:
@@ -140,68 +124,6 @@ func New(cfg Config) (*Schedule, error) {
 		s.catchUp = 0
 	}
 	return s, nil
-}
-
-// CheckRate returns an error unless count per per is a rate: both positive and
-// at least a nanosecond from one to the next.
-func CheckRate(count int64, per time.Duration) error {
-	switch {
-	case count <= 0:
-		return fmt.Errorf("rate of %d per %v: the count must be positive", count, per)
-	case per <= 0:
-		return fmt.Errorf("rate of %d per %v: the period must be positive", count, per)
-	case count > int64(per):
-		return fmt.Errorf("rate of %d per %v: more than one per nanosecond", count, per)
-	}
-	return nil
-}
-
-// longest is the longest τ: half the range, so that now + τ does not leave it in
-// the next 146 years. A TAT at the end of the range is never, also for the call
-// that may come τ before it.
-const longest = time.Duration(math.MaxInt64/2 + 1)
-
-// tolerance checks cfg and returns its τ.
-func (cfg *Config) tolerance() (time.Duration, error) {
-	switch {
-	case cfg.Burst < 0:
-		return 0, fmt.Errorf("negative burst %d", cfg.Burst)
-	case cfg.BurstTime < 0:
-		return 0, fmt.Errorf("negative burst time %v", cfg.BurstTime)
-	case cfg.Burst > 0 && cfg.BurstTime > 0:
-		return 0, errors.New("burst given both as a count and as a time")
-	}
-	if err := cfg.checkWarmUp(); err != nil {
-		return 0, err
-	}
-	if cfg.Count == 0 && cfg.Per == 0 && cfg.WarmUp == 0 { // no limit
-		return 0, nil
-	}
-	if err := CheckRate(cfg.Count, cfg.Per); err != nil {
-		return 0, err
-	}
-	if cfg.BurstTime > longest {
-		return 0, fmt.Errorf("burst time of %v is longer than 146 years", cfg.BurstTime)
-	}
-	if cfg.Burst <= 1 {
-		return cfg.BurstTime, nil
-	}
-	tau, _, ok := sat.MulDiv(cfg.Burst-1, int64(cfg.Per), 0, cfg.Count)
-	if !ok || time.Duration(tau) > longest {
-		return 0, fmt.Errorf("burst of %d at %d per %v lasts longer than 146 years", cfg.Burst, cfg.Count, cfg.Per)
-	}
-	return time.Duration(tau), nil
-}
-
-// Rate returns the rate in force.
-func (s *Schedule) Rate() (count int64, per time.Duration) { return s.cfg.Count, s.cfg.Per }
-
-// Interval returns T, rounded down to a nanosecond; 0 if there is no limit.
-func (s *Schedule) Interval() time.Duration {
-	if s.cfg.Count == 0 {
-		return 0
-	}
-	return s.cfg.Per / time.Duration(s.cfg.Count)
 }
 
 // Paused returns the end of the last pause, which may be over.
@@ -223,7 +145,7 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 		tat, rem = s.charge(now, false)
 	}
 	if s.warm != nil {
-		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, s.cfg.interval()), ahead, s.cfg.interval())
+		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, interval(s.rate)), ahead, interval(s.rate))
 		tat, ahead = sat.Add(tat, rest), fresh
 	}
 	tat, _ = s.plus(tat, rem, ahead)
@@ -294,7 +216,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	var rest time.Duration
 	if s.warm != nil {
-		n, rest = s.warm.take(s.tat, tat, n, s.cfg.interval())
+		n, rest = s.warm.take(s.tat, tat, n, interval(s.rate))
 		s.debt = rest
 	}
 	s.lastN = n
@@ -305,116 +227,6 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 // owed returns the theoretical arrival time that the last call left behind.
 func (s *Schedule) owed() (tat time.Duration, rem int64) {
 	return s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
-}
-
-// SetRate changes the rate at now to count per per, both 0 for no limit. What
-// is owed is re-priced: the next slot is the last departure plus what was taken
-// then at the new price, never before now. A burst given as a count stays that
-// count and what is stored of it that many calls; one given as a time stays
-// that time. On error nothing changes.
-func (s *Schedule) SetRate(now time.Duration, count int64, per time.Duration) error {
-	cfg := s.cfg
-	cfg.Count, cfg.Per = count, per
-	tau, err := cfg.tolerance()
-	if err != nil {
-		return err
-	}
-	if s.warm != nil {
-		s.warm.reprice(s.tat, now, s.cfg.interval(), cfg.interval())
-	}
-	stored := s.tau > 0 && s.Slot() <= now
-	switch {
-	case cfg.KeepDebt:
-		s.last, s.lastRem, s.debt, s.lastN = s.tat, s.rem, 0, 0
-	case stored:
-		s.restore(now)
-		if cfg.Burst > 1 {
-			s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
-		}
-	case cfg.Burst > 1 || s.warm != nil:
-		s.debt = scale(s.debt, s.cfg.Count, int64(per), int64(s.cfg.Per), count)
-	}
-	if count == 0 { // nothing is owed to no limit, also if it was a time
-		s.debt = 0
-	}
-	rem := scale(time.Duration(s.lastRem), count, 1, s.cfg.Count, 1)
-	if s.lastRem = int64(rem); count > 0 && s.lastRem == count { // rounded up to a whole one
-		s.last, s.lastRem = s.last+1, 0
-	}
-	s.cfg, s.tau = cfg, tau
-	s.whole = s.wholeInterval()
-	if s.tat, s.rem = s.owed(); !stored && !cfg.KeepDebt && tau > 0 && s.early(s.tat) < now {
-		// Re-priced, it would have been owed no longer for a while; but that
-		// while was not spent idle, and nothing was stored in it.
-		s.last, s.lastRem, s.debt, s.lastN = now, 0, tau, 0
-		s.tat, s.rem = s.owed()
-	}
-	return nil
-}
-
-// restore describes what is stored at now of a burst as what a call of no
-// weight would leave behind now, so that it can be re-priced by itself.
-func (s *Schedule) restore(now time.Duration) {
-	tat, rem := s.lifted()
-	s.last, s.lastRem, s.debt, s.lastN = now, 0, max(0, tat-now), 0
-	if rem > 0 && tat >= now {
-		s.debt++
-	}
-	s.pause = noPause // it is over, and in debt by now
-}
-
-// Plain returns when the next call may leave and the time from one call to the
-// next, if that is all there is to know: a call of weight 1 at now then leaves
-// if next ≤ now, and makes next now + interval; without a limit that is 0. It is
-// not if there is a burst or a warm-up, the interval is no whole number of
-// nanoseconds, or some of our lateness is not made up for yet.
-func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
-	if s.whole < 0 || s.credit != 0 {
-		return 0, 0, false
-	}
-	next, rem := s.lifted()
-	return next, s.whole, rem == 0 && next != sat.Max
-}
-
-// wholeInterval returns T if there is neither a burst nor a warm-up and T is a
-// whole number of nanoseconds, and not so long that it takes care to add it; or −1.
-func (s *Schedule) wholeInterval() time.Duration {
-	switch {
-	case s.tau != 0 || s.warm != nil:
-		return -1
-	case s.cfg.Count == 0:
-		return 0
-	case int64(s.cfg.Per)%s.cfg.Count != 0 || s.Interval() > furthest:
-		return -1
-	}
-	return s.Interval()
-}
-
-// Took notes that calls of weight 1 have left since Plain and that next is when
-// another may.
-func (s *Schedule) Took(next time.Duration) {
-	s.tat, s.rem = next, 0
-	s.last, s.lastRem, s.debt, s.lastN = next-s.whole, 0, 0, 1
-}
-
-// noPause is the end of a pause that leaves no trace.
-const noPause = time.Duration(math.MinInt64 / 2)
-
-// scale returns d·a·b / (c·e), rounded up: never earlier than exact. It is
-// rare and the product needs 190 bits, so it is done in big integers. Where
-// there is or was no limit c or e is 0, and nothing is owed.
-func scale(d time.Duration, a, b, c, e int64) time.Duration {
-	if c == 0 || e == 0 {
-		return 0
-	}
-	num, den := big.NewInt(int64(d)), big.NewInt(c)
-	num.Mul(num, big.NewInt(a)).Mul(num, big.NewInt(b))
-	den.Mul(den, big.NewInt(e))
-	num.Add(num, den).Sub(num, big.NewInt(1)).Div(num, den)
-	if !num.IsInt64() {
-		return sat.Max
-	}
-	return time.Duration(num.Int64())
 }
 
 // Adjust changes by delta what the last calls weighed, once it is known what
@@ -455,10 +267,10 @@ func (s *Schedule) lifted() (tat time.Duration, rem int64) {
 
 // plus returns tat + rem/Count + n·T.
 func (s *Schedule) plus(tat time.Duration, rem, n int64) (time.Duration, int64) {
-	if s.cfg.Count == 0 || n == 0 {
+	if s.rate.Count == 0 || n == 0 {
 		return tat, rem
 	}
-	quo, rem, ok := sat.MulDiv(n, int64(s.cfg.Per), rem, s.cfg.Count)
+	quo, rem, ok := sat.MulDiv(n, int64(s.rate.Per), rem, s.rate.Count)
 	if !ok {
 		return sat.Max, 0
 	}

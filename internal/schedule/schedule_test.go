@@ -2,8 +2,11 @@ package schedule
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 const ms = time.Millisecond
@@ -37,7 +40,7 @@ func run(t *testing.T, s *Schedule, rows ...row) {
 	}
 }
 
-var tenPerSecond = Config{Count: 10, Per: time.Second}
+var tenPerSecond = Config{Rate: limits.Rate{Count: 10, Per: time.Second}}
 
 func TestLateByUsWithinCatchUpKeepsTheSlots(t *testing.T) {
 	s := mustNew(t, tenPerSecond)
@@ -63,7 +66,7 @@ func TestLateByUsBeyondCatchUpIsForfeit(t *testing.T) {
 }
 
 func TestStrictMakesUpForNothing(t *testing.T) {
-	s := mustNew(t, Config{Count: 10, Per: time.Second, CatchUp: -1})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: -1})
 	run(t, s,
 		onTime(0, 1, 0),
 		row{100*ms + 1, 100 * ms, 1, 0},
@@ -85,7 +88,7 @@ func TestLateByTheCallerIsNotMadeUp(t *testing.T) {
 // after are let through until the delay is made up.
 func TestShortIntervalsAreMadeUpByThoseWhoFollow(t *testing.T) {
 	us := time.Microsecond
-	s := mustNew(t, Config{Count: 5000, Per: time.Second})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
 	run(t, s,
 		onTime(0, 1, 0),
 		onTime(10*us, 1, 190*us),
@@ -105,7 +108,7 @@ func TestShortIntervalsAreMadeUpByThoseWhoFollow(t *testing.T) {
 // stays away cannot spend it later.
 func TestLatenessIsNotSavedUp(t *testing.T) {
 	us := time.Microsecond
-	s := mustNew(t, Config{Count: 5000, Per: time.Second})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
 	run(t, s,
 		onTime(0, 1, 0),
 		row{1100 * us, 200 * us, 1, 0},       // 900 µs late; TAT is 400, 700 behind
@@ -115,9 +118,9 @@ func TestLatenessIsNotSavedUp(t *testing.T) {
 }
 
 func TestLatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
-	s := mustNew(t, Config{Count: 1, Per: 10 * time.Second, CatchUp: time.Hour})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * time.Second}, CatchUp: time.Hour})
 	run(t, s, onTime(0, 1, 0))
-	if err := s.SetRate(5*time.Second, 10, time.Second); err != nil { // slot at 100 ms
+	if err := s.SetRate(5*time.Second, limits.Rate{Count: 10, Per: time.Second}); err != nil { // slot at 100 ms
 		t.Fatal(err)
 	}
 	run(t, s,
@@ -131,7 +134,7 @@ func TestLatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 // of catch-up is a whole number of 50 µs.
 func TestCatchUpEndsWhereNowIs(t *testing.T) {
 	us := time.Microsecond
-	s := mustNew(t, Config{Count: 20_000, Per: time.Second, Burst: 3})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}})
 	run(t, s, onTime(0, 10, 0))
 	left := 0
 	for s.Admit(100*ms, 400*us, 1) == 0 {
@@ -155,7 +158,7 @@ func TestAdjust(t *testing.T) {
 		}
 	}
 	// With a burst a refund also gives back what was not stored.
-	s = mustNew(t, Config{Count: 10, Per: time.Second, Burst: 5})
+	s = mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second, Burst: 5}})
 	run(t, s, onTime(time.Second, 3, 0), onTime(time.Second, 2, 0), onTime(time.Second, 1, 100*ms))
 	s.Adjust(-4)
 	for range 4 {
@@ -164,24 +167,103 @@ func TestAdjust(t *testing.T) {
 	run(t, s, onTime(time.Second, 1, 100*ms))
 }
 
-func TestScaleRoundsUp(t *testing.T) {
+func TestReprice_RoundsUp(t *testing.T) {
 	for _, c := range []struct {
-		d          time.Duration
-		a, b, c, e int64
-		want       time.Duration
+		debt     time.Duration
+		from, to limits.Rate
+		want     time.Duration
 	}{
-		{0, 1, 1, 1, 1, 0},
-		{10, 1, 1, 3, 1, 4},
-		{9, 1, 1, 3, 1, 3},
-		{1 << 62, 1 << 62, 1 << 62, 1 << 62, 1 << 62, 1 << 62},
-		{1 << 62, 4, 1, 1, 1, 1<<63 - 1},
-		{5, 1, 1, 0, 1, 0},
-		{5, 1, 1, 1, 0, 0},
+		{0, limits.Rate{Count: 1, Per: 1}, limits.Rate{Count: 1, Per: 9}, 0},
+		{10, limits.Rate{Count: 1, Per: 3}, limits.Rate{Count: 1, Per: 1}, 4},
+		{9, limits.Rate{Count: 1, Per: 3}, limits.Rate{Count: 1, Per: 1}, 3},
+		{1 << 62, limits.Rate{Count: 1 << 62, Per: 1 << 62}, limits.Rate{Count: 1 << 62, Per: 1 << 62}, 1 << 62},
+		{1 << 62, limits.Rate{Count: 1, Per: 1}, limits.Rate{Count: 1, Per: 4}, 1<<63 - 1},
+		{5, limits.Rate{}, limits.Rate{Count: 1, Per: 1}, 0}, // no limit before, or after
+		{5, limits.Rate{Count: 1, Per: 1}, limits.Rate{}, 0},
+
+		// A debt of 25 at T = 10 and B = 5 is 2½ calls: 1½ are stored.
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 1, Per: 10, Burst: 5}, 25},
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 1, Per: 10, Burst: 8}, 55},
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 3, Per: 10, Burst: 8}, 19}, // 5½ · 3⅓, rounded up
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 1, Per: 10, Burst: 3}, 5},
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 1, Per: 10, Burst: 2}, 0}, // one, at most
+		{25, limits.Rate{Count: 1, Per: 10, Burst: 5}, limits.Rate{Count: 1, Per: 10}, 0},
+		{0, limits.Rate{}, limits.Rate{Count: 1, Per: 10, Burst: 3}, 20}, // nothing is stored without a limit
+		{1, limits.Rate{Count: 1, Per: 1, Burst: 2}, limits.Rate{Count: 1, Per: 1 << 62, Burst: 1 << 62}, 1<<63 - 1},
 	} {
-		if got := scale(c.d, c.a, c.b, c.c, c.e); got != c.want {
-			t.Errorf("scale(%d, %d, %d, %d, %d) = %d, want %d", c.d, c.a, c.b, c.c, c.e, got, c.want)
+		if got := reprice(c.debt, c.from, c.to); got != c.want {
+			t.Errorf("reprice(%d, %v, %v) = %d, want %d", c.debt, c.from, c.to, got, c.want)
 		}
 	}
+}
+
+// The instants at which calls of weight 1 leave after a change of the burst at 1 s.
+// Before, 7 calls a second apart from 0 on have used up what was stored; then the
+// schedule is idle for as long as it takes to store some.
+func TestSchedule_SetRate_Burst(t *testing.T) {
+	const s = time.Second
+	perSecond := func(burst int64) limits.Rate { return limits.Rate{Count: 1, Per: s, Burst: burst} }
+	for name, c := range map[string]struct {
+		from   limits.Rate
+		before []row
+		at     time.Duration // of the change
+		to     limits.Rate
+		want   []time.Duration // when calls then leave
+	}{
+		"stored stays":                  {perSecond(3), nil, 10 * s, perSecond(3), []time.Duration{10 * s, 10 * s, 10 * s, 11 * s}},
+		"stored is cut":                 {perSecond(4), nil, 10 * s, perSecond(2), []time.Duration{10 * s, 10 * s, 11 * s}},
+		"stored is cut to nothing":      {perSecond(4), nil, 10 * s, perSecond(1), []time.Duration{10 * s, 11 * s, 12 * s}},
+		"a larger burst stores nothing": {perSecond(2), nil, 10 * s, perSecond(5), []time.Duration{10 * s, 10 * s, 11 * s, 12 * s}},
+		"nor does the first one":        {perSecond(1), []row{onTime(0, 1, 0)}, 10 * s, perSecond(5), []time.Duration{10 * s, 11 * s, 12 * s}},
+		"at another rate":               {perSecond(4), nil, 10 * s, limits.Rate{Count: 1, Per: 5 * s, Burst: 3}, []time.Duration{10 * s, 10 * s, 10 * s, 15 * s}},
+		"half a call":                   {perSecond(3), []row{onTime(9500*ms, 3, 0)}, 11 * s, perSecond(2), []time.Duration{11 * s, 11500 * ms, 12500 * ms}},
+
+		"what is owed stays":            {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, perSecond(3), []time.Duration{12 * s, 13 * s}},
+		"also if the burst grows":       {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, perSecond(9), []time.Duration{12 * s, 13 * s}},
+		"a smaller burst had paid less": {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, perSecond(2), []time.Duration{13 * s, 14 * s}},
+		"none had paid nothing":         {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, perSecond(1), []time.Duration{14 * s, 15 * s}},
+		"owed at another rate":          {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, limits.Rate{Count: 1, Per: 2 * s, Burst: 2}, []time.Duration{17 * s, 19 * s}},
+		"no limit":                      {perSecond(3), []row{onTime(9*s, 5, 0)}, 10 * s, limits.Rate{}, []time.Duration{10 * s, 10 * s}},
+		"from no limit":                 {limits.Rate{}, []row{onTime(9500*ms, 1, 0)}, 10 * s, perSecond(3), []time.Duration{10500 * ms, 11500 * ms}},
+		"from no limit, long ago":       {limits.Rate{}, []row{onTime(2*s, 1, 0)}, 10 * s, perSecond(3), []time.Duration{10 * s, 11 * s}},
+	} {
+		sch := mustNew(t, Config{Rate: c.from})
+		run(t, sch, c.before...)
+		if err := sch.SetRate(c.at, c.to); err != nil {
+			t.Fatal(name, err)
+		}
+		var got []time.Duration
+		for now := c.at; len(got) < len(c.want); {
+			now += sch.Wait(now, 0)
+			if wait := sch.Admit(now, now, 1); wait != 0 {
+				t.Fatalf("%s: at its slot a call has to wait %v", name, wait)
+			}
+			got = append(got, now)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: left at %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A larger burst fills from the change on, one call in each interval.
+func TestSchedule_SetRate_LargerBurstFills(t *testing.T) {
+	const s = time.Second
+	sch := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: s, Burst: 2}})
+	if err := sch.SetRate(10*s, limits.Rate{Count: 1, Per: s, Burst: 5}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, sch, // one was stored, and two more are after 2.5 s
+		onTime(12500*ms, 1, 0), onTime(12500*ms, 1, 0), onTime(12500*ms, 1, 0), onTime(12500*ms, 1, 0),
+		onTime(12500*ms, 1, 500*ms),
+	)
+	if err := sch.SetRate(13*s, limits.Rate{Count: 1, Per: s, Burst: -1}); err == nil {
+		t.Error("a negative burst is accepted")
+	}
+	if err := sch.SetRate(13*s, limits.Rate{Count: 1, Per: s, Burst: 1 << 40}); err == nil {
+		t.Error("a burst of 1,000 years is accepted")
+	}
+	run(t, sch, onTime(13*s, 1, 0), onTime(13*s, 1, s))
 }
 
 // The bound of the package comment, on departures of callers that are woken
@@ -192,7 +274,7 @@ func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		burst := 1 + r.Int64N(5)*r.Int64N(2)
 		catchUp := []time.Duration{-1, 0, 5 * ms, 300 * ms}[r.IntN(4)]
-		s := mustNew(t, Config{Count: 1, Per: 10 * ms, Burst: burst, CatchUp: catchUp})
+		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * ms, Burst: burst}, CatchUp: catchUp})
 		c := max(0, catchUp)
 		if catchUp == 0 {
 			c = DefaultCatchUp
@@ -224,10 +306,11 @@ func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
 			}
 			if r.IntN(50) == 0 {
 				per := 2*ms + time.Duration(r.Int64N(int64(20*ms)))
-				if err := s.SetRate(now, 1, per); err != nil {
+				again := 1 + r.Int64N(5)
+				if err := s.SetRate(now, limits.Rate{Count: 1, Per: per, Burst: again}); err != nil {
 					t.Fatal(err)
 				}
-				smallest = min(smallest, per)
+				smallest, burst = min(smallest, per), max(burst, again)
 			}
 		}
 		for i := range grants {
@@ -261,7 +344,7 @@ func TestTheRestOfALatenessSurvivesAnother(t *testing.T) {
 		{"the caller is late", 3 * ms, 3 * ms, 3200 * time.Microsecond},
 		{"both are late", 3 * ms, 2900 * time.Microsecond, 3100 * time.Microsecond},
 	} {
-		s, err := New(Config{Count: 5000, Per: time.Second})
+		s, err := New(Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -12,7 +10,7 @@ import (
 // Some services are slow at first: caches are empty, connections closed,
 // instances not started. Calling them at the full rate after a time of
 // idleness makes calls fail that would succeed a moment later. So a schedule
-// with a warm-up begins with wide intervals, ColdFactor·T, and narrows them to
+// with a warm-up begins with wide intervals, coldFactor·T, and narrows them to
 // T while it is used; while it is not, it cools down again.
 //
 // The simplest way is a ramp over time: k·T in the first second, less in the
@@ -25,7 +23,7 @@ import (
 // right, each at the price of the curve there, and what is not stored costs T:
 //
 //	interval
-//	  cold = F·T ┤                        ╱      F = ColdFactor
+//	  cold = F·T ┤                        ╱      F = coldFactor
 //	             │                      ╱ ·
 //	             │                    ╱   ·      the area under the curve
 //	             │                  ╱     ·      is what the permits cost
@@ -53,57 +51,37 @@ import (
 //
 // Source: google/guava, SmoothRateLimiter.java, SmoothWarmingUp.
 
-// DefaultColdFactor is how much slower than its rate a cold schedule is.
-const DefaultColdFactor = 3
+// coldFactor is how many times as long the interval of a cold schedule is, F.
+const coldFactor = 3
 
 // A warmUp is the state of the curve. Permits are counted in floating point:
 // an area is no whole number of nanoseconds. What is charged when nothing is
 // stored, the rate that holds in the long run, stays exact.
 type warmUp struct {
-	over   float64 // W in ns
-	factor float64 // F
-	stored float64 // permits, 0 ≤ stored ≤ max
+	over   time.Duration // W
+	factor float64       // F
+	stored float64       // permits, 0 ≤ stored ≤ max
 	asOf   time.Duration
 }
 
-func (cfg *Config) checkWarmUp() error {
-	switch {
-	case cfg.WarmUp < 0:
-		return fmt.Errorf("negative warm-up %v", cfg.WarmUp)
-	case cfg.ColdFactor != 0 && !(cfg.ColdFactor >= 1 && cfg.ColdFactor <= 1e6): // NaN, too
-		return fmt.Errorf("cold factor %v: want 1 to 10⁶", cfg.ColdFactor)
-	case cfg.WarmUp == 0 && cfg.ColdFactor != 0:
-		return errors.New("cold factor without a warm-up")
-	case cfg.WarmUp > 0 && (cfg.Burst > 1 || cfg.BurstTime > 0):
-		return errors.New("warm-up and a burst exclude each other")
-	}
-	return nil
-}
-
-// newWarmUp returns a cold curve, or nil if cfg has no warm-up.
-func newWarmUp(cfg *Config) *warmUp {
-	if cfg.WarmUp == 0 {
-		return nil
-	}
-	w := &warmUp{over: float64(cfg.WarmUp), factor: cfg.ColdFactor}
-	if w.factor == 0 {
-		w.factor = DefaultColdFactor
-	}
-	w.stored = w.max(cfg.interval()) // cold
+// newWarmUp returns a cold curve.
+func newWarmUp(over time.Duration, factor, interval float64) *warmUp {
+	w := &warmUp{over: over, factor: factor}
+	w.stored = w.max(interval)
 	return w
 }
 
-func (w *warmUp) threshold(interval float64) float64 { return w.over / (2 * interval) }
+func (w *warmUp) threshold(interval float64) float64 { return float64(w.over) / (2 * interval) }
 
 func (w *warmUp) max(interval float64) float64 {
-	return w.threshold(interval) + 2*w.over/(interval*(1+w.factor))
+	return w.threshold(interval) + 2*float64(w.over)/(interval*(1+w.factor))
 }
 
 // at returns what is stored at t if nothing leaves from tat until then.
 func (w *warmUp) at(tat, t time.Duration, interval float64) float64 {
 	most := w.max(interval)
 	idle := max(0, t-max(tat, w.asOf))
-	return min(most, w.stored+float64(idle)*most/w.over)
+	return min(most, w.stored+float64(idle)*most/float64(w.over))
 }
 
 // take removes n permits at t and returns what they cost, as cost does.
