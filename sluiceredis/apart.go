@@ -35,7 +35,7 @@ func (j *joining) takeApart(away *AwayError) (err error) {
 		undo = nil
 	}
 	defer func() {
-		if !j.decision.Allowed() {
+		if !j.decision.allowed() {
 			giveBack()
 		}
 	}()
@@ -48,8 +48,8 @@ func (j *joining) takeApart(away *AwayError) (err error) {
 			undo = append(undo, u)
 		}
 	}
-	d := decision(results)
-	if !d.Allowed() {
+	d := decisionOf(results)
+	if !d.allowed() {
 		giveBack()
 		for i, l := range j.set.limits {
 			if results[i].Allowed() && j.n[i] > 0 { // what it holds without that

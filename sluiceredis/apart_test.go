@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
+const us = time.Microsecond
+
 // apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
 // each second.
-func apart(t *testing.T, s *Store) (set *Set, bucket *BucketLimiter, log *SlidingLimiter, window *FixedLimiter, pace *Pacer) {
+func apart(t *testing.T, s *Store) (set *joint, bucket *BucketLimiter, log *SlidingLimiter, window *FixedLimiter, pace *Pacer) {
 	t.Helper()
-	bucket = newLeaky(t, s, "apart/bucket", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("")
+	bucket = newLeaky(t, s, "apart/bucket", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On("")
 	log = newLog(t, s, "apart/log", 3, time.Hour).On("")
 	window = newFixed(t, s, "apart/window", FixedConfig{Limit: 4, Window: time.Hour}).On("")
 	pace = newPacer(t, s, "apart/pace", 1, sec, PacerConfig{})
-	set, err := s.Together(bucket, log, window, pace)
+	set, err := s.together(bucket, log, window, pace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,26 +43,26 @@ func TestSetsWithoutAServer(t *testing.T) {
 				}
 			}
 		}
-		d, err := set.Take(bg, 1)
-		if err != nil || !d.Allowed() || d.By != -1 || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 || d.Results[2].Remaining != 3 {
+		d, err := set.take(bg, 1)
+		if err != nil || !d.allowed() || d.by != -1 || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 || d.results[2].Remaining != 3 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		// The pacer refuses, and the others give back.
-		if d, err := set.Take(bg, 1); err != nil || d.Allowed() || d.By != 3 || d.RetryAfter() != sec || d.Results[0].Remaining != 4 || d.Results[1].Remaining != 2 {
+		if d, err := set.take(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		time.Sleep(sec)
 		// The log refuses, and the slot is given back.
-		if d, err := set.TakeEach(bg, 1, 3, 1, 1); err != nil || d.Allowed() || d.By != 1 {
+		if d, err := set.takeEach(bg, 1, 3, 1, 1); err != nil || d.allowed() || d.by != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}); wait != 0 || which != 1 || err != sluice.ErrTooLarge {
 			t.Errorf("%v, %d, %v", wait, which, err)
 		}
-		if d, err := set.Take(bg, 1); err != nil || !d.Allowed() {
+		if d, err := set.take(bg, 1); err != nil || !d.allowed() {
 			t.Errorf("the slot was lost: %+v, %v", d, err)
 		}
 		left(3, 1, 2)
@@ -69,7 +70,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 			t.Error(err)
 		}
 		left(4, 2, 3)
-		if d, err := set.Peek(bg); err != nil || !d.Allowed() || d.Results[0].Remaining != 4 {
+		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results[0].Remaining != 4 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if got := s.Stats(); got.Calls != 0 || got.Stranded != 0 || got.Local != 6+5*3 { // of the set and, to look, of three limits
@@ -84,16 +85,16 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Away: p, Instances: 2, Failures: 1, Retry: time.Hour})
-				bucket := newLeaky(t, s, "away/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).On("")
+				bucket := newLeaky(t, s, "away/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).On("")
 				log := newLog(t, s, "away/log", 4, time.Hour).On("")
-				set, err := s.Together(bucket, log)
+				set, err := s.together(bucket, log)
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.fail(errRefused)
 				granted := 0
 				for range 10 {
-					d, err := set.Take(bg, 1)
+					d, err := set.take(bg, 1)
 					switch {
 					case p == FailClosed:
 						var away *AwayError
@@ -102,9 +103,9 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 						}
 					case err != nil:
 						t.Error(err)
-					case d.Allowed():
+					case d.allowed():
 						granted++
-					case d.By != 1:
+					case d.by != 1:
 						t.Errorf("%+v", d)
 					}
 				}
@@ -136,13 +137,13 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 		t.Run(fmt.Sprint(v.bucket, ", ", v.log), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
-				bucket := newLeaky(t, s, "once/bucket", leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}).OnOutage(v.bucket)
+				bucket := newLeaky(t, s, "once/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).OnOutage(v.bucket)
 				log := newLog(t, s, "once/log", 6, time.Hour).OnOutage(v.log)
 				set := newSet(t, s, bucket.On(""), log.On(""))
 				l.lost.Store(true)
 				began := time.Now()
-				d, err := set.Take(bg, 1)
-				if d.Allowed() != v.allowed || errors.Is(err, ErrAway) == v.allowed {
+				d, err := set.take(bg, 1)
+				if d.allowed() != v.allowed || errors.Is(err, ErrAway) == v.allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 				if took := time.Since(began); took != sec || l.calls.Load() != 1 {
@@ -165,8 +166,8 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 func TestSetsAfterALoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
-	set, err := s.Together(
-		newLeaky(t, s, "loss/bucket", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k"),
+	set, err := s.together(
+		newLeaky(t, s, "loss/bucket", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k"),
 		newLog(t, s, "loss/log", 5, 2*sec).On("k"),
 		newFixed(t, s, "loss/window", FixedConfig{Limit: 5, Window: 3 * sec}).On("k"))
 	if err != nil {
@@ -174,12 +175,12 @@ func TestSetsAfterALoss(t *testing.T) {
 	}
 	take := func(allowed bool, by int) {
 		t.Helper()
-		if d, err := set.Take(bg, 5); err != nil || d.Allowed() != allowed || d.By != by {
+		if d, err := set.take(bg, 5); err != nil || d.allowed() != allowed || d.by != by {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
 	replace()
-	if d, err := set.Take(bg, 5); err != nil || d.Results[0].Allowed() || d.Results[1].Allowed() || d.Results[2].Allowed() {
+	if d, err := set.take(bg, 5); err != nil || d.results[0].Allowed() || d.results[1].Allowed() || d.results[2].Allowed() {
 		t.Errorf("%+v, %v", d, err) // the epoch begins
 	}
 	clock.set(5*sec - us)
@@ -189,34 +190,10 @@ func TestSetsAfterALoss(t *testing.T) {
 	clock.set(20 * sec)
 	replace()
 	take(false, 0)
-	if err := set.Adjust(bg, -1, 0); err != nil && !errors.Is(err, ErrStranded) {
+	if err := set.adjust(bg, -1, 0); err != nil && !errors.Is(err, ErrStranded) {
 		t.Error(err)
 	}
 	take(false, 0)
-}
-
-// Blocks follow the policy of their buckets, and without a server decide as those
-// do.
-func TestBlocksWithoutAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		quota := leaky.Quota{Capacity: 6, Count: 1, Per: time.Hour}
-		alone := newBlocks(t, newLeaky(t, inThisProcess(t), "b", quota), 2, 0)
-		for i := range 8 {
-			if ok, _ := take(t, alone, 1); ok != (i < 6) {
-				t.Errorf("call %d: %v", i, ok)
-			}
-		}
-		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2, Failures: 1, Retry: time.Hour})
-		shared := newBlocks(t, newLeaky(t, s, "b", quota), 2, 0)
-		l.fail(errRefused)
-		for i := range 8 {
-			if ok, _ := take(t, shared, 1); ok != (i < 3) {
-				t.Errorf("call %d: %v", i, ok)
-			}
-		}
-		time.Sleep(sec) // what is held is forgotten
-		synctest.Wait()
-	})
 }
 
 // A pause that ends early lets who waits move up, without a server too.
@@ -269,19 +246,19 @@ func TestSharesOfASet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pace := newPacer(t, s, "share/pace", 1, time.Hour, PacerConfig{Missed: 7 * time.Hour, Horizon: 24 * time.Hour})
+		pace := newPacer(t, s, "share/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}, 8)
 		others := newFixed(t, b.store(t), "share/window", FixedConfig{Limit: 8, Window: time.Hour})
 		set := newSet(t, s,
-			newLeaky(t, s, "share/bucket", leaky.Quota{Capacity: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "share/log", 8, time.Hour).On(""),
+			newLeaky(t, s, "share/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "share/log", 8, time.Hour).On(""),
 			newFixed(t, s, "share/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""), pace)
 		step := func(what string, allowed bool, left ...int64) {
 			t.Helper()
-			d, err := set.Take(bg, 1)
-			if err != nil || d.Allowed() != allowed {
+			d, err := set.take(bg, 1)
+			if err != nil || d.allowed() != allowed {
 				t.Errorf("%s: %+v, %v", what, d, err)
 				return
 			}
-			for i, r := range d.Results {
+			for i, r := range d.results {
 				if r.Remaining != left[i] {
 					t.Errorf("%s: limit %d: %+v, want %d left", what, i, r, left[i])
 				}
@@ -303,18 +280,18 @@ func TestSharesOfASet(t *testing.T) {
 		}
 		c.cut.Store(false)
 		even := newSet(t, s, newPacer(t, s, "even/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}))
-		if d, err := even.Take(bg, 1); err != nil || !d.Allowed() || d.Results[0].Remaining != 0 {
+		if d, err := even.take(bg, 1); err != nil || !d.allowed() || d.results[0].Remaining != 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		c.cut.Store(true)
-		if d, err := even.Take(bg, 1); err != nil || d.Allowed() || d.RetryAfter() <= time.Hour || d.RetryAfter() > 2*time.Hour {
+		if d, err := even.take(bg, 1); err != nil || d.allowed() || d.retryAfter() <= time.Hour || d.retryAfter() > 2*time.Hour {
 			t.Errorf("%+v, %v", d, err)
 		}
 		c.cut.Store(false)
 		other := newSet(t, s,
-			newLeaky(t, s, "told/bucket", leaky.Quota{Capacity: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "told/log", 8, time.Hour).On(""),
+			newLeaky(t, s, "told/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "told/log", 8, time.Hour).On(""),
 			newFixed(t, s, "told/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""))
-		if _, err := other.Peek(bg); err != nil {
+		if _, err := other.peek(bg); err != nil {
 			t.Fatal(err)
 		}
 		set = other
@@ -340,13 +317,13 @@ func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 			for round := range 3 {
 				granted := 0
 				for range 50 {
-					d, err := set.Take(bg, 1)
+					d, err := set.take(bg, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if d.Allowed() {
+					if d.allowed() {
 						granted++
-					} else if wait := d.RetryAfter(); wait != time.Duration(m)*sec {
+					} else if wait := d.retryAfter(); wait != time.Duration(m)*sec {
 						t.Fatalf("%d instances: %v until the next slot", m, wait)
 					}
 				}
@@ -365,10 +342,10 @@ func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
 		set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{}))
 		l.fail(errRefused)
-		if d, err := set.Take(bg, 3); err != nil || !d.Allowed() {
+		if d, err := set.take(bg, 3); err != nil || !d.allowed() {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		err := set.Adjust(bg, -3, 0)
+		err := set.adjust(bg, -3, 0)
 		if got := s.Stats(); !errors.Is(err, ErrStranded) || got.Refunded != 0 || got.Stranded != 3 {
 			t.Errorf("%v, %+v", err, got)
 		}

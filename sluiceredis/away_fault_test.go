@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -89,7 +89,7 @@ func TestServerThatIsLost(t *testing.T) {
 			}
 			// Nothing leaks while the test lasts.
 			const capacity = 1000
-			l := newLeaky(t, s, "lost", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour})
+			l := newLeaky(t, s, "lost", limits.Rate{Burst: capacity, Count: 1, Per: time.Hour})
 			var mu sync.Mutex
 			var granted, unknown int64
 			var longest time.Duration
@@ -172,7 +172,7 @@ func TestInstancesCutOff(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			prefix := newBackend(t, server.Addr).prefix
-			var limits []*Bucket
+			var machines []*Bucket
 			var proxies []*redistest.Proxy
 			for range instances {
 				p := redistest.NewProxy(t, server.Addr)
@@ -180,11 +180,11 @@ func TestInstancesCutOff(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				limits, proxies = append(limits, newLeaky(t, s, "cut", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour})), append(proxies, p)
+				machines, proxies = append(machines, newLeaky(t, s, "cut", limits.Rate{Burst: capacity, Count: 1, Per: time.Hour})), append(proxies, p)
 			}
 			until(t, "they have counted each other", func() bool {
 				all := true
-				for _, l := range limits {
+				for _, l := range machines {
 					if _, err := l.Peek(bg, "k"); err != nil {
 						t.Fatal(err)
 					}
@@ -198,7 +198,7 @@ func TestInstancesCutOff(t *testing.T) {
 			}
 			var wg sync.WaitGroup
 			granted := make([]int64, instances)
-			for i, l := range limits {
+			for i, l := range machines {
 				wg.Go(func() {
 					for range 2 * capacity {
 						if res, err := l.Take(bg, "k", 1); err != nil {
@@ -291,12 +291,12 @@ func TestLeaseGivenBackLater(t *testing.T) {
 	sem := newSemaphore(t, s, "later", 3, SemaphoreConfig{})
 	watch := newSemaphore(t, near.store(t), "later", 3, SemaphoreConfig{})
 	lent := func() string { return near.redis.HGet(bg, watch.keys[1], "used").Val() }
-	lease, err := sem.Lend(bg, 2, 0)
+	lease, err := sem.acquire(bg, 2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Set(redistest.Fault{DropReply: true})
-	if _, err := sem.Lend(bg, 1, time.Minute); !errors.Is(err, ErrAway) {
+	if _, err := sem.acquire(bg, 1, time.Minute); !errors.Is(err, ErrAway) {
 		t.Errorf("%v", err)
 	}
 	if lent() != "3" {

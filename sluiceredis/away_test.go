@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
 // sixes returns the kinds of limits that answer, of 6 each hour, as that much of a
 // call.
 func sixes(t *testing.T, s *Store, p OutagePolicy) map[string]func(n int64) (limits.Result, error) {
-	l := newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).OnOutage(p)
+	l := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).OnOutage(p)
 	log := newLog(t, s, "g", 6, time.Hour).OnOutage(p)
 	anchored := newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).OnOutage(p)
 	aligned := newFixed(t, s, "a", FixedConfig{Limit: 6, Window: time.Hour, Aligned: true}).OnOutage(p)
@@ -205,7 +204,7 @@ func TestAwayConfigs(t *testing.T) {
 		}
 	}
 	s := inThisProcess(t)
-	if _, err := s.Pacer("p", 1, sec, PacerConfig{Away: 9}); err == nil {
+	if _, err := s.Pacer("p", limits.Rate{Count: 1, Per: sec}, PacerConfig{Away: 9}); err == nil {
 		t.Error("a pacer with a policy that is none")
 	}
 	for what, f := range map[string]func(){
@@ -241,18 +240,9 @@ func TestPolicyOfALimit(t *testing.T) {
 			if _, err := closed.Take(bg, "k", 1); !errors.Is(err, ErrAway) {
 				t.Errorf("%v", err)
 			}
-			if _, err := closed.TakeQuota(bg, "k", perHour, 1); !errors.Is(err, ErrAway) {
+			if _, err := closed.TakeRate(bg, "k", perHour, 1); !errors.Is(err, ErrAway) {
 				t.Errorf("%v", err)
 			}
-			if got, res, err := open.TakeUpTo(bg, "k", 3); err != nil || !res.Allowed() || got != 3 {
-				t.Errorf("%d, %+v, %v", got, res, err)
-			}
-			if res, err := s.Throttle(bg, "k", 2, 1, sec, 3); err != nil || !res.Allowed() {
-				t.Errorf("%+v, %v", res, err)
-			}
-		}
-		if res, err := s.Throttle(bg, "k", 2, 1, sec, 4); err != nil || res.Err() != limits.ErrTooLarge {
-			t.Errorf("%+v, %v", res, err)
 		}
 	})
 }
@@ -267,7 +257,7 @@ func TestSemaphoresAreClosed(t *testing.T) {
 			l.fail(errRefused)
 			began := time.Now()
 			for _, longest := range []time.Duration{0, time.Minute, limits.Never, 0, limits.Never} {
-				if lease, err := sem.Lend(bg, 1, longest); lease != nil || !errors.Is(err, ErrAway) {
+				if lease, err := sem.acquire(bg, 1, longest); lease != nil || !errors.Is(err, ErrAway) {
 					t.Errorf("%v: %v", p, err)
 				}
 			}
@@ -284,7 +274,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meters := func(s *Store) map[string]limits.Limiter {
 			return map[string]limits.Limiter{
-				"leaky": newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).On("k"),
+				"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).On("k"),
 				"log":   newLog(t, s, "g", 6, time.Hour).On("k"),
 				"fixed": newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).On("k"),
 			}
@@ -347,7 +337,7 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
 		s, l := v.newStore(t, Config{Away: FailOpen})
-		m := newLeaky(t, s, "l", leaky.Quota{Capacity: 6, Count: 6, Per: time.Hour}).On("k")
+		m := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).On("k")
 		if wait, err := m.Admit(bg, 6); wait != 0 || err != nil {
 			t.Fatal(wait, err)
 		}
@@ -371,7 +361,7 @@ func TestGateWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
-			Name: "shared", Limiter: newLeaky(t, s, "l", leaky.Quota{Capacity: 2, Count: 1, Per: sec}).On("k"),
+			Name: "shared", Limiter: newLeaky(t, s, "l", limits.Rate{Burst: 2, Count: 1, Per: sec}).On("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)

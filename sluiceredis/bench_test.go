@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -38,7 +38,7 @@ func callers(b *testing.B, n int, call func(i int64) error) {
 func BenchmarkTake(b *testing.B) {
 	r := onRedis(b)
 	s := r.store(b)
-	l := newLeaky(b, s, "bench", leaky.Quota{Capacity: 1 << 20, Count: 1 << 19, Per: time.Second})
+	l := newLeaky(b, s, "bench", limits.Rate{Burst: 1 << 20, Count: 1 << 19, Per: time.Second})
 	keys := make([]string, 10_000)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key", i)
@@ -60,26 +60,6 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkBlocks is the same, of which most is decided here.
-func BenchmarkBlocks(b *testing.B) {
-	s := onRedis(b).store(b)
-	l := newLeaky(b, s, "blocks", leaky.Quota{Capacity: 1 << 30, Count: 1_000_000, Per: time.Second})
-	ahead := newBlocks(b, l, 1, 0)
-	keys := make([]string, 1000)
-	for i := range keys {
-		keys[i] = fmt.Sprint("key", i)
-	}
-	for _, n := range []int{1, 64, 512} {
-		b.Run(fmt.Sprint("one key/callers=", n), func(b *testing.B) {
-			m := ahead.On("k")
-			callers(b, n, func(int64) error { _, err := m.Admit(bg, 1); return err })
-		})
-		b.Run(fmt.Sprint("1000 keys/callers=", n), func(b *testing.B) {
-			callers(b, n, func(i int64) error { _, err := ahead.Take(bg, keys[i%1000], 1); return err })
-		})
-	}
-}
-
 // BenchmarkStrict is what strict mode costs: calls, and how long a script keeps
 // the server busy by its own count.
 func BenchmarkStrict(b *testing.B) {
@@ -94,7 +74,7 @@ func BenchmarkStrict(b *testing.B) {
 			b.Run(fmt.Sprintf("keys=%d/callers=%d/strict=%v", v.keys, v.callers, strict), func(b *testing.B) {
 				s := r.store(b)
 				s.strict = strict
-				l := newLeaky(b, s, "bench", leaky.Quota{Capacity: 1 << 20, Count: 1 << 19, Per: time.Second})
+				l := newLeaky(b, s, "bench", limits.Rate{Burst: 1 << 20, Count: 1 << 19, Per: time.Second})
 				r.redis.ConfigResetStat(bg)
 				callers(b, int(v.callers), func(i int64) error { _, err := l.Take(bg, keys[i%v.keys], 1); return err })
 				for line := range strings.Lines(r.redis.Info(bg, "commandstats").Val()) {
@@ -116,7 +96,7 @@ func BenchmarkStrict(b *testing.B) {
 // BenchmarkWithoutAServer is one bucket, or 10,000, in this process: of a store that
 // has no server, and of one whose server is away.
 func BenchmarkWithoutAServer(b *testing.B) {
-	quota := leaky.Quota{Capacity: 1 << 20, Count: 1 << 19, Per: time.Second}
+	quota := limits.Rate{Burst: 1 << 20, Count: 1 << 19, Per: time.Second}
 	keys := make([]string, 10_000)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key", i)

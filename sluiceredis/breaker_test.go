@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A heard is what a store has told.
@@ -39,7 +39,7 @@ func (h *heard) modes() (all []Mode) {
 	return all
 }
 
-var perHour = leaky.Quota{Capacity: 1_000_000, Count: 1, Per: sec}
+var perHour = limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}
 
 // After so many failures in a row a server is not asked any more; then one call at
 // a time finds out whether it is back, each time later, up to a bound; and then

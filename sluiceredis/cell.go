@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -33,32 +32,21 @@ type cell struct {
 	away     OutagePolicy
 }
 
-// A mark is the quota that a bucket is of, which is in its value. A share of a cell
-// has the mark of the whole. The zero mark is of redis-cell; see Store.Throttle.
+// A mark is the rate that a bucket is of, which is in its value. A share of a cell
+// has the mark of the whole. The zero mark is of no bucket.
 type mark struct{ interval, capacity int64 }
 
-// native reports whether c is not as redis-cell.
-func (c *cell) native() bool { return c.of.interval > 0 }
-
-// newCell returns the cell of a quota, without a key.
-func newCell(capacity, count int64, per time.Duration) (cell, error) {
-	q := leaky.Quota{Capacity: capacity, Count: count, Per: per}
-	switch {
-	case capacity <= 0:
-		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the capacity must be positive", q)
-	case count <= 0:
-		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the count must be positive", q)
-	case per <= 0:
-		return cell{}, fmt.Errorf("sluiceredis: quota of %v: the period must be positive", q)
+// newCell returns the cell of a rate, without a key.
+func newCell(rate limits.Rate) (cell, error) {
+	if err := rate.Check(); err != nil {
+		return cell{}, fmt.Errorf("sluiceredis: %w", err)
 	}
-	interval := int64(per) / count
-	switch {
-	case interval == 0:
-		return cell{}, fmt.Errorf("sluiceredis: quota of %v: more than one per nanosecond", q)
-	case capacity > longest/interval:
-		return cell{}, fmt.Errorf("sluiceredis: quota of %v: takes longer than 104 days to drain", q)
+	c := cell{capacity: max(1, rate.Burst), interval: int64(rate.Per) / rate.Count}
+	if c.capacity > longest/c.interval {
+		return cell{}, fmt.Errorf("sluiceredis: rate of %v: a full bucket takes longer than 104 days to drain", rate)
 	}
-	return cell{capacity: capacity, interval: interval}, nil
+	c.of = mark{c.interval, c.capacity}
+	return c, nil
 }
 
 // depth returns D: how long a full bucket takes to drain, in nanoseconds.
@@ -66,13 +54,10 @@ func (c *cell) depth() int64 { return c.interval * c.capacity }
 
 // args returns what the scripts want to know of the bucket.
 func (c *cell) args() []string {
-	args := append(make([]string, 0, 4), format(c.depth()), "") // with room for one run
-	if c.native() {
-		text := append(make([]byte, 0, 40), ' ')
-		text = append(strconv.AppendInt(text, c.of.capacity, 10), '@')
-		args[1] = string(strconv.AppendInt(text, c.of.interval, 10))
-	}
-	return args
+	text := append(make([]byte, 0, 40), ' ')
+	text = append(strconv.AppendInt(text, c.of.capacity, 10), '@')
+	text = strconv.AppendInt(text, c.of.interval, 10)
+	return append(make([]string, 0, 4), format(c.depth()), string(text)) // with room for one run
 }
 
 // decide is what becomes of a request for n units, n ≥ 0, at a bucket of that
@@ -82,7 +67,7 @@ func (c *cell) decide(level, n int64) (limits.Result, int64) {
 	switch {
 	case n > c.capacity: // and the cost may overflow
 		res.RetryAfter = limits.Never
-	case n == 0 && c.native(): // nothing is always granted
+	case n == 0: // nothing is always granted
 	case level+n*c.interval > c.depth():
 		res.RetryAfter = time.Duration(level + n*c.interval - c.depth())
 	default:
@@ -91,17 +76,6 @@ func (c *cell) decide(level, n int64) (limits.Result, int64) {
 	res.Remaining = max(0, c.depth()-level) / c.interval
 	res.ResetAfter = time.Duration(level)
 	return res, level
-}
-
-// decideUpTo is what becomes of a request for as many units as fit, up to n.
-func (c *cell) decideUpTo(level, n int64) (granted int64, res limits.Result, after int64) {
-	granted = min(n, max(0, c.depth()-level)/c.interval)
-	if granted == 0 && n > 0 {
-		res, after = c.decide(level, 1)
-		return 0, res, after
-	}
-	res, after = c.decide(level, granted)
-	return granted, res, after
 }
 
 // bounded returns a correction by so many units as time, no more than any debt may

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A desk is a server that answers when it is told, and remembers who came
@@ -213,29 +213,20 @@ func (s slow) Run(ctx context.Context, script *Script, keys, args []string) ([]i
 func TestManyCallersOfOneBucket(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.storeOn(t, slow{b.client, 2 * time.Millisecond})
-		l := newLeaky(t, s, "many", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Hour})
+		l := newLeaky(t, s, "many", limits.Rate{Burst: 1000, Count: 1, Per: time.Hour})
 		var mu sync.Mutex
 		var granted int64
 		var wg sync.WaitGroup
 		for i := range 400 {
 			wg.Go(func() {
 				var got int64
-				switch i % 4 {
-				case 0:
-					n, _, err := l.TakeUpTo(bg, "k", 3)
-					if err != nil {
-						t.Error(err)
-					}
+				n := 1 + int64(i%4*3)
+				res, err := l.Take(bg, "k", n)
+				if err != nil {
+					t.Error(err)
+				}
+				if res.Allowed() {
 					got = n
-				default:
-					n := int64(i % 4 * 3)
-					res, err := l.Take(bg, "k", n)
-					if err != nil {
-						t.Error(err)
-					}
-					if res.Allowed() {
-						got = n
-					}
 				}
 				mu.Lock()
 				granted += got
@@ -270,7 +261,7 @@ func TestGoneCallersGiveBack(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
 		s := b.storeOn(t, d)
-		l := newLeaky(t, s, "gone", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Hour})
+		l := newLeaky(t, s, "gone", limits.Rate{Burst: 1000, Count: 1, Per: time.Hour})
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = l.Take(bg, "k", 1) })
 		<-d.came
@@ -301,7 +292,7 @@ func TestGoneCallersGiveBack(t *testing.T) {
 			d.pass <- struct{}{}
 		}
 		wg.Wait()
-		l = newLeaky(t, b.store(t), "gone", l.Quota())
+		l = newLeaky(t, b.store(t), "gone", l.Rate())
 		for end := time.Now().Add(10 * time.Second); s.Stats().Refunded < 200 && time.Now().Before(end); {
 			runtime.Gosched() // the last one is given back at about this time
 		}

@@ -126,7 +126,7 @@ func TestLeasePutBackTooLate(t *testing.T) {
 				c := &lender{renewed: make(chan chan bool), released: make(chan string, 1)}
 				s := strictOn(t, c, "late")
 				sem := newSemaphore(t, s, "late", 1, SemaphoreConfig{Lease: sec})
-				l, err := sem.Lend(bg, 1, 0)
+				l, err := sem.acquire(bg, 1, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

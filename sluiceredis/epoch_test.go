@@ -11,7 +11,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -54,7 +53,7 @@ func TestBucketAfterLoss(t *testing.T) {
 		t.Run(fmt.Sprint("survives ", survives), func(t *testing.T) {
 			b := onRedis(t)
 			s, clock, replace := b.freezeStrictly(t)
-			l := newLeaky(t, s, "loss", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+			l := newLeaky(t, s, "loss", limits.Rate{Burst: 5, Count: 1, Per: sec})
 			take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 			remaining := func(n int64, reset time.Duration) limits.Result {
 				return limits.Result{Limit: 5, Remaining: n, ResetAfter: reset}
@@ -102,7 +101,7 @@ func TestBucketAfterLoss(t *testing.T) {
 func TestDebtAfterLoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
-	l := newLeaky(t, s, "debt", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	l := newLeaky(t, s, "debt", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	replace()
 	if err := l.On("k").Adjust(bg, 2, 0); err != nil {
 		t.Fatal(err)
@@ -124,17 +123,6 @@ func TestDebtAfterLoss(t *testing.T) {
 	if err != nil || res.ResetAfter != 25*sec {
 		t.Errorf("%+v, %v", res, err)
 	}
-}
-
-func TestThrottleAfterLoss(t *testing.T) {
-	b := onRedis(t)
-	s, clock, replace := b.freezeStrictly(t)
-	replace()
-	steps(t, clock, func(n int64) (limits.Result, error) { return s.Throttle(bg, b.prefix+"k", 4, 1, sec, n) }, []step{
-		{0, 1, limits.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec}},
-		{sec, 1, limits.Result{Limit: 5, ResetAfter: 5 * sec}},
-		{6 * sec, 5, limits.Result{Limit: 5, ResetAfter: 5 * sec}},
-	})
 }
 
 func TestLogAfterLoss(t *testing.T) {
@@ -216,18 +204,18 @@ func TestFixedAfterLoss(t *testing.T) {
 func TestSlotsAfterLoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
-	p := newPacer(t, s, "loss", 1, sec, PacerConfig{Horizon: 10 * sec, Missed: 2 * sec})
+	p := newPacer(t, s, "loss", 1, sec, PacerConfig{Horizon: 10 * sec}, 3)
 	reserve := func(n int64, longest, want time.Duration) {
 		t.Helper()
 		r := pacing{takes: n * p.interval.Load(), patience: int64(longest)}
-		if err := s.pacers.do(bg, p.key, &r); err != nil || !r.ok || r.wait != want {
+		if err := s.pacers.do(bg, p.at(), &r); err != nil || !r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
 	refused := func(want time.Duration) {
 		t.Helper()
 		r := pacing{takes: p.interval.Load(), patience: p.key.horizon}
-		if err := s.pacers.do(bg, p.key, &r); err != nil || r.ok || r.wait != want {
+		if err := s.pacers.do(bg, p.at(), &r); err != nil || r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
@@ -276,7 +264,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	// One that is over is not told again, even if a slot from before its end may be
 	// caught up.
 	s, clock := b.freeze(t)
-	p = newPacer(t, s, "over", 1, sec, PacerConfig{Missed: 5 * sec})
+	p = newPacer(t, s, "over", 1, sec, PacerConfig{}, 6)
 	if err := p.PauseUntil(bg, time.Now().Add(sec)); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +284,7 @@ func TestEpochBegins(t *testing.T) {
 	b := onRedis(t)
 	s, clock := b.freeze(t)
 	s.strict = true
-	l := newLeaky(t, s, "begins", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	l := newLeaky(t, s, "begins", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	peek := func(what string, at, level time.Duration, epochs uint64) {
 		t.Helper()
 		clock.set(at)
@@ -328,7 +316,7 @@ func TestNotStrict(t *testing.T) {
 	server := redistest.Start(t)
 	b := newBackend(t, server.Addr)
 	s := b.store(t)
-	l := newLeaky(t, s, "lax", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	l := newLeaky(t, s, "lax", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed() {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -342,18 +330,17 @@ func TestNotStrict(t *testing.T) {
 
 // asks are ways to ask each limit of a store.
 func asks(t *testing.T, s *Store) map[string]func() error {
-	l := newLeaky(t, s, "asks", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+	l := newLeaky(t, s, "asks", limits.Rate{Burst: 5, Count: 1, Per: time.Hour})
 	g, f := newLog(t, s, "asks", 5, time.Hour), newFixed(t, s, "asks", FixedConfig{Limit: 5, Window: time.Hour})
 	p := newPacer(t, s, "asks", 1, time.Minute, PacerConfig{})
 	sem := newSemaphore(t, s, "asks", 5, SemaphoreConfig{})
 	return map[string]func() error{
 		"Leaky":        func() error { _, err := l.Take(bg, "k", 1); return err },
 		"Leaky.Adjust": func() error { return l.On("k").Adjust(bg, 1, 0) },
-		"Throttle":     func() error { _, err := s.Throttle(bg, s.prefix+"k", 4, 1, sec, 1); return err },
 		"Log":          func() error { _, err := g.Take(bg, "k", 1); return err },
 		"Fixed":        func() error { _, err := f.Take(bg, "k", 1); return err },
 		"Pacer":        func() error { _, err := p.Reserve(bg, 1, 0); return err },
-		"Semaphore":    func() error { _, err := sem.Lend(bg, 1, 0); return err },
+		"Semaphore":    func() error { _, err := sem.acquire(bg, 1, 0); return err },
 		"renewal":      func() error { _, err := s.run(bg, semRenew, sem.keys, []string{"1000000", "id", "1:1"}); return err },
 	}
 }
@@ -437,7 +424,7 @@ func TestHostileEpoch(t *testing.T) {
 func TestRestlessServer(t *testing.T) {
 	r := &replying{all: []int64{newEpoch, 1, 0}}
 	s := strictOn(t, r, "restless")
-	l := newLeaky(t, s, "restless", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	l := newLeaky(t, s, "restless", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	if _, err := l.Take(bg, "k", 1); err != errRestless {
 		t.Errorf("%v", err)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/testkit/oracle"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -44,7 +43,7 @@ func Example() {
 	defer end()
 	ctx := context.Background()
 
-	replies, err := store.Bucket("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+	replies, err := store.Bucket("replies", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})
 	if err != nil {
 		panic(err)
 	}
@@ -121,19 +120,6 @@ func ExampleOutagePolicy() {
 	// true away
 }
 
-// CL.THROTTLE user123 15 30 60 1, and then 17, which is more than fits.
-func ExampleStore_Throttle() {
-	store, end := open()
-	defer end()
-	for _, n := range []int64{1, 17} {
-		res, err := store.Throttle(context.Background(), "user123", 15, 30, 60*time.Second, n)
-		fmt.Println(oracle.Cell(res), err)
-	}
-	// Output:
-	// [0 16 15 -1 2] <nil>
-	// [1 16 15 -1 2] <nil>
-}
-
 // Two limits of a gate that all machines share: ten in flight, 5,000 a day.
 func ExampleSemaphore() {
 	store, end := open()
@@ -165,11 +151,11 @@ func ExampleSemaphore() {
 }
 
 // Three in any second and 1,000 a day, of one key: both let a call through or neither
-// loses anything. A gate with both as quotas does the same by itself.
-func ExampleStore_Together() {
+// loses anything. A gate with both limits does the same by itself.
+func ExampleBucketLimiter_Join() {
 	store, end := open()
 	defer end()
-	second, err := store.Sliding("orders/second", 3, time.Second)
+	second, err := store.Bucket("orders/second", limits.Rate{Count: 1, Per: time.Second, Burst: 3})
 	if err != nil {
 		panic(err)
 	}
@@ -177,21 +163,17 @@ func ExampleStore_Together() {
 	if err != nil {
 		panic(err)
 	}
-	limits, err := store.Together(second.On("ann"), day.On("ann"))
-	if err != nil {
-		panic(err)
-	}
+	both := second.On("ann").Join(day.On("ann"))
 	for _, n := range []int64{2, 2, 1001} {
-		d, err := limits.Take(context.Background(), n)
+		wait, which, err := both.AdmitAll(context.Background(), []int64{n, n})
+		left, _ := day.Peek(context.Background(), "ann")
 		switch {
 		case err != nil:
-			panic(err)
-		case d.Err() != nil:
-			fmt.Println("never:", d.Err())
-		case !d.Allowed():
-			fmt.Println("refused by limit", d.By, "and left of the day:", d.Results[1].Remaining)
+			fmt.Println("never:", err)
+		case wait > 0:
+			fmt.Println("refused by limit", which, "and left of the day:", left.Remaining)
 		default:
-			fmt.Println("go ahead, left of the day:", d.Results[1].Remaining)
+			fmt.Println("go ahead, left of the day:", left.Remaining)
 		}
 	}
 	// Output:
@@ -205,7 +187,7 @@ func ExamplePacer() {
 	store, end := open()
 	defer end()
 	ctx := context.Background()
-	pacer, err := store.Pacer("example.com", 1, 10*time.Second, sluiceredis.PacerConfig{})
+	pacer, err := store.Pacer("example.com", limits.Rate{Count: 1, Per: 10 * time.Second}, sluiceredis.PacerConfig{})
 	if err != nil {
 		panic(err)
 	}
@@ -245,28 +227,4 @@ func ExampleStore_Vouch() {
 	err = store.Vouch(context.Background())
 	fmt.Println(errors.Is(err, sluiceredis.ErrNoHistory))
 	// Output: true
-}
-
-// A machine that is asked often takes several units ahead, and most calls need
-// no round trip.
-func ExampleBucket_Blocks() {
-	store, end := open()
-	defer end()
-	ctx := context.Background()
-	orders, err := store.Bucket("orders", leaky.Quota{Capacity: 1000, Count: 1, Per: time.Minute})
-	if err != nil {
-		panic(err)
-	}
-	ahead, err := orders.Blocks(4, time.Hour) // four machines, and so that the example does not depend on time
-	if err != nil {
-		panic(err)
-	}
-	for range 100 {
-		if res, err := ahead.Take(ctx, "acct42", 1); err != nil || !res.Allowed() {
-			fmt.Println(res, err)
-		}
-	}
-	stats := store.Stats()
-	fmt.Println(stats.Local > 50, stats.Calls < 30)
-	// Output: true true
 }

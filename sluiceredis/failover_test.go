@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -82,7 +81,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 	door := redistest.NewProxy(t, primary.Addr) // through which the callers come
 	b := newBackend(t, door.Addr)
 	s := b.store(t)
-	quota := leaky.Quota{Capacity: limit, Count: 1, Per: time.Hour}
+	quota := limits.Rate{Burst: limit, Count: 1, Per: time.Hour}
 	buckets, log := newLeaky(t, s, "behind", quota), newLog(t, s, "behind", limit, time.Hour)
 	fixed := newFixed(t, s, "behind", FixedConfig{Limit: limit, Window: time.Hour})
 	takes := map[string]func(context.Context, string, int64) (limits.Result, error){
@@ -119,7 +118,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 	sem := newSemaphore(t, s, "behind", limit, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
 	lend := func(n int) (leases []*Lease) {
 		for range n {
-			l, err := sem.Lend(bg, 1, limits.Never)
+			l, err := sem.acquire(bg, 1, limits.Never)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +168,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 		default:
 		}
 	}
-	if _, err := sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 		t.Errorf("five are lent, and another: %v", err)
 	}
 	for _, l := range append(known, again...) {
@@ -186,7 +185,7 @@ func TestLongReplicaThatStandsStill(t *testing.T) {
 	replica := redistest.StartReplica(t, primary.Addr)
 	door := redistest.NewProxy(t, primary.Addr)
 	b := newBackend(t, door.Addr)
-	l := newLeaky(t, b.store(t), "still", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+	l := newLeaky(t, b.store(t), "still", limits.Rate{Burst: 5, Count: 1, Per: time.Hour})
 	stop(t, replica)
 	if res, err := l.Take(bg, "k", 5); err != nil || !res.Allowed() {
 		t.Fatalf("%+v, %v", res, err)

@@ -12,7 +12,7 @@ type form struct {
 }
 
 // formOf returns how limits are asked now.
-func formOf(limits []Limit) *form {
+func formOf(limits []joinable) *form {
 	f := new(form)
 	var sign strings.Builder
 	for _, l := range limits {
@@ -26,7 +26,7 @@ func formOf(limits []Limit) *form {
 
 // form returns how the limits of t are asked now. To make it anew for each call would
 // take longer than all else that is done here for one.
-func (t *Set) form() *form {
+func (t *joint) form() *form {
 	f := t.formed.Load()
 	for i, l := range t.limits {
 		if !l.current(f.members[i]) {

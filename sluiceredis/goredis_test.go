@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -77,25 +78,26 @@ func TestStoreCountsOutcomes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Throttle(bg, "k", 1, 1, sec, 1); err != nil {
+	l := newLeaky(t, store, "b", limits.Rate{Burst: 2, Count: 1, Per: sec})
+	if _, err := l.Take(bg, "k", 1); err != nil {
 		t.Fatal(err)
 	}
 	p.Set(redistest.Fault{DropReply: true})
-	if _, err := store.Throttle(bg, "k", 1, 1, sec, 1); !errors.Is(err, ErrAmbiguous) {
+	if _, err := l.Take(bg, "k", 1); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("no reply: %v", err)
 	}
 	p.Set(redistest.Fault{})
-	b.redis.LPush(bg, "list", "x")
-	if _, err := store.Throttle(bg, "list", 1, 1, sec, 1); !errors.Is(err, ErrData) {
+	b.redis.LPush(bg, store.key("leaky2", "b", "list", ""), "x")
+	if _, err := l.Take(bg, "list", 1); !errors.Is(err, ErrData) {
 		t.Errorf("a list: %v", err)
 	}
 	b.redis.ConfigSet(bg, "maxmemory", "1")
 	var server *ServerError
-	if _, err := store.Throttle(bg, "other", 1, 1, sec, 1); !errors.As(err, &server) {
+	if _, err := l.Take(bg, "other", 1); !errors.As(err, &server) {
 		t.Errorf("no memory: %v", err)
 	}
 	b.redis.ConfigSet(bg, "maxmemory", "0")
-	if n := b.redis.Exists(bg, "other").Val(); n != 0 {
+	if n := b.redis.Exists(bg, store.key("leaky2", "b", "other", "")).Val(); n != 0 {
 		t.Error("a key was written without memory")
 	}
 	got := store.Stats() // the list was looked at by two scripts

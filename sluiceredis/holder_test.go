@@ -37,7 +37,7 @@ func TestHolder(t *testing.T) {
 	}
 	b := newBackend(t, addr)
 	b.prefix = prefix
-	l, err := holds(t, b.store(t)).Lend(bg, 1, time.Minute)
+	l, err := holds(t, b.store(t)).acquire(bg, 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestHolderIsKilled(t *testing.T) {
 	h := startHolder(t, b, redistest.Shared(t).Addr)
 	sem := holds(t, b.store(t))
 	time.Sleep(3 * holderLease / 2) // it is renewed
-	if _, err := sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 		t.Fatalf("held, and lent: %v", err)
 	}
 	if err := h.cmd.Process.Kill(); err != nil {
@@ -130,7 +130,7 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 	_ = h.cmd.Wait() // now it renews no more
 	end := ends(t, b, sem)
-	l, err := sem.Lend(bg, 1, time.Minute)
+	l, err := sem.acquire(bg, 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestHolderStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := ends(t, b, sem)
-	l, err := sem.Lend(bg, 1, time.Minute)
+	l, err := sem.acquire(bg, 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestHolderStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.next(t, "lost")
-	if _, err := sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 		t.Errorf("held, and lent: %v", err)
 	}
 	select {
@@ -184,13 +184,13 @@ func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
 	lend := func() (all []*Lease) {
 		t.Helper()
 		for range limit {
-			l, err := sem.Lend(bg, 1, 0)
+			l, err := sem.acquire(bg, 1, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, l)
 		}
-		if _, err := sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 			t.Errorf("more than the limit: %v", err)
 		}
 		return all
@@ -217,7 +217,7 @@ func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
 			}
 		}
 	}
-	if _, err := sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 		t.Errorf("more than the limit: %v", err)
 	}
 	for _, l := range now {

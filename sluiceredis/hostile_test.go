@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -42,23 +41,18 @@ type victim struct {
 
 func victims(t *testing.T, b *backend) []victim {
 	s := b.store(t)
-	l := newLeaky(t, s, "hostile", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
+	l := newLeaky(t, s, "hostile", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	g, f := newLog(t, s, "hostile", 5, sec), newFixed(t, s, "hostile", FixedConfig{Limit: 5, Window: sec})
 	sem := newSemaphore(t, s, "hostile", 5, SemaphoreConfig{})
 	lend := func() error {
-		l, err := sem.Lend(bg, 1, 0)
+		l, err := sem.acquire(bg, 1, 0)
 		if err == nil {
 			l.Release()
 		}
 		return err
 	}
 	p := newPacer(t, s, "hostile", 10, sec, PacerConfig{})
-	raw := b.prefix + " raw \xff{}"
 	return []victim{
-		{"Throttle", raw, map[string]func() error{
-			"take": func() error { _, err := s.Throttle(bg, raw, 4, 1, sec, 1); return err },
-			"peek": func() error { _, err := s.Throttle(bg, raw, 4, 1, sec, 0); return err },
-		}, false},
 		{"Leaky", s.key("leaky2", "hostile", "k", ""), map[string]func() error{
 			"take":   func() error { _, err := l.Take(bg, "k", 1); return err },
 			"peek":   func() error { _, err := l.Peek(bg, "k"); return err },
@@ -170,43 +164,40 @@ func TestNumbersAtTheEdges(t *testing.T) {
 		s, _ := b.freeze(t)
 		for _, v := range []struct {
 			value string
-			want  limits.Result // compatible
+			want  limits.Result
 		}{
 			{"0", limits.Result{Limit: 2, Remaining: 2}},
 			{"9007199254740993", limits.Result{Limit: 2, Remaining: 2}}, // 2^53 + 1: 104 days after 1970
 			{"0000000000000000001", limits.Result{Limit: 2, Remaining: 2}},
 			{"1790000000000000001", limits.Result{Limit: 2, Remaining: 1, ResetAfter: 1}},
-			{"1790000002000000001", limits.Result{Limit: 2, RetryAfter: 1, ResetAfter: 2*sec + 1}},                               // q = 0 and yet refused
-			{"1799007199254740993", limits.Result{Limit: 2, RetryAfter: 9007199254740993 - 2*sec, ResetAfter: 9007199254740993}}, // now + 2^53 + 1
-			{"9223372036854775807", limits.Result{Limit: 2, RetryAfter: 7433372036854775807 - 2*sec, ResetAfter: 7433372036854775807}},
+			{"1790000002000000000", limits.Result{Limit: 2, ResetAfter: 2 * sec}},
+			{"1790000002000000001", limits.Result{Limit: 2, ResetAfter: 2 * sec}}, // fuller than full
+			{"1799007199254740993", limits.Result{Limit: 2, ResetAfter: 2 * sec}}, // now + 2^53 + 1
+			{"9223372036854775807", limits.Result{Limit: 2, ResetAfter: 2 * sec}},
 		} {
-			key := b.prefix + " edge"
-			b.redis.Set(bg, key, v.value, 0)
-			got, err := s.Throttle(bg, key, 1, 1, sec, 0)
-			if err != nil || got != v.want {
+			l := newLeaky(t, s, "edge", limits.Rate{Burst: 2, Count: 1, Per: sec})
+			key, value := s.key("leaky2", "edge", "k", ""), v.value+" 2@1000000000"
+			b.redis.Set(bg, key, value, 0)
+			if got, err := l.Peek(bg, "k"); err != nil || got != v.want {
 				t.Errorf("%s: %+v, %v; want %+v", v.value, got, err, v.want)
 			}
-			if after := b.redis.Get(bg, key).Val(); after != v.value {
-				t.Errorf("%s became %s", v.value, after)
+			if after := b.redis.Get(bg, key).Val(); after != value {
+				t.Errorf("%s became %s", value, after)
 			}
-		}
-		// The quota of a native bucket is not redis-cell's.
-		b.redis.Set(bg, b.prefix+" edge", "1790000000000000000 2@1000000000", 0)
-		if got, err := s.Throttle(bg, b.prefix+" edge", 1, 1, sec, 1); !errors.Is(err, ErrData) {
-			t.Errorf("%+v, %v", got, err)
-		}
-		// A native bucket of that age is full, and leaks.
-		l := newLeaky(t, s, "edge", leaky.Quota{Capacity: 2, Count: 1, Per: sec})
-		b.redis.Set(bg, s.key("leaky2", "edge", "k", ""), "9223372036854775807 2@1000000000", 0)
-		if got, err := l.Take(bg, "k", 1); err != nil || got != (limits.Result{Limit: 2, RetryAfter: sec, ResetAfter: 2 * sec}) {
-			t.Errorf("%+v, %v", got, err)
+			if v.want.Remaining > 0 {
+				continue
+			}
+			if got, err := l.Take(bg, "k", 1); err != nil || got != (limits.Result{Limit: 2, RetryAfter: sec, ResetAfter: 2 * sec}) {
+				t.Errorf("%s: %+v, %v", v.value, got, err)
+			}
 		}
 		// The deepest bucket there is: exact to the nanosecond.
 		deep := time.Duration(longest)
-		if got, err := s.Throttle(bg, b.prefix+" deep", 0, 1, deep, 1); err != nil || got.ResetAfter != deep || !got.Allowed() {
+		l := newLeaky(t, s, "deep", limits.Rate{Count: 1, Per: deep})
+		if got, err := l.Take(bg, "k", 1); err != nil || got.ResetAfter != deep || !got.Allowed() {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := s.Throttle(bg, b.prefix+" deep", 0, 1, deep, 1); err != nil || got.ResetAfter != deep || got.RetryAfter != deep {
+		if got, err := l.Take(bg, "k", 1); err != nil || got.ResetAfter != deep || got.RetryAfter != deep {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // longImage and shortImage are what escape may return for long and for short
@@ -80,7 +80,7 @@ func FuzzEscape(f *testing.F) {
 // A caller that chooses short keys cannot take from the bucket of a long one.
 func TestShortKeyDoesNotReachALongOne(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		l := newLeaky(t, b.store(t), "api", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+		l := newLeaky(t, b.store(t), "api", limits.Rate{Burst: 5, Count: 1, Per: time.Hour})
 		for i := 0; ; i++ {
 			victim := fmt.Sprintf("https://tenant.example/%0120d", i)
 			sum := sha256.Sum256([]byte(victim))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -67,13 +66,6 @@ var vectors = []struct {
 		"0 1 -> 0 1 0 -1 1", "0.9991 1 -> 1 1 0 0 0", "1 1 -> 0 1 0 -1 1")},
 	{"V6 two of one", vector(0, 1, 1, "0 2 -> 1 1 1 -1 0")},
 	{"V6 none of one", vector(0, 1, 1, "0 0 -> 0 1 1 -1 0")},
-	{"V7 the quota changes", []visit{
-		{0, 15, 30, 60, 16, "0 16 0 -1 32"},
-		{0, 3, 30, 60, 1, "1 4 0 26 32"}, {0, 3, 30, 60, 0, "1 4 0 24 32"}, // even nothing does not fit
-		{0, 15, 300, 60, 1, "1 16 0 29 32"},
-	}},
-	{"V8 the clock steps back", append(vector(4, 1, 1, "0 3 -> 0 5 2 -1 3", "-10 1 -> 1 5 0 9 13"),
-		vector(4, 1, 1, "0 0 -> 0 5 2 -1 3")...)}, // and comes back: nothing minted, nothing lost
 	// The transcript of the tutorials, made with redis-cell 0.3.0: these pauses
 	// fit it. Here as current versions round, and below as that one did.
 	{"the transcript", vector(15, 30, 60,
@@ -86,9 +78,10 @@ func TestVectorsOfRedisCell(t *testing.T) {
 		for _, v := range vectors {
 			t.Run(v.name, func(t *testing.T) {
 				s, clock := b.freeze(t)
+				l := newLeaky(t, s, "vectors", limits.Rate{Count: 1, Per: sec})
 				for _, visit := range v.visits {
 					clock.set(visit.at)
-					res, err := s.Throttle(bg, b.prefix+v.name, visit.burst, visit.count, time.Duration(visit.ps)*sec, visit.n)
+					res, err := l.TakeRate(bg, v.name, limits.Rate{Burst: visit.burst + 1, Count: visit.count, Per: time.Duration(visit.ps) * sec}, visit.n)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -105,43 +98,15 @@ func TestVectorsOfRedisCell(t *testing.T) {
 func TestTranscriptOfTheTutorials(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
+		l := newLeaky(t, s, "tutorials", limits.Rate{Burst: 16, Count: 30, Per: 60 * sec})
 		for _, v := range vector(15, 30, 60,
 			"0 1 -> 0 16 15 -1 2", "5 4 -> 0 16 12 -1 8", "6.5 4 -> 0 16 8 -1 14", "8.5 4 -> 0 16 5 -1 20", "9.5 4 -> 0 16 2 -1 27",
 			"10.5 4 -> 1 16 2 2 26", "13.5 4 -> 0 16 0 -1 31", "16.5 17 -> 1 16 1 -1 28", "46.5 17 -> 1 16 16 -1 0") {
 			clock.set(v.at)
-			res, err := s.Throttle(bg, b.prefix+" laoqian:reply", 15, 30, 60*sec, v.n)
+			res, err := l.Take(bg, "laoqian:reply", v.n)
 			if got := text(oracle.CellLegacy(res)); err != nil || got != v.cell {
 				t.Errorf("%d at %v: %s, %v; the transcript says %s", v.n, v.at, got, err, v.cell)
 			}
-		}
-	})
-}
-
-// The state is what redis-cell keeps: a decimal number of nanoseconds.
-func TestStateOfRedisCell(t *testing.T) {
-	onBackends(t, func(t *testing.T, b *backend) {
-		s, clock := b.freeze(t)
-		key := b.prefix + " user123"
-		for range 3 { // V4: three intervals, each floored
-			if _, err := s.Throttle(bg, key, 2, 7, 60*sec, 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := b.redis.Get(bg, key).Val(); got != "1790000025714285713" {
-			t.Errorf("after three: %q", got)
-		}
-		// What redis-cell has left is understood.
-		clock.set(25714285713)
-		b.redis.Set(bg, key, "1790000034285714284", 0)
-		res, err := s.Throttle(bg, key, 2, 7, 60*sec, 0)
-		if want := (limits.Result{Limit: 3, Remaining: 2, ResetAfter: 8571428571}); err != nil || res != want {
-			t.Errorf("%+v, %v; want %+v", res, err, want)
-		}
-		// A time in the past, without an expiry, is an empty bucket.
-		b.redis.Set(bg, key, "1789999999000000000", 0)
-		res, err = s.Throttle(bg, key, 0, 1, sec, 2)
-		if want := (limits.Result{Limit: 1, Remaining: 1, RetryAfter: limits.Never}); err != nil || res != want {
-			t.Errorf("%+v, %v; want %+v", res, err, want)
 		}
 	})
 }
@@ -150,21 +115,21 @@ func TestStateOfRedisCell(t *testing.T) {
 func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		l := newLeaky(t, s, "n1", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
-		take := func(key string, quota leaky.Quota, n int64, want limits.Result) {
+		l := newLeaky(t, s, "n1", limits.Rate{Burst: 16, Count: 30, Per: 60 * sec})
+		take := func(key string, quota limits.Rate, n int64, want limits.Result) {
 			t.Helper()
-			if res, err := l.TakeQuota(bg, key, quota, n); err != nil || res != want {
+			if res, err := l.TakeRate(bg, key, quota, n); err != nil || res != want {
 				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
 			}
 		}
-		take("smaller", l.Quota(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
-		take("smaller", leaky.Quota{Capacity: 4, Count: 30, Per: 60 * sec}, 0, limits.Result{Limit: 4, ResetAfter: 8 * sec})
-		take("smaller", l.Quota(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
-		take("faster", l.Quota(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
-		take("faster", leaky.Quota{Capacity: 16, Count: 300, Per: 60 * sec}, 1,
+		take("smaller", l.Rate(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", limits.Rate{Burst: 4, Count: 30, Per: 60 * sec}, 0, limits.Result{Limit: 4, ResetAfter: 8 * sec})
+		take("smaller", l.Rate(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", l.Rate(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("faster", limits.Rate{Burst: 16, Count: 300, Per: 60 * sec}, 1,
 			limits.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
 
-		five := leaky.Quota{Capacity: 5, Count: 1, Per: sec}
+		five := limits.Rate{Burst: 5, Count: 1, Per: sec}
 		clock.set(10 * sec)
 		take("back", five, 3, limits.Result{Limit: 5, Remaining: 2, ResetAfter: 3 * sec})
 		clock.set(0)
@@ -177,7 +142,7 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 	})
 }
 
-func newLeaky(t testing.TB, s *Store, name string, quota leaky.Quota) *Bucket {
+func newLeaky(t testing.TB, s *Store, name string, quota limits.Rate) *Bucket {
 	t.Helper()
 	l, err := s.Bucket(name, quota)
 	if err != nil {
@@ -190,41 +155,12 @@ func newLeaky(t testing.TB, s *Store, name string, quota leaky.Quota) *Bucket {
 func TestPeekNeverWrites(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		l := newLeaky(t, s, "n3", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+		l := newLeaky(t, s, "n3", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})
 		if res, err := l.Peek(bg, "k"); err != nil || res.Remaining != 3 {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if _, err := s.Throttle(bg, b.prefix+" raw", 2, 1, sec, 0); err != nil {
-			t.Error(err)
-		}
-		if n := b.redis.Exists(bg, s.key("leaky2", "n3", "k", ""), b.prefix+" raw").Val(); n != 0 {
+		if n := b.redis.Exists(bg, s.key("leaky2", "n3", "k", "")).Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
-		}
-	})
-}
-
-// N4: of a part granted only what was granted is paid, not the fraction.
-func TestTakeUpTo(t *testing.T) {
-	onBackends(t, func(t *testing.T, b *backend) {
-		s, clock := b.freeze(t)
-		l := newLeaky(t, s, "n4", leaky.Quota{Capacity: 10, Count: 10, Per: sec})
-		total := int64(0)
-		for now := time.Duration(0); now <= 100*sec; now += 170 * time.Millisecond { // 1.7 units
-			clock.set(now)
-			n, _, err := l.TakeUpTo(bg, "k", 15)
-			if err != nil {
-				t.Fatal(err)
-			}
-			total += n
-		}
-		if total != 10+999 { // at 99.96 s
-			t.Errorf("%d in 100 s, want 1009", total)
-		}
-		if n, res, err := l.TakeUpTo(bg, "k", 5); n != 0 || res.Allowed() || res.RetryAfter != 40*time.Millisecond || err != nil {
-			t.Errorf("of a full bucket %d, %+v, %v", n, res, err)
-		}
-		if n, res, err := l.TakeUpTo(bg, "other", 0); n != 0 || !res.Allowed() || err != nil {
-			t.Errorf("none: %d, %+v, %v", n, res, err)
 		}
 	})
 }
@@ -234,7 +170,7 @@ func TestTakeUpTo(t *testing.T) {
 func TestAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		m := newLeaky(t, s, "adjust", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k")
+		m := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k")
 		admit := func(n int64, want time.Duration) {
 			t.Helper()
 			if wait, err := m.Admit(bg, n); wait != want || err != nil {
@@ -273,7 +209,7 @@ func TestAdjust(t *testing.T) {
 			t.Errorf("after a debt without bound: %v, %v", wait, err)
 		}
 		// What is owed beyond the capacity stays owed when a clock steps back.
-		other := newLeaky(t, s, "adjust", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("other")
+		other := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("other")
 		if err := other.Adjust(bg, 12, 0); err != nil {
 			t.Error(err)
 		}
@@ -293,7 +229,7 @@ func TestAdjust(t *testing.T) {
 func TestExpiryOfBuckets(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		l := newLeaky(t, s, "ttl", leaky.Quota{Capacity: 5, Count: 1, Per: 7 * 24 * time.Hour})
+		l := newLeaky(t, s, "ttl", limits.Rate{Burst: 5, Count: 1, Per: 7 * 24 * time.Hour})
 		for i := range 3 {
 			if _, err := l.Take(bg, "k", 1); err != nil {
 				t.Fatal(err)
@@ -311,8 +247,8 @@ func TestExpiryOfBuckets(t *testing.T) {
 func TestExpiryOfSeveralQuotas(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		l := newLeaky(t, s, "ttl2", leaky.Quota{Capacity: 3, Count: 3, Per: time.Hour})
-		if _, err := l.TakeQuota(bg, "k", leaky.Quota{Capacity: 9, Count: 3, Per: time.Hour}, 9); err != nil {
+		l := newLeaky(t, s, "ttl2", limits.Rate{Burst: 3, Count: 3, Per: time.Hour})
+		if _, err := l.TakeRate(bg, "k", limits.Rate{Burst: 9, Count: 3, Per: time.Hour}, 9); err != nil {
 			t.Fatal(err)
 		}
 		if res, err := l.Take(bg, "k", 1); err != nil || res.RetryAfter.Round(sec) != 20*time.Minute {
@@ -330,19 +266,19 @@ func TestExpiryOfSeveralQuotas(t *testing.T) {
 func TestReturnAfterSetQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		l := newLeaky(t, s, "r/l", leaky.Quota{Capacity: 10, Count: 10, Per: sec})
+		l := newLeaky(t, s, "r/l", limits.Rate{Burst: 10, Count: 10, Per: sec})
 		set := newSet(t, s, l.On("k"))
 		for _, n := range []int64{5, 2} {
 			if res, err := l.Take(bg, "k", n); err != nil || !res.Allowed() {
 				t.Fatal(res, err)
 			}
 		}
-		if err := l.SetQuota(leaky.Quota{Capacity: 10, Count: 1, Per: sec}); err != nil {
+		if err := l.SetRate(limits.Rate{Burst: 10, Count: 1, Per: sec}); err != nil {
 			t.Fatal(err)
 		}
 		for _, give := range []func(delta int64, age time.Duration) error{
 			func(delta int64, age time.Duration) error { return l.On("k").Adjust(bg, delta, age) },
-			func(delta int64, age time.Duration) error { return set.Adjust(bg, delta, age) },
+			func(delta int64, age time.Duration) error { return set.adjust(bg, delta, age) },
 		} {
 			if err := give(-2, 200*ms); !errors.Is(err, ErrStranded) {
 				t.Errorf("2 units that took 200 ms to leak: %v", err)
@@ -358,7 +294,7 @@ func TestReturnAfterSetQuota(t *testing.T) {
 func TestMemoryOfABucket(t *testing.T) {
 	b := onRedis(t)
 	s := b.store(t)
-	l := newLeaky(t, s, "memory", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+	l := newLeaky(t, s, "memory", limits.Rate{Burst: 5, Count: 1, Per: time.Hour})
 	if _, err := l.Take(bg, "k", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -370,28 +306,27 @@ func TestMemoryOfABucket(t *testing.T) {
 	}
 }
 
-func TestThrottleRefusesWhatCannotBe(t *testing.T) {
+func TestStore_BucketRefusesWhatCannotBe(t *testing.T) {
 	s := (&backend{prefix: "none"}).storeOn(t, unreachable{})
+	l := newLeaky(t, s, "ok", limits.Rate{Count: 1, Per: sec})
 	for _, v := range []struct {
-		key          string
-		burst, count int64
-		per          time.Duration
-		want         string
+		rate limits.Rate
+		want string
 	}{
-		{"", 1, 1, sec, "key of 0 bytes"},
-		{strings.Repeat("k", 1025), 1, 1, sec, "key of 1025 bytes"},
-		{"k", -1, 1, sec, "burst of -1"},
-		{"k", math.MaxInt64, 1, sec, "burst of"},
-		{"k", 1, 0, sec, "count must be positive"},
-		{"k", 1, -1, sec, "count must be positive"},
-		{"k", 1, 1, 0, "period must be positive"},
-		{"k", 1, 1_000_000_001, sec, "more than one per nanosecond"},
-		{"k", 104, 1, 24 * time.Hour, "104 days"},
-		{"k", 0, 1, math.MaxInt64, "104 days"},
+		{limits.Rate{Burst: -1, Count: 1, Per: sec}, "burst of -1"},
+		{limits.Rate{Count: 0, Per: sec}, "count must be positive"},
+		{limits.Rate{Count: -1, Per: sec}, "count must be positive"},
+		{limits.Rate{Count: 1, Per: 0}, "period must be positive"},
+		{limits.Rate{Count: 1_000_000_001, Per: sec}, "more than one per nanosecond"},
+		{limits.Rate{Burst: 105, Count: 1, Per: 24 * time.Hour}, "104 days"},
+		{limits.Rate{Count: 1, Per: math.MaxInt64}, "104 days"},
 	} {
-		_, err := s.Throttle(bg, v.key, v.burst, v.count, v.per, 1)
-		if err == nil || !strings.Contains(err.Error(), v.want) {
-			t.Errorf("%.10q %d %d %v: %v, want %q", v.key, v.burst, v.count, v.per, err, v.want)
+		_, made := s.Bucket("new", v.rate)
+		_, taken := l.TakeRate(bg, "k", v.rate, 1)
+		for _, err := range []error{made, taken, l.SetRate(v.rate)} {
+			if err == nil || !strings.Contains(err.Error(), v.want) {
+				t.Errorf("%v: %v, want %q", v.rate, err, v.want)
+			}
 		}
 	}
 	defer func() {
@@ -399,7 +334,7 @@ func TestThrottleRefusesWhatCannotBe(t *testing.T) {
 			t.Errorf("n < 0: %v", r)
 		}
 	}()
-	_, _ = s.Throttle(bg, "k", 1, 1, sec, -1)
+	_, _ = l.Take(bg, "k", -1)
 }
 
 // The quota of the buckets: what is in them stays in units, and nothing is fuller than
@@ -407,7 +342,7 @@ func TestThrottleRefusesWhatCannotBe(t *testing.T) {
 func TestSetQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		l := newLeaky(t, s, "set", leaky.Quota{Capacity: 16, Count: 30, Per: 60 * sec})
+		l := newLeaky(t, s, "set", limits.Rate{Burst: 16, Count: 30, Per: 60 * sec})
 		take := func(n int64, ok bool, retry, reset time.Duration) {
 			t.Helper()
 			if res, err := l.Take(bg, "k", n); err != nil || res.Allowed() != ok || res.RetryAfter != retry || res.ResetAfter != reset {
@@ -416,24 +351,24 @@ func TestSetQuota(t *testing.T) {
 		}
 		take(16, true, 0, 32*sec)
 		clock.set(20 * sec)
-		if err := l.SetQuota(leaky.Quota{Capacity: 16, Count: 60, Per: 60 * sec}); err != nil {
+		if err := l.SetRate(limits.Rate{Burst: 16, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)
 		}
 		take(4, true, 0, 10*sec) // 6 units were in it, as before, and 4 more are
 		take(7, false, sec, 10*sec)
-		if err := l.SetQuota(leaky.Quota{Capacity: 4, Count: 60, Per: 60 * sec}); err != nil {
+		if err := l.SetRate(limits.Rate{Burst: 4, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)
 		}
 		take(1, false, sec, 4*sec) // full, and no fuller
 		if err := l.On("k").Adjust(bg, 3, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.SetQuota(leaky.Quota{Capacity: 2, Count: 60, Per: 60 * sec}); err != nil {
+		if err := l.SetRate(limits.Rate{Burst: 2, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)
 		}
 		take(1, false, 4*sec, 5*sec) // what was overdrawn stays owed
-		if err := l.SetQuota(leaky.Quota{}); err == nil || l.Quota().Capacity != 2 {
-			t.Errorf("%v, %v", err, l.Quota())
+		if err := l.SetRate(limits.Rate{}); err == nil || l.Rate().Burst != 2 {
+			t.Errorf("%v, %v", err, l.Rate())
 		}
 	})
 }
@@ -442,7 +377,7 @@ func TestSetQuota(t *testing.T) {
 // leaked. It was, but was reported as stranded.
 func TestLastUnitIsGivenBack(t *testing.T) {
 	test := func(t *testing.T, s *Store, sleep func()) {
-		l := newLeaky(t, s, "last", leaky.Quota{Capacity: 10, Count: 1, Per: sec})
+		l := newLeaky(t, s, "last", limits.Rate{Burst: 10, Count: 1, Per: sec})
 		for i, n := range []int64{1, 3} {
 			if res, err := l.Take(bg, "k", n); err != nil || !res.Allowed() {
 				t.Fatal(res, err)

@@ -171,7 +171,7 @@ func (w *witness) lend(random *rand.Rand, holdsLong time.Duration) {
 		longest = 60 * ms
 	}
 	before, call := w.store.Stats(), w.now()
-	l, err := w.sem.Lend(bg, e.n, longest)
+	l, err := w.sem.acquire(bg, e.n, longest)
 	ret, after := w.now(), w.store.Stats()
 	unknown := after.Ambiguous > before.Ambiguous
 	// What was lent without an answer and is lent again to who asks again is one

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -57,7 +57,7 @@ const loadCapacity = 100_000
 func startLoad(t *testing.T, s *Store, callers int, timeout time.Duration, keys ...string) *load {
 	t.Helper()
 	l := &load{
-		limit: newLeaky(t, s, "load", leaky.Quota{Capacity: loadCapacity, Count: 1, Per: 80 * sec}), timeout: timeout,
+		limit: newLeaky(t, s, "load", limits.Rate{Burst: loadCapacity, Count: 1, Per: 80 * sec}), timeout: timeout,
 		stop: make(chan struct{}), granted: map[string]int64{}, unknown: map[string]int64{}, gone: map[string]int64{},
 		failed: map[string]map[string]int64{}, last: map[string]time.Time{},
 	}
@@ -243,7 +243,7 @@ func TestLongMillionKeys(t *testing.T) {
 	if n, expire := space(); n != 6 || expire != 5 {
 		t.Errorf("%d keys, %d of them expire; want 6 and 5", n, expire)
 	}
-	l := newLeaky(t, s, "soak", leaky.Quota{Capacity: 2, Count: 1, Per: 90 * sec})
+	l := newLeaky(t, s, "soak", limits.Rate{Burst: 2, Count: 1, Per: 90 * sec})
 	redistest.Eventually(t, "only the token is left", func() bool { n, _ := space(); return n == 1 })
 	before, began := number("used_memory"), time.Now()
 	var next, bytes atomic.Int64

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -242,14 +241,11 @@ func everyKind(t *testing.T, s *Store) []used {
 			return n
 		}})
 	}
-	quota := leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}
+	quota := limits.Rate{Burst: 5, Count: 1, Per: time.Hour}
 	meter("Leaky", newLeaky(t, s, "loss", quota).On("k"))
 	meter("Log", newLog(t, s, "loss", 5, time.Hour).On("k"))
 	meter("Fixed, anchored", newFixed(t, s, "loss", FixedConfig{Limit: 5, Window: time.Hour}).On("k"))
 	meter("Fixed, aligned", newFixed(t, s, "aligned", FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}).On("k"))
-	meter("Throttle", meterFunc(func(ctx context.Context, n int64) (time.Duration, error) {
-		return admit(s.Throttle(ctx, "raw", 4, 1, time.Hour, n))
-	}))
 	p := newPacer(t, s, "loss", 1, 10*sec, PacerConfig{Horizon: 40 * sec})
 	free := int64(0) // the first slot that was not granted yet
 	reserve := func() bool {
@@ -334,7 +330,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 		other := newSemaphore(t, open(), "held", 5, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
 		lend := func(n int64) *Lease {
 			t.Helper()
-			got, err := sem.Lend(bg, n, sec)
+			got, err := sem.acquire(bg, n, sec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +342,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 		l.lose(t, st)
 		began := time.Now()
 		// Two are free, and three never are.
-		three := answers(t, func() (*Lease, error) { return other.Lend(bg, 3, 0) })
+		three := answers(t, func() (*Lease, error) { return other.acquire(bg, 3, 0) })
 		switch lent := three != nil; {
 		case lent && strict:
 			t.Error("what is held was lent again")
@@ -361,7 +357,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 			}
 			return
 		}
-		two := answers(t, func() (*Lease, error) { return other.Lend(bg, 2, 20*sec) })
+		two := answers(t, func() (*Lease, error) { return other.acquire(bg, 2, 20*sec) })
 		waited := time.Since(began)
 		if waited < lease*9/10 {
 			t.Errorf("lent again after %v, a lease is %v", waited, lease)
@@ -377,13 +373,13 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 			default:
 			}
 		}
-		if _, err := other.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := other.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 			t.Errorf("one more than the limit: %v", err)
 		}
 		first.Release()
 		second.Release()
 		two.Release()
-		all, err := other.Lend(bg, 5, 0)
+		all, err := other.acquire(bg, 5, 0)
 		if err != nil {
 			t.Fatalf("not all came back: %v", err)
 		}
@@ -415,7 +411,7 @@ func TestRateOverLosses(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l := newLeaky(t, s, "rate", leaky.Quota{Capacity: capacity, Count: 1, Per: interval})
+			l := newLeaky(t, s, "rate", limits.Rate{Burst: capacity, Count: 1, Per: interval})
 			c := l.quoted.Load().cell
 			c.key = s.key("leaky2", "rate", "k", "")
 			var mu sync.Mutex

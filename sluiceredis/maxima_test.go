@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -43,7 +42,7 @@ func TestDocumentedMaxima(t *testing.T) {
 			"limit of Semaphore": func(more int64) error {
 				sem, err := s.Semaphore("limit", tenTo15+more, SemaphoreConfig{})
 				if err == nil {
-					l, lendErr := sem.Lend(bg, tenTo15, 0)
+					l, lendErr := sem.acquire(bg, tenTo15, 0)
 					if err = lendErr; err == nil {
 						l.Release()
 					}
@@ -53,7 +52,7 @@ func TestDocumentedMaxima(t *testing.T) {
 			"SemaphoreConfig.Lease": func(more int64) error {
 				sem, err := s.Semaphore("lease", 1, SemaphoreConfig{Lease: 52*day + time.Duration(more)*day})
 				if err == nil {
-					l, lendErr := sem.Lend(bg, 1, 0)
+					l, lendErr := sem.acquire(bg, 1, 0)
 					if err = lendErr; err == nil {
 						l.Release()
 					}
@@ -80,7 +79,7 @@ func TestDocumentedMaxima(t *testing.T) {
 				return err
 			},
 			"depth of Leaky": func(more int64) error {
-				l, err := s.Bucket("depth", leaky.Quota{Capacity: 1, Count: 1, Per: 104*day + time.Duration(more)*day})
+				l, err := s.Bucket("depth", limits.Rate{Burst: 1, Count: 1, Per: 104*day + time.Duration(more)*day})
 				if err == nil {
 					_, err = l.Take(bg, "k", 1)
 				}

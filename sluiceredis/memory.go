@@ -59,9 +59,8 @@ func (inProcess) ServerID(context.Context, string) (string, error) { return "", 
 
 // # Why not the packages leaky, pacer and semaphore?
 //
-// They are better limits for one process, and cannot give these answers: a bucket
-// of Throttle keeps what a smaller quota has no room for, TakeUpTo takes in
-// parts, slots are numbers that a server could have given, leases have tokens.
+// They are better limits for one process, and cannot give these answers: slots are
+// numbers that a server could have given, leases have tokens.
 // So memory does what the scripts do, in Go, one file for each kind, and who was
 // granted what follows by the same arithmetic as from a script's reply. A log
 // needs none of that, and is one of package window.
@@ -134,7 +133,7 @@ func drained(w water, now time.Duration) bool { return w.tat <= now && w.rest <=
 // quota says: what is in it is time, and costs more.
 func (w water) by(c *cell, now time.Duration) (p buckets.Pair, fresh bool) {
 	p.Own = w.of.bucket(w.tat - now)
-	if w.of == c.of && w.restOf == (mark{}) { // as is usual, and always as redis-cell
+	if w.of == c.of && w.restOf == (mark{}) { // as is usual
 		return p, false
 	}
 	p.Rest = w.restOf.bucket(w.rest - now)
@@ -151,8 +150,6 @@ func (m mark) bucket(level time.Duration) buckets.Bucket {
 // the water.
 func pour(c *cell, p buckets.Pair, ns int64, now time.Duration) water {
 	switch {
-	case !c.native():
-		return water{tat: now + time.Duration(p.Own.Level+ns)}
 	case ns > 0:
 		p.Pour(ns)
 	case ns < 0:
@@ -173,12 +170,9 @@ func (m *memory) takeFromBucket(c cell, requests []*taking) error {
 		level, asked := p.Own.Level, false
 		for _, t := range requests {
 			before := level
-			_, count := t.runs(&c)
-			asked = asked || count > 0
+			asked = asked || t.n > 0 && t.n <= c.capacity
 			t.now, t.sent = stamp, time.Now()
-			if t.upTo {
-				t.granted, t.result, level = c.decideUpTo(level, t.n)
-			} else if t.result, level = c.decide(level, t.n); level > before {
+			if t.result, level = c.decide(level, t.n); level > before {
 				t.granted = t.n
 			}
 		}

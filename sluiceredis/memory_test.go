@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -47,15 +46,15 @@ func newLimits(t *testing.T, s *Store, began int64) *limitsOf {
 	return &limitsOf{
 		store: s, began: began,
 		leaky: [4]*Bucket{
-			newLeaky(t, s, "l", leaky.Quota{Capacity: 7, Count: 3, Per: sec}),
-			newLeaky(t, s, "l", leaky.Quota{Capacity: 4, Count: 3, Per: sec}),
-			newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 7, Per: sec}),
-			newLeaky(t, s, "l", leaky.Quota{Capacity: 9, Count: 1, Per: sec}),
+			newLeaky(t, s, "l", limits.Rate{Burst: 7, Count: 3, Per: sec}),
+			newLeaky(t, s, "l", limits.Rate{Burst: 4, Count: 3, Per: sec}),
+			newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 7, Per: sec}),
+			newLeaky(t, s, "l", limits.Rate{Burst: 9, Count: 1, Per: sec}),
 		},
 		log:      newLog(t, s, "g", 6, 2*sec),
 		anchored: newFixed(t, s, "f", FixedConfig{Limit: 6, Window: 2 * sec}),
 		aligned:  newFixed(t, s, "a", FixedConfig{Limit: 6, Window: 2 * sec, Aligned: true, Offset: 300 * ms}),
-		pacer:    newPacer(t, s, "p", 3, sec, PacerConfig{Missed: 400 * ms, Horizon: 5 * sec}),
+		pacer:    newPacer(t, s, "p", 3, sec, PacerConfig{Horizon: 5 * sec}, 2),
 	}
 }
 
@@ -71,17 +70,8 @@ func deeds(r *rand.Rand, count int) []*deed {
 		both := func(res limits.Result, err error) string { return fmt.Sprintf("%+v %v", res, err) }
 		s := &deed{at: at}
 		switch kind := r.IntN(16); kind {
-		case 0, 1, 2:
+		case 0, 1, 2, 3, 4:
 			s.does = func(l *limitsOf) string { return both(l.leaky[quota].Take(bg, key, n)) }
-		case 3:
-			s.does = func(l *limitsOf) string {
-				got, res, err := l.leaky[quota].TakeUpTo(bg, key, n)
-				return fmt.Sprint(got, both(res, err))
-			}
-		case 4:
-			s.does = func(l *limitsOf) string {
-				return both(l.store.Throttle(bg, l.store.prefix+" t", 3+int64(which)*3, 3, sec, n))
-			}
 		case 5, 6:
 			s.does = func(l *limitsOf) string { return both(l.log.Take(bg, key, n)) }
 		case 7, 8:
@@ -106,7 +96,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 					told, err := l.store.local().pausePacer(l.pacer.at(), distance)
 					return fmt.Sprint(told.pause-l.began, err)
 				}
-				reply, err := l.store.run(bg, pacerPause, []string{l.pacer.key.key}, []string{format(distance), format(l.pacer.key.missed)})
+				reply, err := l.store.run(bg, pacerPause, []string{l.pacer.key.key}, []string{format(distance), format(l.pacer.missed.Load())})
 				return fmt.Sprint(told(reply[1:]).pause-l.began, err)
 			}
 		default:
@@ -160,7 +150,7 @@ func TestInProcessAnswersAsAServerDoes(t *testing.T) {
 func TestInProcessForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
-		l := newLeaky(t, s, "l", leaky.Quota{Capacity: 3, Count: 1, Per: sec})
+		l := newLeaky(t, s, "l", limits.Rate{Burst: 3, Count: 1, Per: sec})
 		log, fixed := newLog(t, s, "g", 3, sec), newFixed(t, s, "f", FixedConfig{Limit: 3, Window: sec})
 		one := func(i int, mayFail bool) {
 			key := fmt.Sprint("a key that is long enough ", i)
@@ -168,7 +158,7 @@ func TestInProcessForgets(t *testing.T) {
 			_, err2 := log.Take(bg, key, 1)
 			_, err3 := fixed.Take(bg, key, 1)
 			_, err4 := newPacer(t, s, key, 1, sec, PacerConfig{}).Reserve(bg, 1, 0)
-			lease, err5 := newSemaphore(t, s, key, 1, SemaphoreConfig{}).Lend(bg, 1, 0)
+			lease, err5 := newSemaphore(t, s, key, 1, SemaphoreConfig{}).acquire(bg, 1, 0)
 			if err := errors.Join(err1, err2, err3, err4, err5); err != nil && !mayFail {
 				t.Fatal(err)
 			}
@@ -201,7 +191,7 @@ func TestInProcessLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
 		a, b := newSemaphore(t, s, "one", 2, SemaphoreConfig{}), newSemaphore(t, s, "one", 2, SemaphoreConfig{})
-		first, err := a.Lend(bg, 2, 0)
+		first, err := a.acquire(bg, 2, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,24 +201,24 @@ func TestInProcessLeases(t *testing.T) {
 			t.Error("lost")
 		default:
 		}
-		if _, err := b.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := b.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 			t.Errorf("%v", err)
 		}
 		began := time.Now()
 		time.AfterFunc(sec, first.Release)
-		second, err := b.Lend(bg, 1, time.Minute)
+		second, err := b.acquire(bg, 1, time.Minute)
 		if waited := time.Since(began); err != nil || waited < sec || waited > sec+75*ms {
 			t.Fatalf("%v, after %v", err, waited)
 		}
 		first.Release() // the second time, which does nothing
-		third, err := a.Lend(bg, 1, 0)
+		third, err := a.acquire(bg, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if tokens := []int64{first.Token(), second.Token(), third.Token()}; !slices.IsSorted(tokens) || tokens[0] == tokens[1] || tokens[1] == tokens[2] {
 			t.Errorf("tokens %v", tokens)
 		}
-		if _, err := a.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := a.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 			t.Errorf("three of two: %v", err)
 		}
 		second.Release()
@@ -244,7 +234,7 @@ func TestInProcessGivesBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
 		for kind, m := range map[string]limits.Limiter{
-			"leaky": newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("k"),
+			"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k"),
 			"log":   newLog(t, s, "g", 5, 2*sec).On("k"),
 			"fixed": newFixed(t, s, "f", FixedConfig{Limit: 5, Window: 2 * sec}).On("k"),
 		} {

@@ -79,13 +79,13 @@ func TestLeaseChangesMachineByMachine(t *testing.T) {
 			full := func(when string) {
 				t.Helper()
 				for _, m := range all {
-					if l, err := m.Lend(bg, 1, 0); l != nil || err != sluice.ErrTimeout {
+					if l, err := m.acquire(bg, 1, 0); l != nil || err != sluice.ErrTimeout {
 						t.Fatalf("%s: more than the limit is lent: %v", when, err)
 					}
 				}
 			}
 			for range limit {
-				l, err := machine(leases[0]).Lend(bg, 1, sec)
+				l, err := machine(leases[0]).acquire(bg, 1, sec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +99,7 @@ func TestLeaseChangesMachineByMachine(t *testing.T) {
 					full("while one of the others is replaced")
 				}
 				holders[i].Release()
-				l, err := next.Lend(bg, 1, 10*sec)
+				l, err := next.acquire(bg, 1, 10*sec)
 				if err != nil {
 					t.Fatalf("what was released cannot be had: %v", err)
 				}
@@ -145,7 +145,7 @@ func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
 				two := newSemaphore(t, b.store(t), "evicted", 5, SemaphoreConfig{Lease: 20 * sec})
 				lend := func(m *Semaphore, n int64) *Lease {
 					t.Helper()
-					l, err := m.Lend(bg, n, 0)
+					l, err := m.acquire(bg, n, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -158,7 +158,7 @@ func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
 				}
 				full := func(n int64) {
 					t.Helper()
-					if l, err := two.Lend(bg, n, 0); l != nil || err != sluice.ErrTimeout {
+					if l, err := two.acquire(bg, n, 0); l != nil || err != sluice.ErrTimeout {
 						t.Fatalf("%d lent beside 4 of 5: %v", n, err)
 					}
 				}

@@ -1,10 +1,8 @@
 package sluiceredis
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,48 +13,48 @@ import (
 )
 
 // A byQuota is how a machine is asked whose quota that is.
-type byQuota func(q leaky.Quota, n int64) (limits.Result, error)
+type byQuota func(q limits.Rate, n int64) (limits.Result, error)
 
 // machines are the ways to ask the bucket called name of s by a quota.
 func machines(t *testing.T, s *Store, name string) map[string]byQuota {
-	of := map[leaky.Quota]*Bucket{}
-	sets := map[leaky.Quota]*Set{}
-	asked := func(q leaky.Quota) (*Bucket, *Set) {
+	of := map[limits.Rate]*Bucket{}
+	sets := map[limits.Rate]*joint{}
+	asked := func(q limits.Rate) (*Bucket, *joint) {
 		if of[q] == nil { // a program of its own for each
 			of[q] = newLeaky(t, s, name+"/rate", q)
 			sets[q] = newSet(t, s, of[q].On(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).On(""))
 		}
 		return of[q], sets[q]
 	}
-	one := newLeaky(t, s, name+"/rate", leaky.Quota{Capacity: 1, Count: 1, Per: sec})
+	one := newLeaky(t, s, name+"/rate", limits.Rate{Burst: 1, Count: 1, Per: sec})
 	all := map[string]byQuota{
-		"programs": func(q leaky.Quota, n int64) (limits.Result, error) {
+		"programs": func(q limits.Rate, n int64) (limits.Result, error) {
 			l, _ := asked(q)
 			return l.Take(bg, "", n)
 		},
-		"TakeQuota": func(q leaky.Quota, n int64) (limits.Result, error) { return one.TakeQuota(bg, "", q, n) },
-		"SetQuota": func(q leaky.Quota, n int64) (limits.Result, error) {
-			if err := one.SetQuota(q); err != nil {
+		"TakeRate": func(q limits.Rate, n int64) (limits.Result, error) { return one.TakeRate(bg, "", q, n) },
+		"SetQuota": func(q limits.Rate, n int64) (limits.Result, error) {
+			if err := one.SetRate(q); err != nil {
 				return limits.Result{}, err
 			}
 			return one.Take(bg, "", n)
 		},
-		"Together": func(q leaky.Quota, n int64) (limits.Result, error) {
+		"Together": func(q limits.Rate, n int64) (limits.Result, error) {
 			l, set := asked(q)
-			if n > q.Capacity {
+			if n > q.Burst {
 				return l.Take(bg, "", n)
 			}
-			d, err := set.Take(bg, n)
+			d, err := set.take(bg, n)
 			if err != nil {
 				return limits.Result{}, err
 			}
-			return d.Results[0], nil
+			return d.results[0], nil
 		},
 	}
 	calls := 0
-	all["mixed"] = func(q leaky.Quota, n int64) (limits.Result, error) {
+	all["mixed"] = func(q limits.Rate, n int64) (limits.Result, error) {
 		calls++
-		return all[[]string{"programs", "TakeQuota", "Together", "SetQuota"}[calls%4]](q, n)
+		return all[[]string{"programs", "TakeRate", "Together", "SetQuota"}[calls%4]](q, n)
 	}
 	return all
 }
@@ -64,6 +62,10 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 // While some machines have one quota and others another, no more is let through in
 // any window than the laxest of them allows alone, and each wait is right: on a
 // server and in this process, each on its own and together with other limits.
+func rateOf(q leaky.Quota) limits.Rate {
+	return limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Capacity}
+}
+
 func TestSeveralQuotas(t *testing.T) {
 	run := func(t *testing.T, s *Store, seeds uint64, sleep func(time.Duration)) {
 		for i, quotas := range bucketstest.Sets {
@@ -73,7 +75,7 @@ func TestSeveralQuotas(t *testing.T) {
 						continue
 					}
 					subject := bucketstest.Subject{Sleep: sleep, Take: func(q leaky.Quota, n int64) limits.Result {
-						res, err := take(q, n)
+						res, err := take(rateOf(q), n)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -102,10 +104,10 @@ func TestSeveralQuotas(t *testing.T) {
 
 // A deploy replaces four machines one by one, and callers ask as fast as they can.
 func TestDeploy(t *testing.T) {
-	at := func(capacity, count int64) leaky.Quota {
-		return leaky.Quota{Capacity: capacity, Count: count, Per: sec}
+	at := func(capacity, count int64) limits.Rate {
+		return limits.Rate{Burst: capacity, Count: count, Per: sec}
 	}
-	for _, v := range []struct{ before, after leaky.Quota }{
+	for _, v := range []struct{ before, after limits.Rate }{
 		{at(100, 50), at(20, 50)}, {at(20, 50), at(100, 50)}, {at(50, 50), at(50, 5)}, {at(50, 5), at(50, 50)},
 		{at(100, 50), at(20, 5)}, {at(20, 5), at(100, 50)}, {at(100, 1), at(10, 50)}, {at(10, 50), at(100, 1)},
 	} {
@@ -122,7 +124,7 @@ func TestDeploy(t *testing.T) {
 						if now == time.Duration(2+i)*sec {
 							if i%2 == 0 { // a new process, or the old one is told
 								machines[i] = newLeaky(t, four[i], "deploy", v.after)
-							} else if err := l.SetQuota(v.after); err != nil {
+							} else if err := l.SetRate(v.after); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -138,7 +140,7 @@ func TestDeploy(t *testing.T) {
 					}
 					sleep(step)
 				}
-				lax := max(v.before.Capacity+v.before.Count, v.after.Capacity+v.after.Count)
+				lax := max(v.before.Burst+v.before.Count, v.after.Burst+v.after.Count)
 				for i, n := range seconds {
 					if n > lax {
 						t.Errorf("%d in second %d, the laxer quota allows %d: %v", n, i, lax, seconds)
@@ -172,76 +174,12 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// Blocks of two quotas share a bucket: they admit no more than the laxer quota and
-// what may be held.
-func TestBlocksOfTwoQuotas(t *testing.T) {
-	for _, rate := range []int64{50, 5} {
-		synctest.Test(t, func(t *testing.T) {
-			v := newRemote()
-			old, young := leaky.Quota{Capacity: 100, Count: 50, Per: sec}, leaky.Quota{Capacity: 20, Count: rate, Per: sec}
-			const hold, machines = 100 * ms, 4
-			var granted []time.Time
-			var mu sync.Mutex
-			began := time.Now()
-			var wg sync.WaitGroup
-			for i := range machines {
-				s, _ := v.newStore(t, Config{})
-				l := newLeaky(t, s, "two", old)
-				b, err := l.Blocks(machines, hold)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range 4 {
-					wg.Go(func() {
-						for time.Since(began) < 8*sec {
-							if q := l.Quota(); q != young && time.Since(began) > time.Duration(2+i)*sec {
-								if err := l.SetQuota(young); err != nil {
-									t.Error(err)
-								}
-							}
-							res, err := b.Take(context.Background(), "k", 1)
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if res.Allowed() {
-								mu.Lock()
-								granted = append(granted, time.Now())
-								mu.Unlock()
-							}
-							time.Sleep(7 * ms)
-						}
-					})
-				}
-			}
-			wg.Wait()
-			for i := range granted {
-				for j := i; j < len(granted); j++ {
-					w := granted[j].Sub(granted[i])
-					if n, most := j-i+1, 100+int((w+hold)/(20*ms)); n > most {
-						t.Fatalf("%d in %v, at most %d are allowed", n, w, most)
-					}
-				}
-			}
-			last := 0
-			for _, at := range granted {
-				if at.Sub(began) > 7*sec {
-					last++
-				}
-			}
-			if last > int(rate)+1+int(rate)/10 || last < int(rate)-2 {
-				t.Errorf("%d in the last second of %d/s", last, rate)
-			}
-		})
-	}
-}
-
 // A quota that changes while a share of it is kept, on some machines and not on others,
 // admits no more than (1 + i/M) times what the laxer one does, in any window.
 func TestSharesOfSeveralQuotas(t *testing.T) {
 	const m = 4
-	lax := leaky.Quota{Capacity: 18, Count: 10, Per: sec}
-	for which, other := range []leaky.Quota{{Capacity: 6, Count: 10, Per: sec}, {Capacity: 18, Count: 2, Per: sec}, {Capacity: 5, Count: 3, Per: sec}} {
+	lax := limits.Rate{Burst: 18, Count: 10, Per: sec}
+	for which, other := range []limits.Rate{{Burst: 6, Count: 10, Per: sec}, {Burst: 18, Count: 2, Per: sec}, {Burst: 5, Count: 3, Per: sec}} {
 		for i := range int64(m + 1) {
 			for seed := range uint64(6) {
 				synctest.Test(t, func(t *testing.T) {
@@ -259,7 +197,7 @@ func TestSharesOfSeveralQuotas(t *testing.T) {
 						j := r.IntN(m)
 						switch {
 						case r.IntN(15) == 0:
-							if err := machines[j].SetQuota([]leaky.Quota{lax, other}[r.IntN(2)]); err != nil {
+							if err := machines[j].SetRate([]limits.Rate{lax, other}[r.IntN(2)]); err != nil {
 								t.Fatal(err)
 							}
 						case int64(j) < i && r.IntN(10) == 0: // only the first i are ever cut off
@@ -276,7 +214,7 @@ func TestSharesOfSeveralQuotas(t *testing.T) {
 							grants = append(grants, grant{time.Since(began), n})
 						}
 					}
-					if by := breaks(grants, lax.Capacity, 100*ms, m, i); by > 0 {
+					if by := breaks(grants, lax.Burst, 100*ms, m, i); by > 0 {
 						t.Errorf("quota %d, %d cut off, seed %d: too much by %v", which, i, seed, time.Duration(by))
 					}
 				})

@@ -22,7 +22,7 @@ type windowQuota struct {
 // on returns how a program with that quota asks for a key of a name.
 func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limits.Result, error) {
 	t.Helper()
-	var of Limit
+	var of joinable
 	var take func(n int64) (limits.Result, error)
 	if q.kind == "log" {
 		l := newLog(t, s, name, q.limit, q.window)
@@ -34,16 +34,16 @@ func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limi
 	if !q.set {
 		return take
 	}
-	set, err := s.Together(of)
+	set, err := s.together(of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(n int64) (limits.Result, error) {
-		d, err := set.Take(bg, n)
+		d, err := set.take(bg, n)
 		if err != nil {
 			return limits.Result{}, err
 		}
-		return d.Results[0], nil
+		return d.results[0], nil
 	}
 }
 

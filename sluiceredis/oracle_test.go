@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -105,27 +104,17 @@ func recorded(t *testing.T, name string) [][]byte {
 	return oracle.Lines(t, name)
 }
 
-// takers returns Throttle, and a native bucket asked by a quota of the call's
-// own, on a clock that is set.
-func takers(t *testing.T, b *backend) map[string]taker {
+// bucketTaker returns buckets, each asked at the rate of the call, on a clock that is set.
+func bucketTaker(t *testing.T, b *backend) taker {
 	s, clock := b.freeze(t)
 	last := time.Duration(-1)
-	set := func(at time.Duration) {
+	l := newLeaky(t, s, "oracle", limits.Rate{Count: 1, Per: sec})
+	return func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (limits.Result, error) {
 		if at != last {
 			clock.set(at)
 			last = at
 		}
-	}
-	l := newLeaky(t, s, "oracle", leaky.Quota{Capacity: 1, Count: 1, Per: sec})
-	return map[string]taker{
-		"Throttle": func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (limits.Result, error) {
-			set(at)
-			return s.Throttle(bg, b.prefix+key, maxBurst, count, per, n)
-		},
-		"Leaky": func(at time.Duration, key string, maxBurst, count int64, per time.Duration, n int64) (limits.Result, error) {
-			set(at)
-			return l.TakeQuota(bg, key, leaky.Quota{Capacity: maxBurst + 1, Count: count, Per: per}, n)
-		},
+		return l.TakeRate(bg, key, limits.Rate{Burst: maxBurst + 1, Count: count, Per: per}, n)
 	}
 }
 
@@ -136,18 +125,17 @@ func TestOracles(t *testing.T) {
 			each = 5 // it is slow, and the real server replays them all
 		}
 		for _, r := range recordings {
-			for name, take := range takers(t, b) {
-				t.Run(r.name+" "+name, func(t *testing.T) {
-					for i, line := range recorded(t, r.name) {
-						if i%each != 0 {
-							continue
-						}
-						if err := r.replay(line, fmt.Sprint(r.name, name, i), take); err != nil {
-							t.Errorf("%s:%d: %v", r.name, i+1, err)
-						}
+			take := bucketTaker(t, b)
+			t.Run(r.name, func(t *testing.T) {
+				for i, line := range recorded(t, r.name) {
+					if i%each != 0 {
+						continue
 					}
-				})
-			}
+					if err := r.replay(line, fmt.Sprint(r.name, i), take); err != nil {
+						t.Errorf("%s:%d: %v", r.name, i+1, err)
+					}
+				}
+			})
 		}
 	})
 }
@@ -156,7 +144,7 @@ func TestOracles(t *testing.T) {
 func TestOraclesFindEachCorruptedField(t *testing.T) {
 	b := onRedis(t)
 	for _, r := range recordings {
-		take := takers(t, b)["Throttle"]
+		take := bucketTaker(t, b)
 		found := map[string]int{}
 		traces := 0
 		for i, line := range recorded(t, r.name) {

@@ -18,11 +18,6 @@ var (
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
-	// Missed is for how long slots that nobody used may be caught up: after
-	// that much idleness Missed ÷ interval calls more may leave at once. 0
-	// means none: strictly even.
-	Missed time.Duration
-
 	// Horizon is how far ahead slots are reserved at most. It must be the same on
 	// all machines: one with less than half of another's takes its slots for those of a
 	// clock that stepped back, and reserves them again. A call that would have to wait
@@ -41,12 +36,12 @@ type PacerConfig struct {
 	// on all machines. 0 means 100 ms.
 	PausePoll time.Duration
 
-	// Ahead is for how long slots are reserved together for a gate, at most,
-	// to need fewer round trips: as many as its calls used within the last
-	// Ahead. If the gate then has nothing to let through, others wait for slots
-	// that stay empty, for as long as that at most. 0 means one at a time. It
-	// must not be more than Horizon, and does nothing for Acquire and Reserve.
-	Ahead time.Duration
+	// Prefetch lets a gate reserve several slots in one round trip: as many as its
+	// calls used within the last Prefetch. If the gate then has no calls, those
+	// slots stay empty, and other machines wait for up to Prefetch. 0 means one
+	// slot at a time. It must not be more than Horizon, and has no effect on
+	// Acquire and Reserve.
+	Prefetch time.Duration
 
 	// Away is what becomes of calls while the server cannot be asked. AsStore
 	// means what the store says.
@@ -82,14 +77,15 @@ type PacerConfig struct {
 // Callers are served in the order in which their requests reach the server. As a
 // meter of a gate, which has a queue of its own, a Pacer holds one slot ahead,
 // for the first caller of the gate; it does not know those behind him, so each
-// call of the gate takes a round trip, unless slots are reserved Ahead.
+// call of the gate takes a round trip, unless there is a Prefetch.
 //
 // A Pacer is safe for use by multiple goroutines. It starts none, except that a
-// timer gives back what was reserved Ahead and is not wanted.
+// timer gives back what was prefetched and is not used.
 type Pacer struct {
 	store    *Store
 	key      paceKey
 	interval atomic.Int64 // ns
+	missed   atomic.Int64 // ns of unused slots that may be caught up: the burst
 	late     time.Duration
 	poll     time.Duration
 
@@ -107,22 +103,23 @@ type Pacer struct {
 type paceKey struct {
 	key             string
 	missed, horizon int64 // ns
-	interval        int64 // ns; see Pacer.at
+	interval        int64 // ns
 	away            OutagePolicy
 }
 
 // args returns what pacer_reserve wants to know of the pacer.
 func (k *paceKey) args() []string { return []string{format(k.missed), format(k.horizon)} }
 
-// Pacer returns the pacer called name: count per period, evenly. It returns an
-// error if name is empty, count or per is not positive, the rate is more than one
-// per nanosecond, an interval is longer than the horizon, or a duration in cfg is
-// negative or longer than 52 days.
-func (s *Store) Pacer(name string, count int64, per time.Duration, cfg PacerConfig) (*Pacer, error) {
+// Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly;
+// a larger one lets calls catch up with slots that stayed unused, so that up to Burst
+// calls leave at once after a time of idleness. Pacer returns an error if name is empty,
+// if [limits.Rate.Check] does, if an interval is longer than the horizon or a burst
+// longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
+func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	for what, d := range map[string]*time.Duration{"Missed": &cfg.Missed, "Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll, "Ahead": &cfg.Ahead} {
+	for what, d := range map[string]*time.Duration{"Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll, "Prefetch": &cfg.Prefetch} {
 		if *d < 0 || *d > time.Duration(longest/2) {
 			return nil, fmt.Errorf("sluiceredis: %s of %v: 0 to 52 days are possible", what, *d)
 		}
@@ -131,15 +128,15 @@ func (s *Store) Pacer(name string, count int64, per time.Duration, cfg PacerConf
 		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.Away)
 	}
 	cfg.Horizon, cfg.Late, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.Late, 5*time.Millisecond), or(cfg.PausePoll, 100*time.Millisecond)
-	if cfg.Ahead > cfg.Horizon {
-		return nil, fmt.Errorf("sluiceredis: Ahead of %v is beyond the horizon of %v", cfg.Ahead, cfg.Horizon)
+	if cfg.Prefetch > cfg.Horizon {
+		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
-		store: s, key: paceKey{s.key("pacer1", name, "", ""), int64(cfg.Missed), int64(cfg.Horizon), 0, s.heed(cfg.Away)},
+		store: s, key: paceKey{key: s.key("pacer1", name, "", ""), horizon: int64(cfg.Horizon), away: s.heed(cfg.Away)},
 		late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
 	}
-	p.meter.init(cfg.Ahead)
-	if err := p.SetRate(count, per); err != nil {
+	p.meter.init(cfg.Prefetch)
+	if err := p.SetRate(rate); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -149,24 +146,26 @@ func (s *Store) Pacer(name string, count int64, per time.Duration, cfg PacerConf
 // reserves from now on. Machines need not change at one instant: behind each slot
 // is an interval of the machine that reserved it, so calls never leave faster than at the
 // highest of the rates. Slots that are reserved stay where they are, on all machines,
-// also those reserved Ahead, so the first call that comes after the change still leaves
+// also prefetched ones, so the first call that comes after the change still leaves
 // an old interval after the one before it. (A pacer in memory re-prices what waits: it is
 // the only one that has promised anything.) It returns an error and changes nothing
 // where Pacer does.
-func (p *Pacer) SetRate(count int64, per time.Duration) error {
+func (p *Pacer) SetRate(rate limits.Rate) error {
+	if err := rate.Check(); err != nil {
+		return fmt.Errorf("sluiceredis: %w", err)
+	}
+	interval := int64(rate.Per) / rate.Count
+	if int64(rate.Per)%rate.Count != 0 {
+		interval++ // never faster than the rate
+	}
+	missed := max(0, rate.Burst-1)
 	switch {
-	case count <= 0 || per <= 0:
-		return fmt.Errorf("sluiceredis: rate of %d per %v: both must be positive", count, per)
-	case int64(per) < count:
-		return fmt.Errorf("sluiceredis: rate of %d per %v: more than one per nanosecond", count, per)
+	case interval > p.key.horizon:
+		return fmt.Errorf("sluiceredis: rate of %v: slots are further apart than the horizon of %v", rate, time.Duration(p.key.horizon))
+	case missed > longest/2/interval:
+		return fmt.Errorf("sluiceredis: rate of %v: the burst takes longer than 52 days", rate)
 	}
-	interval := int64(per) / count
-	if int64(per)%count != 0 {
-		interval++ // never faster than told
-	}
-	if interval > p.key.horizon {
-		return fmt.Errorf("sluiceredis: rate of %d per %v: slots are further apart than the horizon of %v", count, per, time.Duration(p.key.horizon))
-	}
+	p.missed.Store(missed * interval)
 	p.interval.Store(interval)
 	return nil
 }
@@ -174,7 +173,7 @@ func (p *Pacer) SetRate(count int64, per time.Duration) error {
 // at returns how the pacer is asked now.
 func (p *Pacer) at() paceKey {
 	k := p.key
-	k.interval = p.interval.Load()
+	k.interval, k.missed = p.interval.Load(), p.missed.Load()
 	return k
 }
 
@@ -184,9 +183,6 @@ func or(d, usual time.Duration) time.Duration {
 	}
 	return d
 }
-
-// Interval returns the time between two slots.
-func (p *Pacer) Interval() time.Duration { return time.Duration(p.interval.Load()) }
 
 // A Reservation is a claim on a slot.
 type Reservation struct {
@@ -293,6 +289,9 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 		}
 	}
 }
+
+// Wait is Acquire of 1.
+func (p *Pacer) Wait(ctx context.Context) error { return p.Acquire(ctx, 1) }
 
 // Acquire blocks until a call of n may leave. It returns the errors of Reserve;
 // if ctx ends while it waits the slot is given back, if that is possible.

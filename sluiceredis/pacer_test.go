@@ -12,11 +12,15 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
-func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duration, cfg PacerConfig) *Pacer {
+func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duration, cfg PacerConfig, burst ...int64) *Pacer {
 	t.Helper()
-	p, err := s.Pacer(name, count, per, cfg)
+	rate := limits.Rate{Count: count, Per: per}
+	for _, rate.Burst = range burst {
+	}
+	p, err := s.Pacer(name, rate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +31,7 @@ func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duratio
 func reserve(t *testing.T, p *Pacer, n int64, longest time.Duration) (*pacing, time.Duration) {
 	t.Helper()
 	r := pacing{takes: n * p.interval.Load(), patience: int64(longest)}
-	if err := p.store.pacers.do(bg, p.key, &r); err != nil {
+	if err := p.store.pacers.do(bg, p.at(), &r); err != nil {
 		t.Fatal(err)
 	}
 	return &r, r.wait
@@ -60,8 +64,8 @@ func TestSlots(t *testing.T) {
 			t.Errorf("clamped %d times, want 1", got)
 		}
 
-		missed := newPacer(t, s, "missed", 10, sec, PacerConfig{Missed: 250 * ms})
-		for i, want := range []time.Duration{0, 0, 0, 50 * ms, 150 * ms} { // slots from 250 ms ago on
+		missed := newPacer(t, s, "missed", 10, sec, PacerConfig{}, 3)
+		for i, want := range []time.Duration{0, 0, 0, 100 * ms, 200 * ms} { // slots from 200 ms ago on
 			if _, wait := reserve(t, missed, 1, sec); wait != want {
 				t.Errorf("%d: %v, want %v", i, wait, want)
 			}
@@ -276,18 +280,17 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 		{1, 0, PacerConfig{}, "must be positive"},
 		{2, 1, PacerConfig{}, "per nanosecond"},
 		{1, time.Hour, PacerConfig{}, "horizon"},
-		{1, sec, PacerConfig{Missed: -1}, "Missed"},
 		{1, sec, PacerConfig{Horizon: -1}, "Horizon"},
 		{1, sec, PacerConfig{Late: -1}, "Late"},
 		{1, sec, PacerConfig{PausePoll: 53 * 24 * time.Hour}, "PausePoll"},
 	} {
-		if _, err := s.Pacer("n", v.count, v.per, v.cfg); err == nil || !strings.Contains(err.Error(), v.want) {
+		if _, err := s.Pacer("n", limits.Rate{Count: v.count, Per: v.per}, v.cfg); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%+v: %v, want %q", v, err, v.want)
 		}
 	}
 	p := newPacer(t, s, "n", 3, sec, PacerConfig{})
-	if p.Interval() != 333_333_334 {
-		t.Errorf("three per second: %v", p.Interval())
+	if time.Duration(p.interval.Load()) != 333_333_334 {
+		t.Errorf("three per second: %v", time.Duration(p.interval.Load()))
 	}
 	if err := p.Acquire(bg, 0); err != nil {
 		t.Errorf("nothing: %v", err)

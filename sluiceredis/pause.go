@@ -82,7 +82,7 @@ func (p *Pacer) tell(ctx context.Context, distance int64) error {
 	if p.store.alone {
 		return p.hear(p.store.local().pausePacer(p.at(), distance))
 	}
-	reply, err := p.store.run(ctx, pacerPause, []string{p.key.key}, []string{format(distance), format(p.key.missed)})
+	reply, err := p.store.run(ctx, pacerPause, []string{p.key.key}, []string{format(distance), format(p.missed.Load())})
 	if err == nil {
 		err = expect(pacerPause, reply, 6)
 	}
@@ -139,7 +139,7 @@ func (p *Pacer) Resume(ctx context.Context) error {
 	if p.store.alone {
 		return p.hear(p.store.local().resumePacer(p.at(), 2*int64(p.poll)))
 	}
-	reply, err := p.store.run(ctx, pacerResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.interval.Load()), format(p.key.missed)})
+	reply, err := p.store.run(ctx, pacerResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.interval.Load()), format(p.missed.Load())})
 	if err == nil {
 		err = expect(pacerResume, reply, 6)
 	}

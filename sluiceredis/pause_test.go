@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // acquire starts n callers and returns when each has left, in order, once all have.
@@ -258,15 +259,15 @@ func TestSetRateOfAPacer(t *testing.T) {
 		p := newPacer(t, newVirtual(0).machine(), "rate", 1, sec, PacerConfig{})
 		left := acquire(t, p, 3)
 		synctest.Wait()
-		if err := p.SetRate(10, sec); err != nil || p.Interval() != 100*ms {
+		if err := p.SetRate(limits.Rate{Count: 10, Per: sec}); err != nil || time.Duration(p.interval.Load()) != 100*ms {
 			t.Fatal(err)
 		}
 		more := acquire(t, p, 3)
 		if a, b := left(), more(); fmt.Sprint(a, b) != "[0s 1s 2s] [3s 3.1s 3.2s]" {
 			t.Errorf("%v, %v", a, b)
 		}
-		for _, bad := range []error{p.SetRate(0, sec), p.SetRate(1, 0), p.SetRate(2, 1), p.SetRate(1, time.Hour)} {
-			if bad == nil || p.Interval() != 100*ms {
+		for _, bad := range []error{p.SetRate(limits.Rate{Count: 0, Per: sec}), p.SetRate(limits.Rate{Count: 1, Per: 0}), p.SetRate(limits.Rate{Count: 2, Per: 1}), p.SetRate(limits.Rate{Count: 1, Per: time.Hour})} {
+			if bad == nil || time.Duration(p.interval.Load()) != 100*ms {
 				t.Errorf("%v", bad)
 			}
 		}
@@ -275,7 +276,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.SetRate(1, sec); err != nil || !r.Cancel(bg) {
+		if err := p.SetRate(limits.Rate{Count: 1, Per: sec}); err != nil || !r.Cancel(bg) {
 			t.Error(err)
 		}
 		if next, err := p.Reserve(bg, 1, time.Minute); err != nil || next.slot != r.slot {
@@ -309,7 +310,7 @@ func TestSlotsAhead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			v := newVirtual(0)
 			s := v.machine()
-			p := newPacer(t, s, "ahead", 100, sec, PacerConfig{Ahead: ahead})
+			p := newPacer(t, s, "ahead", 100, sec, PacerConfig{Prefetch: ahead})
 			for i, at := range through(t, p, 100) {
 				if at != time.Duration(i)*10*ms {
 					t.Fatalf("%d left at %v", i, at)
@@ -337,7 +338,7 @@ func TestSlotsAheadOfASlowServer(t *testing.T) {
 	delivered := map[time.Duration]int{}
 	for _, ahead := range []time.Duration{0, 100 * ms} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPacer(t, newVirtual(5*ms).machine(), "slow", 1000, sec, PacerConfig{Ahead: ahead})
+			p := newPacer(t, newVirtual(5*ms).machine(), "slow", 1000, sec, PacerConfig{Prefetch: ahead})
 			for _, at := range through(t, p, 1000) {
 				if at < 300*ms {
 					delivered[ahead]++
@@ -360,7 +361,7 @@ func TestSlotsAheadOfTwoMachines(t *testing.T) {
 		began := time.Now()
 		var wg sync.WaitGroup
 		for m := range 2 {
-			p := newPacer(t, v.machine(), "two", 100, sec, PacerConfig{Ahead: 100 * ms})
+			p := newPacer(t, v.machine(), "two", 100, sec, PacerConfig{Prefetch: 100 * ms})
 			wg.Go(func() {
 				for round := range 4 {
 					offset := time.Since(began)
@@ -388,7 +389,7 @@ func TestSlotsAheadOfTwoMachines(t *testing.T) {
 func TestPauseReachesSlotsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVirtual(0)
-		p := newPacer(t, v.machine(), "reach", 10, sec, PacerConfig{Ahead: 5 * sec})
+		p := newPacer(t, v.machine(), "reach", 10, sec, PacerConfig{Prefetch: 5 * sec})
 		other := newPacer(t, v.machine(), "reach", 10, sec, PacerConfig{})
 		began := time.Now()
 		var left []time.Duration
@@ -425,7 +426,7 @@ func TestPauseReachesSlotsAhead(t *testing.T) {
 // A slot by which nobody left goes to the next, also out of the middle.
 func TestSlotsAheadAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPacer(t, newVirtual(0).machine(), "back", 10, sec, PacerConfig{Ahead: sec})
+		p := newPacer(t, newVirtual(0).machine(), "back", 10, sec, PacerConfig{Prefetch: sec})
 		admit := func(n int64, want time.Duration) {
 			t.Helper()
 			if wait, err := p.Admit(bg, n); wait != want || err != nil {
@@ -479,7 +480,7 @@ func TestSlotsAheadAreGivenBack(t *testing.T) {
 func TestSlotsBetweenAreOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVirtual(0)
-		p := newPacer(t, v.machine(), "between", 10, sec, PacerConfig{Ahead: sec})
+		p := newPacer(t, v.machine(), "between", 10, sec, PacerConfig{Prefetch: sec})
 		other := newPacer(t, v.machine(), "between", 10, sec, PacerConfig{})
 		if wait, err := p.Admit(bg, 1); wait != 0 || err != nil {
 			t.Fatal(wait, err)
@@ -504,7 +505,7 @@ func TestSlotsBetweenAreOfOthers(t *testing.T) {
 // missed: forgotten before, all that may be caught up would leave at once.
 func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		p := newPacer(t, b.store(t), "missed", 10, sec, PacerConfig{Missed: time.Hour})
+		p := newPacer(t, b.store(t), "missed", 10, sec, PacerConfig{}, 36001)
 		lives := func(least time.Duration) {
 			t.Helper()
 			if got := b.redis.PTTL(bg, p.key.key).Val(); got < least {

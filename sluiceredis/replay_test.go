@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -89,18 +88,15 @@ func cellModel(limit, interval int64) func(int64, record[limits.Result]) (limits
 
 // recordTakes has many goroutines take from one bucket, several stores as if
 // they were machines, and returns what happened.
-func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leaky.Quota, compatible bool) []record[limits.Result] {
+func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota limits.Rate) []record[limits.Result] {
 	var mu sync.Mutex
 	var records []record[limits.Result]
 	var wg sync.WaitGroup
 	for range stores {
 		s := b.store(t)
-		c, err := newCell(quota.Capacity, quota.Count, quota.Per)
+		c, err := newCell(quota)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if !compatible {
-			c.of = mark{c.interval, c.capacity}
 		}
 		c.key = s.key("replay", t.Name(), "", "")
 		for range callers {
@@ -108,7 +104,7 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leak
 				for range each {
 					tk := taking{n: 1 + rand.Int64N(3)}
 					if rand.IntN(50) == 0 {
-						tk.n = quota.Capacity + 1
+						tk.n = quota.Burst + 1
 					}
 					if err := s.buckets.do(bg, c, &tk); err != nil {
 						t.Error(err)
@@ -130,10 +126,10 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota leak
 
 func TestReplayOfConcurrentTakes(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		for _, compatible := range []bool{true, false} {
-			t.Run(fmt.Sprint("compatible ", compatible), func(t *testing.T) {
-				quota := leaky.Quota{Capacity: 7, Count: 2000, Per: sec}
-				records := recordTakes(t, b, 3, 8, 250, quota, compatible)
+		{
+			t.Run("takes", func(t *testing.T) {
+				quota := limits.Rate{Burst: 7, Count: 2000, Per: sec}
+				records := recordTakes(t, b, 3, 8, 250, quota)
 				if len(records) != 3*8*250 {
 					t.Fatalf("%d records", len(records))
 				}

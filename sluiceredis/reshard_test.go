@@ -105,7 +105,7 @@ func TestLongReshard(t *testing.T) {
 			return res.Allowed(), err
 		})
 		each("semaphore", func(ctx context.Context) (bool, error) {
-			lease, err := sem.Lend(ctx, 1, 500*ms)
+			lease, err := sem.acquire(ctx, 1, 500*ms)
 			if err != nil {
 				return false, err
 			}

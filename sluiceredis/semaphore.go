@@ -132,28 +132,25 @@ func (s *Semaphore) Limit() int64 {
 	return s.limit
 }
 
-// Acquire is Lend for a gate; what it returns is a [*Lease].
+var _ limits.Semaphore = (*Semaphore)(nil)
+
+// Acquire blocks until n permits are free and returns their lease, a [*Lease], which
+// must be released. It waits no longer than longest, and not at all if that is ≤ 0;
+// limits.Never sets no bound. n = 0 takes nothing and never blocks.
+//
+// It returns ErrTooLarge at once if n is more than the limit, ctx.Err() if ctx ends,
+// ErrTimeout after longest, and an [*AwayError] if the server did not answer, whatever
+// the policy of the store. A request whose outcome is unknown is repeated, which is
+// safe: a lease has a name and is lent once. It panics if n < 0.
 func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
-	l, err := s.Lend(ctx, n, longest)
+	l, err := s.acquire(ctx, n, longest)
 	if err != nil {
 		return nil, err // not a nil *Lease in an interface
 	}
 	return l, nil
 }
 
-var _ limits.Semaphore = (*Semaphore)(nil)
-
-// Lend blocks until n permits are free, takes them and returns their lease, which
-// must be released. It waits no longer than longest, and not at all if that is
-// ≤ 0; limits.Never sets no bound. n = 0 takes nothing and never blocks.
-//
-// It returns sluice.ErrTooLarge at once if n is more than the limit, ctx.Err() if
-// ctx ends, sluice.ErrTimeout when longest is over, or why the server could not be
-// asked: an [*AwayError], whatever the policy of the store. If the outcome of a
-// request is unknown it is made again, which is safe because a lease has a name: it
-// is lent once. If there is no time for that, or the server is away, what may have
-// been lent is released in the background. It panics if n < 0.
-func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*Lease, error) {
+func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration) (*Lease, error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -188,7 +185,7 @@ func (s *Semaphore) Lend(ctx context.Context, n int64, longest time.Duration) (*
 	return l, err
 }
 
-// queue is Lend that waits until ctx ends, behind others of this machine.
+// queue is acquire that waits until ctx ends, behind others of this machine.
 func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 	select {
 	case s.turn <- struct{}{}:

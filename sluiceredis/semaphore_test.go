@@ -166,24 +166,24 @@ func TestRequestThatArrivesTooLate(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		for name, lend := range map[string]func(*Semaphore){
 			"released": func(sem *Semaphore) {
-				l, err := sem.Lend(bg, 2, time.Minute)
+				l, err := sem.acquire(bg, 2, time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
 				l.Release()
 			},
 			"given up": func(sem *Semaphore) {
-				if _, err := sem.Lend(bg, 2, 0); !errors.Is(err, ErrAmbiguous) {
+				if _, err := sem.acquire(bg, 2, 0); !errors.Is(err, ErrAmbiguous) {
 					t.Errorf("%v", err)
 				}
 			},
 			"refused, and given up": func(sem *Semaphore) {
 				other := newSemaphore(t, b.store(t), "stray/refused, and given up", 3, SemaphoreConfig{})
-				l, err := other.Lend(bg, 2, 0)
+				l, err := other.acquire(bg, 2, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := sem.Lend(bg, 2, 30*ms); err != sluice.ErrTimeout {
+				if _, err := sem.acquire(bg, 2, 30*ms); err != sluice.ErrTimeout {
 					t.Errorf("%v", err)
 				}
 				l.Release()
@@ -200,7 +200,7 @@ func TestRequestThatArrivesTooLate(t *testing.T) {
 					t.Error("it was not released")
 				}
 				stray()
-				if l, err := sem.Lend(bg, 3, 0); err != nil {
+				if l, err := sem.acquire(bg, 3, 0); err != nil {
 					t.Errorf("something is lent, and nobody has it: %v", err)
 				} else {
 					l.Release()
@@ -220,7 +220,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 	far.prefix = near.prefix
 	other := newSemaphore(t, near.store(t), "cut", 1, SemaphoreConfig{Lease: lease, Poll: 5 * ms})
 	cut := newSemaphore(t, far.store(t), "cut", 1, SemaphoreConfig{Lease: lease})
-	l, err := cut.Lend(bg, 1, sec)
+	l, err := cut.acquire(bg, 1, sec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 	default:
 	}
 	p.Set(redistest.Fault{DropCalls: true, DropReply: true})
-	next, err := other.Lend(bg, 1, time.Minute)
+	next, err := other.acquire(bg, 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 	}
 	p.Set(redistest.Fault{})
 	l.Release() // does not free what is another's
-	if _, err := other.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := other.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 		t.Errorf("%v", err)
 	}
 	next.Release()
@@ -266,7 +266,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 func TestReleaseAfterTheEnd(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		sem := newSemaphore(t, b.store(t), "end", 3, SemaphoreConfig{})
-		l, err := sem.Lend(bg, 1, 0)
+		l, err := sem.acquire(bg, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 func TestRenewedForNobody(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		sem := newSemaphore(t, b.store(t), "nobody", 3, SemaphoreConfig{})
-		l, err := sem.Lend(bg, 3, 0)
+		l, err := sem.acquire(bg, 3, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestRenewedForNobody(t *testing.T) {
 		if !sem.renewSome([]*Lease{l}) {
 			t.Fatal("not renewed")
 		}
-		next, err := sem.Lend(bg, 3, 10*sec) // a lease is longer
+		next, err := sem.acquire(bg, 3, 10*sec) // a lease is longer
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 	p.Set(redistest.Fault{DropReply: true})
 	done := make(chan *Lease)
 	go func() {
-		l, err := sem.Lend(bg, 2, time.Minute)
+		l, err := sem.acquire(bg, 2, time.Minute)
 		if err != nil {
 			t.Error(err)
 		}
@@ -337,7 +337,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 		t.Errorf("%s are lent, 2 are held", lent())
 	}
 	p.Set(redistest.Fault{DropReply: true})
-	if _, err := sem.Lend(bg, 1, 50*ms); !errors.Is(err, sluice.ErrTimeout) && !errors.Is(err, ErrAmbiguous) {
+	if _, err := sem.acquire(bg, 1, 50*ms); !errors.Is(err, sluice.ErrTimeout) && !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("%v", err)
 	}
 	p.Set(redistest.Fault{})
@@ -370,7 +370,7 @@ func TestSemaphoreNeverLendsMoreThanItsLimit(t *testing.T) {
 					for range 25 {
 						n := 1 + rand.Int64N(3)
 						asked := int64(time.Since(start))
-						l, err := sem.Lend(bg, n, time.Minute)
+						l, err := sem.acquire(bg, n, time.Minute)
 						if err != nil {
 							t.Error(err)
 							return
@@ -412,7 +412,7 @@ func TestSemaphoreNeverLendsMoreThanItsLimit(t *testing.T) {
 			}
 		}
 		sem := newSemaphore(t, b.store(t), "law", limit, SemaphoreConfig{})
-		l, err := sem.Lend(bg, limit, 0)
+		l, err := sem.acquire(bg, limit, 0)
 		if err != nil {
 			t.Fatalf("not all came back: %v", err)
 		}
@@ -423,33 +423,33 @@ func TestSemaphoreNeverLendsMoreThanItsLimit(t *testing.T) {
 func TestSemaphoreVerbs(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		sem := newSemaphore(t, b.store(t), "verbs", 3, SemaphoreConfig{Poll: ms})
-		held, err := sem.Lend(bg, 2, 0)
+		held, err := sem.acquire(bg, 2, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sem.Lend(bg, 4, sec); err != sluice.ErrTooLarge {
+		if _, err := sem.acquire(bg, 4, sec); err != sluice.ErrTooLarge {
 			t.Errorf("more than the limit: %v", err)
 		}
-		if _, err := sem.Lend(bg, 2, 0); err != sluice.ErrTimeout {
+		if _, err := sem.acquire(bg, 2, 0); err != sluice.ErrTimeout {
 			t.Errorf("without waiting: %v", err)
 		}
-		if _, err := sem.Lend(bg, 2, 20*ms); err != sluice.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := sem.acquire(bg, 2, 20*ms); err != sluice.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("within 20 ms: %v", err)
 		}
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
-		if _, err := sem.Lend(ctx, 1, sec); err != context.Canceled {
+		if _, err := sem.acquire(ctx, 1, sec); err != context.Canceled {
 			t.Errorf("a context that is done: %v", err)
 		}
 		ctx, cancel = context.WithTimeout(bg, 20*ms)
 		defer cancel()
-		if _, err := sem.Lend(ctx, 2, limits.Never); err != context.DeadlineExceeded {
+		if _, err := sem.acquire(ctx, 2, limits.Never); err != context.DeadlineExceeded {
 			t.Errorf("a context that ends: %v", err)
 		}
 		if l, err := sem.Acquire(bg, 2, 0); l != nil || err == nil {
 			t.Errorf("%v, %v", l, err)
 		}
-		if l, err := sem.Lend(bg, 0, 0); err != nil || l.Token() != 0 {
+		if l, err := sem.acquire(bg, 0, 0); err != nil || l.Token() != 0 {
 			t.Errorf("nothing: %v, %v", l, err)
 		} else {
 			l.Release()
@@ -460,7 +460,7 @@ func TestSemaphoreVerbs(t *testing.T) {
 		}
 		got := make(chan error)
 		go func() {
-			l, err := sem.Lend(bg, 2, time.Minute)
+			l, err := sem.acquire(bg, 2, time.Minute)
 			if err == nil {
 				l.Release()
 			}
@@ -514,7 +514,7 @@ func TestSemaphoreRefusesWhatCannotBe(t *testing.T) {
 		}
 	}
 	sem := newSemaphore(t, s, "n", 0, SemaphoreConfig{})
-	if _, err := sem.Lend(bg, 1, sec); err != sluice.ErrTooLarge {
+	if _, err := sem.acquire(bg, 1, sec); err != sluice.ErrTooLarge {
 		t.Errorf("limit 0: %v", err)
 	}
 }
@@ -541,7 +541,7 @@ func TestLendThatFailsAfterAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := []error{Ambiguous(errors.New("no reply")), errAway}
 		s := (&backend{prefix: "none"}).storeOn(t, fails{errs: &errs})
-		l, err := newSemaphore(t, s, "n", 1, SemaphoreConfig{}).Lend(bg, 1, time.Minute)
+		l, err := newSemaphore(t, s, "n", 1, SemaphoreConfig{}).acquire(bg, 1, time.Minute)
 		if l != nil || !errors.Is(err, errAway) {
 			t.Errorf("%v, %v", l, err)
 		}

@@ -115,7 +115,7 @@ func bucketHere(s *Store, c cell, requests []*taking, away *AwayError) error {
 		sc := c.share(m)
 		var fit []*taking
 		for _, t := range requests {
-			if t.n > sc.capacity && !t.upTo {
+			if t.n > sc.capacity {
 				if t.result = open(t.n, c.capacity); t.result.Allowed() {
 					t.result = away.later(c.capacity)
 				}
@@ -134,9 +134,7 @@ func bucketHere(s *Store, c cell, requests []*taking, away *AwayError) error {
 		return nil
 	}, func() {
 		for _, t := range requests {
-			if t.result = open(t.n, c.capacity); t.upTo {
-				t.result, t.granted = open(0, c.capacity), min(t.n, c.capacity)
-			} else if t.result.Allowed() {
+			if t.result = open(t.n, c.capacity); t.result.Allowed() {
 				t.granted = t.n
 			}
 		}

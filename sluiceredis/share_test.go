@@ -71,7 +71,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 				for j := range stores {
 					var s *Store
 					s, lines[j] = v.newStore(t, Config{Away: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})
-					stores[j] = newLeaky(t, s, "l", leaky.Quota{Capacity: 18, Count: 10, Per: sec})
+					stores[j] = newLeaky(t, s, "l", limits.Rate{Burst: 18, Count: 10, Per: sec})
 				}
 				for range 600 {
 					time.Sleep(time.Duration(r.IntN(60)) * ms)
@@ -108,7 +108,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 1, Retry: 100 * ms})
-		b := newLeaky(t, s, "l", leaky.Quota{Capacity: 5, Count: 2, Per: sec})
+		b := newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 2, Per: sec})
 		alone := leaky.New(5, 2, sec)
 		r := rand.New(rand.NewPCG(1, 2))
 		modes := map[Mode]int{}
@@ -133,7 +133,7 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 // A share is as full as its own grants make it, and as the limit was found: exactly.
 func TestSharesAreKeptWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		quota := leaky.Quota{Capacity: 16, Count: 1, Per: sec}
+		quota := limits.Rate{Burst: 16, Count: 1, Per: sec}
 		stores := func() (a, b *Bucket, la, lb *line) {
 			v := newRemote()
 			sa, la := v.newStore(t, Config{Away: LocalShare, Instances: 4})
@@ -500,7 +500,7 @@ func TestInstances(t *testing.T) {
 // other before the first was cut off.
 func TestSharesWhileInstancesJoin(t *testing.T) {
 	const capacity = 1000
-	quota := leaky.Quota{Capacity: capacity, Count: 1, Per: time.Hour}
+	quota := limits.Rate{Burst: capacity, Count: 1, Per: time.Hour}
 	// all returns how much l is granted of all there is.
 	all := func(l *Bucket) (n int64) {
 		for range 2 * capacity {

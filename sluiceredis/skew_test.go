@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -28,18 +27,17 @@ type machine struct {
 
 func newMachine(t *testing.T, b *backend) *machine {
 	s := b.store(t)
-	buckets := newLeaky(t, s, "skew", leaky.Quota{Capacity: 8, Count: 1, Per: time.Hour})
+	buckets := newLeaky(t, s, "skew", limits.Rate{Burst: 8, Count: 1, Per: time.Hour})
 	log, fixed := newLog(t, s, "skew", 8, time.Hour), newFixed(t, s, "skew", FixedConfig{Limit: 8, Window: time.Hour})
 	aligned := newFixed(t, s, "aligned", FixedConfig{Limit: 8, Window: 100 * 24 * time.Hour, Aligned: true})
 	return &machine{
 		pacer: newPacer(t, s, "skew", 10, sec, PacerConfig{}),
 		sem:   newSemaphore(t, s, "skew", 2, SemaphoreConfig{}),
 		takes: map[string]func(n int64) (limits.Result, error){
-			"leaky":    func(n int64) (limits.Result, error) { return buckets.Take(bg, "k", n) },
-			"log":      func(n int64) (limits.Result, error) { return log.Take(bg, "k", n) },
-			"fixed":    func(n int64) (limits.Result, error) { return fixed.Take(bg, "k", n) },
-			"aligned":  func(n int64) (limits.Result, error) { return aligned.Take(bg, "k", n) },
-			"throttle": func(n int64) (limits.Result, error) { return s.Throttle(bg, b.prefix+"k", 7, 1, time.Hour, n) },
+			"leaky":   func(n int64) (limits.Result, error) { return buckets.Take(bg, "k", n) },
+			"log":     func(n int64) (limits.Result, error) { return log.Take(bg, "k", n) },
+			"fixed":   func(n int64) (limits.Result, error) { return fixed.Take(bg, "k", n) },
+			"aligned": func(n int64) (limits.Result, error) { return aligned.Take(bg, "k", n) },
 		},
 	}
 }
@@ -128,14 +126,14 @@ func TestClockOfAMachineDoesNotMatter(t *testing.T) {
 		// Leases count together, and tokens rise.
 		var tokens []int64
 		lend := func(m *machine) {
-			l, err := m.sem.Lend(bg, 1, 0)
+			l, err := m.sem.acquire(bg, 1, 0)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			tokens = append(tokens, l.Token())
 			if len(tokens)%2 == 0 {
-				if _, err := m.sem.Lend(bg, 1, 0); err != sluice.ErrTimeout {
+				if _, err := m.sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
 					t.Errorf("two are lent, and another: %v", err)
 				}
 			}

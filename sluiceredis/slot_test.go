@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
 )
@@ -107,7 +107,7 @@ func TestStrictOnACluster(t *testing.T) {
 	if got := s.Stats().Calls - before.Calls; got != slot.Count {
 		t.Errorf("%d calls", got)
 	}
-	l := newLeaky(t, s, "cluster", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour})
+	l := newLeaky(t, s, "cluster", limits.Rate{Burst: 1, Count: 1, Per: time.Hour})
 	for i := range 100 {
 		if res, err := l.Take(bg, fmt.Sprint(i), 1); err != nil || !res.Allowed() {
 			t.Errorf("%d: %+v, %v", i, res, err)

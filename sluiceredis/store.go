@@ -13,8 +13,7 @@ import (
 
 // Config is what a [Store] may be told. The zero value is usual.
 type Config struct {
-	// Prefix begins every key, except those of [Store.Throttle]. It must not
-	// contain braces. Empty means "sluice".
+	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
 	// Timeout is the longest that a call waits for the server, if its context
@@ -72,7 +71,7 @@ type Config struct {
 //
 // A Store is safe for use by multiple goroutines, must be made by [New] and must
 // not be copied. It need not be closed: what goes on in the background, the renewal
-// of leases, the return of what [Blocks] and a [Pacer] took ahead, the count of
+// of leases, the return of the slots that a [Pacer] prefetched, the count of
 // instances and the telling of events, ends by itself a little after the last
 // call, and with the last lease.
 type Store struct {
@@ -313,7 +312,7 @@ type Stats struct {
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
 	Open    uint64 // requests let through uncounted, by FailOpen
-	Local   uint64 // requests answered by this process: by what Blocks held or knew, by local shares, or of a store of its own
+	Local   uint64 // requests answered by this process: by local shares, or of a store of its own
 	Refused uint64 // requests for limits refused because the server could not be asked
 	Told    uint64 // units that local shares had granted and the server was told of when it was back
 }

@@ -28,9 +28,9 @@ var togetherTake = strictScript("together_take", "instant", "slots", "leaky", "l
 // A server of a cluster has only some of the keys, and a script only those of one
 // slot. So the limits must be of one tag: of one family and one key; see keys.go.
 
-// A Limit is one that can be decided together with others: a [*BucketLimiter], a
+// A joinable is a limit that can be decided together with others: a [*BucketLimiter], a
 // [*SlidingLimiter], a [*FixedLimiter] or a [*Pacer].
-type Limit interface {
+type joinable interface {
 	limits.Remote
 	member() (*Store, member)
 
@@ -72,61 +72,44 @@ func (m *FixedLimiter) Join(others ...limits.Limiter) limits.Joint { return join
 // Join implements limits.Remote: it is Together, for a gate.
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
-func join(first Limit, others []limits.Limiter) limits.Joint {
-	limits := []Limit{first}
+func join(first joinable, others []limits.Limiter) limits.Joint {
+	limits := []joinable{first}
 	for _, o := range others {
-		l, ok := o.(Limit)
+		l, ok := o.(joinable)
 		if !ok {
 			return nil
 		}
 		limits = append(limits, l)
 	}
 	store, _ := first.member()
-	set, err := store.Together(limits...)
+	set, err := store.together(limits...)
 	if err != nil {
-		return nil // not a nil *Set in an interface
+		return nil // not a nil *joint in an interface
 	}
 	return set
 }
 
-// A Set is several limits that are decided in one script: all of them let a call
-// through, or it takes from none. It is a limits.Limiter. A gate makes one by itself
-// of those of its quotas that can be.
-//
-// Callers of the same limits on one machine share scripts, and are decided in the
-// order in which they came, as if each had come alone.
-//
-// A Set is safe for use by multiple goroutines.
-type Set struct {
+// A joint is several limits that are decided in one script: all of them let a call
+// through, or it takes from none. Callers of the same limits on one machine share
+// scripts, and are decided in the order in which they came.
+type joint struct {
 	store  *Store
-	limits []Limit
+	limits []joinable
 	formed atomic.Pointer[form]
 
 	mu   sync.Mutex
 	last *joining // the request granted last, if slots were; see AdjustAll
 }
 
-var (
-	_ limits.Remote = (*Set)(nil)
-	_ limits.Joint  = (*Set)(nil)
-)
+var _ limits.Joint = (*joint)(nil)
 
-// Together returns those limits as one. They must be limits of this store that
-// share a tag: their names are the same up to the last slash, and so are their
-// keys (that of a Pacer is ""):
+// together returns those limits as one. It returns an error if there are none, one is
+// of another store or has another tag, or one is there twice.
 //
-//	set, err := store.Together(perSecond.On("acct42"), perDay.On("acct42")) // of orders/second and orders/day
-//
-// It returns an error if there are none, one is of another store or has another
-// tag, or one is there twice.
-//
-// A Pacer in a set reserves nothing ahead: a call is let through when a slot has
-// come and all others agree. So each leaves a round trip and the caller's own
-// delay after its slot, and the rate falls short by that, unless
-// PacerConfig.Missed is at least as long. On its own a Pacer does not.
-//
-// What SetQuota or SetRate of a limit change holds for the set, too.
-func (s *Store) Together(limits ...Limit) (*Set, error) {
+// A Pacer in a joint reserves nothing ahead: a call is let through when a slot has
+// come and all others agree. So each leaves a round trip and the caller's own delay
+// after its slot, and the rate falls short by that, unless it has a burst.
+func (s *Store) together(limits ...joinable) (*joint, error) {
 	if len(limits) == 0 {
 		return nil, errors.New("sluiceredis: no limits to decide together")
 	}
@@ -145,57 +128,57 @@ func (s *Store) Together(limits ...Limit) (*Set, error) {
 		}
 		keys = append(keys, key)
 	}
-	t := &Set{store: s, limits: slices.Clone(limits)}
+	t := &joint{store: s, limits: slices.Clone(limits)}
 	t.formed.Store(formOf(limits))
 	return t, nil
 }
 
-// A Decision is what became of a call of a [Set]. The zero Decision, which comes
-// beside an error, is one that did not let it through.
-type Decision struct {
-	// By says which limit refuses, counted in the order of Together from 0; −1
-	// if none does. If several do it is the first that will never let so many
-	// through or, if there is none, the one that refuses longest.
-	By int
+// A decision is what became of a call. The zero decision, which comes beside an error,
+// is one that did not let it through.
+type decision struct {
+	// by says which limit refuses, −1 if none does. If several do it is the first
+	// that will never let so many through or, if there is none, the one that refuses
+	// longest.
+	by int
 
-	// Results are what the limits say, in the order of Together: of a call that
-	// was let through what each Take would have returned; of another whether
-	// this limit would have let it through, and what it holds. The limit of a
-	// pacer is how many calls of 1 may leave at once after idleness.
-	Results []limits.Result
+	// results are what the limits say: of a call that was let through what each Take
+	// would have returned; of another whether this limit would have let it through,
+	// and what it holds. The limit of a pacer is how many calls of 1 may leave at once
+	// after idleness.
+	results []limits.Result
 }
 
-// Allowed reports whether all limits let the call through. Otherwise nothing was
+// allowed reports whether all limits let the call through. Otherwise nothing was
 // taken from any.
-func (d Decision) Allowed() bool { return d.By < 0 }
+func (d decision) allowed() bool { return d.by < 0 }
 
 // refuses returns the result of the limit that does, or of any if none does.
-func (d Decision) refuses() limits.Result {
-	if len(d.Results) == 0 {
+func (d decision) refuses() limits.Result {
+	if len(d.results) == 0 {
 		return limits.Result{}
 	}
-	return d.Results[max(0, d.By)]
+	return d.results[max(0, d.by)]
 }
 
-// Err returns nil, or what Err of the result of the limit that refuses does: that
+// err returns nil, or what Err of the result of the limit that refuses does: that
 // it is limits.ErrTooLarge means that no wait helps.
-func (d Decision) Err() error { return d.refuses().Err() }
+func (d decision) err() error { return d.refuses().Err() }
 
-// RetryAfter returns how long it takes, if nobody else takes anything, until the
+// retryAfter returns how long it takes, if nobody else takes anything, until the
 // call would be let through; 0 if it was, and limits.Never if it never will.
-func (d Decision) RetryAfter() time.Duration { return d.refuses().RetryAfter }
+func (d decision) retryAfter() time.Duration { return d.refuses().RetryAfter }
 
-// Take takes n from each limit if all have them, and otherwise changes nothing and
+// take takes n from each limit if all have them, and otherwise changes nothing and
 // says which refuses and for how long. n = 0 takes nothing and is always allowed.
 // Errors are those of [Bucket.Take]; a [*DataError] says which key it is, and then
 // nothing was taken from any. It panics if n < 0.
-func (t *Set) Take(ctx context.Context, n int64) (Decision, error) {
-	return t.TakeEach(ctx, slices.Repeat([]int64{n}, len(t.limits))...)
+func (t *joint) take(ctx context.Context, n int64) (decision, error) {
+	return t.takeEach(ctx, slices.Repeat([]int64{n}, len(t.limits))...)
 }
 
-// TakeEach is Take of n[i] from limit i. It panics unless there is one n for each
+// takeEach is take of n[i] from limit i. It panics unless there is one n for each
 // limit.
-func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
+func (t *joint) takeEach(ctx context.Context, n ...int64) (decision, error) {
 	if len(n) != len(t.limits) {
 		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(n), len(t.limits)))
 	}
@@ -204,9 +187,9 @@ func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
 	}
 	j := &joining{set: t, form: t.form(), n: slices.Clone(n)}
 	if err := t.store.sets.do(ctx, j.form.sign, j); err != nil {
-		return Decision{}, err
+		return decision{}, err
 	}
-	if j.decision.Allowed() && slices.Max(j.ends) > 0 {
+	if j.decision.allowed() && slices.Max(j.ends) > 0 {
 		t.mu.Lock()
 		t.last = j
 		t.mu.Unlock()
@@ -214,32 +197,24 @@ func (t *Set) TakeEach(ctx context.Context, n ...int64) (Decision, error) {
 	return j.decision, nil
 }
 
-// Peek returns what Take of 0 does: the limits as they are, at one instant. It
+// peek returns what take of 0 does: the limits as they are, at one instant. It
 // never writes.
-func (t *Set) Peek(ctx context.Context) (Decision, error) { return t.Take(ctx, 0) }
+func (t *joint) peek(ctx context.Context) (decision, error) { return t.take(ctx, 0) }
 
-// Admit is Take for a gate and for sluice.NewQueue: it returns 0 if n were taken from
-// each limit, or how long it takes until they could be. It returns ErrTooLarge if
-// n never fit into one, and the errors of Take. It panics if n < 0.
-func (t *Set) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	wait, _, err = t.AdmitAll(ctx, slices.Repeat([]int64{n}, len(t.limits)))
-	return wait, err
-}
-
-// AdmitAll implements limits.Joint: it is TakeEach.
-func (t *Set) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
-	d, err := t.TakeEach(ctx, n...)
+// AdmitAll implements limits.Joint: it is takeEach.
+func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
+	d, err := t.takeEach(ctx, n...)
 	if err != nil {
 		return 0, t.about(err), err
 	}
-	if err := d.Err(); err != nil {
-		return 0, max(0, d.By), err
+	if err := d.err(); err != nil {
+		return 0, max(0, d.by), err
 	}
-	return d.RetryAfter(), max(0, d.By), nil
+	return d.retryAfter(), max(0, d.by), nil
 }
 
 // about returns which limit err is about, 0 if that cannot be said.
-func (t *Set) about(err error) int {
+func (t *joint) about(err error) int {
 	var data *DataError
 	if !errors.As(err, &data) {
 		return 0
@@ -247,19 +222,12 @@ func (t *Set) about(err error) int {
 	return max(0, slices.IndexFunc(t.form().members, func(m member) bool { return m.keyName() == data.Key }))
 }
 
-// Adjust corrects by delta what a call took from each limit that was admitted age
-// ago, in one script, as Adjust of each would. The error is of those that could not
-// be corrected, and matches [ErrStranded] if for one it is too late.
-func (t *Set) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	return errors.Join(t.AdjustAll(ctx, slices.Repeat([]int64{delta}, len(t.limits)), age)...)
-}
-
 // AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
 // server cannot be asked, or one key holds what it must not, none is corrected.
 //
 // Slots of a pacer are given back only as a gate does it: with an age of 0, what
 // the set has granted last, and if nobody has taken a slot since.
-func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
+func (t *joint) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
 	all := make([]correction, len(t.limits))
 	for i, m := range t.form().members {
 		all[i] = correction{member: m, delta: delta[i], age: age}
@@ -291,18 +259,14 @@ func (t *Set) AdjustAll(ctx context.Context, delta []int64, age time.Duration) [
 	return errs
 }
 
-// Join returns nil: what a set decides is decided. With it a gate asks a Set after
-// its other quotas.
-func (t *Set) Join(...limits.Limiter) limits.Joint { return nil }
-
 // A joining is a request for n[i] units of each limit of a set, and what was
 // answered.
 type joining struct {
-	set  *Set
+	set  *joint
 	form *form
 	n    []int64
 
-	decision Decision
+	decision decision
 	now      int64     // the server's clock, µs since 1970
 	sent     time.Time // when the script was, or a little earlier
 	ends     []int64   // of slots taken, ns since 1970; 0: none
@@ -327,12 +291,12 @@ func (j *joining) decide(states []state) {
 	for i, s := range states {
 		results[i] = result(s, j.n[i])
 	}
-	d := decision(results)
+	d := decisionOf(results)
 	j.ends = make([]int64, len(states))
-	if d.Allowed() {
+	if d.allowed() {
 		for i, s := range states {
 			s.take(j.n[i])
-			d.Results[i].Remaining, _, d.Results[i].ResetAfter = s.holds()
+			d.results[i].Remaining, _, d.results[i].ResetAfter = s.holds()
 			if p, ok := s.(*paceState); ok && j.n[i] > 0 {
 				j.ends[i] = j.now*1000 + p.free
 			}
@@ -341,13 +305,13 @@ func (j *joining) decide(states []state) {
 	j.decision = d
 }
 
-// decision returns what becomes of a call for which limits have these results.
-func decision(results []limits.Result) Decision {
-	d := Decision{By: -1, Results: results}
+// decisionOf returns what becomes of a call for which limits have these results.
+func decisionOf(results []limits.Result) decision {
+	d := decision{by: -1, results: results}
 	worst := time.Duration(0)
 	for i, res := range results {
 		if res.RetryAfter > worst {
-			worst, d.By = res.RetryAfter, i
+			worst, d.by = res.RetryAfter, i
 		}
 	}
 	return d
@@ -421,7 +385,7 @@ func takeTogether(s *Store, ctx context.Context, _ string, requests []*joining) 
 		for _, j := range run {
 			j.now, j.sent = now, sent
 			j.decide(states)
-			if j.decision.Allowed() && !j.nothing() {
+			if j.decision.allowed() && !j.nothing() {
 				granted++
 				for i, n := range j.n {
 					units[i] += n
@@ -439,7 +403,7 @@ func takeTogether(s *Store, ctx context.Context, _ string, requests []*joining) 
 // first, so that the slots of those before it are at the tail then.
 func giveBackTogether(s *Store, _ string, requests []*joining) {
 	for _, j := range slices.Backward(requests) {
-		if !j.decision.Allowed() {
+		if !j.decision.allowed() {
 			continue
 		}
 		all := make([]correction, len(j.n))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -27,7 +27,7 @@ type togetherRun struct {
 
 	data   []byte
 	now    time.Duration // since epoch, a multiple of 1 µs
-	set    *Set
+	set    *joint
 	models []modelLimit
 
 	allowed, refused int
@@ -44,14 +44,14 @@ func (r *togetherRun) next(n int64) int64 {
 }
 
 // limit adds a random limit.
-func (r *togetherRun) limit(i int) Limit {
+func (r *togetherRun) limit(i int) joinable {
 	name := fmt.Sprintf("%s/%d", r.name, i)
 	limit := 1 + r.next(6)
 	window := []time.Duration{1500 * time.Microsecond, 10 * ms, 70 * ms, sec}[r.next(4)]
 	switch r.next(5) {
 	case 0:
-		q := leaky.Quota{Capacity: limit, Count: 1 + r.next(3), Per: window}
-		r.models = append(r.models, &modelBucket{q.Capacity, int64(q.Per) / q.Count, 0})
+		q := limits.Rate{Burst: limit, Count: 1 + r.next(3), Per: window}
+		r.models = append(r.models, &modelBucket{q.Burst, int64(q.Per) / q.Count, 0})
 		return newLeaky(r.t, r.store, name, q).On("k")
 	case 1:
 		r.models = append(r.models, &modelLog{limit: limit, window: int64(window)})
@@ -63,22 +63,22 @@ func (r *togetherRun) limit(i int) Limit {
 		r.models = append(r.models, &modelFixed{limit: limit, window: int64(window), aligned: int64(ms)})
 		return newFixed(r.t, r.store, name, FixedConfig{Limit: limit, Window: window, Aligned: true, Offset: ms}).On("k")
 	}
-	cfg := PacerConfig{Missed: window * time.Duration(r.next(3)), Horizon: 5 * window}
-	p := newPacer(r.t, r.store, name, 1, window, cfg)
+	burst, cfg := 1+r.next(3), PacerConfig{Horizon: 5 * window}
+	p := newPacer(r.t, r.store, name, 1, window, cfg, burst)
 	p.key.key = r.store.key("pacer1", name, "k", "") // so that it shares the tag
-	r.models = append(r.models, &modelPacer{interval: int64(window), missed: int64(cfg.Missed), horizon: int64(cfg.Horizon)})
+	r.models = append(r.models, &modelPacer{interval: int64(window), missed: (burst - 1) * int64(window), horizon: int64(cfg.Horizon)})
 	return p
 }
 
 func (r *togetherRun) at() int64 { return int64(epoch + r.now) }
 
 func (r *togetherRun) run() {
-	var limits []Limit
+	var limits []joinable
 	for i := range 1 + int(r.next(5)) {
 		limits = append(limits, r.limit(i))
 	}
 	var err error
-	if r.set, err = r.store.Together(limits...); err != nil {
+	if r.set, err = r.store.together(limits...); err != nil {
 		r.t.Fatal(err)
 	}
 	r.clock.set(0)
@@ -113,7 +113,7 @@ func (r *togetherRun) take(count int) {
 		requests = append(requests, &joining{set: r.set, form: r.set.form(), n: n})
 	}
 	if count == 1 {
-		d, err := r.set.TakeEach(bg, requests[0].n...)
+		d, err := r.set.takeEach(bg, requests[0].n...)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func (r *togetherRun) take(count int) {
 		r.compare(j)
 	}
 	last := requests[len(requests)-1]
-	if count == 1 && last.decision.Allowed() && len(r.data) > 0 && r.next(4) == 0 {
+	if count == 1 && last.decision.allowed() && len(r.data) > 0 && r.next(4) == 0 {
 		r.giveBack(last.n)
 	}
 }
@@ -134,15 +134,15 @@ func (r *togetherRun) compare(j *joining) {
 	want := togetherModel(r.models, r.at(), j.n)
 	all, by := true, -1
 	for i, w := range want {
-		if j.decision.Results[i] != w {
-			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.decision.Results[i], w)
+		if j.decision.results[i] != w {
+			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.decision.results[i], w)
 		}
 		all = all && w.Allowed()
 		if !w.Allowed() && (by < 0 || w.RetryAfter > want[by].RetryAfter) {
 			by = i
 		}
 	}
-	if d := j.decision; d.Allowed() != all || d.By != by {
+	if d := j.decision; d.allowed() != all || d.by != by {
 		r.t.Fatalf("at %v, %v: %+v; want %v by %d", r.now, j.n, d, all, by)
 	}
 	if all {

@@ -21,23 +21,28 @@ import (
 // errAny stands for any error.
 var errAny = errors.New("any")
 
-func newSet(t testing.TB, s *Store, of ...Limit) *Set {
+func newSet(t testing.TB, s *Store, of ...joinable) *joint {
 	t.Helper()
-	set, err := s.Together(of...)
+	set, err := s.together(of...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return set
 }
 
+// adjust corrects each limit by delta.
+func (t *joint) adjust(ctx context.Context, delta int64, age time.Duration) error {
+	return errors.Join(t.AdjustAll(ctx, slices.Repeat([]int64{delta}, len(t.limits)), age)...)
+}
+
 // All of them or none, with what each of them says.
 func TestTogether(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		burst := newLeaky(t, s, "api/burst", leaky.Quota{Capacity: 3, Count: 1, Per: sec}).On("")
+		burst := newLeaky(t, s, "api/burst", limits.Rate{Burst: 3, Count: 1, Per: sec}).On("")
 		minute := newLog(t, s, "api/minute", 5, time.Minute).On("")
 		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).On("")
-		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{Missed: 200 * ms})
+		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{}, 3)
 		set := newSet(t, s, burst, minute, day, pace)
 		res := func(remaining, limit int64, retry, reset time.Duration) limits.Result {
 			return limits.Result{Remaining: remaining, Limit: limit, RetryAfter: retry, ResetAfter: reset}
@@ -67,13 +72,13 @@ func TestTogether(t *testing.T) {
 				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 200*ms, 400*ms)}},
 		} {
 			clock.set(v.at)
-			got, err := set.TakeEach(bg, v.n...)
-			if err != nil || got.Allowed() != (v.by < 0) || got.By != v.by || [4]limits.Result(got.Results) != v.want {
+			got, err := set.takeEach(bg, v.n...)
+			if err != nil || got.allowed() != (v.by < 0) || got.by != v.by || [4]limits.Result(got.results) != v.want {
 				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
 			}
-			if v.by >= 0 && (got.RetryAfter() != v.want[v.by].RetryAfter || got.Err() != v.want[v.by].Err()) ||
-				v.by < 0 && (got.RetryAfter() != 0 || got.Err() != nil) {
-				t.Errorf("%v at %v: %v, %v", v.n, v.at, got.RetryAfter(), got.Err())
+			if v.by >= 0 && (got.retryAfter() != v.want[v.by].RetryAfter || got.err() != v.want[v.by].Err()) ||
+				v.by < 0 && (got.retryAfter() != 0 || got.err() != nil) {
+				t.Errorf("%v at %v: %v, %v", v.n, v.at, got.retryAfter(), got.err())
 			}
 		}
 		if got := s.Stats(); got.Calls != 7 || got.Decisions != 7 {
@@ -83,7 +88,7 @@ func TestTogether(t *testing.T) {
 		if wait, err := burst.Admit(bg, 2); wait != sec || err != nil {
 			t.Errorf("%v, %v", wait, err)
 		}
-		if d, err := set.Peek(bg); err != nil || !d.Allowed() || d.Results[1].Remaining != 2 {
+		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != limits.ErrTooLarge {
@@ -96,7 +101,7 @@ func TestTogether(t *testing.T) {
 						t.Errorf("%v does not panic", n)
 					}
 				}()
-				_, _ = set.TakeEach(bg, n...)
+				_, _ = set.takeEach(bg, n...)
 			}()
 		}
 	})
@@ -104,16 +109,16 @@ func TestTogether(t *testing.T) {
 
 func TestWhatCannotBeTogether(t *testing.T) {
 	s, other := onMini(t), onMini(t)
-	quota := leaky.Quota{Capacity: 3, Count: 1, Per: sec}
+	quota := limits.Rate{Burst: 3, Count: 1, Per: sec}
 	second, day := newLeaky(t, s, "orders/second", quota), newLeaky(t, s, "orders/day", quota)
-	for want, set := range map[string][]Limit{
+	for want, set := range map[string][]joinable{
 		"no limits":        nil,
-		"there twice":      {second.On("k"), day.On("k"), newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 9, Count: 1, Per: sec}).On("k")},
+		"there twice":      {second.On("k"), day.On("k"), newLeaky(t, s, "orders/second", limits.Rate{Burst: 9, Count: 1, Per: sec}).On("k")},
 		"share no tag":     {second.On("k"), day.On("l")},
 		"share no tag: na": {second.On("k"), newLog(t, s, "other/day", 1, sec).On("k")},
 		"another store":    {second.On("k"), newLeaky(t, other, "orders/day", quota).On("k")},
 	} {
-		if _, err := s.Together(set...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.together(set...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 		if len(set) > 0 {
@@ -126,10 +131,10 @@ func TestWhatCannotBeTogether(t *testing.T) {
 			}
 		}
 	}
-	if second.On("k").Join(leaky.New(1, 1, sec)) != nil || newSet(t, s, second.On("k")).Join(day.On("k")) != nil {
+	if second.On("k").Join(leaky.New(1, 1, sec)) != nil {
 		t.Error("joined with what lives elsewhere")
 	}
-	if _, err := s.Together(second.On("k"), newLog(t, s, "orders/second", 5, sec).On("k")); err != nil {
+	if _, err := s.together(second.On("k"), newLog(t, s, "orders/second", 5, sec).On("k")); err != nil {
 		t.Errorf("kinds of one name are different limits: %v", err)
 	}
 }
@@ -141,11 +146,11 @@ func onMini(t *testing.T) *Store { return newBackend(t, redistest.Mini(t)).store
 func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		limits := []Limit{
-			newLeaky(t, s, "f/a", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On(""),
+		limits := []joinable{
+			newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On(""),
 			newLog(t, s, "f/b", 5, time.Hour).On(""),
 			newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: time.Hour}).On(""),
-			newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 4 * sec}),
+			newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 5),
 		}
 		set := newSet(t, s, limits...)
 		var keys []string
@@ -164,7 +169,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 				"text": func(key string) error { return b.redis.Set(bg, key, "x y", 0).Err() },
 			} {
 				b.redis.Del(bg, keys...)
-				if d, err := set.Take(bg, 1); err != nil || !d.Allowed() {
+				if d, err := set.take(bg, 1); err != nil || !d.allowed() {
 					t.Fatalf("%+v, %v", d, err)
 				}
 				b.redis.Del(bg, keys[broken])
@@ -178,10 +183,10 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 					return all
 				}
 				before := dump()
-				_, takes := set.Take(bg, 1)
-				_, peeks := set.Peek(bg)
+				_, takes := set.take(bg, 1)
+				_, peeks := set.peek(bg)
 				_, asks := gate.AcquireWithin(bg, 1, 0)
-				for how, err := range map[string]error{"take": takes, "peek": peeks, "adds": set.Adjust(bg, 1, 0), "return": set.Adjust(bg, -1, 0), "gate": asks} {
+				for how, err := range map[string]error{"take": takes, "peek": peeks, "adds": set.adjust(bg, 1, 0), "return": set.adjust(bg, -1, 0), "gate": asks} {
 					var data *DataError
 					if !errors.As(err, &data) || data.Key != keys[broken] {
 						t.Errorf("%s, %s in %s: %v", how, what, keys[broken], err)
@@ -217,9 +222,9 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 		var stores []*Store
 		for range 3 {
 			s := b.storeOn(t, slow{b.client, 300 * time.Microsecond})
-			make := func() *Set { // each caller has a set of its own, and they are the same
+			make := func() *joint { // each caller has a set of its own, and they are the same
 				return newSet(t, s,
-					newLeaky(t, s, "replay/a", leaky.Quota{Capacity: 7, Count: 2000, Per: sec}).On("k"),
+					newLeaky(t, s, "replay/a", limits.Rate{Burst: 7, Count: 2000, Per: sec}).On("k"),
 					newLog(t, s, "replay/b", 20, 9*ms).On("k"),
 					newFixed(t, s, "replay/c", FixedConfig{Limit: 50, Window: 25 * ms, Aligned: true}).On("k"))
 			}
@@ -232,7 +237,7 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						r := j.decision.Results
+						r := j.decision.results
 						mu.Lock()
 						records = append(records, record[answer]{j.now, j.n[0], answer{r[0], r[1], r[2]}})
 						by[fmt.Sprint(r[0].Allowed(), r[1].Allowed(), r[2].Allowed())]++
@@ -283,7 +288,7 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 func TestGateJoinsItsQuotas(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		second := newLeaky(t, s, "orders/second", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}).On("k")
+		second := newLeaky(t, s, "orders/second", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On("k")
 		day := newFixed(t, s, "orders/day", FixedConfig{Limit: 3, Window: 24 * time.Hour}).On("k")
 		other := newLog(t, s, "elsewhere", 2, time.Hour).On("k")
 		gate, err := sluice.New(sluice.Config{Name: "api", Limits: []sluice.Limit{
@@ -332,16 +337,16 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 func TestTogetherAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		bucket := newLeaky(t, s, "f/a", leaky.Quota{Capacity: 5, Count: 1, Per: sec}).On("")
+		bucket := newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("")
 		log := newLog(t, s, "f/b", 5, 3*sec).On("")
 		fixed := newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: 2 * sec}).On("")
-		pace := newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 4 * sec, Horizon: 5 * sec})
+		pace := newPacer(t, s, "f/d", 1, sec, PacerConfig{Horizon: 5 * sec}, 5)
 		set := newSet(t, s, bucket, log, fixed, pace)
 		remain := func(want ...int64) {
 			t.Helper()
-			d, err := set.Peek(bg)
+			d, err := set.peek(bg)
 			var got []int64
-			for _, r := range d.Results {
+			for _, r := range d.results {
 				got = append(got, r.Remaining)
 			}
 			if err != nil || !slices.Equal(got, want) {
@@ -350,7 +355,7 @@ func TestTogetherAdjust(t *testing.T) {
 		}
 		take := func(n int64) {
 			t.Helper()
-			if d, err := set.Take(bg, n); err != nil || !d.Allowed() {
+			if d, err := set.take(bg, n); err != nil || !d.allowed() {
 				t.Errorf("%d: %+v, %v", n, d, err)
 			}
 		}
@@ -397,16 +402,16 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
 		s := b.storeOn(t, d)
 		set := newSet(t, s,
-			newLeaky(t, s, "f/a", leaky.Quota{Capacity: 100, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "f/b", 100, time.Hour).On(""),
-			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).On(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{Missed: 99 * sec}))
+			newLeaky(t, s, "f/a", limits.Rate{Burst: 100, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "f/b", 100, time.Hour).On(""),
+			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).On(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 100))
 		var first, gone sync.WaitGroup
-		first.Go(func() { _, _ = set.Take(bg, 1) })
+		first.Go(func() { _, _ = set.take(bg, 1) })
 		<-d.came
 		ctx, cancel := context.WithCancel(bg)
 		defer cancel()
 		for range 5 {
 			gone.Go(func() {
-				if _, err := set.Take(ctx, 3); err != context.Canceled {
+				if _, err := set.take(ctx, 3); err != context.Canceled {
 					t.Error(err)
 				}
 			})
@@ -445,29 +450,29 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 func TestASetFollowsItsLimits(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		l := newLeaky(t, s, "f/l", leaky.Quota{Capacity: 5, Count: 1, Per: sec})
-		p := newPacer(t, s, "f/p", 10, sec, PacerConfig{Missed: sec})
+		l := newLeaky(t, s, "f/l", limits.Rate{Burst: 5, Count: 1, Per: sec})
+		p := newPacer(t, s, "f/p", 10, sec, PacerConfig{}, 11)
 		set := newSet(t, s, l.On(""), p)
 		take := func(n int64, wait time.Duration, limits ...int64) {
 			t.Helper()
-			d, err := set.Take(bg, n)
-			if err != nil || d.RetryAfter() != wait || d.Results[0].Limit != limits[0] || d.Results[1].Limit != limits[1] {
+			d, err := set.take(bg, n)
+			if err != nil || d.retryAfter() != wait || d.results[0].Limit != limits[0] || d.results[1].Limit != limits[1] {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}
 		take(2, 0, 5, 11)
 		take(2, 0, 5, 11)
-		if err := p.SetRate(1, sec); err != nil {
+		if err := p.SetRate(limits.Rate{Count: 1, Per: sec, Burst: 2}); err != nil {
 			t.Fatal(err)
 		}
 		take(0, 0, 5, 2)
 		if errs := set.AdjustAll(bg, []int64{0, -2}, 0); errs != nil { // two slots of 100 ms
 			t.Error(errs)
 		}
-		if d, err := set.Peek(bg); err != nil || d.Results[1].ResetAfter != 200*ms {
+		if d, err := set.peek(bg); err != nil || d.results[1].ResetAfter != 200*ms {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if err := l.SetQuota(leaky.Quota{Capacity: 10, Count: 2, Per: sec}); err != nil {
+		if err := l.SetRate(limits.Rate{Burst: 10, Count: 2, Per: sec}); err != nil {
 			t.Fatal(err)
 		}
 		take(1, 0, 10, 2)

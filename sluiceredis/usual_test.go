@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A pipes notes what is sent in pipelines.
@@ -221,7 +221,7 @@ func TestUsualIsNotFor(t *testing.T) {
 // Callers of many keys at once are answered as if each were alone.
 func TestManyKeysManyCallers(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		l, err := b.store(t).Bucket("many", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+		l, err := b.store(t).Bucket("many", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

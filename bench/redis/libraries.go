@@ -12,7 +12,7 @@ import (
 	"github.com/throttled/throttled/v2"
 	throttledstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/rueidisclient"
 )
@@ -129,7 +129,7 @@ func sluice(client sluiceredis.Client, err error, end func()) (ask, func(), erro
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := store.Bucket("bench", leaky.Quota{Capacity: capacity, Count: 1, Per: time.Second})
+	l, err := store.Bucket("bench", limits.Rate{Count: 1, Per: time.Second, Burst: capacity})
 	return func(ctx context.Context, key string) error {
 		res, err := l.Take(ctx, key, 1)
 		return granted(res.Allowed(), err)

@@ -205,7 +205,7 @@ func (t *together) now() moment {
 // long that took.
 func (s *shared) returned(all int64) string {
 	began := time.Now()
-	l, err := s.semaphore.Lend(context.Background(), all, 2*lease)
+	l, err := s.semaphore.Acquire(context.Background(), all, 2*lease)
 	took := time.Since(began).Round(100 * time.Millisecond)
 	if err != nil {
 		return fmt.Sprintf("what was held did not come back within %v: %v", took, err)

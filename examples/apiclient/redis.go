@@ -80,7 +80,7 @@ func (s *shared) open(o options) error {
 	if s.store, err = sluiceredis.New(adapter, sluiceredis.Config{Prefix: s.prefix()}); err != nil {
 		return fmt.Errorf("-budget: %w", err)
 	}
-	if s.pacer, err = s.store.Pacer("items", o.rate.Count, o.rate.Per, sluiceredis.PacerConfig{Horizon: max(time.Minute, 2*o.rate.Interval())}); err != nil {
+	if s.pacer, err = s.store.Pacer("items", o.rate, sluiceredis.PacerConfig{Horizon: max(time.Minute, 2*o.rate.Interval())}); err != nil {
 		return fmt.Errorf("-rate: %w", err)
 	}
 	s.semaphore, err = s.store.Semaphore("items", o.concurrency, sluiceredis.SemaphoreConfig{Lease: lease, Poll: 10 * time.Millisecond})

@@ -4,7 +4,7 @@
 --   1790000002500000000 100@20000000+500000000   and is overdrawn by 0.5 s
 --   …,…                                          a key that several quotas are asked for
 --
--- A bucket of Throttle is only the instant, as redis-cell keeps it. Of several
+-- Of several
 -- quotas each has a bucket, and what one grants is poured into all; of more than two
 -- one bucket stands for all but the last. Why, and why that is enough, is said in
 -- Go, in internal/buckets; the two must agree to the nanosecond.
@@ -61,16 +61,15 @@ end
 -- leaky_read returns the bucket of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    its depth: how many nanoseconds a full one takes to drain
--- ARGV[a+1]  what stands behind the instant, such as " 100@20000000"; nothing: as
---            redis-cell
+-- ARGV[a+1]  what stands behind the instant, such as " 100@20000000"
 local function leaky_read(i, a)
   local tag, value = ARGV[a + 1], redis.pcall('GET', KEYS[i])
   if type(value) == 'table' then return nil, failed(value, i) end
   local c, t = string.match(tag, '^ (%d+)@(%d+)$')
-  local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = tonumber(t or 0), c = tonumber(c or 0),
+  local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = tonumber(t), c = tonumber(c),
     clamped = 0, s = 0, ns = 0, level = 0, taken = 0}
 
-  if value and t then
+  if value then
     local own, others = nil, {}
     for text in string.gmatch(value, '[^,]+') do
       local o = leaky_parse(text)
@@ -90,11 +89,6 @@ local function leaky_read(i, a)
       end
       b.rest = leaky_cover(b.rest, o)
     end
-  elseif value then
-    if value == '' or string.find(value, '%D') then return nil, unreadable(i) end
-    b.s, b.ns, b.level = ahead(value)
-    if not b.s then return nil, unreadable(i) end
-    if b.level < 0 then b.s, b.ns, b.level = 0, 0, 0 end
   end
 
   -- What was lost may have filled the bucket, just before the epoch.
@@ -131,7 +125,7 @@ local function leaky_write(b, asked)
     return
   end
   local text, last = instant(math.max(0, level)) .. b.tag, level
-  if b.t > 0 and level > b.depth then text = text .. '+' .. whole(level - b.depth) end
+  if level > b.depth then text = text .. '+' .. whole(level - b.depth) end
   if r then
     text, last = text .. ',' .. instant(r.level) .. ' ' .. whole(r.c) .. '@' .. whole(r.t), math.max(level, r.level)
     if r.level > r.t * r.c then text = text .. '+' .. whole(r.level - r.t * r.c) end

@@ -8,7 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/rueidisclient"
 )
@@ -31,7 +31,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	replies, err := store.Bucket("replies", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour})
+	replies, err := store.Bucket("replies", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})
 	if err != nil {
 		panic(err)
 	}

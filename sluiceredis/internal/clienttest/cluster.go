@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
@@ -31,7 +30,7 @@ func onCluster(t *testing.T, c Client, addrs []string) {
 // In strict mode each slot has an epoch of its own.
 func strict(t *testing.T, c Client) {
 	s := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Timeout: 10 * sec, Strict: true}))
-	l := must[*sluiceredis.Bucket](t)(s.Bucket("strict", leaky.Quota{Capacity: 1, Count: 1, Per: time.Hour}))
+	l := must[*sluiceredis.Bucket](t)(s.Bucket("strict", limits.Rate{Burst: 1, Count: 1, Per: time.Hour}))
 	if res := must[limits.Result](t)(l.Take(bg, "0", 1)); res.Allowed() {
 		t.Error("what a server may have lost was granted")
 	}
@@ -48,7 +47,7 @@ func strict(t *testing.T, c Client) {
 // On a cluster each limit is on one server, whole, and scripts are sent to each.
 func spread(t *testing.T, c Client) {
 	s := store(t, c)
-	quota := leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}
+	quota := limits.Rate{Burst: 3, Count: 1, Per: time.Hour}
 	buckets := must[*sluiceredis.Bucket](t)(s.Bucket("cluster", quota))
 	log := must[*sluiceredis.Sliding](t)(s.Sliding("cluster", 3, time.Hour))
 	fixed := must[*sluiceredis.Fixed](t)(s.Fixed("cluster", sluiceredis.FixedConfig{Limit: 3, Window: time.Hour}))
@@ -59,17 +58,17 @@ func spread(t *testing.T, c Client) {
 	for i := range 30 {
 		wg.Go(func() {
 			key := fmt.Sprint("{", i, "}") // not a hash tag of ours
-			set, err := s.Together(minute.On(key), day.On(key), hour.On(key))
-			if err != nil {
-				t.Error(err)
+			joint := minute.On(key).Join(day.On(key), hour.On(key))
+			if joint == nil {
+				t.Errorf("%s: not joined", key)
 				return
 			}
 			for j := range 4 { // keys of three limits are in one slot
-				if d, err := set.Take(bg, 1); err != nil || d.Allowed() != (j < 3) || !d.Allowed() && d.By != 1 {
-					t.Errorf("%s, call %d: %+v, %v", key, j, d, err)
+				if wait, which, err := joint.AdmitAll(bg, []int64{1, 1, 1}); err != nil || (wait == 0) != (j < 3) || wait > 0 && which != 1 {
+					t.Errorf("%s, call %d: %v by %d, %v", key, j, wait, which, err)
 				}
 			}
-			if err := set.Adjust(bg, -3, 0); err != nil {
+			if err := errors.Join(joint.AdjustAll(bg, []int64{-3, -3, -3}, 0)...); err != nil {
 				t.Error(err)
 			}
 			for kind, take := range map[string]func() (limits.Result, error){
@@ -88,13 +87,13 @@ func spread(t *testing.T, c Client) {
 				t.Error(err)
 				return
 			}
-			lease, err := permits.Lend(bg, 1, 0)
+			lease, err := permits.Acquire(bg, 1, 0)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			lease.Release()
-			pace, err := s.Pacer(key, 1, time.Minute, sluiceredis.PacerConfig{})
+			pace, err := s.Pacer(key, limits.Rate{Count: 1, Per: time.Minute}, sluiceredis.PacerConfig{})
 			if err != nil {
 				t.Error(err)
 				return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -43,7 +43,7 @@ func credentials(t *testing.T, lib Library) {
 			t.Run(v.name+", "+policy.String(), func(t *testing.T) {
 				c := lib.Login(t, s.Addr, v.user, v.password)
 				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Away: policy, Instances: 1, Retry: 100 * ms}))
-				l := must[*sluiceredis.Bucket](t)(store.Bucket("x", leaky.Quota{Capacity: 1_000_000, Count: 1, Per: sec}))
+				l := must[*sluiceredis.Bucket](t)(store.Bucket("x", limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}))
 				take := func() bool { res, err := l.Take(bg, "k", 1); return err == nil && res.Allowed() }
 				if !take() {
 					t.Fatal("refused before the credentials were changed")

@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,18 +23,11 @@ import (
 // kinds of meters, each by how it is made; in memory where s is nil.
 var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 	"leaky": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
-		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
+		q := limits.Rate{Burst: 5, Count: 5, Per: time.Hour}
 		if s == nil {
-			return leaky.New(q.Capacity, q.Count, q.Per)
+			return leaky.New(q.Burst, q.Count, q.Per)
 		}
 		return must[*sluiceredis.Bucket](t)(s.Bucket("conform", q)).On("k")
-	},
-	"blocks": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
-		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
-		if s == nil {
-			return leaky.New(q.Capacity, q.Count, q.Per)
-		}
-		return must[*sluiceredis.Blocks](t)(must[*sluiceredis.Bucket](t)(s.Bucket("conform", q)).Blocks(1, 0)).On("k")
 	},
 	"log": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
@@ -48,14 +42,13 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")
 	},
 	"together": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
-		q := leaky.Quota{Capacity: 5, Count: 5, Per: time.Hour}
+		q := limits.Rate{Burst: 5, Count: 5, Per: time.Hour}
 		if s == nil {
-			return leaky.New(q.Capacity, q.Count, q.Per) // in memory a gate does it
+			return leaky.New(q.Burst, q.Count, q.Per) // in memory a gate does it
 		}
-		return must[*sluiceredis.Set](t)(s.Together(
-			must[*sluiceredis.Bucket](t)(s.Bucket("conform/a", q)).On("k"),
+		return together{must[*sluiceredis.Bucket](t)(s.Bucket("conform/a", q)).On("k").Join(
 			must[*sluiceredis.Sliding](t)(s.Sliding("conform/b", 5, time.Hour)).On("k"),
-			must[*sluiceredis.Fixed](t)(s.Fixed("conform/c", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")))
+			must[*sluiceredis.Fixed](t)(s.Fixed("conform/c", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k"))}
 	},
 	"aligned": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
@@ -64,6 +57,18 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 		cfg := sluiceredis.FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", cfg)).On("k")
 	},
+}
+
+// A together is three limits as one.
+type together struct{ limits.Joint }
+
+func (j together) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	wait, _, err := j.AdmitAll(ctx, []int64{n, n, n})
+	return wait, err
+}
+
+func (j together) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	return errors.Join(j.AdjustAll(ctx, []int64{delta, delta, delta}, age)...)
 }
 
 // everyLimit tests all kinds, through c or, if that is nil, in memory.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
@@ -22,7 +21,7 @@ const capacity = 100_000
 // bucket returns it. One unit leaks in 80 s.
 func bucket(t *testing.T, s *sluiceredis.Store) *sluiceredis.Bucket {
 	t.Helper()
-	return must[*sluiceredis.Bucket](t)(s.Bucket("load", leaky.Quota{Capacity: capacity, Count: 1, Per: 80 * sec}))
+	return must[*sluiceredis.Bucket](t)(s.Bucket("load", limits.Rate{Burst: capacity, Count: 1, Per: 80 * sec}))
 }
 
 // underLoad has callers take from the bucket, each for so long at most, while
@@ -157,7 +156,7 @@ func refuses(t *testing.T, lib Library) {
 	server := redistest.Start(t)
 	admin := admin(t, server.Addr)
 	s := store(t, lib.Single(t, server.Addr, 0))
-	l := must[*sluiceredis.Bucket](t)(s.Bucket("refuse", leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}))
+	l := must[*sluiceredis.Bucket](t)(s.Bucket("refuse", limits.Rate{Burst: 3, Count: 1, Per: time.Hour}))
 	code := func(want string) {
 		t.Helper()
 		var e *sluiceredis.ServerError
@@ -192,7 +191,7 @@ func killed(t *testing.T, lib Library) {
 			t.Parallel()
 			server := redistest.Start(t, v.args...)
 			s := store(t, lib.Single(t, server.Addr, 0))
-			l := must[*sluiceredis.Bucket](t)(s.Bucket("killed", leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour}))
+			l := must[*sluiceredis.Bucket](t)(s.Bucket("killed", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}))
 			grants := func() (n int64) {
 				for range 10 {
 					for range 100 { // until the client has noticed

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/promise"
-	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
@@ -40,7 +39,7 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 			names = [2]string{"bucket", "log"}
 		}
 		const plenty = 2000
-		buckets, err := shared.Store.Bucket(names[0], leaky.Quota{Capacity: plenty, Count: 1, Per: time.Hour})
+		buckets, err := shared.Store.Bucket(names[0], limits.Rate{Burst: plenty, Count: 1, Per: time.Hour})
 		if err != nil {
 			tb.Fatal(err)
 		}

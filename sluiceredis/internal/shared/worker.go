@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -99,13 +99,13 @@ func newWorker(o order) (*worker, error) {
 	}
 	switch o.Kind {
 	case "pacer":
-		p, err := w.store.Pacer("shared", o.Rate, time.Second, sluiceredis.PacerConfig{Late: o.Late})
+		p, err := w.store.Pacer("shared", limits.Rate{Count: o.Rate, Per: time.Second}, sluiceredis.PacerConfig{Late: o.Late})
 		if err != nil {
 			return nil, err
 		}
 		w.acquire = func(ctx context.Context) error { return p.Acquire(ctx, 1) }
 	case "leaky":
-		l, err := w.store.Bucket("shared", leaky.Quota{Capacity: burst(o.Rate), Count: o.Rate, Per: time.Second})
+		l, err := w.store.Bucket("shared", limits.Rate{Burst: burst(o.Rate), Count: o.Rate, Per: time.Second})
 		if err != nil {
 			return nil, err
 		}

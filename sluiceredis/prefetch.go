@@ -14,7 +14,7 @@ import (
 // leave at slot + i·T. That is exactly as even as to ask for each. But a slot that
 // is reserved and not used is one that nobody uses, if others have reserved
 // behind it meanwhile. So no more are reserved together than were used in the last
-// Ahead, which are as many as will be used if nothing changes; and as soon as one
+// Prefetch, which are as many as will be used if nothing changes; and as soon as one
 // has passed for which nobody came, the rest is given back, which helps as far as
 // it is at the tail.
 
@@ -41,7 +41,7 @@ func (s *span) forward(ns int64) {
 
 // Admit lets n through now and returns 0, or reserves a slot for whoever asks
 // next with the same n and returns how long to wait for it. With it a Pacer is
-// a limits.Limiter. The slot is lost if nobody asks in time. With Ahead, slots for the
+// a limits.Limiter. The slot is lost if nobody asks in time. With Prefetch, slots for the
 // calls after it are reserved along, which then need no round trip; those that
 // nobody comes for are given back if none was reserved behind them, and counted
 // as LostSlots otherwise. A pause reaches what is held within PausePoll. It
@@ -217,3 +217,33 @@ func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 }
 
 var _ limits.Limiter = (*Pacer)(nil)
+
+// A usage is how many units were used in the present span of time, and in the
+// one before.
+type usage struct {
+	began       time.Duration
+	now, before int64
+}
+
+// turn begins a new span when the present one is over.
+func (u *usage) turn(now, span time.Duration) {
+	switch since := now - u.began; {
+	case since >= 2*span:
+		*u = usage{began: now}
+	case since >= span:
+		*u = usage{began: u.began + span, before: u.now}
+	}
+}
+
+// add notes that n units were used.
+func (u *usage) add(now, span time.Duration, n int64) {
+	u.turn(now, span)
+	u.now += n
+}
+
+// rate returns how many units are used in a span: as many as in the last one,
+// or in this one if those are more already.
+func (u *usage) rate(now, span time.Duration) int64 {
+	u.turn(now, span)
+	return max(u.now, u.before)
+}
