@@ -95,20 +95,20 @@ func overHTTP(url string) promise.Setup {
 			},
 		}
 		if !l.Real { // where a second takes one
-			s.Ways = toldWays
+			s.Ways = serverWaits
 		}
 		return s
 	}
 }
 
-// toldWays are the statuses with which a server says when to come back, those that are
-// about all calls first.
-var toldWays = func() (ways []promise.Told) {
+// serverWaits are the statuses with which a server can set a wait, those for all calls
+// first.
+var serverWaits = func() (ways []promise.ServerWait) {
 	for _, status := range []int{429, 503, 529} {
-		ways = append(ways, promise.Told{Status: status})
+		ways = append(ways, promise.ServerWait{Status: status})
 	}
 	for _, status := range []int{408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524, 525, 526, 527, 528} {
-		ways = append(ways, promise.Told{Status: status, Alone: true})
+		ways = append(ways, promise.ServerWait{Status: status, Alone: true})
 	}
 	return ways
 }()
@@ -145,16 +145,16 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "gone", http.StatusGone)
 		return
 	}
-	var told *promise.Told
+	var wait *promise.ServerWait
 	switch err := f(); {
 	case err == nil:
 		_, _ = io.WriteString(w, "ok")
-	case errors.As(err, &told):
-		status := told.Status
+	case errors.As(err, &wait):
+		status := wait.Status
 		if status == 0 {
 			status = http.StatusTooManyRequests
 		}
-		seconds := (told.After + time.Second - 1) / time.Second
+		seconds := (wait.After + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 		w.WriteHeader(status)
 	default:

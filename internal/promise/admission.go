@@ -99,7 +99,8 @@ func (c *check) blocks(l *Level) (names []string) {
 	return names
 }
 
-// block holds a level up, and returns what ends that. No other limit is used up then.
+// block makes a level hold calls up, and returns a function that ends that. No other limit
+// is used up then.
 func (x *crowd) block(l *Level, name string) (free func()) {
 	x.do(x.ctx, 0, Ask{}, nil) // a slot that the rate is counted from
 	x.finishOf(0)

@@ -18,7 +18,7 @@ type check struct {
 	setup Setup
 	real  bool
 	unit  time.Duration // the usual interval
-	long  time.Duration // longer than any test takes by the real clock
+	long  time.Duration // longer than any test takes on the real clock
 	wrong []string
 }
 
@@ -44,7 +44,7 @@ func (c *check) scene(name string, l Limits, play func(x *crowd)) {
 	x.start = time.Now()
 	x.s = c.setup(c.tb, l)
 	x.origin = x.s.Origin
-	if !c.real { // by the real clock it is a lower bound: the setup took time, too
+	if !c.real { // on the real clock it is a lower bound: the setup took time, too
 		x.origin += x.now()
 	}
 	defer func() {
@@ -57,7 +57,7 @@ func (c *check) scene(name string, l Limits, play func(x *crowd)) {
 	play(x)
 }
 
-// A crowd is the callers of one subject, and what became of them.
+// A crowd is the callers of one subject, and how their calls ended.
 type crowd struct {
 	*check
 	scene  string
@@ -125,7 +125,7 @@ func (x *crowd) begin(who int, call func() error) {
 		synctest.Wait()
 		return
 	}
-	// It has come to rest when all that are on their way are in a queue.
+	// The crowd is at rest when all calls that are under way are in a queue.
 	for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit); time.Sleep(50 * time.Microsecond) {
 		select {
 		case <-ended:
@@ -255,8 +255,8 @@ func (x *crowd) leftAt(who, nth int) time.Duration {
 	return -1
 }
 
-// wantLeft checks when a caller left: exactly at an instant or, by the real clock,
-// not before it.
+// wantLeft checks when a caller left: exactly at an instant or, on the real clock, not
+// before it.
 func (x *crowd) wantLeft(who int, at time.Duration) {
 	got := x.leftAt(who, 0)
 	switch {
@@ -296,9 +296,9 @@ func (x *crowd) errOf(who int) error {
 	return nil
 }
 
-// wantOrder checks that callers left in an order. By the real clock a call that is let
-// go first may notice it last, unless there is room for one only, and on their way to
-// somewhere else calls overtake one another: then only who left is checked.
+// wantOrder checks that callers left in an order. On the real clock the call that is let
+// through first may notice it last, unless there is room for one only, and remote calls may
+// overtake one another on their way: then only the set of callers is checked.
 func (x *crowd) wantOrder(want ...int) {
 	var got []int
 	x.mu.Lock()
@@ -323,7 +323,7 @@ func (x *crowd) rest() {
 	}
 }
 
-// state says what all levels have given out. What a call took shows in it.
+// state returns, as text, what all levels have given out. It shows what a call took.
 func (x *crowd) state() string {
 	text := ""
 	for _, l := range x.s.Levels {
@@ -341,7 +341,7 @@ func (x *crowd) state() string {
 	return text
 }
 
-// taken says what calls hold of all levels, whenever the next may leave.
+// taken returns, as text, what calls hold of all levels. Unlike state it has no slots.
 func (x *crowd) taken() string {
 	text := ""
 	for _, l := range x.s.Levels {

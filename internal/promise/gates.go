@@ -3,15 +3,10 @@ package promise
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/leaky"
-	"github.com/sluice-go/sluice/limits"
-	"github.com/sluice-go/sluice/pacer"
-	"github.com/sluice-go/sluice/window"
 )
 
 // Gates are the setups of the columns that are about gates of the core.
@@ -69,14 +64,14 @@ func OfGate(l Limits, g *sluice.Gate, levels ...*Level) *Subject {
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, levels)
 }
 
-// verbs are how calls of a subject enter a gate.
+// verbs are the ways in which the calls of a subject enter a gate.
 type verbs struct {
-	weight   int64         // what a call weighs
+	weight   int64         // what a call costs
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
 }
 
-// subject returns what enters a gate, which use is called with.
+// subject returns a subject whose calls enter the gate that use passes on.
 func (v verbs) subject(l Limits, use func(func(*sluice.Gate) error) error, levels []*Level) *Subject {
 	return &Subject{
 		Do: func(ctx context.Context, ask Ask, f func() error) error {
@@ -155,9 +150,9 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 
 // marked returns err as package sluice marks it.
 func marked(err error) error {
-	var told *Told
-	if errors.As(err, &told) {
-		return sluice.RetryAfter(err, told.After)
+	var wait *ServerWait
+	if errors.As(err, &wait) {
+		return sluice.RetryAfter(err, wait.After)
 	}
 	return err
 }
@@ -165,344 +160,4 @@ func marked(err error) error {
 func plain(tb testing.TB, l Limits) *Subject {
 	g := mustGate(tb, l.Config())
 	return OfGate(l, g, NewLevel("gate", g))
-}
-
-// withParent has both limits in the gate and in its parent.
-func withParent(tb testing.TB, l Limits) *Subject {
-	parent := mustGate(tb, l.Config())
-	cfg := l.Config()
-	cfg.Parent = parent
-	g := mustGate(tb, cfg)
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
-}
-
-// withGrandparent has another limit on each level.
-func withGrandparent(tb testing.TB, l Limits) *Subject {
-	top := mustGate(tb, sluice.Config{Name: "top", Rate: Every(l.Interval)})
-	bucket, quota := newBucket(1)
-	middle := mustGate(tb, sluice.Config{Name: "middle", Parent: top, Concurrency: l.Room, Limits: []sluice.Limit{bucket}})
-	g := mustGate(tb, sluice.Config{Name: "gate", Parent: middle, Rate: Every(l.Interval)})
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("middle", middle, quota), NewLevel("top", top))
-}
-
-const plenty = 2000
-
-// newBucket returns a bucket of which calls of a weight take nearly nothing.
-func newBucket(weight int64) (sluice.Limit, Quota) {
-	b := leaky.New(plenty, 1, 100*time.Hour)
-	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
-		Name:   "bucket",
-		Weight: weight,
-		Left:   func() int64 { return b.Peek().Remaining },
-		Take: func(n int64) {
-			if n < 0 {
-				b.Return(-n)
-			} else {
-				b.Take(n)
-			}
-		},
-	}
-}
-
-// newLog is newBucket with a log of 100 hours.
-func newLog(weight int64) (sluice.Limit, Quota) {
-	log := window.NewSliding(plenty, 100*time.Hour)
-	return sluice.Limit{Name: "log", Limiter: log}, Quota{
-		Name:   "log",
-		Weight: weight,
-		Left:   func() int64 { return log.Peek().Remaining },
-		Take: func(n int64) {
-			if n < 0 {
-				_ = log.Adjust(context.Background(), n, 0)
-			} else {
-				log.Take(n)
-			}
-		},
-	}
-}
-
-func withQuotas(tb testing.TB, l Limits) *Subject {
-	cfg := l.Config()
-	bucket, quota := newBucket(1)
-	log, quota2 := newLog(1)
-	cfg.Limits = []sluice.Limit{bucket, log}
-	g := mustGate(tb, cfg)
-	return OfGate(l, g, NewLevel("gate", g, quota, quota2))
-}
-
-// A far is a meter to which a question takes a while.
-type far struct {
-	limits.Limiter
-	trip time.Duration
-}
-
-func (f far) Admit(ctx context.Context, n int64) (time.Duration, error) {
-	select {
-	case <-time.After(f.trip):
-		return f.Limiter.Admit(ctx, n)
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// withFarQuota has a quota that is far away and one that is not, in that order.
-func withFarQuota(tb testing.TB, l Limits) *Subject { return farQuota(tb, l.Config()).subject(l) }
-
-// withFarQuotaAndParent has a parent besides, whose limits may change while the quota is
-// asked.
-func withFarQuotaAndParent(tb testing.TB, l Limits) *Subject {
-	parent := mustGate(tb, l.Config())
-	cfg := l.Config()
-	cfg.Parent = parent
-	f := farQuota(tb, cfg)
-	f.levels = append(f.levels, NewLevel("parent", parent))
-	return f.subject(l)
-}
-
-// A farGate is a gate with a quota that is far away, and its path.
-type farGate struct {
-	gate   *sluice.Gate
-	levels []*Level
-}
-
-// trip is how long a question takes. That is less than what a gate makes up for.
-const trip = 500 * time.Microsecond
-
-func farQuota(tb testing.TB, cfg sluice.Config) farGate {
-	bucket, quota := newBucket(1)
-	log, quota2 := newLog(1)
-	bucket.Limiter = far{bucket.Limiter, trip}
-	cfg.Limits = []sluice.Limit{bucket, log}
-	g := mustGate(tb, cfg)
-	return farGate{g, []*Level{NewLevel("gate", g, quota, quota2)}}
-}
-
-func (f farGate) subject(l Limits) *Subject {
-	s := OfGate(l, f.gate, f.levels...)
-	s.Late = trip
-	return s
-}
-
-// A costly is a gate whose limits count twice as much as they do for calls.
-type costly struct{ *sluice.Gate }
-
-func (c costly) SetRate(rate sluice.Rate) error {
-	rate.Count *= 2
-	return c.Gate.SetRate(rate)
-}
-
-func (c costly) SetConcurrency(limit int64) error { return c.Gate.SetConcurrency(2 * limit) }
-
-// withCost has calls that weigh 2, and limits that count cost.
-func withCost(tb testing.TB, l Limits) *Subject {
-	cfg := l.Config()
-	cfg.Rate.Count *= 2
-	cfg.Concurrency *= 2
-	cfg.RateUnit, cfg.ConcurrencyUnit = sluice.Cost, sluice.Cost
-	bucket, quota := newBucket(2)
-	cfg.Limits = []sluice.Limit{bucket}
-	g := mustGate(tb, cfg)
-	level := NewLevel("gate", g, quota)
-	level.Control = costly{g}
-	v := verbs{weight: 2}
-	s := v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{level})
-	s.Weighs = true
-	return s
-}
-
-// paused is paused when the first calls come.
-func paused(tb testing.TB, l Limits) *Subject {
-	s := plain(tb, l)
-	s.Origin = 300 * time.Millisecond
-	if l.Real {
-		s.Origin = 30 * time.Millisecond
-	}
-	s.Levels[0].PauseUntil(time.Now().Add(s.Origin), "a setup")
-	return s
-}
-
-func withoutRate(tb testing.TB, l Limits) *Subject {
-	l.Interval = 0
-	return plain(tb, l)
-}
-
-// spent has an empty retry budget, and keeps calls apart by no more than the usual interval.
-func spent(tb testing.TB, l Limits) *Subject {
-	cfg := l.Config()
-	cfg.RetryBudget = 5
-	g := mustGate(tb, cfg)
-	s := OfGate(l, g, NewLevel("gate", g))
-	s.Spend = func(d time.Duration) { Spend(g, d) }
-	spacing := 10 * time.Millisecond
-	if l.Real {
-		spacing = time.Millisecond
-	}
-	s.Spend(spacing)
-	time.Sleep(spacing)
-	return s
-}
-
-// Spend empties the retry budget of g, so that calls are spaced by d.
-func Spend(g *sluice.Gate, d time.Duration) {
-	for range 100 {
-		if g.Stats().Spacing >= d {
-			return
-		}
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(d)})
-		a.Charge()
-	}
-}
-
-// day is longer than any check waits.
-const day = 24 * time.Hour
-
-func withDeadline(tb testing.TB, l Limits) *Subject {
-	g := mustGate(tb, l.Config())
-	v := verbs{weight: 1, deadline: 100 * day}
-	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
-}
-
-func withAcquireWithin(tb testing.TB, l Limits) *Subject {
-	g := mustGate(tb, l.Config())
-	v := verbs{weight: 1, within: 100 * day}
-	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
-}
-
-func inKeyed(tb testing.TB, l Limits) *Subject {
-	all := mustGate(tb, sluice.Config{Name: "all", Concurrency: l.Room})
-	cfg := l.Config()
-	cfg.Parent = all
-	gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(cfg) }, sluice.KeyedConfig{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	use := func(f func(*sluice.Gate) error) error { return gates.Use("a", f) }
-	var levels []*Level
-	if err := use(func(g *sluice.Gate) error {
-		levels = []*Level{NewLevel("gate", g), NewLevel("all", all)}
-		return nil
-	}); err != nil {
-		tb.Fatal(err)
-	}
-	return verbs{weight: 1}.subject(l, use, levels)
-}
-
-// besideShutdown has a sibling that was shut down while callers waited in it.
-func besideShutdown(tb testing.TB, l Limits) *Subject {
-	parent := mustGate(tb, l.Config())
-	gone := mustGate(tb, sluice.Config{Name: "gone", Parent: parent})
-	g := mustGate(tb, sluice.Config{Name: "gate", Parent: parent})
-	parent.PauseUntil(time.Now().Add(100*day), "a setup")
-	results := make(chan error)
-	for range 5 {
-		go func() {
-			_, err := gone.Acquire(context.Background(), 1)
-			results <- err
-		}()
-	}
-	for s := gone.Stats(); s.Pacing+s.Waiting < 5; s = gone.Stats() {
-		time.Sleep(time.Millisecond)
-	}
-	if err := gone.Shutdown(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	for range 5 {
-		if err := <-results; !errors.Is(err, sluice.ErrClosed) {
-			tb.Fatalf("a caller of a gate that was shut down: %v", err)
-		}
-	}
-	parent.Resume()
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
-}
-
-// changed has had other rates and another limit before, and a call that left.
-func changed(tb testing.TB, l Limits) *Subject {
-	g := mustGate(tb, sluice.Config{Name: "gate", Rate: Every(time.Microsecond), Concurrency: 100})
-	before := l.Interval <= time.Second // else the first call would have to wait for an hour
-	if before {
-		if p, ok := g.TryAcquire(1); ok {
-			p.Release()
-		}
-	}
-	if err := g.SetRate(sluice.Rate{Count: 1, Per: 7 * time.Hour}); err != nil {
-		tb.Fatal(err)
-	}
-	if err := errors.Join(g.SetRate(sluice.Rate{Count: Every(l.Interval).Count, Per: l.Interval}), g.SetConcurrency(l.Room)); err != nil {
-		tb.Fatal(err)
-	}
-	s := OfGate(l, g, NewLevel("gate", g))
-	if before {
-		s.Origin = l.Interval
-	}
-	return s
-}
-
-// reserved is a pacer whose slots are reserved and then waited for.
-func reserved(tb testing.TB, l Limits) *Subject {
-	c := &pacerControl{p: limits.Must(pacer.New(sluice.Rate{Count: 1, Per: l.Interval}, pacer.Config{}))}
-	return &Subject{
-		Do: func(ctx context.Context, ask Ask, f func() error) error {
-			if ask.Within > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, ask.Within)
-				defer cancel()
-			}
-			n := max(1, ask.N)
-			if err := c.p.Reserve(n).Wait(ctx); err != nil {
-				return err
-			}
-			c.note(time.Duration(n) * c.p.Interval())
-			return f()
-		},
-		Try:    func() bool { return c.p.TryAcquire(1) },
-		Levels: []*Level{{Name: "pacer", Control: c, Paced: true}},
-		Paced:  true,
-		Weighs: true,
-	}
-}
-
-// A pacerControl is a pacer as the control of a level.
-type pacerControl struct {
-	p *pacer.Pacer
-
-	mu    sync.Mutex
-	known time.Time // the next slot is no earlier
-}
-
-// note notes that the next slot is at least d away.
-func (c *pacerControl) note(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if next := time.Now().Add(d); next.After(c.known) {
-		c.known = next
-	}
-}
-
-func (c *pacerControl) SetRate(rate sluice.Rate) error {
-	c.mu.Lock()
-	c.known = time.Time{}
-	c.mu.Unlock()
-	return c.p.SetRate(rate)
-}
-
-func (c *pacerControl) SetConcurrency(int64) error {
-	return errors.New("a pacer has no room in flight")
-}
-
-func (c *pacerControl) PauseUntil(t time.Time, why string) { c.p.PauseUntil(t) }
-func (c *pacerControl) Resume()                            { c.p.Resume() }
-
-// Stats tells the next slot by a reservation that it cancels. That would use up a slot
-// that is now, so it only looks where that is known not to be so.
-func (c *pacerControl) Stats() sluice.Stats {
-	s := sluice.Stats{NextSlot: time.Now(), Pacing: int64(c.p.Waiting())}
-	c.mu.Lock()
-	known := c.known
-	c.mu.Unlock()
-	if time.Until(known) > 0 {
-		r := c.p.Reserve(1)
-		s.NextSlot = r.Slot()
-		r.Cancel()
-	}
-	return s
 }

@@ -14,7 +14,7 @@ import (
 // Table checks the table itself, in the repository at root: that every cell is run
 // somewhere or has a reason, that the modules it names run their cells, that
 // README.md and the table make the same promises, and that each further promise of
-// sluiceredis/README.md names tests that exist.
+// sluiceredis/README.md names existing tests.
 func Table(t *testing.T, root string) {
 	t.Helper()
 	for _, text := range tableMistakes(os.DirFS(root), Promises, Features) {
@@ -27,14 +27,14 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 	known := map[string]bool{}
 	for _, p := range promises {
 		if known[p.Name] || p.check == nil {
-			errorf("the promise %s is there twice or has no check", p.Name)
+			errorf("the promise %s is duplicate or has no check", p.Name)
 		}
 		known[p.Name] = true
 	}
 	seen, modules := map[string]bool{}, map[string]bool{}
 	for _, f := range features {
 		if seen[f.Name] {
-			errorf("the feature %s is there twice", f.Name)
+			errorf("the feature %s is duplicate", f.Name)
 		}
 		seen[f.Name] = true
 		for _, p := range promises {
@@ -44,7 +44,7 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 		}
 		for name, reason := range f.Never {
 			if !known[name] || reason == "" {
-				errorf("the cell %s/%s is excused without a reason, or is none", name, f.Name)
+				errorf("the cell %s/%s is excused without a reason, or does not exist", name, f.Name)
 			}
 		}
 		for _, module := range f.Runs {
@@ -54,7 +54,7 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 	for name := range pending {
 		f := slices.IndexFunc(features, func(f Feature) bool { return f.Name == name.feature })
 		if !known[name.promise] || f < 0 || !slices.Contains(features[f].Runs, name.module) {
-			errorf("the pending cell %s/%s of %s is none", name.promise, name.feature, name.module)
+			errorf("the pending cell %s/%s of %s does not exist", name.promise, name.feature, name.module)
 		}
 	}
 	for module := range modules {
@@ -77,7 +77,7 @@ func runs(repository fs.FS, module string) bool {
 }
 
 // testName finds the tests that a paragraph names.
-var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+var testName = regexp.MustCompile(`\x60(Test\w+)\x60`)
 
 // moduleMistakes checks the list under "What is promised" in the README.md of a module:
 // each paragraph names tests of that folder. A module without the list promises nothing.

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// exactCancellation lets fifty callers queue and give up. The next one must leave as
-// if they had never come.
+// exactCancellation lets fifty callers queue and give up. The next call must leave as if
+// they had never come.
 func exactCancellation(c *check) {
 	const callers = 50
 	for _, how := range []string{"cancel", "time out"} {
@@ -42,7 +42,7 @@ func exactCancellation(c *check) {
 				x.finishOf(who)
 			}
 			if after := x.state(); x.now() < x.origin+gap && after != before && len(x.departures()) == left && (!x.real || left == 1) {
-				x.errorf("those who gave up took something:\n\t%s, before\n\t%s", after, before)
+				x.errorf("cancelled calls took something:\n\t%s, before\n\t%s", after, before)
 			}
 			x.awaitLeft(0)
 			close(done)
@@ -189,7 +189,7 @@ func trueToRate(c *check) {
 }
 
 // changes checks that a new rate, a new limit, a pause and its end reach callers that
-// wait already. What they waited for before would take an hour.
+// wait already. Without the change they would wait for an hour.
 func changes(c *check) {
 	c.scene("a new rate", Limits{Interval: c.long}, func(x *crowd) {
 		if !x.s.Paced {

@@ -18,17 +18,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broken has for each promise what does not keep it.
+// broken has, for each promise, subjects that break it.
 var broken = map[string]map[string]Setup{
 	"one_admission": {
 		"takes from a quota before it waits for the rest": quotaFirst,
 		"takes the slot before it waits for the rest":     naiveSetup(false),
 	},
-	"exact_cancellation": {"slots of those who gave up are lost": naiveSetup(false)},
+	"exact_cancellation": {"slots of cancelled calls are lost": naiveSetup(false)},
 	"first_come":         {"the third call is overtaken": overtaken},
-	"changes":            {"a change is for those who come later": naiveSetup(false)},
+	"changes":            {"a change reaches later calls only": naiveSetup(false)},
 	"never_early": {
-		"a pause is for those who come later": naiveSetup(false),
+		"a pause reaches later calls only": naiveSetup(false),
 		"what a server says is not obeyed":    deaf,
 	},
 	"no_herd":        {"all leave at the end of a pause": naiveSetup(true)},
@@ -40,7 +40,7 @@ var broken = map[string]map[string]Setup{
 	},
 	"conservation": {"an error loses the permit": leaking},
 	"paid_retries": {"retries as often as it likes": naiveSetup(false)},
-	"server_wait":  {"waits as long as it is told": patient},
+	"server_wait":  {"waits as long as the server sets": patient},
 }
 
 // A check must be able to fail.
@@ -63,7 +63,7 @@ func TestBrokenSubjectsAreFound(t *testing.T) {
 	}
 }
 
-// By the real clock less is asserted, but what no machine can be blamed for.
+// On the real clock fewer things are asserted, but these hold on any machine.
 func TestBrokenSubjectsAreFoundByTheRealClock(t *testing.T) {
 	for promise, setup := range map[string]Setup{
 		"one_admission": quotaFirst,
@@ -119,7 +119,7 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 		"an excuse for nothing": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			f[1].Never = map[string]string{"c": "because"}
 			return p, f
-		}, "c/y is excused without a reason, or is none"},
+		}, "c/y is excused without a reason, or does not exist"},
 		"a module without a test": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			delete(files, "m/p_test.go")
 			return p, f
@@ -144,10 +144,10 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 		}, "sluiceredis/README.md names TestC, which is no test there"},
 		"two features of one name": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			return p, append(f, f[0])
-		}, "the feature x is there twice"},
-		"a pending cell that is none": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+		}, "the feature x is duplicate"},
+		"a pending cell that does not exist": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			return p, f[1:]
-		}, "the pending cell a/x of m is none"},
+		}, "the pending cell a/x of m does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := fstest.MapFS{}
@@ -201,7 +201,7 @@ func overtaken(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// A busy control says that all calls wait.
+// A busy control reports that all calls wait.
 type busy struct{ Control }
 
 func (b busy) Stats() sluice.Stats {
@@ -210,14 +210,14 @@ func (b busy) Stats() sluice.Stats {
 	return s
 }
 
-// deaf retries at once whatever a server says.
+// deaf retries at once, whatever wait a server sets.
 func deaf(tb testing.TB, l Limits) *Subject {
 	s := plain(tb, l)
 	call := s.Call
 	s.Call = func(ctx context.Context, f func() error) error {
 		return call(ctx, func() error {
-			var told *Told
-			if err := f(); errors.As(err, &told) {
+			var wait *ServerWait
+			if err := f(); errors.As(err, &wait) {
 				return ErrDown
 			} else {
 				return err
@@ -227,7 +227,7 @@ func deaf(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// patient obeys a server for as long as it likes.
+// patient waits for as long as a server sets.
 func patient(tb testing.TB, l Limits) *Subject {
 	l.Policy.MaxServerWait = -1
 	return plain(tb, l)
@@ -265,7 +265,7 @@ func leaking(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// A naive is a limiter as one writes it in an afternoon: it claims a slot, and sleeps.
+// A naive is the simplest possible limiter: it claims a slot, and sleeps.
 type naive struct {
 	herd bool // a pause is waited for after the slot
 
@@ -324,17 +324,17 @@ func (n *naive) do(ctx context.Context, ask Ask, f func() error) error {
 	}
 }
 
-// call makes four attempts, and takes a pause for its own alone.
+// call makes four attempts, and applies a server wait to itself alone.
 func (n *naive) call(ctx context.Context, policy sluice.RetryPolicy, f func() error) (err error) {
 	for range 4 {
 		err = n.do(ctx, Ask{}, f)
 		wait := policy.Backoff(1, 0, 0)
-		var told *Told
+		var refused *ServerWait
 		switch {
 		case err == nil:
 			return nil
-		case errors.As(err, &told):
-			wait = told.After
+		case errors.As(err, &refused):
+			wait = refused.After
 		}
 		select {
 		case <-time.After(wait):

@@ -7,24 +7,25 @@ import (
 	"testing/synctest"
 )
 
-// Full is set in the environment if the cells of a bubble are to run by the real clock, too.
+// Full is the environment variable that makes the cells of a bubble run on the real clock,
+// too.
 const Full = "SLUICE_FULL"
 
-// pending are cells that are known to fail, and why: promise, feature and module. A
-// cell that does not fail must leave the list. An entry is
+// pending are cells that are known to fail, with the reason. A cell that no longer fails
+// must be removed. An entry is
 //
 //	{"no_herd", "no_rate", "."}: "without a rate a pause ends in a herd"
 var pending = map[cell]string{}
 
 type cell struct{ promise, feature, module string }
 
-// Run runs the cells that the table gives to a module or package, each as a subtest. It
-// fails if a setup is missing or is one too many.
+// Run runs the cells that the table assigns to a module or package, each as a subtest. It
+// fails if a setup is missing or superfluous.
 func Run(t *testing.T, module string, setups map[string]Setup) {
 	t.Helper()
 	for name := range setups {
 		if !slices.ContainsFunc(Features, func(f Feature) bool { return f.Name == name && slices.Contains(f.Runs, module) }) {
-			t.Errorf("the table does not give the column %s to %s", name, module)
+			t.Errorf("the table does not assign the column %s to %s", name, module)
 		}
 	}
 	for _, p := range Promises {
@@ -58,12 +59,12 @@ func judge(tb testing.TB, p Promise, setup Setup, real bool) []string {
 	return c.wrong
 }
 
-// report fails t for what is wrong, unless that is known. why says so.
+// report fails t for what is wrong, unless the cell is pending: why is the reason.
 func report(t testing.TB, wrong []string, why string) {
 	t.Helper()
 	switch {
 	case why != "" && len(wrong) == 0:
-		t.Errorf("this cell does not fail any more: take it off the list of pending ones (%s)", why)
+		t.Errorf("this cell no longer fails: remove it from the pending ones (%s)", why)
 	case why != "":
 		for _, text := range wrong {
 			t.Log(text)

@@ -18,13 +18,13 @@ var Promises = []Promise{
 // Features are the columns.
 var Features = []Feature{
 	{Name: "bubble", Says: "a gate with a rate and a limit, in a testing/synctest bubble", Runs: []string{"."}},
-	{Name: "real_clock", Says: "the same by the real clock", Runs: []string{".", "sluicehttp", "sluiceredis", "sluiceredis/rueidisclient"}, Real: true},
+	{Name: "real_clock", Says: "the same on the real clock", Runs: []string{".", "sluicehttp", "sluiceredis", "sluiceredis/rueidisclient"}, Real: true},
 	{Name: "parent", Says: "both limits also in a parent", Runs: []string{"."}},
 	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
 	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
-	{Name: "quota_far_away", Says: "a quota that a question takes a round trip to, and one that it does not", Runs: []string{"."}},
-	{Name: "far_quota_parent", Says: "the same with a parent, that changes its mind meanwhile", Runs: []string{"."}},
-	{Name: "cost", Says: "calls that weigh, limits that count cost", Runs: []string{"."}},
+	{Name: "quota_far_away", Says: "a quota that is a round trip away, and one that is not", Runs: []string{"."}},
+	{Name: "far_quota_parent", Says: "the same with a parent whose limits change meanwhile", Runs: []string{"."}},
+	{Name: "cost", Says: "calls with a cost, limits that count it", Runs: []string{"."}},
 	{Name: "pause", Says: "a gate that is paused when the calls come", Runs: []string{"."}},
 	{Name: "no_rate", Says: "no rate", Runs: []string{"."}, Never: map[string]string{
 		"true_to_rate": "there is no rate to be true to",
@@ -41,11 +41,11 @@ var Features = []Feature{
 	{Name: "keyed", Says: "a gate of a Keyed, with a parent for all", Runs: []string{"."}},
 	{Name: "shutdown", Says: "a sibling that was shut down while callers waited in it", Runs: []string{"."}},
 	{Name: "rate_change", Says: "another rate and limit before", Runs: []string{"."}},
-	{Name: "http_1", Says: "requests by HTTP/1.1", Runs: []string{"sluicehttp"}},
+	{Name: "http_1", Says: "requests over HTTP/1.1", Runs: []string{"sluicehttp"}},
 	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: map[string]string{
 		"true_to_rate": "there is no rate to be true to",
 	}},
-	{Name: "http_2", Says: "requests by HTTP/2", Runs: []string{"sluicehttp"}},
+	{Name: "http_2", Says: "requests over HTTP/2", Runs: []string{"sluicehttp"}},
 	{Name: "redis", Says: "two quotas in a Redis", Runs: []string{"sluiceredis"}},
 	{Name: "redis_away", Says: "the same while it is away and everything is let through", Runs: []string{"sluiceredis"}},
 	{Name: "in_process", Says: "the same without a Redis", Runs: []string{"sluiceredis"}},

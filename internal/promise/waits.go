@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// neverEarly lets a server refuse a call and say when to come back, in each way in
-// which it can. No call leaves before that, or only others if it is about this call.
+// neverEarly lets a server refuse a call and set a wait, in each way in which it can. No
+// call leaves before its end; if the wait is for this call alone, others may.
 func neverEarly(c *check) {
 	c.scene("PauseUntil", Limits{Interval: c.unit}, func(x *crowd) {
 		for _, l := range x.s.Levels {
@@ -23,8 +23,8 @@ func neverEarly(c *check) {
 		}
 	})
 	for _, way := range c.ways() {
-		c.scene(fmt.Sprintf("told by a status of %d", way.Status), c.told(), func(x *crowd) {
-			told, said := x.refuse(way, 3)
+		c.scene(fmt.Sprintf("a wait set by status %d", way.Status), c.refusing(), func(x *crowd) {
+			wait, said := x.refuse(way, 3)
 			x.finish()
 			all := x.departures()
 			if len(all) == 0 {
@@ -32,47 +32,47 @@ func neverEarly(c *check) {
 				return
 			}
 			for _, d := range all[1:] {
-				if d.at < said+told.After && (d.who == 0 || !told.Alone) {
-					x.errorf("call %d left at %v, the server said %v at %v", d.who, d.at, told.After, said)
+				if d.at < said+wait.After && (d.who == 0 || !wait.Alone) {
+					x.errorf("call %d left at %v, the server said %v at %v", d.who, d.at, wait.After, said)
 				}
 			}
 			if err := x.errOf(0); x.leftAt(0, 1) < 0 && !errors.Is(err, sluice.ErrBudget) {
-				x.errorf("the call that was told to wait did not leave again: %v", err)
+				x.errorf("the refused call did not leave again: %v", err)
 			}
-			if !told.Alone {
-				x.wantLeft(1, said+told.After)
+			if !wait.Alone {
+				x.wantLeft(1, said+wait.After)
 			}
 		})
 	}
 }
 
-// told returns limits for a scene in which a server refuses. There is room for one, so
-// that the others cannot leave before the server has spoken.
-func (c *check) told() Limits {
+// refusing returns limits for a scene in which a server refuses. There is room for one, so
+// that the others cannot leave before the server has answered.
+func (c *check) refusing() Limits {
 	backoff := sluice.Constant(c.unit / 10)
 	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, Throttled: backoff}}
 }
 
-// ways returns how a server can say when to come back to a subject of this setup.
-func (c *check) ways() (ways []Told) {
-	c.scene("ways", c.told(), func(x *crowd) {
+// ways returns how a server can set a wait for a subject of this setup.
+func (c *check) ways() (ways []ServerWait) {
+	c.scene("ways", c.refusing(), func(x *crowd) {
 		switch ways = x.s.Ways; {
 		case x.s.Call == nil:
 		case ways == nil:
-			ways = []Told{{}}
+			ways = []ServerWait{{}}
 		}
 	})
 	return ways
 }
 
-// refuse lets call 0 be refused when so many others wait behind it, and returns what
-// the server said and when.
-func (x *crowd) refuse(way Told, others int) (told *Told, said time.Duration) {
-	told = &way
-	if told.After == 0 {
-		told.After = 30 * x.unit
+// refuse lets call 0 be refused while so many others wait behind it, and returns the wait
+// that the server set, and when it did.
+func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.Duration) {
+	wait = &way
+	if wait.After == 0 {
+		wait.After = 30 * x.unit
 		if x.s.Coarse {
-			told.After = max(time.Second, told.After)
+			wait.After = max(time.Second, wait.After)
 		}
 	}
 	ready, spoken := make(chan struct{}), make(chan struct{})
@@ -85,7 +85,7 @@ func (x *crowd) refuse(way Told, others int) (told *Told, said time.Duration) {
 		_ = x.until(ready)()
 		said = x.now()
 		close(spoken)
-		return told
+		return wait
 	})
 	// The others may wait for the end of a pause, too; the order in which they came is known.
 	for who := 1; who <= others; who++ {
@@ -98,7 +98,7 @@ func (x *crowd) refuse(way Told, others int) (told *Told, said time.Duration) {
 	case <-time.After(x.longest()):
 		x.errorf("the first call did not leave")
 	}
-	return told, said
+	return wait, said
 }
 
 // noHerd lets many callers wait for the end of a pause. They leave one interval apart;
@@ -147,13 +147,13 @@ func noHerd(c *check) {
 	if len(c.ways()) == 0 {
 		return
 	}
-	c.scene("the end of a told wait", c.told(), func(x *crowd) {
+	c.scene("the end of a server wait", c.refusing(), func(x *crowd) {
 		for _, l := range x.s.Levels {
 			if l.Roomy {
 				x.must(l.SetConcurrency(1))
 			}
 		}
-		told, said := x.refuse(c.ways()[0], callers)
+		wait, said := x.refuse(c.ways()[0], callers)
 		x.awaitPause()
 		for _, l := range x.s.Levels {
 			if l.Roomy {
@@ -167,7 +167,7 @@ func noHerd(c *check) {
 			x.left[i].answered--
 		}
 		x.mu.Unlock()
-		x.apart(said + told.After)
+		x.apart(said + wait.After)
 	})
 }
 
@@ -198,8 +198,8 @@ func (x *crowd) apart(from time.Duration) {
 	}
 }
 
-// neverHopeless lets calls wait whose wait is known not to fit. They fail before it
-// begins and say how long it would have been. A wait that may end at any time is no
+// neverHopeless makes calls whose wait is known not to fit. They fail before it begins,
+// and the error has the wait that was needed. A wait that may end at any time is not a
 // reason to refuse.
 func neverHopeless(c *check) {
 	refused := func(x *crowd, who int, within, need time.Duration) {
@@ -282,8 +282,8 @@ func neverHopeless(c *check) {
 	})
 }
 
-// paidRetries lets every call fail. A call may retry three times, but all of them
-// together have a budget.
+// paidRetries lets every call fail. A call may retry three times, but all calls together
+// have a budget.
 func paidRetries(c *check) {
 	const calls = 60
 	constant := sluice.Constant(c.unit / 10)
@@ -302,13 +302,13 @@ func paidRetries(c *check) {
 	})
 }
 
-// serverWait lets a server ask for a longer wait than the policy allows. The call, those
-// that wait and those that come later stop at once.
+// serverWait lets a server set a longer wait than the policy allows. The call, waiting
+// calls and later calls stop at once.
 func serverWait(c *check) {
-	limits := c.told()
+	limits := c.refusing()
 	limits.Policy.MaxServerWait = time.Minute
 	c.scene("ten minutes", limits, func(x *crowd) {
-		_, said := x.refuse(Told{After: 10 * time.Minute}, 3)
+		_, said := x.refuse(ServerWait{After: 10 * time.Minute}, 3)
 		x.finish()
 		x.call(x.ctx, 4, nil)
 		x.finish()
