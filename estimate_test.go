@@ -214,3 +214,26 @@ func TestGate_Estimate_NamesTheSpacingAndLeavesItOut(t *testing.T) {
 		}
 	})
 }
+
+// Calls in flight are expected to end during a pause that is longer than they usually take.
+func TestGate_Estimate_CallsInFlightEndDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 1})
+		hold(g, time.Second)
+		p, err := g.Acquire(bg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		for pause, first := range map[time.Duration]time.Duration{
+			500 * ms:         1500 * ms, // the call may still be in flight
+			10 * time.Second: 10 * time.Second,
+		} {
+			g.Resume()
+			g.PauseUntil(time.Now().Add(pause), "maintenance")
+			if got := g.Estimate(1); got.First != first || got.Total != first+time.Second {
+				t.Errorf("with a pause of %v: %+v, want the first call after %v", pause, got, first)
+			}
+		}
+	})
+}
