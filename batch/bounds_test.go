@@ -11,13 +11,13 @@ import (
 
 // Each number of a Config is either refused at once, by an error with the number
 // and the bound in it, or does what it says, however large it is. Nothing panics.
-func TestHugeNumbers(t *testing.T) {
+func TestConfig_HugeNumbers(t *testing.T) {
 	for name, v := range map[string]struct {
 		cfg  Config[int]
 		want string // of the error; empty: none
 	}{
-		"Ahead, the most":       {Config[int]{Ahead: mostAhead}, ""},
-		"Ahead, one more":       {Config[int]{Ahead: mostAhead + 1}, "Ahead of 1048577: at most 1048576"},
+		"Ahead, the most":       {Config[int]{Ahead: maxAhead}, ""},
+		"Ahead, one more":       {Config[int]{Ahead: maxAhead + 1}, "Ahead of 1048577: at most 1048576"},
 		"Ahead, all there is":   {Config[int]{Ahead: math.MaxInt}, "at most 1048576"},
 		"Ahead, least":          {Config[int]{Ahead: math.MinInt}, "negative Ahead"},
 		"Fails":                 {Config[int]{Halt: Halt{Fails: math.MaxInt64}}, ""},
@@ -47,10 +47,10 @@ func TestHugeNumbers(t *testing.T) {
 
 // The default of Ahead is bounded as Ahead is, and huge items take no memory
 // before they are read.
-func TestAheadOfAHugeGate(t *testing.T) {
+func TestConfig_AheadOfAHugeGate(t *testing.T) {
 	type page [1 << 15]byte
 	input := func(yield func(page) bool) { yield(page{}) }
-	for _, concurrency := range []int64{mostAhead, math.MaxInt32} {
+	for _, concurrency := range []int64{maxAhead, math.MaxInt32} {
 		err := ForEach(t.Context(), newGate(t, sluice.Config{Concurrency: concurrency}), input,
 			func(context.Context, page) error { return nil }, Config[page]{})
 		if err != nil {

@@ -63,7 +63,7 @@ func killedChild() {
 
 // A batch that is killed five times at random moments and resumed runs each
 // item. It repeats only what was in flight: had begun and was not in the log.
-func TestKilled(t *testing.T) {
+func TestMap_Killed(t *testing.T) {
 	n, kills := 100_000, 5
 	if hasty() {
 		n, kills = 5000, 3
@@ -162,7 +162,7 @@ func panickingChild(in func(func(int) bool), f func(i int)) {
 
 // Panics of the function and of the input end the program, with their stack. A
 // loop that ended meanwhile would race with that, so they are tried often.
-func TestPanicsFly(t *testing.T) {
+func TestMap_PanicsPropagate(t *testing.T) {
 	for i := range 20 {
 		tt := []struct{ what, text string }{
 			{"panics", "panic: of the function"},

@@ -1,5 +1,5 @@
-// Package batch makes a long list of calls through a gate, and can be killed
-// at any moment and go on where it was.
+// Package batch makes a long list of calls through a gate. It can be killed at any
+// moment and resumed later.
 //
 //	log, err := batch.OpenLog("run.jsonl", batch.LogConfig{Mode: batch.Resume})
 //	…
@@ -9,42 +9,37 @@
 //		Halt: batch.Halt{FailPercent: 10},
 //	})
 //
-// [ForEach] calls a function for each item of an iter.Seq; [Map] yields what
-// the function returned, too. The input is read when there is room for an item,
-// so it may be endless, and a million items take no more memory than a thousand.
-// Items leave in the order of the input; one is at the gate, one more is read.
-// Each is retried as [sluice.RetryValue] does it.
+// [ForEach] calls a function for each item of an iter.Seq; [Map] also yields what the
+// function returned. The input is read only when there is room for another item, so it
+// may be endless, and a million items take no more memory than a thousand. Items leave
+// in the order of the input. Each is retried as by [sluice.RetryValue].
 //
-// # What becomes of an item
+// # Outcomes
 //
 //	ok          the function returned nil
-//	failed      it did not, and there is no other attempt: the error was
-//	            permanent, or attempts, time or the retry budget are used up
-//	unfinished  neither: the batch came to an end before, or the gate refused
-//	skipped     the log says that there is nothing left to do
+//	failed      it returned an error, and there is no other attempt: the error is
+//	            permanent, or the attempts, the time or the retry budget are used up
+//	unfinished  neither: the batch ended first, or the gate refused the call
+//	skipped     according to the log there is nothing left to do
 //
-// A batch ends when its input is over, and earlier when its context is done,
-// when Config.Stop is closed, after the failures or successes that Config.Halt
-// asks for, when the log cannot be written, and when an item is unfinished
-// because the gate refuses: it is closed, the deadline of the context is too
-// near, or the server asks for a longer wait than the policy allows. What is
-// true for that item is true for those behind it. Ending soon lets the attempts in
-// flight finish, and makes no other, not even a retry; ending now cancels them.
+// A batch ends when its input ends. It ends early when its context is done, when
+// Config.Stop is closed, when Config.Halt applies, when the log cannot be written, and
+// when the gate refuses an item: because the gate is closed, the deadline of the context
+// is too near, or the server asks for a longer wait than the policy allows. These hold
+// for all later items, too. When a batch ends soon, attempts in flight are finished, but
+// not retried; when it ends now, they are canceled.
 //
-// # Three times of each call
+// # Times
 //
-// An item has the instant at which it should have left by the rate of the gate
-// (intended), the one at which it did (sent), and the one at which it was over
-// (done). From intended to sent is the queue's time, that of its attempts is
-// the server's. A batch that notes only the time from sent to done looks best
-// while the server stalls, because the calls that should have been made
-// meanwhile are not counted; this is known as coordinated omission (G. Tene:
-// How NOT to Measure Latency, 2013). Here they are late by as much as they are.
+// An item has the time at which it should have left by the rate of the gate (intended),
+// at which it left (sent), and at which it ended (done). The time from intended to sent
+// is spent in the queue, the rest at the server and in backoffs. A program that measures
+// only from sent to done looks best while the server stalls, because the calls that
+// should have been made meanwhile are not counted; this is known as coordinated omission
+// (G. Tene: How NOT to Measure Latency, 2013).
 //
-// # What it costs
+// # Cost
 //
-// An item takes some 5 µs of a processor beside the call, and 8 µs with a log
-// (go test -bench ForEach ./batch, 2.5 GHz, Go 1.26). After a million of them
-// the heap has not grown, but by less than 1 MiB, which a test watches. A
-// resumed log holds some 20 to 40 bytes for each key, however long the key is.
+// An item takes about 5 µs of CPU time besides the call, and 8 µs with a log (go test
+// -bench ForEach ./batch). A resumed log takes 20 to 40 bytes for each key.
 package batch

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// state is what became of an item, in the words of the log.
+// state is the outcome of an item, as written to the log.
 type state string
 
 const (
@@ -19,7 +19,7 @@ const (
 	unfinished state = "" // never in the log
 )
 
-// A driver is a batch without its items: when it ends, and why.
+// A driver decides when a batch ends, and why.
 type driver struct {
 	gate   *sluice.Gate
 	policy sluice.RetryPolicy
@@ -35,7 +35,7 @@ type driver struct {
 
 	mu      sync.Mutex
 	why     error // of stop
-	over    bool  // by itself: it is too late to stop
+	over    bool  // at the end of the input: too late to stop
 	calls   map[*call]struct{}
 	nDone   int64
 	nFailed int64
@@ -51,19 +51,19 @@ func (d *driver) begin(ctx context.Context) {
 	}
 }
 
-// stop ends the batch: nothing more begins, and calls that are not in an
-// attempt are cancelled, or, at once, all of them. Only the first reason counts.
+// stop ends the batch: no further attempt begins, and calls that are not in an attempt
+// are canceled; with now, all calls are. Only the first reason counts.
 func (d *driver) stop(why error, now bool) {
 	first := d.stopSoon(why)
 	if now {
-		d.cancel() // after why is set: a call that ends for it looks there
+		d.cancel() // after why is set: canceled calls read it
 	}
 	if first && d.ending != nil {
 		d.ending(why)
 	}
 }
 
-// stopSoon is stop without its now. It reports whether it was the first.
+// stopSoon is stop without now. It reports whether it was the first call.
 func (d *driver) stopSoon(why error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,14 +73,14 @@ func (d *driver) stopSoon(why error) bool {
 	d.why = why
 	close(d.stopped)
 	for c := range d.calls {
-		if !c.away {
+		if !c.inAttempt {
 			c.cancel()
 		}
 	}
 	return true
 }
 
-// finish notes that the batch is over, and returns why it ended early, or nil.
+// finish marks the batch as over, and returns why it ended early, or nil.
 func (d *driver) finish() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,20 +104,21 @@ func (d *driver) isStopped() bool {
 	}
 }
 
-// A call is one item on its way. Its fields are guarded by the driver's mutex.
+// A call is an item in progress. Its fields are guarded by the mutex of the driver.
 type call struct {
 	d      *driver
 	ctx    context.Context
 	cancel context.CancelFunc
 	gone   chan struct{} // closed when the first attempt leaves or none will; then nil
-	away   bool          // an attempt is under way
-	left   time.Time     // when it left
-	times  Times
+
+	inAttempt bool
+	left      time.Time // when the attempt left
+	times     Times
 }
 
 type callKey struct{}
 
-// newCall returns the call for an item with its context, which close frees.
+// newCall returns a call for an item. The caller must close it.
 func (d *driver) newCall(intended time.Time) *call {
 	c := &call{d: d, gone: make(chan struct{}), times: Times{Intended: intended}}
 	ctx, cancel := context.WithCancel(d.all)
@@ -139,7 +140,7 @@ func (c *call) close() {
 	c.leave()
 }
 
-// leave lets the next item to the gate. To be called with the mutex held.
+// leave lets the next item pass to the gate. The mutex must be held.
 func (c *call) leave() {
 	if c.gone != nil {
 		close(c.gone)
@@ -147,7 +148,7 @@ func (c *call) leave() {
 	}
 }
 
-// depart notes that an attempt leaves. It reports false if the batch has ended.
+// depart records that an attempt leaves. It returns false if the batch has ended.
 func (c *call) depart() bool {
 	d := c.d
 	d.mu.Lock()
@@ -155,27 +156,27 @@ func (c *call) depart() bool {
 	if d.why != nil || c.ctx.Err() != nil {
 		return false
 	}
-	c.away, c.left = true, time.Now()
+	c.inAttempt, c.left = true, time.Now()
 	c.times.Attempts++
 	first := c.times.Attempts == 1
 	if first {
 		c.times.Sent = c.left
 		c.leave()
 	}
-	d.tally.departed(first, c.times.Queued())
+	d.tally.departed(first, c.times.queued())
 	return true
 }
 
-// arrive notes that the attempt under way, if there is one, is over. If the
-// batch has ended meanwhile there will be no other.
+// arrive records that the current attempt, if any, is over. If the batch has ended
+// meanwhile, there is no other.
 func (c *call) arrive() {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !c.away {
+	if !c.inAttempt {
 		return
 	}
-	c.away, c.times.Done = false, time.Now()
+	c.inAttempt, c.times.Done = false, time.Now()
 	took := c.times.Done.Sub(c.left)
 	c.times.Service += took
 	d.tally.arrived(took)
@@ -184,25 +185,24 @@ func (c *call) arrive() {
 	}
 }
 
-// Depart notes that an attempt for the item of ctx leaves now, and returns the
-// function that notes that it is over. It is for functions that pass the gate
-// by themselves, see Config.Paced; elsewhere it does nothing. An attempt that
-// is not noted to be over is so when the next one leaves, or the function has
-// returned.
+// Depart records that an attempt for the item of ctx leaves now, and returns a function
+// that records its end. It is for functions that pass the gate themselves, see
+// Config.Paced; otherwise it does nothing. If the returned function is not called, the
+// attempt ends when the next one leaves or the function of the item returns.
 //
-// When the batch ends soon, the contexts of all calls are cancelled that are
-// not in an attempt, and the others when their attempt is over.
+// When the batch ends soon, the contexts of calls that are not in an attempt are canceled
+// at once, and the others at the end of their attempt.
 func Depart(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || !c.d.paced {
 		return func() {}
 	}
 	c.arrive()
-	c.depart() // if the batch has ended ctx is cancelled, so nothing will leave
+	c.depart() // if the batch has ended, ctx is canceled and nothing will leave
 	return c.arrive
 }
 
-// do calls f for c, through the gate, and returns what became of it.
+// do calls f for c through the gate, and returns the outcome.
 func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
 	if d.paced {
 		err := f(c.ctx)
@@ -221,8 +221,8 @@ func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
 	}
 }
 
-// attempt makes one attempt. An outcome is counted before the permit is released:
-// if it ends the batch nobody must leave in between.
+// attempt makes one attempt. It counts an outcome before it releases the permit: if the
+// outcome ends the batch, no other call must leave in between.
 func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Permit, f func(ctx context.Context) error) (over bool, s state, err error) {
 	defer permit.Release()
 	again, err := attempts.Try(c.ctx, permit, func(ctx context.Context) error {
@@ -240,12 +240,12 @@ func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Perm
 	return true, s, err
 }
 
-// outcome counts what became of c, whose call returned err.
+// outcome counts and returns the outcome of c, whose call returned err.
 func (d *driver) outcome(c *call, err error) (state, error) {
-	s := d.judge(c, err)
+	s := d.stateOf(c, err)
 	if s == unfinished {
-		// What refused this item refuses those behind it, too. That the
-		// context of the caller is done may be known here first.
+		// Whatever refused this item refuses all later ones. A done context of
+		// the caller may be noticed here first.
 		why := err
 		if own := d.parent.Err(); own != nil {
 			why = own
@@ -257,15 +257,15 @@ func (d *driver) outcome(c *call, err error) (state, error) {
 	return s, err
 }
 
-// judge returns what became of c, whose call returned err.
-func (d *driver) judge(c *call, err error) state {
+// stateOf returns the outcome of c, whose call returned err.
+func (d *driver) stateOf(c *call, err error) state {
 	if err == nil {
 		return done
 	}
 	if d.paced {
 		var stopped *sluice.RetryError
 		if errors.As(err, &stopped) && final(stopped.Why) || stopped == nil && errors.Is(err, sluice.ErrPermanent) {
-			return failed // whatever has ended meanwhile
+			return failed // even if the batch has ended
 		}
 		var wait *sluice.WaitError
 		if c.ctx.Err() != nil || errors.As(err, &wait) ||
@@ -286,15 +286,15 @@ func (d *driver) judge(c *call, err error) state {
 	return unfinished
 }
 
-// final reports whether why is a reason of the item, or of its policy, for which
-// there is no other attempt.
+// final reports whether why is a reason of the item itself or its policy not to try
+// again.
 func final(why error) bool {
 	return errors.Is(why, sluice.ErrPermanent) || errors.Is(why, sluice.ErrAttempts) ||
 		errors.Is(why, sluice.ErrElapsed) || errors.Is(why, sluice.ErrBudget)
 }
 
-// reason returns why an item is unfinished whose call returned err: that the
-// batch ended says more than that its context was cancelled for it.
+// reason returns why an item whose call returned err is unfinished. If its context was
+// canceled because the batch ended, that is why the batch ended.
 func (d *driver) reason(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -302,7 +302,7 @@ func (d *driver) reason(err error) error {
 	return d.ended()
 }
 
-// count counts an outcome and ends the batch if that was the last one asked for.
+// count counts an outcome, and ends the batch if Halt applies.
 func (d *driver) count(s state) {
 	d.tally.finished(s)
 	d.mu.Lock()

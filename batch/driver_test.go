@@ -17,7 +17,7 @@ import (
 
 // Items leave in the order of the input, and only one of them waits at the
 // gate, so that others who call need not wait for all.
-func TestItemsLeaveInOrder(t *testing.T) {
+func TestMap_ItemsLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 20})
 		var left []int
@@ -37,7 +37,7 @@ func TestItemsLeaveInOrder(t *testing.T) {
 
 // An outcome is counted before the permit is given back: were it the other way
 // round, the next item could leave after the one that ended the batch.
-func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
+func TestMap_OutcomesAreCountedBeforeTheRelease(t *testing.T) {
 	for _, err := range []error{nil, errors.New("bad")} {
 		var tally Tally
 		var released atomic.Int64
@@ -59,7 +59,7 @@ func TestOutcomesAreCountedBeforeTheRelease(t *testing.T) {
 }
 
 // What the gate says no to is unfinished, ends the batch, and is the reason.
-func TestGateRefuses(t *testing.T) {
+func TestMap_GateRefuses(t *testing.T) {
 	f := func(_ context.Context, item int) (int, error) {
 		if item == 2 {
 			return 0, sluice.RetryAfter(errors.New("429"), time.Hour)
@@ -122,7 +122,7 @@ func TestGateRefuses(t *testing.T) {
 }
 
 // What a call gave up for is failed or unfinished: see the table of the package.
-func TestJudge(t *testing.T) {
+func TestDriver_StateOf(t *testing.T) {
 	errBroken := errors.New("broken")
 	for _, tt := range []struct {
 		err  error
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 		{&sluice.RetryError{Last: &sluice.RetryError{Why: sluice.ErrClosed}, Why: sluice.ErrAttempts}, failed},
 	} {
 		d := driver{}
-		if got := d.judge(&call{d: &d, ctx: t.Context()}, tt.err); got != tt.want {
+		if got := d.stateOf(&call{d: &d, ctx: t.Context()}, tt.err); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -173,7 +173,7 @@ func TestJudge(t *testing.T) {
 		{cancelled, nil, done},
 	} {
 		d := driver{paced: true}
-		if got := d.judge(&call{d: &d, ctx: tt.ctx}, tt.err); got != tt.want {
+		if got := d.stateOf(&call{d: &d, ctx: tt.ctx}, tt.err); got != tt.want {
 			t.Errorf("paced, %v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -181,7 +181,7 @@ func TestJudge(t *testing.T) {
 
 // The server stalls for 10 s. The call it stalls is the only one that takes
 // long, but those that could not leave meanwhile are as late as they are.
-func TestTimesAfterAStall(t *testing.T) {
+func TestTimes_AfterAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 1})
 		start := time.Now()
@@ -191,7 +191,7 @@ func TestTimesAfterAStall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, fmt.Sprint(r.Intended.Sub(start), " ", r.Sent.Sub(start), " ", r.Done.Sub(start), " ", r.Queued(), " ", r.Service))
+			got = append(got, fmt.Sprint(r.Intended.Sub(start), " ", r.Sent.Sub(start), " ", r.Done.Sub(start), " ", r.queued(), " ", r.Service))
 		}
 		want := []string{
 			"0s 0s 100ms 0s 100ms",
@@ -221,7 +221,7 @@ func takesMillis(millis ...int) func(ctx context.Context, item int) (struct{}, e
 }
 
 // Retries: the service is that of all attempts, without the backoff.
-func TestTimesOfRetries(t *testing.T) {
+func TestTimes_Retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{})
 		start := time.Now()
@@ -237,7 +237,7 @@ func TestTimesOfRetries(t *testing.T) {
 			if err != nil || r.Err != nil || r.Out != "yes" {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if r.Attempts != 3 || r.Service != 3*time.Second || !r.Sent.Equal(start) || r.Done.Sub(start) != 23*time.Second || r.Queued() != 0 {
+			if r.Attempts != 3 || r.Service != 3*time.Second || !r.Sent.Equal(start) || r.Done.Sub(start) != 23*time.Second || r.queued() != 0 {
 				t.Errorf("%+v", r.Times)
 			}
 		}
@@ -249,7 +249,7 @@ func TestTimesOfRetries(t *testing.T) {
 
 // A function that passes its gates by itself tells when it leaves. When the
 // batch ends soon, who waits is cancelled, and who is in flight is not.
-func TestPaced(t *testing.T) {
+func TestConfig_Paced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		start := time.Now()
@@ -289,7 +289,7 @@ func TestPaced(t *testing.T) {
 }
 
 // One that waits elsewhere, for a host that is paused, does not hold up others.
-func TestPacedDoNotWaitForEachOther(t *testing.T) {
+func TestConfig_PacedItemsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := history(false, Map(t.Context(), newGate(t, sluice.Config{}), count(3), func(ctx context.Context, item int) (int, error) {
 			if item == 0 {
@@ -306,7 +306,7 @@ func TestPacedDoNotWaitForEachOther(t *testing.T) {
 
 // An attempt that is not noted to be over is so when the next one leaves, or
 // the function has returned.
-func TestDepartWithoutArrive(t *testing.T) {
+func TestDepart_WithoutArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for r, err := range Map(t.Context(), newGate(t, sluice.Config{}), count(1), func(ctx context.Context, item int) (int, error) {
 			Depart(ctx)
@@ -323,7 +323,7 @@ func TestDepartWithoutArrive(t *testing.T) {
 }
 
 // Elsewhere Depart does nothing.
-func TestDepartElsewhere(t *testing.T) {
+func TestDepart_OtherContext(t *testing.T) {
 	Depart(t.Context())()
 	for r := range Map(t.Context(), newGate(t, sluice.Config{}), count(1), func(ctx context.Context, item int) (int, error) {
 		Depart(ctx)()
@@ -337,7 +337,7 @@ func TestDepartElsewhere(t *testing.T) {
 
 // A function that ends its goroutine, as t.FailNow does, ends the batch; the
 // loop does not wait for it.
-func TestGoexit(t *testing.T) {
+func TestMap_Goexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Concurrency: 1})
 		var tally Tally
@@ -355,7 +355,7 @@ func TestGoexit(t *testing.T) {
 }
 
 // A Stop that is closed before the batch begins lets nothing begin.
-func TestStoppedBefore(t *testing.T) {
+func TestConfig_StopIsClosedBefore(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	in := func(func(int) bool) { t.Error("read") }
@@ -367,7 +367,7 @@ func TestStoppedBefore(t *testing.T) {
 
 // What the input gives after the end is unfinished at once, and does not wait
 // for its turn.
-func TestReadAfterTheEnd(t *testing.T) {
+func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 	for _, paced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}})
@@ -394,7 +394,7 @@ func TestReadAfterTheEnd(t *testing.T) {
 
 // A call that the gate let through at the instant at which the batch ended
 // does not leave.
-func TestDepartAfterTheEnd(t *testing.T) {
+func TestDepart_AfterTheEnd(t *testing.T) {
 	d := driver{tally: new(Tally)}
 	d.begin(t.Context())
 	defer d.cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/batch"
 )
 
-// The results of a list of calls, in the order of the list.
+// Results in the order of the input.
 func ExampleMap() {
 	gate, err := sluice.New(sluice.Config{Concurrency: 2})
 	if err != nil {
@@ -41,7 +41,7 @@ func ExampleMap() {
 	// 2 three 5
 }
 
-// A batch that is run again goes on where it was, and repeats what has failed.
+// A batch is run again: it continues where it was and repeats the failed items.
 func ExampleForEach_resume() {
 	gate, err := sluice.New(sluice.Config{Concurrency: 1})
 	if err != nil {
@@ -73,13 +73,13 @@ func ExampleForEach_resume() {
 	// Output:
 	// hello Ada
 	// hello Cy
-	// batch: 1 of 3 items failed, the first: not at home
+	// batch: items failed: 1 of 3, the first: not at home
 	// hello Bob
 	// <nil>
 	// <nil>
 }
 
-// A third of the items fails, which is more than is to be borne.
+// A third of the items fails, so the batch ends early.
 func ExampleHalt() {
 	gate, err := sluice.New(sluice.Config{Concurrency: 1})
 	if err != nil {
@@ -103,5 +103,5 @@ func ExampleHalt() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// batch: halted: 3 of 10 items failed; batch: 3 of 10 items failed, the first: 3 divides by 3
+	// batch: halted: 3 of 10 items failed; batch: items failed: 3 of 10, the first: 3 divides by 3
 }

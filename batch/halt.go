@@ -7,26 +7,24 @@ import (
 	"strings"
 )
 
-// A Halt ends a batch after some outcomes: when one of its numbers is reached.
-// A number that is 0 is none. Only what this run finishes counts, not what was
-// skipped.
+// A Halt ends a batch when one of its numbers is reached; 0 means none. It counts the
+// items that this batch finishes, not those that it skips.
 type Halt struct {
-	// Now cancels the attempts in flight. Otherwise they are finished, and
-	// that counts, but they are not retried.
+	// Now cancels the attempts in flight. Otherwise they are finished and
+	// counted, but not retried.
 	Now bool
 
 	Fails     int64 // items that failed
 	Successes int64 // items that are ok
 
-	// FailPercent is the share of items that failed among those that are ok
-	// or failed, above 0 and at most 100. It is looked at once AtLeast of them
-	// are; 0 means 10.
+	// FailPercent is the share of failed items among those that are ok or
+	// failed, at most 100. It applies once there are AtLeast of them; 0 means
+	// 10.
 	FailPercent float64
 	AtLeast     int64
 }
 
-// The least number of items that a share of is worth looking at, unless told
-// otherwise: the first item that fails is 100 %.
+// atLeast is the default of AtLeast: a first item that fails is 100 %.
 const atLeast = 10
 
 func (h Halt) check() error {
@@ -37,14 +35,13 @@ func (h Halt) check() error {
 		return fmt.Errorf("batch: negative Successes %d", h.Successes)
 	case h.AtLeast < 0:
 		return fmt.Errorf("batch: negative AtLeast %d", h.AtLeast)
-	case !(h.FailPercent >= 0 && h.FailPercent <= 100): // so that NaN is wrong, too
+	case !(h.FailPercent >= 0 && h.FailPercent <= 100): // written so that NaN is an error
 		return fmt.Errorf("batch: FailPercent %v is not from 0 to 100", h.FailPercent)
 	}
 	return nil
 }
 
-// reached returns nil, or the error with which a batch ends after so many
-// items were ok and so many failed.
+// reached returns the error that ends a batch after so many items, or nil.
 func (h Halt) reached(ok, failed int64) error {
 	finished := ok + failed
 	least := h.AtLeast
@@ -61,7 +58,7 @@ func (h Halt) reached(ok, failed int64) error {
 	return nil
 }
 
-// ParseHalt reads a Halt as GNU parallel has it: soon or now, and after a comma
+// ParseHalt parses a Halt in the notation of GNU parallel: soon or now, a comma, and
 // fail=3, fail=10% or success=100. "never" is the zero Halt. AtLeast is 0.
 func ParseHalt(s string) (Halt, error) {
 	h, err := parseHalt(s)
@@ -84,7 +81,7 @@ func parseHalt(s string) (h Halt, err error) {
 	case "now":
 		h.Now = true
 	default:
-		return h, fmt.Errorf("%q is not when", when)
+		return h, fmt.Errorf("%q is neither soon nor now", when)
 	}
 	what, number, _ := strings.Cut(why, "=")
 	share, percent := strings.CutSuffix(number, "%")
@@ -96,7 +93,7 @@ func parseHalt(s string) (h Halt, err error) {
 	case what == "success":
 		h.Successes, err = strconv.ParseInt(number, 10, 64)
 	default:
-		return h, fmt.Errorf("%q is not why", why)
+		return h, fmt.Errorf("%q is neither fail= nor success=", why)
 	}
 	if err == nil && h.Fails == 0 && h.Successes == 0 && h.FailPercent == 0 {
 		err = errors.New("the number must not be 0")
@@ -104,8 +101,8 @@ func parseHalt(s string) (h Halt, err error) {
 	return h, err
 }
 
-// String returns the Halt in the form that ParseHalt reads, if it has only one
-// number; several are joined by " or ".
+// String returns the notation that ParseHalt reads if h has one number; several are
+// joined by " or ".
 func (h Halt) String() string {
 	when := "soon"
 	if h.Now {
@@ -125,17 +122,4 @@ func (h Halt) String() string {
 		return "never"
 	}
 	return strings.Join(all, " or ")
-}
-
-// MarshalText implements encoding.TextMarshaler with String.
-func (h Halt) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler with ParseHalt. With
-// flag.TextVar it makes a flag of a halt.
-func (h *Halt) UnmarshalText(text []byte) error {
-	parsed, err := ParseHalt(string(text))
-	if err == nil {
-		*h = parsed
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"errors"
-	"flag"
 	"math"
 	"strings"
 	"testing"
@@ -36,27 +35,14 @@ func TestParseHalt(t *testing.T) {
 	}
 }
 
-func TestHaltString(t *testing.T) {
+func TestHalt_String(t *testing.T) {
 	h := Halt{Now: true, Fails: 3, FailPercent: 12.5, Successes: 7}
 	if got, want := h.String(), "now,fail=3 or now,fail=12.5% or now,success=7"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestHaltFlag(t *testing.T) {
-	var h Halt
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	flags.SetOutput(new(strings.Builder))
-	flags.TextVar(&h, "halt", Halt{}, "")
-	if err := flags.Parse([]string{"-halt", "now,fail=2"}); err != nil || h != (Halt{Now: true, Fails: 2}) {
-		t.Errorf("%+v, %v", h, err)
-	}
-	if err := flags.Parse([]string{"-halt", "x"}); err == nil || h != (Halt{Now: true, Fails: 2}) {
-		t.Errorf("%+v, %v", h, err)
-	}
-}
-
-func TestHaltReached(t *testing.T) {
+func TestHalt_Reached(t *testing.T) {
 	for _, tt := range []struct {
 		h          Halt
 		ok, failed int64
@@ -84,7 +70,7 @@ func TestHaltReached(t *testing.T) {
 	}
 }
 
-func TestHaltCheck(t *testing.T) {
+func TestHalt_Check(t *testing.T) {
 	for _, h := range []Halt{
 		{Fails: -1}, {Successes: -1}, {AtLeast: -1}, {FailPercent: -1}, {FailPercent: 100.1},
 		{FailPercent: math.NaN()}, {FailPercent: math.Inf(1)},

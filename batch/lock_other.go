@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// openLocked refuses: two writers would spoil a log, and there is no lock here
-// that ends with the process.
+// openLocked fails: two writers would corrupt a log, and this system has no lock that ends
+// with the process.
 func openLocked(name string) (*os.File, error) {
 	return nil, &os.PathError{Op: "lock", Path: name, Err: errors.ErrUnsupported}
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openLocked opens the file of a log, for nobody else. The lock is one of the
-// open file and not a file of its own, so that it ends with the process.
+// openLocked opens the file of a log exclusively. The lock belongs to the open file, so it
+// ends with the process.
 func openLocked(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -20,7 +20,7 @@ func openLocked(name string) (*os.File, error) {
 	}
 	file.Close()
 	if err == syscall.EWOULDBLOCK {
-		return nil, ErrLogInUse
+		return nil, errLogInUse
 	}
 	return nil, &os.PathError{Op: "flock", Path: name, Err: err}
 }

@@ -9,8 +9,7 @@ import (
 // sharingViolation is ERROR_SHARING_VIOLATION.
 const sharingViolation = syscall.Errno(32)
 
-// openLocked opens the file of a log so that others can read it and nobody can
-// write it as long as it is open.
+// openLocked opens the file of a log so that others can read it, but not write it.
 func openLocked(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
@@ -20,7 +19,7 @@ func openLocked(name string) (*os.File, error) {
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	switch {
 	case errors.Is(err, sharingViolation):
-		return nil, ErrLogInUse
+		return nil, errLogInUse
 	case err != nil:
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}

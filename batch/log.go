@@ -13,91 +13,85 @@ import (
 	"time"
 )
 
-// What OpenLog may refuse.
 var (
-	// ErrLogInUse: another process, or another Log of this one, has it open.
-	ErrLogInUse = errors.New("batch: the log is in use")
+	// ErrLogExists is the error of OpenLog if the mode is Fresh and the log has
+	// items.
+	ErrLogExists = errors.New("batch: the log already has items: resume it or use another name")
 
-	// ErrLogExists: the mode is Fresh, and there are items in the log.
-	ErrLogExists = errors.New("batch: the log has items already: resume it, or take another name")
+	// ErrLogConfig is the error of OpenLog if the log was written with another
+	// LogConfig.Config.
+	ErrLogConfig = errors.New("batch: the log belongs to another configuration")
 
-	// ErrLogConfig: the log was written with another configuration.
-	ErrLogConfig = errors.New("batch: the log is that of another configuration")
-
-	// ErrNotLog: the file is not a log, is no regular file, or is damaged
-	// elsewhere than at its end.
-	ErrNotLog = errors.New("batch: not a log")
+	errLogInUse = errors.New("batch: the log is in use")
+	errNotLog   = errors.New("batch: not a log")
 )
 
-// A Mode says which items a batch skips. Of an item that is in the log several
-// times the last time counts.
+// A Mode says which items a batch skips. If an item is in the log several times, the last
+// entry counts.
 type Mode int
 
 const (
-	// Fresh skips nothing. The log must be new, or without an item.
+	// Fresh skips nothing. The log must be new or have no items.
 	Fresh Mode = iota
 
-	// Resume skips what is in the log, ok or failed.
+	// Resume skips items that are in the log, ok or failed.
 	Resume
 
-	// ResumeFailed skips what is ok, so that failed items are run again.
+	// ResumeFailed skips items that are ok; failed items are run again.
 	ResumeFailed
 
-	// RetryFailed skips all but what has failed, also what is not in the log.
+	// RetryFailed runs only items that have failed. It skips all others,
+	// including those that are not in the log.
 	RetryFailed
 )
 
-// LogConfig is what [OpenLog] may be told.
+// LogConfig configures a [Log].
 type LogConfig struct {
 	Mode Mode
 
-	// Config says what is done with the items, so that a log is not resumed
-	// with something else: the command, the address, the version of the
-	// program. Of it only a fingerprint is written, 64 bits of its SHA-256, for
-	// it may contain passwords.
+	// Config describes what is done with the items, such as a command and a
+	// version, so that a log is not resumed with something else. Only 64 bits of
+	// its SHA-256 are written, because it may contain passwords.
 	Config string
 
-	// AnyConfig resumes a log all the same whose Config was another, which
-	// from then on is the one of the log.
+	// AnyConfig resumes a log even if its Config is different, and replaces it.
 	AnyConfig bool
 }
 
-// A Log notes what became of each item of a batch, in a file of JSON Lines to
-// which lines are only ever appended:
+// A Log records the outcome of each item of a batch in a file of JSON Lines, to which it
+// only appends:
 //
 //	{"batch_log":1,"config":"9f86d081884c7d65"}
 //	{"key":"a","state":"ok","attempts":1,"intended":"2026-03-01T12:00:00Z","sent":"2026-03-01T12:00:00.5Z","done":"2026-03-01T12:00:00.75Z","service_ms":250}
 //	{"key":"b","state":"failed","attempts":4,…,"error":"503 Service Unavailable"}
 //
-// A line is written at once, in one piece, when the body of the loop is done
-// with its item: what is in the log survives the end of the process, kill -9
-// included, and what is not is run again. It is synced to the disk a second
-// after it was written, when the batch ends, and by Close: if the machine
-// loses power, the items of the last second or so may be run again, or of as
-// long as the body of the loop took at that moment. A key that is not UTF-8 is
-// written as base64, in a field raw_key.
+// A line is written when the body of the loop has ended for its item. Lines survive the
+// end of the process, including kill -9; items without a line are run again. Lines are
+// synced to disk a second after they were written, when the batch ends, and by Close: if
+// the machine loses power, the items of about the last second may be run again. A key that
+// is not UTF-8 is written as base64 in the field raw_key.
 //
-// In memory is a digest of each key that was in the file when it was opened,
-// 20 to 40 bytes; what is added takes none.
+// A Log keeps 20 to 40 bytes in memory for each key that was in the file when it was
+// opened, and none for those it adds.
 //
-// A Log must be made by [OpenLog]. It is not safe for use by multiple
-// goroutines, and serves one batch at a time.
+// A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and
+// serves one batch at a time.
 type Log struct {
 	file  *os.File
 	known map[digest]bool // whether it is ok
 	mode  Mode
 
-	size  int64 // of the file, up to the end of the last whole line
+	size  int64 // of the file, up to the end of the last complete line
 	dirty bool  // whether there is something to sync
-	err   error // the first failure; nothing is written after it
+	err   error // the first failure; nothing is written afterwards
 	line  bytes.Buffer
 }
 
 // syncEvery is how long a line may wait for the disk.
 const syncEvery = time.Second
 
-// digest stands for a key. Of 10⁹ keys two have the same 128 bits of a SHA-256
-// with a chance of 1 in 10²¹; then one of them would not be run.
+// digest stands for a key: 128 bits of its SHA-256. The chance that two of 10⁹ keys
+// collide, so that one of them is not run, is 1 in 10²¹.
 type digest [16]byte
 
 func digestOf(key string) digest {
@@ -105,20 +99,21 @@ func digestOf(key string) digest {
 	return digest(sum[:16])
 }
 
-// OpenLog opens the log of a name, or makes it if there is none, in any mode.
-// A last line that was not written to its end, because the machine lost power
-// or the disk was full, is removed. OpenLog returns [ErrLogInUse], [ErrLogExists],
-// [ErrLogConfig] or [ErrNotLog], which leave the file as it was, and errors of
-// the file system, which must be able to lock files; the lock ends with the
-// process. A new file is for its owner only: errors of calls may tell secrets. Its
-// directory is synced, where the system can do that, so that the name of the file
-// survives a loss of power, too.
+// OpenLog opens the log called name, or creates it if it does not exist, in every mode.
+// It removes a last line that is incomplete because the machine lost power or the disk
+// was full.
+//
+// It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, if
+// the file is not a log, is not a regular file, or is damaged elsewhere than at its end.
+// Then the file is unchanged. The file system must support locks; the lock ends with the
+// process. A new file is readable only by its owner, because errors of calls may contain
+// secrets.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
 		return nil, fmt.Errorf("batch: no mode %d", cfg.Mode)
 	}
 	file, err := openLocked(name)
-	if err == ErrLogInUse {
+	if err == errLogInUse {
 		return nil, fmt.Errorf("%w: %s", err, name)
 	}
 	if err != nil {
@@ -130,15 +125,14 @@ func OpenLog(name string, cfg LogConfig) (*Log, error) {
 		return nil, fmt.Errorf("batch: syncing the directory of the log: %w", err)
 	}
 	if err := l.load(cfg); err != nil {
-		file.Close() // nothing was written that could be lost
+		file.Close() // nothing was written
 		return nil, fmt.Errorf("%w: %s", err, name)
 	}
 	return l, nil
 }
 
-// keepName syncs the directory of a file that has nothing in it yet. It does so
-// before anything is written, so that a file with a header needs no sync of its
-// directory, whenever the process that made it ended.
+// keepName syncs the directory of an empty file, so that its name survives a loss of
+// power. It does so before anything is written: then a file with a header never needs it.
 func keepName(file *os.File, name string) error {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
@@ -155,8 +149,8 @@ func (l *Log) load(cfg LogConfig) error {
 	switch info, err := l.file.Stat(); {
 	case err != nil:
 		return fmt.Errorf("batch: the log: %w", err)
-	case !info.Mode().IsRegular(): // it may have no end
-		return fmt.Errorf("%w: it is no file", ErrNotLog)
+	case !info.Mode().IsRegular(): // such as /dev/zero, which has no end
+		return fmt.Errorf("%w: not a regular file", errNotLog)
 	}
 	text, err := readLog(l.file)
 	if err != nil {
@@ -173,7 +167,7 @@ func (l *Log) load(cfg LogConfig) error {
 	}
 	if text.torn {
 		if err := l.file.Truncate(l.size); err != nil {
-			return fmt.Errorf("batch: removing a torn line of the log: %w", err)
+			return fmt.Errorf("batch: removing an incomplete line of the log: %w", err)
 		}
 	}
 	if _, err := l.file.Seek(l.size, io.SeekStart); err != nil {
@@ -190,21 +184,21 @@ func (l *Log) load(cfg LogConfig) error {
 	return nil
 }
 
-// Known returns how many items were in the log when it was opened: how many
-// of them are ok, and how many have failed.
-func (l *Log) Known() (ok, fail int) {
+// Known returns how many items of the log were ok, and how many had failed, when it was
+// opened.
+func (l *Log) Known() (ok, failed int) {
 	for _, isOK := range l.known {
 		if isOK {
 			ok++
 		} else {
-			fail++
+			failed++
 		}
 	}
-	return ok, fail
+	return ok, failed
 }
 
-// skip reports whether the item of a key has nothing left to do. It may be
-// called while others are recorded.
+// skip reports whether nothing is left to do for the item of key. It may be called while
+// other items are recorded.
 func (l *Log) skip(key string) bool {
 	if len(l.known) == 0 {
 		return l.mode == RetryFailed
@@ -221,7 +215,7 @@ func (l *Log) skip(key string) bool {
 	return false
 }
 
-// record appends what became of an item.
+// record appends the outcome of an item.
 func (l *Log) record(e entry) error {
 	return l.append(e)
 }
@@ -240,8 +234,8 @@ func (l *Log) append(v any) error {
 	return l.write(l.line.Bytes())
 }
 
-// write writes to the end of the file. What was written only in part is taken
-// back, as far as that goes; OpenLog would do it, too.
+// write writes to the end of the file. If it fails, it tries to remove what was written;
+// OpenLog would do so, too.
 func (l *Log) write(b []byte) error {
 	if _, err := l.file.Write(b); err != nil {
 		l.err = fmt.Errorf("batch: writing the log: %w", err)
@@ -255,9 +249,9 @@ func (l *Log) write(b []byte) error {
 	return nil
 }
 
-// Sync waits until what was written is on the disk. An error stays, as that of
-// a failed write does: nothing is written after it.
-func (l *Log) Sync() error {
+// sync waits until what was written is on the disk. After an error of it or of write
+// nothing more is written.
+func (l *Log) sync() error {
 	if !l.dirty || l.err != nil {
 		return l.err
 	}
@@ -269,13 +263,13 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// Close syncs and closes the file, and returns the first error that the log
-// had. Closing it again does nothing.
+// Close syncs and closes the file, and returns the first error of the log. Closing twice
+// is harmless.
 func (l *Log) Close() error {
 	if errors.Is(l.err, os.ErrClosed) {
 		return nil
 	}
-	err := l.Sync()
+	err := l.sync()
 	if failed := l.file.Close(); failed != nil && err == nil {
 		err = fmt.Errorf("batch: closing the log: %w", failed)
 	}
@@ -283,7 +277,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// entryOf is the line for an item.
+// entryOf returns the line for an item.
 func entryOf(key string, s state, failure error, t Times) entry {
 	e := entry{
 		Key: &key, State: s, Attempts: t.Attempts,
@@ -299,7 +293,7 @@ func entryOf(key string, s state, failure error, t Times) entry {
 	return e
 }
 
-// stamp is how a time is written; one that is not known is left out.
+// stamp formats a time; a zero time is left out.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -307,7 +301,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// cut bounds the length of an error, which may be a page of HTML.
+// cut shortens the text of an error, which may be a page of HTML.
 func cut(s string) string {
 	const most = 1000
 	if len(s) <= most {

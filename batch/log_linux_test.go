@@ -10,7 +10,7 @@ import (
 
 // A line that fits the disk only in part is taken back, so that a log whose
 // last line is torn is one of a crash.
-func TestLogOnAFullDisk(t *testing.T) {
+func TestLog_FullDisk(t *testing.T) {
 	name := writeFile(t, "")
 	log, err := OpenLog(name, LogConfig{Config: "c"})
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 
 const logVersion = 1
 
-// logBegin is what every log begins with.
+// logBegin is the beginning of every log.
 const logBegin = `{"batch_log":`
 
-// A header says what the lines after it are about.
+// A header applies to the lines after it.
 type header struct {
 	Version int    `json:"batch_log"`
 	Config  string `json:"config"`
 }
 
-// An entry says what became of an item.
+// An entry is the outcome of an item.
 type entry struct {
 	Key      *string `json:"key"`
 	Raw      []byte  `json:"raw_key,omitempty"`
@@ -33,20 +33,19 @@ type entry struct {
 	Error    string  `json:"error,omitempty"`
 }
 
-// A logText is what was read from the file of a log.
+// A logText is the content of a log.
 type logText struct {
 	known  map[digest]bool // whether it is ok
 	config string          // the last fingerprint, "" if there is none
-	whole  int64           // how many bytes are worth keeping
-	torn   bool            // whether there are more
+	whole  int64           // length of the complete lines
+	torn   bool            // whether there is more
 	open   bool            // whether the last of them lacks its newline
 }
 
-// readLog reads a log. A last line without a newline counts if it is whole: an
-// editor may have taken the newline away. Otherwise it was torn when it was
-// written, and its item will be run again. A line in the middle cannot have
-// been torn, for OpenLog removes those: that is a mistake of somebody else, and
-// to guess what it meant could leave an item out.
+// readLog reads a log. A last line without a newline counts if it is complete, because an
+// editor may have removed the newline. Otherwise it is torn, and its item is run again. A
+// broken line in the middle is an error: OpenLog removes torn lines, and guessing could
+// skip an item.
 func readLog(r io.Reader) (logText, error) {
 	t := logText{known: make(map[digest]bool)}
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -67,7 +66,7 @@ func readLog(r io.Reader) (logText, error) {
 		case last && torn(line, n == 1):
 			t.torn = true
 		default:
-			return t, fmt.Errorf("%w: line %d: %w", ErrNotLog, n, wrong)
+			return t, fmt.Errorf("%w: line %d: %w", errNotLog, n, wrong)
 		}
 		if last {
 			return t, nil
@@ -75,8 +74,8 @@ func readLog(r io.Reader) (logText, error) {
 	}
 }
 
-// torn reports whether a line without a newline looks like the begin of one.
-// Somebody else's file must not: a torn line is removed.
+// torn reports whether a line without a newline looks like the beginning of one. It must
+// not be true of a file that is not a log, because torn lines are removed.
 func torn(line []byte, first bool) bool {
 	begin := []byte(logBegin)
 	return !json.Valid(line) && (!first || bytes.HasPrefix(begin, line) || bytes.HasPrefix(line, begin))
@@ -99,7 +98,7 @@ func (t *logText) add(line []byte, first bool) error {
 		return nil
 	}
 	if first {
-		return errors.New("it does not begin as one does")
+		return errors.New("the file does not begin as a log does")
 	}
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {

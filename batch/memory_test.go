@@ -35,7 +35,7 @@ func heap() uint64 {
 
 // A million items take no more memory than a thousand: looked at in the middle
 // of the batch, when as many are out as can be.
-func TestMemoryIsFlat(t *testing.T) {
+func TestMap_MemoryIsFlat(t *testing.T) {
 	n, most := 1_000_000, uint64(1<<20)
 	if hasty() {
 		n = 50_000
@@ -67,7 +67,7 @@ func TestMemoryIsFlat(t *testing.T) {
 }
 
 // What a resumed log holds for each key, whatever its length.
-func TestMemoryOfKeys(t *testing.T) {
+func TestLog_MemoryOfKeys(t *testing.T) {
 	const n = 200_000
 	known := make(map[digest]bool)
 	before := heap()

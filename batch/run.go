@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-go/sluice"
 )
@@ -20,34 +21,33 @@ type run[In, Out any] struct {
 	in  iter.Seq[In]
 	f   func(ctx context.Context, item In) (Out, error)
 
-	// A token is taken for each item before it is read, and given back when
-	// the loop is done with its result. So there is always room in completed,
-	// and those who put a result there never wait for the loop.
+	// Each item takes a token before it is read, and the loop returns it with the
+	// result. So completed always has room and workers never wait for the loop.
 	room      chan struct{}
-	completed chan *result[In, Out] // pointers: its buffer is made for Ahead of them
-	watched   sync.WaitGroup        // the goroutine that watches Config.Stop and the context
-	unwatch   chan struct{}         // ends it
+	completed chan *result[In, Out] // pointers, because its buffer is made for Ahead of them
+	tasks     errgroup.Group        // read and watch
+	over      chan struct{}         // ends watch
 	sync      *time.Timer           // nil without a log
 }
 
 type result[In, Out any] struct {
 	Result[In, Out]
-	turn  int64 // position among those that were not skipped
+	turn  int64 // position among the items that were not skipped
 	state state
 }
 
-// aheadUnlimited is Config.Ahead for a gate without a limit: as many calls as
-// take 1 s each, at 1,000 per second.
+// aheadUnlimited is the default of Config.Ahead for a gate without a limit: the calls in
+// flight at 1,000 per second that take 1 s each.
 const aheadUnlimited = 1000
 
-// mostAhead is the largest Config.Ahead: so many goroutines take some gigabytes.
-const mostAhead = 1 << 20
+// maxAhead is the largest Config.Ahead: that many goroutines take some gigabytes.
+const maxAhead = 1 << 20
 
 func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), cfg Config[In]) *run[In, Out] {
 	ahead := cfg.Ahead
 	if ahead == 0 {
 		if ahead = aheadUnlimited; gate.Stats().Concurrency > 0 {
-			ahead = 2 * int(min(gate.Stats().Concurrency, mostAhead/2))
+			ahead = 2 * int(min(gate.Stats().Concurrency, maxAhead/2))
 		}
 	}
 	r := &run[In, Out]{
@@ -58,7 +58,7 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 		cfg: cfg, in: in, f: f,
 		room:      make(chan struct{}, ahead),
 		completed: make(chan *result[In, Out], ahead),
-		unwatch:   make(chan struct{}),
+		over:      make(chan struct{}),
 	}
 	r.driver.begin(ctx)
 	select {
@@ -66,43 +66,46 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 		r.stop(ErrStopped, false) // before anything is read
 	default:
 	}
-	r.watched.Go(func() {
-		select {
-		case <-cfg.Stop:
-			r.stop(ErrStopped, false)
-		case <-ctx.Done():
-			r.stop(ctx.Err(), false)
-		case <-r.unwatch:
-		}
-	})
+	r.tasks.Go(r.watch)
 	if cfg.Log != nil {
 		r.sync = time.NewTimer(syncEvery)
-		if !cfg.Log.dirty { // otherwise the header of a new log waits already
+		if !cfg.Log.dirty { // otherwise the header of a new log is already waiting
 			r.sync.Stop()
 		}
 	}
-	go r.read()
+	r.tasks.Go(r.read)
 	return r
 }
 
-// read reads the input and starts a goroutine for each item. An item comes to
-// the gate when the first attempt of the one before has left, so they leave in
-// the order of the input, and the batch takes one place in the queue, apart
-// from retries: others who call through the gate wait behind one item, not
-// behind a thousand. Meanwhile the next item is read, so that an input that is
-// not slower than the rate does not slow it down. If the function passes gates
-// by itself it may be one for each host, and none must hold up the others.
-func (r *run[In, Out]) read() {
-	var workers sync.WaitGroup
+// watch ends the batch when Config.Stop is closed or the context is done.
+func (r *run[In, Out]) watch() error {
+	select {
+	case <-r.cfg.Stop:
+		r.stop(ErrStopped, false)
+	case <-r.parent.Done():
+		r.stop(r.parent.Err(), false)
+	case <-r.over:
+	}
+	return nil
+}
+
+// read reads the input and starts a goroutine for each item. An item passes to the gate
+// when the first attempt of the one before has left. So items leave in the order of the
+// input, and the batch takes one place in the queue of the gate, apart from retries.
+// Meanwhile the next item is read, so that the input does not slow down the rate. If the
+// function passes gates itself, items do not wait for each other: there may be a gate for
+// each host.
+func (r *run[In, Out]) read() error {
+	var workers errgroup.Group
 	defer func() {
 		if p := recover(); p != nil {
 			panic(p) // of the input; the loop must not end before the program, see work
 		}
-		workers.Wait()
+		_ = workers.Wait() // the errors are in the results
 		close(r.completed)
 	}()
-	if !r.enter() {
-		return
+	if !r.waitForRoom() {
+		return nil
 	}
 	var times timetable
 	asked := time.Now()
@@ -114,7 +117,7 @@ func (r *run[In, Out]) read() {
 		if r.cfg.Log != nil && r.cfg.Log.skip(r.cfg.key(item)) {
 			r.tally.skipped()
 			if r.isStopped() {
-				return
+				return nil
 			}
 			continue
 		}
@@ -127,18 +130,19 @@ func (r *run[In, Out]) read() {
 			<-before
 		}
 		before = gone
-		workers.Go(func() { r.work(c, res) })
-		if !r.enter() {
-			return
+		workers.Go(func() error { return r.work(c, res) })
+		if !r.waitForRoom() {
+			return nil
 		}
 		asked = time.Now()
 	}
+	return nil
 }
 
-// enter waits for room for one more item. It reports false if the batch has ended.
-func (r *run[In, Out]) enter() bool {
+// waitForRoom takes a token for another item. It returns false if the batch has ended.
+func (r *run[In, Out]) waitForRoom() bool {
 	if r.isStopped() {
-		return false // select alone would let one more in now and then
+		return false // the select below picks at random
 	}
 	select {
 	case r.room <- struct{}{}:
@@ -151,15 +155,15 @@ func (r *run[In, Out]) enter() bool {
 // errGoexit is the error of an item whose function ended its goroutine.
 var errGoexit = errors.New("batch: the function called runtime.Goexit")
 
-// work calls the function for an item. If that ends its goroutine, as
-// testing.T.FailNow does, the loop must not wait for the item forever.
-func (r *run[In, Out]) work(c *call, res result[In, Out]) {
+// work calls the function for an item. If the function ends its goroutine, as
+// testing.T.FailNow does, there is a result all the same, for which the loop waits.
+func (r *run[In, Out]) work(c *call, res result[In, Out]) error {
 	res.Err = errGoexit
 	defer func() {
-		// If it panicked nobody may take the result: the loop could be over,
-		// and the program end well, before the panic has ended it. As in
-		// sync.WaitGroup.Go, recover is the only way to tell the two apart, and
-		// what is printed still begins with the stack of the function.
+		// After a panic there must be no result: the loop could end, and the
+		// program exit with success, before the panic ends it. As in
+		// sync.WaitGroup.Go, recover is the only way to distinguish a panic from
+		// Goexit, and the output still begins with the stack of the function.
 		if p := recover(); p != nil {
 			panic(p)
 		}
@@ -176,14 +180,15 @@ func (r *run[In, Out]) work(c *call, res result[In, Out]) {
 		res.Out, err = r.f(ctx, res.In)
 		return err
 	})
+	return res.Err
 }
 
-// results yields what is completed, in the order that is asked for, until the
-// input is over and nothing is out.
+// results yields results, ordered if Config.Ordered is set, until the input has ended and
+// no item is in progress.
 func (r *run[In, Out]) results() iter.Seq[result[In, Out]] {
 	return func(yield func(result[In, Out]) bool) {
 		next := int64(0)
-		early := make(map[int64]result[In, Out]) // completed before their turn
+		early := make(map[int64]result[In, Out]) // results before their turn
 		for res := range r.arrivals() {
 			if !r.cfg.Ordered {
 				if !yield(res) {
@@ -207,7 +212,7 @@ func (r *run[In, Out]) results() iter.Seq[result[In, Out]] {
 	}
 }
 
-// arrivals yields what is completed, as it comes, and syncs the log meanwhile.
+// arrivals yields results as they complete, and syncs the log meanwhile.
 func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 	return func(yield func(result[In, Out]) bool) {
 		var due <-chan time.Time
@@ -227,8 +232,8 @@ func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 	}
 }
 
-// done notes in the log that the loop is done with a result, and makes room
-// for another item.
+// done records in the log that the loop is done with a result, and makes room for another
+// item.
 func (r *run[In, Out]) done(res result[In, Out]) {
 	if log := r.cfg.Log; log != nil && res.state != unfinished {
 		first := !log.dirty
@@ -245,24 +250,24 @@ func (r *run[In, Out]) syncLog() {
 	if r.cfg.Log == nil {
 		return
 	}
-	if err := r.cfg.Log.Sync(); err != nil {
+	if err := r.cfg.Log.sync(); err != nil {
 		r.stop(err, false)
 	}
 }
 
-// end cancels what is still out, as it is after a break or a panic of the
-// loop, and waits until nothing is.
+// end cancels the items in progress, of which there are some after a break or a panic of
+// the loop, and waits for them.
 func (r *run[In, Out]) end() {
 	r.stop(errLeft, true)
 	for range r.completed {
 		// until it is closed
 	}
-	close(r.unwatch)
-	r.watched.Wait()
+	close(r.over)
+	_ = r.tasks.Wait() // watch and read return no error
 	if r.sync != nil {
 		r.sync.Stop()
 	}
 }
 
-// errLeft is seen by Config.Ending alone: nobody else is left to see it.
+// errLeft is the reason for Config.Ending if the loop was left.
 var errLeft = errors.New("batch: the loop was left")

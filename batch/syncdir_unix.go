@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// syncDir writes the names in a directory to the disk. A file system that cannot,
-// or a directory that may not be read, is no error: then the name of a new log is
-// as safe as the system makes it. Tests replace it.
+// syncDir writes the entries of a directory to the disk. It returns nil if the file system
+// cannot do that or the directory cannot be read. Tests replace it.
 var syncDir = func(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {

@@ -8,25 +8,25 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Stats is what batches have done so far.
+// Stats are the counts of a [Tally].
 type Stats struct {
 	OK, Failed, Unfinished, Skipped int64 // items
 
 	Retries int64 // attempts beyond the first of an item
 
-	// Queued is how late first attempts left, and Service how long attempts
-	// took, each of them.
+	// Queued counts how late first attempts left, and Service how long each
+	// attempt took.
 	Queued, Service sluice.WaitTime
 }
 
-// A Tally counts what batches do. Its zero value is ready to use. It is safe
+// A Tally counts what one or more batches do. Its zero value is ready to use. It is safe
 // for use by multiple goroutines and must not be copied.
 type Tally struct {
 	mu sync.Mutex
 	s  Stats
 }
 
-// Stats returns what has been counted so far.
+// Stats returns the counts so far.
 func (t *Tally) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *Tally) skipped() {
 	t.mu.Unlock()
 }
 
-// departed counts an attempt that leaves; queued is that of the first one.
+// departed counts an attempt that leaves; queued is for a first attempt.
 func (t *Tally) departed(first bool, queued time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *Tally) finished(s state) {
 	}
 }
 
-// bucket returns where a WaitTime counts d: 0 only if there was no wait.
+// bucket returns the index at which a WaitTime counts d; 0 is for no wait.
 func bucket(d time.Duration) int {
 	if d <= 0 {
 		return 0

@@ -30,7 +30,7 @@ func TestTimetable(t *testing.T) {
 	}
 }
 
-func TestQueued(t *testing.T) {
+func TestTimes_Queued(t *testing.T) {
 	at := time.Now()
 	for _, tt := range []struct {
 		times Times
@@ -40,14 +40,14 @@ func TestQueued(t *testing.T) {
 		{Times{Intended: at, Sent: at.Add(time.Second)}, time.Second},
 		{Times{Intended: at, Sent: at.Add(-time.Second)}, 0}, // from a burst
 	} {
-		if got := tt.times.Queued(); got != tt.want {
+		if got := tt.times.queued(); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.times, got, tt.want)
 		}
 	}
 }
 
 // The histogram of a tally says what that of a gate would.
-func TestBucket(t *testing.T) {
+func TestTally_Bucket(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 1: 1, time.Microsecond: 1, 2*time.Microsecond - 1: 1, 2 * time.Microsecond: 2,
 		time.Millisecond: 10, 1<<63 - 1: 43,

@@ -66,7 +66,10 @@ func newFlags() *flags {
 	f.set.DurationVar(&f.backoff, "backoff", 500*time.Millisecond, "the longest `wait` before the first retry; it doubles with each, up to 30s, and is random below that")
 	f.set.DurationVar(&f.timeout, "timeout", 0, "the longest `time` that an attempt may take; 0 for as long as it likes")
 	f.set.DurationVar(&f.maxWait, "max-wait", 5*time.Minute, "with -url: the longest `wait` that a server may ask for; if it asks for more the job stops and says when to come back")
-	f.set.TextVar(&f.halt, "halt", batch.Halt{}, "when to stop early: soon or now (which cancels what is running), with fail=3, fail=10% or success=100, such as `soon,fail=10%`")
+	f.set.Func("halt", "when to stop early: soon or now (which cancels what is running), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
+		f.halt, err = batch.ParseHalt(s)
+		return err
+	})
 	f.set.StringVar(&f.in, "in", "-", "the `file` with the items, one per line, empty lines left out; - is stdin")
 	f.set.BoolVar(&f.null, "null", false, "items end with a NUL in place of a newline")
 	f.set.BoolVar(&f.ordered, "ordered", false, "print outputs in the order of the input")
