@@ -10,55 +10,54 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 )
 
-// # How do limits that must be asked join one admission?
+// # Admission with further limits or a parent
 //
-// A gate alone decides under the lock of its queue: room, slot and pause in one
-// step (rule.Admit). A quota may be far away, and asking it must not hold that
-// lock. A parent has a queue of its own, in which its other children wait, too.
+// A gate alone decides under the lock of its queue: room, slot and pause in one step
+// (rule.Admit). A further limit may be remote, and asking it must not hold that lock. A
+// parent has a queue of its own, in which calls of its other children wait, too.
 //
-// So a call of such a gate is admitted by its own goroutine, once it is at the
-// head of its queue, in this order:
+// So a call of such a gate is admitted by its own goroutine, once it is at the head of
+// its queue, in this order:
 //
-//	its gate:   would it let me through?       no: wait there, holding nothing
+//	its gate:   would it admit the call?      no: wait there, holding nothing
 //	its parent: queue; at its head:
-//	              would all of us, still?      no: give up the place, wait in the gate that said no
-//	              take from every quota        no: give back, likewise
-//	              (of this machine first, then those far away: see question)
-//	              lock all; would all still?   no: give back, likewise
+//	              would all of them, still?   no: leave this queue, wait in the gate that refused
+//	              take from every limit       no: give back, likewise
+//	              (local ones first, then remote ones: see step)
+//	              lock all; would all still?  no: give back, likewise
 //	              take the room and the slots of all, at one instant
 //
-// A call that waits for its own gate therefore has no place in the parent: a
-// slow or paused host hoards nothing. A call that waits for the parent has
-// taken nothing from its own gate: a full parent wastes no slot of the host.
-// Locks are taken from the root down, and nobody who holds one waits.
+// A call that waits for its own gate has no place in the parent: a slow or paused host
+// keeps no room of it. A call that waits for the parent has taken nothing from its own
+// gate: a full parent wastes no slot of the host. Locks are taken from the root down,
+// and no goroutine that holds one waits.
 //
-// # How late is such a call?
+// # Lateness of such a call
 //
-// It goes through several hands, and each may be late: the timer of its own queue, the
-// goroutine that wakes in its parent's, a quota that takes time to answer. But the time
-// for which a limit holds it up is not lateness. So each queue records since when the
-// call could have asked (queue.Turn): since it came, its slot came, or it was woken by a
-// change. A call that was late in its own queue came to its parent's as much too late
-// (queue.Request.Came). The lateness at the root, after the last limit that held the
-// call up, is the lateness for all of them. Each gate makes up for it, up to its CatchUp:
+// The timer of its own queue, the goroutine that wakes in its parent's, and a limit that
+// takes time to answer may all be late. But the time for which a limit holds the call up
+// is not lateness. So each queue records since when the call could have asked
+// (queue.Turn): since it came, its slot came, or a change woke it. A call that was late
+// in its own queue came to its parent's as much too late (queue.Request.Came). The
+// lateness at the root, after the last limit that held the call up, is the lateness for
+// all of them. Each gate makes up for it, up to its CatchUp:
 //
 //	its gate     slot ├─ woken late ─┤
 //	its parent                       ├── no room ──┤ room ├─ woken late ─┤ leaves
 //	late for all                                          ├──────────────┤
 //
-// The simpler version charged every gate but the root at the instant at which the call
-// left. Each call then lost as much as its timer was late: 5 % of the rate at 200/s,
-// 80 % at 5,000/s.
+// Charging every gate but the root at the instant at which the call left cost each call
+// as much as its timer was late: 5 % of the rate at 200/s, 80 % at 5,000/s.
 
 // A path is a gate, its parent, that one's parent, and so on.
 type path struct {
 	gates []*Gate
 	asks  []queue.AskFunc // of the heads of their queues
-	told  *news           // of the parents; nil if none of them has an observer
+	later *events         // of the parents; nil if none of them has an observer
 }
 
-func newPath(g *Gate, told *news) *path {
-	p := &path{told: told}
+func newPath(g *Gate, later *events) *path {
+	p := &path{later: later}
 	for ; g != nil; g = g.parent {
 		p.gates = append(p.gates, g)
 	}
@@ -68,18 +67,18 @@ func newPath(g *Gate, told *news) *path {
 	return p
 }
 
-// asking returns how a call of g asks to be let through, nil if it need not,
-// and where it notes what the observers of parents are to be told.
-func (g *Gate) asking() (queue.AskFunc, *news) {
-	if g.parent == nil || !g.parent.watched {
+// asking returns how a call of g asks its further limits and parents, nil if there are
+// none, and the events of the parents that are to be reported when it is over.
+func (g *Gate) asking() (queue.AskFunc, *events) {
+	if g.parent == nil || !g.parent.observed {
 		return g.ask, nil
 	}
-	told := new(news)
-	return newPath(g, told).asks[0], told
+	later := new(events)
+	return newPath(g, later).asks[0], later
 }
 
-// asker returns how the head of the queue of the i-th gate of p asks to be let through
-// for a call of the first.
+// asker returns how a call of the first gate of p asks at the head of the queue of the
+// i-th.
 func (p *path) asker(i int) queue.AskFunc {
 	here := p.gates[i]
 	return func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
@@ -107,7 +106,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	switch {
 	case err == nil:
 		g.parent.waited(waited)
-		p.told.note(g.parent, Event{Kind: EventGranted, N: t.N, Wait: waited})
+		p.later.add(g.parent, Event{Kind: EventGranted, N: t.N, Wait: waited})
 		return queue.Wait{}, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
@@ -115,12 +114,12 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 		return queue.Wait{}, err
 	}
 	refused := g.parent.refusal(t.N, err)
-	p.told.note(g.parent, refused)
+	p.later.add(g.parent, refused)
 	return queue.Wait{}, refused.Err
 }
 
-// A refusal ends the wait in a parent's queue because a gate below it, by, does
-// not let the call through yet or, if err is set, at all.
+// A refusal ends the wait in a parent's queue because a gate below it, by, does not
+// admit the call yet or, if err is set, at all.
 type refusal struct {
 	by   *Gate
 	wait queue.Wait
@@ -144,26 +143,26 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 			return no(p.gates[i], wait, nil)
 		}
 	}
-	questions := p.gates[0].questions
+	steps := p.gates[0].steps
 	taken := 0
 	giveBack := func() {
-		for i := range questions[:taken] {
-			questions[i].giveBack(context.WithoutCancel(ctx), t.N)
+		for i := range steps[:taken] {
+			steps[i].giveBack(context.WithoutCancel(ctx), t.N)
 		}
 	}
 	answered := false
 	defer func() {
-		if !answered { // a quota panicked
+		if !answered { // a limit panicked
 			giveBack()
 		}
 	}()
-	for i := range questions {
-		wait, by, err := questions[i].admit(ctx, t.N)
+	for i := range steps {
+		wait, by, err := steps[i].take(ctx, t.N)
 		if wait > 0 || err != nil {
 			giveBack()
 			answered = true
-			by.gate.heldBy(by.limit())
-			return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.limit()), err))
+			by.gate.noteHeldBy(by.cause())
+			return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.cause()), err))
 		}
 		taken++
 	}
@@ -175,33 +174,33 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	return queue.Wait{}, nil
 }
 
-// commit takes the room and the slots of all gates of p, or returns who refuses
-// and for how long, or why for good.
+// commit takes the room and the slots of all gates of p at one instant, or returns which
+// gate refuses, and for how long or with which error.
 func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait queue.Wait, err error) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i].queue.Lock()
 		defer p[i].queue.Unlock()
 	}
 	if err := ctx.Err(); err != nil {
-		return p[0], queue.Wait{}, err // gave up while a quota was being asked
+		return p[0], queue.Wait{}, err // gave up while a limit was being asked
 	}
 	for i, g := range p {
 		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
 			wait = (*rule)(g).wait(g.queue.Now(), t.N)
 		}
-		if err == nil && wait.For == 0 && !(*rule)(g).enter(t.N) {
-			wait.For = queue.Forever // the last place went to a call past the lock
+		if err == nil && wait.For == 0 && !(*rule)(g).takeRoom(t.N) {
+			wait.For = queue.Forever // a call without the lock took the last place
 		}
 		if err != nil || wait.For > 0 {
 			for _, g := range p[:i] {
-				(*rule)(g).exit(t.N)
+				(*rule)(g).returnRoom(t.N)
 			}
 			return g, wait, err
 		}
 	}
-	// All of them at one instant, and all as late as the last of them was: it is the
-	// others that the call had waited for.
+	// All of them are as late as the last of them: it was the others that the call had
+	// waited for.
 	at := time.Now()
 	late := at.Sub(p[len(p)-1].queue.Epoch()) - t.Due
 	for _, g := range p {
@@ -214,18 +213,19 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	return nil, queue.Wait{}, nil
 }
 
-// wouldWait returns how long a call of n would wait at the head of the queue
-// for the gate itself. If it would not, next is what may hold it up now.
+// wouldWait returns how long a call of n would wait at the head of the queue for the
+// gate itself. If it would not, next is what may hold it up now.
 func (g *Gate) wouldWait(n int64, next Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.asked = next
+	g.heldBy = next
 	return (*rule)(g).wait(g.queue.Now(), n)
 }
 
-// heldBy notes what holds the head of the queue up although the gate would not.
-func (g *Gate) heldBy(limit Cause) {
+// noteHeldBy records that cause, which is not the gate itself, holds up the head of
+// the queue.
+func (g *Gate) noteHeldBy(cause Cause) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.asked = limit
+	g.heldBy = cause
 }

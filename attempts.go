@@ -7,23 +7,15 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// failure is what kind of error an attempt ended with.
-type failure int
-
-const (
-	plain failure = iota
-	throttle
-	timeout
-)
-
-// An Attempts is the loop of [RetryValue], for those who must write it themselves
-// because the permit outlives the function that got it: an answer that is still
-// being read is still in flight. Most programs need only Call.
+// An Attempts is the loop of [RetryValue] for callers that must write it themselves,
+// because the permit outlives the function that got it: a response that is still being
+// read is still in flight. Most programs need only RetryValue.
 //
 //	a := sluice.NewAttempts(gate, policy)
 //	for {
@@ -43,10 +35,10 @@ const (
 //		}
 //	}
 //
-// It keeps every rule of Call but one: unless they are made by Try, the attempts are
-// bounded by RetryPolicy.AttemptTimeout only if their maker sees to it. An Attempts
-// is made by [NewAttempts] for one call, must not be copied once it is in use
-// and is for one goroutine. It holds nothing: it may be dropped at any time.
+// It follows the rules of RetryValue, except that RetryPolicy.AttemptTimeout bounds only
+// attempts made by Try. An Attempts is made by [NewAttempts] for one call, must not be
+// copied once it is in use, and is for one goroutine. It holds nothing and may be
+// dropped at any time.
 type Attempts struct {
 	gate   *Gate
 	policy RetryPolicy
@@ -55,15 +47,15 @@ type Attempts struct {
 	excused  time.Duration // since then, does not count for MaxElapsed
 	left     time.Duration // this attempt
 	attempts int           // made so far
-	told     int           // of these, after which the server said when to come back
+	asked    int           // of these, after which the server asked for a wait
 	backoff  time.Duration // before this attempt
 	wait     time.Duration // after this attempt, 0 if the gate does the waiting
 	last     error         // of the attempt before
-	charged  bool          // as a retry of somebody else
+	charged  bool          // as a retry of an outer loop
 	permit   *Permit       // of this attempt
 
-	// MaxElapsed is the default and MaxServerWait more than its own, so long waits
-	// that a server asks for, and for the gate, are excused.
+	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
+	// that a server asks for, and for the gate, do not count.
 	excuses bool
 }
 
@@ -72,25 +64,24 @@ func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 	p := policy.withDefaults()
 	return Attempts{
 		gate: gate, policy: p, began: -1,
-		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaultMaxServerWait,
+		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaults.MaxServerWait,
 	}
 }
 
-// Next waits for the backoff, if one was decided on, and then for the gate to let
-// an attempt of cost n leave, and returns its permit, which must be released.
-// n = 0 takes nothing and does not wait for the gate. The first time it returns the
-// error of the gate if that refuses, later a [*RetryError] that matches it. It panics if
-// n < 0.
+// Next waits for the backoff, if there is one, and then until the gate lets an attempt of
+// cost n leave, and returns its permit, which must be released. n = 0 takes nothing and
+// does not wait for the gate. If the gate refuses the first attempt, Next returns the
+// error of the gate; later, a [*RetryError] that matches it. It panics if n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	a.again()
 	if err := a.sleep(ctx, n); err != nil {
 		return nil, err
 	}
-	longest, asked := time.Duration(queue.Forever), time.Duration(0)
+	longest, began := time.Duration(queue.Forever), time.Duration(0)
 	if a.began >= 0 && a.policy.MaxElapsed != limits.Never {
-		asked = a.gate.queue.Now()
+		began = a.gate.queue.Now()
 		if !a.excuses {
-			longest = a.policy.MaxElapsed - a.elapsed(asked)
+			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
 	p, err := a.gate.acquire(ctx, queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
@@ -101,7 +92,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		}
 		if a.attempts++; a.began < 0 {
 			a.began = a.left
-		} else if waited := a.left - asked; a.excusable(waited) {
+		} else if waited := a.left - began; a.excusable(waited) {
 			a.excused += waited
 		}
 		return p, nil
@@ -132,42 +123,22 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 // elapsed returns what counts for MaxElapsed at now.
 func (a *Attempts) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
 
-// excusable reports whether a wait of d that a server asked for, or for the gate, does
-// not count for MaxElapsed.
-func (a *Attempts) excusable(d time.Duration) bool { return a.excuses && d > defaultMaxServerWait }
+// excusable reports whether a wait of d, for the gate or because a server asked for it,
+// does not count for MaxElapsed.
+func (a *Attempts) excusable(d time.Duration) bool { return a.excuses && d > defaults.MaxServerWait }
 
-// tooLate returns that a wait of d that MaxServerWait allows ends after MaxElapsed.
+// tooLate returns the error for a wait of d that MaxServerWait allows and that ends
+// after MaxElapsed.
 func (a *Attempts) tooLate(d time.Duration) error {
 	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
-// giveUp ends the wait of a call in a gate that is paused for longer than its
-// policy lets a server ask for.
-func (r *rule) giveUp(now, patience time.Duration) error {
-	if until := r.schedule.Paused(); until > now && until-now > patience {
-		return &pausedError{until - now, r.why}
-	}
-	return nil
-}
-
-type pausedError struct {
-	left time.Duration // of the pause
-	why  string
-}
-
-func (e *pausedError) Error() string {
-	return "sluice: " + ErrServerWait.Error() + ", the gate is paused: " + e.why
-}
-
-func (e *pausedError) Unwrap() error { return ErrServerWait }
-
-// Failed decides what follows the attempt that failed with err. It pauses the
-// gate if err is marked with [RetryAfter] or [RetryAt], pays for the retry from
-// the budget, and returns nil if Next is to be called; or else the error with which
-// to give up, as [RetryValue] does: a [*RetryError], or err if that is permanent and there
-// was no other attempt. It does not wait. It must be called before the
-// permit is released: if the gate must pause or slow down, that must happen before
-// the permit lets the next caller through. It panics if err is nil.
+// Failed decides what follows the attempt that failed with err. If err is marked with
+// [RetryAfter] or [RetryAt], it pauses the gate. It returns nil if Next is to be called,
+// after paying for the retry from the budget; otherwise the error to return: a
+// [*RetryError], or err itself if that is permanent and was the first attempt. It does
+// not wait. Call it before the permit is released: otherwise the next caller may leave
+// before the pause. It panics if err is nil.
 func (a *Attempts) Failed(ctx context.Context, err error) error {
 	if err == nil {
 		panic("sluice: Attempts.Failed(nil)")
@@ -184,7 +155,7 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 	case permanent:
 		return a.final(err, throttled)
 	case wait > 0:
-		return a.toldToWait(ctx, wait)
+		return a.serverWait(ctx, wait)
 	case throttled != nil:
 		kind = throttle
 	case rejected:
@@ -198,21 +169,20 @@ func (a *Attempts) Failed(ctx context.Context, err error) error {
 // final returns the error with which the call ends after the permanent err.
 func (a *Attempts) final(err error, throttled *throttledError) error {
 	if definite(err, true, throttled) {
-		a.gate.answered()
+		a.gate.answeredDefinitely()
 	} else {
 		a.gate.failed()
 	}
-	if a.attempts == 1 { // nothing was given up, and nothing can be said beside err
+	if a.attempts == 1 { // there is nothing to add to err
 		return err
 	}
 	return a.stop(ErrPermanent, 0)
 }
 
 // Try makes an attempt with f, as [RetryValue] does: it calls f with ctx, bounded by
-// RetryPolicy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again reports
-// that Next is to be called; otherwise err is nil or the error with which to give
-// up. permit, which Next returned, is still held: whatever is to be known before the
-// next caller leaves can be noted first.
+// RetryPolicy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again
+// reports that Next is to be called; otherwise err is nil or the error to return. Try
+// does not release permit, which Next returned.
 func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, err error) {
 	bounded, stop := permit.watch(ctx)
 	defer stop()
@@ -232,37 +202,37 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 	return err == nil, err
 }
 
-// Succeeded notes that the last attempt succeeded: that fills the budget of the
-// gate again.
+// Succeeded records that the last attempt succeeded, which refills the retry budget of
+// the gate.
 func (a *Attempts) Succeeded() {
 	a.permit.answer(true)
 	a.gate.succeeded(a.attempts == 1 && !a.charged)
 }
 
-// Charge marks the call as a retry made by a loop outside the gate, such as that of an
-// SDK: it is paid for from the budget like a retry. If the budget is empty the call
-// goes ahead, because the other loop decided on it, but the gate slows down as after a
-// retry that was refused. Charge must be called before the first Next.
+// Charge records that the call is already a retry by an outer loop, such as that of an
+// SDK, and charges the retry budget. If the budget is empty, the call goes ahead, because
+// the other loop decided on it, but the gate slows down as after a retry that was
+// refused. Charge must be called before the first Next.
 func (a *Attempts) Charge() {
 	a.charged = true
 	a.gate.payRetry(plain, 0, a.policy.Backoff(1, 0, almostOne))
 }
 
-// toldToWait is called after the server asked for a wait of d, for which the
-// gate is paused already.
-func (a *Attempts) toldToWait(ctx context.Context, d time.Duration) error {
-	a.told++
+// serverWait is called after the server asked for a wait of d, for which the gate is
+// paused already.
+func (a *Attempts) serverWait(ctx context.Context, d time.Duration) error {
+	a.asked++
 	if d > a.policy.MaxServerWait {
 		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
 	}
 	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause, true)
 }
 
-// backOff decides how long to wait before a retry, which must not come earlier
-// than notBefore. An empty budget spaces the gate at the backoff and not at that
-// wait: it says nothing about other calls.
+// backOff decides how long to wait before a retry, which must not come before notBefore.
+// An empty budget spaces the gate at the backoff and not at that wait, which says nothing
+// about other calls.
 func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Time) error {
-	retry := a.attempts - a.told
+	retry := a.attempts - a.asked
 	if retry >= a.policy.Attempts {
 		a.gate.failed()
 		return a.stop(ErrAttempts, 0)
@@ -274,26 +244,26 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
 	a.wait = a.backoff
-	told := time.Duration(0)
+	asked := time.Duration(0)
 	if !notBefore.IsZero() {
-		told = time.Until(notBefore)
+		asked = time.Until(notBefore)
 	}
-	if told > a.policy.MaxServerWait {
-		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), told))
+	if asked > a.policy.MaxServerWait {
+		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), asked))
 	}
-	if told <= a.backoff {
+	if asked <= a.backoff {
 		return a.mayWait(ctx, kind, a.wait, worst, ByBackoff, false)
 	}
-	a.wait = told
+	a.wait = asked
 	err := a.mayWait(ctx, kind, a.wait, worst, ByBackoff, true)
-	if err == nil && a.excusable(told) {
-		a.excused += told
+	if err == nil && a.excusable(asked) {
+		a.excused += asked
 	}
 	return err
 }
 
-// again counts a retry and reports it to the observer, if one was decided on. Failed
-// decides, but then the permit is still held, and others may wait for it.
+// again counts and reports a retry, if Failed decided on one. It comes here and not in
+// Failed because the permit is still held there, and others may wait for it.
 func (a *Attempts) again() {
 	if a.last == nil {
 		return
@@ -301,10 +271,10 @@ func (a *Attempts) again() {
 	a.gate.retried.Add(1)
 	if a.gate.observer != nil {
 		wait := a.wait
-		if _, told := marks(a.last); wait == 0 && told != nil {
-			wait = max(0, told.wait())
+		if _, throttled := marks(a.last); wait == 0 && throttled != nil {
+			wait = max(0, throttled.wait())
 		}
-		a.gate.tell(Event{Kind: EventRetried, Wait: wait, Attempt: a.attempts, Err: a.last})
+		a.gate.report(Event{Kind: EventRetried, Wait: wait, Attempt: a.attempts, Err: a.last})
 	}
 }
 
@@ -326,9 +296,9 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 	}
 }
 
-// mayWait returns why a wait of d before the next attempt must not begin, or
-// nil. If the budget is empty the gate slows down to one call per worst. server says
-// that the server asks for the wait.
+// mayWait pays for the next attempt and returns nil, or the reason why a wait of d before
+// it must not begin. If the budget is empty, the gate slows down to one call per worst.
+// server reports that the server asked for the wait.
 func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Cause, server bool) error {
 	now := a.gate.queue.Now()
 	until := sat.Add(now, d)
@@ -351,8 +321,8 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 	return nil
 }
 
-// stop returns the error with which the call ends. at is when it is worth
-// coming back, 0 if nothing is known.
+// stop returns the error with which the call ends. at is when it is worth coming back, 0
+// if that is unknown.
 func (a *Attempts) stop(why error, at time.Duration) error {
 	s := &RetryError{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
 	if a.began >= 0 {
@@ -364,8 +334,8 @@ func (a *Attempts) stop(why error, at time.Duration) error {
 	return s
 }
 
-// isTimeout reports whether err is about time: the attempt may still be going
-// on at the server. That the context of the call is not done was looked at.
+// isTimeout reports whether err is about time: the server may still be working on the
+// attempt. The caller has checked that the context of the call is not done.
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Backoff computes the wait before a retry. It is a pure function, so one
-// value serves any number of calls at once: retry counts from 1, prev is the
-// wait before the retry before it (0 if there was none), and u is a random
-// number, uniform in [0, 1), from which it takes its jitter.
+// A Backoff computes the wait before a retry. retry counts from 1, prev is the wait
+// before the previous retry (0 if there was none), and u is a random number, uniform in
+// [0, 1), for the jitter. A Backoff must be a pure function: one value serves many calls
+// at once.
 type Backoff func(retry int, prev time.Duration, u float64) time.Duration
 
 // FullJitter returns a Backoff that is uniform in [0, x), where x is base, 2·base,

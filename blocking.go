@@ -8,86 +8,85 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Blocking is a limit that only answers, made one that callers wait for. See
-// [NewQueue].
+// A Queue makes callers wait for a limiter that only answers. See [NewQueue].
 type Queue struct {
 	queue queue.Queue
 	ask   queue.AskFunc
 }
 
-// Block gives limit the verbs of Guava's RateLimiter: callers wait in a FIFO
-// until limit admits them. Only the first of them asks it, as often as its
-// answers say; the others cost it nothing.
+// NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter admits
+// them, with verbs like those of Guava's RateLimiter. Only the first caller asks the
+// limiter, again when the last answer said.
 //
-// Whoever asks limit directly, and not through the same Blocking, passes that
-// queue by. If limit may admit somebody earlier than it said, because something was
-// given back or its quota changed, the first caller notices at once if limit is a
-// [Notifier], as all limits of leaky and window are, and otherwise not before then.
+// Calls that take from limiter directly bypass the queue. If limiter may admit a call
+// earlier than it said, because units were given back or its numbers changed, the first
+// caller asks again at once if limiter is a [limits.Notifier], as those of leaky and
+// window are.
 //
-// A Blocking is safe for use by multiple goroutines. Made in a
-// testing/synctest bubble, it belongs to that bubble. Block panics if limit is
-// nil.
-func NewQueue(limit limits.Limiter) *Queue {
-	if limit == nil {
-		panic("sluice: Block(nil)")
+// A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest
+// bubble belongs to that bubble. NewQueue panics if limiter is nil.
+func NewQueue(limiter limits.Limiter) *Queue {
+	if limiter == nil {
+		panic("sluice: NewQueue(nil)")
 	}
-	bell := bellOf(limit)
-	b := &Queue{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
-		wait, err := limit.Admit(ctx, t.N)
+	bell := bellOf(limiter)
+	q := &Queue{ask: func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
+		wait, err := limiter.Admit(ctx, t.N)
 		return queue.Wait{For: wait, Sure: wait, By: bell}, err
 	}}
-	b.queue.Init(unknown{}, queue.Config{})
-	return b
+	q.queue.Init(unknown{}, queue.Config{})
+	return q
 }
 
-// Acquire blocks until the limit admits n, behind everybody who came before.
-// n = 0 takes nothing and never blocks.
+// Acquire blocks until the limiter admits n, behind the callers that came before. n = 0
+// takes nothing and never blocks.
 //
-// It returns ctx.Err() if ctx is done, also if that was so before the call. If
-// the limit answers that n fits only after the deadline of ctx it returns a
-// [*WaitError] at once. It returns the limit's own error, such as
-// [ErrTooLarge], if there is one. After an error nothing is taken, as far as
-// the limit can tell. It panics if n < 0.
-func (b *Queue) Acquire(ctx context.Context, n int64) error {
-	return b.acquire(ctx, n, queue.Forever)
+// If ctx is done, it returns ctx.Err(). If the limiter answers that n fits only after the
+// deadline of ctx, it returns a [*WaitError] at once. It returns the error of the limiter,
+// such as [ErrTooLarge], if there is one. After an error nothing is taken, as far as the
+// limiter can know. It panics if n < 0.
+func (q *Queue) Acquire(ctx context.Context, n int64) error {
+	return q.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. When its turn to
-// ask has come and the answer is a longer wait, it returns a [*WaitError] at
-// once; if its turn does not come in time, [ErrTimeout]. longest ≤ 0 does not
-// wait.
-func (b *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
-	return b.acquire(ctx, n, longest)
+// AcquireWithin is Acquire, but waits no longer than longest. If the limiter answers, when
+// the caller is the first, that the wait is longer, it returns a [*WaitError] at once. If
+// the caller is not the first in time, it returns [ErrTimeout]. longest ≤ 0 does not wait.
+func (q *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
+	return q.acquire(ctx, n, longest)
 }
 
-func (b *Queue) acquire(ctx context.Context, n int64, longest time.Duration) error {
+// Wait is Acquire of 1.
+func (q *Queue) Wait(ctx context.Context) error { return q.acquire(ctx, 1, queue.Forever) }
+
+func (q *Queue) acquire(ctx context.Context, n int64, longest time.Duration) error {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return ctx.Err()
 	}
-	_, _, err := b.queue.Acquire(ctx, queue.Request{N: n, Max: longest, Ask: b.ask})
+	_, _, err := q.queue.Acquire(ctx, queue.Request{N: n, Max: longest, Ask: q.ask})
 	return err
 }
 
-// TryAcquire reports true if nobody waits and the limit admits n now. It never
-// waits, but asks the limit, which may take a round trip. It panics if n < 0.
-func (b *Queue) TryAcquire(n int64) bool {
+// TryAcquire returns true if no caller waits and the limiter admits n now. It does not
+// wait, but asks the limiter, which may take a round trip. It panics if n < 0.
+func (q *Queue) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return true
 	}
-	_, ok := b.queue.Try(queue.Request{N: n, Ask: b.ask})
+	_, ok := q.queue.Try(queue.Request{N: n, Ask: q.ask})
 	return ok
 }
 
-// Waiting returns how many callers wait.
-func (b *Queue) Waiting() int {
-	b.queue.Lock()
-	defer b.queue.Unlock()
-	return b.queue.Len()
+// Waiting returns the number of callers that wait.
+func (q *Queue) Waiting() int {
+	q.queue.Lock()
+	defer q.queue.Unlock()
+	return q.queue.Len()
 }
 
-// unknown is the rule of a limit that cannot be known before it is asked.
+// unknown is the queue.Rule of a limiter that must be asked.
 type unknown struct{}
 
 // Admit implements queue.Rule. It is not called: the queue asks.

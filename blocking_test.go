@@ -151,6 +151,7 @@ func TestQueue_Acquire_LimiterPanics(t *testing.T) {
 		for name, f := range map[string]func(){
 			"Acquire":    func() { b.Acquire(bg, 1) },
 			"TryAcquire": func() { b.TryAcquire(1) },
+			"Wait":       func() { b.Wait(bg) },
 		} {
 			func() {
 				defer func() {

@@ -6,24 +6,23 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// # Why does a gate count its retries?
+// # The retry budget
 //
-// A retry is a bet that the failure was an accident. When most calls fail it
-// is none, and N callers with 4 attempts each are 4·N calls on a server that
-// is down already. So retries are paid from a bucket of tokens that successes
-// fill. From full, 20 failures are retried; in the long run one in five calls
-// may be a retry that fails again.
+// A retry is a bet that the failure was an accident. If most calls fail, N callers with
+// 4 attempts each are 4·N calls on a server that is already down. So retries are paid
+// from a bucket of tokens that successes fill: from full, 20 failures are retried; in
+// the long run one call in five may be a retry that fails again.
 //
-// Only to refuse the retry makes it worse: a caller that fails at once, and not
-// after a backoff, makes its next call at once, so it calls faster than before
-// (aws/aws-sdk-go-v2#3413). So an empty budget also spaces out first attempts, at
-// the backoff that was not slept. Answers halve this spacing until it is gone.
+// Refusing the retry alone makes it worse: a caller that fails at once, and not after a
+// backoff, makes its next call at once (aws/aws-sdk-go-v2#3413). So an empty budget
+// also spaces out first attempts, by the backoff that was not slept. Answers halve this
+// spacing until it is gone.
 //
-// A budget that only successes mend stays empty where they do not come: after the
-// last call of a host, or if the usual answer is a 404. So quiet mends it, too: each
-// 30 s in which no call fails halve the spacing and put back a twentieth of the
-// tokens. While calls fail nothing comes back, so a server that is down sees no more
-// than before. The state is a function of the last event and now; nothing ticks.
+// Where successes do not come, after the last call of a host or if the usual answer is
+// a 404, quiet mends the budget: each 30 s in which no call fails halve the spacing and
+// put back a twentieth of the tokens. While calls fail nothing comes back, so a server
+// that is down sees no more calls. The state is a function of the last event and now;
+// nothing ticks.
 const (
 	budgetCapacity = 100
 	retryCost      = 5  // also after a throttle
@@ -38,20 +37,20 @@ const (
 	minSpacing = time.Millisecond // less is none
 )
 
-// A budget is the retry budget of a gate: guarded by the lock of its queue.
+// A budget is the retry budget of a gate. It is guarded by the lock of the queue.
 type budget struct {
 	capacity int // < 0: retries are free
 
-	// What was there at since: tokens, and the least spacing of calls, whatever
-	// they weigh and whatever burst is stored, 0 normally. Use at to read them.
+	// The state at since: tokens, and the least time between calls, whatever their
+	// cost and the burst, 0 normally. Use at to read them.
 	tokens  int
 	spacing time.Duration
 	since   time.Duration
 
 	left time.Duration // when the last call left
 
-	// throttled is when a throttle was last paid for. Calls that left before, or less
-	// than minBackoff later, and are throttled, too, were part of the same burst and
+	// throttled is when a retry after a throttle was last paid for. Throttled calls
+	// that left before, or less than minBackoff later, were part of the same burst and
 	// pay nothing.
 	throttled time.Duration
 }
@@ -98,7 +97,7 @@ func (b *budget) pay(cost int) bool {
 	return true
 }
 
-// refund notes a success.
+// refund puts back tokens after a success.
 func (b *budget) refund(first bool) {
 	refund := retryRefund
 	if first {
@@ -109,23 +108,23 @@ func (b *budget) refund(first bool) {
 	}
 }
 
-// halve shortens the spacing after an answer that shows the server at work. Calls
-// that go at interval anyway are not slowed down any more.
+// halve halves the spacing after an answer that shows the server at work. A spacing of
+// no more than interval, which calls keep anyway, ends.
 func (b *budget) halve(interval time.Duration) {
 	if b.spacing /= 2; b.spacing <= interval || b.spacing < minSpacing {
 		b.spacing = 0
 	}
 }
 
-// empty notes that a retry after backoff could not be paid for.
+// empty records that a retry after backoff could not be paid for.
 func (b *budget) empty(backoff time.Duration) {
 	b.spacing = min(max(b.spacing, backoff), maxSpacing)
 }
 
-// wait returns how long a call at the head of the queue has to wait if nothing
-// but quiet shortens the spacing meanwhile.
+// wait returns how long a call at the head of the queue has to wait if only quiet
+// shortens the spacing meanwhile.
 func (b *budget) wait(now time.Duration) time.Duration {
-	if b.spacing == 0 { // as for nearly all calls: the loop takes longer than the rest of them
+	if b.spacing == 0 { // as for nearly all calls
 		return 0
 	}
 	for at := now; ; {
@@ -152,7 +151,7 @@ func (b *budget) spaced(now time.Duration, calls int64) time.Duration {
 	return sat.Add(b.wait(now), time.Duration(behind))
 }
 
-// leave notes that a call leaves at now.
+// leave records that a call leaves at now.
 func (b *budget) leave(now time.Duration) {
 	if b.spacing > 0 { // once it is none, calls may pass without the lock again
 		*b = b.at(now)
@@ -162,82 +161,3 @@ func (b *budget) leave(now time.Duration) {
 
 // recovered reports whether nothing is left to mend.
 func (b budget) recovered() bool { return b.tokens == b.capacity && b.spacing == 0 }
-
-// payRetry pays for a retry of a call that left at left. If it cannot, calls
-// are spaced out at backoff at least.
-func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	now := g.queue.Now()
-	cost := retryCost
-	switch {
-	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
-		// Not "left before": in a bubble calls leave, are refused and pay at one
-		// instant, or a nanosecond apart if there is a slow start, and each of 64 paid.
-		// No retry comes sooner than minBackoff, so no call is free again and again.
-		cost = 0
-	case kind == timeout:
-		cost = timeoutCost
-	}
-	g.impaired.Store(true)
-	g.fail(now)
-	if !g.budget.pay(cost) {
-		// This wakes no caller: those that wait see the longer wait when they wake.
-		g.budget.empty(backoff)
-		return false
-	}
-	if kind == throttle && cost > 0 {
-		g.budget.throttled = now
-	}
-	return true
-}
-
-// fail ends the quiet at now.
-func (g *Gate) fail(now time.Duration) {
-	g.budget = g.budget.at(now)
-	g.budget.since = now
-}
-
-// failed notes that a call failed that is not retried.
-func (g *Gate) failed() {
-	if !g.impaired.Load() {
-		return
-	}
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	g.fail(g.queue.Now())
-}
-
-// succeeded notes that a call succeeded, at its first attempt or later.
-func (g *Gate) succeeded(first bool) {
-	g.mend(func(b *budget) { b.refund(first) })
-}
-
-// answered notes that a call failed with a definite answer: the server is well, and
-// the call was wrong. It puts back no tokens: that a retry ends so is no reason for
-// more of them.
-func (g *Gate) answered() { g.mend(func(*budget) {}) }
-
-// mend calls refund and halves the spacing.
-func (g *Gate) mend(refund func(b *budget)) {
-	if !g.impaired.Load() { // nothing to mend: the way of nearly all calls
-		return
-	}
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	now := g.queue.Now()
-	b := g.budget.at(now)
-	refund(&b)
-	spaced := g.budget.spacing > 0
-	if spaced {
-		b.halve(g.rate.Interval())
-	}
-	g.budget = b
-	g.impaired.Store(!b.recovered())
-	if spaced {
-		// Waiting callers may leave earlier now. The release of the permit would wake
-		// them, too, but may come much later.
-		g.queue.Advance(now)
-		g.queue.Kick()
-	}
-}

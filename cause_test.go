@@ -83,12 +83,12 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 					{Name: "requests", Limiter: leaky.New(100, 1, time.Minute)},
 					{Name: "tokens", Limiter: full()},
 				}})
-			}, "quota tokens", "sluice: g: would have to wait 1m0s for the quota tokens, 1s were allowed",
+			}, "limit tokens", "sluice: g: would have to wait 1m0s for the limit tokens, 1s were allowed",
 		},
 		"quota without a name": {
 			func(t *testing.T) *sluice.Gate {
 				return mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: full()}}})
-			}, "quota", "sluice: would have to wait 1m0s for the quota, 1s were allowed",
+			}, "limit", "sluice: would have to wait 1m0s for the limit, 1s were allowed",
 		},
 		"parent": {
 			func(t *testing.T) *sluice.Gate {
@@ -101,7 +101,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 			func(t *testing.T) *sluice.Gate {
 				all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "daily", Limiter: full()}}})
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
-			}, sluice.ByParent, "sluice: all: would have to wait 1m0s for the quota daily, 1s were allowed",
+			}, sluice.ByParent, "sluice: all: would have to wait 1m0s for the limit daily, 1s were allowed",
 		},
 		"own quota below a parent": {
 			func(t *testing.T) *sluice.Gate {
@@ -109,7 +109,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 					Name: "g", Parent: mustGate(t, sluice.Config{Name: "all"}),
 					Limits: []sluice.Limit{{Name: "daily", Limiter: full()}},
 				})
-			}, "quota daily", "sluice: g: would have to wait 1m0s for the quota daily, 1s were allowed",
+			}, "limit daily", "sluice: g: would have to wait 1m0s for the limit daily, 1s were allowed",
 		},
 		"rate below a parent": {
 			func(t *testing.T) *sluice.Gate {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Why a call was not let through. They are those of package limits. The errors of a
-// context are returned as they are; the message of the others has the name of the
+// These errors say why a call was refused. They are those of package limits. The errors
+// of a context are returned unwrapped; the message of the others has the name of the
 // gate.
 var (
 	ErrTooLarge    = limits.ErrTooLarge
@@ -20,19 +20,18 @@ var (
 	ErrTooManyKeys = limits.ErrTooManyKeys
 )
 
-// ErrLeaseLost is the cause of the context of a call whose permit, lent by another
-// machine, was lost while it was in flight.
+// ErrLeaseLost is the cause of the context of a call whose permit, lent by
+// Config.Semaphore, was lost while it was in flight.
 var ErrLeaseLost = errors.New("sluice: the permit was lost")
 
 // A WaitError reports a wait that could not have ended in time.
 type WaitError = limits.WaitError
 
-// Why [RetryValue] stopped trying. They are the Why of a [RetryError] error, which
+// These errors say why [RetryValue] gave up: they are the Why of a [RetryError], which
 // matches them.
 var (
-	// ErrPermanent: the error was marked with Permanent, or RetryPolicy.Retryable says
-	// that it is not to be retried. An error marked with Permanent matches it,
-	// too.
+	// ErrPermanent: the error was marked with Permanent, or RetryPolicy.Retryable
+	// returned false. An error marked with Permanent matches it, too.
 	ErrPermanent = errors.New("the error is permanent")
 
 	// ErrAttempts: RetryPolicy.Attempts are used up.
@@ -46,13 +45,13 @@ var (
 	// RetryPolicy.MaxServerWait.
 	ErrServerWait = errors.New("the server asks for too long a wait")
 
-	// ErrBudget: too many calls of this gate fail to retry any more of them.
+	// ErrBudget: too many calls of the gate fail, so its retry budget is empty.
 	ErrBudget = errors.New("the retry budget is empty")
 )
 
-// A RetryError is what [RetryValue] returns when it gives up: what the last
-// attempt failed with and why there is no other. It matches both. A first attempt
-// that fails with a permanent error is not one: that error comes back as it is.
+// A RetryError is what [RetryValue] returns when it gives up: the error of the last
+// attempt, and why there is no other. It matches both. A permanent error of the first
+// attempt is returned as it is, without a RetryError.
 type RetryError struct {
 	// Gate is the name of the gate.
 	Gate string
@@ -71,8 +70,8 @@ type RetryError struct {
 	// Elapsed is how long it took from the start of the first attempt.
 	Elapsed time.Duration
 
-	// RetryAt is when it is worth coming back: when the server said, or when
-	// the next attempt would have come. Zero if nothing is known.
+	// RetryAt is when it is worth coming back: the time that the server set, or
+	// when the next attempt would have come. Zero if that is unknown.
 	RetryAt time.Time
 }
 
@@ -90,7 +89,7 @@ func (s *RetryError) Error() string {
 	why := strings.TrimPrefix(strings.TrimPrefix(s.Why.Error(), "sluice: "), s.Gate+": ")
 	fmt.Fprintf(&b, "gave up after %d %s: %s", s.Attempts, attempts, why)
 	if !s.RetryAt.IsZero() {
-		second := s.RetryAt.Add(time.Second - 1).Truncate(time.Second) // not earlier than told
+		second := s.RetryAt.Add(time.Second - 1).Truncate(time.Second) // rounded up: never too early
 		fmt.Fprintf(&b, ", come back at %s", second.Format(time.RFC3339))
 	}
 	if s.Last != nil {
@@ -99,8 +98,8 @@ func (s *RetryError) Error() string {
 	return b.String()
 }
 
-// Timeout reports whether it is about time: the last attempt timed out, or the
-// next one would have come too late.
+// Timeout reports whether the last attempt timed out or the next one would have come
+// too late.
 func (s *RetryError) Timeout() bool { return isTimeout(s.Why) || s.Last != nil && isTimeout(s.Last) }
 
 // Unwrap returns Why and Last.
@@ -111,10 +110,10 @@ func (s *RetryError) Unwrap() []error {
 	return []error{s.Why, s.Last}
 }
 
-// Permanent marks err as one that must not be retried, by any Call that it comes
-// back through. The error keeps its message and matches [ErrPermanent]. It counts as
-// a definite answer, which shows that the server is well, unless it is also marked
-// with RetryAfter, RetryAt or NotBefore or is a timeout. Permanent(nil) is nil.
+// Permanent marks err as one that must not be retried, by any RetryValue that returns
+// it. The error keeps its message and matches [ErrPermanent]. It counts as a definite
+// answer, which shows that the server is well, unless it is also marked with RetryAfter,
+// RetryAt or NotBefore, or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -127,14 +126,14 @@ type permanentError struct{ error }
 func (e *permanentError) Unwrap() error        { return e.error }
 func (e *permanentError) Is(target error) bool { return target == ErrPermanent }
 
-// definite reports whether err, with which a call ended and whose marks are given, is
-// an answer of a server that is well to a call that is wrong.
+// definite reports whether err, whose marks are given, is the answer of a server that is
+// well to a call that is wrong.
 func definite(err error, permanent bool, throttled *throttledError) bool {
 	return permanent && throttled == nil && delayed(err).IsZero() && !isTimeout(err)
 }
 
-// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. It has both
-// numbers, so that the user sees which of the two settings to change.
+// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. Its message
+// has both settings, so that the user sees which one to change.
 type elapsedError struct{ wait, most, elapsed time.Duration }
 
 func (e *elapsedError) Error() string {
@@ -148,10 +147,10 @@ func (e *elapsedError) Error() string {
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
-// RetryAfter marks err as the answer of a server that asks not to be called
-// again before d has passed, such as the status 429 with a Retry-After. The
-// error keeps its message. The wait is 1 ms at least. d ≤ 0 means that the server
-// refused but did not say for how long. RetryAfter(nil, d) is nil.
+// RetryAfter marks err as the answer of a server that asks for a wait of d before the next
+// call, such as the status 429 with a Retry-After. The error keeps its message. The wait
+// is at least 1 ms. d ≤ 0 means that the server refused the call and set no time.
+// RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -163,8 +162,8 @@ func RetryAfter(err error, d time.Duration) error {
 	return e
 }
 
-// RetryAt is RetryAfter with a time. A t that has passed means that the server
-// refused but did not say for how long.
+// RetryAt is RetryAfter with a time. A t that has passed means that the server refused
+// the call and set no time.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil
@@ -174,21 +173,20 @@ func RetryAt(err error, t time.Time) error {
 
 type throttledError struct {
 	error
-	at time.Time // zero if not told
+	at time.Time // zero if the server set none
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
 
-// NotBefore marks err as a failure after which this call must not be tried again
-// before t, such as the status 502 with a Retry-After. Unlike [RetryAt] it does
-// not pause the gate: other calls go on, because the server failed one call and
-// did not say that there are too many. Otherwise the failure is an ordinary one:
-// it uses up an attempt and is paid for from the retry budget. The next attempt
-// comes at t or after the backoff, whichever is later; no permit is held
+// NotBefore marks err as a failure after which this call must not be tried again before
+// t, such as the status 502 with a Retry-After. Unlike [RetryAt] it does not pause the
+// gate: the server failed one call and did not say that there are too many. Otherwise it
+// is an ordinary failure, which uses up an attempt and is paid for from the retry budget.
+// The next attempt comes at t or after the backoff, whichever is later; no permit is held
 // meanwhile. RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the
-// context bound the wait as they bound any other. A t that has passed changes
-// nothing. If err is also marked with [RetryAfter] or [RetryAt] and a time that
-// is still to come, only that time counts. NotBefore(nil, t) is nil.
+// context bound the wait. A t that has passed changes nothing. If err is also marked with
+// [RetryAfter] or [RetryAt] and a time to come, only that time counts. NotBefore(nil, t)
+// is nil.
 func NotBefore(err error, t time.Time) error {
 	if err == nil {
 		return nil
@@ -203,9 +201,8 @@ type delayedError struct {
 
 func (e *delayedError) Unwrap() error { return e.error }
 
-// delayed returns the latest time of NotBefore that err was marked with, or the
-// zero time. What another gate gave up for with a RetryError is left out, as
-// by marks.
+// delayed returns the latest time of NotBefore that err was marked with, or the zero time.
+// It leaves out marks inside a RetryError, as marks does.
 func delayed(err error) (at time.Time) {
 	var inner []error
 	switch e := err.(type) {
@@ -227,9 +224,9 @@ func delayed(err error) (at time.Time) {
 	return at
 }
 
-// marks returns what err was marked with: whether it is permanent, and the
-// throttle with the longest told wait if there are several. What another gate
-// was told, and gave up for with a RetryError, is that gate's affair.
+// marks returns what err was marked with: whether it is permanent, and its throttle, the
+// one with the longest wait if there are several. It leaves out throttles inside a
+// RetryError: those paused the gate that gave up.
 func marks(err error) (permanent bool, throttled *throttledError) {
 	switch e := err.(type) {
 	case nil:
@@ -258,11 +255,24 @@ func marks(err error) (permanent bool, throttled *throttledError) {
 	return permanent, throttled
 }
 
-// wait returns how long it is until the server wants to be called again; not
-// positive if it did not say or that has passed.
+// wait returns how long it is until the time that the server set; not positive if there
+// is none or it has passed.
 func (e *throttledError) wait() time.Duration {
 	if e.at.IsZero() {
 		return 0
 	}
 	return time.Until(e.at)
 }
+
+// A pausedError ends the wait of a call in a gate that is paused for longer than
+// RetryPolicy.MaxServerWait.
+type pausedError struct {
+	left time.Duration // of the pause
+	why  string
+}
+
+func (e *pausedError) Error() string {
+	return "sluice: " + ErrServerWait.Error() + ", the gate is paused: " + e.why
+}
+
+func (e *pausedError) Unwrap() error { return ErrServerWait }

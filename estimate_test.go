@@ -25,14 +25,14 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 			want  sluice.Estimate // of 11 calls
 		}{
 			"no limit":           {[]sluice.Config{{}}, sluice.Estimate{LimitedBy: sluice.ByNothing}},
-			"quota":              {[]sluice.Config{{Limits: quota("day")}}, sluice.Estimate{LimitedBy: "quota day", Unknown: "quota day"}},
-			"nameless quota":     {[]sluice.Config{{Limits: quota("")}}, sluice.Estimate{LimitedBy: "quota", Unknown: "quota"}},
+			"quota":              {[]sluice.Config{{Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
+			"nameless quota":     {[]sluice.Config{{Limits: quota("")}}, sluice.Estimate{LimitedBy: "limit", Unknown: "limit"}},
 			"permits":            {[]sluice.Config{{Semaphore: permits}}, sluice.Estimate{LimitedBy: sluice.BySemaphore, Unknown: sluice.BySemaphore}},
-			"permits and quota":  {[]sluice.Config{{Semaphore: permits, Limits: quota("day")}}, sluice.Estimate{LimitedBy: "quota day", Unknown: "quota day"}},
-			"quota of a parent":  {[]sluice.Config{{Limits: quota("all")}, {}}, sluice.Estimate{LimitedBy: "quota all", Unknown: "quota all"}},
-			"quotas of both":     {[]sluice.Config{{Limits: quota("all")}, {Limits: quota("day")}}, sluice.Estimate{LimitedBy: "quota day", Unknown: "quota day"}},
-			"rate and quota":     {[]sluice.Config{{Rate: tenPerSecond, Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "quota day"}},
-			"rate of the parent": {[]sluice.Config{{Rate: tenPerSecond}, {Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "quota day"}},
+			"permits and quota":  {[]sluice.Config{{Semaphore: permits, Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
+			"quota of a parent":  {[]sluice.Config{{Limits: quota("all")}, {}}, sluice.Estimate{LimitedBy: "limit all", Unknown: "limit all"}},
+			"quotas of both":     {[]sluice.Config{{Limits: quota("all")}, {Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
+			"rate and quota":     {[]sluice.Config{{Rate: tenPerSecond, Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "limit day"}},
+			"rate of the parent": {[]sluice.Config{{Rate: tenPerSecond}, {Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "limit day"}},
 			"rate":               {[]sluice.Config{{Rate: tenPerSecond}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate}},
 		} {
 			g := generations(t, c.gates...)
@@ -79,7 +79,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		check("with a limit", limited, 2, started)
 		check("of the parent", child, 2, started)
 		check("below a rate", below, 11, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: sluice.BySlowStart})
-		check("beside a quota", quota, 2, sluice.Estimate{LimitedBy: sluice.BySlowStart, Unknown: "quota day"})
+		check("beside a quota", quota, 2, sluice.Estimate{LimitedBy: sluice.BySlowStart, Unknown: "limit day"})
 
 		p, err := g.Acquire(bg, 1)
 		if err != nil {

@@ -38,6 +38,63 @@ func Example() {
 	// Output: [0 1 4 9 16 25 36 49 64 81] 10
 }
 
+// A caller that only needs the pace, and does not care how long its calls take.
+func ExampleGate_Wait() {
+	gate, _ := sluice.New(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}})
+	for i := range 3 {
+		if err := gate.Wait(context.Background()); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("call", i)
+	}
+	// Output:
+	// call 0
+	// call 1
+	// call 2
+}
+
+// One line for a log, or to print while a program runs.
+func ExampleGate_String() {
+	gate, _ := sluice.New(sluice.Config{Name: "github", Concurrency: 8, Rate: sluice.Rate{Count: 5, Per: time.Second}})
+	permit, _ := gate.Acquire(context.Background(), 1)
+	gate.TryAcquire(1) // too early
+	fmt.Println(gate)
+	permit.Release()
+	// Output: github: 5/s, 1 of 8 in flight, 1 granted, 1 refused
+}
+
+func ExampleStats_String() {
+	today := time.Now()
+	at := func(second, milli int) time.Time {
+		return time.Date(today.Year(), today.Month(), today.Day(), 10, 31, second, milli*1e6, today.Location())
+	}
+	fmt.Println(sluice.Stats{
+		Name:        "github",
+		Rate:        sluice.Rate{Count: 5, Per: time.Second},
+		Concurrency: 8,
+		InFlight:    3,
+		Pacing:      5,
+		Waiting:     7,
+		LimitedBy:   sluice.ByRate,
+		NextSlot:    at(2, 100),
+		Granted:     1010,
+		Refused:     sluice.Refusals{Deadline: 2, QueueFull: 1},
+		Retried:     7,
+	})
+	fmt.Println(sluice.Stats{
+		InFlight:    1,
+		Pacing:      4,
+		LimitedBy:   sluice.ByPause,
+		PausedUntil: at(30, 0),
+		PausedWhy:   "429 Too Many Requests",
+		Granted:     20,
+	})
+	// Output:
+	// github: 5/s, 3 of 8 in flight, 12 waiting for the rate, next 10:31:02.100, 1,010 granted, 3 refused, 7 retried
+	// 1 in flight, 4 waiting for the pause, paused until 10:31:30.000 (429 Too Many Requests), 20 granted
+}
+
 // A wait that cannot end in time is refused before it begins.
 func ExampleGate_AcquireWithin() {
 	gate, _ := sluice.New(sluice.Config{Name: "daily", Rate: sluice.Rate{Count: 1, Per: 24 * time.Hour}})
@@ -48,19 +105,19 @@ func ExampleGate_AcquireWithin() {
 			fmt.Println("refused, a day is longer than", err.(*sluice.WaitError).Have)
 			continue
 		}
-		fmt.Println("let through")
+		fmt.Println("granted")
 		permit.Release()
 	}
 	// Output:
-	// let through
+	// granted
 	// refused, a day is longer than 1m0s
 }
 
-// How long would it take, before the first call is made?
+// How long a job would take, before its first call.
 func ExampleGate_Estimate() {
 	gate, _ := sluice.New(sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}})
-	plan := gate.Estimate(50_000)
-	fmt.Println(plan.Total.Round(time.Minute), "limited by the", plan.LimitedBy)
+	e := gate.Estimate(50_000)
+	fmt.Println(e.Total.Round(time.Minute), "limited by the", e.LimitedBy)
 	// Output: 2h47m0s limited by the rate
 }
 
@@ -85,21 +142,20 @@ func ExamplePermit_Settle() {
 	// next call in 1s
 }
 
-// A semaphore of 2 on another machine, or any limit that only answers, made
-// one that callers wait for.
+// Callers wait, in order, for a limiter that only answers.
 func ExampleNewQueue() {
 	limit := &everyOther{}
-	wait := sluice.NewQueue(limit)
+	queue := sluice.NewQueue(limit)
 	for range 3 {
-		if err := wait.Acquire(context.Background(), 1); err != nil {
+		if err := queue.Wait(context.Background()); err != nil {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println("3 were let through, asked", limit.asked, "times")
-	// Output: 3 were let through, asked 6 times
+	fmt.Println("3 were admitted, the limiter was asked", limit.asked, "times")
+	// Output: 3 were admitted, the limiter was asked 6 times
 }
 
-// everyOther refuses every other time it is asked.
+// everyOther refuses every other request.
 type everyOther struct{ asked int }
 
 func (e *everyOther) Admit(context.Context, int64) (time.Duration, error) {

@@ -162,6 +162,62 @@ func TestGate_TryAcquire(t *testing.T) {
 	})
 }
 
+// Wait paces calls and holds no place: neither in flight nor in a parent or a semaphore.
+func TestGate_Wait(t *testing.T) {
+	observed := 0
+	for name, cfg := range map[string]sluice.Config{
+		"plain":     {},
+		"observer":  {Observer: func(sluice.Event) { observed++ }},
+		"cost":      {ConcurrencyUnit: sluice.Cost},
+		"parent":    {Parent: mustGate(t, sluice.Config{Concurrency: 1})},
+		"semaphore": {Semaphore: lent{semaphore.NewWeighted(1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if cfg.Parent != nil {
+					cfg.Parent = mustGate(t, sluice.Config{Concurrency: 1})
+				}
+				if cfg.Semaphore != nil {
+					cfg.Semaphore = lent{semaphore.NewWeighted(1)}
+				}
+				cfg.Name, cfg.Concurrency, cfg.Rate = "g", 1, tenPerSecond
+				g, began := mustGate(t, cfg), time.Now()
+				for range 11 {
+					if err := g.Wait(bg); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if passed := time.Since(began); passed != time.Second {
+					t.Errorf("11 calls took %v", passed)
+				}
+				soon, cancel := context.WithTimeout(bg, ms)
+				defer cancel()
+				var wait *sluice.WaitError
+				if err := g.Wait(soon); !errors.As(err, &wait) || wait.By != "g" {
+					t.Errorf("before its deadline: %v", err)
+				}
+				done, cancel := context.WithCancel(bg)
+				cancel()
+				if err := g.Wait(done); err != context.Canceled {
+					t.Errorf("a context that is done: %v", err)
+				}
+				if s := g.Stats(); s.Granted != 11 || s.InFlight != 0 || s.Refused != (sluice.Refusals{Deadline: 1, Cancelled: 1}) {
+					t.Errorf("%+v", s)
+				}
+				if err := g.Shutdown(bg); err != nil {
+					t.Error(err)
+				}
+				if err := g.Wait(bg); !errors.Is(err, sluice.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+			})
+		})
+	}
+	if want := 11*2 + 10 + 3; observed != want { // granted and released, queued, refused
+		t.Errorf("%d events, want %d", observed, want)
+	}
+}
+
 func TestGate_Acquire_ZeroIsGrantedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1, Rate: tenPerSecond})

@@ -11,63 +11,59 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// KeyedConfig configures a [Keyed].
+// KeyedConfig configures a [Keyed]. Every field is optional.
 type KeyedConfig struct {
-	// Idle is how long a gate must have been unused before it is forgotten.
-	// 0 means 5 min, negative at once.
+	// Idle is how long a gate must have been unused before it is forgotten. 0 means
+	// 5 min, negative at once.
 	Idle time.Duration
 
-	// MaxKeys is the most gates there may be; calls for further keys fail
-	// with ErrTooManyKeys until some can be forgotten, or Evict drops one.
-	// 0 means 2²⁹.
+	// MaxKeys is the most gates there may be. Calls for further keys fail with
+	// ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
 	MaxKeys int
 
 	// Forget, if set, is called before a gate is forgotten that a new one could
-	// replace, and keeps it by returning false. A program that keeps something beside
-	// each gate can drop it when Forget returns true: the gate is not used again.
-	// It is called with the Keyed locked and must not use that.
+	// replace. It keeps the gate by returning false. A program that stores something
+	// beside each gate can drop it when Forget returns true: the gate is not used
+	// again. Forget is called with the Keyed locked and must not use it.
 	Forget func(gate *Gate) bool
 
-	// Evict, if set, makes room for a further key when there are EvictAt gates
-	// and none can be forgotten: it is called with a gate that is not in use,
-	// and drops it by returning true. Paused gates are offered first, then
-	// those that were unused for longest. What a gate knew is lost: its pause,
-	// so that the next call for its key may leave too early and be refused, and
-	// what its retry budget paid. owes reports that it is not paused and has
-	// quotas or owes its rate something: without it more may leave than you
-	// configured. A gate that is kept may be offered again at once. Forget is
-	// not asked. Evict is called with the Keyed locked and must not use that.
+	// Evict, if set, makes room for a further key when there are EvictAt gates and
+	// none can be forgotten: it is called with a gate that is not in use, and drops
+	// it by returning true. Paused gates come first, then those that were unused for
+	// longest. The state of the gate is lost: its pause, so that the next call for
+	// its key may leave too early and be refused, and its retry budget. owes reports
+	// that the gate is not paused but has limits, or owes its rate something: without
+	// it, more calls may leave than you configured. A gate that is kept may be
+	// offered again at once. Forget is not called. Evict is called with the Keyed
+	// locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
-	// EvictAt is how many gates there must be before a further key makes room:
-	// by forgetting gates that were unused for less than Idle, then by Evict.
-	// Fewer than MaxKeys make it a soft limit. 0 means MaxKeys.
+	// EvictAt is how many gates there must be before a further key makes room: by
+	// forgetting gates that were unused for less than Idle, then by Evict. A number
+	// below MaxKeys makes it a soft limit. 0 means MaxKeys.
 	EvictAt int
 }
 
-// A Keyed is a gate for each key, such as the host, the tenant or the route of
-// a call. Gates are made when a key is first used and forgotten when they have
-// not been used for a while.
+// A Keyed has a gate for each key, such as the host, the tenant or the route of a call.
+// Gates are made when a key is first used, and forgotten when they were not used for a
+// while. For a limit that all keys share, give the gates a Parent.
 //
-// A gate is forgotten only if a new one would let through no more than it:
-//   - no call is in it or waits, nothing is owed, it is not paused or closed;
+// A gate is forgotten only if a new one would let no more calls leave:
+//   - no call is in it or waits, nothing is owed, and it is not paused or closed;
 //   - it is not the Parent of a gate that is still in use: see Config.Parent;
-//   - its retry budget is at least half full and does not space calls out, which
-//     quiet alone brings about within 10 min; if there are MaxKeys gates the budget
-//     does not count, for a new key matters more;
-//   - none of its quotas remembers anything. A meter that several gates share, and
-//     one that lives elsewhere, a [limits.Remote], outlive the gate. A meter of its own must
-//     be as new: those of packages leaky and window say so, others keep the gate.
+//   - its retry budget is at least half full and does not space calls out, which is so
+//     after 10 min without failures. If there are MaxKeys gates, the budget does not
+//     count, because a new key matters more;
+//   - none of its Config.Limits would lose state. A limiter that several gates share, or
+//     that is a [limits.Remote], outlives the gate. A limiter of its own must be as new:
+//     those of leaky and window report that; others keep the gate.
 //
 // What SetRate and SetConcurrency changed is forgotten with the gate. There is no
-// goroutine that looks for such gates; each use of a Keyed looks at two.
+// goroutine: each use of a Keyed checks two gates. A key that does not equal itself, a
+// NaN, is a new key each time.
 //
-// A key that does not equal itself, a NaN, is a new key each time.
-//
-// For a limit that all of them share give the gates a Parent.
-//
-// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed]
-// and must not be copied.
+// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must
+// not be copied.
 type Keyed[K comparable] struct {
 	newGate func(key K) (*Gate, error)
 	cfg     KeyedConfig
@@ -82,7 +78,7 @@ type Keyed[K comparable] struct {
 	making []*making // running calls of newGate, in the order in which they began
 	era    uint64    // counts them
 
-	meters map[limits.Limiter]*sharedMeter
+	limiters map[limits.Limiter]*sharedLimiter
 }
 
 type keyedGate[K comparable] struct {
@@ -95,14 +91,13 @@ type keyedGate[K comparable] struct {
 	prev, next *keyedGate[K]
 }
 
-// NewKeyed returns a Keyed whose gates are made by newGate. It returns an error if
-// cfg.MaxKeys is negative or more than 2²⁹ or cfg.EvictAt is negative, and
-// panics if newGate is nil.
+// NewKeyed returns a Keyed whose gates newGate makes. It returns an error if cfg.MaxKeys
+// is negative or more than 2²⁹, or cfg.EvictAt is negative. It panics if newGate is nil.
 //
-// newGate is called once for a key, also if several callers use that for the first
-// time together, and for different keys at the same time. It may use the Keyed, to
-// give a gate the gate of another key as its parent; if it waits for its own key, in
-// however many steps, that use fails with an error.
+// newGate is called once for a key, even if several callers use that for the first time
+// together, and for different keys at the same time. It may use the Keyed to give a gate
+// the gate of another key as its parent. If it waits for its own key, in however many
+// steps, that use fails with an error.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -129,22 +124,23 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 		cfg.Idle = 5 * time.Minute
 	}
 	k := &Keyed[K]{
-		newGate: newGate,
-		cfg:     cfg,
-		gates:   make(map[K]*keyedGate[K]),
-		odd:     make(map[*keyedGate[K]]struct{}),
-		meters:  make(map[limits.Limiter]*sharedMeter),
+		newGate:  newGate,
+		cfg:      cfg,
+		gates:    make(map[K]*keyedGate[K]),
+		odd:      make(map[*keyedGate[K]]struct{}),
+		limiters: make(map[limits.Limiter]*sharedLimiter),
 	}
 	k.unused.prev, k.unused.next = &k.unused, &k.unused
 	return k, nil
 }
 
-// Use calls f with the gate of key, which it makes if there is none, and
-// returns what f returns. The gate is not forgotten before f has returned, and
-// must not be entered after that: by then there may be another for the key. A
-// permit may be held for longer: a gate with something in flight is not forgotten
-// either, nor is the Parent of another, if that was made before f returned or by the
-// newGate that called Use. Use returns the error of newGate, or [ErrTooManyKeys].
+// Use calls f with the gate of key and returns what f returns. If there is no gate, it
+// makes one. It returns the error of newGate, or [ErrTooManyKeys].
+//
+// The gate is not forgotten before f returns. After that, no further calls may be made
+// through it, because there may be another gate for the key. A permit may be held for
+// longer: a gate with a call in flight is not forgotten. Nor is the Parent of another
+// gate, if that was made before f returned or by the newGate that called Use.
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
 //		return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, fetch)
@@ -158,8 +154,8 @@ func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	return f(e.gate)
 }
 
-// Do is Gate.Do on the gate of key. If ctx is done before the call it returns
-// ctx.Err() and makes no gate.
+// Do is Gate.Do on the gate of key. If ctx is already done, it returns ctx.Err() and makes
+// no gate.
 func (k *Keyed[K]) Do(ctx context.Context, key K, f func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -167,7 +163,7 @@ func (k *Keyed[K]) Do(ctx context.Context, key K, f func(ctx context.Context) er
 	return k.Use(key, func(gate *Gate) error { return gate.Do(ctx, f) })
 }
 
-// Len returns how many gates there are, those that are being made included.
+// Len returns the number of gates, including those that are being made.
 func (k *Keyed[K]) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,7 +172,7 @@ func (k *Keyed[K]) Len() int {
 
 func (k *Keyed[K]) len() int { return len(k.gates) + len(k.odd) }
 
-// Stats calls f with the key and the Stats of each gate, in no order, until f
+// Stats calls f with the key and the Stats of each gate, in no particular order, until f
 // returns false. f may use k.
 func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
 	k.mu.Lock()
@@ -199,7 +195,7 @@ func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
 	}
 }
 
-// pin returns the gate of key, with one user more.
+// pin returns the entry of key with its gate, and one user more.
 func (k *Keyed[K]) pin(key K) (*keyedGate[K], error) {
 	for {
 		e, m, mine, err := k.find(key)
@@ -217,8 +213,8 @@ func (k *Keyed[K]) pin(key K) (*keyedGate[K], error) {
 	}
 }
 
-// find returns the entry of key, with one user more, and what makes its gate if that
-// is not there yet. mine reports that the caller is to make it.
+// find returns the entry of key, with one user more. If its gate is not made yet, m is
+// the call that makes it; mine reports that the caller must make that call.
 func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,9 +237,8 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 	if k.full() {
 		return nil, nil, false, ErrTooManyKeys
 	}
-	// The entry is there before the gate: two callers that come first at the same
-	// time must not make two gates, of which one would be lost with all that it let
-	// through. Making it under the lock was simpler, but a newGate that took its time
+	// The entry is there before the gate: two callers that come first together must
+	// not make two gates. Making it under the lock was simpler, but then a slow newGate
 	// held up all other keys, and one that used the Keyed hung.
 	k.era++
 	m = newMaking(k.era)

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	lookAt       = 2  // gates that each use looks at whether to forget them
-	lookAtIfFull = 16 // the same for a new key that there is no room for
+	lookAt       = 2  // gates that each use checks
+	lookAtIfFull = 16 // the same for a new key without room
 )
 
-// forget looks at up to n gates that were unused for idle and forgets those
-// that it may. The others go to the end, so that the next call looks at more.
-// pressed says that there is no room.
+// forget checks up to n gates that were unused for idle and forgets those that it may.
+// The others go to the end of the ring, so that the next call checks others. pressed
+// reports that there is no room.
 func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
 	for ; n > 0; n-- {
 		e := k.unused.next
@@ -27,7 +27,7 @@ func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
 		}
 		e.unlink() // to the end, before Forget is called: if that panics e is still in the ring
 		e.link(&k.unused)
-		if k.may(e, pressed) && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
+		if k.mayForget(e, pressed) && (k.cfg.Forget == nil || k.cfg.Forget(e.gate)) {
 			e.unlink()
 			k.remove(e)
 			k.takeBack(e.gate)
@@ -35,24 +35,25 @@ func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
 	}
 }
 
-// may reports whether e may be forgotten.
-func (k *Keyed[K]) may(e *keyedGate[K], pressed bool) bool {
+// mayForget reports whether e may be forgotten.
+func (k *Keyed[K]) mayForget(e *keyedGate[K], pressed bool) bool {
 	return !k.maybeParent(e) && !k.remembers(e.gate) && e.gate.asNew(pressed)
 }
 
-// maybeParent reports whether the gate of e was used since a newGate began that still
-// runs: perhaps it is to be the parent of what that makes.
+// maybeParent reports whether the gate of e was used since the start of a newGate that
+// still runs: it may be the parent of the gate that newGate makes.
 func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 	return len(k.making) > 0 && e.era >= k.making[0].era
 }
 
-// asNew reports whether a new gate would let through no more than g, but for quotas.
+// asNew reports whether a new gate would let no more calls leave than g, leaving aside
+// Config.Limits.
 //
-// Of the retry budget half is enough, so that a host that failed once is forgotten at
-// once. What is lost is 50 tokens of 100 at most, 10 retries, and while a gate is used
-// it is not forgotten. A slow start keeps the gate for a minute after the last call:
-// a new gate would let all calls go at once to a server that has just refused one. If
-// pressed, neither counts: some more retries do less harm than refusing a new host.
+// Half of the retry budget is enough, so that a host that failed once is forgotten at
+// once: at most 50 tokens of 100 are lost, 10 retries. A slow start keeps the gate for a
+// minute after the last call: a new gate would let all calls go at once to a server that
+// has just refused one. If pressed, neither counts: some more retries do less harm than
+// refusing a new key.
 func (g *Gate) asNew(pressed bool) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
@@ -64,31 +65,31 @@ func (g *Gate) asNew(pressed bool) bool {
 }
 
 // inUse reports whether another gate must not take the place of g: a call is in it or
-// waits, it is a parent, or it is closed, and a new one would be open. The queue must be
+// waits, it is a parent, or it is closed (a new one would be open). The queue must be
 // locked.
 func (g *Gate) inUse() bool {
 	return g.children.Load() > 0 || g.flight.calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil
 }
 
-// A sharedMeter counts the gates of a Keyed that have a meter as a quota.
-type sharedMeter struct {
+// A sharedLimiter counts the gates of a Keyed that have one limiter in Config.Limits.
+type sharedLimiter struct {
 	gates  int
 	shared bool // there were two at once, so it is not made for one of them
 }
 
-// lend notes that k has gate.
+// lend records that k has gate.
 func (k *Keyed[K]) lend(gate *Gate) {
 	if gate.lent.Add(1) == 1 {
 		gate.tie.begin()
 	}
-	for meter := range gate.meters() {
-		m := k.meters[meter]
-		if m == nil {
-			m = new(sharedMeter)
-			k.meters[meter] = m
+	for limiter := range gate.limiters() {
+		l := k.limiters[limiter]
+		if l == nil {
+			l = new(sharedLimiter)
+			k.limiters[limiter] = l
 		}
-		m.gates++
-		m.shared = m.shared || m.gates > 1
+		l.gates++
+		l.shared = l.shared || l.gates > 1
 	}
 }
 
@@ -97,42 +98,42 @@ func (k *Keyed[K]) takeBack(gate *Gate) {
 	if gate.lent.Add(-1) == 0 {
 		gate.tie.end()
 	}
-	for meter := range gate.meters() {
-		if m := k.meters[meter]; m.gates == 1 {
-			delete(k.meters, meter)
+	for limiter := range gate.limiters() {
+		if l := k.limiters[limiter]; l.gates == 1 {
+			delete(k.limiters, limiter)
 		} else {
-			m.gates--
+			l.gates--
 		}
 	}
 }
 
-// meters yields the meters of the quotas of g that can be keys of a map, each once: a
-// gate may have one twice, such as for calls and for cost.
-func (g *Gate) meters() iter.Seq[limits.Limiter] {
+// limiters yields the limiters of g that can be keys of a map, each once: a gate may have
+// one twice, such as for calls and for cost.
+func (g *Gate) limiters() iter.Seq[limits.Limiter] {
 	return func(yield func(limits.Limiter) bool) {
-		for i, q := range g.quotas {
-			if !reflect.ValueOf(q.Limiter).Comparable() || slices.ContainsFunc(g.quotas[:i], func(before Limit) bool {
-				return reflect.ValueOf(before.Limiter).Comparable() && before.Limiter == q.Limiter
+		for i, l := range g.limits {
+			if !reflect.ValueOf(l.Limiter).Comparable() || slices.ContainsFunc(g.limits[:i], func(before Limit) bool {
+				return reflect.ValueOf(before.Limiter).Comparable() && before.Limiter == l.Limiter
 			}) {
 				continue
 			}
-			if !yield(q.Limiter) {
+			if !yield(l.Limiter) {
 				return
 			}
 		}
 	}
 }
 
-// remembers reports whether a quota of gate has a memory that would be lost with it.
+// remembers reports whether a limit of gate has state that would be lost with it.
 func (k *Keyed[K]) remembers(gate *Gate) bool {
-	for _, q := range gate.quotas {
-		if _, elsewhere := q.Limiter.(limits.Remote); elsewhere {
+	for _, l := range gate.limits {
+		if _, elsewhere := l.Limiter.(limits.Remote); elsewhere {
 			continue
 		}
-		if reflect.ValueOf(q.Limiter).Comparable() && k.meters[q.Limiter].shared {
+		if reflect.ValueOf(l.Limiter).Comparable() && k.limiters[l.Limiter].shared {
 			continue
 		}
-		if m, ok := q.Limiter.(interface{ Peek() limits.Result }); ok && m.Peek().ResetAfter == 0 {
+		if p, ok := l.Limiter.(interface{ Peek() limits.Result }); ok && p.Peek().ResetAfter == 0 {
 			continue
 		}
 		return true
@@ -140,10 +141,10 @@ func (k *Keyed[K]) remembers(gate *Gate) bool {
 	return false
 }
 
-// A tie keeps the parent of a gate from being forgotten by a Keyed: if there were
-// another gate for its key, the child would go on with the old one, and both together
-// would let through twice as much. It ends when the child can let nothing through any
-// more: it is closed, forgotten by its Keyed, or collected as garbage.
+// A tie keeps the parent of a gate from being forgotten by a Keyed. If there were another
+// gate for the parent's key, the child would go on with the old one, and both together
+// would let twice as much through. The tie ends when no more calls can leave through the
+// child: it is closed, forgotten by its Keyed, or garbage.
 type tie struct {
 	parent *Gate
 	over   atomic.Bool

@@ -9,20 +9,18 @@ import (
 	"sync"
 )
 
-// # What if newGate uses its own Keyed?
+// # A newGate that uses its own Keyed
 //
-// It is called without the lock, and may: "the gate of a.example.com has that of
-// example.com as its parent". Callers of a key whose gate is being made wait for it.
-// So a newGate that uses its own key would wait for itself, and two that use each
-// other's key for one another. The simplest Keyed hangs then. Here a caller checks
-// before it waits: does the goroutine that makes the gate wait, directly or through
-// others, for a gate that this goroutine makes?
-//
-// Go has no identity of goroutines but the number in a stack trace. It costs some
-// microseconds, once for each gate that is made.
+// newGate is called without the lock, and may use the Keyed: "the gate of a.example.com
+// has that of example.com as its parent". Callers of a key whose gate is being made wait
+// for it. So a newGate that uses its own key would wait for itself, and two that use each
+// other's key for one another. Before a caller waits, it therefore checks whether the
+// goroutine that makes the gate waits, directly or through others, for a gate that this
+// goroutine makes. Go identifies goroutines only by the number in a stack trace, which
+// takes some microseconds, once for each gate.
 
-// errAbandoned is the result of a newGate that panicked or ended its goroutine. The
-// callers that wait call newGate themselves.
+// errAbandoned is the result of a newGate that panicked or ended its goroutine. Callers
+// that wait for it call newGate themselves.
 var errAbandoned = errors.New("sluice: newGate did not return")
 
 // A making is one call of newGate.
@@ -37,19 +35,19 @@ func newMaking(era uint64) *making {
 	return &making{by: goroutine(), era: era, done: make(chan struct{})}
 }
 
-// makers has what the goroutines wait for that wait for a gate to be made, in any Keyed.
+// makers has the making that each waiting goroutine waits for, in any Keyed.
 var makers struct {
 	mu    sync.Mutex
 	await map[uint64]*making
 }
 
-// wait waits until m is done and returns its error, or an error at once if m would
-// then wait for the caller.
+// wait waits until m is done and returns its error. If m waits for the caller, it returns
+// an error at once.
 func (m *making) wait(key any) error {
 	me := goroutine()
 	makers.mu.Lock()
-	// A making that is over holds up no goroutine, although one that waited for it may
-	// not have run since then and still be in await.
+	// A goroutine that waited for a making that is over may not have run since then, and
+	// still be in await.
 	for next := m; next != nil && !next.over(); next = makers.await[next.by] {
 		if next.by == me {
 			makers.mu.Unlock()

@@ -32,8 +32,8 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 				return
 			default:
 			}
-			if g.flight.enter(places) {
-				g.flight.unpass()
+			if g.flight.addUnlocked(places) {
+				g.flight.uncountPassed()
 				g.flight.leave()
 			}
 		}
@@ -69,14 +69,14 @@ func TestLane_LosingTheSlotDrainsTheGate(t *testing.T) {
 	}
 	slots := g.lane.Slots()
 	next, now, v := slots.Look(g.queue.Epoch())
-	if v != schedule.Leave || !g.flight.enter(slots.Places()) {
+	if v != schedule.Leave || !g.flight.addUnlocked(slots.Places()) {
 		t.Fatal("an idle gate lets no call through")
 	}
 	g.Close()
 	if slots.Take(next, now) {
 		t.Fatal("a closed gate lets a call through")
 	}
-	g.outrun()
+	g.loseSlot()
 	select {
 	case <-g.drained:
 	default:
@@ -151,7 +151,7 @@ func TestLane_OldClockRefusesNoCall(t *testing.T) {
 // More calls can never end than began: the number would wrap, and the gate be full for good.
 func TestLane_FlightDoesNotGoBelowZero(t *testing.T) {
 	var f flight
-	f.enter(2)
+	f.addUnlocked(2)
 	f.leave()
 	func() {
 		defer func() {
@@ -164,7 +164,7 @@ func TestLane_FlightDoesNotGoBelowZero(t *testing.T) {
 	if n := f.calls(); n != 0 {
 		t.Errorf("%d in flight", n)
 	}
-	if !f.enter(1) || f.passed() != 2 {
+	if !f.addUnlocked(1) || f.passed() != 2 {
 		t.Error("what has passed was lost")
 	}
 }

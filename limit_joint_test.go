@@ -147,7 +147,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 			l.Call(i, enter(g, bg))
 		}
 		time.Sleep(50 * ms)
-		if s := g.Stats(); s.LimitedBy != "quota second" || s.Pacing != 1 {
+		if s := g.Stats(); s.LimitedBy != "limit second" || s.Pacing != 1 {
 			t.Errorf("%+v", s)
 		}
 		time.Sleep(2 * time.Second)
@@ -156,7 +156,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 		if second.missing() != 1 || day.missing() != 3 {
 			t.Errorf("%d and %d are gone", second.missing(), day.missing())
 		}
-		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: quota second: request is larger than the limit" {
+		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: limit second: request is larger than the limit" {
 			t.Errorf("3 of 2: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -166,7 +166,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 		// Both refuse: the longer wait counts, and its quota is named.
 		far.since()
 		var wait *sluice.WaitError
-		if _, err := g.AcquireWithin(bg, 1, time.Minute); !errors.As(err, &wait) || wait.For != "quota day" || wait.Need < 58*time.Minute {
+		if _, err := g.AcquireWithin(bg, 1, time.Minute); !errors.As(err, &wait) || wait.For != "limit day" || wait.Need < 58*time.Minute {
 			t.Errorf("%v", err)
 		}
 		wantTrips(t, far, "ask sd [1 1]")
@@ -233,7 +233,7 @@ func TestJoint_TwoStores(t *testing.T) {
 			t.Errorf("%d stranded, want 2", s.Stranded)
 		}
 		q.away = errors.New("away")
-		if _, err := g.AcquireWithin(bg, 1, 0); !errors.Is(err, q.away) || err.Error() != "sluice: quota b: away" {
+		if _, err := g.AcquireWithin(bg, 1, 0); !errors.Is(err, q.away) || err.Error() != "sluice: limit b: away" {
 			t.Errorf("%v", err)
 		}
 		if s := g.Stats(); s.Stranded != 4 || s.Refused.Other != 1 {
@@ -268,7 +268,7 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		l := synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		l.Call(0, enter(host, ctx))
-		if h, a := host.Stats(), all.Stats(); h.LimitedBy != sluice.ByParent || a.LimitedBy != "quota a" {
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != sluice.ByParent || a.LimitedBy != "limit a" {
 			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
 		}
 		// That of the host refuses: it is the host.
@@ -276,7 +276,7 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		a.bucket.Adjust(bg, -9, 0)
 		c.bucket.Adjust(bg, 3, 0)
 		l.Call(1, enter(host, bg))
-		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "quota c" || a.LimitedBy != sluice.ByNothing {
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "limit c" || a.LimitedBy != sluice.ByNothing {
 			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
 		}
 		p, err = host.Acquire(bg, 2)

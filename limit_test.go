@@ -77,7 +77,7 @@ func TestConfig_Limits_IfOneRefusesNoneIsCharged(t *testing.T) {
 			t.Errorf("AcquireWithin: %v", err)
 		}
 		untouched("AcquireWithin", 1)
-		if err := acquire(bg, 11, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: quota b: request is larger than the limit" {
+		if err := acquire(bg, 11, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: limit b: request is larger than the limit" {
 			t.Errorf("11 of 10: %v", err)
 		}
 		untouched("too large", 1)

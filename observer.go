@@ -2,15 +2,6 @@ package sluice
 
 import "time"
 
-// # What does an observer cost those who have none?
-//
-// Nothing: a gate without one never looks. The way past the lock in Do is for
-// gates with nothing to ask and nobody to tell, which was decided once, by New;
-// the others go through enter, and tell there. No event is told with a lock held,
-// and none while its call holds up others, but one (see Observer). What is told
-// of a parent, from the middle of the admission of a child's call, is noted and
-// told when that is over: see news.
-
 // An Observer is called with each [Event] of a gate, as it happens: Config.Observer.
 // Package observe writes events to a log; observe/otel and observe/prometheus count
 // them. How many calls wait or are in flight at the moment is in [Gate.Stats], which
@@ -94,71 +85,27 @@ const (
 	EventReleased EventKind = "released"
 )
 
-// tell tells e to the observer of g, if it has one.
-func (g *Gate) tell(e Event) {
-	if g.observer != nil {
-		e.Gate = g.name
-		g.observer(e)
-	}
-}
+// events are those of gates above that of a call, to be reported when its admission is
+// over. They are collected while the call is first in the queue of its own gate: calls
+// behind it must not wait for an observer, and a panic must not lose what was taken.
+// No event is reported with a lock held.
+type events []gateEvent
 
-// A news is what the observers of gates above that of a call will be told when
-// its admission is over. It is noted while the call is first in the queue of its
-// own gate: those behind are not to wait for an observer, nor is a panic of it to
-// lose what has just been taken.
-type news []item
-
-type item struct {
+type gateEvent struct {
 	gate  *Gate
 	event Event
 }
 
-func (n *news) note(g *Gate, e Event) {
-	if n != nil && g.observer != nil {
-		*n = append(*n, item{g, e})
+func (e *events) add(g *Gate, event Event) {
+	if e != nil && g.observer != nil {
+		*e = append(*e, gateEvent{g, event})
 	}
 }
 
-func (n *news) tell() {
-	if n != nil {
-		for _, i := range *n {
-			i.gate.tell(i.event)
+func (e *events) report() {
+	if e != nil {
+		for _, one := range *e {
+			one.gate.report(one.event)
 		}
 	}
-}
-
-// granted tells the observers that p was granted after wait, those of the
-// parents first. If one panics p is given back: its caller will never see it.
-func (p *Permit) granted(n *news, wait time.Duration) {
-	if !p.gate.watched {
-		return
-	}
-	told := false
-	defer func() {
-		if !told {
-			p.answer(false) // no server has answered
-			p.giveBack()
-		}
-	}()
-	n.tell()
-	p.gate.tell(Event{Kind: EventGranted, N: p.n, Wait: wait})
-	told = true
-}
-
-// endTold is end for a permit whose end is to be told. What was held is back
-// before anybody is told, the lease of another machine as well, which may take a
-// while: so the time is taken before.
-func (p *Permit) endTold() {
-	held := p.gate.queue.Now() - p.since
-	p.giveBack()
-	p.toldBack(held)
-}
-
-// toldBack tells that p is back, after it was held. Gate and parent have granted
-// it at one instant.
-func (p *Permit) toldBack(held time.Duration) {
-	if p.up != nil {
-		p.up.toldBack(held)
-	}
-	p.gate.tell(Event{Kind: EventReleased, N: p.n, Held: held})
 }

@@ -113,7 +113,7 @@ func TestObserver_Refusals(t *testing.T) {
 			Limits: []sluice.Limit{{Limiter: failing{errors.New("quota is away")}}},
 		})
 		g.Acquire(bg, 1)
-		d.want(t, "0s g refused n=1 other err=sluice: g: quota: quota is away")
+		d.want(t, "0s g refused n=1 other err=sluice: g: limit: quota is away")
 		g.Acquire(bg, 2)
 		d.want(t, "0s g refused n=2 too_large err=sluice: g: request is larger than the limit")
 

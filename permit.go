@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Permit is the right of one call to be in flight. It is safe for use by
-// multiple goroutines.
+// A Permit is the right of one call to be in flight. It is safe for use by multiple
+// goroutines.
 type Permit struct {
 	gate  *Gate        // nil if n was 0
-	up    *Permit      // of the gate's parent, if it has one
+	up    *Permit      // of the gate's parent, if there is one
 	lease limits.Lease // nil if there is none
 	n     int64
 	since time.Duration // when it was granted
@@ -23,18 +25,113 @@ type Permit struct {
 	done atomic.Uint32
 }
 
-// What happens to a permit only once: bits of Permit.done. As three fields they make
-// it longer than 64 bytes, and an Acquire takes a quarter more.
+// What happens to a permit only once: bits of Permit.done. Three fields would make it
+// longer than 64 bytes, and Acquire a quarter slower.
 const (
 	released uint32 = 1 << iota
 	settled
-	answered // the ramp counts the answer; set with the gate's queue locked
+	answered // the ramp counted the answer; set with the gate's queue locked
 )
 
-// first marks what as done and reports whether that was the first time.
+// first marks what as done and reports whether it was not done before.
 func (p *Permit) first(what uint32) bool { return p.done.Or(what)&what == 0 }
 
-// fill makes p the permit of a call of cost n that was let through at now.
+// acquire makes p the permit for a call of r, once that may leave. r is a pointer here
+// and below because a copy each time took a tenth of a call that does not wait.
+func (p *Permit) acquire(ctx context.Context, g *Gate, r *queue.Request) error {
+	mustNotBeNegative(r.N)
+	switch {
+	case r.N == 0:
+		return g.acquireNothing(ctx)
+	case g.semaphore != nil:
+		return p.acquireLeased(ctx, g, r)
+	}
+	return p.takeTurn(ctx, g, r, nil, 0)
+}
+
+// acquireNothing is acquire for n = 0.
+func (g *Gate) acquireNothing(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return g.refuse(0, err)
+	}
+	if g.life.Err() != nil {
+		return g.refuse(0, ErrClosed)
+	}
+	return nil
+}
+
+// acquireLeased is acquire for a gate with a Config.Semaphore.
+func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) error {
+	r.Max = max(0, r.Max)
+	lease, waited, err := g.borrow(ctx, r)
+	if err != nil {
+		return g.refuse(r.N, err)
+	}
+	defer func() {
+		if p.gate == nil { // refused, or a limit panicked
+			lease.Release()
+		}
+	}()
+	if r.Max != queue.Forever {
+		r.Max = max(0, r.Max-waited)
+	}
+	return p.takeTurn(ctx, g, r, lease, waited)
+}
+
+// borrow takes permits from Config.Semaphore and returns how long that took. It ends
+// when the gate is closed.
+func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time.Duration, error) {
+	g.queue.Lock()
+	err := g.queue.Closed()
+	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atSemaphore.Load()) >= g.maxWaiting {
+		err = ErrQueueFull
+	}
+	began := g.queue.Now()
+	g.queue.Unlock()
+	if err != nil {
+		return nil, 0, err
+	}
+	g.atSemaphore.Add(1)
+	defer g.atSemaphore.Add(-1)
+	asking, stop := context.WithCancel(errs.Honest(ctx))
+	defer stop()
+	defer context.AfterFunc(g.life, stop)()
+	lease, err := g.semaphore.Acquire(asking, g.concurrencyUnit.of(r.N), r.Max)
+	if err != nil && g.life.Err() != nil && ctx.Err() == nil {
+		err = ErrClosed
+	}
+	return lease, g.queue.Now() - began, err
+}
+
+// takeTurn leaves at once if that is possible without the lock, and otherwise waits in
+// the queue of g. The call has waited for before already.
+func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease limits.Lease, before time.Duration) error {
+	var later *events
+	r.Ask, later = g.asking()
+	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
+		if now, v := g.admitUnlocked(); v == schedule.Leave {
+			g.waited(before)
+			p.fill(g, 1, now, lease)
+			if g.observed {
+				p.reportGranted(nil, before)
+			}
+			return nil
+		}
+	}
+	now, waited, err := g.queue.Acquire(ctx, *r)
+	if err != nil {
+		later.report()
+		return g.refuse(r.N, err)
+	}
+	g.waited(before + waited)
+	p.fill(g, r.N, now, lease)
+	if g.observed {
+		p.reportGranted(later, before+waited)
+	}
+	return nil
+}
+
+// fill makes p the permit of a call of cost n that left at now.
 func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
 	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, n
 	if g.parent != nil {
@@ -43,9 +140,23 @@ func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
 	}
 }
 
-// Release ends the call and lets the next one in. Only the first Release of a
-// permit counts. The nil that comes beside an error has nothing to release, and
-// Release of it does nothing.
+// reportGranted reports that p was granted after wait, to the observers of the parents
+// first. If an observer panics, p is given back: its caller will never see it.
+func (p *Permit) reportGranted(later *events, wait time.Duration) {
+	done := false
+	defer func() {
+		if !done {
+			p.answer(false) // no server has answered
+			p.giveBack()
+		}
+	}()
+	later.report()
+	p.gate.report(Event{Kind: EventGranted, N: p.n, Wait: wait})
+	done = true
+}
+
+// Release ends the call and lets the next one in. Only the first Release of a permit
+// has an effect. Release of the nil permit that comes with an error does nothing.
 func (p *Permit) Release() {
 	if p != nil && p.gate != nil && p.first(released) {
 		p.end()
@@ -54,15 +165,17 @@ func (p *Permit) Release() {
 
 // end is the first Release.
 func (p *Permit) end() {
-	if p.gate.watched {
-		p.endTold()
+	if !p.gate.observed {
+		p.giveBack()
 		return
 	}
+	held := p.gate.queue.Now() - p.since // before giveBack, which may take a round trip
 	p.giveBack()
+	p.reportReleased(held)
 }
 
 // giveBack gives back what p holds. It takes the lock only if a caller waits for the
-// room or for the gate to drain, if concurrency counts cost, or in a slow start.
+// room or Shutdown does, if concurrency counts cost, or in a slow start.
 func (p *Permit) giveBack() {
 	g := p.gate
 	p.answer(true)
@@ -82,11 +195,19 @@ func (p *Permit) giveBack() {
 	}
 }
 
-// Settle replaces the n that the call was let through with by its actual cost; if n was
-// 0 it does nothing. It changes only the limits that count cost: if n was too much the
-// rest is given back, if it was too little the rest becomes debt, even beyond the
-// limit, and is never an error. It may come before or after
-// Release; only the first Settle of a permit counts. It panics if actual < 0.
+// reportReleased reports that p was released, to the observers of the parents first.
+func (p *Permit) reportReleased(held time.Duration) {
+	if p.up != nil {
+		p.up.reportReleased(held)
+	}
+	p.gate.report(Event{Kind: EventReleased, N: p.n, Held: held})
+}
+
+// Settle replaces the n that the call was granted with by its actual cost, in the
+// limits that count cost. If n was too much, the rest is given back; if it was too
+// little, the rest becomes debt, even beyond the limit, and is never an error. It may
+// come before or after Release. Only the first Settle of a permit counts, and if n was
+// 0 it does nothing. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.first(settled) {
@@ -97,15 +218,15 @@ func (p *Permit) Settle(actual int64) {
 		return
 	}
 	age := p.gate.queue.Now() - p.since
-	for i := range p.gate.questions {
-		p.gate.questions[i].settle(context.Background(), delta, age)
+	for i := range p.gate.steps {
+		p.gate.steps[i].settle(context.Background(), delta, age)
 	}
 	for ; p != nil; p = p.up {
 		p.settle(delta)
 	}
 }
 
-// settle changes by delta what p takes of the cost limits of its gate beside quotas.
+// settle changes by delta what p takes of the limits of its gate that count cost, except Config.Limits.
 func (p *Permit) settle(delta int64) {
 	g := p.gate
 	if g.rateUnit == Cost {
@@ -128,75 +249,13 @@ func (p *Permit) settle(delta int64) {
 	}
 }
 
-// Lost returns a channel that is closed if the permit was lent by another
-// machine and lost before it was released, or nil if that cannot happen.
+// Lost returns a channel that is closed if the permit was lent by Config.Semaphore and
+// lost before it was released, or nil if that cannot happen.
 func (p *Permit) Lost() <-chan struct{} {
 	if p.lease == nil {
 		return nil
 	}
 	return p.lease.Lost()
-}
-
-// honor pauses the gate if the server asks for a wait. err is what the call ended with,
-// throttled its mark or nil, since when the call left, and p its permit, nil if it has
-// none. It returns the wait, 0 if there is none. The wait is 1 ms at least, like a
-// backoff: it does not use up an attempt, so at a server that asks for 1 ns the retries
-// would not end. The permit must still be held: if it were released first, the next
-// call would leave before the pause.
-func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration) {
-	if throttled == nil {
-		return 0
-	}
-	at := throttled.at
-	if wait = throttled.wait(); wait <= 0 {
-		g.queue.Lock()
-		defer g.queue.Unlock()
-		if p != nil {
-			p.first(answered) // by this error, and not by the release
-		}
-		g.slowStart(g.queue.Now(), since, 0)
-		return 0
-	}
-	if wait < minBackoff {
-		wait, at = minBackoff, time.Now().Add(minBackoff)
-	}
-	g.pauseUntil(at, err.Error(), since)
-	return wait
-}
-
-// slowStart records, with the queue locked, that the server refused a call that left at
-// since and asked for a wait of told, 0 if it set no time. A gate with a rate needs no
-// slow start.
-func (g *Gate) slowStart(now, since, told time.Duration) {
-	if g.rate.Count == 0 {
-		g.ramp = g.ramp.refuse(now, since, told)
-		g.ramping.Store(true)
-	}
-}
-
-// answer counts the answer to the call in the ramps of the gate and its parents, once.
-// taken is false if the answer does not show that the server is well.
-func (p *Permit) answer(taken bool) {
-	for ; p != nil; p = p.up {
-		if g := p.gate; g != nil && g.ramping.Load() {
-			g.answer(p, taken)
-		}
-	}
-}
-
-// answer is Permit.answer for one gate.
-func (g *Gate) answer(p *Permit, taken bool) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	if !p.first(answered) {
-		return
-	}
-	g.ramp = g.ramp.answer(p.since, taken, (*rule)(g).places())
-	g.ramping.Store(g.ramp != nil)
-	if g.queue.Len() > 0 {
-		g.queue.Advance(g.queue.Now())
-		g.queue.Kick()
-	}
 }
 
 // watch returns a context for the call that ends when the permit is lost.
@@ -214,4 +273,14 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(context.Canceled) }
+}
+
+// answer counts the answer to the call in the ramps of the gate and its parents, once.
+// fine is false if the answer does not show that the server is well.
+func (p *Permit) answer(fine bool) {
+	for ; p != nil; p = p.up {
+		if g := p.gate; g != nil && g.ramping.Load() {
+			g.answer(p, fine)
+		}
+	}
 }

@@ -9,50 +9,42 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// # How does a gate without a rate come back from a refusal?
+// # Slow start
 //
-// With a rate the calls that waited out a pause leave one interval apart. The
-// simplest gate without one lets all of them go when the pause ends, and a
-// server of 20 calls per second refuses most of them again: 64 workers needed
-// 3,462 requests for 500 items. So from a refusal on, calls are let out as TCP
-// sends segments after a loss (slow start, RFC 5681):
+// With a rate, the calls that waited out a pause leave one interval apart. A gate without
+// one that let all of them go when the pause ends would be refused again. So after a
+// refusal calls leave as TCP sends segments after a loss (slow start, RFC 5681):
 //
 //	window   how many calls may be without an answer: 1 at first, 1 more for
 //	         each answer, so twice as many each round trip; above half of the
 //	         window at which a call was refused only 1 more each round trip
 //	gap      the least time between two calls: none after the first refusal
 //
-// A window alone is the wrong measure for a rate: at a server that answers in
-// 20 ms a window of 1 is already 50 calls per second. But the calls that the
-// server took between two refusals, divided by the time between them, are the
-// server's rate: at both instants its allowance was used up. From the second
-// refusal on that is the pace. It then grows with each answer, the more slowly
-// the more calls it was measured by.
+// A window alone is the wrong measure for a rate: at a server that answers in 20 ms, a
+// window of 1 is already 50 calls per second. But the calls that the server took between
+// two refusals, divided by the time between them, are the server's rate: at both instants
+// its allowance was used up. From the second refusal on that is the pace. It then grows
+// with each answer, the more slowly the more calls it was measured by.
 //
-// Two refusals that are close together measure little: at a server that says to
-// the millisecond when to come back, the last two alone gave a pace at which half
-// of the calls were refused. So at least 16 calls lie between the two, if there
-// were as many. Of all such pairs among the last refusals the pace is the best:
-// the server gave that much. The mean of all of them sank and sank where single
-// calls are refused for reasons that have nothing to do with the pace, because
-// each refusal costs some time in which little is sent.
+// Two refusals close together measure little, so at least 16 calls lie between the two,
+// if there were as many. Of all such pairs among the last refusals the best pace counts:
+// the server allowed that much. The mean of all pairs sank and sank at servers that refuse
+// single calls for other reasons, because little is sent after each refusal.
 //
-// A bucket has room again after one gap, and a server that rounds this up to whole
-// seconds adds at most one second. A server that asks for a much longer wait counts by
-// windows: after the wait its whole limit is available again, and a pace would only
-// spread the calls over the next window. Then there is no gap.
+// A server that asks for a wait much longer than a gap counts by windows: after the wait
+// its whole limit is available again, and a pace would only spread the calls over the
+// next window. Then there is no gap. (A bucket has room after one gap, at most a second
+// more if the server rounds up.)
 //
-// Each call counts once, and only if it left after the last refusal: 64 calls in
-// flight that are refused together are one refusal.
+// Each call counts once, and only if it left after the last refusal: 64 calls in flight
+// that are refused together are one refusal.
 //
-// A refusal without a time may mean anything: some servers are overloaded for 1
-// call in 50, whatever the pace. At such a server the slow start of every refusal
-// made 300 calls of 3 s through 64 workers take 3 minutes instead of 34 s. So it
-// counts only if 3 of the last 16 calls were refused. A server that says when to
-// come back is believed at once.
+// A refusal without a time may mean anything: some servers are overloaded for 1 call in
+// 50, whatever the pace. So it counts only if 3 of the last 16 calls were refused. A
+// refusal with a time always counts.
 //
-// A call without an answer holds up the next for 10 s at most. A download may take an
-// hour, and the release of its permit is the first that the gate learns of its answer.
+// A call without an answer holds up the next for 10 s at most: a download may take an
+// hour, and only the release of its permit shows that it was answered.
 const (
 	rampStall    = 10 * time.Second
 	rampMinGap   = 100 * time.Microsecond // a shorter one is none
@@ -62,21 +54,21 @@ const (
 	rampRefusals = 16 // that are remembered, to measure the pace
 	rampSpan     = 16 // calls at least that it is measured by, if there were as many
 
-	// In as many answers the pace grows e-fold: four times as many as were taken
-	// between two refusals, within these bounds; and four times as many again if
-	// no pause follows a refusal in which the server recovers.
+	// The pace grows e-fold in this many answers: four times as many as were taken
+	// between two refusals, within these bounds; four times as many again if the server
+	// sets no time, so that there is no pause in which it recovers.
 	rampFewest, rampMost = 2, 256
 
-	rampHistory = 16 // answers, in which so many refusals without a time count
-	rampRefused = 3  // and one fewer in a slow start
+	rampHistory = 16 // among this many answers,
+	rampRefused = 3  // this many refusals without a time count; one fewer in a slow start
 
 	rampSleep  = time.Minute
 	rampCalm   = 256     // calls without a refusal after which it may be over
 	rampEnough = 1 << 20 // a window that is as good as none
 )
 
-// A ramp is the slow start of a gate after a refusal. A nil ramp holds nothing
-// up. It is guarded by the lock of the gate's queue.
+// A ramp is the slow start of a gate after a refusal. A nil ramp holds nothing up. It is
+// guarded by the lock of the gate's queue.
 type ramp struct {
 	on      bool   // otherwise it only counts the refusals without a time
 	history uint64 // the last answers, the latest lowest; 1: refused without a time
@@ -95,27 +87,27 @@ type ramp struct {
 	growth            float64       // answers in which 1/gap grows e-fold
 }
 
-// refused is what was known when calls were refused.
+// A refused is the state when calls were refused.
 type refused struct {
 	at    time.Duration
 	taken int64
 }
 
-// refuse returns the ramp after the server refused a call that left at since.
-// told is the wait that the server asked for, 0 if it set no time.
-func (r *ramp) refuse(now, since, told time.Duration) *ramp {
+// refuse returns the ramp after the server refused a call that left at since. asked is
+// the wait that the server asked for, 0 if it set no time.
+func (r *ramp) refuse(now, since, asked time.Duration) *ramp {
 	if r == nil {
 		r = new(ramp)
 	}
 	if since < r.began || r.on && r.sent == 0 {
-		return r // part of a refusal that is known, or a pause that became longer
+		return r // part of the last refusal, or a pause that became longer
 	}
-	if told == 0 && !r.suspicious() {
+	if asked == 0 && !r.suspicious() {
 		r.out = max(0, r.out-1)
 		return r
 	}
 	if r.on {
-		r.measure(now, told)
+		r.measure(now, asked)
 		r.threshold = max(1, r.window/2)
 	} else {
 		r.on, r.threshold, r.growth = true, math.MaxInt64, rampFewest
@@ -129,8 +121,8 @@ func (r *ramp) refuse(now, since, told time.Duration) *ramp {
 	return r
 }
 
-// suspicious notes a refusal without a time and reports whether there were so many
-// lately that they count.
+// suspicious records a refusal without a time and reports whether there were enough
+// lately for them to count.
 func (r *ramp) suspicious() bool {
 	r.history = (r.history<<1 | 1) & (1<<rampHistory - 1)
 	n := bits.OnesCount64(r.history)
@@ -138,19 +130,19 @@ func (r *ramp) suspicious() bool {
 }
 
 // measure sets the pace at a refusal.
-func (r *ramp) measure(now, told time.Duration) {
+func (r *ramp) measure(now, asked time.Duration) {
 	taken := r.taken - r.refusals[0].taken
 	r.growth = 4 * float64(taken) / float64(len(r.refusals))
-	if told == 0 {
+	if asked == 0 {
 		r.growth *= 4
 	}
 	r.growth = min(max(rampFewest, r.growth), rampMost)
 	switch {
 	case taken > 0:
-		if r.gap = r.best(now); told > 2*max(time.Second, r.gap) {
+		if r.gap = r.best(now); asked > 2*max(time.Second, r.gap) {
 			r.gap = 0 // see above: a window
 		}
-	case told == 0:
+	case asked == 0:
 		r.gap = max(r.gap, min(2*max(r.gap, now-r.first), rampMaxProbe))
 	}
 }
@@ -209,13 +201,13 @@ func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Du
 	return max(paced, time.Duration(rounds))
 }
 
-// asleep reports whether no call left for so long, and no pause lasted, that the ramp
+// asleep reports whether the last call and the last pause were so long ago that the ramp
 // may be lost.
 func (r *ramp) asleep(now, paused time.Duration) bool {
 	return r == nil || !r.on || now-max(r.began, r.left, paused) >= rampSleep
 }
 
-// leave notes that a call left.
+// leave records that a call left.
 func (r *ramp) leave(now time.Duration) {
 	if r == nil || !r.on {
 		return

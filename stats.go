@@ -3,8 +3,10 @@ package sluice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/bits"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,44 +16,117 @@ import (
 // Stats is what a gate is doing at one moment and has done so far.
 type Stats struct {
 	Name        string
-	Concurrency int64 // the limit now in force, 0 for none
-	Rate        Rate  // the rate as configured or set, the zero Rate for none
+	Concurrency int64 // the limit in force, 0 for none
+	Rate        Rate  // as configured or set, the zero Rate for none
 
 	// InFlight is what is in flight, in the unit of the concurrency limit.
 	InFlight int64
 
-	// Pacing is how many callers wait only for their turn in time, a pause or
-	// a quota; there is room in flight for them. Waiting is how many wait
-	// behind those, for room too.
+	// Pacing is how many callers wait only for the rate, a pause or a limit: there
+	// is room in flight for them. Waiting is how many wait behind those, for room,
+	// too.
 	Pacing, Waiting int64
 
-	// LimitedBy is what holds up the first of them, ByNothing if nobody waits.
-	// If the gate has a parent in which that one waits, the parent's Stats say
-	// for what.
+	// LimitedBy is what holds up the first of them, ByNothing if no caller waits.
+	// If it is ByParent, the Stats of the parent say for what.
 	LimitedBy Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
-	// Spacing let the next call leave; an answer that shortens the Spacing brings
-	// it forward. It may have passed.
+	// Spacing let the next call leave. It may have passed; an answer that shortens
+	// the Spacing brings it forward.
 	NextSlot time.Time
 
-	// PausedUntil is the end of the present pause and PausedWhy what
-	// PauseUntil was told. Zero if the gate is not paused.
+	// PausedUntil is the end of the present pause and PausedWhy the text passed to
+	// PauseUntil. Zero if the gate is not paused.
 	PausedUntil time.Time
 	PausedWhy   string
 
-	// Spacing is the least time between calls that a gate keeps after its
-	// retry budget was empty, whatever its rate and burst; 0 normally. Each
-	// success and each definite answer halves it, and so do each 30 s in which no
-	// call fails. RetryTokens is what the budget holds.
+	// Spacing is the least time between calls that a gate keeps after its retry
+	// budget was empty, whatever its rate and burst; 0 normally. Each success and
+	// each definite answer halve it, and so do each 30 s in which no call fails.
+	// RetryTokens is what the budget holds.
 	Spacing     time.Duration
 	RetryTokens int
 
-	Granted  uint64   // calls let through
-	Refused  Refusals // calls not let through
-	Retried  uint64   // further attempts that Call and Attempts decided on
-	Stranded uint64   // refunds to quotas that failed
-	Waits    WaitTime // how long those let through had waited
+	Granted  uint64   // calls that may leave
+	Refused  Refusals // calls that may not
+	Retried  uint64   // further attempts that RetryValue and Attempts decided on
+	Stranded uint64   // units that could not be given back to a limit: failed refunds
+	Waits    WaitTime // how long granted calls waited
+}
+
+// String returns s in one line for people, such as
+//
+//	github: 5/s, 3 of 8 in flight, 12 waiting for the rate, next 10:31:02.100, 1,010 granted, 3 refused
+//
+// Parts that are zero are left out. The form may change.
+func (s Stats) String() string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s.Rate != (Rate{}) {
+		add("%v", s.Rate)
+	}
+	if s.Concurrency > 0 {
+		add("%s of %s in flight", grouped(s.InFlight), grouped(s.Concurrency))
+	} else {
+		add("%s in flight", grouped(s.InFlight))
+	}
+	if waiting := s.Pacing + s.Waiting; waiting > 0 {
+		add("%s waiting", grouped(waiting))
+		switch s.LimitedBy {
+		case "", ByNothing:
+		case ByRate, ByRetryBudget:
+			parts[len(parts)-1] += fmt.Sprintf(" for the %s, next %s", s.LimitedBy, clock(s.NextSlot))
+		default:
+			parts[len(parts)-1] += fmt.Sprintf(" for the %s", s.LimitedBy)
+		}
+	}
+	if !s.PausedUntil.IsZero() {
+		add("paused until %s", clock(s.PausedUntil))
+		if s.PausedWhy != "" {
+			parts[len(parts)-1] += " (" + s.PausedWhy + ")"
+		}
+	}
+	if s.Spacing > 0 {
+		add("calls %v apart after failures", s.Spacing)
+	}
+	add("%s granted", grouped(s.Granted))
+	var refused uint64
+	for _, n := range s.Refused.All() {
+		refused += n
+	}
+	if refused > 0 {
+		add("%s refused", grouped(refused))
+	}
+	if s.Retried > 0 {
+		add("%s retried", grouped(s.Retried))
+	}
+	line := strings.Join(parts, ", ")
+	if s.Name != "" {
+		line = s.Name + ": " + line
+	}
+	return line
+}
+
+// String returns the Stats of g in one line for people.
+func (g *Gate) String() string { return g.Stats().String() }
+
+// clock returns t to the millisecond, with its date if that is not today's.
+func clock(t time.Time) string {
+	now := time.Now().In(t.Location())
+	if t.Year() != now.Year() || t.YearDay() != now.YearDay() {
+		return t.Format("2006-01-02 15:04:05")
+	}
+	return t.Format("15:04:05.000")
+}
+
+// grouped returns n with a comma before each group of three digits.
+func grouped[T int64 | uint64](n T) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 // Refusals counts the calls that a gate refused, by reason. [Refusals.All] names the
@@ -110,10 +185,10 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-// Stats returns a consistent picture of the gate; only the counts of refusals
-// and waits may be a call behind, and a call that is just coming in may count
-// as let through although it then has to wait. Its cost grows with the number of
-// callers that there is room for.
+// Stats returns a consistent picture of the gate. Only the counts of refusals and waits
+// may be a call behind, and a call that is just arriving may count as granted although it
+// then has to wait. Its cost grows with the number of waiting callers that there is room
+// for.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
@@ -121,7 +196,7 @@ func (g *Gate) Stats() Stats {
 	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
-		Concurrency: g.limit,
+		Concurrency: g.concurrency,
 		Rate:        g.rate,
 		InFlight:    g.inFlight(),
 		Waiting:     int64(g.queue.Len()),
@@ -135,9 +210,9 @@ func (g *Gate) Stats() Stats {
 	if until := g.schedule.Paused(); until > now {
 		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
 	}
-	if s.Pacing = s.Waiting; g.limit > 0 {
+	if s.Pacing = s.Waiting; g.concurrency > 0 {
 		s.Pacing = 0
-		room := g.limit - s.InFlight
+		room := g.concurrency - s.InFlight
 		g.queue.Each(func(n int64) bool {
 			if room -= g.concurrencyUnit.of(n); room < 0 {
 				return false
@@ -146,7 +221,7 @@ func (g *Gate) Stats() Stats {
 			return true
 		})
 	}
-	borrowing := g.atPermits.Load()
+	borrowing := g.atSemaphore.Load()
 	if borrowing > 0 && s.Waiting == 0 {
 		s.LimitedBy = BySemaphore
 	}
@@ -167,15 +242,15 @@ func (g *Gate) Stats() Stats {
 	return s
 }
 
-// WaitTime is a histogram of waiting times. Bucket 0 counts those who did not
-// wait, bucket i > 0 those who waited less than 2^i µs and no less than half
-// of that; the first and the last of these also take what is beyond.
+// WaitTime is a histogram of waiting times. Bucket 0 counts calls that did not wait,
+// bucket i > 0 those that waited at least half of 2^i µs and less than 2^i µs. Bucket 1
+// also counts shorter waits, and the last bucket longer ones.
 type WaitTime [waitBuckets]uint64
 
 const waitBuckets = 44 // the last one begins at 2^42 µs, 50 days
 
-// Bound returns the upper bound of bucket i, in which no wait is as long.
-func (WaitTime) Bound(i int) time.Duration {
+// bound returns the upper bound of bucket i: all waits in it are shorter.
+func bound(i int) time.Duration {
 	switch {
 	case i <= 0:
 		return 0
@@ -185,7 +260,7 @@ func (WaitTime) Bound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// Count returns how many waited, or did not have to.
+// Count returns the number of calls.
 func (w WaitTime) Count() uint64 {
 	var n uint64
 	for _, c := range w {
@@ -194,22 +269,22 @@ func (w WaitTime) Count() uint64 {
 	return n
 }
 
-// Quantile returns a time that at least the share q of them, 0 ≤ q ≤ 1, did
-// not wait longer than: the upper bound of a bucket, so at most twice the exact
-// one from 1 µs on.
+// Quantile returns a time that at least the share q of the calls, 0 ≤ q ≤ 1, did not
+// exceed: the upper bound of a bucket, and so, from 1 µs on, at most twice the exact
+// time.
 func (w WaitTime) Quantile(q float64) time.Duration {
 	rank := q * float64(w.Count())
 	var n uint64
 	for i, c := range w {
 		n += c
 		if n > 0 && float64(n) >= rank {
-			return w.Bound(i)
+			return bound(i)
 		}
 	}
 	return 0
 }
 
-// waits is the histogram as it grows, without those who did not wait.
+// waits is the histogram as it grows, without the calls that did not wait.
 type waits [waitBuckets]atomic.Uint64
 
 func (w *waits) add(d time.Duration) {

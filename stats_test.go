@@ -3,6 +3,8 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -78,4 +80,38 @@ func TestConfig_Semaphore_CloseAndStatsCountWaiters(t *testing.T) {
 			t.Errorf("%v, %d wait for permits", err, sem.Waiting())
 		}
 	})
+}
+
+func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
+	now := time.Now()
+	for want, s := range map[string]sluice.Stats{
+		"0 in flight, 0 granted":                                                          {},
+		"g: 0 in flight, 0 granted":                                                       {Name: "g", LimitedBy: sluice.ByNothing},
+		"1,234,567 of 7,654,321 in flight, 0 granted":                                     {InFlight: 1234567, Concurrency: 7654321},
+		"0 in flight, 1 waiting for the limit day, 0 granted":                             {Waiting: 1, LimitedBy: "limit day"},
+		"0 in flight, 1 waiting, 0 granted":                                               {Pacing: 1},
+		"0 in flight, calls 2s apart after failures, 0 granted":                           {Spacing: 2 * time.Second},
+		"0 in flight, paused until 2100-01-02 03:04:05, 0 granted":                        {PausedUntil: time.Date(2100, 1, 2, 3, 4, 5, 6, time.UTC)},
+		"0 in flight, 999 granted, 1,000 refused, 1 retried":                              {Granted: 999, Refused: sluice.Refusals{Busy: 1, Other: 999}, Retried: 1},
+		"0 in flight, 1 waiting for the retry budget, next " + clock(now) + ", 0 granted": {Pacing: 1, LimitedBy: sluice.ByRetryBudget, NextSlot: now},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func clock(t time.Time) string { return t.Format("15:04:05.000") }
+
+func TestRefusals_All(t *testing.T) {
+	var got []string
+	for reason, n := range (sluice.Refusals{Busy: 1, Deadline: 2, Cancelled: 3, TooLarge: 4, QueueFull: 5, Closed: 6, Other: 7}).All() {
+		got = append(got, fmt.Sprint(reason, " ", n))
+	}
+	if want := "busy 1, deadline 2, cancelled 3, too_large 4, queue_full 5, closed 6, other 7"; strings.Join(got, ", ") != want {
+		t.Errorf("%v", got)
+	}
+	for range (sluice.Refusals{}).All() { // it may be left
+		break
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -53,7 +54,7 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	t := &Transport{base: base, cfg: cfg.withDefaults(), random: rand.Float64, epoch: time.Now()}
 	switch t.tolerated = cfg.Retry.MaxServerWait; {
 	case t.tolerated == 0:
-		t.tolerated = 5 * time.Minute // as sluice.RetryPolicy says
+		t.tolerated = defaults.MaxServerWait
 	case t.tolerated < 0:
 		t.tolerated = limits.Never
 	}

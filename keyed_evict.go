@@ -5,20 +5,18 @@ import (
 	"slices"
 )
 
-// # Which gate makes room for another key?
+// # Eviction
 //
-// The simplest rule is to refuse the new key. But a server can have its gate
-// paused, so one with many names fills a Keyed with gates that are not forgotten,
-// and all other keys are refused. To drop the gate that was unused for longest
-// takes a list in the order of use, and that order is lost when the ring is searched
-// for gates to forget. So it looks at some gates, as Redis does with its keys, and
-// drops the one with the least loss. If that is paused, one call leaves too early, and
-// the server can refuse it. If it owes its rate something, more calls leave than the
-// user configured, so such a gate comes last.
+// Refusing the new key would be simplest. But servers pause their gates, so a server with
+// many names could fill a Keyed with gates that are not forgotten. Dropping the gate that
+// was unused for longest takes a list in the order of use, which is lost when the ring is
+// searched for gates to forget. So evict looks at some gates, as Redis does with its keys,
+// and drops the one with the least loss. If that is paused, one call leaves too early, and
+// the server can refuse it. If it owes its rate something, more calls leave than the user
+// configured, so such a gate comes last.
 
-// These bound the search, which holds the lock: of the gates that it passes most may
-// have calls in flight, or owe something. Where one gate more does no harm the search
-// is short: with 200,000 gates that all owe something, each new key looked at 1,024.
+// These bound the search, which holds the lock: most of the gates may have calls in
+// flight or owe something. Below MaxKeys, where one gate more does no harm, it is short.
 const (
 	mostSeen       = 1024
 	mostSeenIfSoft = 64
@@ -30,7 +28,7 @@ type candidate[K comparable] struct {
 	loss loss
 }
 
-// A loss is what it costs to lose a gate, the cheapest first.
+// A loss is what it costs to lose a gate, least first.
 type loss int
 
 const (
@@ -70,7 +68,7 @@ func (k *Keyed[K]) evict() {
 	slices.SortFunc(found, func(a, b candidate[K]) int {
 		return cmp.Or(cmp.Compare(a.loss, b.loss), a.since.Compare(b.since))
 	})
-	for range 2 { // Evict may say no once because it has to let go of the gate first
+	for range 2 { // Evict may return false once because it has to let go of the gate first
 		for _, c := range found {
 			if k.cfg.Evict(c.gate, c.loss == owes) {
 				c.unlink()

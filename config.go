@@ -1,0 +1,152 @@
+package sluice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A Rate is how many calls, or how many units of cost, may leave per period.
+type Rate = limits.Rate
+
+// Config configures a [Gate]. Every field is optional: the gate of the zero Config
+// lets every call through and can be paused.
+type Config struct {
+	// Name is the name of the gate in errors, Stats and Events.
+	Name string
+
+	// Concurrency is the most calls in flight. 0 means no limit.
+	Concurrency int64
+
+	// ConcurrencyUnit is what Concurrency counts. Empty means Calls.
+	ConcurrencyUnit Unit
+
+	// Rate is how often calls may leave, evenly spaced, and how many may leave
+	// together after the gate was idle. The zero Rate means no limit.
+	Rate Rate
+
+	// RateUnit is what Rate counts. Empty means Calls.
+	RateUnit Unit
+
+	// CatchUp is that of pacer.Config: how much of a delay that Sluice itself
+	// causes is made up for. 0 means 1 ms, negative nothing.
+	CatchUp time.Duration
+
+	// MaxWaiting is the most callers that may wait; further ones fail with
+	// ErrQueueFull. 0 means no bound.
+	MaxWaiting int
+
+	// Limits are further limits. A call takes from all of them or from none.
+	// Limits over a network (limits.Remote) come last, as many as possible in
+	// one step. If a limit is a limits.Notifier, as those of leaky and window
+	// are, units given back from outside the gate reach the first caller at
+	// once. Otherwise the gate asks again when the limit's last answer said.
+	Limits []Limit
+
+	// Semaphore is a cap on calls in flight that is shared with others. Taking
+	// from it may need a round trip, so a call takes its permits before it
+	// queues in the gate, and holds them while it waits there.
+	Semaphore limits.Semaphore
+
+	// Parent is a gate that the calls must pass, too, such as one for all
+	// hosts together. A call is granted by this gate and by the parent (and
+	// its parent) at one instant, or takes nothing from either. The parent
+	// cannot have a Semaphore. If the parent is the gate of a Keyed, make this
+	// gate within Keyed.Use or that Keyed's newGate. The Keyed then keeps the
+	// parent until this gate is closed, forgotten by a Keyed, or garbage.
+	Parent *Gate
+
+	// Observer, if set, is called with each event of the gate.
+	Observer Observer
+
+	// RetryBudget is the most tokens that the retry budget holds. 0 means 100,
+	// negative that retries are free. A retry costs 5, after a timeout 10; with
+	// fewer left there are no retries. Each 30 s in which no call fails put back
+	// a twentieth, so an empty budget is full after 10 min.
+	RetryBudget int
+}
+
+// New returns the gate that cfg describes. It returns an error if a number is
+// negative, the rate is neither zero nor one that [limits.ParseRate] would accept,
+// its burst lasts longer than 146 years, a unit is unknown, a limit has no Limiter, or
+// the parent has a Semaphore.
+func New(cfg Config) (*Gate, error) {
+	g, err := newGate(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("sluice: config of gate %q: %w", cfg.Name, err)
+	}
+	return g, nil
+}
+
+func newGate(cfg Config) (*Gate, error) {
+	switch {
+	case cfg.Concurrency < 0:
+		return nil, fmt.Errorf("negative concurrency %d", cfg.Concurrency)
+	case cfg.MaxWaiting < 0:
+		return nil, fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
+	case cfg.Parent != nil && cfg.Parent.semaphore != nil:
+		return nil, errors.New("a parent cannot have a Semaphore: calls would hold its permits while they wait")
+	}
+	if err := cfg.ConcurrencyUnit.check("ConcurrencyUnit"); err != nil {
+		return nil, err
+	}
+	if err := cfg.RateUnit.check("RateUnit"); err != nil {
+		return nil, err
+	}
+	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp})
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		name:            cfg.Name,
+		semaphore:       cfg.Semaphore,
+		parent:          cfg.Parent,
+		observer:        cfg.Observer,
+		observed:        cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.observed,
+		concurrencyUnit: cmp.Or(cfg.ConcurrencyUnit, Calls),
+		rateUnit:        cmp.Or(cfg.RateUnit, Calls),
+		maxWaiting:      cfg.MaxWaiting,
+		drained:         make(chan struct{}),
+		concurrency:     cfg.Concurrency,
+		rate:            cfg.Rate,
+		schedule:        *s,
+	}
+	g.budget = newBudget(cfg.RetryBudget)
+	for i, l := range cfg.Limits {
+		if err := l.check(); err != nil {
+			return nil, fmt.Errorf("limit %d %q: %w", i, l.Name, err)
+		}
+		l.Unit = cmp.Or(l.Unit, Cost)
+		g.limits = append(g.limits, l)
+	}
+	g.steps = stepsOf(g)
+	if len(g.limits) > 0 || g.parent != nil {
+		g.ask = newPath(g, nil).asks[0]
+	}
+	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
+	g.lane.Init()
+	g.life, g.end = context.WithCancel(context.Background())
+	g.tie = newTie(g)
+	r := (*rule)(g)
+	var waits func(n int64)
+	if g.observer != nil {
+		waits = func(n int64) { g.report(Event{Kind: EventQueued, N: n}) }
+	}
+	g.queue.Init(r, queue.Config{
+		MaxWaiting: cfg.MaxWaiting,
+		Waits:      waits,
+		Refuse:     r.refuse,
+		GiveUp:     r.giveUp,
+		Blame:      r.blame,
+		Weigh:      g.rateUnit.of,
+		Fine:       r.fine,
+		Latch:      r,
+	})
+	return g, nil
+}

@@ -1,0 +1,171 @@
+package sluice
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// An Estimate says how long some calls will take if nothing changes. Its times leave out
+// the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
+// slow start, because answers shorten them. If one of them, staying as it is, would hold
+// the calls up for longer than all else, LimitedBy is ByRetryBudget or BySlowStart.
+type Estimate struct {
+	// First and Last are how long it takes from now until the first and the last
+	// of the calls leave.
+	First, Last time.Duration
+
+	// Total is how long it takes until the last of them is done: Last and the time
+	// that calls took so far.
+	Total time.Duration
+
+	// LimitedBy is what they wait for most. It is Unknown if nothing else limits
+	// them.
+	LimitedBy Cause
+
+	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
+	// Config.Limits, Config.Semaphore or a slow start. The times are then the
+	// shortest possible. It is empty if there is no such limit.
+	Unknown Cause
+}
+
+// A Cause names what holds calls up: one of the constants, or "limit" and the name of one
+// of Config.Limits.
+type Cause = limits.Cause
+
+const (
+	ByNothing     Cause = "nothing"      // they leave at once
+	ByRate        Cause = "rate"         // evenly spaced
+	ByConcurrency Cause = "concurrency"  // until others are done
+	ByPause       Cause = "pause"        // of PauseUntil
+	ByRetryBudget Cause = "retry budget" // it was empty: see Stats.Spacing
+	BySlowStart   Cause = "slow start"   // after a refusal, without a rate
+	ByBackoff     Cause = "backoff"      // before a retry
+	BySemaphore   Cause = "semaphore"    // Config.Semaphore
+	ByParent      Cause = "parent"       // its Stats say for what
+)
+
+// Estimate returns how long n more calls of cost 1 will take, behind those that wait
+// already, and what limits them: "50,000 calls take 2 h 47 min, limited by the rate",
+// before the first is made. The time that calls take in flight is estimated from those
+// done so far; before that, concurrency counts as no limit. Config.Limits and
+// Config.Semaphore cannot be forecast: see Estimate.Unknown. With a parent, the longer of
+// both estimates counts. Estimate panics if n < 0; for 0 it returns ByNothing.
+func (g *Gate) Estimate(n int64) Estimate {
+	mustNotBeNegative(n)
+	e := Estimate{LimitedBy: ByNothing}
+	if n == 0 {
+		return e
+	}
+	for ; g != nil; g = g.parent {
+		own := g.estimate(n)
+		if own.Last > e.Last || e.LimitedBy == ByNothing {
+			e.LimitedBy = own.LimitedBy
+		}
+		e.First, e.Last, e.Total = max(e.First, own.First), max(e.Last, own.Last), max(e.Total, own.Total)
+		if e.Unknown == "" {
+			e.Unknown = cmp.Or(g.unknown(), own.Unknown)
+		}
+	}
+	if e.LimitedBy == ByNothing && e.Unknown != "" {
+		e.LimitedBy = e.Unknown // "nothing" would be a definite answer
+	}
+	return e
+}
+
+// unknown returns the first limit of the gate alone that cannot be forecast, or "".
+func (g *Gate) unknown() Cause {
+	switch {
+	case len(g.limits) > 0:
+		return g.limits[0].cause()
+	case g.semaphore != nil:
+		return BySemaphore
+	}
+	return ""
+}
+
+// estimate is Estimate for the gate alone. Its Unknown is BySlowStart or empty.
+func (g *Gate) estimate(n int64) Estimate {
+	e := Estimate{LimitedBy: ByNothing}
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	g.queue.Advance(now)
+
+	var paused time.Duration
+	if until := g.schedule.Paused(); until > now {
+		paused = until - now
+	}
+	ahead := g.queue.Weight()
+	first := (*rule)(g).Forecast(now, ahead)
+	last := (*rule)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
+
+	hold := g.hold.mean()
+	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
+	free := g.concurrency - g.inFlight()
+	if paused >= hold { // by then they are all back
+		free = g.concurrency
+	}
+	firstRoom := sat.Add(paused, g.untilRoom(int64(g.queue.Len())+1, free, hold))
+	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), free, hold))
+
+	e.First, e.Last = max(first, firstRoom), max(last, lastRoom)
+	e.Total = sat.Add(e.Last, hold)
+	spaced, slow := g.budget.spaced(now, int64(calls)), g.ramp.lasts(now, int64(calls), hold)
+	if slow > 0 {
+		e.Unknown = BySlowStart
+	}
+	switch {
+	case slow > max(e.Last, spaced):
+		e.LimitedBy = BySlowStart
+	case spaced > e.Last:
+		e.LimitedBy = ByRetryBudget
+	case e.Last == 0:
+	case lastRoom > last && paused <= e.Last-paused:
+		e.LimitedBy = ByConcurrency
+	default:
+		e.LimitedBy = (*rule)(g).slowest(now, e.Last)
+	}
+	return e
+}
+
+// untilRoom estimates how long it takes until the k-th call from now has room in flight,
+// if there is room for free now and each call stays for hold: in each hold, as many calls
+// as there is room for leave, an interval apart.
+func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
+	if g.concurrency == 0 || k <= free {
+		return 0
+	}
+	behind := k - max(0, free) - 1
+	rounds, _, ok := sat.MulDiv(behind/g.concurrency+1, int64(hold), 0, 1)
+	spaced, _, ok2 := sat.MulDiv(behind%g.concurrency, int64(g.schedule.Interval()), 0, 1)
+	if !ok || !ok2 {
+		return sat.Max
+	}
+	return sat.Add(time.Duration(rounds), time.Duration(spaced))
+}
+
+// A holdTime estimates how long calls stay in flight. It measures the first 64 and then
+// one in 64: reading the clock again for each would double the cost of a call that does
+// not wait.
+type holdTime struct {
+	measured atomic.Int64
+
+	// Exponentially weighted, 1/16 for each. Guarded by the lock of the gate's queue.
+	average time.Duration
+}
+
+// wanted reports whether to measure the call that left at since: one in 64 instants,
+// chosen by a hash, so that no counter is shared.
+func (h *holdTime) wanted(since time.Duration) bool {
+	return h.measured.Load() < 64 || uint64(since)*0x9e3779b97f4a7c15>>58 == 0
+}
+
+func (h *holdTime) add(d time.Duration) {
+	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
+}
+
+func (h *holdTime) mean() time.Duration { return h.average }

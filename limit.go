@@ -1,0 +1,178 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A Unit is what a limit counts. The empty Unit is the default of the field.
+type Unit string
+
+const (
+	// Calls counts each call as 1, whatever its n.
+	Calls Unit = "calls"
+
+	// Cost counts a call as its n and, after Settle, as what it really cost.
+	Cost Unit = "cost"
+)
+
+// of returns what a call of n counts.
+func (u Unit) of(n int64) int64 {
+	if u == Cost {
+		return n
+	}
+	return min(n, 1)
+}
+
+// check returns an error unless u is empty, Calls or Cost. Later versions may accept
+// other units.
+func (u Unit) check(field string) error {
+	switch u {
+	case "", Calls, Cost:
+		return nil
+	}
+	return fmt.Errorf("%s: unknown unit %q", field, u)
+}
+
+// A Limit is one more limit of a gate: Config.Limits.
+type Limit struct {
+	Name    string         // the name of the limit in errors and Stats
+	Limiter limits.Limiter // required
+	Unit    Unit           // what it counts; empty means Cost
+}
+
+// cause returns what holds calls up if l does.
+func (l *Limit) cause() Cause {
+	if l.Name == "" {
+		return "limit"
+	}
+	return Cause("limit " + l.Name)
+}
+
+func (l *Limit) check() error {
+	if l.Limiter == nil {
+		return errors.New("no Limiter")
+	}
+	return l.Unit.check("Unit")
+}
+
+// bellOf returns how limiter reports changes, or nil if it does not.
+func bellOf(limiter limits.Limiter) *queue.Bell {
+	n, ok := limiter.(limits.Notifier)
+	if !ok {
+		return nil
+	}
+	b := queue.Bell(n.OnChange)
+	return &b
+}
+
+// # The order in which limits are asked
+//
+// A limit of this process costs next to nothing to ask and to give back. A remote one
+// costs a round trip to ask and another to give back; meanwhile other callers are
+// refused what was taken, and giving back can fail. So limits of this process come
+// first, those of a call's gate and of its parents; then the remote ones, as many as
+// possible in one joint step, which takes from all of them or from none. Only what one
+// step took before another step refused is given back.
+
+// A step takes from one limit, or from several limits at once.
+type step struct {
+	joint limits.Joint // nil if there is one limit
+	of    []ownedLimit
+}
+
+// An ownedLimit is a limit and its gate.
+type ownedLimit struct {
+	*Limit
+	gate *Gate
+	bell *queue.Bell // of its Limiter; nil if that has none
+}
+
+// stepsOf returns the steps for the limits of g and of its parents.
+func stepsOf(g *Gate) []step {
+	var local, remote []step
+	for ; g != nil; g = g.parent {
+		for i := range g.limits {
+			l := ownedLimit{&g.limits[i], g, bellOf(g.limits[i].Limiter)}
+			if _, ok := l.Limiter.(limits.Remote); ok {
+				remote = join(remote, l)
+			} else {
+				local = append(local, step{of: []ownedLimit{l}})
+			}
+		}
+	}
+	return append(local, remote...)
+}
+
+// join adds l, which is remote, to the first step that it can join, or as a new step.
+func join(steps []step, l ownedLimit) []step {
+	for i := range steps {
+		s := &steps[i]
+		var others []limits.Limiter
+		for _, o := range s.of[1:] {
+			others = append(others, o.Limiter)
+		}
+		if joint := s.of[0].Limiter.(limits.Remote).Join(append(others, l.Limiter)...); joint != nil {
+			s.joint, s.of = joint, append(s.of, l)
+			return steps
+		}
+	}
+	return append(steps, step{of: []ownedLimit{l}})
+}
+
+// take takes for a call of n, or returns how long to wait and the limit that refuses.
+func (s *step) take(ctx context.Context, n int64) (wait time.Duration, by ownedLimit, err error) {
+	if s.joint == nil {
+		wait, err = s.of[0].Limiter.Admit(ctx, s.of[0].Unit.of(n))
+		return wait, s.of[0], err
+	}
+	all := make([]int64, len(s.of))
+	for i, l := range s.of {
+		all[i] = l.Unit.of(n)
+	}
+	wait, which, err := s.joint.AdmitAll(ctx, all)
+	return wait, s.of[which], err
+}
+
+// giveBack undoes take for a call of n.
+func (s *step) giveBack(ctx context.Context, n int64) {
+	s.adjust(bell.Quietly(ctx), 0, func(l ownedLimit) int64 { return -l.Unit.of(n) })
+}
+
+// settle corrects by delta what the limits that count cost gave age ago.
+func (s *step) settle(ctx context.Context, delta int64, age time.Duration) {
+	s.adjust(ctx, age, func(l ownedLimit) int64 {
+		if l.Unit == Cost {
+			return delta
+		}
+		return 0
+	})
+}
+
+func (s *step) adjust(ctx context.Context, age time.Duration, by func(ownedLimit) int64) {
+	delta, any := make([]int64, len(s.of)), false
+	for i, l := range s.of {
+		delta[i] = by(l)
+		any = any || delta[i] != 0
+	}
+	if !any {
+		return
+	}
+	var lost []error
+	if s.joint != nil {
+		lost = s.joint.AdjustAll(ctx, delta, age)
+	} else {
+		lost = []error{s.of[0].Limiter.Adjust(ctx, delta[0], age)}
+	}
+	for i, err := range lost {
+		if err != nil {
+			s.of[i].gate.stranded.Add(1)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package sluice
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/schedule"
+)
+
+// A rule is a Gate as its queue sees it: queue.Rule, queue.Latch, and the functions of
+// queue.Config. All methods are called with the queue locked. The limits of a gate are
+// decided here, in Admit or, for gates with further limits or a parent, by commit.
+type rule Gate
+
+// Admit implements queue.Rule: it takes from all limits or from none.
+func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+	if !r.takeRoom(n) {
+		return queue.Forever
+	}
+	wait := r.depart(now, due, n)
+	if wait > 0 {
+		r.returnRoom(n)
+	}
+	return wait
+}
+
+// takeRoom takes the room for n in flight, if there is room. It does so in one step:
+// a call that is admitted without the lock may take the last place in between, see
+// Gate.admitUnlocked.
+func (r *rule) takeRoom(n int64) bool {
+	if r.concurrencyUnit != Cost {
+		return r.flight.add(r.places())
+	}
+	if !r.room(n) || !r.flight.add(inFlight) {
+		return false
+	}
+	r.cost.Add(n)
+	return true
+}
+
+// returnRoom undoes takeRoom. The lock was held since: a caller that found no room
+// meanwhile asks again under the lock before it waits.
+func (r *rule) returnRoom(n int64) {
+	r.flight.leave()
+	if r.concurrencyUnit == Cost {
+		r.cost.Add(-n)
+	}
+}
+
+// depart lets n, which has taken its room, leave at now and returns 0, or changes
+// nothing and returns how long to wait.
+func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
+	if wait := max(r.budget.wait(now), r.ramp.wait(now)); wait > 0 {
+		return max(wait, r.schedule.Wait(now, 0))
+	}
+	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
+		return wait
+	}
+	r.budget.leave(now)
+	r.ramp.leave(now)
+	r.heldBy = ""
+	r.granted++
+	return 0
+}
+
+// room reports whether n may be in flight.
+func (r *rule) room(n int64) bool {
+	return r.concurrencyUnit.of(n) <= r.mostInFlight()-(*Gate)(r).inFlight()
+}
+
+// mostInFlight returns the concurrency limit, the largest number if there is none.
+func (r *rule) mostInFlight() int64 {
+	if r.concurrency == 0 {
+		return math.MaxInt64
+	}
+	return r.concurrency
+}
+
+// places returns how many calls may be in flight, as far as a flight can count.
+func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
+
+// wait returns how long n would wait at the head of the queue.
+func (r *rule) wait(now time.Duration, n int64) queue.Wait {
+	if !r.room(n) {
+		return queue.Wait{For: queue.Forever}
+	}
+	wait := queue.Surely(r.schedule.Wait(now, 0))
+	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now)) // which answers make shorter
+	return wait
+}
+
+// Forecast implements queue.Rule: what the rate and a pause add up to. Two things are
+// left out because they are unknown: when calls in flight will end, and how long the
+// spacing of the retry budget will last. Multiplied by the calls ahead, that spacing
+// refused calls that would have left in time.
+func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+	return r.schedule.Wait(now, ahead)
+}
+
+// refuse implements queue.Config.Refuse.
+func (r *rule) refuse(n int64) error {
+	if r.concurrency > 0 && r.concurrencyUnit.of(n) > r.concurrency {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
+// paused for longer than RetryPolicy.MaxServerWait.
+func (r *rule) giveUp(now, patience time.Duration) error {
+	if until := r.schedule.Paused(); until > now && until-now > patience {
+		return &pausedError{until - now, r.why}
+	}
+	return nil
+}
+
+// fine implements queue.Config.Fine: a timer may be 1 ms late.
+func (r *rule) fine() bool {
+	interval := r.schedule.Interval()
+	return interval > 0 && interval <= 100*time.Millisecond
+}
+
+// blame implements queue.Config.Blame.
+func (r *rule) blame(now, need time.Duration, n int64) Cause {
+	switch {
+	case need > 0:
+		return r.slowest(now, need)
+	case r.queue.Len() == 0:
+		return r.holdsUp(now, n)
+	}
+	return r.holds(now)
+}
+
+// slowest returns what most of a wait of need, which the schedule adds up to, is for.
+func (r *rule) slowest(now, need time.Duration) Cause {
+	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
+		return ByPause
+	}
+	return ByRate
+}
+
+// holds returns the limit that holds up the head of the queue, or ByNothing.
+func (r *rule) holds(now time.Duration) Cause {
+	by := ByNothing
+	r.queue.Each(func(n int64) bool {
+		by = r.holdsUp(now, n)
+		return false
+	})
+	return by
+}
+
+// holdsUp returns the limit that holds up a call of n at the head of the queue, or
+// ByNothing.
+func (r *rule) holdsUp(now time.Duration, n int64) Cause {
+	switch wait := r.wait(now, n).For; {
+	case !r.room(n):
+		return ByConcurrency
+	case wait > 0 && r.ramp.wait(now) >= wait:
+		return BySlowStart
+	case wait > 0 && r.budget.wait(now) >= wait:
+		return ByRetryBudget
+	case wait > 0:
+		return r.slowest(now, wait)
+	case r.heldBy != "":
+		return r.heldBy
+	}
+	return ByNothing
+}
+
+// Close implements queue.Latch: it takes back the state that admitUnlocked changes.
+func (r *rule) Close() (asleep int) {
+	next, used := r.lane.Close()
+	r.granted += uint64(r.flight.passed())
+	if used {
+		// Later than that: under the lock, or by a clock read before it.
+		r.budget.left = max(r.budget.left, next-r.schedule.Interval())
+		r.schedule.Took(next)
+	}
+	return 0
+}
+
+// Open implements queue.Latch: it reports whether calls may be admitted without the
+// lock.
+func (r *rule) Open(int) bool {
+	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil {
+		return false
+	}
+	next, interval, ok := r.schedule.Plain()
+	return ok && r.lane.Open(next, interval, r.places())
+}
+
+// # Admission without the lock
+//
+// While no caller waits, the gate is not paused and its retry budget is not empty, a
+// call of cost 1 needs two things: a place among the calls in flight, which is a
+// number, and the slot in the lane. It checks that the slot has come, takes the place,
+// takes the slot, and gives the place back if another call took the slot first:
+//
+//	flight   0 … places    changed by compare-and-swap, here and under the lock
+//	lane     next slot     closed while the lock is held or a caller waits
+//
+// Between the check and taking the slot the lock may be taken and released, and other
+// calls let through. So code that holds the lock must take a place in one step, too:
+// looking for room first and adding 1 afterwards let two calls into 1 place.
+//
+// A call that gives its place back takes the lock next, and so wakes a caller that
+// missed the place meanwhile. If the gate was closed in between, Shutdown may wait for
+// that place, so giving it back is a release like any other. Gates with further
+// limits or a parent, or whose concurrency counts cost, always take the lock.
+
+// admitUnlocked lets a call of cost 1 leave at now, if that is possible without the
+// lock.
+func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
+	slots := g.lane.Slots() // throughout: others may mean another limit
+	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
+		next, now, v := slots.Look(g.queue.Epoch())
+		switch {
+		case v != schedule.Leave:
+			return now, v
+		case !g.flight.addUnlocked(slots.Places()):
+			return now, schedule.Ask
+		case slots.Take(next, now):
+			return now, v
+		}
+		g.loseSlot()
+	}
+	return 0, schedule.Ask
+}
+
+// loseSlot gives back the place of a call whose slot another call took.
+func (g *Gate) loseSlot() {
+	g.flight.uncountPassed()
+	g.vacate()
+}
+
+// A flight is how many calls are in flight and, in the upper half of the word, how
+// many of them were admitted without the lock since passed was last called. A word of
+// its own for that would cost each call a tenth of its time. The upper half does not
+// overflow, because one call in 64 takes the lock to be measured.
+type flight struct {
+	_    [64]byte // every call changes the word, and reads what is beside it in a gate
+	word atomic.Int64
+	_    [64]byte
+}
+
+const (
+	inFlight  = math.MaxUint32 // the lower half
+	onePassed = 1 << 32        // in the upper half
+)
+
+// addUnlocked adds a call without the lock if there are fewer than places.
+func (f *flight) addUnlocked(places int64) bool { return f.take(places, 1+onePassed) }
+
+// add adds a call, with the lock held, if there are fewer than places.
+func (f *flight) add(places int64) bool { return f.take(places, 1) }
+
+func (f *flight) take(places, by int64) bool {
+	for {
+		word := f.word.Load()
+		if word&inFlight >= places {
+			return false
+		}
+		if f.word.CompareAndSwap(word, word+by) {
+			return true
+		}
+	}
+}
+
+// uncountPassed corrects passed for a call of addUnlocked that did not leave.
+func (f *flight) uncountPassed() { f.word.Add(-onePassed) }
+
+// leave takes a call away. It panics if there is none: below 0 the number would wrap
+// to the largest there is, and the gate would be full for good.
+func (f *flight) leave() {
+	if f.word.Add(-1)&inFlight == inFlight {
+		f.word.Add(1)
+		panic("sluice: more calls ended than began")
+	}
+}
+
+// calls returns how many are in flight.
+func (f *flight) calls() int64 { return f.word.Load() & inFlight }
+
+// passed returns how many were admitted without the lock since it was last called. The
+// lock is held. It is −1 if one of those did not leave in the end.
+func (f *flight) passed() int64 {
+	n := f.word.Load() >> 32
+	if n != 0 {
+		f.word.Add(-n << 32)
+	}
+	return n
+}
