@@ -125,7 +125,7 @@ func subjects(t *testing.T) []subject {
 			owe = func() { meter.Adjust(bg, math.MaxInt64, 0) }
 		}
 		all = append(all, subject{
-			column: "Block", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,
+			column: "Queue", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,
 			zero: func() error { return new(sluice.Queue).Acquire(bg, 1) },
 		}, subject{
 			column: "Gate", ask: entered(g), try: tried(g), owe: owe, other: []func(int64){

@@ -20,10 +20,10 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// TestBadInput reads the table of bad input in doc.go and tries each cell, in
-// every way there is to make that mistake with that column.
+// TestBadInput reads the table of bad input and tries each cell, in every way there is
+// to make that mistake with that column.
 func TestBadInput(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
+	text, err := os.ReadFile("docs/bad-input.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func mistakes(t *testing.T) badinput.Tries {
 	})
 	_, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "q"}}})
 	set("nil limit, function", "Gate", err)
-	try("nil limit, function", "Block", func() error { sluice.NewQueue(nil); return nil })
+	try("nil limit, function", "Queue", func() error { sluice.NewQueue(nil); return nil })
 	try("nil limit, function", "Keyed", func() error { _, err := sluice.NewKeyed[int](nil, sluice.KeyedConfig{}); return err })
 	try("released twice", "semaphore", func() error {
 		s := semaphore.NewWeighted(3)

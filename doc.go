@@ -60,54 +60,9 @@
 //
 // # Bad input
 //
-// This holds in every package; a test reads the table and checks each cell. "New"
-// stands for numbers passed by position, as in leaky.New(16, 30, time.Minute), or
-// with a call, as in TakeQuota: a mistake is a bug in the program. "Set" stands for
-// numbers in a Config or Quota and in a Set method, which may come from a file: a
-// mistake is an error, and changes nothing.
-//
-//	mistake              semaphore    pacer      leaky        window       Gate         Block        Keyed
-//	n < 0                panic        panic      panic        panic        panic        panic        panic
-//	nil context          panic        panic      panic        panic        panic        panic        panic
-//	context done         ctx.Err()    ctx.Err()  ctx.Err()    ctx.Err()    ctx.Err()    ctx.Err()    ctx.Err()
-//	n = 0                granted      granted    granted      granted      granted      granted      granted
-//	n > limit            ErrTooLarge  granted    ErrTooLarge  ErrTooLarge  ErrTooLarge  ErrTooLarge  ErrTooLarge
-//	debt > 292 years     -            never      never        -            never        never        never
-//	limit < 0, New       panic        -          panic        panic        -            -            panic
-//	limit < 0, Set       error        -          error        error        error        -            error
-//	limit = 0, New       ErrTooLarge  -          panic        panic        -            -            panic
-//	limit = 0, Set       ErrTooLarge  -          error        error        no limit     -            error
-//	count, per ≤ 0, New  -            error      panic        panic        -            -            panic
-//	count, per ≤ 0, Set  -            error      error        error        error        -            error
-//	too fast, New        -            error      panic        -            -            -            panic
-//	too fast, Set        -            error      error        -            error        -            error
-//	too long, New        -            error      panic        -            -            -            panic
-//	too long, Set        -            error      error        -            error        -            error
-//	10⁹ keys             -            -          -            -            -            -            error
-//	one key too many     -            -          -            -            -            -            ErrTooManyKeys
-//	nil limit, function  -            -          -            -            error        panic        panic
-//	released twice       panic        -          -            -            no effect    -            -
-//	closed twice         -            -          -            -            no effect    -            -
-//	not made by New      panic        panic      panic        refuses      panic        panic        panic
-//
-// In words:
-//   - n < 0 panics whatever the context is. The message names the package. After a
-//     panic nothing has been taken or changed.
-//   - If the context is already done, its error is returned unwrapped and no limit is
-//     consulted. n = 0 takes nothing and does not queue.
-//   - n > limit fails at once; for a quota, or behind Block, when the call is first
-//     in the queue. TryAcquire returns false.
-//   - A semaphore may have a limit of 0, as in x/sync: every n > 0 is too large until
-//     the limit is raised. In a gate's Config and for SetConcurrency 0 means no limit,
-//     and so does a rate of 0 per 0.
-//   - "Too fast" is more than one per nanosecond; in leaky, more than 10⁶ per second.
-//     "Too long" is a bucket or burst of more than 146 years. A debt may be longer.
-//   - MaxKeys may be up to 2²⁹, and 0 means 2²⁹. Memory is allocated as keys come.
-//   - A negative Burst, WarmUp, MaxWaiting or MaxKeys is an error, and so is
-//     whatever the doc of the Config excludes. The docs of other durations, and of a
-//     [RetryPolicy], say what negative values mean. An impossible backoff panics.
-//   - A Permit is released and settled once; later calls do nothing. A semaphore keeps
-//     no record of permits: to release more than is in flight panics.
+// A negative n panics, and the message names the package. An impossible value in a
+// Config, or passed to a Set method, is an error and changes nothing. docs/bad-input.md
+// has a table of what each package does with each mistake; a test checks its cells.
 //
 // # Time
 //

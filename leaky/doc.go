@@ -58,6 +58,6 @@
 // and TakeQuota panic, the constructors that take a Config or Quota and
 // SetQuota return an error. n < 0 panics, n = 0 takes nothing and is always
 // allowed, and n beyond the capacity is refused with [Result.Err] =
-// [limits.ErrTooLarge]. Nothing wraps around: amounts and instants saturate. Package
-// sluice has a table of bad input that holds for all packages.
+// [limits.ErrTooLarge]. Nothing wraps around: amounts and instants saturate.
+// docs/bad-input.md has a table of mistakes for all packages.
 package leaky

@@ -47,6 +47,6 @@
 // return an error and change nothing. n < 0 panics, n = 0 takes nothing and is
 // always allowed, and n beyond the limit is refused with Result.Err() =
 // [limits.ErrTooLarge]. Nothing wraps around: amounts and instants saturate, and a
-// window of 292 years is as long as any. Package sluice has a table of bad input
-// that holds for all packages.
+// window of 292 years is as long as any. docs/bad-input.md has a table of mistakes
+// for all packages.
 package window

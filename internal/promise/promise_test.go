@@ -29,7 +29,7 @@ var broken = map[string]map[string]Setup{
 	"changes":            {"a change reaches later calls only": naiveSetup(false)},
 	"never_early": {
 		"a pause reaches later calls only": naiveSetup(false),
-		"what a server says is not obeyed":    deaf,
+		"what a server says is not obeyed": deaf,
 	},
 	"no_herd":        {"all leave at the end of a pause": naiveSetup(true)},
 	"never_hopeless": {"waits in vain": naiveSetup(false)},

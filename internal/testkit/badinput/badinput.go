@@ -18,17 +18,20 @@ import (
 // A Table has the documented outcomes, by row and column.
 type Table map[string]map[string]string
 
-// Parse returns the first table below the heading "Bad input" of a package comment.
-func Parse(source string) Table {
-	_, source, _ = strings.Cut(source, "// # Bad input\n")
+// Parse returns the first table of a Markdown page.
+func Parse(page string) Table {
 	table := make(Table)
 	var columns []string
-	for line := range strings.Lines(source) {
-		line, ok := strings.CutPrefix(strings.TrimSpace(line), "//\t")
-		switch cells := regexp.MustCompile(`  +`).Split(line, -1); {
+	for line := range strings.Lines(page) {
+		line, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
+		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
 		case !ok && columns != nil: // one table
 			return table
-		case !ok:
+		case !ok, strings.HasPrefix(cells[0], "--"):
 		case columns == nil:
 			columns = cells[1:]
 		default:

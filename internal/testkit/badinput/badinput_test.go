@@ -31,7 +31,7 @@ func TestOutcome(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	table := Parse("// # Bad input\n//\n// words\n//\n//\tmistake  a    b c\n//\tn < 0    yes  no\n//\n//\tx  y\n")
+	table := Parse("# Bad input\n\nWords.\n\n| mistake | a   | b c |\n| --- | --- | --- |\n| n < 0   | yes | no  |\n\n| x | y |\n")
 	if len(table) != 1 || len(table["n < 0"]) != 2 || table["n < 0"]["b c"] != "no" {
 		t.Errorf("%v", table)
 	}
