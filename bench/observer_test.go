@@ -27,7 +27,7 @@ func BenchmarkGateObserver(b *testing.B) {
 	}{
 		{"none", nil},
 		{"counter", func(sluice.Event) { events.Add(1) }},
-		{"log", log.Observe},
+		{"log", log},
 	} {
 		b.Run(o.name, func(b *testing.B) {
 			g, err := sluice.New(sluice.Config{

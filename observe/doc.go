@@ -1,17 +1,16 @@
-// Package observe shows what gates do: in a log, in /debug/vars, and to whatever
-// else one gives them.
+// Package observe shows what gates do.
 //
 //	you want                                            use
-//	a line in the log when a gate is paused or refuses  NewLogger; its Observe as Config.Observer
-//	what gates do now, at /debug/vars                   expvar.Publish with Vars
-//	Prometheus metrics                                  observe/prometheus, a module of its own
-//	OpenTelemetry metrics                               observe/otel, a module of its own
-//	two of them                                         All
-//	something else                                      sluice.Observer, and Table for metrics by name
+//	log lines when a gate is paused or refuses calls    NewLogger, as Config.Observer
+//	the state of gates at /debug/vars                   expvar.Publish with Vars
+//	Prometheus metrics                                  the module observe/prometheus
+//	OpenTelemetry metrics                               the module observe/otel
+//	several observers                                   All
+//	another exporter                                    sluice.Observer, and Table for metrics by name
 //
-// There are two sources. An observer is told each event of a gate, as it happens,
-// at a price for each call. [sluice.Gate.Stats], which Vars shows, costs calls
-// nothing, but is forgotten with a gate that a [sluice.Keyed] forgets.
+// An observer receives every event of a gate, which costs each call some time.
+// [sluice.Gate.Stats], which Vars shows, costs calls nothing, but is lost when a
+// [sluice.Keyed] forgets the gate.
 package observe
 
 import (
@@ -20,9 +19,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// All returns an observer that tells each of observers, in order. Those that are
-// nil are left out; if none is left it returns nil, which is no observer. If one
-// panics those behind it are not told.
+// All returns an observer that passes each event to observers, in order. Nil observers are
+// left out; if none remains, All returns nil. If one panics, the event does not reach
+// those after it.
 func All(observers ...sluice.Observer) sluice.Observer {
 	var all []sluice.Observer
 	for _, o := range observers {
@@ -43,7 +42,7 @@ func All(observers ...sluice.Observer) sluice.Observer {
 	}
 }
 
-// Gates returns the Stats of gates, as they are when they are asked for.
+// Gates returns a sequence of the current Stats of gates.
 func Gates(gates ...*sluice.Gate) iter.Seq[sluice.Stats] {
 	return func(yield func(sluice.Stats) bool) {
 		for _, g := range gates {
@@ -54,8 +53,8 @@ func Gates(gates ...*sluice.Gate) iter.Seq[sluice.Stats] {
 	}
 }
 
-// Keyed returns the Stats of the gates that gates has when they are asked for, in
-// no order.
+// Keyed returns a sequence of the current Stats of all gates of a [sluice.Keyed], in no
+// particular order.
 func Keyed[K comparable](gates *sluice.Keyed[K]) iter.Seq[sluice.Stats] {
 	return func(yield func(sluice.Stats) bool) {
 		gates.Stats(func(_ K, s sluice.Stats) bool { return yield(s) })

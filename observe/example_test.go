@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-// A hundred calls are refused for one pause, which makes two lines. The time of the
-// lines is taken out, that the example says the same each day.
+// A pause refuses a hundred calls, which makes two lines. Times are removed from the
+// output.
 func ExampleNewLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -28,7 +28,7 @@ func ExampleNewLogger() {
 	if err != nil {
 		panic(err)
 	}
-	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log.Observe})
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log})
 	gate.PauseUntil(time.Now().Add(time.Hour), "429 Too Many Requests")
 	for range 100 {
 		gate.AcquireWithin(context.Background(), 1, time.Second)
@@ -40,7 +40,7 @@ func ExampleNewLogger() {
 	// level=INFO msg="gate resumed" gate=api left_out=99
 }
 
-// What a program publishes for /debug/vars.
+// The state of a gate at /debug/vars.
 func ExampleVars() {
 	gate, _ := sluice.New(sluice.Config{
 		Name:        "api",
@@ -55,7 +55,7 @@ func ExampleVars() {
 	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"nothing","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
 }
 
-// A log, and a function of one's own.
+// A Logger and a function.
 func ExampleAll() {
 	log, _ := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
 	failed := func(e sluice.Event) {
@@ -63,7 +63,7 @@ func ExampleAll() {
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err)
 		}
 	}
-	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log.Observe, failed)})
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log, failed)})
 
 	answers := []error{errors.New("500 Internal Server Error"), nil}
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}

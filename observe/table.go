@@ -2,45 +2,42 @@ package observe
 
 import "sync"
 
-// Other is the name under which a [Table] puts together what has no place of its
-// own.
-const Other = "other"
+// other is the name that all names beyond the limit of a Table share.
+const other = "other"
 
-// DefaultMost is how many names metrics tell apart if nothing else is said.
-const DefaultMost = 100
+// defaultNames is how many names a Table distinguishes by default.
+const defaultNames = 100
 
-// A Table has a T for each name of a gate, such as its counters, but only for so
-// many names. All further ones share one T, that of the name [Other]: a gate for
-// each host that somebody thinks of must not become a time series for each. Nothing
-// is ever forgotten, so a name that was once counted for itself always is.
+// A Table holds a T, such as counters, for each name of a gate, up to a number of names.
+// All other names share the T of the name "other", so that a gate for each host does not
+// create an unlimited number of time series. Nothing is ever removed.
 //
-// A Table is safe for use by multiple goroutines, must be made by [NewTable] and
-// must not be copied. To find a name that is known takes no lock.
+// A Table must be made by [NewTable], is safe for use by multiple goroutines, and must not
+// be copied. Finding a known name takes no lock.
 type Table[T any] struct {
 	make   func(name string) T
 	byName sync.Map // of T
 
 	mu    sync.Mutex
-	left  int // names that there is still room for
+	left  int // how many more names fit
 	other func() T
 }
 
-// NewTable returns a Table for most names beside Other; 0 means [DefaultMost]. newT
-// makes the T of a name, when it is first asked for, once. It panics if most < 0 or
-// newT is nil.
-func NewTable[T any](most int, newT func(name string) T) *Table[T] {
+// NewTable returns a Table for up to max names besides "other"; 0 means 100. It calls newT
+// once for each name, at its first use. It panics if max < 0 or newT is nil.
+func NewTable[T any](max int, newT func(name string) T) *Table[T] {
 	switch {
-	case most < 0:
-		panic("observe: NewTable: most < 0")
+	case max < 0:
+		panic("observe: NewTable: max < 0")
 	case newT == nil:
 		panic("observe: NewTable: newT is nil")
-	case most == 0:
-		most = DefaultMost
+	case max == 0:
+		max = defaultNames
 	}
 	return &Table[T]{
 		make:  newT,
-		left:  most,
-		other: sync.OnceValue(func() T { return newT(Other) }),
+		left:  max,
+		other: sync.OnceValue(func() T { return newT(other) }),
 	}
 }
 
@@ -49,7 +46,7 @@ func (t *Table[T]) Of(name string) T {
 	if v, ok := t.byName.Load(name); ok {
 		return v.(T)
 	}
-	if name == Other {
+	if name == other {
 		return t.other()
 	}
 	t.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-func TestTableIsBounded(t *testing.T) {
-	for _, c := range []struct{ most, want int }{{0, observe.DefaultMost}, {1, 1}, {7, 7}} {
+func TestTable_IsBounded(t *testing.T) {
+	for _, c := range []struct{ most, want int }{{0, 100}, {1, 1}, {7, 7}} {
 		made := map[string]int{}
 		table := observe.NewTable(c.most, func(name string) *string { made[name]++; return &name })
 		if len(made) != 0 {
@@ -21,7 +21,7 @@ func TestTableIsBounded(t *testing.T) {
 			for i := range c.want + 5 {
 				want := fmt.Sprint(i)
 				if i >= c.want {
-					want = observe.Other
+					want = "other"
 				}
 				if got := *table.Of(fmt.Sprint(i)); got != want {
 					t.Errorf("most %d: %d is called %s", c.most, i, got)
@@ -40,15 +40,15 @@ func TestTableIsBounded(t *testing.T) {
 }
 
 // A gate that is called like the rest is counted with it, and takes no place.
-func TestTableKnowsOther(t *testing.T) {
+func TestTable_Other(t *testing.T) {
 	table := observe.NewTable(1, func(name string) *string { return &name })
-	other := table.Of(observe.Other)
+	other := table.Of("other")
 	if *table.Of("") != "" || table.Of("a") != other {
 		t.Error("there is no room for the first name")
 	}
 }
 
-func TestTableMisused(t *testing.T) {
+func TestTable_Misuse(t *testing.T) {
 	for want, f := range map[string]func(){
 		"observe: NewTable: most < 0":    func() { observe.NewTable(-1, func(string) int { return 0 }) },
 		"observe: NewTable: newT is nil": func() { observe.NewTable[int](1, nil) },
@@ -64,7 +64,7 @@ func TestTableMisused(t *testing.T) {
 	}
 }
 
-func TestStressTable(t *testing.T) {
+func TestTable_Stress(t *testing.T) {
 	const goroutines, names, most = 8, 200, 50
 	var made atomic.Int64
 	table := observe.NewTable(most, func(string) *atomic.Int64 { made.Add(1); return new(atomic.Int64) })
@@ -94,7 +94,7 @@ func TestStressTable(t *testing.T) {
 }
 
 // Several come for a name at once that is new: it is made for the first of them.
-func TestStressTableMakesOnce(t *testing.T) {
+func TestTable_MakesOnce(t *testing.T) {
 	for range 200 {
 		var made atomic.Int64
 		table := observe.NewTable(1, func(string) int64 {

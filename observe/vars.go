@@ -2,31 +2,33 @@ package observe
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/sluice-go/sluice"
 )
 
-// Vars are the Stats of gates as a variable for package expvar:
+// Vars returns a variable for package expvar that shows the Stats of gates:
 //
 //	expvar.Publish("gates", observe.Vars(observe.Gates(gate)))
 //
-// It is an array, for two gates may have one name, with an object for each gate.
-// Durations are in seconds, and times in RFC 3339. What is zero because it does
-// not apply, such as the end of a pause, is left out. wait is how long calls that
-// were let through had waited: the upper bounds of a bucket, see
-// [sluice.WaitTime.Quantile].
-type Vars iter.Seq[sluice.Stats]
+// It is a JSON array with an object for each gate; several gates may have the same name.
+// Durations are in seconds, and times in RFC 3339. Values that do not apply, such as the
+// end of a pause, are left out. "wait" has quantiles of the time that granted calls waited,
+// see [sluice.WaitTime.Quantile].
+func Vars(gates iter.Seq[sluice.Stats]) fmt.Stringer { return variable(gates) }
 
-// String returns the JSON. It implements expvar.Var.
-func (v Vars) String() string {
+type variable iter.Seq[sluice.Stats]
+
+// String implements expvar.Var.
+func (v variable) String() string {
 	all := []vars{} // not null if there is none
 	for s := range v {
 		all = append(all, of(s))
 	}
 	text, err := json.Marshal(all)
-	if err != nil { // numbers, texts and times of this century
+	if err != nil { // impossible: numbers, strings and times of this century
 		panic(err)
 	}
 	return string(text)

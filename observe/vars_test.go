@@ -28,13 +28,13 @@ func mustGate(t *testing.T, cfg sluice.Config) *sluice.Gate {
 	return g
 }
 
-func TestVarsOfNoGates(t *testing.T) {
+func TestVars_NoGates(t *testing.T) {
 	if s := observe.Vars(observe.Gates()).String(); s != "[]" {
 		t.Error(s)
 	}
 }
 
-func TestVarsOfABusyGate(t *testing.T) {
+func TestVars_BusyGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{
 			Name: `a "b"`, Concurrency: 2, Rate: sluice.Rate{Count: 10, Per: time.Second}, RetryBudget: 5,
@@ -80,7 +80,7 @@ func TestVarsOfABusyGate(t *testing.T) {
 	})
 }
 
-func TestStatsOfGates(t *testing.T) {
+func TestGates(t *testing.T) {
 	a, b := mustGate(t, sluice.Config{Name: "a"}), mustGate(t, sluice.Config{Name: "b"})
 	keyed, err := sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: key})

@@ -17,7 +17,7 @@ import (
 func Example() {
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	metrics, err := sluiceotel.New(provider, sluiceotel.Config{MostGates: 2})
+	metrics, err := sluiceotel.New(provider, sluiceotel.Config{MaxGates: 2})
 	if err != nil {
 		panic(err)
 	}

@@ -1,31 +1,28 @@
-// Package sluiceotel makes OpenTelemetry metrics of what gates do.
+// Package sluiceotel exports metrics of gates to OpenTelemetry.
 //
 //	metrics, err := sluiceotel.New(provider, sluiceotel.Config{})
 //	…
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
-// An [Observer] may be that of any number of gates. Its instruments, whose
-// attribute sluice.gate.name is Config.Name of the gate:
+// An [Observer] can serve any number of gates. Its instruments have the attribute
+// sluice.gate.name, the Config.Name of the gate:
 //
-//	sluice.queue.duration   histogram, s: how long calls waited that were let through
-//	sluice.call.duration    histogram, s: how long calls were in flight
-//	sluice.active_calls     up-down counter, {call}: calls let through and not back yet
+//	sluice.queue.duration   histogram, s: time that granted calls waited
+//	sluice.call.duration    histogram, s: time that calls were in flight
+//	sluice.active_calls     up-down counter, {call}: calls in flight
 //	sluice.queued_calls     counter, {call}: calls that had to wait
-//	sluice.refused_calls    counter, {call}: calls not let through; error.type says why, such as "deadline"
-//	sluice.retries          counter, {retry}: further attempts that were decided on
-//	sluice.pauses           counter, {pause}: pauses, and prolongations of one
+//	sluice.refused_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
+//	sluice.retries          counter, {retry}: retries
+//	sluice.pauses           counter, {pause}: pauses, and extensions of a pause
 //
-// If Config.Gates is set these are asked whenever metrics are collected, which
-// costs calls nothing:
+// With Config.Gates there are also these, which cost calls nothing:
 //
-//	sluice.waiting_calls    up-down counter, {call}: callers that wait now
+//	sluice.waiting_calls    up-down counter, {call}: calls that wait
 //	sluice.paused_gates     up-down counter, {gate}: 1 while the gate is paused
-//	sluice.retry.tokens     up-down counter, {token}: what the retry budget holds
+//	sluice.retry.tokens     up-down counter, {token}: tokens in the retry budget
 //
-// The two events of a call that need not wait take about 0.8 µs, and no memory.
-//
-// Calls count as 1 whatever they cost. Of several gates with one name, and of those
-// that share the name "other" because there are too many, the sum is shown.
+// A call counts as 1 whatever it costs. Gates with the same name are added up. A call that
+// need not wait takes about 0.8 µs more, and no memory.
 package sluiceotel
 
 import (
@@ -42,24 +39,22 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-// Scope is the name of the instrumentation scope.
-const Scope = "github.com/sluice-go/sluice/observe/otel"
+// scope is the name of the instrumentation scope.
+const scope = "github.com/sluice-go/sluice/observe/otel"
 
-// Config is what [New] may be told. Every field may be left out.
+// Config configures an [Observer]. The zero Config is valid.
 type Config struct {
-	// MostGates is how many gates have a name of their own in the attributes;
-	// the rest is counted together as "other". The first that do anything are
-	// told apart, for as long as the program runs. 0 means 100; negative is an
-	// error.
-	MostGates int
+	// MaxGates is how many gates have attributes of their own: the first ones
+	// that are used. All others are added up as "other". 0 means 100.
+	MaxGates int
 
-	// Gates, if set, are asked for what they do now, whenever metrics are
-	// collected: see observe.Gates and observe.Keyed.
+	// Gates, if set, provides the Stats of gates whenever metrics are collected:
+	// see observe.Gates and observe.Keyed.
 	Gates iter.Seq[sluice.Stats]
 }
 
-// An Observer is told what happens in gates and records it. It is safe for use by
-// multiple goroutines and must be made by [New].
+// An Observer records the events of gates. It is safe for use by multiple goroutines and
+// must be made by [New].
 type Observer struct {
 	queue, call                      metric.Float64Histogram
 	active                           metric.Int64UpDownCounter
@@ -69,8 +64,8 @@ type Observer struct {
 	registration metric.Registration // nil without Config.Gates
 }
 
-// attributes are those of one gate. They are made once, and so are the slices that
-// a measurement takes them in: one would be made for each call otherwise.
+// attributes are those of one gate, in the slices that measurements take. They are made
+// once, so that calls do not allocate.
 type attributes struct {
 	name    string
 	set     metric.MeasurementOption
@@ -79,23 +74,22 @@ type attributes struct {
 	refused map[string][]metric.AddOption // by reason
 }
 
-// seconds are the bounds that the semantic conventions advise for durations, and
-// more, for who waits for a gate may wait for minutes.
+// seconds are the bounds of the semantic conventions for durations, and larger ones,
+// because calls may wait for minutes.
 var seconds = metric.WithExplicitBucketBoundaries(
 	0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 25, 50, 100)
 
-// New returns an Observer that records with meters of provider. It returns an
-// error if cfg.MostGates is negative or the provider does not make an instrument.
-// It panics if provider is nil.
+// New returns an Observer that records to provider. It returns an error if cfg.MaxGates is
+// negative or provider does not create an instrument. It panics if provider is nil.
 func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	switch {
 	case provider == nil:
 		panic("sluiceotel: New(nil)")
-	case cfg.MostGates < 0:
-		return nil, fmt.Errorf("sluiceotel: negative MostGates %d", cfg.MostGates)
+	case cfg.MaxGates < 0:
+		return nil, fmt.Errorf("sluiceotel: negative MaxGates %d", cfg.MaxGates)
 	}
-	meter := provider.Meter(Scope)
-	o := &Observer{table: observe.NewTable(cfg.MostGates, attributesOf)}
+	meter := provider.Meter(scope)
+	o := &Observer{table: observe.NewTable(cfg.MaxGates, attributesOf)}
 	var errs []error
 	histogram := func(name, what string) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what), seconds)
@@ -108,17 +102,17 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 		return c
 	}
 	var err error
-	o.queue = histogram("sluice.queue.duration", "How long calls waited that were let through.")
-	o.call = histogram("sluice.call.duration", "How long calls were in flight.")
+	o.queue = histogram("sluice.queue.duration", "Time that granted calls waited.")
+	o.call = histogram("sluice.call.duration", "Time that calls were in flight.")
 	o.active, err = meter.Int64UpDownCounter("sluice.active_calls",
-		metric.WithUnit("{call}"), metric.WithDescription("Calls let through and not back yet."))
+		metric.WithUnit("{call}"), metric.WithDescription("Calls in flight."))
 	errs = append(errs, err)
 	o.queued = counter("sluice.queued_calls", "{call}", "Calls that had to wait.")
-	o.refused = counter("sluice.refused_calls", "{call}", "Calls not let through, by reason.")
-	o.retries = counter("sluice.retries", "{retry}", "Further attempts that were decided on.")
-	o.pauses = counter("sluice.pauses", "{pause}", "Pauses, and prolongations of one.")
+	o.refused = counter("sluice.refused_calls", "{call}", "Refused calls, by reason.")
+	o.retries = counter("sluice.retries", "{retry}", "Retries.")
+	o.pauses = counter("sluice.pauses", "{pause}", "Pauses, and extensions of a pause.")
 	if cfg.Gates != nil {
-		errs = append(errs, o.ask(meter, cfg.Gates))
+		errs = append(errs, o.registerGates(meter, cfg.Gates))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, errors.Join(fmt.Errorf("sluiceotel: %w", err), o.Close())
@@ -126,17 +120,17 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	return o, nil
 }
 
-// ask makes the instruments that are asked when metrics are collected.
-func (o *Observer) ask(meter metric.Meter, gates iter.Seq[sluice.Stats]) error {
+// registerGates creates the instruments for Config.Gates.
+func (o *Observer) registerGates(meter metric.Meter, gates iter.Seq[sluice.Stats]) error {
 	var errs []error
 	counter := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
 		c, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
 		errs = append(errs, err)
 		return c
 	}
-	waiting := counter("sluice.waiting_calls", "{call}", "Callers that wait.")
+	waiting := counter("sluice.waiting_calls", "{call}", "Calls that wait.")
 	paused := counter("sluice.paused_gates", "{gate}", "Gates that are paused.")
-	tokens := counter("sluice.retry.tokens", "{token}", "What the retry budget holds.")
+	tokens := counter("sluice.retry.tokens", "{token}", "Tokens in the retry budget.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -146,7 +140,7 @@ func (o *Observer) ask(meter metric.Meter, gates iter.Seq[sluice.Stats]) error {
 			set                     metric.MeasurementOption
 			waiting, paused, tokens int64
 		}
-		sums := make(map[string]*now) // by name, which several may share
+		sums := make(map[string]*now) // by name, which several gates may share
 		for s := range gates {
 			a := o.table.Of(s.Name)
 			sum := sums[a.name]
@@ -170,7 +164,7 @@ func (o *Observer) ask(meter metric.Meter, gates iter.Seq[sluice.Stats]) error {
 	return err
 }
 
-// Close ends asking Config.Gates. What is observed after that is still recorded.
+// Close stops collecting Config.Gates. Events are still recorded.
 func (o *Observer) Close() error {
 	if o.registration == nil {
 		return nil
@@ -180,7 +174,7 @@ func (o *Observer) Close() error {
 
 // attributesOf returns the attributes of a gate.
 func attributesOf(gate string) *attributes {
-	gate = strings.ToValidUTF8(gate, "\ufffd") // another text is lost on the way, and all with it
+	gate = strings.ToValidUTF8(gate, "\ufffd") // invalid UTF-8 would lose the whole export
 	name := attribute.String("sluice.gate.name", gate)
 	set := metric.WithAttributeSet(attribute.NewSet(name))
 	a := &attributes{
@@ -200,7 +194,7 @@ func attributesOf(gate string) *attributes {
 
 // Observe records e. It is a [sluice.Observer].
 func (o *Observer) Observe(e sluice.Event) {
-	ctx := context.Background() // an event has none: whoever releases a permit, or pauses, has none either
+	ctx := context.Background() // events have no context
 	a := o.table.Of(e.Gate)
 	switch e.Kind {
 	case sluice.EventQueued:

@@ -66,7 +66,7 @@ func (e exporter) collect(t *testing.T) map[string]string {
 	}
 	all := make(map[string]string)
 	for _, scope := range collected.ScopeMetrics {
-		if scope.Scope.Name != sluiceotel.Scope {
+		if scope.Scope.Name != "github.com/sluice-go/sluice/observe/otel" {
 			t.Errorf("scope %s", scope.Scope.Name)
 		}
 		for _, m := range scope.Metrics {
@@ -109,7 +109,7 @@ func compare(t *testing.T, got, want map[string]string) {
 }
 
 // Everything that is exported after a story of a few seconds.
-func TestMetrics(t *testing.T) {
+func TestObserver_Metrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all gates
 		e := newExporter(t, sluiceotel.Config{Gates: all.stats})
@@ -160,10 +160,10 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Beyond MostGates they are counted together, also by what is asked for.
-func TestGatesAreBounded(t *testing.T) {
+// Beyond MaxGates they are counted together, also by what is asked for.
+func TestConfig_MaxGates(t *testing.T) {
 	var all gates
-	e := newExporter(t, sluiceotel.Config{MostGates: 1, Gates: all.stats})
+	e := newExporter(t, sluiceotel.Config{MaxGates: 1, Gates: all.stats})
 	for i := range 3 {
 		g := mustGate(t, sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10 + i, Observer: e.Observe})
 		all = append(all, g)
@@ -188,7 +188,7 @@ func TestGatesAreBounded(t *testing.T) {
 
 // A name that is no UTF-8, such as that of a host that somebody sent, and events
 // that are not known yet.
-func TestBadInput(t *testing.T) {
+func TestNew_BadInput(t *testing.T) {
 	e := newExporter(t, sluiceotel.Config{Gates: observe.Gates(
 		mustGate(t, sluice.Config{Name: "a\xff"}), mustGate(t, sluice.Config{Name: "a\xfe"}))})
 	for _, name := range []string{"a\xff", "a\xfe"} {
@@ -206,7 +206,7 @@ func TestBadInput(t *testing.T) {
 		"sluice.retry.tokens {token} sluice.gate.name=a\ufffd":            "200 up and down",
 	})
 
-	if o, err := sluiceotel.New(noop.NewMeterProvider(), sluiceotel.Config{MostGates: -1}); err == nil || o != nil {
+	if o, err := sluiceotel.New(noop.NewMeterProvider(), sluiceotel.Config{MaxGates: -1}); err == nil || o != nil {
 		t.Errorf("%v, %v", o, err)
 	}
 	o, err := sluiceotel.New(failing{}, sluiceotel.Config{Gates: observe.Gates()})
@@ -234,7 +234,7 @@ func (meter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.
 	return nil, errFailing
 }
 
-func TestObserveMakesNoGarbage(t *testing.T) {
+func TestObserver_Observe_Allocs(t *testing.T) {
 	c := newExporter(t, sluiceotel.Config{})
 	n := testing.AllocsPerRun(100, func() {
 		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
@@ -246,14 +246,14 @@ func TestObserveMakesNoGarbage(t *testing.T) {
 	}
 }
 
-func TestCloseWithoutGates(t *testing.T) {
+func TestObserver_CloseWithoutGates(t *testing.T) {
 	if err := newExporter(t, sluiceotel.Config{}).Close(); err != nil {
 		t.Error(err)
 	}
 }
 
 // Many goroutines and collections at once: then the counters are those of Stats.
-func TestStress(t *testing.T) {
+func TestObserver_Stress(t *testing.T) {
 	e := newExporter(t, sluiceotel.Config{})
 	g := mustGate(t, sluice.Config{
 		Name: "g", Concurrency: 2, MaxWaiting: 5, Rate: sluice.Rate{Count: 20, Per: time.Millisecond}, RetryBudget: -1, Observer: e.Observe,

@@ -15,7 +15,7 @@ import (
 
 // One Collector for a gate for each host, and what a scrape shows of it.
 func Example() {
-	metrics, err := sluiceprom.New(sluiceprom.Config{MostGates: 2})
+	metrics, err := sluiceprom.New(sluiceprom.Config{MaxGates: 2})
 	if err != nil {
 		panic(err)
 	}

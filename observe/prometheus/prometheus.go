@@ -1,32 +1,30 @@
-// Package sluiceprom makes Prometheus metrics of what gates do.
+// Package sluiceprom exports metrics of gates to Prometheus.
 //
 //	metrics, err := sluiceprom.New(sluiceprom.Config{})
 //	…
 //	prometheus.MustRegister(metrics)
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
-// A [Collector] is both the observer of gates, of any number of them, and what is
-// registered. Its metrics, with the label gate for Config.Name of the gate:
+// A [Collector] can serve any number of gates. Its metrics have the label gate, the
+// Config.Name of the gate:
 //
-//	sluice_queue_duration_seconds   histogram: how long calls waited that were let through; its count is how many
-//	sluice_call_duration_seconds    histogram: how long calls were in flight
-//	sluice_calls_in_flight          gauge: calls let through and not back yet
+//	sluice_queue_duration_seconds   histogram: time that granted calls waited; its count is the number of granted calls
+//	sluice_call_duration_seconds    histogram: time that calls were in flight
+//	sluice_calls_in_flight          gauge: calls in flight
 //	sluice_calls_queued_total       counter: calls that had to wait
-//	sluice_calls_refused_total      counter: calls not let through, with the label reason
-//	sluice_retries_total            counter: further attempts that were decided on
-//	sluice_pauses_total             counter: pauses, and prolongations of one
+//	sluice_calls_refused_total      counter: refused calls, with the label reason
+//	sluice_retries_total            counter: retries
+//	sluice_pauses_total             counter: pauses, and extensions of a pause
 //
-// If Config.Gates is set these are asked at each scrape, which costs calls nothing:
+// With Config.Gates there are also these, which cost calls nothing:
 //
-//	sluice_calls_waiting            gauge: callers that wait now
+//	sluice_calls_waiting            gauge: calls that wait
 //	sluice_paused                   gauge: 1 while the gate is paused
-//	sluice_retry_tokens             gauge: what the retry budget holds
+//	sluice_retry_tokens             gauge: tokens in the retry budget
 //
-// The two events of a call that need not wait take about 0.2 µs, and no memory.
-//
-// Calls count as 1 whatever they cost. Of several gates with one name, and of those
-// that share the label "other" because there are too many, the sum is shown: of
-// sluice_paused how many are paused.
+// A call counts as 1 whatever it costs. Gates with the same name are added up, so
+// sluice_paused may be more than 1. A call that need not wait takes about 0.2 µs more, and
+// no memory.
 package sluiceprom
 
 import (
@@ -42,18 +40,17 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-// Config is what [New] may be told. Every field may be left out.
+// Config configures a [Collector]. The zero Config is valid.
 type Config struct {
-	// MostGates is how many gates have a label of their own; the rest is
-	// counted together as "other". The first that do anything are told apart,
-	// for as long as the program runs. 0 means 100; negative is an error.
-	MostGates int
+	// MaxGates is how many gates have a label of their own: the first ones that
+	// are used. All others are added up as "other". 0 means 100.
+	MaxGates int
 
-	// Buckets are the upper bounds, in seconds, of both histograms. nil means
-	// from 1 ms to about a minute, each twice the one before.
+	// Buckets are the upper bounds of both histograms in seconds. nil means powers
+	// of 2 from 1 ms to about a minute.
 	Buckets []float64
 
-	// Gates, if set, are asked for what they do now, at each scrape: see
+	// Gates, if set, provides the Stats of gates at each scrape: see
 	// observe.Gates and observe.Keyed.
 	Gates iter.Seq[sluice.Stats]
 
@@ -61,8 +58,8 @@ type Config struct {
 	Labels prometheus.Labels
 }
 
-// A Collector is told what happens in gates and shows it to Prometheus. It is safe
-// for use by multiple goroutines and must be made by [New].
+// A Collector records the events of gates as metrics for Prometheus. It is safe for use by
+// multiple goroutines and must be made by [New].
 type Collector struct {
 	queue, call                      *prometheus.HistogramVec
 	inFlight                         *prometheus.GaugeVec
@@ -84,23 +81,22 @@ type metrics struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a Collector. It returns an error if cfg.MostGates is negative,
-// cfg.Buckets do not rise, or cfg.Labels has a name that is ours or that no label
-// may have.
+// New returns a Collector. It returns an error if cfg.MaxGates is negative, if cfg.Buckets
+// do not increase, or if cfg.Labels has a name that is invalid or used by the Collector.
 func New(cfg Config) (*Collector, error) {
-	if cfg.MostGates < 0 {
-		return nil, fmt.Errorf("sluiceprom: negative MostGates %d", cfg.MostGates)
+	if cfg.MaxGates < 0 {
+		return nil, fmt.Errorf("sluiceprom: negative MaxGates %d", cfg.MaxGates)
 	}
 	if cfg.Buckets == nil {
 		cfg.Buckets = prometheus.ExponentialBuckets(0.001, 2, 17)
 	}
 	for i, bound := range cfg.Buckets {
 		if math.IsNaN(bound) || i > 0 && bound <= cfg.Buckets[i-1] {
-			return nil, fmt.Errorf("sluiceprom: the buckets %v do not rise", cfg.Buckets)
+			return nil, fmt.Errorf("sluiceprom: the buckets %v do not increase", cfg.Buckets)
 		}
 	}
 	if _, ok := cfg.Labels["le"]; ok {
-		return nil, errors.New(`sluiceprom: the label "le" is that of a histogram`)
+		return nil, errors.New(`sluiceprom: the label "le" is reserved for histograms`)
 	}
 	name := func(name string) string { return prometheus.BuildFQName("sluice", "", name) }
 	opts := func(n, help string) prometheus.Opts {
@@ -118,20 +114,20 @@ func New(cfg Config) (*Collector, error) {
 		return prometheus.NewDesc(name(n), help, []string{"gate"}, cfg.Labels)
 	}
 	c := &Collector{
-		queue:    histogram("queue_duration_seconds", "How long calls waited that were let through."),
-		call:     histogram("call_duration_seconds", "How long calls were in flight."),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("calls_in_flight", "Calls let through and not back yet.")), []string{"gate"}),
+		queue:    histogram("queue_duration_seconds", "Time that granted calls waited."),
+		call:     histogram("call_duration_seconds", "Time that calls were in flight."),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("calls_in_flight", "Calls in flight.")), []string{"gate"}),
 		queued:   counter("calls_queued_total", "Calls that had to wait."),
-		refused:  counter("calls_refused_total", "Calls not let through, by reason.", "reason"),
-		retries:  counter("retries_total", "Further attempts that were decided on."),
-		pauses:   counter("pauses_total", "Pauses, and prolongations of one."),
-		waiting:  desc("calls_waiting", "Callers that wait."),
+		refused:  counter("calls_refused_total", "Refused calls, by reason.", "reason"),
+		retries:  counter("retries_total", "Retries."),
+		pauses:   counter("pauses_total", "Pauses, and extensions of a pause."),
+		waiting:  desc("calls_waiting", "Calls that wait."),
 		paused:   desc("paused", "Gates that are paused."),
-		tokens:   desc("retry_tokens", "What the retry budget holds."),
+		tokens:   desc("retry_tokens", "Tokens in the retry budget."),
 		gates:    cfg.Gates,
 	}
-	c.table = observe.NewTable(cfg.MostGates, c.of)
-	if err := prometheus.NewRegistry().Register(c); err != nil { // there, labels that cannot be are found
+	c.table = observe.NewTable(cfg.MaxGates, c.of)
+	if err := prometheus.NewRegistry().Register(c); err != nil { // finds invalid labels
 		return nil, fmt.Errorf("sluiceprom: %w", err)
 	}
 	return c, nil
@@ -139,7 +135,7 @@ func New(cfg Config) (*Collector, error) {
 
 // of returns the metrics of a gate.
 func (c *Collector) of(gate string) *metrics {
-	gate = strings.ToValidUTF8(gate, "\ufffd") // with another label the client panics
+	gate = strings.ToValidUTF8(gate, "\ufffd") // with invalid UTF-8 the client panics
 	m := &metrics{
 		name:     gate,
 		queue:    c.queue.WithLabelValues(gate),

@@ -46,20 +46,20 @@ type gates []*sluice.Gate
 func (g *gates) stats(yield func(sluice.Stats) bool) { observe.Gates(*g...)(yield) }
 
 const want = `
-# HELP sluice_call_duration_seconds How long calls were in flight.
+# HELP sluice_call_duration_seconds Time that calls were in flight.
 # TYPE sluice_call_duration_seconds histogram
 sluice_call_duration_seconds_bucket{app="x",gate="api",le="0.5"} 3
 sluice_call_duration_seconds_bucket{app="x",gate="api",le="2"} 4
 sluice_call_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 4
 sluice_call_duration_seconds_sum{app="x",gate="api"} 1
 sluice_call_duration_seconds_count{app="x",gate="api"} 4
-# HELP sluice_calls_in_flight Calls let through and not back yet.
+# HELP sluice_calls_in_flight Calls in flight.
 # TYPE sluice_calls_in_flight gauge
 sluice_calls_in_flight{app="x",gate="api"} 1
 # HELP sluice_calls_queued_total Calls that had to wait.
 # TYPE sluice_calls_queued_total counter
 sluice_calls_queued_total{app="x",gate="api"} 5
-# HELP sluice_calls_refused_total Calls not let through, by reason.
+# HELP sluice_calls_refused_total Refused calls, by reason.
 # TYPE sluice_calls_refused_total counter
 sluice_calls_refused_total{app="x",gate="api",reason="busy"} 1
 sluice_calls_refused_total{app="x",gate="api",reason="cancelled"} 0
@@ -68,32 +68,32 @@ sluice_calls_refused_total{app="x",gate="api",reason="deadline"} 0
 sluice_calls_refused_total{app="x",gate="api",reason="other"} 0
 sluice_calls_refused_total{app="x",gate="api",reason="queue_full"} 1
 sluice_calls_refused_total{app="x",gate="api",reason="too_large"} 0
-# HELP sluice_calls_waiting Callers that wait.
+# HELP sluice_calls_waiting Calls that wait.
 # TYPE sluice_calls_waiting gauge
 sluice_calls_waiting{app="x",gate="api"} 2
 # HELP sluice_paused Gates that are paused.
 # TYPE sluice_paused gauge
 sluice_paused{app="x",gate="api"} 1
-# HELP sluice_pauses_total Pauses, and prolongations of one.
+# HELP sluice_pauses_total Pauses, and extensions of a pause.
 # TYPE sluice_pauses_total counter
 sluice_pauses_total{app="x",gate="api"} 1
-# HELP sluice_queue_duration_seconds How long calls waited that were let through.
+# HELP sluice_queue_duration_seconds Time that granted calls waited.
 # TYPE sluice_queue_duration_seconds histogram
 sluice_queue_duration_seconds_bucket{app="x",gate="api",le="0.5"} 5
 sluice_queue_duration_seconds_bucket{app="x",gate="api",le="2"} 5
 sluice_queue_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 5
 sluice_queue_duration_seconds_sum{app="x",gate="api"} 0.748
 sluice_queue_duration_seconds_count{app="x",gate="api"} 5
-# HELP sluice_retries_total Further attempts that were decided on.
+# HELP sluice_retries_total Retries.
 # TYPE sluice_retries_total counter
 sluice_retries_total{app="x",gate="api"} 2
-# HELP sluice_retry_tokens What the retry budget holds.
+# HELP sluice_retry_tokens Tokens in the retry budget.
 # TYPE sluice_retry_tokens gauge
 sluice_retry_tokens{app="x",gate="api"} 96
 `
 
 // Everything that a scrape shows after a story of a few seconds, to the last digit.
-func TestScrape(t *testing.T) {
+func TestCollector_Metrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all gates
 		c := mustNew(t, sluiceprom.Config{Buckets: []float64{0.5, 2}, Gates: all.stats, Labels: prometheus.Labels{"app": "x"}})
@@ -148,10 +148,10 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-// Beyond MostGates they are counted together, in the gauges as well.
-func TestGatesAreBounded(t *testing.T) {
+// Beyond MaxGates they are counted together, in the gauges as well.
+func TestConfig_MaxGates(t *testing.T) {
 	var all gates
-	c := mustNew(t, sluiceprom.Config{MostGates: 2, Gates: all.stats})
+	c := mustNew(t, sluiceprom.Config{MaxGates: 2, Gates: all.stats})
 	for i := range 5 {
 		g := mustGate(t, sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10, Observer: c.Observe})
 		all = append(all, g)
@@ -177,7 +177,7 @@ func TestGatesAreBounded(t *testing.T) {
 	}
 }
 
-func TestWithoutGatesNothingIsAsked(t *testing.T) {
+func TestConfig_NoGates(t *testing.T) {
 	c := mustNew(t, sluiceprom.Config{})
 	if got := gather(t, c); len(got) != 0 {
 		t.Errorf("%v", got)
@@ -190,7 +190,7 @@ func TestWithoutGatesNothingIsAsked(t *testing.T) {
 
 // A name that is no UTF-8, such as that of a host that somebody sent, and events
 // that are not known yet.
-func TestBadInput(t *testing.T) {
+func TestNew_BadInput(t *testing.T) {
 	bad := mustGate(t, sluice.Config{Name: "a\xff"})
 	c := mustNew(t, sluiceprom.Config{Gates: observe.Gates(bad, mustGate(t, sluice.Config{Name: "a\xfe"}))})
 	for _, name := range []string{"a\xff", "a\xfe"} {
@@ -206,7 +206,7 @@ func TestBadInput(t *testing.T) {
 	}
 
 	for _, cfg := range []sluiceprom.Config{
-		{MostGates: -1},
+		{MaxGates: -1},
 		{Buckets: []float64{1, 1}},
 		{Buckets: []float64{math.NaN()}},
 		{Labels: prometheus.Labels{"gate": "x"}},
@@ -220,7 +220,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestObserveMakesNoGarbage(t *testing.T) {
+func TestCollector_Observe_Allocs(t *testing.T) {
 	c := mustNew(t, sluiceprom.Config{})
 	n := testing.AllocsPerRun(100, func() {
 		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
@@ -233,7 +233,7 @@ func TestObserveMakesNoGarbage(t *testing.T) {
 }
 
 // Many goroutines, gates and scrapes at once: then the counters are those of Stats.
-func TestStress(t *testing.T) {
+func TestCollector_Stress(t *testing.T) {
 	var all gates
 	c := mustNew(t, sluiceprom.Config{})
 	for _, name := range []string{"a", "b", "c"} {

@@ -53,7 +53,7 @@ func (p *page) want(t *testing.T, lines ...string) {
 	p.lines = nil
 }
 
-func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (*observe.Logger, *page) {
+func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (sluice.Observer, *page) {
 	t.Helper()
 	p := &page{least: least}
 	l, err := observe.NewLogger(slog.New(p), cfg)
@@ -63,7 +63,7 @@ func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (*observe.
 	return l, p
 }
 
-func TestLogWritesWhatAnEventSays(t *testing.T) {
+func TestNewLogger_Lines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := newLog(t, slog.LevelDebug, observe.LoggerConfig{})
 		for _, e := range []sluice.Event{
@@ -78,7 +78,7 @@ func TestLogWritesWhatAnEventSays(t *testing.T) {
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
 			{Kind: "unknown", Gate: "g"},
 		} {
-			l.Observe(e)
+			l(e)
 		}
 		p.want(t,
 			"DEBUG call queued gate=g n=1",
@@ -95,19 +95,19 @@ func TestLogWritesWhatAnEventSays(t *testing.T) {
 	})
 }
 
-func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
+func TestNewLogger_LimitsSimilarLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{Every: time.Second, Burst: 2})
 		pause := func(gate, why string) {
-			l.Observe(sluice.Event{Kind: sluice.EventPaused, Gate: gate, Wait: time.Second, Why: why})
+			l(sluice.Event{Kind: sluice.EventPaused, Gate: gate, Wait: time.Second, Why: why})
 		}
 		for i := range 5 {
 			pause("a", fmt.Sprint(i)) // the same, whatever it says
 		}
 		pause("b", "x")
-		l.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: "a"}) // not wanted: not left out either
-		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "closed"})
-		l.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "deadline"})
+		l(sluice.Event{Kind: sluice.EventQueued, Gate: "a"}) // not wanted: not left out either
+		l(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "closed"})
+		l(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "deadline"})
 		p.want(t,
 			"WARN gate paused gate=a wait=1s until=1s why=0",
 			"WARN gate paused gate=a wait=1s until=1s why=1",
@@ -124,12 +124,12 @@ func TestLogWritesTheSameLineOnlySoOften(t *testing.T) {
 	})
 }
 
-func TestLogConfig(t *testing.T) {
+func TestNewLogger_Config(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retry := sluice.Event{Kind: sluice.EventRetried, Gate: "g"}
 		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{}) // once a minute
 		for range 119 {
-			l.Observe(retry)
+			l(retry)
 			time.Sleep(time.Second)
 		}
 		p.want(t, "INFO call to be retried gate=g", "INFO call to be retried gate=g left_out=59")
@@ -139,7 +139,7 @@ func TestLogConfig(t *testing.T) {
 		}})
 		for i := range 3 {
 			retry.Attempt = i
-			l.Observe(retry)
+			l(retry)
 		}
 		p.want(t,
 			"ERROR call to be retried gate=g",
@@ -156,7 +156,7 @@ func TestLogConfig(t *testing.T) {
 		}
 	}
 	defer func() {
-		if r := recover(); r != "observe: NewLog(nil)" {
+		if r := recover(); r != "observe: NewLogger(nil)" {
 			t.Errorf("recovered %v", r)
 		}
 	}()
@@ -164,19 +164,19 @@ func TestLogConfig(t *testing.T) {
 }
 
 // A gate for each of a million hosts does not make a million lines in memory.
-func TestLogIsBounded(t *testing.T) {
+func TestNewLogger_MemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{})
 		const most = 100_000
 		for i := range most + 10 {
-			l.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: fmt.Sprint(i)})
+			l(sluice.Event{Kind: sluice.EventResumed, Gate: fmt.Sprint(i)})
 		}
 		if n := len(p.lines); n != most {
 			t.Errorf("%d lines", n)
 		}
 		p.lines = nil
 		time.Sleep(time.Minute) // they are forgotten
-		l.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: "new"})
+		l(sluice.Event{Kind: sluice.EventResumed, Gate: "new"})
 		p.want(t, "INFO gate resumed gate=new left_out=10")
 	})
 }

@@ -1,0 +1,158 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+)
+
+// LoggerConfig configures [NewLogger]. The zero LoggerConfig is valid.
+type LoggerConfig struct {
+	// Every is the interval between similar lines: those with the same gate, kind
+	// and reason. 0 means a minute, negative means no limit.
+	Every time.Duration
+
+	// Burst is how many similar lines may be written at once. 0 means 1.
+	Burst int64
+
+	// Level returns the level of an event. nil means Warn for pauses and for
+	// refused calls, except those refused by TryAcquire or given up by their
+	// caller; Info for retries and for Resume; Debug for all else.
+	Level func(e sluice.Event) slog.Level
+}
+
+// defaultLevel is the default of LoggerConfig.Level.
+func defaultLevel(e sluice.Event) slog.Level {
+	switch e.Kind {
+	case sluice.EventPaused:
+		return slog.LevelWarn
+	case sluice.EventRefused:
+		if e.Reason != "busy" && e.Reason != "cancelled" {
+			return slog.LevelWarn
+		}
+	case sluice.EventRetried, sluice.EventResumed:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// maxLines bounds the memory of a logger, at about 50 bytes for each kind of line. Beyond
+// it, new kinds of lines are left out.
+const maxLines = 100_000
+
+type logger struct {
+	to      *slog.Logger
+	level   func(e sluice.Event) slog.Level
+	often   *leaky.Keyed[line] // nil means no limit
+	leftOut atomic.Uint64
+}
+
+// A line identifies similar lines.
+type line struct {
+	gate   string
+	kind   sluice.EventKind
+	reason string
+}
+
+// NewLogger returns an observer that writes events to a slog.Logger, and limits how often it
+// writes similar lines: if 1,000 calls are refused in a second because a gate is paused,
+// it writes one line.
+//
+//	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
+//	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause, 5s were allowed" left_out=999
+//
+// left_out is how many lines, of any kind, were left out since the previous line.
+// Attributes without a value are not written. The observer calls the slog.Handler in the
+// goroutine of the call, so a handler that blocks delays calls.
+//
+// NewLogger returns an error if Burst is negative, if Every is positive and less than
+// 1 µs, or if Burst times Every is more than 146 years. It panics if to is nil.
+func NewLogger(to *slog.Logger, cfg LoggerConfig) (sluice.Observer, error) {
+	switch {
+	case to == nil:
+		panic("observe: NewLogger(nil)")
+	case cfg.Burst < 0:
+		return nil, fmt.Errorf("observe: negative Burst %d", cfg.Burst)
+	}
+	l := &logger{to: to, level: cfg.Level}
+	if l.level == nil {
+		l.level = defaultLevel
+	}
+	if cfg.Every < 0 {
+		return l.observe, nil
+	}
+	if cfg.Every == 0 {
+		cfg.Every = time.Minute
+	}
+	var err error
+	l.often, err = leaky.NewKeyed[line](
+		leaky.Quota{Capacity: max(1, cfg.Burst), Count: 1, Per: cfg.Every},
+		leaky.KeyedConfig{MaxKeys: maxLines},
+	)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %d lines at once, and one every %v: %w", max(1, cfg.Burst), cfg.Every, err)
+	}
+	return l.observe, nil
+}
+
+var messages = map[sluice.EventKind]string{
+	sluice.EventQueued:   "call queued",
+	sluice.EventGranted:  "call granted",
+	sluice.EventRefused:  "call refused",
+	sluice.EventPaused:   "gate paused",
+	sluice.EventResumed:  "gate resumed",
+	sluice.EventRetried:  "call to be retried",
+	sluice.EventReleased: "call released",
+}
+
+// observe writes e unless its level is disabled or a similar line was just written.
+func (l *logger) observe(e sluice.Event) {
+	ctx, level := context.Background(), l.level(e)
+	if !l.to.Enabled(ctx, level) {
+		return
+	}
+	if l.often != nil && !l.often.Take(line{e.Gate, e.Kind, e.Reason}, 1).Allowed() {
+		l.leftOut.Add(1)
+		return
+	}
+	now := time.Now()
+	message, known := messages[e.Kind]
+	if !known {
+		message = string(e.Kind)
+	}
+	r := slog.NewRecord(now, level, message, 0) // the event does not come from this line
+	r.AddAttrs(slog.String("gate", e.Gate))
+	if e.N != 0 {
+		r.AddAttrs(slog.Int64("n", e.N))
+	}
+	if e.Reason != "" {
+		r.AddAttrs(slog.String("reason", e.Reason))
+	}
+	if e.Attempt != 0 {
+		r.AddAttrs(slog.Int("attempt", e.Attempt))
+	}
+	if e.Wait != 0 {
+		r.AddAttrs(slog.Duration("wait", e.Wait))
+		if e.Kind != sluice.EventGranted { // which has waited
+			r.AddAttrs(slog.Time("until", now.Add(e.Wait)))
+		}
+	}
+	if e.Held != 0 {
+		r.AddAttrs(slog.Duration("held", e.Held))
+	}
+	if e.Err != nil {
+		r.AddAttrs(slog.Any("err", e.Err))
+	}
+	if e.Why != "" {
+		r.AddAttrs(slog.String("why", e.Why))
+	}
+	if n := l.leftOut.Swap(0); n != 0 {
+		r.AddAttrs(slog.Uint64("left_out", n))
+	}
+	_ = l.to.Handler().Handle(ctx, r) // as package slog does
+}
