@@ -30,6 +30,7 @@ func main() {
 }
 
 func run(ctx context.Context, urls []string) error {
+	// begin download
 	transport, err := sluicehttp.New(nil, sluicehttp.Config{Gate: sluice.Config{
 		Concurrency: 8,                                        // in flight, for each host
 		Rate:        sluice.Rate{Count: 10, Per: time.Second}, // one each 100 ms
@@ -43,6 +44,7 @@ func run(ctx context.Context, urls []string) error {
 		group.Go(func() error { return download(ctx, client, url) }) // must read or close the body
 	}
 	return group.Wait()
+	// end download
 }
 
 func download(ctx context.Context, client *http.Client, url string) error {
