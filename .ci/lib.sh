@@ -14,7 +14,7 @@ export LC_ALL=C
 readonly tools=tools
 
 # Modules with large dependencies of their own. .ci/run vets them, .ci/full tests them.
-readonly large=(sluicehttp/sdktest)
+readonly large=(docs/recipes sluicehttp/sdktest)
 
 script=$(cd "$(dirname "$0")" && pwd -P)/$(basename "$0")
 root=$(dirname "$(dirname "$script")")
