@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -44,5 +43,5 @@ func TestAWS(t *testing.T) {
 			}
 			return err
 		})
-	}, sluicetest.During(0, time.Second, slowDown), sluicetest.Reply(200, "content"))
+	}, sluicetest.First(20, slowDown), sluicetest.Reply(200, "content"))
 }

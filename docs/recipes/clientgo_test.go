@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -34,14 +35,13 @@ func wrapped(config *rest.Config) *rest.Config {
 }
 
 // begin client-go, a limiter
-// A limiter is a pacer as rest.Config.RateLimiter.
+// A limiter is a pacer as a flowcontrol.RateLimiter; its Wait is that of the pacer.
 type limiter struct{ *pacer.Pacer }
 
-func (l limiter) TryAccept() bool                { return l.TryAcquire(1) }
-func (l limiter) Accept()                        { _ = l.Acquire(context.Background(), 1) }
-func (l limiter) Wait(ctx context.Context) error { return l.Acquire(ctx, 1) }
-func (l limiter) QPS() float32                   { return float32(1 / l.Interval().Seconds()) }
-func (l limiter) Stop()                          {}
+func (l limiter) TryAccept() bool { return l.TryAcquire(1) }
+func (l limiter) Accept()         { _ = l.Acquire(context.Background(), 1) }
+func (l limiter) QPS() float32    { return float32(1 / l.Interval().Seconds()) }
+func (l limiter) Stop()           {}
 
 // end client-go, a limiter
 
@@ -70,7 +70,7 @@ func TestClientGo(t *testing.T) {
 
 func TestClientGoLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter{pacer.New(50, time.Second)}
+		l := limiter{limits.Must(pacer.New(limits.Rate{Count: 50, Per: time.Second}, pacer.Config{}))}
 		began := time.Now()
 		for range 101 {
 			if err := l.Wait(t.Context()); err != nil {

@@ -20,27 +20,25 @@ func TestBeforeAndAfter(t *testing.T) {
 	ids := make([]int, 100)
 	type program func(ctx context.Context, base http.RoundTripper, saved *atomic.Int64) error
 	run := func(name string, p program) (int64, error) {
-		var saved, refused atomic.Int64
+		var saved atomic.Int64
 		var err error
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			busy := func(http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					refused.Add(1)
-					w.Header().Set("Retry-After", "5")
-					w.WriteHeader(http.StatusTooManyRequests)
-				})
+			busy := func(int, *http.Request) bool {
+				since := time.Since(began)
+				return 3*time.Second <= since && since < 30*time.Second
 			}
 			srv := sluicetest.NewServer(
 				sluicetest.Delay(500*time.Millisecond),
-				sluicetest.During(3*time.Second, 30*time.Second, busy),
+				sluicetest.When(busy, sluicetest.Status(429, "Retry-After: 5")),
 				sluicetest.Reply(200, `{"ID":1}`),
 			)
 			defer srv.Close()
 			base := srv.Transport()
 			defer base.CloseIdleConnections()
 			err = p(t.Context(), base, &saved)
-			t.Logf("%s: %d saved, %d refused, in %v: %v", name, saved.Load(), refused.Load(), time.Since(began), err)
+			refused := len(srv.Record().Where(func(r sluicetest.Request) bool { return r.Status == 429 }).Requests)
+			t.Logf("%s: %d saved, %d refused, in %v: %v", name, saved.Load(), refused, time.Since(began), err)
 		})
 		return saved.Load(), err
 	}
