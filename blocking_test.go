@@ -191,3 +191,14 @@ func TestQueue_Acquire_NewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+func TestQueue_TryAcquire_ZeroIsGrantedAtOnce(t *testing.T) {
+	asks := 0
+	q := sluice.NewQueue(answering(func(context.Context, int64) (time.Duration, error) {
+		asks++
+		return limits.Never, nil
+	}))
+	if !q.TryAcquire(0) || q.Acquire(bg, 0) != nil || q.AcquireWithin(bg, 0, 0) != nil || asks > 0 {
+		t.Errorf("nothing is refused, or was asked for %d times", asks)
+	}
+}

@@ -333,3 +333,22 @@ func TestKeyedConfig_Evict_SaysWhatIsOwed(t *testing.T) {
 		})
 	}
 }
+
+// Evict may refuse each gate once, because it has to let go of it first.
+func TestKeyedConfig_Evict_MayRefuseEachGateOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(map[*sluice.Gate]int)
+		k, _ := mustKeyed(t, sluice.KeyedConfig{
+			MaxKeys: 100,
+			Evict:   func(gate *sluice.Gate, owes bool) bool { asked[gate]++; return asked[gate] > 1 },
+		}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 100 * time.Hour}})
+		for i := range 100 {
+			if err := k.Do(bg, fmt.Sprint(i), nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.Do(bg, "new", nothing); err != nil {
+			t.Errorf("%v, with %d gates that were refused once", err, len(asked))
+		}
+	})
+}

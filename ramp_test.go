@@ -412,3 +412,28 @@ func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 		}
 	})
 }
+
+// Three refusals without a time among 16 answers start slowly, each counted once.
+func TestSlowStart_ThreeRefusalsAmongSixteenAnswers(t *testing.T) {
+	for between, slow := range map[int]bool{6: true, 7: false} { // answers between the second and the third
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{})
+			do := func(n int, a answer) {
+				for range n {
+					g.Do(bg, a)
+				}
+			}
+			do(1, busy)
+			do(7, fine)
+			do(1, busy)
+			do(between, fine)
+			do(1, busy)
+			time.Sleep(ms)
+			_, one := g.TryAcquire(1)
+			_, two := g.TryAcquire(1)
+			if !one || two == slow {
+				t.Errorf("%d answers between: a first call leaves: %v, a second one: %v", between, one, two)
+			}
+		})
+	}
+}

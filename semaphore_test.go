@@ -146,3 +146,23 @@ func (l *brittleLease) Acquire(context.Context, int64, time.Duration) (limits.Le
 
 func (l *brittleLease) Release()              { l.back++ }
 func (l *brittleLease) Lost() <-chan struct{} { return l.lost }
+
+// What a call waited for its permit counts for AcquireWithin.
+func TestConfig_Semaphore_WaitIsPartOfAcquireWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := semaphore.NewWeighted(1)
+		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 12 * time.Second}, Semaphore: shared{sem, nil}})
+		hold(g, 0)
+		sem.TryAcquire(1)
+		time.AfterFunc(6*time.Second, func() { sem.Release(1) })
+		start := time.Now()
+		_, err := g.AcquireWithin(bg, 1, 10*time.Second)
+		var wait *sluice.WaitError
+		if !errors.As(err, &wait) || wait.Need != 6*time.Second || wait.Have != 4*time.Second || time.Since(start) != 6*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if sem.InFlight() != 0 {
+			t.Error("the permit was not given back")
+		}
+	})
+}
