@@ -122,7 +122,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := c.gate(t)
-				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
+				if got := g.Stats().LimitedBy; got != "" {
 					t.Errorf("no call waits, but Stats says %q", got)
 				}
 				for _, within := range []time.Duration{0, time.Second} {
@@ -148,7 +148,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				}
 				cancel()
 				synctest.Wait()
-				if got := g.Stats().LimitedBy; got != sluice.ByNothing {
+				if got := g.Stats().LimitedBy; got != "" {
 					t.Errorf("no call waits any more, but Stats says %q", got)
 				}
 			})

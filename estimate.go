@@ -33,11 +33,10 @@ type Estimate struct {
 }
 
 // A Cause names what holds calls up: one of the constants, or "limit" and the name of one
-// of Config.Limits.
+// of Config.Limits. It is empty if nothing holds them up.
 type Cause = limits.Cause
 
 const (
-	ByNothing     Cause = "nothing"      // they leave at once
 	ByRate        Cause = "rate"         // evenly spaced
 	ByConcurrency Cause = "concurrency"  // until others are done
 	ByPause       Cause = "pause"        // of PauseUntil
@@ -53,16 +52,16 @@ const (
 // before the first is made. The time that calls take in flight is estimated from those
 // done so far; before that, concurrency counts as no limit. Config.Limits and
 // Config.Semaphore cannot be forecast: see Estimate.Unknown. With a parent, the longer of
-// both estimates counts. Estimate panics if n < 0; for 0 it returns ByNothing.
+// both estimates counts. Estimate panics if n < 0; for 0 it returns the zero Estimate.
 func (g *Gate) Estimate(n int64) Estimate {
 	mustNotBeNegative(n)
-	e := Estimate{LimitedBy: ByNothing}
+	var e Estimate
 	if n == 0 {
 		return e
 	}
 	for ; g != nil; g = g.parent {
 		own := g.estimate(n)
-		if own.Last > e.Last || e.LimitedBy == ByNothing {
+		if own.Last > e.Last || e.LimitedBy == "" {
 			e.LimitedBy = own.LimitedBy
 		}
 		e.First, e.Last, e.Total = max(e.First, own.First), max(e.Last, own.Last), max(e.Total, own.Total)
@@ -70,8 +69,8 @@ func (g *Gate) Estimate(n int64) Estimate {
 			e.Unknown = cmp.Or(g.unknown(), own.Unknown)
 		}
 	}
-	if e.LimitedBy == ByNothing && e.Unknown != "" {
-		e.LimitedBy = e.Unknown // "nothing" would be a definite answer
+	if e.LimitedBy == "" {
+		e.LimitedBy = e.Unknown // empty would be a definite answer
 	}
 	return e
 }
@@ -89,7 +88,7 @@ func (g *Gate) unknown() Cause {
 
 // estimate is Estimate for the gate alone. Its Unknown is BySlowStart or empty.
 func (g *Gate) estimate(n int64) Estimate {
-	e := Estimate{LimitedBy: ByNothing}
+	var e Estimate
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// An estimate names the limit that it cannot forecast, and says "nothing" only if that
+// An estimate names the limit that it cannot forecast, and is empty only if that
 // is certain.
 func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 			gates []sluice.Config // the oldest first
 			want  sluice.Estimate // of 11 calls
 		}{
-			"no limit":           {[]sluice.Config{{}}, sluice.Estimate{LimitedBy: sluice.ByNothing}},
+			"no limit":           {[]sluice.Config{{}}, sluice.Estimate{}},
 			"quota":              {[]sluice.Config{{Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
 			"nameless quota":     {[]sluice.Config{{Limits: quota("")}}, sluice.Estimate{LimitedBy: "limit", Unknown: "limit"}},
 			"permits":            {[]sluice.Config{{Semaphore: permits}}, sluice.Estimate{LimitedBy: sluice.BySemaphore, Unknown: sluice.BySemaphore}},
@@ -39,7 +39,7 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 			if got := g.Estimate(11); got != c.want {
 				t.Errorf("%s: %+v, want %+v", name, got, c.want)
 			}
-			if got := g.Estimate(0); got != (sluice.Estimate{LimitedBy: sluice.ByNothing}) {
+			if got := g.Estimate(0); got != (sluice.Estimate{}) {
 				t.Errorf("%s: nothing takes %+v", name, got)
 			}
 		}
@@ -60,7 +60,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 				t.Errorf("%s: Plan(%d): %+v, want %+v", what, n, got, want)
 			}
 		}
-		nothing := sluice.Estimate{LimitedBy: sluice.ByNothing}
+		var nothing sluice.Estimate
 		started := sluice.Estimate{LimitedBy: sluice.BySlowStart, Unknown: sluice.BySlowStart}
 		paused := sluice.Estimate{First: time.Second, Last: time.Second, Total: time.Second, LimitedBy: sluice.ByPause}
 
@@ -88,7 +88,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		check("one is in flight", g, 1, started)
 		time.Sleep(time.Second)
 		p.Release()
-		check("two calls may leave", g, 2, sluice.Estimate{Total: time.Second, LimitedBy: sluice.ByNothing})
+		check("two calls may leave", g, 2, sluice.Estimate{Total: time.Second})
 		started.Total = time.Second
 		check("the third may not", g, 3, started)
 
@@ -101,7 +101,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 			t.Errorf("before the gap is over: %q", got)
 		}
 		time.Sleep(time.Minute)
-		if got := g.Estimate(1).LimitedBy; got != sluice.ByNothing {
+		if got := g.Estimate(1).LimitedBy; got != "" {
 			t.Errorf("after it: %q", got)
 		}
 
@@ -130,8 +130,8 @@ func TestGate_Estimate(t *testing.T) {
 				t.Errorf("Plan(%d) = %+v, want %+v", n, got, want)
 			}
 		}
-		check(0, sluice.Estimate{LimitedBy: sluice.ByNothing})
-		check(1, sluice.Estimate{LimitedBy: sluice.ByNothing})
+		check(0, sluice.Estimate{})
+		check(1, sluice.Estimate{})
 		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
 		g.PauseUntil(time.Now().Add(time.Minute), "")
 		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})

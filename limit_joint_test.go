@@ -276,7 +276,7 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		a.bucket.Adjust(bg, -9, 0)
 		c.bucket.Adjust(bg, 3, 0)
 		l.Call(1, enter(host, bg))
-		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "limit c" || a.LimitedBy != sluice.ByNothing {
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "limit c" || a.LimitedBy != "" {
 			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
 		}
 		p, err = host.Acquire(bg, 2)

@@ -142,9 +142,9 @@ func (r *rule) slowest(now, need time.Duration) Cause {
 	return ByRate
 }
 
-// holds returns the limit that holds up the head of the queue, or ByNothing.
+// holds returns what holds up the head of the queue, or "".
 func (r *rule) holds(now time.Duration) Cause {
-	by := ByNothing
+	var by Cause
 	r.queue.Each(func(n int64) bool {
 		by = r.holdsUp(now, n)
 		return false
@@ -152,8 +152,7 @@ func (r *rule) holds(now time.Duration) Cause {
 	return by
 }
 
-// holdsUp returns the limit that holds up a call of n at the head of the queue, or
-// ByNothing.
+// holdsUp returns what holds up a call of n at the head of the queue, or "".
 func (r *rule) holdsUp(now time.Duration, n int64) Cause {
 	switch wait := r.wait(now, n).For; {
 	case !r.room(n):
@@ -164,10 +163,8 @@ func (r *rule) holdsUp(now time.Duration, n int64) Cause {
 		return ByRetryBudget
 	case wait > 0:
 		return r.slowest(now, wait)
-	case r.heldBy != "":
-		return r.heldBy
 	}
-	return ByNothing
+	return r.heldBy
 }
 
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.

@@ -27,7 +27,7 @@ type Stats struct {
 	// too.
 	Pacing, Waiting int64
 
-	// LimitedBy is what holds up the first of them, ByNothing if no caller waits.
+	// LimitedBy is what holds up the first of them, empty if no caller waits.
 	// If it is ByParent, the Stats of the parent say for what.
 	LimitedBy Cause
 
@@ -74,7 +74,7 @@ func (s Stats) String() string {
 	if waiting := s.Pacing + s.Waiting; waiting > 0 {
 		add("%s waiting", grouped(waiting))
 		switch s.LimitedBy {
-		case "", ByNothing:
+		case "":
 		case ByRate, ByRetryBudget:
 			parts[len(parts)-1] += fmt.Sprintf(" for the %s, next %s", s.LimitedBy, clock(s.NextSlot))
 		default:

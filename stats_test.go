@@ -86,7 +86,7 @@ func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
 	now := time.Now()
 	for want, s := range map[string]sluice.Stats{
 		"0 in flight, 0 granted":                                                          {},
-		"g: 0 in flight, 0 granted":                                                       {Name: "g", LimitedBy: sluice.ByNothing},
+		"g: 0 in flight, 0 granted":                                                       {Name: "g"},
 		"1,234,567 of 7,654,321 in flight, 0 granted":                                     {InFlight: 1234567, Concurrency: 7654321},
 		"0 in flight, 1 waiting for the limit day, 0 granted":                             {Waiting: 1, LimitedBy: "limit day"},
 		"0 in flight, 1 waiting, 0 granted":                                               {Pacing: 1},

@@ -52,7 +52,7 @@ func ExampleVars() {
 	gate.Do(context.Background(), func(context.Context) error { return nil })
 	fmt.Println(expvar.Get("gates"))
 	// Output:
-	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"nothing","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
+	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
 }
 
 // A Logger and a function.
