@@ -341,9 +341,9 @@ func TestKeyedConfig_Evict_MayRefuseEachGateOnce(t *testing.T) {
 		k, _ := mustKeyed(t, sluice.KeyedConfig{
 			MaxKeys: 100,
 			Evict:   func(gate *sluice.Gate, owes bool) bool { asked[gate]++; return asked[gate] > 1 },
-		}, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 100 * time.Hour}})
-		for i := range 100 {
-			if err := k.Do(bg, fmt.Sprint(i), nothing); err != nil {
+		}, sluice.Config{})
+		for i := range 100 { // more than Evict is asked about at once
+			if err := k.Use(fmt.Sprint(i), pauseLong); err != nil {
 				t.Fatal(err)
 			}
 		}
