@@ -135,28 +135,29 @@ func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
 }
 
 func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
-		var wg sync.WaitGroup
-		start := time.Now()
-		wg.Go(func() {
-			err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: 5 * time.Second}, func(context.Context) error {
-				return errors.New("x")
+	for elapsed, others := range map[time.Duration]int{5 * time.Second: 100, 0: 1000} { // 0 means 15 min
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+			var wg sync.WaitGroup
+			start := time.Now()
+			wg.Go(func() {
+				policy := sluice.RetryPolicy{MaxElapsed: elapsed, Backoff: sluice.Constant(ms)}
+				err := sluice.Retry(bg, g, policy, func(context.Context) error { return errors.New("x") })
+				var stopped *sluice.RetryError
+				if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
+					t.Errorf("%v", err)
+				}
+				if d := time.Since(start); d > time.Second {
+					t.Errorf("stopped after %v, though %d were before it in the queue", d, others)
+				}
 			})
-			var stopped *sluice.RetryError
-			if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
-				t.Errorf("%v", err)
+			synctest.Wait()
+			for range others {
+				wg.Go(func() { hold(g, 0) })
 			}
-			if d := time.Since(start); d > time.Second {
-				t.Errorf("stopped after %v, though 100 were before it in the queue", d)
-			}
+			wg.Wait()
 		})
-		synctest.Wait()
-		for range 100 {
-			wg.Go(func() { hold(g, 0) })
-		}
-		wg.Wait()
-	})
+	}
 }
 
 func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {

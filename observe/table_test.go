@@ -50,7 +50,7 @@ func TestTable_Other(t *testing.T) {
 
 func TestTable_Misuse(t *testing.T) {
 	for want, f := range map[string]func(){
-		"observe: NewTable: max < 0":    func() { observe.NewTable(-1, func(string) int { return 0 }) },
+		"observe: NewTable: max < 0":     func() { observe.NewTable(-1, func(string) int { return 0 }) },
 		"observe: NewTable: newT is nil": func() { observe.NewTable[int](1, nil) },
 	} {
 		func() {
