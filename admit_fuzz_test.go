@@ -174,10 +174,10 @@ func (c *composite) newNode(parent *node) *node {
 	}
 	c.unitsOfPair(g)
 	some := c.quotasOfPair([...]int{0, 1 << c.next(6), 63}[c.next(3)]) // none, one or none, any
-	b, keyed := leaky.New(10, 10, 3*time.Second), must(leaky.NewKeyed[string](leaky.Quota{Capacity: 6, Count: 1, Per: time.Second}, leaky.KeyedConfig{}))
-	log, counter := window.NewSliding(5, 700*ms), window.NewFixed(8, time.Second)
-	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}, window.KeyedConfig{}))
-	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}, window.KeyedConfig{}))
+	b, keyed := limits.Must(leaky.New(limits.Rate{Count: 10, Per: 3 * time.Second, Burst: 10})), must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Second, Burst: 6}, limits.KeyedConfig{}))
+	log, counter := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 700 * ms})), limits.Must(window.NewFixed(window.Quota{Limit: 8, Window: time.Second}))
+	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}, limits.KeyedConfig{}))
+	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}, limits.KeyedConfig{}))
 	for i, q := range []*quota{
 		{"bucket", b, b.Peek, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
 		{"log", log, log.Peek, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},

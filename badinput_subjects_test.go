@@ -68,7 +68,7 @@ func released(p *sluice.Permit, err error) error {
 }
 
 var (
-	hourly   = leaky.Quota{Capacity: 3, Count: 1, Per: time.Hour}
+	hourly   = limits.Rate{Count: 1, Per: time.Hour, Burst: 3}
 	windowed = window.Quota{Limit: 3, Window: time.Hour}
 	room     = sluice.Config{Concurrency: 3, ConcurrencyUnit: sluice.Cost}
 )
@@ -76,9 +76,9 @@ var (
 // subjects returns new ones, always in the same order.
 func subjects(t *testing.T) []subject {
 	s, p := semaphore.NewWeighted(3), limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
-	b, kb := leaky.New(3, 1, time.Hour), must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{}))
-	l, kl := window.NewSliding(3, time.Hour), must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{}))
-	c, kc := window.NewFixed(3, time.Hour), must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{}))
+	b, kb := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{}))
+	l, kl := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{}))
+	c, kc := limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{}))
 	hosts := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return sluice.New(room) }, sluice.KeyedConfig{}))
 	use := func(ctx context.Context, n int64) (err error) {
 		return hosts.Use(1, func(g *sluice.Gate) error { return released(g.Acquire(ctx, n)) })
@@ -91,33 +91,31 @@ func subjects(t *testing.T) []subject {
 		owe:  func() { p.TryAcquire(math.MaxInt64) },
 		zero: func() error { return new(pacer.Pacer).Acquire(bg, 1) },
 	}, {
-		column: "leaky", ask: asking(b), try: func(n int64) bool { return b.Take(n).Allowed() }, other: []func(int64){b.Return},
+		column: "leaky", ask: asking(b), try: func(n int64) bool { return b.Take(n).Allowed() },
 		owe:  func() { b.Adjust(bg, math.MaxInt64, 0) },
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
-		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() }, other: []func(int64){l.Return},
+		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() },
 		zero: func() error { return badinput.If(!new(window.Sliding).Take(1).Allowed(), "refuses") },
 	}, {
-		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() }, other: []func(int64){c.Return},
+		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() },
 		zero: func() error { return badinput.If(!new(window.Fixed).Take(1).Allowed(), "refuses") },
 	}, {
 		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed() },
-		other: []func(int64){func(n int64) { kb.TakeQuota(1, hourly, n) }},
+		other: []func(int64){func(n int64) { kb.TakeRate(1, hourly, n) }},
 		owe:   func() { kb.On(1).Adjust(bg, math.MaxInt64, 0) },
 		zero:  func() error { return new(leaky.Keyed[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: asking(kl.On(1)), try: func(n int64) bool { return kl.Take(1, n).Allowed() },
-		other: []func(int64){func(n int64) { kl.TakeLimit(1, 3, n) }},
-		zero:  func() error { return new(window.KeyedSliding[int]).Take(1, 1).Err() },
+		zero: func() error { return new(window.Keyed[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: asking(kc.On(1)), try: func(n int64) bool { return kc.Take(1, n).Allowed() },
-		other: []func(int64){func(n int64) { kc.TakeLimit(1, 3, n) }},
-		zero:  func() error { return new(window.KeyedFixed[int]).Take(1, 1).Err() },
+		zero: func() error { return new(window.Keyed[int]).Take(1, 1).Err() },
 	}, {
 		column: "Keyed", ask: []ask{use}, try: func(n int64) bool { return use(bg, n) == nil },
 		zero: func() error { return new(sluice.Keyed[int]).Do(bg, 1, nothing) },
 	}}
-	for _, meter := range []limits.Limiter{leaky.New(3, 1, time.Hour), window.NewSliding(3, time.Hour), window.NewFixed(3, time.Hour)} {
+	for _, meter := range []limits.Limiter{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour}))} {
 		b := sluice.NewQueue(meter)
 		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: meter}}})
 		var owe func()

@@ -93,26 +93,24 @@ func mistakes(t *testing.T) badinput.Tries {
 			try(row, column, func() error { return err })
 		}
 	}
-	lk := must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{}))
-	kl, kc := must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{}))
-	badQuota := func(row string, q leaky.Quota) {
-		try(row+", New", "leaky", func() error { leaky.New(q.Capacity, q.Count, q.Per); return nil })
-		try(row+", New", "Keyed", func() error { lk.TakeQuota(1, q, 1); return nil })
-		_, err := leaky.NewWith(q)
-		set(row+", Set", "leaky", q.Check(), err, leaky.New(3, 1, time.Hour).SetQuota(q))
-		_, err = leaky.NewKeyed[int](q, leaky.KeyedConfig{})
-		set(row+", Set", "Keyed", err, lk.SetQuota(q))
+	lk := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{}))
+	kl, kc := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{}))
+	badBucket := func(row string, q limits.Rate) {
+		try(row+", New", "Keyed", func() error { lk.TakeRate(1, q, 1); return nil })
+		_, err := leaky.New(q)
+		set(row+", New", "leaky", err)
+		set(row+", Set", "leaky", limits.Must(leaky.New(hourly)).SetRate(q))
+		_, err = leaky.NewKeyed[int](q, limits.KeyedConfig{})
+		set(row+", Set", "Keyed", err, lk.SetRate(q))
 	}
 	badWindow := func(row string, q window.Quota) {
-		try(row+", New", "window",
-			func() error { window.NewSliding(q.Limit, q.Window); return nil },
-			func() error { window.NewFixed(q.Limit, q.Window); return nil })
-		_, errLog := window.NewSlidingWith(q)
-		_, errCounter := window.NewFixedWith(q)
-		set(row+", Set", "window", errLog, errCounter, q.Check(), window.NewSliding(3, time.Hour).SetLimit(q.Limit, q.Window))
-		_, errLog = window.NewKeyedSliding[int](q, window.KeyedConfig{})
-		_, errCounter = window.NewKeyedFixed[int](q, window.KeyedConfig{})
-		set(row+", Set", "Keyed", errLog, errCounter)
+		_, errSliding := window.NewSliding(q)
+		_, errFixed := window.NewFixed(q)
+		set(row+", New", "window", errSliding, errFixed)
+		set(row+", Set", "window", limits.Must(window.NewSliding(windowed)).SetQuota(q), limits.Must(window.NewFixed(windowed)).SetQuota(q))
+		_, errSliding = window.NewKeyedSliding[int](q, limits.KeyedConfig{})
+		_, errFixed = window.NewKeyedFixed[int](q, limits.KeyedConfig{})
+		set(row+", Set", "Keyed", errSliding, errFixed, kl.SetQuota(q), kc.SetQuota(q))
 	}
 	badRate := func(row string, count int64, per time.Duration) {
 		_, err := pacer.New(sluice.Rate{Count: count, Per: per}, pacer.Config{})
@@ -124,14 +122,11 @@ func mistakes(t *testing.T) badinput.Tries {
 	}
 	for row, values := range map[string][]int64{"limit < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
 		for _, n := range values {
-			badQuota(row, leaky.Quota{Capacity: n, Count: 1, Per: time.Hour})
+			if n < 0 { // a burst of 0 is 1
+				badBucket(row, limits.Rate{Count: 1, Per: time.Hour, Burst: n})
+			}
 			badWindow(row, window.Quota{Limit: n, Window: time.Hour})
-			try(row+", New", "window", func() error { window.NewCalendar(n, window.Day, nil); return nil })
-			set(row+", Set", "window", window.NewFixed(3, time.Hour).SetLimit(n))
-			try(row+", New", "Keyed",
-				func() error { kl.TakeLimit(1, n, 1); return nil },
-				func() error { kc.TakeLimit(1, n, 1); return nil })
-			set(row+", Set", "Keyed", kl.SetLimit(n), kc.SetLimit(n))
+			badWindow(row, window.Quota{Limit: n, Calendar: window.Day})
 			try(row+", New", "semaphore", func() error { return semaphore.NewWeighted(n).Acquire(bg, 1) })
 			try(row+", Set", "semaphore", func() error {
 				s := semaphore.NewWeighted(3)
@@ -151,18 +146,18 @@ func mistakes(t *testing.T) badinput.Tries {
 	}
 	for _, r := range []sluice.Rate{{Per: time.Hour}, {Count: -1, Per: time.Hour}, {Count: math.MinInt64, Per: time.Hour}, {Count: 1}, {Count: 1, Per: -1}, {Count: 1, Per: math.MinInt64}} {
 		badRate("count, per ≤ 0", r.Count, r.Per)
-		badQuota("count, per ≤ 0", leaky.Quota{Capacity: 3, Count: r.Count, Per: r.Per})
+		badBucket("count, per ≤ 0", limits.Rate{Count: r.Count, Per: r.Per, Burst: 3})
 		if r.Per <= 0 {
 			badWindow("count, per ≤ 0", window.Quota{Limit: 3, Window: r.Per})
 		}
 	}
 	for _, r := range []sluice.Rate{{Count: 2, Per: 1}, {Count: math.MaxInt64, Per: math.MaxInt64 - 1}, {Count: 1e9 + 1, Per: time.Second}} {
 		badRate("too fast", r.Count, r.Per)
-		badQuota("too fast", leaky.Quota{Capacity: 3, Count: r.Count, Per: r.Per})
+		badBucket("too fast", limits.Rate{Count: r.Count, Per: r.Per, Burst: 3})
 	}
-	badQuota("too fast", leaky.Quota{Capacity: 3, Count: 1e6 + 1, Per: time.Second})
-	badQuota("too long", leaky.Quota{Capacity: math.MaxInt64, Count: 1, Per: time.Hour})
-	badQuota("too long", leaky.Quota{Capacity: 2, Count: 1, Per: math.MaxInt64/2 + 2})
+	badBucket("too fast", limits.Rate{Count: 1e6 + 1, Per: time.Second, Burst: 3})
+	badBucket("too long", limits.Rate{Count: 1, Per: time.Hour, Burst: math.MaxInt64})
+	badBucket("too long", limits.Rate{Count: 1, Per: math.MaxInt64/2 + 2, Burst: 2})
 	for _, burst := range []int64{math.MaxInt64, 147 * 366} {
 		long := sluice.Rate{Count: 1, Per: 24 * time.Hour, Burst: burst}
 		_, err := pacer.New(long, pacer.Config{})
@@ -172,22 +167,22 @@ func mistakes(t *testing.T) badinput.Tries {
 		set("too long, Set", "Gate", err, mustGate(t, room).SetRate(long))
 	}
 	for _, n := range []int64{1e9, -1, 1<<29 + 1} {
-		_, err1 := leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: n})
-		_, err2 := window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: n})
-		_, err3 := window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: n})
+		_, err1 := leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: n})
+		_, err2 := window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: n})
+		_, err3 := window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: n})
 		_, err4 := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: int(n)})
 		set("10⁹ keys", "Keyed", err1, err2, err3, err4)
 	}
 	try("one key too many", "Keyed", func() error {
-		k := must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: 1}))
+		k := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: 1}))
+		k := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: 1}))
+		k := must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.On(2).Adjust(bg, 1, 0)
 	}, func() error {
@@ -242,11 +237,11 @@ func noLimit(g *sluice.Gate, err error) error {
 func TestMaxKeys_TakesNoMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	must(leaky.NewKeyed[int](hourly, leaky.KeyedConfig{MaxKeys: 1 << 29}))
-	must(window.NewKeyedSliding[int](windowed, window.KeyedConfig{MaxKeys: 1 << 29}))
-	must(window.NewKeyedFixed[int](windowed, window.KeyedConfig{MaxKeys: 1 << 29}))
+	must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: 1 << 29}))
 	must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: 1 << 29}))
-	window.NewSliding(math.MaxInt64, math.MaxInt64)
+	limits.Must(window.NewSliding(window.Quota{Limit: math.MaxInt64, Window: math.MaxInt64}))
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 100_000 {
 		t.Errorf("%d bytes for nothing", n)

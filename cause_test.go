@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Stats and errors name the limit that holds the calls up.
@@ -24,7 +25,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 		}
 	}
 	full := func() *leaky.Bucket {
-		b := leaky.New(1, 1, time.Minute)
+		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Minute, Burst: 1}))
 		b.Take(1)
 		return b
 	}
@@ -80,7 +81,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 		"quota": {
 			func(t *testing.T) *sluice.Gate {
 				return mustGate(t, sluice.Config{Name: "g", Limits: []sluice.Limit{
-					{Name: "requests", Limiter: leaky.New(100, 1, time.Minute)},
+					{Name: "requests", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Minute, Burst: 100}))},
 					{Name: "tokens", Limiter: full()},
 				}})
 			}, "limit tokens", "sluice: g: would have to wait 1m0s for the limit tokens, 1s were allowed",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // agree is an Evict that says yes, and notes what it was offered.
@@ -252,7 +253,7 @@ func ExampleKeyedConfig() {
 // what that remembers; one whose quota is shared does not.
 func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := leaky.New(10, 1, time.Hour)
+		shared := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 10}))
 		var a agree
 		var hosts *sluice.Keyed[string]
 		hosts, err := sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
@@ -265,7 +266,7 @@ func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 					return nil, err
 				}
 			case "own":
-				cfg.Limits = []sluice.Limit{{Name: "own", Limiter: leaky.New(10, 1, time.Hour)}}
+				cfg.Limits = []sluice.Limit{{Name: "own", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 10}))}}
 			}
 			return sluice.New(cfg)
 		}, sluice.KeyedConfig{MaxKeys: 4, Evict: a.evict})
@@ -298,9 +299,9 @@ func TestKeyedConfig_Evict_ParentsAndLimits(t *testing.T) {
 
 // Evict gets which gates owe something of their own.
 func TestKeyedConfig_Evict_SaysWhatIsOwed(t *testing.T) {
-	shared := sluice.Limit{Name: "shared", Limiter: leaky.New(10, 1, time.Hour)}
+	shared := sluice.Limit{Name: "shared", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 10}))}
 	own := func() sluice.Config {
-		return sluice.Config{Limits: []sluice.Limit{{Name: "own", Limiter: leaky.New(10, 1, time.Hour)}}}
+		return sluice.Config{Limits: []sluice.Limit{{Name: "own", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 10}))}}}
 	}
 	rate := sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}
 	for name, c := range map[string]struct {

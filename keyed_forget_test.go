@@ -41,7 +41,7 @@ func lookAround(t *testing.T, k *sluice.Keyed[string]) {
 // Hosts that are down leave no more behind than others, whatever they have cost, once
 // they were left alone for a while.
 func TestKeyed_ForgetsDeadHosts(t *testing.T) {
-	shared := leaky.New(1<<20, 1000, time.Second)
+	shared := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))
 	parent := mustGate(t, sluice.Config{})
 	for name, c := range map[string]struct {
 		cfg   func() sluice.Config
@@ -53,10 +53,10 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 		"with quotas":    {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{{Limiter: shared}}} }, 1, time.Second},
 		"below a parent": {func() sluice.Config { return sluice.Config{Parent: parent} }, 1, time.Second},
 		"with a meter of its own": {func() sluice.Config {
-			return sluice.Config{Limits: []sluice.Limit{{Limiter: leaky.New(10, 1, time.Second)}}}
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Second, Burst: 10}))}}}
 		}, 1, time.Minute},
 		"with a window of its own": {func() sluice.Config {
-			return sluice.Config{Limits: []sluice.Limit{{Limiter: window.NewFixed(10, time.Minute)}}}
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: limits.Must(window.NewFixed(window.Quota{Limit: 10, Window: time.Minute}))}}}
 		}, 1, 2 * time.Minute},
 		"the budget is empty": {func() sluice.Config { return sluice.Config{} }, 30, 10 * time.Minute},
 		"hardly any budget":   {func() sluice.Config { return sluice.Config{RetryBudget: 1} }, 3, 10 * time.Minute},
@@ -67,7 +67,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 				if name == "below a parent" {
 					parent = mustGate(t, sluice.Config{})
 				}
-				shared = leaky.New(1<<20, 1000, time.Second)
+				shared = limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))
 				k := keyed(t, sluice.KeyedConfig{Idle: time.Millisecond}, func(string) sluice.Config { return c.cfg() })
 				for host := range 300 {
 					for range c.calls {
@@ -121,9 +121,11 @@ func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 		meter func() limits.Limiter
 		until time.Duration // 0: for good
 	}{
-		"a bucket":                {func() limits.Limiter { return leaky.New(2, 1, time.Hour) }, time.Hour},
-		"a log":                   {func() limits.Limiter { return window.NewSliding(2, time.Hour) }, time.Hour},
-		"a counter":               {func() limits.Limiter { return window.NewFixed(2, time.Hour) }, time.Hour},
+		"a bucket": {func() limits.Limiter { return limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})) }, time.Hour},
+		"a log": {func() limits.Limiter {
+			return limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Hour}))
+		}, time.Hour},
+		"a counter":               {func() limits.Limiter { return limits.Must(window.NewFixed(window.Quota{Limit: 2, Window: time.Hour})) }, time.Hour},
 		"one that does not say":   {func() limits.Limiter { return &bucket{capacity: 2, interval: time.Hour} }, 0},
 		"one that cannot compare": {func() limits.Limiter { return odd{bucket: &bucket{capacity: 2, interval: time.Hour}} }, 0},
 	} {
@@ -333,7 +335,7 @@ func TestKeyedConfig_Forget_PanicLosesNoGate(t *testing.T) {
 func TestKeyed_LimiterTwiceInOneGateIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
-			day := leaky.New(2, 2, 24*time.Hour)
+			day := limits.Must(leaky.New(limits.Rate{Count: 2, Per: 24 * time.Hour, Burst: 2}))
 			return sluice.New(sluice.Config{Limits: []sluice.Limit{
 				{Name: "calls", Limiter: day, Unit: sluice.Calls}, {Name: "cost", Limiter: day},
 			}})

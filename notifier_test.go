@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,10 +17,8 @@ import (
 
 var (
 	_ limits.Notifier = (*leaky.Bucket)(nil)
-	_ limits.Notifier = leaky.KeyedLimiter[string]{}
 	_ limits.Notifier = (*window.Sliding)(nil)
 	_ limits.Notifier = (*window.Fixed)(nil)
-	_ limits.Notifier = window.KeyedLimiter[string]{}
 )
 
 func made[T any](t *testing.T) func(v T, err error) T {
@@ -45,31 +44,31 @@ func emptyMeters(t *testing.T) map[string]struct {
 	adjust := func(m limits.Limiter) row {
 		return row{m, func() { m.Adjust(context.Background(), -900, time.Second) }}
 	}
-	quota := leaky.Quota{Capacity: 1000, Count: 1000, Per: time.Hour}
+	quota := limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}
 	an := window.Quota{Limit: 1000, Window: time.Hour}
-	bucket, log, counter := leaky.New(1000, 1000, time.Hour), window.NewSliding(1000, time.Hour), window.NewFixed(1000, time.Hour)
-	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, leaky.KeyedConfig{}))
-	logs := made[*window.KeyedSliding[string]](t)(window.NewKeyedSliding[string](an, window.KeyedConfig{}))
-	counters := made[*window.KeyedFixed[string]](t)(window.NewKeyedFixed[string](an, window.KeyedConfig{}))
+	bucket, log, counter := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000})), limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 1000, Window: time.Hour}))
+	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, limits.KeyedConfig{}))
+	logs := made[*window.Keyed[string]](t)(window.NewKeyedSliding[string](an, limits.KeyedConfig{}))
+	counters := made[*window.Keyed[string]](t)(window.NewKeyedFixed[string](an, limits.KeyedConfig{}))
 	tables := map[string]row{
-		"bucket":          adjust(leaky.New(1000, 1000, time.Hour)),
-		"bucket returned": {bucket, func() { bucket.Return(900) }},
-		"log":             adjust(window.NewSliding(1000, time.Hour)),
-		"log returned":    {log, func() { log.Return(900) }},
-		"counter":         adjust(window.NewFixed(1000, time.Hour)),
-		"counter reset":   {counter, counter.Reset},
-		"keyed bucket":    adjust(buckets.On("a")),
-		"keyed log":       adjust(logs.On("a")),
-		"keyed counter":   adjust(counters.On("a")),
-		"keyed reset":     {logs.On("b"), func() { logs.Reset("b") }},
+		"bucket":                   adjust(limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}))),
+		"bucket returned":          {bucket, func() { bucket.Adjust(context.Background(), -900, 0) }},
+		"log":                      adjust(limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))),
+		"log returned":             {log, func() { log.Adjust(context.Background(), -900, 0) }},
+		"counter":                  adjust(limits.Must(window.NewFixed(window.Quota{Limit: 1000, Window: time.Hour}))),
+		"limit of a counter grows": {counter, func() { counter.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
+		"keyed bucket":             adjust(buckets.On("a")),
+		"keyed log":                adjust(logs.On("a")),
+		"keyed counter":            adjust(counters.On("a")),
+		"keyed limit grows":        {logs.On("b"), func() { logs.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
 		"quotas grow": {buckets.On("c"), func() {
-			buckets.SetQuota(leaky.Quota{Capacity: 2000, Count: 2000, Per: time.Hour})
+			buckets.SetRate(limits.Rate{Count: 2000, Per: time.Hour, Burst: 2000})
 		}},
-		"limits grow": {counters.On("c"), func() { counters.SetLimit(2000) }},
+		"limits grow": {counters.On("c"), func() { counters.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
 	}
-	grows, larger := leaky.New(1000, 1000, time.Hour), window.NewSliding(1000, time.Hour)
-	tables["quota grows"] = row{grows, func() { grows.SetQuota(leaky.Quota{Capacity: 2000, Count: 2000, Per: time.Hour}) }}
-	tables["limit grows"] = row{larger, func() { larger.SetLimit(2000, time.Hour) }}
+	grows, larger := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000})), limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))
+	tables["quota grows"] = row{grows, func() { grows.SetRate(limits.Rate{Count: 2000, Per: time.Hour, Burst: 2000}) }}
+	tables["limit grows"] = row{larger, func() { larger.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }}
 	for name, r := range tables {
 		if wait, err := r.meter.Admit(t.Context(), 1000); wait > 0 || err != nil {
 			t.Fatal(name, wait, err)
@@ -87,7 +86,7 @@ func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 				return acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
 			},
 			"with a rate": func(m limits.Limiter) func(context.Context, int64) error {
-				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Limits: []sluice.Limit{{Limiter: leaky.New(5000, 1, time.Hour)}, {Limiter: m}}})
+				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5000}))}, {Limiter: m}}})
 			},
 			"of the parent": func(m limits.Limiter) func(context.Context, int64) error {
 				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
@@ -99,7 +98,7 @@ func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 			},
 			"of the grandparent": func(m limits.Limiter) func(context.Context, int64) error {
 				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
-				q, _ := sluice.New(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: leaky.New(5000, 1, time.Hour)}}})
+				q, _ := sluice.New(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5000}))}}})
 				return acquireOf(sluice.Config{Parent: q})
 			},
 			"block": func(m limits.Limiter) func(context.Context, int64) error { return sluice.NewQueue(m).Acquire },
@@ -139,7 +138,7 @@ func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
 // What one gate settles lets callers leave in another gate that has the same limiter.
 func TestNotifier_SettleReachesOtherGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := leaky.New(1000, 1000, time.Hour)
+		m := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}))
 		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}}))
 		p := made[*sluice.Permit](t)(one.Acquire(t.Context(), 1000))
 		began := time.Now()
@@ -160,7 +159,7 @@ func TestNotifier_SettleReachesOtherGates(t *testing.T) {
 // later reaches it, too.
 func TestNotifier_TooLittleReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := window.NewSliding(1000, time.Hour)
+		m := limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))
 		m.Take(1000)
 		began := time.Now()
 		go func() {
@@ -203,7 +202,7 @@ func (m *askedMeter) OnChange(f func()) (stop func()) {
 // give back.
 func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}, &askedMeter{Bucket: leaky.New(100, 1, time.Hour)}
+		a, b := &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}, &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}
 		a.Take(90)
 		b.Take(90)
 		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
@@ -248,31 +247,35 @@ func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 		end  func(g *sluice.Gate, m *askedMeter, cancel func())
 		want error
 	}{
-		"granted":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Reset() }, nil},
+		"granted":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Adjust(context.Background(), math.MinInt64, 0) }, nil},
 		"in time":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
 		"cancelled": {func(g *sluice.Gate, m *askedMeter, cancel func()) { cancel() }, context.Canceled},
 		"closed":    {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Close() }, sluice.ErrClosed},
 		"shut down": {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Shutdown(context.Background()) }, sluice.ErrClosed},
 		"too small": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
-			m.SetQuota(leaky.Quota{Capacity: 5, Count: 1, Per: time.Hour})
+			m.SetRate(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})
 		}, sluice.ErrTooLarge},
 		"paused": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
 			g.PauseUntil(time.Now().Add(time.Minute), "")
-			m.Reset()
+			m.Adjust(context.Background(), math.MinInt64, 0)
 			time.Sleep(time.Minute)
 		}, nil},
-		"not enough": {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Return(1); time.Sleep(time.Second); m.Return(9) }, nil},
+		"not enough": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+			m.Adjust(context.Background(), -1, 0)
+			time.Sleep(time.Second)
+			m.Adjust(context.Background(), -9, 0)
+		}, nil},
 	} {
 		for _, parent := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m := &askedMeter{Bucket: leaky.New(10, 10, time.Hour)}
+					m := &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Hour, Burst: 10}))}
 					m.Take(10)
 					quotas := []sluice.Limit{{Limiter: m}}
 					cfg := sluice.Config{Limits: quotas}
 					if parent {
 						p, _ := sluice.New(cfg)
-						cfg = sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: leaky.New(100, 1, time.Hour)}}}
+						cfg = sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}}}
 					}
 					g, _ := sluice.New(cfg)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -305,13 +308,13 @@ func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 type returnsOnChange struct{ *leaky.Bucket }
 
 func (m returnsOnChange) OnChange(f func()) func() {
-	m.Return(1)
+	m.Adjust(context.Background(), -1, 0)
 	return m.Bucket.OnChange(f)
 }
 
 func TestNotifier_ReturnBeforeRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := returnsOnChange{leaky.New(1, 1, time.Hour)}
+		m := returnsOnChange{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1}))}
 		m.Take(1)
 		began := time.Now()
 		if err := acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})(t.Context(), 1); err != nil {
@@ -330,7 +333,7 @@ func (panicsOnChange) OnChange(func()) func() { panic("no") }
 
 func TestNotifier_OnChangePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := panicsOnChange{leaky.New(1, 1, time.Second)}
+		m := panicsOnChange{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Second, Burst: 1}))}
 		b := sluice.NewQueue(m)
 		m.Take(1)
 		func() {

@@ -19,7 +19,7 @@ import (
 // After a pause of a gate without a rate one call leaves, then two, then four:
 // one more for each that was answered, here by the release of its permit.
 func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
-	day := sluice.Limit{Name: "day", Limiter: leaky.New(1000, 1000, 24*time.Hour)}
+	day := sluice.Limit{Name: "day", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1000, Per: 24 * time.Hour, Burst: 1000}))}
 	for name, gates := range map[string]func(t *testing.T) (g, paused *sluice.Gate){
 		"nothing configured": func(t *testing.T) (g, paused *sluice.Gate) {
 			g = mustGate(t, sluice.Config{})
@@ -286,9 +286,9 @@ func TestSlowStart_FindsTheRate(t *testing.T) {
 					cfg.Parent = mustGate(t, sluice.Config{})
 				}
 				g := mustGate(t, cfg)
-				var limit interface{ Take(n int64) limits.Result } = leaky.New(10, 20, time.Second)
+				var limit interface{ Take(n int64) limits.Result } = limits.Must(leaky.New(limits.Rate{Count: 20, Per: time.Second, Burst: 10}))
 				if c.window {
-					limit = window.NewFixed(100, 10*time.Second)
+					limit = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: 10 * time.Second}))
 				}
 				requests := 0
 				var mu sync.Mutex

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // BenchmarkKeyedTake takes from one of a million buckets, chosen at random. All
@@ -151,7 +152,7 @@ func takes(b *testing.B, keys int, format string, make func(b *testing.B) keyTak
 type sluiceKeys struct{ *leaky.Keyed[string] }
 
 func newSluiceKeys(b *testing.B) keyTaker {
-	k, err := leaky.NewKeyed[string](leaky.Quota{Capacity: 1_000_000, Count: 1, Per: time.Hour}, leaky.KeyedConfig{})
+	k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000}, limits.KeyedConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}

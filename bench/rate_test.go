@@ -85,7 +85,7 @@ func BenchmarkLeakyTake(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			l := leaky.New(huge, 1_000_000, time.Second)
+			l := limits.Must(leaky.New(limits.Rate{Count: 1_000_000, Per: time.Second, Burst: huge}))
 			each(b, func(n int) { grants(b, pour(l, n), n) })
 		})
 		b.Run("xtime", func(b *testing.B) {
@@ -106,7 +106,7 @@ func BenchmarkLeakyTake(b *testing.B) {
 	b.Run("refused", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			l := leaky.New(1, 1, time.Hour)
+			l := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1}))
 			l.Take(1)
 			each(b, func(n int) { refuses(b, pour(l, n), n) })
 		})

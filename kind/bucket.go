@@ -230,6 +230,11 @@ type BucketState struct {
 // depth returns how long a full bucket takes to drain.
 func (b BucketState) depth() int64 { return b.Interval * b.Capacity }
 
+// State returns the state of a bucket of r at that level.
+func (r *Bucket) State(level time.Duration) BucketState {
+	return BucketState{int64(r.interval), r.capacity, int64(level)}
+}
+
 // Of reports whether b is a bucket of r.
 func (b BucketState) Of(r *Bucket) bool {
 	return b.Interval == int64(r.interval) && b.Capacity == r.capacity
@@ -292,7 +297,7 @@ func (p BucketPair) By(r *Bucket) (_ BucketPair, fresh bool) {
 	if p.Rest.Of(r) {
 		return BucketPair{p.Rest, p.Own}, false
 	}
-	own := BucketState{Interval: int64(r.interval), Capacity: r.capacity}
+	own := r.State(0)
 	for _, b := range []BucketState{p.Own, p.Rest} {
 		if b.Level > 0 {
 			own.Level = max(own.Level, b.as(r).Level)

@@ -13,15 +13,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-var (
-	_ limits.Limiter = (*leaky.Bucket)(nil)
-	_ limits.Limiter = leaky.KeyedLimiter[string]{}
-)
+var _ limits.Notifier = (*leaky.Bucket)(nil)
 
 // The verbs that wait, on a bucket that only answers.
 
 func TestBlockIsFirstComeFirstServed(t *testing.T) {
-	each(t, leaky.Quota{3, 10, sec}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 10, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
@@ -40,7 +37,7 @@ func TestBlockIsFirstComeFirstServed(t *testing.T) {
 }
 
 func TestBlockCancelIsExact(t *testing.T) {
-	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		if !b.TryAcquire(3) {
 			t.Fatal("an empty bucket refused")
@@ -63,7 +60,7 @@ func TestBlockCancelIsExact(t *testing.T) {
 }
 
 func TestBlockTellsHowLongItWouldTake(t *testing.T) {
-	each(t, leaky.Quota{3, 1, sec}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b := sluice.NewQueue(m)
 		if err := b.Acquire(bg, 3); err != nil {
 			t.Fatal(err)
@@ -95,7 +92,7 @@ func TestBlockTellsHowLongItWouldTake(t *testing.T) {
 
 func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := leaky.NewKeyed[string](leaky.Quota{1, 1, sec}, leaky.KeyedConfig{MaxKeys: 1})
+		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,8 +118,8 @@ func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
 
 func TestGateGivesBackAndSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		requests := leaky.New(10, 1, sec)
-		tokens, err := leaky.NewKeyed[string](leaky.Quota{100, 10, sec}, leaky.KeyedConfig{})
+		requests := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 10}))
+		tokens, err := leaky.NewKeyed[string](limits.Rate{Count: 10, Per: sec, Burst: 100}, limits.KeyedConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,30 +2,29 @@ package leaky
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
-	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket admits what fits into its quota and refuses the rest, at once. A
-// new one is empty: all of its capacity is available.
+// A Bucket admits what fits into it and refuses the rest, at once. A new one is
+// empty: all of its capacity is available.
 //
-// Most programs need only [Bucket.Take]. [Bucket.Admit] and [Bucket.Adjust]
-// make a Bucket a meter for a gate, and Admit alone something that
-// sluice.NewQueue can give a queue; whoever calls Take then passes that queue by.
+// Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a
+// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
 //
-// A Bucket is safe for use by multiple goroutines, must be made by [New] or
-// [NewWith] and must not be copied. No method blocks: taking is one
-// compare-and-swap of one instant, less than 0.1 µs. Calls wait for each other for a
-// fraction of a microsecond only during SetQuota, while what an earlier quota
-// admitted still counts, and if a call has lost to others again and again. It starts no goroutine and needs no closing. Only the monotonic
-// clock counts, but for [Bucket.Restore] after a restart. Made in a
+// A Bucket is safe for use by multiple goroutines, must be made by [New] and must not
+// be copied. No method blocks: Take is one compare-and-swap, less than 0.1 µs. Only
+// calls that lose the swap again and again, and those during [Bucket.SetRate], wait for
+// each other, for a fraction of a microsecond. A Bucket starts no goroutine and needs no
+// closing. It uses the monotonic clock, but for [Bucket.Restore]. Made in a
 // testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
 	epoch time.Time // what instants count from
@@ -36,35 +35,34 @@ type Bucket struct {
 	bell    bell.Bell
 }
 
-// A state is a quota and what was taken while it was in force. The two change
-// together, so that nobody decides by an old quota on a new level: SetQuota
+// A state is a rate and what was taken while it was in force. The two change
+// together, so that no call decides by an old rate on a new level: SetRate
 // first closes the old state, which no compare-and-swap outlives, for good.
 //
-// The tat is alone in its line of the cache. Side by side with it the rule, which
-// is read before and after the compare-and-swap, went to and fro between
-// processors as the tat must.
+// The tat has a line of the cache of its own. Beside it the rule, which is read before
+// and after the compare-and-swap, moved between processors as the tat must.
 type state struct {
-	rule rule
-	rest *rest // nil if there is none
-	_    [8]byte
+	rule kind.Bucket
+	rate limits.Rate
+	rest *rest        // nil if there is none
 	tat  atomic.Int64 // nanoseconds since the epoch, or closed
 	_    [56]byte
 }
 
-// A rest is the bucket of quotas that were in force before, see package buckets. It is
-// read and written only with Bucket.setting locked. While there is one each call locks.
-// The simpler way computed what was poured into it from how far the tat had gone on. But
-// that says neither how long the bucket in force was empty, which made this one too full,
+// A rest is the bucket of earlier rates, see kind.BucketPair. It is read and written
+// only with Bucket.setting locked. While there is one each call locks. The simpler way
+// computed what was poured into it from how far the tat had moved. But that shows
+// neither how long the bucket in force was empty, which made this one too full,
 // nor how long this one was, which made it too empty.
 type rest struct {
-	bucket buckets.Bucket
+	bucket kind.BucketState
 	at     time.Duration // when that was its level
 }
 
 // pair returns the buckets of s at now, if the one in force will be empty at tat. If
 // there is a rest, Bucket.setting must be locked.
-func (s *state) pair(tat, now time.Duration) buckets.Pair {
-	p := buckets.Pair{Own: s.rule.bucket(max(0, tat-now))}
+func (s *state) pair(tat, now time.Duration) kind.BucketPair {
+	p := kind.BucketPair{Own: s.rule.State(max(0, tat-now))}
 	if r := s.rest; r != nil {
 		p.Rest = r.bucket
 		p.Rest.Level = max(0, p.Rest.Level-int64(max(0, now-r.at)))
@@ -74,33 +72,35 @@ func (s *state) pair(tat, now time.Duration) buckets.Pair {
 
 const closed = -1 // no tat is negative
 
-// New returns a bucket that holds capacity units and leaks count of them per
-// period: New(16, 30, time.Minute) admits 16 at once and then one each two
-// seconds. It panics where [Quota.Check] returns an error.
-func New(capacity, count int64, per time.Duration) *Bucket {
-	return newBucket(mustRule(Quota{capacity, count, per}))
-}
-
-// NewWith is New for a quota that comes from elsewhere: it returns an error
-// where New panics.
-func NewWith(quota Quota) (*Bucket, error) {
-	r, err := quota.rule()
+// New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per
+// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} admits 16 at once and then one
+// every two seconds. It returns an error for a rate that [limits.Rate.Check] rejects or
+// of more than 10⁶ per second, and if a full bucket would take longer than 146 years to
+// drain.
+//
+// The interval per unit is rounded down to a nanosecond: 3 per second are 3.000000003.
+func New(rate limits.Rate) (*Bucket, error) {
+	rule, err := newRule(rate)
 	if err != nil {
 		return nil, err
 	}
-	return newBucket(r), nil
+	b := &Bucket{epoch: time.Now()}
+	b.replace(rule, rate, 0, nil)
+	return b, nil
 }
 
-func newBucket(r rule) *Bucket {
-	b := &Bucket{epoch: time.Now()}
-	b.state.Store(&state{rule: r})
-	return b
+func newRule(rate limits.Rate) (kind.Bucket, error) {
+	rule, err := kind.NewBucket(rate)
+	if err != nil {
+		return kind.Bucket{}, fmt.Errorf("leaky: %w", err)
+	}
+	return rule, nil
 }
 
 // load returns the state in force, its tat, and the time. The clock is read
 // after the tat, and both anew after a lost compare-and-swap: so the clock never
 // goes back from one decision to the next, and a call is not refused what has
-// leaked while it was losing. (An older clock would admit no more, because tat
+// leaked while it was losing. (An older clock would admit no more, because the tat
 // stays; x/time/rate, which lets its state go back, then does.) Several
 // processors would lose most of their swaps so, if losers did not step back,
 // see package contend.
@@ -123,26 +123,21 @@ func (b *Bucket) reload() (s *state, tat time.Duration) {
 	return s, tat
 }
 
-// swap replaces tat by next unless the state has changed meanwhile.
-func (s *state) swap(tat, next time.Duration) bool {
-	return tat == next || s.tat.CompareAndSwap(int64(tat), int64(next))
-}
-
-// Take takes n if n fit now, and otherwise changes nothing and says when they
-// will. n = 0 takes nothing and is always allowed; an n beyond the capacity
-// never is, and Err of the result is then [limits.ErrTooLarge]. It panics if n < 0.
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
+// n = 0 takes nothing and is always allowed. An n beyond the capacity never is: Err of
+// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
 func (b *Bucket) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return b.Peek()
 	}
 	// To read the clock takes longer than all else. Read between the load of the word
-	// and its swap, it is when another call wins: of two processors half of the calls
-	// lose. So it is read before the word. Whoever then fits, fits: to judge by an
-	// older clock is stricter. But a call that was held up in between may be refused
+	// and its swap, it gives another call the time to win: of two processors half of the
+	// calls lose. So it is read before the word. A call that then fits, fits: to judge by
+	// an older clock is stricter. But a call that was held up in between may be refused
 	// by a clock that is older than the word. It reads the clock once more, which
-	// would make refusals half as dear again; so while calls are refused, and there is
-	// nothing to swap, the clock is read after the word.
+	// would make refusals half as expensive again; so while calls are refused, and there
+	// is nothing to swap, the clock is read after the word.
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
 		var now time.Duration
 		full := b.full.Load()
@@ -161,20 +156,20 @@ func (b *Bucket) Take(n int64) limits.Result {
 		if s.rest != nil {
 			break
 		}
-		level, wait := s.rule.fits(max(0, tat-now), n)
+		level, wait := s.rule.Fits(max(0, tat-now), n)
 		if wait != 0 && !full {
 			b.full.Store(true)
 			now = max(0, time.Since(b.epoch))
-			level, wait = s.rule.fits(max(0, tat-now), n)
+			level, wait = s.rule.Fits(max(0, tat-now), n)
 		}
 		if wait != 0 {
-			return s.rule.result(level, wait)
+			return s.rule.Result(level, wait)
 		}
 		if s.tat.CompareAndSwap(int64(tat), int64(now+level)) {
 			if full {
 				b.full.Store(false)
 			}
-			return s.rule.result(level, 0)
+			return s.rule.Result(level, 0)
 		}
 	}
 	return b.insist(n)
@@ -182,140 +177,104 @@ func (b *Bucket) Take(n int64) limits.Result {
 
 // insist is Take for a call that has lost to others again and again, and for a bucket
 // with a rest: it closes the state while it decides, and others wait.
-func (b *Bucket) insist(n int64) limits.Result {
-	b.setting.Lock()
-	defer b.setting.Unlock()
-	s := b.state.Load()
-	tat, now := time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch))
-	res, after := decide(tat, now, &s.rule, n)
-	b.change(s, tat, after, now)
+func (b *Bucket) insist(n int64) (res limits.Result) {
+	b.closing(func(s *state, tat, now time.Duration) {
+		if s.rest == nil {
+			tat, res = s.rule.Take(tat, now, n)
+			s.tat.Store(int64(tat))
+			return
+		}
+		p, r, _ := s.pair(tat, now).Take(&s.rule, n)
+		b.keep(s, p, now)
+		res = r
+	})
 	return res
 }
 
-// change sets the tat of s, the state in force, which is closed, and pours as much
-// into its rest, or takes as much out. The lock is held.
-func (b *Bucket) change(s *state, tat, after, now time.Duration) {
-	before, level := max(0, tat-now), max(0, after-now)
-	if s.rest != nil && level != before {
-		p := s.pair(tat, now)
-		if level > before {
-			p.Pour(int64(level - before))
-		} else {
-			p.Return(int64(before - level))
-		}
-		if p.Rest.Level == 0 {
-			b.replace(s.rule, after, nil)
-			return
-		}
-		*s.rest = rest{p.Rest, now}
+// closing calls f with the state in force, which is closed while f runs and must have
+// been replaced, or have its tat again, when f returns.
+func (b *Bucket) closing(f func(s *state, tat, now time.Duration)) {
+	b.setting.Lock()
+	defer b.setting.Unlock()
+	s := b.state.Load()
+	f(s, time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch)))
+}
+
+// keep stores the buckets of s, which has a rest.
+func (b *Bucket) keep(s *state, p kind.BucketPair, now time.Duration) {
+	tat := sat.Add(now, time.Duration(p.Own.Level))
+	if p.Rest.Level == 0 {
+		b.replace(s.rule, s.rate, tat, nil)
+		return
 	}
-	s.tat.Store(int64(after))
+	*s.rest = rest{p.Rest, now}
+	s.tat.Store(int64(tat))
+}
+
+// replace makes a new state the one in force. That before it is closed, and the lock
+// is held.
+func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, rest *rest) {
+	rate.Burst = rule.Capacity()
+	s := &state{rule: rule, rate: rate, rest: rest}
+	s.tat.Store(int64(tat))
+	b.state.Store(s)
 }
 
 // Peek returns what Take(0) does: the bucket as it is. It never writes.
 func (b *Bucket) Peek() limits.Result {
 	s, tat, now := b.load()
-	res, _ := take(tat, now, &s.rule, 0)
-	return res
+	return s.rule.Result(max(0, tat-now), 0)
 }
 
-// Return gives back n that Take or Admit has just granted and that were not
-// used: the bucket is then as if they had never been taken. What is returned
-// late has leaked already, so that giving it back makes room for more than was
-// ever reserved; but the bucket is never emptier than empty. It panics if n < 0.
-func (b *Bucket) Return(n int64) {
-	mustNotBeNegative(n)
-	b.adjust(-n)
-	b.bell.Ring()
-}
+// Rate returns the rate in force, with its burst.
+func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
 
-// Reset empties the bucket.
-func (b *Bucket) Reset() {
-	b.reset()
-	b.bell.Ring()
-}
-
-func (b *Bucket) reset() {
-	b.setting.Lock()
-	defer b.setting.Unlock()
-	old := b.state.Load()
-	old.tat.Swap(closed)
-	b.replace(old.rule, 0, nil)
-}
-
-// Quota returns the quota in force.
-func (b *Bucket) Quota() Quota { return b.state.Load().rule.quota }
-
-// SetQuota changes the quota, for calls from now on. It returns an error and changes
-// nothing if the quota is impossible.
+// SetRate changes the rate, for calls from now on. It returns an error and changes
+// nothing where [New] returns one.
 //
 // What is in the bucket stays there, in units: of 12 that a bucket of 16 holds, a
 // bucket of 20 holds 12, and they leak at the new rate. But a bucket is never fuller
-// than full, so a bucket of 4 holds 4. The other 8 are not forgotten while they would
-// not have leaked: if the quota is changed back they are in the bucket again. So in
-// any time no more is admitted than the laxest of the quotas would admit alone,
-// however often the quota changes; see [Keyed.TakeQuota] for quotas of which none is the laxest.
-// What [Bucket.Adjust] took beyond the capacity stays owed, in units.
-func (b *Bucket) SetQuota(quota Quota) error {
-	r, err := quota.rule()
+// than full, so a bucket of 4 holds 4. The other 8 are remembered until they would
+// have leaked: if the rate is changed back they are in the bucket again. So in
+// any time no more is admitted than the laxest of the rates would admit alone,
+// however often the rate changes; see [Keyed.TakeRate] for rates of which none is the
+// laxest. What [Bucket.Adjust] took beyond the capacity stays owed, in units.
+func (b *Bucket) SetRate(rate limits.Rate) error {
+	rule, err := newRule(rate)
 	if err != nil {
 		return err
 	}
-	b.setQuota(&r)
+	b.closing(func(old *state, tat, now time.Duration) {
+		p, _ := old.pair(tat, now).By(&rule)
+		var before *rest
+		if p.Rest.Level > 0 {
+			before = &rest{p.Rest, now}
+		}
+		b.replace(rule, rate, sat.Add(now, time.Duration(p.Own.Level)), before)
+	})
 	b.bell.Ring()
 	return nil
 }
 
-func (b *Bucket) setQuota(r *rule) {
-	b.setting.Lock()
-	defer b.setting.Unlock()
-	old := b.state.Load()
-	tat, now := time.Duration(old.tat.Swap(closed)), max(0, time.Since(b.epoch))
-	p, _ := old.pair(tat, now).By(int64(r.interval), r.quota.Capacity)
-	tat = sat.Add(now, time.Duration(p.Own.Level))
-	var before *rest
-	if p.Rest.Level > 0 {
-		before = &rest{p.Rest, now}
-	}
-	b.replace(*r, tat, before)
-}
-
-// replace makes a new state the one in force. That before it is closed, and the lock
-// is held.
-func (b *Bucket) replace(r rule, tat time.Duration, rest *rest) {
-	s := &state{rule: r, rest: rest}
-	s.tat.Store(int64(tat))
-	b.state.Store(s)
-}
-
-// Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
-// returns how long until they will. It returns ctx.Err() if ctx is done and
-// [limits.ErrTooLarge] if n is more than the capacity, and takes nothing then. With it
-// a Bucket is a limits.Limiter. It panics if n < 0.
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
+// otherwise how long until they will fit. It returns ctx.Err() if ctx is done and
+// [limits.ErrTooLarge] if n is more than the capacity. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	return admit(b.Take(n))
+	res := b.Take(n)
+	return res.Wait()
 }
 
-// admit is what Admit returns for r.
-func admit(r limits.Result) (time.Duration, error) {
-	if err := r.Err(); err != nil {
-		return 0, err
-	}
-	return r.RetryAfter, nil
-}
-
-// Adjust corrects by delta what was taken, once it is known what a call really
-// cost: a negative delta gives back, as [Bucket.Return] does and however long
-// ago it was taken, a positive one takes without asking. That may overdraw the bucket, beyond its capacity;
-// nothing fits then before it has drained far enough, and Peek shows it as a
-// ResetAfter of more than a full bucket's. Amounts beyond 292 years are 292
-// years. With Adjust a Bucket is a limits.Limiter. It never fails and pays no
-// attention to ctx: what is given back must not be lost because its caller gave
-// up.
+// Adjust corrects by delta what was taken. A negative delta gives back: the bucket is
+// then as if so much had never been taken, but never emptier than empty. A positive
+// delta takes without asking, beyond the capacity if need be; nothing fits then before
+// the bucket has drained far enough.
+//
+// Adjust never fails, and ignores age and whether ctx is done: what is given back must
+// not be lost because its caller gave up.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
 	if bell.Loud(ctx, delta) {
@@ -324,25 +283,34 @@ func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) err
 	return nil
 }
 
-// OnChange makes the bucket call f whenever it may admit a call earlier than it said,
-// until stop is called: after [Bucket.Return], Reset, SetQuota, and an Adjust that
-// gives back. With it a Bucket is a limits.Notifier: who waits for it in a gate or
-// a sluice.NewQueue asks again at once. f must not block, nor use the bucket.
-func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
-
 func (b *Bucket) adjust(delta int64) {
 	for {
 		s, tat, now := b.load()
 		if s.rest != nil {
 			break
 		}
-		if s.swap(tat, adjust(tat, now, s.rule.interval, delta)) {
+		next := s.rule.Adjust(tat, now, delta)
+		if next == tat || s.tat.CompareAndSwap(int64(tat), int64(next)) {
 			return
 		}
 	}
-	b.setting.Lock()
-	defer b.setting.Unlock()
-	s := b.state.Load()
-	tat, now := time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch))
-	b.change(s, tat, adjust(tat, now, s.rule.interval, delta), now)
+	b.closing(func(s *state, tat, now time.Duration) {
+		if s.rest == nil {
+			s.tat.Store(int64(s.rule.Adjust(tat, now, delta)))
+			return
+		}
+		b.keep(s, s.pair(tat, now).Adjust(&s.rule, delta), now)
+	})
+}
+
+// OnChange has f called after each change that may admit a call earlier than the bucket
+// said, until stop is called: after SetRate, and after an Adjust that gives back. f must
+// not block, nor use the bucket. With it a Bucket is a limits.Notifier: gates and queues
+// that wait for it ask again at once.
+func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
+
+func mustNotBeNegative(n int64) {
+	if n < 0 {
+		panic(fmt.Sprintf("leaky: n < 0: %d", n))
+	}
 }

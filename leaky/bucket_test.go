@@ -41,7 +41,7 @@ func want(t testing.TB, what string, got, want limits.Result) {
 
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := leaky.New(5, 1, sec)
+		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		want(t, "new", b.Peek(), allowed(5, 5, 0))
 		want(t, "3 of 5", b.Take(3), allowed(5, 2, 3*sec))
 		want(t, "2 more", b.Take(2), allowed(5, 0, 5*sec))
@@ -56,14 +56,12 @@ func TestTake(t *testing.T) {
 		want(t, "two and a half", b.Peek(), allowed(5, 2, 2500*ms))
 		time.Sleep(time.Hour)
 		want(t, "drained", b.Take(5), allowed(5, 0, 5*sec))
-		b.Reset()
-		want(t, "reset", b.Peek(), allowed(5, 5, 0))
 	})
 }
 
 func TestMoreThanTheCapacityIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := leaky.New(5, 1, sec)
+		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		for _, n := range []int64{6, math.MaxInt64} {
 			want(t, "fresh", b.Take(n), refused(5, 5, limits.Never, 0))
 		}
@@ -87,18 +85,18 @@ func TestMoreThanTheCapacityIsNever(t *testing.T) {
 
 func TestReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := leaky.New(5, 1, sec)
+		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		b.Take(2)
 		time.Sleep(500 * ms)
 		before := b.Peek()
 		b.Take(3)
-		b.Return(3)
+		b.Adjust(bg, -3, 0)
 		want(t, "taken and given back", b.Peek(), before)
-		b.Return(0)
+		b.Adjust(bg, 0, 0)
 		want(t, "nothing given back", b.Peek(), before)
-		b.Return(1)
+		b.Adjust(bg, -1, 0)
 		want(t, "one of two", b.Peek(), allowed(5, 4, 500*ms))
-		b.Return(math.MaxInt64)
+		b.Adjust(bg, -math.MaxInt64, 0)
 		want(t, "more than was in it", b.Peek(), allowed(5, 5, 0))
 		want(t, "no emptier than empty", b.Take(6), refused(5, 5, limits.Never, 0))
 		b.Take(5)
@@ -110,18 +108,18 @@ func TestSetQuotaKeepsUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(b *leaky.Bucket, capacity, count int64, per time.Duration) {
 			t.Helper()
-			if err := b.SetQuota(leaky.Quota{Capacity: capacity, Count: count, Per: per}); err != nil {
+			if err := b.SetRate(limits.Rate{Count: count, Per: per, Burst: capacity}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		b := leaky.New(16, 30, time.Minute)
+		b := limits.Must(leaky.New(limits.Rate{Count: 30, Per: time.Minute, Burst: 16}))
 		b.Take(16)
 		set(b, 16, 300, time.Minute)
 		want(t, "faster", b.Take(1), refused(16, 0, 200*ms, 3200*ms))
 		time.Sleep(200 * ms)
 		want(t, "when told", b.Take(1), allowed(16, 0, 3200*ms))
 
-		b = leaky.New(16, 30, time.Minute)
+		b = limits.Must(leaky.New(limits.Rate{Count: 30, Per: time.Minute, Burst: 16}))
 		b.Take(8)
 		set(b, 32, 30, time.Minute)
 		want(t, "larger", b.Peek(), allowed(32, 24, 16*sec))
@@ -132,7 +130,7 @@ func TestSetQuotaKeepsUnits(t *testing.T) {
 		set(b, 32, 30, time.Minute)
 		want(t, "large again", b.Peek(), allowed(32, 24, 16*sec))
 		set(b, 4, 1, time.Minute)
-		if q := b.Quota(); q != (leaky.Quota{Capacity: 4, Count: 1, Per: time.Minute}) {
+		if q := b.Rate(); q != (limits.Rate{Count: 1, Per: time.Minute, Burst: 4}) {
 			t.Errorf("Quota() = %v", q)
 		}
 	})
@@ -140,45 +138,45 @@ func TestSetQuotaKeepsUnits(t *testing.T) {
 
 func TestImpossibleQuotas(t *testing.T) {
 	for _, v := range []struct {
-		quota leaky.Quota
-		text  string
+		rate limits.Rate
+		text string
 	}{
-		{leaky.Quota{0, 1, sec}, "leaky: quota of 0, 1 per 1s: the capacity must be positive"},
-		{leaky.Quota{math.MinInt64, 1, sec}, "the capacity must be positive"},
-		{leaky.Quota{1, 0, sec}, "the count must be positive"},
-		{leaky.Quota{1, -1, sec}, "the count must be positive"},
-		{leaky.Quota{1, 1, 0}, "the period must be positive"},
-		{leaky.Quota{1, 1, -sec}, "the period must be positive"},
-		{leaky.Quota{1, 1_000_001, sec}, "more than 1000000 per second"},
-		{leaky.Quota{1, math.MaxInt64, 1}, "more than 1000000 per second"},
-		{leaky.Quota{1 << 62, 1, sec}, "takes longer than 146 years to drain"},
-		{leaky.Quota{146 * 366, 1, 24 * time.Hour}, "takes longer than 146 years to drain"},
-		{leaky.Quota{1, 1_000_000, sec}, ""},
-		{leaky.Quota{145 * 366, 1, 24 * time.Hour}, ""},
+		{limits.Rate{}, "leaky: rate of 0 per 0s: the count must be positive"},
+		{limits.Rate{Count: 1, Per: sec, Burst: -1}, "the burst of -1 is negative"},
+		{limits.Rate{Count: 1, Per: sec, Burst: math.MinInt64}, "is negative"},
+		{limits.Rate{Count: 0, Per: sec, Burst: 1}, "the count must be positive"},
+		{limits.Rate{Count: -1, Per: sec, Burst: 1}, "the count must be positive"},
+		{limits.Rate{Count: 1, Per: 0, Burst: 1}, "the period must be positive"},
+		{limits.Rate{Count: 1, Per: -sec, Burst: 1}, "the period must be positive"},
+		{limits.Rate{Count: 1_000_001, Per: sec, Burst: 1}, "more than 1000000 per second"},
+		{limits.Rate{Count: math.MaxInt64, Per: 1, Burst: 1}, "more than one per nanosecond"},
+		{limits.Rate{Count: 1, Per: sec, Burst: 1 << 62}, "would take longer than 146 years to drain"},
+		{limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 146 * 366}, "would take longer than 146 years to drain"},
+		{limits.Rate{Count: 1_000_000, Per: sec, Burst: 1}, ""},
+		{limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 145 * 366}, ""},
 	} {
-		b := leaky.New(3, 1, sec)
+		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 3}))
 		b.Take(1)
-		k, err := leaky.NewKeyed[int](leaky.Quota{3, 1, sec}, leaky.KeyedConfig{})
+		k, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 3}, limits.KeyedConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, errWith := leaky.NewWith(v.quota)
-		_, errKeyed := leaky.NewKeyed[string](v.quota, leaky.KeyedConfig{})
+		_, errNew := leaky.New(v.rate)
+		_, errKeyed := leaky.NewKeyed[string](v.rate, limits.KeyedConfig{})
 		for name, err := range map[string]error{
-			"Check": v.quota.Check(), "NewWith": errWith, "NewKeyed": errKeyed,
-			"SetQuota": b.SetQuota(v.quota), "Keyed.SetQuota": k.SetQuota(v.quota),
-			"New":       panicOf(func() { leaky.New(v.quota.Capacity, v.quota.Count, v.quota.Per) }),
-			"TakeQuota": panicOf(func() { k.TakeQuota(1, v.quota, 1) }),
+			"New": errNew, "NewKeyed": errKeyed,
+			"SetRate": b.SetRate(v.rate), "Keyed.SetRate": k.SetRate(v.rate),
+			"TakeRate": panicOf(func() { k.TakeRate(1, v.rate, 1) }),
 		} {
 			switch {
 			case v.text == "" && err != nil:
-				t.Errorf("%s, %v: %v", name, v.quota, err)
+				t.Errorf("%s, %v: %v", name, v.rate, err)
 			case v.text != "" && (err == nil || !strings.HasPrefix(err.Error(), "leaky: ") || !strings.Contains(err.Error(), v.text)):
-				t.Errorf("%s, %v: %v, want %s", name, v.quota, err, v.text)
+				t.Errorf("%s, %v: %v, want %s", name, v.rate, err, v.text)
 			}
 		}
-		if v.text != "" && (b.Quota() != leaky.Quota{3, 1, sec} || k.Quota() != b.Quota() || b.Peek().Remaining != 2) {
-			t.Errorf("%v changed something", v.quota)
+		if v.text != "" && (b.Rate() != limits.Rate{Count: 1, Per: sec, Burst: 3} || k.Rate() != b.Rate() || b.Peek().Remaining != 2) {
+			t.Errorf("%v changed something", v.rate)
 		}
 	}
 }
@@ -195,18 +193,17 @@ func panicOf(f func()) (err error) {
 }
 
 func TestNegativeNPanics(t *testing.T) {
-	b := leaky.New(1, 1, sec)
-	k, err := leaky.NewKeyed[int](b.Quota(), leaky.KeyedConfig{})
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
+	k, err := leaky.NewKeyed[int](b.Rate(), limits.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]func(){
-		"Take":      func() { b.Take(-1) },
-		"Return":    func() { b.Return(-1) },
-		"Admit":     func() { b.Admit(bg, -1) },
-		"Keyed":     func() { k.Take(1, -1) },
-		"TakeQuota": func() { k.TakeQuota(1, b.Quota(), -1) },
-		"On":        func() { k.On(1).Admit(bg, -1) },
+		"Take":     func() { b.Take(-1) },
+		"Admit":    func() { b.Admit(bg, -1) },
+		"Keyed":    func() { k.Take(1, -1) },
+		"TakeRate": func() { k.TakeRate(1, b.Rate(), -1) },
+		"On":       func() { k.On(1).Admit(bg, -1) },
 	} {
 		if err := panicOf(f); err == nil || err.Error() != "leaky: n < 0: -1" {
 			t.Errorf("%s: panic %v", name, err)
@@ -218,33 +215,33 @@ func TestNegativeNPanics(t *testing.T) {
 // A meter is what a Bucket and one key of a Keyed have in common.
 type meter struct {
 	limits.Limiter
-	peek     func() limits.Result
-	take     func(int64) limits.Result
-	setQuota func(leaky.Quota) error
+	peek    func() limits.Result
+	take    func(int64) limits.Result
+	setRate func(limits.Rate) error
 }
 
-func meters(t *testing.T, q leaky.Quota) map[string]meter {
-	b, err := leaky.NewWith(q)
+func meters(t *testing.T, q limits.Rate) map[string]meter {
+	b, err := leaky.New(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := leaky.NewKeyed[string](q, leaky.KeyedConfig{})
+	k, err := leaky.NewKeyed[string](q, limits.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return map[string]meter{
-		"Bucket": {b, b.Peek, b.Take, b.SetQuota},
+		"Bucket": {b, b.Peek, b.Take, b.SetRate},
 		"Keyed": {
 			k.On("x"),
 			func() limits.Result { return k.Peek("x") },
 			func(n int64) limits.Result { return k.Take("x", n) },
-			k.SetQuota,
+			k.SetRate,
 		},
 	}
 }
 
 // each runs f in a bubble for each kind of meter.
-func each(t *testing.T, q leaky.Quota, f func(t *testing.T, m meter)) {
+func each(t *testing.T, q limits.Rate, f func(t *testing.T, m meter)) {
 	for _, name := range []string{"Bucket", "Keyed"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(t, meters(t, q)[name]) })
@@ -253,7 +250,7 @@ func each(t *testing.T, q leaky.Quota, f func(t *testing.T, m meter)) {
 }
 
 func TestAdmitAndAdjust(t *testing.T) {
-	each(t, leaky.Quota{5, 1, sec}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
 		done, cancel := context.WithCancel(bg)
 		cancel()
 		admit := func(n int64, wait time.Duration) {
@@ -303,10 +300,10 @@ func TestAdmitAndAdjust(t *testing.T) {
 }
 
 func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
-	each(t, leaky.Quota{5, 1, sec}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
 		set := func(capacity int64) {
 			t.Helper()
-			if err := m.setQuota(leaky.Quota{capacity, 1, sec}); err != nil {
+			if err := m.setRate(limits.Rate{Count: 1, Per: sec, Burst: capacity}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -325,7 +322,7 @@ func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
 
 func TestPeekWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, twin := leaky.New(5, 3, sec), leaky.New(5, 3, sec)
+		b, twin := limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5})), limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5}))
 		for i := range 200 {
 			time.Sleep(time.Duration(i) * 7 * ms)
 			b.Peek()
@@ -337,18 +334,18 @@ func TestPeekWritesNothing(t *testing.T) {
 }
 
 func TestTakeDoesNotAllocate(t *testing.T) {
-	b := leaky.New(5, 1, time.Hour)
-	k, err := leaky.NewKeyed[string](b.Quota(), leaky.KeyedConfig{})
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5}))
+	k, err := leaky.NewKeyed[string](b.Rate(), limits.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	quota := leaky.Quota{Capacity: 7, Count: 1, Per: time.Hour}
+	quota := limits.Rate{Count: 1, Per: time.Hour, Burst: 7}
 	k.Take("key", 1)
 	for name, f := range map[string]func(){
-		"Take":            func() { b.Take(1) },
-		"Keyed.Take":      func() { k.Take("key", 1) },
-		"Keyed.TakeQuota": func() { k.TakeQuota("key", quota, 1) },
-		"Keyed.Peek":      func() { k.Peek("key") },
+		"Take":           func() { b.Take(1) },
+		"Keyed.Take":     func() { k.Take("key", 1) },
+		"Keyed.TakeRate": func() { k.TakeRate("key", quota, 1) },
+		"Keyed.Peek":     func() { k.Peek("key") },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -8,11 +8,12 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Three together, then one per hour.
 func Example() {
-	b := leaky.New(3, 1, time.Hour)
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3}))
 	for range 4 {
 		r := b.Take(1)
 		if !r.Allowed() {
@@ -30,7 +31,7 @@ func Example() {
 
 // What fits later and what never fits are not the same.
 func ExampleResult_Err() {
-	b := leaky.New(3, 1, time.Hour)
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3}))
 	b.Take(2)
 	for _, n := range []int64{1, 2, 4} {
 		r := b.Take(n)
@@ -44,7 +45,7 @@ func ExampleResult_Err() {
 
 func ExampleKeyed() {
 	type key struct{ user, action string }
-	k, err := leaky.NewKeyed[key](leaky.Quota{Capacity: 2, Count: 1, Per: time.Minute}, leaky.KeyedConfig{})
+	k, err := leaky.NewKeyed[key](limits.Rate{Count: 1, Per: time.Minute, Burst: 2}, limits.KeyedConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -54,8 +55,8 @@ func ExampleKeyed() {
 	}
 	fmt.Println("bob:", k.Take(key{"bob", "reply"}, 1).Allowed())
 
-	premium := leaky.Quota{Capacity: 1000, Count: 500, Per: time.Minute}
-	fmt.Println("cleo:", k.TakeQuota(key{"cleo", "reply"}, premium, 800).Remaining)
+	premium := limits.Rate{Count: 500, Per: time.Minute, Burst: 1000}
+	fmt.Println("cleo:", k.TakeRate(key{"cleo", "reply"}, premium, 800).Remaining)
 	// Output:
 	// ann: true
 	// ann: true
@@ -66,7 +67,7 @@ func ExampleKeyed() {
 
 // A bucket answers. With sluice.NewQueue callers wait for it.
 func ExampleBucket_Admit() {
-	b := sluice.NewQueue(leaky.New(2, 1, time.Hour))
+	b := sluice.NewQueue(limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})))
 	ctx := context.Background()
 	fmt.Println(b.Acquire(ctx, 2))
 
@@ -82,20 +83,20 @@ func ExampleBucket_Admit() {
 
 // A batch that is restarted goes on with what is left of the day.
 func ExampleBucket_Restore() {
-	first := leaky.New(24, 24, 24*time.Hour)
+	first := limits.Must(leaky.New(limits.Rate{Count: 24, Per: 24 * time.Hour, Burst: 24}))
 	first.Take(20)
 	saved := first.Snapshot() // to a file, say
 
-	second := leaky.New(24, 24, 24*time.Hour)
+	second := limits.Must(leaky.New(limits.Rate{Count: 24, Per: 24 * time.Hour, Burst: 24}))
 	if err := second.Restore(saved); err != nil {
 		fmt.Println(err)
 	}
 	r := second.Take(5)
 	fmt.Println(r.Remaining, "left, 5 in", r.RetryAfter.Round(time.Minute))
 
-	other := leaky.New(100, 24, 24*time.Hour)
+	other := limits.Must(leaky.New(limits.Rate{Count: 24, Per: 24 * time.Hour, Burst: 100}))
 	fmt.Println(other.Restore(saved))
 	// Output:
 	// 4 left, 5 in 1h0m0s
-	// sluice: snapshot of another quota: of 24, 24 per 24h0m0s, not 100, 24 per 24h0m0s
+	// sluice: snapshot not restored: rate of 24/d burst 24, not 24/d burst 100
 }

@@ -1,6 +1,7 @@
 package leaky
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -15,7 +16,7 @@ import (
 // Who insists is told what Take would have said.
 func TestInsistIsTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := New(5, 1, sec), New(5, 1, sec)
+		a, b := limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5})), limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		r := rand.New(rand.NewPCG(1, 2))
 		refused := 0
 		for range 500 {
@@ -38,7 +39,7 @@ func TestInsistIsTake(t *testing.T) {
 // While some insist, others take, give back and change the quota, and nothing is
 // lost: neither what they took nor the quota.
 func TestInsistLosesNothing(t *testing.T) {
-	b := New(20, 1, 24*time.Hour)
+	b := limits.Must(New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 20}))
 	var held, most atomic.Int64
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -49,7 +50,7 @@ func TestInsistLosesNothing(t *testing.T) {
 			}
 			for k := range 20_000 {
 				if i == 7 && k%100 == 0 {
-					if err := b.SetQuota(Quota{20, 1 + int64(k/100%2), 24 * time.Hour * time.Duration(1+k/100%2)}); err != nil {
+					if err := b.SetRate(limits.Rate{Count: 1 + int64(k/100%2), Per: 24 * time.Hour * time.Duration(1+k/100%2), Burst: 20}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -62,7 +63,7 @@ func TestInsistLosesNothing(t *testing.T) {
 					}
 				}
 				held.Add(-5)
-				b.Return(5)
+				b.Adjust(context.Background(), -5, 0)
 			}
 		})
 	}
@@ -73,7 +74,7 @@ func TestInsistLosesNothing(t *testing.T) {
 	if got := b.Peek(); got.Remaining != 20 || got.ResetAfter != 0 {
 		t.Errorf("afterwards %+v", got)
 	}
-	if got := b.Quota().Per; got != 48*time.Hour {
+	if got := b.Rate().Per; got != 48*time.Hour {
 		t.Errorf("the quota is per %v", got)
 	}
 }
@@ -81,7 +82,7 @@ func TestInsistLosesNothing(t *testing.T) {
 // A call that is held up between its clock and the bucket is not refused by the
 // clock that it has read.
 func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
-	b := New(1, 1, 2*time.Millisecond)
+	b := limits.Must(New(limits.Rate{Count: 1, Per: 2 * time.Millisecond, Burst: 1}))
 	b.setting.Lock() // the state is closed, and who comes must wait
 	s := b.state.Load()
 	s.tat.Store(closed)
@@ -104,7 +105,7 @@ func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
 // What the last call got makes no difference to the next.
 func TestFullIsOnlyAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := New(3, 1, sec), New(3, 1, sec)
+		a, b := limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 3})), limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 3}))
 		r := rand.New(rand.NewPCG(3, 4))
 		for range 1000 {
 			time.Sleep(time.Duration(r.Int64N(int64(2 * sec))))

@@ -14,7 +14,7 @@ import (
 
 func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[string](t, leaky.Quota{5, 1, sec}, 0)
+		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 5}, 0)
 		want(t, "ann", k.Take("ann", 4), allowed(5, 1, 4*sec))
 		want(t, "bob", k.Take("bob", 1), allowed(5, 4, sec))
 		want(t, "ann again", k.Take("ann", 2), refused(5, 1, sec, 4*sec))
@@ -25,12 +25,6 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 		if k.Len() != 2 {
 			t.Errorf("Len() = %d, want 2", k.Len())
 		}
-		k.Reset("ann")
-		k.Reset("cleo")
-		want(t, "reset", k.Peek("ann"), allowed(5, 5, 0))
-		if k.Len() != 1 {
-			t.Errorf("Len() = %d after Reset, want 1", k.Len())
-		}
 	})
 }
 
@@ -38,18 +32,18 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 // full; and a wait that was returned is right.
 func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-		before, smaller, faster := leaky.Quota{16, 30, time.Minute}, leaky.Quota{4, 30, time.Minute}, leaky.Quota{16, 300, time.Minute}
-		want(t, "full", k.TakeQuota("x", before, 16), allowed(16, 0, 32*sec))
-		want(t, "smaller, looked at", k.TakeQuota("x", smaller, 0), allowed(4, 0, 8*sec))
-		want(t, "which changed nothing", k.TakeQuota("x", before, 1), refused(16, 0, 2*sec, 32*sec))
-		want(t, "faster", k.TakeQuota("x", faster, 1), refused(16, 0, 200*ms, 3200*ms))
+		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
+		before, smaller, faster := limits.Rate{Count: 30, Per: time.Minute, Burst: 16}, limits.Rate{Count: 30, Per: time.Minute, Burst: 4}, limits.Rate{Count: 300, Per: time.Minute, Burst: 16}
+		want(t, "full", k.TakeRate("x", before, 16), allowed(16, 0, 32*sec))
+		want(t, "smaller, looked at", k.TakeRate("x", smaller, 0), allowed(4, 0, 8*sec))
+		want(t, "which changed nothing", k.TakeRate("x", before, 1), refused(16, 0, 2*sec, 32*sec))
+		want(t, "faster", k.TakeRate("x", faster, 1), refused(16, 0, 200*ms, 3200*ms))
 		time.Sleep(200 * ms)
-		want(t, "after the wait", k.TakeQuota("x", faster, 1), allowed(16, 0, 3200*ms))
-		want(t, "slower: as many units", k.TakeQuota("x", before, 1), refused(16, 0, 2*sec, 32*sec))
+		want(t, "after the wait", k.TakeRate("x", faster, 1), allowed(16, 0, 3200*ms))
+		want(t, "slower: as many units", k.TakeRate("x", before, 1), refused(16, 0, 2*sec, 32*sec))
 		time.Sleep(2 * sec)
-		want(t, "after the wait", k.TakeQuota("x", before, 1), allowed(16, 0, 32*sec))
-		want(t, "the faster one has drained meanwhile", k.TakeQuota("x", faster, 9), allowed(16, 0, 3200*ms))
+		want(t, "after the wait", k.TakeRate("x", before, 1), allowed(16, 0, 32*sec))
+		want(t, "the faster one has drained meanwhile", k.TakeRate("x", faster, 9), allowed(16, 0, 3200*ms))
 	})
 }
 
@@ -57,24 +51,24 @@ func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 // earlier, both together would let more through than either.
 func TestSmallerAndFasterQuotaWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-		hourly, secondly := leaky.Quota{100, 100, time.Hour}, leaky.Quota{1, 1, sec}
-		want(t, "100 an hour", k.TakeQuota("x", hourly, 100), allowed(100, 0, time.Hour))
-		want(t, "and 1 per second", k.TakeQuota("x", secondly, 1), refused(1, 0, 100*sec, 100*sec))
-		want(t, "which spilled nothing", k.TakeQuota("x", hourly, 1), refused(100, 0, 36*sec, time.Hour))
+		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
+		hourly, secondly := limits.Rate{Count: 100, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 1}
+		want(t, "100 an hour", k.TakeRate("x", hourly, 100), allowed(100, 0, time.Hour))
+		want(t, "and 1 per second", k.TakeRate("x", secondly, 1), refused(1, 0, 100*sec, 100*sec))
+		want(t, "which spilled nothing", k.TakeRate("x", hourly, 1), refused(100, 0, 36*sec, time.Hour))
 		time.Sleep(100 * sec)
-		want(t, "after the wait", k.TakeQuota("x", secondly, 1), allowed(1, 0, sec))
-		want(t, "100 s are two of the hour's units, and one is gone", k.TakeQuota("x", hourly, 2), refused(100, 1, 8*sec, 3536*sec))
+		want(t, "after the wait", k.TakeRate("x", secondly, 1), allowed(1, 0, sec))
+		want(t, "100 s are two of the hour's units, and one is gone", k.TakeRate("x", hourly, 2), refused(100, 1, 8*sec, 3536*sec))
 
-		want(t, "two keys", k.TakeQuota("y hourly", hourly, 100), allowed(100, 0, time.Hour))
-		want(t, "two keys", k.TakeQuota("y secondly", secondly, 1), allowed(1, 0, sec))
-		want(t, "two keys", k.TakeQuota("y hourly", hourly, 1), refused(100, 0, 36*sec, time.Hour))
+		want(t, "two keys", k.TakeRate("y hourly", hourly, 100), allowed(100, 0, time.Hour))
+		want(t, "two keys", k.TakeRate("y secondly", secondly, 1), allowed(1, 0, sec))
+		want(t, "two keys", k.TakeRate("y hourly", hourly, 1), refused(100, 0, 36*sec, time.Hour))
 	})
 }
 
 func TestMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[int](t, leaky.Quota{2, 1, sec}, 100)
+		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 2}, 100)
 		for key := range 100 {
 			want(t, "as many as may be", k.Take(key, 1), allowed(2, 1, sec))
 		}
@@ -96,7 +90,7 @@ func TestMaxKeys(t *testing.T) {
 
 func TestMaxKeysOutOfRange(t *testing.T) {
 	for _, most := range []int64{-1, 1_000_000_000} {
-		if _, err := leaky.NewKeyed[int](leaky.Quota{1, 1, sec}, leaky.KeyedConfig{MaxKeys: most}); err == nil {
+		if _, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: most}); err == nil {
 			t.Errorf("MaxKeys of %d", most)
 		}
 	}
@@ -105,14 +99,14 @@ func TestMaxKeysOutOfRange(t *testing.T) {
 // A drained bucket is forgotten whichever key is asked afterwards.
 func TestDrainedBucketsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[int](t, leaky.Quota{3, 1, sec}, 0)
+		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 3}, 0)
 		for key := range 10_000 {
 			k.Take(key, 1)
 		}
 		k.Take(1, 2)
 		time.Sleep(2 * sec)
 		for range 15_000 {
-			k.TakeQuota(-1, leaky.Quota{1_000_000, 1, time.Hour}, 1)
+			k.TakeRate(-1, limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000}, 1)
 		}
 		want(t, "the one that is not drained", k.Take(1, 3), refused(3, 2, sec, sec))
 		if k.Len() != 2 {
@@ -125,7 +119,7 @@ func TestDrainedBucketsAreForgotten(t *testing.T) {
 // are kept as are live.
 func TestSteadyStateOfNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[int](t, leaky.Quota{1, 1, sec}, 0)
+		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		most := 0
 		for key := range 60_000 { // of which 10,000 are live at any time
 			k.Take(key, 1)
@@ -144,7 +138,7 @@ func TestMemoryPerKey(t *testing.T) {
 	for i := range keys {
 		keys[i] = "tenant:" + strconv.Itoa(i)
 	}
-	k := mustKeyed[string](t, leaky.Quota{10, 1, time.Hour}, 0)
+	k := mustKeyed[string](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 10}, 0)
 	before := heap()
 	for _, key := range keys {
 		k.Take(key, 1)
@@ -170,10 +164,10 @@ func heap() int64 {
 // it does not find what a slower quota before it still holds.
 func TestForgottenBucketBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, fast := leaky.Quota{100, 5, sec}, leaky.Quota{20, 50, sec}
+		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 20}
 		k := mustKeyed[int](t, slow, 0)
 		k.Take(0, 1)
-		if err := k.SetQuota(fast); err != nil {
+		if err := k.SetRate(fast); err != nil {
 			t.Fatal(err)
 		}
 		for range 200 {

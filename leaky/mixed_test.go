@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
+	"github.com/sluice-go/sluice/internal/testkit/mixed"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -15,50 +15,50 @@ import (
 // Several quotas on one key, and one bucket whose quota changes all the time, admit
 // in no window more than the laxest of them does alone, and each wait is right.
 func TestSeveralQuotas(t *testing.T) {
-	for name, subject := range map[string]func() func(q leaky.Quota, n int64) limits.Result{
-		"TakeQuota": func() func(q leaky.Quota, n int64) limits.Result {
-			k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-			return func(q leaky.Quota, n int64) limits.Result { return k.TakeQuota("key", q, n) }
+	for name, subject := range map[string]func() func(q limits.Rate, n int64) limits.Result{
+		"TakeRate": func() func(q limits.Rate, n int64) limits.Result {
+			k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
+			return func(q limits.Rate, n int64) limits.Result { return k.TakeRate("key", q, n) }
 		},
-		"Keyed.SetQuota": func() func(q leaky.Quota, n int64) limits.Result {
-			k := mustKeyed[string](t, leaky.Quota{1, 1, sec}, 0)
-			return func(q leaky.Quota, n int64) limits.Result {
-				if err := k.SetQuota(q); err != nil {
+		"Keyed.SetRate": func() func(q limits.Rate, n int64) limits.Result {
+			k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
+			return func(q limits.Rate, n int64) limits.Result {
+				if err := k.SetRate(q); err != nil {
 					t.Error(err)
 				}
 				return k.Take("key", n)
 			}
 		},
-		"Bucket.SetQuota": func() func(q leaky.Quota, n int64) limits.Result {
-			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) limits.Result {
-				if err := b.SetQuota(q); err != nil {
+		"Bucket.SetRate": func() func(q limits.Rate, n int64) limits.Result {
+			b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
+			return func(q limits.Rate, n int64) limits.Result {
+				if err := b.SetRate(q); err != nil {
 					t.Error(err)
 				}
 				return b.Take(n)
 			}
 		},
-		"Bucket.SetQuota if it changes": func() func(q leaky.Quota, n int64) limits.Result {
-			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) limits.Result {
-				if b.Quota() != q {
-					if err := b.SetQuota(q); err != nil {
+		"Bucket.SetRate if it changes": func() func(q limits.Rate, n int64) limits.Result {
+			b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
+			return func(q limits.Rate, n int64) limits.Result {
+				if b.Rate() != q {
+					if err := b.SetRate(q); err != nil {
 						t.Error(err)
 					}
 				}
 				return b.Take(n)
 			}
 		},
-		"restarted": func() func(q leaky.Quota, n int64) limits.Result {
-			b := leaky.New(1, 1, sec)
-			return func(q leaky.Quota, n int64) limits.Result {
-				before := b.Quota()
+		"restarted": func() func(q limits.Rate, n int64) limits.Result {
+			b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
+			return func(q limits.Rate, n int64) limits.Result {
+				before := b.Rate()
 				saved := b.Snapshot()
 				b = mustBucket(t, before)
 				if err := b.Restore(saved); err != nil {
 					t.Error(err)
 				}
-				if err := b.SetQuota(q); err != nil {
+				if err := b.SetRate(q); err != nil {
 					t.Error(err)
 				}
 				return b.Take(n)
@@ -66,10 +66,10 @@ func TestSeveralQuotas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i, quotas := range bucketstest.Sets {
+			for i, quotas := range mixed.Sets {
 				for seed := range uint64(20) {
 					synctest.Test(t, func(t *testing.T) {
-						if err := bucketstest.Run(seed, quotas, 300, bucketstest.Subject{Sleep: time.Sleep, Take: subject()}); err != nil {
+						if err := mixed.Run(seed, quotas, 300, mixed.Subject{Sleep: time.Sleep, Take: subject()}); err != nil {
 							t.Errorf("set %d, seed %d: %v", i, seed, err)
 						}
 					})
@@ -82,15 +82,15 @@ func TestSeveralQuotas(t *testing.T) {
 // Two tariffs for one user, asked as fast as they can be.
 func TestTwoTariffsInATightLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		free, pro := leaky.Quota{10, 1, sec}, leaky.Quota{100, 1, sec}
+		free, pro := limits.Rate{Count: 1, Per: sec, Burst: 10}, limits.Rate{Count: 1, Per: sec, Burst: 100}
 		k, b := mustKeyed[string](t, free, 0), mustBucket(t, free)
 		inKeyed, inBucket := 0, 0
 		for range 1000 {
-			for _, q := range []leaky.Quota{pro, free} {
-				if k.TakeQuota("u", q, 1).Allowed() {
+			for _, q := range []limits.Rate{pro, free} {
+				if k.TakeRate("u", q, 1).Allowed() {
 					inKeyed++
 				}
-				if err := b.SetQuota(q); err != nil {
+				if err := b.SetRate(q); err != nil {
 					t.Fatal(err)
 				}
 				if b.Take(1).Allowed() {
@@ -103,7 +103,7 @@ func TestTwoTariffsInATightLoop(t *testing.T) {
 			t.Errorf("in 1 s %d of a Keyed, %d of a Bucket; the laxer quota allows 100", inKeyed, inBucket)
 		}
 		time.Sleep(time.Hour)
-		if k.Reset("u"); !k.TakeQuota("u", pro, 100).Allowed() {
+		if !k.TakeRate("u", pro, 100).Allowed() {
 			t.Error("an empty bucket is not")
 		}
 	})
@@ -112,10 +112,10 @@ func TestTwoTariffsInATightLoop(t *testing.T) {
 // What was taken by a slow quota is in the bucket of a fast one that had been empty
 // for long, and a bucket that is idle by a fast quota leaks by a slow one as well.
 func TestSetQuotaAfterIdleness(t *testing.T) {
-	fast, slow := leaky.Quota{100, 50, sec}, leaky.Quota{30, 1, sec}
-	set := func(t *testing.T, b *leaky.Bucket, q leaky.Quota) {
+	fast, slow := limits.Rate{Count: 50, Per: sec, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 30}
+	set := func(t *testing.T, b *leaky.Bucket, q limits.Rate) {
 		t.Helper()
-		if err := b.SetQuota(q); err != nil {
+		if err := b.SetRate(q); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestSetQuotaAfterIdleness(t *testing.T) {
 		want(t, "fast", b.Take(81), refused(100, 80, 20*ms, 400*ms))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		fast, slow := leaky.Quota{20, 50, sec}, leaky.Quota{100, 5, sec}
+		fast, slow := limits.Rate{Count: 50, Per: sec, Burst: 20}, limits.Rate{Count: 5, Per: sec, Burst: 100}
 		b := mustBucket(t, slow)
 		b.Take(1)
 		set(t, b, fast)
@@ -144,47 +144,25 @@ func TestSetQuotaAfterIdleness(t *testing.T) {
 // What Adjust took beyond the capacity is still owed when the quota is changed back.
 func TestOwedWhenTheQuotaIsChangedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, fast := leaky.Quota{100, 5, sec}, leaky.Quota{90, 50, sec}
+		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 90}
 		b := mustBucket(t, slow)
 		b.Take(1)
-		if err := errors.Join(b.SetQuota(fast), b.Adjust(bg, 1000, 0), b.SetQuota(slow)); err != nil {
+		if err := errors.Join(b.SetRate(fast), b.Adjust(bg, 1000, 0), b.SetRate(slow)); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "slow", b.Peek(), allowed(100, 0, 1001*200*ms))
 	})
 }
 
-// Reset empties the buckets of all quotas.
-func TestResetOfSeveralQuotas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		small, large := leaky.Quota{2, 1, sec}, leaky.Quota{50, 1, sec}
-		k, b := mustKeyed[string](t, small, 0), mustBucket(t, large)
-		k.TakeQuota("u", large, 50)
-		k.TakeQuota("u", small, 1)
-		k.Reset("u")
-		want(t, "Keyed", k.TakeQuota("u", large, 0), allowed(50, 50, 0))
-		b.Take(50)
-		for _, q := range []leaky.Quota{small, large} {
-			if err := b.SetQuota(q); err != nil {
-				t.Fatal(err)
-			}
-			if q == small {
-				b.Reset()
-			}
-		}
-		want(t, "Bucket", b.Peek(), allowed(50, 50, 0))
-	})
-}
-
 // A quota that takes longer than two years to drain is kept in another form.
 func TestWideQuotasOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[int](t, leaky.Quota{1, 1, sec}, 0)
+		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		for i := range 5 {
-			q := leaky.Quota{int64(100 + i), 1, 300 * 24 * time.Hour}
+			q := limits.Rate{Count: 1, Per: 300 * 24 * time.Hour, Burst: int64(100 + i)}
 			for key := range 3 {
-				want(t, fmt.Sprint(q, key), k.TakeQuota(key+10*i, q, q.Capacity), allowed(q.Capacity, 0, time.Duration(q.Capacity)*q.Per))
-				if r := k.TakeQuota(key+10*i, q, 1); r.Allowed() {
+				want(t, fmt.Sprint(q, key), k.TakeRate(key+10*i, q, q.Burst), allowed(q.Burst, 0, time.Duration(q.Burst)*q.Per))
+				if r := k.TakeRate(key+10*i, q, 1); r.Allowed() {
 					t.Errorf("%+v", r)
 				}
 			}

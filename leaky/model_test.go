@@ -19,14 +19,14 @@ import (
 // nanoseconds deep, in integers without an end, and sinks by one each
 // nanosecond. It knows nothing of arrival times.
 type model struct {
-	quota leaky.Quota
+	quota limits.Rate
 	now   time.Duration
 	level *big.Int
-	asked map[leaky.Quota]bool // that were in force before this one
+	asked map[limits.Rate]bool // that were in force before this one
 }
 
-func newModel(q leaky.Quota) *model {
-	return &model{quota: q, level: new(big.Int), asked: map[leaky.Quota]bool{}}
+func newModel(q limits.Rate) *model {
+	return &model{quota: q, level: new(big.Int), asked: map[limits.Rate]bool{}}
 }
 
 func (m *model) empty() bool { return m.level.Sign() <= 0 }
@@ -37,7 +37,7 @@ func (m *model) times(n int64) *big.Int {
 	return t.Mul(t, big.NewInt(n))
 }
 
-func (m *model) depth() *big.Int { return m.times(m.quota.Capacity) }
+func (m *model) depth() *big.Int { return m.times(m.quota.Burst) }
 
 func (m *model) add(x *big.Int) {
 	m.level.Add(m.level, x)
@@ -55,11 +55,11 @@ func (m *model) leak(now time.Duration) {
 }
 
 func (m *model) take(n int64) limits.Result {
-	r := limits.Result{Limit: m.quota.Capacity}
+	r := limits.Result{Limit: m.quota.Burst}
 	over := new(big.Int).Add(m.level, m.times(n))
 	over.Sub(over, m.depth())
 	switch {
-	case n > m.quota.Capacity:
+	case n > m.quota.Burst:
 		r.RetryAfter = limits.Never
 	case n > 0 && over.Sign() > 0:
 		r.RetryAfter = time.Duration(over.Int64())
@@ -75,11 +75,11 @@ func (m *model) take(n int64) limits.Result {
 	return r
 }
 
-// setQuota changes to a quota by which the bucket is found to be so full. It returns
+// setRate changes to a quota by which the bucket is found to be so full. It returns
 // an error if that cannot be: fewer units than there were, though they would fit, or
 // more than full, though no more is owed. Where it knows the level it checks it, and
 // otherwise whether that would be possible.
-func (m *model) setQuota(q leaky.Quota, found time.Duration) error {
+func (m *model) setRate(q limits.Rate, found time.Duration) error {
 	if q == m.quota {
 		m.level = m.level.SetInt64(int64(found))
 		return nil
@@ -123,9 +123,9 @@ func (m *model) setQuota(q leaky.Quota, found time.Duration) error {
 }
 
 var (
-	fuzzQuotas = []leaky.Quota{
-		{5, 1, sec}, {16, 30, time.Minute}, {1, 1, sec}, {3, 7, time.Minute}, {10, 10, sec}, {4, 1, 7 * 24 * time.Hour},
-		{1000, 999_999, sec}, {2, 3, sec}, {1 << 62 / 1000, 1, time.Microsecond}, {100, 300, 20 * sec},
+	fuzzRates = []limits.Rate{
+		{Count: 1, Per: sec, Burst: 5}, {Count: 30, Per: time.Minute, Burst: 16}, {Count: 1, Per: sec, Burst: 1}, {Count: 7, Per: time.Minute, Burst: 3}, {Count: 10, Per: sec, Burst: 10}, {Count: 1, Per: 7 * 24 * time.Hour, Burst: 4},
+		{Count: 999_999, Per: sec, Burst: 1000}, {Count: 3, Per: sec, Burst: 2}, {Count: 1, Per: time.Microsecond, Burst: 1 << 62 / 1000}, {Count: 300, Per: 20 * sec, Burst: 100},
 	}
 	fuzzTimes   = []time.Duration{1, ms, sec, 333_333_333, 8_571_428_571, 200 * ms, 26 * time.Hour, time.Minute, 1000, 199 * ms}
 	fuzzWeights = []int64{1, 1, 2, 3, 5, 16, 17, 1000, math.MaxInt64, 0, 1 << 61 / 1000}
@@ -168,8 +168,8 @@ func FuzzBucket(f *testing.F) {
 
 func bucketHistory(t *testing.T, data []byte) {
 	h := history(data)
-	q := pick(&h, fuzzQuotas)
-	b, m, start := leaky.New(q.Capacity, q.Count, q.Per), newModel(q), time.Now()
+	q := pick(&h, fuzzRates)
+	b, m, start := limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})), newModel(q), time.Now()
 	for len(h) > 0 {
 		m.leak(time.Since(start))
 		op := h.next(8)
@@ -182,7 +182,7 @@ func bucketHistory(t *testing.T, data []byte) {
 				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.quota, before, got, want)
 			}
 			if op == 1 && got.Allowed() { // as if it had not been
-				b.Return(n)
+				b.Adjust(bg, -n, 0)
 				m.add(m.times(-n))
 				if after := b.Peek(); after != before {
 					t.Fatalf("%v: Return(%d): %+v, before it was taken %+v", m.now, n, after, before)
@@ -201,7 +201,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			}
 		case 2:
 			n := pick(&h, fuzzWeights)
-			b.Return(n)
+			b.Adjust(bg, -n, 0)
 			m.add(m.times(-n))
 		case 3:
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
@@ -211,21 +211,21 @@ func bucketHistory(t *testing.T, data []byte) {
 			m.add(m.times(n))
 		case 4:
 			if h.next(4) == 0 {
-				b.Reset()
+				b.Adjust(bg, math.MinInt64, 0)
 				m.level.SetInt64(0)
 			}
 			n := pick(&h, fuzzWeights)
 			wait, err := b.Admit(bg, n)
 			want := m.take(n)
-			if wait != waitOf(want) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Capacity) {
+			if wait != waitOf(want) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Burst) {
 				t.Fatalf("%v: Admit(%d) = %v, %v; want %+v", m.now, n, wait, err, want)
 			}
 		case 5:
-			q := pick(&h, fuzzQuotas)
-			if err := b.SetQuota(q); err != nil {
+			q := pick(&h, fuzzRates)
+			if err := b.SetRate(q); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.setQuota(q, b.Peek().ResetAfter); err != nil {
+			if err := m.setRate(q, b.Peek().ResetAfter); err != nil {
 				t.Fatalf("%v: %v", m.now, err)
 			}
 		case 6:
@@ -237,7 +237,7 @@ func bucketHistory(t *testing.T, data []byte) {
 				time.Sleep(pick(&h, fuzzTimes))
 			}
 			m.leak(time.Since(start))
-			b = leaky.New(m.quota.Capacity, m.quota.Count, m.quota.Per)
+			b = limits.Must(leaky.New(limits.Rate{Count: m.quota.Count, Per: m.quota.Per, Burst: m.quota.Burst}))
 			if err := b.Restore(saved); err != nil {
 				t.Fatalf("%v: %s: %v", m.now, saved, err)
 			}
@@ -264,9 +264,9 @@ func FuzzKeyed(f *testing.F) {
 
 func keyedHistory(t *testing.T, data []byte) {
 	h := history(data)
-	quota := pick(&h, fuzzQuotas)
+	quota := pick(&h, fuzzRates)
 	most := pick(&h, []int64{0, 1, 4, 9})
-	k, err := leaky.NewKeyed[int](quota, leaky.KeyedConfig{MaxKeys: most})
+	k, err := leaky.NewKeyed[int](quota, limits.KeyedConfig{MaxKeys: most})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,9 +292,9 @@ func keyedHistory(t *testing.T, data []byte) {
 		}
 		return true
 	}
-	asks := func(m *model, q leaky.Quota, before limits.Result) {
+	asks := func(m *model, q limits.Rate, before limits.Result) {
 		t.Helper()
-		if err := m.setQuota(q, before.ResetAfter); err != nil {
+		if err := m.setRate(q, before.ResetAfter); err != nil {
 			t.Fatalf("%v: %v", m.now, err)
 		}
 	}
@@ -307,11 +307,11 @@ func keyedHistory(t *testing.T, data []byte) {
 			q := quota
 			take := func(n int64) limits.Result { return k.Take(key, n) }
 			if op == 1 {
-				q = pick(&h, fuzzQuotas)
-				take = func(n int64) limits.Result { return k.TakeQuota(key, q, n) }
+				q = pick(&h, fuzzRates)
+				take = func(n int64) limits.Result { return k.TakeRate(key, q, n) }
 			}
 			n := pick(&h, fuzzWeights)
-			before := k.TakeQuota(key, q, 0)
+			before := k.TakeRate(key, q, 0)
 			got := take(n)
 			if full(m, got.Err()) {
 				if got != (limits.Result{RetryAfter: limits.Never}) {
@@ -353,12 +353,16 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 4:
 			if h.next(4) == 0 {
-				k.Reset(key)
+				before := k.Peek(key)
+				if err := k.On(key).Adjust(bg, math.MinInt64, 0); err != nil {
+					t.Fatal(err)
+				}
+				asks(m, quota, before)
 				m.level.SetInt64(0)
 			}
 		case 5:
-			quota = pick(&h, fuzzQuotas)
-			if err := k.SetQuota(quota); err != nil {
+			quota = pick(&h, fuzzRates)
+			if err := k.SetRate(quota); err != nil {
 				t.Fatal(err)
 			}
 		case 6:

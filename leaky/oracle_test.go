@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -14,8 +15,18 @@ import (
 // call before.
 type taker func(at time.Duration, n int64) limits.Result
 
-// pure is decide, without a clock.
-func pure(q Quota) taker {
+const sec = time.Second
+
+func mustRule(rate limits.Rate) kind.Bucket { return limits.Must(newRule(rate)) }
+
+// decide is the rule, without a clock.
+func decide(tat, now time.Duration, r *kind.Bucket, n int64) (limits.Result, time.Duration) {
+	tat, res := r.Take(tat, now, n)
+	return res, tat
+}
+
+// pure is decide, with a state.
+func pure(q limits.Rate) taker {
 	r := mustRule(q)
 	var tat time.Duration
 	return func(at time.Duration, n int64) (res limits.Result) {
@@ -25,8 +36,8 @@ func pure(q Quota) taker {
 }
 
 // real is a Bucket, in a bubble.
-func real(q Quota) taker {
-	b, start := newBucket(mustRule(q)), time.Now()
+func real(q limits.Rate) taker {
+	b, start := limits.Must(New(q)), time.Now()
 	return func(at time.Duration, n int64) limits.Result {
 		time.Sleep(at - time.Since(start))
 		return b.Take(n)
@@ -34,19 +45,19 @@ func real(q Quota) taker {
 }
 
 // oneKey is one key of a Keyed that is asked by a quota of the call's own.
-func oneKey(q Quota) taker {
-	k, err := NewKeyed[string](Quota{1, 1, time.Hour}, KeyedConfig{})
+func oneKey(q limits.Rate) taker {
+	k, err := NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1}, limits.KeyedConfig{})
 	if err != nil {
 		panic(err)
 	}
 	start := time.Now()
 	return func(at time.Duration, n int64) limits.Result {
 		time.Sleep(at - time.Since(start))
-		return k.TakeQuota("key", q, n)
+		return k.TakeRate("key", q, n)
 	}
 }
 
-var takers = map[string]func(Quota) taker{"decide": pure, "Bucket": real, "Keyed": oneKey}
+var takers = map[string]func(limits.Rate) taker{"decide": pure, "Bucket": real, "Keyed": oneKey}
 
 type throttleTrace struct {
 	MaxBurst int64 `json:"max_burst"`
@@ -64,7 +75,7 @@ type throttleTrace struct {
 	} `json:"ops"`
 }
 
-func replayThrottle(line []byte, on func(Quota) taker) error {
+func replayThrottle(line []byte, on func(limits.Rate) taker) error {
 	var trace throttleTrace
 	if err := oracle.Decode(line, &trace); err != nil {
 		return err
@@ -72,7 +83,7 @@ func replayThrottle(line []byte, on func(Quota) taker) error {
 	if len(trace.Ops) == 0 {
 		return fmt.Errorf("no operations")
 	}
-	take := on(Quota{trace.MaxBurst + 1, trace.Count, time.Duration(trace.PeriodS) * time.Second})
+	take := on(limits.Rate{Count: trace.Count, Per: time.Duration(trace.PeriodS) * time.Second, Burst: trace.MaxBurst + 1})
 	for i, op := range trace.Ops {
 		got := take(time.Duration(op.At), op.N)
 		want := limits.Result{Limit: op.Limit, Remaining: op.Remaining, RetryAfter: time.Duration(op.RetryAfter), ResetAfter: time.Duration(op.ResetAfter)}
@@ -103,7 +114,7 @@ type springTrace struct {
 	} `json:"ops"`
 }
 
-func replaySpring(line []byte, on func(Quota) taker) error {
+func replaySpring(line []byte, on func(limits.Rate) taker) error {
 	var trace springTrace
 	if err := oracle.Decode(line, &trace); err != nil {
 		return err
@@ -111,7 +122,7 @@ func replaySpring(line []byte, on func(Quota) taker) error {
 	if len(trace.Ops) == 0 {
 		return fmt.Errorf("no operations")
 	}
-	take := on(Quota{trace.Capacity, trace.RatePerS, time.Second})
+	take := on(limits.Rate{Count: trace.RatePerS, Per: time.Second, Burst: trace.Capacity})
 	for i, op := range trace.Ops {
 		got := take(time.Duration(op.At)*time.Second, op.N)
 		if got.Allowed() != op.Allowed || got.Remaining != op.Remaining {
@@ -132,7 +143,7 @@ func TestOracleSpring(t *testing.T) {
 	replayAll(t, "spring_token_bucket.jsonl", replaySpring)
 }
 
-func replayAll(t *testing.T, name string, replay func([]byte, func(Quota) taker) error) {
+func replayAll(t *testing.T, name string, replay func([]byte, func(limits.Rate) taker) error) {
 	for taker, on := range takers {
 		t.Run(taker, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -161,7 +172,7 @@ func TestOracleSpringFindsEachCorruptedField(t *testing.T) {
 // corruptAll falsifies each field of one operation of each fifth trace, and
 // wants each of the answers to be found out. What was asked matters not always:
 // a refused call may come a nanosecond later and be refused.
-func corruptAll(t *testing.T, name string, replay func([]byte, func(Quota) taker) error, answers ...string) {
+func corruptAll(t *testing.T, name string, replay func([]byte, func(limits.Rate) taker) error, answers ...string) {
 	found := map[string]int{}
 	traces := 0
 	for i, line := range oracle.Lines(t, name) {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// A packed is the interval and the capacity of a quota in one word, because each key
+// A packed is the interval and the capacity of a rate in one word, because each key
 // of a Keyed has one: two words would make a key an eighth larger. The capacity is in
 // the lowest bits, the interval above it, and how many bits the capacity has in the
 // highest six. Both fit if the bucket drains within two years or so; a wider one is
@@ -28,17 +28,10 @@ func pack(interval, capacity int64) packed {
 	return packed(n)<<packedBits | packed(interval)<<n | packed(capacity)
 }
 
-// wide is the list of those that do not fit. It only grows; quotas of years are few.
+// wide is the list of those that do not fit. It only grows; buckets of years are few.
 type wide struct {
 	mu   sync.Mutex
 	list atomic.Pointer[[][2]int64]
-}
-
-// pack has the quota of a rule packed in it.
-func (w *wide) pack(r *rule) {
-	if r.packed == 0 {
-		r.packed = w.packed(int64(r.interval), r.quota.Capacity)
-	}
 }
 
 // packed returns an interval and a capacity as one word.

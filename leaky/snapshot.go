@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -16,8 +16,8 @@ import (
 // wall time, TAT alone would trust the wall clock with everything: put back by
 // a year between two processes, it makes a bucket that needed an hour need a
 // year and an hour. And one that is overdrawn by 280 years is empty at an instant
-// beyond 64 bits of Unix time. So two numbers are noted, when it
-// was and how full the bucket was then:
+// beyond 64 bits of Unix time. So two numbers are noted, the time of the note
+// and how full the bucket was then:
 //
 //	level := level − max(0, now − at)     but not below 0
 //
@@ -28,16 +28,16 @@ import (
 //
 // A clock put forward leaks what it shows: a machine that was off looks the same.
 
-// noted is what a snapshot of a bucket says, sealed as a "bucket" by package
+// noted is the content of a snapshot of a bucket, sealed as a "bucket" by package
 // internal/snapshot.
 type noted struct {
 	Capacity int64         `json:"capacity"`
 	Count    int64         `json:"count"`
 	Per      time.Duration `json:"per"`
 	At       int64         `json:"at"`    // when, in Unix time
-	Level    time.Duration `json:"level"` // how long it would take to drain; more than the quota's depth if overdrawn
+	Level    time.Duration `json:"level"` // how long it would take to drain; more than a full bucket if overdrawn
 
-	// Rest is the bucket of quotas that were in force before, if it still matters.
+	// Rest is the bucket of earlier rates, if it still matters.
 	Rest *notedRest `json:"rest,omitempty"`
 }
 
@@ -48,18 +48,30 @@ type notedRest struct {
 }
 
 // note returns what there is to note at t, which is now.
-func note(q Quota, p buckets.Pair, t time.Time) noted {
-	n := noted{q.Capacity, q.Count, q.Per, t.UnixNano(), time.Duration(p.Own.Level), nil}
+func note(rate limits.Rate, p kind.BucketPair, t time.Time) noted {
+	n := noted{rate.Burst, rate.Count, rate.Per, t.UnixNano(), time.Duration(p.Own.Level), nil}
 	if p.Rest.Interval > 0 {
 		n.Rest = &notedRest{p.Rest.Interval, p.Rest.Capacity, p.Rest.Level}
 	}
 	return n
 }
 
-// possible reports whether there can be such a bucket.
-func (r *notedRest) possible() bool {
-	return r == nil || r.Level >= 0 && r.Interval > 0 && r.Capacity > 0 && r.Capacity <= int64(longest)/r.Interval
+// rate returns the rate of the bucket that n is about, or an error if there can be no
+// such bucket.
+func (n noted) rate() (limits.Rate, error) {
+	rate := limits.Rate{Count: n.Count, Per: n.Per, Burst: n.Capacity}
+	if _, err := kind.NewBucket(rate); err != nil || n.Capacity < 1 || n.Level < 0 || !n.Rest.possible() {
+		return rate, snapshot.Impossible()
+	}
+	return rate, nil
 }
+
+func (r *notedRest) possible() bool {
+	return r == nil || r.Level >= 0 && r.Interval > 0 && r.Capacity > 0 && r.Capacity <= int64(deepest)/r.Interval
+}
+
+// deepest is how long a full bucket may take to drain: see kind.NewBucket.
+const deepest = time.Duration(1 << 62)
 
 // rest returns the rest, at t, which is now.
 func (n noted) rest(now time.Duration, t time.Time) *rest {
@@ -67,7 +79,7 @@ func (n noted) rest(now time.Duration, t time.Time) *rest {
 		return nil
 	}
 	level := max(0, n.Rest.Level-int64(snapshot.Age(t, n.At)))
-	return &rest{buckets.Bucket{Interval: n.Rest.Interval, Capacity: n.Rest.Capacity, Level: level}, now}
+	return &rest{kind.BucketState{Interval: n.Rest.Interval, Capacity: n.Rest.Capacity, Level: level}, now}
 }
 
 // tat returns the tat, at t, which is now, of the bucket that n is about.
@@ -75,9 +87,9 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, max(0, n.Level-snapshot.Age(t, n.At)))
 }
 
-// Snapshot returns what is in the bucket, and its quota, as a JSON object of
+// Snapshot returns what is in the bucket, and its rate, as a JSON object of
 // about 140 bytes, for [Bucket.Restore] in another process. The time is noted
-// as wall time. After [Bucket.SetQuota] it may be 200 bytes for a while.
+// as wall time. After [Bucket.SetRate] it may be 200 bytes for a while.
 //
 // What is taken afterwards is not in it. So make it when the program ends, and
 // from time to time before that: after a crash, what was taken since the last
@@ -89,44 +101,41 @@ func (b *Bucket) Snapshot() []byte {
 	// Both clocks are read at once, or their difference would be in the level.
 	// If anything is taken between load and here, it comes after the snapshot.
 	t := time.Now()
-	return snapshot.Seal("bucket", note(s.rule.quota, s.pair(tat, max(0, t.Sub(b.epoch))), t))
+	return snapshot.Seal("bucket", note(s.rate, s.pair(tat, max(0, t.Sub(b.epoch))), t))
 }
 
 // Restore replaces what is in the bucket by a snapshot, for a program that was
-// restarted: what was taken before is still in it but for what has leaked since,
-// by the wall clock, and no second allowance is minted. What [Bucket.Adjust] took
-// beyond the capacity is still owed. If the clock was put back in between,
-// nothing has leaked. From then on only the monotonic clock counts. Restored at
-// the instant of the snapshot, a bucket is what it was to the nanosecond.
+// restarted: what was taken before is still in it, but for what has leaked since
+// by the wall clock. What [Bucket.Adjust] took beyond the capacity is still owed. If
+// the clock was put back in between, nothing has leaked. From then on only the monotonic
+// clock counts. Restored at the instant of the snapshot, a bucket is what it was to the
+// nanosecond.
 //
-// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data is
-// damaged, from another version or kind of limit, or if it was taken at another
-// quota: one of 10 per 10 s is another than one of 1 per second. For a program
-// that is restarted with a new quota, restore at the old one and then call
-// [Bucket.SetQuota].
+// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
+// version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per
+// second. For a program that is restarted with a new rate, restore at the old one and
+// then call [Bucket.SetRate].
 //
-// Restore a bucket before it is used: what it admitted earlier would be
-// forgotten. After an error a new bucket is still empty; who would rather wait
-// than take twice then takes all of its capacity.
+// Restore a bucket before it is used: what it admitted earlier would be forgotten. After
+// an error a new bucket is still empty; to be safe, take all of its capacity.
 func (b *Bucket) Restore(data []byte) error {
 	n, err := snapshot.Open[noted](data, "bucket")
 	if err != nil {
 		return err
 	}
-	quota := Quota{n.Capacity, n.Count, n.Per}
-	if n.Level < 0 || quota.Check() != nil || !n.Rest.possible() {
-		return snapshot.Impossible()
+	rate, err := n.rate()
+	if err != nil {
+		return err
 	}
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	s := b.state.Load()
-	if s.rule.quota != quota {
-		return fmt.Errorf("%w: of %v, not %v", limits.ErrOtherQuota, quota, s.rule.quota)
+	if s.rate != rate {
+		return fmt.Errorf("%w: rate of %v, not %v", limits.ErrSnapshot, rate, s.rate)
 	}
 	s.tat.Swap(closed)
 	t := time.Now()
 	now := max(0, t.Sub(b.epoch))
-	tat := n.tat(now, t)
-	b.replace(s.rule, tat, n.rest(now, t))
+	b.replace(s.rule, s.rate, n.tat(now, t), n.rest(now, t))
 	return nil
 }

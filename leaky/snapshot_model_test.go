@@ -22,10 +22,10 @@ func TestRestartsChangeNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			some := func() time.Duration { return fuzzTimes[rnd.IntN(len(fuzzTimes))] }
-			q := fuzzQuotas[rnd.IntN(len(fuzzQuotas))]
+			q := fuzzRates[rnd.IntN(len(fuzzRates))]
 			old, b := mustBucket(t, q), mustBucket(t, q)
 			for step := range 200 {
-				n := rnd.Int64N(q.Capacity + 2)
+				n := rnd.Int64N(q.Burst + 2)
 				if rnd.IntN(2) == 0 {
 					n = rnd.Int64N(4)
 				}
@@ -37,8 +37,8 @@ func TestRestartsChangeNothing(t *testing.T) {
 						refusals++
 					}
 				case 3:
-					b.Return(n)
-					old.Return(n)
+					b.Adjust(bg, -n, 0)
+					old.Adjust(bg, -n, 0)
 				case 4: // some of which overdraws, but never by so much that it stops at the end of the range
 					if n*int64(q.Per)/q.Count < int64(1000*time.Hour) {
 						b.Adjust(bg, n, 0)
@@ -48,8 +48,8 @@ func TestRestartsChangeNothing(t *testing.T) {
 					time.Sleep(some())
 				case 6:
 					if rnd.IntN(3) == 0 {
-						q = fuzzQuotas[rnd.IntN(len(fuzzQuotas))]
-						if err := errors.Join(b.SetQuota(q), old.SetQuota(q)); err != nil {
+						q = fuzzRates[rnd.IntN(len(fuzzRates))]
+						if err := errors.Join(b.SetRate(q), old.SetRate(q)); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -65,7 +65,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if b.Peek().ResetAfter > q.Per/time.Duration(q.Count)*time.Duration(q.Capacity) {
+				if b.Peek().ResetAfter > q.Per/time.Duration(q.Count)*time.Duration(q.Burst) {
 					overdrawn++
 				}
 				want(t, fmt.Sprintf("seed %d, step %d: Peek of %v", seed, step, q), b.Peek(), old.Peek())
@@ -107,7 +107,7 @@ func restoreAnything(t *testing.T, data []byte) (accepted bool) {
 	b.Take(2)
 	before := b.Peek()
 	if err := b.Restore(data); err != nil {
-		if !errors.Is(err, limits.ErrSnapshot) && !errors.Is(err, limits.ErrOtherQuota) {
+		if !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", data, err)
 		}
 		if after := b.Peek(); after != before {

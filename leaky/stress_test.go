@@ -35,9 +35,9 @@ func everybody(d time.Duration, f func(caller int)) time.Duration {
 
 // x/time/rate let up to 3.3 times too much through at this.
 func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
-	for _, q := range []leaky.Quota{{100, 1_000_000, sec}, {10, 20_000, sec}, {1, 300, sec}, {5, 1, time.Hour}} {
+	for _, q := range []limits.Rate{{Count: 1_000_000, Per: sec, Burst: 100}, {Count: 20_000, Per: sec, Burst: 10}, {Count: 300, Per: sec, Burst: 1}, {Count: 1, Per: time.Hour, Burst: 5}} {
 		start := time.Now()
-		b, k := leaky.New(q.Capacity, q.Count, q.Per), mustKeyed[string](t, q, 0)
+		b, k := limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})), mustKeyed[string](t, q, 0)
 		var single, keyed atomic.Int64
 		everybody(200*ms, func(caller int) {
 			n := int64(caller%3 + 1)
@@ -48,7 +48,7 @@ func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 				keyed.Add(n)
 			}
 		})
-		most := q.Capacity + int64(time.Since(start)/(q.Per/time.Duration(q.Count)))
+		most := q.Burst + int64(time.Since(start)/(q.Per/time.Duration(q.Count)))
 		for name, n := range map[string]int64{"Bucket": single.Load(), "Keyed": keyed.Load()} {
 			if n > most || n < 1 {
 				t.Errorf("%s, %v: %d admitted, at most %d may be", name, q, n, most)
@@ -58,8 +58,8 @@ func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 }
 
 func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
-	b := leaky.New(8, 1, 24*time.Hour)
-	k := mustKeyed[int](t, b.Quota(), 0)
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 8}))
+	k := mustKeyed[int](t, b.Rate(), 0)
 	var held, most atomic.Int64
 	everybody(200*ms, func(caller int) {
 		n := int64(caller%4 + 1)
@@ -70,7 +70,7 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 				}
 			}
 			held.Add(-n)
-			b.Return(n)
+			b.Adjust(bg, -n, 0)
 		}
 		if k.Take(7, n).Allowed() {
 			if err := k.On(7).Adjust(bg, -n, 0); err != nil {
@@ -88,13 +88,13 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 // Two quotas of equal depth, one with units of 3.6 s and one of half of that:
 // whichever a call met, the unit it took must be in the bucket.
 func TestStressSetQuotaLosesNothing(t *testing.T) {
-	large, small := leaky.Quota{10_000_000, 1, time.Hour / 1000}, leaky.Quota{20_000_000, 2, time.Hour / 1000}
-	b := leaky.New(large.Capacity, large.Count, large.Per)
+	large, small := limits.Rate{Count: 1, Per: time.Hour / 1000, Burst: 10_000_000}, limits.Rate{Count: 2, Per: time.Hour / 1000, Burst: 20_000_000}
+	b := limits.Must(leaky.New(limits.Rate{Count: large.Count, Per: large.Per, Burst: large.Burst}))
 	var taken atomic.Int64
 	everybody(300*ms, func(caller int) {
 		if caller < 2 {
-			for _, q := range []leaky.Quota{small, large} {
-				if err := b.SetQuota(q); err != nil {
+			for _, q := range []limits.Rate{small, large} {
+				if err := b.SetRate(q); err != nil {
 					t.Error(err)
 				}
 			}
@@ -105,7 +105,7 @@ func TestStressSetQuotaLosesNothing(t *testing.T) {
 		}
 		taken.Add(1)
 	})
-	q := b.Quota()
+	q := b.Rate()
 	held := float64(b.Peek().ResetAfter) / float64(q.Per/time.Duration(q.Count))
 	if lost := float64(taken.Load()) - held; lost < -1 || lost > 1 { // 300 ms are a sixth of a unit
 		t.Errorf("%d were taken, %.3f are in the bucket", taken.Load(), held)
@@ -116,7 +116,7 @@ func TestStressSetQuotaLosesNothing(t *testing.T) {
 // force. One goroutine changes the quota, so that on two processors it does so
 // at each point of Snapshot.
 func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
-	large, small := leaky.Quota{1000, 1, time.Hour}, leaky.Quota{5, 1, 2 * time.Hour}
+	large, small := limits.Rate{Count: 1, Per: time.Hour, Burst: 1000}, limits.Rate{Count: 1, Per: 2 * time.Hour, Burst: 5}
 	b := mustBucket(t, large)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -129,12 +129,12 @@ func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
 				return
 			default:
 			}
-			if err := b.SetQuota(large); err != nil {
+			if err := b.SetRate(large); err != nil {
 				t.Error(err)
 			}
 			b.Take(900)
 			runtime.Gosched() // if there is one processor
-			if err := b.SetQuota(small); err != nil {
+			if err := b.SetRate(small); err != nil {
 				t.Error(err)
 			}
 			runtime.Gosched()
@@ -156,12 +156,12 @@ func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
 		if depth := got.Per / time.Duration(got.Count) * time.Duration(got.Capacity); got.Level > depth {
 			t.Fatalf("%v in a bucket of %v", got.Level, depth)
 		}
-		if got.Capacity == small.Capacity {
+		if got.Capacity == small.Burst {
 			other++
 		} else if got.Level > 899*time.Hour {
 			full++
 		}
-		if err := b.Restore(data); err != nil && !errors.Is(err, limits.ErrOtherQuota) {
+		if err := b.Restore(data); err != nil && !errors.Is(err, limits.ErrSnapshot) {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
@@ -171,10 +171,10 @@ func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
 	}
 }
 
-// Restore meets SetQuota: either it finds the new quota, and fails, or what it
+// Restore meets SetRate: either it finds the new quota, and fails, or what it
 // restored is carried over to that.
 func TestStressRestoreIsNotLost(t *testing.T) {
-	q, other := leaky.Quota{100, 1, time.Hour}, leaky.Quota{200, 1, time.Hour}
+	q, other := limits.Rate{Count: 1, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: time.Hour, Burst: 200}
 	full := mustBucket(t, q)
 	full.Take(100)
 	saved := full.Snapshot()
@@ -183,7 +183,7 @@ func TestStressRestoreIsNotLost(t *testing.T) {
 		b := mustBucket(t, q)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := b.SetQuota(other); err != nil {
+			if err := b.SetRate(other); err != nil {
 				t.Error(err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestStressRestoreIsNotLost(t *testing.T) {
 		switch level := b.Peek().ResetAfter; {
 		case err == nil && level > 99*time.Hour:
 			restored++
-		case errors.Is(err, limits.ErrOtherQuota) && level == 0:
+		case errors.Is(err, limits.ErrSnapshot) && level == 0:
 			late++
 		default:
 			t.Fatalf("%v, and holds %v", err, level)
@@ -204,12 +204,12 @@ func TestStressRestoreIsNotLost(t *testing.T) {
 // Many keys come and go while others are asked: no admission is lost and
 // none is minted.
 func TestStressKeysComeAndGo(t *testing.T) {
-	k := mustKeyed[int](t, leaky.Quota{3, 1, time.Hour}, 0)
+	k := mustKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)
 	var next atomic.Int64
 	var asked, admitted [callers]int
 	everybody(400*ms, func(caller int) {
 		key := int(next.Add(1))
-		if !k.TakeQuota(key, leaky.Quota{1, 1, ms}, 1).Allowed() {
+		if !k.TakeRate(key, limits.Rate{Count: 1, Per: ms, Burst: 1}, 1).Allowed() {
 			t.Errorf("new key %d was refused", key)
 		}
 		asked[caller]++
@@ -230,9 +230,9 @@ func TestStressKeysComeAndGo(t *testing.T) {
 	}
 }
 
-func mustKeyed[K comparable](t testing.TB, q leaky.Quota, most int64) *leaky.Keyed[K] {
+func mustKeyed[K comparable](t testing.TB, q limits.Rate, most int64) *leaky.Keyed[K] {
 	t.Helper()
-	k, err := leaky.NewKeyed[K](q, leaky.KeyedConfig{MaxKeys: most})
+	k, err := leaky.NewKeyed[K](q, limits.KeyedConfig{MaxKeys: most})
 	if err != nil {
 		t.Fatal(err)
 	}

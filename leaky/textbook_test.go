@@ -57,7 +57,7 @@ func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 		{150 * time.Millisecond, 610, 410},
 		{199 * time.Millisecond, 608, 311},
 	} {
-		r, tat := mustRule(Quota{10, 10, sec}), time.Duration(0)
+		r, tat := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 10}), time.Duration(0)
 		mine := visits(v.step, func(now time.Duration) bool {
 			var res limits.Result
 			res, tat = decide(tat, now, &r, 1)
@@ -79,7 +79,7 @@ func TestFloatRates(t *testing.T) {
 	// less.
 	const idle = 1<<24 + 1
 	f := funnel{capacity: math.MaxInt32, rate: 1}
-	b, empty := mustRule(Quota{idle, 1000, sec}), time.Duration(idle)*time.Millisecond
+	b, empty := mustRule(limits.Rate{Count: 1000, Per: sec, Burst: idle}), time.Duration(idle)*time.Millisecond
 	if res, _ := decide(empty, empty, &b, idle); !res.Allowed() || f.watering(idle, idle) {
 		t.Errorf("after %d ms: %+v, and the textbook's funnel has %d", idle, res, f.left)
 	}
@@ -89,12 +89,12 @@ func TestFloatRates(t *testing.T) {
 	for range 10 {
 		tokens += 0.1
 	}
-	one := mustRule(Quota{1, 10, sec})
+	one := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 1})
 	if res, _ := decide(10*tenth, 10*tenth, &one, 1); !res.Allowed() || tokens >= 1 {
 		t.Errorf("after 100 ms: %+v, and the textbook's double is %v", res, tokens)
 	}
 
-	r := mustRule(Quota{1_000_000, 3, sec})
+	r := mustRule(limits.Rate{Count: 3, Per: sec, Burst: 1_000_000})
 	tat := year + 333_333_333
 	for _, v := range []struct {
 		now  time.Duration
@@ -102,7 +102,7 @@ func TestFloatRates(t *testing.T) {
 	}{
 		{year - 1, false}, {year, true},
 	} {
-		full := mustRule(Quota{1, 3, sec})
+		full := mustRule(limits.Rate{Count: 3, Per: sec, Burst: 1})
 		if res, _ := decide(tat-333_333_333, v.now, &full, 1); res.Allowed() != v.want {
 			t.Errorf("at %d: %+v", v.now, res)
 		}
@@ -120,7 +120,7 @@ func TestFloatRates(t *testing.T) {
 // Setting the clock back 200 ms refilled the textbook's funnel; long idleness
 // overflowed it and blocked it for days.
 func TestClockThatStepsBack(t *testing.T) {
-	r := mustRule(Quota{5, 10, sec})
+	r := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 5})
 	var tat time.Duration
 	count := func(now time.Duration) (n int) {
 		for {
@@ -165,7 +165,7 @@ func TestClockThatStepsBack(t *testing.T) {
 // stale clocks admit no more: x/time/rate let 40,000 through for 1,010
 // (golang/go#71360).
 func TestStaleClocksMintNothing(t *testing.T) {
-	r := mustRule(Quota{10, 1000, sec})
+	r := mustRule(limits.Rate{Count: 1000, Per: sec, Burst: 10})
 	var tat time.Duration
 	var n int64
 	for now := time.Duration(0); now <= sec; now += 25 * time.Microsecond {
@@ -186,7 +186,7 @@ func TestStaleClocksMintNothing(t *testing.T) {
 func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type userAction struct{ user, action string }
-		k := newKeyed[userAction](t, Quota{3, 1, time.Hour}, KeyedConfig{})
+		k := newKeyed[userAction](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, limits.KeyedConfig{})
 		tutorial, theirs := make(map[string]*Bucket), 0
 		for _, user := range []string{"ann", "bob"} {
 			for i := range 10 {
@@ -195,7 +195,7 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 				}
 				b := tutorial["reply"]
 				if b == nil {
-					b = New(3, 1, time.Hour)
+					b = limits.Must(New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3}))
 					tutorial[user+":reply"] = b
 				}
 				if b.Take(1).Allowed() {
@@ -219,7 +219,7 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 	first, second := buckets[1], buckets[1] // both look before either puts
 	for _, b := range []*Bucket{first, second} {
 		if b == nil {
-			b = New(1, 1, time.Hour)
+			b = limits.Must(New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1}))
 			buckets[1] = b
 		}
 		if !b.Take(1).Allowed() {
@@ -227,7 +227,7 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 		}
 	}
 
-	k := newKeyed[int](t, Quota{1, 1, time.Hour}, KeyedConfig{})
+	k := newKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 1}, limits.KeyedConfig{})
 	for key := range 2000 {
 		var in atomic.Int64
 		var wg sync.WaitGroup
@@ -249,14 +249,14 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 func TestExpiryShorterThanTheDebt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const week = 7 * 24 * time.Hour
-		k := newKeyed[int](t, Quota{2, 1, week}, KeyedConfig{})
+		k := newKeyed[int](t, limits.Rate{Count: 1, Per: week, Burst: 2}, limits.KeyedConfig{})
 		k.Take(-1, 2)
 		var theirs int64
 		var expiring *Bucket
 		var expires time.Time
 		fixedExpiry := func() {
 			if !time.Now().Before(expires) {
-				expiring, expires = New(2, 1, week), time.Now().Add(24*time.Hour)
+				expiring, expires = limits.Must(New(limits.Rate{Count: 1, Per: week, Burst: 2})), time.Now().Add(24*time.Hour)
 			}
 			if expiring.Take(2).Allowed() {
 				theirs += 2
@@ -266,11 +266,11 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 		for day := 1; day <= 14; day++ {
 			time.Sleep(24 * time.Hour)
 			for other := range 1000 { // who come and go, so that much is forgotten
-				k.TakeQuota(other, Quota{1, 1, sec}, 1)
+				k.TakeRate(other, limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
 			}
 			time.Sleep(sec)
 			for other := range 1000 {
-				k.TakeQuota(10_000*day+other, Quota{1, 1, sec}, 1)
+				k.TakeRate(10_000*day+other, limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
 			}
 			if r := k.Take(-1, 2); r.Allowed() != (day == 14) {
 				t.Errorf("day %d: %+v", day, r)
@@ -289,8 +289,8 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 // A token bucket that counts whole seconds is refilled at each edge of one: ten
 // at 0.999 and ten more a millisecond later.
 func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
-	r, tat := mustRule(Quota{10, 10, sec}), time.Duration(0)
-	seconds, tatS := mustRule(Quota{10, 10, sec}), time.Duration(0)
+	r, tat := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 10}), time.Duration(0)
+	seconds, tatS := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 10}), time.Duration(0)
 	var mine, theirs int
 	for _, now := range []time.Duration{999 * time.Millisecond, 1000 * time.Millisecond} {
 		for range 10 {
@@ -311,7 +311,7 @@ func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 // In any window the bucket keeps to capacity + W/T, here over all pairs of
 // grants of a greedy caller.
 func TestBoundOfAnyWindow(t *testing.T) {
-	r, tat := mustRule(Quota{7, 3, 100 * time.Millisecond}), time.Duration(0)
+	r, tat := mustRule(limits.Rate{Count: 3, Per: 100 * time.Millisecond, Burst: 7}), time.Duration(0)
 	var grants []time.Duration
 	for now := time.Duration(0); now < 3*sec; now += 777 * time.Microsecond {
 		var res limits.Result
@@ -322,7 +322,7 @@ func TestBoundOfAnyWindow(t *testing.T) {
 	tight := false
 	for i := range grants {
 		for j := i; j < len(grants); j++ {
-			bound := 7 + int((grants[j]-grants[i])/r.interval)
+			bound := 7 + int((grants[j]-grants[i])/r.Interval())
 			if j-i+1 > bound {
 				t.Fatalf("%d grants within %v", j-i+1, grants[j]-grants[i])
 			}
@@ -334,7 +334,7 @@ func TestBoundOfAnyWindow(t *testing.T) {
 	}
 }
 
-func newKeyed[K comparable](t testing.TB, quota Quota, cfg KeyedConfig) *Keyed[K] {
+func newKeyed[K comparable](t testing.TB, quota limits.Rate, cfg limits.KeyedConfig) *Keyed[K] {
 	t.Helper()
 	k, err := NewKeyed[K](quota, cfg)
 	if err != nil {

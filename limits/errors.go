@@ -27,13 +27,10 @@ var (
 	// ErrTooManyKeys reports a new key when as many keys are remembered as may be.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
-	// ErrSnapshot reports a snapshot that cannot be read: it is damaged, of another
-	// version, or of another kind of limit.
-	ErrSnapshot = errors.New("sluice: unreadable snapshot")
-
-	// ErrOtherQuota reports a snapshot of a limit with other numbers than the one in
-	// force.
-	ErrOtherQuota = errors.New("sluice: snapshot of another quota")
+	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, of another
+	// version, of another kind of limit, or of a limit with other numbers. The text says
+	// which.
+	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
 	// ErrTimeout reports that the longest wait the caller allowed is over, where it
 	// could not be known before that it would not suffice. It matches

@@ -45,3 +45,11 @@ func (r Result) Err() error {
 	}
 	return ErrTooLarge
 }
+
+// Wait returns what [Limiter.Admit] returns for r: RetryAfter, or Err if that is not nil.
+func (r Result) Wait() (time.Duration, error) {
+	if err := r.Err(); err != nil {
+		return 0, err
+	}
+	return r.RetryAfter, nil
+}

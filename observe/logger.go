@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // LoggerConfig configures [NewLogger]. The zero LoggerConfig is valid.
@@ -91,8 +92,8 @@ func NewLogger(to *slog.Logger, cfg LoggerConfig) (sluice.Observer, error) {
 	}
 	var err error
 	l.often, err = leaky.NewKeyed[line](
-		leaky.Quota{Capacity: max(1, cfg.Burst), Count: 1, Per: cfg.Every},
-		leaky.KeyedConfig{MaxKeys: maxLines},
+		limits.Rate{Count: 1, Per: cfg.Every, Burst: max(1, cfg.Burst)},
+		limits.KeyedConfig{MaxKeys: maxLines},
 	)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %d lines at once, and one every %v: %w", max(1, cfg.Burst), cfg.Every, err)

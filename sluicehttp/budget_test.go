@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -52,7 +53,7 @@ func TestTheClientTimeoutDoesNotFailRequestsAfterABlip(t *testing.T) {
 			return sluice.Config{Rate: fifty, Parent: must(sluice.New(sluice.Config{Rate: fifty}))}
 		},
 		"quota": func() sluice.Config {
-			return sluice.Config{Rate: fifty, Limits: []sluice.Limit{{Limiter: leaky.New(1000, 1000, time.Second)}}}
+			return sluice.Config{Rate: fifty, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1000}))}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +179,8 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 		"200":       {sluice.Config{}, 200},
 		"500":       {sluice.Config{}, 500},
 		"refused":   {sluice.Config{}, 0},
-		"quota":     {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: leaky.New(1<<20, 1000, time.Second)}}}, 200},
-		"both":      {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: leaky.New(1<<20, 1000, time.Second)}}}, 0},
+		"quota":     {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))}}}, 200},
+		"both":      {sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))}}}, 0},
 		"no budget": {sluice.Config{RetryBudget: 1}, 500},
 	} {
 		for _, maxKeys := range []int{0, 100} {
@@ -192,7 +193,7 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 						return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody}, nil
 					})
 					for i := range c.gate.Limits { // of this bubble
-						c.gate.Limits[i].Limiter = leaky.New(1<<20, 1000, time.Second)
+						c.gate.Limits[i].Limiter = limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))
 					}
 					tr := must(sluicehttp.New(base, sluicehttp.Config{
 						Gate: c.gate, Retry: sluice.RetryPolicy{Attempts: 2}, Keys: sluice.KeyedConfig{MaxKeys: maxKeys, Idle: time.Millisecond},

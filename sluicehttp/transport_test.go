@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -118,7 +119,7 @@ func TestOverrides(t *testing.T) {
 		rt := mustTransport(t, base, sluicehttp.Config{
 			Key: func(req *http.Request) string { return "all of " + req.URL.Hostname() },
 			NewGate: func(key string) (*sluice.Gate, error) {
-				return sluice.New(sluice.Config{Name: key, Limits: []sluice.Limit{{Limiter: leaky.New(10, 1, time.Hour)}}})
+				return sluice.New(sluice.Config{Name: key, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 10}))}}})
 			},
 		})
 		client := &http.Client{Transport: rt}
@@ -286,7 +287,7 @@ func TestTheConfigIsTheTransportsOwn(t *testing.T) {
 		}
 		w.wantCame(0, time.Second, time.Second, time.Second+60*ms)
 	})
-	cfg = sluicehttp.Config{Gate: sluice.Config{Limits: []sluice.Limit{{Limiter: leaky.New(10, 10, time.Hour)}}}}
+	cfg = sluicehttp.Config{Gate: sluice.Config{Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Hour, Burst: 10}))}}}}
 	rt := mustTransport(t, instant{}, cfg)
 	cfg.Gate.Limits[0] = sluice.Limit{} // of which no gate can be made
 	if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/buckets"
 	"github.com/sluice-go/sluice/internal/keyed"
-	"github.com/sluice-go/sluice/window"
 )
 
 // InProcess returns what to give to [New] for a store without a server: its limits
@@ -79,7 +78,7 @@ type memory struct {
 	quotas  *keyed.Map[string, logQuotas]
 
 	mu         sync.Mutex
-	logs       map[int64]*window.KeyedSliding[string] // by window, µs
+	logs       map[int64]*slidings // by window, µs
 	semaphores map[string]*lent
 	token      int64 // the last
 }
@@ -92,7 +91,7 @@ func newMemory() *memory {
 		pacers:     keyed.New[string](keyed.Most, (spaced).over),
 		told:       keyed.New[string](keyed.Most, (tab).over),
 		quotas:     keyed.New[string](keyed.Most, (logQuotas).over),
-		logs:       map[int64]*window.KeyedSliding[string]{},
+		logs:       map[int64]*slidings{},
 		semaphores: map[string]*lent{},
 	}
 	m.shift.Store(m.began.UnixMicro())

@@ -1,16 +1,14 @@
 package sluiceredis
 
 import (
-	"context"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
-	"github.com/sluice-go/sluice/window"
 )
 
-// A log in memory is one of package window for each window that it is asked by, with
+// A log in memory is a kind.Sliding for each window that it is asked by, with
 // the same units in all of them. As in lua/log.lua, each quota that counts must have
 // room for what is admitted.
 
@@ -68,17 +66,12 @@ func (q logQuotas) stale(k *logKey, now time.Duration) bool {
 }
 
 // log returns the logs of a window.
-func (m *memory) log(micros int64) *window.KeyedSliding[string] {
+func (m *memory) log(micros int64) *slidings {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.logs[micros]
 	if l == nil {
-		var err error
-		length := time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
-		l, err = window.NewKeyedSliding[string](window.Quota{Limit: mostInLog, Window: length}, window.KeyedConfig{})
-		if err != nil {
-			panic(err) // Store.Log has checked it
-		}
+		l = newSlidings(time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond)
 		m.logs[micros] = l
 	}
 	return l
@@ -120,7 +113,7 @@ func (m *memory) inherit(k *logKey, others []logKey) {
 		most = max(most, used(&o))
 	}
 	if more := most - used(k); more > 0 {
-		_ = m.log(k.window).On(k.key).Adjust(context.Background(), more, 0) // an error means 2²⁹ keys
+		_ = m.log(k.window).Adjust(k.key, more, 0) // an error means 2²⁹ keys
 	}
 }
 
@@ -161,7 +154,7 @@ func (m *memory) takeLog(k *logKey, others []logKey, n int64) limits.Result {
 	res = own.TakeLimit(k.key, k.limit, n)
 	if res.Allowed() {
 		for _, o := range others {
-			_ = m.log(o.window).On(k.key).Adjust(context.Background(), n, 0) // an error means 2²⁹ keys
+			_ = m.log(o.window).Adjust(k.key, n, 0) // an error means 2²⁹ keys
 		}
 		res.Remaining = min(res.Remaining, room-n)
 	}
@@ -183,7 +176,7 @@ func (m *memory) adjustLog(k logKey, delta int64, age time.Duration) (made int64
 			}
 		}
 		for _, o := range append(others, k) {
-			err = m.log(o.window).On(k.key).Adjust(context.Background(), delta, age)
+			err = m.log(o.window).Adjust(k.key, delta, age)
 		}
 		return q
 	})

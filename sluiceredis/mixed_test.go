@@ -7,8 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/buckets/bucketstest"
-	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/internal/testkit/mixed"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -62,26 +61,22 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 // While some machines have one quota and others another, no more is let through in
 // any window than the laxest of them allows alone, and each wait is right: on a
 // server and in this process, each on its own and together with other limits.
-func rateOf(q leaky.Quota) limits.Rate {
-	return limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Capacity}
-}
-
 func TestSeveralQuotas(t *testing.T) {
 	run := func(t *testing.T, s *Store, seeds uint64, sleep func(time.Duration)) {
-		for i, quotas := range bucketstest.Sets {
+		for i, quotas := range mixed.Sets {
 			for seed := range seeds {
 				for how, take := range machines(t, s, fmt.Sprint("several", i, seed)) {
 					if seed%5 != uint64(len(how))%5 && seeds < 5 && how != "mixed" { // a sample
 						continue
 					}
-					subject := bucketstest.Subject{Sleep: sleep, Take: func(q leaky.Quota, n int64) limits.Result {
-						res, err := take(rateOf(q), n)
+					subject := mixed.Subject{Sleep: sleep, Take: func(q limits.Rate, n int64) limits.Result {
+						res, err := take(q, n)
 						if err != nil {
 							t.Fatal(err)
 						}
 						return res
 					}}
-					if err := bucketstest.Run(seed, quotas, 200, subject); err != nil {
+					if err := mixed.Run(seed, quotas, 200, subject); err != nil {
 						t.Errorf("%s, set %d, seed %d: %v", how, i, seed, err)
 					}
 					sleep(24 * time.Hour * 30) // whatever was there is gone

@@ -109,7 +109,7 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 1, Retry: 100 * ms})
 		b := newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 2, Per: sec})
-		alone := leaky.New(5, 2, sec)
+		alone := limits.Must(leaky.New(limits.Rate{Count: 2, Per: sec, Burst: 5}))
 		r := rand.New(rand.NewPCG(1, 2))
 		modes := map[Mode]int{}
 		for i := range 3000 {

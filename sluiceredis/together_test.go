@@ -131,7 +131,7 @@ func TestWhatCannotBeTogether(t *testing.T) {
 			}
 		}
 	}
-	if second.On("k").Join(leaky.New(1, 1, sec)) != nil {
+	if second.On("k").Join(limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))) != nil {
 		t.Error("joined with what lives elsewhere")
 	}
 	if _, err := s.together(second.On("k"), newLog(t, s, "orders/second", 5, sec).On("k")); err != nil {
@@ -293,7 +293,7 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		other := newLog(t, s, "elsewhere", 2, time.Hour).On("k")
 		gate, err := sluice.New(sluice.Config{Name: "api", Limits: []sluice.Limit{
 			{Name: "second", Limiter: second}, {Name: "other", Limiter: other, Unit: sluice.Calls}, {Name: "day", Limiter: day, Unit: sluice.Calls},
-			{Name: "here", Limiter: leaky.New(5, 1, time.Hour), Unit: sluice.Calls},
+			{Name: "here", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})), Unit: sluice.Calls},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -14,11 +15,11 @@ func BenchmarkTake(b *testing.B) {
 		name string
 		l    limit
 	}{
-		{"Log/1000", window.NewSliding(1000, time.Microsecond)}, // admitted, and forgotten
-		{"Log/1000/refused", window.NewSliding(1000, time.Hour)},
-		{"Log/100000", window.NewSliding(100_000, 20*time.Millisecond)},
-		{"Counter", window.NewFixed(1<<40, time.Hour)},
-		{"Calendar", window.NewCalendar(1<<40, window.Day, nil)},
+		{"Log/1000", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))}, // admitted, and forgotten
+		{"Log/1000/refused", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))},
+		{"Log/100000", limits.Must(window.NewSliding(window.Quota{Limit: 100_000, Window: 20 * time.Millisecond}))},
+		{"Counter", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Window: time.Hour}))},
+		{"Calendar", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Calendar: window.Day}))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for range 1000 {
@@ -33,7 +34,7 @@ func BenchmarkTake(b *testing.B) {
 }
 
 func BenchmarkTakeParallel(b *testing.B) {
-	l := window.NewSliding(1000, time.Microsecond)
+	l := limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Take(1)
@@ -57,7 +58,7 @@ func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int64{1000, 100_000} {
 		b.Run("Log/"+strconv.FormatInt(n, 10), func(b *testing.B) {
 			measure(b, 1, func() any {
-				l := window.NewSliding(n, time.Hour)
+				l := limits.Must(window.NewSliding(window.Quota{Limit: n, Window: time.Hour}))
 				for l.Take(1).Allowed() {
 				}
 				return l
@@ -71,7 +72,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.Run("KeyedLog", func(b *testing.B) { // one call each
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}
@@ -80,7 +81,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("KeyedCounter", func(b *testing.B) {
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour}, window.KeyedConfig{})
+			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}

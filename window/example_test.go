@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 // At most three in any hour. A refusal is not counted, and says when to come
 // back.
 func Example() {
-	quota := window.NewSliding(3, time.Hour)
+	quota := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour}))
 	for range 4 {
 		r := quota.Take(1)
 		fmt.Println(r.Allowed(), r.Remaining, r.RetryAfter.Round(time.Minute))
@@ -25,12 +26,12 @@ func Example() {
 }
 
 // 5,000 per day from 00:00 in Berlin, beside 300 in any 20 s.
-func ExampleNewCalendar() {
+func ExampleNewFixed_calendar() {
 	berlin := time.FixedZone("CET", 3600) // or time.LoadLocation("Europe/Berlin")
-	daily := window.NewCalendar(5000, window.Day, berlin)
+	daily := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day, Location: berlin}))
 	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
 		{Name: "daily", Limiter: daily},
-		{Name: "burst", Limiter: window.NewSliding(300, 20*time.Second)},
+		{Name: "burst", Limiter: limits.Must(window.NewSliding(window.Quota{Limit: 300, Window: 20 * time.Second}))},
 	}})
 	if err != nil {
 		fmt.Println(err)
@@ -48,25 +49,25 @@ func ExampleNewCalendar() {
 
 // A batch that is restarted goes on with what is left of the day.
 func ExampleFixed_Restore() {
-	first := window.NewFixed(5000, 24*time.Hour)
+	first := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 	first.Take(4000)
 	saved := first.Snapshot() // to a file, say
 
-	second := window.NewFixed(5000, 24*time.Hour)
+	second := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 	if err := second.Restore(saved); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(second.Peek().Remaining, "left")
 
-	other := window.NewFixed(9999, 24*time.Hour)
+	other := limits.Must(window.NewFixed(window.Quota{Limit: 9999, Window: 24 * time.Hour}))
 	fmt.Println(other.Restore(saved))
 	// Output:
 	// 1000 left
-	// sluice: snapshot of another quota: of 5000 per 24h0m0s, not 9999 per 24h0m0s
+	// sluice: snapshot not restored: quota of 5000 per 24h0m0s, not 9999 per 24h0m0s
 }
 
-func ExampleKeyedSliding() {
-	perUser, err := window.NewKeyedSliding[string](window.Quota{Limit: 2, Window: time.Minute}, window.KeyedConfig{})
+func ExampleKeyed() {
+	perUser, err := window.NewKeyedSliding[string](window.Quota{Limit: 2, Window: time.Minute}, limits.KeyedConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return

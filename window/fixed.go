@@ -1,136 +1,136 @@
 package window
 
 import (
-	"math"
+	"context"
+	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// # When is a fixed window over?
+// A Fixed admits at most a limit of units in each of its windows, which follow one
+// another and do not slide. Without a [Calendar] a window begins with the first call
+// after the one before is over. With one it begins when the calendar says so: 5,000 per
+// day from 00:00.
 //
-// A window that is anchored begins with the first call after the one before it
-// was over, and is over W later, on the monotonic clock. A window without calls
-// has not begun: a call that is given back leaves no anchor.
+// Up to twice the limit can pass within a moment around the edge of two windows:
+// all of the one just before it, all of the other just after. If the other side counts
+// by the same edges, that is right. Otherwise use a [Sliding], which never lets more than
+// its limit pass in any window, or half the limit.
 //
-// A window of the calendar is over when the calendar says so, and the calendar
-// is the wall clock, which people and time servers set. Each simple answer is
-// wrong. To count the calls of whatever day the clock shows lets a clock that is
-// put back over midnight and runs over it again grant the day twice. Never to
-// begin a window before the latest one seen shuts everybody out for a year if
-// the clock was a year fast for a moment. To read the wall clock once and go by
-// the monotonic one from there begins the day eight hours late on a machine that
-// slept for eight hours. So:
+// With a calendar the wall clock counts, which may be set. Set back, the
+// Fixed stays in the window it is in, until the clock has caught up or for as
+// long as the window is long: nothing is granted twice and no call is shut out
+// for longer than that. Set forward over an edge it begins a window, one only.
+// Without a calendar only the monotonic clock counts.
 //
-//	the window is over   when the wall clock has reached its end,
-//	                     or shows a time before its start and the window
-//	                     has been in force for as long as it is long
+// Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a
+// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
 //
-// With a limit per day, all of it used on the 2nd, from 09:00 on:
-//
-//	09:00 of the 2nd, set to 08:00 of the 2nd    still the 2nd: it lasts 25 hours
-//	00:10 of the 3rd, set to 23:10 of the 2nd    if there were calls since 00:00 they count
-//	                                             for the 3rd, and those at 23:10, too
-//	12:00 of the 2nd, set to 12:00 of the 1st    still the 2nd, until 09:00 of the 2nd
-//	                                             shows again: then it has been a day
-//	12:00 of the 2nd, set to 12:00 of the 3rd    the 3rd begins: a machine that slept looks
-//	                                             the same. Set back, the 3rd goes on
-//
-// So with the clock put back nothing is granted twice, and what is left of the
-// window in force can still be had. Nobody waits longer than the window is long
-// because the clock was wrong. A clock that is put forward over an edge begins a
-// window, one however many edges it skips, and what was left of the old one is
-// gone.
+// A Fixed is safe for use by multiple goroutines, must be made by [NewFixed] and must not
+// be copied. Its size is constant. No method waits for more than a mutex; a call takes a
+// fraction of a microsecond, the first in a day some more. It starts no goroutine
+// and needs no closing. Made in a testing/synctest bubble, it belongs to that
+// bubble.
+type Fixed struct {
+	epoch time.Time // what monotonic instants count from
 
-// A fixed is the state of a counter. It holds no lock and reads no clock: now is
-// monotonic time, wall is Unix time in nanoseconds and only used with a
-// calendar.
-type fixed struct {
-	used int64         // calls in the window; it may be over
-	from time.Duration // since when it is in force
+	mu    sync.Mutex
+	quota Quota
+	rule  kind.Fixed
+	state kind.FixedState
 
-	// With a calendar: when it begins and ends. Both 0 if there is none yet,
-	// which is over as soon as there is anybody to ask.
-	start, end int64
+	bell bell.Bell
 }
 
-// over reports whether the window is over, or there is none.
-func (f *fixed) over(now time.Duration, wall int64, q *Quota) bool {
-	switch {
-	case q.Calendar == 0:
-		return f.used == 0 || sat.Sub(now, f.from) >= q.Window
-	case f.start == f.end || wall >= f.end:
-		return true
+// NewFixed returns a Fixed that admits at most quota.Limit units in each window. It
+// returns an error if quota.Limit is not positive, and unless quota has either a positive
+// Window or a Calendar; a Location needs a Calendar. A day on which the clocks are
+// changed has 23 or 25 hours.
+func NewFixed(quota Quota) (*Fixed, error) {
+	rule, err := quota.fixed()
+	if err != nil {
+		return nil, err
 	}
-	return wall < f.start && sat.Sub(now, f.from) >= f.length()
+	return &Fixed{epoch: time.Now(), quota: quota, rule: rule}, nil
 }
 
-func (f *fixed) length() time.Duration { return time.Duration(f.end - f.start) }
-
-// left returns how long it takes until the window, which is not over, will be,
-// if nobody sets the clock.
-func (f *fixed) left(now time.Duration, wall int64, q *Quota) time.Duration {
-	if q.Calendar == 0 {
-		return sat.Sub(q.Window, sat.Sub(now, f.from))
-	}
-	if wall < f.start {
-		left := sat.Sub(f.length(), sat.Sub(now, f.from))
-		if time.Duration(wall) < time.Duration(f.start)-left {
-			return left
-		}
-	}
-	return sat.Sub(time.Duration(f.end), time.Duration(wall))
+// read reads both clocks, at the same instant.
+func (c *Fixed) read() (now time.Duration, wall int64) {
+	t := time.Now()
+	return t.Sub(c.epoch), t.UnixNano()
 }
 
-// begin begins a window at now.
-func (f *fixed) begin(now time.Duration, wall int64, q *Quota) {
-	*f = fixed{from: now}
-	if q.Calendar != 0 {
-		f.start, f.end = q.Calendar.bounds(wall, q.Location)
-	}
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
+// n = 0 takes nothing and is always allowed. An n beyond the limit never is: Err of
+// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
+func (c *Fixed) Take(n int64) limits.Result {
+	mustNotBeNegative(n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, wall := c.read()
+	return c.rule.Take(&c.state, now, wall, n)
 }
 
-// take is the algorithm: it counts n calls at now, n ≥ 0, if they fit into q,
-// whose limit is limit instead of its own.
-func (f *fixed) take(now time.Duration, wall int64, q *Quota, limit, n int64) limits.Result {
-	res := limits.Result{Limit: limit}
-	over := f.over(now, wall, q)
-	used := f.used
-	if over {
-		used = 0
-	}
-	switch {
-	case n == 0:
-	case n > limit:
-		res.RetryAfter = limits.Never
-	case used > limit-n:
-		res.RetryAfter = f.left(now, wall, q)
-	default:
-		if over {
-			f.begin(now, wall, q)
-		}
-		used += n
-		f.used = used
-	}
-	res.Remaining = max(0, limit-used)
-	if used > 0 {
-		res.ResetAfter = f.left(now, wall, q)
-	}
-	return res
+// Peek returns what Take(0) does: the window as it is. It never writes.
+func (c *Fixed) Peek() limits.Result { return c.Take(0) }
+
+// Quota returns the quota in force.
+func (c *Fixed) Quota() Quota {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quota
 }
 
-// adjust counts delta more calls, whether they fit or not, or −delta fewer if
-// they were counted age ago in the present window.
-func (f *fixed) adjust(now time.Duration, wall int64, q *Quota, delta int64, age time.Duration) {
-	over := f.over(now, wall, q)
-	switch {
-	case delta > 0:
-		if over {
-			f.begin(now, wall, q)
-		}
-		f.used += min(delta, math.MaxInt64-f.used)
-	case !over && now-max(0, age) >= f.from:
-		f.used = max(0, f.used+delta)
+// SetQuota changes the limit, for calls from now on. What was used in the present window
+// stays used. It returns an error and changes nothing if quota.Limit is not positive or
+// quota has other windows than those in force.
+func (c *Fixed) SetQuota(quota Quota) error {
+	rule, err := quota.fixed()
+	if err != nil {
+		return err
 	}
+	defer c.bell.Ring() // after the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := quota.sameWindows(c.quota); err != nil {
+		return err
+	}
+	c.quota, c.rule = quota, rule
+	return nil
 }
+
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
+// otherwise how long until they will fit, if the clock is not set. It returns ctx.Err()
+// if ctx is done and [limits.ErrTooLarge] if n is more than the limit. It panics if
+// n < 0.
+func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	return admit(ctx, n, c.Take)
+}
+
+// Adjust corrects by delta what a call took that was admitted age ago. A negative delta
+// gives back, if the window in which the call was admitted is not over: otherwise it
+// would be taken off what others have used. A positive one takes in the present window
+// and without asking, beyond the limit if need be; what is beyond the limit ends with the
+// window. A negative age counts as 0.
+//
+// Adjust never fails, and ignores whether ctx is done: what is given back must not be
+// lost because its caller gave up.
+func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	c.mu.Lock()
+	now, wall := c.read()
+	c.rule.Adjust(&c.state, now, wall, delta, age)
+	c.mu.Unlock()
+	if bell.Loud(ctx, delta) {
+		c.bell.Ring()
+	}
+	return nil
+}
+
+// OnChange has f called after each change that may admit a call earlier than the Fixed
+// said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
+// not block, nor use the Fixed. With it a Fixed is a limits.Notifier: gates and queues
+// that wait for it ask again at once.
+func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

@@ -1,291 +1,191 @@
 package window
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// KeyedConfig is what [NewKeyedLog] and [NewKeyedCounter] may be told beside
-// the quota. The zero value is usual.
-type KeyedConfig struct {
-	// MaxKeys is how many keys may be remembered; a new one beyond that is
-	// refused with [limits.ErrTooManyKeys], the old ones work on. Keys whose windows
-	// are empty or over count until they are forgotten. 0 means 2²⁹.
-	MaxKeys int64
-}
-
-func (cfg KeyedConfig) most() (int64, error) {
-	switch {
-	case cfg.MaxKeys < 0:
-		return 0, fmt.Errorf("window: negative MaxKeys %d", cfg.MaxKeys)
-	case cfg.MaxKeys > keyed.Most:
-		return 0, fmt.Errorf("window: MaxKeys %d is more than %d", cfg.MaxKeys, keyed.Most)
-	case cfg.MaxKeys == 0:
-		return keyed.Most, nil
-	}
-	return cfg.MaxKeys, nil
-}
-
-// A KeyedLog is one [Sliding] for each key: per user, per host, per user and
-// action. There is nothing to register: a key nobody has asked for has an empty
-// log. One that is empty again is forgotten, by calls that come later and each
-// examine a few; see leaky.Keyed, which is kept in the same way, for how, and
-// for what makes a good key.
+// A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and
+// action. A key that was never used has an empty window, so there is nothing to register.
+// Later calls forget keys whose windows are empty or over, a few at a time, as
+// leaky.Keyed does; see there also for what makes a good key.
 //
-// A key costs about 130 bytes and 16 for each call in its window, with room to
-// grow; those of one instant count once. For many keys with large limits a
-// [KeyedFixed] or leaky.Keyed takes far less.
+// A key with a sliding window costs about 130 bytes and 16 for each call in its window,
+// with room to grow; calls of one instant count once. A key with fixed windows costs about
+// 85 bytes beside what it points to, whatever the limit. With a calendar it is kept until
+// its window is over and has been in force for as long as it is long, so that
+// setting the clock back does not bring its allowance back.
 //
-// A KeyedLog, as a KeyedCounter, has no snapshot: a restart begins anew. A key
-// whose window is a day, such as one of a few accounts, is better a Log or
-// [Fixed] of its own, which has one.
+// A Keyed has no snapshot: a restart begins anew. A key whose window is a day, such as
+// one of a few accounts, should be a Sliding or Fixed, which have one.
 //
-// A KeyedLog is safe for use by multiple goroutines, must be made by
-// [NewKeyedLog] and must not be copied. Made in a testing/synctest bubble, it
+// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
+// [NewKeyedFixed] and must not be copied. Made in a testing/synctest bubble, it
 // belongs to that bubble.
-type KeyedSliding[K comparable] struct {
-	window time.Duration
-	limit  atomic.Int64
-	keys   *keyed.Map[K, *history]
-	bells  bell.Keyed[K]
-}
-
-// NewKeyedLog returns logs that each admit what quota says. It returns an error
-// where [NewLogWith] does, and if cfg.MaxKeys is negative or more than
-// 2²⁹.
-func NewKeyedSliding[K comparable](quota Quota, cfg KeyedConfig) (*KeyedSliding[K], error) {
-	if err := quota.checkLog(); err != nil {
-		return nil, err
-	}
-	most, err := cfg.most()
-	if err != nil {
-		return nil, err
-	}
-	k := &KeyedSliding[K]{window: quota.Window}
-	k.limit.Store(quota.Limit)
-	k.keys = keyed.New[K](most, func(h *history, now time.Duration) bool { return h.idle(now, quota.Window) })
-	return k, nil
-}
-
-// Take takes n from the log of key, as [Sliding.Take] does. If the key is new and
-// there are too many, nothing is taken: Limit of the result is 0 and its Err
-// [limits.ErrTooManyKeys]. It panics if n < 0.
-func (k *KeyedSliding[K]) Take(key K, n int64) limits.Result { return k.take(key, k.limit.Load(), n) }
-
-// TakeLimit is Take by a limit of the call's own, such as that of the tariff
-// the user of this call has. What was taken by other limits counts, too. It
-// panics if n < 0 or limit ≤ 0.
-func (k *KeyedSliding[K]) TakeLimit(key K, limit, n int64) limits.Result {
-	must(checkLimit(limit))
-	return k.take(key, limit, n)
-}
-
-func (k *KeyedSliding[K]) take(key K, limit, n int64) (res limits.Result) {
-	mustNotBeNegative(n)
-	err := k.update(key, func(h *history, now time.Duration) {
-		res = h.take(now, rule{limit, k.window}, n)
-	})
-	if err != nil {
-		return limits.Result{RetryAfter: limits.Never}
-	}
-	return res
-}
-
-// update calls f with the history of key.
-func (k *KeyedSliding[K]) update(key K, f func(h *history, now time.Duration)) error {
-	return k.keys.Update(key, func(h *history, now time.Duration) *history {
-		if h == nil {
-			h = new(history)
-		}
-		f(h, now)
-		return h
-	})
-}
-
-// Peek returns the log of key as it is, and does not remember key.
-func (k *KeyedSliding[K]) Peek(key K) limits.Result { return k.Take(key, 0) }
-
-// Reset forgets key.
-func (k *KeyedSliding[K]) Reset(key K) {
-	k.keys.Delete(key)
-	k.bells.Ring(key)
-}
-
-// Len returns how many keys are remembered: those with calls in the window, and
-// those without that nobody has come across yet.
-func (k *KeyedSliding[K]) Len() int { return k.keys.Len() }
-
-// Quota returns the quota of calls that bring no limit.
-func (k *KeyedSliding[K]) Quota() Quota { return Quota{Limit: k.limit.Load(), Window: k.window} }
-
-// SetLimit changes the limit of calls that bring none; the window remains. It
-// returns an error and changes nothing if limit is not positive.
-func (k *KeyedSliding[K]) SetLimit(limit int64) error {
-	if err := checkLimit(limit); err != nil {
-		return err
-	}
-	k.limit.Store(limit)
-	k.bells.RingAll()
-	return nil
-}
-
-// On returns the log of key as a meter, for a sluice.Gate or sluice.NewQueue. It
-// is a small value, takes up nothing in k and never goes stale.
-func (k *KeyedSliding[K]) On(key K) KeyedLimiter[K] { return KeyedLimiter[K]{k, key, &k.bells} }
-
-func (k *KeyedSliding[K]) adjust(key K, delta int64, age time.Duration) error {
-	return k.update(key, func(h *history, now time.Duration) {
-		h.adjust(now, rule{k.limit.Load(), k.window}, delta, age)
-	})
-}
-
-// A KeyedCounter is one [Fixed] for each key. It is to a Counter what
-// [KeyedSliding] is to a [Sliding], but a key costs about 85 bytes beside what it points
-// to, whatever the limit.
-//
-// A key is forgotten once its window is over. With a calendar it is kept, beyond
-// that, until its window has been in force for as long as it is long, so that
-// putting the clock back does not bring its allowance back.
-type KeyedFixed[K comparable] struct {
+type Keyed[K comparable] struct {
 	quota Quota // but for the limit
 	limit atomic.Int64
-	keys  *keyed.Map[K, fixed]
+	keys  keys[K]
 	bells bell.Keyed[K]
 }
 
-// NewKeyedCounter returns counters that each admit what quota says. It returns
-// an error where [Quota.Check] does, and if cfg.MaxKeys is negative or more than
-// 2²⁹.
-func NewKeyedFixed[K comparable](quota Quota, cfg KeyedConfig) (*KeyedFixed[K], error) {
-	if err := quota.Check(); err != nil {
-		return nil, err
-	}
-	most, err := cfg.most()
+// keys are the windows of one kind.
+type keys[K comparable] interface {
+	take(key K, limit, n int64) (limits.Result, error)
+	adjust(key K, limit, delta int64, age time.Duration) error
+	Len() int
+}
+
+func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
+	k := &Keyed[K]{quota: quota, keys: keys}
+	k.limit.Store(quota.Limit)
+	return k
+}
+
+// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It
+// returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
+func NewKeyedSliding[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[K], error) {
+	rule, err := quota.sliding()
 	if err != nil {
 		return nil, err
 	}
-	k := &KeyedFixed[K]{quota: quota}
-	k.limit.Store(quota.Limit)
-	k.keys = keyed.New[K](most, func(f fixed, now time.Duration) bool { return f.idle(now, &k.quota) })
-	return k, nil
-}
-
-// idle reports whether f is, at now, no different from a new one, and will
-// remain so if the clock is put back.
-func (f fixed) idle(now time.Duration, q *Quota) bool {
-	if q.Calendar == 0 {
-		return f.over(now, 0, q)
+	most, err := keyed.MaxKeys(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("window: %w", err)
 	}
-	return now-f.from >= f.length() && f.over(now, q.wall(), q)
+	return newKeyed(quota, slidings[K]{rule.Window, keyed.New[K](most, rule.Idle)}), nil
 }
 
-// wall returns Unix time if q needs it.
-func (q *Quota) wall() int64 {
-	if q.Calendar == 0 {
-		return 0
+// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It
+// returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
+func NewKeyedFixed[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[K], error) {
+	rule, err := quota.fixed()
+	if err != nil {
+		return nil, err
 	}
-	return time.Now().UnixNano()
+	most, err := keyed.MaxKeys(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("window: %w", err)
+	}
+	idle := func(s kind.FixedState, now time.Duration) bool {
+		if rule.Edges == nil || now-s.From >= time.Duration(s.End-s.Start) { // else the clock need not be read
+			return rule.Idle(&s, now, wall(rule))
+		}
+		return false
+	}
+	return newKeyed(quota, fixeds[K]{rule, keyed.New[K](most, idle)}), nil
 }
 
-// Take takes n from the counter of key, as [Fixed.Take] does. If the key is
-// new and there are too many, nothing is taken: Limit of the result is 0 and its
-// Err [limits.ErrTooManyKeys]. It panics if n < 0.
-func (k *KeyedFixed[K]) Take(key K, n int64) limits.Result { return k.take(key, k.limit.Load(), n) }
-
-// TakeLimit is Take by a limit of the call's own, such as that of the tariff
-// the user of this call has. What was taken by other limits counts, too. It
-// panics if n < 0 or limit ≤ 0.
-func (k *KeyedFixed[K]) TakeLimit(key K, limit, n int64) limits.Result {
-	must(checkLimit(limit))
-	return k.take(key, limit, n)
-}
-
-func (k *KeyedFixed[K]) take(key K, limit, n int64) (res limits.Result) {
+// Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key
+// is new and there are too many, nothing is taken: Limit of the result is 0 and its Err
+// [limits.ErrTooManyKeys]. It panics if n < 0.
+func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	mustNotBeNegative(n)
-	err := k.keys.Update(key, func(f fixed, now time.Duration) fixed {
-		res = f.take(now, k.quota.wall(), &k.quota, limit, n)
-		return f
-	})
+	res, err := k.keys.take(key, k.limit.Load(), n)
 	if err != nil {
 		return limits.Result{RetryAfter: limits.Never}
 	}
 	return res
 }
 
-// Peek returns the counter of key as it is, and does not remember key.
-func (k *KeyedFixed[K]) Peek(key K) limits.Result { return k.Take(key, 0) }
+// Peek returns the window of key as it is, and does not remember key.
+func (k *Keyed[K]) Peek(key K) limits.Result { return k.Take(key, 0) }
 
-// Reset forgets key.
-func (k *KeyedFixed[K]) Reset(key K) {
-	k.keys.Delete(key)
-	k.bells.Ring(key)
-}
+// Len returns how many keys are remembered: those that hold something, and those that
+// hold nothing and that no call has come across yet.
+func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
-// Len returns how many keys are remembered.
-func (k *KeyedFixed[K]) Len() int { return k.keys.Len() }
-
-// Quota returns the quota of calls that bring no limit.
-func (k *KeyedFixed[K]) Quota() Quota {
+// Quota returns the quota in force.
+func (k *Keyed[K]) Quota() Quota {
 	q := k.quota
 	q.Limit = k.limit.Load()
 	return q
 }
 
-// SetLimit changes the limit of calls that bring none. It returns an error and
-// changes nothing if limit is not positive.
-func (k *KeyedFixed[K]) SetLimit(limit int64) error {
-	if err := checkLimit(limit); err != nil {
+// SetQuota changes the limit, for calls from now on. It returns an error and changes
+// nothing if quota.Limit is not positive or quota has other windows than those in force.
+func (k *Keyed[K]) SetQuota(quota Quota) error {
+	if _, err := quota.fixed(); err != nil {
 		return err
 	}
-	k.limit.Store(limit)
+	if err := quota.sameWindows(k.quota); err != nil {
+		return err
+	}
+	k.limit.Store(quota.Limit)
 	k.bells.RingAll()
 	return nil
 }
 
-// On returns the counter of key as a meter, for a sluice.Gate or sluice.NewQueue.
-// It is a small value, takes up nothing in k and never goes stale.
-func (k *KeyedFixed[K]) On(key K) KeyedLimiter[K] { return KeyedLimiter[K]{k, key, &k.bells} }
+// On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
+// takes up nothing in k and never goes stale. Admit and Adjust are as those of [Sliding]
+// and [Fixed]; both return [limits.ErrTooManyKeys] and change nothing if the key is new
+// and there are too many.
+func (k *Keyed[K]) On(key K) limits.Notifier {
+	return &keyed.Limiter[K]{Key: key, Take: k.Take, Change: k.adjust, Bells: &k.bells}
+}
 
-func (k *KeyedFixed[K]) adjust(key K, delta int64, age time.Duration) error {
-	return k.keys.Update(key, func(f fixed, now time.Duration) fixed {
-		f.adjust(now, k.quota.wall(), &k.quota, delta, age)
-		return f
+func (k *Keyed[K]) adjust(key K, delta int64, age time.Duration) error {
+	return k.keys.adjust(key, k.limit.Load(), delta, age)
+}
+
+type slidings[K comparable] struct {
+	window time.Duration
+	*keyed.Map[K, *kind.SlidingState]
+}
+
+func (k slidings[K]) take(key K, limit, n int64) (res limits.Result, err error) {
+	err = k.Update(key, func(s *kind.SlidingState, now time.Duration) *kind.SlidingState {
+		if s == nil {
+			s = new(kind.SlidingState)
+		}
+		res = kind.Sliding{Limit: limit, Window: k.window}.Take(s, now, n)
+		return s
+	})
+	return res, err
+}
+
+func (k slidings[K]) adjust(key K, limit, delta int64, age time.Duration) error {
+	return k.Update(key, func(s *kind.SlidingState, now time.Duration) *kind.SlidingState {
+		if s == nil {
+			s = new(kind.SlidingState)
+		}
+		kind.Sliding{Limit: limit, Window: k.window}.Adjust(s, now, delta, age)
+		return s
 	})
 }
 
-// A KeyedMeter is one key of a [KeyedSliding] or [KeyedFixed], as a limits.Limiter.
-type KeyedLimiter[K comparable] struct {
-	of interface {
-		Take(key K, n int64) limits.Result
-		adjust(key K, delta int64, age time.Duration) error
+type fixeds[K comparable] struct {
+	rule kind.Fixed // but for the limit
+	*keyed.Map[K, kind.FixedState]
+}
+
+// wall returns Unix time if r needs it.
+func wall(r kind.Fixed) int64 {
+	if r.Edges == nil {
+		return 0
 	}
-	key   K
-	bells *bell.Keyed[K]
+	return time.Now().UnixNano()
 }
 
-// Admit takes n for the key as [Sliding.Admit] or [Fixed.Admit] does. If the key
-// is new and there are too many, it returns [limits.ErrTooManyKeys]. It panics if n < 0.
-func (m KeyedLimiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	mustNotBeNegative(n)
-	return admit(ctx, n, func(n int64) limits.Result { return m.of.Take(m.key, n) })
+func (k fixeds[K]) take(key K, limit, n int64) (res limits.Result, err error) {
+	k.rule.Limit = limit
+	err = k.Update(key, func(s kind.FixedState, now time.Duration) kind.FixedState {
+		res = k.rule.Take(&s, now, wall(k.rule), n)
+		return s
+	})
+	return res, err
 }
 
-// Adjust corrects by delta what was taken, as [Sliding.Adjust] or [Fixed.Adjust]
-// does. It returns [limits.ErrTooManyKeys] and changes nothing if delta is positive,
-// the key new and there are too many.
-func (m KeyedLimiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	err := m.of.adjust(m.key, delta, age)
-	if err == nil && bell.Loud(ctx, delta) {
-		m.bells.Ring(m.key)
-	}
-	return err
+func (k fixeds[K]) adjust(key K, limit, delta int64, age time.Duration) error {
+	k.rule.Limit = limit
+	return k.Update(key, func(s kind.FixedState, now time.Duration) kind.FixedState {
+		k.rule.Adjust(&s, now, wall(k.rule), delta, age)
+		return s
+	})
 }
-
-// OnChange is that of [Sliding] and [Fixed], for the key.
-func (m KeyedLimiter[K]) OnChange(f func()) (stop func()) { return m.bells.Wait(m.key, f) }

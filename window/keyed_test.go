@@ -14,23 +14,21 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// A keyedLimit is what KeyedLog and KeyedCounter have in common.
+// A keyedLimit is a Keyed, of either kind.
 type keyedLimit interface {
 	Take(key string, n int64) limits.Result
-	TakeLimit(key string, limit, n int64) limits.Result
 	Peek(key string) limits.Result
-	Reset(key string)
 	Len() int
 	Quota() window.Quota
-	SetLimit(limit int64) error
-	On(key string) window.KeyedLimiter[string]
+	SetQuota(quota window.Quota) error
+	On(key string) limits.Notifier
 }
 
 // keyedLimits returns one of each kind, all of n per 24 h. In a bubble it is
 // midnight.
 func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	t.Helper()
-	cfg := window.KeyedConfig{MaxKeys: most}
+	cfg := limits.KeyedConfig{MaxKeys: most}
 	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
 	log, err1 := window.NewKeyedSliding[string](perDay, cfg)
 	counter, err2 := window.NewKeyedFixed[string](perDay, cfg)
@@ -60,10 +58,6 @@ func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
 					}
 					want(t, name, k.Peek(key), l.Peek())
 				}
-			}
-			k.Reset("a")
-			if got := k.Peek("a"); got.Remaining != 5 {
-				t.Errorf("%s: after Reset: %+v", name, got)
 			}
 		}
 	})
@@ -121,14 +115,10 @@ func TestTooManyKeys(t *testing.T) {
 			if !k.Take("a", 2).Allowed() || k.Take("a", 1).Allowed() || !k.Peek("c").Allowed() || k.Len() != 2 {
 				t.Errorf("%s: the keys that are there do not work on", name)
 			}
-			k.Reset("a")
-			if !k.Take("c", 1).Allowed() {
-				t.Errorf("%s: no room after Reset", name)
-			}
 		}
 		for _, most := range []int64{-1, 1<<29 + 1} {
-			_, err1 := window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
-			_, err2 := window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: 1}, window.KeyedConfig{MaxKeys: most})
+			_, err1 := window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: 1}, limits.KeyedConfig{MaxKeys: most})
+			_, err2 := window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: 1}, limits.KeyedConfig{MaxKeys: most})
 			if err1 == nil || err2 == nil {
 				t.Errorf("MaxKeys %d: %v, %v", most, err1, err2)
 			}
@@ -140,16 +130,32 @@ func TestKeyedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 0) {
 			k.Take("a", 3)
-			if got := k.TakeLimit("a", 5, 1); !got.Allowed() || got.Limit != 5 || got.Remaining != 1 {
+			set := func(limit int64) error {
+				q := k.Quota()
+				q.Limit = limit
+				return k.SetQuota(q)
+			}
+			if err := set(5); err != nil {
+				t.Error(err)
+			}
+			if got := k.Take("a", 1); !got.Allowed() || got.Limit != 5 || got.Remaining != 1 {
 				t.Errorf("%s: by a limit of 5: %+v", name, got)
 			}
-			if got := k.TakeLimit("a", 2, 1); got.Allowed() || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
+			if err := set(2); err != nil {
+				t.Error(err)
+			}
+			if got := k.Take("a", 1); got.Allowed() || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
 				t.Errorf("%s: by a limit of 2: %+v", name, got)
 			}
-			if k.SetLimit(0) == nil || k.Quota().Limit != 3 {
+			for _, q := range []window.Quota{{Limit: 9, Window: time.Hour}, {Limit: 9, Calendar: window.Week}, {Limit: 9, Calendar: window.Day, Location: time.Local}} {
+				if k.SetQuota(q) == nil {
+					t.Errorf("%s: other windows: %v", name, q)
+				}
+			}
+			if set(0) == nil || k.Quota().Limit != 2 {
 				t.Errorf("%s: %v", name, k.Quota())
 			}
-			if err := k.SetLimit(6); err != nil || k.Quota().Limit != 6 || k.Peek("a").Remaining != 2 {
+			if err := set(6); err != nil || k.Quota().Limit != 6 || k.Peek("a").Remaining != 2 {
 				t.Errorf("%s: %v, %v, %+v", name, err, k.Quota(), k.Peek("a"))
 			}
 			done, cancel := context.WithCancel(bg)
@@ -161,9 +167,8 @@ func TestKeyedLimits(t *testing.T) {
 				t.Errorf("%s: 7 of 6: %v", name, err)
 			}
 			for what, f := range map[string]func(){
-				"Take":      func() { k.Take("a", -1) },
-				"TakeLimit": func() { k.TakeLimit("a", 0, 1) },
-				"Admit":     func() { k.On("a").Admit(bg, -1) },
+				"Take":  func() { k.Take("a", -1) },
+				"Admit": func() { k.On("a").Admit(done, -1) },
 			} {
 				func() {
 					defer func() {

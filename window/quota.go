@@ -3,14 +3,16 @@ package window
 import (
 	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/kind"
 )
 
-// A Quota is at most Limit per window. Of Window and Calendar exactly one is
+// A Quota is at most Limit units per window. Exactly one of Window and Calendar is
 // given.
 type Quota struct {
 	Limit    int64          // at least 1
 	Window   time.Duration  // positive, or 0 with a Calendar
-	Calendar Calendar       // for counters only
+	Calendar Calendar       // not for a Sliding
 	Location *time.Location // of the Calendar; nil means UTC
 }
 
@@ -22,45 +24,41 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Calendar, q.Location) // a nil Location prints as UTC
 }
 
-// Check returns an error unless q is possible for a [Fixed]; for a [Sliding] it
-// must not have a Calendar either.
-func (q Quota) Check() error {
-	if err := checkLimit(q.Limit); err != nil {
-		return err
-	}
+// fixed returns the rule of fixed windows, or an error if q is impossible.
+func (q Quota) fixed() (kind.Fixed, error) {
+	r := kind.Fixed{Limit: q.Limit, Window: q.Window}
 	switch {
+	case q.Limit <= 0:
+		return r, fmt.Errorf("window: quota of %v: the limit must be positive", q)
 	case q.Calendar < 0 || q.Calendar > Month:
-		return fmt.Errorf("window: no such calendar: %d", int(q.Calendar))
+		return r, fmt.Errorf("window: no such calendar: %d", int(q.Calendar))
 	case q.Calendar == 0 && q.Window <= 0:
-		return fmt.Errorf("window: quota of %v: the window must be positive", q)
+		return r, fmt.Errorf("window: quota of %v: the window must be positive", q)
 	case q.Calendar != 0 && q.Window != 0:
-		return fmt.Errorf("window: quota of %v: window of %v beside a calendar", q, q.Window)
+		return r, fmt.Errorf("window: quota of %v: window of %v beside a calendar", q, q.Window)
 	case q.Calendar == 0 && q.Location != nil:
-		return fmt.Errorf("window: quota of %v: a location needs a calendar", q)
+		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q)
+	case q.Calendar != 0:
+		r.Edges = func(at int64) (start, end int64) { return q.Calendar.bounds(at, q.Location) }
 	}
-	return nil
+	return r, nil
 }
 
-// checkLog is Check for a log.
-func (q Quota) checkLog() error {
+// sliding returns the rule of sliding windows, or an error if q is impossible.
+func (q Quota) sliding() (kind.Sliding, error) {
 	if q.Calendar != 0 {
-		return fmt.Errorf("window: quota of %v: a log has no calendar", q)
+		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q)
 	}
-	return q.Check()
+	_, err := q.fixed()
+	return kind.Sliding{Limit: q.Limit, Window: q.Window}, err
 }
 
-func checkLimit(limit int64) error {
-	if limit <= 0 {
-		return fmt.Errorf("window: limit of %d: it must be positive", limit)
+// sameWindows returns an error unless q has the windows of o.
+func (q Quota) sameWindows(o Quota) error {
+	if q.Limit = o.Limit; q != o {
+		return fmt.Errorf("window: quota of %v: only the limit of %v can change", q, o)
 	}
 	return nil
-}
-
-// must panics where a check of literals returned an error.
-func must(err error) {
-	if err != nil {
-		panic(err.Error())
-	}
 }
 
 func mustNotBeNegative(n int64) {

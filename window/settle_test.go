@@ -14,9 +14,11 @@ import (
 // newest would free a place that lasts longer than its own.
 func TestSettleFreesItsOwnPlace(t *testing.T) {
 	for name, newMeter := range map[string]func() (limits.Limiter, error){
-		"log": func() (limits.Limiter, error) { return window.NewSliding(3, 10*time.Second), nil },
+		"log": func() (limits.Limiter, error) {
+			return limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second})), nil
+		},
 		"keyed log": func() (limits.Limiter, error) {
-			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second}, window.KeyedConfig{})
+			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second}, limits.KeyedConfig{})
 			return k.On("k"), err
 		},
 	} {
@@ -64,8 +66,8 @@ func TestSettleFreesItsOwnPlace(t *testing.T) {
 func TestSettleDoesNotReachIntoTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]*window.Fixed{
-			"anchored": window.NewFixed(3, 10*time.Second),
-			"calendar": window.NewCalendar(3, window.Minute, nil),
+			"anchored": limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: 10 * time.Second})),
+			"calendar": limits.Must(window.NewFixed(window.Quota{Limit: 3, Calendar: window.Minute})),
 		} {
 			g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: c}}})
 			if err != nil {

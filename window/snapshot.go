@@ -7,18 +7,18 @@ import (
 
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A snapshot is sealed as package internal/snapshot says, a Log's as a "log", a
-// Counter's as a "counter".
-type logState struct {
+// Snapshots are sealed by package internal/snapshot, as "sliding" and "fixed".
+type slidingState struct {
 	Limit  int64         `json:"limit"`
 	Window time.Duration `json:"window"`
-	Taken  [][2]int64    `json:"taken"` // instants, and how many calls; oldest first
+	Taken  [][2]int64    `json:"taken"` // instants, and how many units; oldest first
 }
 
-type counterState struct {
+type fixedState struct {
 	Limit    int64         `json:"limit"`
 	Window   time.Duration `json:"window,omitempty"`
 	Calendar string        `json:"calendar,omitempty"`
@@ -27,37 +27,31 @@ type counterState struct {
 	Used     int64         `json:"used"`
 }
 
-// Snapshot returns what the log remembers, as a small JSON object, for
+// Snapshot returns what is in the window, as a small JSON object, for
 // [Sliding.Restore] in another process. Calls in the window take about 25 bytes
 // each, those of one instant together. Instants are noted as wall time.
 func (l *Sliding) Snapshot() []byte {
 	l.mu.Lock()
 	t := time.Now()
-	h := &l.history
-	now := h.advance(t.Sub(l.epoch), l.rule.window)
-	s := logState{Limit: l.rule.limit, Window: l.rule.window, Taken: make([][2]int64, h.n)}
-	base := h.base
-	for i := range h.n {
-		r := h.run(i)
-		s.Taken[i] = [2]int64{unix(t, now, r.at), r.end - base}
-		base = r.end
+	now := l.rule.Advance(&l.state, t.Sub(l.epoch))
+	s := slidingState{Limit: l.rule.Limit, Window: l.rule.Window, Taken: make([][2]int64, 0, l.state.Len())}
+	for at, n := range l.state.All() {
+		s.Taken = append(s.Taken, [2]int64{unix(t, now, at), n})
 	}
 	l.mu.Unlock()
-	return snapshot.Seal("log", s)
+	return snapshot.Seal("sliding", s)
 }
 
-// Restore replaces what the log remembers by a snapshot, for a program that was
-// restarted: what was taken before still counts, by the wall clock, and no
-// second allowance is minted. Calls that left the window meanwhile are dropped,
-// instants in the future, after the clock was put back, are now. From then on
-// only the monotonic clock counts.
+// Restore replaces what is in the window by a snapshot, for a program that was
+// restarted: what was taken before still counts, by the wall clock. Calls that left the
+// window meanwhile are dropped; instants in the future, after the clock was put back, are
+// now. From then on only the monotonic clock counts.
 //
-// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data
-// is damaged, from another version or kind of limit, or if it was taken at
-// another limit or window. Restore a log before it is used: what it admitted
-// earlier would be forgotten.
+// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
+// version or kind of limit, or of another quota. Restore a Sliding before it is used:
+// what it admitted earlier would be forgotten.
 func (l *Sliding) Restore(data []byte) error {
-	s, err := snapshot.Open[logState](data, "log")
+	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
 		return err
 	}
@@ -73,52 +67,50 @@ func (l *Sliding) Restore(data []byte) error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if got := (rule{s.Limit, s.Window}); got != l.rule {
-		return fmt.Errorf("%w: of %d per %v, not %d per %v", limits.ErrOtherQuota, got.limit, got.window, l.rule.limit, l.rule.window)
+	if s.Limit != l.rule.Limit || s.Window != l.rule.Window {
+		return fmt.Errorf("%w: quota of %d per %v, not %d per %v", limits.ErrSnapshot, s.Limit, s.Window, l.rule.Limit, l.rule.Window)
 	}
 	t := time.Now()
-	h := history{}
-	now := h.advance(max(t.Sub(l.epoch), l.history.last), l.rule.window)
+	now := l.rule.Advance(&l.state, t.Sub(l.epoch)) // not before what was seen
+	l.state = kind.SlidingState{}
+	l.rule.Advance(&l.state, now)
 	for _, run := range s.Taken {
-		if age := snapshot.Age(t, run[0]); age < l.rule.window {
-			h.note(now-age, l.rule.limit, run[1])
+		if age := snapshot.Age(t, run[0]); age < l.rule.Window {
+			l.rule.Record(&l.state, now-age, run[1])
 		}
 	}
-	l.history = h
 	return nil
 }
 
-// Snapshot returns what the counter remembers, as a small JSON object, for
+// Snapshot returns what was used of the present window, as a small JSON object, for
 // [Fixed.Restore] in another process.
 func (c *Fixed) Snapshot() []byte {
 	c.mu.Lock()
 	t := time.Now()
 	now, wall := t.Sub(c.epoch), t.UnixNano()
 	s := stateOf(c.quota)
-	switch f := &c.state; {
-	case f.over(now, wall, &c.quota):
+	switch {
+	case c.rule.Over(&c.state, now, wall):
 		s.At = wall
 	case c.quota.Calendar == 0:
-		s.At, s.Used = unix(t, now, f.from), f.used
+		s.At, s.Used = unix(t, now, c.state.From), c.state.Used
 	default:
-		s.At, s.Used = max(wall, f.start), f.used
+		s.At, s.Used = max(wall, c.state.Start), c.state.Used
 	}
 	c.mu.Unlock()
-	return snapshot.Seal("counter", s)
+	return snapshot.Seal("fixed", s)
 }
 
-// Restore replaces what the counter remembers by a snapshot, for a program that
-// was restarted: what was used of the present window before still counts, by the
-// wall clock, and no second allowance is minted. A window that is over by now
-// does not count, one that has not begun yet, after the clock was put back,
-// does: for as long as it is long at most.
+// Restore replaces what was used by a snapshot, for a program that was restarted: what
+// was used of the present window before still counts, by the wall clock. A window that is
+// over by now does not count. One that has not begun yet, after the clock was put back,
+// does, for as long as it is long at most.
 //
-// It returns [limits.ErrSnapshot] or [limits.ErrOtherQuota], and changes nothing, if data is
-// damaged, from another version or kind of limit, or if it was taken at another
-// limit or with other windows; locations are compared by name. Restore a counter
-// before it is used: what it admitted earlier would be forgotten.
+// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
+// version or kind of limit, or of another quota; locations are compared by name. Restore a
+// Fixed before it is used: what it admitted earlier would be forgotten.
 func (c *Fixed) Restore(data []byte) error {
-	s, err := snapshot.Open[counterState](data, "counter")
+	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {
 		return err
 	}
@@ -131,31 +123,31 @@ func (c *Fixed) Restore(data []byte) error {
 	own := stateOf(c.quota)
 	own.At, own.Used = s.At, s.Used
 	if s != own {
-		return fmt.Errorf("%w: of %v, not %v", limits.ErrOtherQuota, s, own)
+		return fmt.Errorf("%w: quota of %v, not %v", limits.ErrSnapshot, s, own)
 	}
 	t := time.Now()
 	now := t.Sub(c.epoch)
-	c.state = fixed{}
+	c.state = kind.FixedState{}
 	if s.Used > 0 {
-		c.state.begin(now, s.At, &c.quota)
+		c.rule.Begin(&c.state, now, s.At)
 		if c.quota.Calendar == 0 {
-			c.state.from = now - snapshot.Age(t, s.At)
+			c.state.From = now - snapshot.Age(t, s.At)
 		}
-		c.state.used = s.Used
+		c.state.Used = s.Used
 	}
 	return nil
 }
 
 // stateOf returns q as it is noted, with nothing used.
-func stateOf(q Quota) counterState {
-	s := counterState{Limit: q.Limit, Window: q.Window}
+func stateOf(q Quota) fixedState {
+	s := fixedState{Limit: q.Limit, Window: q.Window}
 	if q.Calendar != 0 {
 		s.Calendar, s.Location = q.Calendar.String(), q.Location.String() // of nil: UTC
 	}
 	return s
 }
 
-func (s counterState) String() string {
+func (s fixedState) String() string {
 	if s.Calendar == "" {
 		return fmt.Sprintf("%d per %v", s.Limit, s.Window)
 	}

@@ -63,9 +63,9 @@ func TestSnapshotFormat(t *testing.T) {
 			l    limit
 			want string
 		}{
-			{window.NewSliding(100, time.Minute), `{"version":1,"crc32":3047388921,"log":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
-			{window.NewFixed(100, time.Minute), `{"version":1,"crc32":1,"counter":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
-			{window.NewCalendar(100, window.Week, time.UTC), `{"version":1,"crc32":1,"counter":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
+			{limits.Must(window.NewSliding(window.Quota{Limit: 100, Window: time.Minute})), `{"version":1,"crc32":3047388921,"sliding":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
+			{limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Minute})), `{"version":1,"crc32":1,"fixed":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
+			{limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Week, Location: time.UTC})), `{"version":1,"crc32":1,"fixed":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
 		} {
 			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
 			fresh := c.l.Snapshot()
@@ -91,9 +91,9 @@ func TestSnapshotFormat(t *testing.T) {
 
 // cut removes the checksum.
 func cut(s string) string {
-	i, j := strings.Index(s, `"crc32":`), strings.Index(s, `,"log"`)
+	i, j := strings.Index(s, `"crc32":`), strings.Index(s, `,"sliding"`)
 	if j < 0 {
-		j = strings.Index(s, `,"counter"`)
+		j = strings.Index(s, `,"fixed"`)
 	}
 	return s[:i] + s[j:]
 }
@@ -146,12 +146,12 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 					others[other+" of the same limit"] = l
 				}
 			}
-			others["hourly"] = window.NewSliding(100, time.Hour)
-			others["hourly counter"] = window.NewFixed(100, time.Hour)
-			others["weekly"] = window.NewCalendar(100, window.Week, nil)
-			others["elsewhere"] = window.NewCalendar(100, window.Day, time.FixedZone("<elsewhere>", 3600))
+			others["hourly"] = limits.Must(window.NewSliding(window.Quota{Limit: 100, Window: time.Hour}))
+			others["hourly counter"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Hour}))
+			others["weekly"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Week}))
+			others["elsewhere"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Day, Location: time.FixedZone("<elsewhere>", 3600)}))
 			for other, o := range others {
-				want := limits.ErrOtherQuota
+				want := limits.ErrSnapshot
 				if isLog(o) != isLog(l) {
 					want = limits.ErrSnapshot
 				}
@@ -180,9 +180,9 @@ func isLog(l limit) bool {
 
 // A true checksum over impossible numbers.
 func TestImpossibleNumbersInSnapshots(t *testing.T) {
-	l, c, d := window.NewSliding(5, time.Hour), window.NewFixed(5, time.Hour), window.NewCalendar(5, window.Day, nil)
+	l, c, d := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
 	for _, taken := range []string{"[[1,0]]", "[[1,-1]]", "[[2,1],[1,1]]", "[[1,9223372036854775807],[1,1]]"} {
-		if err := l.Restore(sealed("log", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, limits.ErrSnapshot) {
+		if err := l.Restore(sealed("sliding", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", taken, err)
 		}
 	}
@@ -190,21 +190,21 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 		// What is missing, doubled or misspelt counts for nothing, or is not what was meant.
 		`{"limit":5,"window":3600000000000}`, `{"limit":5,"window":3600000000000,"taken":[[1]]}`, `{"limit":5,"window":3600000000000,"taken":[[1,1,5]]}`,
 		`{"limit":5,"window":3600000000000,"taken":[[1,1]],"taken":[]}`, `{"limit":5,"window":3600000000000,"TAKEN":[[1,1]]}`, `{"window":3600000000000,"limit":5,"taken":[[1,1]]}`} {
-		if err := l.Restore(sealed("log", state)); !errors.Is(err, limits.ErrSnapshot) {
+		if err := l.Restore(sealed("sliding", state)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
-	if err := c.Restore(sealed("counter", `{"limit":5,"window":3600000000000,"at":1,"used":-1}`)); !errors.Is(err, limits.ErrSnapshot) {
+	if err := c.Restore(sealed("fixed", `{"limit":5,"window":3600000000000,"at":1,"used":-1}`)); !errors.Is(err, limits.ErrSnapshot) {
 		t.Errorf("negative: %v", err)
 	}
 
 	// What has left the window does not crowd out what has not.
-	one := window.NewSliding(1, time.Hour)
+	one := limits.Must(window.NewSliding(window.Quota{Limit: 1, Window: time.Hour}))
 	recent := time.Now().Add(-time.Minute).UnixNano()
-	if err := one.Restore(sealed("log", fmt.Sprintf(`{"limit":1,"window":3600000000000,"taken":[[1,5],[2,5],[%d,1]]}`, recent))); err != nil {
+	if err := one.Restore(sealed("sliding", fmt.Sprintf(`{"limit":1,"window":3600000000000,"taken":[[1,5],[2,5],[%d,1]]}`, recent))); err != nil {
 		t.Error(err)
 	}
-	one.Return(1)
+	one.Adjust(bg, -1, 0)
 	if !one.Take(1).Allowed() {
 		t.Errorf("%+v", one.Peek())
 	}
@@ -215,9 +215,9 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 			limit
 			data []byte
 		}{
-			{l, sealed("log", fmt.Sprintf(`{"limit":5,"window":3600000000000,"taken":[[%d,2]]}`, at))},
-			{c, sealed("counter", fmt.Sprintf(`{"limit":5,"window":3600000000000,"at":%d,"used":2}`, at))},
-			{d, sealed("counter", fmt.Sprintf(`{"limit":5,"calendar":"day","location":"UTC","at":%d,"used":2}`, at))},
+			{l, sealed("sliding", fmt.Sprintf(`{"limit":5,"window":3600000000000,"taken":[[%d,2]]}`, at))},
+			{c, sealed("fixed", fmt.Sprintf(`{"limit":5,"window":3600000000000,"at":%d,"used":2}`, at))},
+			{d, sealed("fixed", fmt.Sprintf(`{"limit":5,"calendar":"day","location":"UTC","at":%d,"used":2}`, at))},
 		} {
 			if err := x.Restore(x.data); err != nil {
 				t.Errorf("%s: %v", x.data, err)
@@ -234,9 +234,9 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 // taken counts, for a window at most.
 func TestSnapshotFromTheFuture(t *testing.T) {
 	for name, fresh := range map[string]func() limit{
-		"log":      func() limit { return window.NewSliding(5, 10*time.Hour) },
-		"counter":  func() limit { return window.NewFixed(5, 10*time.Hour) },
-		"calendar": func() limit { return window.NewCalendar(5, window.Day, nil) },
+		"sliding":  func() limit { return limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
+		"fixed":    func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
+		"calendar": func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day})) },
 	} {
 		var data []byte
 		synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ var libraries = map[string]func(count int) (acquire, stop func()){
 		return gate(count, sluice.Config{Parent: newGate(sluice.Config{Concurrency: 100})})
 	},
 	"gate+quota": func(count int) (acquire, stop func()) {
-		return gate(count, sluice.Config{Limits: []sluice.Limit{{Name: "plenty", Limiter: leaky.New(1e6, 1e6, time.Second)}}})
+		return gate(count, sluice.Config{Limits: []sluice.Limit{{Name: "plenty", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1e6, Per: time.Second, Burst: 1e6}))}}})
 	},
 }
 

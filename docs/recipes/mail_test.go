@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
 )
 
 func mailGate() (*sluice.Gate, error) {
 	// begin mails
+	daily := limits.Must(window.NewFixed(window.Quota{Limit: 10_000, Calendar: window.Day})) // from 00:00 UTC
 	return sluice.New(sluice.Config{
 		Name:        "smtp.example.com",
 		Concurrency: 5,                                       // connections
 		Rate:        sluice.Rate{Count: 2, Per: time.Second}, // messages
-		Limits:      []sluice.Limit{{Name: "daily", Limiter: window.NewCalendar(10_000, window.Day, time.UTC)}},
+		Limits:      []sluice.Limit{{Name: "daily", Limiter: daily}},
 	})
 	// end mails
 }

@@ -96,7 +96,7 @@ func subjects() []subject {
 			water: "level",
 			full:  10,
 			make: func() limiter {
-				b := leaky.New(10, 5, time.Second)
+				b := limits.Must(leaky.New(limits.Rate{Count: 5, Per: time.Second, Burst: 10}))
 				return limiter{
 					enter: func(context.Context) (func(), error) {
 						if r := b.Take(1); !r.Allowed() {
@@ -116,7 +116,7 @@ func subjects() []subject {
 			water: "used",
 			full:  10,
 			make: func() limiter {
-				c := window.NewFixed(10, 2*time.Second)
+				c := limits.Must(window.NewFixed(window.Quota{Limit: 10, Window: 2 * time.Second}))
 				return blocked(c, c.Peek)
 			},
 		},
@@ -127,7 +127,7 @@ func subjects() []subject {
 			water: "used",
 			full:  10,
 			make: func() limiter {
-				l := window.NewSliding(10, 2*time.Second)
+				l := limits.Must(window.NewSliding(window.Quota{Limit: 10, Window: 2 * time.Second}))
 				return blocked(l, l.Peek)
 			},
 		},

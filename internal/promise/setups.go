@@ -34,14 +34,14 @@ const plenty = 2000
 
 // newBucket returns a bucket that calls of a weight hardly empty.
 func newBucket(weight int64) (sluice.Limit, Quota) {
-	b := leaky.New(plenty, 1, 100*time.Hour)
+	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 100 * time.Hour, Burst: plenty}))
 	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
 		Name:   "bucket",
 		Weight: weight,
 		Left:   func() int64 { return b.Peek().Remaining },
 		Take: func(n int64) {
 			if n < 0 {
-				b.Return(-n)
+				b.Adjust(context.Background(), n, 0)
 			} else {
 				b.Take(n)
 			}
@@ -51,7 +51,7 @@ func newBucket(weight int64) (sluice.Limit, Quota) {
 
 // newLog is newBucket with a sliding window of 100 hours.
 func newLog(weight int64) (sluice.Limit, Quota) {
-	log := window.NewSliding(plenty, 100*time.Hour)
+	log := limits.Must(window.NewSliding(window.Quota{Limit: plenty, Window: 100 * time.Hour}))
 	return sluice.Limit{Name: "log", Limiter: log}, Quota{
 		Name:   "log",
 		Weight: weight,

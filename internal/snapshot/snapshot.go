@@ -1,14 +1,13 @@
-// Package snapshot seals what a limit remembers, for another process, and
-// opens it there.
+// Package snapshot seals the state of a limit for another process, and opens it there.
 //
-// # How does a limit know that it reads what it wrote?
+// # How does a limit recognize what it wrote?
 //
 // A limit that takes a damaged snapshot for a good one grants what was used
 // already, or refuses for years. A checksum finds what a disk does, but not
 // what a hand does that also mends the checksum, and package encoding/json is
 // kind to such hands: a field that is missing is 0, of two the last counts, a
 // third number in an array of two is dropped, "USED" is "used", and a Decoder
-// does not mind a brace too many at the end. So nothing of this is looked for
+// accepts a brace too many at the end. So none of this is looked for
 // one by one. Instead:
 //
 //	data is a snapshot   if and only if what was read from it, sealed again,
@@ -45,7 +44,7 @@ func Seal(kind string, state any) []byte {
 }
 
 // Open returns the state that was sealed as data by a limit of that kind. It
-// returns an error that is [errs.ErrSnapshot] if there is none.
+// returns an error that is [limits.ErrSnapshot] if there is none.
 func Open[S any](data []byte, kind string) (state S, err error) {
 	var head struct{ Version int }
 	var parts map[string]json.RawMessage
@@ -78,9 +77,8 @@ func Impossible() error { return unreadable(errors.New("impossible numbers")) }
 
 func unreadable(why error) error { return fmt.Errorf("%w: %v", limits.ErrSnapshot, why) }
 
-// Age returns how long before t an instant of Unix time was; 0 if it is to
-// come, because the clock was put back in between. Between two processes there
-// is nothing but the wall clock to go by.
+// Age returns how long before t an instant of Unix time was; 0 if it is in the
+// future, because the clock was put back in between.
 func Age(t time.Time, at int64) time.Duration {
 	return max(0, sat.Sub(time.Duration(t.UnixNano()), time.Duration(at)))
 }

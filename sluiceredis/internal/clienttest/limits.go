@@ -25,26 +25,26 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 	"leaky": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := limits.Rate{Burst: 5, Count: 5, Per: time.Hour}
 		if s == nil {
-			return leaky.New(q.Burst, q.Count, q.Per)
+			return limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst}))
 		}
 		return must[*sluiceredis.Bucket](t)(s.Bucket("conform", q)).On("k")
 	},
 	"log": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return window.NewSliding(5, time.Hour)
+			return limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour}))
 		}
 		return must[*sluiceredis.Sliding](t)(s.Sliding("conform", 5, time.Hour)).On("k")
 	},
 	"anchored": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return window.NewFixed(5, time.Hour)
+			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour}))
 		}
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")
 	},
 	"together": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := limits.Rate{Burst: 5, Count: 5, Per: time.Hour}
 		if s == nil {
-			return leaky.New(q.Burst, q.Count, q.Per) // in memory a gate does it
+			return limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})) // in memory a gate does it
 		}
 		return together{must[*sluiceredis.Bucket](t)(s.Bucket("conform/a", q)).On("k").Join(
 			must[*sluiceredis.Sliding](t)(s.Sliding("conform/b", 5, time.Hour)).On("k"),
@@ -52,7 +52,7 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 	},
 	"aligned": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return window.NewCalendar(5, window.Month, nil)
+			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Month}))
 		}
 		cfg := sluiceredis.FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", cfg)).On("k")
@@ -145,7 +145,7 @@ func meter(t *testing.T, m limits.Limiter) {
 
 // All of a gate's limits or none: what one refuses, the others have not lost.
 func inGate(t *testing.T, m limits.Limiter) {
-	other := window.NewSliding(2, time.Hour)
+	other := limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Hour}))
 	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{
 		Limits: []sluice.Limit{{Name: "here", Limiter: m}, {Name: "other", Limiter: other}},
 	}))

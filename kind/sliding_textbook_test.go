@@ -1,4 +1,4 @@
-package window
+package kind
 
 import (
 	"math"
@@ -25,14 +25,14 @@ func (s sortedSet) allowed(now time.Duration, limit int, period int32) bool {
 	return len(s) <= limit
 }
 
-// Seed 003: calls are added before they are counted, so a caller who tries
+// Seed 003: calls are added before they are counted, so a caller that tries
 // every half second gets 5 calls in 300 s, where 25 were due, and none later.
 func TestDefectRefusedCallsCount(t *testing.T) {
-	var h history
+	var h SlidingState
 	s := sortedSet{}
 	got, theirs := 0, 0
 	for at := time.Duration(0); at < 300*sec; at += sec / 2 {
-		if h.take(at, rule{5, 60 * sec}, 1).Allowed() {
+		if (Sliding{5, 60 * sec}).Take(&h, at, 1).Allowed() {
 			got++
 		}
 		if s.allowed(at, 5, 60) {
@@ -47,31 +47,31 @@ func TestDefectRefusedCallsCount(t *testing.T) {
 	}
 }
 
-// A refused caller is told a wait, and others who try do not prolong it.
+// The wait of a refused call is not prolonged by other calls.
 func TestDefectRefusedCallsProlongTheWait(t *testing.T) {
-	var h history
-	r := rule{1, 10 * sec}
-	h.take(0, r, 1)
+	var h SlidingState
+	r := Sliding{1, 10 * sec}
+	r.Take(&h, 0, 1)
 	for at := range 10 {
 		now := time.Duration(at) * sec
-		if got := h.take(now, r, 1); got.RetryAfter != 10*sec-now {
+		if got := r.Take(&h, now, 1); got.RetryAfter != 10*sec-now {
 			t.Errorf("at %v: retry after %v", now, got.RetryAfter)
 		}
 	}
-	if !h.take(10*sec, r, 1).Allowed() {
-		t.Error("refused at the instant that was told")
+	if !r.Take(&h, 10*sec, 1).Allowed() {
+		t.Error("refused when the wait is over")
 	}
 }
 
 // Seed 003: the member is the millisecond, so that 50 calls in one are one.
 func TestDefectMembersCollideWithinAMillisecond(t *testing.T) {
 	for _, apart := range []time.Duration{0, 1, time.Microsecond} { // 0: the same nanosecond
-		var h history
+		var h SlidingState
 		s := sortedSet{}
 		got, theirs := 0, 0
 		for i := range 50 {
 			at := time.Duration(i) * apart
-			if h.take(at, rule{5, 60 * sec}, 1).Allowed() {
+			if (Sliding{5, 60 * sec}).Take(&h, at, 1).Allowed() {
 				got++
 			}
 			if s.allowed(at, 5, 60) {
@@ -98,10 +98,10 @@ func TestDefectPeriodOverflows(t *testing.T) {
 	}
 	for _, window := range []time.Duration{25 * 24 * time.Hour, 30 * 24 * time.Hour, math.MaxInt64/1000 + 1, math.MaxInt64 - 1, math.MaxInt64} {
 		for _, start := range []time.Duration{0, sec, math.MinInt64 / 2, math.MaxInt64 - 2*sec} {
-			h := history{last: start}
-			r := rule{2, window}
-			h.take(start, r, 2)
-			got := h.take(start+sec, r, 1)
+			h := SlidingState{last: start}
+			r := Sliding{2, window}
+			r.Take(&h, start, 2)
+			got := r.Take(&h, start+sec, 1)
 			if got.Allowed() || got.RetryAfter != window-sec || got.ResetAfter != window-sec {
 				t.Errorf("window of %v from %v: %+v", window, start, got)
 			}
@@ -112,17 +112,17 @@ func TestDefectPeriodOverflows(t *testing.T) {
 // Clocks that count whole seconds, and fixed windows, let 2·N pass around an
 // edge. There is no edge here.
 func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
-	var h history
-	r := rule{10, sec}
+	var h SlidingState
+	r := Sliding{10, sec}
 	bySecond := make(map[int64]int) // the textbook's counter
 	theirs := 0
 	for range 10 {
-		h.take(sec-1, r, 1)
+		r.Take(&h, sec-1, 1)
 		bySecond[0]++
 		theirs++
 	}
 	for _, at := range []time.Duration{sec - 1, sec, sec + 1, 2*sec - 2} {
-		if h.take(at, r, 1).Allowed() {
+		if r.Take(&h, at, 1).Allowed() {
 			t.Errorf("an 11th call at %v", at)
 		}
 		for range 10 {
@@ -135,7 +135,7 @@ func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
 	if theirs != 20 {
 		t.Errorf("the textbook's counter lets %d through within a second, want 20", theirs)
 	}
-	if got := h.take(2*sec-1, r, 10); !got.Allowed() {
+	if got := r.Take(&h, 2*sec-1, 10); !got.Allowed() {
 		t.Errorf("a second later: %+v", got)
 	}
 }

@@ -16,13 +16,11 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// A limit is what Log and Counter have in common.
+// A limit is what Sliding and Fixed have in common.
 type limit interface {
 	limits.Limiter
 	Take(n int64) limits.Result
 	Peek() limits.Result
-	Return(n int64)
-	Reset()
 	Quota() window.Quota
 	Snapshot() []byte
 	Restore(data []byte) error
@@ -32,15 +30,15 @@ type limit interface {
 // midnight.
 func kinds(n int64) map[string]limit {
 	return map[string]limit{
-		"log":      window.NewSliding(n, 24*time.Hour),
-		"counter":  window.NewFixed(n, 24*time.Hour),
-		"calendar": window.NewCalendar(n, window.Day, nil),
+		"log":      limits.Must(window.NewSliding(window.Quota{Limit: n, Window: 24 * time.Hour})),
+		"counter":  limits.Must(window.NewFixed(window.Quota{Limit: n, Window: 24 * time.Hour})),
+		"calendar": limits.Must(window.NewFixed(window.Quota{Limit: n, Calendar: window.Day})),
 	}
 }
 
 var (
-	_ limits.Result  = limits.Result{}
-	_ limits.Limiter = window.KeyedLimiter[string]{}
+	_ limits.Notifier = (*window.Sliding)(nil)
+	_ limits.Notifier = (*window.Fixed)(nil)
 )
 
 func want(t *testing.T, what string, got, want limits.Result) {
@@ -62,7 +60,7 @@ func TestVerbs(t *testing.T) {
 			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
 				t.Errorf("%s: 4 of 3: %v", name, err)
 			}
-			l.Return(1)
+			l.Adjust(bg, -1, 0)
 			want(t, name, l.Take(2), limits.Result{Limit: 3, ResetAfter: day})
 			want(t, name, l.Take(0), limits.Result{Limit: 3, ResetAfter: day})
 			if wait, err := l.Admit(bg, 1); wait != day || err != nil {
@@ -73,7 +71,7 @@ func TestVerbs(t *testing.T) {
 			}
 			done, cancel := context.WithCancel(bg)
 			cancel()
-			l.Reset()
+			l.Adjust(bg, -3, 0)
 			if wait, err := l.Admit(done, 1); wait != 0 || err != context.Canceled || l.Peek().Remaining != 3 {
 				t.Errorf("%s: Admit with a done context: %v, %v, %+v", name, wait, err, l.Peek())
 			}
@@ -86,7 +84,7 @@ func TestVerbs(t *testing.T) {
 			l.Adjust(bg, 7, 0)
 			l.Adjust(bg, -5, 0)
 			want(t, name, l.Peek(), limits.Result{Limit: 3, ResetAfter: day})
-			l.Return(math.MaxInt64)
+			l.Adjust(bg, -math.MaxInt64, 0)
 			want(t, name, l.Peek(), limits.Result{Limit: 3, Remaining: 3})
 		}
 	})
@@ -94,7 +92,7 @@ func TestVerbs(t *testing.T) {
 
 func TestAWholeDayOfALog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := window.NewSliding(3, 10*time.Second)
+		l := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second}))
 		for _, c := range []struct {
 			at      time.Duration
 			n       int64
@@ -114,7 +112,7 @@ func TestAWholeDayOfALog(t *testing.T) {
 // What the doc of Counter warns of. A Log does not do it.
 func TestTwiceTheLimitAroundMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter, log := window.NewCalendar(5000, window.Day, nil), window.NewSliding(5000, 24*time.Hour)
+		counter, log := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 		time.Sleep(24*time.Hour - 1)
 		got := [2]int{}
 		for range 2 {
@@ -133,25 +131,25 @@ func TestTwiceTheLimitAroundMidnight(t *testing.T) {
 	})
 }
 
-func TestSetLimit(t *testing.T) {
+func TestSetQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := window.NewSliding(5, 10*time.Second)
+		l := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 10 * time.Second}))
 		for range 5 {
 			l.Take(1)
 			time.Sleep(time.Second)
 		} // at 0, 1, 2, 3, 4; now it is 5
-		if err := l.SetLimit(2, 10*time.Second); err != nil {
+		if err := l.SetQuota(window.Quota{Limit: 2, Window: 10 * time.Second}); err != nil {
 			t.Error(err)
 		}
 		if got := l.Take(1); got.RetryAfter != 8*time.Second || got.Limit != 2 || got.Remaining != 0 {
 			t.Errorf("one of two, four too many: %+v", got) // when the one at 3 leaves
 		}
-		l.SetLimit(5, 3*time.Second) // 3, 4 are left
+		l.SetQuota(window.Quota{Limit: 5, Window: 3 * time.Second}) // 3, 4 are left
 		if got := l.Take(3); !got.Allowed() || got.Remaining != 0 {
 			t.Errorf("three of five in 3 s: %+v", got)
 		}
 		time.Sleep(time.Second)
-		l.SetLimit(5, time.Hour) // what has left does not come back: 4, 5, 5, 5 are left
+		l.SetQuota(window.Quota{Limit: 5, Window: time.Hour}) // what has left does not come back: 4, 5, 5, 5 are left
 		if got := l.Take(2); got.RetryAfter != time.Hour-2*time.Second || got.Remaining != 1 {
 			t.Errorf("two of five in an hour: %+v", got)
 		}
@@ -159,16 +157,19 @@ func TestSetLimit(t *testing.T) {
 			t.Errorf("the quota is %v", got)
 		}
 
-		c := window.NewCalendar(5, window.Day, nil)
+		c := limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
 		c.Take(4)
-		if err := c.SetLimit(3); err != nil || c.Peek().Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
+		if err := c.SetQuota(window.Quota{Limit: 3, Calendar: window.Day}); err != nil || c.Peek().Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
 			t.Errorf("%v, %+v", err, c.Peek())
 		}
-		if err := c.SetLimit(5); err != nil || c.Peek().Remaining != 1 || c.Quota().Limit != 5 {
+		if err := c.SetQuota(window.Quota{Limit: 5, Calendar: window.Day}); err != nil || c.Peek().Remaining != 1 || c.Quota().Limit != 5 {
 			t.Errorf("%v, %+v", err, c.Peek())
 		}
 	})
 }
+
+// second returns the error of a constructor.
+func second[L any](_ L, err error) error { return err }
 
 func TestBadNumbers(t *testing.T) {
 	panics := func(what string, f func()) {
@@ -180,24 +181,29 @@ func TestBadNumbers(t *testing.T) {
 		}()
 		f()
 	}
-	l, c := window.NewSliding(3, time.Hour), window.NewFixed(3, time.Hour)
+	fails := func(err error) {
+		t.Helper()
+		if err == nil || !strings.HasPrefix(err.Error(), "window: ") {
+			t.Errorf("error %v", err)
+		}
+	}
+	l, c := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour}))
 	l.Take(1)
 	c.Take(1)
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		panics("NewLog(n, 1h)", func() { window.NewSliding(n, time.Hour) })
-		panics("NewLog(1, n)", func() { window.NewSliding(1, time.Duration(n)) })
-		panics("NewCounter(n, 1h)", func() { window.NewFixed(n, time.Hour) })
-		panics("NewCounter(1, n)", func() { window.NewFixed(1, time.Duration(n)) })
-		panics("NewCalendar(n, Day)", func() { window.NewCalendar(n, window.Day, nil) })
-		panics("NewCalendar(1, n)", func() { window.NewCalendar(1, window.Calendar(n), nil) })
-		if l.SetLimit(n, time.Hour) == nil || l.SetLimit(1, time.Duration(n)) == nil || c.SetLimit(n) == nil {
+		fails(second(window.NewSliding(window.Quota{Limit: n, Window: time.Hour})))
+		fails(second(window.NewSliding(window.Quota{Limit: 1, Window: time.Duration(n)})))
+		fails(second(window.NewFixed(window.Quota{Limit: n, Window: time.Hour})))
+		fails(second(window.NewFixed(window.Quota{Limit: 1, Window: time.Duration(n)})))
+		fails(second(window.NewFixed(window.Quota{Limit: n, Calendar: window.Day})))
+		fails(second(window.NewFixed(window.Quota{Limit: 1, Calendar: window.Calendar(n)})))
+		if l.SetQuota(window.Quota{Limit: n, Window: time.Hour}) == nil || l.SetQuota(window.Quota{Limit: 1, Window: time.Duration(n)}) == nil || c.SetQuota(window.Quota{Limit: n, Window: time.Hour}) == nil || c.SetQuota(window.Quota{Limit: 3, Window: 2 * time.Hour}) == nil {
 			t.Errorf("%d is accepted", n)
 		}
 	}
-	panics("NewCalendar(1, 6)", func() { window.NewCalendar(1, 6, nil) })
+	fails(second(window.NewFixed(window.Quota{Limit: 1, Calendar: 6})))
 	for name, l := range kinds(3) {
 		panics(name+" Take", func() { l.Take(-1) })
-		panics(name+" Return", func() { l.Return(-1) })
 		panics(name+" Admit", func() { l.Admit(bg, math.MinInt64) })
 	}
 	for _, r := range []limits.Result{l.Peek(), c.Peek()} {
@@ -210,27 +216,27 @@ func TestBadNumbers(t *testing.T) {
 		log     bool // bad for a log only
 		message string
 	}{
-		{window.Quota{}, false, "window: limit of 0: it must be positive"},
+		{window.Quota{}, false, "window: quota of 0 per 0s: the limit must be positive"},
 		{window.Quota{Limit: 1}, false, "window: quota of 1 per 0s: the window must be positive"},
 		{window.Quota{Limit: 1, Calendar: 9}, false, "window: no such calendar: 9"},
 		{window.Quota{Limit: 1, Calendar: -1}, false, "window: no such calendar: -1"},
 		{window.Quota{Limit: 1, Calendar: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s beside a calendar"},
 		{window.Quota{Limit: 1, Window: time.Hour, Location: time.UTC}, false, "window: quota of 1 per 1h0m0s: a location needs a calendar"},
-		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a log has no calendar"},
+		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a sliding window has no calendar"},
 	} {
-		_, err := window.NewFixedWith(bad.quota)
+		_, err := window.NewFixed(bad.quota)
 		if !bad.log && (err == nil || err.Error() != bad.message) || bad.log && err != nil {
 			t.Errorf("counter of %v: %v, want %s", bad.quota, err, bad.message)
 		}
-		_, keyedErr := window.NewKeyedFixed[string](bad.quota, window.KeyedConfig{})
+		_, keyedErr := window.NewKeyedFixed[string](bad.quota, limits.KeyedConfig{})
 		if (keyedErr == nil) != (err == nil) {
 			t.Errorf("counters of %v: %v", bad.quota, keyedErr)
 		}
-		_, err = window.NewSlidingWith(bad.quota)
+		_, err = window.NewSliding(bad.quota)
 		if err == nil || bad.log && err.Error() != bad.message {
 			t.Errorf("log of %v: %v", bad.quota, err)
 		}
-		if _, err := window.NewKeyedSliding[string](bad.quota, window.KeyedConfig{}); err == nil {
+		if _, err := window.NewKeyedSliding[string](bad.quota, limits.KeyedConfig{}); err == nil {
 			t.Errorf("logs of %v are accepted", bad.quota)
 		}
 	}
@@ -239,7 +245,7 @@ func TestBadNumbers(t *testing.T) {
 func TestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := synclog.New()
-		b := sluice.NewQueue(window.NewSliding(2, 10*time.Second))
+		b := sluice.NewQueue(limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: 10 * time.Second})))
 		l.Call(0, func() error { return b.Acquire(bg, 1) })
 		time.Sleep(3 * time.Second)
 		ctx, cancel := context.WithCancel(bg)
@@ -267,7 +273,7 @@ func TestBlock(t *testing.T) {
 func TestGateQuotaIsLeftAsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, l := range kinds(10) {
-			other := window.NewSliding(2, time.Minute)
+			other := limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Minute}))
 			g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "first", Limiter: l}, {Name: "second", Limiter: other}}})
 			if err != nil {
 				t.Fatal(err)
@@ -320,11 +326,11 @@ func TestGateQuotaIsLeftAsBefore(t *testing.T) {
 // back can be had again.
 func TestStress(t *testing.T) {
 	const callers, each = 8, 2000
-	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, window.KeyedConfig{})
+	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, limits.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counters, err := window.NewKeyedFixed[int](window.Quota{Limit: 1000, Calendar: window.Month}, window.KeyedConfig{})
+	counters, err := window.NewKeyedFixed[int](window.Quota{Limit: 1000, Calendar: window.Month}, limits.KeyedConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

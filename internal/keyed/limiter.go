@@ -1,0 +1,53 @@
+package keyed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// MaxKeys returns how many keys may be remembered by a limit with cfg.
+func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
+	switch n := cfg.MaxKeys; {
+	case n < 0:
+		return 0, fmt.Errorf("negative MaxKeys %d", n)
+	case n > Most:
+		return 0, fmt.Errorf("MaxKeys %d is more than %d", n, Most)
+	case n == 0:
+		return Most, nil
+	default:
+		return n, nil
+	}
+}
+
+// A Limiter is one key of a limit per key, as a limits.Notifier. Take panics if n < 0,
+// and Change changes what was taken by delta.
+type Limiter[K comparable] struct {
+	Key    K
+	Take   func(key K, n int64) limits.Result
+	Change func(key K, delta int64, age time.Duration) error
+	Bells  *bell.Keyed[K]
+}
+
+// Admit is that of limits.Limiter.
+func (l *Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	if err := ctx.Err(); err != nil && n >= 0 {
+		return 0, err
+	}
+	return l.Take(l.Key, n).Wait()
+}
+
+// Adjust is that of limits.Limiter.
+func (l *Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	err := l.Change(l.Key, delta, age)
+	if err == nil && bell.Loud(ctx, delta) {
+		l.Bells.Ring(l.Key)
+	}
+	return err
+}
+
+// OnChange is that of limits.Notifier.
+func (l *Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }

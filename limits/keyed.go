@@ -1,0 +1,10 @@
+package limits
+
+// KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed. The zero
+// value is usual.
+type KeyedConfig struct {
+	// MaxKeys is how many keys may be remembered. A new key beyond that is refused with
+	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing count until
+	// they are forgotten. 0 means 2²⁹, which is also the most.
+	MaxKeys int64
+}

@@ -1,0 +1,134 @@
+package window
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/kind"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A Sliding admits at most a limit of units in any window of time, exactly: from any t
+// up to but not including t + window.
+//
+// It records the instant of each call it admits, 16 bytes for all calls of the
+// same nanosecond together, until the call has left the window. A refused call is not
+// recorded: it does not count, does not prolong the wait and takes no memory. Memory
+// grows with what is in the window, to 16 bytes times the limit at most, and shrinks as
+// calls are made. A limit of 100,000 takes up to 1.6 MB. For limits far beyond that use a
+// [Fixed] or package leaky.
+//
+// Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a
+// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
+//
+// A Sliding is safe for use by multiple goroutines, must be made by [NewSliding] and must
+// not be copied. No method waits for more than a mutex; a call takes a fraction of a
+// microsecond. It starts no goroutine and needs no closing. It uses the monotonic clock,
+// but for [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that bubble.
+type Sliding struct {
+	epoch time.Time // what instants count from
+
+	mu    sync.Mutex
+	rule  kind.Sliding
+	state kind.SlidingState
+
+	bell bell.Bell
+}
+
+// NewSliding returns a Sliding that admits at most quota.Limit units in any quota.Window.
+// It returns an error unless both are positive, and if quota has a Calendar or a
+// Location.
+func NewSliding(quota Quota) (*Sliding, error) {
+	rule, err := quota.sliding()
+	if err != nil {
+		return nil, err
+	}
+	return &Sliding{epoch: time.Now(), rule: rule}, nil
+}
+
+// now returns the time since the epoch. It is read under the lock: two calls
+// must not record their instants in the wrong order.
+func (l *Sliding) now() time.Duration { return time.Since(l.epoch) }
+
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
+// n = 0 takes nothing and is always allowed. An n beyond the limit never is: Err of
+// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
+func (l *Sliding) Take(n int64) limits.Result {
+	mustNotBeNegative(n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rule.Take(&l.state, l.now(), n)
+}
+
+// Peek returns what Take(0) does: the window as it is.
+func (l *Sliding) Peek() limits.Result { return l.Take(0) }
+
+// Quota returns the quota in force.
+func (l *Sliding) Quota() Quota {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Quota{Limit: l.rule.Limit, Window: l.rule.Window}
+}
+
+// SetQuota changes the quota, for calls from now on. It returns an error and changes
+// nothing where [NewSliding] returns one.
+//
+// What was taken stays taken: after a change to a lower limit nothing fits until
+// enough of it has left the window. A longer window does not bring back what
+// has left the shorter one.
+func (l *Sliding) SetQuota(quota Quota) error {
+	rule, err := quota.sliding()
+	if err != nil {
+		return err
+	}
+	defer l.bell.Ring() // after the lock
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rule.Advance(&l.state, l.now())
+	l.rule = rule
+	return nil
+}
+
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
+// otherwise how long until they will fit. It returns ctx.Err() if ctx is done and
+// [limits.ErrTooLarge] if n is more than the limit. It panics if n < 0.
+func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	return admit(ctx, n, l.Take)
+}
+
+// admit is Admit by means of take.
+func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.Duration, error) {
+	mustNotBeNegative(n)
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return take(n).Wait()
+}
+
+// Adjust corrects by delta what a call took that was admitted age ago. A negative delta
+// forgets the newest −delta of those admitted at that time or before: its own, unless
+// others were admitted in between with an age that was measured a little too late. What
+// has left the window is not given back. A positive delta takes now and without asking,
+// beyond the limit if need be; nothing fits then before enough has left the
+// window. A negative age counts as 0.
+//
+// Adjust never fails, and ignores whether ctx is done: what is given back must not be
+// lost because its caller gave up. It takes longer the more calls were admitted since,
+// about 1 ns for each.
+func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	l.mu.Lock()
+	l.rule.Adjust(&l.state, l.now(), delta, age)
+	l.mu.Unlock()
+	if bell.Loud(ctx, delta) {
+		l.bell.Ring()
+	}
+	return nil
+}
+
+// OnChange has f called after each change that may admit a call earlier than the Sliding
+// said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
+// not block, nor use the Sliding. With it a Sliding is a limits.Notifier: gates and
+// queues that wait for it ask again at once.
+func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }
