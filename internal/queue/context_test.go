@@ -99,18 +99,7 @@ func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
 				}
 				return q.Attend(ctx, w)
 			},
-			"joins": func(q *Queue, ctx context.Context) error {
-				p, err := q.Join(ctx, 1)
-				if err != nil {
-					return err
-				}
-				select {
-				case <-p.Wake:
-					t.Error("let through")
-				case <-p.Done:
-				}
-				return q.Leave(ctx, p, Look)
-			},
+			"without the time": acquire(Request{Max: Forever}),
 		} {
 			for how, end := range map[string]func(t *testing.T, ctx context.Context, q *Queue) context.Context{
 				"done before": func(_ *testing.T, ctx context.Context, _ *Queue) context.Context {
@@ -138,13 +127,13 @@ func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
 					return ctx
 				},
 			} {
-				if name == "joins" && (exact || how == "closed" || how == "hopeless") {
-					continue // it is for queues that do not know the time
+				if name == "without the time" && (exact || how == "closed" || how == "hopeless") {
+					continue // nothing else ends such a wait
 				}
 				t.Run(name+", "+how, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						q := new(Queue)
-						q.Init(&every{interval: time.Hour, next: time.Hour}, Config{Exact: exact, Untimed: name == "joins"})
+						q.Init(&every{interval: time.Hour, next: time.Hour}, Config{Exact: exact, Untimed: name == "without the time"})
 						ctx := nosy{end(t, context.Background(), q), q, t, name + ", " + how}
 						if err := enter(q, ctx); err == nil {
 							t.Error("let through")

@@ -9,10 +9,9 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Reserve adds an entry with no goroutine behind it. It counts as used at its
-// slot, whoever looks and whenever, so that an abandoned one stalls nobody. If
-// its slot is now there is no entry: w is nil and at is now. The queue must be
-// exact.
+// Reserve adds an entry with no goroutine behind it. It counts as used at its slot,
+// whenever that is looked at, so an abandoned one does not stall the queue. If its slot
+// is now there is no entry: w is nil and at is now. The queue must be exact.
 func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 	q.Lock()
 	defer q.Unlock()
@@ -44,7 +43,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	now := q.Now()
 	q.Advance(now)
 	switch {
-	case w.state == dropped: // cancelled, or who attended it before gave up
+	case w.state == dropped: // cancelled, or a goroutine that attended it before gave up
 		q.Unlock()
 		return limits.ErrCancelled
 	case w.settled():
@@ -68,8 +67,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	}
 	w.attend(done)
 	if q.driver == nil || int32(w.seq-q.driver.seq) < 0 {
-		// Anybody could drive; the first should, for it is the next to leave
-		// and then needs no second wake-up.
+		// Any could drive; the first should, for it is the next to leave and then
+		// needs no second wake-up.
 		q.driver = w
 	}
 	_, err := q.wait(ctx, w)
@@ -77,7 +76,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 }
 
 // Cancel removes w, an entry made by Reserve, unless it is settled: then it
-// reports false. Whoever attends it gets errs.ErrCancelled.
+// reports false. A goroutine that attends it gets limits.ErrCancelled.
 func (q *Queue) Cancel(w *Waiter) bool {
 	q.Lock()
 	defer q.Unlock()
@@ -86,7 +85,7 @@ func (q *Queue) Cancel(w *Waiter) bool {
 	if w.settled() {
 		return false
 	}
-	if w.wake == nil { // nobody to be told why, for which fail allocates
+	if w.wake == nil { // fail allocates the reason, which no goroutine would read
 		q.giveUp(w)
 	} else {
 		q.fail(w, limits.ErrCancelled)

@@ -180,7 +180,7 @@ func TestMessagesTakePrecedence(t *testing.T) {
 			for waiting := false; !waiting; {
 				r.Lock()
 				if waiting = r.front != nil; waiting {
-					r.front.tell()
+					r.front.nudge()
 					r.room.free++
 					r.Advance(0)
 				}
@@ -201,7 +201,7 @@ func TestMessagesTakePrecedence(t *testing.T) {
 func TestSendDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Waiter{wake: make(chan Message, 1)}
-		w.tell()
+		w.nudge()
 		w.send(5)
 		if m := heard(w.wake); m != 5 {
 			t.Errorf("heard %d", m)

@@ -1,0 +1,217 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A Request is what a caller wants.
+type Request struct {
+	N   int64         // what Admit is asked for
+	Max time.Duration // longest wait; negative counts as 0, Forever as no bound
+
+	// Patience, if not 0, is handed to Config.GiveUp.
+	Patience time.Duration
+
+	// Ask, if set, decides in place of the rule's Admit.
+	Ask AskFunc
+
+	// Came, if set, is when the caller would have come if we had not woken it late.
+	// It is for callers that ask.
+	Came time.Time
+
+	announced bool // Config.Waits was called
+	asking    context.Context
+	stop      context.CancelFunc // of asking
+}
+
+// Try admits r if it can leave at once and the queue is empty. at is when.
+func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
+	q.Lock()
+	if q.refuse(r.N) != nil {
+		q.Unlock()
+		return 0, false
+	}
+	now := q.tick()
+	if q.front != nil {
+		q.Advance(now)
+	}
+	ok = q.front == nil
+	if ok && r.Ask == nil {
+		ok = q.rule.Admit(now, now, r.N) == 0
+	} else if ok {
+		r.asking, r.stop = context.WithCancel(context.Background()) // which is not the caller's own
+		defer r.stop()
+		ok = q.tryAsk(now, &r)
+	}
+	q.Unlock()
+	return now, ok
+}
+
+// tryAsk is Try for a caller that asks, as the only one in the queue.
+func (q *Queue) tryAsk(now time.Duration, r *Request) bool {
+	w := q.attended(now, r.N, nil)
+	w.setRequest(r, q, now)
+	w.rare.maxAt = now
+	q.push(w)
+	wait, err := q.ask(w)
+	q.leave(w)
+	if w.state == granted {
+		q.putBack(w)
+	}
+	return wait.For == 0 && err == nil
+}
+
+// Acquire blocks until the rule admits r, in the order of the calls. at is when it was
+// admitted, not set for an untimed rule, and waited is how long that took, 0 if it did
+// not block. The error is ctx.Err(), the reason given to Close or by Refuse,
+// limits.ErrQueueFull, a *limits.WaitError if the wait cannot end in time, or
+// limits.ErrTimeout if it did not. After an error nothing is taken.
+func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duration, err error) {
+	if r.Ask != nil {
+		// The context of the AskFunc is made here and not where it is called: that is
+		// between two locks, and context.WithCancel calls methods of ctx.
+		r.asking, r.stop = context.WithCancel(errs.Honest(ctx))
+		defer r.stop()
+	}
+	w, now, err := q.admitOrQueue(ctx, &r)
+	if w == nil {
+		return now, 0, err
+	}
+	at, err = q.wait(ctx, w)
+	return at, sat.Sub(at, now), err
+}
+
+// admitOrQueue is Acquire up to the wait, at now. If r need not wait or must not it
+// returns no entry, with the queue unlocked; otherwise the entry, and the queue is
+// locked.
+func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now time.Duration, err error) {
+	done, deadline := ctx.Done(), q.deadline(ctx)
+	q.Lock()
+	// Looked at under the lock: a context that was done before our turn at
+	// the lock fails even if there is room (golang.org/issue/63615).
+	if isDone(done) {
+		q.Unlock()
+		return nil, 0, errs.Done(ctx)
+	}
+	if err := q.refuse(r.N); err != nil {
+		q.Unlock()
+		return nil, 0, err
+	}
+	now = q.tick()
+	// Without the time only a head that has given up can have moved anything,
+	// and will see to those behind it by itself.
+	if q.front != nil && !(q.cfg.Untimed && r.Max == Forever) {
+		q.Advance(now)
+	}
+	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
+		q.Unlock()
+		return nil, now, nil
+	}
+	if q.cfg.Untimed && r.Max != Forever {
+		now = q.Now()
+	}
+	w, err = q.newEntry(now, r, done, deadline)
+	if err != nil {
+		q.recycle(w)
+		q.Unlock()
+		return nil, 0, err
+	}
+	if q.cfg.Waits != nil && !r.announced && (q.front != nil || r.Ask == nil) {
+		r.announced = true
+		q.recycle(w)
+		q.Unlock()
+		q.cfg.Waits(r.N)
+		return q.admitOrQueue(ctx, r) // perhaps it need not wait any more
+	}
+	q.push(w)
+	if q.front == w {
+		if r.Ask != nil {
+			w.rare.first = true // since it came, also if that should have been earlier
+		}
+		q.Advance(now)
+	}
+	return w, now, nil
+}
+
+// newEntry returns an entry for r that is not in the queue yet, and why it must not be.
+func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d deadline) (w *Waiter, err error) {
+	w = q.attended(now, r.N, done)
+	w.setRequest(r, q, now)
+	w.setLimits(d, q, now, r.Max)
+	if w.rare != nil {
+		err = q.hopeless(now, w, q.weight.value())
+	}
+	if err == nil && q.full() {
+		err = limits.ErrQueueFull
+	}
+	return w, err
+}
+
+// refuse returns why n cannot enter, or nil.
+func (q *Queue) refuse(n int64) error {
+	switch {
+	case q.closed != nil:
+		return q.closed
+	case q.cfg.Refuse != nil:
+		return q.cfg.Refuse(n)
+	}
+	return nil
+}
+
+func (q *Queue) full() bool {
+	return q.cfg.MaxWaiting > 0 && q.Len() >= q.cfg.MaxWaiting
+}
+
+// A deadline is that of a context. It is read before the queue is locked: the context
+// may be the caller's own, and its methods may use what the lock guards.
+type deadline struct {
+	at  time.Time
+	set bool
+}
+
+func (q *Queue) deadline(ctx context.Context) (d deadline) {
+	if !q.cfg.Untimed { // otherwise no forecast could be compared with it
+		d.at, d.set = ctx.Deadline()
+	}
+	return d
+}
+
+// setRequest notes what few requests have.
+func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
+	if r.Ask == nil && r.Patience == 0 {
+		return
+	}
+	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
+	w.rare.patience, w.rare.announced = r.Patience, r.announced
+	if w.rare.since = now; !r.Came.IsZero() {
+		w.rare.since = min(now, r.Came.Sub(q.epoch))
+	}
+}
+
+// setLimits notes until when the caller can wait that comes at now with a context of
+// deadline d and waits at most most.
+func (w *Waiter) setLimits(d deadline, q *Queue, now, most time.Duration) {
+	if most != Forever {
+		w.more().maxAt = sat.Add(now, max(0, most))
+	}
+	if d.set {
+		w.more().ctxAt = q.Instant(now, d.at)
+	}
+}
+
+func isDone(done <-chan struct{}) bool {
+	if done == nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

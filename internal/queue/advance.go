@@ -1,0 +1,216 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// Change settles what is due, calls f to change the rule, and applies the
+// change to all entries: those it makes hopeless fail, those it lets through leave, and
+// the driver sleeps for the new time. It looks at each of them, with the queue locked.
+func (q *Queue) Change(f func(now time.Duration)) {
+	q.Adjust(func(now time.Duration) (later bool) {
+		f(now)
+		return true
+	})
+}
+
+// Adjust is Change, but looks at the entries only if f reports that a forecast may be
+// later now: what comes earlier makes no wait hopeless.
+func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
+	q.Lock()
+	defer q.Unlock()
+	now := q.Now()
+	q.Advance(now)
+	later := f(now)
+	q.changed, q.due = now, now // to be looked at anew
+	if later {
+		q.failHopeless(now)
+	}
+	q.Advance(now)
+	q.Kick()
+}
+
+// failHopeless ends each wait that cannot end in time any more.
+func (q *Queue) failHopeless(now time.Duration) {
+	var ahead total
+	for w := q.front; w != nil; {
+		next := w.next
+		if err := q.hopeless(now, w, ahead.value()); err != nil {
+			q.fail(w, err)
+		} else {
+			ahead.add(q.weigh(w.n))
+		}
+		w = next
+	}
+}
+
+// Recheck ends the wait of each entry that Refuse would refuse now. The queue must be
+// locked.
+func (q *Queue) Recheck() {
+	for w := q.front; w != nil; {
+		next := w.next
+		switch err := q.refuse(w.n); {
+		case err == nil:
+		case isDone(w.done): // it failed before
+			q.giveUp(w)
+		default:
+			q.fail(w, err)
+		}
+		w = next
+	}
+}
+
+// Close fails all entries, and all callers that come later. Only the first call counts.
+func (q *Queue) Close(reason error) {
+	q.Lock()
+	defer q.Unlock()
+	if q.closed != nil {
+		return
+	}
+	q.Advance(q.Now())
+	q.closed = reason
+	q.busy.Store(true)
+	q.Recheck()
+}
+
+// Advance hands over to every entry whose turn it is at now. The queue must be
+// locked. It must be called after anything that may let the head through.
+func (q *Queue) Advance(now time.Duration) {
+	for w := q.front; w != nil; w = q.front {
+		if q.isCrowd(w) {
+			if q.rule.Admit(now, now, 1) > 0 {
+				return
+			}
+			q.releaseCrowd(1, nil)
+			continue
+		}
+		if w.asks() {
+			if r := w.rare; !r.first {
+				// It is late by as much as the one that was first before it.
+				r.first, r.since = true, max(r.since, min(q.due, now))
+				if w.at == Forever {
+					w.nudge()
+				}
+			}
+			break
+		}
+		at, due := now, min(q.due, now)
+		if w.wake == nil {
+			// No goroutine sleeps for it, so none can be late: it is charged as if it
+			// had been looked at exactly at its slot. That is due, whichever entry is
+			// at the head, unless due is over or Change has reset it.
+			at = q.due
+			if at <= now || at == Forever {
+				at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
+			}
+			if at > now {
+				q.arm(at) // also for a driver that is new
+				return
+			}
+			due = at
+		}
+		if isDone(w.done) {
+			q.giveUp(w)
+			continue
+		}
+		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
+			q.arm(sat.Add(now, wait))
+			return
+		}
+		q.remove(w)
+		w.at, w.state = at, granted
+		w.send(Message(at))
+		q.recycle(w)
+	}
+	q.setDue(Forever)
+}
+
+// Kick makes a head that asks do so again, also if it is asking at this moment and may
+// have looked too early. The queue must be locked. Call it after anything that may let
+// such a head through; for other heads Advance asks the rule.
+func (q *Queue) Kick() {
+	if q.front != nil && q.front.asks() {
+		q.front.rare.since = min(q.front.rare.since, q.Now())
+		q.front.nudge()
+	}
+}
+
+// setDue writes only what is new: every caller reads what is beside due, on all
+// processors, and in a semaphore it never changes.
+func (q *Queue) setDue(due time.Duration) {
+	if q.due != due {
+		q.due = due
+	}
+}
+
+// arm makes the driver wake at due.
+func (q *Queue) arm(due time.Duration) {
+	q.setDue(due)
+	if q.driver != nil && q.driver.at > due {
+		q.driver.nudge()
+	}
+}
+
+// hopeless returns an error if w, with the weight ahead before it, cannot
+// leave in time.
+func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
+	if w.rare == nil { // whatever it takes
+		return nil
+	}
+	if w.rare.patience != 0 && q.cfg.GiveUp != nil {
+		if err := q.cfg.GiveUp(now, w.rare.patience); err != nil {
+			return err
+		}
+	}
+	need := q.rule.Forecast(now, ahead)
+	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
+	if need == 0 && w.maxAt() <= now && !asks {
+		return q.blame(now, 0, w, limits.ErrTimeout)
+	}
+	return q.blame(now, need, w, w.tooLong(now, need))
+}
+
+// blame returns err, with which the wait of w ends, with the limit that is to blame. A
+// nil err stays nil.
+func (q *Queue) blame(now, need time.Duration, w *Waiter, err error) error {
+	if err == nil || q.cfg.Blame == nil {
+		return err
+	}
+	return errs.For(q.cfg.Blame(now, need, w.n), err)
+}
+
+// drop removes w, which then has failed with err, and lets those behind it
+// move up.
+func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
+	q.fail(w, err)
+	q.Advance(now)
+}
+
+// giveUp removes w without a message: its context is done, and its goroutine sees that
+// by itself, or it has none.
+func (q *Queue) giveUp(w *Waiter) {
+	q.remove(w)
+	w.state = dropped
+}
+
+func (q *Queue) fail(w *Waiter, err error) {
+	if q.isCrowd(w) {
+		q.releaseCrowd(q.crowd.left, err)
+		return
+	}
+	q.remove(w)
+	w.fail(err)
+}
+
+// leave takes w out of the queue, if it is still in it, and calls the next.
+func (q *Queue) leave(w *Waiter) {
+	if !w.settled() {
+		q.remove(w)
+		w.state = granted
+	}
+	q.Advance(q.Now())
+}

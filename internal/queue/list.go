@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"math"
+	"math/bits"
+)
+
+func (q *Queue) push(w *Waiter) {
+	w.prev = q.back
+	if q.back == nil {
+		q.front = w
+		q.busy.Store(true)
+	} else {
+		q.back.next = w
+	}
+	q.back = w
+	q.length++
+	if q.cfg.Untimed { // then these are not needed
+		return
+	}
+	q.seq++
+	w.seq = q.seq
+	q.weight.add(q.weigh(w.n))
+	if q.driver == nil && w.wake != nil {
+		q.driver = w
+	}
+}
+
+func (q *Queue) remove(w *Waiter) {
+	q.length--
+	if !q.cfg.Untimed {
+		q.weight.sub(q.weigh(w.n))
+		if w == q.driver {
+			q.driver = w.next
+			for q.driver != nil && q.driver.wake == nil {
+				q.driver = q.driver.next
+			}
+		}
+	}
+	if w.prev == nil {
+		if q.front = w.next; q.front == nil && q.closed == nil {
+			q.busy.Store(false)
+		}
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.back = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+}
+
+func (q *Queue) weigh(n int64) int64 {
+	if q.cfg.Weigh == nil {
+		return n
+	}
+	return q.cfg.Weigh(n)
+}
+
+// Each calls f with the weights of the entries in order until it returns
+// false, with that of a crowd once. The queue must be locked.
+func (q *Queue) Each(f func(n int64) bool) {
+	for w := q.front; w != nil && f(w.n); w = w.next {
+	}
+}
+
+// total is a sum of weights. 128 bits hold any number of int64s, so that
+// taking out what was put in is exact however large the sum was in between.
+type total struct{ hi, lo uint64 }
+
+func (t *total) add(n int64) {
+	var carry uint64
+	t.lo, carry = bits.Add64(t.lo, uint64(n), 0)
+	t.hi += carry
+}
+
+func (t *total) sub(n int64) {
+	var borrow uint64
+	t.lo, borrow = bits.Sub64(t.lo, uint64(n), 0)
+	t.hi -= borrow
+}
+
+// value returns the sum, saturated.
+func (t total) value() int64 {
+	if t.hi != 0 || t.lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(t.lo)
+}

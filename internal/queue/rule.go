@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// Forever as a wait means that only a change can end it; as the most that a
+// caller will wait, that it sets no bound.
+const Forever = sat.Max
+
+// A Rule decides when the caller at the head of a queue may leave. Its methods
+// are called with the queue locked and must not block. Instants are durations
+// since the queue was made.
+type Rule interface {
+	// Admit lets n through at now and returns 0, or changes nothing and
+	// returns how long to wait before it is worth asking again: Forever when
+	// only a change can help. due ≤ now is the instant for which the head was
+	// to be woken; by now − due this package is late, and not the caller.
+	Admit(now, due time.Duration, n int64) time.Duration
+
+	// Forecast returns how long a caller would wait from now on that has the
+	// weight ahead queued before it, as far as the rule can know: never more
+	// than the true wait, 0 if it knows nothing.
+	Forecast(now time.Duration, ahead int64) time.Duration
+}
+
+// A Latch lets callers pass without the lock while the queue is empty. While it is open
+// the state of the rule lies in one atomic word, which callers change as Admit would.
+// The queue closes it before it looks at that state, and opens it, if the rule can, when
+// it is done and nothing waits:
+//
+//	open:    nothing waits but a crowd, whose number is part of the state, and
+//	         the lock is free; the word is the state
+//	closed:  the state is under the lock; the word only says that it is closed
+//
+// So no waiting caller is overtaken through the word, and nothing is decided twice: a
+// caller that has read the open word fails to change it once it is closed. Both methods
+// are called with the queue locked.
+type Latch interface {
+	// Close takes the state out of the word. It returns how many wait in the
+	// crowd.
+	Close() (asleep int)
+
+	// Open puts the state into the word, or reports false if it is not one
+	// that the word can hold. There is a crowd only where Join is called.
+	Open(asleep int) bool
+}
+
+// Config is what a queue needs beside its rule.
+type Config struct {
+	// MaxWaiting is the most entries that may wait; 0 means no bound.
+	MaxWaiting int
+
+	// Exact promises that Forecast is the true wait while nothing changes.
+	// Bounds on the wait then need no timers: a hopeless wait is refused when
+	// it begins, and when a change makes it hopeless.
+	Exact bool
+
+	// Untimed promises that Admit ignores the time; the clock is then not
+	// read for callers that need not wait.
+	Untimed bool
+
+	// Weigh returns what an entry of n adds to the forecasts of those behind
+	// it. Nil means n.
+	Weigh func(n int64) int64
+
+	// Latch, if set, is that of the rule.
+	Latch Latch
+
+	// Fine, if set, is called with the queue locked and reports whether it is
+	// worth while to wake the driver more exactly than timers do.
+	Fine func() bool
+
+	// Waits, if set, is called with the queue unlocked when a caller is about to
+	// wait, with its n: before it has its place, so that no other caller waits for
+	// Waits, unless it has to ask, at the head, to know. If Waits panics the caller's
+	// wait is over, and the panic propagates.
+	Waits func(n int64)
+
+	// Refuse, if set, is called with the queue locked for the n of each caller. An
+	// error means that no wait can help, and is returned.
+	Refuse func(n int64) error
+
+	// GiveUp, if set, is called with the queue locked when a wait with a
+	// Patience begins, and after every Change. An error ends the wait.
+	GiveUp func(now, patience time.Duration) error
+
+	// Blame, if set, is called with the queue locked when the wait of an entry of n
+	// ends because it is too long. It returns the limit that is to blame: the one that
+	// the Forecast need consists of or, if need is 0, the one that holds up the head.
+	// If the queue is empty, the head would be that entry.
+	Blame func(now, need time.Duration, n int64) limits.Cause
+}
