@@ -15,12 +15,12 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter admits
-// them, with verbs like those of Guava's RateLimiter. Only the first caller asks the
-// limiter, again when the last answer said.
+// them, with verbs like those of Guava's RateLimiter. Only the first caller consults
+// the limiter, and again when the last result said.
 //
 // Calls that take from limiter directly bypass the queue. If limiter may admit a call
 // earlier than it said, because units were given back or its numbers changed, the first
-// caller asks again at once if limiter is a [limits.Notifier], as those of leaky and
+// caller consults it again at once if limiter is a [limits.Notifier], as those of leaky and
 // window are.
 //
 // A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest
@@ -41,7 +41,7 @@ func NewQueue(limiter limits.Limiter) *Queue {
 // Acquire blocks until the limiter admits n, behind the callers that came before. n = 0
 // takes nothing and never blocks.
 //
-// If ctx is done, it returns ctx.Err(). If the limiter answers that n fits only after the
+// If ctx is done, it returns ctx.Err(). If the limiter says that n fits only after the
 // deadline of ctx, it returns a [*WaitError] at once. It returns the error of the limiter,
 // such as [ErrTooLarge], if there is one. After an error nothing is taken, as far as the
 // limiter can know. It panics if n < 0.
@@ -49,7 +49,7 @@ func (q *Queue) Acquire(ctx context.Context, n int64) error {
 	return q.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. If the limiter answers, when
+// AcquireWithin is Acquire, but waits no longer than longest. If the limiter says, when
 // the caller is the first, that the wait is longer, it returns a [*WaitError] at once. If
 // the caller is not the first in time, it returns [ErrTimeout]. longest ≤ 0 does not wait.
 func (q *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
@@ -69,7 +69,7 @@ func (q *Queue) acquire(ctx context.Context, n int64, longest time.Duration) err
 }
 
 // TryAcquire returns true if no caller waits and the limiter admits n now. It does not
-// wait, but asks the limiter, which may take a round trip. It panics if n < 0.
+// wait, but consults the limiter, which may take a round trip. It panics if n < 0.
 func (q *Queue) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {

@@ -46,7 +46,7 @@ type Config struct {
 	// Limits over a network (limits.Remote) come last, as many as possible in
 	// one step. If a limit is a limits.Notifier, as those of leaky and window
 	// are, units given back from outside the gate reach the first caller at
-	// once. Otherwise the gate asks again when the limit's last answer said.
+	// once. Otherwise the gate consults the limit again when its last result said.
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. Taking

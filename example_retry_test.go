@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A call that fails by accident is made again, through the gate.
+// A failed call is retried through the gate.
 func ExampleRetryValue() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
 	}
-	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)} // an example may not dawdle
+	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)} // so that the example is fast
 	attempts := 0
 	name, err := sluice.RetryValue(context.Background(), gate, policy, func(context.Context) (string, error) {
 		if attempts++; attempts < 3 {
@@ -27,8 +27,8 @@ func ExampleRetryValue() {
 	// Output: Ada <nil> after 3 attempts
 }
 
-// A server that asks for more than the policy tolerates ends the call at once,
-// and with it all that wait: the error says when to come back.
+// A server that asks for a longer wait than the policy allows ends the call at once, and
+// the waiting calls, too. The error says when to come back.
 func ExampleRetryValue_error() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com"})
 	if err != nil {
@@ -50,7 +50,7 @@ func ExampleRetryValue_error() {
 	// come back in 1h0m0s
 }
 
-// Some errors are no accident: they would be the same next time.
+// An error that would be the same next time is not retried.
 func ExampleRetry() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
@@ -66,8 +66,8 @@ func ExampleRetry() {
 	// Output: 1 attempt: true true
 }
 
-// What the server says counts for everybody who calls through the gate, and
-// takes none of the attempts of the call that was told.
+// A wait that the server asks for holds up all calls of the gate, and does not count as one
+// of the attempts.
 func ExampleRetryAfter() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
@@ -75,14 +75,14 @@ func ExampleRetryAfter() {
 	}
 	const wait = time.Millisecond // from a header Retry-After
 	policy := sluice.RetryPolicy{Throttled: sluice.Constant(wait)}
-	var told time.Time
+	var refused time.Time
 	attempts := 0
 	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
 		if attempts++; attempts == 1 {
-			told = time.Now()
+			refused = time.Now()
 			return sluice.RetryAfter(errors.New("429 Too Many Requests"), wait)
 		}
-		fmt.Println("came back too early:", time.Since(told) < wait)
+		fmt.Println("came back too early:", time.Since(refused) < wait)
 		return nil
 	})
 	fmt.Println(attempts, "attempts,", err)
@@ -91,7 +91,7 @@ func ExampleRetryAfter() {
 	// 2 attempts, <nil>
 }
 
-// A server failed one call and said when to send it again. Only that call waits.
+// A server failed one call and said when to send it again: only that call waits.
 func ExampleNotBefore() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
@@ -99,13 +99,13 @@ func ExampleNotBefore() {
 	}
 	const wait = 2 * time.Millisecond // from a header Retry-After
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
-	var told time.Time
+	var notBefore time.Time
 	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
-		if told.IsZero() {
-			told = time.Now().Add(wait)
-			return sluice.NotBefore(errors.New("502 Bad Gateway"), told)
+		if notBefore.IsZero() {
+			notBefore = time.Now().Add(wait)
+			return sluice.NotBefore(errors.New("502 Bad Gateway"), notBefore)
 		}
-		fmt.Println("came back too early:", time.Now().Before(told))
+		fmt.Println("came back too early:", time.Now().Before(notBefore))
 		return nil
 	})
 	fmt.Println("the gate was paused:", !gate.Stats().PausedUntil.IsZero(), err)

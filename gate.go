@@ -90,7 +90,7 @@ type Gate struct {
 // If ctx is done, it returns ctx.Err(). If the call cannot leave before the deadline
 // of ctx, it returns a [*WaitError], at once or as soon as a change makes it so. It
 // returns [ErrTooLarge], [ErrQueueFull] or [ErrClosed], or the error of a limit or of
-// Config.Semaphore that could not be asked. After an error nothing is taken from any
+// Config.Semaphore that could not answer. After an error nothing is taken from any
 // limit. It panics if n < 0.
 func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})
@@ -105,8 +105,8 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 }
 
 // TryAcquire returns a permit and true if a call of cost n may leave now and no
-// caller waits. Otherwise it changes nothing. It does not wait for a limit, but asks
-// Config.Limits and Config.Semaphore, which may take a round trip. It panics if n < 0.
+// caller waits. Otherwise it changes nothing. It does not wait for a limit, but
+// consults Config.Limits and Config.Semaphore, which may take a round trip. It panics if n < 0.
 func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	mustNotBeNegative(n)
 	if g.semaphore != nil || n == 0 {

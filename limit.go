@@ -72,10 +72,10 @@ func bellOf(limiter limits.Limiter) *queue.Bell {
 	return &b
 }
 
-// # The order in which limits are asked
+// # The order in which limits are consulted
 //
-// A limit of this process costs next to nothing to ask and to give back. A remote one
-// costs a round trip to ask and another to give back; meanwhile other callers are
+// A limit of this process costs next to nothing to consult and to give back. A remote
+// one costs a round trip to consult and another to give back; meanwhile other callers are
 // refused what was taken, and giving back can fail. So limits of this process come
 // first, those of a call's gate and of its parents; then the remote ones, as many as
 // possible in one joint step, which takes from all of them or from none. Only what one

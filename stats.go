@@ -51,7 +51,7 @@ type Stats struct {
 	Granted  uint64   // calls that may leave
 	Refused  Refusals // calls that may not
 	Retried  uint64   // further attempts that RetryValue and Attempts decided on
-	Stranded uint64   // units that could not be given back to a limit: failed refunds
+	Stranded uint64   // refunds to limits that failed: those limits let less through
 	Waits    WaitTime // how long granted calls waited
 }
 
