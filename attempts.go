@@ -84,7 +84,8 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
-	p, err := a.gate.acquire(ctx, queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
+	p := new(Permit)
+	err := p.acquire(ctx, a.gate, &queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
 	if err == nil {
 		a.permit = p
 		if a.left = p.since; p.gate == nil { // n was 0
