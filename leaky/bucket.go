@@ -306,7 +306,7 @@ func (b *Bucket) adjust(delta int64) {
 // OnChange has f called after each change that may admit a call earlier than the bucket
 // said, until stop is called: after SetRate, and after an Adjust that gives back. f must
 // not block, nor use the bucket. With it a Bucket is a limits.Notifier: gates and queues
-// that wait for it ask again at once.
+// that wait for it then try again at once.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func mustNotBeNegative(n int64) {

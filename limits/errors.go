@@ -76,8 +76,8 @@ func (e *WaitError) Timeout() bool { return true }
 // Unwrap returns [context.DeadlineExceeded].
 func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }
 
-// roughly rounds d for people, who look for the number that they configured and not
-// for how many nanoseconds ago that was.
+// roughly rounds d for a reader: near the number that was configured, without the
+// nanoseconds that have passed since.
 func roughly(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:

@@ -10,15 +10,15 @@ import (
 // or a queue (sluice.NewQueue) needs of a limit. The limits of packages leaky and
 // window are Limiters, and so are those of sluiceredis.
 type Limiter interface {
-	// Admit takes n now and returns 0, or changes nothing and returns how long it
-	// takes until it is worth asking again: [Never] if only a change of the limit
+	// Admit takes n now and returns 0. Or it changes nothing and returns how long it
+	// takes until it is worth calling again: [Never] if only a change of the limit
 	// can help. It returns ErrTooLarge if n can never fit, and another error if
-	// the limit could not be asked; nothing counts as taken then. n is positive.
-	// Admit may do I/O within ctx but must not wait for the limit itself. It may
-	// be called by several goroutines at once.
+	// there is no answer; nothing counts as taken then. n is positive. Admit may do I/O
+	// within ctx but must not wait for the limit itself. It may be called by several
+	// goroutines at once.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 
-	// Adjust changes by delta, without asking, what a call took that was admitted
+	// Adjust changes by delta, unconditionally, what a call took that was admitted
 	// age ago: a negative delta gives back, a positive one takes more, beyond the
 	// limit if need be. A gate gives back what it has just taken, with age 0, when
 	// another limit refuses, and later corrects an estimate to what a call really
@@ -29,7 +29,7 @@ type Limiter interface {
 
 // A Notifier is a Limiter of this process that reports when it may admit a call
 // earlier than it said: something was given back, or the limit has changed. A gate or
-// a queue then asks again at once.
+// a queue then tries again at once.
 type Notifier interface {
 	Limiter
 
@@ -40,15 +40,14 @@ type Notifier interface {
 	// not wait any more.
 	//
 	// What a gate gives back because another limit refused must not be reported, or two
-	// gates that ask two limits in opposite order wake each other without end. The
+	// gates that use two limits in opposite order wake each other without end. The
 	// limits of leaky and window recognize it by its context. So a Limiter that wraps
 	// one of those should hand on the context of Adjust.
 	OnChange(f func()) (stop func())
 }
 
-// A Remote is a Limiter that is asked over a network. A gate asks it last, whatever
-// its place in the configuration, so that nothing travels for a call that a limit of
-// this machine refuses.
+// A Remote is a Limiter behind a network. A gate calls it last, whatever its place in the
+// configuration, so that nothing travels for a call that a limit of this machine refuses.
 type Remote interface {
 	Limiter
 
@@ -61,11 +60,11 @@ type Remote interface {
 // A Joint decides several limits in one step, all or none, so that what one refuses
 // need not be given back to the others.
 type Joint interface {
-	// AdmitAll takes n[i] from limit i, for each i, and returns 0, or changes
-	// nothing and returns how long it takes until it is worth asking again, and
-	// which limit refuses: one for which the wait is as long. With ErrTooLarge it
-	// is the limit in which n can never fit, with another error the one that could
-	// not be asked, or any if none could. Otherwise it is as Admit.
+	// AdmitAll takes n[i] from limit i, for each i, and returns 0. Or it changes nothing
+	// and returns how long it takes until it is worth calling again, and which limit
+	// refuses: one for which the wait is as long. With ErrTooLarge that is the limit in
+	// which n can never fit, with another error the one without an answer. Otherwise it
+	// is as Admit.
 	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It

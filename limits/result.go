@@ -15,13 +15,13 @@ const Never = time.Duration(1<<63 - 1)
 // said that the request was allowed, a decision took a seventh longer.
 type Result struct {
 	// Limit is the most that the limit lets through at once; 0 if there is no
-	// limit to ask, because there are too many keys.
+	// limit, because there are too many keys.
 	Limit int64
 
 	// Remaining is how many units would fit now, after this call.
 	Remaining int64
 
-	// RetryAfter is how long it will take until the same n fits, if nobody else
+	// RetryAfter is how long it will take until the same n fits, if no other call
 	// takes anything, or [Never]. It is 0 if the request was allowed, but also in
 	// the zero Result: use Allowed.
 	RetryAfter time.Duration

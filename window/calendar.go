@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A Calendar says where the windows of a [Fixed] begin that is aligned to the
-// calendar.
+// A Calendar is where the windows of a [Fixed] begin.
 type Calendar int
 
 const (
@@ -87,9 +86,9 @@ func (c Calendar) days(t time.Time, i int) (from, to time.Time) {
 // firstShown returns the first instant at which clocks at loc show what a clock
 // in UTC shows at shown, or more.
 //
-// Changes of the clock are looked for here, and not asked of Time.ZoneBounds:
-// on 31 December of leap years, where the rule at the end of a time zone's file
-// applies, that returns an end in the past (golang/go#81583).
+// Changes of the clock are searched for here, without Time.ZoneBounds: on 31 December of
+// leap years, where the rule at the end of a time zone's file applies, that returns an end
+// in the past (golang/go#81583).
 func firstShown(shown time.Time, loc *time.Location) time.Time {
 	t := shown.In(loc)
 	t = t.Add(-offset(t) - 25*time.Hour) // no place has ever moved that far

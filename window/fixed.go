@@ -132,5 +132,5 @@ func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 // OnChange has f called after each change that may admit a call earlier than the Fixed
 // said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
 // not block, nor use the Fixed. With it a Fixed is a limits.Notifier: gates and queues
-// that wait for it ask again at once.
+// that wait for it then try again at once.
 func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

@@ -130,5 +130,5 @@ func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) er
 // OnChange has f called after each change that may admit a call earlier than the Sliding
 // said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
 // not block, nor use the Sliding. With it a Sliding is a limits.Notifier: gates and
-// queues that wait for it ask again at once.
+// queues that wait for it then try again at once.
 func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }

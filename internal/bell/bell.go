@@ -11,16 +11,16 @@ import (
 
 // # Why is a caller registered at a limit, and only while it waits?
 //
-// A limit that only answers says how long to wait, and whoever waits sleeps for that
+// A limit that only answers returns how long to wait, and the caller sleeps for that
 // long. What is given back meanwhile would reach it only then. The simplest remedy
-// notes at the limit each gate that has it as a quota: a limit that is shared keeps
-// the gates of all hosts that were ever seen in memory, and each correction looks at
+// registers at the limit each gate that has it: a limit that is shared then keeps
+// the gates of all hosts that were ever seen in memory, and each correction visits
 // all of them. So only the first caller of a gate that sleeps because of this limit is
-// noted, and for only as long.
+// registered, and for only as long.
 //
 // # Why does what a refused call gives back ring no bell?
 //
-// Two gates ask two limits in opposite order, and each call finds the second one full:
+// Two gates use two limits in opposite order, and each call finds the second one full:
 //
 //	gate 1  takes a, is refused by b, gives a back ──► gate 2 wakes
 //	gate 2  takes b, is refused by a, gives b back ──► gate 1 wakes, for ever
@@ -28,20 +28,20 @@ import (
 // Such units were free before the call took them, so giving them back lets no caller
 // leave that could not leave before. So a gate gives them back with a context from [Quietly].
 
-// A Bell calls those who wait. The zero Bell is ready and takes one word until somebody
-// waits.
+// A Bell calls the functions that wait for it. The zero Bell is ready and takes one word
+// until the first Wait.
 type Bell struct {
 	waiting atomic.Pointer[waiting]
 }
 
 type waiting struct {
 	mu sync.Mutex
-	fs list.List // of func(), those who came first in front
+	fs list.List // of func(), the earliest in front
 }
 
-// Wait makes Ring call f until stop is called. What changed before Wait returns f is
-// perhaps not told of, so look at the limit afterwards. f must not block, nor use the
-// bell. When stop has returned f is not running.
+// Wait makes Ring call f until stop is called. f may miss a change before Wait returns, so
+// look at the limit afterwards. f must not block, nor use the bell. When stop has
+// returned f is not running.
 func (b *Bell) Wait(f func()) (stop func()) {
 	w := b.waiting.Load()
 	if w == nil {
@@ -58,7 +58,7 @@ func (b *Bell) Wait(f func()) (stop func()) {
 	}
 }
 
-// Ring calls those who wait. Call it after the change, without a lock.
+// Ring calls the functions that wait. Call it after the change, without a lock.
 func (b *Bell) Ring() {
 	w := b.waiting.Load()
 	if w == nil {
@@ -73,7 +73,7 @@ func (b *Bell) Ring() {
 
 // Keyed is a Bell for each key. The zero Keyed is ready.
 type Keyed[K comparable] struct {
-	any   atomic.Bool // whether anybody has ever waited
+	any   atomic.Bool // whether Wait was ever called
 	mu    sync.Mutex
 	bells map[K]*shared
 }
@@ -148,7 +148,7 @@ type quiet struct{}
 // Quietly returns ctx for an Adjust that gives back what an admission has just taken.
 func Quietly(ctx context.Context) context.Context { return context.WithValue(ctx, quiet{}, true) }
 
-// Loud reports whether an Adjust by delta with ctx is one to tell of.
+// Loud reports whether an Adjust by delta with ctx must ring.
 func Loud(ctx context.Context, delta int64) bool {
 	return delta < 0 && ctx.Value(quiet{}) == nil
 }

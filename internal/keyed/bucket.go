@@ -22,9 +22,9 @@ const slots = 7
 //	  3    │ slot 5                 │ slot 6        │
 //	       └────────────────────────┴───────────────┘
 //
-// Who looks for a key needs line 0 and that with its slot. To wait for the first
-// to know which is the second would take 6 % of a call's time. So each tag has a
-// home, the slot that is looked at first: the CPU, which expects to find the key
+// To find a key takes line 0 and the line of its slot. To wait for the first before
+// the second is known would take 6 % of a call's time. So each tag has a
+// home, the slot that is examined first: the CPU, which expects to find the key
 // there, loads both lines at once. Seven in ten are at home.
 //
 // With five on average, some buckets have too many. What does not fit is in a
@@ -44,7 +44,7 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// tag returns what tells the keys of a bucket apart most of the time, never 0.
+// tag returns what distinguishes the keys of a bucket most of the time, never 0.
 // Other bits of the hash choose the shard and the bucket.
 func tag(hash uint64) uint8 { return max(1, uint8(hash>>48)) }
 

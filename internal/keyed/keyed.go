@@ -69,8 +69,8 @@ import (
 	"time"
 )
 
-// Most is the most keys a Map may be asked to remember. Much before that
-// memory is short: 2²⁹ keys take more than 24 GB.
+// Most is the largest possible limit on keys. Much before that memory is short: 2²⁹ keys
+// take more than 24 GB.
 const Most = 1 << 29
 
 // A Map remembers a V per K. It must be made by New and is safe for use by
@@ -134,8 +134,8 @@ func (m *Map[K, V]) Delete(key K) {
 	}
 }
 
-// Len returns how many keys are remembered, those with an idle value included
-// that nobody has come across yet.
+// Len returns how many keys are remembered, including those with an idle value that no
+// call has come across yet.
 func (m *Map[K, V]) Len() int { return int(m.room.count.Load()) }
 
 // short returns key as a short text if it is one.

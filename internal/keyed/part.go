@@ -132,7 +132,7 @@ func (p *part[K, V]) sweep(s *shard[K, V], b *bucket[K, V], now time.Duration) (
 
 // tidy sweeps the buckets whose turn it is, up to tries, until it has examined
 // enough entries, and returns how many it has forgotten. It stays with a shard for
-// all of its buckets, which lie side by side, unless somebody is in there, who
+// all of its buckets, which lie side by side, unless another call is in there, which
 // then sweeps. An older now only finds less.
 func (p *part[K, V]) tidy(tries, enough int, now time.Duration) (forgotten int) {
 	if !p.used.Load() {

@@ -63,7 +63,7 @@ func (t *table[K, V]) insert(hash func(K) uint64, h uint64, key K, v V) {
 	t.n++
 }
 
-// removed is told that n entries have gone from b.
+// removed records that n entries were removed from b.
 func (t *table[K, V]) removed(hash func(K) uint64, b *bucket[K, V], n int) {
 	t.n -= uint32(n)
 	b.settle(hash)
