@@ -1,12 +1,12 @@
 // Apiclient shows what Sluice is for: many goroutines, one rate-limited API.
 //
-// It starts an HTTP API on loopback that enforces a rate and a concurrency,
-// fetches a thousand items from it through a gate, and fetches them again with
-// a naive pool that retries at once, so that the difference can be seen side
-// by side. With -url it fetches from a real API instead.
+// It starts an HTTP API on loopback that enforces a rate and a concurrency, fetches a
+// thousand items from it through a gate, fetches them again with a naive pool that
+// retries at once, and prints both side by side. With -url it fetches from a real API
+// instead.
 //
-// Read gate.go for how a gate gets in front of an http.Client. The rest is flags, a progress line and
-// a table.
+// gate.go shows how a gate gets in front of an http.Client. The rest is flags, a
+// progress line and a table.
 package main
 
 import (

@@ -116,14 +116,14 @@ func newFlags() *flags {
 	f.set.DurationVar(&f.per, "per", time.Second, "the period of a -rate that is only a count")
 	f.set.Int64Var(&f.concurrency, "concurrency", 10, "how many `calls` the server and the gate allow in flight")
 	f.set.IntVar(&f.workers, "workers", 64, "how many `goroutines` each pool has")
-	f.set.StringVar(&f.url, "url", "", "fetch from this `address` instead of the built-in server; {} in it stands for the number of the item, and without {} the same address is fetched n times")
+	f.set.StringVar(&f.url, "url", "", "fetch from this `address` instead of the built-in server; {} stands for the number of the item; without {} the same address is fetched n times")
 	f.set.BoolVar(&f.naive, "naive", false, "fetch the items a second time with the naive pool (default: only from the built-in server)")
-	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` the items are written to, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
+	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` for the items, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
 	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
-	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server tells its limits: github, openai, ietf or none")
+	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server reports its limits: github, openai, ietf or none")
 	f.set.StringVar(&f.redis, "redis", "", "share the limits, in the Redis at this `address`, with all instances of the same -budget")
-	f.set.StringVar(&f.budget, "budget", "", "the `name` under which the limits are shared (default: one of this run)")
-	f.set.IntVar(&f.instances, "instances", 1, "how many `processes` fetch the items together, with -redis")
+	f.set.StringVar(&f.budget, "budget", "", "the `name` under which the limits are shared (default: a new one)")
+	f.set.IntVar(&f.instances, "instances", 1, "with -redis: how many `processes` fetch the items together")
 	f.set.StringVar(&f.share, "share", "", "fetch only this `part` of the items, such as 2/4: the second of four")
 	return f
 }
@@ -256,25 +256,24 @@ func itemURL(address string, id int) string {
 
 // usage writes the help.
 func usage(w io.Writer) {
-	fmt.Fprint(w, `apiclient fetches items from a rate-limited HTTP API through a Sluice gate,
-then the same items with a naive pool that retries at once, and prints both
-side by side.
+	fmt.Fprint(w, `apiclient fetches items from a rate-limited HTTP API through a gate, fetches the same
+items with a naive pool that retries at once, and prints both side by side.
 
 	go run ./examples/apiclient [flags]
 
-Each item becomes one line {"id":17,"body":…}: the body as the API gave it if
-it is JSON, otherwise as a string.
+Each item becomes a line {"id":17,"body":…}. The body is the API's if that is JSON,
+otherwise a string.
 
-With -redis the limits are in that Redis, and hold for all processes together
-that name the same -budget; -instances 4 starts four of them and shows what the
-server saw. An instance waits up to 10 s for a Redis that is away and calls
-nothing meanwhile; what it held when it was killed comes back within 5 s.
+With -redis all processes with the same -budget share the limits, through that Redis.
+-instances 4 starts four of them and shows what the server saw. If the Redis does not
+answer, an instance waits up to 10 s and makes no calls. The permits of an instance
+that was killed are returned within 5 s.
 
 	go run ./examples/apiclient -redis 127.0.0.1:6379 -instances 4
 
-Exit status: 0 nothing was lost, 1 something was lost or could not be begun,
-2 the flags make no sense, 130 interrupted. What the naive pool loses does not
-count. Ctrl-C once finishes what is in flight, twice cancels it.
+Exit status: 0 if nothing was lost; 1 if something was lost or could not begin; 2 if
+the flags are invalid; 130 if it was interrupted. Items that the naive pool loses do
+not count. The first Ctrl-C lets calls in flight finish, the second cancels them.
 
 `)
 	f := newFlags()

@@ -59,7 +59,7 @@ func TestBinaryDryRun(t *testing.T) {
 
 func TestBinaryHelp(t *testing.T) {
 	r := runIn(t, t.TempDir(), "", "-h")
-	for _, part := range []string{"{//}  its folder", "  -halt soon,fail=10%\n", "Exit status: 0 all items are ok"} {
+	for _, part := range []string{"{//}  its folder", "  -halt soon,fail=10%\n", "Exit status: 0 if all items are ok"} {
 		if r.status != 0 || !strings.Contains(r.stdout, part) {
 			t.Errorf("status %d, no %q in\n%s", r.status, part, r.stdout)
 		}

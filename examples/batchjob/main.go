@@ -1,14 +1,13 @@
-// Batchjob runs a command, or makes an HTTP call, for each item that it reads:
-// the parallel of paced work.
+// Batchjob runs a command, or makes an HTTP call, for each item that it reads, at a
+// steady rate.
 //
 //	printf '%s\n' a b c | go run ./examples/batchjob -rate 2/s -- echo {}
 //	go run ./examples/batchjob -in ids.txt -rate 5/s -jobs 4 -log run.jsonl -resume -halt soon,fail=10% -- curl -fsS 'https://api.example.com/{}'
 //	go run ./examples/batchjob -in ids.txt -rate 5/s -log run.jsonl -resume -url 'https://api.example.com/{}'
 //
-// It can be interrupted, or killed, and go on where it was. Read job.go for how
-// package batch is used, and http.go for how it goes with an http.Client that
-// has a transport of package sluicehttp. The rest is flags, commands and a
-// progress bar.
+// It can be interrupted or killed, and resumed. job.go shows how package batch is
+// used, http.go how it works with a transport of package sluicehttp. The rest is
+// flags, commands and a progress bar.
 package main
 
 import (

@@ -60,27 +60,27 @@ func newFlags() *flags {
 	f.set.SetOutput(io.Discard) // run prints what went wrong, once
 	f.set.Usage = func() {}
 	f.set.TextVar(&f.rate, "rate", sluice.Rate{}, "how often attempts may start, evenly spaced: a `rate` such as 5/s, 300/20s or 5000/h")
-	f.set.Int64Var(&f.burst, "burst", 1, "how many `attempts` may start together when none have for a while")
+	f.set.Int64Var(&f.burst, "burst", 1, "how many `attempts` may start together after an idle time, the first one included")
 	f.set.IntVar(&f.jobs, "jobs", 8, "how many `attempts` may run at once")
-	f.set.IntVar(&f.retries, "retries", 3, "how many `times` an item is tried again that failed")
+	f.set.IntVar(&f.retries, "retries", 3, "how many `times` a failed item is retried")
 	f.set.DurationVar(&f.backoff, "backoff", 500*time.Millisecond, "the longest `wait` before the first retry; it doubles with each, up to 30s, and is random below that")
-	f.set.DurationVar(&f.timeout, "timeout", 0, "the longest `time` that an attempt may take; 0 for as long as it likes")
-	f.set.DurationVar(&f.maxWait, "max-wait", 5*time.Minute, "with -url: the longest `wait` that a server may ask for; if it asks for more the job stops and says when to come back")
-	f.set.Func("halt", "when to stop early: soon or now (which cancels what is running), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
+	f.set.DurationVar(&f.timeout, "timeout", 0, "the longest `time` that an attempt may take; 0 for no limit")
+	f.set.DurationVar(&f.maxWait, "max-wait", 5*time.Minute, "with -url: the longest `wait` that a server may ask for; if it asks for more, the job stops and prints when to come back")
+	f.set.Func("halt", "when to stop early: soon or now (which cancels running items), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
 		f.halt, err = batch.ParseHalt(s)
 		return err
 	})
-	f.set.StringVar(&f.in, "in", "-", "the `file` with the items, one per line, empty lines left out; - is stdin")
-	f.set.BoolVar(&f.null, "null", false, "items end with a NUL in place of a newline")
+	f.set.StringVar(&f.in, "in", "-", "the `file` with the items, one per line; empty lines are skipped; - is stdin")
+	f.set.BoolVar(&f.null, "null", false, "items end with a NUL instead of a newline")
 	f.set.BoolVar(&f.ordered, "ordered", false, "print outputs in the order of the input")
 	f.set.BoolVar(&f.quiet, "quiet", false, "no progress")
-	f.set.BoolVar(&f.dryRun, "dry-run", false, "print what would be run, whatever the log has, and run nothing")
-	f.set.StringVar(&f.log, "log", "", "a `file` that takes what becomes of each item, so that the job can be resumed")
-	f.set.BoolVar(&f.resume, "resume", false, "skip the items that are in the log; without a log there is nothing to skip")
+	f.set.BoolVar(&f.dryRun, "dry-run", false, "print what would be run, whatever is in the log, and run nothing")
+	f.set.StringVar(&f.log, "log", "", "a `file` that records the outcome of each item, so that the job can be resumed")
+	f.set.BoolVar(&f.resume, "resume", false, "skip the items that are in the log, if there is one")
 	f.set.BoolVar(&f.resumeFailed, "resume-failed", false, "skip the items that are ok in the log")
 	f.set.BoolVar(&f.retryFailed, "retry-failed", false, "skip all items but those that failed in the log")
-	f.set.BoolVar(&f.anyConfig, "any-config", false, "resume a log although the command or the request was another")
-	f.set.StringVar(&f.web.url, "url", "", "call this `address` in place of a command; its body is the output")
+	f.set.BoolVar(&f.anyConfig, "any-config", false, "resume a log of another command or request")
+	f.set.StringVar(&f.web.url, "url", "", "call this `address` instead of running a command; the body of the response is the output")
 	f.set.StringVar(&f.web.method, "method", "GET", "with -url: the `method`")
 	f.set.StringVar(&f.web.body, "body", "", "with -url: the `body` of the request")
 	f.set.Func("header", "with -url: a `header` field such as 'Accept: text/csv'; may be repeated", f.web.addHeader)
@@ -138,7 +138,7 @@ func (f *flags) check() (options, error) {
 	var err error
 	if given["url"] {
 		if f.set.NArg() > 0 {
-			return o, fmt.Errorf("-url and a command, %q: only one of them can be", f.set.Arg(0))
+			return o, fmt.Errorf("-url and a command, %q: give only one of them", f.set.Arg(0))
 		}
 		o.task, err = f.web.check()
 		return o, err
@@ -174,28 +174,28 @@ func usage(w io.Writer) {
 	batchjob [flags] -- command {} …
 	batchjob [flags] -url https://host/{}
 
-In the command, the address, the body and the header these stand for the item,
-as in GNU parallel:
+These placeholders stand for the item in the command, address, body and header, as
+in GNU parallel:
 
 	{}    the item                {/}   its base name      {//}  its folder
 	{.}   without its extension   {/.}  both               {#}   its number, from 1
 	{%}   the number of the job, from 1 to -jobs
 
-A command without any of them gets the item as its last argument. It is run
-without a shell: an item is one argument, whatever is in it. If a shell is
-needed, give the item as an argument of its own: sh -c 'echo "$1"' sh {}
+A command without placeholders gets the item as its last argument. Commands run
+without a shell, so an item is always one argument. With a shell, pass the item as an
+argument of its own: sh -c 'echo "$1"' sh {}
 
-In an address an item is escaped, unless the address begins with it.
+In an address the item is escaped, unless the address begins with it.
 
-The output of an item is printed in one piece when it is done; that of attempts
-that were tried again is dropped. A command has failed if its exit status is not 0,
-a call if its status is 400 or more. Calls obey Retry-After and rate limits, and
-are tried again less often than -retries says while most calls to a host fail.
+The output of an item is printed in one piece when the item is done. The output of
+attempts that are retried is dropped. A command fails if its exit status is not 0, a
+call if its status is 400 or more. Calls obey Retry-After and rate limits. While most
+calls to a host fail, there are fewer retries than -retries allows.
 
-Exit status: 0 all items are ok, or as many as -halt success asks for;
-1 some failed; 2 it could not begin; 3 stopped before the end, and it can be
-resumed; 130 interrupted. (go run makes 1 of all but 0.) Ctrl-C once finishes what
-is running, twice cancels it, a third time ends at once.
+Exit status: 0 if all items are ok, or as many as -halt success requires; 1 if some
+failed; 2 if the job could not begin; 3 if it stopped before the end and can be
+resumed; 130 if it was interrupted. (go run returns 1 for all but 0.) The first Ctrl-C
+lets running items finish, the second cancels them, the third ends the program.
 
 `)
 	f := newFlags()

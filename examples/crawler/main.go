@@ -1,21 +1,20 @@
-// Crawler fetches pages and the pages that they link to, politely: there is a
-// gate for each host and one above them all, robots.txt and its Crawl-delay are
-// obeyed, and a host that says it is too much gets less from then on.
+// Crawler fetches pages and the pages that they link to, politely: each host has a
+// gate, all hosts share a parent gate, robots.txt and its Crawl-delay are obeyed, and
+// a host that answers 429 is called more slowly from then on.
 //
 //	go run ./examples/crawler                            # a built-in site of ten hosts, on loopback
 //	go run ./examples/crawler -pages 50 https://example.com/
 //
-// Pages go to a file as JSON Lines, each with its links; what happened at each
-// host is printed as a table. Read gates.go for the spacing, which is all that
-// is about Sluice, and hosts.go for robots.txt. -h tells the flags.
+// Pages go to a file as JSON Lines, each with its links. A table shows what happened
+// at each host. gates.go has the spacing, which is all that uses Sluice, and hosts.go
+// has robots.txt. -h lists the flags.
 //
-// It does not run scripts, keep cookies, submit forms, or remember anything
-// from one run to the next, and takes pages for UTF-8.
+// It does not run scripts, keep cookies, submit forms, or remember anything from one
+// run to the next. It assumes that pages are UTF-8.
 //
-// Requests to a host leave no closer than its delay, to the nanosecond, as long
-// as one at a time is in flight there; the network may bring them closer. In the
-// built-in site the table shows by how much: on the loopback interface of two busy
-// cores 3.4 ms was the most in five runs.
+// If one request at a time is in flight at a host, requests leave no closer than the
+// delay. The network may bring them closer: for the built-in site the table shows by
+// how much.
 package main
 
 import (

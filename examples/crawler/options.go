@@ -46,23 +46,23 @@ func newFlags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("crawler", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main prints what went wrong, once
 	f.Usage = func() {}
-	f.DurationVar(&o.delay, "delay", time.Second, "the least `time` from the start of a request to the start of the next one to the same host; for the built-in site 250ms unless given")
-	f.DurationVar(&o.maxDelay, "max-delay", 30*time.Second, "the longest Crawl-delay that is obeyed: a host that asks for more `time` is left alone")
-	f.BoolVar(&o.slowHosts, "slow-hosts", false, "do not leave such hosts alone, but crawl them as slowly as they ask")
-	f.BoolVar(&o.fromEnd, "from-end", false, "count the delay from the end of a request, too")
-	f.Float64Var(&o.factor, "factor", 0, "after a request wait so many `times` as long as it took, at most -max-delay")
+	f.DurationVar(&o.delay, "delay", time.Second, "the least `time` from the start of a request to the start of the next one to the same host; 250ms by default for the built-in site")
+	f.DurationVar(&o.maxDelay, "max-delay", 30*time.Second, "the longest Crawl-delay that is obeyed; hosts that ask for more `time` are skipped")
+	f.BoolVar(&o.slowHosts, "slow-hosts", false, "crawl such hosts as slowly as they ask instead of skipping them")
+	f.BoolVar(&o.fromEnd, "from-end", false, "count the delay from the end of the last request as well")
+	f.Float64Var(&o.factor, "factor", 0, "after a request, wait this many `times` as long as it took, at most -max-delay")
 	f.Int64Var(&o.perHost, "per-host", 1, "how many `requests` to one host may be in flight")
-	f.Int64Var(&o.jobs, "jobs", 16, "how many `requests` may be in flight altogether")
+	f.Int64Var(&o.jobs, "jobs", 16, "how many `requests` may be in flight in total")
 	f.TextVar(&o.rate, "rate", sluice.Rate{Count: 50, Per: time.Second}, "the most requests to all hosts together, a `rate` such as 50/s")
-	f.DurationVar(&o.maxWait, "max-wait", time.Minute, "the longest Retry-After that is waited for: pages of a host that asks for more `time` fail")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how much `time` one request may take")
-	f.IntVar(&o.depth, "depth", 4, "how many `links` away from the first pages")
-	f.IntVar(&o.pages, "pages", 1000, "how many `pages` to ask for altogether")
-	f.IntVar(&o.hostPages, "host-pages", 200, "how many `pages` to ask one host for")
-	f.IntVar(&o.frontier, "frontier", 100_000, "how many `addresses` to remember; links to further ones are not followed")
+	f.DurationVar(&o.maxWait, "max-wait", time.Minute, "the longest Retry-After that is obeyed; pages of hosts that ask for more `time` fail")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "the longest `time` that a request may take")
+	f.IntVar(&o.depth, "depth", 4, "how many `links` to follow from the first pages")
+	f.IntVar(&o.pages, "pages", 1000, "how many `pages` to fetch in total")
+	f.IntVar(&o.hostPages, "host-pages", 200, "how many `pages` to fetch from one host")
+	f.IntVar(&o.frontier, "frontier", 100_000, "how many `addresses` to remember; further links are not followed")
 	f.Int64Var(&o.maxBody, "max-body", 2<<20, "how many `bytes` of a page are read")
 	f.BoolVar(&o.span, "span", false, "follow links to other hosts (always, in the built-in site)")
-	f.StringVar(&o.agent, "agent", "sluice-crawler/1 (+https://github.com/sluice-go/sluice)", "the User-Agent; its `name` before the slash is the one that robots.txt is read for")
+	f.StringVar(&o.agent, "agent", "sluice-crawler/1 (+https://github.com/sluice-go/sluice)", "the User-Agent; robots.txt is read for its `name` before the slash")
 	f.StringVar(&o.out, "out", "crawl.jsonl", "the `file` for the pages, replaced if it exists; - is stdout (the table then goes to stderr), an empty name writes nothing")
 	return f
 }
@@ -150,10 +150,11 @@ func usage(w io.Writer) {
 	go run ./examples/crawler [flags] [address ...]
 
 Without an address it crawls a built-in site of ten hosts on loopback. Each page
-becomes one line of JSON; each host a line of the table.
+becomes a line of JSON, each host a line of the table.
 
-Exit status: 0 every page that may be had was had, 1 some failed or could not
-be written or there was none, 2 the flags make no sense, 130 interrupted.
+Exit status: 0 if all pages that may be fetched were fetched; 1 if some failed, could
+not be written, or there were none; 2 if the flags are invalid; 130 if it was
+interrupted.
 
 `)
 	f := newFlags(new(options))

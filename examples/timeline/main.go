@@ -1,13 +1,11 @@
-// Timeline shows what limiters do to the same 60 calls, for those who would
-// rather look than read:
+// Timeline draws what limiters do to the same 60 calls:
 //
 //	go run ./examples/timeline
 //
-// It sends the calls through real limiters in virtual time, which takes no time
-// and comes out the same on any machine, and draws one picture for each limiter,
-// a sheet of them all, and the classic confusion of a semaphore with a rate.
-// It replaces the pictures in docs/pictures and timeline.json beside them, the
-// numbers that they were drawn from.
+// It sends the calls through real limiters in virtual time, so the result is the same
+// on each machine. It draws one picture for each limiter, a sheet of all of them, and
+// the confusion of a semaphore with a rate, and replaces the pictures in docs/pictures
+// and timeline.json, the numbers behind them.
 package main
 
 import (
