@@ -17,7 +17,7 @@ var _ limits.Notifier = (*leaky.Bucket)(nil)
 
 // The verbs that wait, on a bucket that only answers.
 
-func TestBlockIsFirstComeFirstServed(t *testing.T) {
+func TestQueue_OfABucket_FirstInFirstOut(t *testing.T) {
 	each(t, limits.Rate{Count: 10, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
@@ -36,7 +36,7 @@ func TestBlockIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestBlockCancelIsExact(t *testing.T) {
+func TestQueue_OfABucket_CancelIsExact(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		if !b.TryAcquire(3) {
@@ -59,7 +59,7 @@ func TestBlockCancelIsExact(t *testing.T) {
 	})
 }
 
-func TestBlockTellsHowLongItWouldTake(t *testing.T) {
+func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
 		b := sluice.NewQueue(m)
 		if err := b.Acquire(bg, 3); err != nil {
@@ -90,7 +90,7 @@ func TestBlockTellsHowLongItWouldTake(t *testing.T) {
 	})
 }
 
-func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
+func TestQueue_OfAKey_TooManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: 1})
 		if err != nil {
@@ -116,7 +116,7 @@ func TestBlockOnAKeyThatIsOneTooMany(t *testing.T) {
 	})
 }
 
-func TestGateGivesBackAndSettles(t *testing.T) {
+func TestGate_OfABucket_ReturnsAndSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 10}))
 		tokens, err := leaky.NewKeyed[string](limits.Rate{Count: 10, Per: sec, Burst: 100}, limits.KeyedConfig{})

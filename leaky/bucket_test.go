@@ -39,7 +39,7 @@ func want(t testing.TB, what string, got, want limits.Result) {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestBucket_Take(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		want(t, "new", b.Peek(), allowed(5, 5, 0))
@@ -59,7 +59,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-func TestMoreThanTheCapacityIsNever(t *testing.T) {
+func TestBucket_Take_MoreThanTheCapacityIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		for _, n := range []int64{6, math.MaxInt64} {
@@ -83,7 +83,7 @@ func TestMoreThanTheCapacityIsNever(t *testing.T) {
 	})
 }
 
-func TestReturn(t *testing.T) {
+func TestBucket_Return(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		b.Take(2)
@@ -104,7 +104,7 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-func TestSetQuotaKeepsUnits(t *testing.T) {
+func TestBucket_SetRate_KeepsUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(b *leaky.Bucket, capacity, count int64, per time.Duration) {
 			t.Helper()
@@ -136,7 +136,7 @@ func TestSetQuotaKeepsUnits(t *testing.T) {
 	})
 }
 
-func TestImpossibleQuotas(t *testing.T) {
+func TestNew_ImpossibleRates(t *testing.T) {
 	for _, v := range []struct {
 		rate limits.Rate
 		text string
@@ -192,7 +192,7 @@ func panicOf(f func()) (err error) {
 	return nil
 }
 
-func TestNegativeNPanics(t *testing.T) {
+func TestBucket_NegativeNPanics(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
 	k, err := leaky.NewKeyed[int](b.Rate(), limits.KeyedConfig{})
 	if err != nil {
@@ -249,7 +249,7 @@ func each(t *testing.T, q limits.Rate, f func(t *testing.T, m meter)) {
 	}
 }
 
-func TestAdmitAndAdjust(t *testing.T) {
+func TestBucket_AdmitAndAdjust(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
 		done, cancel := context.WithCancel(bg)
 		cancel()
@@ -299,7 +299,7 @@ func TestAdmitAndAdjust(t *testing.T) {
 	})
 }
 
-func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
+func TestBucket_DebtBeyondTheCapacityIsKept(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
 		set := func(capacity int64) {
 			t.Helper()
@@ -320,7 +320,7 @@ func TestWhatIsOwedBeyondTheCapacityIsNotSpilled(t *testing.T) {
 	})
 }
 
-func TestPeekWritesNothing(t *testing.T) {
+func TestBucket_Peek_WritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, twin := limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5})), limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5}))
 		for i := range 200 {
@@ -333,7 +333,7 @@ func TestPeekWritesNothing(t *testing.T) {
 	})
 }
 
-func TestTakeDoesNotAllocate(t *testing.T) {
+func TestBucket_Take_DoesNotAllocate(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5}))
 	k, err := leaky.NewKeyed[string](b.Rate(), limits.KeyedConfig{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Who insists is told what Take would have said.
-func TestInsistIsTake(t *testing.T) {
+func TestBucket_Insist_IsTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5})), limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		r := rand.New(rand.NewPCG(1, 2))
@@ -38,7 +38,7 @@ func TestInsistIsTake(t *testing.T) {
 
 // While some insist, others take, give back and change the quota, and nothing is
 // lost: neither what they took nor the quota.
-func TestInsistLosesNothing(t *testing.T) {
+func TestBucket_Insist_LosesNothing(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 20}))
 	var held, most atomic.Int64
 	var callers sync.WaitGroup
@@ -81,7 +81,7 @@ func TestInsistLosesNothing(t *testing.T) {
 
 // A call that is held up between its clock and the bucket is not refused by the
 // clock that it has read.
-func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
+func TestBucket_Take_OldClockRefusesNoCall(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 2 * time.Millisecond, Burst: 1}))
 	b.setting.Lock() // the state is closed, and who comes must wait
 	s := b.state.Load()
@@ -103,7 +103,7 @@ func TestNobodyIsRefusedByAnOldClock(t *testing.T) {
 }
 
 // What the last call got makes no difference to the next.
-func TestFullIsOnlyAHint(t *testing.T) {
+func TestBucket_FullIsOnlyAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 3})), limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 3}))
 		r := rand.New(rand.NewPCG(3, 4))

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
+func TestKeyed_KeysHaveBucketsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 5}, 0)
 		want(t, "ann", k.Take("ann", 4), allowed(5, 1, 4*sec))
@@ -30,7 +30,7 @@ func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
 
 // A new quota finds the units that are there, and a bucket that is never fuller than
 // full; and a wait that was returned is right.
-func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
+func TestKeyed_TakeQuota_ChangesTheRateOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		before, smaller, faster := limits.Rate{Count: 30, Per: time.Minute, Burst: 16}, limits.Rate{Count: 30, Per: time.Minute, Burst: 4}, limits.Rate{Count: 300, Per: time.Minute, Burst: 16}
@@ -49,7 +49,7 @@ func TestTakeQuotaChangesTheQuotaOfAKey(t *testing.T) {
 
 // A quota that is smaller and faster waits until it could have granted what there is:
 // earlier, both together would let more through than either.
-func TestSmallerAndFasterQuotaWaits(t *testing.T) {
+func TestKeyed_TakeQuota_SmallerAndFasterWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		hourly, secondly := limits.Rate{Count: 100, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 1}
@@ -66,7 +66,7 @@ func TestSmallerAndFasterQuotaWaits(t *testing.T) {
 	})
 }
 
-func TestMaxKeys(t *testing.T) {
+func TestKeyedConfig_MaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 2}, 100)
 		for key := range 100 {
@@ -88,7 +88,7 @@ func TestMaxKeys(t *testing.T) {
 	})
 }
 
-func TestMaxKeysOutOfRange(t *testing.T) {
+func TestKeyedConfig_MaxKeys_OutOfRange(t *testing.T) {
 	for _, most := range []int64{-1, 1_000_000_000} {
 		if _, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: most}); err == nil {
 			t.Errorf("MaxKeys of %d", most)
@@ -97,7 +97,7 @@ func TestMaxKeysOutOfRange(t *testing.T) {
 }
 
 // A drained bucket is forgotten whichever key is asked afterwards.
-func TestDrainedBucketsAreForgotten(t *testing.T) {
+func TestKeyed_ForgetsEmptyBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 3}, 0)
 		for key := range 10_000 {
@@ -117,7 +117,7 @@ func TestDrainedBucketsAreForgotten(t *testing.T) {
 
 // While each call brings a new key, no more than about half as many stale ones
 // are kept as are live.
-func TestSteadyStateOfNewKeys(t *testing.T) {
+func TestKeyed_SteadyStateOfNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		most := 0
@@ -132,7 +132,7 @@ func TestSteadyStateOfNewKeys(t *testing.T) {
 	})
 }
 
-func TestMemoryPerKey(t *testing.T) {
+func TestKeyed_MemoryPerKey(t *testing.T) {
 	const n = 1 << 17
 	keys := make([]string, n)
 	for i := range keys {
@@ -162,7 +162,7 @@ func heap() int64 {
 
 // A quota whose bucket has drained and was forgotten is not asked for the first time:
 // it does not find what a slower quota before it still holds.
-func TestForgottenBucketBesideAnother(t *testing.T) {
+func TestKeyed_ForgottenBucketBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 20}
 		k := mustKeyed[int](t, slow, 0)

@@ -14,7 +14,7 @@ import (
 
 // Several quotas on one key, and one bucket whose quota changes all the time, admit
 // in no window more than the laxest of them does alone, and each wait is right.
-func TestSeveralQuotas(t *testing.T) {
+func TestMixed_SeveralRates(t *testing.T) {
 	for name, subject := range map[string]func() func(q limits.Rate, n int64) limits.Result{
 		"TakeRate": func() func(q limits.Rate, n int64) limits.Result {
 			k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
@@ -80,7 +80,7 @@ func TestSeveralQuotas(t *testing.T) {
 }
 
 // Two tariffs for one user, asked as fast as they can be.
-func TestTwoTariffsInATightLoop(t *testing.T) {
+func TestMixed_TwoRatesInATightLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, pro := limits.Rate{Count: 1, Per: sec, Burst: 10}, limits.Rate{Count: 1, Per: sec, Burst: 100}
 		k, b := mustKeyed[string](t, free, 0), mustBucket(t, free)
@@ -111,7 +111,7 @@ func TestTwoTariffsInATightLoop(t *testing.T) {
 
 // What was taken by a slow quota is in the bucket of a fast one that had been empty
 // for long, and a bucket that is idle by a fast quota leaks by a slow one as well.
-func TestSetQuotaAfterIdleness(t *testing.T) {
+func TestMixed_SetRateAfterIdleness(t *testing.T) {
 	fast, slow := limits.Rate{Count: 50, Per: sec, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 30}
 	set := func(t *testing.T, b *leaky.Bucket, q limits.Rate) {
 		t.Helper()
@@ -142,7 +142,7 @@ func TestSetQuotaAfterIdleness(t *testing.T) {
 }
 
 // What Adjust took beyond the capacity is still owed when the quota is changed back.
-func TestOwedWhenTheQuotaIsChangedBack(t *testing.T) {
+func TestMixed_DebtWhenTheRateIsChangedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 90}
 		b := mustBucket(t, slow)
@@ -155,7 +155,7 @@ func TestOwedWhenTheQuotaIsChangedBack(t *testing.T) {
 }
 
 // A quota that takes longer than two years to drain is kept in another form.
-func TestWideQuotasOfKeys(t *testing.T) {
+func TestMixed_WideRatesOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		for i := range 5 {

@@ -135,11 +135,11 @@ func replaySpring(line []byte, on func(limits.Rate) taker) error {
 // What redis-cell and Spring Cloud Gateway answered is what one function
 // answers: CL.THROTTLE and the token bucket are the same arithmetic.
 
-func TestOracleCLThrottle(t *testing.T) {
+func TestOracle_CLThrottle(t *testing.T) {
 	replayAll(t, "cl_throttle.jsonl", replayThrottle)
 }
 
-func TestOracleSpring(t *testing.T) {
+func TestOracle_Spring(t *testing.T) {
 	replayAll(t, "spring_token_bucket.jsonl", replaySpring)
 }
 
@@ -159,13 +159,13 @@ func replayAll(t *testing.T, name string, replay func([]byte, func(limits.Rate) 
 
 // A replay that would accept a wrong answer is worth nothing.
 
-func TestOracleCLThrottleFindsEachCorruptedField(t *testing.T) {
+func TestOracle_CLThrottle_FindsEachCorruptedField(t *testing.T) {
 	corruptAll(t, "cl_throttle.jsonl", replayThrottle,
 		"limited", "limit", "remaining", "retry_after_ns", "reset_after_ns",
 		"cell 0", "cell 1", "cell 2", "cell 3", "cell 4", "unheard of")
 }
 
-func TestOracleSpringFindsEachCorruptedField(t *testing.T) {
+func TestOracle_Spring_FindsEachCorruptedField(t *testing.T) {
 	corruptAll(t, "spring_token_bucket.jsonl", replaySpring, "allowed", "remaining", "unheard of")
 }
 

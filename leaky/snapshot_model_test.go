@@ -16,7 +16,7 @@ import (
 
 // Over random histories, a bucket that is restarted now and then decides
 // exactly as one that is not.
-func TestRestartsChangeNothing(t *testing.T) {
+func TestSnapshot_RestartsChangeNothing(t *testing.T) {
 	restarts, overdrawn, refusals := 0, 0, 0
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func of(q limits.Rate, at, level int64) []byte {
 
 // A program that is restarted, after whatever pause, has what it would have
 // had without.
-func TestRestartMintsNothing(t *testing.T) {
+func TestSnapshot_RestartAddsNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hour = time.Hour
 		for _, c := range []struct {
@@ -72,7 +72,7 @@ func TestRestartMintsNothing(t *testing.T) {
 }
 
 // The day's allowance, in numbers.
-func TestRestartOfAFullBucket(t *testing.T) {
+func TestSnapshot_RestartOfAFullBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hour = time.Hour
 		b := mustBucket(t, daily)
@@ -102,7 +102,7 @@ func TestRestartOfAFullBucket(t *testing.T) {
 	})
 }
 
-func TestSnapshotFormat(t *testing.T) {
+func TestSnapshot_Format(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where it is 2000
 		b := limits.Must(leaky.New(limits.Rate{Count: 30, Per: time.Minute, Burst: 16}))
 		format := func(want string) {
@@ -129,7 +129,7 @@ func TestSnapshotFormat(t *testing.T) {
 }
 
 // What happened to the wall clock between the snapshot and its restoration.
-func TestSnapshotAndTheClock(t *testing.T) {
+func TestSnapshot_AndTheClock(t *testing.T) {
 	const (
 		hour = int64(time.Hour)
 		now  = 946_684_800*int64(time.Second) + 50*hour
@@ -177,7 +177,7 @@ func TestSnapshotAndTheClock(t *testing.T) {
 
 // A clock that is put back before each of many restarts: nothing is minted,
 // and what leaks while a program runs is not lost.
-func TestClockPutBackAgainAndAgain(t *testing.T) {
+func TestSnapshot_ClockPutBackAgainAndAgain(t *testing.T) {
 	var saved []byte
 	for restart := range 5 {
 		synctest.Test(t, func(t *testing.T) { // where it is 2000, each time
@@ -196,7 +196,7 @@ func TestClockPutBackAgainAndAgain(t *testing.T) {
 
 // A bucket whose instants count from long ago can be as full for as long as
 // any: to the end of the range.
-func TestRestoreIntoAnOldBucket(t *testing.T) {
+func TestRestore_IntoAnOldBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const old = 100 * 365 * 24 * time.Hour
 		b := mustBucket(t, daily)
@@ -225,7 +225,7 @@ func TestRestoreIntoAnOldBucket(t *testing.T) {
 }
 
 // Nothing that is not a snapshot of the same quota changes anything.
-func TestBadSnapshotsChangeNothing(t *testing.T) {
+func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mustBucket(t, daily)
 		b.Take(10)
@@ -287,7 +287,7 @@ func TestBadSnapshotsChangeNothing(t *testing.T) {
 }
 
 // A true checksum over impossible numbers.
-func TestImpossibleNumbersInSnapshots(t *testing.T) {
+func TestRestore_ImpossibleNumbers(t *testing.T) {
 	b := mustBucket(t, daily)
 	b.Take(10)
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func everybody(d time.Duration, f func(caller int)) time.Duration {
 }
 
 // x/time/rate let up to 3.3 times too much through at this.
-func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
+func TestStress_NeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 	for _, q := range []limits.Rate{{Count: 1_000_000, Per: sec, Burst: 100}, {Count: 20_000, Per: sec, Burst: 10}, {Count: 300, Per: sec, Burst: 1}, {Count: 1, Per: time.Hour, Burst: 5}} {
 		start := time.Now()
 		b, k := limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})), mustKeyed[string](t, q, 0)
@@ -57,7 +57,7 @@ func TestStressNeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 	}
 }
 
-func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
+func TestStress_ReturnedUnitsAreThereAgain(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 8}))
 	k := mustKeyed[int](t, b.Rate(), 0)
 	var held, most atomic.Int64
@@ -87,7 +87,7 @@ func TestStressWhatIsReturnedIsThereAgain(t *testing.T) {
 
 // Two quotas of equal depth, one with units of 3.6 s and one of half of that:
 // whichever a call met, the unit it took must be in the bucket.
-func TestStressSetQuotaLosesNothing(t *testing.T) {
+func TestStress_SetRateLosesNothing(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour / 1000, Burst: 10_000_000}, limits.Rate{Count: 2, Per: time.Hour / 1000, Burst: 20_000_000}
 	b := limits.Must(leaky.New(limits.Rate{Count: large.Count, Per: large.Per, Burst: large.Burst}))
 	var taken atomic.Int64
@@ -115,7 +115,7 @@ func TestStressSetQuotaLosesNothing(t *testing.T) {
 // A snapshot is of one state: a quota, and what was taken while it was in
 // force. One goroutine changes the quota, so that on two processors it does so
 // at each point of Snapshot.
-func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
+func TestStress_SnapshotWhileTheRateChanges(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour, Burst: 1000}, limits.Rate{Count: 1, Per: 2 * time.Hour, Burst: 5}
 	b := mustBucket(t, large)
 	done := make(chan struct{})
@@ -173,7 +173,7 @@ func TestStressSnapshotWhileTheQuotaChanges(t *testing.T) {
 
 // Restore meets SetRate: either it finds the new quota, and fails, or what it
 // restored is carried over to that.
-func TestStressRestoreIsNotLost(t *testing.T) {
+func TestStress_RestoreIsNotLost(t *testing.T) {
 	q, other := limits.Rate{Count: 1, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: time.Hour, Burst: 200}
 	full := mustBucket(t, q)
 	full.Take(100)
@@ -203,7 +203,7 @@ func TestStressRestoreIsNotLost(t *testing.T) {
 
 // Many keys come and go while others are asked: no admission is lost and
 // none is minted.
-func TestStressKeysComeAndGo(t *testing.T) {
+func TestStress_KeysComeAndGo(t *testing.T) {
 	k := mustKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)
 	var next atomic.Int64
 	var asked, admitted [callers]int

@@ -48,7 +48,7 @@ func visits(step time.Duration, ask func(now time.Duration) bool) (n int64) {
 	return n
 }
 
-func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
+func TestTextbook_FunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 	for _, v := range []struct {
 		step       time.Duration
 		mine, them int64
@@ -73,7 +73,7 @@ func TestFunnelThatDropsTheFractionAtEachVisit(t *testing.T) {
 
 // A float32 has 24 bits: after 4.7 hours it cannot count milliseconds. After
 // a year a bucket still knows what a nanosecond is.
-func TestFloatRates(t *testing.T) {
+func TestTextbook_FloatRates(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	// Idle for 16,777,217 ms, the textbook's funnel of one per ms has leaked one
 	// less.
@@ -119,7 +119,7 @@ func TestFloatRates(t *testing.T) {
 
 // Setting the clock back 200 ms refilled the textbook's funnel; long idleness
 // overflowed it and blocked it for days.
-func TestClockThatStepsBack(t *testing.T) {
+func TestTextbook_ClockThatStepsBack(t *testing.T) {
 	r := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 5})
 	var tat time.Duration
 	count := func(now time.Duration) (n int) {
@@ -164,7 +164,7 @@ func TestClockThatStepsBack(t *testing.T) {
 // The clock is monotonic and read anew at each attempt; but even decisions by
 // stale clocks admit no more: x/time/rate let 40,000 through for 1,010
 // (golang/go#71360).
-func TestStaleClocksMintNothing(t *testing.T) {
+func TestTextbook_StaleClocksAddNoUnits(t *testing.T) {
 	r := mustRule(limits.Rate{Count: 1000, Per: sec, Burst: 10})
 	var tat time.Duration
 	var n int64
@@ -183,7 +183,7 @@ func TestStaleClocksMintNothing(t *testing.T) {
 
 // One tutorial looks its funnels up by action and stores them by user and
 // action: each call finds none and gets a new one, and nothing is limited.
-func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
+func TestTextbook_MapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type userAction struct{ user, action string }
 		k := newKeyed[userAction](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, limits.KeyedConfig{})
@@ -214,7 +214,7 @@ func TestMapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 
 // Get, and put if there was none: two first callers each make a bucket, and one
 // of the two is lost with what it admitted.
-func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
+func TestTextbook_GetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 	buckets := make(map[int]*Bucket)
 	first, second := buckets[1], buckets[1] // both look before either puts
 	for _, b := range []*Bucket{first, second} {
@@ -246,7 +246,7 @@ func TestGetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 }
 
 // A fixed expiry of a day made a bucket of one per week free again on the next.
-func TestExpiryShorterThanTheDebt(t *testing.T) {
+func TestTextbook_ExpiryShorterThanTheDebt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const week = 7 * 24 * time.Hour
 		k := newKeyed[int](t, limits.Rate{Count: 1, Per: week, Burst: 2}, limits.KeyedConfig{})
@@ -288,7 +288,7 @@ func TestExpiryShorterThanTheDebt(t *testing.T) {
 
 // A token bucket that counts whole seconds is refilled at each edge of one: ten
 // at 0.999 and ten more a millisecond later.
-func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
+func TestTextbook_SecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 	r, tat := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 10}), time.Duration(0)
 	seconds, tatS := mustRule(limits.Rate{Count: 10, Per: sec, Burst: 10}), time.Duration(0)
 	var mine, theirs int
@@ -310,7 +310,7 @@ func TestSecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 
 // In any window the bucket keeps to capacity + W/T, here over all pairs of
 // grants of a greedy caller.
-func TestBoundOfAnyWindow(t *testing.T) {
+func TestBucket_BoundOfAnyWindow(t *testing.T) {
 	r, tat := mustRule(limits.Rate{Count: 3, Per: 100 * time.Millisecond, Burst: 7}), time.Duration(0)
 	var grants []time.Duration
 	for now := time.Duration(0); now < 3*sec; now += 777 * time.Microsecond {

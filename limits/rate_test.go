@@ -15,7 +15,7 @@ import (
 
 const aDay = 24 * time.Hour
 
-func TestParseRateReadsRatesAsPeopleWriteThem(t *testing.T) {
+func TestParseRate_ReadsCommonSpellings(t *testing.T) {
 	for s, want := range map[string]limits.Rate{
 		// The examples of the documentation.
 		"5/s":      {Count: 5, Per: time.Second},
@@ -67,7 +67,7 @@ func TestParseRateReadsRatesAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-func TestParseRateRefusesEverythingElse(t *testing.T) {
+func TestParseRate_RefusesEverythingElse(t *testing.T) {
 	const (
 		form   = "want a count and a period"
 		count  = "the count must be"
@@ -138,7 +138,7 @@ func TestParseRateRefusesEverythingElse(t *testing.T) {
 	}
 }
 
-func TestRateStringIsWhatParseRateReads(t *testing.T) {
+func TestRate_String_IsReadByParseRate(t *testing.T) {
 	for want, r := range map[string]limits.Rate{
 		"5/s":              {Count: 5, Per: time.Second},
 		"5/m":              {Count: 5, Per: 60 * time.Second},
@@ -170,7 +170,7 @@ func TestRateStringIsWhatParseRateReads(t *testing.T) {
 	}
 }
 
-func TestIntervalIsRoundedDownToANanosecond(t *testing.T) {
+func TestRate_Interval_IsRoundedDownToANanosecond(t *testing.T) {
 	for r, want := range map[limits.Rate]time.Duration{
 		{}:                                         0,
 		{Count: 1, Per: time.Second}:               time.Second,
@@ -188,7 +188,7 @@ func TestIntervalIsRoundedDownToANanosecond(t *testing.T) {
 	}
 }
 
-func TestRateIsAFlag(t *testing.T) {
+func TestRate_IsAFlag(t *testing.T) {
 	parse := func(args ...string) (r limits.Rate, usage string, err error) {
 		var out strings.Builder
 		fs := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -222,7 +222,7 @@ func TestRateIsAFlag(t *testing.T) {
 	}
 }
 
-func TestRateIsTextInJSON(t *testing.T) {
+func TestRate_IsTextInJSON(t *testing.T) {
 	type config struct{ A, B limits.Rate }
 	in := config{A: limits.Rate{Count: 300, Per: 20 * time.Second}}
 	data, err := json.Marshal(in)
@@ -235,7 +235,7 @@ func TestRateIsTextInJSON(t *testing.T) {
 	}
 }
 
-func TestUnmarshalTextChangesNothingOnError(t *testing.T) {
+func TestRate_UnmarshalText_ErrorChangesNothing(t *testing.T) {
 	for _, s := range []string{"", "5", "5/0s", "Unlimited", "unlimited "} {
 		r := limits.Rate{Count: 7, Per: time.Hour}
 		if err := r.UnmarshalText([]byte(s)); err == nil || r.Count != 7 || r.Per != time.Hour {

@@ -35,7 +35,7 @@ func mustNew(t *testing.T, rate limits.Rate, cfg pacer.Config) *pacer.Pacer {
 	return p
 }
 
-func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
+func TestPacer_Acquire_OneIntervalApartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		var want []synclog.Left
@@ -51,7 +51,7 @@ func TestCallersLeaveOneIntervalApartInOrder(t *testing.T) {
 	})
 }
 
-func TestWeightIsPaidAfterwards(t *testing.T) {
+func TestPacer_Acquire_CostIsPaidAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		for i, n := range []int64{1, 5, 1, 0, 2, 1} {
@@ -71,7 +71,7 @@ func TestWeightIsPaidAfterwards(t *testing.T) {
 
 // In golang.org/x/time/rate the caller after 50 cancelled ones waits 5 s
 // (golang/go#56924).
-func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
+func TestPacer_Acquire_CancelledCallersLeaveNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		l.Call(0, func() error { return p.Acquire(bg, 1) })
@@ -97,7 +97,7 @@ func TestFiftyCancelledCallersLeaveNoHole(t *testing.T) {
 	})
 }
 
-func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
+func TestPacer_Acquire_CancelInTheMiddleLetsOthersMoveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
@@ -116,7 +116,7 @@ func TestCancelledCallerInTheMiddleLetsTheRestMoveUp(t *testing.T) {
 	})
 }
 
-func TestDoneContextFailsBeforeAnythingIsTaken(t *testing.T) {
+func TestPacer_Acquire_DoneContextTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		ctx, cancel := context.WithCancel(bg)
@@ -135,7 +135,7 @@ func TestDoneContextFailsBeforeAnythingIsTaken(t *testing.T) {
 	})
 }
 
-func TestHopelessWaitsFailAtOnceAndConsumeNothing(t *testing.T) {
+func TestPacer_AcquireWithin_HopelessWaitsFailAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
 		p.TryAcquire(1)
@@ -174,7 +174,7 @@ func TestHopelessWaitsFailAtOnceAndConsumeNothing(t *testing.T) {
 	})
 }
 
-func TestChangesReachThoseWhoWait(t *testing.T) {
+func TestPacer_SetRate_ReachesWaiters(t *testing.T) {
 	change := map[string]struct {
 		do   func(p *pacer.Pacer)
 		want []time.Duration // departures of three callers; the change comes at 50 ms
@@ -223,7 +223,7 @@ func TestChangesReachThoseWhoWait(t *testing.T) {
 	}
 }
 
-func TestWaitersMadeHopelessFailThen(t *testing.T) {
+func TestPacer_SetRate_FailsWaitersWithoutTime(t *testing.T) {
 	change := map[string]func(p *pacer.Pacer){
 		"slower": func(p *pacer.Pacer) { p.SetRate(limits.Rate{Count: 1, Per: time.Second}) },
 		"pause":  func(p *pacer.Pacer) { p.PauseUntil(time.Now().Add(time.Second)) },
@@ -258,7 +258,7 @@ func TestWaitersMadeHopelessFailThen(t *testing.T) {
 
 // Only those whom the change makes hopeless fail, counted without those who fail
 // before them.
-func TestChangeFailsNoMoreThanItMust(t *testing.T) {
+func TestPacer_SetRate_FailsNoMoreThanItMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
@@ -278,7 +278,7 @@ func TestChangeFailsNoMoreThanItMust(t *testing.T) {
 }
 
 // At its deadline a context is done: a slot at that instant is too late.
-func TestSlotExactlyAtTheDeadline(t *testing.T) {
+func TestPacer_AcquireWithin_SlotExactlyAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		p.TryAcquire(1)
@@ -294,7 +294,7 @@ func TestSlotExactlyAtTheDeadline(t *testing.T) {
 	})
 }
 
-func TestPauseEndsWithNothingStored(t *testing.T) {
+func TestPacer_PauseUntil_EndsWithNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}), synclog.New()
 		time.Sleep(time.Hour) // full burst
@@ -310,7 +310,7 @@ func TestPauseEndsWithNothingStored(t *testing.T) {
 	})
 }
 
-func TestResumeLeavesNothingStored(t *testing.T) {
+func TestPacer_Resume_LeavesNothingStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}), synclog.New()
 		time.Sleep(time.Hour) // full burst
@@ -326,7 +326,7 @@ func TestResumeLeavesNothingStored(t *testing.T) {
 	})
 }
 
-func TestBurst(t *testing.T) {
+func TestConfig_Burst(t *testing.T) {
 	for name, c := range map[string]struct {
 		burst int64
 		idle  time.Duration // before 5 callers come at once
@@ -355,7 +355,7 @@ func TestBurst(t *testing.T) {
 }
 
 // B = 1 + τ/T: the field's classic bug is off by one interval.
-func TestBurstCountsTheFirstCall(t *testing.T) {
+func TestConfig_Burst_CountsTheFirstCall(t *testing.T) {
 	for b := int64(1); b <= 10; b++ {
 		synctest.Test(t, func(t *testing.T) {
 			p := mustNew(t, limits.Rate{Count: 10, Per: time.Second, Burst: b}, pacer.Config{})
@@ -371,7 +371,7 @@ func TestBurstCountsTheFirstCall(t *testing.T) {
 	}
 }
 
-func TestSetRateKeepsWhatIsStored(t *testing.T) {
+func TestPacer_SetRate_KeepsWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle  time.Duration
 		taken int64
@@ -417,7 +417,7 @@ func TestSetRateKeepsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestThreePerSecondIsExactAfterTenMillion(t *testing.T) {
+func TestPacer_ThreePerSecondIsExactAfterTenMillion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 3, Per: time.Second}, pacer.Config{}))
 		start := time.Now()
@@ -433,7 +433,7 @@ func TestThreePerSecondIsExactAfterTenMillion(t *testing.T) {
 	})
 }
 
-func TestRatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
+func TestPacer_RatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 	for _, r := range []struct {
 		count int64
 		per   time.Duration
@@ -456,7 +456,7 @@ func TestRatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 	}
 }
 
-func TestHugeWeightsSaturate(t *testing.T) {
+func TestPacer_HugeCostsSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		if err := p.Acquire(bg, math.MaxInt64); err != nil {
@@ -486,7 +486,7 @@ func TestHugeWeightsSaturate(t *testing.T) {
 	})
 }
 
-func TestMaxWaiting(t *testing.T) {
+func TestConfig_MaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustNew(t, tenPerSecond, pacer.Config{MaxWaiting: 2})
 		l := synclog.New()
@@ -502,7 +502,7 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
-func TestTryAcquireNeverOvertakes(t *testing.T) {
+func TestPacer_TryAcquire_NeverOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		if !p.TryAcquire(1) || p.TryAcquire(1) {
@@ -526,7 +526,7 @@ func TestTryAcquireNeverOvertakes(t *testing.T) {
 	})
 }
 
-func TestMistakes(t *testing.T) {
+func TestPacer_Mistakes(t *testing.T) {
 	for _, rate := range []limits.Rate{
 		{},
 		{Per: time.Second},

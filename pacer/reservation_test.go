@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/pacer"
 )
 
-func TestReservationsAreForecasts(t *testing.T) {
+func TestReservation_Slot_IsAForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
 		start := time.Now()
@@ -64,7 +64,7 @@ func TestReservationsAreForecasts(t *testing.T) {
 
 // A faster rate cannot let a reservation leave before the rate was changed,
 // even if nobody looks until long after.
-func TestAbandonedReservationsLeaveNoEarlierThanTheChange(t *testing.T) {
+func TestReservation_AbandonedLeaveNoEarlierThanTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
 		start := time.Now()
@@ -82,7 +82,7 @@ func TestAbandonedReservationsLeaveNoEarlierThanTheChange(t *testing.T) {
 	})
 }
 
-func TestWaitEnforcesTheSlot(t *testing.T) {
+func TestReservation_Wait_EnforcesTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		early, used, late := p.Reserve(1), p.Reserve(1), p.Reserve(1)
@@ -101,7 +101,7 @@ func TestWaitEnforcesTheSlot(t *testing.T) {
 
 // An attended reservation ahead of one that is already attended takes over the
 // timer.
-func TestWaitBeginsOutOfOrder(t *testing.T) {
+func TestReservation_Wait_BeginsOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
@@ -117,7 +117,7 @@ func TestWaitBeginsOutOfOrder(t *testing.T) {
 	})
 }
 
-func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
+func TestReservation_Wait_CancelGivesTheSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
@@ -150,7 +150,7 @@ func TestWaitThatEndsEarlyGivesTheSlotBack(t *testing.T) {
 
 // Only the first of those who wait sets a timer. If it is cancelled the next must,
 // also behind a reservation for which nobody waits.
-func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
+func TestReservation_Cancel_OfTheFirstWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)
@@ -176,7 +176,7 @@ func TestCancelOfTheFirstWakesTheNext(t *testing.T) {
 
 // A reservation that was cancelled before anybody waited for it says so, also to
 // somebody who is not to wait.
-func TestWaitAfterCancel(t *testing.T) {
+func TestReservation_Wait_AfterCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		p.TryAcquire(1)
@@ -197,7 +197,7 @@ func TestWaitAfterCancel(t *testing.T) {
 
 // However the end of a wait is noticed, by the one who waits or by somebody who
 // looks first, the reservation is gone.
-func TestWaitAfterACancelledWait(t *testing.T) {
+func TestReservation_Wait_AfterACancelledWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
@@ -217,7 +217,7 @@ func TestWaitAfterACancelledWait(t *testing.T) {
 	})
 }
 
-func TestReservationOfNothing(t *testing.T) {
+func TestReservation_OfZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
 		p.TryAcquire(1)
@@ -228,7 +228,7 @@ func TestReservationOfNothing(t *testing.T) {
 	})
 }
 
-func TestTwoMayNotWaitForOneReservation(t *testing.T) {
+func TestReservation_Wait_TwicePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{})), synclog.New()
 		p.TryAcquire(1)

@@ -19,7 +19,7 @@ var (
 	warmingUp    = pacer.Config{WarmUp: 4 * time.Second}
 )
 
-func TestWarmUpStartsSlowlyAndSpeedsUp(t *testing.T) {
+func TestConfig_WarmUp_StartsSlowlyAndSpeedsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := mustNew(t, onePerSecond, warmingUp), synclog.New()
 		for i := range 7 {
@@ -32,7 +32,7 @@ func TestWarmUpStartsSlowlyAndSpeedsUp(t *testing.T) {
 }
 
 // Cost is an area: one call of weight 3 costs what three of weight 1 do.
-func TestWarmUpWeightsSplitAndMerge(t *testing.T) {
+func TestConfig_WarmUp_CostsSplitAndMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, weights := range map[string][]int64{"one by one": {1, 1, 1, 1, 1}, "at once": {5}, "mixed": {2, 3}} {
 			p := mustNew(t, onePerSecond, warmingUp)
@@ -46,7 +46,7 @@ func TestWarmUpWeightsSplitAndMerge(t *testing.T) {
 	})
 }
 
-func TestWarmUpCoolsDownWhenIdle(t *testing.T) {
+func TestConfig_WarmUp_CoolsDownWhenIdle(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle func(p *pacer.Pacer)
 		want time.Duration // from the first call after it to the second
@@ -77,7 +77,7 @@ func TestWarmUpCoolsDownWhenIdle(t *testing.T) {
 	}
 }
 
-func TestWarmUpForecastsComeTrue(t *testing.T) {
+func TestConfig_WarmUp_ForecastsComeTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustNew(t, limits.Rate{Count: 7, Per: time.Second}, pacer.Config{WarmUp: 3 * time.Second})
 		ctx, cancel := context.WithCancel(bg)
@@ -99,7 +99,7 @@ func TestWarmUpForecastsComeTrue(t *testing.T) {
 	})
 }
 
-func TestWarmUpMistakes(t *testing.T) {
+func TestConfig_WarmUp_Mistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate limits.Rate
 		cfg  pacer.Config

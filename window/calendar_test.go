@@ -15,7 +15,7 @@ func mustLoad(t testing.TB, name string) *time.Location {
 	return loc
 }
 
-func TestBounds(t *testing.T) {
+func TestCalendar_Bounds(t *testing.T) {
 	const zoned = "2006-01-02 15:04:05 -0700"
 	for _, c := range []struct {
 		zone       string
@@ -84,7 +84,7 @@ func TestBounds(t *testing.T) {
 
 // The windows of a calendar follow one another without gaps and each contains
 // what it is the window of, wherever clocks do strange things.
-func TestBoundsCoverAllOfTime(t *testing.T) {
+func TestCalendar_Bounds_CoverAllOfTime(t *testing.T) {
 	for _, zone := range []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "America/Havana", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Monrovia"} {
 		loc := mustLoad(t, zone)
 		for c := Day; c <= Month; c++ {
@@ -134,7 +134,7 @@ func cover(t *testing.T, c Calendar, loc *time.Location, at, stop int64) {
 	}
 }
 
-func TestBoundsAtTheEndOfTime(t *testing.T) {
+func TestCalendar_Bounds_AtTheEndOfTime(t *testing.T) {
 	for c := Minute; c <= Month; c++ {
 		for _, at := range []int64{math.MinInt64, math.MinInt64 + 1, math.MaxInt64 - 1} {
 			if start, end := c.bounds(at, nil); start > at || end <= at {
@@ -144,7 +144,7 @@ func TestBoundsAtTheEndOfTime(t *testing.T) {
 	}
 }
 
-func TestCalendarString(t *testing.T) {
+func TestCalendar_String(t *testing.T) {
 	for c, want := range map[Calendar]string{0: "no calendar", Minute: "minute", Hour: "hour", Day: "day", Week: "week", Month: "month", 6: "Calendar(6)", -1: "Calendar(-1)"} {
 		if got := c.String(); got != want {
 			t.Errorf("Calendar(%d) is %q, want %q", int(c), got, want)

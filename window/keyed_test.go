@@ -40,7 +40,7 @@ func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 }
 
 // Each key answers as a limit of its own would, through whatever happens to it.
-func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
+func TestKeyed_KeysAreLimitsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 5, 0) {
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // midnight
@@ -63,7 +63,7 @@ func TestKeysAreLimitsOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestKeysAreForgotten(t *testing.T) {
+func TestKeyed_ForgetsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 0) {
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Hour)))
@@ -96,7 +96,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	})
 }
 
-func TestTooManyKeys(t *testing.T) {
+func TestKeyedConfig_MaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 2) {
 			k.Take("a", 1)
@@ -126,7 +126,7 @@ func TestTooManyKeys(t *testing.T) {
 	})
 }
 
-func TestKeyedLimits(t *testing.T) {
+func TestKeyed_Limits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 0) {
 			k.Take("a", 3)
@@ -183,7 +183,7 @@ func TestKeyedLimits(t *testing.T) {
 	})
 }
 
-func TestBlockOnAKey(t *testing.T) {
+func TestQueue_OfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 1, 0) {
 			l := synclog.New()

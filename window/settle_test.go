@@ -12,7 +12,7 @@ import (
 
 // What a call did not use is given back at its own place: giving back the
 // newest would free a place that lasts longer than its own.
-func TestSettleFreesItsOwnPlace(t *testing.T) {
+func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
 	for name, newMeter := range map[string]func() (limits.Limiter, error){
 		"log": func() (limits.Limiter, error) {
 			return limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second})), nil
@@ -63,7 +63,7 @@ func TestSettleFreesItsOwnPlace(t *testing.T) {
 	}
 }
 
-func TestSettleDoesNotReachIntoTheNextWindow(t *testing.T) {
+func TestFixed_Adjust_DoesNotReachIntoTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]*window.Fixed{
 			"anchored": limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: 10 * time.Second})),

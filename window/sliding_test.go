@@ -90,7 +90,7 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-func TestAWholeDayOfALog(t *testing.T) {
+func TestSliding_AWholeDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second}))
 		for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestAWholeDayOfALog(t *testing.T) {
 }
 
 // What the doc of Counter warns of. A Log does not do it.
-func TestTwiceTheLimitAroundMidnight(t *testing.T) {
+func TestFixed_TwiceTheLimitAroundMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counter, log := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 		time.Sleep(24*time.Hour - 1)
@@ -242,7 +242,7 @@ func TestBadNumbers(t *testing.T) {
 	}
 }
 
-func TestBlock(t *testing.T) {
+func TestQueue_OfAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := synclog.New()
 		b := sluice.NewQueue(limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: 10 * time.Second})))
@@ -270,7 +270,7 @@ func TestBlock(t *testing.T) {
 
 // Whatever is refused by another limit, cancelled or hopeless leaves a quota
 // exactly as before.
-func TestGateQuotaIsLeftAsBefore(t *testing.T) {
+func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, l := range kinds(10) {
 			other := limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Minute}))

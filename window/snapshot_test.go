@@ -18,7 +18,7 @@ import (
 
 // A program that is restarted, after whatever pause, has what it would have
 // had without.
-func TestRestartMintsNothing(t *testing.T) {
+func TestSnapshot_RestartAddsNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hour = time.Hour
 		for _, pause := range []time.Duration{0, 1, hour, 5*hour - 1, 5 * hour, 17*hour - 1, 17 * hour, 24*hour - 1, 24 * hour, 100 * hour, 1e5 * hour} {
@@ -57,7 +57,7 @@ func TestRestartMintsNothing(t *testing.T) {
 	})
 }
 
-func TestSnapshotFormat(t *testing.T) {
+func TestSnapshot_Format(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			l    limit
@@ -104,7 +104,7 @@ func sealed(kind, state string) []byte {
 }
 
 // Nothing that is not a snapshot of the same quota changes anything.
-func TestBadSnapshotsChangeNothing(t *testing.T) {
+func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, l := range kinds(100) {
 			l.Take(10)
@@ -179,7 +179,7 @@ func isLog(l limit) bool {
 }
 
 // A true checksum over impossible numbers.
-func TestImpossibleNumbersInSnapshots(t *testing.T) {
+func TestRestore_ImpossibleNumbers(t *testing.T) {
 	l, c, d := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
 	for _, taken := range []string{"[[1,0]]", "[[1,-1]]", "[[2,1],[1,1]]", "[[1,9223372036854775807],[1,1]]"} {
 		if err := l.Restore(sealed("sliding", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, limits.ErrSnapshot) {
@@ -232,7 +232,7 @@ func TestImpossibleNumbersInSnapshots(t *testing.T) {
 
 // A clock that is put back between the snapshot and its restoration: what was
 // taken counts, for a window at most.
-func TestSnapshotFromTheFuture(t *testing.T) {
+func TestRestore_FromTheFuture(t *testing.T) {
 	for name, fresh := range map[string]func() limit{
 		"sliding":  func() limit { return limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
 		"fixed":    func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
