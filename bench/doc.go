@@ -43,7 +43,7 @@
 // offer), and never wait; sethvargo's is a fixed window.
 //
 // xsync has no resizing, no timeouts but by context and no introspection. A
-// plain channel honours no context and knows no weights; chan+ctx is one in a
+// plain channel ignores contexts and has no weights; chan+ctx is one in a
 // select with the context. shardmap forgets no key, has one quota and tells
 // neither what remains nor when to come back.
 package bench
