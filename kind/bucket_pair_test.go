@@ -28,7 +28,7 @@ func (p *plain) take(rate limits.Rate, n int64) limits.Result {
 
 // In no window more is granted than the laxest rate allows, and no wait is longer
 // than it must be.
-func TestBound(t *testing.T) {
+func TestBucketPair_Take(t *testing.T) {
 	for i, rates := range mixed.Sets {
 		for seed := range uint64(60) {
 			p := &plain{}
@@ -40,7 +40,7 @@ func TestBound(t *testing.T) {
 }
 
 // The check can fail: buckets that spill, and such that keep time, break the bound.
-func TestBoundCanBeBroken(t *testing.T) {
+func TestBucketPair_checkCanFail(t *testing.T) {
 	spills := func(p *plain) func(limits.Rate, int64) limits.Result {
 		return func(q limits.Rate, n int64) limits.Result {
 			own := &p.pair.Own
@@ -69,7 +69,7 @@ func TestBoundCanBeBroken(t *testing.T) {
 	}
 }
 
-func FuzzBound(f *testing.F) {
+func FuzzBucketPair(f *testing.F) {
 	f.Add(uint64(1), int64(100), int64(20_000_000), int64(20), int64(20_000_000), int64(1), int64(1))
 	f.Fuzz(func(t *testing.T, seed uint64, c1, t1, c2, t2, c3, t3 int64) {
 		rates := []limits.Rate{}
@@ -89,7 +89,7 @@ func FuzzBound(f *testing.F) {
 }
 
 // Units stay units: never fewer, and at most 2 ns more.
-func TestConvert(t *testing.T) {
+func TestConvert_keepsUnits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	some := func() int64 { return 1 + r.Int64N(1<<(1+r.IntN(52))) }
 	for range 100_000 {

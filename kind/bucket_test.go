@@ -30,7 +30,7 @@ func text(five [5]int64) string { return strings.Trim(fmt.Sprint(five), "[]") }
 
 // The worked vectors were replayed on redis-cell 0.5.0 with a frozen clock;
 // the quota is max_burst + 1, count, period.
-func TestVectorsOfRedisCell(t *testing.T) {
+func TestBucket_TakeAsRedisCell(t *testing.T) {
 	for _, v := range []struct {
 		name   string
 		rate   limits.Rate
@@ -83,7 +83,7 @@ func TestVectorsOfRedisCell(t *testing.T) {
 	}
 }
 
-func TestVectorV2IsExact(t *testing.T) {
+func TestBucket_TakeIsExact(t *testing.T) {
 	r := must(limits.Rate{Count: 1, Per: sec, Burst: 5})
 	var tat time.Duration
 	for range 5 {
@@ -97,7 +97,7 @@ func TestVectorV2IsExact(t *testing.T) {
 }
 
 // Debt is time: redis-cell keeps it when the quota of a key changes.
-func TestVectorV7ChangesOfQuotaAsInRedisCell(t *testing.T) {
+func TestBucket_FitsAfterChangesOfRateAsInRedisCell(t *testing.T) {
 	before, smaller, faster := must(limits.Rate{Count: 30, Per: 60 * sec, Burst: 16}), must(limits.Rate{Count: 30, Per: 60 * sec, Burst: 4}), must(limits.Rate{Count: 300, Per: 60 * sec, Burst: 16})
 	tat, _ := before.Take(0, 0, 16)
 	for _, v := range []struct {
@@ -120,7 +120,7 @@ func TestVectorV7ChangesOfQuotaAsInRedisCell(t *testing.T) {
 // The transcript that the tutorials copy from each other was made with
 // redis-cell ≤ 0.3.0, which floors seconds; the instants are not in it, but
 // these fit, and 0.3.0 replied exactly this.
-func TestTranscriptOfTheTutorials(t *testing.T) {
+func TestBucket_TakeAsInTheTutorials(t *testing.T) {
 	r := must(limits.Rate{Count: 30, Per: 60 * sec, Burst: 16})
 	var now, tat time.Duration
 	for i, v := range []struct {
@@ -153,7 +153,7 @@ func TestTranscriptOfTheTutorials(t *testing.T) {
 
 // The field's classic slip is by one: the burst of redis-cell does not include
 // the first call, our capacity does.
-func TestCapacityIncludesTheFirst(t *testing.T) {
+func TestBucket_CapacityIncludesTheFirst(t *testing.T) {
 	r := must(limits.Rate{Count: 1, Per: sec, Burst: 3})
 	var tat time.Duration
 	var allowed []bool
@@ -167,7 +167,7 @@ func TestCapacityIncludesTheFirst(t *testing.T) {
 	}
 }
 
-func TestRounding(t *testing.T) {
+func TestCell_Rounding(t *testing.T) {
 	for _, v := range []struct {
 		d              time.Duration
 		legacy, rounds int64
@@ -189,7 +189,7 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-func TestEndOfTheRange(t *testing.T) {
+func TestBucket_EndOfTheRange(t *testing.T) {
 	const forever = time.Duration(math.MaxInt64)
 	second := must(limits.Rate{Count: 1, Per: sec})
 	huge := must(limits.Rate{Count: 1, Per: time.Microsecond, Burst: 1 << 62 / 1000})
@@ -220,7 +220,7 @@ func TestEndOfTheRange(t *testing.T) {
 }
 
 // What units computes by multiplying is the quotient, for every interval.
-func TestUnitsIsTheQuotient(t *testing.T) {
+func TestBucket_UnitsIsTheQuotient(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	intervals := []time.Duration{1000, 1001, 1024, 65536, 333333333, time.Second, time.Hour, 1 << 62, math.MaxInt64}
 	for range 1000 {

@@ -18,7 +18,7 @@ func days(wall int64) (start, end int64) {
 	return start, start + day
 }
 
-func TestAnchored(t *testing.T) {
+func TestFixed_TakeAnchored(t *testing.T) {
 	q := Fixed{Limit: 3, Window: 10 * sec}
 	for name, steps := range map[string][]step{
 		"the window begins with the first call": {
@@ -48,8 +48,8 @@ func TestAnchored(t *testing.T) {
 	}
 }
 
-// What a Counter lets through around an edge, as its doc says, and a Log not.
-func TestTwiceTheLimitAtAnEdgeIsDocumented(t *testing.T) {
+// What a Fixed lets through around an edge, as the doc of window says, and a Sliding does not.
+func TestFixed_TakeTwiceTheLimitAtAnEdge(t *testing.T) {
 	anchored := Fixed{Limit: 10, Window: 60 * sec}
 	daily := Fixed{Limit: 10, Edges: days}
 	for _, q := range []*Fixed{&anchored, &daily} {
@@ -60,24 +60,24 @@ func TestTwiceTheLimitAtAnEdgeIsDocumented(t *testing.T) {
 		if q.Edges == nil {
 			q.Take(&f, at-q.Window, 0, 1) // where the window is anchored
 		}
-		counter, log := 0, 0
+		fixed, sliding := 0, 0
 		for _, now := range []time.Duration{at - 1, at} {
 			for range 20 {
 				if q.Take(&f, now, midnight+int64(now-at), 1).Allowed() {
-					counter++
+					fixed++
 				}
 				if (Sliding{10, 60 * sec}).Take(&h, now, 1).Allowed() {
-					log++
+					sliding++
 				}
 			}
 		}
-		if want := map[*Fixed]int{&anchored: 19, &daily: 20}[q]; counter != want || log != 10 {
-			t.Errorf("%v: %d calls within a nanosecond, want %d; %d of the log", q, counter, want, log)
+		if want := map[*Fixed]int{&anchored: 19, &daily: 20}[q]; fixed != want || sliding != 10 {
+			t.Errorf("%v: %d calls within a nanosecond, want %d; %d of the Sliding", q, fixed, want, sliding)
 		}
 	}
 }
 
-func TestCounterPeriodOverflows(t *testing.T) {
+func TestFixed_TakeLongestWindow(t *testing.T) {
 	for _, window := range []time.Duration{30 * 24 * time.Hour, math.MaxInt64} {
 		for _, start := range []time.Duration{0, math.MinInt64 / 2, math.MaxInt64 - 2*sec} {
 			q := Fixed{Limit: 2, Window: window}
@@ -90,7 +90,7 @@ func TestCounterPeriodOverflows(t *testing.T) {
 	}
 }
 
-func TestCounterDebtAndAmounts(t *testing.T) {
+func TestFixed_Adjust(t *testing.T) {
 	for _, q := range []Fixed{{Limit: 3, Window: 24 * time.Hour}, {Limit: 3, Edges: days}} {
 		var f FixedState
 		hour := func(h int) (time.Duration, int64) {
@@ -133,8 +133,8 @@ func TestCounterDebtAndAmounts(t *testing.T) {
 	}
 }
 
-// A counter whose only call is given back has no anchor.
-func TestReturnedCallLeavesNoAnchor(t *testing.T) {
+// A window whose only call is given back has no anchor.
+func TestFixed_AdjustLeavesNoAnchor(t *testing.T) {
 	q := Fixed{Limit: 3, Window: 10 * sec}
 	var f FixedState
 	q.Take(&f, 0, 0, 2)
@@ -147,7 +147,7 @@ func TestReturnedCallLeavesNoAnchor(t *testing.T) {
 
 // What is given back after midnight is not of the day before, should that come
 // again.
-func TestReturnAfterTheEnd(t *testing.T) {
+func TestFixed_AdjustAfterTheEnd(t *testing.T) {
 	q := Fixed{Limit: 3, Edges: days}
 	var f FixedState
 	midnight := 24 * time.Hour
@@ -169,7 +169,7 @@ func (c *clock) set(d time.Duration)  { c.wall = c.wall.Add(d) }
 
 // The cases of the design comment, and some more: after each step the clock is
 // set and a call made.
-func TestSomebodySetsTheClock(t *testing.T) {
+func TestFixed_ClockIsSet(t *testing.T) {
 	const day, hour = 24 * time.Hour, time.Hour
 	type act struct {
 		pass, set time.Duration
@@ -195,11 +195,11 @@ func TestSomebodySetsTheClock(t *testing.T) {
 			{n: 1, left: -1, wait: day + 50*time.Minute},              // nothing minted
 			{pass: 50 * time.Minute, n: 1, left: -1, wait: day},       // 00:00 again: still the 3rd
 			{pass: day, n: 3, left: 0},                                // the 4th
-			{pass: 2 * day, set: -2 * day, n: 1, left: -1, wait: day}, // nobody asked meanwhile
+			{pass: 2 * day, set: -2 * day, n: 1, left: -1, wait: day}, // no call meanwhile
 		}},
 		"back over midnight, exhausted before": {"23:59", []act{
 			{n: 3, left: 0},
-			{pass: time.Minute, n: 0, left: 3},                      // the 3rd, and nobody has taken anything
+			{pass: time.Minute, n: 0, left: 3},                      // the 3rd, and nothing was taken
 			{set: -1, n: 1, left: -1, wait: 1},                      // the 2nd again
 			{pass: 1, n: 3, left: 0},                                // the 3rd
 			{set: -1, n: 1, left: -1, wait: day + 1},                // stays

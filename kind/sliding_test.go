@@ -34,7 +34,7 @@ func check(t *testing.T, name string, s step, got limits.Result, limit int64) {
 	}
 }
 
-func TestHistory(t *testing.T) {
+func TestSliding_Take(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"the design comment": {
 			{at: 0, n: 1, allowed: true, left: 2, reset: 10},
@@ -83,7 +83,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-func TestDebtAndAmounts(t *testing.T) {
+func TestSliding_Adjust(t *testing.T) {
 	var h SlidingState
 	r := Sliding{3, 10 * sec}
 	r.Take(&h, 0, 2)
@@ -126,7 +126,7 @@ func TestDebtAndAmounts(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBoundedAndGivenBack(t *testing.T) {
+func TestSliding_MemoryIsBounded(t *testing.T) {
 	var h SlidingState
 	r := Sliding{1000, sec}
 	now := time.Duration(0)
@@ -175,7 +175,7 @@ func exceeds(calls []time.Duration, r Sliding) error {
 	return nil
 }
 
-func TestExceedsCanFail(t *testing.T) {
+func TestExceeds_CanFail(t *testing.T) {
 	r := Sliding{2, 10}
 	for _, c := range []struct {
 		calls []time.Duration
@@ -194,7 +194,7 @@ func TestExceedsCanFail(t *testing.T) {
 
 // No window of length W holds more than N, and none that could hold N more
 // holds fewer: a caller that takes whatever it gets, gets N per W.
-func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
+func TestSliding_NoWindowHoldsMore(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		r := Sliding{1 + rnd.Int64N(20), time.Duration(1 + rnd.Int64N(1000))}
@@ -229,7 +229,7 @@ func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
 
 // Merging runs beyond the limit is exact: answers are those of a model that
 // merges nothing, as long as nothing is given back.
-func TestMergedDebtAnswersAlike(t *testing.T) {
+func TestSliding_AdjustMergesExactly(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		r := Sliding{1 + rnd.Int64N(5), 100}
@@ -251,7 +251,7 @@ func TestMergedDebtAnswersAlike(t *testing.T) {
 	}
 }
 
-func TestErrTellsNeverFromLater(t *testing.T) {
+func TestSliding_ResultErr(t *testing.T) {
 	var h SlidingState
 	Sliding{3, sec}.Take(&h, 0, 3)
 	if err := (Sliding{3, sec}).Take(&h, 0, 4).Err(); !errors.Is(err, limits.ErrTooLarge) {

@@ -9,7 +9,7 @@ import (
 // Each test here is a history in which a version from the textbooks and
 // tutorials goes wrong, and is named after what is wrong with it.
 
-// A sortedSet is that textbook version of the sliding log, faults included: it
+// A sortedSet is that textbook version of the sliding window, faults included: it
 // shows that the histories below are ones in which they matter. Score and member
 // are the millisecond, and a call is added before it is counted.
 type sortedSet map[int64]bool
@@ -27,7 +27,7 @@ func (s sortedSet) allowed(now time.Duration, limit int, period int32) bool {
 
 // Seed 003: calls are added before they are counted, so a caller that tries
 // every half second gets 5 calls in 300 s, where 25 were due, and none later.
-func TestDefectRefusedCallsCount(t *testing.T) {
+func TestSliding_RefusedCallsDoNotCount(t *testing.T) {
 	var h SlidingState
 	s := sortedSet{}
 	got, theirs := 0, 0
@@ -48,7 +48,7 @@ func TestDefectRefusedCallsCount(t *testing.T) {
 }
 
 // The wait of a refused call is not prolonged by other calls.
-func TestDefectRefusedCallsProlongTheWait(t *testing.T) {
+func TestSliding_RefusedCallsDoNotProlongTheWait(t *testing.T) {
 	var h SlidingState
 	r := Sliding{1, 10 * sec}
 	r.Take(&h, 0, 1)
@@ -64,7 +64,7 @@ func TestDefectRefusedCallsProlongTheWait(t *testing.T) {
 }
 
 // Seed 003: the member is the millisecond, so that 50 calls in one are one.
-func TestDefectMembersCollideWithinAMillisecond(t *testing.T) {
+func TestSliding_CallsOfAMillisecondAreCounted(t *testing.T) {
 	for _, apart := range []time.Duration{0, 1, time.Microsecond} { // 0: the same nanosecond
 		var h SlidingState
 		s := sortedSet{}
@@ -86,7 +86,7 @@ func TestDefectMembersCollideWithinAMillisecond(t *testing.T) {
 
 // Seed 003: period·1000 in 32 bits is negative from 24.9 days on, and
 // everything is allowed. Here the largest number is a window like any other.
-func TestDefectPeriodOverflows(t *testing.T) {
+func TestSliding_LongestWindow(t *testing.T) {
 	s, theirs := sortedSet{}, 0
 	for at := range 10 {
 		if s.allowed(time.Duration(at)*sec, 2, 30*24*3600) {
@@ -111,7 +111,7 @@ func TestDefectPeriodOverflows(t *testing.T) {
 
 // Clocks that count whole seconds, and fixed windows, let 2·N pass around an
 // edge. There is no edge here.
-func TestDefectTwiceTheLimitAtAnEdge(t *testing.T) {
+func TestSliding_NoEdges(t *testing.T) {
 	var h SlidingState
 	r := Sliding{10, sec}
 	bySecond := make(map[int64]int) // the textbook's counter

@@ -83,7 +83,7 @@ func TestBucket_Take_MoreThanTheCapacityIsNever(t *testing.T) {
 	})
 }
 
-func TestBucket_Return(t *testing.T) {
+func TestBucket_Adjust_GivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		b.Take(2)
@@ -117,7 +117,7 @@ func TestBucket_SetRate_KeepsUnits(t *testing.T) {
 		set(b, 16, 300, time.Minute)
 		want(t, "faster", b.Take(1), refused(16, 0, 200*ms, 3200*ms))
 		time.Sleep(200 * ms)
-		want(t, "when told", b.Take(1), allowed(16, 0, 3200*ms))
+		want(t, "after the wait", b.Take(1), allowed(16, 0, 3200*ms))
 
 		b = limits.Must(leaky.New(limits.Rate{Count: 30, Per: time.Minute, Burst: 16}))
 		b.Take(8)

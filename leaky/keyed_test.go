@@ -30,7 +30,7 @@ func TestKeyed_KeysHaveBucketsOfTheirOwn(t *testing.T) {
 
 // A new quota finds the units that are there, and a bucket that is never fuller than
 // full; and a wait that was returned is right.
-func TestKeyed_TakeQuota_ChangesTheRateOfAKey(t *testing.T) {
+func TestKeyed_TakeRate_ChangesTheRateOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		before, smaller, faster := limits.Rate{Count: 30, Per: time.Minute, Burst: 16}, limits.Rate{Count: 30, Per: time.Minute, Burst: 4}, limits.Rate{Count: 300, Per: time.Minute, Burst: 16}
@@ -49,7 +49,7 @@ func TestKeyed_TakeQuota_ChangesTheRateOfAKey(t *testing.T) {
 
 // A quota that is smaller and faster waits until it could have granted what there is:
 // earlier, both together would let more through than either.
-func TestKeyed_TakeQuota_SmallerAndFasterWaits(t *testing.T) {
+func TestKeyed_TakeRate_SmallerAndFasterWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)
 		hourly, secondly := limits.Rate{Count: 100, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 1}
@@ -96,7 +96,7 @@ func TestKeyedConfig_MaxKeys_OutOfRange(t *testing.T) {
 	}
 }
 
-// A drained bucket is forgotten whichever key is asked afterwards.
+// A drained bucket is forgotten, whichever key is used afterwards.
 func TestKeyed_ForgetsEmptyBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 3}, 0)
@@ -160,8 +160,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// A quota whose bucket has drained and was forgotten is not asked for the first time:
-// it does not find what a slower quota before it still holds.
+// A rate whose bucket has drained and was forgotten is not used for the first time:
+// it does not find what a slower rate before it still holds.
 func TestKeyed_ForgottenBucketBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 20}

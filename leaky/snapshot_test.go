@@ -276,7 +276,7 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 			fails(mustBucket(t, q).Snapshot(), limits.ErrSnapshot)
 		}
 
-		// Indented by somebody, it is the same.
+		// Indented, it is the same.
 		var pretty bytes.Buffer
 		json.Indent(&pretty, good, "", "  ")
 		if err := b.Restore(pretty.Bytes()); err != nil {

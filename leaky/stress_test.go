@@ -201,7 +201,7 @@ func TestStress_RestoreIsNotLost(t *testing.T) {
 	t.Logf("%d restored, %d too late", restored, late)
 }
 
-// Many keys come and go while others are asked: no admission is lost and
+// Many keys come and go while others are used: no admission is lost and
 // none is minted.
 func TestStress_KeysComeAndGo(t *testing.T) {
 	k := mustKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)

@@ -265,7 +265,7 @@ func TestTextbook_ExpiryShorterThanTheDebt(t *testing.T) {
 		fixedExpiry()
 		for day := 1; day <= 14; day++ {
 			time.Sleep(24 * time.Hour)
-			for other := range 1000 { // who come and go, so that much is forgotten
+			for other := range 1000 { // they come and go, so that much is forgotten
 				k.TakeRate(other, limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
 			}
 			time.Sleep(sec)

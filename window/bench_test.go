@@ -15,10 +15,10 @@ func BenchmarkTake(b *testing.B) {
 		name string
 		l    limit
 	}{
-		{"Log/1000", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))}, // admitted, and forgotten
-		{"Log/1000/refused", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))},
-		{"Log/100000", limits.Must(window.NewSliding(window.Quota{Limit: 100_000, Window: 20 * time.Millisecond}))},
-		{"Counter", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Window: time.Hour}))},
+		{"Sliding/1000", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))}, // admitted, and forgotten
+		{"Sliding/1000/refused", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))},
+		{"Sliding/100000", limits.Must(window.NewSliding(window.Quota{Limit: 100_000, Window: 20 * time.Millisecond}))},
+		{"Fixed", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Window: time.Hour}))},
 		{"Calendar", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Calendar: window.Day}))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkTakeParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory reports what a full Log takes, and a key.
+// BenchmarkMemory reports what a full Sliding takes, and a key.
 func BenchmarkMemory(b *testing.B) {
 	measure := func(b *testing.B, count int, make func() any) {
 		var before, after runtime.MemStats
@@ -56,7 +56,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	}
 	for _, n := range []int64{1000, 100_000} {
-		b.Run("Log/"+strconv.FormatInt(n, 10), func(b *testing.B) {
+		b.Run("Sliding/"+strconv.FormatInt(n, 10), func(b *testing.B) {
 			measure(b, 1, func() any {
 				l := limits.Must(window.NewSliding(window.Quota{Limit: n, Window: time.Hour}))
 				for l.Take(1).Allowed() {
@@ -70,7 +70,7 @@ func BenchmarkMemory(b *testing.B) {
 	for i := range keys {
 		keys[i] = "user " + strconv.Itoa(i)
 	}
-	b.Run("KeyedLog", func(b *testing.B) { // one call each
+	b.Run("KeyedSliding", func(b *testing.B) { // one call each
 		measure(b, count, func() any {
 			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
 			for _, key := range keys {
@@ -79,7 +79,7 @@ func BenchmarkMemory(b *testing.B) {
 			return k
 		})
 	})
-	b.Run("KeyedCounter", func(b *testing.B) {
+	b.Run("KeyedFixed", func(b *testing.B) {
 		measure(b, count, func() any {
 			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
 			for _, key := range keys {

@@ -147,9 +147,8 @@ func (m *fixedModel) giveBack(c clock, n int64, age time.Duration) {
 	}
 }
 
-// FuzzFixed runs a random history, with somebody who sets the clock, against a
-// rule and its model and compares every answer. As long as nobody has set
-// the clock, no day has more than the limit.
+// FuzzFixed runs a random history, in which the clock is set at times, against a
+// rule and its model and compares every answer. As long as the clock was not set, no day has more than the limit.
 func FuzzFixed(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 3, 0, 2, 4, 3, 0, 1, 4, 9, 0, 3})
 	f.Add([]byte{3, 1, 2, 7, 0, 3, 4, 8, 0, 3, 4, 8, 0, 3, 4, 9, 0, 3}) // days of Berlin in spring

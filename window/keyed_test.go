@@ -30,13 +30,13 @@ func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	t.Helper()
 	cfg := limits.KeyedConfig{MaxKeys: most}
 	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
-	log, err1 := window.NewKeyedSliding[string](perDay, cfg)
-	counter, err2 := window.NewKeyedFixed[string](perDay, cfg)
+	sliding, err1 := window.NewKeyedSliding[string](perDay, cfg)
+	fixed, err2 := window.NewKeyedFixed[string](perDay, cfg)
 	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Calendar: window.Day}, cfg)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	return map[string]keyedLimit{"log": log, "counter": counter, "calendar": calendar}
+	return map[string]keyedLimit{"sliding": sliding, "fixed": fixed, "calendar": calendar}
 }
 
 // Each key answers as a limit of its own would, through whatever happens to it.
@@ -126,7 +126,7 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 	})
 }
 
-func TestKeyed_Limits(t *testing.T) {
+func TestKeyed_SetQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 3, 0) {
 			k.Take("a", 3)

@@ -30,8 +30,8 @@ type limit interface {
 // midnight.
 func kinds(n int64) map[string]limit {
 	return map[string]limit{
-		"log":      limits.Must(window.NewSliding(window.Quota{Limit: n, Window: 24 * time.Hour})),
-		"counter":  limits.Must(window.NewFixed(window.Quota{Limit: n, Window: 24 * time.Hour})),
+		"sliding":  limits.Must(window.NewSliding(window.Quota{Limit: n, Window: 24 * time.Hour})),
+		"fixed":    limits.Must(window.NewFixed(window.Quota{Limit: n, Window: 24 * time.Hour})),
 		"calendar": limits.Must(window.NewFixed(window.Quota{Limit: n, Calendar: window.Day})),
 	}
 }
@@ -48,7 +48,7 @@ func want(t *testing.T, what string, got, want limits.Result) {
 	}
 }
 
-func TestVerbs(t *testing.T) {
+func TestLimits_Verbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
 		for name, l := range kinds(3) {
@@ -109,15 +109,15 @@ func TestSliding_AWholeDay(t *testing.T) {
 	})
 }
 
-// What the doc of Counter warns of. A Log does not do it.
+// What the doc of Fixed warns of. A Sliding does not do it.
 func TestFixed_TwiceTheLimitAroundMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter, log := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
+		fixed, sliding := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 		time.Sleep(24*time.Hour - 1)
 		got := [2]int{}
 		for range 2 {
 			for range 6000 {
-				for i, l := range []limit{counter, log} {
+				for i, l := range []limit{fixed, sliding} {
 					if l.Take(1).Allowed() {
 						got[i]++
 					}
@@ -126,12 +126,12 @@ func TestFixed_TwiceTheLimitAroundMidnight(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 		}
 		if got != [2]int{10_000, 5000} {
-			t.Errorf("within a nanosecond %d calls pass the counter and %d the log", got[0], got[1])
+			t.Errorf("within a nanosecond %d calls pass the Fixed and %d the Sliding", got[0], got[1])
 		}
 	})
 }
 
-func TestSetQuota(t *testing.T) {
+func TestLimits_SetQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 10 * time.Second}))
 		for range 5 {
@@ -171,7 +171,7 @@ func TestSetQuota(t *testing.T) {
 // second returns the error of a constructor.
 func second[L any](_ L, err error) error { return err }
 
-func TestBadNumbers(t *testing.T) {
+func TestNew_BadNumbers(t *testing.T) {
 	panics := func(what string, f func()) {
 		t.Helper()
 		defer func() {
@@ -213,7 +213,7 @@ func TestBadNumbers(t *testing.T) {
 	}
 	for _, bad := range []struct {
 		quota   window.Quota
-		log     bool // bad for a log only
+		sliding bool // bad for a Sliding only
 		message string
 	}{
 		{window.Quota{}, false, "window: quota of 0 per 0s: the limit must be positive"},
@@ -225,19 +225,19 @@ func TestBadNumbers(t *testing.T) {
 		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a sliding window has no calendar"},
 	} {
 		_, err := window.NewFixed(bad.quota)
-		if !bad.log && (err == nil || err.Error() != bad.message) || bad.log && err != nil {
-			t.Errorf("counter of %v: %v, want %s", bad.quota, err, bad.message)
+		if !bad.sliding && (err == nil || err.Error() != bad.message) || bad.sliding && err != nil {
+			t.Errorf("Fixed of %v: %v, want %s", bad.quota, err, bad.message)
 		}
 		_, keyedErr := window.NewKeyedFixed[string](bad.quota, limits.KeyedConfig{})
 		if (keyedErr == nil) != (err == nil) {
-			t.Errorf("counters of %v: %v", bad.quota, keyedErr)
+			t.Errorf("Keyed of %v: %v", bad.quota, keyedErr)
 		}
 		_, err = window.NewSliding(bad.quota)
-		if err == nil || bad.log && err.Error() != bad.message {
-			t.Errorf("log of %v: %v", bad.quota, err)
+		if err == nil || bad.sliding && err.Error() != bad.message {
+			t.Errorf("Sliding of %v: %v", bad.quota, err)
 		}
 		if _, err := window.NewKeyedSliding[string](bad.quota, limits.KeyedConfig{}); err == nil {
-			t.Errorf("logs of %v are accepted", bad.quota)
+			t.Errorf("Keyed of %v is accepted", bad.quota)
 		}
 	}
 }
@@ -324,7 +324,7 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 
 // However many ask at once, the limit is what gets through, and what is given
 // back can be had again.
-func TestStress(t *testing.T) {
+func TestStress_Limits(t *testing.T) {
 	const callers, each = 8, 2000
 	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, limits.KeyedConfig{})
 	if err != nil {
@@ -336,12 +336,12 @@ func TestStress(t *testing.T) {
 	}
 	all := kinds(1000)
 	takes := map[string]func(int64) limits.Result{
-		"keyed log":     func(n int64) limits.Result { return keys.Take(7, n) },
-		"keyed counter": func(n int64) limits.Result { return counters.Take(7, n) },
+		"keyed sliding": func(n int64) limits.Result { return keys.Take(7, n) },
+		"keyed fixed":   func(n int64) limits.Result { return counters.Take(7, n) },
 	}
 	adjusts := map[string]func(context.Context, int64, time.Duration) error{
-		"keyed log":     keys.On(7).Adjust,
-		"keyed counter": counters.On(7).Adjust,
+		"keyed sliding": keys.On(7).Adjust,
+		"keyed fixed":   counters.On(7).Adjust,
 	}
 	for name, l := range all {
 		takes[name], adjusts[name] = l.Take, l.Adjust

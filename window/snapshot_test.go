@@ -147,7 +147,7 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 				}
 			}
 			others["hourly"] = limits.Must(window.NewSliding(window.Quota{Limit: 100, Window: time.Hour}))
-			others["hourly counter"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Hour}))
+			others["hourly fixed"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Hour}))
 			others["weekly"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Week}))
 			others["elsewhere"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Day, Location: time.FixedZone("<elsewhere>", 3600)}))
 			for other, o := range others {
@@ -163,7 +163,7 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 				}
 			}
 
-			// Indented by somebody, it is the same.
+			// Indented, it is the same.
 			var pretty bytes.Buffer
 			json.Indent(&pretty, good, "", "  ")
 			if err := l.Restore(pretty.Bytes()); err != nil || l.Peek().Remaining != 80 {

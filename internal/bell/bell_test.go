@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-func TestRingCallsThoseWhoWait(t *testing.T) {
+func TestBell_Ring(t *testing.T) {
 	var b Bell
-	b.Ring() // nobody has ever waited
+	b.Ring() // without a Wait
 	var got []int
 	note := func(i int) func() { return func() { got = append(got, i) } }
 	stop1, stop2 := b.Wait(note(1)), b.Wait(note(2))
@@ -26,7 +26,7 @@ func TestRingCallsThoseWhoWait(t *testing.T) {
 	}
 }
 
-func TestKeysRingForThemselves(t *testing.T) {
+func TestKeyed_Ring(t *testing.T) {
 	var k Keyed[string]
 	k.Ring("a")
 	k.RingAll()
@@ -52,7 +52,7 @@ func TestKeysRingForThemselves(t *testing.T) {
 }
 
 // A key that does not equal itself could never be forgotten.
-func TestKeysLikeNaNAreNotKept(t *testing.T) {
+func TestKeyed_NaNIsNotKept(t *testing.T) {
 	var k Keyed[float64]
 	k.Wait(math.NaN(), func() { t.Error("called") })()
 	k.RingAll()
@@ -61,7 +61,7 @@ func TestKeysLikeNaNAreNotKept(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsGivenBackAloudIsToldOf(t *testing.T) {
+func TestLoud(t *testing.T) {
 	ctx := t.Context()
 	for _, c := range []struct {
 		ctx   context.Context
@@ -74,9 +74,9 @@ func TestOnlyWhatIsGivenBackAloudIsToldOf(t *testing.T) {
 	}
 }
 
-// What is changed before Ring is either seen after Wait or told of, and after stop
+// What is changed before Ring is either seen after Wait or rings, and after stop
 // nothing is.
-func TestStressNoChangeIsMissed(t *testing.T) {
+func TestStress_NoChangeIsMissed(t *testing.T) {
 	var b Bell
 	var k Keyed[int]
 	var value atomic.Int64

@@ -218,7 +218,7 @@ func examined(calls *int) func(time.Duration, time.Duration) bool {
 	}
 }
 
-func TestSmallSteps(t *testing.T) {
+func TestMap_ForgetsInSmallSteps(t *testing.T) {
 	const n = 20_000
 	synctest.Test(t, func(t *testing.T) {
 		var calls int
@@ -244,7 +244,7 @@ func TestSmallSteps(t *testing.T) {
 }
 
 // While there is nothing to forget, little is examined.
-func TestNothingToForget(t *testing.T) {
+func TestMap_NothingToForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100 * seldom
 		var calls int
@@ -263,7 +263,7 @@ func TestNothingToForget(t *testing.T) {
 }
 
 // What overflows is forgotten, too, and comes back when there is room.
-func TestOverflowOfOneBucket(t *testing.T) {
+func TestMap_OverflowOfOneBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New[int](100, past)
 		m.hash = func(int) uint64 { return 1 << 50 }
@@ -293,7 +293,7 @@ func TestOverflowOfOneBucket(t *testing.T) {
 
 // Texts that look alike when they are filled up are different keys, and what is
 // stored of one is not the caller's.
-func TestShortTexts(t *testing.T) {
+func TestMap_ShortTexts(t *testing.T) {
 	m := New[string](100, past)
 	keys := []string{"", "\x00", "\x00\x00", "a", "a\x00", "\x00a", "exactly 15 long", "exactly 15 lon\x00",
 		"exactly 16 long!", "exactly 15 lon\x0f", "15\x0f", "0123456789abcd\x0e", "0123456789abcd"}
@@ -320,7 +320,7 @@ func TestShortTexts(t *testing.T) {
 type name string
 
 // Calls with keys of one kind forget those of the other, too, and make room.
-func TestPartsForgetForEachOther(t *testing.T) {
+func TestMap_PartsForgetForEachOther(t *testing.T) {
 	long := strings.Repeat("x", 16)
 	for _, c := range []struct{ first, then string }{{"", long}, {long, ""}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestPartsForgetForEachOther(t *testing.T) {
 	}
 }
 
-func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
+func TestMap_RefusalsExamineLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		var calls int
@@ -381,7 +381,7 @@ func TestRefusalsExamineLittleAndMakeRoom(t *testing.T) {
 }
 
 // A key that is not equal to itself cannot be found again, but it is forgotten.
-func TestNaN(t *testing.T) {
+func TestMap_NaN(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New[float64](100, past)
 		for range 50 {
@@ -400,7 +400,7 @@ func TestNaN(t *testing.T) {
 	})
 }
 
-func TestPanicsLeaveTheMapUnlocked(t *testing.T) {
+func TestMap_PanicsLeaveItUnlocked(t *testing.T) {
 	m := New[any](10, past)
 	for range 2 {
 		func() {
@@ -426,7 +426,7 @@ func TestPanicsLeaveTheMapUnlocked(t *testing.T) {
 }
 
 // Memory follows the number of keys up and down, and up again.
-func TestMemory(t *testing.T) {
+func TestMap_Memory(t *testing.T) {
 	const n = 1 << 16
 	type value struct{ a, b time.Duration }
 	keys := make([]string, n)
@@ -464,7 +464,7 @@ func TestMemory(t *testing.T) {
 
 // A long history of a growing, changing and shrinking map, by a good hash and
 // with tables of several chunks, beside a Go map. What a call does is counted.
-func TestLongHistory(t *testing.T) {
+func TestMap_LongHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 250_000
 		var looked, hashed, worstLooked, worstHashed int
@@ -530,7 +530,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestStress_Map(t *testing.T) {
 	const keys, each = 1000, 2000
 	m := New[int](keys, func(v int, _ time.Duration) bool { return v == 0 })
 	var wg sync.WaitGroup

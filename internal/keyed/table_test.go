@@ -6,7 +6,7 @@ import (
 )
 
 // When there is one more bucket, only its twin has moved anything, and only to it.
-func TestSplitsMoveLittle(t *testing.T) {
+func TestTable_SplitsMoveLittle(t *testing.T) {
 	var before table[int, int]
 	before.resize(1)
 	for n := uint32(2); n < 2000; n++ {
@@ -32,7 +32,7 @@ func splitmix(key uint64) uint64 {
 }
 
 // At all sizes a tenth or less of the entries overflow.
-func TestOverflow(t *testing.T) {
+func TestTable_Overflow(t *testing.T) {
 	var tab table[uint64, int]
 	for n := range uint64(40_000) {
 		tab.insert(splitmix, splitmix(n), n, 0)
@@ -53,7 +53,7 @@ func TestOverflow(t *testing.T) {
 }
 
 // Most entries are where they are looked for first.
-func TestHomes(t *testing.T) {
+func TestTable_Homes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		added, removed int

@@ -20,7 +20,7 @@ type state struct {
 	Pair  [2]int64 `json:"pair"`
 }
 
-func TestSealAndOpen(t *testing.T) {
+func TestOpen_WhatWasSealed(t *testing.T) {
 	for _, want := range []state{{}, {1, "é <&> \u2028 \x00", [2]int64{math.MinInt64, math.MaxInt64}}} {
 		data := Seal("thing", want)
 		var pretty bytes.Buffer
@@ -39,7 +39,7 @@ func TestSealAndOpen(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotASnapshot(t *testing.T) {
+func TestOpen_WhatIsNotASnapshot(t *testing.T) {
 	good := string(Seal("thing", state{7, "x", [2]int64{1, 2}}))
 	sealed := func(kind, inner string) string {
 		return fmt.Sprintf(`{"version":1,"crc32":%d,%q:%s}`, crc32.ChecksumIEEE([]byte(inner)), kind, inner)

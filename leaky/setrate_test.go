@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Several quotas on one key, and one bucket whose quota changes all the time, admit
+// Several rates on one key, and one bucket whose rate changes all the time, admit
 // in no window more than the laxest of them does alone, and each wait is right.
 func TestMixed_SeveralRates(t *testing.T) {
 	for name, subject := range map[string]func() func(q limits.Rate, n int64) limits.Result{
@@ -79,7 +79,7 @@ func TestMixed_SeveralRates(t *testing.T) {
 	}
 }
 
-// Two tariffs for one user, asked as fast as they can be.
+// Two tariffs for one user, used as fast as possible.
 func TestMixed_TwoRatesInATightLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, pro := limits.Rate{Count: 1, Per: sec, Burst: 10}, limits.Rate{Count: 1, Per: sec, Burst: 100}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Who insists is told what Take would have said.
+// insist returns what Take would have returned.
 func TestBucket_Insist_IsTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5})), limits.Must(New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
@@ -36,8 +36,8 @@ func TestBucket_Insist_IsTake(t *testing.T) {
 	})
 }
 
-// While some insist, others take, give back and change the quota, and nothing is
-// lost: neither what they took nor the quota.
+// While some calls insist, others take, give back and change the rate, and nothing is
+// lost: neither what they took nor the rate.
 func TestBucket_Insist_LosesNothing(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 20}))
 	var held, most atomic.Int64
@@ -83,7 +83,7 @@ func TestBucket_Insist_LosesNothing(t *testing.T) {
 // clock that it has read.
 func TestBucket_Take_OldClockRefusesNoCall(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 2 * time.Millisecond, Burst: 1}))
-	b.setting.Lock() // the state is closed, and who comes must wait
+	b.setting.Lock() // the state is closed, and calls must wait
 	s := b.state.Load()
 	s.tat.Store(closed)
 	began, res := make(chan bool), make(chan limits.Result)

@@ -196,7 +196,7 @@ func bucketHistory(t *testing.T, data []byte) {
 				time.Sleep(time.Nanosecond)
 				m.leak(time.Since(start))
 				if r := b.Take(n); r != m.take(n) || !r.Allowed() {
-					t.Fatalf("%v: Take(%d) when told: %+v", m.now, n, r)
+					t.Fatalf("%v: Take(%d) after the wait: %+v", m.now, n, r)
 				}
 			}
 		case 2:

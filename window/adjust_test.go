@@ -14,10 +14,10 @@ import (
 // newest would free a place that lasts longer than its own.
 func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
 	for name, newMeter := range map[string]func() (limits.Limiter, error){
-		"log": func() (limits.Limiter, error) {
+		"sliding": func() (limits.Limiter, error) {
 			return limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second})), nil
 		},
-		"keyed log": func() (limits.Limiter, error) {
+		"keyed sliding": func() (limits.Limiter, error) {
 			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second}, limits.KeyedConfig{})
 			return k.On("k"), err
 		},
