@@ -116,3 +116,91 @@ func TestConvert_keepsUnits(t *testing.T) {
 		}
 	}
 }
+
+func TestBucketPair_By(t *testing.T) {
+	slow, fast := must(limits.Rate{Count: 1, Per: sec, Burst: 10}), must(limits.Rate{Count: 10, Per: sec, Burst: 10})
+	larger, smaller := must(limits.Rate{Count: 1, Per: sec, Burst: 20}), must(limits.Rate{Count: 1, Per: sec, Burst: 4})
+	s := int64(sec)
+	for name, v := range map[string]struct {
+		before BucketPair
+		by     *Bucket
+		after  BucketPair
+		fresh  bool
+	}{
+		"a new key":        {BucketPair{}, &slow, BucketPair{Own: slow.State(0)}, false},
+		"the same rate":    {BucketPair{Own: slow.State(3 * sec)}, &slow, BucketPair{Own: slow.State(3 * sec)}, false},
+		"the other rate":   {BucketPair{slow.State(3 * sec), fast.State(sec)}, &fast, BucketPair{fast.State(sec), slow.State(3 * sec)}, false},
+		"as many units":    {BucketPair{Own: slow.State(3 * sec)}, &fast, BucketPair{fast.State(3 * sec / 10), slow.State(3 * sec)}, true},
+		"full at most":     {BucketPair{Own: slow.State(9 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), slow.State(9 * sec)}, true},
+		"debt stays":       {BucketPair{Own: slow.State(12 * sec)}, &smaller, BucketPair{smaller.State(6 * sec), slow.State(12 * sec)}, true},
+		"larger":           {BucketPair{Own: slow.State(3 * sec)}, &larger, BucketPair{larger.State(3 * sec), slow.State(3 * sec)}, true},
+		"slower, larger":   {BucketPair{Own: BucketState{s / 2, 10, s}}, &larger, BucketPair{larger.State(12 * sec), BucketState{s / 2, 10, s}}, true},
+		"an empty one":     {BucketPair{Own: slow.State(0)}, &fast, BucketPair{fast.State(0), slow.State(0)}, false},
+		"of two the laxer": {BucketPair{slow.State(sec), smaller.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"or the other way": {BucketPair{smaller.State(sec), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"none is laxer":    {BucketPair{fast.State(sec), larger.State(4 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), BucketState{s / 10, 20, s}}, true},
+	} {
+		if got, fresh := v.before.By(v.by); got != v.after || fresh != v.fresh {
+			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, fresh, v.after, v.fresh)
+		}
+	}
+}
+
+func TestBucketPair_Pour(t *testing.T) {
+	slow, fast := must(limits.Rate{Count: 1, Per: sec, Burst: 10}), must(limits.Rate{Count: 10, Per: sec, Burst: 5})
+	larger := must(limits.Rate{Count: 1, Per: sec, Burst: 20})
+	for name, v := range map[string]struct {
+		before BucketPair
+		ns     time.Duration
+		after  BucketPair
+	}{
+		"nothing":                   {BucketPair{slow.State(sec), larger.State(sec)}, 0, BucketPair{slow.State(sec), larger.State(sec)}},
+		"alone":                     {BucketPair{Own: slow.State(sec)}, sec, BucketPair{Own: slow.State(2 * sec)}},
+		"both, in units":            {BucketPair{slow.State(sec), fast.State(sec / 10)}, 2 * sec, BucketPair{slow.State(3 * sec), fast.State(3 * sec / 10)}},
+		"the laxer one needs none":  {BucketPair{larger.State(sec), slow.State(sec)}, sec, BucketPair{Own: larger.State(2 * sec)}},
+		"full and no fuller":        {BucketPair{fast.State(0), slow.State(9 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(10 * sec)}},
+		"fuller stays so":           {BucketPair{fast.State(0), slow.State(12 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(12 * sec)}},
+		"by a slower one, in full":  {BucketPair{slow.State(0), fast.State(sec / 2)}, 3 * sec, BucketPair{slow.State(3 * sec), fast.State(8 * sec / 10)}},
+		"debt, in full":             {BucketPair{fast.State(sec / 2), slow.State(9 * sec)}, 3 * sec / 10, BucketPair{fast.State(8 * sec / 10), slow.State(12 * sec)}},
+		"given back":                {BucketPair{fast.State(sec / 2), slow.State(5 * sec)}, -2 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(3 * sec)}},
+		"given back by the slower":  {BucketPair{slow.State(5 * sec), fast.State(sec / 2)}, -2 * sec, BucketPair{slow.State(3 * sec), fast.State(sec / 2)}},
+		"more than was in it":       {BucketPair{fast.State(sec / 10), slow.State(sec)}, -sec, BucketPair{fast.State(0), slow.State(0)}},
+		"more than can be computed": {BucketPair{fast.State(sec / 10), slow.State(sec)}, -math.MaxInt64, BucketPair{fast.State(0), slow.State(0)}},
+	} {
+		if v.before.Pour(int64(v.ns)); v.before != v.after {
+			t.Errorf("%s: %+v, want %+v", name, v.before, v.after)
+		}
+	}
+}
+
+func TestBucketPair_Take_KeepsOnlyWhatChanged(t *testing.T) {
+	slow, fast := must(limits.Rate{Count: 1, Per: sec, Burst: 10}), must(limits.Rate{Count: 10, Per: sec, Burst: 5})
+	full := BucketPair{Own: slow.State(10 * sec)}
+	for name, v := range map[string]struct {
+		by      *Bucket
+		n       int64
+		allowed bool
+		keep    bool
+	}{
+		"refused":              {&slow, 1, false, false},
+		"never":                {&slow, 11, false, false},
+		"nothing":              {&slow, 0, true, false},
+		"nothing, new":         {&fast, 0, true, false},
+		"refused by a new one": {&fast, 1, false, true},
+	} {
+		p, res, keep := full.Take(v.by, v.n)
+		if res.Allowed() != v.allowed || keep != v.keep || !keep && v.by == &slow && p != full {
+			t.Errorf("%s: %+v, %+v, %v", name, p, res, keep)
+		}
+	}
+	p, res, keep := full.After(3*sec).Take(&slow, 2)
+	if p != (BucketPair{Own: slow.State(9 * sec)}) || !res.Allowed() || res.ResetAfter != 9*sec || res.Remaining != 1 || !keep {
+		t.Errorf("allowed: %+v, %+v, %v", p, res, keep)
+	}
+	if p := full.Adjust(&slow, -4).Adjust(&fast, 1); p != (BucketPair{fast.State(7 * sec / 10), slow.State(7 * sec)}) {
+		t.Errorf("adjusted: %+v", p)
+	}
+	if p := (BucketPair{slow.State(2 * sec), fast.State(3 * sec)}).After(sec * 5 / 2); p != (BucketPair{slow.State(0), fast.State(sec / 2)}) {
+		t.Errorf("later: %+v", p)
+	}
+}

@@ -246,3 +246,70 @@ func TestBucket_UnitsIsTheQuotient(t *testing.T) {
 		}
 	}
 }
+
+func TestBucket_Share(t *testing.T) {
+	whole := must(limits.Rate{Count: 2, Per: sec, Burst: 16})
+	for _, v := range []struct {
+		m        int64
+		capacity int64 // 0: no share
+		interval time.Duration
+	}{
+		{-1, 0, 0}, {0, 0, 0}, {1, 16, sec / 2}, {3, 5, 3 * sec / 2}, {16, 1, 8 * sec}, {17, 0, 0},
+	} {
+		part, ok := whole.Share(v.m)
+		if ok != (v.capacity > 0) || part.Capacity() != v.capacity || part.Interval() != v.interval || part.Depth() != v.interval*time.Duration(v.capacity) {
+			t.Errorf("one of %d: %d at %v, %v deep, %v", v.m, part.Capacity(), part.Interval(), part.Depth(), ok)
+		}
+	}
+	if whole.Capacity() != 16 || whole.Interval() != sec/2 || whole.Depth() != 8*sec {
+		t.Errorf("the whole: %d at %v, %v deep", whole.Capacity(), whole.Interval(), whole.Depth())
+	}
+}
+
+func TestNewBucket(t *testing.T) {
+	for _, v := range []struct {
+		rate limits.Rate
+		ok   bool
+	}{
+		{limits.Rate{}, false},
+		{limits.Rate{Count: 1, Per: sec}, true}, // a burst of 1
+		{limits.Rate{Count: 1, Per: sec, Burst: -1}, false},
+		{limits.Rate{Count: 1_000_000, Per: sec}, true},
+		{limits.Rate{Count: 1_000_001, Per: sec}, false},
+		{limits.Rate{Count: 1, Per: deepest}, true},
+		{limits.Rate{Count: 1, Per: deepest + 1}, false},
+		{limits.Rate{Count: 1, Per: time.Microsecond, Burst: int64(deepest / time.Microsecond)}, true},
+		{limits.Rate{Count: 1, Per: time.Microsecond, Burst: int64(deepest/time.Microsecond) + 1}, false},
+	} {
+		r, err := NewBucket(v.rate)
+		if (err == nil) != v.ok || v.ok && r.Capacity() != max(1, v.rate.Burst) {
+			t.Errorf("%v: %+v, %v", v.rate, r, err)
+		}
+	}
+	if deepest != 1<<62 {
+		t.Errorf("the deepest bucket drains in %v", deepest)
+	}
+}
+
+func TestBucket_Adjust(t *testing.T) {
+	r := must(limits.Rate{Count: 1, Per: sec, Burst: 5})
+	for _, v := range []struct {
+		tat, now time.Duration
+		delta    int64
+		want     time.Duration
+	}{
+		{0, 10 * sec, 2, 12 * sec}, // from now on, not from when it was empty
+		{12 * sec, 10 * sec, 2, 14 * sec},
+		{12 * sec, 10 * sec, 7, 19 * sec}, // beyond the capacity
+		{12 * sec, 10 * sec, -1, 11 * sec},
+		{12 * sec, 10 * sec, -20, 0},
+		{12 * sec, 10 * sec, 0, 12 * sec},
+	} {
+		if got := r.Adjust(v.tat, v.now, v.delta); got != v.want {
+			t.Errorf("empty at %v, adjusted by %d at %v: empty at %v, want %v", v.tat, v.delta, v.now, got, v.want)
+		}
+	}
+	if tat, res := r.Take(19*sec, 10*sec, 0); tat != 19*sec || !res.Allowed() || res.ResetAfter != 9*sec {
+		t.Errorf("nothing of an overdrawn bucket: %+v, empty at %v", res, tat)
+	}
+}

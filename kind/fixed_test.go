@@ -260,3 +260,51 @@ func TestFixed_ClockIsSet(t *testing.T) {
 		}
 	}
 }
+
+func TestFixed_Decide(t *testing.T) {
+	r := Fixed{Limit: 5}
+	for _, v := range []struct {
+		used, n, after int64
+		want           limits.Result
+	}{
+		{0, 0, 0, limits.Result{Limit: 5, Remaining: 5}},
+		{0, 5, 5, limits.Result{Limit: 5, ResetAfter: sec}},
+		{3, 2, 5, limits.Result{Limit: 5, ResetAfter: sec}},
+		{3, 3, 3, limits.Result{Limit: 5, Remaining: 2, RetryAfter: sec, ResetAfter: sec}},
+		{3, 6, 3, limits.Result{Limit: 5, Remaining: 2, RetryAfter: limits.Never, ResetAfter: sec}},
+		{7, 1, 7, limits.Result{Limit: 5, RetryAfter: sec, ResetAfter: sec}},
+		{7, 0, 7, limits.Result{Limit: 5, ResetAfter: sec}},
+	} {
+		if after, got := r.Decide(v.used, sec, v.n); after != v.after || got != v.want {
+			t.Errorf("%d beside %d: %d, %+v; want %d, %+v", v.n, v.used, after, got, v.after, v.want)
+		}
+	}
+}
+
+func TestFixed_Idle(t *testing.T) {
+	const hour = time.Hour
+	anchored, daily := Fixed{Limit: 3, Window: hour}, Fixed{Limit: 3, Edges: days}
+	var a, d FixedState
+	if !anchored.Idle(&a, 0, 0) || !daily.Idle(&d, 0, 0) {
+		t.Error("what was never used is not idle")
+	}
+	anchored.Take(&a, hour, 0, 1)
+	daily.Take(&d, 18*hour, int64(18*hour), 1)
+	for _, v := range []struct {
+		now             time.Duration
+		anchored, daily bool
+	}{
+		{18 * hour, true, false}, {24 * hour, true, false}, // over, but the clock may be put back
+		{42*hour - 1, true, false}, {42 * hour, true, true},
+	} {
+		if got := anchored.Idle(&a, v.now, 0); got != v.anchored {
+			t.Errorf("anchored, at %v: %v", v.now, got)
+		}
+		if got := daily.Idle(&d, v.now, int64(v.now)); got != v.daily {
+			t.Errorf("daily, at %v: %v", v.now, got)
+		}
+	}
+	if anchored.Idle(&a, 2*hour-1, 0) || !anchored.Idle(&a, 2*hour, 0) || daily.Idle(&d, 50*hour, int64(20*hour)) {
+		t.Error("in its window it is idle, or after it is not")
+	}
+}

@@ -261,3 +261,43 @@ func TestSliding_ResultErr(t *testing.T) {
 		t.Errorf("a refusal that ends: %v", err)
 	}
 }
+
+func TestSlidingState_AllAndRecord(t *testing.T) {
+	r := Sliding{Limit: 5, Window: 10 * sec}
+	var s SlidingState
+	for i, n := range []int64{1, 2, 1, 1} {
+		r.Take(&s, time.Duration(3*i)*sec, n)
+	}
+	r.Advance(&s, 10*sec) // the first has left
+	var again SlidingState
+	r.Advance(&again, 0)
+	var all []string
+	for at, n := range s.All() {
+		all = append(all, fmt.Sprint(at, " ", n))
+		r.Record(&again, at-10*sec, n) // as a state that is restored at 0
+	}
+	if got := fmt.Sprint(all); got != "[3s 2 6s 1 9s 1]" || s.Len() != 3 || again.Len() != 3 {
+		t.Errorf("recorded: %s, %d and %d instants", got, s.Len(), again.Len())
+	}
+	for n := range int64(7) {
+		if got, want := r.Take(&again, 0, n), r.Take(&s, 10*sec, n); got != want {
+			t.Errorf("%d of the restored state: %+v, want %+v", n, got, want)
+		}
+	}
+	for range s.All() {
+		break // an iteration may end early
+	}
+}
+
+func TestSliding_Idle(t *testing.T) {
+	r := Sliding{Limit: 5, Window: 10 * sec}
+	s := new(SlidingState)
+	if !r.Idle(nil, 0) || !r.Idle(s, 0) {
+		t.Error("a new state is not idle")
+	}
+	r.Take(s, 3*sec, 1)
+	r.Take(s, 5*sec, 1)
+	if r.Idle(s, 15*sec-1) || !r.Idle(s, 15*sec) {
+		t.Error("idle before the newest has left, or not after")
+	}
+}
