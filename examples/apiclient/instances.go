@@ -177,7 +177,7 @@ func (t *together) wait() (killed int) {
 				in.figures, in.reported = *runs.Gate, true
 			}
 			if in.killed() {
-				in.told(fmt.Sprintf("%sinstance %d ended with %v: its items are lost, and what it held comes back within %v", tells, in.number, in.err, lease))
+				in.told(fmt.Sprintf("%sinstance %d ended with %v: its items are lost, and its permits come back within %v", tells, in.number, in.err, lease))
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func (s *shared) returned(all int64) string {
 	l, err := s.semaphore.Acquire(context.Background(), all, 2*lease)
 	took := time.Since(began).Round(100 * time.Millisecond)
 	if err != nil {
-		return fmt.Sprintf("what was held did not come back within %v: %v", took, err)
+		return fmt.Sprintf("the permits did not come back within %v: %v", took, err)
 	}
 	l.Release()
 	return fmt.Sprintf("%d of %d permits are back, %v after the last instance ended", all, all, took)

@@ -165,7 +165,7 @@ func parseOptions(args []string) (options, error) {
 	case !isFamily:
 		return options{}, fmt.Errorf("-headers %s: want github, openai, ietf or none", o.headers)
 	case o.url != "" && given["headers"]:
-		return options{}, errors.New("-headers is about the built-in server: leave it out with -url")
+		return options{}, errors.New("-headers concerns the built-in server: leave it out with -url")
 	case o.out == "-" && o.json:
 		return options{}, errors.New("-out - and -json: only one of them can have stdout")
 	case o.instances <= 0:
@@ -199,7 +199,7 @@ func (o options) checkInstances() error {
 	case o.redis == "":
 		return fmt.Errorf("-instances %d needs -redis: without one each process would have the whole rate for itself", o.instances)
 	case o.url != "":
-		return errors.New("-instances shows what the built-in server saw: for another start each yourself, with -share and one -budget")
+		return errors.New("-instances shows what the built-in server saw: for another server, start each process yourself, with -share and one -budget")
 	case o.share.of != 0:
 		return errors.New("-instances divides the items itself: leave out -share")
 	case o.naive:

@@ -85,7 +85,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"-headers none -url http://example.com/{}", "-headers"},
 		{"-instances 0", "-instances 0"},
 		{"-instances 4", "needs -redis"},
-		{"-instances 4 -redis h:1 -url http://example.com/{}", "start each yourself"},
+		{"-instances 4 -redis h:1 -url http://example.com/{}", "start each process yourself"},
 		{"-instances 4 -redis h:1 -share 1/2", "-share"},
 		{"-instances 4 -redis h:1 -naive", "-naive"},
 		{"-instances 4 -redis h:1 -out -", "-out -"},

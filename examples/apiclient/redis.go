@@ -70,7 +70,7 @@ func (s *shared) open(o options) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := s.client.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("-redis %s: nobody to ask there: %w", o.redis, err)
+			return fmt.Errorf("-redis %s: it does not answer: %w", o.redis, err)
 		}
 	}
 	adapter, err := sluiceredis.NewGoRedis(s.client)
@@ -134,7 +134,7 @@ type awayError struct {
 
 // Error names the Redis.
 func (e *awayError) Error() string {
-	return fmt.Sprintf("the Redis at %s has not answered for %v, and without it nobody knows what may be called: %v", e.addr, patience, e.err)
+	return fmt.Sprintf("the Redis at %s has not answered for %v, and without it no call may leave: %v", e.addr, patience, e.err)
 }
 
 // Unwrap returns what happened last.
@@ -162,7 +162,7 @@ func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, 
 		if errors.As(err, &server) {
 			why = "refuses"
 		}
-		s.tell(fmt.Sprintf("the Redis at %s %s: nothing is called until it does, for at most %v (%v)", s.addr, why, patience, err))
+		s.tell(fmt.Sprintf("the Redis at %s %s: no calls until it does, for at most %v (%v)", s.addr, why, patience, err))
 	case time.Since(s.since) > patience:
 		return false, &awayError{s.addr, err}
 	}

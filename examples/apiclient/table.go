@@ -32,7 +32,7 @@ func table(o options, gate result, naive *result) string {
 	b.WriteString(conclusion(gate, naive))
 	b.WriteByte('\n')
 	if gate.MaxInFlight >= o.concurrency && gate.RateDelivered > 0 && gate.ofAllowed() < 95 {
-		fmt.Fprintf(&b, "The rate was not reached because calls take too long for no more than %s in flight.\n", thousands(o.concurrency))
+		fmt.Fprintf(&b, "The rate was not reached: calls take too long for %s in flight.\n", thousands(o.concurrency))
 	}
 	if o.out != "" && o.out != "-" {
 		fmt.Fprintf(&b, "%s written to %s.\n", plural(gate.fetched, "item"), o.out)
@@ -78,7 +78,7 @@ func rows(runs []result) []row {
 		count("  over the rate", func(r result) int64 { return r.tooFast })
 		count("  over the concurrency", func(r result) int64 { return r.tooMany })
 	}
-	count("wasted (no item came of it)", result.wasted)
+	count("wasted (no item fetched)", result.wasted)
 	count("items lost", func(r result) int64 { return r.Lost })
 	if anyRun(func(r result) bool { return r.notStarted > 0 }) {
 		count("  of them not started", func(r result) int64 { return r.notStarted })

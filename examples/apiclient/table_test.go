@@ -42,7 +42,7 @@ attempts (requests sent)              1,010        201,010
 429s seen                                 0        200,000
   over the rate                           0        200,000
   over the concurrency                    0              0
-wasted (no item came of it)              10        200,010
+wasted (no item fetched)                 10        200,010
 items lost                                0              0
 rate allowed                        100.0/s        100.0/s
 rate delivered                       99.9/s         99.9/s
@@ -75,7 +75,7 @@ func TestTableOfTheGateAlone(t *testing.T) {
 		"                       gate\n",
 		"items lost                                2\n  of them not started                     1\n",
 		"Through the gate 998 of 1,000 items took 30.00 s, with 3 wasted calls and 1 429.\n",
-		"The rate was not reached because calls take too long for no more than 10 in flight.\n",
+		"The rate was not reached: calls take too long for 10 in flight.\n",
 		"gate lost item 7: answered 404 Not Found\ngate lost 1 more",
 	} {
 		if !strings.Contains(got, part) {

@@ -70,9 +70,9 @@ func (t *together) result(wall time.Duration) sum {
 // table is the end of the run in words and columns.
 func (t *together) table(s sum) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s items at %s, at most %s in flight, by %d processes of %s workers that share that\n",
+	fmt.Fprintf(&b, "\n%s items at %s, at most %s in flight, by %d processes of %s workers that share these limits\n",
 		thousands(int64(t.n)), t.rate, thousands(t.concurrency), t.instances, thousands(int64(t.workers)))
-	fmt.Fprintf(&b, "in the Redis at %s; all of it is as the server saw it\n\n", t.options.redis)
+	fmt.Fprintf(&b, "in the Redis at %s; the numbers are as the server saw them\n\n", t.options.redis)
 	row := func(name, cell string) { fmt.Fprintf(&b, "%-28s %14s\n", name, cell) }
 	row("calls accepted", thousands(s.Attempts-s.Throttled))
 	row("429s", thousands(s.Throttled))

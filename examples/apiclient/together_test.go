@@ -82,7 +82,7 @@ func TestBinaryTogetherTable(t *testing.T) {
 	e.wantStatus(t, 0)
 	for _, part := range []string{
 		"3 instances: 0/6 done, ", "3 instances: 6/6 done, ",
-		"6 items at 100/s, at most 10 in flight, by 3 processes of 64 workers that share that\n",
+		"6 items at 100/s, at most 10 in flight, by 3 processes of 64 workers that share these limits\n",
 		"\ninstance          share   accepted       429s       lost\n1                     2 ",
 		"Together they fetched 6 of 6 items in ",
 	} {
@@ -133,7 +133,7 @@ func TestBinaryNamedBudgetStays(t *testing.T) {
 func TestBinaryRedisIsNotThere(t *testing.T) {
 	e := runBinary(t, "-redis", "127.0.0.1:1", "-instances", "3")
 	e.wantStatus(t, 1)
-	if e.stdout != "" || !strings.HasPrefix(e.stderr, "apiclient: -redis 127.0.0.1:1: nobody to ask there: ") || strings.Count(e.stderr, "\n") != 1 {
+	if e.stdout != "" || !strings.HasPrefix(e.stderr, "apiclient: -redis 127.0.0.1:1: it does not answer: ") || strings.Count(e.stderr, "\n") != 1 {
 		t.Errorf("stdout %q, stderr %q", e.stdout, e.stderr)
 	}
 	if left, err := os.ReadDir(e.dir); err != nil || len(left) != 0 {
@@ -156,7 +156,7 @@ func TestBinaryRedisComesBack(t *testing.T) {
 	}
 	e := p.wait(t)
 	e.wantStatus(t, 0)
-	for _, part := range []string{" does not answer: nothing is called until it does, for at most 10s (", " answers again, after "} {
+	for _, part := range []string{" does not answer: no calls until it does, for at most 10s (", " answers again, after "} {
 		if !strings.Contains(e.stdout, part) {
 			t.Errorf("no %q in\n%s", part, e.stdout)
 		}
@@ -225,7 +225,7 @@ func TestBinaryInstanceIsKilled(t *testing.T) {
 	e := p.wait(t)
 	e.wantStatus(t, 1)
 	for _, part := range []string{
-		" ended with signal: killed: its items are lost, and what it held comes back within 5s",
+		" ended with signal: killed: its items are lost, and its permits come back within 5s",
 		"10 of 10 permits are back, ", "\nitems lost                               30\n", "Together they fetched 60 of 90 items",
 	} {
 		if !strings.Contains(e.stdout, part) {
@@ -291,9 +291,9 @@ func TestPatience(t *testing.T) {
 			t.Errorf("cancelled: %v, %v", again, err)
 		}
 		want := []string{
-			"the Redis at h:1 does not answer: nothing is called until it does, for at most 10s (away)",
+			"the Redis at h:1 does not answer: no calls until it does, for at most 10s (away)",
 			"the Redis at h:1 answers again, after 10s",
-			"the Redis at h:1 refuses: nothing is called until it does, for at most 10s (sluiceredis: the server replied: LOADING it)",
+			"the Redis at h:1 refuses: no calls until it does, for at most 10s (sluiceredis: the server replied: LOADING it)",
 		}
 		if strings.Join(told, "\n") != strings.Join(want, "\n") {
 			t.Errorf("told\n%s", strings.Join(told, "\n"))

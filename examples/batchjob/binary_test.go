@@ -110,7 +110,7 @@ func TestBinaryFailuresAndModes(t *testing.T) {
 	}
 	states("a ok 1, f failed 2, g ok 2")
 
-	runIn(t, dir, "a\n", args()...).want(t, 2, "", "the log already has items", "-resume goes on with it")
+	runIn(t, dir, "a\n", args()...).want(t, 2, "", "the log already has items", "-resume continues it")
 	runIn(t, dir, "a\n", "-resume", "-log", "run.jsonl", "--", "echo").want(t, 2, "", "another configuration", "-any-config")
 	states("a ok 1, f failed 2, g ok 2")
 

@@ -33,7 +33,7 @@ type command struct {
 
 func newCommand(args []string) (command, error) {
 	if len(args) == 0 {
-		return command{}, errors.New("there is neither a command nor a -url")
+		return command{}, errors.New("give a command or a -url")
 	}
 	if !hasPlaceholder(strings.Join(args, " ")) {
 		args = append(args[:len(args):len(args)], "{}")

@@ -39,7 +39,7 @@ func (w web) check() (web, error) {
 		all += h.value
 	}
 	if !hasPlaceholder(all) {
-		return w, errors.New("-url, -body and -header are the same for all items: there is no {} in them")
+		return w, errors.New("-url, -body and -header contain no {}, so they would be the same for all items")
 	}
 	sample := subject{item: "http://host/item", seq: 1, slot: 1} // in case that it is the whole address
 	req, err := w.request(context.Background(), sample)
@@ -156,7 +156,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		}
 		switch last.Why {
 		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay:
-			failure = fmt.Errorf("%w, not tried again: %w", failure, last.Why) // or -retries would seem to lie
+			failure = fmt.Errorf("%w, not retried: %w", failure, last.Why) // or -retries would seem to lie
 		}
 		if last.Why == nil { // the answer is as good as any: it would be the same again
 			failure = finalError{failure}
@@ -168,7 +168,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		return output{}, fmt.Errorf("reading %s: %w", req.URL.Redacted(), err)
 	}
 	if len(body) > maxBody {
-		return output{}, fmt.Errorf("%s: the answer is longer than %d MiB", req.URL.Redacted(), maxBody>>20)
+		return output{}, fmt.Errorf("%s: the response is longer than %d MiB", req.URL.Redacted(), maxBody>>20)
 	}
 	if n := len(body); n > 0 && body[n-1] != '\n' {
 		body = append(body, '\n')

@@ -153,9 +153,9 @@ func TestBinaryNotRetried(t *testing.T) {
 	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { w.WriteHeader(http.StatusInternalServerError) })
 	items := strings.Repeat("a\n", 30)
 	r := runIn(t, t.TempDir(), items, "-jobs", "1", "-backoff", "1ms", "-url", a.URL+"/{}")
-	r.want(t, 1, "", "a failed: gave up after 4 attempts: http://127.0.0.1:", "/a: 500 Internal Server Error\n", "/a: 500 Internal Server Error, not tried again: "+sluice.ErrBudget.Error()+"\n")
+	r.want(t, 1, "", "a failed: gave up after 4 attempts: http://127.0.0.1:", "/a: 500 Internal Server Error\n", "/a: 500 Internal Server Error, not retried: "+sluice.ErrBudget.Error()+"\n")
 	r = runIn(t, t.TempDir(), "a\n", "-method", "POST", "-backoff", "1ms", "-url", a.URL+"/{}")
-	r.want(t, 1, "", "/a: 500 Internal Server Error, not tried again: "+sluicehttp.ErrUnsafe.Error()+"\n")
+	r.want(t, 1, "", "/a: 500 Internal Server Error, not retried: "+sluicehttp.ErrUnsafe.Error()+"\n")
 }
 
 // A server that wants to be left alone for longer stops the job. Nothing has

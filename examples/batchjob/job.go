@@ -65,9 +65,9 @@ func newJob(o options, in *input) (*job, error) {
 		j.log.Log, err = batch.OpenLog(o.log, batch.LogConfig{Mode: o.mode, Config: o.task.config(), AnyConfig: o.anyConfig})
 		switch {
 		case errors.Is(err, batch.ErrLogExists):
-			return nil, fmt.Errorf("%w; -resume goes on with it", err)
+			return nil, fmt.Errorf("%w; -resume continues it", err)
 		case errors.Is(err, batch.ErrLogConfig):
-			return nil, fmt.Errorf("%w; -any-config resumes it all the same", err)
+			return nil, fmt.Errorf("%w; -any-config resumes it anyway", err)
 		case err != nil:
 			return nil, err
 		}

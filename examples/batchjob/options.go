@@ -45,7 +45,7 @@ type task interface {
 	start(o options, gate *sluice.Gate) (runner, error)
 }
 
-var errUsage = errors.New("the flags make no sense")
+var errUsage = errors.New("invalid flags")
 
 // flags are the values as given, before they are checked.
 type flags struct {
@@ -128,9 +128,9 @@ func (f *flags) check() (options, error) {
 	}{{f.resume, batch.Resume}, {f.resumeFailed, batch.ResumeFailed}, {f.retryFailed, batch.RetryFailed}} {
 		switch {
 		case m.given && o.mode != batch.Fresh:
-			return o, errors.New("-resume, -resume-failed and -retry-failed: only one of them can be")
+			return o, errors.New("-resume, -resume-failed and -retry-failed: give only one of them")
 		case m.given && o.log == "":
-			return o, errors.New("there is no -log to resume")
+			return o, errors.New("give a -log to resume")
 		case m.given:
 			o.mode = m.mode
 		}

@@ -31,10 +31,10 @@ func TestParseOptions(t *testing.T) {
 
 func TestParseOptionsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "neither a command nor a -url", "-jobs 0 -- x": "-jobs 0", "-jobs 100001 -- x": "-jobs 100001", "-rate fast -- x": "-rate",
+		"": "give a command or a -url", "-jobs 0 -- x": "-jobs 0", "-jobs 100001 -- x": "-jobs 100001", "-rate fast -- x": "-rate",
 		"-burst 0 -- x": "-burst 0", "-retries -1 -- x": "-retries -1", "-backoff 0s -- x": "-backoff 0s", "-backoff 1m -- x": "-backoff 1m",
 		"-timeout -1s -- x": "-timeout -1s", "-max-wait 0s -url http://h/{}": "-max-wait 0s", "-halt sometime -- x": "-halt",
-		"-resume -- x": "no -log", "-log l -resume -retry-failed -- x": "only one", "-url http://h/{} -- x": "only one",
+		"-resume -- x": "give a -log", "-log l -resume -retry-failed -- x": "only one", "-url http://h/{} -- x": "only one",
 		"-url http://h/": "no {}", "-url ftp://h/{}": "want http", "-url {}/x -method G?T": "-url", "-url host/{}": "want http",
 		"-method PUT -- x": "-method without -url", "-header A:b -- x": "-header without -url", "-url http://h/{} -header x": "Name: value",
 		"-bogus": "bogus",

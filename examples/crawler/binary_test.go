@@ -26,7 +26,7 @@ func TestBinary(t *testing.T) {
 		t.Errorf("%d pages", len(pages))
 	}
 	for _, want := range []string{
-		"host  pages  failed", "at the server", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: left alone",
+		"host  pages  failed", "at the server", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: skipped",
 		`http://broken.test/robots.txt: line 3: Crawl-delay of "soon": not a number of seconds`, "links not followed: deeper than -depth",
 		"The pages are in crawl.jsonl.\n",
 	} {
@@ -82,8 +82,8 @@ func TestBinaryStatus(t *testing.T) {
 		{"-out no/such/folder", 1, "crawler: open no/such/folder"},
 		// Nobody can listen there. That is for robots.txt to say, but then there is
 		// nothing to be had.
-		{"-delay 20ms http://127.0.0.1:0/", 1, "unreachable: left alone"},
-		{"-delay 20ms http://127.0.0.1:0/", 1, "crawler: there was no page to be had"},
+		{"-delay 20ms http://127.0.0.1:0/", 1, "unreachable: skipped"},
+		{"-delay 20ms http://127.0.0.1:0/", 1, "crawler: no page could be fetched"},
 	} {
 		cmd := asProcess(t, strings.Fields(test.args)...)
 		out, err := cmd.CombinedOutput()

@@ -42,9 +42,9 @@ func TestSite(t *testing.T) {
 		{"busy.test", 7, 0, 0, 0, 1, 2 * siteDelay, "status 404: all allowed", nil},
 		{"broken.test", 4, 0, 0, 1, 0, siteDelay, "1 rule", seconds(0.25, 0.5, 0.75, 1, 1.25)},
 		{"strict.test", 4, 0, 0, 0, 0, time.Second, "0 rules, Crawl-delay 1s", seconds(0.25, 1.25, 2.25, 3.25, 4.25)},
-		{"sleepy.test", 0, 0, 0, 1, 0, siteDelay, "0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: left alone", seconds(0.25)},
+		{"sleepy.test", 0, 0, 0, 1, 0, siteDelay, "0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: skipped", seconds(0.25)},
 		{"closed.test", 0, 0, 0, 1, 0, siteDelay, "1 rule", seconds(0.25)},
-		{"down.test", 0, 0, 0, 1, 0, siteDelay, "status 500: left alone", nil},
+		{"down.test", 0, 0, 0, 1, 0, siteDelay, "status 500: skipped", nil},
 		{"endless.test", 4, 0, 0, 0, 0, siteDelay, "status 404: all allowed", nil},
 	} {
 		h, seen := r.host(test.host), r.record.Host(test.host)
@@ -300,7 +300,7 @@ func TestHopeless(t *testing.T) {
 		if want := map[string]int{"no such host": 1, "connection refused": 3}[name]; dials != want {
 			t.Errorf("%s: %d dials", name, dials)
 		}
-		if p := r.pages["http://a.test/"]; p.Skipped != "robots.txt: unreachable: left alone" {
+		if p := r.pages["http://a.test/"]; p.Skipped != "robots.txt: unreachable: skipped" {
 			t.Errorf("page %+v", p)
 		}
 	}

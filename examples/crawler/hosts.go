@@ -90,7 +90,7 @@ func (c *crawler) prepare(ctx context.Context, gate *sluice.Gate, h *host) {
 		asked := fmt.Sprintf("Crawl-delay %v", delay)
 		switch {
 		case delay > c.o.maxDelay && !c.o.slowHosts:
-			asked += fmt.Sprintf(" is over -max-delay %v: left alone", c.o.maxDelay)
+			asked += fmt.Sprintf(" is over -max-delay %v: skipped", c.o.maxDelay)
 			h.why = "robots.txt: " + asked
 		case delay > h.interval:
 			c.setInterval(gate, h, delay)
@@ -101,7 +101,7 @@ func (c *crawler) prepare(ctx context.Context, gate *sluice.Gate, h *host) {
 }
 
 // robots asks for robots.txt of h, and says in words what there was. It returns
-// nil if the host is to be left alone: there may be a file, and what it says is
+// nil if the host is to be skipped: there may be a file, and what it says is
 // not known.
 func (c *crawler) robots(ctx context.Context, gate *sluice.Gate, h *host) (*robots.Rules, string) {
 	u, err := url.Parse(h.key + "/robots.txt")
@@ -123,11 +123,11 @@ func (c *crawler) robots(ctx context.Context, gate *sluice.Gate, h *host) (*robo
 		}
 		switch {
 		case a.status == http.StatusTooManyRequests || a.status >= 500:
-			return nil, fmt.Sprintf("status %d: left alone", a.status)
+			return nil, fmt.Sprintf("status %d: skipped", a.status)
 		case err != nil && ctx.Err() != nil:
 			return nil, "not read: the crawl ended"
 		case err != nil:
-			return nil, "unreachable: left alone"
+			return nil, "unreachable: skipped"
 		case a.status/100 == 2:
 			rules := robots.Parse(a.body, c.o.token())
 			return rules, plural(rules.Len(), "rule")
@@ -135,10 +135,10 @@ func (c *crawler) robots(ctx context.Context, gate *sluice.Gate, h *host) (*robo
 			return robots.Everything(), fmt.Sprintf("status %d: all allowed", a.status)
 		}
 		if u, err = location(u, a.header); err != nil {
-			return nil, fmt.Sprintf("status %d, and %v: left alone", a.status, err)
+			return nil, fmt.Sprintf("status %d, and %v: skipped", a.status, err)
 		}
 	}
-	return nil, fmt.Sprintf("more than %d redirects: left alone", robotsRedirects)
+	return nil, fmt.Sprintf("more than %d redirects: skipped", robotsRedirects)
 }
 
 // fetchElsewhere is fetch for another host, which has a gate, too.

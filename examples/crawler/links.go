@@ -28,9 +28,9 @@ func normalURL(u *url.URL) (*url.URL, error) {
 	case n.Scheme != "http" && n.Scheme != "https" || n.Opaque != "":
 		return nil, errors.New("want http://host/… or https://host/…")
 	case n.Hostname() == "":
-		return nil, errors.New("there is no host")
+		return nil, errors.New("there is not a host")
 	case strings.Contains(n.Hostname(), ":") && n.Host[0] != '[': // only the last one begins a port
-		return nil, fmt.Errorf("%q is no host", n.Host)
+		return nil, fmt.Errorf("%q is not a host", n.Host)
 	}
 	if port := n.Port(); port == "" || n.Scheme == "http" && port == "80" || n.Scheme == "https" && port == "443" {
 		n.Host = strings.TrimSuffix(n.Host, ":"+port)

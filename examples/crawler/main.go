@@ -118,7 +118,7 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 	case s.failed() > 0:
 		return exitFailed, nil
 	case s.pages() == 0: // each host was away, forbade it or had none
-		return exitFailed, errors.New("there was no page to be had")
+		return exitFailed, errors.New("no page could be fetched")
 	}
 	return 0, nil
 }

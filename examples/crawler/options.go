@@ -123,7 +123,7 @@ func (o options) check() error {
 	case o.delay > o.maxDelay:
 		return fmt.Errorf("-delay %v is longer than -max-delay %v", o.delay, o.maxDelay)
 	case o.rate == sluice.Rate{}:
-		return errors.New("-rate: there must be one")
+		return errors.New("-rate is required")
 	case o.token() == "":
 		return fmt.Errorf("-agent %q: must begin with a name of letters, - and _", o.agent)
 	case strings.ContainsAny(o.agent, "\r\n"):

@@ -52,7 +52,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-bogus":                          "-bogus",
 		"ftp://a.test/":                   "want http://host/",
 		"a.test":                          "want http://host/",
-		"http:///x":                       "there is no host",
+		"http:///x":                       "there is not a host",
 		"http://a.test/ http://b.test:x/": "b.test:x",
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {

@@ -26,17 +26,17 @@ func TestRobots(t *testing.T) {
 		{"empty", robots(sluicetest.Reply(200, "")), "0 rules", 2, "", 1},
 		{"404", robots(sluicetest.Status(404)), "status 404: all allowed", 2, "", 1},
 		{"403", robots(sluicetest.Status(403)), "status 403: all allowed", 2, "", 1},
-		{"500", robots(sluicetest.Status(500)), "status 500: left alone", 0, "robots.txt: status 500: left alone", 3},
+		{"500", robots(sluicetest.Status(500)), "status 500: skipped", 0, "robots.txt: status 500: skipped", 3},
 		{"503 once", robots(sluicetest.First(1, sluicetest.Status(503)), sluicetest.Reply(200, file)), "1 rule", 1, "robots.txt: forbidden", 2},
-		{"429", robots(sluicetest.Status(429)), "status 429: left alone", 0, "robots.txt: status 429: left alone", 3},
-		{"429 for an hour", robots(sluicetest.Status(429, "Retry-After: 3600")), "status 429: left alone", 0, "robots.txt: status 429: left alone", 1},
-		{"cut off", robots(sluicetest.CutBody(10), sluicetest.Reply(200, file)), "unreachable: left alone", 0, "robots.txt: unreachable: left alone", 3},
-		{"never", robots(sluicetest.Delay(sluicetest.Forever)), "unreachable: left alone", 0, "robots.txt: unreachable: left alone", 3},
+		{"429", robots(sluicetest.Status(429)), "status 429: skipped", 0, "robots.txt: status 429: skipped", 3},
+		{"429 for an hour", robots(sluicetest.Status(429, "Retry-After: 3600")), "status 429: skipped", 0, "robots.txt: status 429: skipped", 1},
+		{"cut off", robots(sluicetest.CutBody(10), sluicetest.Reply(200, file)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
+		{"never", robots(sluicetest.Delay(sluicetest.Forever)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
 		{"redirected", robots(sluicetest.Status(301, "Location: /other.txt")), "1 rule", 1, "robots.txt: forbidden", 1},
-		{"in a circle", robots(sluicetest.Status(302, "Location: /robots.txt")), "more than 5 redirects: left alone", 0, "robots.txt: more than 5 redirects: left alone", 6},
-		{"nowhere", robots(sluicetest.Status(302)), "status 302, and no Location: left alone", 0, "robots.txt: status 302, and no Location: left alone", 1},
-		{"to no page", robots(sluicetest.Status(302, "Location: ftp://x.test/")), "status 302, and want http://host/… or https://host/…: left alone", 0,
-			"robots.txt: status 302, and want http://host/… or https://host/…: left alone", 1},
+		{"in a circle", robots(sluicetest.Status(302, "Location: /robots.txt")), "more than 5 redirects: skipped", 0, "robots.txt: more than 5 redirects: skipped", 6},
+		{"nowhere", robots(sluicetest.Status(302)), "status 302, and no Location: skipped", 0, "robots.txt: status 302, and no Location: skipped", 1},
+		{"to no page", robots(sluicetest.Status(302, "Location: ftp://x.test/")), "status 302, and want http://host/… or https://host/…: skipped", 0,
+			"robots.txt: status 302, and want http://host/… or https://host/…: skipped", 1},
 	} {
 		r := crawl(t, site(test.layer, sluicetest.Path("/other.txt", sluicetest.Reply(200, file)), htmlPage("/a"), htmlPage("/", "/a")), "http://a.test/")
 		h := r.host("a.test")
@@ -63,7 +63,7 @@ func TestRobots(t *testing.T) {
 // A file that is elsewhere is asked for there, at that host's pace, and five
 // redirects are followed.
 func TestRobotsElsewhere(t *testing.T) {
-	for redirects, want := range map[int]string{5: "1 rule", 6: "more than 5 redirects: left alone"} {
+	for redirects, want := range map[int]string{5: "1 rule", 6: "more than 5 redirects: skipped"} {
 		r := crawl(t, func() *sluicetest.Server {
 			var layers []sluicetest.Layer
 			for i := range redirects {
@@ -105,7 +105,7 @@ func TestCrawlDelay(t *testing.T) {
 		{"", "Crawl-delay: 0", time.Second, 2, "0 rules, Crawl-delay 0s"},
 		{"", "Crawl-delay: abc", time.Second, 2, "0 rules"},
 		{"", "Crawl-delay: 30", 30 * time.Second, 2, "0 rules, Crawl-delay 30s"},
-		{"", "Crawl-delay: 31", time.Second, 0, "0 rules, Crawl-delay 31s is over -max-delay 30s: left alone"},
+		{"", "Crawl-delay: 31", time.Second, 0, "0 rules, Crawl-delay 31s is over -max-delay 30s: skipped"},
 		{"-slow-hosts", "Crawl-delay: 31", 31 * time.Second, 2, "0 rules, Crawl-delay 31s"},
 		{"-slow-hosts", "Crawl-delay: 7200", 2 * time.Hour, 2, "0 rules, Crawl-delay 2h0m0s"},
 		{"-slow-hosts -from-end -factor 2", "Crawl-delay: 7200", 2 * time.Hour, 2, "0 rules, Crawl-delay 2h0m0s"},

@@ -14,7 +14,7 @@ func TestSummary(t *testing.T) {
 	for _, want := range []string{
 		"        host  pages  failed  missing  forbidden  429    rate  delay  closest two  robots.txt\n",
 		" strict.test      3       0        0          0    0  1.00/s     1s    1000.0 ms  0 rules, Crawl-delay 1s\n",
-		" sleepy.test      0       0        0          1    0       -  250ms            -  0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: left alone\n",
+		" sleepy.test      0       0        0          1    0       -  250ms            -  0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: skipped\n",
 		"\nhttp://broken.test/robots.txt: line 1: Disallow before the first User-agent\nhttp://broken.test/robots.txt: line 3: ",
 		"\n23 links not gone to: enough pages, or interrupted\n",
 	} {

@@ -203,8 +203,8 @@ func TestNotes(t *testing.T) {
 	r := Parse([]byte("Disallow: /a\r\n\r\nwhat is this\n"+strings.Repeat("x", 100)+"\nSitemap: https://a.test/\nUser-agent: *\nAllow: /"), us)
 	want := []string{
 		"line 1: Disallow before the first User-agent",
-		`line 3: "what is this" is none of the lines that are known`,
-		`line 4: "` + strings.Repeat("x", 40) + `…" is none of the lines that are known`,
+		`line 3: "what is this" is not a known line`,
+		`line 4: "` + strings.Repeat("x", 40) + `…" is not a known line`,
 	}
 	if !slices.Equal(r.Notes(), want) {
 		t.Errorf("notes %q, want %q", r.Notes(), want)

@@ -129,7 +129,7 @@ func (r *reading) line(number int, text string) {
 	case "sitemap", "host", "clean-param", "request-rate", "visit-time", "noindex", "content-signal", "cache-delay":
 		// Not for us, but no mistake.
 	default:
-		r.note(number, "%q is none of the lines that are known", clip(text))
+		r.note(number, "%q is not a known line", clip(text))
 	}
 }
 
