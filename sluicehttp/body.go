@@ -12,25 +12,24 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A hold is a permit that is out: from when it was granted until the body of the
-// answer was read.
+// A hold is a permit that is out, from the grant until the body of the answer was read.
 type hold struct {
 	body    io.ReadCloser
 	permit  *sluice.Permit
 	state   *state
-	cancel  func()      // ends the context of the attempt, nil if it has none of its own
-	unwatch func()      // stops waiting for the permit to be lost, nil if it cannot be
-	forget  func() bool // stops waiting for the end of the request's context, nil if it has none
+	cancel  func()      // ends the context of the attempt; nil if it has none of its own
+	unwatch func()      // stops waiting for the permit to be lost; nil if it cannot be
+	forget  func() bool // stops waiting for the end of the context of the request; nil if it has none
 	over    atomic.Bool
 
-	listed bool // by the state; never changed once the caller has h
+	listed bool // in state.held; not changed once the caller has h
 
-	// Under the lock of the state.
+	// Guarded by state.mu.
 	since      time.Time
 	prev, next *hold
 }
 
-// Read implements io.Reader. Like net/http's it may run together with Close.
+// Read implements io.Reader. As in net/http it may run concurrently with Close.
 func (h *hold) Read(p []byte) (int, error) {
 	n, err := h.body.Read(p)
 	if err != nil {
@@ -39,14 +38,14 @@ func (h *hold) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The connection is given back before the permit:
-// the next request shall find it.
+// Close implements io.Closer. It returns the connection before the permit, so that the next
+// request can use it.
 func (h *hold) Close() error {
 	defer h.end()
 	return h.body.Close()
 }
 
-// end gives everything back, once.
+// end releases everything, once.
 func (h *hold) end() {
 	if h.over.Load() {
 		return
@@ -57,8 +56,7 @@ func (h *hold) end() {
 	h.lapse()
 }
 
-// lapse is end for a request whose context is done: nothing more can be read of
-// the answer, whether somebody closes it or not.
+// lapse is end for a request whose context is done: nothing more can be read.
 func (h *hold) lapse() {
 	if !h.over.CompareAndSwap(false, true) {
 		return
@@ -66,12 +64,11 @@ func (h *hold) lapse() {
 	if h.cancel != nil {
 		h.cancel()
 	}
-	h.giveBack()
+	h.release()
 }
 
-// giveBack gives the permit back, if it is still there. A permit that was given
-// back can no longer be lost.
-func (h *hold) giveBack() {
+// release releases the permit, if there is one.
+func (h *hold) release() {
 	if h.listed {
 		h.state.remove(h)
 	}
@@ -83,13 +80,13 @@ func (h *hold) giveBack() {
 	}
 }
 
-// A duplex is a hold whose body can be written to, as after an upgrade.
+// A duplex is a hold with a body that can be written to, as after an upgrade.
 type duplex struct {
 	*hold
 	io.Writer
 }
 
-// CloseWrite closes the half of the connection that is written to, if it can.
+// CloseWrite closes the connection for writing, if it supports that.
 func (d *duplex) CloseWrite() error {
 	if w, ok := d.Writer.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -97,20 +94,18 @@ func (d *duplex) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// hand gives resp, the answer to a request of the given method that came at now,
-// to the caller, and with it h. ctx is that of the request. free says that the
-// permit is not needed any more.
+// hand passes resp, the answer to a request with method that arrived at now, to the caller,
+// together with h. ctx is that of the request. free releases the permit.
 func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
 	if resp.Body == http.NoBody {
 		h.end()
 		return
 	}
-	// The context of the attempt outlives the permit. To end it with the header of
-	// an answer without content was simpler, but in HTTP/2 such a stream may still
-	// be open: its end read as context.Canceled, its trailers were lost and the
-	// handler was interrupted.
+	// The context of the attempt outlives the permit. In HTTP/2 the stream of an
+	// answer without content may still be open: ending the context would interrupt
+	// the handler and lose trailers.
 	if free || bodiless(resp, method) {
-		h.giveBack()
+		h.release()
 		h.permit, h.unwatch = nil, nil
 		if h.cancel == nil {
 			return
@@ -130,31 +125,27 @@ func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now
 	}
 }
 
-// bodiless reports that nothing will be read from the body of resp. In HTTP/2 no
-// body is not http.NoBody. A ContentLength of 0 alone shows nothing: base
-// transports made for tests leave it out.
+// bodiless reports whether the body of resp is empty. With HTTP/2 an empty body is not
+// http.NoBody. A ContentLength of 0 alone does not suffice, because base transports of tests
+// leave it out.
 func bodiless(resp *http.Response, method string) bool {
 	return resp.Body == http.NoBody || method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified ||
 		resp.ContentLength == 0 && resp.Header.Get("Content-Length") == "0"
 }
 
-// # What becomes of an answer that is to be replaced by a better one?
-//
-// It must make room: its connection shall carry the next attempt, and no permit
-// is held in a backoff. But until the next attempt leaves it is all there is, and
-// the contract of a RoundTripper has no error for who has an answer. So what can
-// be read of it in 4 KiB is read, which nearly always is all. Then the connection
-// is free and the answer whole. Of a longer one the rest stays where it is, and
-// with it the connection, until the next attempt may leave.
+// An answer before a retry should free its connection for the next attempt, but must remain
+// whole until that leaves, because a RoundTripper that has an answer returns no error. So
+// its first 4 KiB are read into memory, usually all of it. The rest of a longer one stays in
+// the connection.
 
 const (
-	discarded = 4 << 10     // of the body of an answer
-	patience  = time.Second // with a server that does not send it, at most
+	discarded = 4 << 10     // bytes of the body of an answer
+	patience  = time.Second // the longest wait for them
 )
 
-// patience returns how long to wait for a body that is not for the caller: no longer
-// than for the header.
+// patience returns how long to wait for a body that is not for the caller: at most as long
+// as for the header.
 func (c *call) patience() time.Duration {
 	if limit := c.attemptTimeout(); limit > 0 {
 		return min(limit, patience)
@@ -162,11 +153,11 @@ func (c *call) patience() time.Duration {
 	return patience
 }
 
-// setAside reads what it must of the body of resp, so that it can be read again.
-// It reports whether resp is still whole.
+// setAside reads the beginning of the body of resp into memory, and reports whether resp is
+// still whole.
 func setAside(resp *http.Response, patience time.Duration) bool {
 	body := resp.Body
-	if stalled(body) { // its second is over
+	if stalled(body) { // peek has already waited
 		body.Close()
 		return false
 	}
@@ -180,15 +171,15 @@ func setAside(resp *http.Response, patience time.Duration) bool {
 		resp.Body = &partly{io.MultiReader(bytes.NewReader(content), body), body}
 		return true
 	}
-	body.Close() // it was read to its end, whatever that was
+	body.Close() // it was read to its end or to an error
 	if resp.Body = io.NopCloser(bytes.NewReader(content[:n])); err != io.EOF {
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(content[:n]), broken{err}))
 	}
 	return true
 }
 
-// readFull is io.ReadFull, but the error is that of r: a body that was cut off is
-// one thing, one that is short another.
+// readFull is io.ReadFull, but returns the error of r, which distinguishes a short body from
+// one that was cut.
 func readFull(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var k int
@@ -198,7 +189,7 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// partly is a body of which the beginning has been read.
+// partly is a body whose beginning has been read.
 type partly struct {
 	io.Reader
 	io.Closer

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A call is one request on its way through a gate, however often it is sent.
+// A call is a request, however often it is sent.
 //
 //	   ┌───────────────────────────────────────────────────────────┐
 //	   ▼                                                           │
@@ -18,8 +18,8 @@ import (
 //	   │ refused: the answer set aside, or an error     │ fine     │ no: the answer, or the error
 //	   ▼                                                ▼          ▼
 //
-// The permit is held from Next until the answer is judged; then it is given back
-// before the backoff, or goes along with the body that the caller gets.
+// The permit is held from Next until the answer is judged. Then it is released before the
+// backoff, or passed on with the body that the caller gets.
 type call struct {
 	t      *Transport
 	req    *http.Request
@@ -32,22 +32,22 @@ type call struct {
 	began  time.Time // zero if ctx has no deadline
 	body   replay
 
-	// An answer that was set aside for a better one, and what ends the context
-	// of its attempt, or nil.
+	// aside is an answer that is returned if there is no better one. cancel ends
+	// the context of its attempt, or is nil.
 	aside  *http.Response
 	cancel func()
 
 	canceling *canceling // ends ctx; nil if req has no Cancel
-	handed    bool       // a hold that was handed over calls its end
+	handed    bool       // a hold will call its end
 
 	resp *http.Response
 }
 
-// run sends c through the gate of st, as often as it takes.
+// run sends c through the gate of st until there is no other attempt.
 func (c *call) run(st *state) (*http.Response, error) {
-	st.heads(c.server())
+	st.goesTo(c.server())
 	policy := c.t.cfg.Retry
-	policy.Retryable = nil // asked by final
+	policy.Retryable = nil // called by final
 	attempts := sluice.NewAttempts(st.gate, policy)
 	if retriedOutside(c.req) {
 		attempts.Charge()
@@ -74,17 +74,17 @@ func (c *call) run(st *state) (*http.Response, error) {
 	}
 }
 
-// attempt sends req once, with permit. again reports that it is to be tried once
-// more; otherwise it returns what RoundTrip does.
+// attempt sends req once, with permit. again reports whether there is another attempt; if
+// not, the other results are those of RoundTrip.
 func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
 	h := &hold{permit: permit, state: st}
 	handed := false
-	var open *http.Response // to close if an Inspector, or another function of the configuration, panics
+	var open *http.Response // closed if a function of the configuration panics
 	defer func() {
 		if open != nil {
 			open.Body.Close()
 		}
-		if !handed { // there is no answer, it was set aside, or something panicked
+		if !handed { // no answer, one that was set aside, or a panic
 			h.end()
 		}
 	}()
@@ -139,7 +139,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	return resp, false, nil
 }
 
-// hand gives resp to the caller, and with it h, see hold.hand.
+// hand passes resp and h to the caller, see hold.hand.
 func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
 	if k := c.canceling; k != nil {
 		attempt := h.cancel
@@ -154,7 +154,7 @@ func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
 	h.hand(c.ctx, resp, c.req.Method, now, free)
 }
 
-// server returns where the request goes.
+// server returns the destination of the request.
 func (c *call) server() key {
 	if c.key.scheme != "" {
 		return c.key
@@ -162,7 +162,7 @@ func (c *call) server() key {
 	return destination(c.req)
 }
 
-// note writes an attempt into the report.
+// note adds an attempt to the report.
 func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure) {
 	if c.page == nil {
 		return
@@ -177,11 +177,11 @@ func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure)
 	c.page.attempted(a)
 }
 
-// fail tells the gate of a failure, and returns why there is no other attempt, or
-// nil if there is to be one.
+// fail reports a failure to the gate, and returns why there is no other attempt, or nil if
+// there is one.
 func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 	if why := c.final(f); why != nil {
-		if f.throttled { // or else Permanent would count as an answer of a server that is well
+		if f.throttled { // otherwise Permanent would count as a success of the server
 			attempts.Failed(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
 		}
 		return why
@@ -189,14 +189,14 @@ func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 	return attempts.Failed(c.ctx, f.marked())
 }
 
-// final returns why f must not be followed by another attempt, or nil.
+// final returns why there must be no attempt after f, or nil.
 func (c *call) final(f *failure) error {
 	retry := c.t.cfg.Retry.Retryable
 	switch {
 	case f.final != nil:
 		return f.final
 	case c.o.NoRetry:
-		return ErrNoRetry
+		return errNoRetry
 	case !c.body.can():
 		return ErrReplay
 	case retry != nil && !f.throttled && !retry(f.err):
@@ -205,11 +205,10 @@ func (c *call) final(f *failure) error {
 	return nil
 }
 
-// free reports whether the permit is to be given back when the header is there.
+// free reports whether to release the permit when the header arrives.
 func (c *call) free() bool { return c.t.cfg.ReleaseAtHeaders || c.o.ReleaseAtHeaders }
 
-// setAside keeps resp in case that there will be none better, and with it the
-// context of its attempt.
+// setAside keeps resp, and the context of its attempt, in case there is no better answer.
 func (c *call) setAside(resp *http.Response, h *hold) {
 	if setAside(resp, c.patience()) {
 		c.aside, c.cancel, h.cancel = resp, h.cancel, nil
@@ -219,7 +218,7 @@ func (c *call) setAside(resp *http.Response, h *hold) {
 // discard closes the answer that was set aside.
 func (c *call) discard() {
 	if c.aside != nil {
-		c.aside.Body.Close() // nobody wants to know
+		c.aside.Body.Close() // its error does not matter
 	}
 	if c.cancel != nil {
 		c.cancel()
@@ -227,9 +226,8 @@ func (c *call) discard() {
 	c.aside, c.cancel = nil, nil
 }
 
-// refused returns what RoundTrip does when there is no other attempt because of
-// err: the answer that was set aside, if there is one. A caller who has given up
-// does not want it; one who is late may.
+// refused returns the results of RoundTrip if err prevents another attempt: the answer that
+// was set aside, unless the caller has canceled the request.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
 	resp, ended := c.aside, c.ended()
@@ -243,17 +241,17 @@ func (c *call) refused(err error) (*http.Response, error) {
 	return resp, nil
 }
 
-// failed returns the error of a call that ended without an answer because of f,
-// after which there is no other attempt because of stopped.
+// failed returns the error of a call that failed with f and without an answer; stopped is
+// why there is no other attempt.
 func (c *call) failed(f *failure, stopped error) error {
 	c.stop(stopped, f.at)
 	if is[*sluice.RetryError](stopped) && c.ended() == nil {
 		return c.blame(stopped)
 	}
-	return f.err // as if there were only the base transport
+	return f.err // as from the base transport alone
 }
 
-// blame returns err as the caller is to see it: an error of the context bare.
+// blame returns err for the caller: an error of the context unwrapped.
 func (c *call) blame(err error) error {
 	if err := c.ended(); err != nil {
 		return err
@@ -261,8 +259,7 @@ func (c *call) blame(err error) error {
 	return c.tooShort(err)
 }
 
-// stop notes in the report why there is no other attempt, and when the server
-// wants to be called again, if that is known.
+// stop notes in the report why there is no other attempt, and when to retry, if known.
 func (c *call) stop(err error, at time.Time) {
 	if c.page == nil {
 		return

@@ -7,20 +7,16 @@ import (
 	"time"
 )
 
-// # What is Request.Cancel to a transport that waits?
-//
-// It is deprecated, but net/http obeys it, and an http.Client with a Timeout sets it
-// on each request to any RoundTripper that is not its own. To leave it to the base
-// transport is simpler, but that sees it only in an attempt: a call in the queue or
-// in a backoff went on, and the error was retried. So it ends a context that the whole
-// call uses.
+// Request.Cancel is deprecated, but net/http obeys it, and an http.Client with a Timeout
+// sets it on each request to a RoundTripper that is not its own. The base transport sees it
+// only within an attempt. So here it ends a context of the whole call, which also covers the
+// queue and the backoff.
 
-// errCanceled has the text of net/http's own error, which is not exported.
+// errCanceled has the text of the error of net/http, which is not exported.
 var errCanceled = errors.New("net/http: request canceled")
 
-// A canceling is what ends the context of a call with its Request.Cancel. It is not
-// part of the call because the goroutine would make that escape to the heap, for
-// requests without a Cancel, too.
+// A canceling ends the context of a call with its Request.Cancel. It is not part of the
+// call, because its goroutine would make every call escape to the heap.
 type canceling struct {
 	req      *http.Request
 	canceled <-chan struct{} // its Cancel
@@ -33,7 +29,7 @@ func cancelOf(req *http.Request) <-chan struct{} {
 	return req.Cancel //lint:ignore SA1019 net/http obeys it, too
 }
 
-// watchCancel returns what ends ctx with the Cancel of req, until its end is called.
+// watchCancel returns a canceling with a copy of ctx that ends with the Cancel of req.
 func watchCancel(ctx context.Context, req *http.Request) *canceling {
 	k := &canceling{req: req, canceled: cancelOf(req)}
 	k.ctx, k.end = context.WithCancelCause(ctx)
@@ -44,9 +40,9 @@ func watchCancel(ctx context.Context, req *http.Request) *canceling {
 		case <-k.canceled:
 		}
 		if k.late() {
-			// An http.Client cancels at its deadline, which is that of the
-			// context, too: then the error is that of the context. The second
-			// is for a context that does not keep its deadline.
+			// An http.Client cancels at its deadline, which is also that of the
+			// context: then the error is that of the context. The second is for
+			// a context that misses its deadline.
 			select {
 			case <-k.ctx.Done():
 			case <-time.After(time.Second):
@@ -63,8 +59,8 @@ func (k *canceling) late() bool {
 	return ok && !time.Now().Before(deadline)
 }
 
-// notice ends the context if Request.Cancel is closed, and reports that. A base
-// transport may have noticed it before our goroutine has.
+// notice ends the context if Request.Cancel is closed, and reports whether it is. A base
+// transport may notice that before the goroutine does.
 func (k *canceling) notice() bool {
 	if k == nil {
 		return false
@@ -82,7 +78,7 @@ func (k *canceling) notice() bool {
 	return true
 }
 
-// ended returns the error of a call whose context is done, bare, or nil if it is not.
+// ended returns the error of the context of the call, or nil if it is not done.
 func (c *call) ended() error {
 	err := c.ctx.Err()
 	if err == nil || c.canceling == nil {
@@ -94,8 +90,8 @@ func (c *call) ended() error {
 	return err
 }
 
-// unwatch ends what watches Request.Cancel, unless the caller has an answer with which
-// it goes on.
+// unwatch stops watching Request.Cancel, unless the caller has an answer, with which it goes
+// on.
 func (c *call) unwatch() {
 	if c.canceling != nil && !c.handed {
 		c.canceling.end(nil)

@@ -253,17 +253,3 @@ func ExampleTransport_Resume() {
 	// true
 	// 200 OK
 }
-
-// A middleware sets what a request costs, unless its caller has.
-func ExampleOverridesFrom() {
-	weigh := func(ctx context.Context, estimate int64) context.Context {
-		if sluicehttp.OverridesFrom(ctx).Weight > 0 {
-			return ctx
-		}
-		return sluicehttp.With(ctx, sluicehttp.Overrides{Weight: estimate})
-	}
-	ctx := sluicehttp.With(context.Background(), sluicehttp.Overrides{Key: "search"})
-	o := sluicehttp.OverridesFrom(weigh(ctx, 300))
-	fmt.Println(o.Key, o.Weight)
-	// Output: search 300
-}

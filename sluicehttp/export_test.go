@@ -1,13 +1,13 @@
 package sluicehttp
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 )
 
-// SetRandom makes f, in place of chance, say how much later than told a pause
-// ends.
+// SetRandom replaces the source of jitter.
 func (t *Transport) SetRandom(f func() float64) { t.random = f }
 
 // NeverWritten reports whether err came before anything was written.
@@ -40,3 +40,9 @@ func (t *Transport) PausedServers() int {
 
 // KeyOf returns the key of a request for u.
 func KeyOf(u *url.URL) string { return destination(&http.Request{URL: u}).host }
+
+// ErrNoRetry is the reason for a request with Overrides.NoRetry.
+var ErrNoRetry = errNoRetry
+
+// OverridesFrom returns the overrides in ctx.
+func OverridesFrom(ctx context.Context) Overrides { return *overridesOf(ctx) }

@@ -7,25 +7,21 @@ import (
 	"time"
 )
 
-// # Whom does a server stop that says it means all calls?
+// A global remembers which servers have paused all calls.
 //
-// A throttle is for those who share the gate of whoever was told. If Config.Key
-// makes several gates for one server, as for the buckets of Discord, that is too
-// few when the server says that the limit is one of all calls (X-RateLimit-Global),
-// and calls on regardless end in a ban. So all gates by which the last request went
-// to that server are paused, and those that come while it lasts. A gate of several
-// servers stops for each of them.
-
-// A global is which servers have paused all calls.
+// A throttle pauses one gate. If Config.Key makes several gates for one server, as for the
+// buckets of Discord, and the server says that a limit is for all calls
+// (X-RateLimit-Global), then all gates whose last request went to that server are paused,
+// and gates that are used for it while the pause lasts.
 type global struct {
-	some    atomic.Bool // spares nearly all requests the lock
-	grouped atomic.Bool // some key is not a server's: Config.Key or Overrides made it
+	some    atomic.Bool // saves most requests the lock
+	grouped atomic.Bool // there is a key from Config.Key or Overrides
 
 	mu     sync.Mutex
 	paused map[key]pause // by destination
 }
 
-// mostPaused bounds how many servers are remembered to have paused all calls.
+// mostPaused bounds the memory for servers that have paused all calls.
 const mostPaused = 10_000
 
 type pause struct {
@@ -33,8 +29,8 @@ type pause struct {
 	why   string
 }
 
-// pauseAll pauses all gates of st's transport that lead to a server, and is called
-// with what it said through st.
+// pauseAll pauses all gates whose last request went to server. st is the one through which
+// the server said so.
 func (st *state) pauseAll(server key, p pause, now time.Time) {
 	g := &st.t.global
 	if !p.until.After(now) {
@@ -52,10 +48,9 @@ func (st *state) pauseAll(server key, p pause, now time.Time) {
 	}
 	g.some.Store(true)
 	g.mu.Unlock()
-	// Who enters from now on looks at g after it has said where it goes; who
-	// did that before is found here. If each key is a server, the only gate that
-	// leads there is st's, which its throttle pauses: with 10,000 gates, to look at
-	// all took 2 ms for each answer of a hostile server.
+	// Later requests call goesTo, which looks at g; gates of earlier ones are found
+	// here. If each key is a server, there is only the gate of st, which its throttle
+	// pauses: looking at 10,000 gates took 2 ms for each answer of a hostile server.
 	if !g.grouped.Load() {
 		return
 	}
@@ -66,14 +61,14 @@ func (st *state) pauseAll(server key, p pause, now time.Time) {
 	}
 }
 
-// heads notes that a request goes to server by st, and pauses the gate if that
-// server has paused all calls.
-func (st *state) heads(server key) {
+// goesTo notes that a request through st goes to server, and pauses the gate if that server
+// has paused all calls.
+func (st *state) goesTo(server key) {
 	if !st.leadsTo(server) {
 		if st.key.scheme == "" {
 			st.t.global.grouped.Store(true)
 		}
-		another := server // only then an allocation
+		another := server // allocates only here
 		st.server.Store(&another)
 	}
 	g := &st.t.global
@@ -90,8 +85,8 @@ func (st *state) heads(server key) {
 	g.some.Store(len(g.paused) > 0)
 }
 
-// forget looks at n pauses, which chance chooses, and forgets those that are over. It
-// returns the one of them that ends last. g.mu is held.
+// forget looks at n random pauses, forgets those that are over, and returns the one that
+// ends last. g.mu is held.
 func (g *global) forget(n int, now time.Time) (last key) {
 	var latest time.Time
 	for server, p := range g.paused {
@@ -108,8 +103,8 @@ func (g *global) forget(n int, now time.Time) (last key) {
 	return last
 }
 
-// makeRoom forgets pauses that are over or, if it finds none, one of those that end
-// last. The gates that it has paused stay so. g.mu is held.
+// makeRoom forgets pauses that are over or, if it finds none, one that ends late. Gates stay
+// paused. g.mu is held.
 func (g *global) makeRoom(now time.Time) {
 	before := len(g.paused)
 	if last := g.forget(16, now); len(g.paused) == before {
@@ -117,16 +112,16 @@ func (g *global) makeRoom(now time.Time) {
 	}
 }
 
-// lift forgets the pauses of the servers for which is returns true, and reports
-// whether there were any.
-func (g *global) lift(is func(server key) bool) bool {
+// lift forgets the pauses of the servers for which match returns true, and reports whether
+// there were any.
+func (g *global) lift(match func(server key) bool) bool {
 	if !g.some.Load() {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := len(g.paused)
-	maps.DeleteFunc(g.paused, func(server key, _ pause) bool { return is(server) })
+	maps.DeleteFunc(g.paused, func(server key, _ pause) bool { return match(server) })
 	g.some.Store(len(g.paused) > 0)
 	return len(g.paused) < before
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// GitHub is an [Inspector] for the secondary limits of GitHub. It refuses with
-// the status 403 or 429, and only the text tells that apart from a call that is
-// forbidden. If GitHub says no time either, it is a minute, doubled for each
-// refusal that follows such a wait, as GitHub asks for.
+// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or
+// 429, and only the body distinguishes them from a forbidden call. If GitHub does not say
+// when to retry, the wait is a minute, doubled for each further refusal, as GitHub documents.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
 		return
@@ -37,10 +36,9 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	}
 }
 
-// GraphQL is an [Inspector] for servers that refuse with the status 200 and an
-// error whose code is THROTTLED or RATE_LIMITED, such as Shopify's, GitHub's and
-// Linear's. It reads JSON answers with that status that are no streams, up to
-// 64 KiB, so it costs those who use it a copy of them.
+// GraphQL is an [Inspector] for servers that refuse with the status 200 and an error whose
+// code is THROTTLED or RATE_LIMITED, such as Shopify, GitHub and Linear. It copies up to
+// 64 KiB of every JSON answer with that status.
 func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	kind := resp.Header.Get("Content-Type")
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/graphql-response+json") {
@@ -48,7 +46,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 	}
 	body := peek()
 	if !bytes.Contains(body, []byte(`"errors"`)) {
-		return // most are fine, and long
+		return // most answers have no errors
 	}
 	var answer struct {
 		Errors []struct {
@@ -69,9 +67,8 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 	}
 }
 
-// Google is an [Inspector] for the APIs of Google, which say in the body how long
-// to wait after the statuses 429 and 503: {"error": {"details": [{"retryDelay":
-// "2.463586755s"}]}}.
+// Google is an [Inspector] for the APIs of Google, whose answers with status 429 or 503 say
+// in the body how long to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return
@@ -92,14 +89,14 @@ func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 			continue
 		}
 		said.Throttled = true
-		if at := time.Now().Add(delay); at.After(said.RetryAt) { // never earlier than the header says
+		if at := time.Now().Add(delay); at.After(said.RetryAt) { // not earlier than the header says
 			said.RetryAt, said.RetrySource = at, "retryDelay"
 		}
 	}
 }
 
-// decode decodes body into v as far as it can, and reports whether body is JSON. A
-// field of another type than expected is left out: it hides no other.
+// decode decodes body into v and reports whether body is JSON. It skips fields of an
+// unexpected type.
 func decode(body []byte, v any) bool {
 	err := json.Unmarshal(body, v)
 	_, differs := errors.AsType[*json.UnmarshalTypeError](err)

@@ -6,12 +6,11 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. An
-// overloaded_error is a throttle with any status from 500 on; the status 529 is one
-// without this Inspector, too. A 429 because the spend limit is reached is not
-// retried: it lasts until the next month. Anthropic reads the body of answers from 500
-// on, and of a 429 without Retry-After. It does not see errors in a stream of events,
-// which come after a status of 200.
+// Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. It makes an
+// overloaded_error with any status from 500 a throttle; status 529 always is one. It prevents
+// retries of a 429 because of the spend limit, which lasts until the next month. It reads the
+// body of answers from 500 and of a 429 without Retry-After. It does not see errors within an
+// event stream.
 func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {
 		return
@@ -30,10 +29,10 @@ func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot
 	switch {
 	case answer.Error.Type == "overloaded_error":
 		said.Throttled, said.Reason = true, answer.Error.Type
-		if said.ShouldRetry == ratelimit.Unset {
-			said.ShouldRetry = ratelimit.Yes
+		if said.ShouldRetry == nil {
+			said.ShouldRetry = new(true)
 		}
 	case answer.Error.Details.Code == "enforced_spend_limit_reached":
-		said.ShouldRetry, said.Reason = ratelimit.No, answer.Error.Details.Code
+		said.ShouldRetry, said.Reason = new(false), answer.Error.Details.Code
 	}
 }

@@ -8,18 +8,16 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such
-// as other object stores. They also throttle with the statuses 400
-// (ThrottlingException, ProvisionedThroughputExceededException) and 503 (SlowDown,
-// RequestLimitExceeded), and name the error in the header or in a body of JSON or XML.
-// AWS takes the same errors for throttles as aws-sdk-go-v2 does by default. The server
-// has not processed such a request, so it is sent again whatever its method. AWS reads
-// the body of answers from 400 on that have no X-Amzn-ErrorType.
+// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such as
+// other object stores. They also throttle with the statuses 400 (ThrottlingException,
+// ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded), with the
+// error code in the header or in a body of JSON or XML. AWS recognizes the throttles that
+// aws-sdk-go-v2 does. Such a request is retried whatever its method, because the server has
+// not processed it. AWS reads the body of answers from 400 without X-Amzn-ErrorType.
 //
-// By default every Transport uses AWS for answers that look like errors of Amazon: from
-// 400 on with one of the fields X-Amzn-ErrorType, X-Amzn-RequestId and
-// X-Amz-Request-Id, or with the media type application/x-amz-json or XML. As
-// Config.Inspect it is used for all answers from 400 on.
+// Every Transport uses AWS for answers that look like errors of Amazon: from 400, with
+// X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type
+// application/x-amz-json or XML. As Config.Inspect it is used for all answers from 400.
 func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 400 {
 		return
@@ -33,14 +31,14 @@ func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 			continue
 		}
 		said.Throttled, said.Reason = true, code
-		if said.ShouldRetry == ratelimit.Unset {
-			said.ShouldRetry = ratelimit.Yes
+		if said.ShouldRetry == nil {
+			said.ShouldRetry = new(true)
 		}
 		return
 	}
 }
 
-// awsThrottle reports whether code is that of a throttle.
+// awsThrottle reports whether code means a throttle.
 func awsThrottle(code string) bool {
 	switch code {
 	case "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
@@ -54,8 +52,7 @@ func awsThrottle(code string) bool {
 }
 
 // ofAmazon reports whether resp is an error that AWS should look at, whatever the
-// configuration. An SDK of theirs got 463 of 1,000 objects through a transport that did
-// not know SlowDown, and 976 alone.
+// configuration.
 func ofAmazon(resp *http.Response) bool {
 	if resp.StatusCode < 400 {
 		return false
@@ -70,7 +67,7 @@ func ofAmazon(resp *http.Response) bool {
 	return strings.HasPrefix(kind, "application/x-amz-json") || kind == "application/xml" || kind == "text/xml"
 }
 
-// awsCode returns a code without what may stand around it:
+// awsCode returns a code without its namespace and URL:
 // "com.amazonaws.dynamodb.v20120810#ThrottlingException:http://…".
 func awsCode(s string) string {
 	s, _, _ = strings.Cut(s, ":")
@@ -80,15 +77,15 @@ func awsCode(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// awsCodesIn returns the codes in the body of an error. JSON may have two, of which
-// one may be general or a number. XML is searched and not parsed: the element has no
-// attributes, and is deeper in some services than in others.
+// awsCodesIn returns the codes in the body of an error. JSON may have two, one of them general
+// or a number. XML is searched, not parsed: the element has no attributes, and its depth
+// differs between services.
 func awsCodesIn(body []byte) []string {
 	body = bytes.TrimSpace(body)
 	if bytes.HasPrefix(body, []byte("{")) {
 		var answer struct {
 			Type string `json:"__type"`
-			Code string `json:"code"` // or Code: encoding/json takes both
+			Code string `json:"code"` // or Code: encoding/json accepts both
 		}
 		if !decode(body, &answer) {
 			return nil

@@ -97,7 +97,7 @@ func TestAWSByDefault(t *testing.T) {
 				wantTries(t, cfg, c.status, c.body, []string{c.header}, c.tries...)
 			}
 		}
-		no := func(_ *http.Response, _ func() []byte, said *ratelimit.Snapshot) { said.ShouldRetry = ratelimit.No }
+		no := func(_ *http.Response, _ func() []byte, said *ratelimit.Snapshot) { said.ShouldRetry = new(false) }
 		wantTries(t, sluicehttp.Config{Inspect: no}, c.status, c.body, []string{c.header}, 0)
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// A key names a gate: a scheme and a host with its port, or with an empty scheme
-// whatever Config.Key returned. To join the two into one string would cost every
-// request an allocation.
+// A key names a gate: a scheme and a host with its port or, with an empty scheme, the result
+// of Config.Key. Joining the two into one string would cost every request an allocation.
 type key struct{ scheme, host string }
 
 func (k key) String() string {
@@ -23,23 +22,22 @@ func (k key) String() string {
 	return k.scheme + "://" + k.host
 }
 
-// destination returns the key of where req goes. All spellings of one server are one
-// key: whoever writes the URLs must not get a second rate by another spelling.
+// destination returns the key of the server of req. All spellings of a server have the same
+// key, so that another spelling does not get another rate.
 func destination(req *http.Request) key {
 	scheme := strings.ToLower(req.URL.Scheme) // allocates only to change something
 	return key{scheme, spell(scheme, req.URL)}
 }
 
-// spell returns the host and port of u in one spelling: lower case, names as they
-// are in DNS, without a final dot, addresses as netip writes them, and no port that
-// goes without saying.
+// spell returns the canonical host and port of u: lower case, names as in DNS without a
+// final dot, addresses as formatted by netip, without a default port.
 func spell(scheme string, u *url.URL) string {
 	if plain(u.Host) {
 		return u.Host
 	}
 	name, port := u.Hostname(), u.Port()
 	if port == "" && !strings.HasSuffix(u.Host, name) && !strings.HasSuffix(u.Host, "]") && !strings.HasSuffix(u.Host, ":") {
-		return strings.ToLower(u.Host) // the port is none; this will not be sent
+		return strings.ToLower(u.Host) // an invalid port; this will not be sent
 	}
 	if !isASCII(name) {
 		name = dialed(name)
@@ -57,12 +55,12 @@ func spell(scheme string, u *url.URL) string {
 		return name
 	}
 	if len(name)+1+len(port) == len(u.Host) && strings.HasPrefix(u.Host, name) {
-		return u.Host // so it was spelled
+		return u.Host // saves an allocation
 	}
 	return name + ":" + port
 }
 
-// plain reports whether host is spelled as spell would: nearly all are.
+// plain reports whether host is canonical, as most are.
 func plain(host string) bool {
 	for i := range len(host) {
 		if c := host[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.') {
@@ -78,9 +76,9 @@ func isASCII(s string) bool {
 
 var errDialed = errors.New("sluicehttp: dialed")
 
-// dialed returns the name that net/http dials for one that is not ASCII: "xn--…".
-// net/http has the tables for that and exports them in no other way; the package
-// golang.org/x/net/idna would make every program bring them twice.
+// dialed returns the name that net/http dials for one that is not ASCII: "xn--…". net/http
+// does not export its tables in another way, and golang.org/x/net/idna would bring them
+// twice.
 func dialed(name string) string {
 	address := ""
 	t := http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
@@ -107,14 +105,13 @@ func (t *Transport) keyOf(req *http.Request, o *Overrides) key {
 		return key{host: t.cfg.Key(req)}
 	}
 	if st := t.recent.Load(); st != nil && st.key.scheme == req.URL.Scheme && st.key.host == req.URL.Host {
-		return st.key // mostly it is the same, and need not be spelled out
+		return st.key // the common case, without spelling it
 	}
 	return destination(req)
 }
 
-// strayed reports that req comes from a redirect that left the host of the
-// request it began with. An http.Client hands the context of that on, and with
-// it a key which was never meant for a stranger.
+// strayed reports whether req comes from a redirect to another host. An http.Client passes
+// on the context, and with it a key that was not meant for that host.
 func strayed(req *http.Request) bool {
 	first := req
 	for first.Response != nil && first.Response.Request != nil {

@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// Overrides are what one request wants otherwise than the [Config] says. The
-// zero value of a field leaves that as it is.
+// Overrides change the [Config] for single requests, see [With]. A zero field changes
+// nothing.
 type Overrides struct {
-	// Key names the gate, in place of Config.Key. Redirects to another host
-	// do not follow it there.
+	// Key names the gate, in place of Config.Key. It does not apply to redirects
+	// to another host.
 	Key string
 
-	// Weight is what the request costs those limits that count cost. 0 means
-	// 1. It must not be negative.
+	// Weight is the cost of the request for limits that count cost. 0 means 1. It
+	// must not be negative.
 	Weight int64
 
-	// Idempotent says that the request may be sent twice, whatever its method
-	// and Config.Idempotent.
+	// Idempotent means that the request may be sent twice, whatever its method and
+	// Config.Idempotent.
 	Idempotent bool
 
-	// Never says that it must not be retried at all.
+	// NoRetry means that the request is never retried.
 	NoRetry bool
 
-	// AttemptTimeout replaces that of the policy. Negative means no bound.
+	// AttemptTimeout replaces that of Config.Retry. Negative means no timeout.
 	AttemptTimeout time.Duration
 
-	// ReleaseAtHeaders is that of Config, for an answer that is read for long,
-	// such as a stream of events.
+	// ReleaseAtHeaders is Config.ReleaseAtHeaders for this request, such as one for
+	// an event stream.
 	ReleaseAtHeaders bool
 }
 
 type overridesKey struct{}
 
-// With returns a copy of ctx whose requests have the overrides o. Fields of o that are
-// zero keep the value that ctx has, so a middleware that sets one field does not undo
-// what its caller has set. A field cannot be set back to zero.
+// With returns a copy of ctx whose requests have the overrides o. A zero field of o keeps the
+// value that ctx has, so middleware that sets one field does not undo another. A field
+// cannot be set back to zero.
 //
 //	ctx = sluicehttp.With(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 func With(ctx context.Context, o Overrides) context.Context {
-	merged := OverridesFrom(ctx)
+	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)
 	merged.Weight = cmp.Or(o.Weight, merged.Weight)
 	merged.Idempotent = o.Idempotent || merged.Idempotent
@@ -50,11 +50,6 @@ func With(ctx context.Context, o Overrides) context.Context {
 	merged.AttemptTimeout = cmp.Or(o.AttemptTimeout, merged.AttemptTimeout)
 	merged.ReleaseAtHeaders = o.ReleaseAtHeaders || merged.ReleaseAtHeaders
 	return context.WithValue(ctx, overridesKey{}, &merged)
-}
-
-// OverridesFrom returns the overrides that [With] has set in ctx, or the zero Overrides.
-func OverridesFrom(ctx context.Context) Overrides {
-	return *overridesOf(ctx)
 }
 
 var noOverrides = new(Overrides)
@@ -67,7 +62,7 @@ func overridesOf(ctx context.Context) *Overrides {
 	return noOverrides
 }
 
-// weight returns what the request costs.
+// weight returns the cost of the request.
 func (o *Overrides) weight() (int64, error) {
 	switch {
 	case o.Weight < 0:

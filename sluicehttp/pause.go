@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	defaultMaxPause = 24 * time.Hour // a quota of a day is common, one of a month is not waited for
-	defaultEvictAt  = 10_000         // gates, of some 3 kB each
+	defaultMaxPause = 24 * time.Hour // daily quotas are common; monthly ones are not worth waiting for
+	defaultEvictAt  = 10_000         // gates of about 3 kB each
 )
 
 // mostPause returns the longest pause that a server can cause.
@@ -24,8 +24,8 @@ func (cfg *Config) mostPause() time.Duration {
 	return cfg.MaxPause
 }
 
-// cut returns at, which is from the field source, or the end of the longest pause
-// from now if that is earlier. Then it notes a warning.
+// cut returns at, which is from the field source, or the end of the longest pause if that
+// is earlier. Then it notes a warning.
 func (st *state) cut(at, now time.Time, source string) time.Time {
 	asked, most := at.Sub(now), st.t.mostPause
 	if asked <= most {
@@ -37,8 +37,8 @@ func (st *state) cut(at, now time.Time, source string) time.Time {
 	return now.Add(most)
 }
 
-// cutRate returns r, which is from the field source, or one call per longest pause if
-// that is faster: one call in ten years is a pause under another name. st.mu is held.
+// cutRate returns r, which is from the field source, or one call per longest pause if that
+// is faster: one call in ten years is a pause, too. st.mu is held.
 func (st *state) cutRate(r sluice.Rate, source string) sluice.Rate {
 	if r.Count <= 0 || r.Per/time.Duration(r.Count) <= st.t.mostPause {
 		return r
@@ -47,7 +47,7 @@ func (st *state) cutRate(r sluice.Rate, source string) sluice.Rate {
 	return sluice.Rate{Count: 1, Per: st.t.mostPause}
 }
 
-// warnCut notes that a wait is longer than servers may cause. st.mu is held.
+// warnCut notes that a server asked for too long a wait. st.mu is held.
 func (st *state) warnCut(source string, asked time.Duration) {
 	st.warnings++
 	st.warning = ratelimit.Warning{
@@ -57,15 +57,12 @@ func (st *state) warnCut(source string, asked time.Duration) {
 	}
 }
 
-// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether
-// the transport knows that key. Waiting calls leave as after any pause, not all at
-// once. Resume also drops what would renew the pause: a slower pace from
-// Config.Spread, the doubled waits after throttles without a time, and a pause of all
-// calls to the server that the key last went to. A rate from Config.FromPolicy stays,
-// and so does the retry budget.
-//
-// Resume is for an operator who knows better than the server, or for a server that
-// asked for too much by mistake. The next throttle pauses the key again.
+// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
+// transport has that key. Waiting calls leave at the pace, not all at once. Resume also
+// drops what would renew the pause: a slower rate from Config.Spread, the doubled waits
+// after throttles without a time, and a pause of all calls to the last server of the key. A
+// rate from Config.FromPolicy and the retry budget stay. The next throttle pauses the key
+// again.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {
@@ -83,7 +80,7 @@ func named(name string) func(key) bool {
 
 // resume is Resume for one gate.
 func (st *state) resume() {
-	// First the server, or the next request would find it paused.
+	// First the server: otherwise the next request would find it paused.
 	if server := st.server.Load(); server != nil {
 		st.t.global.lift(func(k key) bool { return k == *server })
 	}
@@ -91,7 +88,7 @@ func (st *state) resume() {
 	st.floorUntil = time.Time{}
 	st.floors.Store(0)
 	st.spread.Store(0)
-	st.pace()
+	st.setRate()
 	st.mu.Unlock()
 	st.gate.Resume()
 }

@@ -12,31 +12,24 @@ import (
 
 const mostPeeked = 64 << 10
 
-// # How does an Inspector see a body that stalls?
-//
-// The simplest way is to read what it wants to see before it is called. But a server
-// that sends a header and half a body then holds the permit for as long as the
-// context lasts. To close the body after a second, as setAside does, loses an answer
-// that is only slow, such as a long one to a GraphQL query. So a goroutine reads, the
-// Inspector gets what has come within a second, and whoever reads the body later gets
-// all of it.
-
-// A peeked is a body whose beginning is being read, or was.
+// A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
+// the Inspector gets what arrives within a second, so a server that sends half a body does
+// not hold the permit, and later reads return everything, so a slow answer is not lost.
 type peeked struct {
 	body io.ReadCloser
-	over chan struct{} // closed when the goroutine has read what it shall
+	over chan struct{} // closed when the goroutine is done
 
 	mu     sync.Mutex
 	change sync.Cond
-	buffer []byte // read, and not yet taken
+	buffer []byte // read by the goroutine, not yet by the caller
 	err    error  // after buffer; nil if body goes on
-	done   bool   // the goroutine reads no more
-	late   bool   // it had not when the patience was over
+	done   bool   // the goroutine is done
+	late   bool   // it was not done in time
 }
 
-// peek returns the beginning of the body of resp, or what has come of it within
-// patience, and puts it back. Meanwhile it calls hold, unless that is nil, again and
-// again with until when the key shall be held up.
+// peek returns the beginning of the body of resp, or what arrives within patience, and
+// leaves the body whole. Meanwhile it calls hold, unless that is nil, repeatedly with the
+// time until which the key must be paused.
 func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []byte {
 	if resp.Body == http.NoBody {
 		return nil
@@ -58,9 +51,8 @@ func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []b
 
 const firstHold = 10 * time.Millisecond
 
-// wait blocks until fetch is over, for patience at most. It holds the key up for a
-// little while at first and then for twice as long each time, so that hardly anything
-// is left of that when the body is there.
+// wait blocks until fetch is done, for at most patience. It pauses the key for a short time
+// at first and twice as long each time, so that little of the pause is left at the end.
 func (p *peeked) wait(began time.Time, patience time.Duration, hold func(time.Time)) {
 	next := patience
 	if hold != nil {
@@ -77,7 +69,7 @@ func (p *peeked) wait(began time.Time, patience time.Duration, hold func(time.Ti
 		if next == patience {
 			return
 		}
-		hold(began.Add(4 * next)) // also while what follows the last one is judged
+		hold(began.Add(4 * next)) // long enough for what follows the last one
 		next = min(2*next, patience)
 		timer.Reset(time.Until(began.Add(next)))
 	}
@@ -124,7 +116,7 @@ func (p *peeked) Read(b []byte) (int, error) {
 // Close implements io.Closer.
 func (p *peeked) Close() error { return p.body.Close() }
 
-// stalled reports whether body was peeked into and did not come in time.
+// stalled reports whether body is a peeked body that did not arrive in time.
 func stalled(body io.Reader) bool {
 	p, ok := body.(*peeked)
 	if !ok {
@@ -135,10 +127,9 @@ func stalled(body io.Reader) bool {
 	return p.late
 }
 
-// peeker returns the peek of an Inspector for resp, whose header said what said has.
-// If that is to pause the gate, it is paused already while the body is awaited. To
-// pause it for all of what the header said is simpler, but an Inspector may find in
-// the body that less is enough, and a pause is only ever prolonged.
+// peeker returns the peek function of an Inspector for resp; said is what the header says.
+// If that pauses the gate, it is paused while peek waits for the body, but only so long: the
+// Inspector may find a shorter time in the body, and a pause cannot be shortened.
 func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.Time, patience time.Duration) func() []byte {
 	var seen []byte
 	asked := false

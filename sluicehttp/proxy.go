@@ -6,12 +6,10 @@ import (
 	"strings"
 )
 
-// refusedByProxy reports whether err is that of a proxy that refused to connect us and
-// would again, such as with 407 because it wants other credentials. For an answer to
-// CONNECT that is not 200 the error of net/http is the text of the status, and for a
-// SOCKS proxy a text of its own; neither has a type. To ask for the answer itself, by
-// http.Transport.OnProxyConnectResponse, would be to change a transport that is not
-// ours. A proxy that words a status otherwise is tried again.
+// refusedByProxy reports whether err means that a proxy refused to connect and would do so
+// again, such as with 407. The error of net/http is the text of the status, or a text about
+// SOCKS; neither has a type. Setting http.Transport.OnProxyConnectResponse would change a
+// transport of the caller. A proxy with another text is tried again.
 func (t *Transport) refusedByProxy(err error) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next

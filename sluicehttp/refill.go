@@ -6,32 +6,29 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// # How long until an empty bucket of requests has one more?
-//
-// Limit.NextAt says so: what is left until the reset, divided by what is missing.
-// But some gateways send the fields of OpenAI's buckets for windows, of which
-// nothing comes back before the reset. Answers that were seen before tell them
-// apart. Of a bucket that quotient is the same in each; of a window it falls:
+// Limit.NextAt says when an empty bucket of requests has one more: the time until the reset
+// divided by what is missing. But some gateways send the fields of OpenAI's buckets for
+// windows. Earlier answers distinguish them: for a bucket that quotient is constant, for a
+// window it falls.
 //
 //	remaining of 20        19     18     10      0
 //	bucket, full in        3 s    6 s   30 s   60 s     3 s each
 //	window, reset in      60 s   60 s   60 s   60 s     60 s, 30 s, 6 s, 3 s
 //
-// So the longest that was seen holds, if it is far from the present one: rounding
-// to a second makes some difference, too. And a refusal of an empty bucket that has
-// a Retry-After says it outright. Each time that it was used it is halved, so that
-// one odd answer is forgotten; a window renews it with its first answer.
+// So the longest quotient counts if it is far from the current one, which may be rounded
+// to a second. The Retry-After of a refusal counts as well. The longest is halved each time
+// it is used, so that one odd answer is forgotten; a window renews it.
 
-// A refill is what was seen of a bucket.
+// A refill is what earlier answers said about a bucket.
 type refill struct {
 	quota   ratelimit.Amount
 	longest time.Duration // until there was one more
 }
 
-// mostRefills bounds what is kept of one server, which may invent names.
+// mostRefills bounds the memory for a server that invents names.
 const mostRefills = 8
 
-// noteRefills notes what an answer says of buckets of requests, with st.mu held.
+// noteRefills notes what an answer says about buckets of requests, with st.mu held.
 func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 	for i := range said.Limits {
 		l := &said.Limits[i]
@@ -39,7 +36,7 @@ func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 			continue
 		}
 		one := l.NextAt.Sub(now)
-		if said.Throttled && l.Remaining.Zero() && said.RetryAt.After(now) {
+		if said.Throttled && isZero(l.Remaining) && said.RetryAt.After(now) {
 			one = max(one, min(said.RetryAt.Sub(now), l.ResetAt.Sub(now)))
 		}
 		r, known := st.refills[l.Name]
@@ -57,9 +54,9 @@ func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 	}
 }
 
-// emptyUntil notes what an answer says of buckets, and returns until when no call
-// should be sent because of it: said.PauseUntil, or longer if answers before this
-// one say so. It is zero after a throttle, for which the gate is paused already.
+// emptyUntil notes what an answer says about buckets, and returns until when no call should
+// be sent: said.PauseUntil, or later according to earlier answers. It is zero after a
+// throttle, which pauses the gate anyway.
 func (st *state) emptyUntil(said *ratelimit.Snapshot, now time.Time) (at time.Time, source string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -72,7 +69,7 @@ func (st *state) emptyUntil(said *ratelimit.Snapshot, now time.Time) (at time.Ti
 	}
 	for i := range said.Limits {
 		l := &said.Limits[i]
-		if l.NextAt.IsZero() || !countsCalls(l) || !l.Remaining.Zero() {
+		if l.NextAt.IsZero() || !countsCalls(l) || !isZero(l.Remaining) {
 			continue
 		}
 		r := st.refills[l.Name]

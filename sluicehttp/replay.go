@@ -9,19 +9,16 @@ import (
 	"sync"
 )
 
-// # How is a body sent more than once?
+// A body is sent more than once as follows:
 //
-// The simplest way is to read it into memory before the first attempt, which
-// makes 4 GiB of memory of a 4 GiB upload. So a body is, in this order:
+//	none                       nothing to do
+//	GetBody is set             a new one for each attempt
+//	known length, ≤ 64 KiB     read into memory before the first attempt
+//	anything else              again only if nothing has been read of it
 //
-//	none             nothing to do
-//	with a GetBody   asked for anew, which net/http sets for what is in memory
-//	≤ 64 KiB, of known length   read into memory before the first attempt
-//	anything else    sent as it comes; again only if nobody has read of it
-//
-// The last happens when no connection could be made. The base transport closes
-// the body all the same, so it gets one that closes the caller's only when it
-// has been read of, or when there will be no other attempt.
+// The last case happens if there was no connection. The base transport closes the body all
+// the same, so it gets a shield, which closes the body of the caller only after a read, or
+// when there is no other attempt.
 
 const smallBody = 64 << 10
 
@@ -33,9 +30,9 @@ type replay struct {
 	used    bool                          // an attempt was made
 }
 
-// newReplay returns the body of req. If it may be sent again and is small, it
-// reads and closes it, which takes no longer than ctx lasts. The error is that of
-// the body, or of ctx; the body is closed then.
+// newReplay returns the body of req. If again is true and the body is small, it reads and
+// closes the body, until ctx is done. An error is that of the body or of ctx; then the body
+// is closed.
 func newReplay(ctx context.Context, req *http.Request, again bool) (replay, error) {
 	p := replay{body: req.Body, getBody: req.GetBody}
 	if req.Body == nil || req.Body == http.NoBody {
@@ -53,10 +50,9 @@ func newReplay(ctx context.Context, req *http.Request, again bool) (replay, erro
 	}}, nil
 }
 
-// readSmall reads body, which has n bytes, and closes it. It may be a pipe that
-// nobody writes to, so somebody else waits for it if ctx can end. As with net/http
-// that goroutine outlives a request that was given up, until the body notices that
-// it was closed.
+// readSmall reads and closes body, which has n bytes. The body may be a pipe that blocks, so
+// if ctx can end, another goroutine reads. As in net/http, it may outlive a request that was
+// given up, until the body notices that it was closed.
 func readSmall(ctx context.Context, body io.ReadCloser, n int64) ([]byte, error) {
 	if ctx.Done() == nil {
 		return readAndClose(body, n)
@@ -74,13 +70,13 @@ func readSmall(ctx context.Context, body io.ReadCloser, n int64) ([]byte, error)
 	case r := <-read:
 		return r.content, r.err
 	case <-ctx.Done():
-		go body.Close() // some wait for the Read; nobody is left to tell
+		go body.Close() // may wait for the Read
 		return nil, ctx.Err()
 	}
 }
 
-// readAndClose is readSmall without a context. A body of another length would
-// fail at each attempt.
+// readAndClose is readSmall without a context. A body of another length is an error, because
+// each attempt would fail.
 func readAndClose(body io.ReadCloser, n int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(body, n+1))
 	if closed := body.Close(); err == nil {
@@ -102,8 +98,8 @@ func (p *replay) can() bool {
 	return p.body == nil || p.getBody != nil || p.last != nil && !p.last.spent()
 }
 
-// next returns req as the next attempt is to send it: the caller's own at first,
-// unless it needs another body, and then copies. again is that of newReplay.
+// next returns req for the next attempt: the request of the caller at first, unless it needs
+// another body, and then copies. again is that of newReplay.
 func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
 	first := !p.used
 	p.used = true
@@ -128,31 +124,30 @@ func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
 	return req, nil
 }
 
-// end closes what the attempts have left open.
+// end closes the body if the attempts have left it open.
 func (p *replay) end() {
 	switch {
 	case p.last != nil:
 		p.last.lower()
 	case p.body != nil && !p.used:
-		p.body.Close() // there is nobody left to tell
+		p.body.Close() // its error does not matter
 	}
 }
 
-// shallow returns a copy of req that shares its header: no RoundTripper may change
-// that, and net/http does the same for what it sends again.
+// shallow returns a copy of req that shares its header, which no RoundTripper may change.
 func shallow(req *http.Request) *http.Request {
 	r := new(http.Request)
 	*r = *req
 	return r
 }
 
-// A shield is a body that can be given to another attempt as long as nobody has
-// read of it. An attempt that is over but has not noticed gets an error.
+// A shield is a body that another attempt can use as long as nothing has been read. An
+// attempt that is over gets an error from Read.
 type shield struct {
 	body io.ReadCloser
 
 	mu     sync.Mutex
-	read   bool // of the body, or lowered: it may be closed
+	read   bool // something was read, or lower was called: body may be closed
 	closed bool // by the attempt
 }
 
@@ -180,8 +175,8 @@ func (s *shield) Close() error {
 	return s.body.Close()
 }
 
-// spent takes the body away from the attempt and reports false, or true if it has
-// been read of.
+// spent returns true if something has been read. Otherwise it takes the body away from the
+// attempt and returns false.
 func (s *shield) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,13 +186,13 @@ func (s *shield) spent() bool {
 	return s.read
 }
 
-// lower lets the body be closed: at once if the attempt has closed it already.
+// lower lets the body be closed: at once if the attempt has already closed it.
 func (s *shield) lower() {
 	s.mu.Lock()
 	late := s.closed && !s.read
 	s.read = true
 	s.mu.Unlock()
 	if late {
-		s.body.Close() // there is nobody left to tell
+		s.body.Close() // its error does not matter
 	}
 }

@@ -15,25 +15,25 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Why a request that failed was not sent again, as a [Report] tells; beside the
-// reasons that package sluice knows.
+// Why a failed request was not sent again, in a [Report]; in addition to the reasons of
+// package sluice.
 var (
-	// ErrReplay: its body has been read, has no GetBody, and is longer than
-	// 64 KiB or of unknown length.
+	// ErrReplay means that the body has been read, has no GetBody, and is longer
+	// than 64 KiB or of unknown length.
 	ErrReplay = errors.New("sluicehttp: the body cannot be sent again")
 
-	// ErrUnsafe: it is not idempotent, and the server may have acted on it.
+	// ErrUnsafe means that the request is not idempotent and the server may have
+	// acted on it.
 	ErrUnsafe = errors.New("sluicehttp: the request may not be sent twice")
 
-	// ErrNoRetry: its Overrides say so.
-	ErrNoRetry = errors.New("sluicehttp: the request is not to be retried")
+	errNoRetry = errors.New("sluicehttp: the request must not be retried")
 )
 
-// A StatusError is an answer that counts as a failure. Reports have it, and the
-// error of a request whose answers had all been discarded when it ended.
+// A StatusError is an answer that counts as a failure: in a [Report], for
+// RetryPolicy.Retryable, and in the error of a request whose answers were all discarded.
 type StatusError struct {
 	Status int
-	Why    string // what the server said about the reason, or ""
+	Why    string // the reason that the server gave, or ""
 }
 
 // Error returns the status and its text.
@@ -45,7 +45,7 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// retryStatus reports whether an answer is one that may be another next time.
+// retryStatus reports whether an answer with status may differ next time.
 func (t *Transport) retryStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -53,15 +53,14 @@ func (t *Transport) retryStatus(status int) bool {
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
-	// Cloudflare's, of an origin that it could not reach or understand. 529 is a
-	// throttle.
+	// From Cloudflare about an origin that it could not reach or understand. 529 is
+	// a throttle.
 	return status >= 520 && status <= 528 || slices.Contains(t.cfg.AlsoRetry, status)
 }
 
-// idempotent reports whether the request may be sent twice: by its method (RFC 9110,
-// section 9.2.2), because it has a key by which the server knows a copy, or because
-// the caller says so. net/http goes by such keys, too, but has PUT and DELETE sent
-// once only.
+// idempotent reports whether the request may be sent twice: because of its method (RFC 9110,
+// section 9.2.2), an idempotency key, or the configuration. net/http also accepts such
+// keys, but not PUT and DELETE.
 func (c *call) idempotent() bool {
 	req := c.req
 	switch req.Method {
@@ -76,32 +75,32 @@ func (c *call) idempotent() bool {
 type failure struct {
 	err       error     // a *StatusError, or that of the base transport
 	throttled bool      // the server refused because there were too many
-	at        time.Time // when to send it again at the earliest, if the server said
+	at        time.Time // the earliest time to send it again; zero if unknown
 	final     error     // why there must be no other attempt, or nil
 }
 
-// judge returns how the attempt failed that was answered with resp at now, or nil
-// if it did not. resp has been read into said.
+// judge returns how an attempt failed that was answered with resp at now, or nil if it did
+// not fail. said is what resp says.
 func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot, now time.Time) *failure {
 	safe := c.safe
+	wanted := said.ShouldRetry != nil && *said.ShouldRetry
 	switch {
 	case said.Throttled:
-		// The server has refused to process it, so any method may be tried
-		// again. So it is with 529: those that send it turn the request down
-		// because they are busy, and have other statuses for a breakdown. 503
-		// stands for both, and then only the server knows.
-		refused := resp.StatusCode != http.StatusServiceUnavailable || said.ShouldRetry == ratelimit.Yes
+		// The server has not processed the request, so any method may be tried
+		// again. That includes 529, which means busy. 503 may also mean a
+		// failure, and then only the server knows.
+		refused := resp.StatusCode != http.StatusServiceUnavailable || wanted
 		if refused && !c.t.cfg.KeepRefused {
 			safe = true
 		}
-	case said.ShouldRetry == ratelimit.Yes && resp.StatusCode >= 400:
-		safe = true // it must know
+	case wanted && resp.StatusCode >= 400:
+		safe = true // the server knows
 	case !c.t.retryStatus(resp.StatusCode):
 		return nil
 	}
 	f := &failure{err: &StatusError{resp.StatusCode, said.Reason}}
 	switch {
-	case said.ShouldRetry == ratelimit.No:
+	case said.ShouldRetry != nil && !wanted:
 		f.final = sluice.ErrPermanent
 	case !safe:
 		f.final = ErrUnsafe
@@ -112,21 +111,19 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Snapshot, now time.Tim
 	return f
 }
 
-// marked returns the error of f for sluice.Attempts: it pauses the gate after a
-// throttle. After any other failure a time is for this call only: perhaps it failed
-// by its own fault.
+// marked returns the error of f for sluice.Attempts. After a throttle it pauses the gate.
+// After any other failure the time is for this call only, which may be at fault itself.
 func (f *failure) marked() error {
 	switch {
 	case f.throttled:
-		return sluice.RetryAt(f.err, f.at) // zero: it did not say
+		return sluice.RetryAt(f.err, f.at) // zero if unknown
 	case !f.at.IsZero():
 		return sluice.NotBefore(f.err, f.at)
 	}
 	return f.err
 }
 
-// judgeError returns how the attempt failed that ended with err instead of an
-// answer.
+// judgeError returns how an attempt failed that ended with err.
 func (c *call) judgeError(err error, unwritten bool) *failure {
 	f := &failure{err: err}
 	switch {
@@ -138,9 +135,9 @@ func (c *call) judgeError(err error, unwritten bool) *failure {
 	return f
 }
 
-// hopeless reports that err would come again: the server is another one than was
-// meant, or none. Types are asked, not texts; of net/http's own errors few have
-// one, see wellFormed.
+// hopeless reports whether err would occur again: there is no such server, or it is not the
+// one that was meant. It looks at types only; few errors of net/http itself have one, see
+// wellFormed.
 func hopeless(err error) bool {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -159,8 +156,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// neverWritten reports that err came before anything was written: no connection
-// was made, or an HTTP/2 server refused the stream.
+// neverWritten reports whether err occurred before anything was written: there was no
+// connection, or an HTTP/2 server refused the stream.
 func neverWritten(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "proxyconnect") {
 		return true
@@ -169,9 +166,8 @@ func neverWritten(err error) bool {
 	return errors.As(err, &stream) && stream.Code == refusedStream
 }
 
-// A streamError is what net/http's errors of HTTP/2 streams can be turned into by
-// errors.As. They are not exported, but fill any struct with these fields; the
-// name must end in Error for vet's sake.
+// A streamError is filled by errors.As from an error of net/http about an HTTP/2 stream.
+// Those errors are not exported, but fill any struct with these fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -183,8 +179,8 @@ func (e streamError) Error() string { return "stream error" }
 
 const refusedStream = 0x7 // RFC 9113, section 7: "prior to any application processing"
 
-// wellFormed reports whether net/http would send req at all. It refuses the rest
-// without a type of error, and would again.
+// wellFormed reports whether net/http would send req at all. Its errors for other requests
+// have no type.
 func wellFormed(req *http.Request) bool {
 	if scheme := strings.ToLower(req.URL.Scheme); scheme != "http" && scheme != "https" || req.URL.Host == "" {
 		return false
@@ -202,20 +198,19 @@ func wellFormed(req *http.Request) bool {
 	return true
 }
 
-// token reports whether s is one (RFC 9110, section 5.6.2).
+// token reports whether s is a token (RFC 9110, section 5.6.2).
 func token(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	}) < 0
 }
 
-// invalidValue reports whether s has control characters, which no value may.
+// invalidValue reports whether s has control characters.
 func invalidValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) >= 0
 }
 
-// retriedOutside reports whether req is a retry already, made by the loop of an
-// SDK above us: those say so in a header field.
+// retriedOutside reports whether req is a retry by an SDK, which says so in the header.
 func retriedOutside(req *http.Request) bool {
 	return positive(req.Header["X-Stainless-Retry-Count"], 0) ||
 		positive(req.Header["Grpc-Previous-Rpc-Attempts"], 0) ||

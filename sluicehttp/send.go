@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// errNothing is what a base transport gets that breaks its contract.
+// errNothing is the error if the base transport breaks its contract.
 var errNothing = errors.New("sluicehttp: the base transport returned neither a response nor an error")
 
-// A lateError is that an attempt took longer than it may.
+// A lateError is the error of an attempt that exceeded its AttemptTimeout.
 type lateError struct{ after time.Duration }
 
-// Error returns how long that was.
+// Error includes the timeout.
 func (e *lateError) Error() string {
 	return "sluicehttp: no answer within the " + e.after.String() + " of an attempt"
 }
@@ -25,12 +25,9 @@ func (e *lateError) Error() string {
 // Timeout reports true.
 func (e *lateError) Timeout() bool { return true }
 
-// send sends req once and returns an answer or an error. unwritten reports that
-// the error came before a byte was written. The context of the attempt lives
-// until h ends, but is bounded only until the header of the answer is there: its
-// expiry is the attempt's failure, that of the request's context the caller's.
-//
-// Only a request that needs a context of its own pays for one.
+// send sends req once and returns an answer or an error. unwritten reports that the error
+// occurred before a byte was written. If the attempt needs a context of its own, that lasts
+// until h ends, and the AttemptTimeout applies until the header of the answer arrives.
 func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten bool, err error) {
 	if c.t.cfg.Spread > 0 {
 		h.state.inFlight.Add(1)
@@ -72,19 +69,19 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	if err == nil && resp == nil {
 		err = errNothing
 	}
-	if err == nil && resp.Body == nil { // the contract says it is not
+	if err == nil && resp.Body == nil { // against the contract
 		resp.Body = http.NoBody
 	}
 	if late != nil && !late.Stop() && err == nil {
-		resp.Body.Close()       // it cannot be read any more
-		err = &lateError{limit} // ctx may be about to end only
+		resp.Body.Close()       // it cannot be read
+		err = &lateError{limit} // ctx may not have ended yet
 	}
 	switch {
 	case err == nil:
 	case c.canceling.notice():
 		err = c.ended()
 	case ctx.Err() != nil && c.ctx.Err() == nil:
-		err = context.Cause(ctx) // the attempt's, not the caller's
+		err = context.Cause(ctx) // of the attempt, not of the caller
 	}
 	if err != nil {
 		return nil, dial != nil && dial.none(), err
@@ -93,7 +90,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	return resp, false, nil
 }
 
-// attemptTimeout returns the bound of an attempt; 0 or less for none.
+// attemptTimeout returns the timeout of an attempt; 0 or less means none.
 func (c *call) attemptTimeout() time.Duration {
 	if c.o.AttemptTimeout != 0 {
 		return c.o.AttemptTimeout
@@ -101,9 +98,9 @@ func (c *call) attemptTimeout() time.Duration {
 	return c.t.cfg.Retry.AttemptTimeout
 }
 
-// A dialing is whether an attempt has got a connection. If it asked for one and
-// got none, nothing was written. If it did not even ask, the base transport tells
-// nobody, and nothing is known.
+// A dialing records whether an attempt got a connection. If it requested one and got none,
+// nothing was written. If it did not request one, the base transport does not support
+// tracing, and nothing is known.
 type dialing struct{ asked, got atomic.Bool }
 
 func (d *dialing) trace(ctx context.Context) context.Context {

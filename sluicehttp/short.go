@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A shortError is a wait that did not fit the deadline of a request, which is
-// mostly the Timeout of a client: it says so.
+// A shortError is the error if a wait does not fit the deadline of a request, usually the
+// Timeout of a client.
 type shortError struct {
 	text string
 	err  error // a *sluice.WaitError, or a *sluice.RetryError because of one
@@ -21,11 +21,11 @@ type shortError struct {
 func (e *shortError) Error() string { return e.text }
 func (e *shortError) Unwrap() error { return e.err }
 
-// Timeout reports true: the error is about time.
+// Timeout returns true.
 func (e *shortError) Timeout() bool { return true }
 
-// tooShort returns err with a better text if it is a wait beyond the deadline of
-// the request.
+// tooShort returns err, with a better text if it is about a wait beyond the deadline of the
+// request.
 func (c *call) tooShort(err error) error {
 	wait, ok := errors.AsType[*sluice.WaitError](err)
 	deadline, bounded := c.ctx.Deadline()
@@ -39,7 +39,7 @@ func (c *call) tooShort(err error) error {
 	return &shortError{text, err}
 }
 
-// shortText says that a wait was too long for a client with that timeout.
+// shortText says that a wait is too long for a client with that timeout.
 func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	what := "wait"
 	switch wait.For {
@@ -52,19 +52,19 @@ func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	if wait.Need == limits.Never {
 		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(timeout), what)
 	}
-	// People look for the number that they configured, unless earlier attempts
-	// took a part of it that matters.
+	// The text shows the configured timeout, unless earlier attempts took a
+	// significant part of it.
 	left := wait.Have < timeout-timeout/20 || wait.Need <= timeout
 	least := timeout
 	if left {
 		least = wait.Have
 	}
 	round := wait.Need
-	if round >= 10*time.Second { // without what the server's time had added to it at random
+	if round >= 10*time.Second { // without the jitter
 		round = round.Truncate(time.Second)
 	}
-	// Two numbers that look the same and are not get all their digits, and of two that
-	// are the same one is left out.
+	// Two different numbers that look the same get all their digits; of two equal
+	// numbers one is left out.
 	have, need := seconds(least), seconds(round)
 	if have == need || round <= least {
 		have, need = least.String(), wait.Need.String()
@@ -80,8 +80,7 @@ func shortText(wait *sluice.WaitError, timeout time.Duration) string {
 	return fmt.Sprintf("client timeout %s is shorter than the %s %s", have, need, what)
 }
 
-// seconds returns d for people: "10 s", "1.5 s", "2 ms". They want to find the
-// number again that they configured, not how many microseconds ago that was.
+// seconds formats d in a few digits: "10 s", "1.5 s", "2 ms".
 func seconds(d time.Duration) string {
 	switch {
 	case d < time.Second:

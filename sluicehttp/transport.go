@@ -17,10 +17,10 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that sends requests through gates, retries
-// accidental failures, and follows Retry-After and rate-limit headers, within the bounds
-// of its [Config]. It is safe for use by multiple goroutines, starts none that outlives a
-// request and its body, and must be made by [New]. Made in a testing/synctest
-// bubble, it belongs to that bubble.
+// transient failures, and obeys Retry-After and rate-limit headers, within the bounds of
+// its [Config]. It must be made by [New] and is safe for use by multiple goroutines. None of
+// its own goroutines outlives a request and its body. A Transport that was made in a
+// testing/synctest bubble belongs to it.
 type Transport struct {
 	base      http.RoundTripper
 	cfg       Config
@@ -31,19 +31,17 @@ type Transport struct {
 	epoch     time.Time
 
 	states sync.Map              // *sluice.Gate to *state
-	count  atomic.Int64          // of them
-	most   int64                 // from which on no gate is kept for what it owes; 0: all are
-	recent atomic.Pointer[state] // the one used last: most programs have one host
+	count  atomic.Int64          // of states
+	most   int64                 // number from which gates may be evicted although they owe calls; 0 means never
+	recent atomic.Pointer[state] // the state used last; most programs have one host
 	global global
 	closed atomic.Bool
 }
 
-// New returns a transport that sends requests by base, or by
-// [http.DefaultTransport] if that is nil. It returns an error if cfg has one: a
-// Gate that [sluice.New] would not make, or Keys that [sluice.NewKeyed] would not
-// take; both Gate and NewGate; a negative LongHeld; a Spread that is not from 0 to
-// 1; a status of AlsoRetry that is not from 400 to 599, or 501; Headers whose
-// Check fails.
+// New returns a transport that sends requests by base, or by [http.DefaultTransport] if that
+// is nil. It returns an error for a Gate that [sluice.New] rejects, Keys that
+// [sluice.NewKeyed] rejects, both Gate and NewGate, a negative LongHeld, a Spread that is
+// not from 0 to 1, or a status of AlsoRetry that is not from 400 to 599 or is 501.
 func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	if base == nil {
 		base = http.DefaultTransport
@@ -75,7 +73,7 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// newGate makes the gate of k, and the state beside it.
+// newGate makes the gate of k and its state.
 func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	name := k.String()
 	var gate *sluice.Gate
@@ -101,15 +99,14 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	return gate, nil
 }
 
-// forget is asked before a gate is forgotten that a new one could replace.
+// forget implements KeyedConfig.Forget.
 func (t *Transport) forget(gate *sluice.Gate) bool {
 	may := func(st *state) bool { return st.dispensable(time.Now()) }
 	return t.drop(gate, may, t.cfg.Keys.Forget)
 }
 
-// evict is asked before a gate is dropped to make room for another. It keeps what
-// owes the configured rate something: that is our promise, and no server's doing. But
-// without a MaxKeys of the user not even that may fill the memory.
+// evict implements KeyedConfig.Evict. It keeps a gate whose configured rate would delay a
+// call, unless there is no configured MaxKeys and there are too many gates.
 func (t *Transport) evict(gate *sluice.Gate, owes bool) bool {
 	may := func(st *state) bool {
 		return !owes || st.slowed() || t.most > 0 && t.count.Load() >= t.most
@@ -125,18 +122,18 @@ func (t *Transport) evict(gate *sluice.Gate, owes bool) bool {
 	})
 }
 
-// drop lets go of a gate and reports true, if it may, no request uses it, and
-// agreed, if set, returns true.
+// drop drops the state of a gate and reports true if may returns true, no request uses the
+// gate, and agreed, if set, returns true.
 func (t *Transport) drop(gate *sluice.Gate, may func(*state) bool, agreed func(*sluice.Gate) bool) bool {
 	st := t.stateOf(gate)
 	if t.recent.CompareAndSwap(st, nil) {
-		return false // it may be in use all the time; next time we know
+		return false // it may be in constant use; the next call will show
 	}
 	if !may(st) || !st.retire() {
 		return false
 	}
 	if agreed != nil && !agreed(gate) {
-		st.gone.Store(false)
+		st.retired.Store(false)
 		return false
 	}
 	t.states.Delete(gate)
@@ -149,15 +146,10 @@ func (t *Transport) stateOf(gate *sluice.Gate) *state {
 	return st.(*state)
 }
 
-// use calls f with the state of the gate of k, which is not forgotten meanwhile.
-//
-// The simplest way is to ask gates each time. But most programs call one host
-// over and over, and that took a lock and a map twice, an eighth of what a
-// transport costs. So the state used last is asked first, and gates now and then
-// all the same, for it forgets others when it is asked.
+// use calls f with the state of k, whose gate is not forgotten meanwhile.
 func (t *Transport) use(k key, f func(*state) error) error {
-	if st := t.recent.Load(); st != nil && st.key == k && st.enter() {
-		defer st.users.Add(-1)
+	if st := t.recent.Load(); st != nil && st.key == k && st.pin() {
+		defer st.unpin()
 		return f(st)
 	}
 	return t.gates.Use(k, func(gate *sluice.Gate) error {
@@ -167,29 +159,26 @@ func (t *Transport) use(k key, f func(*state) error) error {
 	})
 }
 
-// RoundTrip implements [http.RoundTripper]. It blocks until the gate of the
-// request lets it leave and an answer is there that is worth having, or nothing
-// better is to be had: an answer is returned with a nil error, whatever its
-// status. Why there was no other attempt says the [Report].
+// RoundTrip implements [http.RoundTripper]. It sends req, again if that is worth it, and
+// returns the last answer with a nil error, whatever its status. A [Report] says why there
+// was no other attempt.
 //
-// Without an answer the error is that of the base transport, if one attempt was
-// all there could be; the error of ctx; a [*sluice.RetryError] that tells the last
-// error and why there was no other attempt; or that of the gate, if it let nothing
-// through. A wait that cannot end before the deadline of the context, which
-// http.Client.Timeout sets, is refused at once: the error is a
-// [*sluice.WaitError], and matches [context.DeadlineExceeded].
+// Without an answer, the error is that of the base transport if there was one attempt; the
+// error of the context; a [*sluice.RetryError] with the last error and the reason why there
+// was no other attempt; or that of the gate if it refused the request. If a wait cannot end
+// before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
+// once, with an error that matches [*sluice.WaitError] and [context.DeadlineExceeded].
 //
-// Request.Cancel is deprecated but obeyed: closing it ends the call at once, in the
-// queue, in a backoff or in an attempt, with the error of net/http.
+// The deprecated Request.Cancel is obeyed: closing it ends the call in the queue, in a
+// backoff or in an attempt, with the error of net/http.
 //
-// The permit of the request is released when the body of the response has been
-// read to its end or has failed, or is closed. RoundTrip never changes req, and
-// always closes its body.
+// The permit of the request is released when the body of the response has been read to its
+// end, has failed, or is closed. RoundTrip never changes req and always closes its body.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := call{t: t, req: req, ctx: req.Context()}
 	if err := c.begin(); err != nil {
 		if req.Body != nil {
-			req.Body.Close() // nobody is left to tell
+			req.Body.Close() // its error does not matter
 		}
 		return nil, err
 	}
@@ -209,13 +198,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.resp, err = c.run(st)
 		return err
 	})
-	if !entered { // there is no gate
+	if !entered { // no gate
 		c.stop(err, time.Time{})
 	}
 	return c.resp, err
 }
 
-// begin reads what c must know before it can choose a gate.
+// begin prepares c for the choice of a gate.
 func (c *call) begin() (err error) {
 	switch {
 	case c.req.URL == nil:
@@ -238,7 +227,7 @@ func (c *call) begin() (err error) {
 	if cancelOf(c.req) != nil {
 		c.canceling = watchCancel(c.ctx, c.req)
 		c.ctx = c.canceling.ctx
-		if c.canceling.notice() { // before: it takes nothing
+		if c.canceling.notice() { // before it takes anything
 			err = c.ended()
 			c.unwatch()
 		}
@@ -246,8 +235,8 @@ func (c *call) begin() (err error) {
 	return err
 }
 
-// CloseIdleConnections closes the idle connections of the base transport, if that
-// can. [http.Client.CloseIdleConnections] calls it.
+// CloseIdleConnections closes the idle connections of the base transport, if it supports
+// that. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -257,9 +246,9 @@ func (t *Transport) CloseIdleConnections() {
 // Unwrap returns the base transport.
 func (t *Transport) Unwrap() http.RoundTripper { return t.base }
 
-// Close closes all gates: requests that wait, or come later, get
-// [sluice.ErrClosed]. Those in flight are not disturbed. Closing twice is harmless.
-// It need not be closed. A gate that NewGate made is closed, too.
+// Close closes all gates, including those made by NewGate: requests that wait or come later
+// fail with [sluice.ErrClosed]. Requests in flight go on. Closing twice is harmless. A
+// Transport need not be closed.
 func (t *Transport) Close() {
 	t.closed.Store(true)
 	for gate := range t.states.Range {
@@ -267,8 +256,8 @@ func (t *Transport) Close() {
 	}
 }
 
-// Shutdown closes the transport and blocks until nothing is in flight any more:
-// all bodies are read or closed. If ctx is done before, it returns ctx.Err().
+// Shutdown closes the transport and waits until nothing is in flight and all bodies are read
+// or closed. If ctx is done first, it returns ctx.Err().
 func (t *Transport) Shutdown(ctx context.Context) error {
 	t.Close()
 	for gate := range t.states.Range {
@@ -279,39 +268,38 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Stats is what goes on at the gate of one key.
+// Stats is the state of one key.
 type Stats struct {
-	// Stats is that of the gate. Its InFlight counts what is being read, too.
+	// Stats is that of the gate. InFlight includes answers that are being read.
 	sluice.Stats
 
-	// Limits are those that the last answer told that told any, and SeenAt is
-	// when that was; zero if none did.
+	// Limits are those of the last answer that had any, and SeenAt is when it
+	// arrived; zero if none had.
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 
-	// FromPolicy reports that the rate or the concurrency in force is the
-	// server's, Spread that the pace is slower than that so that what remains
-	// lasts.
+	// FromPolicy reports that the rate or the concurrency in force was published
+	// by the server, Spread that the rate is slower because of Config.Spread.
 	FromPolicy, Spread bool
 
-	// Held is how many permits are held by answers that nobody has read to
-	// the end or closed, HeldLong those for Config.LongHeld or longer, and
-	// HeldLongest is how long the oldest was. A program that leaks them forgets
-	// to close bodies.
+	// Held is how many permits are held by answers that are neither read to the
+	// end nor closed, HeldLong how many of them for Config.LongHeld or longer, and
+	// HeldLongest for how long the oldest. If they grow, the program does not
+	// close bodies.
 	Held, HeldLong int
 	HeldLongest    time.Duration
 
-	// Warnings is how many header fields could not be used, or looked wrong;
-	// Warning is the last of them.
+	// Warnings is how many header fields were ignored or looked wrong. Warning is
+	// the last of them.
 	Warnings uint64
 	Warning  ratelimit.Warning
 }
 
-// Stats calls f with each key and the Stats of its gate, in no order, until f
-// returns false. f may use t.
+// Stats calls f with each key and its Stats, in no particular order, until f returns false.
+// f may use t.
 func (t *Transport) Stats(f func(key string, s Stats) bool) {
 	t.states.Range(func(gate, st any) bool {
-		s := st.(*state).learnt(time.Now())
+		s := st.(*state).stats(time.Now())
 		s.Stats = gate.(*sluice.Gate).Stats()
 		return f(st.(*state).key.String(), s)
 	})

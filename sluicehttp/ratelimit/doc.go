@@ -1,15 +1,13 @@
-// Package ratelimit reads what a server says about its limits in the header of
-// a response: when to come back after a 429, how much of which limit remains,
-// when there will be more.
+// Package ratelimit reads what the header of a response says about rate limits: when to
+// retry after a 429, how much of a limit remains, and when there will be more.
 //
 //	s, _ := ratelimit.Parse(resp.StatusCode, resp.Header, time.Now())
 //	if at, why := s.PauseUntil(); !at.IsZero() {
 //		gate.PauseUntil(at, why)
 //	}
 //
-// [Parse] is a pure function and never fails. What is malformed is ignored, and
-// comes back as a [Warning]; the rest is read. It knows no vendors by name, but
-// all of these fields, in upper or lower case:
+// [Parse] never fails. It ignores malformed values and returns a [Warning] for each. It
+// reads these fields, in any case:
 //
 //	fields                                        as sent by
 //	Retry-After                                   nearly all
@@ -35,59 +33,56 @@
 //	X-Ms-RateLimit-Remaining-…                    Azure
 //	X-Amzn-RateLimit-Limit                        Amazon's Selling Partner API: a rate
 //
-// The status counts, too: 429 is a throttle, and so is 529, which Anthropic sends when
-// it is overloaded.
+// Status 429 is a throttle, and so is 529, which Anthropic sends when it is overloaded.
 //
-// If several families are there all are read. Two that speak of the same limit,
-// by name, are made one; where they contradict each other the one further up in
-// the table counts. Of the Retry-After family the first that is valid does, and
-// of one field sent twice the longer wait.
+// If a header has fields of several families, all are read. Limits with the same name are
+// merged; where they contradict each other, the family further up in the table wins. Of the
+// Retry-After family the first valid field counts, and of a field that occurs twice the
+// longer wait.
 //
 // # Times
 //
-// A time may be a number of seconds, with decimals or not, an epoch in seconds
-// or milliseconds, which is told by its size ([Guess]), a date in a dozen forms,
-// or a duration such as 6m0s; [TimeForm.Wait] is all of that for one value.
-// Epochs and dates are of the server's clock. They are compared with its Date,
-// so that a clock that is wrong by less than a day does no harm. A wait that is
-// read is exact, in the past it is 0, and never more than 292 years.
+// A time is a date in one of a dozen forms, a duration such as 6m0s, or a number. A number
+// below 500,000,000 is seconds from now, below 100,000,000,000 seconds since 1970, and below
+// 100,000,000,000,000 milliseconds since 1970. In fields named after milliseconds, and in
+// Options.Millis, it is milliseconds from now. Epochs and dates are compared with the Date
+// of the response, so a clock that is wrong by up to a day does no harm. A time in the past
+// is now, and no wait is longer than 292 years.
 //
 // # Windows and buckets
 //
-// A window comes back as a whole at its reset. A bucket refills continuously, and its
-// reset is the time when it is full; the next call fits after a fraction of that. No
-// header says which kind a limit is, so the names of the fields decide:
+// All of a window becomes available at its reset. A bucket refills continuously: its reset
+// is when it is full, and the next call fits much earlier. No header says which kind a limit
+// is, so the names of the fields decide:
 //
 //	fields                                        reset is
 //	RateLimit, RateLimit-Policy, RateLimit-…      the end of a window
 //	X-RateLimit-…, X-Rate-Limit-…                 the end of a window
 //	X-RateLimit-Limit-Requests, -Tokens, …        when the bucket is full: OpenAI, Groq
 //	X-RateLimit-Limit-Minute, -Day, …             the end of a window: Kong
-//	X-RateLimit-Requests-Limit, …                 not known, read as the end of a
-//	                                              window: Linear
+//	X-RateLimit-Requests-Limit, …                 unknown, read as the end of a window:
+//	                                              Linear
 //	Anthropic-RateLimit-Requests-Limit,           when the bucket is full: Anthropic,
 //	  -Input-Tokens-Limit, …                      and any other first word
-//	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    not said
-//	those of a bucket of requests without a quota read as the end of a window
-//	all of another name                           read as the end of a window
+//	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    absent
+//	a bucket of requests without a quota          read as the end of a window
+//	all others                                    read as the end of a window
 //
-// An unknown kind is read as a window, because that is never too early. Some gateways
-// send OpenAI's fields for windows: then a call leaves too early, is refused, and its
-// Retry-After counts. A Transport of package sluicehttp also uses what earlier answers
-// said about the same limit.
+// An unknown kind is read as a window, because that is never too early. Some gateways send
+// the fields of OpenAI for windows; then a call leaves too early and is refused, and its
+// Retry-After counts.
 //
 // # What is not read
 //
-// Bodies: whether GitHub refused by a secondary limit, the ThrottlingException of
-// AWS, GraphQL's THROTTLED, Google's RetryInfo, Discord's retry_after. The Inspectors
-// of package sluicehttp read some of them. A caller that reads a body sets
-// Snapshot.Throttled and RetryAt, see the example of [TimeForm.Wait].
+// Bodies: the secondary limits of GitHub, the ThrottlingException of AWS, THROTTLED of
+// GraphQL, the RetryInfo of Google, retry_after of Discord. The Inspectors of package
+// sluicehttp read some of them. Code that reads a body itself sets Snapshot.Throttled and
+// Snapshot.RetryAt.
 //
-// HubSpot's limit per ten seconds, Anthropic's priority tier, limits of
-// months and years as windows, and what is the caller's to know: how fast
-// Shopify's bucket leaks depends on the plan of the shop.
+// The limit of HubSpot per ten seconds, the priority tier of Anthropic, and months and years
+// as windows are not read either. The leak rate of a Shopify bucket depends on the plan of
+// the shop.
 //
-// Nor does this package decide how long to back off: a Retry-After of 0 means
-// that the server does not mind, and a throttle without RetryAt that it does not
-// say.
+// Package ratelimit does not choose a backoff: after a throttle without RetryAt that is up
+// to the caller.
 package ratelimit

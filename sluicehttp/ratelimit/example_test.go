@@ -21,22 +21,22 @@ func header(lines ...string) http.Header {
 	return h
 }
 
-// GitHub refuses with 403 when the hour's calls are used up.
+// GitHub refuses with 403 when the quota of the hour is used up.
 func Example() {
 	h := header("X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795264200", "X-RateLimit-Resource: core")
 	s, warnings := ratelimit.Parse(http.StatusForbidden, h, now)
-	fmt.Println("throttled:", s.Throttled, "come back in", s.RetryAt.Sub(now), "says", s.RetrySource)
+	fmt.Println("throttled:", s.Throttled, "retry in", s.RetryAt.Sub(now), "from", s.RetrySource)
 	for _, l := range s.Limits {
 		fmt.Println(l.Name, "has", l.Remaining, "of", l.Quota)
 	}
 	fmt.Println(len(warnings), "warnings")
 	// Output:
-	// throttled: true come back in 30m0s says X-Ratelimit-Reset
+	// throttled: true retry in 30m0s from X-Ratelimit-Reset
 	// core has 0 of 5000
 	// 0 warnings
 }
 
-// The last call is granted: better not to send the next.
+// The last call of a window was granted: the next one should wait.
 func ExampleSnapshot_PauseUntil() {
 	h := header(`RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400`, `RateLimit: "burst";r=0;t=1, "daily";r=812;t=3600`)
 	s, _ := ratelimit.Parse(http.StatusOK, h, now)
@@ -51,31 +51,31 @@ func ExampleSnapshot_PauseUntil() {
 	// daily has 812 of 10000 per 24h0m0s
 }
 
-// What cannot be used is told, and does no harm.
+// A malformed value is ignored, with a warning.
 func ExampleWarning() {
 	h := header("Retry-After-Ms: soon", "Retry-After: 2")
 	s, warnings := ratelimit.Parse(http.StatusTooManyRequests, h, now)
-	fmt.Println("come back in", s.RetryAt.Sub(now))
+	fmt.Println("retry in", s.RetryAt.Sub(now))
 	fmt.Println(warnings[0])
 	// Output:
-	// come back in 2s
+	// retry in 2s
 	// Retry-After-Ms: not a number: "soon"
 }
 
-// A server means milliseconds by its Retry-After, which nobody can guess.
+// A server whose Retry-After is in milliseconds.
 func ExampleOptions() {
-	options := ratelimit.Options{Times: map[string]ratelimit.TimeForm{"Retry-After": ratelimit.Millis}}
+	options := ratelimit.Options{Millis: []string{"Retry-After"}}
 	s, _ := options.Parse(http.StatusServiceUnavailable, header("Retry-After: 1500"), now)
-	fmt.Println("come back in", s.RetryAt.Sub(now))
+	fmt.Println("retry in", s.RetryAt.Sub(now))
 	// Output:
-	// come back in 1.5s
+	// retry in 1.5s
 }
 
-// Google says in the body when to come back.
-func ExampleTimeForm_Wait() {
+// Google says in the body when to retry.
+func ExampleSnapshot_body() {
 	s, _ := ratelimit.Parse(http.StatusTooManyRequests, header(), now)
 	const retryDelay = "2.463586755s" // of the RetryInfo in the body
-	if wait, err := ratelimit.Guess.Wait(retryDelay, now); err == nil {
+	if wait, err := time.ParseDuration(retryDelay); err == nil {
 		s.RetryAt, s.RetrySource = now.Add(wait), "retryDelay"
 	}
 	at, why := s.PauseUntil()
@@ -84,7 +84,7 @@ func ExampleTimeForm_Wait() {
 	// pause for 2.463586755s by retryDelay
 }
 
-// Amazon states a rate, which a gate can take as it is.
+// Amazon states a rate.
 func ExampleSnapshot_rate() {
 	s, _ := ratelimit.Parse(http.StatusOK, header("x-amzn-RateLimit-Limit: 0.5"), now)
 	rate := s.Rate
@@ -93,12 +93,12 @@ func ExampleSnapshot_rate() {
 	// one call each 2s
 }
 
-// How many calls may be in flight is no rate.
-func ExampleLimit_Concurrent() {
+// A limit on calls in flight.
+func ExampleLimit() {
 	s, _ := ratelimit.Parse(http.StatusOK, header(`RateLimit-Policy: "pool";q=8;qu="concurrent-requests"`), now)
 	for _, l := range s.Limits {
-		fmt.Println(l.Name, l.Quota, l.Concurrent())
+		fmt.Println(l.Name, l.Quota, l.Unit)
 	}
 	// Output:
-	// pool 8 true
+	// pool 8 concurrent
 }

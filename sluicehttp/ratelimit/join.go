@@ -11,14 +11,14 @@ import (
 // concurrent is the unit of limits of calls in flight.
 const concurrent = "concurrent"
 
-// A limit is a Limit that is being put together.
+// A limit is a Limit under construction.
 type limit struct {
 	Limit
 	family  family
 	part    part // of structured: whether it is a policy
 	resetBy part // of the field that ResetAt is from
-	exact   bool // Window is of just this quota
-	refills bool // ResetAt is from a field of buckets, and not of windows
+	exact   bool // Window belongs to exactly this quota
+	refills bool // ResetAt is from a field of a bucket, not of a window
 }
 
 // stated reports whether l has any number.
@@ -26,8 +26,8 @@ func (l *limit) stated() bool {
 	return l.Quota.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
 }
 
-// add adds what a family says about one limit. The first one is kept apart,
-// which saves most headers an allocation.
+// add adds what a family says about one limit. The first one is kept separately, which
+// saves an allocation for most headers.
 func (r *reader) add(l *limit) {
 	switch {
 	case !r.some:
@@ -39,8 +39,8 @@ func (r *reader) add(l *limit) {
 	r.limits = append(r.limits, *l)
 }
 
-// join makes Limits of what the families say: one limit of all that is said
-// about the same name and partition. What was read earlier counts more.
+// join sets Limits: one for each name and partition, from all families. What was read
+// earlier takes precedence.
 func (r *reader) join() {
 	if r.limits == nil && len(r.policies) == 0 {
 		if r.some {
@@ -48,7 +48,7 @@ func (r *reader) join() {
 		}
 		return
 	}
-	if r.limits == nil && r.some { // only policies besides
+	if r.limits == nil && r.some { // and policies
 		r.limits = append(r.limits, r.first)
 	}
 	slices.SortStableFunc(r.limits, func(a, b limit) int { return strings.Compare(a.Name, b.Name) })
@@ -57,7 +57,7 @@ func (r *reader) join() {
 		group := kept[len(kept):]
 		for name := r.limits[i].Name; i < len(r.limits) && r.limits[i].Name == name; i++ {
 			if l := r.limits[i]; !r.joins(group, &l) {
-				group = append(group, l) // into a place that has been read
+				group = append(group, l) // overwrites only what has been read
 			}
 		}
 		kept = kept[:len(kept)+len(group)]
@@ -76,9 +76,9 @@ func (r *reader) join() {
 	}
 }
 
-// joins adds what l says to the limits of the same name that it is about, and
-// reports whether there are any. A policy without a partition is about all of
-// them, and so is a policy about an item without one.
+// joins adds l to the limits of the same name that it is about, and reports whether there
+// are any. A policy without a partition is about all of them, and any policy is about an
+// item without a partition.
 func (r *reader) joins(group []limit, l *limit) (joined bool) {
 	for i := range group {
 		if group[i].Partition == l.Partition {
@@ -99,8 +99,7 @@ func (r *reader) joins(group []limit, l *limit) (joined bool) {
 	return joined
 }
 
-// fill adds to l what only m says. If m contradicts l it is about something
-// else, or wrong, and nothing of it is used.
+// fill adds to l what only m says. If m contradicts l, it is ignored.
 func (r *reader) fill(l, m *limit) {
 	if differ(l.Quota, m.Quota) || differ(l.Remaining, m.Remaining) {
 		r.warn(m.Source, "", "ignored: it contradicts "+l.Source)
@@ -119,11 +118,11 @@ func (r *reader) fill(l, m *limit) {
 	}
 }
 
-// differ reports whether a and b are known, and not the same.
+// differ reports whether a and b are known and different.
 func differ(a, b Amount) bool { return a.known && b.known && a != b }
 
-// addUnnamed adds a policy without a name to limits, which begin with those
-// without one: to the first of these if it can be about that, or as another.
+// addUnnamed adds a policy without a name to limits, which begin with those without a name:
+// to the first of these if it fits, or as another limit.
 func addUnnamed(limits []limit, p *limit) []limit {
 	if len(limits) > 0 {
 		if l := &limits[0]; l.Name == "" && l.Window == 0 && !differ(l.Quota, p.Quota) {
@@ -134,33 +133,33 @@ func addUnnamed(limits []limit, p *limit) []limit {
 	return append(limits, *p)
 }
 
-// judge decides what follows from the response as a whole.
+// judge draws conclusions from the response as a whole.
 func (r *reader) judge() {
-	told := r.RetrySource != ""
+	stated := r.RetrySource != ""
 	empty, left := false, false
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		empty = empty || l.Remaining.Zero() && (l.NextAt.IsZero() || l.countsCalls())
-		left = left || l.Remaining.known && !l.Remaining.Zero()
+		empty = empty || l.Remaining.isZero() && (l.NextAt.IsZero() || l.countsCalls())
+		left = left || l.Remaining.known && !l.Remaining.isZero()
 		switch {
 		case l.Quota.known && l.Quota.less(l.Remaining.number):
-			r.warn(l.Source, l.Remaining.String(), "more remains than there is")
-		case l.Remaining.Zero() && l.ResetAt.IsZero() && r.Status < 300:
-			r.warn(l.Source, "", "nothing remains, but until when is not said")
+			r.warn(l.Source, l.Remaining.String(), "more remains than the quota")
+		case l.Remaining.isZero() && l.ResetAt.IsZero() && r.Status < 300:
+			r.warn(l.Source, "", "nothing remains, but there is no reset")
 		}
 	}
-	refused := false // perhaps
+	refused := false // possibly
 	switch r.Status {
 	case http.StatusTooManyRequests:
 		r.Throttled, refused = true, true
 	case statusOverloaded:
 		r.Throttled = true
 	case http.StatusServiceUnavailable:
-		r.Throttled = told
+		r.Throttled = stated
 	case http.StatusForbidden:
-		r.Throttled, refused = told || empty, true
+		r.Throttled, refused = stated || empty, true
 	}
-	if r.Throttled && !told {
+	if r.Throttled && !stated {
 		r.RetryAt, r.RetrySource = latestReset(r.Limits)
 		if r.RetryAt.IsZero() {
 			r.Floor = refilled(r.Limits, r.now)
@@ -169,17 +168,17 @@ func (r *reader) judge() {
 	if refused && r.RetryAt.IsZero() && left && !empty && r.hidesLimits() {
 		r.Floor = hiddenLimit
 	}
-	if r.ShouldRetry == Unset && r.pushedBack {
-		r.ShouldRetry = No
+	if r.ShouldRetry == nil && r.pushedBack {
+		r.ShouldRetry = new(false)
 	}
 }
 
-// statusOverloaded is not registered. Anthropic and others answer with it when
-// they are too busy to take a request.
+// statusOverloaded is an unregistered status of Anthropic and others for a server that is
+// too busy.
 const statusOverloaded = 529
 
-// hiddenLimit is what GitHub asks for when a secondary limit refused, and no
-// less than what GitLab's windows last.
+// hiddenLimit is the wait that GitHub documents for secondary limits, and at least the
+// window of GitLab.
 const hiddenLimit = time.Minute
 
 // hidesLimits reports whether the server has limits that it does not show.

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// A family is a set of fields that are read together. The families, and the
-// parts of each, are in the order in which they are read: of what two of them
-// say about the same limit the earlier counts.
+// A family is a set of fields that are read together. Families and parts are in the order
+// of reading: if two of them are about the same limit, the earlier takes precedence.
 type family uint8
 
 const (
-	retryAfter  family = iota // when to come back; the first that is valid
+	retryAfter  family = iota // when to retry; the first valid field
 	shouldRetry               // whether to
 	structured                // RateLimit and RateLimit-Policy
 	plain                     // RateLimit-Limit and so on
@@ -31,7 +30,7 @@ const (
 	retryAfterItself
 	xRetryAfter
 	xRateLimitRetryAfter
-	grpcPushback // before shouldRetry, whose answer counts more
+	grpcPushback // before shouldRetry, which takes precedence
 )
 
 // Parts of shouldRetry.
@@ -51,7 +50,7 @@ const (
 	quota part = iota
 	remaining
 	used
-	resetAfter // better than reset, as it needs no common clock
+	resetAfter // before reset, because it needs no common clock
 	reset
 	resetTime
 	next
@@ -69,8 +68,8 @@ const (
 	amazon
 )
 
-// A knownField is a field of a header that this package reads. key[from:to]
-// is the unit in its name.
+// A knownField is a header field that this package reads. key[from:to] is the unit in its
+// name.
 type knownField struct {
 	key      string
 	values   []string
@@ -82,11 +81,10 @@ type knownField struct {
 const (
 	shortestName  = len("ratelimit")
 	shortestInfix = len("x-ratelimit-a-limit")
-	longestName   = 128 // no field of a known server comes near
+	longestName   = 128 // far more than any known server uses
 )
 
-// lower has each byte in lower case: upper case comes and goes within a name, and
-// a branch for it would be guessed wrong at each word.
+// lower maps bytes to lower case, without branches that would be mispredicted.
 var lower = func() (table [256]byte) {
 	for i := range table {
 		table[i] = byte(i)
@@ -97,8 +95,8 @@ var lower = func() (table [256]byte) {
 	return table
 }()
 
-// mayMatter reports whether the field called key may be one that is read. Every
-// field of every response comes by here: a letter or two must do.
+// mayMatter reports whether the field called key may be one that is read. It is called for
+// every field of every response, so it looks at a few letters only.
 func mayMatter(key string) bool {
 	if len(key) < shortestName || len(key) > longestName {
 		return false
@@ -128,11 +126,11 @@ func mayMatter(key string) bool {
 	return false
 }
 
-// classify finds out what the field called key is, and reports whether it is
-// one that is read. mayMatter must say so.
+// classify sets f to the field called key, and reports whether it is one that is read.
+// mayMatter(key) must be true.
 func (f *knownField) classify(key string) bool {
 	f.key = key
-	switch key { // most of what comes, as net/http spells it: an eighth of the time of Parse
+	switch key { // the most frequent ones, as net/http spells them: saves an eighth of Parse
 	case "X-Ratelimit-Limit":
 		return f.is(xPlain, quota)
 	case "X-Ratelimit-Remaining":
@@ -147,7 +145,7 @@ func (f *knownField) classify(key string) bool {
 	return f.classifyLower(key)
 }
 
-// classifyLower is classify for a name in any spelling.
+// classifyLower is classify for names in any case.
 func (f *knownField) classifyLower(key string) bool {
 	var buf [longestName]byte
 	name := buf[:len(key)]
@@ -211,19 +209,19 @@ func (f *knownField) classifyLower(key string) bool {
 	return false
 }
 
-// is says what f is.
+// is sets the family and part of f.
 func (f *knownField) is(family family, part part) bool {
 	f.family, f.part = family, part
 	return true
 }
 
-// isOf says what f is, and of which unit.
+// isOf sets the family, part and unit of f.
 func (f *knownField) isOf(family family, part part, from, to int) bool {
 	f.from, f.to = uint8(from), uint8(to)
 	return f.is(family, part)
 }
 
-// classifyX is classify for X-RateLimit- and what follows from from.
+// classifyX is classify for X-RateLimit- and the rest of the name at from.
 func (f *knownField) classifyX(name []byte, from int) bool {
 	switch string(name[from:]) {
 	case "limit":
@@ -257,7 +255,7 @@ func (f *knownField) classifyX(name []byte, from int) bool {
 	return f.classifyInfix(name, from)
 }
 
-// classifyInfix is classify for a name with a unit from from, and then a part.
+// classifyInfix is classify for a name with a unit at from, followed by a part.
 func (f *knownField) classifyInfix(name []byte, from int) bool {
 	for _, suffix := range partNames {
 		to := len(name) - len(suffix.name) - 1
@@ -268,8 +266,7 @@ func (f *knownField) classifyInfix(name []byte, from int) bool {
 	return false
 }
 
-// partNames are the parts of which a name can have a unit, longer ones before
-// those they begin with.
+// partNames are the parts that can have a unit, longer names before their prefixes.
 var partNames = [...]struct {
 	name string
 	part part
@@ -295,7 +292,7 @@ func (f *knownField) unit() string {
 	}
 }
 
-// compare orders fields as they are read. No two fields of a header are equal.
+// compare orders fields for reading. No two fields of a header are equal.
 func (f *knownField) compare(g *knownField) int {
 	if f.family != g.family {
 		return int(f.family) - int(g.family)
@@ -308,14 +305,14 @@ func (f *knownField) compare(g *knownField) int {
 	if f.part != g.part {
 		return int(f.part) - int(g.part)
 	}
-	// X-RateLimit before X-Rate-Limit, and what is in upper case first.
+	// X-RateLimit before X-Rate-Limit, upper case first.
 	if c := len(f.key) - len(g.key); c != 0 {
 		return c
 	}
 	return strings.Compare(f.key, g.key)
 }
 
-// compareFold compares two names of header fields without regard to case.
+// compareFold compares two names of header fields, ignoring case.
 func compareFold(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if x, y := lower[a[i]], lower[b[i]]; x != y {

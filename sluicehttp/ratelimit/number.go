@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A number is a decimal number that is not negative. Whole and decimal part
-// are integers of their own: as a float64, 1795262490.123 s is 94 ns short.
+// A number is a decimal number ≥ 0. Its parts are integers because as a float64
+// 1795262490.123 s would be 94 ns short.
 type number struct {
 	whole int64
 	nano  int32 // billionths, < 1e9
@@ -21,16 +21,16 @@ const (
 	longestWhole  = 18 // digits: fits an int64
 )
 
-// Why a value is no number.
+// Why a value is not a number.
 const (
 	whyNoNumber = "not a number"
 	whyNoTime   = "not a time"
 	whyRange    = "out of range"
 )
 
-// parseNumber reads digits, with a decimal point among them or without. Zeros
-// in front count as digits, decimals beyond the ninth are cut off. If s is no
-// number it returns why; numeric tells that it looks like one.
+// parseNumber reads digits with an optional decimal point. Leading zeros count as digits;
+// decimals after the ninth are dropped. If s is not a number, it returns why, and numeric
+// reports whether s looks like one.
 func parseNumber(s string) (n number, numeric bool, why string) {
 	i := digits(s)
 	if i == 0 {
@@ -65,7 +65,7 @@ func parseNumber(s string) (n number, numeric bool, why string) {
 	return n, true, ""
 }
 
-// digits returns how many digits s begins with.
+// digits returns the number of digits at the beginning of s.
 func digits(s string) int {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {

@@ -1,62 +1,33 @@
 package ratelimit
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Options say what a header cannot: how a server means its fields. The zero
-// Options are for servers that are not known. They are plain data, and safe
-// for use by multiple goroutines as long as nobody changes them.
+// Options tell [Options.Parse] what a header does not say. The zero Options suit most
+// servers.
 type Options struct {
-	// Times says how the numbers of a field are meant, by the name of the
-	// field, in upper or lower case: {"X-RateLimit-Reset": Millis}. A field
-	// that is not listed is guessed, see [Guess]. Dates, and durations with a
-	// unit, are read as they are; structured fields know seconds only.
-	Times map[string]TimeForm
+	// Millis are the names of fields whose numbers are milliseconds from now, in
+	// any case, such as "X-RateLimit-Reset". By default a number is taken for
+	// seconds from now or for a time since 1970, depending on its size; see
+	// "Times" in the package comment.
+	Millis []string
 
-	// CacheMarkers are names of fields that a cache adds to what it answers
-	// itself, such as "X-From-Cache". A response with one of them comes from
-	// a cache, as one with an Age above 0 always does.
+	// CacheMarkers are the names of fields that a cache adds to its own
+	// responses, such as "X-From-Cache". A response with one of them, or with an
+	// Age above 0, comes from a cache.
 	CacheMarkers []string
 }
 
-// Check returns an error if a form of Times is none, or if Times has a field
-// twice. [Options.Parse] takes an unknown form for Guess, and of two spellings
-// of a field the one that sorts first.
-func (o Options) Check() error {
-	names := make([]string, 0, len(o.Times))
-	for name, form := range o.Times {
-		if form > EpochMillis {
-			return fmt.Errorf("ratelimit: field %q has the unknown time form %d", name, form)
-		}
-		names = append(names, strings.ToLower(name))
-	}
-	slices.Sort(names)
-	for i := range names {
-		if i > 0 && names[i] == names[i-1] {
-			return fmt.Errorf("ratelimit: field %q has two time forms", names[i])
-		}
-	}
-	return nil
+// inMillis reports whether the numbers of a field are milliseconds from now.
+func (o *Options) inMillis(field string) bool {
+	return slices.ContainsFunc(o.Millis, func(name string) bool { return strings.EqualFold(name, field) })
 }
 
-// form returns how the numbers of a field are meant.
-func (o *Options) form(field string) TimeForm {
-	var form TimeForm
-	best := ""
-	for name, f := range o.Times {
-		if strings.EqualFold(name, field) && (best == "" || name < best) {
-			best, form = name, f
-		}
-	}
-	return form
-}
-
-// marked reports whether a cache has left its mark in header.
+// marked reports whether header has one of the CacheMarkers.
 func (o *Options) marked(header http.Header) bool {
 	for _, name := range o.CacheMarkers {
 		if len(field(header, http.CanonicalHeaderKey(name))) > 0 {
@@ -66,8 +37,8 @@ func (o *Options) marked(header http.Header) bool {
 	return false
 }
 
-// field returns the values of the field called name, which is spelled as net/http
-// does; in header it may also be spelled as on the wire in HTTP/2.
+// field returns the values of the field with the canonical name name. In header it may
+// also be in lower case, as on the wire in HTTP/2.
 func field(header http.Header, name string) []string {
 	if v := header[name]; len(v) > 0 {
 		return v
@@ -75,19 +46,12 @@ func field(header http.Header, name string) []string {
 	return header[strings.ToLower(name)]
 }
 
-// Parse reads what a response that arrived at now, on the local clock, says
-// about limits. It is a pure function, never panics and never fails: what is
-// malformed is ignored, with a warning, and the rest is read. A header that
-// says nothing of limits costs no allocation.
+// Parse reads what the header of a response says about limits. now is when the response
+// arrived, and must not be zero. Parse never fails: it ignores malformed values, with a
+// warning, and reads the rest. A header without rate-limit fields costs no allocation.
 //
-// Names of fields may be spelled in upper or lower case. The work is bounded,
-// whatever the header: values longer than 4 KiB, items of a field after the
-// 64th, and rate-limit fields after the 32nd in the order in which they are
-// read, are ignored.
-//
-// Times of the server's clock are compared with its Date, unless that is more
-// than 24 hours off or the response is from a cache. now must not be the zero
-// time.
+// The work is bounded: Parse ignores values longer than 4 KiB, items of a field after the
+// 64th, and rate-limit fields after the 32nd.
 func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
 	s := Snapshot{Status: status, Throttled: status == http.StatusTooManyRequests || status == statusOverloaded}
 	if len(o.CacheMarkers) > 0 {
@@ -122,12 +86,12 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot,
 }
 
 const (
-	few        = 8 // fields: most servers have no more; an array of more is dear to make
+	few        = 8 // fields: most servers send no more, and a larger array is slower
 	mostFields = 32
 )
 
-// readMany is Parse for a header with more than a few fields to read. A map has
-// no order: what is left out if there are too many is what is last in ours.
+// readMany is Parse for a header with more than a few fields to read. If there are too many,
+// it drops those that are last in the order of reading.
 func (o *Options) readMany(s *Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
 	var fields [mostFields]knownField
 	n, lost := 0, false
@@ -154,8 +118,7 @@ func (o *Options) readMany(s *Snapshot, header http.Header, now time.Time) (Snap
 	return read, warnings
 }
 
-// insert puts f into fields, which are in order but for the last one: that is
-// replaced.
+// insert puts f into fields, which are ordered except for the last one; that is replaced.
 func insert(fields []knownField, f *knownField) {
 	i := len(fields) - 1
 	for ; i > 0 && f.compare(&fields[i-1]) < 0; i-- {
@@ -164,8 +127,7 @@ func insert(fields []knownField, f *knownField) {
 	fields[i] = *f
 }
 
-// aged reports whether one of the values of Age is above 0. One that is
-// malformed says nothing.
+// aged reports whether a value of Age is above 0. Malformed values are ignored.
 func aged(values []string) bool {
 	for _, v := range values {
 		if n, _, why := parseNumber(trim(v)); why == "" && n != (number{}) {

@@ -7,8 +7,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// readPlain reads the fields of one limit, each of which has a scalar: those of
-// plain, of xPlain, or those of perUnit with the same unit.
+// readPlain reads the fields of one limit: those of plain, of xPlain, or those of perUnit
+// with the same unit.
 func (r *reader) readPlain(fields []knownField) {
 	f := &fields[0]
 	l := limit{family: f.family}
@@ -28,8 +28,8 @@ func (r *reader) readPlain(fields []knownField) {
 	r.add(&l)
 }
 
-// unitOf returns what a limit with that name in the names of its fields counts,
-// and its window if the name is one.
+// unitOf returns what a limit counts whose fields have name in their names, and its window
+// if name is one.
 func unitOf(name string) (unit string, window time.Duration) {
 	switch name {
 	case "second", "secondly":
@@ -42,7 +42,7 @@ func unitOf(name string) (unit string, window time.Duration) {
 		return "requests", 24 * time.Hour
 	case "week", "weekly":
 		return "requests", 7 * 24 * time.Hour
-	case "month", "monthly", "year", "yearly": // of no fixed length
+	case "month", "monthly", "year", "yearly": // of variable length
 		return "requests", 0
 	}
 	for _, unit := range []string{"requests", "tokens"} { // input-tokens
@@ -82,14 +82,14 @@ func (r *reader) readPart(l *limit, f *knownField) {
 	}
 }
 
-// readAmount reads a number of l into a, unless it is known.
+// readAmount reads a number of l into a, unless a is known.
 func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 	read := r.amount(f, l)
 	switch {
 	case !read.known:
 	case a.known: // spelled X-RateLimit and X-Rate-Limit
 		if *a != read {
-			r.warn(f.key, read.String(), "ignored: it contradicts a field that is spelled otherwise")
+			r.warn(f.key, read.String(), "ignored: it contradicts a field with another spelling")
 		}
 	default:
 		*a = read
@@ -99,10 +99,9 @@ func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 	}
 }
 
-// amount reads a number of requests or the like. In RateLimit- fields that is a
-// list, of which the first integer counts; others may follow with the windows
-// they are for: "10, 10;w=1, 600;w=60". Some, such as Envoy, write that into
-// X-RateLimit- fields.
+// amount reads an amount. In RateLimit- fields it is a list whose first integer counts;
+// others may follow with their windows: "10, 10;w=1, 600;w=60". Envoy and others also write
+// that into X-RateLimit- fields.
 func (r *reader) amount(f *knownField, l *limit) Amount {
 	isList := f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=")
 	if isList && !isNumber(f) {
@@ -128,8 +127,8 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 	return first
 }
 
-// isNumber reports whether the field has one number that is no longer than those
-// of structured fields: then it is no list, and may have decimals.
+// isNumber reports whether the field has a single number that is no longer than those of
+// structured fields. It may then have decimals.
 func isNumber(f *knownField) bool {
 	_, _, why := parseNumber(f.values[0])
 	return len(f.values) == 1 && why == "" && digits(f.values[0]) <= 15
@@ -159,9 +158,9 @@ func (r *reader) amountInList(f *knownField, l *limit) Amount {
 			continue
 		}
 		if !first.known {
-			first = AmountOf(n)
+			first = amountOf(n)
 		}
-		// The window of the quota that is in force, or any.
+		// The window of the current quota, or any.
 		if w, has, ok := natural(item.Params, "w", 1); has && ok && (l.Window == 0 || !l.exact && n == first.whole) {
 			l.Window, l.exact = number{whole: w}.of(time.Second), n == first.whole
 		}
@@ -169,8 +168,8 @@ func (r *reader) amountInList(f *knownField, l *limit) Amount {
 	return first
 }
 
-// readReset reads a field that says when there will be more. The first that is
-// valid counts; the fields come in that order.
+// readReset reads a field that says when there will be more. The first valid field
+// counts.
 func (r *reader) readReset(l *limit, f *knownField) {
 	for _, v := range f.values {
 		if v = r.clean(f, v); v == "" {
@@ -210,7 +209,7 @@ func (r *reader) text(f *knownField) (first string) {
 	return first
 }
 
-// readText reads a word into s, unless there is one.
+// readText reads a word into s, unless s has one.
 func (r *reader) readText(s *string, f *knownField) {
 	if t := r.text(f); *s == "" {
 		*s = t

@@ -27,15 +27,15 @@ type reader struct {
 	options  Options
 	header   http.Header
 	now      time.Time
-	ref      time.Time // now by the clock of the server; zero until it is asked for
-	first    limit     // if there are some
+	ref      time.Time // now on the clock of the server; zero until it is needed
+	first    limit     // if some is true
 	limits   []limit   // first and all others, if there are others
 	some     bool
 	policies []limit // of drafts up to 07, which do not say which limit they are of
 	warnings []Warning
 
-	pushedBack bool // a gRPC server asks for no retry
-	hides      bool // the server is one that has limits it does not show
+	pushedBack bool // a gRPC server asks not to retry
+	hides      bool // the server has limits that it does not show
 }
 
 // read reads fields, which are in order, into s.
@@ -49,8 +49,8 @@ func (o *Options) read(s *Snapshot, fields []knownField, header http.Header, now
 	return r.Snapshot, r.warnings
 }
 
-// read reads the first of fields, with those that belong to it, and returns how
-// many these are.
+// read reads the first of fields and those that belong to it, and returns how many these
+// are.
 func (r *reader) read(fields []knownField) int {
 	f := &fields[0]
 	if len(f.values) > mostItems {
@@ -84,14 +84,14 @@ func (r *reader) read(fields []knownField) int {
 	return n
 }
 
-// readRetryAfter reads a field of the Retry-After family. Of several values the
-// longest wait counts.
+// readRetryAfter reads a field of the Retry-After family. The longest of several waits
+// counts.
 func (r *reader) readRetryAfter(f *knownField) {
 	if f.part == grpcPushback {
 		r.readPushback(f)
 		return
 	}
-	if !r.tells() {
+	if !r.needsRetryAt() {
 		return
 	}
 	longest := time.Duration(-1)
@@ -111,22 +111,13 @@ func (r *reader) readRetryAfter(f *knownField) {
 	}
 }
 
-// wait reads a time value. A field named after milliseconds has nothing but
-// numbers.
+// wait reads a time value. Fields that are named after milliseconds have only numbers.
 func (r *reader) wait(f *knownField, v string, millis bool) (wait time.Duration, why string) {
-	form := r.options.form(f.key)
 	if millis {
 		n, _, why := parseNumber(v)
-		if why != "" {
-			return 0, why
-		}
-		if form == Guess {
-			form = Millis
-		}
-		w, why := form.of(n)
-		return r.until(w), why
+		return n.of(time.Millisecond), why
 	}
-	w, why := form.parse(v)
+	w, why := parseTime(v, r.options.inMillis(f.key))
 	return r.until(w), why
 }
 
@@ -138,8 +129,8 @@ func (r *reader) until(w when) time.Duration {
 	return w.delta
 }
 
-// readPushback reads the field with which a gRPC server says after how many
-// milliseconds to retry, or with anything else that it should not be done.
+// readPushback reads the field in which a gRPC server says after how many milliseconds to
+// retry; anything else means not to retry.
 func (r *reader) readPushback(f *knownField) {
 	seen, bad := 0, false
 	var wait time.Duration
@@ -155,58 +146,51 @@ func (r *reader) readPushback(f *knownField) {
 			why = "more than one value"
 		}
 		bad = bad || why != ""
-		if why != "" && v != "-1" { // which is how servers put it
+		if why != "" && v != "-1" { // the usual value for no retry
 			r.warn(f.key, v, why)
 		}
 	}
 	switch {
 	case bad:
 		r.pushedBack = true
-	case seen == 1 && r.tells():
+	case seen == 1 && r.needsRetryAt():
 		r.retry(f, wait)
 	}
 }
 
-// tells reports whether it still matters what a field says about when to come
-// back.
-func (r *reader) tells() bool { return r.Status >= 300 && r.RetrySource == "" }
+// needsRetryAt reports whether a field about when to retry still matters.
+func (r *reader) needsRetryAt() bool { return r.Status >= 300 && r.RetrySource == "" }
 
-// retry is called when the server said when to come back.
+// retry sets RetryAt.
 func (r *reader) retry(f *knownField, wait time.Duration) {
 	r.RetryAt, r.RetrySource = r.now.Add(wait), f.key
 }
 
-// readShouldRetry reads a field that says whether to try again.
+// readShouldRetry reads a field that says whether to retry.
 func (r *reader) readShouldRetry(f *knownField) {
 	for _, v := range f.values {
 		if v = r.clean(f, v); v == "" {
 			continue
 		}
-		answer := Unset
+		yes := strings.EqualFold(v, "true")
 		switch {
-		case strings.EqualFold(v, "true"):
-			answer = Yes
-		case strings.EqualFold(v, "false"):
-			answer = No
-		default:
+		case !yes && !strings.EqualFold(v, "false"):
 			r.warn(f.key, v, whyNoBool)
-		}
-		if r.ShouldRetry == Unset {
-			r.ShouldRetry = answer
+		case r.ShouldRetry == nil:
+			r.ShouldRetry = new(yes)
 		}
 	}
 }
 
-// reference returns when the response arrived by the clock of the server: its
-// Date, if there is one that can be believed, or now. A Date is the start of a
-// second; nothing is added for that.
+// reference returns when the response arrived on the clock of the server: its Date if that
+// is plausible, or now. A Date is the start of a second, which is not corrected.
 func (r *reader) reference() time.Time {
 	if !r.ref.IsZero() {
 		return r.ref
 	}
 	r.ref = r.now
 	if r.FromCache {
-		return r.ref // the Date is that of the first answer
+		return r.ref // the Date is that of the first response
 	}
 	for _, v := range field(r.header, "Date") {
 		date, ok := parseHTTPDate(trim(v))
@@ -226,8 +210,7 @@ func (r *reader) reference() time.Time {
 
 const longestSkew = 24 * time.Hour
 
-// clean returns a value of a field without spaces around it: the empty string
-// if there is nothing to read.
+// clean returns a value without spaces around it, or "" if there is nothing to read.
 func (r *reader) clean(f *knownField, v string) string {
 	if len(v) > longestValue {
 		r.warn(f.key, v, whyLong)

@@ -6,24 +6,20 @@ import (
 	"time"
 )
 
-// # When does a limit of which nothing remains let a call pass?
-//
-// A window does at its reset. OpenAI and Anthropic have buckets that refill all the
-// time, and say when they are full: 500 requests per minute, none left, reset in
-// 60 s. A client that waits for that loses 499 calls; the next one fits after 120 ms:
+// An exhausted window admits a call at its reset. OpenAI and Anthropic have buckets, and
+// their reset is when the bucket is full: 500 requests per minute, none left, reset in
+// 60 s. The next call fits after 120 ms:
 //
 //	until one more = until full / (quota − remaining)
 //
-// Of tokens it is nearly 0, and says nothing: how many a call needs is not known
-// here, and "0" may be up to 499 that were rounded off.
-//
-// Without a quota the reset of a bucket of requests is waited for, which is never too
-// early. A bucket of tokens is one all the same: only a refusal holds up all calls.
+// For tokens this is nearly 0 and useless: the tokens of a call are not known here, and 0
+// may be rounded. For a bucket of requests without a quota the reset is used, which is
+// never too early.
 
-// refills reports whether f is a field of a bucket; name is the unit in its name.
-// Only those that OpenAI and Anthropic send are. Linear's, X-RateLimit-Requests-Limit,
-// are like them, but do not say what their reset is: calls to a window that was
-// taken for a bucket come too early, those to a bucket taken for a window only late.
+// refills reports whether f is a field of a bucket; name is the unit in its name. These are
+// the fields of OpenAI and Anthropic. Those of Linear (X-RateLimit-Requests-Limit) look
+// alike, but their reset is not documented; they are read as windows, because that is late
+// at worst.
 func (f *knownField) refills(name string) bool {
 	unitLast := int(f.to) == len(f.key) // X-RateLimit-Limit-Requests
 	if !unitLast && lower[f.key[0]] == 'x' {
@@ -32,13 +28,12 @@ func (f *knownField) refills(name string) bool {
 	return strings.HasSuffix(name, "requests") || strings.HasSuffix(name, "tokens") || name == "tokens_usage_based"
 }
 
-// finished returns the limit that was put together from an answer that came at
-// now.
+// finished returns the Limit of a response that arrived at now.
 func (l *limit) finished(now time.Time) Limit {
 	if l.refills && !l.ResetAt.IsZero() && (l.Quota.known || !l.countsCalls()) {
 		l.NextAt = l.ResetAt
-		if missing := l.Quota.Float() - l.Remaining.Float(); missing > 1 {
-			// Rounded up: never too early.
+		if missing := l.missing(); missing > 1 {
+			// Rounded up, so never too early.
 			full := l.ResetAt.Sub(now)
 			l.NextAt = now.Add(min(full, time.Duration(math.Ceil(float64(full)/missing))))
 		}
@@ -46,11 +41,17 @@ func (l *limit) finished(now time.Time) Limit {
 	return l.Limit
 }
 
-// countsCalls reports whether l counts requests, as far as is said.
+// missing returns how much of the quota does not remain.
+func (l *Limit) missing() float64 {
+	quota, _ := l.Quota.Value()
+	remaining, _ := l.Remaining.Value()
+	return quota - remaining
+}
+
+// countsCalls reports whether l counts requests, as far as is known.
 func (l *Limit) countsCalls() bool { return l.Unit == "" || l.Unit == "requests" }
 
-// opensAt returns when a call passes l if nothing remains of it; zero if that is
-// not known.
+// opensAt returns when l admits a call if nothing remains of it; zero if unknown.
 func (l *Limit) opensAt() time.Time {
 	switch {
 	case l.NextAt.IsZero():
@@ -61,23 +62,22 @@ func (l *Limit) opensAt() time.Time {
 	return time.Time{}
 }
 
-// latestReset returns the latest reset of those windows of which nothing remains, and
-// where it is from. Of a bucket without a quota nothing better is known.
+// latestReset returns the latest reset of the windows, and of the buckets without a quota,
+// of which nothing remains, and its source.
 func latestReset(limits []Limit) (at time.Time, source string) {
 	for i := range limits {
 		l := &limits[i]
-		if l.Remaining.Zero() && (l.NextAt.IsZero() || !l.Quota.known) && l.ResetAt.After(at) {
+		if l.Remaining.isZero() && (l.NextAt.IsZero() || !l.Quota.known) && l.ResetAt.After(at) {
 			at, source = l.ResetAt, l.Source
 		}
 	}
 	return at, source
 }
 
-// refilled returns how long it takes from now until each of those buckets of
-// requests of which nothing remains has one.
+// refilled returns the time from now until each exhausted bucket of requests has one.
 func refilled(limits []Limit, now time.Time) (d time.Duration) {
 	for i := range limits {
-		if l := &limits[i]; l.Remaining.Zero() && !l.NextAt.IsZero() && l.countsCalls() {
+		if l := &limits[i]; l.Remaining.isZero() && !l.NextAt.IsZero() && l.countsCalls() {
 			d = max(d, l.NextAt.Sub(now))
 		}
 	}

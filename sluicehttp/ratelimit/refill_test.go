@@ -108,7 +108,7 @@ func TestAnEmptyBucketAnd403(t *testing.T) {
 
 // The longest wait there is stays in range.
 func TestNextAtDoesNotOverflow(t *testing.T) {
-	l := limit{Limit: Limit{ResetAt: in(math.MaxInt64), Quota: amount("1.000000001"), Remaining: AmountOf(0)}, refills: true}
+	l := limit{Limit: Limit{ResetAt: in(math.MaxInt64), Quota: amount("1.000000001"), Remaining: amountOf(0)}, refills: true}
 	if got := l.finished(arrival).NextAt; got.Before(arrival) || got.After(in(math.MaxInt64)) {
 		t.Errorf("NextAt %v", got)
 	}

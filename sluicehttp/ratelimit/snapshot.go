@@ -7,73 +7,69 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Snapshot is what one response says about limits. Its zero value says
-// nothing. It is plain data, which a caller who knows more may change: who
-// finds in a body that a call was refused, or until when, sets Throttled and
-// RetryAt before asking PauseUntil.
+// A Snapshot is what one response says about limits. Callers may change it: code that finds
+// in a body that a call was refused, or until when, sets Throttled and RetryAt before it
+// calls PauseUntil.
 type Snapshot struct {
 	// Status is the status of the response.
 	Status int
 
-	// Throttled reports that the server refused the call because there were
-	// too many, as far as status and header tell: status 429 or 529; 503 with a
-	// valid field of the Retry-After family; 403 with such a field or with a
-	// limit of which nothing remains. 529 is Anthropic's for a server too busy
-	// to take the call. Other APIs say so in the body only: GitHub (its
-	// secondary limits), AWS (status 400), GraphQL servers with status 200.
+	// Throttled reports that the server refused the call because there were too
+	// many, as far as status and header say: status 429 or 529 (Anthropic,
+	// overloaded); 503 with a valid field of the Retry-After family; 403 with such
+	// a field or with a limit of which nothing remains. Some APIs say so only in
+	// the body: GitHub for secondary limits, AWS with status 400, GraphQL servers
+	// with status 200.
 	Throttled bool
 
-	// RetryAt is when the server says to come back, on the local clock, or
-	// zero if it does not say. A valid field of the Retry-After family tells,
-	// for any status from 300; without one, after a throttle, the latest
-	// ResetAt of the windows of which nothing remains. A limit of which
-	// something remains did not refuse the call, so its reset is not when to
-	// come back; nor is that of a bucket that refills all the time, see Floor.
-	// It is never before the time of arrival, and keeps the monotonic reading
-	// of that.
+	// RetryAt is when to retry, on the local clock, or zero if the server does not
+	// say. It comes from a valid field of the Retry-After family, for any status
+	// from 300. Without one, after a throttle, it is the latest ResetAt of the
+	// windows of which nothing remains. It is never before now, the time of
+	// arrival, and keeps its monotonic reading.
 	RetryAt time.Time
 
-	// RetrySource is the header field that RetryAt is from.
+	// RetrySource is the header field of RetryAt.
 	RetrySource string
 
-	// ShouldRetry is what the server says about trying again at all.
-	ShouldRetry Answer
+	// ShouldRetry is whether the server wants the call to be retried; nil if it
+	// does not say.
+	ShouldRetry *bool
 
-	// Floor is how long to wait at least if the call was throttled, or its
-	// body says so, and RetryAt is zero: one minute if GitHub or GitLab refuse
-	// (403, 429) although something remains of the limit they show. It is
-	// another limit, then, of which they do not tell more. For a bucket of
-	// requests of which nothing remains it is the time until NextAt.
+	// Floor is the minimum wait if the call was throttled, by the status or the
+	// body, and RetryAt is zero. It is one minute if GitHub or GitLab refuse with
+	// 403 or 429 although something remains of the limit they show, because then
+	// another limit refused. For a bucket of requests of which nothing remains it
+	// is the time until NextAt.
 	Floor time.Duration
 
-	// Limits are in order of name, then of partition.
+	// Limits are ordered by name, then by partition.
 	Limits []Limit
 
-	// Rate is the rate that the server states, or zero.
+	// Rate is the rate that the server states, or zero. A gate can use it as it
+	// is.
 	Rate limits.Rate
 
-	// Bucket names the group of calls that the limit is for, Scope whom it is
-	// for and Reason which limit refused, in the words of the server. A limit
-	// of scope "shared" is used up by others, too. Global reports that the
-	// limit is for all calls to the server and not only for the bucket.
+	// Bucket is the group of calls that the limit is for, Scope what it applies
+	// to, and Reason which limit refused, in the words of the server. Global
+	// reports that the limit is for all calls to the server and not only for the
+	// bucket.
 	Bucket, Scope, Reason string
 	Global                bool
 
-	// FromCache reports that the response comes from a cache, which tells
-	// what once was so: its rate-limit fields are not read. The Retry-After
-	// family and ShouldRetry are.
+	// FromCache reports that the response comes from a cache. Then rate-limit
+	// fields are not read, because they are outdated; the Retry-After family and
+	// ShouldRetry are.
 	FromCache bool
 }
 
-// PauseUntil returns until when no more calls should be sent, and the header
-// field that says so; the zero time if now is fine, or nobody knows. After a
-// throttle that is RetryAt, and after a redirect RetryAt, too. After anything
-// else but a redirect it is the latest instant at which a limit of which nothing
-// remains lets a call pass: the ResetAt of a window, the NextAt of a bucket of
-// requests. Before that the next call would be refused. Other limits do not count:
-// a bucket of tokens or the like, because a small call may pass soon and 0 may be
-// rounded, and a limit of calls in flight, because there is room when one of them
-// comes back.
+// PauseUntil returns until when no more calls should be sent, and the header field that
+// says so; or the zero time if calls may be sent now or nothing is known.
+//
+// After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which
+// an exhausted limit admits a call: the ResetAt of a window, the NextAt of a bucket of
+// requests. Buckets of tokens do not count, because a small call may pass soon, and
+// neither do limits of calls in flight.
 func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
 	if s.Throttled || redirect {
@@ -81,7 +77,7 @@ func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 	}
 	for i := range s.Limits {
 		l := &s.Limits[i]
-		if l.Remaining.Zero() && l.opensAt().After(at) && !l.Concurrent() {
+		if l.Remaining.isZero() && l.opensAt().After(at) && l.Unit != concurrent {
 			at, source = l.opensAt(), l.Source
 		}
 	}
@@ -90,73 +86,44 @@ func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 
 // A Limit is what a response says about one limit.
 type Limit struct {
-	// Name is the server's, or from the name of the header fields: "default",
-	// "core", "requests", "minute". It is empty if there is none.
+	// Name is from the server or from the names of the header fields: "default",
+	// "core", "requests", "minute". It may be empty.
 	Name string
 
 	// Unit is what is counted: "requests", "tokens", "points", "bytes",
-	// "concurrent" for calls in flight, or another word of the server; empty
-	// if that is not said, and then it is mostly requests.
+	// "concurrent" for calls in flight, or another word of the server. Empty
+	// means unknown, usually requests.
 	Unit string
 
-	// Quota is how much there is per window, Used how much of it is gone and
-	// Remaining how much is left.
+	// Quota is the amount per window, Used the amount that is gone, and Remaining
+	// the amount that is left.
 	Quota, Used, Remaining Amount
 
-	// Window is how long the quota is for; 0 if that is not said.
+	// Window is the window of the quota; 0 if unknown.
 	Window time.Duration
 
-	// ResetAt is when the limit is as if unused: when a window ends, or when a
-	// bucket is full. It is on the local clock and with the monotonic reading
-	// of the time of arrival; zero if that is not said. It is never before the
-	// time of arrival.
+	// ResetAt is when a window ends or a bucket is full, on the local clock; zero
+	// if unknown. It is never before now, the time of arrival, and keeps its
+	// monotonic reading.
 	ResetAt time.Time
 
-	// NextAt says that the limit is a bucket that refills all the time, and is
-	// when there will be one more of its Unit than now: what is left until
-	// ResetAt, divided by what is missing. What remains may be rounded there,
-	// so that 0 can mean some hundred tokens. Zero for a window, of which all
-	// comes back at ResetAt; for a limit whose kind is not known; for a bucket
-	// without ResetAt; and for one of requests without Quota. A bucket of
-	// tokens without Quota has the ResetAt. The package comment says which
-	// fields are of buckets.
+	// NextAt is set for a bucket, and is when it will have one more Unit than
+	// now: the time until ResetAt divided by what is missing. It is zero for a
+	// window and for an unknown kind of limit, for a bucket without ResetAt, and
+	// for a bucket of requests without Quota. For other buckets without Quota it
+	// is ResetAt.
 	NextAt time.Time
 
-	// Partition is the partition key: the part of the server's callers or
-	// data that the limit is for. It is a sequence of bytes.
+	// Partition is the partition key of the limit, a sequence of bytes: the part
+	// of the callers or data of the server that the limit is for.
 	Partition string
 
-	// Source is the header field that ResetAt is from, or the first one that
-	// says something else about the limit.
+	// Source is the header field of ResetAt or, without that, the first one about
+	// the limit.
 	Source string
 }
 
-// Concurrent reports that the limit is one of calls in flight, and no rate.
-func (l *Limit) Concurrent() bool { return l.Unit == concurrent }
-
-// An Answer is what a server says to a question that it may leave open.
-type Answer uint8
-
-// The answers. The zero Answer is Unset.
-const (
-	Unset Answer = iota
-	Yes
-	No
-)
-
-// String returns "unset", "yes" or "no".
-func (a Answer) String() string {
-	switch a {
-	case Yes:
-		return "yes"
-	case No:
-		return "no"
-	}
-	return "unset"
-}
-
-// Parse reads what a response that arrived at now, on the local clock, says
-// about limits: it is [Options.Parse] without options.
+// Parse is [Options.Parse] without options.
 func Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
 	return Options{}.Parse(status, header, now)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Why a structured field, or a member of one, is not used.
+// Why a structured field, or a member of one, is ignored.
 const (
 	whyNoList  = "not a structured field"
 	whyNoItem  = "of the wrong type"
@@ -15,8 +15,8 @@ const (
 	whyItems   = "too many items: those after the 64th are ignored"
 )
 
-// readStructured reads RateLimit, of which drafts from 08 make a list and draft
-// 07 a dictionary, or RateLimit-Policy, in which drafts up to 07 put integers.
+// readStructured reads RateLimit, a list in drafts from 08 and a dictionary in draft 07, or
+// RateLimit-Policy, which has integers in drafts up to 07.
 func (r *reader) readStructured(f *knownField) {
 	values := r.cleaned(f)
 	if len(values) == 0 {
@@ -36,8 +36,7 @@ func (r *reader) readStructured(f *knownField) {
 	}
 }
 
-// isDictionary reports whether list is a dictionary that happens to be a list,
-// too.
+// isDictionary reports whether list is a dictionary that is also a valid list.
 func isDictionary(list httpsfv.List) bool {
 	if len(list) != 1 {
 		return false
@@ -86,17 +85,17 @@ func (r *reader) readMember(f *knownField, member httpsfv.Member) {
 	case !ok:
 		r.warn(f.key, written(member), whyNoParam)
 	case unnamed:
-		l.Quota = AmountOf(count)
+		l.Quota = amountOf(count)
 		r.policies = append(r.policies, l)
-	case !l.stated() && l.Window == 0: // nearly any word is an item
+	case !l.stated() && l.Window == 0: // almost any word is an item
 		r.warn(f.key, written(member), whyNothing)
 	default:
 		r.add(&l)
 	}
 }
 
-// readItem reads the parameters of an item of RateLimit into l, and reports
-// whether they can be used.
+// readItem reads the parameters of an item of RateLimit into l, and reports whether they
+// are valid.
 func (r *reader) readItem(l *limit, params *httpsfv.Params) bool {
 	left, known, ok1 := natural(params, "r", 0)
 	wait, resets, ok2 := natural(params, "t", 0)
@@ -112,8 +111,8 @@ func (r *reader) readItem(l *limit, params *httpsfv.Params) bool {
 	return true
 }
 
-// readPolicy reads the parameters of an item of RateLimit-Policy into l, and
-// reports whether they can be used.
+// readPolicy reads the parameters of an item of RateLimit-Policy into l, and reports whether
+// they are valid.
 func readPolicy(l *limit, params *httpsfv.Params) bool {
 	quota, known, ok1 := natural(params, "q", 0)
 	window, _, ok2 := natural(params, "w", 1)
@@ -138,8 +137,8 @@ func readPolicy(l *limit, params *httpsfv.Params) bool {
 	return true
 }
 
-// param returns the parameter called key, and whether there is one. It is not
-// ok if that is no T.
+// param returns the parameter called key, whether there is one, and whether it is absent or
+// a T.
 func param[T any](params *httpsfv.Params, key string) (v T, has, ok bool) {
 	p, has := params.Get(key)
 	if !has {
@@ -149,13 +148,13 @@ func param[T any](params *httpsfv.Params, key string) (v T, has, ok bool) {
 	return v, true, ok
 }
 
-// natural is param for an integer, which is not ok if it is less than least.
+// natural is param for an integer that is at least least.
 func natural(params *httpsfv.Params, key string, least int64) (n int64, has, ok bool) {
 	n, has, ok = param[int64](params, key)
 	return n, has, ok && (!has || n >= least)
 }
 
-// written returns a member of a list as it was in the header, for a warning.
+// written returns a member of a list as in the header, for a warning.
 func written(member httpsfv.Member) string {
 	s, _ := httpsfv.Marshal(httpsfv.List{member}) // it has been parsed
 	return s
@@ -184,11 +183,11 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 		case !ok || n < 0:
 			r.warn(f.key, key, whyNoItem)
 		case key == "limit":
-			l.Quota = AmountOf(n)
+			l.Quota = amountOf(n)
 		case key == "remaining":
-			l.Remaining = AmountOf(n)
+			l.Remaining = amountOf(n)
 		default:
-			w, why := Guess.of(number{whole: n})
+			w, why := timeOf(number{whole: n}, false)
 			if why != "" {
 				r.warn(f.key, key, why)
 				continue

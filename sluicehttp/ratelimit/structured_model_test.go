@@ -231,11 +231,11 @@ func compareModels(t *testing.T, items, policies string) {
 	var got []modelLimit
 	for _, l := range s.Limits {
 		m := modelLimit{l.Name, l.Partition, -2, -2, -2, -2, false}
-		if l.Quota.Known() {
-			m.quota = l.Quota.Int()
+		if l.Quota.known {
+			m.quota = l.Quota.whole
 		}
-		if l.Remaining.Known() {
-			m.left = l.Remaining.Int()
+		if l.Remaining.known {
+			m.left = l.Remaining.whole
 		}
 		if !l.ResetAt.IsZero() {
 			m.wait = int64(l.ResetAt.Sub(arrival) / time.Second)

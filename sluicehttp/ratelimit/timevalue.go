@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -9,22 +8,9 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A TimeForm is how a number is meant that stands for a time.
-type TimeForm uint8
-
-const (
-	// Guess takes numbers below 500,000,000 for seconds from now, as nobody
-	// means to wait for 15 years; below 100,000,000,000 for seconds since
-	// 1970; and below 100,000,000,000,000 for milliseconds since 1970. Larger
-	// ones are refused. In fields that are named after milliseconds it is
-	// Millis. (A clock in a testing/synctest bubble starts at 946,684,800.)
-	Guess       TimeForm = iota
-	Seconds              // from now
-	Millis               // from now
-	Epoch                // seconds since 1970
-	EpochMillis          // milliseconds since 1970
-)
-
+// A number without a unit is guessed by its size: a number of seconds up to 15 years, an
+// epoch in seconds, or an epoch in milliseconds. (The clock of a testing/synctest bubble
+// starts at 946,684,800.)
 const (
 	leastEpoch       = 500_000_000
 	leastEpochMillis = 100_000_000_000
@@ -33,47 +19,26 @@ const (
 
 const longestDate = 80 // bytes; those of JavaScript are long
 
-// Wait reads value, such as one of a header field or of a body, and returns how
-// long after ref that is: 0 if it has passed, 292 years if it is more. Spaces
-// around value are ignored. It reads a number, whole or with decimals, as f
-// says; otherwise, whatever f is,
-//
-//   - an HTTP date in any of the three forms of RFC 9110;
-//   - a date and time as in RFC 3339, also without seconds;
-//   - other dates with a numeric zone, such as those that JavaScript prints;
-//   - a duration in the units of Go: "6m0s", "12ms", "2.463586755s".
-//
-// It returns an error if value is none of these.
-func (f TimeForm) Wait(value string, ref time.Time) (time.Duration, error) {
-	w, why := f.parse(trim(value))
-	if why != "" {
-		return 0, fmt.Errorf("ratelimit: %s: %q", why, shortened(value))
-	}
-	if w.instant {
-		return w.after(ref), nil
-	}
-	return w.delta, nil
-}
-
-// A when is a time: from now, or an instant of the server's clock.
+// A when is a time from now, or an instant on the clock of the server.
 type when struct {
 	delta   time.Duration
 	at      time.Time
 	instant bool
 }
 
-// after returns how long after ref the instant w is, 0 if it is not.
+// after returns how long after ref the instant w is, or 0.
 func (w *when) after(ref time.Time) time.Duration { return max(0, w.at.Sub(ref)) } // Sub saturates
 
 func instant(t time.Time) when { return when{at: t, instant: true} }
 
-// parse reads a time without spaces around it. If it is malformed it returns
-// why.
-func (f TimeForm) parse(s string) (w when, why string) {
+// parseTime reads a time without spaces around it: a number, which is milliseconds from now
+// or guessed; a date in one of the forms of RFC 9110, RFC 3339 or some others; or a
+// duration in the units of Go. If s is malformed, it returns why.
+func parseTime(s string, millis bool) (w when, why string) {
 	n, numeric, why := parseNumber(s)
 	switch {
 	case why == "":
-		return f.of(n)
+		return timeOf(n, millis)
 	case numeric:
 		return when{}, why
 	case len(s) > longestDate:
@@ -88,31 +53,23 @@ func (f TimeForm) parse(s string) (w when, why string) {
 	return when{}, whyNoTime
 }
 
-// of is parse for a number.
-func (f TimeForm) of(n number) (w when, why string) {
-	switch f {
-	case Seconds:
-		return when{delta: n.of(time.Second)}, ""
-	case Millis:
-		return when{delta: n.of(time.Millisecond)}, ""
-	case Epoch:
-		return instant(time.Unix(n.whole, int64(n.nano))), ""
-	case EpochMillis:
-		return instant(time.Unix(n.whole/1000, n.whole%1000*1e6+int64(n.nano)/1000)), ""
-	}
+// timeOf is parseTime for a number.
+func timeOf(n number, millis bool) (w when, why string) {
 	switch {
+	case millis:
+		return when{delta: n.of(time.Millisecond)}, ""
 	case n.whole < leastEpoch:
-		return Seconds.of(n)
+		return when{delta: n.of(time.Second)}, ""
 	case n.whole < leastEpochMillis:
-		return Epoch.of(n)
+		return instant(time.Unix(n.whole, int64(n.nano))), ""
 	case n.whole < beyondTime:
-		return EpochMillis.of(n)
+		return instant(time.Unix(n.whole/1000, n.whole%1000*1e6+int64(n.nano)/1000)), ""
 	}
 	return when{}, whyRange
 }
 
-// Layouts of dates, by what they begin with. time.Parse also reads decimals of
-// a second in all of them.
+// Layouts of dates that begin with a digit or a letter. time.Parse accepts decimals of a
+// second in all of them.
 var (
 	digitLayouts = []string{
 		time.RFC3339,
@@ -130,8 +87,7 @@ var (
 	}
 )
 
-// parseDate reads a date. Nothing it reads depends on the time zone of this
-// machine.
+// parseDate reads a date. The result does not depend on the local time zone.
 func parseDate(s string) (time.Time, bool) {
 	if s == "" {
 		return time.Time{}, false
@@ -140,9 +96,9 @@ func parseDate(s string) (time.Time, bool) {
 	if digits(s[:1]) == 1 {
 		spaces := strings.IndexByte(s, ' ') >= 0
 		switch {
-		case strings.IndexByte(s, ',') >= 0: // time.Parse takes it for a decimal point
+		case strings.IndexByte(s, ',') >= 0: // which time.Parse accepts as a decimal point
 			return time.Time{}, false
-		case !spaces && strings.IndexByte(s, '-') != 4: // cheaper than to try
+		case !spaces && strings.IndexByte(s, '-') != 4: // cheaper than trying
 			return time.Time{}, false
 		case !spaces:
 			s = strings.ToUpper(s) // RFC 3339 allows t and z
@@ -162,8 +118,7 @@ func parseDate(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseHTTPDate reads a date in any of the three forms of RFC 9110. Their zone is
-// GMT.
+// parseHTTPDate reads a date in one of the three forms of RFC 9110, in GMT.
 func parseHTTPDate(s string) (time.Time, bool) {
 	if t, ok := parseFixdate(s); ok {
 		return t, true
@@ -175,14 +130,13 @@ func parseHTTPDate(s string) (time.Time, bool) {
 	if err != nil || t.Location() != time.UTC && !strings.HasSuffix(s, " GMT") {
 		return time.Time{}, false
 	}
-	// time.Parse looks the three letters of a zone up on this machine.
+	// time.Parse uses the local meaning of the three letters of a zone.
 	_, offset := t.Zone()
 	return t.Add(time.Duration(offset) * time.Second), true
 }
 
-// parseFixdate reads the first of these forms, that of nearly every Date: it
-// saves a third of the time that it takes to read a header with an epoch. It
-// reads nothing that time.Parse does not, and leaves to that what is rare.
+// parseFixdate reads the preferred form, which saves a third of the time for a header with
+// an epoch. It accepts nothing that time.Parse does not.
 func parseFixdate(s string) (t time.Time, ok bool) {
 	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' ||
 		s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
@@ -207,7 +161,7 @@ func parseFixdate(s string) (t time.Time, ok bool) {
 	return t, t.Day() == day // 31 November is 1 December
 }
 
-// units are those of a duration, longer names before those they begin with.
+// units are the units of a duration, longer names before their prefixes.
 var units = []struct {
 	name string
 	unit time.Duration
@@ -222,8 +176,8 @@ var units = []struct {
 	{"h", time.Hour},
 }
 
-// parseDuration reads a duration without a sign: numbers, each with its unit.
-// time.ParseDuration fails where this saturates.
+// parseDuration reads a duration without a sign: numbers, each with a unit. Unlike
+// time.ParseDuration it saturates.
 func parseDuration(s string) (d time.Duration, ok bool) {
 	if len(s) > longestNumber {
 		return 0, false

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// readVendor reads a field that one vendor alone has.
+// readVendor reads a field of a single vendor.
 func (r *reader) readVendor(f *knownField) {
 	switch f.part {
 	case shopify:
@@ -19,8 +19,8 @@ func (r *reader) readVendor(f *knownField) {
 	}
 }
 
-// readShopify reads how full the bucket of a shop is, "32/40". That is a leaky
-// bucket, of which the rate depends on the shop's plan and is not told.
+// readShopify reads the level of the bucket of a shop, "32/40". The header does not say how
+// fast it leaks.
 func (r *reader) readShopify(f *knownField) {
 	found := false
 	for _, v := range f.values {
@@ -49,8 +49,8 @@ func (r *reader) readShopify(f *knownField) {
 	}
 }
 
-// readAzure reads what remains, either of the limit that the field is named
-// after or of several with names: "Microsoft.Compute/GetVMScaleSet3Min;197,…".
+// readAzure reads what remains of the limit that the field is named after, or of several
+// named ones: "Microsoft.Compute/GetVMScaleSet3Min;197,…".
 func (r *reader) readAzure(f *knownField) {
 	items := 0
 	for _, v := range f.values {
@@ -105,8 +105,8 @@ func (r *reader) readAmazon(f *knownField) {
 	}
 }
 
-// perSecond returns n per second as a fraction in its lowest terms: 0.5 is 1 per
-// 2 s. From 10⁹ on, which is faster than anything, decimals are cut off.
+// perSecond returns n per second as a reduced fraction: 0.5 is 1 per 2 s. From 10⁹ on it
+// drops decimals.
 func perSecond(n number) limits.Rate {
 	if n.whole >= 1e9 {
 		return limits.Rate{Count: n.whole, Per: time.Second}

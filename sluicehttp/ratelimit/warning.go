@@ -2,10 +2,10 @@ package ratelimit
 
 import "fmt"
 
-// A Warning is something in a header that was not used, or that looks wrong.
+// A Warning is about a header field that was ignored or looks wrong.
 type Warning struct {
-	Field string // as it is spelled in the header
-	Value string // at most 64 bytes of it
+	Field string // as spelled in the header
+	Value string // at most 64 bytes
 	Why   string
 }
 

@@ -1,0 +1,148 @@
+package sluicehttp
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// fromPolicy reports whether the gate takes its limits from the server.
+func (st *state) fromPolicy() bool {
+	return st.t.cfg.FromPolicy && st.configured == sluice.Rate{}
+}
+
+// adjust sets the rate and the concurrency of the gate to what learn has noted. It comes
+// after a throttle has paused the gate: otherwise calls that wait for the first answer, or
+// at a slower rate, would leave before the pause.
+func (st *state) adjust() {
+	if !st.t.cfg.FromPolicy && st.t.cfg.Spread == 0 {
+		return // neither ever changes
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.setRate()
+	if st.fromPolicy() {
+		st.setConcurrency()
+	}
+}
+
+// notePolicy notes the limits that a server publishes: the slowest of its rates.
+func (st *state) notePolicy(said *ratelimit.Snapshot) {
+	slowest := said.Rate
+	for i := range said.Limits {
+		l := &said.Limits[i]
+		switch quota := whole(l.Quota); {
+		case quota <= 0 || quota > math.MaxInt32:
+		case l.Unit == concurrent:
+			st.places = quota
+		case l.Window > 0 && countsCalls(l) && int64(l.Window) >= quota:
+			if r := (sluice.Rate{Count: quota, Per: l.Window}); slowest.Count == 0 || slower(r, slowest) {
+				slowest = r
+			}
+		}
+	}
+	if slowest.Count > 0 {
+		st.policy = st.cutRate(slowest, "the policy")
+	}
+}
+
+// noteRemaining notes the rate at which what remains lasts until the reset: of several
+// limits, the slowest.
+func (st *state) noteRemaining(said *ratelimit.Snapshot, now time.Time) {
+	var slowest sluice.Rate
+	var until time.Time
+	for i := range said.Limits {
+		l := &said.Limits[i]
+		left := l.ResetAt.Sub(now)
+		if l.ResetAt.IsZero() || left <= 0 || l.Unit == concurrent || !countsCalls(l) {
+			continue
+		}
+		remaining, known := l.Remaining.Value()
+		quota, _ := l.Quota.Value()
+		if !known || remaining == 0 || st.t.cfg.Spread < 1 && remaining >= st.t.cfg.Spread*quota {
+			continue
+		}
+		if !l.NextAt.IsZero() {
+			// Until its reset a bucket gets what is missing, so together with
+			// what remains that is all of it.
+			remaining = quota
+		}
+		// Calls in flight will be taken from it, too.
+		count := max(1, int64(remaining)-st.inFlight.Load())
+		r := sluice.Rate{Count: min(count, int64(left)), Per: left}
+		if slowest.Count == 0 || slower(r, slowest) {
+			slowest, until = r, l.ResetAt
+		}
+	}
+	if slowest.Count > 0 {
+		st.spreadRate = st.cutRate(slowest, "the spread of what remains")
+		if most := st.t.mostPause; until.Sub(now) > most {
+			until = now.Add(most) // the next answer says it again
+		}
+		st.spread.Store(int64(until.Sub(st.t.epoch)))
+	} else if len(said.Limits) > 0 {
+		st.spread.Store(0)
+	}
+}
+
+// setRate sets the rate of the gate, with st.mu held. A spread rate ends with the first
+// answer after the reset. That needs no timer: until then the first call after the reset
+// does not wait.
+func (st *state) setRate() {
+	rate := st.unspread()
+	until := time.Duration(st.spread.Load())
+	switch {
+	case until == 0:
+	case time.Since(st.t.epoch) >= until:
+		st.spread.Store(0)
+	case rate.Count == 0 || slower(st.spreadRate, rate):
+		rate = st.spreadRate
+	}
+	if rate.Count > 0 {
+		rate.Burst = st.configured.Burst
+	}
+	if rate != st.inForce && st.gate.SetRate(rate) == nil {
+		st.inForce = rate
+	}
+}
+
+// setConcurrency sets the concurrency of the gate, with st.mu held. It comes after setRate:
+// calls that wait for the first answer must not leave before there is a rate.
+func (st *state) setConcurrency() {
+	if !st.own && st.placesInForce != st.places {
+		st.placesInForce = st.places
+		st.mustSet(st.gate.SetConcurrency(st.places))
+	}
+}
+
+// unspread returns the rate without spreading, with st.mu held.
+func (st *state) unspread() sluice.Rate {
+	if st.policy.Count > 0 {
+		return st.policy
+	}
+	return st.configured
+}
+
+// concurrent is the unit of limits on calls in flight.
+const concurrent = "concurrent"
+
+// countsCalls reports whether l counts requests, as far as is known.
+func countsCalls(l *ratelimit.Limit) bool { return l.Unit == "" || l.Unit == "requests" }
+
+// whole returns a without decimals, or 0 if it is unknown.
+func whole(a ratelimit.Amount) int64 {
+	n, _ := a.Value()
+	return int64(min(n, math.MaxInt32+1))
+}
+
+// isZero reports whether a is known to be 0.
+func isZero(a ratelimit.Amount) bool {
+	n, known := a.Value()
+	return known && n == 0
+}
+
+func slower(a, b sluice.Rate) bool { return perSecond(a) < perSecond(b) }
+
+func perSecond(r sluice.Rate) float64 { return float64(r.Count) / r.Per.Seconds() }

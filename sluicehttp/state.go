@@ -1,0 +1,155 @@
+package sluicehttp
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// A state is what a transport keeps for a key beside its gate: what the servers said, and
+// which permits are out.
+type state struct {
+	t    *Transport
+	gate *sluice.Gate
+	key  key
+
+	pins    atomic.Int64  // requests that use st without a pin of Keyed
+	uses    atomic.Uint32 // calls of pin
+	retired atomic.Bool   // pin fails
+
+	server   atomic.Pointer[key] // destination of the last request
+	inFlight atomic.Int64        // attempts without an answer; counted only for Config.Spread
+	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
+
+	mu   sync.Mutex
+	held hold // ring of the permits that are out
+
+	configured sluice.Rate // the rate without what servers say
+	policy     sluice.Rate // the rate that a server publishes, or zero
+	spreadRate sluice.Rate // the rate until spread
+	inForce    sluice.Rate // the rate of the gate
+
+	own           bool  // the gate has a configured concurrency
+	places        int64 // the concurrency that a server publishes, or 0
+	placesInForce int64 // the concurrency of the gate if it is not configured
+
+	// After throttles without a time the waits double until a call succeeds.
+	floorUntil time.Time
+	floors     atomic.Int64 // written under mu
+
+	refills  map[string]refill // by the name of the limit
+	limits   []ratelimit.Limit
+	seen     time.Time
+	warnings uint64
+	warning  ratelimit.Warning
+}
+
+// newState returns the state of a new gate.
+func newState(t *Transport, key key, gate *sluice.Gate) *state {
+	st := &state{t: t, gate: gate, key: key}
+	st.held.prev, st.held.next = &st.held, &st.held
+	now := gate.Stats()
+	st.configured, st.inForce = now.Rate, now.Rate
+	st.own = now.Concurrency > 0
+	if st.fromPolicy() && !st.own {
+		st.placesInForce = 1
+		st.mustSet(gate.SetConcurrency(1))
+	}
+	return st
+}
+
+// keyedEvery is how often pin makes a request go through Keyed, which forgets other gates
+// only when it is used.
+const keyedEvery = 64
+
+// pin keeps st from being retired until unpin is called, and reports whether it succeeded.
+// It replaces the lock and the map of Keyed for the key that was used last, which saves an
+// eighth of the cost of a transport.
+func (st *state) pin() bool {
+	if st.uses.Add(1)%keyedEvery == 0 {
+		return false
+	}
+	st.pins.Add(1)
+	if st.retired.Load() {
+		st.unpin()
+		return false
+	}
+	return true
+}
+
+func (st *state) unpin() { st.pins.Add(-1) }
+
+// retire makes pin fail from now on and reports true, unless st is in use. A request may
+// have come and gone since Keyed saw the gate unused, and its answer may still be read.
+func (st *state) retire() bool {
+	st.retired.Store(true)
+	if st.pins.Load() > 0 || st.gate.Stats().InFlight > 0 {
+		st.retired.Store(false)
+		return false
+	}
+	return true
+}
+
+// dispensable reports whether a new gate would behave the same.
+func (st *state) dispensable(now time.Time) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	until := time.Duration(st.spread.Load())
+	return (until == 0 || now.Sub(st.t.epoch) >= until) && !now.Before(st.floorUntil)
+}
+
+// slowed reports whether the rate in force is a server's and slower than configured.
+func (st *state) slowed() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.inForce != st.configured && (st.configured.Count == 0 || slower(st.inForce, st.configured))
+}
+
+// mustSet panics if a change fails that cannot fail.
+func (st *state) mustSet(err error) {
+	if err != nil {
+		panic("sluicehttp: " + err.Error())
+	}
+}
+
+// add adds h to the permits that are out.
+func (st *state) add(h *hold, now time.Time) {
+	st.mu.Lock()
+	h.since = now
+	h.prev, h.next = st.held.prev, &st.held
+	h.prev.next, st.held.prev = h, h
+	st.mu.Unlock()
+}
+
+// remove removes h from the permits that are out.
+func (st *state) remove(h *hold) {
+	st.mu.Lock()
+	h.prev.next, h.next.prev = h.next, h.prev
+	h.prev, h.next = nil, nil
+	st.mu.Unlock()
+}
+
+// stats returns the Stats of the key, without those of the gate.
+func (st *state) stats(now time.Time) Stats {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := Stats{
+		Limits: slices.Clone(st.limits), SeenAt: st.seen,
+		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
+		Spread:     st.spread.Load() != 0 && st.inForce != st.unspread(),
+		Warnings:   st.warnings, Warning: st.warning,
+	}
+	for h := st.held.next; h != &st.held; h = h.next {
+		d := now.Sub(h.since)
+		s.Held++
+		if d >= st.t.cfg.LongHeld {
+			s.HeldLong++
+		}
+		s.HeldLongest = max(s.HeldLongest, d)
+	}
+	return s
+}
