@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -24,10 +25,9 @@ var (
 // onDial makes the n-th dial of base end as f says, counted from 1: nil connects.
 func onDial(base http.RoundTripper, f func(ctx context.Context, n int) error) {
 	transport := base.(*http.Transport)
-	dial, n := transport.DialContext, 0
+	dial, dials := transport.DialContext, new(atomic.Int64) // an abandoned dial may still run
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		n++
-		switch err := f(ctx, n); err {
+		switch err := f(ctx, int(dials.Add(1))); err {
 		case nil:
 			return dial(ctx, network, addr)
 		case errDropped:
