@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
+func TestTransport_AttemptTimeout(t *testing.T) {
 	policy := seconds
 	policy.AttemptTimeout = 10 * time.Second
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestAnAttemptThatTakesTooLongIsRetried(t *testing.T) {
 }
 
 // A dial that hangs has written nothing, so that a POST may be tried again.
-func TestAnAttemptThatCannotConnectInTime(t *testing.T) {
+func TestTransport_AttemptTimeout_Dial(t *testing.T) {
 	policy := seconds
 	policy.AttemptTimeout = 10 * time.Second
 	inWorld(t, sluicehttp.Config{Retry: policy}, nil, func(w *world) {
@@ -68,7 +68,7 @@ func TestAnAttemptThatCannotConnectInTime(t *testing.T) {
 	})
 }
 
-func TestARetryOfAnSDKIsChargedToTheBudget(t *testing.T) {
+func TestTransport_RetryBudget_RetriesOfAnSDK(t *testing.T) {
 	for _, c := range []struct {
 		header, value string
 		tokens        int
@@ -96,7 +96,7 @@ func TestARetryOfAnSDKIsChargedToTheBudget(t *testing.T) {
 }
 
 // The herd of a failing server is held back by the budget of its key alone.
-func TestTheBudgetIsOfTheKey(t *testing.T) {
+func TestTransport_RetryBudget_PerKey(t *testing.T) {
 	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{RetryBudget: 10}}
 	inWorld(t, cfg, layers(sluicetest.Host("down.test", sluicetest.Status(500)), sluicetest.Every(2, sluicetest.Status(500))), func(w *world) {
 		var wg sync.WaitGroup

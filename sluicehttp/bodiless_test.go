@@ -16,7 +16,7 @@ import (
 // An answer without content gives its permit back with its header. Its body still
 // reads to its end, its trailers arrive, and the handler is not interrupted, also
 // where HTTP/2 ends the stream later than the header.
-func TestAnAnswerWithoutContentIsWhole(t *testing.T) {
+func TestTransport_AnswerWithoutContent(t *testing.T) {
 	settings := []struct {
 		name string
 		cfg  func(cfg *sluicehttp.Config, l *lender)

@@ -52,7 +52,7 @@ func (c *closing) count() (read, closed int) {
 	return c.read, c.closed
 }
 
-func TestThePermitIsHeldUntilTheBodyIsOver(t *testing.T) {
+func TestTransport_PermitIsHeldUntilTheBodyEnds(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	read := func(n int64) func(*http.Response) {
 		return func(resp *http.Response) { io.CopyN(io.Discard, resp.Body, n) }
@@ -116,7 +116,7 @@ func TestThePermitIsHeldUntilTheBodyIsOver(t *testing.T) {
 	}
 }
 
-func TestACancelledBodyGivesItsPermitBack(t *testing.T) {
+func TestTransport_PermitOfACanceledBody(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
 	inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
@@ -135,7 +135,7 @@ func TestACancelledBodyGivesItsPermitBack(t *testing.T) {
 
 // Who gives up may forget to close the body: its connection is gone, so its permit
 // must be back.
-func TestAnUnreadBodyGivesItsPermitBackWhenCancelled(t *testing.T) {
+func TestTransport_PermitOfAnUnreadBody(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
 		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
 		inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
@@ -158,7 +158,7 @@ func TestAnUnreadBodyGivesItsPermitBackWhenCancelled(t *testing.T) {
 	}
 }
 
-func TestHeldPermitsShowInStats(t *testing.T) {
+func TestStats_Held(t *testing.T) {
 	inWorld(t, sluicehttp.Config{LongHeld: time.Hour}, nil, func(w *world) {
 		var open []*http.Response
 		for range 3 {
@@ -187,7 +187,7 @@ func TestHeldPermitsShowInStats(t *testing.T) {
 	})
 }
 
-func TestBodiesAreSentAgain(t *testing.T) {
+func TestReplay_Bodies(t *testing.T) {
 	content := strings.Repeat("body ", 1000)
 	plain := func(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} } // net/http knows no length
 	for _, c := range []struct {
@@ -236,7 +236,7 @@ func TestBodiesAreSentAgain(t *testing.T) {
 }
 
 // What nobody has read of can still be sent: no connection was made.
-func TestAnUntouchedBodyIsSentAgain(t *testing.T) {
+func TestReplay_UntouchedBody(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
 		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
 			onDial(w.rt.Unwrap(), func(_ context.Context, n int) error {
@@ -261,7 +261,7 @@ func TestAnUntouchedBodyIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
+func TestTransport_RoundTrip_ClosesTheRequestBody(t *testing.T) {
 	done, cancel := context.WithCancel(bg)
 	cancel()
 	short, cancel := context.WithTimeout(bg, time.Nanosecond)
@@ -309,7 +309,7 @@ func TestTheBodyOfTheRequestIsAlwaysClosed(t *testing.T) {
 	}
 }
 
-func TestTheRequestIsNeverChanged(t *testing.T) {
+func TestTransport_RoundTrip_DoesNotChangeTheRequest(t *testing.T) {
 	for _, status := range []int{200, 503, 429} {
 		for _, scheme := range []string{"http", "https"} {
 			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(2, sluicetest.Status(status, "Retry-After: 1"))), func(w *world) {
@@ -336,7 +336,7 @@ func TestTheRequestIsNeverChanged(t *testing.T) {
 	}
 }
 
-func TestBodiesThatFail(t *testing.T) {
+func TestReplay_FailingBody(t *testing.T) {
 	wrong := errors.New("disk")
 	fails := func() io.Reader { return io.MultiReader(strings.NewReader("bo"), fail{wrong}) }
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody(), sluicetest.Status(503)), func(w *world) {
@@ -361,7 +361,7 @@ func TestBodiesThatFail(t *testing.T) {
 }
 
 // The Timeout of a client covers the reading of a small body, too.
-func TestABodyThatStalls(t *testing.T) {
+func TestReplay_StallingBody(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
 		ctx, report := sluicehttp.WithReport(bg)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -382,7 +382,7 @@ func TestABodyThatStalls(t *testing.T) {
 }
 
 // A body that does not have its length would fail at each attempt.
-func TestABodyOfAnotherLength(t *testing.T) {
+func TestReplay_WrongLength(t *testing.T) {
 	for length, want := range map[int64]string{3: "and its body more bytes", 5: "and its body 4 bytes"} {
 		for _, ends := range []bool{false, true} {
 			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {

@@ -45,7 +45,7 @@ func statsOf(tr *sluicehttp.Transport) (s sluicehttp.Stats) {
 
 // The first 30 of 500 requests are answered 500, then the server is well: with a client
 // timeout as many succeed as without.
-func TestTheClientTimeoutDoesNotFailRequestsAfterABlip(t *testing.T) {
+func TestTransport_RetryBudget_ClientTimeout(t *testing.T) {
 	fifty := sluice.Rate{Count: 50, Per: time.Second}
 	for name, gate := range map[string]func() sluice.Config{
 		"rate": func() sluice.Config { return sluice.Config{Rate: fifty} },
@@ -95,7 +95,7 @@ func TestTheClientTimeoutDoesNotFailRequestsAfterABlip(t *testing.T) {
 }
 
 // A 404 is an answer of a server that is well; a 500 that must not be retried is not.
-func TestWhatAnAnswerSaysAboutTheServer(t *testing.T) {
+func TestTransport_RetryBudget_Answers(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		status int
@@ -138,7 +138,7 @@ func TestWhatAnAnswerSaysAboutTheServer(t *testing.T) {
 	}
 }
 
-func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
+func TestTransport_RetryBudget_RecoversAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(func(n int64) int {
 			if n <= 100 {
@@ -170,7 +170,7 @@ func TestAHundredNotFoundTakeSecondsAfterAnOutage(t *testing.T) {
 }
 
 // What hosts leave behind that are down, or whose gates share a quota, is nothing.
-func TestDeadHostsAreForgotten(t *testing.T) {
+func TestTransport_RetryBudget_DeadHostsAreForgotten(t *testing.T) {
 	refused := errors.New("connection refused")
 	for name, c := range map[string]struct {
 		gate   sluice.Config
@@ -226,7 +226,7 @@ func TestDeadHostsAreForgotten(t *testing.T) {
 }
 
 // MaxServerWait alone is enough for a server that asks for an hour.
-func TestMaxServerWaitAloneIsEnough(t *testing.T) {
+func TestConfig_MaxServerWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 3600")))
 		defer srv.Close()

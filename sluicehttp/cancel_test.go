@@ -23,7 +23,7 @@ func setCancel(req *http.Request, c <-chan struct{}) {
 
 // Request.Cancel ends a call wherever it is, at once and with the error of net/http,
 // and it is not sent again.
-func TestRequestCancel(t *testing.T) {
+func TestTransport_RequestCancel(t *testing.T) {
 	const cancelled = "net/http: request canceled"
 	at := 3 * time.Second
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestRequestCancel(t *testing.T) {
 
 // A request that was cancelled before takes nothing. One that is cancelled when its
 // answer is there gives its permit back, whether anybody reads or not.
-func TestRequestCancelBeforeAndAfter(t *testing.T) {
+func TestTransport_RequestCancel_BeforeAndAfter(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(fmt.Sprintf("%+v/%s", o, scheme), func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestRequestCancelBeforeAndAfter(t *testing.T) {
 
 // An http.Client with a Timeout sets Request.Cancel and closes it at the deadline of
 // the context: the error is about time, wherever the call is.
-func TestAClientTimeoutIsADeadline(t *testing.T) {
+func TestTransport_RequestCancel_ClientTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluicehttp.Config
 		answer sluicetest.Layer
@@ -190,7 +190,7 @@ func TestAClientTimeoutIsADeadline(t *testing.T) {
 }
 
 // A base transport may notice the cancellation first.
-func TestRequestCancelThatTheBaseNoticesFirst(t *testing.T) {
+func TestTransport_RequestCancel_BaseIsFirst(t *testing.T) {
 	for i := range 20 {
 		cancel := make(chan struct{})
 		sent := 0

@@ -14,7 +14,7 @@ import (
 // A throttle of all calls pauses every gate to that server: those that are in use,
 // those whose key is new, and those that went elsewhere before. One of a bucket
 // pauses that.
-func TestAThrottleOfAllCallsPausesTheServer(t *testing.T) {
+func TestTransport_GlobalThrottle(t *testing.T) {
 	for _, c := range []struct {
 		global string
 		want   time.Duration // of the other calls to that server
@@ -61,7 +61,7 @@ func TestAThrottleOfAllCallsPausesTheServer(t *testing.T) {
 
 // A shorter throttle does not shorten the one that is in force, a later one
 // prolongs it, and what has passed is forgotten.
-func TestThrottlesOfAllCallsAreMaxMerged(t *testing.T) {
+func TestTransport_GlobalThrottle_LongestPauseCounts(t *testing.T) {
 	told := func(seconds string) sluicetest.Layer {
 		return sluicetest.Status(429, "Retry-After: "+seconds, "X-RateLimit-Global: true")
 	}

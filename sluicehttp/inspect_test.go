@@ -47,7 +47,7 @@ func TestGitHub(t *testing.T) {
 }
 
 // A minute, two, four: but one burst of refusals is one, and a success ends it.
-func TestSecondaryLimitsDouble(t *testing.T) {
+func TestGitHub_WaitsDouble(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
 	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
 		refuse, refuse, refuse, // a burst
@@ -101,7 +101,7 @@ func TestGraphQL(t *testing.T) {
 
 // Who is refused because nothing remains comes back when something does: the
 // body says that it was refused, and the header until when.
-func TestABodyThatSaysThrottledAndAHeaderUntilWhen(t *testing.T) {
+func TestGraphQL_TimeFromTheHeader(t *testing.T) {
 	kind := "Content-Type: application/json"
 	body := `{"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}`
 	for remaining, want := range map[string]time.Duration{
@@ -127,7 +127,7 @@ func TestGoogle(t *testing.T) {
 }
 
 // Of a Retry-After and a retryDelay the longer one is obeyed.
-func TestGoogleAndARetryAfter(t *testing.T) {
+func TestGoogle_RetryAfter(t *testing.T) {
 	for delay, want := range map[string]time.Duration{"2s": 10 * time.Second, "20s": 20 * time.Second} {
 		body := `{"error": {"details": [{"retryDelay": "` + delay + `"}]}}`
 		inWorld(t, sluicehttp.Config{Inspect: sluicehttp.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body, "Retry-After: 10"))), func(w *world) {
@@ -138,7 +138,7 @@ func TestGoogleAndARetryAfter(t *testing.T) {
 }
 
 // An inspector sees 64 KiB, and who reads the answer sees all of it.
-func TestPeekLeavesTheBodyAsItWas(t *testing.T) {
+func TestInspector_PeekLeavesTheBody(t *testing.T) {
 	content := strings.Repeat("0123456789", 20000)
 	for _, n := range []int{0, 5, 64 << 10, 64<<10 + 1, len(content)} {
 		for _, fault := range []sluicetest.Layer{nil, sluicetest.CutBody(3)} {

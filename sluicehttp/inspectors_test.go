@@ -72,7 +72,7 @@ func TestAWS(t *testing.T) {
 
 // Errors that look like Amazon's are read without any configuration, and before what
 // is configured, which may think otherwise.
-func TestAWSByDefault(t *testing.T) {
+func TestAWS_ByDefault(t *testing.T) {
 	const json, xml = `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`, `<Error><Code>SlowDown</Code></Error>`
 	again, once := []time.Duration{0, time.Second}, []time.Duration{0}
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 )
 
 // All spellings of one server share its gate, and no others do.
-func TestSpellingsOfOneServerShareAGate(t *testing.T) {
+func TestTransport_Key_Spellings(t *testing.T) {
 	servers := map[string][]string{
 		"http://example.test": {
 			"http://example.test/", "http://example.test", "http://EXAMPLE.test/", "HTTP://Example.Test/", "http://example.test:80/", "http://example.test./",
@@ -55,7 +55,7 @@ func TestSpellingsOfOneServerShareAGate(t *testing.T) {
 }
 
 // A host that no server can have gets some key, and no panic.
-func TestHostsThatAreNone(t *testing.T) {
+func TestTransport_Key_InvalidHosts(t *testing.T) {
 	for _, host := range []string{"", ".", "..", ":", ":80", "[", "[]", "]", "[::1", "::1", "a.test:http", "a.test:-1", "a b", "\xff", "[\xff]", "%", "xn--\u0000", "a:b:c", "[::1]x"} {
 		rt := mustTransport(t, instant{header: http.Header{}}, sluicehttp.Config{})
 		req := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: host}, Header: http.Header{}}

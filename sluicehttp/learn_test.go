@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestAThrottlePausesAllAndEndsAtThePace(t *testing.T) {
+func TestTransport_Throttle_PausesAll(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}}
 	inWorld(t, cfg, layers(sluicetest.On(3, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
 		var wg sync.WaitGroup
@@ -29,7 +29,7 @@ func TestAThrottlePausesAllAndEndsAtThePace(t *testing.T) {
 	})
 }
 
-func TestPausesAreMaxMerged(t *testing.T) {
+func TestTransport_Throttle_LongestPauseCounts(t *testing.T) {
 	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
 		sluicetest.Status(429, "Retry-After: 100"), sluicetest.Status(429, "Retry-After: 10")))
 	inWorld(t, sluicehttp.Config{}, faults, func(w *world) {
@@ -43,7 +43,7 @@ func TestPausesAreMaxMerged(t *testing.T) {
 }
 
 // Later than told, never earlier, by no more than a tenth or a second.
-func TestPausesAreJitteredUpwards(t *testing.T) {
+func TestTransport_Throttle_Jitter(t *testing.T) {
 	for _, c := range []struct {
 		u          float64
 		wait, want time.Duration
@@ -64,7 +64,7 @@ func TestPausesAreJitteredUpwards(t *testing.T) {
 	}
 }
 
-func TestAThrottleWithoutATimeIsBackedOffFrom(t *testing.T) {
+func TestTransport_Throttle_WithoutATime(t *testing.T) {
 	for _, says := range []string{"X-Nothing: 1", "Retry-After: 0", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT"} {
 		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.On(1, sluicetest.Status(429, says))), func(w *world) {
 			w.wantGet("http://a.test/", 200)
@@ -73,7 +73,7 @@ func TestAThrottleWithoutATimeIsBackedOffFrom(t *testing.T) {
 	}
 }
 
-func TestMoreThanMaxServerWaitStopsAtOnce(t *testing.T) {
+func TestTransport_Throttle_BeyondMaxServerWait(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(429, "Retry-After: 3600")), func(w *world) {
 		ctx, report := sluicehttp.WithReport(bg)
 		status, _, err := w.get(ctx, "http://a.test/")
@@ -97,7 +97,7 @@ func TestMoreThanMaxServerWaitStopsAtOnce(t *testing.T) {
 }
 
 // http.Client.Timeout is a deadline, and a wait beyond it is known to be hopeless.
-func TestATimeoutShorterThanThePauseFailsAtOnceAndSaysSo(t *testing.T) {
+func TestTransport_Throttle_BeyondTheClientTimeout(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(429, "Retry-After: 60")), func(w *world) {
 		w.rt.SetRandom(func() float64 { return 0.7 })
 		w.client.Timeout = 10 * time.Second
@@ -128,7 +128,7 @@ func TestATimeoutShorterThanThePauseFailsAtOnceAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestTheTextOfHopelessWaits(t *testing.T) {
+func TestTransport_TooShort(t *testing.T) {
 	slowly := func(d time.Duration) sluicetest.Layer {
 		return sluicetest.First(100, sluicetest.Delay(d), sluicetest.Cut())
 	}
@@ -165,7 +165,7 @@ func TestTheTextOfHopelessWaits(t *testing.T) {
 
 // Whatever the family, a client that obeys is refused once at most: before it
 // knows that there is a limit.
-func TestEveryFamilyIsObeyed(t *testing.T) {
+func TestTransport_Throttle_EveryFamily(t *testing.T) {
 	for name, family := range map[string]sluicetest.Family{
 		"Retry-After": sluicetest.RetryAfter, "date": retryAfterDate, "ms": retryAfterMillis, "epoch": retryAfterEpoch,
 		"GitHub": sluicetest.GitHub, "OpenAI": sluicetest.OpenAI, "Anthropic": sluicetest.Anthropic,
@@ -202,7 +202,7 @@ func TestEveryFamilyIsObeyed(t *testing.T) {
 	}
 }
 
-func TestALimitAtZeroPausesBeforeThe429(t *testing.T) {
+func TestTransport_ExhaustedLimit(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status int
@@ -228,7 +228,7 @@ func TestALimitAtZeroPausesBeforeThe429(t *testing.T) {
 	}
 }
 
-func TestStatsTellWhatWasLearnt(t *testing.T) {
+func TestStats_Limits(t *testing.T) {
 	answer := sluicetest.Status(200, "X-RateLimit-Limit: 50", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30", "Retry-After: soon, perhaps")
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Header("RateLimit-Reset: -1"), answer), func(w *world) {
 		w.wantGet("http://a.test/", 200)

@@ -14,7 +14,7 @@ import (
 )
 
 // With keeps every field that it does not set, also one that is added some day.
-func TestWithMerges(t *testing.T) {
+func TestWith_Merges(t *testing.T) {
 	full := sluicehttp.Overrides{Key: "a", Weight: 2, Idempotent: true, NoRetry: true, AttemptTimeout: time.Second, ReleaseAtHeaders: true}
 	if got := sluicehttp.OverridesFrom(bg); got != (sluicehttp.Overrides{}) {
 		t.Errorf("an empty context has %+v", got)
@@ -53,7 +53,7 @@ func TestWithMerges(t *testing.T) {
 }
 
 // A middleware that says what a request weighs leaves it at the key of the caller.
-func TestAMiddlewareKeepsTheKeyOfItsCaller(t *testing.T) {
+func TestWith_Middleware(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
 		w.client.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
 			return w.rt.RoundTrip(req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Weight: 7})))
@@ -67,7 +67,7 @@ func TestAMiddlewareKeepsTheKeyOfItsCaller(t *testing.T) {
 }
 
 // Config.Idempotent adds to what may be sent twice, and takes nothing away.
-func TestIdempotentForATransport(t *testing.T) {
+func TestConfig_Idempotent(t *testing.T) {
 	yes := func(*http.Request) bool { return true }
 	no := func(*http.Request) bool { return false }
 	search := func(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, "/search") }

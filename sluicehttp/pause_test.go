@@ -20,7 +20,7 @@ import (
 
 // Whatever a server says by which a key is paused, and however it is configured, the
 // key is asked again after MaxPause at the latest.
-func TestNoServerPausesForLonger(t *testing.T) {
+func TestConfig_MaxPause(t *testing.T) {
 	const day = 24 * time.Hour
 	forever := "9999999999" // seconds, or the year 2286
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestNoServerPausesForLonger(t *testing.T) {
 
 // A failure that is no throttle makes only its own call wait, and that for MaxPause at
 // most.
-func TestACallThatIsToldToWaitIsCut(t *testing.T) {
+func TestConfig_MaxPause_OneCall(t *testing.T) {
 	cfg := sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: -1}}
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Reply(502, "", "Retry-After: 9999999999"))), func(w *world) {
 		done := make(chan struct{})
@@ -108,7 +108,7 @@ func TestACallThatIsToldToWaitIsCut(t *testing.T) {
 }
 
 // A pace that is spread until a reset in twelve years keeps no gate for so long.
-func TestASpreadPaceIsForgotten(t *testing.T) {
+func TestConfig_MaxPause_Spread(t *testing.T) {
 	header := []string{"X-RateLimit-Limit: 4000000000", "X-RateLimit-Remaining: 400000000", "X-RateLimit-Reset: 400000000"}
 	cfg := sluicehttp.Config{Spread: 1, Keys: sluice.KeyedConfig{Idle: -1}}
 	inWorld(t, cfg, layers(sluicetest.Host("a.test", sluicetest.Reply(200, "", header...))), func(w *world) {
@@ -128,7 +128,7 @@ func TestASpreadPaceIsForgotten(t *testing.T) {
 }
 
 // A report says when the transport will ask again, not when the server wants it to.
-func TestAReportOfACutPause(t *testing.T) {
+func TestConfig_MaxPause_Report(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Reply(429, "", "Retry-After: 9999999999")), func(w *world) {
 		ctx, report := sluicehttp.WithReport(bg)
 		w.get(ctx, "http://a.test/")
@@ -140,7 +140,7 @@ func TestAReportOfACutPause(t *testing.T) {
 }
 
 // What Resume lifts: whatever made the key wait for a server.
-func TestResume(t *testing.T) {
+func TestTransport_Resume(t *testing.T) {
 	kind := "Content-Type: application/json"
 	patient := sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: -1}
 	tenant := sluicehttp.Config{Key: func(*http.Request) string { return "tenant" }}
@@ -190,7 +190,7 @@ func TestResume(t *testing.T) {
 }
 
 // A secondary limit doubles its waits; Resume begins anew.
-func TestResumeForgetsThatWaitsDouble(t *testing.T) {
+func TestTransport_Resume_DoubledWaits(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
 	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Retry: sluice.RetryPolicy{Attempts: 1, MaxServerWait: 1}}
 	inWorld(t, cfg, layers(sluicetest.Script(refuse, refuse)), func(w *world) {
@@ -227,7 +227,7 @@ func hostile(status int, header ...string) http.RoundTripper {
 
 // A server with many names fills no table: the other hosts are served, and memory is
 // bounded.
-func TestHostileNamesLockNobodyOut(t *testing.T) {
+func TestConfig_Keys_HostileNames(t *testing.T) {
 	once := sluice.RetryPolicy{Attempts: 1}
 	pausing := []string{"Retry-After: 9999999999"}
 	for _, c := range []struct {
@@ -318,7 +318,7 @@ func TestHostileNamesLockNobodyOut(t *testing.T) {
 
 // Gates of hosts that pause make room all the time, while some are about to use
 // them and others read: there are never two in use for a host.
-func TestHostsThatMakeRoomHaveOneGate(t *testing.T) {
+func TestConfig_Keys_OneGatePerHost(t *testing.T) {
 	const hosts, callers, each = 7, 4, 4000
 	var inFlight [hosts]atomic.Int32
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -380,7 +380,7 @@ func (l *leaving) Close() error {
 
 // A server that pauses all calls is remembered although its gate made room, but not
 // more than 10,000 of them, and none for longer than it lasts.
-func TestServersThatPauseAllCallsAreBounded(t *testing.T) {
+func TestTransport_GlobalThrottle_MemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := hostile(429, "Retry-After: 9999", "X-RateLimit-Global: true")
 		rt := mustTransport(t, base, sluicehttp.Config{Retry: sluice.RetryPolicy{Attempts: 1}, Keys: sluice.KeyedConfig{MaxKeys: 10}})
@@ -406,7 +406,7 @@ func TestServersThatPauseAllCallsAreBounded(t *testing.T) {
 }
 
 // Gates are kept for what they owe the configured rate, but not without a bound.
-func TestNamesThatOweTheRateAreBounded(t *testing.T) {
+func TestConfig_Keys_MemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := mustTransport(t, hostile(200), sluicehttp.Config{
 			Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}},

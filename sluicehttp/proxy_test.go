@@ -18,7 +18,7 @@ import (
 
 // A proxy that refuses to connect us is asked once; one that is overloaded or broken
 // is asked again, as a server is.
-func TestAProxyThatRefuses(t *testing.T) {
+func TestTransport_ProxyRefuses(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		also   []int
@@ -70,7 +70,7 @@ func TestAProxyThatRefuses(t *testing.T) {
 }
 
 // A SOCKS proxy that wants other credentials is asked once.
-func TestASOCKSProxyThatRefuses(t *testing.T) {
+func TestTransport_ProxyRefuses_SOCKS(t *testing.T) {
 	for _, chosen := range []byte{0xff, 0x02} { // no method, or a password that is wrong
 		synctest.Test(t, func(t *testing.T) {
 			dials := 0

@@ -26,7 +26,7 @@ func bucket(vendor, unit string, remaining int, reset time.Duration) []string {
 // Nothing remains of a bucket that is full in a minute: the next call leaves when
 // there is one more request, and at once if it is tokens that are used up. That is
 // so for all callers, whatever else the gate has.
-func TestAnEmptyBucketIsWaitedForUntilItHasOne(t *testing.T) {
+func TestTransport_EmptyBucket(t *testing.T) {
 	rate := sluice.Rate{Count: 10, Per: time.Second}
 	for unit, want := range map[string]time.Duration{"Requests": 1200 * ms, "Tokens": 0, "Input-Tokens": 0, "Output-Tokens": 0} {
 		for _, vendor := range []string{"openai", "anthropic"} {
@@ -56,7 +56,7 @@ func TestAnEmptyBucketIsWaitedForUntilItHasOne(t *testing.T) {
 
 // A 429 of an empty bucket without a Retry-After is waited for likewise, and the
 // waits double as long as it refuses: it may be a window after all.
-func TestARefusalOfAnEmptyBucketWithoutATime(t *testing.T) {
+func TestTransport_EmptyBucket_RefusedWithoutATime(t *testing.T) {
 	refuse := sluicetest.Status(429, bucket("openai", "Requests", 0, 50*time.Second)...)
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.First(4, refuse)), func(w *world) {
 		w.wantGet("http://a.test/", 200)
@@ -66,7 +66,7 @@ func TestARefusalOfAnEmptyBucketWithoutATime(t *testing.T) {
 
 // A refusal for want of tokens does not pause the gate: the call backs off, others
 // go on.
-func TestARefusalForWantOfTokensWithoutATime(t *testing.T) {
+func TestTransport_EmptyBucket_TokensWithoutATime(t *testing.T) {
 	refuse := sluicetest.Status(429, bucket("openai", "Tokens", 0, time.Minute)...)
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.On(1, refuse)), func(w *world) {
 		var wg sync.WaitGroup
@@ -81,7 +81,7 @@ func TestARefusalForWantOfTokensWithoutATime(t *testing.T) {
 // A window in the fields of a bucket is known by its first answers. One that is
 // met when nothing remains costs one refusal, which is remembered, and forgotten
 // if it is not confirmed.
-func TestAWindowInTheFieldsOfABucket(t *testing.T) {
+func TestTransport_EmptyBucket_IsAWindow(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, nil, func(w *world) {
 		answer := func(status, remaining int, reset time.Duration, more ...string) sluicetest.Layer {
 			return sluicetest.Status(status, append(bucket("openai", "Requests", remaining, reset), more...)...)
@@ -106,7 +106,7 @@ func TestAWindowInTheFieldsOfABucket(t *testing.T) {
 }
 
 // What is spread of a bucket is what remains and what it gets until it is full.
-func TestABucketIsSpreadWithWhatItGets(t *testing.T) {
+func TestConfig_Spread_Bucket(t *testing.T) {
 	answer := sluicetest.Status(200, bucket("openai", "Requests", 10, 48*time.Second)...)
 	inWorld(t, sluicehttp.Config{Spread: 1}, layers(answer), func(w *world) {
 		w.wantGet("http://a.test/", 200)
@@ -117,7 +117,7 @@ func TestABucketIsSpreadWithWhatItGets(t *testing.T) {
 }
 
 // Names that a server makes up are not kept without bound.
-func TestManyBuckets(t *testing.T) {
+func TestTransport_EmptyBucket_MemoryIsBounded(t *testing.T) {
 	var header []string
 	for i := range 20 {
 		header = append(header, fmt.Sprintf("X-RateLimit-Limit-%d-Requests: 50", i), fmt.Sprintf("X-RateLimit-Remaining-%d-Requests: 9", i), fmt.Sprintf("X-RateLimit-Reset-%d-Requests: 50s", i))

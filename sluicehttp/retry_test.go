@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestWhichStatusesAreRetried(t *testing.T) {
+func TestTransport_Retry_Statuses(t *testing.T) {
 	also := sluicehttp.Config{Retry: seconds, AlsoRetry: []int{409}}
 	keep := sluicehttp.Config{Retry: seconds, KeepRefused: true}
 	all := sluicehttp.Config{Retry: seconds}
@@ -98,7 +98,7 @@ func TestWhichStatusesAreRetried(t *testing.T) {
 	}
 }
 
-func TestWhichErrorsAreRetried(t *testing.T) {
+func TestTransport_Retry_Errors(t *testing.T) {
 	dial := func(err error) func(*world) {
 		return func(w *world) { firstDial(w.rt.Unwrap(), err) }
 	}
@@ -174,7 +174,7 @@ func TestWhichErrorsAreRetried(t *testing.T) {
 }
 
 // The errors of HTTP/2 streams have no exported type, but a code.
-func TestRefusedStreams(t *testing.T) {
+func TestTransport_Retry_RefusedStreams(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(abort()), func(w *world) {
 		_, _, err := w.do(request(t, bg, "POST", "https://a.test/", nil))
 		if code, ok := sluicehttp.StreamCode(err); !ok || code != 2 { // INTERNAL_ERROR
@@ -189,7 +189,7 @@ func TestRefusedStreams(t *testing.T) {
 	}
 }
 
-func TestExhaustedIsTheLastAnswer(t *testing.T) {
+func TestTransport_Retry_ExhaustedReturnsTheLastAnswer(t *testing.T) {
 	long := strings.Repeat("long ", 10000)
 	for _, body := range []string{"", "sorry", long} {
 		for _, scheme := range []string{"http", "https"} {
@@ -217,7 +217,7 @@ func TestExhaustedIsTheLastAnswer(t *testing.T) {
 	}
 }
 
-func TestExhaustedWithoutAnAnswerTellsTheLastError(t *testing.T) {
+func TestTransport_Retry_ExhaustedReturnsTheLastError(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Cut()), func(w *world) {
 		_, _, err := w.get(bg, "http://a.test/")
 		stopped, ok := errors.AsType[*sluice.RetryError](err)
@@ -229,7 +229,7 @@ func TestExhaustedWithoutAnAnswerTellsTheLastError(t *testing.T) {
 
 // What was answered but is to be replaced gives its connection back, if its body
 // is short, and its permit in any case.
-func TestDiscardedAnswers(t *testing.T) {
+func TestTransport_Retry_DiscardedAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		body  int
@@ -267,7 +267,7 @@ func TestDiscardedAnswers(t *testing.T) {
 }
 
 // A server that does not even finish its error holds nobody up.
-func TestADiscardedAnswerThatStalls(t *testing.T) {
+func TestTransport_Retry_DiscardedAnswerStalls(t *testing.T) {
 	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry"))), func(w *world) {
 		w.wantGet("http://a.test/", 200)
@@ -276,7 +276,7 @@ func TestADiscardedAnswerThatStalls(t *testing.T) {
 }
 
 // An answer is worth more than an error, also if it was meant to be replaced.
-func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
+func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 	long := strings.Repeat("long ", 10000)
 	for name, body := range map[string]string{"short": "sorry", "long": long, "none": ""} {
 		for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Minute}} {
@@ -315,7 +315,7 @@ func TestAnAnswerSetAsideIsReturnedIfThereIsNoBetter(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
+func TestTransport_Retry_CanceledCaller(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Status(503)), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
 		ctx, report := sluicehttp.WithReport(ctx)
@@ -338,7 +338,7 @@ func TestWhoGivesUpGetsTheErrorOfTheContext(t *testing.T) {
 	})
 }
 
-func TestNoRetry(t *testing.T) {
+func TestOverrides_NoRetry(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
 		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}))
 		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil {
@@ -353,7 +353,7 @@ func TestNoRetry(t *testing.T) {
 	})
 }
 
-func TestIdempotentByOverride(t *testing.T) {
+func TestOverrides_Idempotent(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Cut())), func(w *world) {
 		ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: true})
 		if status, _, err := w.do(request(t, ctx, "POST", "http://a.test/", strings.NewReader("x"))); status != 200 || err != nil {
@@ -362,7 +362,7 @@ func TestIdempotentByOverride(t *testing.T) {
 	})
 }
 
-func TestPolicyRetryIsAsked(t *testing.T) {
+func TestConfig_Retryable(t *testing.T) {
 	policy := seconds
 	var asked []string
 	policy.Retryable = func(err error) bool {

@@ -66,7 +66,7 @@ func send(t *testing.T, client *http.Client, req *http.Request) (*http.Response,
 }
 
 // Section 9.2.2: what is idempotent may be sent again.
-func TestMethods(t *testing.T) {
+func TestTransport_RFC9110_Methods(t *testing.T) {
 	var n atomic.Int64
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -88,7 +88,7 @@ func TestMethods(t *testing.T) {
 }
 
 // Section 10.2.3: Retry-After is a number of seconds or a date.
-func TestRetryAfter(t *testing.T) {
+func TestTransport_RFC9110_RetryAfter(t *testing.T) {
 	for name, says := range map[string]func() string{
 		"seconds": func() string { return "1" },
 		"date":    func() string { return time.Now().Add(time.Second).UTC().Format(http.TimeFormat) },
@@ -121,7 +121,7 @@ func TestRetryAfter(t *testing.T) {
 
 // Sections 15.4.8 and 15.4.4: a redirect keeps the method and its body, or makes
 // a GET of it.
-func TestRedirectedBodies(t *testing.T) {
+func TestTransport_RFC9110_RedirectedBodies(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/307":
@@ -143,7 +143,7 @@ func TestRedirectedBodies(t *testing.T) {
 }
 
 // Answers without a body, parts of one, and trailers, are as the server sent them.
-func TestAnswersAreAsTheyWereSent(t *testing.T) {
+func TestTransport_RFC9110_AnswersAreUnchanged(t *testing.T) {
 	const content = "0123456789"
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -185,7 +185,7 @@ func TestAnswersAreAsTheyWereSent(t *testing.T) {
 
 // Section 10.1.1: a body is sent when the server expects it, and section 15.2:
 // informational answers come before the final one.
-func TestExpectAndInform(t *testing.T) {
+func TestTransport_RFC9110_ExpectAndEarlyHints(t *testing.T) {
 	var read atomic.Bool
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
@@ -234,7 +234,7 @@ func (n *noticed) Read(p []byte) (int, error) {
 }
 
 // Both directions at once, over HTTP/2: the answer begins before the request ends.
-func TestFullDuplex(t *testing.T) {
+func TestTransport_FullDuplex(t *testing.T) {
 	l := newLoopback(t, true, func(w http.ResponseWriter, r *http.Request) {
 		flush := http.NewResponseController(w)
 		flush.Flush()
@@ -267,7 +267,7 @@ func TestFullDuplex(t *testing.T) {
 }
 
 // Section 7.8: what a connection is upgraded to is not HTTP any more.
-func TestUpgrade(t *testing.T) {
+func TestTransport_RFC9110_Upgrade(t *testing.T) {
 	l := newLoopback(t, false, func(w http.ResponseWriter, r *http.Request) {
 		conn, buf, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -305,7 +305,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // A server that was restarted has closed the connections that were kept.
-func TestARestartedServer(t *testing.T) {
+func TestTransport_RestartedServer(t *testing.T) {
 	var l *loopback
 	restart := func(addr string) {
 		l = newLoopback(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })

@@ -9,7 +9,7 @@ import (
 )
 
 // No two numbers in a message look the same.
-func TestShortTextIsForPeople(t *testing.T) {
+func TestShortText(t *testing.T) {
 	const s, m = time.Second, time.Minute
 	for _, c := range []struct {
 		need, have, timeout time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-func TestEventsComeAsTheyAreSent(t *testing.T) {
+func TestTransport_EventStream(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(events(5, time.Minute)), func(w *world) {
 			resp, err := w.client.Get(scheme + "://a.test/")
@@ -40,7 +40,7 @@ func TestEventsComeAsTheyAreSent(t *testing.T) {
 	}
 }
 
-func TestUpgradesPass(t *testing.T) {
+func TestTransport_Upgrade(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}, {AttemptTimeout: time.Second, ReleaseAtHeaders: true}} {
 		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(echo(t, 10)), func(w *world) {
 			req := request(t, sluicehttp.With(bg, o), "GET", "http://a.test/", nil)
@@ -80,7 +80,7 @@ func TestUpgradesPass(t *testing.T) {
 	}
 }
 
-func TestInformationalAnswersPass(t *testing.T) {
+func TestTransport_InformationalAnswers(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		for _, method := range []string{"GET", "POST"} { // the latter has a trace of ours, too
 			inWorld(t, sluicehttp.Config{}, layers(earlyHints), func(w *world) {

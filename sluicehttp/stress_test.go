@@ -78,7 +78,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // Bodies read, half read, unread, closed, cancelled, by 500 goroutines, from a
 // server that fails now and then: no permit and no connection is lost.
-func TestStress(t *testing.T) {
+func TestTransport_Stress(t *testing.T) {
 	const limit = 50
 	goroutines, each := 500, 6
 	if testing.Short() {
@@ -177,7 +177,7 @@ func TestStress(t *testing.T) {
 }
 
 // A connection is used again after an answer was read, discarded or had no body.
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestTransport_ReusesConnections(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		var n atomic.Int64
 		l := newLoopback(t, http2, func(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestEachHostHasItsPace(t *testing.T) {
+func TestTransport_EachHostHasItsPace(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}}
 	inWorld(t, cfg, nil, func(w *world) {
 		var wg sync.WaitGroup
@@ -45,7 +45,7 @@ func TestEachHostHasItsPace(t *testing.T) {
 	})
 }
 
-func TestKeysAreSchemeHostAndPort(t *testing.T) {
+func TestTransport_Key(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
 		for _, url := range []string{
 			"http://a.test/", "http://A.TEST:80/x?y", "https://a.test/", "https://a.test:443/",
@@ -67,7 +67,7 @@ func TestKeysAreSchemeHostAndPort(t *testing.T) {
 	})
 }
 
-func TestConcurrencyIsCapped(t *testing.T) {
+func TestTransport_Concurrency(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 3}}
 	inWorld(t, cfg, layers(sluicetest.Delay(time.Second)), func(w *world) {
 		var wg sync.WaitGroup
@@ -82,7 +82,7 @@ func TestConcurrencyIsCapped(t *testing.T) {
 }
 
 // A redirect is another request, and its host another host.
-func TestRedirectsPayThePaceOfTheirHost(t *testing.T) {
+func TestTransport_Redirects(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 1}}
 	faults := layers(sluicetest.Host("a.test", sluicetest.Status(302, "Location: http://b.test/")))
 	inWorld(t, cfg, faults, func(w *world) {
@@ -159,7 +159,7 @@ func TestOverrides(t *testing.T) {
 	})
 }
 
-func TestKeysAreForgottenAndBounded(t *testing.T) {
+func TestConfig_Keys(t *testing.T) {
 	asked := 0
 	cfg := sluicehttp.Config{
 		Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}},
@@ -181,7 +181,7 @@ func TestKeysAreForgottenAndBounded(t *testing.T) {
 	})
 }
 
-func TestABodyThatIsReadKeepsItsGate(t *testing.T) {
+func TestConfig_Keys_GateOfAnOpenBody(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}, Keys: sluice.KeyedConfig{Idle: -1}}
 	inWorld(t, cfg, nil, func(w *world) {
 		resp, err := w.client.Get("http://a.test/")
@@ -202,7 +202,7 @@ func TestABodyThatIsReadKeepsItsGate(t *testing.T) {
 	})
 }
 
-func TestCloseAndShutdown(t *testing.T) {
+func TestTransport_Close(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
 	inWorld(t, cfg, nil, func(w *world) {
 		resp, err := w.client.Get("http://a.test/")
@@ -237,7 +237,7 @@ func TestCloseAndShutdown(t *testing.T) {
 	})
 }
 
-func TestConfigErrors(t *testing.T) {
+func TestNew_ConfigErrors(t *testing.T) {
 	gate := func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }
 	for text, cfg := range map[string]sluicehttp.Config{
 		"negative concurrency":  {Gate: sluice.Config{Concurrency: -1}},
@@ -263,7 +263,7 @@ func TestConfigErrors(t *testing.T) {
 }
 
 // What the caller does to a Config later changes nothing.
-func TestTheConfigIsTheTransportsOwn(t *testing.T) {
+func TestNew_CopiesTheConfig(t *testing.T) {
 	cfg := sluicehttp.Config{
 		Retry:     seconds,
 		AlsoRetry: []int{409},
@@ -294,7 +294,7 @@ func TestTheConfigIsTheTransportsOwn(t *testing.T) {
 	}
 }
 
-func TestGatesThatCannotBeMade(t *testing.T) {
+func TestConfig_NewGate_Errors(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, c := range []struct {
 		gate *sluice.Gate
@@ -315,7 +315,7 @@ func TestGatesThatCannotBeMade(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreNone(t *testing.T) {
+func TestTransport_RoundTrip_InvalidRequests(t *testing.T) {
 	rt := mustTransport(t, instant{}, sluicehttp.Config{})
 	done, cancel := context.WithCancel(bg)
 	cancel()
@@ -345,7 +345,7 @@ func (b broken) RoundTrip(*http.Request) (*http.Response, error) {
 
 func (broken) CloseIdleConnections() { panic("idle") }
 
-func TestABrokenBase(t *testing.T) {
+func TestTransport_BrokenBase(t *testing.T) {
 	policy := seconds
 	policy.Attempts = 1
 	cfg := sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}}
@@ -385,7 +385,7 @@ func (b late) RoundTrip(*http.Request) (*http.Response, error) {
 
 // An answer that comes too late is no answer, even if it has no body, or comes at
 // the very instant at which the attempt ends.
-func TestABaseThatDoesNotLookAtTheContext(t *testing.T) {
+func TestTransport_BaseIgnoresTheContext(t *testing.T) {
 	policy := seconds
 	policy.Attempts, policy.AttemptTimeout = 1, time.Second
 	for _, c := range []struct {

@@ -137,7 +137,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // The same for headers made of names and values that mean something.
-func TestHeadersAtRandom(t *testing.T) {
+func TestParse_RandomHeaders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	statuses := []int{200, 301, 304, 403, 404, 429, 500, 503}
 	for range 800 {
@@ -156,7 +156,7 @@ func TestHeadersAtRandom(t *testing.T) {
 }
 
 // Names are read in whatever case they are spelled.
-func TestSpellings(t *testing.T) {
+func TestParse_NamesInAnyCase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	plain := func(s Snapshot) Snapshot {
 		s.RetrySource = strings.ToLower(s.RetrySource)
@@ -181,7 +181,7 @@ func TestSpellings(t *testing.T) {
 }
 
 // Each name is found by its letters.
-func TestNames(t *testing.T) {
+func TestKnownField_Classify(t *testing.T) {
 	unread := map[string]bool{"Date": true, "Age": true, "X-GitHub-Request-Id": true, "X-RateLimit": true, "X-RateLimit-": true,
 		"X-RateLimit-Limit-": true, "-RateLimit--Limit": true, "Retry": true, "Content-Length": true}
 	for _, name := range names {

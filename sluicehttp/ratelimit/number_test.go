@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-func TestNumber(t *testing.T) {
+func TestParseNumber(t *testing.T) {
 	for _, tt := range []struct {
 		in      string
 		want    number
@@ -50,7 +50,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-func TestNumberOfUnits(t *testing.T) {
+func TestNumber_Of(t *testing.T) {
 	for _, tt := range []struct {
 		n    number
 		unit time.Duration
@@ -102,7 +102,7 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-func TestNumberArithmetic(t *testing.T) {
+func TestNumber_Arithmetic(t *testing.T) {
 	half, most := number{0, 500_000_000}, number{999999999999999999, 999_999_999}
 	for _, tt := range []struct{ a, b, plus, minus number }{
 		{number{1, 0}, half, number{1, 500_000_000}, half},

@@ -153,7 +153,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestPauseUntil(t *testing.T) {
+func TestSnapshot_PauseUntil(t *testing.T) {
 	const empty, full = `"a";r=0;t=10`, `"a";r=1;t=10`
 	for _, tt := range []struct {
 		status int
@@ -218,7 +218,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestParse_Warnings(t *testing.T) {
 	long := strings.Repeat("1", 4097)
 	for _, tt := range []struct {
 		status int
@@ -287,7 +287,7 @@ func TestWarnings(t *testing.T) {
 }
 
 // Whatever is sent, the work and the answer are bounded.
-func TestBounds(t *testing.T) {
+func TestParse_Bounds(t *testing.T) {
 	header := http.Header{}
 	for i := range 100 {
 		header.Set(fmt.Sprintf("X-RateLimit-Limit-Unit%02d", i), "5")
@@ -332,7 +332,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestAllocations(t *testing.T) {
+func TestParse_Allocations(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		header http.Header

@@ -9,7 +9,7 @@ import (
 // One row for each kind of field, with what PauseUntil makes of it if nothing
 // remains and the answer was fine, and what RetryAt and Floor are if it was a 429
 // that says no time.
-func TestWindowsAndBuckets(t *testing.T) {
+func TestLimit_NextAt(t *testing.T) {
 	const never = -1
 	ms := time.Millisecond
 	for _, tt := range []struct {
@@ -96,7 +96,7 @@ func TestWindowsAndBuckets(t *testing.T) {
 
 // That a bucket of tokens is empty, or rounded to it, does not make a 403 a
 // throttle. That one of requests is does.
-func TestAnEmptyBucketAnd403(t *testing.T) {
+func TestLimit_NextAt_EmptyBucketAnd403(t *testing.T) {
 	for unit, want := range map[string]bool{"Requests": true, "Input-Tokens": false} {
 		p := "Anthropic-RateLimit-" + unit
 		s, _ := Parse(403, fields(p+"-Limit: 500", p+"-Remaining: 0", p+"-Reset: 2026-11-21T12:01:00Z"), arrival)
@@ -107,7 +107,7 @@ func TestAnEmptyBucketAnd403(t *testing.T) {
 }
 
 // The longest wait there is stays in range.
-func TestNextAtDoesNotOverflow(t *testing.T) {
+func TestLimit_NextAt_Overflow(t *testing.T) {
 	l := limit{Limit: Limit{ResetAt: in(math.MaxInt64), Quota: amount("1.000000001"), Remaining: amountOf(0)}, refills: true}
 	if got := l.finished(arrival).NextAt; got.Before(arrival) || got.After(in(math.MaxInt64)) {
 		t.Errorf("NextAt %v", got)

@@ -265,7 +265,7 @@ func FuzzStructured(f *testing.F) {
 }
 
 // Lists put together of what may stand in them, and sometimes broken.
-func TestStructuredAtRandom(t *testing.T) {
+func TestParse_RandomStructuredFields(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	pick := func(from ...string) string { return from[rng.IntN(len(from))] }
 	bare := func() string {

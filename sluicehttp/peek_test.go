@@ -19,7 +19,7 @@ import (
 
 // A body that stalls holds an Inspector up for a second, and with it RoundTrip and the
 // permit. The answer is judged by its header then, and is whole for who reads it.
-func TestABodyThatStallsHoldsNobodyUp(t *testing.T) {
+func TestInspector_StallingBody(t *testing.T) {
 	jsonType := "Content-Type: application/json"
 	long := `{"message": "` + strings.Repeat("x", 100) + `"}`
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestABodyThatStallsHoldsNobodyUp(t *testing.T) {
 
 // While the body stalls the key is paused by what the header says: no other request
 // leaves. An Inspector that finds less in a body that is there keeps nobody waiting.
-func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
+func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status int
@@ -169,7 +169,7 @@ func TestAKeyIsPausedWhileABodyStalls(t *testing.T) {
 }
 
 // A function of the configuration that panics leaks neither the permit nor the body.
-func TestAPanicClosesTheBody(t *testing.T) {
+func TestInspector_Panic(t *testing.T) {
 	inspect := func(before bool) sluicehttp.Inspector {
 		return func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) {
 			if !before {
@@ -227,7 +227,7 @@ func (c *closeCounter) Close() error {
 
 // While an Inspector waits for a body, the key is not paused for longer than
 // Config.MaxPause either.
-func TestABodyThatStallsPausesForNoLonger(t *testing.T) {
+func TestInspector_StallingBody_PauseIsNotLonger(t *testing.T) {
 	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Retry: sluice.RetryPolicy{Attempts: 1}}
 	faults := layers(sluicetest.On(1, sluicetest.Stall(4, sluicetest.Forever)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
 	for _, scheme := range []string{"http", "https"} {

@@ -27,7 +27,7 @@ var alsoRetry = []int{409, 599}
 
 // A Retry-After is obeyed by the call that got it, of whatever status, and by the
 // others if it says that there are too many.
-func TestRetryAfterOfEveryStatus(t *testing.T) {
+func TestTransport_RetryAfter_EveryStatus(t *testing.T) {
 	rate := sluice.Rate{Count: 1, Per: time.Second}
 	parent := func() *sluice.Gate { // made in the bubble
 		g, _ := sluice.New(sluice.Config{Concurrency: 1})
@@ -74,7 +74,7 @@ func TestRetryAfterOfEveryStatus(t *testing.T) {
 }
 
 // Whatever form the wait has, it is jittered upwards and never shortened.
-func TestRetryAfterOfOneCallInEveryForm(t *testing.T) {
+func TestTransport_RetryAfter_EveryForm(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"Retry-After: 20": 20 * time.Second,
 		"Retry-After: Sat, 01 Jan 2000 00:00:20 GMT": 20 * time.Second,
@@ -100,7 +100,7 @@ func TestRetryAfterOfOneCallInEveryForm(t *testing.T) {
 
 // The bounds on waits are those on any other: the answer comes back at once, and
 // the report says when to come back.
-func TestRetryAfterOfOneCallIsBounded(t *testing.T) {
+func TestTransport_RetryAfter_IsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		policy   sluice.RetryPolicy
@@ -134,7 +134,7 @@ func TestRetryAfterOfOneCallIsBounded(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfOneCallCanBeCancelled(t *testing.T) {
+func TestTransport_RetryAfter_Canceled(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(500, "Retry-After: 20")), func(w *world) {
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		time.AfterFunc(3*time.Second, cancel)
@@ -146,7 +146,7 @@ func TestRetryAfterOfOneCallCanBeCancelled(t *testing.T) {
 }
 
 // 529 is a refusal like 429: any method is sent again, unless KeepRefused.
-func TestOverloaded(t *testing.T) {
+func TestTransport_RetryAfter_529(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		for _, told := range []bool{false, true} {
 			for _, keep := range []bool{false, true} {
@@ -178,7 +178,7 @@ func TestOverloaded(t *testing.T) {
 }
 
 // RetryPolicy.Retryable and the report get the bare error, whatever was told.
-func TestRetryAfterDoesNotHideTheStatus(t *testing.T) {
+func TestTransport_RetryAfter_KeepsTheStatus(t *testing.T) {
 	for status, asked := range map[int]bool{502: true, 429: false} {
 		var got []error
 		policy := seconds
@@ -201,7 +201,7 @@ func TestRetryAfterDoesNotHideTheStatus(t *testing.T) {
 }
 
 // A server that fails each request and always names a time uses up the attempts.
-func TestRetryAfterOfOneCallUsesUpAttempts(t *testing.T) {
+func TestTransport_RetryAfter_CountsAttempts(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Status(500, "Retry-After: 10")), func(w *world) {
 		w.wantGet("http://a.test/", 500)
 		w.wantCame(0, 10*time.Second, 20*time.Second, 30*time.Second)

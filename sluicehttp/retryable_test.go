@@ -196,7 +196,7 @@ func (d decision) run(t *testing.T) {
 	}
 }
 
-func TestEveryDecision(t *testing.T) {
+func TestTransport_Decisions(t *testing.T) {
 	var outcomes []outcome
 	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 505, 519, 520, 528, 529, 530} {
 		for _, retryAfter := range []string{"", "Retry-After: 1\n"} {

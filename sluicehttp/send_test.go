@@ -46,7 +46,7 @@ func (l lease) Release() {
 
 // A permit that another machine has lent and lost ends its attempt, which is then
 // made again, and the reading of an answer.
-func TestALostLeaseEndsItsRequest(t *testing.T) {
+func TestTransport_LostLease(t *testing.T) {
 	l := new(lender)
 	lose := func(i int) func() {
 		return func() {

@@ -46,7 +46,7 @@ func github(n int) func(left int, reset time.Duration) []string {
 	}
 }
 
-func TestSpreadMakesWhatRemainsLast(t *testing.T) {
+func TestConfig_Spread(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share float64
@@ -105,7 +105,7 @@ func TestSpreadMakesWhatRemainsLast(t *testing.T) {
 }
 
 // Calls under way will be taken off what remains, too.
-func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
+func TestConfig_Spread_CallsInFlight(t *testing.T) {
 	answer := sluicetest.Status(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60")
 	faults := layers(sluicetest.Path("/slow", sluicetest.Delay(time.Minute)), sluicetest.Path("/quick", sluicetest.Delay(time.Second)), answer)
 	inWorld(t, sluicehttp.Config{Spread: 1}, faults, func(w *world) {
@@ -123,7 +123,7 @@ func TestSpreadReckonsWithCallsUnderWay(t *testing.T) {
 }
 
 // The pace follows each answer, never beyond the configured one, and Stats tells.
-func TestASpreadPaceFollowsAnswers(t *testing.T) {
+func TestConfig_Spread_FollowsAnswers(t *testing.T) {
 	left := func(n string) sluicetest.Layer {
 		return sluicetest.Status(200, "X-RateLimit-Limit: 10000", "X-RateLimit-Remaining: "+n, "X-RateLimit-Reset: 1000")
 	}
@@ -143,7 +143,7 @@ func TestASpreadPaceFollowsAnswers(t *testing.T) {
 	})
 }
 
-func TestASpreadPaceLapsesWithItsReset(t *testing.T) {
+func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		layer, silence := quota(3, github(3))
 		srv := sluicetest.NewServer(layer)
@@ -190,7 +190,7 @@ func TestASpreadPaceLapsesWithItsReset(t *testing.T) {
 	})
 }
 
-func TestFromPolicy(t *testing.T) {
+func TestConfig_FromPolicy(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		gate        sluice.Config
@@ -230,7 +230,7 @@ func perSecond(r sluice.Rate) float64 {
 
 // Without any number of ours a herd is as fast as the server publishes, from the
 // second request on.
-func TestFromPolicyPacesAHerd(t *testing.T) {
+func TestConfig_FromPolicy_Herd(t *testing.T) {
 	limit := sluicetest.Limit{Count: 10, Per: time.Second, Burst: 1, Family: func(h http.Header, s sluicetest.Standing) {
 		h.Set("RateLimit-Policy", `"default";q=10;w=1`)
 	}}
@@ -254,7 +254,7 @@ func TestFromPolicyPacesAHerd(t *testing.T) {
 }
 
 // From the first answer on, a policy that changes is followed.
-func TestFromPolicyFollowsChanges(t *testing.T) {
+func TestConfig_FromPolicy_Changes(t *testing.T) {
 	script := sluicetest.Script(
 		sluicetest.Status(200, `RateLimit-Policy: "a";q=1;w=1, "b";q=3;qu="concurrent-requests"`),
 		sluicetest.Status(200, `RateLimit-Policy: "a";q=2;w=1, "b";q=5;qu="concurrent-requests"`),
@@ -278,7 +278,7 @@ func TestFromPolicyFollowsChanges(t *testing.T) {
 
 // If the server refuses the first call, those that wait for its answer wait for the end
 // of the pause, too.
-func TestFromPolicyRefusedAtFirst(t *testing.T) {
+func TestConfig_FromPolicy_RefusedAtFirst(t *testing.T) {
 	const callers = 8
 	for _, status := range []int{403, 429, 503, 529} {
 		for _, policy := range []string{"", `RateLimit-Policy: "p";q=1000;w=1`} {
@@ -307,7 +307,7 @@ func TestFromPolicyRefusedAtFirst(t *testing.T) {
 
 // A throttle ends a pace that was spread, because nothing remains to be spread: not
 // before it has paused the gate.
-func TestSpreadEndsAfterThePause(t *testing.T) {
+func TestConfig_Spread_EndsAfterThePause(t *testing.T) {
 	slow := []string{"X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 2", "X-RateLimit-Reset: 60"}
 	refused := sluicetest.Status(429, "Retry-After: 100", "X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60")
 	answers := layers(sluicetest.On(1, sluicetest.Status(200, slow...)), sluicetest.On(1, refused)) // to the first request and the second

@@ -15,7 +15,7 @@ import (
 
 // Gates are forgotten as soon as they may be, by some while others are about to use
 // them: there are never two at once for a host.
-func TestGatesAreNotForgottenInUse(t *testing.T) {
+func TestTransport_GatesInUseAreKept(t *testing.T) {
 	const hosts, callers, each = 3, 8, 3000
 	var inFlight [hosts]atomic.Int32
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {
