@@ -127,18 +127,19 @@ func TestBucketPair_By(t *testing.T) {
 		after  BucketPair
 		fresh  bool
 	}{
-		"a new key":        {BucketPair{}, &slow, BucketPair{Own: slow.State(0)}, false},
-		"the same rate":    {BucketPair{Own: slow.State(3 * sec)}, &slow, BucketPair{Own: slow.State(3 * sec)}, false},
-		"the other rate":   {BucketPair{slow.State(3 * sec), fast.State(sec)}, &fast, BucketPair{fast.State(sec), slow.State(3 * sec)}, false},
-		"as many units":    {BucketPair{Own: slow.State(3 * sec)}, &fast, BucketPair{fast.State(3 * sec / 10), slow.State(3 * sec)}, true},
-		"full at most":     {BucketPair{Own: slow.State(9 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), slow.State(9 * sec)}, true},
-		"debt stays":       {BucketPair{Own: slow.State(12 * sec)}, &smaller, BucketPair{smaller.State(6 * sec), slow.State(12 * sec)}, true},
-		"larger":           {BucketPair{Own: slow.State(3 * sec)}, &larger, BucketPair{larger.State(3 * sec), slow.State(3 * sec)}, true},
-		"slower, larger":   {BucketPair{Own: BucketState{s / 2, 10, s}}, &larger, BucketPair{larger.State(12 * sec), BucketState{s / 2, 10, s}}, true},
-		"an empty one":     {BucketPair{Own: slow.State(0)}, &fast, BucketPair{fast.State(0), slow.State(0)}, false},
-		"of two the laxer": {BucketPair{slow.State(sec), smaller.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
-		"or the other way": {BucketPair{smaller.State(sec), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
-		"none is laxer":    {BucketPair{fast.State(sec), larger.State(4 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), BucketState{s / 10, 20, s}}, true},
+		"a new key":          {BucketPair{}, &slow, BucketPair{Own: slow.State(0)}, false},
+		"the same rate":      {BucketPair{Own: slow.State(3 * sec)}, &slow, BucketPair{Own: slow.State(3 * sec)}, false},
+		"the other rate":     {BucketPair{slow.State(3 * sec), fast.State(sec)}, &fast, BucketPair{fast.State(sec), slow.State(3 * sec)}, false},
+		"as many units":      {BucketPair{Own: slow.State(3 * sec)}, &fast, BucketPair{fast.State(3 * sec / 10), slow.State(3 * sec)}, true},
+		"full at most":       {BucketPair{Own: slow.State(9 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), slow.State(9 * sec)}, true},
+		"debt stays":         {BucketPair{Own: slow.State(12 * sec)}, &smaller, BucketPair{smaller.State(6 * sec), slow.State(12 * sec)}, true},
+		"larger":             {BucketPair{Own: slow.State(3 * sec)}, &larger, BucketPair{larger.State(3 * sec), slow.State(3 * sec)}, true},
+		"slower, larger":     {BucketPair{Own: BucketState{s / 2, 10, s}}, &larger, BucketPair{larger.State(12 * sec), BucketState{s / 2, 10, s}}, true},
+		"an empty one":       {BucketPair{Own: slow.State(0)}, &fast, BucketPair{fast.State(0), slow.State(0)}, false},
+		"of two the laxer":   {BucketPair{slow.State(sec), smaller.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"or the other way":   {BucketPair{smaller.State(sec), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"an empty laxer one": {BucketPair{larger.State(0), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"none is laxer":      {BucketPair{fast.State(sec), larger.State(4 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), BucketState{s / 10, 20, s}}, true},
 	} {
 		if got, fresh := v.before.By(v.by); got != v.after || fresh != v.fresh {
 			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, fresh, v.after, v.fresh)
@@ -148,7 +149,7 @@ func TestBucketPair_By(t *testing.T) {
 
 func TestBucketPair_Pour(t *testing.T) {
 	slow, fast := must(limits.Rate{Count: 1, Per: sec, Burst: 10}), must(limits.Rate{Count: 10, Per: sec, Burst: 5})
-	larger := must(limits.Rate{Count: 1, Per: sec, Burst: 20})
+	larger, quick := must(limits.Rate{Count: 1, Per: sec, Burst: 20}), must(limits.Rate{Count: 10, Per: sec, Burst: 10})
 	for name, v := range map[string]struct {
 		before BucketPair
 		ns     time.Duration
@@ -158,6 +159,7 @@ func TestBucketPair_Pour(t *testing.T) {
 		"alone":                     {BucketPair{Own: slow.State(sec)}, sec, BucketPair{Own: slow.State(2 * sec)}},
 		"both, in units":            {BucketPair{slow.State(sec), fast.State(sec / 10)}, 2 * sec, BucketPair{slow.State(3 * sec), fast.State(3 * sec / 10)}},
 		"the laxer one needs none":  {BucketPair{larger.State(sec), slow.State(sec)}, sec, BucketPair{Own: larger.State(2 * sec)}},
+		"nor the faster one":        {BucketPair{quick.State(sec / 10), slow.State(sec)}, sec / 10, BucketPair{Own: quick.State(2 * sec / 10)}},
 		"full and no fuller":        {BucketPair{fast.State(0), slow.State(9 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(10 * sec)}},
 		"fuller stays so":           {BucketPair{fast.State(0), slow.State(12 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(12 * sec)}},
 		"by a slower one, in full":  {BucketPair{slow.State(0), fast.State(sec / 2)}, 3 * sec, BucketPair{slow.State(3 * sec), fast.State(8 * sec / 10)}},
