@@ -434,3 +434,20 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 		})
 	}
 }
+
+func TestStats_Spacing_OfAMillisecondIsTheShortest(t *testing.T) {
+	for name, halve := range map[string]func(g *sluice.Gate){
+		"time":      func(*sluice.Gate) { time.Sleep(30 * time.Second) },
+		"successes": func(g *sluice.Gate) { g.Do(bg, fine) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := emptied(t, sluice.Config{}, 4*ms)
+			for _, want := range []time.Duration{2 * ms, ms, 0} {
+				halve(g)
+				if got := g.Stats().Spacing; got != want {
+					t.Errorf("%s: spacing %v, want %v", name, got, want)
+				}
+			}
+		})
+	}
+}

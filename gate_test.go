@@ -363,8 +363,10 @@ func TestGate_Mistakes(t *testing.T) {
 		"AcquireWithin": func() { g.AcquireWithin(bg, -1, 0) },
 		"TryAcquire":    func() { g.TryAcquire(-1) },
 		"Settle":        func() { p.Settle(-1) },
-		"Plan":          func() { g.Estimate(-1) },
-		"Block":         func() { sluice.NewQueue(nil) },
+		"Estimate":      func() { g.Estimate(-1) },
+		"NewQueue":      func() { sluice.NewQueue(nil) },
+		"Queue":         func() { sluice.NewQueue(free{}).Acquire(bg, -1) },
+		"Queue, try":    func() { sluice.NewQueue(free{}).TryAcquire(-1) },
 	} {
 		func() {
 			defer func() {

@@ -1,7 +1,13 @@
 package sluice_test
 
 import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice"
 )
 
 // A rampModel is the slow start of a gate without a rate: all that ever happened,
@@ -95,4 +101,63 @@ func (m rampModel) slot() time.Duration {
 		slot = max(slot, last+10*time.Second)
 	}
 	return slot
+}
+
+// Long histories of pauses, calls and answers have the slots of the model. A call leaves at
+// its slot, and not a nanosecond before.
+func TestSlowStart_Model(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	held := 0 // calls that had to wait
+	for round := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			type inFlight struct {
+				permit *sluice.Permit
+				left   time.Duration
+			}
+			var m rampModel
+			var out []inFlight
+			room := []int64{0, 4}[round%2]
+			steps, often := 1200, 40 // in a thousand steps
+			if round%4 < 2 {
+				steps, often = 6000, 2 // so that 256 calls come between two refusals
+			}
+			g := mustGate(t, sluice.Config{Concurrency: room})
+			start := time.Now()
+			for range steps {
+				time.Sleep(time.Duration(random.IntN(3)) * ms)
+				now := time.Since(start)
+				switch what := random.IntN(1000); {
+				case what < often:
+					d := time.Duration(1+random.IntN(3000)) * ms
+					g.PauseUntil(time.Now().Add(d), "429")
+					m = append(m, rampEvent{kind: rampPaused, at: now, left: d})
+					time.Sleep(d)
+				case len(out) > 0 && (what < 500 || len(out) == 4):
+					i := random.IntN(len(out))
+					out[i].permit.Release()
+					m = append(m, rampEvent{rampAnswered, now, out[i].left, room})
+					out = slices.Delete(out, i, i+1)
+				default:
+					if wait := m.slot() - now; wait > 0 {
+						held++
+						time.Sleep(wait - 1)
+						if _, ok := g.TryAcquire(1); ok {
+							t.Fatalf("round %d: a call left at %v, before its slot at %v", round, now+wait-1, now+wait)
+						}
+						time.Sleep(1)
+						now += wait
+					}
+					p, ok := g.TryAcquire(1)
+					if !ok {
+						t.Fatalf("round %d: no call left at its slot at %v", round, now)
+					}
+					m = append(m, rampEvent{kind: rampLeft, at: now})
+					out = append(out, inFlight{p, now})
+				}
+			}
+		})
+	}
+	if held < 1000 {
+		t.Errorf("only %d calls had to wait", held)
+	}
 }

@@ -437,3 +437,25 @@ func TestSlowStart_ThreeRefusalsAmongSixteenAnswers(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses all calls without a time is called after twice the time since the
+// first call of the last refusal.
+func TestSlowStart_ProbesAServerThatRefusesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		refused := func(n int) {
+			for range n {
+				g.Do(bg, after(100*ms, busy))
+			}
+		}
+		refused(3) // the slow start
+		refused(2) // two refusals of calls that it let through
+		last := time.Now()
+		g.Do(bg, func(context.Context) error {
+			if got := time.Since(last); got != 400*ms+1 {
+				t.Errorf("the next call left after %v, want 400ms and 1ns", got)
+			}
+			return nil
+		})
+	})
+}
