@@ -138,6 +138,7 @@ func TestBucketPair_By(t *testing.T) {
 		"an empty one":       {BucketPair{Own: slow.State(0)}, &fast, BucketPair{fast.State(0), slow.State(0)}, false},
 		"of two the laxer":   {BucketPair{slow.State(sec), smaller.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
 		"or the other way":   {BucketPair{smaller.State(sec), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
+		"an empty other one": {BucketPair{fast.State(0), larger.State(4 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), larger.State(4 * sec)}, true},
 		"an empty laxer one": {BucketPair{larger.State(0), slow.State(sec)}, &fast, BucketPair{fast.State(sec / 10), slow.State(sec)}, true},
 		"none is laxer":      {BucketPair{fast.State(sec), larger.State(4 * sec)}, &smaller, BucketPair{smaller.State(4 * sec), BucketState{s / 10, 20, s}}, true},
 	} {
@@ -150,6 +151,7 @@ func TestBucketPair_By(t *testing.T) {
 func TestBucketPair_Pour(t *testing.T) {
 	slow, fast := must(limits.Rate{Count: 1, Per: sec, Burst: 10}), must(limits.Rate{Count: 10, Per: sec, Burst: 5})
 	larger, quick := must(limits.Rate{Count: 1, Per: sec, Burst: 20}), must(limits.Rate{Count: 10, Per: sec, Burst: 10})
+	smaller := must(limits.Rate{Count: 1, Per: sec, Burst: 4})
 	for name, v := range map[string]struct {
 		before BucketPair
 		ns     time.Duration
@@ -161,6 +163,8 @@ func TestBucketPair_Pour(t *testing.T) {
 		"the laxer one needs none":  {BucketPair{larger.State(sec), slow.State(sec)}, sec, BucketPair{Own: larger.State(2 * sec)}},
 		"nor the faster one":        {BucketPair{quick.State(sec / 10), slow.State(sec)}, sec / 10, BucketPair{Own: quick.State(2 * sec / 10)}},
 		"full and no fuller":        {BucketPair{fast.State(0), slow.State(9 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(10 * sec)}},
+		"full, of the same rate":    {BucketPair{smaller.State(0), slow.State(9 * sec)}, 3 * sec, BucketPair{smaller.State(3 * sec), slow.State(10 * sec)}},
+		"given back, the same rate": {BucketPair{smaller.State(3 * sec), slow.State(9 * sec)}, -2 * sec, BucketPair{smaller.State(sec), slow.State(7 * sec)}},
 		"fuller stays so":           {BucketPair{fast.State(0), slow.State(12 * sec)}, 3 * sec / 10, BucketPair{fast.State(3 * sec / 10), slow.State(12 * sec)}},
 		"by a slower one, in full":  {BucketPair{slow.State(0), fast.State(sec / 2)}, 3 * sec, BucketPair{slow.State(3 * sec), fast.State(8 * sec / 10)}},
 		"debt, in full":             {BucketPair{fast.State(sec / 2), slow.State(9 * sec)}, 3 * sec / 10, BucketPair{fast.State(8 * sec / 10), slow.State(12 * sec)}},
