@@ -18,13 +18,14 @@ var (
 	// ErrClosed reports a request to something that was closed.
 	ErrClosed = errors.New("sluice: closed")
 
-	// ErrQueueFull reports that as many callers wait as may wait.
+	// ErrQueueFull reports that the largest number of callers already waits.
 	ErrQueueFull = errors.New("sluice: too many callers are waiting")
 
 	// ErrCancelled reports the use of a reservation that was cancelled.
 	ErrCancelled = errors.New("sluice: reservation was cancelled")
 
-	// ErrTooManyKeys reports a new key when as many keys are remembered as may be.
+	// ErrTooManyKeys reports a new key when the largest number of keys is already
+	// remembered.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
 	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, of another
@@ -32,9 +33,8 @@ var (
 	// which.
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
-	// ErrTimeout reports that the longest wait the caller allowed is over, where it
-	// could not be known before that it would not suffice. It matches
-	// [context.DeadlineExceeded].
+	// ErrTimeout reports that the longest wait the caller allowed is over, where the wait
+	// cannot be predicted, as for a semaphore. It matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
 )
 

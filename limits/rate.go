@@ -11,14 +11,14 @@ import (
 // documentation of most APIs gives it, and how many of them may go together. The
 // zero Rate stands for no limit.
 //
-// The period matters for nothing but the ratio: 1 per second and 60 per minute
-// are the same rate and, without a burst, the same even spacing.
+// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same
+// rate and, without a burst, the same even spacing.
 type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond
 
-	// Burst is how many may go together after a time of idleness, the first one
-	// included. 0 means 1: never closer than an interval.
+	// Burst is how many may go together after an idle time, the first one included. 0
+	// means 1: never closer than an interval.
 	Burst int64
 }
 
