@@ -75,7 +75,7 @@ func TestBucket_Insist_LosesNothing(t *testing.T) {
 		t.Errorf("afterwards %+v", got)
 	}
 	if got := b.Rate().Per; got != 48*time.Hour {
-		t.Errorf("the quota is per %v", got)
+		t.Errorf("the rate is per %v", got)
 	}
 }
 

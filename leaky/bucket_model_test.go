@@ -19,25 +19,25 @@ import (
 // nanoseconds deep, in integers without an end, and sinks by one each
 // nanosecond. It knows nothing of arrival times.
 type model struct {
-	quota limits.Rate
+	rate  limits.Rate
 	now   time.Duration
 	level *big.Int
 	asked map[limits.Rate]bool // that were in force before this one
 }
 
 func newModel(q limits.Rate) *model {
-	return &model{quota: q, level: new(big.Int), asked: map[limits.Rate]bool{}}
+	return &model{rate: q, level: new(big.Int), asked: map[limits.Rate]bool{}}
 }
 
 func (m *model) empty() bool { return m.level.Sign() <= 0 }
 
 // times returns how deep n units are.
 func (m *model) times(n int64) *big.Int {
-	t := big.NewInt(int64(m.quota.Per) / m.quota.Count)
+	t := big.NewInt(int64(m.rate.Per) / m.rate.Count)
 	return t.Mul(t, big.NewInt(n))
 }
 
-func (m *model) depth() *big.Int { return m.times(m.quota.Burst) }
+func (m *model) depth() *big.Int { return m.times(m.rate.Burst) }
 
 func (m *model) add(x *big.Int) {
 	m.level.Add(m.level, x)
@@ -55,11 +55,11 @@ func (m *model) leak(now time.Duration) {
 }
 
 func (m *model) take(n int64) limits.Result {
-	r := limits.Result{Limit: m.quota.Burst}
+	r := limits.Result{Limit: m.rate.Burst}
 	over := new(big.Int).Add(m.level, m.times(n))
 	over.Sub(over, m.depth())
 	switch {
-	case n > m.quota.Burst:
+	case n > m.rate.Burst:
 		r.RetryAfter = limits.Never
 	case n > 0 && over.Sign() > 0:
 		r.RetryAfter = time.Duration(over.Int64())
@@ -75,12 +75,12 @@ func (m *model) take(n int64) limits.Result {
 	return r
 }
 
-// setRate changes to a quota by which the bucket is found to be so full. It returns
+// setRate changes to a rate by which the bucket is found to be so full. It returns
 // an error if that cannot be: fewer units than there were, though they would fit, or
 // more than full, though no more is owed. Where it knows the level it checks it, and
 // otherwise whether that would be possible.
 func (m *model) setRate(q limits.Rate, found time.Duration) error {
-	if q == m.quota {
+	if q == m.rate {
 		m.level = m.level.SetInt64(int64(found))
 		return nil
 	}
@@ -89,8 +89,8 @@ func (m *model) setRate(q limits.Rate, found time.Duration) error {
 		owed.SetInt64(0)
 	}
 	before := m.times(1)
-	m.asked[m.quota] = true
-	m.quota = q
+	m.asked[m.rate] = true
+	m.rate = q
 	scale := func(x *big.Int) *big.Int { // in units of the new interval, rounded up
 		y := new(big.Int).Mul(x, m.times(1))
 		return y.Add(y, new(big.Int).Sub(before, big.NewInt(1))).Div(y, before)
@@ -114,7 +114,7 @@ func (m *model) setRate(q limits.Rate, found time.Duration) error {
 	slack := new(big.Int).Rsh(most, 50)
 	slack.Add(slack, big.NewInt(4))
 	if m.asked[q] || len(m.asked) > 1 {
-		return nil // also quotas before the last one count: see bucketstest
+		return nil // also rates before the last one count: see package mixed
 	}
 	if new(big.Int).Add(m.level, slack).Cmp(least) < 0 || new(big.Int).Sub(m.level, slack).Cmp(most) > 0 {
 		return fmt.Errorf("by %v the bucket holds %v; %v to %v are possible", q, found, least, most)
@@ -147,7 +147,7 @@ func pick[T any](h *history, from []T) T { return from[h.next(len(from))] }
 
 func fuzzSeeds(f *testing.F) {
 	f.Add([]byte{0, 0, 4, 0, 0, 6, 2, 0, 4, 1, 0})                         // fill, refuse, sleep, take
-	f.Add([]byte{1, 0, 5, 5, 0, 1, 0, 0, 6, 5, 0, 0, 5, 9, 0, 8})          // other quotas
+	f.Add([]byte{1, 0, 5, 5, 0, 1, 0, 0, 6, 5, 0, 0, 5, 9, 0, 8})          // other rates
 	f.Add([]byte{0, 0, 3, 3, 4, 3, 0, 1, 6, 2, 5, 2, 0, 0, 2, 1, 2, 8, 4}) // adjust, return, reset
 	f.Add([]byte{6, 0, 7, 6, 8, 0, 7, 0, 0, 6, 0, 0, 0, 0, 7, 6, 1, 0, 0}) // nanoseconds
 	f.Add([]byte{8, 3, 8, 3, 8, 0, 0, 5, 0, 0, 0, 3, 8, 2, 8, 0, 4, 5, 8}) // no end
@@ -169,7 +169,7 @@ func FuzzBucket(f *testing.F) {
 func bucketHistory(t *testing.T, data []byte) {
 	h := history(data)
 	q := pick(&h, fuzzRates)
-	b, m, start := limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})), newModel(q), time.Now()
+	b, m, start := limits.Must(leaky.New(q)), newModel(q), time.Now()
 	for len(h) > 0 {
 		m.leak(time.Since(start))
 		op := h.next(8)
@@ -179,7 +179,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			before := b.Peek()
 			got, want := b.Take(n), m.take(n)
 			if got != want {
-				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.quota, before, got, want)
+				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.rate, before, got, want)
 			}
 			if op == 1 && got.Allowed() { // as if it had not been
 				b.Adjust(bg, -n, 0)
@@ -217,7 +217,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			n := pick(&h, fuzzWeights)
 			wait, err := b.Admit(bg, n)
 			want := m.take(n)
-			if wait != waitOf(want) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.quota.Burst) {
+			if wait != waitOf(want) || !errors.Is(err, want.Err()) || (err == nil) != (n <= m.rate.Burst) {
 				t.Fatalf("%v: Admit(%d) = %v, %v; want %+v", m.now, n, wait, err, want)
 			}
 		case 5:
@@ -237,14 +237,14 @@ func bucketHistory(t *testing.T, data []byte) {
 				time.Sleep(pick(&h, fuzzTimes))
 			}
 			m.leak(time.Since(start))
-			b = limits.Must(leaky.New(limits.Rate{Count: m.quota.Count, Per: m.quota.Per, Burst: m.quota.Burst}))
+			b = limits.Must(leaky.New(m.rate))
 			if err := b.Restore(saved); err != nil {
 				t.Fatalf("%v: %s: %v", m.now, saved, err)
 			}
 			m.now, start = 0, time.Now() // instants count from here
 		}
 		if got, want := b.Peek(), m.take(0); got != want {
-			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.quota, got, want)
+			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.rate, got, want)
 		}
 	}
 }
@@ -264,9 +264,9 @@ func FuzzKeyed(f *testing.F) {
 
 func keyedHistory(t *testing.T, data []byte) {
 	h := history(data)
-	quota := pick(&h, fuzzRates)
+	rate := pick(&h, fuzzRates)
 	most := pick(&h, []int64{0, 1, 4, 9})
-	k, err := leaky.NewKeyed[int](quota, limits.KeyedConfig{MaxKeys: most})
+	k, err := leaky.NewKeyed[int](rate, limits.KeyedConfig{MaxKeys: most})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func keyedHistory(t *testing.T, data []byte) {
 	stored := 0 // before the call
 	of := func(key int) *model {
 		if models[key] == nil {
-			models[key] = newModel(quota)
+			models[key] = newModel(rate)
 		}
 		m := models[key]
 		m.leak(time.Since(start))
@@ -287,7 +287,7 @@ func keyedHistory(t *testing.T, data []byte) {
 		if !errors.Is(err, limits.ErrTooManyKeys) {
 			return false
 		}
-		if !m.empty() && len(m.asked) == 0 || int64(stored) < most { // of several quotas another may hold it
+		if !m.empty() && len(m.asked) == 0 || int64(stored) < most { // of several rates another may hold it
 			t.Fatalf("%v with %d of %d keys, level %v", err, stored, most, m.level)
 		}
 		return true
@@ -304,7 +304,7 @@ func keyedHistory(t *testing.T, data []byte) {
 		stored = k.Len()
 		switch op := h.next(7); op {
 		case 0, 1:
-			q := quota
+			q := rate
 			take := func(n int64) limits.Result { return k.Take(key, n) }
 			if op == 1 {
 				q = pick(&h, fuzzRates)
@@ -320,7 +320,7 @@ func keyedHistory(t *testing.T, data []byte) {
 				break
 			}
 			if n == 0 { // looks only
-				m = &model{m.quota, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
+				m = &model{m.rate, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
 			}
 			asks(m, q, before)
 			if want := m.take(n); got != want {
@@ -330,7 +330,7 @@ func keyedHistory(t *testing.T, data []byte) {
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
 			before := k.Peek(key)
 			if err := k.On(key).Adjust(bg, n, 0); !full(m, err) {
-				asks(m, quota, before)
+				asks(m, rate, before)
 				m.add(m.times(n))
 				if err != nil {
 					t.Fatal(err)
@@ -344,9 +344,9 @@ func keyedHistory(t *testing.T, data []byte) {
 				break
 			}
 			if n > 0 {
-				asks(m, quota, before)
+				asks(m, rate, before)
 			}
-			if n > 0 || m.quota == quota {
+			if n > 0 || m.rate == rate {
 				if want := m.take(n); wait != waitOf(want) || !errors.Is(err, want.Err()) {
 					t.Fatalf("%v: Admit(%d) of key %d = %v, %v; want %+v", m.now, n, key, wait, err, want)
 				}
@@ -357,12 +357,12 @@ func keyedHistory(t *testing.T, data []byte) {
 				if err := k.On(key).Adjust(bg, math.MinInt64, 0); err != nil {
 					t.Fatal(err)
 				}
-				asks(m, quota, before)
+				asks(m, rate, before)
 				m.level.SetInt64(0)
 			}
 		case 5:
-			quota = pick(&h, fuzzRates)
-			if err := k.SetRate(quota); err != nil {
+			rate = pick(&h, fuzzRates)
+			if err := k.SetRate(rate); err != nil {
 				t.Fatal(err)
 			}
 		case 6:
@@ -371,11 +371,11 @@ func keyedHistory(t *testing.T, data []byte) {
 		live := 0
 		for key, m := range models {
 			m.leak(time.Since(start))
-			if !m.empty() && len(m.asked) == 0 { // of several quotas another may hold it: see Len
+			if !m.empty() && len(m.asked) == 0 { // of several rates another may hold it: see Len
 				live++
 			}
-			seen := &model{m.quota, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
-			asks(seen, quota, k.Peek(key))
+			seen := &model{m.rate, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
+			asks(seen, rate, k.Peek(key))
 			got, want := k.Peek(key), seen.take(0)
 			if got != want {
 				t.Fatalf("%v: key %d:\n got %+v\nwant %+v", m.now, key, got, want)

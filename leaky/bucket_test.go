@@ -131,7 +131,7 @@ func TestBucket_SetRate_KeepsUnits(t *testing.T) {
 		want(t, "large again", b.Peek(), allowed(32, 24, 16*sec))
 		set(b, 4, 1, time.Minute)
 		if q := b.Rate(); q != (limits.Rate{Count: 1, Per: time.Minute, Burst: 4}) {
-			t.Errorf("Quota() = %v", q)
+			t.Errorf("Rate() = %v", q)
 		}
 	})
 }
@@ -339,12 +339,12 @@ func TestBucket_Take_DoesNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quota := limits.Rate{Count: 1, Per: time.Hour, Burst: 7}
+	rate := limits.Rate{Count: 1, Per: time.Hour, Burst: 7}
 	k.Take("key", 1)
 	for name, f := range map[string]func(){
 		"Take":           func() { b.Take(1) },
 		"Keyed.Take":     func() { k.Take("key", 1) },
-		"Keyed.TakeRate": func() { k.TakeRate("key", quota, 1) },
+		"Keyed.TakeRate": func() { k.TakeRate("key", rate, 1) },
 		"Keyed.Peek":     func() { k.Peek("key") },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -28,7 +28,7 @@ func TestKeyed_KeysHaveBucketsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A new quota finds the units that are there, and a bucket that is never fuller than
+// A new rate finds the units that are there, and a bucket that is never fuller than
 // full; and a wait that was returned is right.
 func TestKeyed_TakeRate_ChangesTheRateOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestKeyed_TakeRate_ChangesTheRateOfAKey(t *testing.T) {
 	})
 }
 
-// A quota that is smaller and faster waits until it could have granted what there is:
+// A rate that is smaller and faster waits until it could have granted what there is:
 // earlier, both together would let more through than either.
 func TestKeyed_TakeRate_SmallerAndFasterWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,10 +66,10 @@ func TestMixed_SeveralRates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i, quotas := range mixed.Sets {
+			for i, rates := range mixed.Sets {
 				for seed := range uint64(20) {
 					synctest.Test(t, func(t *testing.T) {
-						if err := mixed.Run(seed, quotas, 300, mixed.Subject{Sleep: time.Sleep, Take: subject()}); err != nil {
+						if err := mixed.Run(seed, rates, 300, mixed.Subject{Sleep: time.Sleep, Take: subject()}); err != nil {
 							t.Errorf("set %d, seed %d: %v", i, seed, err)
 						}
 					})
@@ -100,7 +100,7 @@ func TestMixed_TwoRatesInATightLoop(t *testing.T) {
 			time.Sleep(ms)
 		}
 		if inKeyed != 100 || inBucket != 100 {
-			t.Errorf("in 1 s %d of a Keyed, %d of a Bucket; the laxer quota allows 100", inKeyed, inBucket)
+			t.Errorf("in 1 s %d of a Keyed, %d of a Bucket; the laxer rate allows 100", inKeyed, inBucket)
 		}
 		time.Sleep(time.Hour)
 		if !k.TakeRate("u", pro, 100).Allowed() {
@@ -109,8 +109,8 @@ func TestMixed_TwoRatesInATightLoop(t *testing.T) {
 	})
 }
 
-// What was taken by a slow quota is in the bucket of a fast one that had been empty
-// for long, and a bucket that is idle by a fast quota leaks by a slow one as well.
+// What was taken by a slow rate is in the bucket of a fast one that had been empty
+// for long, and a bucket that is idle by a fast rate leaks by a slow one as well.
 func TestMixed_SetRateAfterIdleness(t *testing.T) {
 	fast, slow := limits.Rate{Count: 50, Per: sec, Burst: 100}, limits.Rate{Count: 1, Per: sec, Burst: 30}
 	set := func(t *testing.T, b *leaky.Bucket, q limits.Rate) {
@@ -141,7 +141,7 @@ func TestMixed_SetRateAfterIdleness(t *testing.T) {
 	})
 }
 
-// What Adjust took beyond the capacity is still owed when the quota is changed back.
+// What Adjust took beyond the capacity is still owed when the rate is changed back.
 func TestMixed_DebtWhenTheRateIsChangedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := limits.Rate{Count: 5, Per: sec, Burst: 100}, limits.Rate{Count: 50, Per: sec, Burst: 90}
@@ -154,7 +154,7 @@ func TestMixed_DebtWhenTheRateIsChangedBack(t *testing.T) {
 	})
 }
 
-// A quota that takes longer than two years to drain is kept in another form.
+// A rate that takes longer than two years to drain is kept in another form.
 func TestMixed_WideRatesOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)

@@ -224,7 +224,7 @@ func TestRestore_IntoAnOldBucket(t *testing.T) {
 	})
 }
 
-// Nothing that is not a snapshot of the same quota changes anything.
+// Nothing that is not a snapshot of the same rate changes anything.
 func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mustBucket(t, daily)
@@ -307,7 +307,7 @@ func TestRestore_ImpossibleNumbers(t *testing.T) {
 		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1,"more":1}`, limits.ErrSnapshot},
 		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":2,"level":1}`, limits.ErrSnapshot},
 		{`{"capacity":24,"count":24,"per":86400000000000,"at":1,"Level":1}`, limits.ErrSnapshot},
-		// No bucket has such a quota, let alone this one.
+		// No bucket has such a rate, let alone this one.
 		{`{"capacity":0,"count":24,"per":86400000000000,"at":1,"level":1}`, limits.ErrSnapshot},
 		{`{"capacity":24,"count":-1,"per":86400000000000,"at":1,"level":1}`, limits.ErrSnapshot},
 		{`{"capacity":24,"count":24,"per":0,"at":1,"level":1}`, limits.ErrSnapshot},

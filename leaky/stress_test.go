@@ -37,7 +37,7 @@ func everybody(d time.Duration, f func(caller int)) time.Duration {
 func TestStress_NeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 	for _, q := range []limits.Rate{{Count: 1_000_000, Per: sec, Burst: 100}, {Count: 20_000, Per: sec, Burst: 10}, {Count: 300, Per: sec, Burst: 1}, {Count: 1, Per: time.Hour, Burst: 5}} {
 		start := time.Now()
-		b, k := limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})), mustKeyed[string](t, q, 0)
+		b, k := limits.Must(leaky.New(q)), mustKeyed[string](t, q, 0)
 		var single, keyed atomic.Int64
 		everybody(200*ms, func(caller int) {
 			n := int64(caller%3 + 1)
@@ -85,11 +85,11 @@ func TestStress_ReturnedUnitsAreThereAgain(t *testing.T) {
 	}
 }
 
-// Two quotas of equal depth, one with units of 3.6 s and one of half of that:
+// Two rates of equal depth, one with units of 3.6 s and one of half of that:
 // whichever a call met, the unit it took must be in the bucket.
 func TestStress_SetRateLosesNothing(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour / 1000, Burst: 10_000_000}, limits.Rate{Count: 2, Per: time.Hour / 1000, Burst: 20_000_000}
-	b := limits.Must(leaky.New(limits.Rate{Count: large.Count, Per: large.Per, Burst: large.Burst}))
+	b := limits.Must(leaky.New(large))
 	var taken atomic.Int64
 	everybody(300*ms, func(caller int) {
 		if caller < 2 {
@@ -112,8 +112,8 @@ func TestStress_SetRateLosesNothing(t *testing.T) {
 	}
 }
 
-// A snapshot is of one state: a quota, and what was taken while it was in
-// force. One goroutine changes the quota, so that on two processors it does so
+// A snapshot is of one state: a rate, and what was taken while it was in
+// force. One goroutine changes the rate, so that on two processors it does so
 // at each point of Snapshot.
 func TestStress_SnapshotWhileTheRateChanges(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour, Burst: 1000}, limits.Rate{Count: 1, Per: 2 * time.Hour, Burst: 5}
@@ -167,11 +167,11 @@ func TestStress_SnapshotWhileTheRateChanges(t *testing.T) {
 		runtime.Gosched()
 	}
 	if full == 0 || other == 0 {
-		t.Errorf("%d times full, %d times of the small quota: too few to show anything", full, other)
+		t.Errorf("%d times full, %d times of the small rate: too few to show anything", full, other)
 	}
 }
 
-// Restore meets SetRate: either it finds the new quota, and fails, or what it
+// Restore meets SetRate: either it finds the new rate, and fails, or what it
 // restored is carried over to that.
 func TestStress_RestoreIsNotLost(t *testing.T) {
 	q, other := limits.Rate{Count: 1, Per: time.Hour, Burst: 100}, limits.Rate{Count: 1, Per: time.Hour, Burst: 200}

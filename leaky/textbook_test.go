@@ -334,9 +334,9 @@ func TestBucket_BoundOfAnyWindow(t *testing.T) {
 	}
 }
 
-func newKeyed[K comparable](t testing.TB, quota limits.Rate, cfg limits.KeyedConfig) *Keyed[K] {
+func newKeyed[K comparable](t testing.TB, rate limits.Rate, cfg limits.KeyedConfig) *Keyed[K] {
 	t.Helper()
-	k, err := NewKeyed[K](quota, cfg)
+	k, err := NewKeyed[K](rate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
