@@ -5,15 +5,13 @@ import (
 	"time"
 )
 
-var adjust = strictScript("adjust", "instant", "slots", "leaky", "log", "fixed", "pacer", "kinds", "leaky_add", "log_add", "fixed_add", "pacer_add")
-
 // A correction is a change of what a call took from one limit, and what became of
 // it.
 type correction struct {
 	member member
 	delta  int64         // units; negative: given back
 	age    time.Duration // since the call was admitted
-	end    int64         // 0, or of a pacer: when the slots of the call end, ns since 1970; of a bucket: when they may have leaked, µs; of a log: when it was admitted, µs
+	end    int64         // what the state said of the call, or 0
 
 	add, arg int64
 	done     bool  // it was this process's own affair
@@ -25,35 +23,34 @@ type correction struct {
 // given back must not be lost because its caller gave up: that ctx is done does
 // not matter.
 func (s *Store) adjust(ctx context.Context, all []correction) {
-	name := s.unique()
-	var keys, args, adds []string
+	name, kinds := s.unique(), limitKind(0)
+	var keys, args, tail []string
 	var asked []*correction
 	for i := range all {
 		c := &all[i]
 		c.delta = max(c.delta, -c.member.most()) // more was never in one call
 		c.age = min(max(0, c.age), time.Duration(longest))
-		if c.delta, c.err = s.adjustHere(c.member, c.delta, c.age); c.delta == 0 {
+		if c.delta, c.err = s.adjustHere(c.member, c.delta, c.age, c.end); c.delta == 0 {
 			c.done = true
 			continue
 		}
 		if c.add, c.arg, c.err = c.member.correction(c.delta, c.age, c.end); c.err != nil {
 			continue
 		}
+		kinds |= c.member.kind()
 		asked = append(asked, c)
-		keys = append(keys, c.member.keyName())
-		args = append(args, c.member.header(name)...)
-		adds = append(adds, format(c.add), format(c.arg))
+		keys = append(keys, c.member.about().key)
+		args = append(append(args, c.member.kind().String()), c.member.args(name)...)
+		tail = append(tail, format(c.add), format(c.arg))
 	}
-	var reply []int64
 	if len(asked) > 0 {
-		var err error
-		reply, err = s.run(context.WithoutCancel(ctx), adjust, keys, append(args, adds...))
+		reply, err := s.run(context.WithoutCancel(ctx), adds[kinds], keys, append(args, tail...))
 		if err == nil {
-			err = expect(adjust, reply, 2+len(asked))
+			err = expect(adds[kinds], reply, 2+len(asked))
 		}
 		for i, c := range asked {
 			if err == nil && c.delta > 0 {
-				c.member.keep(s, c.delta, reply[len(reply)-1])
+				s.keep(c.member, nil, c.delta, reply[len(reply)-1])
 			}
 			if c.err = s.adjustAway(c.member, c.delta, c.age, err); err == nil {
 				c.made(s, reply[1+i])
@@ -95,24 +92,4 @@ func (s *Store) adjustOne(ctx context.Context, m member, delta int64, age time.D
 func (s *Store) strand(units int64) error {
 	s.stats.stranded.Add(uint64(units))
 	return ErrStranded
-}
-
-// put takes units that were granted elsewhere, beyond the limit if need be.
-func (s *Store) put(ctx context.Context, m member, units int64) error {
-	args := append(m.header(s.unique()), format(units*m.unit()), "0")
-	_, err := s.run(ctx, adjust, []string{m.keyName()}, args)
-	return err
-}
-
-// settled counts what became of a correction by delta of which so much was made.
-func (s *Store) settled(delta, made int64, err error) error {
-	if delta > 0 {
-		return err
-	}
-	s.stats.refunded.Add(uint64(made))
-	s.stats.stranded.Add(uint64(-delta - made))
-	if err == nil && made == 0 {
-		return ErrStranded
-	}
-	return err
 }

@@ -17,7 +17,7 @@ const us = time.Microsecond
 
 // apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
 // each second.
-func apart(t *testing.T, s *Store) (set *joint, bucket *BucketLimiter, log *SlidingLimiter, window *FixedLimiter, pace *Pacer) {
+func apart(t *testing.T, s *Store) (set *joint, bucket *Limiter, log *Limiter, window *Limiter, pace *Pacer) {
 	t.Helper()
 	bucket = newLeaky(t, s, "apart/bucket", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On("")
 	log = newLog(t, s, "apart/log", 3, time.Hour).On("")
@@ -35,34 +35,34 @@ func TestSetsWithoutAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
 		set, bucket, log, window, _ := apart(t, s)
-		left := func(b, l, w int64) {
+		left := func(inBucket, inLog, inWindow int64) {
 			t.Helper()
-			for i, take := range []func(context.Context, string, int64) (limits.Result, error){bucket.leaky.Take, log.log.Take, window.fixed.Take} {
-				if res, err := take(bg, "", 0); err != nil || res.Remaining != []int64{b, l, w}[i] {
+			for i, l := range []*Limiter{bucket, log, window} {
+				if res, err := s.take(bg, l.of.member(""), 0); err != nil || res.Remaining != []int64{inBucket, inLog, inWindow}[i] {
 					t.Errorf("limit %d: %+v, %v", i, res, err)
 				}
 			}
 		}
-		d, err := set.take(bg, 1)
+		d, err := set.all(bg, 1)
 		if err != nil || !d.allowed() || d.by != -1 || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 || d.results[2].Remaining != 3 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		// The pacer refuses, and the others give back.
-		if d, err := set.take(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 {
+		if d, err := set.all(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		time.Sleep(sec)
 		// The log refuses, and the slot is given back.
-		if d, err := set.takeEach(bg, 1, 3, 1, 1); err != nil || d.allowed() || d.by != 1 {
+		if d, err := set.take(bg, 1, 3, 1, 1); err != nil || d.allowed() || d.by != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}); wait != 0 || which != 1 || err != sluice.ErrTooLarge {
 			t.Errorf("%v, %d, %v", wait, which, err)
 		}
-		if d, err := set.take(bg, 1); err != nil || !d.allowed() {
+		if d, err := set.all(bg, 1); err != nil || !d.allowed() {
 			t.Errorf("the slot was lost: %+v, %v", d, err)
 		}
 		left(3, 1, 2)
@@ -94,7 +94,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 				l.fail(errRefused)
 				granted := 0
 				for range 10 {
-					d, err := set.take(bg, 1)
+					d, err := set.all(bg, 1)
 					switch {
 					case p == FailClosed:
 						var away *AwayError
@@ -113,7 +113,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 					t.Errorf("%d granted, want %d", granted, want)
 				}
 				if p == LocalShare { // what the log refused the bucket has again
-					if res, err := bucket.leaky.Take(bg, "", 1); err != nil || !res.Allowed() {
+					if res, err := s.take(bg, bucket.of.member(""), 1); err != nil || !res.Allowed() {
 						t.Errorf("%+v, %v", res, err)
 					}
 				}
@@ -142,7 +142,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 				set := newSet(t, s, bucket.On(""), log.On(""))
 				l.lost.Store(true)
 				began := time.Now()
-				d, err := set.take(bg, 1)
+				d, err := set.all(bg, 1)
 				if d.allowed() != v.allowed || errors.Is(err, ErrAway) == v.allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
@@ -175,12 +175,12 @@ func TestSetsAfterALoss(t *testing.T) {
 	}
 	take := func(allowed bool, by int) {
 		t.Helper()
-		if d, err := set.take(bg, 5); err != nil || d.allowed() != allowed || d.by != by {
+		if d, err := set.all(bg, 5); err != nil || d.allowed() != allowed || d.by != by {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
 	replace()
-	if d, err := set.take(bg, 5); err != nil || d.results[0].Allowed() || d.results[1].Allowed() || d.results[2].Allowed() {
+	if d, err := set.all(bg, 5); err != nil || d.results[0].Allowed() || d.results[1].Allowed() || d.results[2].Allowed() {
 		t.Errorf("%+v, %v", d, err) // the epoch begins
 	}
 	clock.set(5*sec - us)
@@ -253,7 +253,7 @@ func TestSharesOfASet(t *testing.T) {
 			newFixed(t, s, "share/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""), pace)
 		step := func(what string, allowed bool, left ...int64) {
 			t.Helper()
-			d, err := set.take(bg, 1)
+			d, err := set.all(bg, 1)
 			if err != nil || d.allowed() != allowed {
 				t.Errorf("%s: %+v, %v", what, d, err)
 				return
@@ -280,11 +280,11 @@ func TestSharesOfASet(t *testing.T) {
 		}
 		c.cut.Store(false)
 		even := newSet(t, s, newPacer(t, s, "even/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}))
-		if d, err := even.take(bg, 1); err != nil || !d.allowed() || d.results[0].Remaining != 0 {
+		if d, err := even.all(bg, 1); err != nil || !d.allowed() || d.results[0].Remaining != 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		c.cut.Store(true)
-		if d, err := even.take(bg, 1); err != nil || d.allowed() || d.retryAfter() <= time.Hour || d.retryAfter() > 2*time.Hour {
+		if d, err := even.all(bg, 1); err != nil || d.allowed() || d.retryAfter() <= time.Hour || d.retryAfter() > 2*time.Hour {
 			t.Errorf("%+v, %v", d, err)
 		}
 		c.cut.Store(false)
@@ -317,7 +317,7 @@ func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 			for round := range 3 {
 				granted := 0
 				for range 50 {
-					d, err := set.take(bg, 1)
+					d, err := set.all(bg, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -342,7 +342,7 @@ func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
 		set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{}))
 		l.fail(errRefused)
-		if d, err := set.take(bg, 3); err != nil || !d.allowed() {
+		if d, err := set.all(bg, 3); err != nil || !d.allowed() {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		err := set.adjust(bg, -3, 0)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/sluice-go/sluice/limits"
 )
 
 // A Policy says what becomes of calls while the server cannot be asked. It does
@@ -129,12 +127,6 @@ func (e *AwayError) because(format string, args ...any) *AwayError {
 	also := *e
 	also.Why = fmt.Sprintf(format, args...)
 	return &also
-}
-
-// later is what a call is told for which a share has no room, ever, but the server
-// may have: to ask again when that may be back.
-func (e *AwayError) later(limit int64) limits.Result {
-	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.Retry)}
 }
 
 // # What becomes of a call?

@@ -2,14 +2,14 @@ package sluiceredis
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
-
-var leakyTake = strictScript("leaky_take", "instant", "leaky")
 
 // A Bucket is a leaky bucket for each key, shared by all machines. It admits what
 // package leaky does, by the server's clock.
@@ -17,28 +17,11 @@ var leakyTake = strictScript("leaky_take", "instant", "leaky")
 // A bucket takes about 100 bytes of the server's memory besides its key, and
 // expires when it is empty. A Bucket is safe for use by multiple goroutines.
 type Bucket struct {
-	store  *Store
-	name   string
-	quoted atomic.Pointer[quoted]
-	away   OutagePolicy
-}
-
-// A quoted is a rate and what it makes of a bucket.
-type quoted struct {
-	rate limits.Rate
-	cell cell // without a key
-
-	since  time.Time // when it came into force
-	before int64     // interval of the rate before it, or its own
-}
-
-// age returns the age of a call that took n units as it is by the rate: one that was
-// admitted by a faster rate may have leaked already.
-func (q *quoted) age(n int64, age time.Duration) time.Duration {
-	if age > time.Since(q.since) && int64(age)/q.before >= n {
-		return time.Duration(longest)
-	}
-	return age
+	store *Store
+	name  string
+	cell  atomic.Pointer[cell] // without a key
+	rate  atomic.Pointer[limits.Rate]
+	away  OutagePolicy
 }
 
 // Bucket returns the buckets called name:
@@ -66,12 +49,13 @@ func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 // cannot be asked. It panics if there is no such policy.
 func (l *Bucket) OnOutage(p OutagePolicy) *Bucket {
 	also := &Bucket{store: l.store, name: l.name, away: l.store.heed(p)}
-	also.quoted.Store(l.quoted.Load())
+	also.cell.Store(l.cell.Load())
+	also.rate.Store(l.rate.Load())
 	return also
 }
 
 // Rate returns the rate in force.
-func (l *Bucket) Rate() limits.Rate { return l.quoted.Load().rate }
+func (l *Bucket) Rate() limits.Rate { return *l.rate.Load() }
 
 // SetRate changes the rate on this machine: each call is decided by the rate of the
 // machine that makes it. It returns an error and changes nothing if Bucket would
@@ -91,11 +75,12 @@ func (l *Bucket) SetRate(rate limits.Rate) error {
 	if err != nil {
 		return err
 	}
-	before := c.interval
-	if old := l.quoted.Load(); old != nil {
-		before = old.cell.interval
+	c.since, c.before = time.Now(), c.interval
+	if old := l.cell.Load(); old != nil {
+		c.before = old.interval
 	}
-	l.quoted.Store(&quoted{rate, c, time.Now(), before})
+	l.rate.Store(&rate)
+	l.cell.Store(&c)
 	return nil
 }
 
@@ -108,35 +93,24 @@ func (l *Bucket) SetRate(rate limits.Rate) error {
 // ends while the call is under way, its error is returned and what was taken is given
 // back. It panics if n < 0.
 func (l *Bucket) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
-	return l.take(ctx, l.quoted.Load().cell, key, n)
+	return l.store.take(ctx, l.at(*l.cell.Load(), key), n)
 }
 
 // TakeRate is Take at a rate of the call's own, such as that of a user's plan. Several
 // rates may be used for one key: no more is admitted than the laxest of them allows,
 // see [Bucket.SetRate]. It returns an error if Bucket would return one.
 func (l *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n int64) (limits.Result, error) {
-	mustNotBeNegative(n)
 	c, err := newCell(rate)
 	if err != nil {
 		return limits.Result{}, err
 	}
-	return l.take(ctx, c, key, n)
+	return l.store.take(ctx, l.at(c, key), n)
 }
 
-// at returns the cell of a quota for key.
-func (l *Bucket) at(c cell, key string) cell {
+// at returns a cell for key.
+func (l *Bucket) at(c cell, key string) *cell {
 	c.key, c.away = l.store.key("leaky2", l.name, key, ""), l.away
-	return c
-}
-
-func (l *Bucket) take(ctx context.Context, c cell, key string, n int64) (limits.Result, error) {
-	mustNotBeNegative(n)
-	c = l.at(c, key)
-	t := taking{n: n}
-	if err := l.store.buckets.do(ctx, c, &t); err != nil {
-		return limits.Result{}, err
-	}
-	return t.result, nil
+	return &c
 }
 
 // Peek returns what Take of 0 does: the bucket as it is.
@@ -145,92 +119,161 @@ func (l *Bucket) Peek(ctx context.Context, key string) (limits.Result, error) {
 }
 
 // On returns the bucket of key as a limit of a gate, or for sluice.NewQueue.
-func (l *Bucket) On(key string) *BucketLimiter { return &BucketLimiter{l, key} }
+func (l *Bucket) On(key string) *Limiter { return &Limiter{l.store, l, key} }
 
-// A BucketLimiter is the bucket of one key, as a limits.Limiter.
-type BucketLimiter struct {
-	leaky *Bucket
-	key   string
+func (l *Bucket) member(key string) member { return l.at(*l.cell.Load(), key) }
+
+func (l *Bucket) current(m member) bool { return m.about().tag == l.cell.Load().tag }
+
+// longest is the longest time in nanoseconds that scripts compute with: 104
+// days, one second less than 2^53 ns, because the fraction of the present
+// second is added to it.
+const longest = 1<<53 - 1 - int64(time.Second)
+
+// A cell is a bucket as it is asked: which key, by which rate.
+type cell struct {
+	spot
+	rule     kind.Bucket // of the whole, or of a share
+	whole    *kind.Bucket
+	interval int64 // how many nanoseconds one unit takes to leak
+	depth    int64 // and a full bucket
+	depthArg string
+
+	since  time.Time // when the rate came into force
+	before int64     // interval of the rate before it, or its own
 }
 
-var _ limits.Limiter = (*BucketLimiter)(nil)
-
-// Admit implements limits.Limiter with [Bucket.Take].
-func (m *BucketLimiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	return admit(m.leaky.Take(ctx, m.key, n))
-}
-
-// Adjust corrects by delta what a call took that was admitted age ago. A positive
-// delta takes more, beyond the burst if need be. A negative delta gives back, as long
-// as it cannot have leaked yet, which is for −delta intervals; after that Adjust
-// changes nothing and returns [ErrStranded]. It ignores that ctx is done, so that
-// nothing is lost when a caller gives up.
-func (m *BucketLimiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	q := m.leaky.quoted.Load()
-	c := m.leaky.at(q.cell, m.key)
-	return m.leaky.store.adjustOne(ctx, &c, delta, q.age(-delta, age))
-}
-
-// A taking is a request for n units, and what was answered.
-type taking struct {
-	n int64
-
-	result  limits.Result
-	granted int64
-	now     int64     // the server's clock, µs since 1970
-	sent    time.Time // when the script was, or a little earlier
-}
-
-// takeFromBucket has requests for one bucket answered, in order, at one instant.
-func takeFromBucket(s *Store, ctx context.Context, c cell, requests []*taking) error {
-	if err := s.tellBucket(ctx, c); err != nil {
-		return err
-	}
-	args := c.args()
-	var cost, count int64
-	push := func() {
-		if count > 0 {
-			args = append(args, format(cost), format(count))
-		}
-	}
-	for _, t := range requests {
-		switch more := t.n * c.interval; {
-		case t.n == 0 || t.n > c.capacity: // the answer is known, but for the level
-		case more == cost:
-			count++
-		default:
-			push()
-			cost, count = more, 1
-		}
-	}
-	push()
-	sent := time.Now()
-	reply, err := s.run(ctx, leakyTake, []string{c.key}, args)
+// newCell returns the cell of a rate, without a key.
+func newCell(rate limits.Rate) (cell, error) {
+	rule, err := kind.NewBucket(rate)
 	if err != nil {
-		return err
+		return cell{}, fmt.Errorf("sluiceredis: %w", err)
 	}
-	if err := expect(leakyTake, reply, 6); err != nil {
-		return err
+	if rule.Depth() > time.Duration(longest) {
+		return cell{}, fmt.Errorf("sluiceredis: rate of %v: a full bucket takes longer than 104 days to drain", rate)
 	}
-	level, granted, units := reply[3]*int64(time.Second)+reply[4], int64(0), int64(0)
-	for _, t := range requests {
-		before := level
-		t.now, t.sent = reply[5], sent
-		t.result, level = c.decide(level, t.n)
-		if level > before {
-			t.granted = t.n
-			granted, units = granted+1, units+t.n
-		}
-	}
-	s.keepBucket(c, units, level, reply[5])
-	return s.decided(leakyTake, len(requests), reply, granted)
+	c := cell{rule: rule, whole: &rule, interval: int64(rule.Interval()), depth: int64(rule.Depth())}
+	c.depthArg = format(c.depth)
+	c.tag = " " + format(rule.Capacity()) + "@" + format(c.interval) // which is in the value, behind the instant
+	return c, nil
 }
 
-// giveBackToBucket gives back what was taken for callers who had gone.
-func giveBackToBucket(s *Store, c cell, requests []*taking) {
-	for _, t := range requests {
-		_ = s.adjustOne(context.Background(), &c, -t.granted, time.Since(t.sent)) // counted if it fails
+func (c *cell) kind() limitKind       { return bucketKind }
+func (c *cell) args(string) []string  { return []string{c.depthArg, c.tag} }
+func (c *cell) limit() int64          { return c.rule.Capacity() }
+func (c *cell) most() int64           { return c.rule.Capacity() }
+func (c *cell) unit() int64           { return c.interval }
+func (c *cell) counts() time.Duration { return time.Duration(c.depth) }
+
+func (c *cell) state(found []int64, _ int64) state {
+	return &cellState{c, found[1]*int64(time.Second) + found[2]}
+}
+
+// leaked reports whether n units of a call that was admitted age ago may have leaked, by
+// this rate or by a faster one before it.
+func (c *cell) leaked(n int64, age time.Duration) bool {
+	whole := int64(c.whole.Interval())
+	return int64(max(0, age)) >= n*whole || !c.since.IsZero() && age > time.Since(c.since) && int64(age)/c.before >= n
+}
+
+func (c *cell) correction(delta int64, age time.Duration, _ int64) (add, arg int64, err error) {
+	if delta < 0 && c.leaked(-delta, age) {
+		return 0, 0, ErrStranded
 	}
+	return c.nanoseconds(delta), 0, nil
+}
+
+// nanoseconds returns delta ≥ −most units as time, no more than any debt may be.
+func (c *cell) nanoseconds(delta int64) int64 {
+	if delta > longest/c.interval {
+		return longest
+	}
+	return delta * c.interval
+}
+
+func (c *cell) share(m int64) member {
+	rule, ok := c.whole.Share(m)
+	if !ok {
+		return nil
+	}
+	share := *c
+	share.rule, share.interval, share.depth = rule, int64(rule.Interval()), int64(rule.Depth())
+	return &share
+}
+
+// A water is what this process holds of a key: the buckets of the rate used last and of
+// all others, at an instant. That of a share is of the whole: it is as deep.
+type water struct {
+	pair kind.BucketPair
+	at   time.Duration
+}
+
+func (c *cell) local(m *memory, decide func(state) (asked bool)) {
+	m.update(c.key, func(e *entry, now time.Duration) {
+		w, _ := e.value.(*water)
+		if w == nil {
+			w = new(water)
+		}
+		p, fresh := w.pair.After(now - w.at).By(c.whole)
+		p.Own.Level, p.Rest.Level = min(p.Own.Level, longest), min(p.Rest.Level, longest)
+		st := cellState{c, p.Own.Level}
+		if asked := decide(&st); st.level == p.Own.Level && !(asked && fresh) {
+			return
+		}
+		p.Pour(st.level - p.Own.Level)
+		*w = water{p, now}
+		e.value, e.until = w, now+time.Duration(min(longest, max(p.Own.Level, p.Rest.Level)))
+	})
+}
+
+// A cellState is the level of a bucket.
+type cellState struct {
+	cell  *cell
+	level int64
+}
+
+func (s *cellState) wait(n int64) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	_, wait := s.cell.rule.Fits(time.Duration(s.level), n)
+	return wait
+}
+
+func (s *cellState) take(n int64) (end int64) {
+	s.level += n * s.cell.interval
+	return 0
+}
+
+func (s *cellState) add(delta int64, age time.Duration, _ int64) (made int64, err error) {
+	if delta < 0 && s.cell.leaked(-delta, age) {
+		return 0, ErrStranded
+	}
+	before, ns := s.level, s.cell.nanoseconds(delta)
+	s.level = min(max(0, before+ns), longest)
+	if s.level == before+ns {
+		return max(delta, -delta), nil
+	}
+	return ceil(max(s.level-before, before-s.level), s.cell.interval), nil
+}
+
+func (s *cellState) holds() (remaining, limit int64, reset time.Duration) {
+	res := s.cell.rule.Result(time.Duration(s.level), 0)
+	return res.Remaining, res.Limit, res.ResetAfter
+}
+
+func (s *cellState) follow(found state, granted, _ int64) {
+	c := s.cell
+	s.level = max(s.level, min(s.level+min(granted, c.limit())*c.interval, c.depth))
+	if whole, ok := found.(*cellState); ok {
+		s.level = max(s.level, min(whole.level, c.depth))
+	}
+}
+
+// Of the last unit it owes only what has not leaked yet.
+func (s *cellState) owes(units, m int64) (held, add int64) {
+	held = min(units, ceil(s.level, s.cell.interval))
+	return held, min(held*int64(s.cell.whole.Interval()), ceil(s.level, m))
 }
 
 func format(n int64) string { return strconv.FormatInt(n, 10) }

@@ -51,7 +51,7 @@ type commit[K comparable, O any] struct {
 
 	// What limits have besides; others have none of it.
 	name  func(key K) string                                         // in Redis
-	alone func(m *memory, key K, requests []O) error                 // answers them without a server
+	alone func(s *Store, key K, requests []O) error                  // answers them without a server
 	here  func(s *Store, key K, requests []O, away *AwayError) error // answers them while the server is away
 
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ func (c *commit[K, O]) do(ctx context.Context, key K, request O) error {
 		switch s := c.store; {
 		case s.alone:
 			s.stats.local.Add(1)
-			return c.alone(s.local(), key, []O{request})
+			return c.alone(s, key, []O{request})
 		case s.breaker.away(func() string { return s.place(c.name(key)) }):
 			return c.decide(ctx, key, []O{request})
 		}

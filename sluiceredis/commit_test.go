@@ -276,11 +276,11 @@ func TestGoneCallersGiveBack(t *testing.T) {
 			})
 		}
 		for waiting := 0; waiting < 20; runtime.Gosched() {
-			s.buckets.mu.Lock()
-			for _, g := range s.buckets.groups {
+			s.takes.mu.Lock()
+			for _, g := range s.takes.groups {
 				waiting = len(g.waiting)
 			}
-			s.buckets.mu.Unlock()
+			s.takes.mu.Unlock()
 		}
 		d.pass <- struct{}{}
 		<-d.came // the 20 are on their way

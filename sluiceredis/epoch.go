@@ -42,14 +42,6 @@ import (
 
 var epochVouch = script("epoch_vouch", "epoch")
 
-// strictScript returns the script of lua/name.lua that, in strict mode, has the
-// epoch for its last key.
-func strictScript(name string, parts ...string) *Script {
-	s := script(name, append([]string{"epoch"}, parts...)...)
-	s.strict = true
-	return s
-}
-
 // ErrNoHistory reports that the server, or what stands for one, does not tell the
 // id of its replication history, so that strict mode is impossible: it must answer
 // INFO replication with a master_replid, also to a user who has only some
@@ -84,6 +76,9 @@ func (s *Store) keysOf(script *Script, keys []string) []string {
 // sendStrictly is send, and notes when an epoch begins.
 func (s *Store) sendStrictly(ctx context.Context, call Call) ([]int64, error) {
 	call.Keys = s.keysOf(call.Script, call.Keys)
+	if s.strict && call.Script == bucketTake {
+		call.Args = append(call.Args, "epoch")
+	}
 	for i := range mostEpochs {
 		if i > 0 {
 			s.stats.calls.Add(1)

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
-
-var fixedTake = strictScript("fixed_take", "fixed")
 
 // FixedConfig says how a [Fixed] counts.
 type FixedConfig struct {
@@ -38,19 +37,7 @@ type FixedConfig struct {
 type Fixed struct {
 	store *Store
 	name  string
-	key   fixedKey
-}
-
-// A fixedKey is a counter and how it is asked.
-type fixedKey struct {
-	key                   string
-	limit, window, offset int64 // µs; an offset of −1 means anchored
-	away                  OutagePolicy
-}
-
-// args returns what the scripts want to know of the window.
-func (k *fixedKey) args() []string {
-	return []string{format(k.limit), format(k.window), format(k.offset)}
+	at    fixedWindow // without a key
 }
 
 // mostInFixed is the largest limit of a fixed window, and of a semaphore: a script
@@ -76,108 +63,251 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	case !cfg.Aligned && cfg.Offset != 0:
 		return nil, fmt.Errorf("sluiceredis: an offset of %v needs aligned windows", cfg.Offset)
 	}
-	k := fixedKey{limit: cfg.Limit, window: microseconds(cfg.Window), offset: -1}
+	w := fixedWindow{n: cfg.Limit, window: microseconds(cfg.Window), offset: -1}
 	if cfg.Aligned {
-		k.offset = int64(cfg.Offset/time.Microsecond) % k.window
-		if k.offset < 0 {
-			k.offset += k.window
+		w.offset = int64(cfg.Offset/time.Microsecond) % w.window
+		if w.offset < 0 {
+			w.offset += w.window
 		}
 	}
-	return &Fixed{s, name, k}, nil
+	w.tag = format(w.n) + " " + format(w.window) + " " + format(w.offset)
+	return &Fixed{s, name, w}, nil
 }
 
 // OnOutage returns the same windows with a policy of their own for when the server
 // cannot be asked. It panics if there is no such policy.
 func (f *Fixed) OnOutage(p OutagePolicy) *Fixed {
 	also := *f
-	also.key.away = f.store.heed(p)
+	also.at.away = f.store.heed(p)
 	return &also
 }
 
-func (f *Fixed) at(key string) fixedKey {
-	k := f.key
-	k.key = f.store.key("fixed1", f.name, key, "")
-	return k
+func (f *Fixed) member(key string) member {
+	w := f.at
+	w.key = f.store.key("fixed1", f.name, key, "")
+	return &w
 }
 
-// Take takes n from the window of key if n fit now, and otherwise changes nothing
-// and says when they will. n = 0 takes nothing and is always allowed; an n beyond
-// the limit never is, and Err of the result is then [limits.ErrTooLarge]. Errors
-// are those of [Bucket.Take]. It panics if n < 0.
+func (f *Fixed) current(member) bool { return true }
+
+// Take takes n from the window of key if n fit now. Otherwise it changes nothing, and
+// the result says when they will fit. n = 0 takes nothing and is always allowed; an n
+// larger than the limit never is, and Err of the result is then [limits.ErrTooLarge].
+// Errors are those of [Bucket.Take]. It panics if n < 0.
 func (f *Fixed) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
-	mustNotBeNegative(n)
-	a := asking{n: n}
-	if err := f.store.fixeds.do(ctx, f.at(key), &a); err != nil {
-		return limits.Result{}, err
-	}
-	return a.result, nil
+	return f.store.take(ctx, f.member(key), n)
 }
 
-// Peek returns what Take of 0 does: the window as it is. It never writes.
+// Peek is Take of 0. It never writes.
 func (f *Fixed) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return f.Take(ctx, key, 0)
 }
 
-// On returns the window of key as a meter, for a sluice.Gate or sluice.NewQueue.
-func (f *Fixed) On(key string) *FixedLimiter { return &FixedLimiter{f, key} }
+// On returns the window of key as a limit of a gate, or for sluice.NewQueue.
+func (f *Fixed) On(key string) *Limiter { return &Limiter{f.store, f, key} }
 
-// A FixedMeter is one window of a Fixed, as a limits.Limiter.
-type FixedLimiter struct {
-	fixed *Fixed
-	key   string
+// microseconds returns d in those, rounded up: a window is never too short.
+func microseconds(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond != 0 {
+		us++
+	}
+	return us
 }
 
-var _ limits.Limiter = (*FixedLimiter)(nil)
-
-// Admit takes n and returns 0 if n fit now; otherwise it takes nothing and
-// returns how long until they will. It returns ErrTooLarge if n is more than the
-// limit, and the errors of Fixed.Take. It panics if n < 0.
-func (m *FixedLimiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	return admit(m.fixed.Take(ctx, m.key, n))
-}
-
-// Adjust corrects by delta what a call took that was admitted age ago. A negative
-// delta gives back if the window in which that was is not over; otherwise Adjust
-// returns [ErrStranded]. A positive one takes without asking, beyond the limit if
-// need be; what is beyond ends with the window.
-func (m *FixedLimiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	k := m.fixed.at(m.key)
-	return m.fixed.store.adjustOne(ctx, &k, delta, age)
-}
-
-// takeFromFixed has requests for one window answered, in order, at one instant.
-func takeFromFixed(s *Store, ctx context.Context, k fixedKey, requests []*asking) error {
-	if err := s.tellFixed(ctx, k); err != nil {
+// checkWindow returns an error unless a window of so many can be.
+func checkWindow(name string, limit int64, window time.Duration, most int64) error {
+	if err := checkName(name); err != nil {
 		return err
 	}
-	sent := time.Now()
-	args := k.args()
-	inRuns(requests, k.limit, func(run []*asking) {
-		args = append(args, format(run[0].n), format(int64(len(run))))
-	})
-	reply, err := s.run(ctx, fixedTake, []string{k.key}, args)
-	if err == nil {
-		err = expect(fixedTake, reply, 6)
+	switch {
+	case limit <= 0:
+		return fmt.Errorf("sluiceredis: limit of %d: it must be positive", limit)
+	case limit > most:
+		return fmt.Errorf("sluiceredis: limit of %d: at most %d", limit, most)
+	case window <= 0:
+		return fmt.Errorf("sluiceredis: window of %v: it must be positive", window)
 	}
-	if err != nil {
-		return err
+	return nil
+}
+
+// A fixedWindow is a fixed window as it is asked.
+type fixedWindow struct {
+	spot
+	n, window, offset int64 // the limit; µs; an offset of −1 means anchored
+}
+
+func (w *fixedWindow) kind() limitKind       { return fixedKind }
+func (w *fixedWindow) limit() int64          { return w.n }
+func (w *fixedWindow) most() int64           { return w.n }
+func (w *fixedWindow) unit() int64           { return 1 }
+func (w *fixedWindow) counts() time.Duration { return micro(w.window) }
+
+func (w *fixedWindow) args(string) []string {
+	return []string{format(w.n), format(w.window), format(w.offset)}
+}
+
+func (w *fixedWindow) state(found []int64, now int64) state {
+	return &fixedState{window: w, used: found[1], left: micro(found[2]), now: now}
+}
+
+func (w *fixedWindow) correction(delta int64, age time.Duration, _ int64) (add, arg int64, err error) {
+	return min(delta, mostInFixed), microseconds(age), nil
+}
+
+func (w *fixedWindow) share(m int64) member {
+	if m < 1 || w.n < m {
+		return nil
 	}
-	found, granted := fixedState{&k, reply[3], time.Duration(reply[4]) * time.Microsecond}, int64(0)
-	units := int64(0)
-	for _, a := range requests {
-		a.now, a.sent = reply[5], sent
-		a.result = decide(&found, a.n)
-		if a.result.Allowed() && a.n > 0 {
-			granted, units = granted+1, units+a.n
+	share := *w
+	share.n /= m
+	return &share
+}
+
+// A fixedState is how much of a window is used, and when it is over. In this process it
+// has the windows, too.
+type fixedState struct {
+	window *fixedWindow
+	used   int64
+	left   time.Duration
+	now    int64 // the clock that windows begin and end by, µs
+
+	held []fixedHeld // its own, and those of other lengths and offsets; or nil
+}
+
+func (s *fixedState) rule() kind.Fixed { return kind.Fixed{Limit: s.window.n} }
+
+func (s *fixedState) wait(n int64) time.Duration {
+	_, res := s.rule().Decide(s.used, s.left, n)
+	return res.RetryAfter
+}
+
+func (s *fixedState) take(n int64) (end int64) {
+	s.used += n
+	s.count(n, 0)
+	return 0
+}
+
+func (s *fixedState) holds() (remaining, limit int64, reset time.Duration) {
+	_, res := s.rule().Decide(s.used, s.left, 0)
+	return res.Remaining, res.Limit, res.ResetAfter
+}
+
+// count counts so many units more in the windows of this process, or fewer that were
+// admitted at an instant at the earliest, where that is true.
+func (s *fixedState) count(units, admitted int64) {
+	for i := range s.held {
+		if h := &s.held[i]; units > 0 || admitted >= h.start {
+			h.used = min(max(0, h.used+units), mostInFixed)
 		}
 	}
-	s.keepFixed(k, units, found.used, reply[4], reply[5])
-	return s.decided(fixedTake, len(requests), reply, granted)
 }
 
-// giveBackToFixed gives back what was taken for callers who had gone.
-func giveBackToFixed(s *Store, k fixedKey, requests []*asking) {
-	for _, a := range requests {
-		_ = s.adjustOne(context.Background(), &k, -a.granted(), time.Since(a.sent)) // counted if it fails
+func (s *fixedState) add(delta int64, age time.Duration, _ int64) (made int64, err error) {
+	before := s.held[0].used
+	s.count(min(delta, mostInFixed), s.now-microseconds(age))
+	return max(s.held[0].used-before, before-s.held[0].used), nil
+}
+
+func (s *fixedState) follow(found state, granted, m int64) {
+	h, n := &s.held[0], s.window.n
+	if whole, ok := found.(*fixedState); ok {
+		// The window of the server, or what is left of another that holds this one
+		// up, which may be less: a share is never shorter than it was.
+		if start := whole.now + int64(whole.left/time.Microsecond) - s.window.window; start > h.start || h.used == 0 {
+			if start != h.start {
+				h.used = 0
+			}
+			h.start = start
+		}
+		h.used = max(h.used, min(h.used+granted, n), min(ceil(whole.used, m), n))
+		return
 	}
+	h.used = max(h.used, min(h.used+granted, n))
+}
+
+func (s *fixedState) owes(units, _ int64) (held, add int64) {
+	held = min(units, s.held[0].used)
+	return held, held
+}
+
+// A fixedHeld is a window in this process, as lua/fixed.lua keeps it.
+type fixedHeld struct {
+	start, used    int64 // µs since 1970, units
+	window, offset int64 // of what kind it is
+	limit          int64 // the largest that it was asked by
+}
+
+// begins returns the start of a window of that kind that would begin now.
+func (h *fixedHeld) begins(clock int64) int64 {
+	if h.offset < 0 {
+		return clock
+	}
+	return clock - (clock-h.offset)%h.window
+}
+
+// inForce repairs h at that instant, and reports whether it is not over.
+func (h *fixedHeld) inForce(clock int64) bool {
+	// A clock that was put back does not bring the allowance back, and shuts
+	// nobody out for longer than a window; of aligned ones the next may have begun.
+	start := h.begins(clock)
+	ahead := start
+	if h.offset >= 0 {
+		ahead += h.window
+	}
+	if h.start > ahead {
+		h.start = start
+	}
+	return clock < h.start+h.window
+}
+
+func (w *fixedWindow) local(m *memory, decide func(state) (asked bool)) {
+	m.update(w.key, func(e *entry, now time.Duration) {
+		clock := m.clock()
+		if w.offset >= 0 {
+			clock = m.calendar()
+		}
+		old, _ := e.value.(*[]fixedHeld)
+		held := []fixedHeld{{window: w.window, offset: w.offset}}
+		own := &held[0]
+		own.start = own.begins(clock)
+		known := false
+		if old != nil {
+			for _, h := range *old {
+				switch ok := h.inForce(clock); {
+				case !ok:
+				case h.window == w.window && h.offset == w.offset:
+					held[0], known = h, true
+				default:
+					held = append(held, h)
+				}
+			}
+		}
+		own = &held[0]
+		for _, h := range held[1:] { // whose units are in this one, too
+			if !known && h.start >= own.start {
+				own.used = max(own.used, h.used)
+			}
+		}
+		// The own window is as full as leaves the room that the others have.
+		st := fixedState{window: w, used: own.used, left: micro(own.start + own.window - clock), now: clock, held: held}
+		for _, h := range held[1:] {
+			if room := h.limit - h.used; w.n-st.used > room {
+				st.used, st.left = w.n-room, micro(h.start+h.window-clock)
+			}
+		}
+		before := *own
+		asked := decide(&st)
+		// A call that only looks never writes. A window that was refused because of others
+		// holds those up, too, while it is asked for.
+		if *own == before && !(asked && len(held) > 1) {
+			return
+		}
+		own.limit = max(own.limit, w.n)
+		last := int64(0)
+		for _, h := range held {
+			last = max(last, h.start+h.window)
+		}
+		e.value, e.until = &held, now+micro(last-clock)
+	})
 }

@@ -81,7 +81,7 @@ func victims(t *testing.T, b *backend) []victim {
 
 // cancelling asks for slots to be given back, and returns what went wrong.
 func cancelling(p *Pacer) error {
-	_, err := p.store.run(bg, pacerCancel, []string{p.key.key}, []string{"1", "1"})
+	_, err := p.store.run(bg, paceCancel, []string{p.key.key}, []string{"1", "1"})
 	return err
 }
 

@@ -412,8 +412,6 @@ func TestRateOverLosses(t *testing.T) {
 				}
 			}
 			l := newLeaky(t, s, "rate", limits.Rate{Burst: capacity, Count: 1, Per: interval})
-			c := l.quoted.Load().cell
-			c.key = s.key("leaky2", "rate", "k", "")
 			var mu sync.Mutex
 			var at []int64 // of each grant, µs by the server's clock
 			longest := time.Duration(0)
@@ -422,11 +420,10 @@ func TestRateOverLosses(t *testing.T) {
 			for range 4 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						r := taking{n: 1}
-						if s.buckets.do(ctx, c, &r) == nil {
+						if r, err := s.ask(ctx, l.member("k"), 1); err == nil {
 							mu.Lock()
-							longest = max(longest, r.result.RetryAfter)
-							if r.granted == 1 {
+							longest = max(longest, r.results[0].RetryAfter)
+							if r.granted() {
 								at = append(at, r.now)
 							}
 							mu.Unlock()

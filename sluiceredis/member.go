@@ -1,58 +1,67 @@
 package sluiceredis
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// # What must be known of a limit to decide it along with others?
+// # What must be known of a kind of limit?
 //
-// Scripts know of each kind how to read, decide, correct and write it; see
-// lua/kinds.lua. They reply the state that they found, and what follows from it,
-// for each request in turn, is computed here. For both, each kind has the same
-// methods, those of a member.
+// A script reads what a limit holds, decides how many of the requests that arrive
+// together are granted, and replies what it found. Which requests those are, and what
+// each answer says, is computed here from that, for each request in turn. Without a
+// server, and for a local share, the same is computed from what this process holds. For
+// both, each kind of limit is a member and its state, in one file; its part of the
+// scripts is in one file of lua.
 
-// A member is a limit as scripts ask for it. It is one key, at one limit.
+// A member is one limit at one key.
 type member interface {
-	// keyName returns the key.
-	keyName() string
+	// about returns the key, and how the limit is asked.
+	about() *spot
+	kind() limitKind
 
-	// header returns the kind and what its read wants. A log needs a name that
-	// no other call has.
-	header(name string) []string
+	// args returns what a script wants to know to read the limit. A sliding window
+	// needs a name that no other call has.
+	args(name string) []string
 
-	// most returns how many units fit at most, unit what scripts count for one.
+	// limit returns how many units a result says there are; most how many one request
+	// may take, and unit what scripts count for one.
+	limit() int64
 	most() int64
 	unit() int64
+
+	// counts returns how long what was granted counts at most.
+	counts() time.Duration
 
 	// state returns what a script found: three numbers at the server's clock.
 	state(found []int64, now int64) state
 
 	// correction returns what a script is to add for delta ≥ −most units of a call
-	// that was admitted age ago, and what else it wants to know; end is that of
-	// the slots that the call was given, 0 if that is not known. It returns an
-	// error if delta is too large, or [ErrStranded] if it is too late.
+	// that was admitted age ago, and what else it wants to know; end is what the state
+	// said of the call, or 0. It returns an error if delta is too large, or
+	// [ErrStranded] if it is too late.
 	correction(delta int64, age time.Duration, end int64) (add, arg int64, err error)
 
-	// policy is that of the limit, and counts how long what was granted counts at
-	// most.
-	policy() OutagePolicy
-	counts() time.Duration
+	// share returns the share of one of m instances, or nil if there is none.
+	share(m int64) member
 
-	// correctHere corrects the share of one of m instances by delta units, and
-	// returns by how many.
-	correctHere(s *Store, delta, m int64, age time.Duration) (int64, error)
-
-	// keep notes in the share that the server has taken so many units at now.
-	keep(s *Store, units, now int64)
-
-	// tell has the server take what the share has granted.
-	tell(ctx context.Context, s *Store) error
+	// local has decide look at, and change, what this process holds of the limit.
+	// decide returns whether anything was asked for: if not, nothing is written.
+	local(m *memory, decide func(state) (asked bool))
 }
+
+// A spot is the key of a limit and how it is asked: requests of which it is the same can share a call.
+type spot struct {
+	key  string // in Redis
+	tag  string // the numbers of the limit
+	away OutagePolicy
+}
+
+func (a *spot) about() *spot { return a }
+
+// sign returns a as a text.
+func (a *spot) sign() string { return a.key + "\x00" + a.tag + string('0'+rune(a.away)) }
 
 // A state is what a limit holds while requests are decided, one after the other.
 type state interface {
@@ -60,26 +69,25 @@ type state interface {
 	// how long until they will.
 	wait(n int64) time.Duration
 
-	// take takes n that fit.
-	take(n int64)
+	// take takes n that fit, and returns what correction wants to know to give
+	// exactly these back, or 0.
+	take(n int64) (end int64)
+
+	// add takes units without asking, or gives back −delta of a call that was
+	// admitted age ago. It returns how many units that were.
+	add(delta int64, age time.Duration, end int64) (made int64, err error)
 
 	// holds returns how many units are left of how many, and how long until all
 	// are.
 	holds() (remaining, limit int64, reset time.Duration)
 
-	// keep notes in the share what the server holds at now, of which it has just
-	// granted so many units.
-	keep(s *Store, granted, now int64)
-}
+	// follow brings a share of one of m up to date with what the server has granted
+	// this process and, if found is not nil, with what it holds then.
+	follow(found state, granted, m int64)
 
-// decide is what becomes of a request for n at a limit.
-func decide(s state, n int64) limits.Result {
-	res := result(s, n)
-	if res.Allowed() {
-		s.take(n)
-		res.Remaining, _, res.ResetAfter = s.holds()
-	}
-	return res
+	// owes returns how many of so many units that a share of one of m has granted it
+	// still holds, and what a script is to add for them.
+	owes(units, m int64) (held, add int64)
 }
 
 // result is what a limit says of a request for n, of which nothing was taken.
@@ -89,271 +97,117 @@ func result(s state, n int64) limits.Result {
 	return res
 }
 
-// A cellState is the level of a bucket.
-type cellState struct {
-	cell  *cell
-	level int64
+// A request is for n[i] units of each limit of a form, of all or of none, and what was
+// answered.
+type request struct {
+	form *form
+	n    []int64
+
+	// results are what the limits say: of a request that was granted what each
+	// alone would have said; of another whether this limit would have granted it, and
+	// what it holds. The limit of a pacer is how many calls of 1 may leave at once
+	// after idleness.
+	results []limits.Result
+
+	// by is the limit that refuses, −1 if none does. If several do it is the first
+	// that never grants so many or, if there is none, the one that refuses longest.
+	by int
+
+	now  int64     // the server's clock, µs since 1970
+	sent time.Time // when the script was, or a little earlier
+	ends []int64   // what each state said of what was taken; nil: nothing
 }
 
-func (c *cell) keyName() string        { return c.key }
-func (c *cell) header(string) []string { return append([]string{"leaky"}, c.args()...) }
-func (c *cell) most() int64            { return c.capacity }
-func (c *cell) unit() int64            { return c.interval }
-
-func (c *cell) state(found []int64, _ int64) state {
-	return &cellState{c, found[1]*int64(time.Second) + found[2]}
+// A form is the limits that requests are for.
+type form struct {
+	members []member
+	kinds   limitKind
+	sign    string // forms of which it is the same share calls; it begins with the first key and a 0
 }
 
-func (s *cellState) wait(n int64) time.Duration {
-	res, _ := s.cell.decide(s.level, n)
-	return res.RetryAfter
-}
-
-func (s *cellState) take(n int64) { s.level += n * s.cell.interval }
-
-func (s *cellState) keep(store *Store, granted, now int64) {
-	store.keepBucket(*s.cell, granted, s.level, now)
-}
-
-func (s *cellState) holds() (remaining, limit int64, reset time.Duration) {
-	return max(0, s.cell.depth()-s.level) / s.cell.interval, s.cell.capacity, time.Duration(s.level)
-}
-
-func (c *cell) correction(delta int64, age time.Duration, late int64) (add, arg int64, err error) {
-	if delta > 0 {
-		ns, _ := c.nanoseconds(delta)
-		return min(ns, longest), 0, nil
+func newForm(members ...member) *form {
+	f := &form{members: members}
+	for _, m := range members {
+		f.kinds |= m.kind()
+		f.sign += m.about().sign() + "\x00"
 	}
-	if int64(max(0, age)) >= -delta*c.interval {
-		return 0, 0, ErrStranded // it may have leaked
+	return f
+}
+
+// granted reports whether all limits let the request through.
+func (r *request) granted() bool { return r.by < 0 }
+
+// nothing reports whether r asks for that.
+func (r *request) nothing() bool {
+	for _, n := range r.n {
+		if n > 0 {
+			return false
+		}
 	}
-	return delta * c.interval, late, nil
+	return true
 }
 
-func (c *cell) policy() OutagePolicy  { return c.away }
-func (c *cell) counts() time.Duration { return time.Duration(c.depth()) }
-
-func (c *cell) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
-	if delta < 0 && int64(max(0, age)) >= -delta*c.interval {
-		return 0, ErrStranded // it may have leaked
+// ever reports whether what r asks for can fit.
+func (r *request) ever() bool {
+	for i, m := range r.form.members {
+		if r.n[i] > m.most() {
+			return false
+		}
 	}
-	share := c.share(m)
-	ns := share.bounded(delta)
-	changed, err := s.local().adjustBucket(share, ns)
-	if changed == -ns {
-		return -delta, err
-	}
-	return ceil(changed, share.interval), err
+	return true
 }
 
-func (c *cell) keep(s *Store, units, now int64)          { s.keepBucket(*c, units, 0, now) }
-func (c *cell) tell(ctx context.Context, s *Store) error { return s.tellBucket(ctx, *c) }
-
-// A logState is how many units are in a window.
-type logState struct {
-	key               *logKey
-	used, newest, now int64
-	when              int64 // the next request will fit, if it does not now
-}
-
-func (k *logKey) keyName() string             { return k.key }
-func (k *logKey) header(name string) []string { return append([]string{"log"}, k.args(name)...) }
-func (k *logKey) most() int64                 { return min(k.limit, mostAtOnce) }
-func (k *logKey) unit() int64                 { return 1 }
-
-func (k *logKey) state(found []int64, now int64) state {
-	return &logState{key: k, used: found[1], newest: found[2], now: now}
-}
-
-func (s *logState) wait(n int64) time.Duration {
-	switch {
-	case n > s.key.most():
-		return limits.Never
-	case n == 0 || n <= s.key.limit-s.used:
+// sliding returns how many units r asks of sliding windows.
+func (r *request) sliding() (units int64) {
+	if r.form.kinds&slidingKind == 0 {
 		return 0
 	}
-	return time.Duration(s.when-s.now) * time.Microsecond
-}
-
-func (s *logState) take(n int64) {
-	if n > 0 {
-		s.used, s.newest = s.used+n, s.now
-	}
-}
-
-func (s *logState) keep(store *Store, granted, now int64) {
-	store.keepLog(*s.key, granted, s.used, now)
-}
-
-func (s *logState) holds() (remaining, limit int64, reset time.Duration) {
-	if s.used > 0 {
-		reset = time.Duration(s.newest+s.key.window-s.now) * time.Microsecond
-	}
-	return max(0, s.key.limit-s.used), s.key.limit, reset
-}
-
-func (k *logKey) correction(delta int64, age time.Duration, admitted int64) (add, arg int64, err error) {
-	if delta > mostAtOnce {
-		return 0, 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostAtOnce)
-	}
-	if admitted > 0 {
-		return delta, -admitted, nil
-	}
-	return delta, int64(age / time.Microsecond), nil
-}
-
-func (k *logKey) policy() OutagePolicy  { return k.away }
-func (k *logKey) counts() time.Duration { return micro(k.window) }
-
-func (k *logKey) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
-	if delta > mostAtOnce {
-		return 0, fmt.Errorf("sluiceredis: a correction by %d: at most %d", delta, mostAtOnce)
-	}
-	return s.local().adjustLog(k.share(m), delta, age)
-}
-
-func (k *logKey) keep(s *Store, units, now int64)          { s.keepLog(*k, units, 0, now) }
-func (k *logKey) tell(ctx context.Context, s *Store) error { return s.tellLog(ctx, *k) }
-
-// logged returns how many units j asks of logs.
-func (j *joining) logged() (units int64) {
-	for i, m := range j.form.members {
-		if k, ok := m.(*logKey); ok && j.n[i] <= k.most() {
-			units += j.n[i]
+	for i, m := range r.form.members {
+		if m.kind() == slidingKind && r.n[i] <= m.most() {
+			units += r.n[i]
 		}
 	}
 	return units
 }
 
-// A fixedState is how much of a window is used, and when it is over.
-type fixedState struct {
-	key  *fixedKey
-	used int64
-	left time.Duration
+// decide is what becomes of r at limits that hold states.
+func (r *request) decide(states []state) {
+	for i, s := range states {
+		r.results[i] = result(s, r.n[i])
+	}
+	if r.judge(); !r.granted() {
+		return
+	}
+	for i, s := range states {
+		r.ended(i, s.take(r.n[i]))
+		r.results[i].Remaining, _, r.results[i].ResetAfter = s.holds()
+	}
 }
 
-func (k *fixedKey) keyName() string        { return k.key }
-func (k *fixedKey) header(string) []string { return append([]string{"fixed"}, k.args()...) }
-func (k *fixedKey) most() int64            { return k.limit }
-func (k *fixedKey) unit() int64            { return 1 }
-
-func (k *fixedKey) state(found []int64, _ int64) state {
-	return &fixedState{k, found[1], time.Duration(found[2]) * time.Microsecond}
+// judge says which limit refuses by these results.
+func (r *request) judge() {
+	worst := time.Duration(0)
+	r.by = -1
+	for i, res := range r.results {
+		if res.RetryAfter > worst {
+			worst, r.by = res.RetryAfter, i
+		}
+	}
 }
 
-func (s *fixedState) wait(n int64) time.Duration {
-	switch {
-	case n > s.key.limit:
-		return limits.Never
-	case n == 0 || n <= s.key.limit-s.used:
+func (r *request) ended(i int, end int64) {
+	if end != 0 {
+		if r.ends == nil {
+			r.ends = make([]int64, len(r.n))
+		}
+		r.ends[i] = end
+	}
+}
+
+// end returns what the state of limit i said of what was taken.
+func (r *request) end(i int) int64 {
+	if r.ends == nil {
 		return 0
 	}
-	return s.left
+	return r.ends[i]
 }
-
-func (s *fixedState) take(n int64) { s.used += n }
-
-func (s *fixedState) keep(store *Store, granted, now int64) {
-	store.keepFixed(*s.key, granted, s.used, int64(s.left/time.Microsecond), now)
-}
-
-func (s *fixedState) holds() (remaining, limit int64, reset time.Duration) {
-	if s.used > 0 {
-		reset = s.left
-	}
-	return max(0, s.key.limit-s.used), s.key.limit, reset
-}
-
-func (k *fixedKey) correction(delta int64, age time.Duration, _ int64) (add, arg int64, err error) {
-	return min(delta, mostInFixed), microseconds(age), nil
-}
-
-func (k *fixedKey) policy() OutagePolicy  { return k.away }
-func (k *fixedKey) counts() time.Duration { return micro(k.window) }
-
-func (k *fixedKey) correctHere(s *Store, delta, m int64, age time.Duration) (int64, error) {
-	return s.local().adjustFixed(k.share(m), min(delta, mostInFixed), age)
-}
-
-func (k *fixedKey) keep(s *Store, units, _ int64) {
-	if m, ok := s.shares(k.away); ok {
-		_, _ = k.correctHere(s, units, m, 0)
-	}
-}
-
-func (k *fixedKey) tell(ctx context.Context, s *Store) error { return s.tellFixed(ctx, *k) }
-
-// A pace is a pacer whose slots are taken when they have come, and not ahead.
-type pace struct{ paceKey }
-
-// A paceState is when the next slot is free, from now: negative if it could have
-// been used before.
-type paceState struct {
-	pace *pace
-	free int64 // ns
-}
-
-func (p *pace) keyName() string        { return p.key }
-func (p *pace) header(string) []string { return append([]string{"pacer"}, p.args()...) }
-func (p *pace) most() int64            { return p.horizon / p.interval }
-func (p *pace) unit() int64            { return p.interval }
-
-func (p *pace) state(found []int64, _ int64) state {
-	return &paceState{p, found[1]*int64(time.Second) + found[2]}
-}
-
-func (s *paceState) wait(n int64) time.Duration {
-	switch {
-	case n > s.pace.most():
-		return limits.Never
-	case n == 0:
-		return 0
-	}
-	return time.Duration(max(0, s.free))
-}
-
-func (s *paceState) take(n int64) { s.free += n * s.pace.interval }
-
-func (s *paceState) keep(store *Store, granted, now int64) {
-	takes := granted * s.pace.interval
-	r := pacing{takes: takes, ok: granted > 0, slot: now*1000 + s.free - takes}
-	store.keepPacer(s.pace.paceKey, []*pacing{&r}, now)
-}
-
-// holds says how many calls of 1 could leave now, and how many after idleness. One
-// call may be larger, and pays afterwards.
-func (s *paceState) holds() (remaining, limit int64, reset time.Duration) {
-	if s.free <= 0 {
-		remaining = 1 - s.free/s.pace.interval
-	}
-	return remaining, 1 + s.pace.missed/s.pace.interval, time.Duration(max(0, s.free+s.pace.missed))
-}
-
-func (p *pace) correction(delta int64, _ time.Duration, end int64) (add, arg int64, err error) {
-	switch {
-	case delta > p.most():
-		return 0, 0, sluice.ErrTooLarge
-	case delta < 0 && end == 0:
-		return 0, 0, ErrStranded // which slots they were is not known
-	}
-	return delta * p.interval, end, nil
-}
-
-func (p *pace) policy() OutagePolicy  { return p.away }
-func (p *pace) counts() time.Duration { return 2 * time.Duration(p.horizon) }
-
-func (p *pace) correctHere(s *Store, delta, m int64, _ time.Duration) (int64, error) {
-	switch {
-	case delta > p.most():
-		return 0, sluice.ErrTooLarge
-	case delta < 0:
-		return 0, ErrStranded // which slots they were is not known
-	}
-	r := pacing{takes: delta * p.interval, patience: longest}
-	return delta, s.local().reserveSlots(p.paceKey, m, []*pacing{&r})
-}
-
-// keep does nothing: a share of a pacer is kept by what the server replies next.
-func (p *pace) keep(*Store, int64, int64) {}
-
-func (p *pace) tell(ctx context.Context, s *Store) error { return s.tellPacer(ctx, p.paceKey) }

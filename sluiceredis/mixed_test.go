@@ -43,7 +43,7 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 			if n > q.Burst {
 				return l.Take(bg, "", n)
 			}
-			d, err := set.take(bg, n)
+			d, err := set.all(bg, n)
 			if err != nil {
 				return limits.Result{}, err
 			}

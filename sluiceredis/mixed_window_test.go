@@ -39,7 +39,7 @@ func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limi
 		t.Fatal(err)
 	}
 	return func(n int64) (limits.Result, error) {
-		d, err := set.take(bg, n)
+		d, err := set.all(bg, n)
 		if err != nil {
 			return limits.Result{}, err
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	pacerReserve = strictScript("pacer_reserve", "instant", "slots", "pacer")
-	pacerCancel  = script("pacer_cancel", "instant", "slots")
+	paceReserve = strictScript("pace_reserve", "epoch", "instant", "limits", "pace")
+	paceCancel  = script("pace_cancel", "instant", "limits", "pace")
 )
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
@@ -83,7 +83,7 @@ type PacerConfig struct {
 // timer gives back what was prefetched and is not used.
 type Pacer struct {
 	store    *Store
-	key      paceKey
+	key      pace         // but for its rate, see at
 	interval atomic.Int64 // ns
 	missed   atomic.Int64 // ns of unused slots that may be caught up: the burst
 	late     time.Duration
@@ -98,17 +98,6 @@ type Pacer struct {
 	looked  time.Time     // when those were last heard of
 	changed chan struct{} // closed when one changes
 }
-
-// A paceKey is a pacer and how it is asked.
-type paceKey struct {
-	key             string
-	missed, horizon int64 // ns
-	interval        int64 // ns
-	away            OutagePolicy
-}
-
-// args returns what pacer_reserve wants to know of the pacer.
-func (k *paceKey) args() []string { return []string{format(k.missed), format(k.horizon)} }
 
 // Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly;
 // a larger one lets calls catch up with slots that stayed unused, so that up to Burst
@@ -132,7 +121,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
-		store: s, key: paceKey{key: s.key("pacer1", name, "", ""), horizon: int64(cfg.Horizon), away: s.heed(cfg.Away)},
+		store: s, key: pace{spot: spot{key: s.key("pacer1", name, "", ""), away: s.heed(cfg.Away)}, horizon: int64(cfg.Horizon)},
 		late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
 	}
 	p.meter.init(cfg.Prefetch)
@@ -171,7 +160,7 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 }
 
 // at returns how the pacer is asked now.
-func (p *Pacer) at() paceKey {
+func (p *Pacer) at() pace {
 	k := p.key
 	k.interval, k.missed = p.interval.Load(), p.missed.Load()
 	return k
@@ -390,19 +379,19 @@ func (r *pacing) span() span {
 }
 
 // reserveSlots has requests for one pacer answered, in order, at one instant.
-func reserveSlots(s *Store, ctx context.Context, k paceKey, requests []*pacing) error {
-	if err := s.tellPacer(ctx, k); err != nil {
+func reserveSlots(s *Store, ctx context.Context, k pace, requests []*pacing) error {
+	if err := s.tell(ctx, &k); err != nil {
 		return err
 	}
-	args := k.args()
+	args := k.args("")
 	for _, r := range requests {
 		if r.takes > 0 {
 			args = append(args, format(r.takes), format(r.patience))
 		}
 	}
-	reply, err := s.run(ctx, pacerReserve, []string{k.key}, args)
+	reply, err := s.run(ctx, paceReserve, []string{k.key}, args)
 	if err == nil {
-		err = expect(pacerReserve, reply, 10)
+		err = expect(paceReserve, reply, 10)
 	}
 	if err != nil {
 		return err
@@ -418,22 +407,27 @@ func reserveSlots(s *Store, ctx context.Context, k paceKey, requests []*pacing) 
 		}
 	}
 	s.keepPacer(k, requests, reply[9])
-	return s.decided(pacerReserve, len(requests), reply, granted)
+	s.stats.decisions.Add(uint64(len(requests)))
+	s.stats.clamped.Add(uint64(reply[2]))
+	if granted != reply[1] {
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", paceReserve.name, reply[1], granted)
+	}
+	return nil
 }
 
 // cancelSlots gives slots back, and reports whether that was possible.
-func (s *Store) cancelSlots(ctx context.Context, k paceKey, slots span) bool {
+func (s *Store) cancelSlots(ctx context.Context, k pace, slots span) bool {
 	end := slots.slot + slots.takes
 	if slots.here || s.alone {
-		return s.local().cancelSlots(k, end, slots.takes, slots.mark)
+		return s.local().cancelSlots(&k, end, slots.takes, slots.mark)
 	}
-	reply, err := s.run(ctx, pacerCancel, []string{k.key}, []string{format(end), format(slots.takes), format(slots.mark)})
+	reply, err := s.run(ctx, paceCancel, []string{k.key}, []string{format(end), format(slots.takes), format(slots.mark)})
 	return err == nil && reply[0] == 1
 }
 
 // giveBackSlots gives back the slots of callers who had gone, the last first, so
 // that those before it are at the tail then.
-func giveBackSlots(s *Store, k paceKey, requests []*pacing) {
+func giveBackSlots(s *Store, k pace, requests []*pacing) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		r := requests[i]
 		if !r.ok {

@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	pacerPause  = script("pacer_pause", "instant", "slots")
-	pacerResume = script("pacer_resume", "instant", "slots")
+	pacePause  = script("pace_pause", "instant", "limits", "pace")
+	paceResume = script("pace_resume", "instant", "limits", "pace")
 )
 
 // A pauses is what a reply tells of them, in ns since 1970 by the server's clock.
@@ -49,12 +49,15 @@ func (p *Pacer) heard(told pauses, at time.Time) {
 	p.changed = make(chan struct{})
 }
 
-// hear notes what this process has told itself.
-func (p *Pacer) hear(told pauses, err error) error {
-	if err == nil {
-		p.heard(told, time.Now())
-	}
-	return err
+// pauseHere and resumeHere pause and resume what this process holds.
+func (p *Pacer) pauseHere(distance int64) {
+	k := p.at()
+	p.heard(p.store.local().pausePacer(&k, distance), time.Now())
+}
+
+func (p *Pacer) resumeHere() {
+	k := p.at()
+	p.heard(p.store.local().resumePacer(&k, 2*int64(p.poll)), time.Now())
 }
 
 // PauseUntil lets no call leave before t, on any machine, those that wait
@@ -80,14 +83,15 @@ func (p *Pacer) PauseUntil(ctx context.Context, t time.Time) error {
 // tell pauses the pacer for so many nanoseconds.
 func (p *Pacer) tell(ctx context.Context, distance int64) error {
 	if p.store.alone {
-		return p.hear(p.store.local().pausePacer(p.at(), distance))
+		p.pauseHere(distance)
+		return nil
 	}
-	reply, err := p.store.run(ctx, pacerPause, []string{p.key.key}, []string{format(distance), format(p.missed.Load())})
+	reply, err := p.store.run(ctx, pacePause, []string{p.key.key}, []string{format(distance), format(p.missed.Load())})
 	if err == nil {
-		err = expect(pacerPause, reply, 6)
+		err = expect(pacePause, reply, 6)
 	}
-	if _, ok := p.store.shares(p.key.away); ok && err != nil {
-		_ = p.hear(p.store.local().pausePacer(p.at(), distance))
+	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
+		p.pauseHere(distance)
 	}
 	if err != nil {
 		return err
@@ -137,14 +141,15 @@ func told(reply []int64) pauses {
 // ended.
 func (p *Pacer) Resume(ctx context.Context) error {
 	if p.store.alone {
-		return p.hear(p.store.local().resumePacer(p.at(), 2*int64(p.poll)))
+		p.resumeHere()
+		return nil
 	}
-	reply, err := p.store.run(ctx, pacerResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.interval.Load()), format(p.missed.Load())})
+	reply, err := p.store.run(ctx, paceResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.interval.Load()), format(p.missed.Load())})
 	if err == nil {
-		err = expect(pacerResume, reply, 6)
+		err = expect(paceResume, reply, 6)
 	}
-	if _, ok := p.store.shares(p.key.away); ok && err != nil {
-		_ = p.hear(p.store.local().resumePacer(p.at(), 2*int64(p.poll)))
+	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
+		p.resumeHere()
 	}
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func TestResumeInRedis(t *testing.T) {
 		}
 		pause := func(d time.Duration) {
 			t.Helper()
-			if _, err := s.run(bg, pacerPause, []string{p.key.key}, []string{format(int64(d)), "0"}); err != nil {
+			if _, err := s.run(bg, pacePause, []string{p.key.key}, []string{format(int64(d)), "0"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A remote is a server in virtual time: what scripts do, done by a memory, whose
@@ -17,6 +19,37 @@ type remote struct {
 	mu    sync.Mutex
 	m     *memory
 	alive map[string]time.Time
+}
+
+// take takes from one limit. Runs are of a number of requests and what one takes, or the
+// other way round.
+func (v *remote) take(m member, now int64, runs []int64, bucket bool) []int64 {
+	reply := []int64{0, 0}
+	m.local(v.m, func(st state) (asked bool) {
+		reply = append(reply, found(m, st, now)...)
+		for i := 0; i < len(runs); i += 2 {
+			count, n := runs[i], runs[i+1]/m.unit()
+			if bucket {
+				count, n = runs[i+1], runs[i]/m.unit()
+			}
+			fit := int64(0)
+			for fit < count && st.wait(n) == 0 {
+				st.take(n)
+				fit++
+			}
+			reply[1] += fit
+			if m.kind() == slidingKind {
+				when := int64(0)
+				if wait := st.wait(n); wait > 0 && wait != limits.Never {
+					when = now + wait.Microseconds()
+				}
+				reply = append(reply, when)
+			}
+			asked = true
+		}
+		return asked
+	})
+	return append(reply, now)
 }
 
 func newRemote() *remote { return &remote{m: newMemory(), alive: map[string]time.Time{}} }
@@ -87,14 +120,51 @@ func (l *line) RunMany(ctx context.Context, calls []Call) []Reply {
 
 func (l *line) ServerID(context.Context, string) (string, error) { return "virtual", nil }
 
-// tagged returns the cell of a bucket by what stands behind its instant.
-func tagged(key, tag string) cell {
-	c := cell{key: key}
-	if _, err := fmt.Sscanf(tag, " %d@%d", &c.of.capacity, &c.of.interval); err != nil {
-		panic(err)
+// limitOf returns the limit that a script is asked for, and how many of args that takes.
+func limitOf(kind, key string, args []string) (m member, used int) {
+	n := make([]int64, 3)
+	for i := range min(3, len(args)) {
+		n[i], _ = strconv.ParseInt(args[i], 10, 64)
 	}
-	c.interval, c.capacity = c.of.interval, c.of.capacity
-	return c
+	a := spot{key: key}
+	switch kind {
+	case "bucket":
+		var capacity, interval int64
+		if _, err := fmt.Sscanf(args[1], " %d@%d", &capacity, &interval); err != nil {
+			panic(err)
+		}
+		c, err := newCell(limits.Rate{Count: 1, Per: time.Duration(interval), Burst: capacity})
+		if err != nil {
+			panic(err)
+		}
+		c.key = key
+		return &c, 2
+	case "sliding":
+		return &slidingWindow{a, n[0], n[1]}, 3
+	case "pace":
+		return &pace{a, n[0], n[1], 1}, 2
+	case "fixed":
+		return &fixedWindow{a, n[0], n[1], n[2]}, 3
+	}
+	return nil, 0
+}
+
+// found returns what a script tells of a state, before anything was taken.
+func found(m member, st state, now int64) []int64 {
+	switch st := st.(type) {
+	case *cellState:
+		return []int64{0, st.level / int64(time.Second), st.level % int64(time.Second)}
+	case *slidingLocal:
+		remaining, _, reset := st.holds()
+		newest := int64(0)
+		if reset > 0 {
+			newest = now + reset.Microseconds() - st.window.window
+		}
+		return []int64{0, m.limit() - remaining, newest}
+	case *fixedState:
+		return []int64{0, st.used, st.left.Microseconds()}
+	}
+	panic(fmt.Sprintf("%T", st))
 }
 
 func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
@@ -106,98 +176,57 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		n = append(n, i)
 	}
 	now, key := v.m.clock(), keys[0]
+	if s == bucketTake {
+		m, _ := limitOf("bucket", key, args)
+		return v.take(m, now, n[3:], true), nil
+	}
+	switch {
+	case len(keys) > 1: // it decides for no two
+	case s.name == "take":
+		m, used := limitOf(args[0], key, args[1:])
+		return v.take(m, now, n[1+used:], false), nil
+	case s.name == "add":
+		m, used := limitOf(args[0], key, args[1:])
+		delta := n[1+used]
+		if m.unit() == 1 {
+			made := int64(0)
+			m.local(v.m, func(st state) bool {
+				made, _ = st.add(delta, micro(n[2+used]), 0)
+				return true
+			})
+			return []int64{0, made, now}, nil
+		}
+		changed := int64(0)
+		m.local(v.m, func(st state) bool {
+			c := st.(*cellState)
+			before := c.level
+			c.level = min(max(0, before+delta), longest)
+			changed = max(c.level-before, before-c.level)
+			return true
+		})
+		return []int64{0, changed, now}, nil
+	}
 	switch s {
-	case leakyTake, leakyUsual:
-		w, at := v.m.buckets.Get(key)
-		c := tagged(key, args[1])
-		p, _ := w.by(&c, at)
-		level, granted := p.Own.Level, int64(0)
-		reply := []int64{0, 0, 0, level / int64(time.Second), level % int64(time.Second), now}
-		for i := 2; i < len(n); i += 2 {
-			fit := min(n[i+1], max(0, n[0]-level)/n[i])
-			level, granted = level+fit*n[i], granted+fit
-		}
-		if reply[1] = granted; s == leakyUsual {
-			reply = []int64{0, now, granted, reply[3], reply[4]}
-		}
-		return reply, v.m.buckets.Update(key, func(water, time.Duration) water { return pour(&c, p, level-p.Own.Level, at) })
-	case logTake:
-		before := v.m.log(n[1]).TakeLimit(key, n[0], 0)
-		reply := []int64{0, 0, n[0] - before.Remaining, 0}
-		if before.ResetAfter > 0 {
-			reply[3] = now + before.ResetAfter.Microseconds() - n[1]
-		}
-		for i := 3; i < len(n); i += 2 {
-			fit, wait := int64(0), int64(0)
-			for range n[i+1] {
-				if !v.m.log(n[1]).TakeLimit(key, n[0], n[i]).Allowed() {
-					break
-				}
-				fit++
-			}
-			if res := v.m.log(n[1]).TakeLimit(key, n[0], n[i]); fit < n[i+1] {
-				wait = now + res.RetryAfter.Microseconds()
-			} else if res.Allowed() { // that was one too many
-				_, _ = v.m.adjustLog(logKey{key: key, window: n[1]}, -n[i], 0)
-			}
-			reply = append(reply, fit, wait)
-		}
-		return append(reply, now), nil
-	case fixedTake:
-		k := fixedKey{key: key, limit: n[0], window: n[1], offset: n[2]}
-		old, at := v.m.fixeds.Get(key)
-		w := old.at(k, now, at)
-		used, left := w.found(k.limit, now)
-		reply := []int64{0, 0, 0, used, left.Microseconds(), now}
-		for i := 3; i < len(n); i += 2 {
-			for range n[i+1] {
-				a := &asking{n: n[i]}
-				if err := v.m.takeFromFixed(k, []*asking{a}); err != nil {
-					return nil, err
-				}
-				if a.result.Allowed() {
-					reply[1]++
-				}
-			}
-		}
-		return reply, nil
-	case adjust:
-		var changed int64
-		var err error
-		switch args[0] {
-		case "leaky":
-			c := tagged(key, args[2])
-			changed, err = v.m.adjustBucket(c, n[3])
-		case "log":
-			changed, err = v.m.adjustLog(logKey{key: key, window: n[2]}, n[4], micro(n[5]))
-		case "fixed":
-			changed, err = v.m.adjustFixed(fixedKey{key: key, window: n[2], offset: n[3]}, n[4], micro(n[5]))
-		}
-		return []int64{0, changed, now}, err
-	case pacerReserve:
-		k := paceKey{key: key, missed: n[0], horizon: n[1]}
+	case paceReserve:
+		k := &pace{spot: spot{key: key}, missed: n[0], horizon: n[1], interval: 1}
 		look := &pacing{}
-		if err := v.m.reserveSlots(k, 1, []*pacing{look}); err != nil {
-			return nil, err
-		}
+		v.m.reserveSlots(k, 1, []*pacing{look})
 		free, pause, granted := look.slot-now*1000, int64(0), int64(0)
 		if look.pause > 0 {
 			pause = look.pause - now*1000
 		}
 		for i := 2; i < len(n); i += 2 {
 			r := &pacing{takes: n[i], patience: n[i+1]}
-			if err := v.m.reserveSlots(k, 1, []*pacing{r}); err != nil {
-				return nil, err
-			}
+			v.m.reserveSlots(k, 1, []*pacing{r})
 			if r.ok {
 				granted++
 			}
 		}
 		const s = int64(time.Second)
 		return []int64{0, granted, 0, free / s, free % s, pause / s, pause % s, 0, 0, now}, nil
-	case pacerCancel:
+	case paceCancel:
 		end, _ := strconv.ParseInt(args[0], 10, 64)
-		if v.m.cancelSlots(paceKey{key: key}, end, n[1], n[2]) {
+		if v.m.cancelSlots(&pace{spot: spot{key: key}}, end, n[1], n[2]) {
 			return []int64{1, now}, nil
 		}
 		return []int64{0, now}, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,24 +95,21 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota limi
 	var wg sync.WaitGroup
 	for range stores {
 		s := b.store(t)
-		c, err := newCell(quota)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.key = s.key("replay", t.Name(), "", "")
+		l := newLeaky(t, s, "replay "+strings.ReplaceAll(t.Name(), "/", " "), quota)
 		for range callers {
 			wg.Go(func() {
 				for range each {
-					tk := taking{n: 1 + rand.Int64N(3)}
+					n := 1 + rand.Int64N(3)
 					if rand.IntN(50) == 0 {
-						tk.n = quota.Burst + 1
+						n = quota.Burst + 1
 					}
-					if err := s.buckets.do(bg, c, &tk); err != nil {
+					r, err := s.ask(bg, l.member("k"), n)
+					if err != nil {
 						t.Error(err)
 						return
 					}
 					mu.Lock()
-					records = append(records, record[limits.Result]{now: tk.now, n: tk.n, answer: tk.result})
+					records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results[0]})
 					mu.Unlock()
 					if rand.IntN(4) == 0 {
 						time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)

@@ -22,6 +22,48 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
+// A limitKind is a kind of limit that can be decided with others: the bit that stands for
+// it, and what is in lua/name.lua.
+type limitKind uint
+
+const (
+	bucketKind limitKind = 1 << iota
+	slidingKind
+	fixedKind
+	paceKind
+	allKinds = iota
+)
+
+func (k limitKind) String() string {
+	return map[limitKind]string{bucketKind: "bucket", slidingKind: "sliding", fixedKind: "fixed", paceKind: "pace"}[k]
+}
+
+// takes and adds are the scripts that take from limits of those kinds, or add to them
+// without asking. A script has the rules of its kinds only, because Lua makes each
+// function anew in each call.
+var takes, adds = scriptsOfKinds("take"), scriptsOfKinds("add")
+
+func scriptsOfKinds(name string) (all [1 << allKinds]*Script) {
+	for kinds := range all {
+		parts := []string{"epoch", "instant", "limits"}
+		for k := limitKind(1); k < 1<<allKinds; k <<= 1 {
+			if limitKind(kinds)&k != 0 {
+				parts = append(parts, k.String())
+			}
+		}
+		all[kinds] = strictScript(name, parts...)
+	}
+	return all
+}
+
+// bucketTake does what takes does for one bucket, and for many in one script.
+var bucketTake = func() *Script {
+	general := source("epoch") + source("instant") + source("limits") + source("bucket")
+	s := NewScript("bucket_take", source("clock")+"local function general()\n"+general+"return epoch, kinds.bucket\nend\n"+source("bucket_take"))
+	s.strict = true
+	return s
+}()
+
 // script returns the script of lua/name.lua, behind those parts it needs.
 func script(name string, parts ...string) *Script {
 	var text strings.Builder
@@ -31,23 +73,26 @@ func script(name string, parts ...string) *Script {
 	return NewScript(name, text.String())
 }
 
-// source returns what is in lua/name.lua, bare.
+// strictScript returns the script of lua/name.lua that, in strict mode, has the
+// epoch for its last key.
+func strictScript(name string, parts ...string) *Script {
+	s := script(name, parts...)
+	s.strict = true
+	return s
+}
+
+// source returns what is in lua/name.lua, without the lines that are comments only: a
+// server that does not know a script is sent all of it.
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err) // they are part of the program
 	}
-	return string(bare(string(text)))
-}
-
-// bare returns source without the lines that are comments only: a server that
-// does not know a script is sent all of it.
-func bare(source string) []byte {
-	var out []byte
-	for line := range strings.Lines(source) {
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
 		if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-			out = append(out, line...)
+			out.WriteString(line)
 		}
 	}
-	return out
+	return out.String()
 }

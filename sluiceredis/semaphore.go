@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	semAcquire = strictScript("sem_acquire", "leases")
-	semRenew   = strictScript("sem_renew", "leases")
+	semAcquire = strictScript("sem_acquire", "epoch", "leases")
+	semRenew   = strictScript("sem_renew", "epoch", "leases")
 	semRelease = script("sem_release", "leases")
 )
 

@@ -254,9 +254,8 @@ func TestSharesOfAPacerObeyPauses(t *testing.T) {
 		v := newRemote()
 		s, l := v.newStore(t, Config{Away: LocalShare, Instances: 2})
 		p := newPacer(t, s, "p", 10, sec, PacerConfig{})
-		if _, err := v.m.pausePacer(p.at(), int64(10*sec)); err != nil {
-			t.Fatal(err)
-		}
+		k := p.at()
+		v.m.pausePacer(&k, int64(10*sec))
 		if err := s.pacers.do(bg, p.at(), new(pacing)); err != nil { // as who waits does now and then
 			t.Fatal(err)
 		}

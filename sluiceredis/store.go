@@ -81,11 +81,8 @@ type Store struct {
 	strict  bool
 	sharded bool
 
-	buckets commit[cell, *taking]
-	logs    commit[logKey, *asking]
-	fixeds  commit[fixedKey, *asking]
-	pacers  commit[paceKey, *pacing]
-	sets    commit[string, *joining]
+	takes  commit[string, *request]
+	pacers commit[pace, *pacing]
 
 	ways    commit[uint64, *sending] // what is on its way, by number
 	most    uint64                   // how many of them there may be; 0: no bound, and nothing gathers
@@ -148,21 +145,15 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.breaker.since, s.breaker.events.tell = time.Now(), cfg.OnEvent
 	s.placer, _ = client.(Placer)
 	_, s.alone = client.(inProcess)
-	s.buckets.init(s, takeFromBucket, giveBackToBucket)
-	s.logs.init(s, takeFromLog, giveBackToLog)
-	s.fixeds.init(s, takeFromFixed, giveBackToFixed)
+	s.takes.init(s, takeFromServer, giveBack)
+	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, firstKey, takeAlone, takeAway
 	s.pacers.init(s, reserveSlots, giveBackSlots)
-	s.sets.init(s, takeTogether, giveBackTogether)
+	s.pacers.name, s.pacers.here = func(k pace) string { return k.key }, pacerHere
+	s.pacers.alone = func(s *Store, k pace, requests []*pacing) error {
+		s.local().reserveSlots(&k, 1, requests)
+		return nil
+	}
 	s.ways.init(s, send, nil)
-	s.logs.units = func(a *asking) int64 { return a.n }
-	s.sets.units = (*joining).logged
-	s.buckets.name, s.buckets.alone, s.buckets.here = func(c cell) string { return c.key }, (*memory).takeFromBucket, bucketHere
-	s.logs.name, s.logs.alone, s.logs.here = func(k logKey) string { return k.key }, (*memory).takeFromLog, logHere
-	s.fixeds.name, s.fixeds.alone, s.fixeds.here = func(k fixedKey) string { return k.key }, (*memory).takeFromFixed, fixedHere
-	s.pacers.name, s.pacers.here = func(k paceKey) string { return k.key }, pacerHere
-	s.pacers.alone = func(m *memory, k paceKey, requests []*pacing) error { return m.reserveSlots(k, 1, requests) }
-	s.sets.name, s.sets.here = firstKey, setHere
-	s.sets.alone = func(_ *memory, _ string, requests []*joining) error { return takeApart(requests, nil) }
 	if p, ok := client.(Pipeliner); ok {
 		s.most = uint64(max(0, p.Pipelines()))
 	}
@@ -243,38 +234,6 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	return reply, err
 }
 
-// A sending is a call on its way, and its reply.
-type sending struct {
-	call  Call
-	reply Reply
-}
-
-// send has a call made, with those for other keys if that pays.
-func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
-	c := sending{call: call}
-	if s.most == 0 {
-		s.sendOne(ctx, &c)
-	} else if err := s.ways.do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
-		return nil, err
-	}
-	return c.reply.Ints, c.reply.Err
-}
-
-// send makes calls that go the same way.
-func send(s *Store, ctx context.Context, _ uint64, requests []*sending) error {
-	if _, bounded := ctx.Deadline(); !bounded { // as that of the first is, who goes alone
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-	}
-	if len(requests) == 1 {
-		s.sendOne(ctx, requests[0])
-	} else {
-		s.sendMany(ctx, requests)
-	}
-	return nil
-}
-
 // expect returns an error unless a script replied so many integers.
 func expect(script *Script, reply []int64, n int) error {
 	if len(reply) != n {
@@ -315,18 +274,6 @@ type Stats struct {
 	Local   uint64 // requests answered by this process: by local shares, or of a store of its own
 	Refused uint64 // requests for limits refused because the server could not be asked
 	Told    uint64 // units that local shares had granted and the server was told of when it was back
-}
-
-// decided notes that script has decided so many requests. By our reading of its
-// reply it granted as many as it says itself: reply[1], beside the clamps in
-// reply[2].
-func (s *Store) decided(script *Script, requests int, reply []int64, granted int64) error {
-	s.stats.decisions.Add(uint64(requests))
-	s.stats.clamped.Add(uint64(reply[2]))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[1], granted)
-	}
-	return nil
 }
 
 // Stats returns what the store has done.

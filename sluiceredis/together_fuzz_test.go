@@ -100,7 +100,7 @@ func (r *togetherRun) run() {
 
 // take has so many requests decided in one script, and compares.
 func (r *togetherRun) take(count int) {
-	var requests []*joining
+	var requests []*request
 	for i := range count {
 		n := make([]int64, len(r.models))
 		for k := range n {
@@ -110,39 +110,39 @@ func (r *togetherRun) take(count int) {
 			}
 			n[k] = []int64{0, 0, 1, 1, 1, 2, 3, 7}[r.next(8)]
 		}
-		requests = append(requests, &joining{set: r.set, form: r.set.form(), n: n})
+		requests = append(requests, &request{form: r.set.form(), n: n, results: make([]limits.Result, len(n))})
 	}
 	if count == 1 {
-		d, err := r.set.takeEach(bg, requests[0].n...)
+		d, err := r.set.take(bg, requests[0].n...)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		requests[0].decision = d
-	} else if err := takeTogether(r.store, bg, "", requests); err != nil {
+		requests[0] = d
+	} else if err := takeFromServer(r.store, bg, "", requests); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, j := range requests {
 		r.compare(j)
 	}
 	last := requests[len(requests)-1]
-	if count == 1 && last.decision.allowed() && len(r.data) > 0 && r.next(4) == 0 {
+	if count == 1 && last.granted() && len(r.data) > 0 && r.next(4) == 0 {
 		r.giveBack(last.n)
 	}
 }
 
-func (r *togetherRun) compare(j *joining) {
+func (r *togetherRun) compare(j *request) {
 	want := togetherModel(r.models, r.at(), j.n)
 	all, by := true, -1
 	for i, w := range want {
-		if j.decision.results[i] != w {
-			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.decision.results[i], w)
+		if j.results[i] != w {
+			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.results[i], w)
 		}
 		all = all && w.Allowed()
 		if !w.Allowed() && (by < 0 || w.RetryAfter > want[by].RetryAfter) {
 			by = i
 		}
 	}
-	if d := j.decision; d.allowed() != all || d.by != by {
+	if d := j; d.granted() != all || d.by != by {
 		r.t.Fatalf("at %v, %v: %+v; want %v by %d", r.now, j.n, d, all, by)
 	}
 	if all {

@@ -30,6 +30,21 @@ func newSet(t testing.TB, s *Store, of ...joinable) *joint {
 	return set
 }
 
+func (r *request) allowed() bool { return r != nil && r.granted() }
+
+// refuses returns the result of the limit that does, or of any if none does.
+func (r *request) refuses() limits.Result { return r.results[max(0, r.by)] }
+
+func (r *request) retryAfter() time.Duration { return r.refuses().RetryAfter }
+func (r *request) err() error                { return r.refuses().Err() }
+
+// all takes n from each limit, and peek nothing.
+func (t *joint) all(ctx context.Context, n int64) (*request, error) {
+	return t.take(ctx, slices.Repeat([]int64{n}, len(t.limits))...)
+}
+
+func (t *joint) peek(ctx context.Context) (*request, error) { return t.all(ctx, 0) }
+
 // adjust corrects each limit by delta.
 func (t *joint) adjust(ctx context.Context, delta int64, age time.Duration) error {
 	return errors.Join(t.AdjustAll(ctx, slices.Repeat([]int64{delta}, len(t.limits)), age)...)
@@ -72,7 +87,7 @@ func TestTogether(t *testing.T) {
 				res(1, 3, 0, 2*sec), res(2, 5, 0, time.Minute), res(4, 6, 0, 24*time.Hour-sec), res(0, 3, 200*ms, 400*ms)}},
 		} {
 			clock.set(v.at)
-			got, err := set.takeEach(bg, v.n...)
+			got, err := set.take(bg, v.n...)
 			if err != nil || got.allowed() != (v.by < 0) || got.by != v.by || [4]limits.Result(got.results) != v.want {
 				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
 			}
@@ -101,7 +116,7 @@ func TestTogether(t *testing.T) {
 						t.Errorf("%v does not panic", n)
 					}
 				}()
-				_, _ = set.takeEach(bg, n...)
+				_, _ = set.take(bg, n...)
 			}()
 		}
 	})
@@ -155,7 +170,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 		set := newSet(t, s, limits...)
 		var keys []string
 		for _, m := range set.form().members {
-			keys = append(keys, m.keyName())
+			keys = append(keys, m.about().key)
 		}
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
 			{Name: "a", Limiter: limits[0]}, {Name: "b", Limiter: limits[1]}, {Name: "c", Limiter: limits[2]}, {Name: "d", Limiter: limits[3]},
@@ -169,7 +184,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 				"text": func(key string) error { return b.redis.Set(bg, key, "x y", 0).Err() },
 			} {
 				b.redis.Del(bg, keys...)
-				if d, err := set.take(bg, 1); err != nil || !d.allowed() {
+				if d, err := set.all(bg, 1); err != nil || !d.allowed() {
 					t.Fatalf("%+v, %v", d, err)
 				}
 				b.redis.Del(bg, keys[broken])
@@ -183,7 +198,7 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 					return all
 				}
 				before := dump()
-				_, takes := set.take(bg, 1)
+				_, takes := set.all(bg, 1)
 				_, peeks := set.peek(bg)
 				_, asks := gate.AcquireWithin(bg, 1, 0)
 				for how, err := range map[string]error{"take": takes, "peek": peeks, "adds": set.adjust(bg, 1, 0), "return": set.adjust(bg, -1, 0), "gate": asks} {
@@ -232,12 +247,12 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 				set := make()
 				wg.Go(func() {
 					for i, more := 0, true; i < 80 || more && i < most; i++ {
-						j := &joining{set: set, form: set.form(), n: slices.Repeat([]int64{1 + rand.Int64N(3)}, 3)}
-						if err := s.sets.do(bg, j.form.sign, j); err != nil {
+						j, err := set.all(bg, 1+rand.Int64N(3))
+						if err != nil {
 							t.Error(err)
 							return
 						}
-						r := j.decision.results
+						r := j.results
 						mu.Lock()
 						records = append(records, record[answer]{j.now, j.n[0], answer{r[0], r[1], r[2]}})
 						by[fmt.Sprint(r[0].Allowed(), r[1].Allowed(), r[2].Allowed())]++
@@ -324,9 +339,9 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "quota second") {
 			t.Errorf("%v", err)
 		}
-		a, _ := second.leaky.Peek(bg, "k")
-		d, _ := day.fixed.Peek(bg, "k")
-		o, _ := other.log.Peek(bg, "k")
+		a, _ := s.take(bg, second.of.member("k"), 0)
+		d, _ := s.take(bg, day.of.member("k"), 0)
+		o, _ := s.take(bg, other.of.member("k"), 0)
 		if a.Remaining != 2 || d.Remaining != 1 || o.Remaining != 0 || gate.Stats().Stranded != 0 {
 			t.Errorf("%+v %+v %+v, %d stranded", a, d, o, gate.Stats().Stranded)
 		}
@@ -355,7 +370,7 @@ func TestTogetherAdjust(t *testing.T) {
 		}
 		take := func(n int64) {
 			t.Helper()
-			if d, err := set.take(bg, n); err != nil || !d.allowed() {
+			if d, err := set.all(bg, n); err != nil || !d.allowed() {
 				t.Errorf("%d: %+v, %v", n, d, err)
 			}
 		}
@@ -405,23 +420,23 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 			newLeaky(t, s, "f/a", limits.Rate{Burst: 100, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "f/b", 100, time.Hour).On(""),
 			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).On(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 100))
 		var first, gone sync.WaitGroup
-		first.Go(func() { _, _ = set.take(bg, 1) })
+		first.Go(func() { _, _ = set.all(bg, 1) })
 		<-d.came
 		ctx, cancel := context.WithCancel(bg)
 		defer cancel()
 		for range 5 {
 			gone.Go(func() {
-				if _, err := set.take(ctx, 3); err != context.Canceled {
+				if _, err := set.all(ctx, 3); err != context.Canceled {
 					t.Error(err)
 				}
 			})
 		}
 		for waiting := 0; waiting < 5; runtime.Gosched() {
-			s.sets.mu.Lock()
-			for _, g := range s.sets.groups {
+			s.takes.mu.Lock()
+			for _, g := range s.takes.groups {
 				waiting = len(g.waiting)
 			}
-			s.sets.mu.Unlock()
+			s.takes.mu.Unlock()
 		}
 		d.pass <- struct{}{}
 		<-d.came
@@ -455,7 +470,7 @@ func TestASetFollowsItsLimits(t *testing.T) {
 		set := newSet(t, s, l.On(""), p)
 		take := func(n int64, wait time.Duration, limits ...int64) {
 			t.Helper()
-			d, err := set.take(bg, n)
+			d, err := set.all(bg, n)
 			if err != nil || d.retryAfter() != wait || d.results[0].Limit != limits[0] || d.results[1].Limit != limits[1] {
 				t.Errorf("%+v, %v", d, err)
 			}

@@ -66,8 +66,11 @@ func travel(ctx context.Context, d time.Duration) error {
 func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if s == adjust {
-		args = args[1:] // the kind, which is leaky
+	switch {
+	case s.name == "add":
+		args = args[1:] // the kind, which is bucket
+	case s == bucketTake:
+		args = append(args[:2:2], args[3:]...) // without the number of pairs
 	}
 	var n []int64
 	for _, text := range args {
@@ -82,7 +85,7 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	before := max(0, tat-now)
 	level, granted := before, int64(0)
 	switch s {
-	case leakyTake, leakyUsual:
+	case bucketTake:
 		for i := 2; i < len(n); i += 2 {
 			for range n[i+1] {
 				if level+n[i] <= n[0] {
@@ -91,21 +94,16 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 			}
 		}
 		v.tats[keys[0]] = now + level
-		if s == leakyUsual {
-			return []int64{0, us, granted, before / 1e9, before % 1e9}
-		}
 		return []int64{0, granted, 0, before / 1e9, before % 1e9, us}
-	case adjust:
-		if delta := n[2]; n[3] == 0 || us < n[3] {
-			level = max(0, level+delta)
-		}
+	case adds[bucketKind]:
+		level = max(0, level+n[2])
 		v.tats[keys[0]] = now + level
 		return []int64{0, max(level-before, before-level), us}
 	}
 	p := &v.pacer
 	ahead := func(at int64) (s, ns int64) { d := max(0, at-now); return d / 1e9, d % 1e9 }
 	switch s {
-	case pacerReserve:
+	case paceReserve:
 		p.free = max(p.free, p.pause, now-n[0])
 		first := p.free
 		for i := 2; i < len(n); i += 2 {
@@ -119,16 +117,16 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 		ps, pns := ahead(p.pause)
 		ms, mns := ahead(p.mark)
 		return []int64{0, granted, 0, (first - now) / 1e9, (first - now) % 1e9, ps, pns, ms, mns, us}
-	case pacerCancel:
+	case paceCancel:
 		if p.free != n[0] || p.mark > now && p.mark != n[2] {
 			return []int64{0, us}
 		}
 		p.free -= n[1]
 		return []int64{1, us}
-	case pacerPause:
+	case pacePause:
 		p.pause = max(p.pause, now+n[0])
 		p.free = max(p.free, p.pause)
-	case pacerResume:
+	case paceResume:
 		if p.pause-now > n[0] {
 			p.mark = max(p.free, p.mark+1)
 			p.free, p.pause = now+n[1], 0

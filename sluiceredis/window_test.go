@@ -278,7 +278,7 @@ func fixedModel(limit, window int64) func([2]int64, record[limits.Result]) (limi
 func TestReplayOfConcurrentWindows(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		const limit, window = 20, 5 * ms
-		ask := func(what string, do func(s *Store, a *asking) error) []record[limits.Result] {
+		ask := func(what string, of func(s *Store) member) []record[limits.Result] {
 			var mu sync.Mutex
 			var records []record[limits.Result]
 			var wg sync.WaitGroup
@@ -287,13 +287,14 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 				for range 6 {
 					wg.Go(func() {
 						for range 150 {
-							a := asking{n: 1 + rand.Int64N(4)}
-							if err := do(s, &a); err != nil {
+							n := 1 + rand.Int64N(4)
+							r, err := s.ask(bg, of(s), n)
+							if err != nil {
 								t.Error(what, err)
 								return
 							}
 							mu.Lock()
-							records = append(records, record[limits.Result]{now: a.now, n: a.n, answer: a.result})
+							records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results[0]})
 							mu.Unlock()
 						}
 					})
@@ -311,14 +312,14 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 			}
 			return records
 		}
-		logs := ask("log", func(s *Store, a *asking) error {
-			return s.logs.do(bg, newLog(t, s, "replay", limit, window).at("k"), a)
+		logs := ask("log", func(s *Store) member {
+			return newLog(t, s, "replay", limit, window).member("k")
 		})
 		if err := replay(logs, logModel(limit, window.Microseconds())); err != nil {
 			t.Error(err)
 		}
-		fixeds := ask("fixed", func(s *Store, a *asking) error {
-			return s.fixeds.do(bg, newFixed(t, s, "replay", FixedConfig{Limit: limit, Window: window}).at("k"), a)
+		fixeds := ask("fixed", func(s *Store) member {
+			return newFixed(t, s, "replay", FixedConfig{Limit: limit, Window: window}).member("k")
 		})
 		if err := replay(fixeds, fixedModel(limit, window.Microseconds())); err != nil {
 			t.Error(err)
@@ -373,16 +374,15 @@ func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		l := newLog(t, s, "own", 2, sec)
-		k := l.at("k")
-		own := &asking{n: 1}
-		if err := takeFromLog(s, bg, k, []*asking{own}); err != nil {
+		own, err := s.ask(bg, l.member("k"), 1)
+		if err != nil {
 			t.Fatal(err)
 		}
 		clock.set(500 * ms) // the reply is late
 		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() {
 			t.Fatal(res, err)
 		}
-		giveBackToLog(s, k, []*asking{own})
+		giveBack(s, "", []*request{&own.request})
 		clock.set(sec)
 		// One left at 0.5 s, so that only one more may before 1.5 s.
 		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed() {

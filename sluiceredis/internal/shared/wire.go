@@ -13,7 +13,7 @@ import (
 
 // What was granted is read from the wire, by code that shares nothing with that
 // which decides: a script that granted too much could not hide it here. See
-// lua/pacer_reserve.lua and lua/leaky_usual.lua for what arguments and replies
+// lua/pace_reserve.lua and lua/bucket_take.lua for what arguments and replies
 // are.
 
 // A script is a call of one that was answered.
@@ -66,9 +66,9 @@ func (w *wire) note(s *sluiceredis.Script, args []string, reply []int64, err err
 	}
 	var read func([]string, []int64) (script, error)
 	switch {
-	case w.kind == "pacer" && s.Name() == "pacer_reserve":
+	case w.kind == "pacer" && s.Name() == "pace_reserve":
 		read = readReserve
-	case w.kind == "leaky" && s.Name() == "leaky_usual":
+	case w.kind == "leaky" && s.Name() == "bucket_take":
 		read = readTake
 	}
 	w.mu.Lock()
@@ -91,11 +91,11 @@ func (w *wire) recorded() ([]script, int) {
 	return w.scripts, w.other
 }
 
-// readReserve reads a call of pacer_reserve.
+// readReserve reads a call of pace_reserve.
 func readReserve(args []string, reply []int64) (script, error) {
 	numbers, err := integers(args)
 	if err != nil || len(reply) != 10 || len(numbers) < 2 || len(numbers)%2 != 0 {
-		return script{}, fmt.Errorf("pacer_reserve of %q replied %d: %w", args, reply, err)
+		return script{}, fmt.Errorf("pace_reserve of %q replied %d: %w", args, reply, err)
 	}
 	free := reply[3]*1_000_000_000 + reply[4]
 	s := script{Now: reply[9], Before: free, Reply: reply[1]}
@@ -109,19 +109,19 @@ func readReserve(args []string, reply []int64) (script, error) {
 	return s, nil
 }
 
-// readTake reads a call of leaky_usual for one bucket.
+// readTake reads a call of bucket_take for one bucket, with one run of requests.
 func readTake(args []string, reply []int64) (script, error) {
-	isQuota := func(text string) bool { return strings.HasPrefix(text, " ") } // which is in the bucket
-	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isQuota))
-	if err != nil || len(reply) != 5 || len(numbers) != 3 || reply[2] < 0 {
-		return script{}, fmt.Errorf("leaky_usual of %q replied %d: %w", args, reply, err)
+	isTag := func(text string) bool { return strings.HasPrefix(text, " ") } // which is in the bucket
+	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isTag))
+	if err != nil || len(reply) != 6 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
+		return script{}, fmt.Errorf("bucket_take of %q replied %d: %w", args, reply, err)
 	}
 	level := reply[3]*1_000_000_000 + reply[4]
-	s := script{Now: reply[1], Before: level, Reply: reply[2]}
-	for range numbers[2] {
-		if level+numbers[1] <= numbers[0] {
-			s.Costs = append(s.Costs, numbers[1])
-			level += numbers[1]
+	s := script{Now: reply[5], Before: level, Reply: reply[1]}
+	for range numbers[3] {
+		if level+numbers[2] <= numbers[0] {
+			s.Costs = append(s.Costs, numbers[2])
+			level += numbers[2]
 			s.Granted++
 		}
 	}

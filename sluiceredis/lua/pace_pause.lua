@@ -1,8 +1,8 @@
 -- Pauses a pacer. A pause is only ever prolonged.
 --
--- KEYS[1]  as in pacer_reserve
+-- KEYS[1]  as in pace_reserve
 -- ARGV[1]  for how many nanoseconds from now
--- ARGV[2]  as ARGV[1] of pacer_reserve: so long what is written says more than nothing
+-- ARGV[2]  as ARGV[1] of pace_reserve: so long what is written says more than nothing
 --
 -- Replies {0, the end of the pause: seconds and nanoseconds ahead of now, until
 -- where void slots reach: likewise, or 0 0; now}.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,23 +32,22 @@ func (p *pipes) RunMany(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-// takes returns calls of leaky_take for buckets of 5 at 1 per second.
-func takes(keys []string, runs ...string) []*sending {
+// takeCalls returns calls for buckets of 5 at 1 per second.
+func takeCalls(keys []string, runs ...string) []*sending {
 	var all []*sending
 	for _, key := range keys {
-		args := append([]string{format(5 * int64(time.Second)), " 5@1000000000"}, runs...)
-		all = append(all, &sending{call: Call{leakyTake, []string{key}, args}})
+		args := append([]string{format(5 * int64(time.Second)), " 5@1000000000", format(int64(len(runs) / 2))}, runs...)
+		all = append(all, &sending{call: Call{bucketTake, []string{key}, args}})
 	}
 	return all
 }
 
-// What leaky_usual answers is what leaky_take would have, and it leaves the bucket
-// as that does; what it leaves alone is not as usual.
-func TestUsualDoesWhatTakeDoes(t *testing.T) {
+// What bucket_take answers is what take would have, and it leaves the bucket as that
+// does: its way for most buckets is the same rule.
+func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		s, clock := b.freeze(t)
+		_, clock := b.freeze(t)
 		random := rand.New(rand.NewPCG(1, 2))
-		alone := 0
 		for i := range 3000 {
 			at := time.Duration(random.Int64N(int64(time.Hour)))
 			clock.set(at)
@@ -90,41 +88,30 @@ func TestUsualDoesWhatTakeDoes(t *testing.T) {
 			if random.IntN(10) == 0 {
 				b.redis.Del(bg, a, c)
 			}
-			want, err := clock.Run(bg, leakyTake, []string{a}, []string{format(depth), tag, format(cost), count})
+			want, err := clock.Run(bg, takes[bucketKind], []string{a}, []string{"bucket", format(depth), tag, count, format(cost)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := &sending{call: Call{leakyTake, []string{c}, []string{format(depth), tag, format(cost), count}}}
-			before := s.Stats().Calls
-			s.sendOne(bg, got)
-			if again := s.Stats().Calls - before; again > 0 {
-				alone++
-				if usual := want[0] == 0 && want[2] == 0 && len(state) == 19+len(tag) && strings.HasSuffix(state, tag) && state[0] < '9' && want[3]*1e9+want[4] <= depth; usual {
-					t.Errorf("%d: left alone %q, which is as usual", i, state)
-				}
-			}
+			got, err := clock.Run(bg, bucketTake, []string{c}, []string{format(depth), tag, "1", format(cost), count})
 			if want[0] < 0 {
-				want, got.reply.Ints = want[:1], got.reply.Ints[:1]
+				want, got = want[:1], got[:1]
 			}
-			if got.reply.Err != nil || !slices.Equal(got.reply.Ints, want) {
-				t.Fatalf("%d: %q, depth %d, %s of %d: %d, %v, want %d", i, state, depth, count, cost, got.reply.Ints, got.reply.Err, want)
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%d: %q, depth %d, %s of %d: %d, %v, want %d", i, state, depth, count, cost, got, err, want)
 			}
 			if x, y := b.redis.Get(bg, a).Val(), b.redis.Get(bg, c).Val(); x != y {
 				t.Fatalf("%d: %q becomes %q and not %q", i, state, y, x)
 			}
 		}
-		if alone < 600 || alone > 1800 {
-			t.Errorf("%d of 3000 left alone", alone)
-		}
 	})
 }
 
 // A bucket is forgotten when it is empty, and not before.
-func TestUsualExpires(t *testing.T) {
+func TestBucketTakeExpires(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		all := takes([]string{b.prefix + "a"}, format(int64(1500*time.Millisecond)), "2")
-		s.sendOne(bg, all[0])
+		all := takeCalls([]string{b.prefix + "a"}, format(int64(1500*time.Millisecond)), "2")
+		_ = send(s, bg, 0, all[:1])
 		left := b.redis.PTTL(bg, b.prefix+"a").Val()
 		if left < 2900*time.Millisecond || left > 3002*time.Millisecond {
 			t.Errorf("%v left of 3 s", left)
@@ -137,26 +124,26 @@ func TestManyBucketsShareAScript(t *testing.T) {
 		p := &pipes{Client: b.client}
 		s := b.storeOn(t, p)
 		var keys []string
-		for i := range 2*mostUsual + 3 {
+		for i := range 2*mostBuckets + 3 {
 			keys = append(keys, fmt.Sprint(b.prefix, i))
 		}
 		b.redis.LPush(bg, keys[1], "a list")
 		b.redis.Set(bg, keys[2], "hostile", 0)
 		sec := format(int64(time.Second))
-		all := takes(keys, sec, "3")
-		other := takes([]string{b.prefix + "other"}, sec, "1", format(2*int64(time.Second)), "2")[0] // two costs
-		again := takes(keys[:1], sec, "3")[0]                                                        // after the first, in the same script
+		all := takeCalls(keys, sec, "3")
+		other := takeCalls([]string{b.prefix + "other"}, sec, "1", format(2*int64(time.Second)), "2")[0] // two costs
+		again := takeCalls(keys[:1], sec, "3")[0]                                                        // after the first, in the same script
 		all = slices.Insert(all, 40, other, again)
-		s.sendMany(bg, all)
+		_ = send(s, bg, 0, all)
 
-		if len(p.calls) != 2 {
+		if len(p.calls) != 1 {
 			t.Fatalf("%d pipelines", len(p.calls))
 		}
 		var went []string
 		for _, call := range slices.Concat(p.calls...) {
 			went = append(went, fmt.Sprint(call.Script.Name(), len(call.Keys)))
 		}
-		if want := []string{"leaky_usual64", "leaky_usual64", "leaky_usual4", "leaky_take1", "leaky_take1", "leaky_take1"}; !slices.Equal(went, want) {
+		if want := []string{"bucket_take64", "bucket_take64", "bucket_take5"}; !slices.Equal(went, want) {
 			t.Errorf("went as %v, want %v", went, want)
 		}
 		for _, c := range all {
@@ -187,33 +174,37 @@ func TestSharedScriptFails(t *testing.T) {
 		fails := errors.New("fails")
 		s := b.storeOn(t, &pipes{Client: b.client, fails: fails})
 		var keys []string
-		for i := range mostUsual + 2 {
+		for i := range mostBuckets + 2 {
 			keys = append(keys, fmt.Sprint(b.prefix, i))
 		}
-		all := takes(keys, format(int64(time.Second)), "1")
-		s.sendMany(bg, all)
+		all := takeCalls(keys, format(int64(time.Second)), "1")
+		_ = send(s, bg, 0, all)
 		for i, c := range all {
-			if want := i < mostUsual; errors.Is(c.reply.Err, fails) != want {
+			if want := i < mostBuckets; errors.Is(c.reply.Err, fails) != want {
 				t.Errorf("%d: %v", i, c.reply.Err)
 			}
 		}
 	})
 }
 
-// In strict mode, and on a cluster, buckets go alone.
-func TestUsualIsNotFor(t *testing.T) {
-	call := takes([]string{"k"}, "1", "1")[0].call
+// On a cluster each bucket goes alone, and in strict mode they share an epoch.
+func TestBucketsOfAClusterAndInStrictMode(t *testing.T) {
 	for _, s := range []*Store{{strict: true}, {sharded: true}} {
-		if s.usual(&call) {
-			t.Errorf("strict %v, sharded %v: asked", s.strict, s.sharded)
+		p := &pipes{Client: unreachable{}}
+		s.client, s.timeout = p, sec
+		all := takeCalls([]string{"a", "b"}, "1", "1")
+		if s.strict {
+			for _, c := range all {
+				c.call.Keys, c.call.Args = append(c.call.Keys, "e"), append(c.call.Args, "epoch")
+			}
 		}
-	}
-	if !new(Store).usual(&call) {
-		t.Error("not asked")
-	}
-	for _, args := range [][]string{{"5", "1"}, {"5", "1", "1", "1", "2", "1"}} {
-		if call.Args = args; new(Store).usual(&call) {
-			t.Errorf("asked with %v", args)
+		_ = send(s, bg, 0, all)
+		var keys [][]string
+		for _, c := range p.calls[0] {
+			keys = append(keys, c.Keys)
+		}
+		if want := map[bool]string{true: "[[a b e]]", false: "[[a] [b]]"}[s.strict]; fmt.Sprint(keys) != want {
+			t.Errorf("strict %v: %v, want %v", s.strict, keys, want)
 		}
 	}
 }

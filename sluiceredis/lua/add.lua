@@ -5,14 +5,13 @@
 --          counts, negative to take out, and what its add wants to know beside
 --
 -- Replies {0, for each limit how much was added or taken out, now}.
-local adds = {leaky = leaky_add, log = log_add, fixed = fixed_add, pacer = pacer_add}
 local limits, a = read_all()
 if not limits then return a end
 local reply = {0}
 for i, l in ipairs(limits) do
   local delta = tonumber(ARGV[a])
   reply[i + 1] = 0
-  if delta ~= 0 then reply[i + 1] = adds[l.kind](l, delta, ARGV[a + 1]) end
+  if delta ~= 0 then reply[i + 1] = l.of.add(l, delta, ARGV[a + 1]) end
   l.asked = delta ~= 0
   a = a + 2
 end

@@ -1,6 +1,6 @@
 -- Gives slots back, if no others were reserved after them.
 --
--- KEYS[1]  as in pacer_reserve
+-- KEYS[1]  as in pace_reserve
 -- ARGV[1]  the instant at which they end, in decimal
 -- ARGV[2]  how many nanoseconds of slots they are
 -- ARGV[3]  if given, until where void slots reached when they were reserved, or 0

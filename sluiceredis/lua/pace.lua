@@ -1,3 +1,42 @@
+-- A pacer is the instant of its next free slot and, in a pause, the end of that.
+-- If a pause was ended early, a third instant says until where slots may reach
+-- that were reserved before, and are void.
+
+-- slots returns how far these are ahead of now: each as seconds and nanoseconds
+-- and in nanoseconds, 0 if there is none. It returns nil if value is something
+-- else.
+local function slots(value)
+  local digits, rest = string.match(value, '^(%d+)(.*)$')
+  if not digits then return nil end
+  local s, ns, free = ahead(digits)
+  if not s then return nil end
+  if rest == '' then return s, ns, free, 0, 0, 0, 0, 0, 0 end
+  local first, second = string.match(rest, '^ (%d+)(.*)$')
+  if not first then return nil end
+  if second ~= '' then
+    second = string.match(second, '^ (%d+)$')
+    if not second or #second ~= 19 then return nil end
+  end
+  local ps, pns, pause = ahead(first)
+  if not ps or pause > 9007199254740991 then return nil end
+  if pause <= 0 then ps, pns, pause = 0, 0, 0 end
+  local ms, mns, mark = 0, 0, 0
+  if second ~= '' then
+    ms, mns, mark = ahead(second)
+    if not ms or mark > 9007199254740991 then return nil end
+    if mark <= 0 then ms, mns, mark = 0, 0, 0 end
+  end
+  return s, ns, free, ps, pns, pause, ms, mns, mark
+end
+
+-- pacer returns the value of one.
+local function pacer(free, pause, mark)
+  local text = instant(free)
+  if pause > 0 then text = text .. ' ' .. instant(pause) elseif mark > 0 then text = text .. ' 0' end
+  if mark > 0 then text = text .. ' ' .. instant(mark) end
+  return text
+end
+
 -- pacer_read returns the pacer of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    nanoseconds of slots missed that may be caught up
@@ -45,3 +84,15 @@ local function pacer_write(p)
   local free = p.free + p.taken
   redis.call('SET', p.key, pacer(free, p.pause, p.mark), 'PX', expiry(math.max(0, free, p.pause, p.mark) + p.tolerance))
 end
+
+-- pacer_add has so many nanoseconds of slots taken without asking. Negative, it
+-- gives back those that end at the instant last, if no others were reserved after
+-- them. It returns how many.
+local function pacer_add(p, delta, last)
+  if delta < 0 and string.match(p.value or '', '^%d*') ~= last then return 0 end
+  if p.free + delta > 9007199254740991 then return 0 end
+  p.taken = delta
+  return math.abs(delta)
+end
+
+kinds.pace = {args = 2, tells = {'clamped', 's', 'ns'}, read = pacer_read, fits = pacer_fits, write = pacer_write, add = pacer_add}

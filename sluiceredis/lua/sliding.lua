@@ -9,10 +9,10 @@
 -- window: each is admitted only what all of these quotas allow, and what the longest
 -- window still needs is kept.
 
--- log_quotas returns the quotas of windows other than the own one that count, with
+-- sliding_quotas returns the quotas of windows other than the own one that count, with
 -- the largest limit where there are several of one window; until when the own one is
 -- noted; and those that do not count any more.
-local function log_quotas(l)
+local function sliding_quotas(l)
   local others, noted, gone = {}, 0, {}
   local members = redis.call('ZRANGEBYSCORE', l.key, '-inf', '(0', 'WITHSCORES')
   for m = 1, #members, 2 do
@@ -33,18 +33,18 @@ local function log_quotas(l)
   return others, noted, gone, #members / 2
 end
 
--- log_gone returns how many members are not in a window: quotas, and units that have
+-- sliding_gone returns how many members are not in a window: quotas, and units that have
 -- left it.
-local function log_gone(l, window)
+local function sliding_gone(l, window)
   return redis.call('ZCOUNT', l.key, '-inf', whole(math.max(0, now - window)))
 end
 
--- log_read returns the window of KEYS[i], or nil and what to reply.
+-- sliding_read returns the window of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    the limit
 -- ARGV[a+1]  the window in microseconds
 -- ARGV[a+2]  a name that no other call has; members are that and a number
-local function log_read(i, a)
+local function sliding_read(i, a)
   local l = {key = KEYS[i], limit = tonumber(ARGV[a]), window = tonumber(ARGV[a + 1]), name = ARGV[a + 2],
     clamped = 0, gone = 0, newest = 0, taken = 0, out = {}, others = {}, noted = 0}
   l.quota = 'quota ' .. ARGV[a + 1] .. ' ' .. ARGV[a]
@@ -53,12 +53,12 @@ local function log_read(i, a)
   if type(l.used) == 'table' then return nil, failed(l.used, i) end
   local all, newest = l.used, 0
   if all > 0 then
-    local others, noted, over, quotas = log_quotas(l)
+    local others, noted, over, quotas = sliding_quotas(l)
     if not others then return nil, unreadable(i) end
     l.others, l.noted, l.over, l.quotas = others, noted, over, quotas
     newest = tonumber(redis.call('ZRANGE', l.key, -1, -1, 'WITHSCORES')[2])
     if newest ~= newest or newest ~= math.floor(newest) then return nil, unreadable(i) end
-    l.gone = log_gone(l, l.window)
+    l.gone = sliding_gone(l, l.window)
     l.used = all - l.gone
     if l.used > 0 then l.newest = newest end
   end
@@ -77,7 +77,7 @@ local function log_read(i, a)
   -- The own window is as full as leaves the room that the others have.
   for _, q in ipairs(l.others) do
     l.longest = math.max(l.longest, q.window)
-    q.gone = log_gone(l, q.window)
+    q.gone = sliding_gone(l, q.window)
     q.held, q.full = all - q.gone, since + q.window
     local used = q.held
     if q.full > now then used = math.max(used, q.limit) end
@@ -89,15 +89,15 @@ local function log_read(i, a)
   return l
 end
 
--- log_fits returns how many of count requests for n units fit, one after the
+-- sliding_fits returns how many of count requests for n units fit, one after the
 -- other.
-local function log_fits(l, n, count)
+local function sliding_fits(l, n, count)
   return math.max(0, math.min(count, math.floor((l.limit - l.used - l.taken) / n)))
 end
 
--- log_room returns the instant at which n units more will fit by one quota, 0 if they
+-- sliding_room returns the instant at which n units more will fit by one quota, 0 if they
 -- do now.
-local function log_room(l, q, n)
+local function sliding_room(l, q, n)
   local rank, at = q.held + l.taken + n - q.limit - 1, 0 -- of the last that must leave first
   if rank >= q.held then
     at = now + q.window
@@ -108,31 +108,31 @@ local function log_room(l, q, n)
   return at
 end
 
--- log_when returns the instant at which n units more will fit, 0 if they do now.
-local function log_when(l, n)
-  local at = log_room(l, l, n)
-  for _, q in ipairs(l.others) do at = math.max(at, log_room(l, q, n)) end
+-- sliding_when returns the instant at which n units more will fit, 0 if they do now.
+local function sliding_when(l, n)
+  local at = sliding_room(l, l, n)
+  for _, q in ipairs(l.others) do at = math.max(at, sliding_room(l, q, n)) end
   return at
 end
 
--- log_each calls a command for many arguments, which takes the server less time than
+-- sliding_each calls a command for many arguments, which takes the server less time than
 -- a call for each.
-local function log_each(command, key, args)
+local function sliding_each(command, key, args)
   for from = 1, #args, 1000 do
     redis.call(command, key, unpack(args, from, math.min(from + 999, #args)))
   end
 end
 
--- log_write writes what was taken, forgets what no window needs any more and makes
+-- sliding_write writes what was taken, forgets what no window needs any more and makes
 -- what lies in the future of now, unless nobody has asked for anything.
-local function log_write(l, asked)
+local function sliding_write(l, asked)
   if not asked then return end
   if l.gone > (l.quotas or 0) then
-    local gone = log_gone(l, l.longest) - l.quotas -- behind the quotas
+    local gone = sliding_gone(l, l.longest) - l.quotas -- behind the quotas
     if gone > 0 then redis.call('ZREMRANGEBYRANK', l.key, l.quotas, l.quotas + math.min(gone, 10000) - 1) end
   end
-  log_each('ZREM', l.key, l.out)
-  log_each('ZREM', l.key, l.over or {})
+  sliding_each('ZREM', l.key, l.out)
+  sliding_each('ZREM', l.key, l.over or {})
   local add = {}
   if l.clamped > 0 then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', l.key, '(' .. whole(now), '+inf', 'LIMIT', 0, 10000)) do
@@ -151,8 +151,24 @@ local function log_write(l, asked)
     add[#add + 1] = whole(-now - math.ceil(1.25 * l.window))
     add[#add + 1] = l.quota
   end
-  log_each('ZADD', l.key, add)
+  sliding_each('ZADD', l.key, add)
   if l.taken > 0 or l.clamped > 0 or notes then
     redis.call('PEXPIRE', l.key, whole(math.ceil(l.longest / 1000) + 1))
   end
 end
+
+-- sliding_add has so many units added to a window without asking or, if negative, the
+-- newest taken out of those that were admitted at least so many microseconds ago,
+-- or, if age is negative, at the instant −age or before. It returns how many.
+local function sliding_add(l, delta, age)
+  if delta >= 0 then
+    l.taken = delta
+    return delta
+  end
+  local last = tonumber(age)
+  if last < 0 then last = -last else last = now - last end
+  l.out = redis.call('ZREVRANGEBYSCORE', l.key, whole(last), '(' .. whole(math.max(0, now - l.window)), 'LIMIT', 0, whole(-delta))
+  return #l.out
+end
+
+kinds.sliding = {args = 3, tells = {'clamped', 'used', 'newest'}, read = sliding_read, fits = sliding_fits, write = sliding_write, when = sliding_when, add = sliding_add}

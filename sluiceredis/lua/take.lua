@@ -6,9 +6,9 @@
 --          nothing. Without any run the limits are only looked at.
 --
 -- Replies {0, requests granted; of each limit before: clamped and two numbers more,
--- see kinds; for each run: when the next of its requests would fit into each limit,
--- or 0; now}. Who was granted and what a limit would have said follows from that:
--- see Set.decide.
+-- see kinds; for each run: when the next of its requests would fit into each sliding
+-- window, or 0; now}. Which requests were granted and what a limit would have said
+-- follows from that: see request.decide.
 local limits, a = read_all()
 if not limits then return a end
 local reply, asked = {0, 0}, a <= #ARGV
@@ -25,7 +25,7 @@ while a <= #ARGV do
   for i, l in ipairs(limits) do
     local n = tonumber(ARGV[a + i])
     l.taken = l.taken + fit * n
-    reply[#reply + 1] = l.of.when and n > 0 and l.of.when(l, n) or 0
+    if l.of.when then reply[#reply + 1] = n > 0 and l.of.when(l, n) or 0 end
   end
   a = a + 1 + #limits
 end

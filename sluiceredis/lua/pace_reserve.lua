@@ -1,6 +1,6 @@
 -- Reserves slots of a pacer.
 --
--- KEYS[1]  the next free slot and the rest that slots tells of
+-- KEYS[1]  the next free slot and the rest that slots returns
 -- KEYS[2]  in strict mode: the epoch
 -- ARGV[1]  and ARGV[2] as pacer_read wants them
 -- ARGV[3…] pairs: how many nanoseconds of slots a request takes, and how long it

@@ -1,9 +1,9 @@
 -- Ends a pause, and makes all slots void that were reserved before.
 --
--- KEYS[1]  as in pacer_reserve
+-- KEYS[1]  as in pace_reserve
 -- ARGV[1]  a pause that is over within so many nanoseconds is left alone
 -- ARGV[2]  in how many nanoseconds the first slot is
--- ARGV[3]  as ARGV[2] of pacer_pause
+-- ARGV[3]  as ARGV[2] of pace_pause
 --
 -- Replies {0, the end of the pause, until where void slots reach: each as seconds
 -- and nanoseconds ahead of now, or 0 0; now}.

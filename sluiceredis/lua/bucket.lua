@@ -1,19 +1,18 @@
--- A leaky bucket is the instant at which it will be empty, and of which quota it is:
+-- A leaky bucket is the instant at which it will be empty, and of which rate it is:
 --
 --   1790000002000000000 100@20000000             holds 100, leaks one each 20,000,000 ns
 --   1790000002500000000 100@20000000+500000000   and is overdrawn by 0.5 s
---   …,…                                          a key that several quotas are asked for
+--   …,…                                          a key that several rates are used for
 --
--- Of several
--- quotas each has a bucket, and what one grants is poured into all; of more than two
--- one bucket stands for all but the last. Why, and why that is enough, is said in
--- Go, in internal/buckets; the two must agree to the nanosecond.
+-- Each rate has a bucket, and what one grants is poured into all; of more than two, one
+-- bucket stands for all but the last. Package kind explains why that is enough; it and
+-- this must agree to the nanosecond.
 
 local most = 9007199254740991 - 1000000000
 
--- leaky_units returns as many units as ns are at one interval, at another: rounded
+-- bucket_units returns as many units as ns are at one interval, at another: rounded
 -- up, and 2 ns more for what a double loses.
-local function leaky_units(ns, from, to)
+local function bucket_units(ns, from, to)
   if from == to then return ns end
   local part = math.fmod(ns, from)
   local units = (ns - part) / from * to
@@ -21,9 +20,9 @@ local function leaky_units(ns, from, to)
   return math.min(units, most)
 end
 
--- leaky_parse returns the bucket that a text is, or nil. One that is fuller than it can
+-- bucket_parse returns the bucket that a text is, or nil. One that is fuller than it can
 -- be is full: a clock stepped back, and would have it full until it has caught up.
-local function leaky_parse(text)
+local function bucket_parse(text)
   local digits, c, t, over = string.match(text, '^(%d+) (%d+)@(%d+)%+?(%d*)$')
   if not digits or #t > 16 or #c > 16 or #over > 16 then return nil end
   local s, ns, level = ahead(digits)
@@ -35,34 +34,34 @@ local function leaky_parse(text)
   return {t = t, c = c, s = s, ns = ns, level = level, clamped = 0}
 end
 
--- leaky_as returns the level that the bucket of a quota begins with, given that of
+-- bucket_as returns the level that the bucket of a quota begins with, given that of
 -- another.
-local function leaky_as(b, t, c)
-  local level = leaky_units(b.level, b.t, t)
+local function bucket_as(b, t, c)
+  local level = bucket_units(b.level, b.t, t)
   if t < b.t or level == 0 then return level end
   if t > b.t and c > b.c then level = math.max(level, math.min(t * c, level + (c - b.c) * t)) end
-  return math.min(level, t * c + leaky_units(math.max(0, b.level - b.t * b.c), b.t, t))
+  return math.min(level, t * c + bucket_units(math.max(0, b.level - b.t * b.c), b.t, t))
 end
 
--- leaky_laxer reports whether bucket a never refuses what b does not.
-local function leaky_laxer(a, b) return a.t <= b.t and a.c >= b.c end
+-- bucket_laxer reports whether bucket a never refuses what b does not.
+local function bucket_laxer(a, b) return a.t <= b.t and a.c >= b.c end
 
--- leaky_cover returns a bucket that stands for both, of which either may be nil.
-local function leaky_cover(a, b)
+-- bucket_cover returns a bucket that stands for both, of which either may be nil.
+local function bucket_cover(a, b)
   if not b or b.level == 0 then return a end
   if not a or a.level == 0 then return b end
-  if leaky_laxer(a, b) then return a end
-  if leaky_laxer(b, a) then return b end
+  if bucket_laxer(a, b) then return a end
+  if bucket_laxer(b, a) then return b end
   local t = math.min(a.t, b.t)
-  local level = math.max(leaky_units(a.level, a.t, t), leaky_units(b.level, b.t, t))
+  local level = math.max(bucket_units(a.level, a.t, t), bucket_units(b.level, b.t, t))
   return {t = t, c = math.max(a.c, b.c), level = level}
 end
 
--- leaky_read returns the bucket of KEYS[i], or nil and what to reply.
+-- bucket_read returns the bucket of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    its depth: how many nanoseconds a full one takes to drain
 -- ARGV[a+1]  what stands behind the instant, such as " 100@20000000"
-local function leaky_read(i, a)
+local function bucket_read(i, a)
   local tag, value = ARGV[a + 1], redis.pcall('GET', KEYS[i])
   if type(value) == 'table' then return nil, failed(value, i) end
   local c, t = string.match(tag, '^ (%d+)@(%d+)$')
@@ -72,7 +71,7 @@ local function leaky_read(i, a)
   if value then
     local own, others = nil, {}
     for text in string.gmatch(value, '[^,]+') do
-      local o = leaky_parse(text)
+      local o = bucket_parse(text)
       if not o then return nil, unreadable(i) end
       b.clamped = math.max(b.clamped, o.clamped)
       if o.t == b.t and o.c == b.c then own = o else others[#others + 1] = o end
@@ -84,10 +83,10 @@ local function leaky_read(i, a)
     end
     for _, o in ipairs(others) do
       if not own and o.level > 0 then
-        b.fresh, b.level = true, math.max(b.level, leaky_as(o, b.t, b.c))
+        b.fresh, b.level = true, math.max(b.level, bucket_as(o, b.t, b.c))
         b.ns = b.level
       end
-      b.rest = leaky_cover(b.rest, o)
+      b.rest = bucket_cover(b.rest, o)
     end
   end
 
@@ -97,23 +96,23 @@ local function leaky_read(i, a)
   return b
 end
 
--- leaky_fits returns how many of count requests that cost so many nanoseconds
+-- bucket_fits returns how many of count requests that cost so many nanoseconds
 -- each fit, one after the other.
-local function leaky_fits(b, cost, count)
+local function bucket_fits(b, cost, count)
   local fit = math.floor((b.depth - b.level - b.taken) / cost) -- below 2^53 no quotient is rounded up to a whole number
   return math.max(0, math.min(count, fit))
 end
 
--- leaky_write writes what was taken. A refusal writes nothing, unless what was there
+-- bucket_write writes what was taken. A refusal writes nothing, unless what was there
 -- is impossible, or the bucket is new and would never leak otherwise. Who has not
 -- asked for anything never writes.
-local function leaky_write(b, asked)
+local function bucket_write(b, asked)
   if b.taken == 0 and not (asked and (b.clamped == 1 or b.fresh)) then return end
   local level, r = b.level + b.taken, b.rest
-  if r and b.taken > 0 and (r.level == 0 or leaky_laxer(b, r)) then
+  if r and b.taken > 0 and (r.level == 0 or bucket_laxer(b, r)) then
     r = nil
   elseif r and b.taken > 0 then
-    local after = math.min(most, r.level + leaky_units(b.taken, b.t, r.t))
+    local after = math.min(most, r.level + bucket_units(b.taken, b.t, r.t))
     if b.t <= r.t and level <= b.depth then after = math.min(after, math.max(r.level, r.t * r.c)) end
     r.level = after
   elseif r and r.t >= b.t then
@@ -132,3 +131,14 @@ local function leaky_write(b, asked)
   end
   redis.call('SET', b.key, text, 'PX', expiry(last))
 end
+
+-- bucket_add has so many nanoseconds added to a bucket without asking, or taken out if
+-- negative. It returns how many.
+local function bucket_add(b, delta)
+  -- A debt of more than 2^53 ns could not be computed with any more.
+  local after = math.max(0, math.min(b.level + delta, most))
+  b.taken = after - b.level
+  return math.abs(b.taken)
+end
+
+kinds.bucket = {args = 2, tells = {'clamped', 's', 'ns'}, read = bucket_read, fits = bucket_fits, write = bucket_write, add = bucket_add}
