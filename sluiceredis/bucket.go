@@ -133,6 +133,11 @@ const longest = 1<<53 - 1 - int64(time.Second)
 // A cell is a bucket as it is asked: which key, by which rate.
 type cell struct {
 	spot
+	*paced
+}
+
+// A paced is a rate of buckets.
+type paced struct {
 	rule     kind.Bucket // of the whole, or of a share
 	whole    *kind.Bucket
 	interval int64 // how many nanoseconds one unit takes to leak
@@ -152,7 +157,7 @@ func newCell(rate limits.Rate) (cell, error) {
 	if rule.Depth() > time.Duration(longest) {
 		return cell{}, fmt.Errorf("sluiceredis: rate of %v: a full bucket takes longer than 104 days to drain", rate)
 	}
-	c := cell{rule: rule, whole: &rule, interval: int64(rule.Interval()), depth: int64(rule.Depth())}
+	c := cell{paced: &paced{rule: rule, whole: &rule, interval: int64(rule.Interval()), depth: int64(rule.Depth())}}
 	c.depthArg = format(c.depth)
 	c.tag = " " + format(rule.Capacity()) + "@" + format(c.interval) // which is in the value, behind the instant
 	return c, nil
@@ -196,9 +201,9 @@ func (c *cell) share(m int64) member {
 	if !ok {
 		return nil
 	}
-	share := *c
+	share := *c.paced
 	share.rule, share.interval, share.depth = rule, int64(rule.Interval()), int64(rule.Depth())
-	return &share
+	return &cell{c.spot, &share}
 }
 
 // A water is what this process holds of a key: the buckets of the rate used last and of

@@ -1,6 +1,7 @@
 package sluiceredis
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
@@ -59,9 +60,6 @@ type spot struct {
 }
 
 func (a *spot) about() *spot { return a }
-
-// sign returns a as a text.
-func (a *spot) sign() string { return a.key + "\x00" + a.tag + string('0'+rune(a.away)) }
 
 // A state is what a limit holds while requests are decided, one after the other.
 type state interface {
@@ -122,14 +120,16 @@ type request struct {
 type form struct {
 	members []member
 	kinds   limitKind
-	sign    string // forms of which it is the same share calls; it begins with the first key and a 0
+	sign    spot // forms of which it is the same share calls: of several limits that of the first, with all others in its tag
 }
 
 func newForm(members ...member) *form {
-	f := &form{members: members}
-	for _, m := range members {
+	f := &form{members: members, sign: *members[0].about()}
+	for i, m := range members {
 		f.kinds |= m.kind()
-		f.sign += m.about().sign() + "\x00"
+		if a := m.about(); i > 0 {
+			f.sign.tag += fmt.Sprintf(" %q %q %d", a.key, a.tag, a.away)
+		}
 	}
 	return f
 }
@@ -179,6 +179,9 @@ func (r *request) decide(states []state) {
 		return
 	}
 	for i, s := range states {
+		if r.n[i] == 0 {
+			continue
+		}
 		r.ended(i, s.take(r.n[i]))
 		r.results[i].Remaining, _, r.results[i].ResetAfter = s.holds()
 	}

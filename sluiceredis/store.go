@@ -81,7 +81,7 @@ type Store struct {
 	strict  bool
 	sharded bool
 
-	takes  commit[string, *request]
+	takes  commit[spot, *request]
 	pacers commit[pace, *pacing]
 
 	ways    commit[uint64, *sending] // what is on its way, by number
@@ -146,7 +146,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.placer, _ = client.(Placer)
 	_, s.alone = client.(inProcess)
 	s.takes.init(s, takeFromServer, giveBack)
-	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, firstKey, takeAlone, takeAway
+	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, func(sign spot) string { return sign.key }, takeAlone, takeAway
 	s.pacers.init(s, reserveSlots, giveBackSlots)
 	s.pacers.name, s.pacers.here = func(k pace) string { return k.key }, pacerHere
 	s.pacers.alone = func(s *Store, k pace, requests []*pacing) error {

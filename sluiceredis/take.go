@@ -3,7 +3,6 @@ package sluiceredis
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
@@ -30,15 +29,9 @@ func (s *Store) take(ctx context.Context, m member, n int64) (limits.Result, err
 func (s *Store) ask(ctx context.Context, m member, n int64) (*single, error) {
 	mustNotBeNegative(n)
 	r := &single{members: [1]member{m}, n: [1]int64{n}}
-	r.form = form{members: r.members[:], kinds: m.kind(), sign: m.about().sign()}
+	r.form = form{members: r.members[:], kinds: m.kind(), sign: *m.about()}
 	r.request = request{form: &r.form, n: r.n[:], results: r.results[:]}
 	return r, s.takes.do(ctx, r.form.sign, &r.request)
-}
-
-// firstKey returns the first key of the forms of that sign.
-func firstKey(sign string) string {
-	key, _, _ := strings.Cut(sign, "\x00")
-	return key
 }
 
 // eachRun calls f with runs of equal requests.
@@ -115,7 +108,7 @@ func (f *form) callBucket(requests []*request) Call {
 }
 
 // takeFromServer has requests for the same limits answered, in order, at one instant.
-func takeFromServer(s *Store, ctx context.Context, _ string, requests []*request) error {
+func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) error {
 	f := requests[0].form
 	for _, m := range f.members {
 		if err := s.tell(ctx, m); err != nil {
@@ -170,7 +163,7 @@ func takeFromServer(s *Store, ctx context.Context, _ string, requests []*request
 
 // giveBack gives back what was taken for callers who had gone, the last first, so that
 // the slots of those before it are at the tail then.
-func giveBack(s *Store, _ string, requests []*request) {
+func giveBack(s *Store, _ spot, requests []*request) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		r := requests[i]
 		if !r.granted() {
@@ -192,10 +185,10 @@ func giveBack(s *Store, _ string, requests []*request) {
 // server is away each limit follows its own policy.
 
 // takeAlone has requests decided by a store that has no server.
-func takeAlone(s *Store, _ string, requests []*request) error { return s.takeApart(requests, nil) }
+func takeAlone(s *Store, _ spot, requests []*request) error { return s.takeApart(requests, nil) }
 
 // takeAway has requests decided while their server is away.
-func takeAway(s *Store, _ string, requests []*request, away *AwayError) error {
+func takeAway(s *Store, _ spot, requests []*request, away *AwayError) error {
 	closed := true
 	for _, m := range requests[0].form.members {
 		closed = closed && s.policy(m.about().away) == FailClosed
@@ -220,6 +213,14 @@ func (s *Store) takeApart(requests []*request, away *AwayError) error {
 // takeHere decides one request in this process.
 func (s *Store) takeHere(r *request, away *AwayError) (err error) {
 	r.sent = time.Now()
+	if len(r.n) == 1 {
+		var end int64
+		r.results[0], end, _, err = s.decideHere(r.form.members[0], r.n[0], away)
+		if r.judge(); away == nil && err == nil && r.granted() {
+			r.ended(0, end)
+		}
+		return err
+	}
 	ends, by := make([]int64, len(r.n)), make([]member, len(r.n))
 	defer func() {
 		if err == nil && r.granted() {
@@ -277,17 +278,28 @@ func (s *Store) decideHere(m member, n int64, away *AwayError) (res limits.Resul
 		s.stats.refused.Add(1)
 		return res, 0, nil, away
 	}
-	by.local(s.local(), func(st state) bool {
-		if res = result(st, n); res.Allowed() {
-			end = st.take(n)
-			res.Remaining, _, res.ResetAfter = st.holds()
-		}
-		return n > 0 && n <= most
-	})
+	d := deciding{n: n, most: most}
+	by.local(s.local(), d.decide)
+	res, end = d.res, d.end
 	if away != nil && n > 0 && res.Allowed() {
 		s.local().note(a.key, n, m.counts())
 	}
 	return res, end, by, nil
+}
+
+// A deciding is a request for n of one limit, in one piece of memory.
+type deciding struct {
+	n, most int64
+	res     limits.Result
+	end     int64
+}
+
+func (d *deciding) decide(st state) (asked bool) {
+	if d.res = result(st, d.n); d.res.Allowed() && d.n > 0 {
+		d.end = st.take(d.n)
+		d.res.Remaining, _, d.res.ResetAfter = st.holds()
+	}
+	return d.n > 0 && d.n <= d.most
 }
 
 // takeBack gives back what decideHere has taken, to a share or to a limit of this

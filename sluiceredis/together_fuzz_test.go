@@ -118,7 +118,7 @@ func (r *togetherRun) take(count int) {
 			r.t.Fatal(err)
 		}
 		requests[0] = d
-	} else if err := takeFromServer(r.store, bg, "", requests); err != nil {
+	} else if err := takeFromServer(r.store, bg, spot{}, requests); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, j := range requests {

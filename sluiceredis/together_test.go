@@ -207,8 +207,8 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 						t.Errorf("%s, %s in %s: %v", how, what, keys[broken], err)
 					}
 				}
-				if !strings.Contains(asks.Error(), "quota "+name+":") {
-					t.Errorf("the gate does not name the quota %s: %v", name, asks)
+				if !strings.Contains(asks.Error(), "limit "+name+":") {
+					t.Errorf("the gate does not name the limit %s: %v", name, asks)
 				}
 				if after := dump(); !slices.Equal(before, after) {
 					t.Errorf("%s in %s: %q became %q", what, keys[broken], before, after)
@@ -332,11 +332,11 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls(3, func() { _, err = gate.AcquireWithin(bg, 1, 0) }) // two ask, and what one gave goes back
-		if err == nil || !strings.Contains(err.Error(), "quota other") {
+		if err == nil || !strings.Contains(err.Error(), "limit other") {
 			t.Errorf("%v", err)
 		}
 		calls(1, func() { _, err = gate.AcquireWithin(bg, 4, 0) })
-		if err == nil || !strings.Contains(err.Error(), "quota second") {
+		if err == nil || !strings.Contains(err.Error(), "limit second") {
 			t.Errorf("%v", err)
 		}
 		a, _ := s.take(bg, second.of.member("k"), 0)

@@ -382,7 +382,7 @@ func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() {
 			t.Fatal(res, err)
 		}
-		giveBack(s, "", []*request{&own.request})
+		giveBack(s, spot{}, []*request{&own.request})
 		clock.set(sec)
 		// One left at 0.5 s, so that only one more may before 1.5 s.
 		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed() {
