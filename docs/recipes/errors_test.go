@@ -89,6 +89,16 @@ func get(t *testing.T, cfg sluicehttp.Config, timeout time.Duration, n int, laye
 }
 
 var troubles = []func(t *testing.T) error{
+	func(t *testing.T) error { // no error, but the line of a slow gate
+		g := gate(t, sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range 65 {
+			go g.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}
+		time.Sleep(time.Minute)
+		return errors.New(g.String())
+	},
 	func(t *testing.T) error { // a deadline in the queue
 		g := gate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}})
 		_ = g.Do(t.Context(), func(context.Context) error { return nil })
