@@ -108,7 +108,7 @@ func (r Record) Obeyed() error {
 	for _, q := range r.Requests {
 		for _, early := range hosts[q.Host] {
 			if !early.InFlight && q.Arrived > early.Ended && q.Arrived < early.RetryAt && (early.holdsAll() || q.repeats(early)) {
-				return fmt.Errorf("sluicetest: %v arrived although %v was told to come back at %v", q, early, early.RetryAt)
+				return fmt.Errorf("sluicetest: %v arrived before the RetryAt of %v, %v", q, early, early.RetryAt)
 			}
 		}
 		if q.RetryAt > 0 {

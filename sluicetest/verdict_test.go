@@ -125,7 +125,7 @@ func TestRecord_Refused(t *testing.T) {
 }
 
 func TestRecord_Obeyed(t *testing.T) {
-	const early = "request 2 (GET a.test/ at %v) arrived although request 1 (GET a.test/ at 0s) was told to come back at %v"
+	const early = "request 2 (GET a.test/ at %v) arrived before the RetryAt of request 1 (GET a.test/ at 0s), %v"
 	for _, tt := range []struct {
 		name  string
 		first sluicetest.Layer
@@ -161,7 +161,7 @@ func TestRecord_Obeyed(t *testing.T) {
 
 // After a status that is about one call, only that call has to wait.
 func TestRecord_Obeyed_OneCall(t *testing.T) {
-	const told = "sluicetest: request 2 (%s at 1s) arrived although request 1 (POST a.test/a?q at 0s) was told to come back at 1m0s"
+	const told = "sluicetest: request 2 (%s at 1s) arrived before the RetryAt of request 1 (POST a.test/a?q at 0s), 1m0s"
 	for _, status := range []int{403, 408, 425, 429, 500, 502, 503, 504, 520, 524, 529} {
 		all := status == 403 || status == 429 || status == 503 || status == 529
 		for _, tt := range []struct {
@@ -217,7 +217,7 @@ func TestRecord_Obeyed_Limit(t *testing.T) {
 			t.Errorf("told to come back at %v", at)
 		}
 		check(t, "Obeyed", rec.Obeyed(),
-			"request 3 (GET a.test/ at 999.999999ms) arrived although request 2 (GET a.test/ at 0s) was told to come back at 1s")
+			"request 3 (GET a.test/ at 999.999999ms) arrived before the RetryAt of request 2 (GET a.test/ at 0s), 1s")
 	})
 }
 

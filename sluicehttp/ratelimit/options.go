@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Options tell [Options.Parse] what a header does not say. The zero Options suit most
+// Options configure how [Options.Parse] reads a header. The zero Options suit most
 // servers.
 type Options struct {
 	// Millis are the names of fields whose numbers are milliseconds from now, in
