@@ -18,14 +18,13 @@ var (
 	// ErrClosed reports a request to something that was closed.
 	ErrClosed = errors.New("sluice: closed")
 
-	// ErrQueueFull reports that the largest number of callers already waits.
+	// ErrQueueFull reports that the queue has MaxWaiting callers already.
 	ErrQueueFull = errors.New("sluice: too many callers are waiting")
 
 	// ErrCancelled reports the use of a reservation that was cancelled.
 	ErrCancelled = errors.New("sluice: reservation was cancelled")
 
-	// ErrTooManyKeys reports a new key when the largest number of keys is already
-	// remembered.
+	// ErrTooManyKeys reports a new key when MaxKeys keys are remembered already.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
 	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, of another
@@ -33,8 +32,9 @@ var (
 	// which.
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
-	// ErrTimeout reports that the longest wait the caller allowed is over, where the wait
-	// cannot be predicted, as for a semaphore. It matches [context.DeadlineExceeded].
+	// ErrTimeout reports that the longest wait that the caller allowed is over. A wait
+	// that is known in advance to be too long fails with a [*WaitError] instead. It
+	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
 )
 

@@ -18,9 +18,9 @@ type Limiter interface {
 	// goroutines at once.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 
-	// Adjust changes by delta, unconditionally, what a call took that was admitted
-	// age ago: a negative delta gives back, a positive one takes more, beyond the
-	// limit if need be. A gate gives back what it has just taken, with age 0, when
+	// Adjust corrects what an earlier call took. A negative delta gives back, a
+	// positive one takes more, beyond the limit if need be. age is the time since that
+	// call was admitted. A gate gives back what it has just taken, with age 0, when
 	// another limit refuses, and later corrects an estimate to what a call really
 	// cost. What no longer counts by then must not be given back at the expense of
 	// others. An error means that the change is lost; a gate counts it as stranded.
@@ -51,20 +51,19 @@ type Notifier interface {
 type Remote interface {
 	Limiter
 
-	// Join returns what decides this limit and the others, in that order, in one
-	// step, or nil if they cannot be joined: one is elsewhere, or is there twice.
-	// A limit that can never be joined returns nil. Join does no I/O.
+	// Join returns a Joint for this limit and the others, in that order, or nil if
+	// they cannot be joined: one is on another server, or is given twice. A limit that
+	// can never be joined returns nil. Join does no I/O.
 	Join(others ...Limiter) Joint
 }
 
-// A Joint decides several limits in one step, all or none, so that what one refuses
-// need not be given back to the others.
+// A Joint takes from several limits in one step, from all or none, so that nothing need
+// be given back if one of them refuses.
 type Joint interface {
 	// AdmitAll takes n[i] from limit i, for each i, and returns 0. Or it changes nothing
-	// and returns how long it takes until it is worth calling again, and which limit
-	// refuses: one for which the wait is as long. With ErrTooLarge that is the limit in
-	// which n can never fit, with another error the one without an answer. Otherwise it
-	// is as Admit.
+	// and returns how long it takes until it is worth calling again, and the index of
+	// the limit with that wait. With ErrTooLarge that is the limit in which n can never
+	// fit, with another error the one that did not answer. Otherwise it is as Admit.
 	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It

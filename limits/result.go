@@ -2,20 +2,19 @@ package limits
 
 import "time"
 
-// Never is a wait that does not end by itself: the RetryAfter of a [Result] that
-// waiting does not help, the Need of a [WaitError] without an end, the answer of a
-// [Limiter] when only a change can help. It is longer than any other duration. Given
-// as a bound, it sets none.
+// Never, as the wait that a [Result], a [WaitError] or a [Limiter] reports, means that
+// waiting does not help. As the longest wait that a caller allows, it means no bound. It
+// is longer than any other duration.
 const Never = time.Duration(1<<63 - 1)
 
-// A Result is what a limit answers. Durations are exact and count from the
-// instant of the answer. The zero Result is one that was not allowed.
+// A Result is the decision of a limit. Durations are exact and count from the
+// instant of the decision. The zero Result means not allowed.
 //
 // It has four words because that is what Go returns in registers. With a fifth, which
 // said that the request was allowed, a decision took a seventh longer.
 type Result struct {
-	// Limit is the most that the limit lets through at once; 0 if there is no
-	// limit, because there are too many keys.
+	// Limit is the most that the limit allows at once; 0 if the key was refused with
+	// ErrTooManyKeys.
 	Limit int64
 
 	// Remaining is how many units would fit now, after this call.

@@ -11,7 +11,7 @@
 //
 // A pacer delays. It refuses a call only if the wait cannot end in time or the queue
 // is full ([Config].MaxWaiting). For a yes or no at once use package leaky. A pacer
-// does not know when a call is done: to cap how many are in flight use package
+// does not notice when a call is done: to cap how many are in flight use package
 // semaphore, and for both a gate of package sluice.
 //
 // # Coming from Guava's RateLimiter
@@ -23,11 +23,11 @@
 //	acquire(n)                     Acquire(ctx, n); how long it slept is not returned
 //	tryAcquire(n)                  TryAcquire(n)
 //	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout), whose error says how long it would take
-//	setRate(r)                     SetRate(rate), which also reaches callers that wait, and what is owed
+//	setRate(r)                     SetRate(rate), which also applies to callers that wait, and to the debt
 //	getRate()                      Interval()
 //	–                              Reserve, Cancel, PauseUntil, Resume, Waiting; contexts
 //
-// Both let a call leave at its slot and have the next one pay for its weight. The
+// In both a call leaves at its slot, and its cost delays the next one. The
 // tests of internal/schedule replay 8,186 recorded operations of Guava 31.1, to the
 // microsecond.
 //
@@ -54,27 +54,25 @@ import (
 // [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
 // slot to be waited for, or given back, later.
 //
-// A call may weigh n. It leaves at its slot like any other and the next slot
-// comes n intervals later: the weight is paid afterwards, so an idle pacer
-// never makes a heavy call wait. n = 0 consumes nothing and is granted at
-// once. n has no upper bound; a weight that pushes the next slot beyond 292
-// years pushes it to never.
+// A call of cost n leaves at its slot like any other, and the next slot comes n
+// intervals later: the cost is paid afterwards, so an idle pacer never delays a
+// costly call. n = 0 consumes nothing and is granted at once. n has no upper bound;
+// if a cost moves the next slot beyond 292 years, no later call leaves.
 //
-// Callers leave strictly in the order in which they came. Only the first of
-// them holds a timer. Whoever cancels gives its slot back exactly, and those
-// behind it move up. A new rate, a pause and its end reach everybody who waits
-// at once.
+// Calls leave strictly in the order in which they came. Only the first caller holds a
+// timer. A cancelled caller gives its slot back exactly, and the callers behind it
+// move up. A new rate, a pause and its end reach all waiting callers at once.
 //
 // A Pacer is safe for use by multiple goroutines, must be made by [New] and
 // must not be copied. It starts no goroutine and needs no
 // closing. Made in a testing/synctest bubble, it belongs to that bubble.
 type Pacer struct {
-	lane     schedule.Lane // open while nobody waits
+	lane     schedule.Lane // open while no caller waits
 	queue    queue.Queue
 	schedule schedule.Schedule // guarded by the queue's lock
 }
 
-// Config configures a [Pacer] beside its rate. The zero Config is fine.
+// Config configures a [Pacer], in addition to its rate. The zero Config is usual.
 type Config struct {
 	// CatchUp is how much of a delay that Sluice itself causes, by waking a caller
 	// late, the following calls may make up for by coming closer together. 0 means
@@ -85,10 +83,10 @@ type Config struct {
 	CatchUp time.Duration
 
 	// WarmUp makes the pacer start slowly, for services that must warm up before
-	// they can bear the full rate. The interval is at first three times as long, and
-	// narrows as calls are made, for WarmUp if they come as fast as they may. A pacer
-	// that is not used cools down again, and is cold after WarmUp. Pauses count as
-	// not used. 0 means none. It excludes a burst.
+	// they can take the full rate. The interval is at first three times as long; at
+	// full load it shrinks to normal within WarmUp. Idle time and pauses cool the pacer
+	// down; after WarmUp it is cold again. 0 means none. WarmUp and a burst cannot be
+	// combined.
 	WarmUp time.Duration
 
 	// MaxWaiting is the most callers and reservations that may wait; more fail with
@@ -98,8 +96,8 @@ type Config struct {
 
 // New returns a pacer that lets rate.Count calls leave per rate.Per, evenly spaced.
 // {Count: 10, Per: time.Second} is one call each 100 ms, the first of them at once.
-// With a Burst, that many calls may leave together after the pacer was idle. Nothing
-// is stored in a new pacer, and nothing during a pause.
+// With a Burst, that many calls may leave together after the pacer was idle. A new
+// pacer has no burst saved up, and saves none during a pause.
 //
 // New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst
 // takes at most 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is
@@ -125,14 +123,13 @@ func New(rate limits.Rate, cfg Config) (*Pacer, error) {
 // Wait is Acquire(ctx, 1).
 func (p *Pacer) Wait(ctx context.Context) error { return p.acquire(ctx, 1, queue.Forever) }
 
-// Acquire blocks until the slot of a call of weight n, behind everybody who
-// came before.
+// Acquire blocks until the slot of a call of cost n, behind earlier callers.
 //
-// It returns ctx.Err() if ctx is done, also if that was so before the call. If
+// It returns ctx.Err() if ctx is done, even if that was so before the call. If
 // the slot is not before the deadline of ctx it returns a [*limits.WaitError] at
 // once, and it does so later if a change makes the wait hopeless. It returns
-// [limits.ErrQueueFull] if Config.MaxWaiting says so. After an error the pacer is as
-// it would be without the call. It panics if n < 0.
+// [limits.ErrQueueFull] if the queue is full. After an error the pacer is as it would
+// be without the call. It panics if n < 0.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.acquire(ctx, n, queue.Forever)
 }
@@ -161,7 +158,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 	return err
 }
 
-// pass lets a call of weight 1 through at now if it can without the lock.
+// pass lets a call of cost 1 leave at now if it can without the lock.
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
@@ -173,7 +170,7 @@ func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	return 0, schedule.Ask
 }
 
-// TryAcquire takes the slot for a call of weight n and reports true if that
+// TryAcquire takes the slot for a call of cost n and reports true if that
 // slot is now. Otherwise it changes nothing and reports false. It never blocks
 // and never overtakes. It panics if n < 0.
 func (p *Pacer) TryAcquire(n int64) bool {
@@ -192,9 +189,9 @@ func (p *Pacer) TryAcquire(n int64) bool {
 
 // SetRate changes the rate and its burst, also for callers that wait already.
 //
-// What is owed is re-priced: the next slot is where it would be if the last call had
-// left under the new rate, or now if that has passed. What is stored for a burst
-// stays that many calls, at most the new burst; a larger burst fills from now on.
+// The new rate also applies to the debt: the next slot is where it would be if the last
+// call had left under the new rate, or now if that has passed. The saved burst stays
+// that many calls, at most the new burst; a larger burst fills from now on.
 //
 // SetRate returns an error and changes nothing if New would return one. It looks at
 // every caller that waits, and nothing leaves meanwhile: about 10 ns for each, and
@@ -212,15 +209,15 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 
 // PauseUntil lets no call leave before t, those that wait already included.
 // When the pause is over they leave one interval apart, the first of them at
-// t: nothing is stored meanwhile. Callers whose deadline makes that hopeless
-// fail with a [*limits.WaitError] now. A pause is only ever prolonged: a t before the
+// t: no burst is saved meanwhile. Callers that cannot leave before their deadline
+// fail with a [*limits.WaitError] now. A pause never becomes shorter: a t before the
 // end of the present one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }
 
-// Resume ends a pause now. The callers who wait leave one interval apart.
+// Resume ends a pause now. Waiting callers leave one interval apart.
 func (p *Pacer) Resume() {
 	p.queue.Adjust(func(now time.Duration) (later bool) {
 		p.schedule.Resume(now)

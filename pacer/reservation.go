@@ -9,13 +9,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Reservation is a claim on a slot: a place in the queue with nobody in it
-// yet. Until the slot has passed it can be given back, exactly; from then on
-// it counts as used, whether somebody used it or not, so an abandoned one
-// stalls nobody.
+// A Reservation is a claim on a slot, without a waiting caller. Until the slot has
+// passed it can be given back, exactly. From then on the slot counts as used, so an
+// abandoned reservation stalls no caller.
 //
 // A Reservation is a small value; copies are the same claim. It is safe for use
-// by multiple goroutines, but only one may Wait. The zero Reservation is none.
+// by multiple goroutines, but only one may Wait. The zero Reservation is invalid.
 type Reservation struct {
 	pacer  *Pacer
 	waiter *queue.Waiter // its place in the queue, nil if it has none
@@ -27,9 +26,9 @@ const (
 	refused  = -2
 )
 
-// Reserve claims the next slot for a call of weight n, behind everybody who
-// came before, and does not block. If Config.MaxWaiting entries wait already
-// the reservation is a refusal: Err says so. It panics if n < 0.
+// Reserve claims the next slot for a call of cost n, behind earlier callers, and does
+// not block. If Config.MaxWaiting callers and reservations wait already, the
+// reservation is refused: Err returns why. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
 		if now, v := p.pass(); v == schedule.Leave {
@@ -57,11 +56,11 @@ func (r Reservation) Err() error {
 }
 
 // Slot returns when the call may leave, as things stand. It is a forecast:
-// earlier after somebody ahead cancelled, later after a pause or a slower
+// earlier after a caller ahead cancelled, later after a pause or a slower
 // rate. Only Wait enforces it. It returns the zero time for a reservation that
-// was refused or cancelled, and now for one of weight 0. Its cost grows with
-// the distance from the nearer end of the queue, a nanosecond or two for each
-// entry: to ask all of many thousands again and again is not for it.
+// was refused or cancelled, and now for one of cost 0. Slot takes a nanosecond or two
+// for each entry between the reservation and the nearer end of the queue. Do not poll
+// it for thousands of reservations.
 func (r Reservation) Slot() time.Time {
 	slot, _, ok := r.slot()
 	if !ok {
@@ -94,8 +93,8 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 }
 
 // Wait blocks until the slot. It returns nil at once if that has passed, and
-// what [Pacer.Acquire] returns if ctx ends the wait or could not outlast it:
-// then the reservation is cancelled. It returns [limits.ErrCancelled] if it was
+// what [Pacer.Acquire] returns if ctx ends before the slot: then the reservation is
+// cancelled. It returns [limits.ErrCancelled] if it was
 // cancelled and [Reservation.Err] if it was refused. It panics if another
 // goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
@@ -108,10 +107,10 @@ func (r Reservation) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
-// Cancel gives the slot back: those behind move up as if it had never been
-// claimed, and a goroutine in Wait gets [limits.ErrCancelled]. It reports whether
-// there was something to give back: not if the slot has passed, if it was
-// cancelled before or refused. Then it does nothing.
+// Cancel gives the slot back: callers behind it move up as if it had never been
+// claimed, and a goroutine in Wait gets [limits.ErrCancelled]. It returns false and
+// does nothing if the slot has passed, or if the reservation was cancelled before or
+// refused.
 func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false

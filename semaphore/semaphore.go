@@ -13,7 +13,7 @@
 //	acquireUninterruptibly(n)      Acquire(context.Background(), n)
 //	tryAcquire(n), which barges    – ; TryAcquire never overtakes, like tryAcquire(n, 0, unit)
 //	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout)
-//	release(n)                     Release(n), which panics where Java would mint permits
+//	release(n)                     Release(n), which panics where Java would create permits
 //	drainPermits()                 Drain()
 //	reducePermits(n)               SetLimit(limit − n), which is public
 //	availablePermits()             Available()
@@ -24,8 +24,7 @@
 // Recordings of OpenJDK 17, 4,208 operations, are replayed in the tests,
 // exactly.
 //
-// A semaphore knows nothing of time: a limit of 2 lets two calls go, and two
-// more the moment those are done, whether that takes an hour or a
+// A semaphore of 2 keeps two calls in flight, whether each takes an hour or a
 // millisecond. To space calls out in time use package pacer; to have both use
 // a gate of package sluice.
 package semaphore
@@ -40,8 +39,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Weighted hands out permits, at most its limit at a time. A caller takes as
-// many permits as its call weighs and gives them back when the call is done.
+// Weighted hands out permits, at most its limit at a time. A call of cost n takes n
+// permits and gives them back when it is done.
 //
 // Callers are served strictly in the order in which they came. A large request
 // at the front waits until enough permits are free, and nothing behind it
@@ -71,7 +70,7 @@ type Weighted struct {
 }
 
 // NewWeighted returns a semaphore with limit permits, all of them free. A
-// limit of 0 is legal: until it is raised only requests for nothing succeed.
+// limit of 0 is valid: until it is raised only requests for 0 succeed.
 // It panics if limit < 0.
 func NewWeighted(limit int64) *Weighted {
 	if limit < 0 {
@@ -88,9 +87,9 @@ func NewWeighted(limit int64) *Weighted {
 // callers have been served, or until ctx is done. n = 0 takes nothing and
 // never blocks.
 //
-// It returns ctx.Err() if ctx is done, also if that happened before the call
+// It returns ctx.Err() if ctx is done, even if that happened before the call
 // and permits are free, and [limits.ErrTooLarge] at once if n is more than the limit
-// or, later, if the limit sinks below n. After an error the semaphore is as it
+// or, later, if the limit falls below n. After an error the semaphore is as it
 // would be without the call. It panics if n < 0.
 func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 	if n > 0 {
@@ -199,8 +198,8 @@ func (s *Weighted) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Release gives n permits back and serves those who wait for them. n may be
-// any part or sum of what was acquired; no record is kept of who holds what.
+// Release gives n permits back and serves waiting callers. n may be any part or
+// sum of what was acquired: a Weighted does not record which caller holds what.
 // It panics if n < 0 or if n is more than is in flight; nothing is then given
 // back.
 func (s *Weighted) Release(n int64) {
@@ -228,11 +227,11 @@ func (s *Weighted) Release(n int64) {
 	s.queue.Unlock()
 }
 
-// SetLimit changes the number of permits and applies it at once to everybody
-// who waits. A higher limit serves them. A lower one fails those who ask for
-// more than it with [limits.ErrTooLarge]; who already holds permits keeps them, and
-// nobody is served until enough of them have come back. It returns an error
-// and changes nothing if limit < 0.
+// SetLimit changes the number of permits and applies it at once to waiting
+// callers. If it is higher, they are served. If it is lower, those that want more
+// than the limit fail with [limits.ErrTooLarge]. Permits that are out stay valid, and
+// no caller is served until enough of them are released. It returns an error and
+// changes nothing if limit < 0.
 func (s *Weighted) SetLimit(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("semaphore: negative limit %d", limit)
@@ -248,10 +247,9 @@ func (s *Weighted) SetLimit(limit int64) error {
 // Drain takes all permits that are available, leaves 0 available, and returns
 // how many it took. They are in flight and to be released like any others.
 //
-// After the limit was lowered below what was in flight, available is negative
-// and so is the result −k: Drain then forgets k permits that are in flight, so
-// that available becomes 0, and of the permits that are out k must never be
-// released. This is what java.util.concurrent.Semaphore.drainPermits does.
+// If the limit was lowered below what is in flight by k, Drain returns −k and
+// forgets k permits: release k fewer than you hold. This is what
+// java.util.concurrent.Semaphore.drainPermits does.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
@@ -277,8 +275,8 @@ func (s *Weighted) InFlight() int64 {
 
 // Available returns the number of permits that are free: Limit less InFlight.
 // It is negative while more permits are out than a lowered limit allows. More
-// than 0 does not mean that TryAcquire would succeed: somebody who needs more
-// may be waiting.
+// than 0 does not mean that TryAcquire would succeed: a caller that needs more may be
+// waiting.
 func (s *Weighted) Available() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
