@@ -10,22 +10,22 @@ import (
 
 // # How are permits taken without the lock?
 //
-// While nobody waits, the permits that are free are a number, and taking or
-// giving back some is one compare-and-swap of it. While nobody waits but callers
-// who want 1 and whom nothing can cancel, a crowd (see package queue), the number is
-// negative: how many of them sleep. To give one permit back is then to count and to
-// tell one of them. While others wait, or somebody holds the queue's lock, the number
-// is closed, and everybody takes the lock:
+// While no caller waits, the permits that are free are a number, and taking or giving
+// back some is one compare-and-swap of it. While only callers wait that want 1 and
+// cannot be cancelled, a crowd (see package queue), the number is negative: how many of
+// them sleep. To give one permit back is then to count and to wake one of them. While
+// others wait, or the queue's lock is held, the number is closed, and callers take the
+// lock:
 //
-//	free ≥ 0         open: nobody waits; limit − free permits are in flight
+//	free ≥ 0         open: no caller waits; limit − free permits are in flight
 //	free < 0         open: all are in flight, and −free callers sleep in the crowd
 //	free = isClosed  limit and inFlight are under the lock; take it
 //
-// So nobody is overtaken: a newcomer who is not of the crowd finds free below what
-// it wants, or closed, for as long as somebody waits. Nothing is lost either: the
+// So no caller is overtaken: a newcomer that is not of the crowd finds free below what
+// it wants, or closed, for as long as any caller waits. Nothing is lost either: the
 // queue closes free by a swap before it looks at the permits and decides, and a
-// compare-and-swap that began before fails. Who has counted somebody out of the
-// crowd tells one, whatever happens to the number meanwhile.
+// compare-and-swap that began before fails. A Release that has counted a caller out of
+// the crowd wakes one, whatever happens to the number meanwhile.
 //
 // A limit is fixed for the life of a stock. A new limit makes a new one and
 // leaves the old closed for good: with a limit beside the number, a Release
@@ -47,15 +47,15 @@ func newStock(limit int64) *stock {
 	return s
 }
 
-// A verdict is what asking a stock came to.
+// A verdict is the answer of a stock.
 type verdict int
 
 const (
 	done    verdict = iota
 	refused         // there are not as many
-	crowded         // there is a crowd to be told
-	closed          // that is for the queue to say
-	lost            // to somebody who asked at the same time: ask again
+	crowded         // there is a crowd to wake
+	closed          // the queue decides
+	lost            // another caller came first: ask again
 )
 
 // take takes n of those that are free.
@@ -88,7 +88,7 @@ func (s *stock) giveBack(n int64) verdict {
 	return lost
 }
 
-// join counts a caller who wants 1 into the crowd. It is refused if there is none.
+// join counts a caller that wants 1 into the crowd. It is refused if there is none.
 func (s *stock) join(int64) verdict {
 	free := s.free.Load()
 	switch {
@@ -102,7 +102,7 @@ func (s *stock) join(int64) verdict {
 	return lost
 }
 
-// handOver is giveBack, also if there is a crowd, of which it tells as many as get
+// handOver is giveBack, also if there is a crowd, of which it wakes as many as get
 // what was given back.
 func (s *stock) handOver(n int64, q *queue.Queue) verdict {
 	free := s.free.Load()
@@ -120,9 +120,8 @@ func (s *stock) handOver(n int64, q *queue.Queue) verdict {
 	return done
 }
 
-// again asks for n until that is not lost any more. take and giveBack do not do
-// so by themselves: as they are, they are compiled into their callers, which
-// saves a tenth of a call.
+// again asks for n until that is not lost. take and giveBack do not loop themselves so
+// that they are inlined, which saves a tenth of a call.
 func again(ask func(n int64) verdict, n int64) (v verdict) {
 	losses := contend.Lost(0)
 	for v = ask(n); v == lost; v = ask(n) {

@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// most is how many timers there are at most. Who finds none free uses a timer
-// of the runtime: this many callers that wake up together are not worth a
-// file each.
+// most is how many timers there are at most. A caller that finds none free uses a timer
+// of the runtime: more callers that wake up together are not worth a file each.
 const most = 16
 
 var (
@@ -38,7 +37,7 @@ func Sleep(d time.Duration) bool {
 	return ok
 }
 
-// take returns a timer that nobody uses, or nil.
+// take returns a timer that is not in use, or nil.
 func take() *timerfd {
 	select {
 	case t := <-idle:
@@ -55,21 +54,17 @@ func take() *timerfd {
 	case syscall.EMFILE, syscall.ENFILE: // for the moment
 		made.Add(-1)
 	default:
-		made.Store(most) // the system does not want us to
+		made.Store(most) // the system does not allow it
 	}
 	return nil
 }
 
 // A timerfd is a timer of the kernel, see timerfd_create(2).
 //
-// # Why is it not just read?
-//
-// That would be one line, t.file.Read. But it tries to read at once, in vain, and
-// each such call tells the runtime that a system call begins that may take long.
-// If the program was idle, that wakes the thread of the runtime which looks after
-// such calls, on another processor, for 20 µs of nothing: half of what a sleep
-// took of the processors. The calls here return at once, and the runtime need not
-// know of them.
+// t.file.Read would be one line. But it first tries to read, in vain, and enters a system
+// call that may block; if the program was idle, the runtime then wakes its monitor thread
+// on another processor for 20 µs, half of the processor time of a sleep. The raw system
+// calls here return at once, so the runtime need not be involved.
 type timerfd struct {
 	file *os.File
 	conn syscall.RawConn

@@ -16,7 +16,7 @@ func files(t *testing.T) int {
 	return len(dir)
 }
 
-func TestTimersAreUsedAgain(t *testing.T) {
+func TestSleep_UsesTimersAgain(t *testing.T) {
 	if !Sleep(time.Microsecond) {
 		t.Skip("the system has none")
 	}
@@ -29,15 +29,15 @@ func TestTimersAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestNoMoreTimersThanMost(t *testing.T) {
-	TestMoreSleepersThanTimers(t)
+func TestSleep_NoMoreTimersThanMost(t *testing.T) {
+	TestSleep_MoreSleepersThanTimers(t)
 	if n := len(idle); n > most {
 		t.Errorf("%d timers", n)
 	}
 }
 
 // A program that is started does not inherit the timers.
-func TestTimersAreClosedOnExec(t *testing.T) {
+func TestTimerfd_ClosedOnExec(t *testing.T) {
 	timer, err := newTimerfd()
 	if err != nil {
 		t.Skip("the system has none:", err)
@@ -56,7 +56,7 @@ func TestTimersAreClosedOnExec(t *testing.T) {
 
 // A process that has no file left for a moment sleeps with what it has, and exactly
 // again once it has some.
-func TestWithoutFilesThereAreTimersOfTheRuntime(t *testing.T) {
+func TestSleep_WithoutFiles(t *testing.T) {
 	if !Sleep(time.Microsecond) {
 		t.Skip("the system has none")
 	}
@@ -95,7 +95,7 @@ func TestWithoutFilesThereAreTimersOfTheRuntime(t *testing.T) {
 	}
 }
 
-func TestBrokenTimerIsNotUsedAgain(t *testing.T) {
+func TestSleep_BrokenTimer(t *testing.T) {
 	if !Sleep(time.Microsecond) {
 		t.Skip("the system has none")
 	}
@@ -119,7 +119,7 @@ func TestBrokenTimerIsNotUsedAgain(t *testing.T) {
 }
 
 // A file may be said to be readable although it is not yet: by an event of before.
-func TestATimerThatIsWokenTooEarlySleepsOn(t *testing.T) {
+func TestTimerfd_WokenTooEarly(t *testing.T) {
 	timer, err := newTimerfd()
 	if err != nil {
 		t.Skip("the system has none:", err)
@@ -147,7 +147,7 @@ func TestATimerThatIsWokenTooEarlySleepsOn(t *testing.T) {
 	}
 }
 
-func TestSleepingAllocatesNothing(t *testing.T) {
+func TestSleep_AllocatesNothing(t *testing.T) {
 	if !Sleep(time.Microsecond) {
 		t.Skip("the system has none")
 	}

@@ -21,7 +21,7 @@ func sleep(t *testing.T, d time.Duration) bool {
 	return ok
 }
 
-func TestSleepIsNeverTooShort(t *testing.T) {
+func TestSleep_NeverTooShort(t *testing.T) {
 	for _, d := range []time.Duration{1, 100, time.Microsecond, 50 * time.Microsecond, time.Millisecond, Reach, 20 * time.Millisecond} {
 		for range 5 { // a timer that was used before must not remember it
 			sleep(t, d)
@@ -29,7 +29,7 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 	}
 }
 
-func TestNothingIsOverAtOnce(t *testing.T) {
+func TestSleep_Nothing(t *testing.T) {
 	for _, d := range []time.Duration{0, -1, -time.Hour} {
 		if !Sleep(d) {
 			t.Errorf("Sleep(%v) cannot", d)
@@ -38,7 +38,7 @@ func TestNothingIsOverAtOnce(t *testing.T) {
 }
 
 // More than there are timers sleep at once; who gets none is told so.
-func TestMoreSleepersThanTimers(t *testing.T) {
+func TestSleep_MoreSleepersThanTimers(t *testing.T) {
 	var sleepers sync.WaitGroup
 	for i := range 64 {
 		sleepers.Go(func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/contend"
 )
 
-func TestLostCounts(t *testing.T) {
+func TestLost_Counts(t *testing.T) {
 	losses := 0
 	for range contend.Enough {
 		before := losses
@@ -20,7 +20,7 @@ func TestLostCounts(t *testing.T) {
 
 // In a bubble time stands still while somebody looks at it: to wait for the clock
 // to move would be for ever.
-func TestLostReturnsInABubble(t *testing.T) {
+func TestLost_InABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {

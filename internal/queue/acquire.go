@@ -197,7 +197,7 @@ func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
 // deadline d and waits at most most.
 func (w *Waiter) setLimits(d deadline, q *Queue, now, most time.Duration) {
 	if most != Forever {
-		w.more().maxAt = sat.Add(now, max(0, most))
+		w.more().maxAt = sat.Add(now, most)
 	}
 	if d.set {
 		w.more().ctxAt = q.Instant(now, d.at)

@@ -49,7 +49,7 @@ func (q *Queue) failHopeless(now time.Duration) {
 }
 
 // Recheck ends the wait of each entry that Refuse would refuse now. The queue must be
-// locked.
+// locked. Call Advance afterwards: the head may be another.
 func (q *Queue) Recheck() {
 	for w := q.front; w != nil; {
 		next := w.next

@@ -28,7 +28,7 @@ func newWrong() wrong {
 
 // A context without an error is cancelled all the same once its Done is closed: nil would
 // say that the caller was let through.
-func TestAContextWithoutAnErrorIsCancelled(t *testing.T) {
+func TestQueue_Acquire_ContextWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		yes := func(context.Context, Turn) (Wait, error) { return Wait{}, nil }
 		never := func(ctx context.Context, _ Turn) (Wait, error) { return Wait{For: Forever}, nil }
@@ -77,7 +77,7 @@ func (c nosy) Done() <-chan struct{}       { c.look("Done"); return c.Context.Do
 func (c nosy) Err() error                  { c.look("Err"); return c.Context.Err() }
 func (c nosy) Value(key any) any           { c.look("Value"); return c.Context.Value(key) }
 
-func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
+func TestQueue_Acquire_CallsContextsUnlocked(t *testing.T) {
 	forever := func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }
 	second := func(context.Context, Turn) (Wait, error) { return Surely(time.Second), nil }
 	until := func(ctx context.Context, _ Turn) (Wait, error) { <-ctx.Done(); return Wait{}, ctx.Err() }
@@ -151,7 +151,7 @@ func TestContextsAreAskedWithTheQueueUnlocked(t *testing.T) {
 }
 
 // A caller that is failed while it asks: its context for that ends, and the error is why.
-func TestOneThatIsFailedWhileItAsks(t *testing.T) {
+func TestAskFunc_FailedWhileItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRooms(0, Config{})
 		time.AfterFunc(time.Second, func() { q.Close(limits.ErrClosed) })

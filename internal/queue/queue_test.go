@@ -21,7 +21,7 @@ func (never) Forecast(time.Duration, int64) time.Duration             { return 0
 // What would let the head through happens while it asks, after it has looked
 // and before it sleeps. It must hear of it: with nobody else to wake it, it
 // would sleep for ever.
-func TestKickWhileAskingIsNotLost(t *testing.T) {
+func TestQueue_Kick_WhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		asked := 0
@@ -49,7 +49,7 @@ func setBack(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
+func TestQueue_Time_WallClockWasSet(t *testing.T) {
 	for _, d := range []time.Duration{time.Hour, -time.Hour} {
 		q := newQueue()
 		q.epoch = setBack(q.epoch, d)
@@ -74,7 +74,7 @@ func TestTimesAreThoseOfTheWallClockNow(t *testing.T) {
 	}
 }
 
-func TestTotalIsExactHoweverLarge(t *testing.T) {
+func TestTotal_ExactHoweverLarge(t *testing.T) {
 	var sum total
 	for range 5 {
 		sum.add(1<<63 - 1)

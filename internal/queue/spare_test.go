@@ -88,7 +88,7 @@ func (r *rooms) kept(t *testing.T) int {
 	return len(seen)
 }
 
-func TestWaitersAreUsedAgain(t *testing.T) {
+func TestSpares_UsedAgain(t *testing.T) {
 	r := newRooms(0, Config{})
 	r.herd(t, 10)
 	if n := r.kept(t); n != 10 {
@@ -102,7 +102,7 @@ func TestWaitersAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestMemoryOfAHerdIsGivenBack(t *testing.T) {
+func TestSpares_HerdIsGivenBack(t *testing.T) {
 	r := newRooms(0, Config{})
 	for range 3 {
 		r.herd(t, 4*maxSpare)
@@ -113,7 +113,7 @@ func TestMemoryOfAHerdIsGivenBack(t *testing.T) {
 }
 
 // Who is refused before it waits, or only tries, keeps the waiter for others.
-func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
+func TestSpares_RefusedCallersUseUpNone(t *testing.T) {
 	r := newRooms(0, Config{MaxWaiting: 1})
 	r.herd(t, 1)
 	full := make(chan struct{})
@@ -150,7 +150,7 @@ func TestRefusedCallersUseUpNoWaiters(t *testing.T) {
 
 // A waiter is not used again before its goroutine has its message: it would get
 // that of another.
-func TestWaitersKeepTheirMessages(t *testing.T) {
+func TestSpares_KeepTheirMessages(t *testing.T) {
 	r := newRooms(0, Config{})
 	r.herd(t, 1)
 	w := r.spares.front
@@ -167,7 +167,7 @@ func TestWaitersKeepTheirMessages(t *testing.T) {
 }
 
 // Who was told to look is told how the wait ended all the same.
-func TestMessagesTakePrecedence(t *testing.T) {
+func TestMessage_GrantAfterNudge(t *testing.T) {
 	for _, most := range []time.Duration{Forever, time.Hour} {
 		r := newRooms(0, Config{})
 		r.herd(t, 1)
@@ -198,7 +198,7 @@ func TestMessagesTakePrecedence(t *testing.T) {
 
 // How a wait ended replaces a message that its goroutine has not looked at: whoever
 // sends holds the lock, and must not wait for one that may be waiting for the lock.
-func TestSendDoesNotWait(t *testing.T) {
+func TestWaiter_Send_DoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Waiter{wake: make(chan Message, 1)}
 		w.nudge()
@@ -210,7 +210,7 @@ func TestSendDoesNotWait(t *testing.T) {
 }
 
 // Its error is in it until its caller has read it.
-func TestFailedWaitersAreNotUsedAgain(t *testing.T) {
+func TestSpares_NotOfFailedCallers(t *testing.T) {
 	r := newRooms(0, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(time.Millisecond, cancel)
@@ -224,7 +224,7 @@ func TestFailedWaitersAreNotUsedAgain(t *testing.T) {
 
 // What waited in a testing/synctest bubble is not kept for somebody outside, who could not
 // use its channel, also if the queue was made outside.
-func TestNothingOfABubbleIsKeptForOutside(t *testing.T) {
+func TestSpares_NotOfABubble(t *testing.T) {
 	q := newFine(50 * time.Microsecond)
 	acquire := func() {
 		for range 3 { // the second waits

@@ -1,9 +1,8 @@
 // Package sat is arithmetic on durations that stops at the end of the range
 // instead of wrapping around it.
 //
-// A limiter adds caller-supplied numbers to instants. Wrapped around, a wait
-// of 300 years becomes a permit now; saturated, it stays a wait nobody lives
-// to see the end of.
+// A limiter adds caller-supplied numbers to instants. Wrapped around, a wait of 300
+// years would become a permit now; saturated, it stays a wait.
 package sat
 
 import (
@@ -15,7 +14,7 @@ import (
 // Max is the longest duration, about 292 years. As a wait it means never.
 const Max = time.Duration(math.MaxInt64)
 
-// Add returns a + b, or the end of the range that the sum lies beyond.
+// Add returns a + b, saturated.
 func Add(a, b time.Duration) time.Duration {
 	sum := a + b
 	switch {
@@ -27,7 +26,7 @@ func Add(a, b time.Duration) time.Duration {
 	return sum
 }
 
-// Sub returns a − b, or the end of the range that the difference lies beyond.
+// Sub returns a − b, saturated.
 func Sub(a, b time.Duration) time.Duration {
 	diff := a - b
 	switch {

@@ -22,7 +22,7 @@ func clamp(x *big.Int) time.Duration {
 	return math.MinInt64
 }
 
-func TestAddSubSaturate(t *testing.T) {
+func TestAdd_Sub_Saturate(t *testing.T) {
 	for _, a := range edges {
 		for _, b := range edges {
 			sum := new(big.Int).Add(big.NewInt(a), big.NewInt(b))

@@ -7,35 +7,34 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A Lane is the way of calls of weight 1 past the lock that guards a Schedule.
+// A Lane lets calls of weight 1 pass without the lock that guards a Schedule.
 //
 // # How is a slot taken without the lock?
 //
-// The slots of an evenly spaced limiter for which nobody waits are one instant:
-// when the next call may leave. A call that comes later than that leaves, and
-// moves the instant to an interval after now; a call that comes earlier is
-// refused or must wait. That is one reading of the clock and one
-// compare-and-swap. Who loses that to another steps back, see package contend,
-// and in the end takes the lock.
+// While no call waits, the state of an evenly spaced limiter is one instant: when
+// the next call may leave. A call that comes later than that leaves, and moves the
+// instant to an interval after now; a call that comes earlier is refused or must
+// wait. That is one reading of the clock and one compare-and-swap. A call that loses
+// the swap backs off, see package contend, and in the end takes the lock.
 //
 // Everything else is done by the Schedule under the lock: waiting, weights
 // other than 1, bursts, a warm-up, lateness that is still being made up for,
-// intervals that are no whole number of nanoseconds. While somebody holds the
+// intervals that are not a whole number of nanoseconds. While a caller holds the
 // lock or waits, the instant is closed:
 //
-//	next ≥ 0        open: nobody waits; it is what the schedule would say
-//	next = closed   the schedule knows; take the lock
+//	next ≥ 0        open: no call waits; it is what the schedule would say
+//	next = closed   the schedule has the state; take the lock
 //
 // The lowest bit of the word says whether calls have passed since it was opened:
-// with no interval, as of a gate without a rate, one may leave the instant as it
-// was, and the schedule is to be told of it all the same.
+// with no interval, as of a gate without a rate, a call may leave the instant as it
+// was, and the schedule must learn of it all the same.
 //
-// The invariant: at each instant either the lane is closed or the schedule is
-// not looked at. Closing is a swap, so a call that has read the open instant
-// fails to change it, and the schedule is told of all that passed before.
+// The invariant: at each instant either the lane is closed or the schedule is not
+// used. Closing is a swap, so a call that has read the open instant fails to change
+// it, and the schedule learns of all that passed before.
 //
-// An interval is fixed for the life of its slots. A new one makes new slots and
-// leaves the old closed for good: with an interval beside the instant, a call
+// An interval is fixed for the life of its Slots. A new one makes new Slots and
+// leaves the old ones closed for good: with an interval beside the instant, a call
 // that had read the old interval could find, after a change and other calls, the
 // same instant again, and leave at the old rate.
 type Lane struct {
@@ -46,7 +45,7 @@ type Lane struct {
 type Slots struct {
 	interval time.Duration
 	places   int64
-	early    atomic.Bool // a hint: whoever looked last was
+	early    atomic.Bool // a hint: the call that looked last was
 	_        [44]byte
 	next     atomic.Int64 // a Word, alone in its line of the cache
 	_        [56]byte
@@ -61,8 +60,8 @@ const (
 	passed Word = 1
 )
 
-// furthest is the longest interval and the furthest instant that a lane is opened
-// for: no Word overflows in the next 73 years.
+// furthest is the longest interval and the furthest instant for which a lane opens:
+// no Word overflows in the next 73 years.
 const furthest = sat.Max / 4
 
 func (w Word) instant() time.Duration { return time.Duration(w >> 1) }
@@ -81,29 +80,30 @@ func newSlots(interval time.Duration, places int64) *Slots {
 // Slots returns the slots in force.
 func (l *Lane) Slots() *Slots { return l.slots.Load() }
 
-// Places returns what Open was told along with the interval.
+// Places returns the places given to Open.
 func (s *Slots) Places() int64 { return s.places }
 
-// A Verdict is what a lane says to a call.
+// A Verdict is what a lane decides about a call.
 type Verdict int
 
 const (
 	Leave Verdict = iota // it is let through
-	Early                // nobody waits, but its slot is yet to come
+	Early                // no call waits, but its slot is yet to come
 	Ask                  // take the lock
 )
 
-// Look reads the clock, which epoch has at 0, and the word, and returns what a call is
-// told that comes now.
+// Look reads the clock, which epoch has at 0, and the word, and returns the verdict for
+// a call that comes now.
 //
-// To read the clock takes longer than all else. Read between the load of the word and
-// its swap, it is when another call wins: of two processors half of the calls lose. So
-// it is read before the word. Whoever leaves then has a clock no older than that of
-// anybody who left before, for the word is never before their instants. But a call
-// that was held up in between may be early for a slot that came long ago. It reads the
-// clock once more, which would make refusals half as dear again; so while calls are
-// early, and there is nothing to swap, the clock is read after the word. The price: who
-// finds the lane closed although nobody was early has read it in vain.
+// Reading the clock takes longer than all else. Read between the load of the word and
+// its swap, it is when another call wins: of two processors half of the calls would
+// lose. So it is read before the word. A call that then leaves has a clock no older
+// than any that left before, because the word is never before their instants. But a
+// call that was delayed in between may seem early for a slot that has come long ago, so
+// it reads the clock once more. That would make refusals cost half as much again; so
+// while calls are early, and there is nothing to swap, the clock is read after the
+// word. The price: a call that finds the lane closed while none is early has read the
+// clock in vain.
 func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) {
 	early := s.early.Load()
 	if !early {
@@ -126,9 +126,9 @@ func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) 
 	return next, now, v
 }
 
-// Take lets a call through at now that was to Leave by next, and reports true;
-// or false, because others have changed next meanwhile. Who tries again does so
-// after contend.Lost, and with another reading of the clock.
+// Take lets a call through at now for which Look returned next and Leave, and reports
+// true; or false, because others have changed next meanwhile. Try again after
+// contend.Lost, with another reading of the clock.
 func (s *Slots) Take(next Word, now time.Duration) bool {
 	return s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed))
 }
@@ -140,9 +140,9 @@ func (l *Lane) Close() (next time.Duration, used bool) {
 	return w.instant(), w&passed != 0
 }
 
-// Open opens the lane: the next call may leave at next, and others interval
-// apart. places is what the caller wants to be as sure of as of the interval. It
-// reports false if that is too far away for a lane.
+// Open opens the lane: the next call may leave at next, and others interval apart.
+// places is another number that is fixed for as long as the interval is. It reports
+// false if that is too far away for a lane.
 func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 	if next < 0 || next > furthest || interval > furthest {
 		return false

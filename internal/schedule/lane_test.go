@@ -106,7 +106,7 @@ func (p *pair) compare(now time.Duration) {
 	}
 }
 
-func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
+func TestLane_AgreesWithTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rates := []limits.Rate{
 			{Count: 1, Per: 10}, {Count: 2, Per: 10}, {Count: 3, Per: 10}, {Count: 1, Per: 7}, {Count: 1, Per: 1000}, {Count: 1, Per: 1},
@@ -180,7 +180,7 @@ func TestLaneIsTheScheduleThatItStandsFor(t *testing.T) {
 	})
 }
 
-func TestLaneSaysWhetherCallsHavePassed(t *testing.T) {
+func TestLane_Close_ReportsWhetherCallsHavePassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, interval := range []time.Duration{0, 1, 1000} {
 			var l Lane
@@ -209,7 +209,7 @@ func TestLaneSaysWhetherCallsHavePassed(t *testing.T) {
 }
 
 // Who has read an old interval must not leave by it, whatever has come since.
-func TestSlotsOfAnOldIntervalStayClosed(t *testing.T) {
+func TestLane_Open_OldSlotsStayClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lane
 		l.Init()
@@ -232,7 +232,7 @@ func TestSlotsOfAnOldIntervalStayClosed(t *testing.T) {
 	})
 }
 
-func TestLaneIsNotOpenedForWhatItCannotCount(t *testing.T) {
+func TestLane_Open_TooFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, x := range []struct{ next, interval time.Duration }{{sat.Max, 1}, {furthest + 1, 1}, {0, furthest + 1}, {-1, 1}} {
 			var l Lane
@@ -248,7 +248,7 @@ func TestLaneIsNotOpenedForWhatItCannotCount(t *testing.T) {
 }
 
 // Who has lost to another must not leave by what it read before.
-func TestASlotIsTakenOnce(t *testing.T) {
+func TestSlots_Take_Once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lane
 		l.Init()
@@ -272,7 +272,7 @@ func TestASlotIsTakenOnce(t *testing.T) {
 
 // Those who look at once read their clocks in one order and the word in another.
 // Without an interval everybody may leave all the same.
-func TestNobodyIsEarlyByAnOldClock(t *testing.T) {
+func TestSlots_Look_OldClock(t *testing.T) {
 	var l Lane
 	l.Init()
 	l.Open(0, 0, 0)

@@ -136,8 +136,8 @@ func parseTrace(line []byte) (*guavaTrace, error) {
 	return &g, nil
 }
 
-// TestOracleGuava replays what Guava's RateLimiter answered.
-func TestOracleGuava(t *testing.T) {
+// TestOracle_Guava replays what Guava's RateLimiter answered.
+func TestOracle_Guava(t *testing.T) {
 	ops, close := 0, 0
 	for i, line := range oracle.Lines(t, "guava_ratelimiter.jsonl") {
 		g, err := parseTrace(line)
@@ -155,7 +155,7 @@ func TestOracleGuava(t *testing.T) {
 
 // A replay that cannot fail proves nothing: every recorded field, changed in
 // every operation that has it, must be noticed somewhere.
-func TestOracleGuavaNoticesCorruptedLines(t *testing.T) {
+func TestOracle_Guava_NoticesCorruptedLines(t *testing.T) {
 	lines := oracle.Lines(t, "guava_ratelimiter.jsonl")
 	for field, corrupt := range map[string]func(op *guavaOp) bool{
 		"slept_us": func(op *guavaOp) bool {

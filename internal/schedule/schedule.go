@@ -40,15 +40,15 @@
 //
 // # What if a caller is late?
 //
-// If it is the caller who is late, the time is gone: an interval not used is
-// not saved up beyond τ. If it is we who woke it late, by at most the catch-up
-// C, its call is charged at its slot all the same, and those after it follow
-// at the old slots, closer together until the delay is made up. Beyond C the
-// time is forfeit. A caller who comes back after such a call finds TAT behind
-// now; it is charged at TAT as long as the lag is no more than what remains of
-// the lateness (credit), and at now otherwise. So every call is charged at an
-// instant v with now − C ≤ v ≤ now, and the v are T apart but for the burst:
-// hence the bound
+// If the caller itself is late, the time is lost: an interval not used is not
+// saved up beyond τ. If this package woke it late, by at most the catch-up C,
+// its call is charged at its slot all the same, and those after it follow at
+// the old slots, closer together until the delay is made up. What exceeds C is
+// forfeit. A caller that comes back after such a call finds TAT behind now; it
+// is charged at TAT as long as the lag is no more than what remains of the
+// lateness (credit), and at now otherwise. So every call is charged at an
+// instant v with now − C ≤ v ≤ now, and the v are T apart but for the burst.
+// Hence the bound
 //
 //	permits in any window W  ≤  B + (W + C)/T + n_max − 1
 //
@@ -75,8 +75,8 @@ type Config struct {
 	WarmUp  time.Duration // W, see warmUp; 0 for none
 }
 
-// DefaultCatchUp is how much lateness of ours is made up unless told
-// otherwise: about what a Go timer may be late on Linux.
+// DefaultCatchUp is how much of our lateness is made up by default: about as much as
+// a Go timer may be late on Linux.
 const DefaultCatchUp = time.Millisecond
 
 // A Schedule is the state: what is allowed, and when the next call comes. All
@@ -106,7 +106,7 @@ type Schedule struct {
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
 }
 
-// New returns the schedule that cfg describes, or why there is none.
+// New returns the schedule that cfg describes, or an error if cfg is impossible.
 func New(cfg Config) (*Schedule, error) {
 	tau, err := tolerance(cfg.Rate, cfg.WarmUp)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 
 // Admit lets n leave at now and returns 0 if the slot has come. Otherwise it
 // changes nothing and returns how long until it comes. due ≤ now is when the
-// caller was to be woken: what lies between is our lateness.
+// caller was to be woken; now − due is our lateness.
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	late := due < now
 	if n == 1 && !late {

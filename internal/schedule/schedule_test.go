@@ -42,7 +42,7 @@ func run(t *testing.T, s *Schedule, rows ...row) {
 
 var tenPerSecond = Config{Rate: limits.Rate{Count: 10, Per: time.Second}}
 
-func TestLateByUsWithinCatchUpKeepsTheSlots(t *testing.T) {
+func TestSchedule_Admit_LatenessWithinCatchUp(t *testing.T) {
 	s := mustNew(t, tenPerSecond)
 	run(t, s,
 		onTime(0, 1, 0),
@@ -54,7 +54,7 @@ func TestLateByUsWithinCatchUpKeepsTheSlots(t *testing.T) {
 	)
 }
 
-func TestLateByUsBeyondCatchUpIsForfeit(t *testing.T) {
+func TestSchedule_Admit_LatenessBeyondCatchUp(t *testing.T) {
 	s := mustNew(t, tenPerSecond)
 	run(t, s,
 		onTime(0, 1, 0),
@@ -65,7 +65,7 @@ func TestLateByUsBeyondCatchUpIsForfeit(t *testing.T) {
 	)
 }
 
-func TestStrictMakesUpForNothing(t *testing.T) {
+func TestSchedule_Admit_Strict(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: -1})
 	run(t, s,
 		onTime(0, 1, 0),
@@ -75,7 +75,7 @@ func TestStrictMakesUpForNothing(t *testing.T) {
 	)
 }
 
-func TestLateByTheCallerIsNotMadeUp(t *testing.T) {
+func TestSchedule_Admit_LateCaller(t *testing.T) {
 	s := mustNew(t, tenPerSecond)
 	run(t, s,
 		onTime(0, 1, 0),
@@ -86,7 +86,7 @@ func TestLateByTheCallerIsNotMadeUp(t *testing.T) {
 
 // At 5,000/s a lateness of 1 ms covers five slots. The callers that come right
 // after are let through until the delay is made up.
-func TestShortIntervalsAreMadeUpByThoseWhoFollow(t *testing.T) {
+func TestSchedule_Admit_ShortIntervalsCatchUp(t *testing.T) {
 	us := time.Microsecond
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
 	run(t, s,
@@ -106,7 +106,7 @@ func TestShortIntervalsAreMadeUpByThoseWhoFollow(t *testing.T) {
 
 // What is left of our lateness is no more than what is in use: a caller that
 // stays away cannot spend it later.
-func TestLatenessIsNotSavedUp(t *testing.T) {
+func TestSchedule_Admit_LatenessIsNotSavedUp(t *testing.T) {
 	us := time.Microsecond
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
 	run(t, s,
@@ -117,7 +117,7 @@ func TestLatenessIsNotSavedUp(t *testing.T) {
 	)
 }
 
-func TestLatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
+func TestSchedule_Admit_LatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * time.Second}, CatchUp: time.Hour})
 	run(t, s, onTime(0, 1, 0))
 	if err := s.SetRate(5*time.Second, limits.Rate{Count: 10, Per: time.Second}); err != nil { // slot at 100 ms
@@ -132,7 +132,7 @@ func TestLatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 // TAT comes to lie exactly at now while a burst is made up for. That is no
 // lateness: two calls more than the bound allows once left here, because 1 ms
 // of catch-up is a whole number of 50 µs.
-func TestCatchUpEndsWhereNowIs(t *testing.T) {
+func TestSchedule_Admit_CatchUpEndsAtNow(t *testing.T) {
 	us := time.Microsecond
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}})
 	run(t, s, onTime(0, 10, 0))
@@ -145,7 +145,7 @@ func TestCatchUpEndsWhereNowIs(t *testing.T) {
 	}
 }
 
-func TestAdjust(t *testing.T) {
+func TestSchedule_Adjust(t *testing.T) {
 	s := mustNew(t, tenPerSecond)
 	run(t, s, onTime(0, 10, 0))
 	for _, c := range []struct {
@@ -269,7 +269,7 @@ func TestSchedule_SetRate_LargerBurstFills(t *testing.T) {
 // The bound of the package comment, on departures of callers that are woken
 // late, come late, weigh more than one and see the rate change:
 // permits in any window W ≤ B + (W + C)/T + n_max − 1, T the smallest in force.
-func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
+func TestSchedule_WindowBound(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		burst := 1 + r.Int64N(5)*r.Int64N(2)
@@ -329,7 +329,7 @@ func TestWindowBoundHoldsHoweverLateCallersAre(t *testing.T) {
 // What is left of a lateness is not forgotten when the next call is late by a moment, too,
 // as one is that had to ask another limit first. What a caller is late by itself is never
 // made up for, also if we are late by a moment on top.
-func TestTheRestOfALatenessSurvivesAnother(t *testing.T) {
+func TestSchedule_Admit_RestOfALateness(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name     string

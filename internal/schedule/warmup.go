@@ -13,13 +13,13 @@ import (
 // with a warm-up begins with wide intervals, coldFactor·T, and narrows them to
 // T while it is used; while it is not, it cools down again.
 //
-// The simplest way is a ramp over time: k·T in the first second, less in the
-// next. But time is not what warms a service up, calls do; and if callers come
-// seldom, the ramp is over before anything was called.
+// The simplest way is a ramp over time: k·T in the first second, less in the next.
+// But calls warm a service up, and not time; if callers come seldom, the ramp is over
+// before anything was called.
 //
 // Guava's way (SmoothWarmingUp) counts permits. Idleness stores permits, as for
-// a burst, only that stored permits do not make calls cheaper but dearer: the
-// more are stored the colder it is. A call of weight n takes n of them from the
+// a burst, but stored permits do not make calls cheaper but more expensive: the more
+// are stored, the colder it is. A call of weight n takes n of them from the
 // right, each at the price of the curve there, and what is not stored costs T:
 //
 //	interval
@@ -55,7 +55,7 @@ import (
 const coldFactor = 3
 
 // A warmUp is the state of the curve. Permits are counted in floating point:
-// an area is no whole number of nanoseconds. What is charged when nothing is
+// an area is not a whole number of nanoseconds. What is charged when nothing is
 // stored, the rate that holds in the long run, stays exact.
 type warmUp struct {
 	over   time.Duration // W

@@ -45,7 +45,7 @@ func acquire(q *Queue, n int64, r Request) error {
 	return err
 }
 
-func TestWaitsIsToldBeforeThePlaceIsTaken(t *testing.T) {
+func TestConfig_Waits_BeforeThePlaceIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTold(1, Config{})
 		q.then = func() {
@@ -64,7 +64,7 @@ func TestWaitsIsToldBeforeThePlaceIsTaken(t *testing.T) {
 }
 
 // What it waits for comes while it is told: it need not wait any more.
-func TestWaitsAndThenThereIsRoom(t *testing.T) {
+func TestConfig_Waits_ThenThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTold(0, Config{})
 		q.then = func() { q.release(1) }
@@ -74,7 +74,7 @@ func TestWaitsAndThenThereIsRoom(t *testing.T) {
 	})
 }
 
-func TestWaitsIsNotToldOfThoseRefusedAtOnce(t *testing.T) {
+func TestConfig_Waits_NotForThoseRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTold(0, Config{MaxWaiting: 1})
 		if err := acquire(&q.Queue, 1, Request{Max: -1}); !errors.Is(err, limits.ErrTimeout) {
@@ -103,7 +103,7 @@ func TestWaitsIsNotToldOfThoseRefusedAtOnce(t *testing.T) {
 
 // A caller that must ask knows only at the head whether it has to wait; behind
 // others it knows before. Either way it is told once.
-func TestWaitsIsToldOnceOfThoseWhoAsk(t *testing.T) {
+func TestConfig_Waits_OnceForThoseThatAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTold(0, Config{})
 		no, asked := [3]int{0, 2, 2}, [3]int{}
@@ -133,7 +133,7 @@ func TestWaitsIsToldOnceOfThoseWhoAsk(t *testing.T) {
 
 // The head hears what it is told to look at, and that it has failed, while it
 // tells that it waits.
-func TestWaitsOfAHeadMissesNothing(t *testing.T) {
+func TestConfig_Waits_HeadMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, want := range []error{nil, limits.ErrClosed} {
 			q := newTold(0, Config{})
@@ -163,7 +163,7 @@ func TestWaitsOfAHeadMissesNothing(t *testing.T) {
 }
 
 // A panic leaves the queue as if its caller had not come.
-func TestWaitsMayPanic(t *testing.T) {
+func TestConfig_Waits_Panics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ask := range []AskFunc{nil, func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }} {
 			q := newTold(0, Config{})

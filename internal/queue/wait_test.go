@@ -31,7 +31,7 @@ func newFine(interval time.Duration) *Queue {
 
 // Who drives a queue of many slots that are close together sleeps for each of them
 // exactly, and deaf. It must not be deaf to its context for all of them.
-func TestDriverOfManyNearSlotsHearsThatItIsCancelled(t *testing.T) {
+func TestQueue_Acquire_CancelDriverOfManyNearSlots(t *testing.T) {
 	q := newFine(time.Millisecond)
 	for range 3000 {
 		if _, _, err := q.Reserve(Request{N: 1, Max: Forever}); err != nil {
@@ -48,7 +48,7 @@ func TestDriverOfManyNearSlotsHearsThatItIsCancelled(t *testing.T) {
 }
 
 // A queue that was made outside a bubble waits in it by its clock.
-func TestQueueMadeOutsideABubbleEndsItsWaitsInIt(t *testing.T) {
+func TestQueue_InABubble_MadeOutside(t *testing.T) {
 	q := newFine(time.Microsecond)
 	q.Acquire(context.Background(), Request{N: 1, Max: Forever})
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestQueueMadeOutsideABubbleEndsItsWaitsInIt(t *testing.T) {
 	})
 }
 
-func TestQueueMadeInABubbleSleepsByItsClock(t *testing.T) {
+func TestQueue_InABubble_MadeInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFine(time.Millisecond)
 		if q.fine {

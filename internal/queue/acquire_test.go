@@ -1,0 +1,434 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A line is an exact queue of one call per 100 ms, and a log of how its callers end.
+type line struct {
+	Queue
+	*synclog.Log
+	rule every
+}
+
+// newLine returns a line whose first slot is at first.
+func newLine(first time.Duration, cfg Config) *line {
+	l := &line{Log: synclog.New(), rule: every{interval: 100 * ms, next: first}}
+	cfg.Exact = true
+	l.Init(&l.rule, cfg)
+	return l
+}
+
+// acquire has a caller come. A Max of 0 sets no bound.
+func (l *line) acquire(who int, ctx context.Context, r Request) {
+	r.N = max(1, r.N)
+	if r.Max == 0 {
+		r.Max = Forever
+	}
+	l.Call(who, func() error {
+		_, _, err := l.Queue.Acquire(ctx, r)
+		return err
+	})
+}
+
+func (l *line) len() int {
+	l.Lock()
+	defer l.Unlock()
+	return l.Len()
+}
+
+var bg = context.Background()
+
+// wantWaitError wants err to be a WaitError with these numbers.
+func wantWaitError(t *testing.T, err error, need, have time.Duration) {
+	t.Helper()
+	var wait *limits.WaitError
+	if !errors.As(err, &wait) || wait.Need != need || wait.Have != have {
+		t.Errorf("got %v, want a need of %v and %v to have", err, need, have)
+	}
+}
+
+func TestQueue_Acquire_InOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(50*ms, Config{})
+		for who, n := range []int64{1, 3, 1, 2, 1} {
+			l.acquire(who, bg, Request{N: n})
+		}
+		if n := l.len(); n != 5 {
+			t.Errorf("%d wait", n)
+		}
+		l.Lock()
+		if w := l.Weight(); w != 8 {
+			t.Errorf("they weigh %d", w)
+		}
+		var got []int64
+		l.Each(func(n int64) bool { got = append(got, n); return len(got) < 4 })
+		if len(got) != 4 || got[0] != 1 || got[1] != 3 || got[3] != 2 {
+			t.Errorf("the first four weigh %v", got)
+		}
+		l.Unlock()
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 50*ms), synclog.At(1, 150*ms), synclog.At(2, 450*ms), synclog.At(3, 550*ms), synclog.At(4, 750*ms))
+		if n := l.len(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+		if l.Lock(); l.Weight() != 0 {
+			t.Errorf("they weigh %d", l.Weight())
+		}
+		l.Unlock()
+	})
+}
+
+// A caller that comes at the very slot of the head does not overtake it.
+func TestQueue_Acquire_AtTheSlotOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(100*ms, Config{})
+		time.AfterFunc(100*ms, func() { l.acquire(1, bg, Request{}) }) // fires before the driver's timer
+		l.acquire(0, bg, Request{})
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 200*ms))
+	})
+}
+
+func TestQueue_Acquire_ReturnsWhenAndHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(0, Config{})
+		time.Sleep(30 * ms)
+		for _, want := range [][2]time.Duration{{30 * ms, 0}, {130 * ms, 100 * ms}, {230 * ms, 100 * ms}} {
+			at, waited, err := l.Acquire(bg, Request{N: 1, Max: Forever})
+			if at != want[0] || waited != want[1] || err != nil {
+				t.Errorf("%v, %v, %v; want %v", at, waited, err, want)
+			}
+		}
+	})
+}
+
+func TestQueue_Acquire_Cancel(t *testing.T) {
+	ctxOf := func() (context.Context, func()) { return context.WithCancel(bg) }
+	for name, c := range map[string]struct {
+		cancel int
+		want   []time.Duration // when the others leave
+	}{
+		"head":   {0, []time.Duration{100 * ms, 300 * ms, 400 * ms}},
+		"middle": {1, []time.Duration{100 * ms, 200 * ms, 300 * ms}},
+		"tail":   {3, []time.Duration{100 * ms, 200 * ms, 400 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(100*ms, Config{})
+				var want []synclog.Left
+				var cancels []func()
+				for who, n := range []int64{1, 2, 1, 1} {
+					ctx, cancel := ctxOf()
+					defer cancel()
+					cancels = append(cancels, cancel)
+					l.acquire(who, ctx, Request{N: n})
+					if who != c.cancel {
+						want = append(want, synclog.At(who, c.want[len(want)]))
+					}
+				}
+				time.Sleep(60 * ms)
+				cancels[c.cancel]()
+				if synctest.Wait(); l.len() != 3 {
+					t.Errorf("%d wait", l.len())
+				}
+				time.Sleep(time.Hour)
+				l.Want(t, append(want, synclog.Failed(c.cancel, 60*ms, context.Canceled))...)
+			})
+		})
+	}
+}
+
+// Without the time: what the head waited for goes to the next at once.
+func TestQueue_Acquire_CancelWithoutTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := newRooms(1, Config{}), synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		for who, n := range []int64{2, 1, 1} {
+			ctx := ctx
+			if who > 0 {
+				ctx = bg
+			}
+			l.Call(who, func() error { _, _, err := q.Acquire(ctx, Request{N: n, Max: Forever}); return err })
+		}
+		l.Want(t) // nothing overtakes the first
+		time.Sleep(ms)
+		cancel()
+		l.Want(t, synclog.Failed(0, ms, context.Canceled), synclog.At(1, ms))
+		time.Sleep(ms)
+		q.release(1)
+		l.Want(t, synclog.Failed(0, ms, context.Canceled), synclog.At(1, ms), synclog.At(2, 2*ms))
+	})
+}
+
+func TestQueue_Acquire_DoneContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(bg)
+		cancel()
+		l := newLine(0, Config{})
+		if _, _, err := l.Acquire(ctx, Request{N: 1, Max: Forever}); err != context.Canceled || l.rule.next != 0 {
+			t.Errorf("%v, and the next slot is at %v", err, l.rule.next)
+		}
+	})
+}
+
+// A context that is done when its turn comes takes nothing, although its goroutine has
+// not seen that yet.
+func TestQueue_Advance_SkipsDoneContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := newRooms(0, Config{}), synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, func() error { _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever}); return err })
+		l.Call(1, func() error { _, _, err := q.Acquire(bg, Request{N: 1, Max: Forever}); return err })
+		q.Lock()
+		cancel()
+		q.room.free++
+		q.Advance(0)
+		q.Unlock()
+		l.Want(t, synclog.Failed(0, 0, context.Canceled), synclog.At(1, 0))
+	})
+}
+
+func TestQueue_Acquire_Deadline(t *testing.T) {
+	within := func(d time.Duration) (context.Context, context.CancelFunc) { return context.WithTimeout(bg, d) }
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(100*ms, Config{})
+		l.acquire(0, bg, Request{})
+
+		ctx, cancel := within(200 * ms) // at its slot it is done
+		defer cancel()
+		_, _, err := l.Acquire(ctx, Request{N: 1, Max: Forever})
+		wantWaitError(t, err, 200*ms, 200*ms)
+		_, _, err = l.Acquire(bg, Request{N: 1, Max: 200*ms - 1})
+		wantWaitError(t, err, 200*ms, 200*ms-1)
+		_, _, err = l.Acquire(bg, Request{N: 1, Max: -time.Hour})
+		wantWaitError(t, err, 200*ms, 0)
+
+		later, cancel := within(200*ms + 1)
+		defer cancel()
+		l.acquire(1, later, Request{})
+		l.acquire(2, bg, Request{Max: 300 * ms}) // exactly as long is in time
+		if n := l.len(); n != 3 {
+			t.Errorf("%d wait", n)
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 200*ms), synclog.At(2, 300*ms))
+	})
+}
+
+// A rule that cannot forecast: callers wait as long as they may.
+func TestQueue_Acquire_DeadlineWithoutForecast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := newRooms(0, Config{}), synclog.New()
+		acquire := func(who int, ctx context.Context, most time.Duration) {
+			l.Call(who, func() error { _, _, err := q.Acquire(ctx, Request{N: 1, Max: most}); return err })
+		}
+		ctx, cancel := context.WithTimeout(bg, 30*ms)
+		defer cancel()
+		acquire(0, bg, 50*ms)
+		acquire(1, ctx, Forever)
+		acquire(2, ctx, 10*ms)
+		acquire(3, bg, -ms)
+		acquire(4, bg, 0)
+		acquire(5, bg, 50*ms)
+		time.Sleep(50*ms - 1)
+		q.release(1)
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(3, 0, limits.ErrTimeout), synclog.Failed(4, 0, limits.ErrTimeout), synclog.Failed(2, 10*ms, limits.ErrTimeout),
+			synclog.Failed(1, 30*ms, context.DeadlineExceeded), synclog.At(0, 50*ms-1), synclog.Failed(5, 50*ms, limits.ErrTimeout))
+	})
+}
+
+// What a head waited for whose bound is over goes to the next at once.
+func TestQueue_Acquire_BoundOfTheHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := newRooms(1, Config{}), synclog.New()
+		l.Call(0, func() error { _, _, err := q.Acquire(bg, Request{N: 2, Max: 10 * ms}); return err })
+		l.Call(1, func() error { _, _, err := q.Acquire(bg, Request{N: 1, Max: Forever}); return err })
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 10*ms, limits.ErrTimeout), synclog.At(1, 10*ms))
+	})
+}
+
+func TestQueue_Acquire_MaxWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(0, Config{MaxWaiting: 2})
+		for who := range 4 { // the first need not wait
+			l.acquire(who, bg, Request{})
+		}
+		if _, _, err := l.Reserve(Request{N: 1}); err != limits.ErrQueueFull {
+			t.Error(err)
+		}
+		time.Sleep(100 * ms)
+		l.acquire(4, bg, Request{})
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 0), synclog.Failed(3, 0, limits.ErrQueueFull), synclog.At(1, 100*ms), synclog.At(2, 200*ms), synclog.At(4, 300*ms))
+	})
+}
+
+func TestQueue_Try_NeverOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := newRooms(1, Config{}), synclog.New()
+		l.Call(0, func() error { _, _, err := q.Acquire(bg, Request{N: 2, Max: Forever}); return err })
+		yes := func(context.Context, Turn) (Wait, error) { t.Error("asked"); return Wait{}, nil }
+		if _, ok := q.Try(Request{N: 1}); ok {
+			t.Error("overtook")
+		}
+		if _, ok := q.Try(Request{N: 1, Ask: yes}); ok {
+			t.Error("overtook by asking")
+		}
+		q.release(2)
+		if _, ok := q.Try(Request{N: 2}); ok || q.room.free != 1 {
+			t.Errorf("2 of %d", q.room.free)
+		}
+		if _, ok := q.Try(Request{N: 1}); !ok || q.room.free != 0 {
+			t.Errorf("not 1 of %d", q.room.free)
+		}
+		l.Want(t, synclog.At(0, 0))
+
+		line := newLine(100*ms, Config{})
+		line.acquire(0, bg, Request{})
+		time.Sleep(100 * ms) // now it is the turn of the one that waits, not of a newcomer
+		if at, ok := line.Try(Request{N: 1}); ok || at != 100*ms {
+			t.Errorf("at %v: %v", at, ok)
+		}
+		time.Sleep(100 * ms)
+		if at, ok := line.Try(Request{N: 1}); !ok || at != 200*ms {
+			t.Errorf("at %v: %v", at, ok)
+		}
+	})
+}
+
+func TestConfig_Refuse(t *testing.T) {
+	errOdd := errors.New("odd")
+	synctest.Test(t, func(t *testing.T) {
+		odd := int64(3)
+		l := newLine(100*ms, Config{Refuse: func(n int64) error {
+			if n >= odd {
+				return errOdd
+			}
+			return nil
+		}})
+		cancelled, cancel := context.WithCancel(bg)
+		l.acquire(0, bg, Request{N: 3})
+		l.acquire(1, bg, Request{N: 2})
+		l.acquire(2, cancelled, Request{N: 2})
+		l.acquire(3, bg, Request{N: 1})
+		if _, ok := l.Try(Request{N: 3}); ok {
+			t.Error("tried, and let through")
+		}
+		if _, _, err := l.Reserve(Request{N: 3}); err != errOdd {
+			t.Error(err)
+		}
+		l.Lock()
+		odd = 2
+		cancel() // it failed before
+		l.Recheck()
+		l.Advance(l.Now())
+		l.Unlock()
+		l.acquire(4, bg, Request{N: 2})
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 0, errOdd), synclog.Failed(1, 0, errOdd), synclog.Failed(2, 0, context.Canceled),
+			synclog.Failed(4, 0, errOdd), synclog.At(3, 100*ms))
+	})
+}
+
+func TestConfig_GiveUp(t *testing.T) {
+	errNever := errors.New("patience is over")
+	synctest.Test(t, func(t *testing.T) {
+		held := 50 * ms
+		l := newLine(100*ms, Config{GiveUp: func(now, patience time.Duration) error {
+			if held > patience {
+				return errNever
+			}
+			return nil
+		}})
+		l.acquire(0, bg, Request{Patience: 49 * ms})
+		l.acquire(1, bg, Request{Patience: 50 * ms})
+		l.acquire(2, bg, Request{Patience: 60 * ms})
+		l.acquire(3, bg, Request{Max: time.Hour}) // without a Patience
+		time.Sleep(10 * ms)
+		l.Change(func(time.Duration) { held = 55 * ms })
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.Failed(0, 0, errNever), synclog.Failed(1, 10*ms, errNever), synclog.At(2, 100*ms), synclog.At(3, 200*ms))
+	})
+}
+
+func TestConfig_Blame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var need time.Duration
+		blame := func(_, d time.Duration, n int64) limits.Cause {
+			need = d
+			return limits.Cause("rule " + string(rune('0'+n)))
+		}
+		l := newLine(time.Second, Config{Blame: blame})
+		_, _, err := l.Acquire(bg, Request{N: 7, Max: ms})
+		var wait *limits.WaitError
+		if !errors.As(err, &wait) || wait.For != "rule 7" || need != time.Second {
+			t.Errorf("%v, for a need of %v", err, need)
+		}
+		q := newRooms(0, Config{Blame: blame})
+		for _, most := range []time.Duration{-1, ms} {
+			need = -1
+			if _, _, err := q.Acquire(bg, Request{N: 2, Max: most}); !errors.Is(err, limits.ErrTimeout) || need != 0 || err.Error() == limits.ErrTimeout.Error() {
+				t.Errorf("%v, for a need of %v", err, need)
+			}
+		}
+	})
+}
+
+// A forecast counts what Weigh says of those ahead.
+func TestConfig_Weigh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(100*ms, Config{Weigh: func(int64) int64 { return 1 }})
+		l.acquire(0, bg, Request{N: 1})
+		l.acquire(1, bg, Request{N: 5})
+		_, _, err := l.Acquire(bg, Request{N: 1, Max: 300*ms - 1})
+		wantWaitError(t, err, 300*ms, 300*ms-1)
+		w, _, err := l.Reserve(Request{N: 1})
+		if slot, _, ok := l.Slot(w); err != nil || !ok || slot != 300*ms {
+			t.Errorf("%v, %v, %v", slot, ok, err)
+		}
+		l.Change(func(now time.Duration) { l.rule.next = Forever / 2 })
+		l.Close(limits.ErrClosed)
+	})
+}
+
+// A place in the queue is free at the slot of the head, before its timer fires.
+func TestConfig_MaxWaiting_AtTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(100*ms, Config{MaxWaiting: 1})
+		time.AfterFunc(100*ms, func() { l.acquire(1, bg, Request{}) }) // fires before the driver's timer
+		l.acquire(0, bg, Request{})
+		time.Sleep(time.Hour)
+		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 200*ms))
+	})
+}
+
+// One timer for all: only the driver sleeps for a time.
+func TestQueue_OneTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(100*ms, Config{})
+		for who := range 3 {
+			l.acquire(who, bg, Request{})
+		}
+		l.Lock()
+		var until []time.Duration
+		for w := l.front; w != nil; w = w.next {
+			until = append(until, w.at)
+		}
+		l.Unlock()
+		if want := []time.Duration{100 * ms, Forever, Forever}; !slices.Equal(until, want) {
+			t.Errorf("they sleep until %v, want %v", until, want)
+		}
+		time.Sleep(time.Hour)
+	})
+}
