@@ -174,6 +174,23 @@ func TestPacer_AcquireWithin_HopelessWaitsFailAtOnce(t *testing.T) {
 	})
 }
 
+// At its deadline a context is done: a slot at that instant is too late.
+func TestPacer_AcquireWithin_SlotExactlyAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
+		p.TryAcquire(1)
+		for d, want := range map[time.Duration]bool{100 * ms: false, 100*ms + 1: true} {
+			ctx, cancel := context.WithTimeout(bg, d)
+			defer cancel()
+			start := time.Now()
+			err := p.Acquire(ctx, 1)
+			if ok := err == nil; ok != want || !ok && time.Since(start) != 0 {
+				t.Errorf("slot in 100 ms, deadline in %v: %v after %v", d, err, time.Since(start))
+			}
+		}
+	})
+}
+
 func TestConfig_MaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustNew(t, tenPerSecond, pacer.Config{MaxWaiting: 2})
