@@ -30,20 +30,20 @@
 //
 // # What they do not do
 //
-// The works are the same for all; what a library leaves out of it is this.
+// The works are the same for all. This is what each library leaves out.
 //
-// floor decides nothing, and does not try again when its CompareAndSwap fails:
+// floor decides nothing, and does not retry when its CompareAndSwap fails:
 // on two CPUs it does less than any limiter must.
 //
-// xtime gives a cancelled reservation back only if none came after it, and
-// reaches nobody who sleeps with a new rate. uber cannot refuse, cancel or
-// weigh, and reads the wall clock. failsafe gives nothing back; its smooth
+// xtime gives a cancelled reservation back only if none came after it, and a new
+// rate does not reach callers that wait. uber cannot refuse or cancel, has no cost,
+// and reads the wall clock. failsafe gives nothing back; its smooth
 // limiter is aligned to a grid, its bursty one a fixed window. throttled and
 // sethvargo are limiters of many keys used here with one (which is what they
 // offer), and never wait; sethvargo's is a fixed window.
 //
 // xsync has no resizing, no timeouts but by context and no introspection. A
 // plain channel ignores contexts and has no weights; chan+ctx is one in a
-// select with the context. shardmap forgets no key, has one quota and tells
-// neither what remains nor when to come back.
+// select with the context. shardmap forgets no key, has one quota and
+// returns neither what remains nor when to come back.
 package bench
