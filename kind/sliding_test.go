@@ -301,3 +301,37 @@ func TestSliding_Idle(t *testing.T) {
 		t.Error("idle before the newest has left, or not after")
 	}
 }
+
+// What has left the window before does not matter to what is given back.
+func TestSliding_Adjust_AfterSomeHaveLeft(t *testing.T) {
+	r := Sliding{Limit: 5, Window: 10 * sec}
+	for _, v := range []struct {
+		delta int64
+		age   time.Duration
+		runs  string
+	}{
+		{-1, 6 * sec, "[4s 1 7s 1 10s 2]"},
+		{-2, 6 * sec, "[7s 1 10s 2]"},
+		{-3, 6 * sec, "[7s 1 10s 2]"},
+		{-2, 3 * sec, "[4s 1 10s 2]"},
+		{-1, 0, "[4s 2 7s 1 10s 1]"},
+		{-4, 0, "[4s 1]"},
+		{-5, 0, "[]"},
+		{3, 0, "[4s 2 7s 1 10s 5]"},
+	} {
+		var s SlidingState
+		for _, at := range []time.Duration{0, 0, 4, 4, 7, 10, 10} { // those at 0 have left at 10
+			if !r.Take(&s, at*sec, 1).Allowed() {
+				t.Fatalf("refused at %d", at)
+			}
+		}
+		r.Adjust(&s, 10*sec, v.delta, v.age)
+		runs := []string{}
+		for at, n := range s.All() {
+			runs = append(runs, fmt.Sprint(at, " ", n))
+		}
+		if got := fmt.Sprint(runs); got != v.runs {
+			t.Errorf("%d of %v ago: %s, want %s", v.delta, v.age, got, v.runs)
+		}
+	}
+}
