@@ -317,6 +317,8 @@ func TestSliding_Adjust_AfterSomeHaveLeft(t *testing.T) {
 		{-1, 0, "[4s 2 7s 1 10s 1]"},
 		{-4, 0, "[4s 1]"},
 		{-5, 0, "[]"},
+		{-100, 0, "[]"},
+		{-100, 6 * sec, "[7s 1 10s 2]"},
 		{3, 0, "[4s 2 7s 1 10s 5]"},
 	} {
 		var s SlidingState
