@@ -33,8 +33,8 @@ type Config[In any] struct {
 	// Ahead is the maximum number of items that have been read from the input
 	// and not yet passed the body of the loop. Each has a goroutine. 0 means
 	// twice the concurrency of the gate when the batch begins, or 1,000 if that
-	// is unlimited. More than 2²⁰ is an error. If the gate has a MaxWaiting below
-	// Ahead, it refuses calls.
+	// is unlimited. More than 2²⁰ is an error. Retries of up to Ahead items may wait
+	// in the gate; if its MaxWaiting is lower, it refuses some of them.
 	Ahead int
 
 	// Ordered yields results in the order of the input. A slow item then holds

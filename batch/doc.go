@@ -26,8 +26,10 @@
 // Config.Stop is closed, when Config.Halt applies, when the log cannot be written, and
 // when the gate refuses an item: because the gate is closed, the deadline of the context
 // is too near, or the server asks for a longer wait than the policy allows. These hold
-// for all later items, too. When a batch ends soon, attempts in flight are finished, but
-// not retried; when it ends now, they are canceled.
+// for all later items, too.
+//
+// A batch ends in one of two ways. Soon: attempts in flight finish, without retries. Now:
+// they are cancelled.
 //
 // # Times
 //

@@ -52,11 +52,11 @@ func (d *driver) begin(ctx context.Context) {
 }
 
 // stop ends the batch: no further attempt begins, and calls that are not in an attempt
-// are canceled; with now, all calls are. Only the first reason counts.
+// are cancelled; with now, all calls are. Only the first reason counts.
 func (d *driver) stop(why error, now bool) {
 	first := d.stopSoon(why)
 	if now {
-		d.cancel() // after why is set: canceled calls read it
+		d.cancel() // after why is set: cancelled calls read it
 	}
 	if first && d.ending != nil {
 		d.ending(why)
@@ -190,7 +190,7 @@ func (c *call) arrive() {
 // Config.Paced; otherwise it does nothing. If the returned function is not called, the
 // attempt ends when the next one leaves or the function of the item returns.
 //
-// When the batch ends soon, the contexts of calls that are not in an attempt are canceled
+// When the batch ends soon, the contexts of calls that are not in an attempt are cancelled
 // at once, and the others at the end of their attempt.
 func Depart(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
@@ -198,7 +198,7 @@ func Depart(ctx context.Context) (arrive func()) {
 		return func() {}
 	}
 	c.arrive()
-	c.depart() // if the batch has ended, ctx is canceled and nothing will leave
+	c.depart() // if the batch has ended, ctx is cancelled and nothing will leave
 	return c.arrive
 }
 
@@ -294,7 +294,7 @@ func final(why error) bool {
 }
 
 // reason returns why an item whose call returned err is unfinished. If its context was
-// canceled because the batch ended, that is why the batch ended.
+// cancelled because the batch ended, that is why the batch ended.
 func (d *driver) reason(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err

@@ -14,8 +14,8 @@
 // To space calls out evenly, use package pacer: a bucket lets a whole burst through at
 // one instant. To limit calls in flight, use package semaphore. For at most N in any
 // window of time, use package window: in a time W a bucket admits up to burst +
-// W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, beside
-// other limits, to a sluice.Gate.
+// W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, together
+// with other limits, to a sluice.Gate.
 //
 // # Other names of the same thing
 //
@@ -37,12 +37,12 @@
 // Spring's script counts whole seconds, so up to twice its capacity passes around the
 // edge of one; a bucket counts nanoseconds and has no edges.
 //
-// Three things differ from redis-cell on purpose. A bucket holds units, not time, also
+// Three things differ from redis-cell on purpose. A bucket holds units, not time, even
 // when its rate changes: see [Keyed.TakeRate]. n is never negative. Looking at a
 // bucket does not change it.
 //
 // # A restart
 //
-// A new bucket is empty, so a restarted program would have a second day's allowance.
-// [Bucket.Snapshot] and [Bucket.Restore] carry the first one over.
+// A new bucket is empty: all of its burst fits. A restarted program could therefore use
+// a daily allowance twice. [Bucket.Snapshot] and [Bucket.Restore] prevent that.
 package leaky

@@ -16,18 +16,12 @@ import (
 // A Keyed is one bucket for each key: per user, per host, per user and action.
 // A key that was never used has an empty bucket, so there is nothing to register.
 //
-// A bucket that has drained is no different from a new one, and later calls forget it. A
-// call with a new key examines about five others, seldom more than ten, and so does each
-// 32nd call, or each fourth while there is anything to forget; a call that is refused
-// because there are too many keys examines eight more. Nothing runs in the background. In
-// a steady state about a third as many drained buckets as live ones are kept, and their
-// memory is freed when they are gone. From 10,000 keys on, a key costs 54 to 63 bytes,
-// the header of a string included, but not its text. A thousand take 90 KB, and none
-// 18 KB; with strings for keys 18 KB more. If K is string, texts of up to 15 bytes are
-// copied and keep nothing else in memory.
+// A bucket that has become empty is the same as a new one, and later calls forget it, a
+// few at a time; nothing runs in the background. Memory: about 60 bytes a key, without
+// the text of a string, and 18 KB when unused.
 //
 // A Keyed has no snapshot: a restart empties all of its buckets. That suits
-// rates of seconds or minutes. A key whose bucket takes a day to drain, such as
+// rates of seconds or minutes. A key whose bucket takes a day to become empty, such as
 // one of a few accounts, should be a [Bucket], which has one.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed]
@@ -35,9 +29,8 @@ import (
 // each other for a fraction of a microsecond. It starts no goroutine and needs
 // no closing. Made in a testing/synctest bubble, it belongs to that bubble.
 //
-// Two keys are one if they are equal. A struct of the parts, such as
-// struct{ user, action string }, is a safer key than a text made of them: "a:b"
-// and "c" look like "a" and "b:c". A K that does not equal itself, such as
+// Prefer a struct of the parts, such as struct{ user, action string }, to a text made of
+// them: "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as
 // NaN, has a new bucket each time.
 type Keyed[K comparable] struct {
 	rule  atomic.Pointer[rule]
@@ -105,19 +98,13 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.rule.Load(), n)
 }
 
-// TakeRate is Take with a rate of the call's own, such as that of the user's tariff. It
+// TakeRate is Take with a rate of the call's own, such as that of the user's plan. It
 // panics if n < 0 or where [New] returns an error.
 //
 // A key may be used with several rates alternately. Each has a bucket of its own, and
-// what any of them admits is in all. So in any time no more is admitted than the laxest
-// of the rates admits alone, and a call that was refused makes no room for others.
-// Two things follow. Units that a larger bucket admitted do not keep out a smaller one
-// of at most its rate for longer than its own full bucket; but one that is faster and
-// smaller waits until they have leaked as far as it can hold. And if no rate is
-// the laxest, because one has the largest burst and another the highest rate, a key
-// that three of them use, or whose bucket was empty in between, may admit what that
-// burst and that rate admit together. To count one call against two rates use two
-// keys.
+// each call is poured into all of them, so the key admits no more than the laxest of its
+// rates would alone. docs/decisions.md has the exact bound. To count one call against
+// two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.ruleOf(rate)
 	if err != nil {
@@ -216,8 +203,8 @@ func (k *Keyed[K]) peek(key K, r *rule) limits.Result {
 }
 
 // Len returns how many keys are remembered: those whose buckets hold something, and those
-// whose drained buckets no call has come across yet. A key that was used with several
-// rates is missing if the bucket of the last one has drained.
+// with empty buckets that are not forgotten yet. A key that was used with several rates
+// is missing if the bucket of the last one has become empty.
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
 // Rate returns the rate of [Keyed.Take], with its burst.

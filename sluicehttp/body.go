@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A hold is a permit that is out, from the grant until the body of the answer was read.
+// A hold is a permit that is out, from the grant until the body of the response was read.
 type hold struct {
 	body    io.ReadCloser
 	permit  *sluice.Permit
@@ -94,7 +94,7 @@ func (d *duplex) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// hand passes resp, the answer to a request with method that arrived at now, to the caller,
+// hand passes resp, the response to a request with method that arrived at now, to the caller,
 // together with h. ctx is that of the request. free releases the permit.
 func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
 	if resp.Body == http.NoBody {
@@ -102,7 +102,7 @@ func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now
 		return
 	}
 	// The context of the attempt outlives the permit. In HTTP/2 the stream of an
-	// answer without content may still be open: ending the context would interrupt
+	// response without content may still be open: ending the context would interrupt
 	// the handler and lose trailers.
 	if free || bodiless(resp, method) {
 		h.release()
@@ -134,13 +134,13 @@ func bodiless(resp *http.Response, method string) bool {
 		resp.ContentLength == 0 && resp.Header.Get("Content-Length") == "0"
 }
 
-// An answer before a retry should free its connection for the next attempt, but must remain
-// whole until that leaves, because a RoundTripper that has an answer returns no error. So
+// A response before a retry should free its connection for the next attempt, but must remain
+// whole until that leaves, because a RoundTripper that has a response returns no error. So
 // its first 4 KiB are read into memory, usually all of it. The rest of a longer one stays in
 // the connection.
 
 const (
-	discarded = 4 << 10     // bytes of the body of an answer
+	discarded = 4 << 10     // bytes of the body of a response
 	patience  = time.Second // the longest wait for them
 )
 

@@ -285,7 +285,7 @@ func TestTransport_RoundTrip_ClosesTheRequestBody(t *testing.T) {
 		"done":             {done, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
 		"no key":           {bg, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return nil, nil }}, sluicetest.ReadBody(), nil, 0},
 		"hopeless":         {short, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, sluicetest.ReadBody(), nil, 0},
-		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Weight: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
+		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Cost: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
 		"no retry":         {sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
 	} {
 		for _, scheme := range []string{"http", "https"} {

@@ -15,24 +15,24 @@ import (
 //	   ▼                                                           │
 //	Next: backoff, then the gate ──► send ──► read ──► judge ──► Failed: another?
 //	   │                                                │          │
-//	   │ refused: the answer set aside, or an error     │ fine     │ no: the answer, or the error
+//	   │ refused: the response set aside, or an error   │ fine     │ no: the response, or the error
 //	   ▼                                                ▼          ▼
 //
-// The permit is held from Next until the answer is judged. Then it is released before the
+// The permit is held from Next until the response is judged. Then it is released before the
 // backoff, or passed on with the body that the caller gets.
 type call struct {
-	t      *Transport
-	req    *http.Request
-	ctx    context.Context // of req, or ended by req.Cancel as well
-	o      *Overrides
-	key    key
-	weight int64
-	safe   bool      // it may be sent twice
-	page   *page     // of the report, or nil
-	began  time.Time // zero if ctx has no deadline
-	body   replay
+	t     *Transport
+	req   *http.Request
+	ctx   context.Context // of req, or ended by req.Cancel as well
+	o     *Overrides
+	key   key
+	cost  int64
+	safe  bool      // it may be sent twice
+	page  *page     // of the report, or nil
+	began time.Time // zero if ctx has no deadline
+	body  replay
 
-	// aside is an answer that is returned if there is no better one. cancel ends
+	// aside is a response that is returned if there is no better one. cancel ends
 	// the context of its attempt, or is nil.
 	aside  *http.Response
 	cancel func()
@@ -57,7 +57,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 		if c.page != nil {
 			asked = time.Now()
 		}
-		permit, err := attempts.Next(c.ctx, c.weight)
+		permit, err := attempts.Next(c.ctx, c.cost)
 		if err != nil {
 			return c.refused(err)
 		}
@@ -84,7 +84,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 		if open != nil {
 			open.Body.Close()
 		}
-		if !handed { // no answer, one that was set aside, or a panic
+		if !handed { // no response, one that was set aside, or a panic
 			h.end()
 		}
 	}()
@@ -208,14 +208,14 @@ func (c *call) final(f *failure) error {
 // free reports whether to release the permit when the header arrives.
 func (c *call) free() bool { return c.t.cfg.ReleaseAtHeaders || c.o.ReleaseAtHeaders }
 
-// setAside keeps resp, and the context of its attempt, in case there is no better answer.
+// setAside keeps resp, and the context of its attempt, in case there is no better response.
 func (c *call) setAside(resp *http.Response, h *hold) {
 	if setAside(resp, c.patience()) {
 		c.aside, c.cancel, h.cancel = resp, h.cancel, nil
 	}
 }
 
-// discard closes the answer that was set aside.
+// discard closes the response that was set aside.
 func (c *call) discard() {
 	if c.aside != nil {
 		c.aside.Body.Close() // its error does not matter
@@ -226,7 +226,7 @@ func (c *call) discard() {
 	c.aside, c.cancel = nil, nil
 }
 
-// refused returns the results of RoundTrip if err prevents another attempt: the answer that
+// refused returns the results of RoundTrip if err prevents another attempt: the response that
 // was set aside, unless the caller has canceled the request.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
@@ -241,7 +241,7 @@ func (c *call) refused(err error) (*http.Response, error) {
 	return resp, nil
 }
 
-// failed returns the error of a call that failed with f and without an answer; stopped is
+// failed returns the error of a call that failed with f and without a response; stopped is
 // why there is no other attempt.
 func (c *call) failed(f *failure, stopped error) error {
 	c.stop(stopped, f.at)

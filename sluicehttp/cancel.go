@@ -90,7 +90,7 @@ func (c *call) ended() error {
 	return err
 }
 
-// unwatch stops watching Request.Cancel, unless the caller has an answer, with which it goes
+// unwatch stops watching Request.Cancel, unless the caller has a response, with which it goes
 // on.
 func (c *call) unwatch() {
 	if c.canceling != nil && !c.handed {

@@ -15,8 +15,8 @@ import (
 // Config configures a [Transport]. The zero Config retries and obeys servers, without a rate
 // or limit of its own.
 type Config struct {
-	// Gate configures the gate of each key; its Name is the key. All keys share its
-	// Parent, Semaphore and Limits.
+	// Gate configures the gate of each key; its Name is the key. Each key has its own
+	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
 	Gate sluice.Config
 
 	// NewGate, if set, makes the gate of a key; Gate must then be zero. It must
@@ -42,7 +42,7 @@ type Config struct {
 	Key func(req *http.Request) string
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
-	// of the answer arrives, and not to reading the body. Its Retryable is called
+	// of the response arrives, and not to reading the body. Its Retryable is called
 	// for errors of the base transport and for a *StatusError that would be
 	// retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
@@ -69,7 +69,7 @@ type Config struct {
 	// By default they are retried, because the server did not process them.
 	KeepRefused bool
 
-	// ReleaseAtHeaders releases the permit when the header of an answer arrives. By
+	// ReleaseAtHeaders releases the permit when the header of a response arrives. By
 	// default it is held until the body is read or closed, because until then the
 	// server is busy and the connection in use.
 	ReleaseAtHeaders bool
@@ -86,14 +86,14 @@ type Config struct {
 
 	// FromPolicy gives a key without a configured rate the limits that its server
 	// publishes: the slowest rate and, if none is configured, the concurrency.
-	// Until the first answer, calls without a configured concurrency go one by
+	// Until the first response, calls without a configured concurrency go one by
 	// one. Stats shows what is in force.
 	FromPolicy bool
 
 	// Headers configures how header fields are read.
 	Headers ratelimit.Options
 
-	// Inspect, if set, reads limits that are not in the header of an answer:
+	// Inspect, if set, reads limits that are not in the header of a response:
 	// GitHub, AWS, Anthropic, Google, GraphQL, several of these by Inspectors, or
 	// another function. Answers that look like an error of Amazon are always
 	// inspected by AWS first.
@@ -101,13 +101,13 @@ type Config struct {
 }
 
 // An Inspector reads what a server says about limits outside of the header. said is what
-// status and header say, and may be changed: Throttled makes the answer a throttle, RetryAt
+// status and header say, and may be changed: Throttled makes the response a throttle, RetryAt
 // is when to retry, and ShouldRetry = new(false) prevents a retry.
 //
 // peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits
 // for it, but at most for a second or the AttemptTimeout, whichever is shorter. Meanwhile the
 // permit is held, and the key is paused if the header says so. So an Inspector should call
-// peek only for answers that may be throttles, never for a stream. It must not change the
+// peek only for responses that may be throttles, never for a stream. It must not change the
 // response or read its body.
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot)
 

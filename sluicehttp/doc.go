@@ -1,7 +1,7 @@
 // Package sluicehttp puts gates in front of an http.Client. A [Transport] paces requests,
 // limits how many are in flight, retries transient failures, and obeys Retry-After and
 // rate-limit headers. Any code that accepts an *http.Client can use it; some SDKs need an
-// option or two, see "Retries above".
+// option or two, see "SDKs that retry themselves".
 //
 //	transport, err := sluicehttp.New(nil, sluicehttp.Config{
 //		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
@@ -24,15 +24,15 @@
 //	send          by the base transport
 //	learn         status and header pause the gate or change its rate, before
 //	              another call leaves
-//	decide        return the answer, or drop it and try again
+//	decide        return the response, or drop it and try again
 //
 // A request that net/http repeats because a kept connection was closed is one attempt.
 //
-// The permit is held until the body of the answer is read to its end, fails or is closed, or
-// the context of the request is done. After HEAD, 204, 304 and answers without a body it is
+// The permit is held until the body of the response is read to its end, fails or is closed, or
+// the context of the request is done. After HEAD, 204, 304 and responses without a body it is
 // released at once. A program that does not close bodies therefore stalls; Stats shows how
 // many permits are held, and for how long. Config.ReleaseAtHeaders releases permits earlier.
-// Event streams, upgraded connections and 1xx answers pass through as they arrive.
+// Event streams, upgraded connections and 1xx responses pass through as they arrive.
 //
 // # Timeouts
 //
@@ -45,7 +45,8 @@
 //	of an SDK                once, and the error says how long it would have to wait.
 //	RetryPolicy.AttemptTimeout    covers one attempt until its header arrives, without waits.
 //	RetryPolicy.MaxServerWait     bounds each wait that a server asks for.
-//	RetryPolicy.MaxElapsed        bounds all attempts together.
+//	RetryPolicy.MaxElapsed        bounds when the last attempt may begin, counted from the
+//	                              start of the first.
 //
 // Most programs need an AttemptTimeout and no http.Client.Timeout. For many requests,
 // batch.Map starts no more than can leave in time. Some SDKs and crawlers set a timeout of
@@ -82,7 +83,7 @@
 // memory, or because its length is known and at most 64 KiB; such a body is read before the
 // first attempt. Otherwise the request is retried only if nothing was read of its body.
 //
-// If there is no further attempt, the last answer is returned with its body intact and a nil
+// If there is no further attempt, the last response is returned with its body intact and a nil
 // error, as http.RoundTripper requires; a [Report] says what happened. A wait for a slot or a
 // pause that cannot end before the deadline of the request does not begin.
 //
@@ -104,20 +105,20 @@
 //	an exhausted bucket of       nothing: a small call may pass
 //	tokens
 //	something remains            nothing, but see Config.Spread
-//	a policy                     nothing, but see Config.FromPolicy
+//	a published limit            nothing, but see Config.FromPolicy
 //	limits from a cache          nothing: they are outdated
 //
 // Some servers say it only in the body, for which there is Config.Inspect:
 //
 //	GitHub      secondary limits, which have the status 403
-//	AWS         throttles with the statuses 400 and 503; always used for answers that
+//	AWS         throttles with the statuses 400 and 503; always used for responses that
 //	            look like an error of Amazon
 //	Anthropic   an overload with another status; the spend limit
 //	Google      how long to wait
 //	GraphQL     throttles with the status 200
 //	Inspectors  several of these for one transport
 //
-// # Retries above
+// # SDKs that retry themselves
 //
 // Many SDKs retry by themselves. Leave that on: an SDK knows which of its calls may be
 // repeated, and signs them anew. By default a Transport does not repeat a POST that failed

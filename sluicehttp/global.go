@@ -50,7 +50,7 @@ func (st *state) pauseAll(server key, p pause, now time.Time) {
 	g.mu.Unlock()
 	// Later requests call goesTo, which looks at g; gates of earlier ones are found
 	// here. If each key is a server, there is only the gate of st, which its throttle
-	// pauses: looking at 10,000 gates took 2 ms for each answer of a hostile server.
+	// pauses: looking at 10,000 gates took 2 ms for each response of a hostile server.
 	if !g.grouped.Load() {
 		return
 	}

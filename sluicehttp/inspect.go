@@ -38,7 +38,7 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 
 // GraphQL is an [Inspector] for servers that refuse with the status 200 and an error whose
 // code is THROTTLED or RATE_LIMITED, such as Shopify, GitHub and Linear. It copies up to
-// 64 KiB of every JSON answer with that status.
+// 64 KiB of every JSON response with that status.
 func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	kind := resp.Header.Get("Content-Type")
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/graphql-response+json") {
@@ -46,7 +46,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 	}
 	body := peek()
 	if !bytes.Contains(body, []byte(`"errors"`)) {
-		return // most answers have no errors
+		return // most responses have no errors
 	}
 	var answer struct {
 		Errors []struct {
@@ -67,7 +67,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 	}
 }
 
-// Google is an [Inspector] for the APIs of Google, whose answers with status 429 or 503 say
+// Google is an [Inspector] for the APIs of Google, whose responses with status 429 or 503 say
 // in the body how long to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {

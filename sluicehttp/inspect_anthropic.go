@@ -9,7 +9,7 @@ import (
 // Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. It makes an
 // overloaded_error with any status from 500 a throttle; status 529 always is one. It prevents
 // retries of a 429 because of the spend limit, which lasts until the next month. It reads the
-// body of answers from 500 and of a 429 without Retry-After. It does not see errors within an
+// body of responses from 500 and of a 429 without Retry-After. It does not see errors within an
 // event stream.
 func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {

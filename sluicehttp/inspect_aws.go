@@ -13,11 +13,11 @@ import (
 // ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded), with the
 // error code in the header or in a body of JSON or XML. AWS recognizes the throttles that
 // aws-sdk-go-v2 does. Such a request is retried whatever its method, because the server has
-// not processed it. AWS reads the body of answers from 400 without X-Amzn-ErrorType.
+// not processed it. AWS reads the body of responses from 400 without X-Amzn-ErrorType.
 //
-// Every Transport uses AWS for answers that look like errors of Amazon: from 400, with
+// Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
 // X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type
-// application/x-amz-json or XML. As Config.Inspect it is used for all answers from 400.
+// application/x-amz-json or XML. As Config.Inspect it is used for all responses from 400.
 func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode < 400 {
 		return

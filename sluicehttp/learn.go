@@ -91,7 +91,7 @@ func (t *Transport) later(at, now time.Time) time.Time {
 	return at.Add(time.Duration(t.random() * float64(most)))
 }
 
-// learn notes what an answer said, and pauses the gate if a limit is exhausted. A throttle
+// learn notes what a response said, and pauses the gate if a limit is exhausted. A throttle
 // pauses it later, in call.fail, and adjust changes its rate and concurrency after that.
 //
 // That something remains means nothing: 10,000 requests with a reset in 10 s do not permit
@@ -100,7 +100,7 @@ func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
 		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
-		return // most answers say nothing
+		return // most responses say nothing
 	}
 	if at, source := st.emptyUntil(said, now); at.After(now) {
 		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")

@@ -14,9 +14,9 @@ type Overrides struct {
 	// to another host.
 	Key string
 
-	// Weight is the cost of the request for limits that count cost. 0 means 1. It
+	// Cost is the cost of the request for limits that count cost. 0 means 1. It
 	// must not be negative.
-	Weight int64
+	Cost int64
 
 	// Idempotent means that the request may be sent twice, whatever its method and
 	// Config.Idempotent.
@@ -44,7 +44,7 @@ type overridesKey struct{}
 func With(ctx context.Context, o Overrides) context.Context {
 	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)
-	merged.Weight = cmp.Or(o.Weight, merged.Weight)
+	merged.Cost = cmp.Or(o.Cost, merged.Cost)
 	merged.Idempotent = o.Idempotent || merged.Idempotent
 	merged.NoRetry = o.NoRetry || merged.NoRetry
 	merged.AttemptTimeout = cmp.Or(o.AttemptTimeout, merged.AttemptTimeout)
@@ -62,13 +62,13 @@ func overridesOf(ctx context.Context) *Overrides {
 	return noOverrides
 }
 
-// weight returns the cost of the request.
-func (o *Overrides) weight() (int64, error) {
+// cost returns the cost of the request, 1 by default.
+func (o *Overrides) cost() (int64, error) {
 	switch {
-	case o.Weight < 0:
-		return 0, errors.New("sluicehttp: negative weight")
-	case o.Weight == 0:
+	case o.Cost < 0:
+		return 0, errors.New("sluicehttp: negative cost")
+	case o.Cost == 0:
 		return 1, nil
 	}
-	return o.Weight, nil
+	return o.Cost, nil
 }

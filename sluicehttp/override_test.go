@@ -15,7 +15,7 @@ import (
 
 // With keeps every field that it does not set, also one that is added some day.
 func TestWith_Merges(t *testing.T) {
-	full := sluicehttp.Overrides{Key: "a", Weight: 2, Idempotent: true, NoRetry: true, AttemptTimeout: time.Second, ReleaseAtHeaders: true}
+	full := sluicehttp.Overrides{Key: "a", Cost: 2, Idempotent: true, NoRetry: true, AttemptTimeout: time.Second, ReleaseAtHeaders: true}
 	if got := sluicehttp.OverridesFrom(bg); got != (sluicehttp.Overrides{}) {
 		t.Errorf("an empty context has %+v", got)
 	}
@@ -42,12 +42,12 @@ func TestWith_Merges(t *testing.T) {
 		}
 	}
 	// The later one wins, and the context before is as it was.
-	ctx := sluicehttp.With(bg, sluicehttp.Overrides{Key: "a", Weight: 2, AttemptTimeout: time.Second})
-	later := sluicehttp.With(ctx, sluicehttp.Overrides{Key: "b", Weight: 3, AttemptTimeout: -1})
-	if got, want := sluicehttp.OverridesFrom(later), (sluicehttp.Overrides{Key: "b", Weight: 3, AttemptTimeout: -1}); got != want {
+	ctx := sluicehttp.With(bg, sluicehttp.Overrides{Key: "a", Cost: 2, AttemptTimeout: time.Second})
+	later := sluicehttp.With(ctx, sluicehttp.Overrides{Key: "b", Cost: 3, AttemptTimeout: -1})
+	if got, want := sluicehttp.OverridesFrom(later), (sluicehttp.Overrides{Key: "b", Cost: 3, AttemptTimeout: -1}); got != want {
 		t.Errorf("got %+v", got)
 	}
-	if got, want := sluicehttp.OverridesFrom(ctx), (sluicehttp.Overrides{Key: "a", Weight: 2, AttemptTimeout: time.Second}); got != want {
+	if got, want := sluicehttp.OverridesFrom(ctx), (sluicehttp.Overrides{Key: "a", Cost: 2, AttemptTimeout: time.Second}); got != want {
 		t.Errorf("the first became %+v", got)
 	}
 }
@@ -56,7 +56,7 @@ func TestWith_Merges(t *testing.T) {
 func TestWith_Middleware(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
 		w.client.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
-			return w.rt.RoundTrip(req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Weight: 7})))
+			return w.rt.RoundTrip(req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Cost: 7})))
 		})
 		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{Key: "search"}))
 		w.get(ctx, "http://a.test/")

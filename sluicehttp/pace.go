@@ -14,7 +14,7 @@ func (st *state) fromPolicy() bool {
 }
 
 // adjust sets the rate and the concurrency of the gate to what learn has noted. It comes
-// after a throttle has paused the gate: otherwise calls that wait for the first answer, or
+// after a throttle has paused the gate: otherwise calls that wait for the first response, or
 // at a slower rate, would leave before the pause.
 func (st *state) adjust() {
 	if !st.t.cfg.FromPolicy && st.t.cfg.Spread == 0 {
@@ -79,7 +79,7 @@ func (st *state) noteRemaining(said *ratelimit.Snapshot, now time.Time) {
 	if slowest.Count > 0 {
 		st.spreadRate = st.cutRate(slowest, "the spread of what remains")
 		if most := st.t.mostPause; until.Sub(now) > most {
-			until = now.Add(most) // the next answer says it again
+			until = now.Add(most) // the next response says it again
 		}
 		st.spread.Store(int64(until.Sub(st.t.epoch)))
 	} else if len(said.Limits) > 0 {
@@ -88,7 +88,7 @@ func (st *state) noteRemaining(said *ratelimit.Snapshot, now time.Time) {
 }
 
 // setRate sets the rate of the gate, with st.mu held. A spread rate ends with the first
-// answer after the reset. That needs no timer: until then the first call after the reset
+// response after the reset. That needs no timer: until then the first call after the reset
 // does not wait.
 func (st *state) setRate() {
 	rate := st.unspread()
@@ -109,7 +109,7 @@ func (st *state) setRate() {
 }
 
 // setConcurrency sets the concurrency of the gate, with st.mu held. It comes after setRate:
-// calls that wait for the first answer must not leave before there is a rate.
+// calls that wait for the first response must not leave before there is a rate.
 func (st *state) setConcurrency() {
 	if !st.own && st.placesInForce != st.places {
 		st.placesInForce = st.places

@@ -14,7 +14,7 @@ const mostPeeked = 64 << 10
 
 // A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
 // the Inspector gets what arrives within a second, so a server that sends half a body does
-// not hold the permit, and later reads return everything, so a slow answer is not lost.
+// not hold the permit, and later reads return everything, so a slow response is not lost.
 type peeked struct {
 	body io.ReadCloser
 	over chan struct{} // closed when the goroutine is done

@@ -8,7 +8,7 @@ import (
 
 // Limit.NextAt says when an empty bucket of requests has one more: the time until the reset
 // divided by what is missing. But some gateways send the fields of OpenAI's buckets for
-// windows. Earlier answers distinguish them: for a bucket that quotient is constant, for a
+// windows. Earlier responses distinguish them: for a bucket that quotient is constant, for a
 // window it falls.
 //
 //	remaining of 20        19     18     10      0
@@ -17,9 +17,9 @@ import (
 //
 // So the longest quotient counts if it is far from the current one, which may be rounded
 // to a second. The Retry-After of a refusal counts as well. The longest is halved each time
-// it is used, so that one odd answer is forgotten; a window renews it.
+// it is used, so that one odd response is forgotten; a window renews it.
 
-// A refill is what earlier answers said about a bucket.
+// A refill is what earlier responses said about a bucket.
 type refill struct {
 	quota   ratelimit.Amount
 	longest time.Duration // until there was one more
@@ -28,7 +28,7 @@ type refill struct {
 // mostRefills bounds the memory for a server that invents names.
 const mostRefills = 8
 
-// noteRefills notes what an answer says about buckets of requests, with st.mu held.
+// noteRefills notes what a response says about buckets of requests, with st.mu held.
 func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 	for i := range said.Limits {
 		l := &said.Limits[i]
@@ -54,8 +54,8 @@ func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 	}
 }
 
-// emptyUntil notes what an answer says about buckets, and returns until when no call should
-// be sent: said.PauseUntil, or later according to earlier answers. It is zero after a
+// emptyUntil notes what a response says about buckets, and returns until when no call should
+// be sent: said.PauseUntil, or later according to earlier responses. It is zero after a
 // throttle, which pauses the gate anyway.
 func (st *state) emptyUntil(said *ratelimit.Snapshot, now time.Time) (at time.Time, source string) {
 	st.mu.Lock()

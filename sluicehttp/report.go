@@ -38,13 +38,13 @@ type Attempt struct {
 	// Waited is the time in the backoff and at the gate before it left.
 	Waited time.Duration
 
-	// Sent is when it left, and Took the time until the header of the answer
+	// Sent is when it left, and Took the time until the header of the response
 	// arrived, or an error.
 	Sent time.Time
 	Took time.Duration
 
-	// Status is the status of the answer, 0 if there was none. Err is why there
-	// was none or, if the answer counts as a failure, a *StatusError.
+	// Status is the status of the response, 0 if there was none. Err is why there
+	// was none or, if the response counts as a failure, a *StatusError.
 	Status int
 	Err    error
 }

@@ -29,8 +29,8 @@ var (
 	errNoRetry = errors.New("sluicehttp: the request must not be retried")
 )
 
-// A StatusError is an answer that counts as a failure: in a [Report], for
-// RetryPolicy.Retryable, and in the error of a request whose answers were all discarded.
+// A StatusError is a response that counts as a failure: in a [Report], for
+// RetryPolicy.Retryable, and in the error of a request whose responses were all discarded.
 type StatusError struct {
 	Status int
 	Why    string // the reason that the server gave, or ""
@@ -45,7 +45,7 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// retryStatus reports whether an answer with status may differ next time.
+// retryStatus reports whether a response with status may differ next time.
 func (t *Transport) retryStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,

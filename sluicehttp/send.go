@@ -25,9 +25,9 @@ func (e *lateError) Error() string {
 // Timeout reports true.
 func (e *lateError) Timeout() bool { return true }
 
-// send sends req once and returns an answer or an error. unwritten reports that the error
+// send sends req once and returns a response or an error. unwritten reports that the error
 // occurred before a byte was written. If the attempt needs a context of its own, that lasts
-// until h ends, and the AttemptTimeout applies until the header of the answer arrives.
+// until h ends, and the AttemptTimeout applies until the header of the response arrives.
 func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten bool, err error) {
 	if c.t.cfg.Spread > 0 {
 		h.state.inFlight.Add(1)

@@ -22,7 +22,7 @@ type state struct {
 	retired atomic.Bool   // pin fails
 
 	server   atomic.Pointer[key] // destination of the last request
-	inFlight atomic.Int64        // attempts without an answer; counted only for Config.Spread
+	inFlight atomic.Int64        // attempts without a response; counted only for Config.Spread
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
 	mu   sync.Mutex
@@ -84,7 +84,7 @@ func (st *state) pin() bool {
 func (st *state) unpin() { st.pins.Add(-1) }
 
 // retire makes pin fail from now on and reports true, unless st is in use. A request may
-// have come and gone since Keyed saw the gate unused, and its answer may still be read.
+// have come and gone since Keyed saw the gate unused, and its response may still be read.
 func (st *state) retire() bool {
 	st.retired.Store(true)
 	if st.pins.Load() > 0 || st.gate.Stats().InFlight > 0 {

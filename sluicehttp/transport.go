@@ -159,11 +159,11 @@ func (t *Transport) use(k key, f func(*state) error) error {
 	})
 }
 
-// RoundTrip implements [http.RoundTripper]. It sends req, again if that is worth it, and
-// returns the last answer with a nil error, whatever its status. A [Report] says why there
-// was no other attempt.
+// RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and
+// returns the last response with a nil error, whatever its status. A [Report] says why
+// there was no other attempt.
 //
-// Without an answer, the error is that of the base transport if there was one attempt; the
+// Without a response, the error is that of the base transport if there was one attempt; the
 // error of the context; a [*sluice.RetryError] with the last error and the reason why there
 // was no other attempt; or that of the gate if it refused the request. If a wait cannot end
 // before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
@@ -219,7 +219,7 @@ func (c *call) begin() (err error) {
 		c.began = time.Now()
 	}
 	c.o = overridesOf(c.ctx)
-	if c.weight, err = c.o.weight(); err != nil {
+	if c.cost, err = c.o.cost(); err != nil {
 		return err
 	}
 	c.key, c.safe = c.t.keyOf(c.req, c.o), c.idempotent()
@@ -270,10 +270,10 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 
 // Stats is the state of one key.
 type Stats struct {
-	// Stats is that of the gate. InFlight includes answers that are being read.
+	// Stats is that of the gate. InFlight includes responses that are being read.
 	sluice.Stats
 
-	// Limits are those of the last answer that had any, and SeenAt is when it
+	// Limits are those of the last response that had any, and SeenAt is when it
 	// arrived; zero if none had.
 	Limits []ratelimit.Limit
 	SeenAt time.Time
@@ -282,7 +282,7 @@ type Stats struct {
 	// by the server, Spread that the rate is slower because of Config.Spread.
 	FromPolicy, Spread bool
 
-	// Held is how many permits are held by answers that are neither read to the
+	// Held is how many permits are held by responses that are neither read to the
 	// end nor closed, HeldLong how many of them for Config.LongHeld or longer, and
 	// HeldLongest for how long the oldest. If they grow, the program does not
 	// close bodies.

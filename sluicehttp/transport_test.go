@@ -136,17 +136,17 @@ func TestOverrides(t *testing.T) {
 			want error
 		}{
 			{sluicehttp.Overrides{}, "http://a.test/", nil},
-			{sluicehttp.Overrides{Key: "search", Weight: 7}, "http://a.test/", nil},
-			{sluicehttp.Overrides{Key: "search", Weight: 11}, "http://a.test/", sluice.ErrTooLarge},
+			{sluicehttp.Overrides{Key: "search", Cost: 7}, "http://a.test/", nil},
+			{sluicehttp.Overrides{Key: "search", Cost: 11}, "http://a.test/", sluice.ErrTooLarge},
 			// The key does not follow to another host.
-			{sluicehttp.Overrides{Key: "search", Weight: 3}, "http://away.test/", nil},
+			{sluicehttp.Overrides{Key: "search", Cost: 3}, "http://away.test/", nil},
 		} {
 			if err := get(c.o, c.url); !errors.Is(err, c.want) {
 				t.Errorf("%+v: %v, want %v", c.o, err, c.want)
 			}
 		}
-		if err := get(sluicehttp.Overrides{Weight: -1}, "http://a.test/"); err == nil || !strings.Contains(err.Error(), "negative weight") {
-			t.Errorf("weight -1: %v", err)
+		if err := get(sluicehttp.Overrides{Cost: -1}, "http://a.test/"); err == nil || !strings.Contains(err.Error(), "negative cost") {
+			t.Errorf("cost -1: %v", err)
 		}
 		got := make(map[string]uint64)
 		rt.Stats(func(key string, s sluicehttp.Stats) bool {

@@ -20,8 +20,8 @@
 //
 // Use a [Sliding] unless the other side counts from 00:00 as well, or N is so large
 // that 16·N bytes are too much. Both answer and never wait. To wait until a
-// call fits, pass them to sluice.NewQueue or, beside other limits, to a
-// sluice.Gate. A whole N may still leave at one instant: to spread calls
+// call fits, pass them to sluice.NewQueue or, together with other limits, to a
+// sluice.Gate. All N may still leave at one instant: to space calls
 // evenly use package pacer. If up to twice N in a window does no harm, package
 // leaky needs 8 bytes where a Sliding needs 16·N.
 //

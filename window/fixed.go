@@ -110,11 +110,11 @@ func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	return admit(ctx, n, c.Take)
 }
 
-// Adjust corrects by delta what a call took that was admitted age ago. A negative delta
-// gives back, if the window in which the call was admitted is not over: otherwise it
-// would be taken off what others have used. A positive one takes in the present window
-// and without asking, beyond the limit if need be; what is beyond the limit ends with the
-// window. A negative age counts as 0.
+// Adjust corrects by delta what an earlier call took; age is the time since that call was
+// admitted. A negative delta gives back, if the window in which the call was admitted is
+// not over: otherwise it would be taken off what others have used. A positive one takes
+// in the present window, beyond the limit if need be; what is beyond the limit ends with
+// the window. A negative age counts as 0.
 //
 // Adjust never fails, and ignores whether ctx is done: what is given back must not be
 // lost because its caller gave up.

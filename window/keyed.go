@@ -17,13 +17,13 @@ import (
 // leaky.Keyed does; see there also for what makes a good key.
 //
 // A key with a sliding window costs about 130 bytes and 16 for each call in its window,
-// with room to grow; calls of one instant count once. A key with fixed windows costs about
-// 85 bytes beside what it points to, whatever the limit. With a calendar it is kept until
-// its window is over and has been in force for as long as it is long, so that
-// setting the clock back does not bring its allowance back.
+// with room to grow; calls at the same instant share one entry of 16 bytes. A key with
+// fixed windows costs about 85 bytes, besides what it points to, whatever the limit. With
+// a calendar, a key is kept until its window has ended and at least one window length has
+// passed, so that setting the clock back does not bring its allowance back.
 //
-// A Keyed has no snapshot: a restart begins anew. A key whose window is a day, such as
-// one of a few accounts, should be a Sliding or Fixed, which have one.
+// A Keyed has no snapshot: a restart forgets all windows. A key whose window is a day,
+// such as one of a few accounts, should be a Sliding or Fixed, which have one.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
 // [NewKeyedFixed] and must not be copied. Made in a testing/synctest bubble, it

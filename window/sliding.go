@@ -107,12 +107,12 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 	return take(n).Wait()
 }
 
-// Adjust corrects by delta what a call took that was admitted age ago. A negative delta
-// forgets the newest −delta of those admitted at that time or before: its own, unless
-// others were admitted in between with an age that was measured a little too late. What
-// has left the window is not given back. A positive delta takes now and without asking,
-// beyond the limit if need be; nothing fits then before enough has left the
-// window. A negative age counts as 0.
+// Adjust corrects by delta what an earlier call took; age is the time since that call was
+// admitted. A negative delta forgets the newest −delta units admitted at that time or
+// before: those of the call, unless others were admitted in between and age was measured
+// a little too late. What has left the window is not given back. A positive delta takes
+// now, beyond the limit if need be; then nothing fits before enough has left the window.
+// A negative age counts as 0.
 //
 // Adjust never fails, and ignores whether ctx is done: what is given back must not be
 // lost because its caller gave up. It takes longer the more calls were admitted since,

@@ -103,8 +103,8 @@ func (c *Fixed) Snapshot() []byte {
 
 // Restore replaces what was used by a snapshot, for a program that was restarted: what
 // was used of the present window before still counts, by the wall clock. A window that is
-// over by now does not count. One that has not begun yet, after the clock was put back,
-// does, for as long as it is long at most.
+// over by now does not count. If the clock was set back, the saved window may lie in the
+// future: it then counts, for at most its own length.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota; locations are compared by name. Restore a
