@@ -96,12 +96,13 @@ func mistakes(t *testing.T) badinput.Tries {
 	lk := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{}))
 	kl, kc := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{}))
 	badBucket := func(row string, q limits.Rate) {
-		try(row+", New", "Keyed", func() error { lk.TakeRate(1, q, 1); return nil })
+		try(row+", New", "TakeRate", func() error { lk.TakeRate(1, q, 1); return nil })
 		_, err := leaky.New(q)
 		set(row+", New", "leaky", err)
 		set(row+", Set", "leaky", limits.Must(leaky.New(hourly)).SetRate(q))
 		_, err = leaky.NewKeyed[int](q, limits.KeyedConfig{})
-		set(row+", Set", "Keyed", err, lk.SetRate(q))
+		set(row+", New", "Keyed", err)
+		set(row+", Set", "Keyed", lk.SetRate(q))
 	}
 	badWindow := func(row string, q window.Quota) {
 		_, errSliding := window.NewSliding(q)
@@ -110,7 +111,8 @@ func mistakes(t *testing.T) badinput.Tries {
 		set(row+", Set", "window", limits.Must(window.NewSliding(windowed)).SetQuota(q), limits.Must(window.NewFixed(windowed)).SetQuota(q))
 		_, errSliding = window.NewKeyedSliding[int](q, limits.KeyedConfig{})
 		_, errFixed = window.NewKeyedFixed[int](q, limits.KeyedConfig{})
-		set(row+", Set", "Keyed", errSliding, errFixed, kl.SetQuota(q), kc.SetQuota(q))
+		set(row+", New", "Keyed", errSliding, errFixed)
+		set(row+", Set", "Keyed", kl.SetQuota(q), kc.SetQuota(q))
 	}
 	badRate := func(row string, count int64, per time.Duration) {
 		_, err := pacer.New(sluice.Rate{Count: count, Per: per}, pacer.Config{})
@@ -120,10 +122,16 @@ func mistakes(t *testing.T) badinput.Tries {
 		_, errParse := limits.ParseRate(fmt.Sprintf("%d/%v", count, per))
 		set(row+", Set", "Gate", err, errParse, mustGate(t, room).SetRate(sluice.Rate{Count: count, Per: per}))
 	}
-	for row, values := range map[string][]int64{"limit < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
+	for row, values := range map[string][]int64{"limit or Burst < 0": {-1, math.MinInt64}, "limit = 0": {0}} {
 		for _, n := range values {
 			if n < 0 { // a burst of 0 is 1
-				badBucket(row, limits.Rate{Count: 1, Per: time.Hour, Burst: n})
+				q := limits.Rate{Count: 1, Per: time.Hour, Burst: n}
+				badBucket(row, q)
+				_, err := pacer.New(q, pacer.Config{})
+				set(row+", New", "pacer", err)
+				set(row+", Set", "pacer", limits.Must(pacer.New(hourly, pacer.Config{})).SetRate(q))
+				_, err = sluice.New(sluice.Config{Rate: q})
+				set(row+", Set", "Gate", err, mustGate(t, room).SetRate(q))
 			}
 			badWindow(row, window.Quota{Limit: n, Window: time.Hour})
 			badWindow(row, window.Quota{Limit: n, Calendar: window.Day})
@@ -173,6 +181,15 @@ func mistakes(t *testing.T) badinput.Tries {
 		_, err4 := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: int(n)})
 		set("10⁹ keys", "Keyed", err1, err2, err3, err4)
 	}
+	try("n < 0", "TakeRate", func() error { lk.TakeRate(1, hourly, -1); return nil })
+	try("n = 0", "TakeRate", func() error { return lk.TakeRate(1, hourly, 0).Err() })
+	try("n > limit", "TakeRate", func() error { return lk.TakeRate(1, hourly, 4).Err() })
+	try("not made by New", "TakeRate", func() error { return new(leaky.Keyed[int]).TakeRate(1, hourly, 1).Err() })
+	try("one key too many", "TakeRate", func() error {
+		k := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1}))
+		k.TakeRate(1, hourly, 1)
+		return k.TakeRate(2, hourly, 1).Err()
+	})
 	try("one key too many", "Keyed", func() error {
 		k := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)

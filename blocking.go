@@ -16,7 +16,7 @@ type Queue struct {
 
 // NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter admits
 // them, with verbs like those of Guava's RateLimiter. Only the first caller consults
-// the limiter, and again when the last result said.
+// the limiter. It does so again after the wait that the limiter returned.
 //
 // Calls that take from limiter directly bypass the queue. If limiter may admit a call
 // earlier than it said, because units were given back or its numbers changed, the first

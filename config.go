@@ -46,7 +46,8 @@ type Config struct {
 	// Limits over a network (limits.Remote) come last, as many as possible in
 	// one step. If a limit is a limits.Notifier, as those of leaky and window
 	// are, units given back from outside the gate reach the first caller at
-	// once. Otherwise the gate consults the limit again when its last result said.
+	// once. Otherwise the gate consults the limit again after the wait that it
+	// returned.
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. Taking
@@ -65,17 +66,17 @@ type Config struct {
 	// Observer, if set, is called with each event of the gate.
 	Observer Observer
 
-	// RetryBudget is the most tokens that the retry budget holds. 0 means 100,
-	// negative that retries are free. A retry costs 5, after a timeout 10; with
+	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If
+	// it is negative, retries are free. A retry costs 5, after a timeout 10; with
 	// fewer left there are no retries. Each 30 s in which no call fails put back
 	// a twentieth, so an empty budget is full after 10 min.
 	RetryBudget int
 }
 
-// New returns the gate that cfg describes. It returns an error if a number is
-// negative, the rate is neither zero nor one that [limits.ParseRate] would accept,
-// its burst lasts longer than 146 years, a unit is unknown, a limit has no Limiter, or
-// the parent has a Semaphore.
+// New returns the gate that cfg describes. It returns an error if Concurrency or
+// MaxWaiting is negative, the rate is invalid (see [limits.Rate.Check]) and not zero,
+// Burst intervals exceed 146 years, a unit is unknown, a limit has no Limiter, or the
+// parent has a Semaphore.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {

@@ -38,7 +38,8 @@ var (
 	ErrAttempts = errors.New("no attempts left")
 
 	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If the
-	// reason is a wait that RetryPolicy.MaxServerWait allows, the message has both.
+	// reason is a wait that RetryPolicy.MaxServerWait allows, the message names both
+	// settings.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server asked for a longer wait than

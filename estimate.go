@@ -22,8 +22,8 @@ type Estimate struct {
 	// that calls took so far.
 	Total time.Duration
 
-	// LimitedBy is what they wait for most. It is Unknown if nothing else limits
-	// them.
+	// LimitedBy is what they wait for most. If nothing else limits them, it is the
+	// value of the field Unknown.
 	LimitedBy Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of

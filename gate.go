@@ -217,11 +217,10 @@ func (g *Gate) vacate() {
 }
 
 // SetRate changes the rate and its burst, for waiting callers, too; the zero Rate means
-// no limit. What is owed is re-priced: the next call leaves as many new intervals after
-// the last one as that weighed (1 unless the rate counts cost), or now if that has passed.
-// What is stored for a burst stays that many calls, at most the new burst; a larger burst
-// fills from now on. If New would return an error for rate, SetRate does, and changes
-// nothing.
+// no limit. It also applies to the debt: after a call of cost n the next one leaves n new
+// intervals later (one unless the rate counts cost), or now if that has passed. The saved
+// burst stays that many calls, at most the new burst; a larger burst fills from now on.
+// If New would return an error for rate, SetRate does, and changes nothing.
 //
 // It looks at every waiting caller, and no call leaves meanwhile: with 100,000 of them
 // that takes milliseconds. So does PauseUntil, and so does a Settle that moves the next
@@ -258,9 +257,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 
 // PauseUntil lets no call leave before t, waiting callers included. Then they leave
 // in order, one interval apart, the first of them at t. Without a rate, one call
-// leaves at t and more as calls are answered: twice as many with each round trip (slow
-// start). Callers that cannot leave before their deadline now fail with a
-// [*WaitError]. A pause never becomes shorter: a t before the end of the present one
+// leaves at t; then each response lets two more calls leave, so the number doubles with
+// each round trip (slow start). Callers that cannot leave before their deadline now fail
+// with a [*WaitError]. A pause never becomes shorter: a t before the end of the present one
 // changes nothing. why is shown in Stats. t is converted to monotonic time at the
 // call: setting the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }

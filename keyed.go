@@ -21,21 +21,21 @@ type KeyedConfig struct {
 	// ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
 	MaxKeys int
 
-	// Forget, if set, is called before a gate is forgotten that a new one could
-	// replace. It keeps the gate by returning false. A program that stores something
-	// beside each gate can drop it when Forget returns true: the gate is not used
-	// again. Forget is called with the Keyed locked and must not use it.
+	// Forget, if set, is called before a gate is forgotten because a new gate would
+	// behave the same. It keeps the gate by returning false. A program that stores
+	// something for each gate can drop it when Forget returns true: the gate is not
+	// used again. Forget is called with the Keyed locked and must not use it.
 	Forget func(gate *Gate) bool
 
 	// Evict, if set, makes room for a further key when there are EvictAt gates and
 	// none can be forgotten: it is called with a gate that is not in use, and drops
 	// it by returning true. Paused gates come first, then those that were unused for
 	// longest. The state of the gate is lost: its pause, so that the next call for
-	// its key may leave too early and be refused, and its retry budget. owes reports
-	// that the gate is not paused but has limits, or owes its rate something: without
-	// it, more calls may leave than you configured. A gate that is kept may be
-	// offered again at once. Forget is not called. Evict is called with the Keyed
-	// locked and must not use it.
+	// its key may leave too early and be throttled, and its retry budget. owes reports
+	// that the gate is not paused and that dropping it might let more calls leave than
+	// you configured, because it has limits or debt. A gate that is kept may be offered
+	// again at once. Forget is not called. Evict is called with the Keyed locked and
+	// must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
 	// EvictAt is how many gates there must be before a further key makes room: by
@@ -49,7 +49,7 @@ type KeyedConfig struct {
 // while. For a limit that all keys share, give the gates a Parent.
 //
 // A gate is forgotten only if a new one would let no more calls leave:
-//   - no call is in it or waits, nothing is owed, and it is not paused or closed;
+//   - no call is in it or waits, it has no debt, and it is not paused or closed;
 //   - it is not the Parent of a gate that is still in use: see Config.Parent;
 //   - its retry budget is at least half full and does not space calls out, which is so
 //     after 10 min without failures. If there are MaxKeys gates, the budget does not
@@ -94,10 +94,10 @@ type keyedGate[K comparable] struct {
 // NewKeyed returns a Keyed whose gates newGate makes. It returns an error if cfg.MaxKeys
 // is negative or more than 2²⁹, or cfg.EvictAt is negative. It panics if newGate is nil.
 //
-// newGate is called once for a key, even if several callers use that for the first time
-// together, and for different keys at the same time. It may use the Keyed to give a gate
-// the gate of another key as its parent. If it waits for its own key, in however many
-// steps, that use fails with an error.
+// newGate is called once for a key, even if several callers use a new key at once, and
+// for different keys at the same time. It may use the Keyed to give a gate the gate of
+// another key as its parent. If newGate uses its own key, directly or through other keys,
+// Use fails.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})

@@ -13,8 +13,8 @@ import "time"
 //	EventGranted  and, once the permit is released, EventReleased; or
 //	EventRefused
 //
-// and [RetryValue] reports EventRetried between two of those. EventPaused and
-// EventResumed come from the callers of PauseUntil and Resume, and from calls whose
+// and [RetryValue] reports EventRetried between the events of two attempts. EventPaused
+// and EventResumed come from the callers of PauseUntil and Resume, and from calls whose
 // server asked for a wait. Events of different calls may arrive out of order. Once all
 // calls have returned, there were as many events of each kind as Stats counts.
 //
@@ -59,29 +59,29 @@ type Event struct {
 type EventKind string
 
 const (
-	// EventQueued: a call is about to wait. N.
+	// EventQueued: a call is about to wait. Fields: N.
 	EventQueued EventKind = "queued"
 
-	// EventGranted: a call may leave. N, Wait. Stats.Granted and Stats.Waits count
-	// them.
+	// EventGranted: a call may leave. Fields: N, Wait. Stats.Granted and Stats.Waits
+	// count them.
 	EventGranted EventKind = "granted"
 
-	// EventRefused: a call may not leave. N; Reason; Err, which is nil if TryAcquire
-	// returned false. Stats.Refused counts them.
+	// EventRefused: a call may not leave. Fields: N, Reason, and Err, which is nil if
+	// TryAcquire returned false. Stats.Refused counts them.
 	EventRefused EventKind = "refused"
 
-	// EventPaused: a pause began or became longer. Wait, Why. There is no event when a
-	// pause ends by itself.
+	// EventPaused: a pause began or became longer. Fields: Wait, Why. There is no event
+	// when a pause ends by itself.
 	EventPaused EventKind = "paused"
 
-	// EventResumed: Resume ended a pause.
+	// EventResumed: Resume ended a pause. No fields.
 	EventResumed EventKind = "resumed"
 
 	// EventRetried: RetryValue or an Attempts is going to make another attempt, and
-	// begins to wait for it. Wait, Attempt, Err. Stats.Retried counts them.
+	// begins to wait for it. Fields: Wait, Attempt, Err. Stats.Retried counts them.
 	EventRetried EventKind = "retried"
 
-	// EventReleased: the permit of a call was released. N, Held.
+	// EventReleased: the permit of a call was released. Fields: N, Held.
 	EventReleased EventKind = "released"
 )
 

@@ -17,21 +17,22 @@ type RetryPolicy struct {
 	Attempts int
 
 	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms
-	// to 30 s. Throttled is used instead after a throttle for which the server set
-	// no time; nil means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
+	// to 30 s. Throttled is used instead after a throttle, a response that means too
+	// many calls (429, 529, 503, some 403), for which the server set no time; nil
+	// means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
 	Backoff, Throttled Backoff
 
-	// MaxElapsed bounds the retries: none is made later than this after the first
-	// attempt began, and the call does not wait for one that would be. Waiting for
-	// the gate before the first attempt does not count. 0 means 15 min, negative no
-	// bound.
+	// MaxElapsed bounds the retries. No retry begins more than MaxElapsed after the
+	// first attempt began; the call gives up without waiting for such a retry.
+	// Waiting for the gate before the first attempt does not count. 0 means 15 min,
+	// negative no bound.
 	//
 	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, waits of more than
 	// 5 min, for the gate or because a server asks for them, do not count, and
 	// MaxElapsed does not bound the wait for the gate. So MaxServerWait alone is
 	// enough for a server that asks for an hour. A MaxElapsed that is set counts all
 	// waits: if it is shorter than a wait that MaxServerWait allows, the call stops
-	// with ErrElapsed and a message that has both.
+	// with ErrElapsed and a message that names both settings.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks for
@@ -45,8 +46,8 @@ type RetryPolicy struct {
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not
-	// called for errors marked with Permanent, RetryAfter or RetryAt. nil means that
-	// every other error is.
+	// called for errors marked with Permanent, RetryAfter or RetryAt. If it is nil,
+	// all other errors are retried.
 	Retryable func(err error) bool
 }
 

@@ -22,9 +22,9 @@ type Stats struct {
 	// InFlight is what is in flight, in the unit of the concurrency limit.
 	InFlight int64
 
-	// Pacing is how many callers wait only for the rate, a pause or a limit: there
-	// is room in flight for them. Waiting is how many wait behind those, for room,
-	// too.
+	// Pacing is how many callers wait only for the rate, a pause or one of
+	// Config.Limits: there is room in flight for them. Waiting is how many wait behind
+	// those, for room, too.
 	Pacing, Waiting int64
 
 	// LimitedBy is what holds up the first of them, empty if no caller waits.
@@ -51,7 +51,7 @@ type Stats struct {
 	Granted  uint64   // calls that may leave
 	Refused  Refusals // calls that may not
 	Retried  uint64   // further attempts that RetryValue and Attempts decided on
-	Stranded uint64   // refunds to limits that failed: those limits let less through
+	Stranded uint64   // units that could not be given back, so those limits allow less
 	Waits    WaitTime // how long granted calls waited
 }
 
@@ -187,8 +187,8 @@ func reasonOf(err error) reason {
 
 // Stats returns a consistent picture of the gate. Only the counts of refusals and waits
 // may be a call behind, and a call that is just arriving may count as granted although it
-// then has to wait. Its cost grows with the number of waiting callers that there is room
-// for.
+// then has to wait. Its cost grows with Pacing, the number of callers that wait although
+// there is room in flight.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
