@@ -235,8 +235,8 @@ func (r *Bucket) State(level time.Duration) BucketState {
 	return BucketState{int64(r.interval), r.capacity, int64(level)}
 }
 
-// Of reports whether b is a bucket of r.
-func (b BucketState) Of(r *Bucket) bool {
+// of reports whether b is a bucket of r.
+func (b BucketState) of(r *Bucket) bool {
 	return b.Interval == int64(r.interval) && b.Capacity == r.capacity
 }
 
@@ -291,10 +291,10 @@ func (p BucketPair) After(d time.Duration) BucketPair {
 // By returns p with the bucket of r as its own, and whether that bucket is new. A new
 // one must be kept even if the call is refused, or it would never leak.
 func (p BucketPair) By(r *Bucket) (_ BucketPair, fresh bool) {
-	if p.Own.Of(r) {
+	if p.Own.of(r) {
 		return p, false
 	}
-	if p.Rest.Of(r) {
+	if p.Rest.of(r) {
 		return BucketPair{p.Rest, p.Own}, false
 	}
 	own := r.State(0)
