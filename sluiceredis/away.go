@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A Policy says what becomes of calls while the server cannot be asked. It does
-// not apply to a [Semaphore], which is always closed: permits that nobody counts
-// are none.
+// An OutagePolicy decides calls while the server does not answer. It does not apply
+// to a [Semaphore], which then lends nothing.
 type OutagePolicy int
 
 const (
@@ -20,26 +19,21 @@ const (
 	// FailClosed refuses all calls with an [*AwayError].
 	FailClosed
 
-	// FailOpen lets all calls through that the limit could ever let through.
-	// They are not counted, here or afterwards, and no pause of a pacer holds
-	// them up.
+	// FailOpen admits all calls that the limit could ever admit. They are not
+	// counted, and no pause of a pacer holds them up.
 	FailOpen
 
-	// LocalShare decides in this process, by the limit divided among the live
-	// instances: see [Config.Instances]. Parts of a unit are not shared out,
-	// so that all shares together are never more than the limit; of a limit
-	// smaller than the number of instances there is no share, and calls are
-	// refused as by FailClosed. A pacer is shared at any rate: each instance
-	// leaves one call per interval × instances, from the last slot it knows
-	// of on. Results are those of the share: its limit, what remains of it.
-	// A call larger than the share is told to ask again when the server may
-	// be back.
+	// LocalShare decides in this process, by the limit divided by the number of
+	// live instances, rounded down: see [Config.Instances]. If the limit is
+	// smaller than that number there is no share, and calls are refused as by
+	// FailClosed. A pacer can always be shared: each instance leaves one call per
+	// interval × instances. Results are those of the share. A call larger than
+	// the share may come again when the server may be back.
 	//
-	// A share is kept up to date while the server answers: it is as full as
-	// if it had decided what the server granted to this process, and never
-	// less full than the limit was when the server last answered. What it
-	// grants itself the server is told, as far as it still counts, by the
-	// next call for the key after the server is back.
+	// While the server answers, a share is kept as full as if it had granted
+	// what the server granted to this process, and never less full than the
+	// limit. What a share grants is reported to the server, as far as it still
+	// counts, by the next call for the key after the outage.
 	LocalShare
 )
 
@@ -79,11 +73,11 @@ func (s *Store) heed(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// ErrAway reports a call that was refused because the server could not be asked.
-// The error is an [*AwayError].
+// ErrAway reports a call that was refused because the server did not answer. The
+// error is an [*AwayError].
 var ErrAway = errors.New("sluiceredis: the server is away")
 
-// An AwayError says why a call was refused by no limit. It matches [ErrAway], and
+// An AwayError reports a call that was refused during an outage. It matches [ErrAway], and
 // if the call was sent also its cause: [ErrAmbiguous] or a [*ServerError], for
 // example.
 type AwayError struct {

@@ -111,10 +111,9 @@ func (s *Store) beat() {
 	go func() { _ = s.count(context.Background(), at, "1") }() // an error leaves the number as it was
 }
 
-// Leave has this instance not counted any more by the others, whose local shares
-// grow at once. It counts again when it asks the server the next time. Leave is
-// for the end of a program, and need not be called: without it the others
-// notice after 10 s.
+// Leave stops counting this instance, so that the local shares of the others grow at
+// once and not after 10 s. It is for the end of a program. An instance that uses the
+// server again counts again.
 func (s *Store) Leave(ctx context.Context) error {
 	if s.beats.fixed || s.alone || !s.beats.wanted.Load() {
 		return nil

@@ -34,14 +34,14 @@ import (
 // shortestRetry is how long a server is left alone at first.
 const shortestRetry = 50 * time.Millisecond
 
-// A Mode is who decides.
+// A Mode is the state of a server, and so says what decides.
 type Mode int
 
 const (
-	Asking  Mode = iota // the server does
-	Away                // the policy of each limit does: the server is not asked
-	Probing             // as Away, while one call asks the server
-	Alone               // this process does: see [InProcess]
+	Asking  Mode = iota // the server decides
+	Away                // the policy of each limit decides; no call is sent
+	Probing             // as Away, while one call tests the server
+	Alone               // there is no server: see [InProcess]
 )
 
 // String returns "asking", "away", "probing" or "alone".

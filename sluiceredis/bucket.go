@@ -93,7 +93,17 @@ func (l *Bucket) SetRate(rate limits.Rate) error {
 // ends while the call is under way, its error is returned and what was taken is given
 // back. It panics if n < 0.
 func (l *Bucket) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
-	return l.store.take(ctx, l.at(*l.cell.Load(), key), n)
+	mustNotBeNegative(n)
+	r := new(struct { // in one piece of memory
+		single
+		cell cell
+	})
+	r.cell = *l.cell.Load()
+	r.cell.key, r.cell.away = l.store.key("leaky2", l.name, key, ""), l.away
+	if err := l.store.askIn(ctx, &r.single, &r.cell, n); err != nil {
+		return limits.Result{}, err
+	}
+	return r.results[0], nil
 }
 
 // TakeRate is Take at a rate of the call's own, such as that of a user's plan. Several

@@ -31,28 +31,24 @@ type Client interface {
 }
 
 // A Pipeliner is a Client for which it pays to send calls for different keys
-// together. Then, while so many calls or pipelines are on their way, the next
-// ones gather and go out as one.
-//
-// A client of several servers is none: a server that does not answer would keep
-// those waiting who have nothing to do with it.
+// together: while as many calls or pipelines are under way, the next ones gather and
+// are sent as one. A client of several servers should not be one, because one server
+// that does not answer would hold up the calls for the others.
 type Pipeliner interface {
-	// Pipelines returns how many may be on their way at once; 0 means that it
-	// does not pay. It always returns the same.
+	// Pipelines returns how many may be under way at once; 0 means that it does
+	// not pay. It always returns the same.
 	Pipelines() int
 }
 
-// A Sharded is a Client that may be one of several servers, which share the slots
-// of a Redis Cluster. One that does not say so is taken for a client of one
-// server, and on a cluster a [Store] in strict mode then gets an error from every
-// script.
+// A Sharded is a Client that may be one of a Redis Cluster. Without it a [Store] in
+// strict mode gets an error from every script on a cluster.
 type Sharded interface {
 	// Sharded reports whether it is. It always returns the same.
 	Sharded() bool
 }
 
-// A Placer is a Client of several servers that tells which has a key. One of them
-// that is away does not take the others with it then: see [Config.Failures].
+// A Placer is a Client of several servers that reports which one has a key, so that an
+// outage of one does not affect the others: see [Config.Failures].
 type Placer interface {
 	// Place returns a name of the server that has key, for people too, such
 	// as its address, or "" if that is not known. It must not wait for

@@ -97,14 +97,13 @@ func (s *Store) sendStrictly(ctx context.Context, call Call) ([]int64, error) {
 	return nil, errRestless
 }
 
-// Vouch says that the server has lost nothing: it is new, and none of these limits
-// was ever asked anywhere else, or it was restarted or replaced in good order. It
-// ends the wait that [Config.Strict] would begin, and one that has begun. To call
-// it whenever a program starts is to have no strict mode.
+// Vouch records that the server has lost nothing: it is new, or was restarted or
+// replaced in good order. It ends the wait of [Config.Strict]. It is for an operator; a
+// program that calls it at each start has no strict mode.
 //
-// On a cluster it notes that in each of the 16,384 slots, in some hundreds of
-// round trips. If it returns an error it may have vouched for some; it may be
-// called again. It returns an error at once if the mode is not strict.
+// On a cluster it records that in each of the 16,384 slots, in some hundreds of round
+// trips. After an error it may be called again. It returns an error if the mode is not
+// strict.
 func (s *Store) Vouch(ctx context.Context) error {
 	if !s.strict {
 		return errors.New("sluiceredis: nothing to vouch for: the mode is not strict")

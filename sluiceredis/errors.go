@@ -8,11 +8,11 @@ import (
 )
 
 var (
-	// ErrAmbiguous reports a call whose outcome is unknown: it was sent, or may
-	// have been, and no answer came in time. What it asked for may have been
-	// taken. It is never sent again, and the caller must count it as refused:
-	// so there are fewer calls than allowed, never more. The error matches its
-	// cause, too, such as [context.DeadlineExceeded].
+	// ErrAmbiguous reports a call whose outcome is unknown: it may have been sent,
+	// and no answer came in time. It is never sent again, and counts as refused,
+	// although the server may have counted it: fewer calls than allowed, never
+	// more. The error also matches its cause, such as
+	// [context.DeadlineExceeded].
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
 	// ErrData reports that a key does not hold what was expected. The error is
@@ -50,7 +50,7 @@ func newServerError(message string) *ServerError {
 // Error returns what the server said.
 func (e *ServerError) Error() string { return "sluiceredis: the server replied: " + e.Message }
 
-// A DataError says which key does not hold what was expected. It matches
+// A DataError reports which key does not hold what was expected. It matches
 // [ErrData].
 type DataError struct {
 	Key  string

@@ -24,16 +24,15 @@ type PacerConfig struct {
 	// longer is refused at once. 0 means 1 minute.
 	Horizon time.Duration
 
-	// Late is how long after its slot a call may still leave. One whose
-	// machine wakes it later reserves another slot, so that those that were
-	// delayed do not leave together; the slot stays empty, and the rate is lower
-	// by that. A machine that is often stopped for longer needs more. 0 means
-	// 5 ms.
+	// Late is how long after its slot a call may still leave. A call that wakes
+	// later reserves another slot, so that delayed calls do not leave together;
+	// its first slot stays empty. A machine that often stalls for longer needs
+	// more. 0 means 5 ms.
 	Late time.Duration
 
-	// PausePoll is how long it takes at most, beside a round trip, until a
-	// pause or its end reaches a caller who waits on another machine; the same
-	// on all machines. 0 means 100 ms.
+	// PausePoll is how long it takes at most, besides a round trip, until a pause
+	// or its end reaches callers on other machines. It must be the same on all
+	// machines. 0 means 100 ms.
 	PausePoll time.Duration
 
 	// Prefetch lets a gate reserve several slots in one round trip: as many as its
@@ -43,8 +42,8 @@ type PacerConfig struct {
 	// Acquire and Reserve.
 	Prefetch time.Duration
 
-	// Away is what becomes of calls while the server cannot be asked. AsStore
-	// means what the store says.
+	// Away is the policy for calls while the server does not answer. AsStore means
+	// that of the store.
 	Away OutagePolicy
 }
 
@@ -68,19 +67,16 @@ type PacerConfig struct {
 // A Pacer lets calls leave evenly spaced, on all machines together: each reserves
 // a slot on the server and waits for it.
 //
-// By the server's clock slots are exactly one interval apart, which is rounded up
-// to a nanosecond. What the called side sees differs by how much later than its
-// slot each call really leaves: by its round trip and its timers. In any window W
-// at most (W + Late) ÷ T + n calls leave as departures are counted on one clock,
-// and Missed ÷ T more after idleness; n is the largest of one call.
+// By the server's clock slots are exactly one interval apart, which is rounded up to
+// a nanosecond. A call leaves later than its slot by its round trip and its timer. In
+// any window W at most (W + Late) ÷ interval + n calls leave, where n is the largest
+// call, and Burst − 1 more after idleness.
 //
-// Callers are served in the order in which their requests reach the server. As a
-// meter of a gate, which has a queue of its own, a Pacer holds one slot ahead,
-// for the first caller of the gate; it does not know those behind him, so each
-// call of the gate takes a round trip, unless there is a Prefetch.
+// Callers are served in the order in which their requests reach the server. As a limit
+// of a gate, a Pacer holds one slot for the first caller in the gate's queue, so each
+// call takes a round trip, unless there is a Prefetch.
 //
-// A Pacer is safe for use by multiple goroutines. It starts none, except that a
-// timer gives back what was prefetched and is not used.
+// A Pacer is safe for use by multiple goroutines.
 type Pacer struct {
 	store    *Store
 	key      pace         // but for its rate, see at

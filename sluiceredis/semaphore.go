@@ -20,18 +20,14 @@ var (
 
 // SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
-	// Lease is how long permits that this machine holds stay lent without being
-	// renewed: after a crash they come back within that time. 0 means 30 s; it
-	// is at least 100 ms and at most 52 days.
-	//
-	// Machines may differ, so that Lease can be changed machine by machine: each
-	// lease has the length of its holder. In strict mode it should otherwise be
-	// the same: after a loss of data a machine waits for its own Lease, as it does
-	// not know those of the others.
+	// Lease is how long permits stay lent without being renewed: after a crash
+	// they come back within that time. 0 means 30 s; it is at least 100 ms and at
+	// most 52 days. Machines may differ, as in a rolling deploy. In strict mode
+	// they should otherwise have the same Lease.
 	Lease time.Duration
 
-	// Poll is how often, on the average, the first who waits on a machine asks
-	// again. 0 means 50 ms.
+	// Poll is the average time between two requests of the first caller that
+	// waits on a machine. 0 means 50 ms.
 	Poll time.Duration
 }
 
@@ -70,13 +66,10 @@ type SemaphoreConfig struct {
 // A Semaphore lends permits of which there are limit on all machines together.
 // It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
-// Callers are served in no particular order: each machine has one caller ask for
-// all of its own, who come first come first served, and the machines compete. A
-// wait ends with the next poll; a release on the same machine is noticed at once.
-// Nothing depends on messages.
+// Callers of one machine are served in order, and machines compete. A wait ends with
+// the next poll; a release on the same machine is noticed at once.
 //
-// A Semaphore is safe for use by multiple goroutines. While it has lent anything,
-// a timer renews that.
+// A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
 	store       *Store
 	keys        []string
@@ -414,70 +407,5 @@ func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 	}
 	if away != nil && time.Until(ends) > away.Retry {
 		time.AfterFunc(away.Retry, func() { s.giveBackBefore(args, ends) })
-	}
-}
-
-// A Lease is permits lent by a [Semaphore]. It is safe for use by multiple
-// goroutines.
-type Lease struct {
-	semaphore *Semaphore // nil if n is 0
-	id        string
-	n, token  int64
-	late      bool // a request for it may still be under way
-	lost      chan struct{}
-	timer     *time.Timer // guarded by the semaphore's lock
-	until     time.Time   // how long it is believed to last; likewise
-}
-
-// Token returns the fencing token: a number that is higher than that of any lease
-// given before, 0 if the lease is for nothing. Pass it to the called side, if that
-// can refuse lower ones.
-func (l *Lease) Token() int64 { return l.token }
-
-// Weight returns how many permits the lease is for.
-func (l *Lease) Weight() int64 { return l.n }
-
-// Lost returns a channel that is closed when the lease was lost before it was
-// released, or may have been: no later than others may have it.
-func (l *Lease) Lost() <-chan struct{} { return l.lost }
-
-// Context returns a copy of ctx that ends, with the cause sluice.ErrLeaseLost, when
-// the lease is lost. stop must be called when it is not needed any more.
-func (l *Lease) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
-	held, cancel := context.WithCancelCause(ctx)
-	over := make(chan struct{})
-	go func() {
-		select {
-		case <-l.lost:
-			cancel(sluice.ErrLeaseLost)
-		case <-held.Done():
-		}
-		close(over)
-	}()
-	return held, func() {
-		cancel(context.Canceled)
-		<-over
-	}
-}
-
-// Release gives the permits back, which takes a round trip. Only the first Release
-// counts. After the lease was lost it does nothing: it may be another's by then.
-// That is noticed here, too, if the machine stood still when it was to be told.
-func (l *Lease) Release() {
-	s := l.semaphore
-	switch {
-	case s == nil:
-	case s.over(l):
-		l.lose()
-	case s.drop(l):
-		s.giveBack(l.id, l.late)
-	}
-}
-
-// lose tells the holder that the lease is over.
-func (l *Lease) lose() {
-	if l.semaphore.drop(l) {
-		l.semaphore.store.stats.leasesLost.Add(1)
-		close(l.lost)
 	}
 }

@@ -111,6 +111,7 @@ func splitBuckets(requests []*sending, reply Reply) {
 		return
 	}
 	err := expect(bucketTake, reply.Ints, 2+4*len(requests))
+	all := make([]int64, 6*len(requests))
 	for i, c := range requests {
 		if c.reply.Err = err; err != nil {
 			continue
@@ -119,7 +120,10 @@ func splitBuckets(requests []*sending, reply Reply) {
 		if part[0] < 0 {
 			c.reply.Ints = []int64{part[0], now, 0}
 		} else {
-			c.reply.Ints = []int64{0, part[0], part[1], part[2], part[3], now}
+			own := all[6*i : 6*i+6 : 6*i+6]
+			copy(own[1:], part)
+			own[5] = now
+			c.reply.Ints = own
 		}
 	}
 }

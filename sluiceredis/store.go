@@ -11,69 +11,60 @@ import (
 	"time"
 )
 
-// Config is what a [Store] may be told. The zero value is usual.
+// Config configures a [Store]. The zero value is usual.
 type Config struct {
 	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
-	// Timeout is the longest that a call waits for the server, if its context
-	// does not end before. 0 means 1 s.
+	// Timeout is how long a call waits for the server at most, unless its context
+	// ends before. 0 means 1 s.
 	Timeout time.Duration
 
-	// Strict makes a server that may have lost what it granted count every
-	// limit as used up then, so that no burst comes twice: see Strict mode in
-	// the package comment. It must be the same on all machines. Unless
-	// [Store.Vouch] was called, the first use of a server begins with that
-	// wait, too.
+	// Strict makes every limit count as used up when the server may have lost
+	// data, so that no burst is admitted twice: see Strict mode in the package
+	// comment. It must be the same on all machines. The first use of a server
+	// counts as a loss, too, unless [Store.Vouch] was called.
 	Strict bool
 
-	// Away is what becomes of calls while the server cannot be asked, for
-	// limits that do not say otherwise. AsStore means FailClosed.
+	// Away is the policy for calls while the server does not answer, for limits
+	// that have no policy of their own. AsStore means FailClosed.
 	Away OutagePolicy
 
-	// Failures is how many calls in a row must fail, and none succeed, for the
-	// server to be away, so that it is not asked for a while. 0 means 3.
-	// A call fails if the server cannot be reached, does not answer in time,
-	// or says that it cannot be asked, such as LOADING, READONLY, CLUSTERDOWN
-	// or OOM, or refuses the credentials, by NOAUTH, WRONGPASS or NOPERM. One
-	// whose caller gives up is not counted, unless by a deadline of at least a
-	// tenth of Timeout. If the user has no access to some keys only, Away
-	// decides the calls for these, and the server is not away.
+	// Failures is how many calls in a row must fail until the server counts as
+	// away, so that no call is sent to it for a while. 0 means 3. A call fails
+	// if the server cannot be reached, does not answer in time, replies an error
+	// such as LOADING, READONLY, CLUSTERDOWN or OOM, or refuses the credentials.
+	// A call that its caller cancels does not count, unless by a deadline of at
+	// least a tenth of Timeout. If the user has no access to some keys, only the
+	// calls for these are decided by Away.
 	Failures int
 
-	// Retry is the longest time for which a server that is away is not asked.
-	// It is 50 ms at first and doubles with each call that finds it still
-	// away; up to a quarter is taken off at random. 0 means 1 s.
+	// Retry is the longest pause between two probes of a server that is away. The
+	// pause is 50 ms at first and doubles with each probe that fails; up to a
+	// quarter is taken off at random. 0 means 1 s.
 	Retry time.Duration
 
 	// Instances is how many instances of the program share the limits, for
 	// LocalShare: 1 to 1000. 0 means that they count themselves, by a call
-	// every 3 s while they ask the server: an instance counts until it has
-	// not called for 10 s, or has called [Store.Leave]. One that starts is
-	// counted by the others up to 3 s later, and has no share until it has
-	// counted twice, 3 s apart: its calls are refused as by FailClosed if the
-	// server goes away before. Likewise one that has not asked the server for
-	// 10 s. An instance that is cut off cannot know of others that start from
-	// then on, or did so in the 3 s before: those count for nothing in the
-	// bound that LocalShare promises.
+	// every 3 s while they use the server. An instance counts until it has made
+	// no call for 10 s, or has called [Store.Leave]. An instance that starts, or
+	// was idle for 10 s, has no share until it has counted twice, 3 s apart: if
+	// the server goes away before, its calls are refused as by FailClosed. The
+	// bound that LocalShare promises does not include instances that start
+	// during an outage or in the 3 s before it.
 	Instances int
 
-	// OnEvent, if not nil, is called for each Event, one after the other, by a
-	// goroutine that ends when all are told, soon after the change was made or
-	// found. No call waits for it, and it may use the store. While it does not
-	// return, later events are kept for it.
+	// OnEvent, if not nil, is called for each Event, one after the other, in a
+	// goroutine of its own. No call waits for it, and it may use the store.
 	OnEvent func(Event)
 }
 
 // A Store keeps limits in a Redis, for all machines that use the same one with
-// the same prefix. It is the beginning of everything here: its methods make the
-// limits.
+// the same prefix. Its methods make the limits.
 //
 // A Store is safe for use by multiple goroutines, must be made by [New] and must
-// not be copied. It need not be closed: what goes on in the background, the renewal
-// of leases, the return of the slots that a [Pacer] prefetched, the count of
-// instances and the telling of events, ends by itself a little after the last
-// call, and with the last lease.
+// not be copied. It need not be closed: what it does in the background ends soon
+// after the last call, and with the last lease.
 type Store struct {
 	client  Client
 	prefix  string
@@ -103,8 +94,7 @@ type Store struct {
 }
 
 // New returns a store in the Redis of client, or in this process if client is
-// [InProcess]. It returns an error if client is nil, the prefix has braces, a
-// number is negative, there are more than 1000 instances, or no such policy.
+// [InProcess]. It returns an error if client is nil or cfg is not possible.
 func New(client Client, cfg Config) (*Store, error) {
 	switch {
 	case client == nil:
@@ -249,31 +239,31 @@ type counters struct {
 	open, local, refused, told atomic.Uint64
 }
 
-// Stats is what a [Store] has done since it was made. Numbers only grow, but for
-// Instances.
+// Stats is what a [Store] has done since it was made. All numbers but Instances
+// only grow.
 type Stats struct {
-	Mode      Mode      // who decides now; of several servers, that which is worst off
+	Mode      Mode      // of the server; of several, that of the one that is worst off
 	Since     time.Time // when the mode of any server changed last, or the store was made
-	Instances int64     // how many share the limits; 0 if that is not known
+	Instances int64     // how many share the limits; 0 if unknown
 	Aways     uint64    // how often a server went away
-	Probes    uint64    // calls that found out whether it is back
+	Probes    uint64    // calls that tested whether a server is back
 
 	Calls      uint64 // scripts run, each one round trip
 	Decisions  uint64 // requests that were answered by them
-	Ambiguous  uint64 // scripts of which it is unknown whether they ran
+	Ambiguous  uint64 // scripts that may or may not have run
 	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
 	Data       uint64 // keys found with unexpected data
 	Clamped    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
 	Refunded   uint64 // units and slots given back
 	Stranded   uint64 // units that were too late to be given back, nor used if they were taken ahead
-	LostSlots  uint64 // slots of pacers that nobody used
+	LostSlots  uint64 // slots of pacers that stayed unused
 	LeasesLost uint64 // leases that ended before they were released
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
 	Open    uint64 // requests let through uncounted, by FailOpen
 	Local   uint64 // requests answered by this process: by local shares, or of a store of its own
-	Refused uint64 // requests for limits refused because the server could not be asked
-	Told    uint64 // units that local shares had granted and the server was told of when it was back
+	Refused uint64 // requests refused because the server did not answer
+	Told    uint64 // units granted by local shares and later reported to the server
 }
 
 // Stats returns what the store has done.

@@ -28,10 +28,16 @@ func (s *Store) take(ctx context.Context, m member, n int64) (limits.Result, err
 
 func (s *Store) ask(ctx context.Context, m member, n int64) (*single, error) {
 	mustNotBeNegative(n)
-	r := &single{members: [1]member{m}, n: [1]int64{n}}
+	r := new(single)
+	return r, s.askIn(ctx, r, m, n)
+}
+
+// askIn is ask, with the request in r.
+func (s *Store) askIn(ctx context.Context, r *single, m member, n int64) error {
+	r.members[0], r.n[0] = m, n
 	r.form = form{members: r.members[:], kinds: m.kind(), sign: *m.about()}
 	r.request = request{form: &r.form, n: r.n[:], results: r.results[:]}
-	return r, s.takes.do(ctx, r.form.sign, &r.request)
+	return s.takes.do(ctx, r.form.sign, &r.request)
 }
 
 // eachRun calls f with runs of equal requests.
@@ -125,13 +131,16 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 		return err
 	}
 	now, rest, clamped := reply[len(reply)-1], reply[2:], int64(0)
-	states := make([]state, len(f.members))
-	for i, m := range f.members {
-		states[i] = m.state(rest, now)
+	states, units := make([]state, 0, 1), make([]int64, 1, 1) // on the stack, if there is one
+	if len(f.members) > 1 {
+		units = make([]int64, len(f.members))
+	}
+	for _, m := range f.members {
+		states = append(states, m.state(rest, now))
 		clamped += rest[0]
 		rest = rest[3:]
 	}
-	granted, units := int64(0), make([]int64, len(states))
+	granted := int64(0)
 	eachRun(requests, func(run []*request) {
 		if whens > 0 && f.decided(run[0]) {
 			for _, state := range states {
