@@ -182,3 +182,20 @@ func TestLane_Stress(t *testing.T) {
 		check("closed")
 	}
 }
+
+// A call that took its place without the lock, and then lost its slot because the gate
+// was paused, was not granted.
+func TestLane_LostSlotIsNotGranted(t *testing.T) {
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !g.flight.addUnlocked(1) {
+		t.Fatal("no place")
+	}
+	g.PauseUntil(time.Now().Add(time.Hour), "test") // closes the lane for longer than the test
+	g.loseSlot()
+	if s := g.Stats(); s.Granted != 0 || s.InFlight != 0 {
+		t.Errorf("%d granted, %d in flight", s.Granted, s.InFlight)
+	}
+}

@@ -193,6 +193,7 @@ func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
 	g.queue.Advance(now)
+	g.granted += uint64(g.flight.passed()) // also those that lost their slot after the lane was closed
 	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
