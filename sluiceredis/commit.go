@@ -8,15 +8,13 @@ import (
 // # How do many callers of one key need few round trips?
 //
 // Each with a call of its own, 512 callers of one hot key are 512 scripts, and
-// the server runs one after the other. To lend each machine permits ahead would
-// be fewer, but then what is lent and not used is missing elsewhere, and what
-// several machines were lent goes out at once.
+// the server runs one after the other. Taking units in advance would need fewer, but
+// what one machine holds is missing on the others.
 //
-// So callers who come while a call for their key is on its way gather, and
-// leave with the next one, all of them in one script, in the order in which they
-// came. It decides for one after the other, at one instant, as if each had come
-// alone: nothing is taken that nobody has asked for. This is the group commit of
-// databases, where one write of the log serves whoever waits for the disk.
+// So callers that come while a call for their key is under way gather, and leave with
+// the next one, all of them in one script, in the order in which they came. It decides
+// one after the other, at one instant, as if each had come alone. This is the group
+// commit of databases, where one write of the log serves all that wait for the disk.
 //
 //	caller   1    2 3 4        5 6
 //	         │    └─┴─┴─┐      └─┴─┐
@@ -24,13 +22,13 @@ import (
 //
 // The first caller finds nothing on its way, and its call is its own: made by
 // its goroutine, within its context. The next ones are made by a goroutine that
-// lives as long as somebody waits, and within the Store's timeout: the context
+// lives as long as callers wait, and within the Store's timeout: the context
 // of one must not end the others.
 //
-// Who comes while the server is away waits for no group, and nobody waits for
-// him: see breaker.
+// A caller that comes while the server is away waits for no group, and no other caller
+// waits for it: see breaker.
 //
-// A caller whose context ends before its call was sent has asked for nothing.
+// A caller whose context ends before its call was sent has taken nothing.
 // One whose context ends while the call is on its way does not wait, either; if
 // the answer is then that it was let through, it is given back.
 //
@@ -58,7 +56,7 @@ type commit[K comparable, O any] struct {
 	groups map[K]*group[O] // those of which a call is on its way
 }
 
-// A group is who gathers for the next call of a key.
+// A group is the callers that gather for the next call of a key.
 type group[O any] struct {
 	waiting []*waiter[O]
 	first   [1]O // the request that nothing was on its way for
@@ -123,7 +121,7 @@ func (c *commit[K, O]) do(ctx context.Context, key K, request O) error {
 	return ctx.Err()
 }
 
-// next sends who has gathered, or notes that nothing is on its way any more.
+// next sends the callers that have gathered, or notes that nothing is on its way any more.
 func (c *commit[K, O]) next(key K, g *group[O]) {
 	c.mu.Lock()
 	batch := c.gather(key, g)
@@ -133,7 +131,7 @@ func (c *commit[K, O]) next(key K, g *group[O]) {
 	}
 }
 
-// serve sends batch, and who gathers meanwhile, until nobody waits.
+// serve sends batch, and the callers that gather meanwhile, until none waits.
 func (c *commit[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 	for len(batch) > 0 {
 		requests := make([]O, len(batch))
@@ -159,8 +157,8 @@ func (c *commit[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 	}
 }
 
-// gather returns who leaves with the next call, at most so many, and forgets the
-// group if that is nobody. The lock is held.
+// gather returns the callers that leave with the next call, and forgets the group if
+// there are none. The lock is held.
 func (c *commit[K, O]) gather(key K, g *group[O]) []*waiter[O] {
 	var batch []*waiter[O]
 	taken, units := 0, int64(0)

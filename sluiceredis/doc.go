@@ -89,7 +89,7 @@
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
 // nothing was lost, and at the first use of a server: [Store.Vouch] is for an operator
-// who knows that nothing was lost. On a cluster each slot has an epoch.
+// certain that nothing was lost. On a cluster each slot has an epoch.
 //
 // Strict mode cannot help if two servers both believe to be the primary (set
 // min-replicas-to-write), or if a server evicts keys. It needs the command INFO

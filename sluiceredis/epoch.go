@@ -13,8 +13,8 @@ import (
 // One that was killed has lost what it had not written to its log: all, the last
 // second, or nothing. A replica that took over may not have got the last of what
 // was written. What is then in a key cannot be believed, and what is not there
-// cannot, either. Nobody can tell how much is missing. But what was admitted was
-// admitted before somebody noticed, and has been forgiven some time after that:
+// cannot, either. How much is missing is unknown. But it was admitted before the loss
+// was noticed, and does not count any more some time after that:
 // after as long as a full bucket takes to leak, a window or a lease lasts. So
 // from when it is noticed, the epoch, every limit counts as used up, and recovers
 // as it always does:
@@ -34,19 +34,18 @@ import (
 // history, which is another one after a restart and after a promotion, and
 // compares that with the one beside the epoch; which costs some 5 µs. To ask only
 // on new connections would be cheaper, but a client does not know over which
-// connection a script will leave, nor who is behind it; and to ask after errors
-// would miss the failover that happened while nobody called.
+// connection a script will leave, nor which server is behind it; and to ask after errors
+// would miss a failover between two calls.
 //
 // The script that finds another id notes it, decides nothing, and says so: it
 // is run again, and finds the epoch.
 
 var epochVouch = script("epoch_vouch", "epoch")
 
-// ErrNoHistory reports that the server, or what stands for one, does not tell the
-// id of its replication history, so that strict mode is impossible: it must answer
-// INFO replication with a master_replid, also to a user who has only some
-// commands. miniredis does not. Nothing was taken.
-var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid of INFO replication, and the server does not tell it")
+// ErrNoHistory reports that strict mode is impossible, because the server does not
+// return the id of its replication history: the user must be allowed INFO replication,
+// and miniredis has no id. Nothing was taken.
+var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid of INFO replication, which the server did not return")
 
 // errRestless reports a server that is another one at each call.
 var errRestless = errors.New("sluiceredis: the server changes from call to call: are there several behind one address?")

@@ -85,8 +85,8 @@ func dataError(key string, code int64) error {
 // An ambiguous error is err, after which it is unknown what happened.
 type ambiguous struct{ err error }
 
-// Ambiguous returns err as one that matches [ErrAmbiguous]. It is for those who
-// write a [Client].
+// Ambiguous returns err as one that matches [ErrAmbiguous]. It is for authors of
+// a [Client].
 func Ambiguous(err error) error {
 	if err == nil || errors.Is(err, ErrAmbiguous) {
 		return err

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// An Event is a change of who decides, or of the number of live instances.
+// An Event is a change of the mode of a server, or of the number of live instances.
 type Event struct {
 	At     time.Time
 	Mode   Mode   // from now on
-	Server string // whose; "" if there is one, or the client does not tell
+	Server string // of several; "" if there is one, or the client is not a [Placer]
 	Cause  error  // why it is away; else nil
 
 	// Instances is their number, if that is what has changed; else 0.
 	Instances int
 }
 
-// events are told in order, by a goroutine that holds no lock and has nobody waiting
-// for it: so the function that is told may use the store.
+// events are reported in order, by a goroutine that holds no lock and on which no call
+// waits: so the function that is called may use the store.
 type events struct {
 	tell func(Event) // or nil
 

@@ -21,18 +21,16 @@ import (
 //	}
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// Each store has limits of its own, and keys cost what they cost in packages leaky
-// and window: what does not count any more is forgotten. A call takes about a
-// microsecond, waits for nobody and fails for no other reason than its context. Only
-// the monotonic clock counts, but for aligned windows, which follow the wall clock.
-// A lease lasts until it is released, so it is never lost, and needs no renewal. A
-// restart begins anew.
+// Each store has limits of its own, and what does not count any more is forgotten. A
+// call takes about a microsecond and fails only if its context is done. Only the
+// monotonic clock counts, except that aligned windows follow the wall clock. A lease
+// lasts until it is released. A restart begins anew.
 //
-// A program that never has a Redis is better off with the packages of the module
-// above.
+// A program that never has a Redis should use packages leaky, window, pacer and
+// semaphore.
 func InProcess() Client { return inProcess{} }
 
-// inProcess is what New knows the wish by.
+// inProcess is the client of a store without a server.
 type inProcess struct{}
 
 var errNoServer = errors.New("sluiceredis: limits of this process have no server to run scripts")

@@ -218,8 +218,8 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 }
 
 // Reserve reserves the next free slot for a call of n, which takes n of them: the
-// next call leaves n intervals later. It does not wait for the slot: the caller
-// must, and must leave the pacer alone then or Cancel.
+// next call leaves n intervals later. It does not wait: the caller must wait until
+// the slot, or Cancel.
 //
 // If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is
 // reserved, and the error is a [*sluice.WaitError]. It is sluice.ErrTooLarge if n

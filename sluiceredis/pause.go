@@ -60,15 +60,13 @@ func (p *Pacer) resumeHere() {
 	p.heard(p.store.local().resumePacer(&k, 2*int64(p.poll)), time.Now())
 }
 
-// PauseUntil lets no call leave before t, on any machine, those that wait
-// included: it reaches them within PausePoll and a round trip. When it is over
-// calls leave one interval apart, the first of them at t. A pause is only ever
-// prolonged. t is converted to a distance from now at the call, so the clocks of
-// the machines need not agree; beyond 52 days it is an error. A server that has
-// lost a pause is told again by the next who reserves and knows of it.
+// PauseUntil lets no call leave before t, on any machine. It reaches callers that wait
+// within PausePoll and a round trip. Afterwards calls leave one interval apart, the
+// first of them at t. A pause can be prolonged but not shortened, see [Pacer.Resume].
+// The clocks of the machines need not agree. A pause of more than 52 days is an error.
 //
-// After an error the other machines may not have heard of the pause. With the policy
-// LocalShare it then holds on this machine, for slots of its share.
+// After an error the pause may not reach other machines. With the policy LocalShare it
+// then holds for the share of this one.
 func (p *Pacer) PauseUntil(ctx context.Context, t time.Time) error {
 	distance := time.Until(t)
 	if distance <= 0 {
@@ -112,33 +110,27 @@ func told(reply []int64) pauses {
 	return pauses{now, instant(reply[0], reply[1]), instant(reply[2], reply[3])}
 }
 
-// # What becomes of those who hold slots behind a pause that ends early?
+// # How does Resume move callers up that hold slots behind a pause?
 //
-// In memory they move up, and here they do, too: who holds a slot and hears of
-// the end reserves another one, from the end on. So Resume makes all slots void that
-// were reserved before. Until where they reach is kept as a mark, which is also
-// what a caller compares: slots under a lower mark are of before the end.
+// It makes all slots void that were reserved before, and each caller that notices the
+// end reserves another one. Until where the void slots reach is kept as a mark, which
+// is also what a caller compares: slots with a lower mark are from before the end.
 //
 //	reserved   ·····pause·····│1│2│3│4│
 //	Resume     ····▲│1│2│3│4│         ↑ mark
 //
-// Nobody may leave at a void slot: another caller may have the same by then. A
-// caller hears of the end within a poll and a half. So a pause is not ended
-// whose end is less than two away; and who holds a slot reserved in a pause and
-// could not ask for so long asks once more before he leaves, and does not leave if
-// there is no answer.
+// No call may leave at a void slot, because another caller may have the same by then. A
+// caller notices the end within a poll and a half. So a pause is not ended if less than
+// two polls are left; and a caller with a slot reserved in a pause that has had no answer
+// for so long asks once more, and does not leave without an answer.
 
-// Resume ends a pause now, on all machines; without one it changes nothing. The
-// callers who wait hear of it within PausePoll, half of that more if another one
-// of their machine has just asked, and a round trip. They then leave one interval
-// apart, the first of them one interval after Resume, in the order in which they
-// hear of it: those who hold slots behind the pause move up. A [Reservation] does
-// not: what was reserved before is void, and to leave by it may be to leave along with
-// another call.
+// Resume ends a pause now, on all machines; without one it changes nothing. It reaches
+// callers that wait within one and a half PausePolls and a round trip. They then leave
+// one interval apart, the first of them one interval after Resume. A [Reservation] that
+// was made before is void: at its slot another call may leave, too.
 //
-// A pause that is over within two PausePolls anyway is left to that. The error says
-// that the server could not be asked; after [ErrAmbiguous] the pause may have
-// ended.
+// A pause that ends within two PausePolls anyway is not changed. After [ErrAmbiguous]
+// the pause may have ended.
 func (p *Pacer) Resume(ctx context.Context) error {
 	if p.store.alone {
 		p.resumeHere()

@@ -11,23 +11,21 @@ import (
 // # How does a gate let calls leave evenly without asking for each?
 //
 // It reserves several slots in one call, one after the other, and lets its calls
-// leave at slot + i·T. That is exactly as even as to ask for each. But a slot that
-// is reserved and not used is one that nobody uses, if others have reserved
-// behind it meanwhile. So no more are reserved together than were used in the last
-// Prefetch, which are as many as will be used if nothing changes; and as soon as one
-// has passed for which nobody came, the rest is given back, which helps as far as
-// it is at the tail.
+// leave at slot + i·T, which is exactly as even. But a slot that is reserved and not used
+// stays empty if others were reserved behind it meanwhile. So no more are reserved
+// together than were used in the last Prefetch; and as soon as one has passed unused, the
+// rest is given back, which helps as far as it is at the tail.
 
 // A meter is what a Pacer holds for the gate whose meter it is.
 type meter struct {
 	ahead time.Duration
 	began time.Time     // for use
-	turn  chan struct{} // of capacity 1; held by who changes what follows
-	held  span          // for who asks next
+	turn  chan struct{} // of capacity 1; held to change what follows
+	held  span          // for the next Admit
 	last  span          // by which Admit has let a call through
 	each  int64         // interval of those that are held, ns
 	use   usage         // slots
-	timer *time.Timer   // gives back what nobody comes for
+	timer *time.Timer   // gives back what is not used
 }
 
 func (m *meter) init(ahead time.Duration) {
@@ -39,13 +37,11 @@ func (s *span) forward(ns int64) {
 	s.slot, s.takes, s.at = s.slot+ns, s.takes-ns, s.at.Add(time.Duration(ns))
 }
 
-// Admit lets n through now and returns 0, or reserves a slot for whoever asks
-// next with the same n and returns how long to wait for it. With it a Pacer is
-// a limits.Limiter. The slot is lost if nobody asks in time. With Prefetch, slots for the
-// calls after it are reserved along, which then need no round trip; those that
-// nobody comes for are given back if none was reserved behind them, and counted
-// as LostSlots otherwise. A pause reaches what is held within PausePoll. It
-// returns the errors of Reserve and panics if n < 0.
+// Admit implements limits.Limiter. It admits n now and returns 0, or reserves a slot for
+// the next Admit with the same n and returns how long to wait for it. The slot is lost if
+// that does not come in time. With Prefetch, slots for the next calls are reserved along;
+// unused ones are given back if none was reserved behind them, and otherwise counted in
+// Stats.LostSlots. Errors are those of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if n == 0 {
@@ -183,9 +179,8 @@ func (p *Pacer) expire() {
 	m.held = span{}
 }
 
-// Adjust takes delta more slots without asking, or gives back those of the call
-// that Admit has just let through; for others it is too late, and the error
-// [ErrStranded].
+// Adjust takes delta more slots, or gives back those of the call that Admit has just let
+// through; for other calls it returns [ErrStranded].
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	interval := p.interval.Load()
 	if delta >= 0 {
