@@ -17,7 +17,7 @@ import (
 func openaiClient(base http.RoundTripper, key string) (openai.Client, error) {
 	// begin openai-go
 	transport, err := sluicehttp.New(base, sluicehttp.Config{Gate: sluice.Config{
-		Rate: sluice.Rate{Count: 500, Per: time.Minute}, // of your account; without it, it is found by refusals
+		Rate: sluice.Rate{Count: 500, Per: time.Minute}, // of your account; without it, it is found by throttles
 	}})
 	if err != nil {
 		return openai.Client{}, err
