@@ -13,7 +13,7 @@
 //		return fetchUser(ctx, id)
 //	})
 //
-// A function whose server refuses a call returns [RetryAfter]: that pauses the gate for
+// A function whose call the server throttles returns [RetryAfter]: that pauses the gate for
 // all its callers. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
 //
 // Which package for which need:

@@ -148,9 +148,9 @@ func (e *elapsedError) Error() string {
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
-// RetryAfter marks err as the answer of a server that asks for a wait of d before the next
-// call, such as the status 429 with a Retry-After. The error keeps its message. The wait
-// is at least 1 ms. d ≤ 0 means that the server refused the call and set no time.
+// RetryAfter marks err as a throttle, the response of a server that asks for a wait of d
+// before the next call, such as the status 429 with a Retry-After. The error keeps its
+// message. The wait is at least 1 ms. d ≤ 0 means that the server set no time.
 // RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
@@ -163,8 +163,8 @@ func RetryAfter(err error, d time.Duration) error {
 	return e
 }
 
-// RetryAt is RetryAfter with a time. A t that has passed means that the server refused
-// the call and set no time.
+// RetryAt is RetryAfter with a time. A t that has passed means that the server set no
+// time.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 // An Estimate says how long some calls will take if nothing changes. Its times leave out
 // the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
-// slow start, because answers shorten them. If one of them, staying as it is, would hold
+// slow start, because responses shorten them. If one of them, staying as it is, would hold
 // the calls up for longer than all else, LimitedBy is ByRetryBudget or BySlowStart.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
@@ -41,7 +41,7 @@ const (
 	ByConcurrency Cause = "concurrency"  // until others are done
 	ByPause       Cause = "pause"        // of PauseUntil
 	ByRetryBudget Cause = "retry budget" // it was empty: see Stats.Spacing
-	BySlowStart   Cause = "slow start"   // after a refusal, without a rate
+	BySlowStart   Cause = "slow start"   // after a throttle, without a rate
 	ByBackoff     Cause = "backoff"      // before a retry
 	BySemaphore   Cause = "semaphore"    // Config.Semaphore
 	ByParent      Cause = "parent"       // its Stats say for what

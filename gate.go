@@ -216,7 +216,7 @@ func (g *Gate) vacate() {
 	}
 }
 
-// SetRate changes the rate and its burst, for waiting callers, too; the zero Rate means
+// SetRate changes the rate and its burst, also for waiting callers; the zero Rate means
 // no limit. It also applies to the debt: after a call of cost n the next one leaves n new
 // intervals later (one unless the rate counts cost), or now if that has passed. The saved
 // burst stays that many calls, at most the new burst; a larger burst fills from now on.

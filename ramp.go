@@ -12,36 +12,36 @@ import (
 // # Slow start
 //
 // With a rate, the calls that waited out a pause leave one interval apart. A gate without
-// one that let all of them go when the pause ends would be refused again. So after a
-// refusal calls leave as TCP sends segments after a loss (slow start, RFC 5681):
+// one that let all of them go when the pause ends would be throttled again. So after a
+// throttle calls leave as TCP sends segments after a loss (slow start, RFC 5681):
 //
 //	window   how many calls may be without an answer: 1 at first, 1 more for
 //	         each answer, so twice as many each round trip; above half of the
-//	         window at which a call was refused only 1 more each round trip
-//	gap      the least time between two calls: none after the first refusal
+//	         window at which a call was throttled only 1 more each round trip
+//	gap      the least time between two calls: none after the first throttle
 //
 // A window alone is the wrong measure for a rate: at a server that answers in 20 ms, a
 // window of 1 is already 50 calls per second. But the calls that the server took between
-// two refusals, divided by the time between them, are the server's rate: at both instants
-// its allowance was used up. From the second refusal on that is the pace. It then grows
+// two throttles, divided by the time between them, are the server's rate: at both instants
+// its allowance was used up. From the second throttle on that is the pace. It then grows
 // with each answer, the more slowly the more calls it was measured by.
 //
-// Two refusals close together measure little, so at least 16 calls lie between the two,
-// if there were as many. Of all such pairs among the last refusals the best pace counts:
-// the server allowed that much. The mean of all pairs sank and sank at servers that refuse
-// single calls for other reasons, because little is sent after each refusal.
+// Two throttles close together measure little, so at least 16 calls lie between the two,
+// if there were as many. Of all such pairs among the last throttles the best pace counts:
+// the server allowed that much. The mean of all pairs sank and sank at servers that throttle
+// single calls for other reasons, because little is sent after each throttle.
 //
 // A server that asks for a wait much longer than a gap counts by windows: after the wait
 // its whole limit is available again, and a pace would only spread the calls over the
 // next window. Then there is no gap. (A bucket has room after one gap, at most a second
 // more if the server rounds up.)
 //
-// Each call counts once, and only if it left after the last refusal: 64 calls in flight
-// that are refused together are one refusal.
+// Each call counts once, and only if it left after the last throttle: 64 calls in flight
+// that are throttled together are one throttle.
 //
-// A refusal without a time may mean anything: some servers are overloaded for 1 call in
-// 50, whatever the pace. So it counts only if 3 of the last 16 calls were refused. A
-// refusal with a time always counts.
+// A throttle without a time may mean anything: some servers are overloaded for 1 call in
+// 50, whatever the pace. So it counts only if 3 of the last 16 calls were throttled. A
+// throttle with a time always counts.
 //
 // A call without an answer holds up the next for 10 s at most: a download may take an
 // hour, and only the release of its permit shows that it was answered.
@@ -49,37 +49,37 @@ const (
 	rampStall    = 10 * time.Second
 	rampMinGap   = 100 * time.Microsecond // a shorter one is none
 	rampMaxGap   = 10 * time.Second
-	rampMaxProbe = time.Second // between calls while the server refuses all and sets no time
+	rampMaxProbe = time.Second // between calls while the server throttles all and sets no time
 
 	rampRefusals = 16 // that are remembered, to measure the pace
 	rampSpan     = 16 // calls at least that it is measured by, if there were as many
 
 	// The pace grows e-fold in this many answers: four times as many as were taken
-	// between two refusals, within these bounds; four times as many again if the server
+	// between two throttles, within these bounds; four times as many again if the server
 	// sets no time, so that there is no pause in which it recovers.
 	rampFewest, rampMost = 2, 256
 
 	rampHistory = 16 // among this many answers,
-	rampRefused = 3  // this many refusals without a time count; one fewer in a slow start
+	rampRefused = 3  // this many throttles without a time count; one fewer in a slow start
 
 	rampSleep  = time.Minute
-	rampCalm   = 256     // calls without a refusal after which it may be over
+	rampCalm   = 256     // calls without a throttle after which it may be over
 	rampEnough = 1 << 20 // a window that is as good as none
 )
 
-// A ramp is the slow start of a gate after a refusal. A nil ramp holds nothing up. It is
+// A ramp is the slow start of a gate after a throttle. A nil ramp holds nothing up. It is
 // guarded by the lock of the gate's queue.
 type ramp struct {
-	on      bool   // otherwise it only counts the refusals without a time
-	history uint64 // the last answers, the latest lowest; 1: refused without a time
+	on      bool   // otherwise it only counts the throttles without a time
+	history uint64 // the last answers, the latest lowest; 1: throttled without a time
 
-	began time.Duration // when calls were refused last; what left before counts no more
+	began time.Duration // when calls were throttled last; what left before counts no more
 	left  time.Duration // when the last call left
 	first time.Duration // and the first since began
 
 	sent, out int64 // calls since began; those of them without an answer
 
-	taken    int64     // calls that were answered and not refused
+	taken    int64     // calls that were answered and not throttled
 	refusals []refused // the last ones, oldest first
 
 	window, threshold float64       // calls without an answer, now; where doubling ends
@@ -93,14 +93,14 @@ type refused struct {
 	taken int64
 }
 
-// refuse returns the ramp after the server refused a call that left at since. asked is
+// refuse returns the ramp after the server throttled a call that left at since. asked is
 // the wait that the server asked for, 0 if it set no time.
 func (r *ramp) refuse(now, since, asked time.Duration) *ramp {
 	if r == nil {
 		r = new(ramp)
 	}
 	if since < r.began || r.on && r.sent == 0 {
-		return r // part of the last refusal, or a pause that became longer
+		return r // part of the last throttle, or a pause that became longer
 	}
 	if asked == 0 && !r.suspicious() {
 		r.out = max(0, r.out-1)
@@ -117,11 +117,11 @@ func (r *ramp) refuse(now, since, asked time.Duration) *ramp {
 		r.refusals = slices.Delete(r.refusals, 0, 1)
 	}
 	r.window, r.sent, r.out, r.history = 1, 0, 0, 0
-	r.began = now + 1 // not now: a call that leaves at this instant may have been refused at it
+	r.began = now + 1 // not now: a call that leaves at this instant may have been throttled at it
 	return r
 }
 
-// suspicious records a refusal without a time and reports whether there were enough
+// suspicious records a throttle without a time and reports whether there were enough
 // lately for them to count.
 func (r *ramp) suspicious() bool {
 	r.history = (r.history<<1 | 1) & (1<<rampHistory - 1)
@@ -129,7 +129,7 @@ func (r *ramp) suspicious() bool {
 	return n >= rampRefused || r.on && n == rampRefused-1
 }
 
-// measure sets the pace at a refusal.
+// measure sets the pace at a throttle.
 func (r *ramp) measure(now, asked time.Duration) {
 	taken := r.taken - r.refusals[0].taken
 	r.growth = 4 * float64(taken) / float64(len(r.refusals))
@@ -147,7 +147,7 @@ func (r *ramp) measure(now, asked time.Duration) {
 	}
 }
 
-// best returns the shortest mean gap between two refusals, the one now among
+// best returns the shortest mean gap between two throttles, the one now among
 // them, that are far enough apart.
 func (r *ramp) best(now time.Duration) time.Duration {
 	gap, to := rampMaxGap, refused{now, r.taken}
@@ -220,7 +220,7 @@ func (r *ramp) leave(now time.Duration) {
 }
 
 // answer returns the ramp after the answer to a call that left at since and was
-// not refused. fine is true for a success and for a definite answer; after a failure
+// not throttled. fine is true for a success and for a definite answer; after a failure
 // the window does not grow. The ramp is over when it holds back less than the
 // concurrency limit of the gate, places.
 func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {

@@ -8,6 +8,8 @@
 //	several observers                                   All
 //	another exporter                                    sluice.Observer, and Table for metrics by name
 //
+// For the gates of a sluicehttp.Transport, see the example of Vars.
+//
 // An observer receives every event of a gate, which costs each call some time.
 // [sluice.Gate.Stats], which Vars shows, costs calls nothing, but is lost when a
 // [sluice.Keyed] forgets the gate.

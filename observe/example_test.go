@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // A pause refuses a hundred calls, which makes two lines. Times are removed from the
@@ -53,6 +54,22 @@ func ExampleVars() {
 	fmt.Println(expvar.Get("gates"))
 	// Output:
 	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
+}
+
+// The gates of a Transport.
+func ExampleVars_transport() {
+	transport, err := sluicehttp.New(nil, sluicehttp.Config{})
+	if err != nil {
+		panic(err)
+	}
+	hosts := func(yield func(sluice.Stats) bool) {
+		transport.Stats(func(_ string, s sluicehttp.Stats) bool { return yield(s.Stats) })
+	}
+	expvar.Publish("hosts", observe.Vars(hosts))
+
+	fmt.Println(expvar.Get("hosts")) // one object for each host, once requests are made
+	// Output:
+	// []
 }
 
 // A Logger and a function.

@@ -13,7 +13,7 @@ import (
 
 // GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or
 // 429, and only the body distinguishes them from a forbidden call. If GitHub does not say
-// when to retry, the wait is a minute, doubled for each further refusal, as GitHub documents.
+// when to retry, the wait is a minute, doubled for each further throttle, as GitHub documents.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
 		return
@@ -36,7 +36,7 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 	}
 }
 
-// GraphQL is an [Inspector] for servers that refuse with the status 200 and an error whose
+// GraphQL is an [Inspector] for servers that throttle with the status 200 and an error whose
 // code is THROTTLED or RATE_LIMITED, such as Shopify, GitHub and Linear. It copies up to
 // 64 KiB of every JSON response with that status.
 func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {

@@ -21,7 +21,7 @@ func report(p *results.Precision, cells []results.Cell) string {
 }
 
 func table(b *strings.Builder, cells []results.Cell, frozen bool) {
-	b.WriteString("| callers | asked/s | library | delivered ÷ asked | error p50 | p90 | p99 | max, µs | ahead, µs | early | CPU | stall, ms |\n")
+	b.WriteString("| callers | asked/s | library | delivered ÷ allowed | error p50 | p90 | p99 | max, µs | ahead, µs | early | CPU | stall, ms |\n")
 	b.WriteString("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range cells {
 		if frozen != (c.Frozen > 0) {

@@ -14,7 +14,7 @@ type Snapshot struct {
 	// Status is the status of the response.
 	Status int
 
-	// Throttled reports that the server refused the call because there were too
+	// Throttled reports that the server throttled the call: there were too
 	// many, as far as status and header say: status 429 or 529 (Anthropic,
 	// overloaded); 503 with a valid field of the Retry-After family; 403 with such
 	// a field or with a limit of which nothing remains. Some APIs say so only in
