@@ -16,7 +16,7 @@ import (
 type Rate = limits.Rate
 
 // Config configures a [Gate]. Every field is optional: the gate of the zero Config
-// lets every call through and can be paused.
+// grants every call and can be paused.
 type Config struct {
 	// Name is the name of the gate in errors, Stats and Events.
 	Name string

@@ -12,11 +12,11 @@ import (
 // was unused for longest takes a list in the order of use, which is lost when the ring is
 // searched for gates to forget. So evict looks at some gates, as Redis does with its keys,
 // and drops the one with the least loss. If that is paused, one call leaves too early, and
-// the server can refuse it. If it owes its rate something, more calls leave than the user
+// the server can throttle it. If it has debt at its rate, more calls leave than the user
 // configured, so such a gate comes last.
 
 // These bound the search, which holds the lock: most of the gates may have calls in
-// flight or owe something. Below MaxKeys, where one gate more does no harm, it is short.
+// flight or have debt. Below MaxKeys, where one gate more does no harm, it is short.
 const (
 	mostSeen       = 1024
 	mostSeenIfSoft = 64

@@ -51,7 +51,7 @@ func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 //
 // Half of the retry budget is enough, so that a host that failed once is forgotten at
 // once: at most 50 tokens of 100 are lost, 10 retries. A slow start keeps the gate for a
-// minute after the last call: a new gate would let all calls go at once to a server that
+// minute after the last call: a new gate would let all calls leave at once for a server that
 // has just refused one. If pressed, neither counts: some more retries do less harm than
 // refusing a new key.
 func (g *Gate) asNew(pressed bool) bool {
@@ -143,7 +143,7 @@ func (k *Keyed[K]) remembers(gate *Gate) bool {
 
 // A tie keeps the parent of a gate from being forgotten by a Keyed. If there were another
 // gate for the parent's key, the child would go on with the old one, and both together
-// would let twice as much through. The tie ends when no more calls can leave through the
+// would grant twice as much. The tie ends when no more calls can leave through the
 // child: it is closed, forgotten by its Keyed, or garbage.
 type tie struct {
 	parent *Gate

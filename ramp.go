@@ -12,7 +12,7 @@ import (
 // # Slow start
 //
 // With a rate, the calls that waited out a pause leave one interval apart. A gate without
-// one that let all of them go when the pause ends would be throttled again. So after a
+// one that let all of them leave when the pause ends would be throttled again. So after a
 // throttle calls leave as TCP sends segments after a loss (slow start, RFC 5681):
 //
 //	window   how many calls may be without an answer: 1 at first, 1 more for

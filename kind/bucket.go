@@ -117,7 +117,7 @@ func (r *Bucket) Share(m int64) (part Bucket, ok bool) {
 func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Result) {
 	level, wait := r.Fits(max(0, tat-now), n)
 	switch {
-	case n == 0: // always granted, also if the bucket is fuller than full
+	case n == 0: // always granted, even if the bucket is fuller than full
 		return tat, r.Result(level, 0)
 	case wait == 0:
 		tat = now + level

@@ -18,7 +18,7 @@ import (
 // so, and people and time servers set it. Each simple answer is
 // wrong. To count the calls of whatever day the clock shows lets a clock that is
 // put back over midnight and runs over it again grant the day twice. Never to
-// begin a window before the latest one seen shuts everybody out for a year if
+// begin a window before the latest one seen shuts all callers out for a year if
 // the clock was a year fast for a moment. To read the wall clock once and go by
 // the monotonic one from there begins the day eight hours late on a machine that
 // slept for eight hours. So:

@@ -238,7 +238,7 @@ func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
 // have leaked: if the rate is changed back they are in the bucket again. So in
 // any time no more is admitted than the laxest of the rates would admit alone,
 // however often the rate changes; see [Keyed.TakeRate] for rates of which none is the
-// laxest. What [Bucket.Adjust] took beyond the capacity stays owed, in units.
+// laxest. What [Bucket.Adjust] took beyond the capacity stays a debt, in units.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	rule, err := newRule(rate)
 	if err != nil {

@@ -11,7 +11,7 @@
 // Per. A call pours its n in if that fits and is refused otherwise. It never waits, and a
 // refusal costs nothing.
 //
-// To space calls out evenly, use package pacer: a bucket lets a whole burst through at
+// To space calls out evenly, use package pacer: a bucket allows a whole burst at
 // one instant. To limit calls in flight, use package semaphore. For at most N in any
 // window of time, use package window: in a time W a bucket admits up to burst +
 // W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, together

@@ -106,7 +106,7 @@ func (b *Bucket) Snapshot() []byte {
 
 // Restore replaces what is in the bucket by a snapshot, for a program that was
 // restarted: what was taken before is still in it, but for what has leaked since
-// by the wall clock. What [Bucket.Adjust] took beyond the capacity is still owed. If
+// by the wall clock. What [Bucket.Adjust] took beyond the capacity is still a debt. If
 // the clock was put back in between, nothing has leaked. From then on only the monotonic
 // clock counts. Restored at the instant of the snapshot, a bucket is what it was to the
 // nanosecond.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Why a call was not let through. Every package of Sluice returns these values, so
+// Why a call may not leave. Every package of Sluice returns these values, so
 // errors.Is gives the same answer everywhere. The errors of a context are returned
 // as they are.
 var (

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Rate is how many calls, or how many units of cost, may go per period, as the
-// documentation of most APIs gives it, and how many of them may go together. The
+// A Rate is how many calls, or how many units of cost, may leave per period, as the
+// documentation of most APIs gives it, and how many of them may leave together. The
 // zero Rate stands for no limit.
 //
 // Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same
@@ -17,7 +17,7 @@ type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond
 
-	// Burst is how many may go together after an idle time, the first one included. 0
+	// Burst is how many may leave together after an idle time, the first one included. 0
 	// means 1: never closer than an interval.
 	Burst int64
 }

@@ -176,7 +176,7 @@ func (s *Weighted) giveBack(n int64) {
 	s.queue.Advance(0)
 }
 
-// TryAcquire takes n permits and reports true if they are free and nobody
+// TryAcquire takes n permits and reports true if they are free and no caller
 // waits. Otherwise it changes nothing and reports false. It never blocks and
 // never overtakes. n = 0 takes nothing and succeeds. It panics if n < 0.
 func (s *Weighted) TryAcquire(n int64) bool {

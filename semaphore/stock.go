@@ -102,7 +102,7 @@ func (s *stock) join(int64) verdict {
 	return lost
 }
 
-// handOver is giveBack, also if there is a crowd, of which it wakes as many as get
+// handOver is giveBack, even if there is a crowd, of which it wakes as many as get
 // what was given back.
 func (s *stock) handOver(n int64, q *queue.Queue) verdict {
 	free := s.free.Load()

@@ -227,7 +227,7 @@ func (c *call) discard() {
 }
 
 // refused returns the results of RoundTrip if err prevents another attempt: the response that
-// was set aside, unless the caller has canceled the request.
+// was set aside, unless the caller has cancelled the request.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
 	resp, ended := c.aside, c.ended()

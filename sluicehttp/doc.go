@@ -103,7 +103,7 @@
 //	an exhausted bucket of       paused until it has one more, a fraction of the time
 //	requests (OpenAI)            until its reset
 //	an exhausted bucket of       nothing: a small call may pass
-//	tokens
+//	LLM tokens
 //	something remains            nothing, but see Config.Spread
 //	a published limit            nothing, but see Config.FromPolicy
 //	limits from a cache          nothing: they are outdated

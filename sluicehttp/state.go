@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A state is what a transport keeps for a key beside its gate: what the servers said, and
+// A state is what a transport keeps for a key besides its gate: what the servers said, and
 // which permits are out.
 type state struct {
 	t    *Transport

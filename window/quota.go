@@ -35,7 +35,7 @@ func (q Quota) fixed() (kind.Fixed, error) {
 	case q.Calendar == 0 && q.Window <= 0:
 		return r, fmt.Errorf("window: quota of %v: the window must be positive", q)
 	case q.Calendar != 0 && q.Window != 0:
-		return r, fmt.Errorf("window: quota of %v: window of %v beside a calendar", q, q.Window)
+		return r, fmt.Errorf("window: quota of %v: window of %v besides a calendar", q, q.Window)
 	case q.Calendar == 0 && q.Location != nil:
 		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q)
 	case q.Calendar != 0:

@@ -220,7 +220,7 @@ func TestNew_BadNumbers(t *testing.T) {
 		{window.Quota{Limit: 1}, false, "window: quota of 1 per 0s: the window must be positive"},
 		{window.Quota{Limit: 1, Calendar: 9}, false, "window: no such calendar: 9"},
 		{window.Quota{Limit: 1, Calendar: -1}, false, "window: no such calendar: -1"},
-		{window.Quota{Limit: 1, Calendar: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s beside a calendar"},
+		{window.Quota{Limit: 1, Calendar: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s besides a calendar"},
 		{window.Quota{Limit: 1, Window: time.Hour, Location: time.UTC}, false, "window: quota of 1 per 1h0m0s: a location needs a calendar"},
 		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a sliding window has no calendar"},
 	} {

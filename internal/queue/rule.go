@@ -49,7 +49,7 @@ type Latch interface {
 	Open(asleep int) bool
 }
 
-// Config is what a queue needs beside its rule.
+// Config is what a queue needs besides its rule.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
 	MaxWaiting int

@@ -68,7 +68,7 @@ type Snapshot struct {
 //
 // After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which
 // an exhausted limit admits a call: the ResetAt of a window, the NextAt of a bucket of
-// requests. Buckets of tokens do not count, because a small call may pass soon, and
+// requests. Buckets of LLM tokens do not count, because a small call may pass soon, and
 // neither do limits of calls in flight.
 func (s *Snapshot) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
