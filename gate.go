@@ -90,7 +90,7 @@ type Gate struct {
 // If ctx is done, it returns ctx.Err(). If the call cannot leave before the deadline
 // of ctx, it returns a [*WaitError], at once or as soon as a change makes it so. It
 // returns [ErrTooLarge], [ErrQueueFull] or [ErrClosed], or the error of a limit or of
-// Config.Semaphore that could not answer. After an error nothing is taken from any
+// Config.Semaphore that could not decide. After an error nothing is taken from any
 // limit. It panics if n < 0.
 func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})

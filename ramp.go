@@ -15,8 +15,8 @@ import (
 // one that let all of them leave when the pause ends would be throttled again. So after a
 // throttle calls leave as TCP sends segments after a loss (slow start, RFC 5681):
 //
-//	window   how many calls may be without an answer: 1 at first, 1 more for
-//	         each answer, so twice as many each round trip; above half of the
+//	window   how many calls may be without a response: 1 at first, 1 more for
+//	         each response, so twice as many each round trip; above half of the
 //	         window at which a call was throttled only 1 more each round trip
 //	gap      the least time between two calls: none after the first throttle
 //
@@ -24,7 +24,7 @@ import (
 // window of 1 is already 50 calls per second. But the calls that the server took between
 // two throttles, divided by the time between them, are the server's rate: at both instants
 // its allowance was used up. From the second throttle on that is the pace. It then grows
-// with each answer, the more slowly the more calls it was measured by.
+// with each response, the more slowly the more calls it was measured by.
 //
 // Two throttles close together measure little, so at least 16 calls lie between the two,
 // if there were as many. Of all such pairs among the last throttles the best pace counts:
@@ -43,7 +43,7 @@ import (
 // 50, whatever the pace. So it counts only if 3 of the last 16 calls were throttled. A
 // throttle with a time always counts.
 //
-// A call without an answer holds up the next for 10 s at most: a download may take an
+// A call without a response holds up the next for 10 s at most: a download may take an
 // hour, and only the release of its permit shows that it was answered.
 const (
 	rampStall    = 10 * time.Second
@@ -54,12 +54,12 @@ const (
 	rampRefusals = 16 // that are remembered, to measure the pace
 	rampSpan     = 16 // calls at least that it is measured by, if there were as many
 
-	// The pace grows e-fold in this many answers: four times as many as were taken
+	// The pace grows e-fold in this many responses: four times as many as were taken
 	// between two throttles, within these bounds; four times as many again if the server
 	// sets no time, so that there is no pause in which it recovers.
 	rampFewest, rampMost = 2, 256
 
-	rampHistory = 16 // among this many answers,
+	rampHistory = 16 // among this many responses,
 	rampRefused = 3  // this many throttles without a time count; one fewer in a slow start
 
 	rampSleep  = time.Minute
@@ -71,20 +71,20 @@ const (
 // guarded by the lock of the gate's queue.
 type ramp struct {
 	on      bool   // otherwise it only counts the throttles without a time
-	history uint64 // the last answers, the latest lowest; 1: throttled without a time
+	history uint64 // the last responses, the latest lowest; 1: throttled without a time
 
 	began time.Duration // when calls were throttled last; what left before counts no more
 	left  time.Duration // when the last call left
 	first time.Duration // and the first since began
 
-	sent, out int64 // calls since began; those of them without an answer
+	sent, out int64 // calls since began; those of them without a response
 
 	taken    int64     // calls that were answered and not throttled
 	refusals []refused // the last ones, oldest first
 
-	window, threshold float64       // calls without an answer, now; where doubling ends
+	window, threshold float64       // calls without a response, now; where doubling ends
 	gap               time.Duration // from one call to the next
-	growth            float64       // answers in which 1/gap grows e-fold
+	growth            float64       // responses in which 1/gap grows e-fold
 }
 
 // A refused is the state when calls were refused.
@@ -179,7 +179,7 @@ func (r *ramp) wait(now time.Duration) time.Duration {
 
 // lasts returns how long it would take until the last of calls leaves if the window
 // and the gap stayed as they are, with calls in flight for hold. It is not 0 if some of
-// the calls have to wait for an answer.
+// the calls have to wait for a response.
 func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Duration {
 	if r == nil || !r.on {
 		return 0
@@ -219,7 +219,7 @@ func (r *ramp) leave(now time.Duration) {
 	r.out++
 }
 
-// answer returns the ramp after the answer to a call that left at since and was
+// answer returns the ramp after the response to a call that left at since and was
 // not throttled. fine is true for a success and for a definite answer; after a failure
 // the window does not grow. The ramp is over when it holds back less than the
 // concurrency limit of the gate, places.

@@ -37,7 +37,7 @@ type RetryPolicy struct {
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks for
 	// more, calls stop at once with ErrServerWait and say when to come back: the call
-	// that got the answer, those that wait, and those that come while the rest of the
+	// that got the response, those that wait, and those that come while the rest of the
 	// pause is longer. 0 means 5 min, negative no bound.
 	MaxServerWait time.Duration
 

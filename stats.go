@@ -32,7 +32,7 @@ type Stats struct {
 	LimitedBy Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
-	// Spacing let the next call leave. It may have passed; an answer that shortens
+	// Spacing let the next call leave. It may have passed; a response that shortens
 	// the Spacing brings it forward.
 	NextSlot time.Time
 

@@ -140,7 +140,7 @@ func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) 
 	return level + cost, 0
 }
 
-// Result returns the answer for what Fits has returned.
+// Result returns the result for what Fits has returned.
 func (r *Bucket) Result(level, wait time.Duration) limits.Result {
 	return limits.Result{
 		Limit:      r.capacity,

@@ -1,5 +1,5 @@
 // Package limits has the words that all packages of Sluice share: how a rate is
-// written ([Rate]), how a limit answers ([Result]), what a gate needs of a limit
+// written ([Rate]), what a limit decides ([Result]), what a gate needs of a limit
 // ([Limiter] and its extensions), and why a call may not leave (the errors).
 //
 // Programs that only use limits need little of it: [Rate], [Must], [Never] and the

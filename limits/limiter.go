@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Limiter is a limit that answers at once and never waits. It is all that a gate
+// A Limiter is a limit that decides at once and never waits. It is all that a gate
 // or a queue (sluice.NewQueue) needs of a limit. The limits of packages leaky and
 // window are Limiters, and so are those of sluiceredis.
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns how long it
 	// takes until it is worth calling again: [Never] if only a change of the limit
 	// can help. It returns ErrTooLarge if n can never fit, and another error if
-	// there is no answer; nothing counts as taken then. n is positive. Admit may do I/O
+	// it cannot decide; nothing counts as taken then. n is positive. Admit may do I/O
 	// within ctx but must not wait for the limit itself. It may be called by several
 	// goroutines at once.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
@@ -63,7 +63,7 @@ type Joint interface {
 	// AdmitAll takes n[i] from limit i, for each i, and returns 0. Or it changes nothing
 	// and returns how long it takes until it is worth calling again, and the index of
 	// the limit with that wait. With ErrTooLarge that is the limit in which n can never
-	// fit, with another error the one that did not answer. Otherwise it is as Admit.
+	// fit, with another error the one that could not decide. Otherwise it is as Admit.
 	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It

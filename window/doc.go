@@ -19,7 +19,7 @@
 //	calendar             no                              yes
 //
 // Use a [Sliding] unless the other side counts from 00:00 as well, or N is so large
-// that 16·N bytes are too much. Both answer and never wait. To wait until a
+// that 16·N bytes are too much. Both decide at once and never wait. To wait until a
 // call fits, pass them to sluice.NewQueue or, together with other limits, to a
 // sluice.Gate. All N may still leave at one instant: to space calls
 // evenly use package pacer. If up to twice N in a window does no harm, package
