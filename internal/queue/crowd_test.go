@@ -21,6 +21,12 @@ type latched struct {
 	got    []int // Open(n), or -1 for Close
 }
 
+// lockOnce takes the lock and releases it, which closes and opens the latch.
+func (l *latched) lockOnce() {
+	l.Lock()
+	defer l.Unlock()
+}
+
 func (l *latched) Close() int {
 	l.open = false
 	l.got = append(l.got, -1)
@@ -103,8 +109,7 @@ func TestLatch_OpenWhileNothingWaits(t *testing.T) {
 		l.acquire(1, bg, 1)
 		l.want(t, "a caller that waits", -1)
 		l.acquire(2, bg, 1)
-		l.Lock()
-		l.Unlock()
+		l.lockOnce()
 		l.want(t, "another")
 		l.release(1)
 		l.want(t, "one still waits")
@@ -112,8 +117,7 @@ func TestLatch_OpenWhileNothingWaits(t *testing.T) {
 		l.want(t, "none waits", 0)
 		l.Queue.Close(limits.ErrClosed)
 		l.want(t, "closed", -1)
-		l.Lock()
-		l.Unlock()
+		l.lockOnce()
 		l.want(t, "closed for good")
 	})
 }
