@@ -88,13 +88,6 @@ type state interface {
 	owes(units, m int64) (held, add int64)
 }
 
-// result is what a limit says of a request for n, of which nothing was taken.
-func result(s state, n int64) limits.Result {
-	res := limits.Result{RetryAfter: s.wait(n)}
-	res.Remaining, res.Limit, res.ResetAfter = s.holds()
-	return res
-}
-
 // A request is for n[i] units of each limit of a form, of all or of none, and what was
 // answered.
 type request struct {
@@ -120,11 +113,17 @@ type request struct {
 type form struct {
 	members []member
 	kinds   limitKind
-	sign    spot // forms of which it is the same share calls: of several limits that of the first, with all others in its tag
 }
 
-func newForm(members ...member) *form {
-	f := &form{members: members, sign: *members[0].about()}
+// A signed is a form of several limits with its sign, which is that of the first with
+// all others in its tag: requests for forms of the same sign share calls.
+type signed struct {
+	form
+	sign spot
+}
+
+func newForm(members ...member) *signed {
+	f := &signed{form{members: members}, *members[0].about()}
 	for i, m := range members {
 		f.kinds |= m.kind()
 		if a := m.about(); i > 0 {
@@ -173,17 +172,15 @@ func (r *request) sliding() (units int64) {
 // decide is what becomes of r at limits that hold states.
 func (r *request) decide(states []state) {
 	for i, s := range states {
-		r.results[i] = result(s, r.n[i])
+		r.results[i].RetryAfter = s.wait(r.n[i])
 	}
-	if r.judge(); !r.granted() {
-		return
-	}
+	r.judge()
 	for i, s := range states {
-		if r.n[i] == 0 {
-			continue
+		if r.granted() && r.n[i] > 0 {
+			r.ended(i, s.take(r.n[i]))
 		}
-		r.ended(i, s.take(r.n[i]))
-		r.results[i].Remaining, _, r.results[i].ResetAfter = s.holds()
+		res := &r.results[i]
+		res.Remaining, res.Limit, res.ResetAfter = s.holds()
 	}
 }
 

@@ -35,9 +35,9 @@ func (s *Store) ask(ctx context.Context, m member, n int64) (*single, error) {
 // askIn is ask, with the request in r.
 func (s *Store) askIn(ctx context.Context, r *single, m member, n int64) error {
 	r.members[0], r.n[0] = m, n
-	r.form = form{members: r.members[:], kinds: m.kind(), sign: *m.about()}
+	r.form = form{members: r.members[:], kinds: m.kind()}
 	r.request = request{form: &r.form, n: r.n[:], results: r.results[:]}
-	return s.takes.do(ctx, r.form.sign, &r.request)
+	return s.takes.do(ctx, *m.about(), &r.request)
 }
 
 // eachRun calls f with runs of equal requests.
@@ -304,10 +304,10 @@ type deciding struct {
 }
 
 func (d *deciding) decide(st state) (asked bool) {
-	if d.res = result(st, d.n); d.res.Allowed() && d.n > 0 {
+	if d.res.RetryAfter = st.wait(d.n); d.res.RetryAfter == 0 && d.n > 0 {
 		d.end = st.take(d.n)
-		d.res.Remaining, _, d.res.ResetAfter = st.holds()
 	}
+	d.res.Remaining, d.res.Limit, d.res.ResetAfter = st.holds()
 	return d.n > 0 && d.n <= d.most
 }
 

@@ -72,7 +72,7 @@ func join(first joinable, others []limits.Limiter) limits.Joint {
 type joint struct {
 	store  *Store
 	limits []joinable
-	formed atomic.Pointer[form]
+	formed atomic.Pointer[signed]
 
 	mu   sync.Mutex
 	last *request // the request granted last, if slots were; see AdjustAll
@@ -112,7 +112,7 @@ func (s *Store) together(limits ...joinable) (*joint, error) {
 
 // form returns how the limits of t are asked now. To make it anew for each call would
 // take longer than all else that is done here for one.
-func (t *joint) form() *form {
+func (t *joint) form() *signed {
 	f := t.formed.Load()
 	for i, l := range t.limits {
 		if !l.current(f.members[i]) {
@@ -124,7 +124,7 @@ func (t *joint) form() *form {
 	return f
 }
 
-func formOf(limits []joinable) *form {
+func formOf(limits []joinable) *signed {
 	members := make([]member, len(limits))
 	for i, l := range limits {
 		_, members[i] = l.asked()
@@ -142,8 +142,9 @@ func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
 	for _, n := range n {
 		mustNotBeNegative(n)
 	}
-	r := &request{form: t.form(), n: slices.Clone(n), results: make([]limits.Result, len(n))}
-	if err := t.store.takes.do(ctx, r.form.sign, r); err != nil {
+	f := t.form()
+	r := &request{form: &f.form, n: slices.Clone(n), results: make([]limits.Result, len(n))}
+	if err := t.store.takes.do(ctx, f.sign, r); err != nil {
 		return nil, err
 	}
 	if r.granted() && r.ends != nil {

@@ -110,7 +110,7 @@ func (r *togetherRun) take(count int) {
 			}
 			n[k] = []int64{0, 0, 1, 1, 1, 2, 3, 7}[r.next(8)]
 		}
-		requests = append(requests, &request{form: r.set.form(), n: n, results: make([]limits.Result, len(n))})
+		requests = append(requests, &request{form: &r.set.form().form, n: n, results: make([]limits.Result, len(n))})
 	}
 	if count == 1 {
 		d, err := r.set.take(bg, requests[0].n...)
