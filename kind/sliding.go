@@ -50,7 +50,7 @@ import (
 // merges nothing that is there already, so it can be taken back.
 
 // A Sliding is the rule of sliding windows: at most Limit units in any window of that
-// lengts.
+// length.
 type Sliding struct {
 	Limit  int64         // positive
 	Window time.Duration // positive

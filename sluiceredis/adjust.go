@@ -81,13 +81,6 @@ func (c *correction) made(s *Store, added int64) {
 	s.stats.stranded.Add(uint64(-c.delta) - back)
 }
 
-// adjustOne is adjust for one limit.
-func (s *Store) adjustOne(ctx context.Context, m member, delta int64, age time.Duration) error {
-	all := []correction{{member: m, delta: delta, age: age}}
-	s.adjust(ctx, all)
-	return all[0].err
-}
-
 // strand counts units that were too late to be given back.
 func (s *Store) strand(units int64) error {
 	s.stats.stranded.Add(uint64(units))

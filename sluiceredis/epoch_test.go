@@ -207,14 +207,14 @@ func TestSlotsAfterLoss(t *testing.T) {
 	p := newPacer(t, s, "loss", 1, sec, PacerConfig{Horizon: 10 * sec}, 3)
 	reserve := func(n int64, longest, want time.Duration) {
 		t.Helper()
-		r := pacing{takes: n * p.interval.Load(), patience: int64(longest)}
+		r := pacing{takes: n * p.paced.Load().interval, patience: int64(longest)}
 		if err := s.pacers.do(bg, p.at(), &r); err != nil || !r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
 	refused := func(want time.Duration) {
 		t.Helper()
-		r := pacing{takes: p.interval.Load(), patience: p.key.horizon}
+		r := pacing{takes: p.paced.Load().interval, patience: p.key.horizon}
 		if err := s.pacers.do(bg, p.at(), &r); err != nil || r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}

@@ -253,7 +253,7 @@ func everyKind(t *testing.T, s *Store) []used {
 			r, err := p.Reserve(bg, 1, limits.Never)
 			if err == nil {
 				extra = r.slot < free
-				free = max(free, r.slot+p.interval.Load())
+				free = max(free, r.slot+p.paced.Load().interval)
 			}
 			return extra, err
 		})
@@ -267,12 +267,6 @@ func everyKind(t *testing.T, s *Store) []used {
 		return n
 	}})
 }
-
-// A meterFunc is a meter that corrects nothing.
-type meterFunc func(ctx context.Context, n int64) (time.Duration, error)
-
-func (f meterFunc) Admit(ctx context.Context, n int64) (time.Duration, error) { return f(ctx, n) }
-func (f meterFunc) Adjust(context.Context, int64, time.Duration) error        { return nil }
 
 // Whatever is lost, no limit grants again what it has granted, if the mode is
 // strict; and otherwise no more than once.

@@ -89,6 +89,9 @@ func deeds(r *rand.Rand, count int) []*deed {
 				if end := len(l.slots) - 1; which == 1 && end >= 0 {
 					last := l.slots[end]
 					l.slots = l.slots[:end]
+					if l.began+int64(s.at) >= last.slot+last.takes {
+						return "too late" // what has passed is forgotten, sooner or later
+					}
 					return fmt.Sprint(l.store.cancelSlots(bg, l.pacer.at(), last.span()))
 				}
 				distance := 1 + n*int64(100*ms) // PauseUntil reads the clock, which may have gone on
@@ -96,12 +99,12 @@ func deeds(r *rand.Rand, count int) []*deed {
 					k := l.pacer.at()
 					return fmt.Sprint(l.store.local().pausePacer(&k, distance).pause-l.began, nil)
 				}
-				reply, err := l.store.run(bg, pacePause, []string{l.pacer.key.key}, []string{format(distance), format(l.pacer.missed.Load())})
+				reply, err := l.store.run(bg, pacePause, []string{l.pacer.key.key}, []string{format(distance), format(l.pacer.paced.Load().missed)})
 				return fmt.Sprint(told(reply[1:]).pause-l.began, err)
 			}
 		default:
 			s.does = func(l *limitsOf) string {
-				p := &pacing{takes: n * l.pacer.interval.Load(), patience: int64(age)}
+				p := &pacing{takes: n * l.pacer.paced.Load().interval, patience: int64(age)}
 				err := l.store.pacers.do(bg, l.pacer.at(), p)
 				if p.ok {
 					l.slots = append(l.slots, p)

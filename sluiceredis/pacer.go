@@ -78,12 +78,11 @@ type PacerConfig struct {
 //
 // A Pacer is safe for use by multiple goroutines.
 type Pacer struct {
-	store    *Store
-	key      pace         // but for its rate, see at
-	interval atomic.Int64 // ns
-	missed   atomic.Int64 // ns of unused slots that may be caught up: the burst
-	late     time.Duration
-	poll     time.Duration
+	store *Store
+	key   pace                    // but for its rate, see at
+	paced atomic.Pointer[spacing] // changed as one, so that no request mixes two rates
+	late  time.Duration
+	poll  time.Duration
 
 	meter meter
 
@@ -93,6 +92,12 @@ type Pacer struct {
 	mark    int64         // slots before it that were reserved under a lower one are void: see Resume
 	looked  time.Time     // when those were last heard of
 	changed chan struct{} // closed when one changes
+}
+
+// A spacing is the rate of a pacer.
+type spacing struct {
+	interval int64 // ns
+	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
 // Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly;
@@ -150,15 +155,15 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 	case missed > longest/2/interval:
 		return fmt.Errorf("sluiceredis: rate of %v: the burst takes longer than 52 days", rate)
 	}
-	p.missed.Store(missed * interval)
-	p.interval.Store(interval)
+	p.paced.Store(&spacing{interval, missed * interval})
 	return nil
 }
 
 // at returns how the pacer is asked now.
 func (p *Pacer) at() pace {
 	k := p.key
-	k.interval, k.missed = p.interval.Load(), p.missed.Load()
+	r := p.paced.Load()
+	k.interval, k.missed = r.interval, r.missed
 	return k
 }
 
@@ -228,7 +233,7 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 // stays empty. n = 0 takes nothing; it panics if n < 0.
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
-	interval := p.interval.Load()
+	interval := p.paced.Load().interval
 	if n > p.key.horizon/interval {
 		return nil, sluice.ErrTooLarge
 	}
@@ -268,7 +273,7 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 			return slots, nil
 		}
 		// The server has lost what it had told us: a pause. We tell it.
-		p.cancel(ctx, slots, max(1, takes/p.interval.Load()))
+		p.cancel(ctx, slots, max(1, takes/p.paced.Load().interval))
 		if err := p.tell(ctx, known-r.now); err != nil {
 			return span{}, err
 		}

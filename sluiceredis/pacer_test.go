@@ -30,7 +30,7 @@ func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duratio
 // reserve asks for a slot and returns how long after now it is.
 func reserve(t *testing.T, p *Pacer, n int64, longest time.Duration) (*pacing, time.Duration) {
 	t.Helper()
-	r := pacing{takes: n * p.interval.Load(), patience: int64(longest)}
+	r := pacing{takes: n * p.paced.Load().interval, patience: int64(longest)}
 	if err := p.store.pacers.do(bg, p.at(), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +289,8 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 		}
 	}
 	p := newPacer(t, s, "n", 3, sec, PacerConfig{})
-	if time.Duration(p.interval.Load()) != 333_333_334 {
-		t.Errorf("three per second: %v", time.Duration(p.interval.Load()))
+	if time.Duration(p.paced.Load().interval) != 333_333_334 {
+		t.Errorf("three per second: %v", time.Duration(p.paced.Load().interval))
 	}
 	if err := p.Acquire(bg, 0); err != nil {
 		t.Errorf("nothing: %v", err)

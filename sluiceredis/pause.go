@@ -84,7 +84,7 @@ func (p *Pacer) tell(ctx context.Context, distance int64) error {
 		p.pauseHere(distance)
 		return nil
 	}
-	reply, err := p.store.run(ctx, pacePause, []string{p.key.key}, []string{format(distance), format(p.missed.Load())})
+	reply, err := p.store.run(ctx, pacePause, []string{p.key.key}, []string{format(distance), format(p.paced.Load().missed)})
 	if err == nil {
 		err = expect(pacePause, reply, 6)
 	}
@@ -136,7 +136,7 @@ func (p *Pacer) Resume(ctx context.Context) error {
 		p.resumeHere()
 		return nil
 	}
-	reply, err := p.store.run(ctx, paceResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.interval.Load()), format(p.missed.Load())})
+	reply, err := p.store.run(ctx, paceResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.paced.Load().interval), format(p.paced.Load().missed)})
 	if err == nil {
 		err = expect(paceResume, reply, 6)
 	}

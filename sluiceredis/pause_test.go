@@ -259,7 +259,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 		p := newPacer(t, newVirtual(0).machine(), "rate", 1, sec, PacerConfig{})
 		left := acquire(t, p, 3)
 		synctest.Wait()
-		if err := p.SetRate(limits.Rate{Count: 10, Per: sec}); err != nil || time.Duration(p.interval.Load()) != 100*ms {
+		if err := p.SetRate(limits.Rate{Count: 10, Per: sec}); err != nil || time.Duration(p.paced.Load().interval) != 100*ms {
 			t.Fatal(err)
 		}
 		more := acquire(t, p, 3)
@@ -267,7 +267,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 			t.Errorf("%v, %v", a, b)
 		}
 		for _, bad := range []error{p.SetRate(limits.Rate{Count: 0, Per: sec}), p.SetRate(limits.Rate{Count: 1, Per: 0}), p.SetRate(limits.Rate{Count: 2, Per: 1}), p.SetRate(limits.Rate{Count: 1, Per: time.Hour})} {
-			if bad == nil || time.Duration(p.interval.Load()) != 100*ms {
+			if bad == nil || time.Duration(p.paced.Load().interval) != 100*ms {
 				t.Errorf("%v", bad)
 			}
 		}

@@ -62,7 +62,7 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	if wait, ok, err := p.admitHeld(ctx, n); ok || err != nil {
 		return wait, err
 	}
-	interval := p.interval.Load()
+	interval := p.paced.Load().interval
 	if n > p.key.horizon/interval {
 		return 0, sluice.ErrTooLarge
 	}
@@ -182,7 +182,7 @@ func (p *Pacer) expire() {
 // Adjust takes delta more slots, or gives back those of the call that Admit has just let
 // through; for other calls it returns [ErrStranded].
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	interval := p.interval.Load()
+	interval := p.paced.Load().interval
 	if delta >= 0 {
 		if delta > p.key.horizon/interval {
 			return sluice.ErrTooLarge

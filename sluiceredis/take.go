@@ -131,7 +131,7 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 		return err
 	}
 	now, rest, clamped := reply[len(reply)-1], reply[2:], int64(0)
-	states, units := make([]state, 0, 1), make([]int64, 1, 1) // on the stack, if there is one
+	states, units := make([]state, 0, 1), make([]int64, 1) // on the stack, if there is one
 	if len(f.members) > 1 {
 		units = make([]int64, len(f.members))
 	}

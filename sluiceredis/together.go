@@ -40,11 +40,14 @@ type joinable interface {
 
 func (p *Pacer) asked() (*Store, member) {
 	k := p.at()
-	k.tag = format(k.interval) + " " + format(k.missed)
+	k.tag = format(k.interval) + " " + format(k.missed) + " " + format(k.horizon)
 	return p.store, &k
 }
 
-func (p *Pacer) current(m member) bool { return m.(*pace).interval == p.interval.Load() }
+func (p *Pacer) current(m member) bool {
+	k := p.at()
+	return m.(*pace).interval == k.interval && m.(*pace).missed == k.missed
+}
 
 // Join is [Limiter.Join].
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }

@@ -2,7 +2,6 @@ package sluiceredis
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -144,19 +143,6 @@ func (v *virtual) RunMany(context.Context, []Call) []Reply { panic("each alone")
 
 // ServerID implements Client.
 func (v *virtual) ServerID(context.Context, string) (string, error) { return "virtual", nil }
-
-// level returns what is in the only bucket.
-func (v *virtual) level() time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.tats) != 1 {
-		panic(fmt.Sprint(len(v.tats), " buckets"))
-	}
-	for _, tat := range v.tats {
-		return max(0, time.Duration(tat-time.Now().UnixNano()))
-	}
-	return 0
-}
 
 func (v *virtual) set(f func()) {
 	v.mu.Lock()

@@ -127,7 +127,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 // and [Fixed]; both return [limits.ErrTooManyKeys] and change nothing if the key is new
 // and there are too many.
 func (k *Keyed[K]) On(key K) limits.Notifier {
-	return &keyed.Limiter[K]{Key: key, Take: k.Take, Change: k.adjust, Bells: &k.bells}
+	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }
 
 func (k *Keyed[K]) adjust(key K, delta int64, age time.Duration) error {
@@ -188,4 +188,11 @@ func (k fixeds[K]) adjust(key K, limit, delta int64, age time.Duration) error {
 		k.rule.Adjust(&s, now, wall(k.rule), delta, age)
 		return s
 	})
+}
+
+// A source is k for the limiters of its keys, of which two of one key are equal.
+type source[K comparable] struct{ *Keyed[K] }
+
+func (s source[K]) Change(key K, delta int64, age time.Duration) error {
+	return s.adjust(key, delta, age)
 }

@@ -55,7 +55,8 @@ func (q Quota) sliding() (kind.Sliding, error) {
 
 // sameWindows returns an error unless q has the windows of o.
 func (q Quota) sameWindows(o Quota) error {
-	if q.Limit = o.Limit; q != o {
+	// Locations are compared by name: the same one may have been loaded twice, and nil is UTC.
+	if q.Window != o.Window || q.Calendar != o.Calendar || q.Location.String() != o.Location.String() {
 		return fmt.Errorf("window: quota of %v: only the limit of %v can change", q, o)
 	}
 	return nil

@@ -26,23 +26,28 @@ func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
 // A Limiter is one key of a limit per key, as a limits.Notifier. Take panics if n < 0,
 // and Change changes what was taken by delta.
 type Limiter[K comparable] struct {
-	Key    K
-	Take   func(key K, n int64) limits.Result
-	Change func(key K, delta int64, age time.Duration) error
-	Bells  *bell.Keyed[K]
+	Key   K
+	Of    Source[K]
+	Bells *bell.Keyed[K]
+}
+
+// A Source is a limit per key. It must be comparable.
+type Source[K comparable] interface {
+	Take(key K, n int64) limits.Result
+	Change(key K, delta int64, age time.Duration) error
 }
 
 // Admit is that of limits.Limiter.
-func (l *Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+func (l Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil && n >= 0 {
 		return 0, err
 	}
-	return l.Take(l.Key, n).Wait()
+	return l.Of.Take(l.Key, n).Wait()
 }
 
 // Adjust is that of limits.Limiter.
-func (l *Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	err := l.Change(l.Key, delta, age)
+func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	err := l.Of.Change(l.Key, delta, age)
 	if err == nil && bell.Loud(ctx, delta) {
 		l.Bells.Ring(l.Key)
 	}
@@ -50,4 +55,4 @@ func (l *Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration)
 }
 
 // OnChange is that of limits.Notifier.
-func (l *Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }
+func (l Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }
