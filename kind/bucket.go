@@ -135,7 +135,7 @@ func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) 
 	case n > r.capacity: // never; and the cost may have overflowed
 		return level, limits.Never
 	case cost > room:
-		return level, cost - room
+		return level, min(cost-room, limits.Never-1) // of a debt beyond all times: it still ends
 	}
 	return level + cost, 0
 }

@@ -136,7 +136,7 @@ func (r Fixed) Decide(used int64, left time.Duration, n int64) (int64, limits.Re
 	case n > r.Limit:
 		res.RetryAfter = limits.Never
 	case used > r.Limit-n:
-		res.RetryAfter = left
+		res.RetryAfter = min(left, limits.Never-1)
 	default:
 		used += n
 	}

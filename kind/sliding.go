@@ -134,7 +134,7 @@ func (r Sliding) Take(s *SlidingState, now time.Duration, n int64) limits.Result
 	case n > r.Limit:
 		res.RetryAfter = limits.Never
 	case excess > 0:
-		res.RetryAfter = s.oldest(excess) + r.Window - now
+		res.RetryAfter = min(s.oldest(excess)+r.Window-now, limits.Never-1)
 	default:
 		r.Record(s, now, n)
 	}

@@ -42,7 +42,7 @@ func (m *slidingModel) take(now time.Duration, r Sliding, n int64) limits.Result
 	default:
 		for _, call := range m.calls { // room comes when a call leaves, and only then
 			if used(call+r.Window)+n <= r.Limit {
-				res.RetryAfter = call + r.Window - now
+				res.RetryAfter = min(call+r.Window-now, limits.Never-1)
 				break
 			}
 		}

@@ -62,7 +62,7 @@ func (m *model) take(n int64) limits.Result {
 	case n > m.rate.Burst:
 		r.RetryAfter = limits.Never
 	case n > 0 && over.Sign() > 0:
-		r.RetryAfter = time.Duration(over.Int64())
+		r.RetryAfter = min(time.Duration(over.Int64()), limits.Never-1)
 	default:
 		m.add(m.times(n))
 	}

@@ -122,7 +122,7 @@ func (m *fixedModel) take(c clock, limit, n int64) limits.Result {
 		res.RetryAfter = limits.Never
 	case n == 0:
 	case used+n > limit:
-		res.RetryAfter = m.left(c)
+		res.RetryAfter = min(m.left(c), limits.Never-1)
 	default:
 		m.add(c, n)
 		used += n
