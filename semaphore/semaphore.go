@@ -104,11 +104,12 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		if v == done {
 			return nil
 		}
-		if n == 1 && ctx.Done() == nil {
-			if room, ok := s.join(st, v); room != nil {
-				return <-room
-			} else if ok {
-				return nil
+		if v == refused && n == 1 && ctx.Done() == nil {
+			if v = st.join(1); v == lost {
+				v = again(st.join, 1)
+			}
+			if v == done {
+				return <-s.queue.Room()
 			}
 		}
 	}
@@ -116,25 +117,24 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	if _, _, err := s.queue.Acquire(ctx, request(n, queue.Forever)); err != nil || ctx.Done() == nil {
+	p, err := s.queue.Join(ctx, n)
+	switch ended := ctx.Done(); {
+	case p.Crowd != nil:
+		return <-p.Crowd
+	case p.Wake != nil:
+		m := queue.Look
+		select {
+		case m = <-p.Wake:
+		case <-ended:
+		}
+		if !m.Granted() {
+			err = s.queue.Leave(ctx, p, m)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return s.keep(ctx, n)
-}
-
-// join is Acquire for a caller that wants 1 and cannot be cancelled, after st has said
-// v: it joins the crowd, and must receive from room; or ok is true, and it has its
-// permit; or it must queue like the others.
-func (s *Weighted) join(st *stock, v verdict) (room chan error, ok bool) {
-	if v == refused {
-		if v = st.join(1); v == lost {
-			v = again(st.join, 1)
-		}
-	}
-	if v == done {
-		return s.queue.Room(), true
-	}
-	return s.queue.Join()
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest and then returns

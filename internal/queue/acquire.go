@@ -82,7 +82,7 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duratio
 	if w == nil {
 		return now, 0, err
 	}
-	at, err = q.wait(ctx, w)
+	at, err = q.wait(ctx, w, Look)
 	return at, sat.Sub(at, now), err
 }
 

@@ -30,21 +30,14 @@ type crowd struct {
 // Room returns where the crowd receives. There must be one.
 func (q *Queue) Room() chan error { return q.crowd.room }
 
-// Join admits a caller that wants 1 and cannot be cancelled, or puts it into the crowd:
-// then it must receive from room, once, and has the result. It reports false if the
-// caller must call Acquire instead.
-func (q *Queue) Join() (room chan error, ok bool) {
-	q.Lock()
-	defer q.Unlock()
+// joinCrowd puts a caller that wants 1 and cannot be cancelled into the crowd, unless
+// others wait that are not of it.
+func (q *Queue) joinCrowd() bool {
 	switch {
-	case q.refuse(1) != nil || q.full():
-		return nil, false
-	case q.front == nil && q.rule.Admit(0, 0, 1) == 0:
-		return nil, true
 	case q.front == nil && q.fine && q.Now() < 0: // in a bubble, see attended
-		return nil, false
+		return false
 	case q.front != nil && (!q.isCrowd(q.front) || q.front != q.back):
-		return nil, false
+		return false
 	}
 	if q.crowd == nil {
 		q.crowd = &crowd{room: make(chan error, 8)}
@@ -54,7 +47,7 @@ func (q *Queue) Join() (room chan error, ok bool) {
 	if q.front == nil {
 		q.push(&q.crowd.Waiter)
 	}
-	return q.crowd.room, true
+	return true
 }
 
 func (q *Queue) isCrowd(w *Waiter) bool { return q.crowd != nil && w == &q.crowd.Waiter }

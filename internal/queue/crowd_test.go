@@ -66,18 +66,28 @@ func (r latch) Open(n int) bool                                     { return r.l
 func (r latch) Admit(now, due time.Duration, n int64) time.Duration { return r.l.Admit(now, due, n) }
 func (r latch) Forecast(time.Duration, int64) time.Duration         { return 0 }
 
-// join has a caller join, or come like the others.
-func (l *latched) join(who int) {
+// join has a caller that cannot be cancelled join.
+func (l *latched) join(who int) { l.joinWith(who, bg, 1) }
+
+// joinWith has a caller join, and sleep as package semaphore does.
+func (l *latched) joinWith(who int, ctx context.Context, n int64) {
 	l.Call(who, func() error {
-		room, ok := l.Join()
+		p, err := l.Join(ctx, n)
 		switch {
-		case room != nil:
-			return <-room
-		case ok:
+		case p.Crowd != nil:
+			return <-p.Crowd
+		case p.Wake == nil:
+			return err
+		}
+		m := Look
+		select {
+		case m = <-p.Wake:
+		case <-ctx.Done():
+		}
+		if m.Granted() {
 			return nil
 		}
-		_, _, err := l.Acquire(bg, Request{N: 1, Max: Forever})
-		return err
+		return l.Leave(ctx, p, m)
 	})
 }
 

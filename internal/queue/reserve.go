@@ -71,7 +71,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		// needs no second wake-up.
 		q.driver = w
 	}
-	_, err := q.wait(ctx, w)
+	_, err := q.wait(ctx, w, Look)
 	return err
 }
 

@@ -16,19 +16,19 @@ const near = 100 * time.Millisecond
 // sleep is alarm.Sleep but in tests.
 var sleep = alarm.Sleep
 
-// wait blocks until w is settled, and returns when it was granted. The queue is
-// locked before and unlocked after. It is the one loop in which all callers wait:
+// wait blocks until w, which has heard m, is settled, and returns when it was granted. The
+// queue is locked before and unlocked after. It is the one loop in which all callers wait:
 //
 //	locked    Is the wait over? Must w ask? Until when to sleep?
 //	unlocked  sleep, until then, a message, or the end of the context
 //	locked    hand over to all whose turn it is; give up if that is due
-func (q *Queue) wait(ctx context.Context, w *Waiter) (at time.Duration, err error) {
+func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (at time.Duration, err error) {
 	wake, done := w.wake, w.done // w is not to be touched once it was granted
 	var timer *time.Timer
 	if w.rare != nil {
 		defer w.rare.leaveBells()
 	}
-	for m := Look; ; {
+	for {
 		if m == Look {
 			m = heard(wake)
 		}
