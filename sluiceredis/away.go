@@ -81,7 +81,7 @@ var ErrAway = errors.New("sluiceredis: the server is away")
 // if the call was sent also its cause: [ErrAmbiguous] or a [*ServerError], for
 // example.
 type AwayError struct {
-	Server string        // which of several, if the client tells; see [Placer]
+	Server string        // which of several, if the client tells; see [Topology]
 	Sent   bool          // this call was sent, or an attempt was made
 	For    time.Duration // how long the server has been away; 0 if it was asked
 	Retry  time.Duration // when it is worth asking again

@@ -16,7 +16,7 @@ import (
 )
 
 // startCluster starts a cluster of that many masters, and returns it with a client.
-func startCluster(t *testing.T, nodes int, args ...string) ([]*redistest.Server, *GoRedis) {
+func startCluster(t *testing.T, nodes int, args ...string) ([]*redistest.Server, Client) {
 	t.Helper()
 	servers := redistest.StartCluster(t, nodes, args...)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(servers), ContextTimeoutEnabled: true})
@@ -243,7 +243,7 @@ func TestMasterThatIsLost(t *testing.T) {
 		if _, err := l.Take(bg, key, 1); err != nil {
 			t.Fatal(err)
 		}
-		place := g.Place(s.key("leaky2", "l", key, ""))
+		place := g.(Topology).Place(s.key("leaky2", "l", key, ""))
 		keys[place] = append(keys[place], key)
 	}
 	if len(keys) != 3 || len(keys[servers[0].Addr]) == 0 {

@@ -29,7 +29,7 @@ import (
 // Nothing runs meanwhile: it is a call that finds that it is time. A probe whose
 // caller gives up says nothing, and the next call is one.
 //
-// Of several servers each is away on its own: see [Placer].
+// Of several servers each is away on its own: see [Topology].
 
 // shortestRetry is how long a server is left alone at first.
 const shortestRetry = 50 * time.Millisecond

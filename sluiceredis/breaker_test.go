@@ -313,6 +313,8 @@ type placed struct {
 	downs sync.Map
 }
 
+func (p *placed) Pipelines() int          { return 0 }
+func (p *placed) Sharded() bool           { return true }
 func (p *placed) Place(key string) string { return key[strings.Index(key, "|")+1:][:1] }
 
 func (p *placed) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {

@@ -24,36 +24,28 @@ type Client interface {
 	// has some of their keys. It returns one reply for each, in order. Calls
 	// are independent: one may fail and others not.
 	RunMany(ctx context.Context, calls []Call) []Reply
-
-	// ServerID returns the run id of the server that has key. It is another
-	// one after a restart or a failover.
-	ServerID(ctx context.Context, key string) (string, error)
 }
 
-// A Pipeliner is a Client for which it pays to send calls for different keys
-// together: while as many calls or pipelines are under way, the next ones gather and
-// are sent as one. A client of several servers should not be one, because one server
-// that does not answer would hold up the calls for the others.
-type Pipeliner interface {
-	// Pipelines returns how many may be under way at once; 0 means that it does
-	// not pay. It always returns the same.
-	Pipelines() int
-}
+// A Topology is a Client that reports how many servers it has. A Client that is not one
+// is taken for that of a single server: on a Redis Cluster every script of strict mode
+// then fails, and an outage of one server affects the others. Pipelines and Sharded
+// always return the same.
+type Topology interface {
+	Client
 
-// A Sharded is a Client that may be one of a Redis Cluster. Without it a [Store] in
-// strict mode gets an error from every script on a cluster.
-type Sharded interface {
-	// Sharded reports whether it is. It always returns the same.
+	// Sharded reports whether it is a client of a Redis Cluster.
 	Sharded() bool
-}
 
-// A Placer is a Client of several servers that reports which one has a key, so that an
-// outage of one does not affect the others: see [Config.Failures].
-type Placer interface {
 	// Place returns a name of the server that has key, for people too, such
-	// as its address, or "" if that is not known. It must not wait for
-	// anything.
+	// as its address, or "" if that is not known. Each server has outages of its own:
+	// see [Config.Failures]. Place must not wait for anything.
 	Place(key string) string
+
+	// Pipelines returns how many calls may be under way at once: the next ones, for
+	// different keys, gather and are sent as one pipeline. 0 sends each call by itself.
+	// That is right for several servers, because one that does not answer would hold up
+	// the calls for the others.
+	Pipelines() int
 }
 
 // A Script is one in Lua, with its digest.

@@ -33,7 +33,7 @@ import (
 // the answer is then that it was let through, it is given back.
 //
 // Calls for different keys share nothing but the way, and do so by the same rule:
-// see Pipeliner.
+// see Topology.
 
 // most is how many callers leave together. A script that decides for more would
 // keep other keys waiting too long: 1,000 take about 0.3 ms. Those of logs leave

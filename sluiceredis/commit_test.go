@@ -308,7 +308,9 @@ type road struct {
 	answer chan struct{}
 }
 
-func (r *road) Pipelines() int { return 1 }
+func (r *road) Pipelines() int      { return 1 }
+func (r *road) Sharded() bool       { return false }
+func (r *road) Place(string) string { return "" }
 
 func (r *road) Run(ctx context.Context, _ *Script, keys, _ []string) ([]int64, error) {
 	return r.RunMany(ctx, []Call{{Keys: keys}})[0].Ints, nil
@@ -329,8 +331,6 @@ func (r *road) RunMany(_ context.Context, calls []Call) []Reply {
 	}
 	return replies
 }
-
-func (r *road) ServerID(context.Context, string) (string, error) { return "", nil }
 
 // Calls for different keys that come while one is on its way go out together, and
 // each gets its own reply. Of one whose caller did not wait for it the outcome is

@@ -13,25 +13,25 @@ import (
 func TestGoRedisConforms(t *testing.T) {
 	t.Parallel()
 	clienttest.Run(t, clienttest.Library{
-		Single: func(t testing.TB, addr string, timeout time.Duration) clienttest.Client {
+		Single: func(t testing.TB, addr string, timeout time.Duration) sluiceredis.Client {
 			o := &redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 16, ReadTimeout: -1}
 			if timeout > 0 {
 				o.ReadTimeout, o.MaxRetries = timeout, 3
 			}
 			return fit(t, redis.NewClient(o))
 		},
-		Login: func(t testing.TB, addr, user, password string) clienttest.Client {
+		Login: func(t testing.TB, addr, user, password string) sluiceredis.Client {
 			return fit(t, redis.NewClient(&redis.Options{
 				Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, Username: user, Password: password,
 			}))
 		},
-		Cluster: func(t testing.TB, addrs []string) clienttest.Client {
+		Cluster: func(t testing.TB, addrs []string) sluiceredis.Client {
 			return fit(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true}))
 		},
 	})
 }
 
-func fit(t testing.TB, client redis.UniversalClient) clienttest.Client {
+func fit(t testing.TB, client redis.UniversalClient) sluiceredis.Client {
 	t.Cleanup(func() { _ = client.Close() })
 	c, err := sluiceredis.NewGoRedis(client)
 	if err != nil {

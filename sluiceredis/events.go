@@ -10,7 +10,7 @@ import (
 type Event struct {
 	At     time.Time
 	Mode   Mode   // from now on
-	Server string // of several; "" if there is one, or the client is not a [Placer]
+	Server string // of several; "" if there is one, or the client is not a [Topology] that tells
 	Cause  error  // why it is away; else nil
 
 	// Instances is their number, if that is what has changed; else 0.

@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A GoRedis is a [Client] on one of go-redis: a single server, Sentinel or
-// Cluster.
-type GoRedis struct {
-	client   redis.UniversalClient
-	noScript atomic.Uint64
-}
+// goRedis is a Client on one of go-redis.
+type goRedis struct{ client redis.UniversalClient }
 
-// NewGoRedis returns a Client on client, which stays the caller's to close.
+// NewGoRedis returns a [Client] on one of go-redis, which stays the caller's to close: of
+// a single server, of one that Sentinel names, or of a Cluster. It is safe for use by
+// multiple goroutines.
 //
 // It returns an error unless the option ContextTimeoutEnabled of client is set:
 // without it a deadline of a context is not obeyed. It does not depend on
@@ -28,7 +25,7 @@ type GoRedis struct {
 //
 // A context that is cancelled, rather than reaching its deadline, is noticed
 // when the reply is there, or after the ReadTimeout of client.
-func NewGoRedis(client redis.UniversalClient) (*GoRedis, error) {
+func NewGoRedis(client redis.UniversalClient) (Client, error) {
 	var obeys bool
 	switch c := client.(type) {
 	case *redis.Client: // Sentinel's is one, too
@@ -52,12 +49,8 @@ func NewGoRedis(client redis.UniversalClient) (*GoRedis, error) {
 	if !obeys {
 		return nil, errors.New("sluiceredis: the client must have the option ContextTimeoutEnabled, or it does not obey deadlines")
 	}
-	return &GoRedis{client: client}, nil
+	return &goRedis{client}, nil
 }
-
-// Reloads returns how often a server did not know a script, so that it was sent
-// again with its text.
-func (g *GoRedis) Reloads() uint64 { return g.noScript.Load() }
 
 // once is a command that is never sent again on its own: not by the client after
 // a timeout, and not along with others of its pipeline.
@@ -79,23 +72,23 @@ func newOnce(ctx context.Context, name, what string, c Call) once {
 	return once{redis.NewCmd(ctx, args...)}
 }
 
-// Pipelines implements Pipeliner.
-func (g *GoRedis) Pipelines() int {
+// Pipelines implements Topology.
+func (g *goRedis) Pipelines() int {
 	if _, ok := g.client.(*redis.Client); !ok {
 		return 0
 	}
 	return 4
 }
 
-// Sharded implements Sharded.
-func (g *GoRedis) Sharded() bool {
+// Sharded implements Topology.
+func (g *goRedis) Sharded() bool {
 	_, ok := g.client.(*redis.ClusterClient)
 	return ok
 }
 
-// Place implements Placer: the address of the master that has key, if client is a
+// Place implements Topology: the address of the master that has key, if client is a
 // cluster and has heard of that.
-func (g *GoRedis) Place(key string) string {
+func (g *goRedis) Place(key string) string {
 	c, ok := g.client.(*redis.ClusterClient)
 	if !ok {
 		return ""
@@ -115,7 +108,7 @@ var done = func() context.Context {
 }()
 
 // Run implements Client.
-func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
+func (g *goRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -123,7 +116,6 @@ func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 	cmd := newOnce(ctx, "evalsha", s.digest, call)
 	err := g.client.Process(ctx, cmd)
 	if isNoScript(err) {
-		g.noScript.Add(1)
 		cmd = newOnce(ctx, "eval", s.text, call)
 		err = g.client.Process(ctx, cmd)
 	}
@@ -135,7 +127,7 @@ func (g *GoRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 
 // RunMany implements Client. Calls whose script a server does not know go out
 // again in a second pipeline: go-redis does not do that.
-func (g *GoRedis) RunMany(ctx context.Context, calls []Call) []Reply {
+func (g *goRedis) RunMany(ctx context.Context, calls []Call) []Reply {
 	replies := make([]Reply, len(calls))
 	all := make([]int, len(calls))
 	for i := range all {
@@ -149,14 +141,13 @@ func (g *GoRedis) RunMany(ctx context.Context, calls []Call) []Reply {
 	}
 	unknown := g.pipeline(ctx, calls, all, replies, "evalsha", (*Script).Digest)
 	if len(unknown) > 0 {
-		g.noScript.Add(uint64(len(unknown)))
 		g.pipeline(ctx, calls, unknown, replies, "eval", (*Script).Text)
 	}
 	return replies
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (g *GoRedis) pipeline(ctx context.Context, calls []Call, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
+func (g *goRedis) pipeline(ctx context.Context, calls []Call, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
 	pipe := g.client.Pipeline()
 	cmds := make([]once, len(which))
 	for i, j := range which {
@@ -179,31 +170,6 @@ func (g *GoRedis) pipeline(ctx context.Context, calls []Call, which []int, repli
 		}
 	}
 	return unknown
-}
-
-// ServerID implements Client.
-func (g *GoRedis) ServerID(ctx context.Context, key string) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	var node redis.Cmdable = g.client
-	if c, ok := g.client.(*redis.ClusterClient); ok {
-		master, err := c.MasterForKey(ctx, key)
-		if err != nil {
-			return "", outcome(err)
-		}
-		node = master
-	}
-	info, err := node.Info(ctx, "server").Result()
-	if err != nil {
-		return "", outcome(err)
-	}
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
-	}
-	return "", errors.New("sluiceredis: the server does not tell its run_id")
 }
 
 func isNoScript(err error) bool {

@@ -30,8 +30,6 @@ func (unreachable) RunMany(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-func (unreachable) ServerID(context.Context, string) (string, error) { return "", errAway }
-
 // count is a script that shows how often it ran.
 var count = NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
 

@@ -22,7 +22,7 @@ var bg = context.Background()
 // A backend is a Redis, or what stands for one.
 type backend struct {
 	redis  *redis.Client
-	client *GoRedis
+	client Client
 	prefix string
 }
 

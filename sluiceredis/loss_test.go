@@ -22,18 +22,14 @@ import (
 // What servers lose here they really do.
 
 // A movable is a client that is pointed to another server, as Sentinel does.
-type movable struct{ to atomic.Pointer[GoRedis] }
+type movable struct{ to atomic.Pointer[backend] }
 
 func (m *movable) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
-	return m.to.Load().Run(ctx, s, keys, args)
+	return m.to.Load().client.Run(ctx, s, keys, args)
 }
 
 func (m *movable) RunMany(ctx context.Context, calls []Call) []Reply {
-	return m.to.Load().RunMany(ctx, calls)
-}
-
-func (m *movable) ServerID(ctx context.Context, key string) (string, error) {
-	return m.to.Load().ServerID(ctx, key)
+	return m.to.Load().client.RunMany(ctx, calls)
 }
 
 // A loss is how a server comes to forget. After begin the client may be used,
@@ -59,7 +55,7 @@ type stage struct {
 
 // to points the client to a server.
 func (st *stage) to(t *testing.T, s *redistest.Server) {
-	st.client.to.Store(newBackend(t, s.Addr).client)
+	st.client.to.Store(newBackend(t, s.Addr))
 }
 
 // soon makes replicas get their data without delay.

@@ -49,9 +49,6 @@ func (inProcess) RunMany(_ context.Context, calls []Call) []Reply {
 	return replies
 }
 
-// ServerID implements Client.
-func (inProcess) ServerID(context.Context, string) (string, error) { return "", errNoServer }
-
 // A memory keeps limits in this process: all of them for a store that has no
 // server, and otherwise their local shares. Keys are those of the server. It does what
 // the scripts do, each kind in its own file. The packages leaky, pacer and semaphore are

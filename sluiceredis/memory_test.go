@@ -299,9 +299,6 @@ func TestNewWithoutAServer(t *testing.T) {
 	if _, err := c.Run(bg, bucketTake, nil, nil); err == nil {
 		t.Error("it runs scripts")
 	}
-	if _, err := c.ServerID(bg, ""); err == nil {
-		t.Error("it has a server")
-	}
 	if got := c.RunMany(bg, make([]Call, 2)); len(got) != 2 || got[0].Err == nil || got[1].Err == nil {
 		t.Errorf("it runs scripts: %+v", got)
 	}

@@ -118,8 +118,6 @@ func (l *line) RunMany(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-func (l *line) ServerID(context.Context, string) (string, error) { return "virtual", nil }
-
 // limitOf returns the limit that a script is asked for, and how many of args that takes.
 func limitOf(kind, key string, args []string) (m member, used int) {
 	n := make([]int64, 3)

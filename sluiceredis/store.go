@@ -83,8 +83,8 @@ type Store struct {
 
 	breaker   breaker
 	away      OutagePolicy
-	placer    Placer // or nil
-	alone     bool   // there is no server
+	places    func(key string) string // which server has a key; or nil
+	alone     bool                    // there is no server
 	mem       atomic.Pointer[memory]
 	instances atomic.Int64 // 0: not known
 	beats     beats
@@ -133,7 +133,6 @@ func New(client Client, cfg Config) (*Store, error) {
 	}
 	s.beats.made = time.Now()
 	s.breaker.since, s.breaker.events.tell = time.Now(), cfg.OnEvent
-	s.placer, _ = client.(Placer)
 	_, s.alone = client.(inProcess)
 	s.takes.init(s, takeFromServer, giveBack)
 	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, func(sign spot) string { return sign.key }, takeAlone, takeAway
@@ -144,11 +143,8 @@ func New(client Client, cfg Config) (*Store, error) {
 		return nil
 	}
 	s.ways.init(s, send, nil)
-	if p, ok := client.(Pipeliner); ok {
-		s.most = uint64(max(0, p.Pipelines()))
-	}
-	if c, ok := client.(Sharded); ok {
-		s.sharded = c.Sharded()
+	if t, ok := client.(Topology); ok {
+		s.most, s.sharded, s.places = uint64(max(0, t.Pipelines())), t.Sharded(), t.Place
 	}
 	return s, nil
 }
@@ -167,10 +163,10 @@ func (s *Store) local() *memory {
 
 // place returns the name of the server that has key, as far as the client tells.
 func (s *Store) place(key string) string {
-	if s.placer == nil {
+	if s.places == nil {
 		return ""
 	}
-	return s.placer.Place(key)
+	return s.places(key)
 }
 
 // run runs a script that replies its code, and what a code below 0 says about

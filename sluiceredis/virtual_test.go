@@ -141,9 +141,6 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 // RunMany implements Client.
 func (v *virtual) RunMany(context.Context, []Call) []Reply { panic("each alone") }
 
-// ServerID implements Client.
-func (v *virtual) ServerID(context.Context, string) (string, error) { return "virtual", nil }
-
 func (v *virtual) set(f func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

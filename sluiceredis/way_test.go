@@ -13,7 +13,9 @@ type timed struct {
 	answer   chan struct{}
 }
 
-func (w *timed) Pipelines() int { return 1 }
+func (w *timed) Pipelines() int      { return 1 }
+func (w *timed) Sharded() bool       { return false }
+func (w *timed) Place(string) string { return "" }
 
 func (w *timed) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	_, ok := ctx.Deadline()

@@ -35,8 +35,8 @@ var libraries = []library{
 		return sluice(adapter, err, func() { _ = client.Close() })
 	}},
 	{"sluice/rueidis", true, func(addr string) (ask, func(), error) {
-		client, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
-		return sluice(client, err, client.Close)
+		client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
+		return sluice(client, err, closes)
 	}},
 	{"redis_rate/go-redis", true, func(addr string) (ask, func(), error) {
 		client := goRedis(addr)
@@ -114,8 +114,6 @@ func (hear spy) Run(_ context.Context, s *sluiceredis.Script, _, args []string) 
 func (spy) RunMany(context.Context, []sluiceredis.Call) []sluiceredis.Reply {
 	panic("one call at a time")
 }
-
-func (spy) ServerID(context.Context, string) (string, error) { return "", errSpy }
 
 func goRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DisableIdentity: true})

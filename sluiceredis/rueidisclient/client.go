@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -13,32 +12,24 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
 )
 
-// A Client is a [sluiceredis.Client] with connections of its own: to a single
-// server, to one that Sentinel names, or to a Cluster.
-//
-// It does not tell which server of a cluster has a key, so that it is no
-// [sluiceredis.Placer]: a [sluiceredis.Store] takes the cluster for away when several
-// calls in a row have failed, whichever of its servers they were for.
-//
-// A Client is safe for use by multiple goroutines and must be made by [New].
-type Client struct {
-	client   rueidis.Client
-	cluster  bool
-	closed   atomic.Bool
-	noScript atomic.Uint64
+// adapter is a sluiceredis.Client with connections of its own.
+type adapter struct {
+	client  rueidis.Client
+	cluster bool
+	closed  atomic.Bool
 }
 
-var (
-	_ sluiceredis.Client    = (*Client)(nil)
-	_ sluiceredis.Pipeliner = (*Client)(nil)
-	_ sluiceredis.Sharded   = (*Client)(nil)
-)
+var _ sluiceredis.Topology = (*adapter)(nil)
 
-// New connects as option says and returns a Client, which the caller closes. It
-// makes the client of rueidis itself because one that is there does not tell its
+// New connects as option says, and returns a client and what closes its connections when
+// calls under way are answered, or after a second. The client is safe for use by multiple
+// goroutines. Its connections are to a single server, to one that Sentinel names, or to a
+// Cluster.
+//
+// New makes the client of rueidis itself because an existing one does not reveal its
 // options, and some of them break what a limit promises. New returns an error
-// if it cannot connect, except with ForceSingleClient: then it connects when it
-// is first asked. It also returns an error for the options
+// if it cannot connect, except with ForceSingleClient: then it connects on first
+// use. It also returns an error for the options
 //
 //   - ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress: limits must be
 //     asked of masters;
@@ -50,45 +41,44 @@ var (
 // New sets DisableRetry and DisableCache, which scripts need nothing of. Without
 // the cache it works with servers that do not have RESP3, too.
 //
-// A deadline is obeyed, with two exceptions. Who comes while a connection is
-// being made waits for it, for at most Dialer.Timeout (5 s if 0). Who finds more
+// A deadline is obeyed, with two exceptions. A call that comes while a connection is
+// being made waits for it, for at most Dialer.Timeout (5 s if 0). A call that finds more
 // than 2^RingScaleEachConn calls unanswered (1,024 if 0) waits for room, for at
 // most ConnWriteTimeout (10 s if 0), after which a connection without answers is
 // closed. A context that is cancelled, rather than reaching its deadline, is
 // noticed at once if calls share a pipeline or the context has no deadline;
 // otherwise when the reply is there. AlwaysPipelining makes it at once for all,
 // and slower for a single caller.
-func New(option rueidis.ClientOption) (*Client, error) {
+//
+// On a cluster the client does not know which server has a key. So a
+// [sluiceredis.Store] takes the whole cluster for away when several calls in a row have
+// failed, whichever of its servers they were for.
+func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
 	switch {
 	case option.ReplicaOnly, option.SendToReplicas != nil, len(option.Standalone.ReplicaAddress) > 0:
-		return nil, errors.New("rueidisclient: the client reads from replicas: limits must be asked of masters")
+		return nil, nil, errors.New("rueidisclient: the client reads from replicas: limits must be asked of masters")
 	case option.ConnLifetime > 0:
-		return nil, errors.New("rueidisclient: a client with ConnLifetime sends scripts again whose outcome it does not know")
+		return nil, nil, errors.New("rueidisclient: a client with ConnLifetime sends scripts again whose outcome it does not know")
 	case option.Standalone.EnableRedirect:
-		return nil, errors.New("rueidisclient: a client with EnableRedirect sends scripts again that were executed")
+		return nil, nil, errors.New("rueidisclient: a client with EnableRedirect sends scripts again that were executed")
 	}
 	option.DisableRetry, option.DisableCache = true, true
 	option.DialCtxFn = dialer(&option)
-	client, err := rueidis.NewClient(option)
-	if client == nil {
-		return nil, fmt.Errorf("rueidisclient: %w", err)
+	own, err := rueidis.NewClient(option)
+	if own == nil {
+		return nil, nil, fmt.Errorf("rueidisclient: %w", err)
 	}
-	return &Client{client: client, cluster: client.Mode() == rueidis.ClientModeCluster}, nil
+	c := &adapter{client: own, cluster: own.Mode() == rueidis.ClientModeCluster}
+	return c, c.close, nil
 }
 
-// Close closes the connections when what is on its way has been answered, or
-// after a second.
-func (c *Client) Close() {
+func (c *adapter) close() {
 	c.closed.Store(true)
 	c.client.Close()
 }
 
-// Reloads returns how often a server did not know a script, so that it was sent
-// again with its text.
-func (c *Client) Reloads() uint64 { return c.noScript.Load() }
-
 // ready returns an error if nothing may be sent.
-func (c *Client) ready(ctx context.Context) error {
+func (c *adapter) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -100,25 +90,28 @@ func (c *Client) ready(ctx context.Context) error {
 
 // command returns EVALSHA or EVAL. It is not marked as one that may be sent
 // again.
-func (c *Client) command(name, what string, keys, args []string) rueidis.Completed {
+func (c *adapter) command(name, what string, keys, args []string) rueidis.Completed {
 	return c.client.B().Arbitrary(name, what, digits(len(keys))).Keys(keys...).Args(args...).Build()
 }
 
-// Pipelines implements sluiceredis.Pipeliner. rueidis has pipelines of its own,
+// Pipelines implements sluiceredis.Topology. rueidis has pipelines of its own,
 // but to wake each caller by itself costs it a fifth more processor time than a
-// batch. It also bounds what is unanswered when a server stands still.
-func (c *Client) Pipelines() int {
+// batch. It also bounds what is unanswered when a server stalls.
+func (c *adapter) Pipelines() int {
 	if c.cluster {
 		return 0
 	}
 	return 2
 }
 
-// Sharded implements sluiceredis.Sharded.
-func (c *Client) Sharded() bool { return c.cluster }
+// Place implements sluiceredis.Topology. rueidis does not tell which server has a key.
+func (c *adapter) Place(string) string { return "" }
+
+// Sharded implements sluiceredis.Topology.
+func (c *adapter) Sharded() bool { return c.cluster }
 
 // Run implements sluiceredis.Client.
-func (c *Client) Run(ctx context.Context, s *sluiceredis.Script, keys, args []string) ([]int64, error) {
+func (c *adapter) Run(ctx context.Context, s *sluiceredis.Script, keys, args []string) ([]int64, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -127,7 +120,6 @@ func (c *Client) Run(ctx context.Context, s *sluiceredis.Script, keys, args []st
 	}
 	result := c.client.Do(ctx, c.command("EVALSHA", s.Digest(), keys, args))
 	if isNoScript(result) {
-		c.noScript.Add(1)
 		result = c.client.Do(ctx, c.command("EVAL", s.Text(), keys, args))
 	}
 	return ints(ctx, result)
@@ -136,7 +128,7 @@ func (c *Client) Run(ctx context.Context, s *sluiceredis.Script, keys, args []st
 // RunMany implements sluiceredis.Client. Calls whose script a server does not
 // know go out again in a second pipeline: rueidis would send SCRIPT LOAD to all
 // servers, each time.
-func (c *Client) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
+func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
 	replies := make([]sluiceredis.Reply, len(calls))
 	if err := c.ready(ctx); err != nil {
 		for i := range replies {
@@ -159,7 +151,6 @@ func (c *Client) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluice
 	for _, which := range [][]int{with, without} {
 		unknown := c.pipeline(ctx, calls, which, replies, "EVALSHA", (*sluiceredis.Script).Digest)
 		if len(unknown) > 0 {
-			c.noScript.Add(uint64(len(unknown)))
 			c.pipeline(ctx, calls, unknown, replies, "EVAL", (*sluiceredis.Script).Text)
 		}
 	}
@@ -167,7 +158,7 @@ func (c *Client) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluice
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (c *Client) pipeline(ctx context.Context, calls []sluiceredis.Call, which []int, replies []sluiceredis.Reply, name string, what func(*sluiceredis.Script) string) (unknown []int) {
+func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.Call, which []int, replies []sluiceredis.Reply, name string, what func(*sluiceredis.Script) string) (unknown []int) {
 	if len(which) == 0 {
 		return nil
 	}
@@ -185,31 +176,10 @@ func (c *Client) pipeline(ctx context.Context, calls []sluiceredis.Call, which [
 	return unknown
 }
 
-// info is a script, because the server of a key is found by the key of a
-// command, and INFO has none.
-const info = "return redis.call('INFO', 'server')"
-
-// ServerID implements sluiceredis.Client.
-func (c *Client) ServerID(ctx context.Context, key string) (string, error) {
-	if err := c.ready(ctx); err != nil {
-		return "", err
-	}
-	text, err := c.client.Do(ctx, c.command("EVAL", info, []string{key}, nil)).ToString()
-	if err != nil {
-		return "", outcome(ctx, err)
-	}
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
-	}
-	return "", errors.New("rueidisclient: the server does not tell its run_id")
-}
-
 // oneSlot returns what a cluster replies to keys that may be on several servers:
 // rueidis would panic. Keys of different hash tags that happen to share a slot
 // are refused, too.
-func (c *Client) oneSlot(keys []string) error {
+func (c *adapter) oneSlot(keys []string) error {
 	if !c.cluster || len(keys) < 2 {
 		return nil
 	}

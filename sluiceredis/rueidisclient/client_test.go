@@ -17,28 +17,28 @@ import (
 )
 
 // open returns a client that ends with the test.
-func open(t testing.TB, option rueidis.ClientOption) *Client {
+func open(t testing.TB, option rueidis.ClientOption) sluiceredis.Client {
 	t.Helper()
-	c, err := New(option)
+	c, closes, err := New(option)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
+	t.Cleanup(closes)
 	return c
 }
 
 func TestConforms(t *testing.T) {
 	clienttest.Run(t, clienttest.Library{
-		Single: func(t testing.TB, addr string, timeout time.Duration) clienttest.Client {
+		Single: func(t testing.TB, addr string, timeout time.Duration) sluiceredis.Client {
 			return open(t, rueidis.ClientOption{
 				InitAddress: []string{addr}, ForceSingleClient: true, ConnWriteTimeout: timeout,
 				PipelineMultiplex: -1, // one connection, so that there is one once it has answered
 			})
 		},
-		Login: func(t testing.TB, addr, user, password string) clienttest.Client {
+		Login: func(t testing.TB, addr, user, password string) sluiceredis.Client {
 			return open(t, rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, Username: user, Password: password})
 		},
-		Cluster: func(t testing.TB, addrs []string) clienttest.Client {
+		Cluster: func(t testing.TB, addrs []string) sluiceredis.Client {
 			return open(t, rueidis.ClientOption{InitAddress: addrs})
 		},
 	})
@@ -58,11 +58,11 @@ func TestNewRefusesWhatDoesNotObey(t *testing.T) {
 		{rueidis.ClientOption{}, "refused"},
 	} {
 		v.option.InitAddress = []string{"127.0.0.1:1"}
-		if c, err := New(v.option); c != nil || err == nil || !strings.Contains(err.Error(), v.want) {
+		if c, _, err := New(v.option); c != nil || err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%v, want %q", err, v.want)
 		}
 	}
-	if _, err := New(rueidis.ClientOption{}); !errors.Is(err, rueidis.ErrNoAddr) {
+	if _, _, err := New(rueidis.ClientOption{}); !errors.Is(err, rueidis.ErrNoAddr) {
 		t.Errorf("no address: %v", err)
 	}
 }
@@ -117,16 +117,13 @@ func TestTLS(t *testing.T) {
 // A client that was closed sends nothing.
 func TestClosed(t *testing.T) {
 	c := open(t, rueidis.ClientOption{InitAddress: []string{redistest.Mini(t)}})
-	c.Close()
+	c.(*adapter).close()
 	script := sluiceredis.NewScript("one", "return {1}")
 	if _, err := c.Run(t.Context(), script, nil, nil); err != rueidis.ErrClosing {
 		t.Errorf("one: %v", err)
 	}
 	if r := c.RunMany(t.Context(), []sluiceredis.Call{{Script: script}}); r[0].Err != rueidis.ErrClosing {
 		t.Errorf("many: %v", r[0].Err)
-	}
-	if _, err := c.ServerID(t.Context(), "k"); err != rueidis.ErrClosing {
-		t.Errorf("id: %v", err)
 	}
 }
 

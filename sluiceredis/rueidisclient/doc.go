@@ -1,10 +1,10 @@
 // Package rueidisclient has the limits of package sluiceredis asked through
-// [github.com/redis/rueidis]. It is a module of its own, so that who uses another
-// library does not download this one.
+// [github.com/redis/rueidis]. It is a module of its own, so that programs that use
+// another library do not download this one.
 //
-//	client, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
+//	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
 //	…
-//	defer client.Close()
+//	defer closes()
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
 // rueidis sends what many goroutines ask over few connections, in pipelines,
@@ -13,6 +13,5 @@
 // less, because a store gathers callers of one key itself. What is promised is the
 // same: both pass the same tests.
 //
-// A connection answers in order, so a slow script, of whomever, keeps those behind
-// it waiting. The connections of a [Client] are its own and carry scripts only.
+// A connection answers in order, so a slow script delays those behind it. The connections that [New] makes are its own and carry scripts only.
 package rueidisclient

@@ -22,11 +22,11 @@ func Example() {
 	}
 	defer server.Close()
 
-	client, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	if err != nil {
 		panic(err)
 	}
-	defer client.Close()
+	defer closes()
 	store, err := sluiceredis.New(client, sluiceredis.Config{})
 	if err != nil {
 		panic(err)

@@ -24,20 +24,14 @@ type Library struct {
 	// Single returns a client of the server at addr, which may be away. If
 	// timeout is not 0 it waits no longer for a reply, whatever the context says,
 	// and is told to send again what its library lets it.
-	Single func(t testing.TB, addr string, timeout time.Duration) Client
+	Single func(t testing.TB, addr string, timeout time.Duration) sluiceredis.Client
 
 	// Login returns a client of the server at addr, which is there, that logs in
 	// with those credentials. Without a user it does not log in.
-	Login func(t testing.TB, addr, user, password string) Client
+	Login func(t testing.TB, addr, user, password string) sluiceredis.Client
 
 	// Cluster returns a client of the cluster that those servers belong to.
-	Cluster func(t testing.TB, addrs []string) Client
-}
-
-// A Client counts what it had to send with its text.
-type Client interface {
-	sluiceredis.Client
-	Reloads() uint64
+	Cluster func(t testing.TB, addrs []string) sluiceredis.Client
 }
 
 // bg is for calls that nothing but the server ends.
@@ -72,7 +66,7 @@ func Run(t *testing.T, lib Library) {
 }
 
 // both tests a client and the limits on it.
-func both(t *testing.T, c Client) {
+func both(t *testing.T, c sluiceredis.Client) {
 	t.Run("client", func(t *testing.T) { contract(t, c) })
 	t.Run("limits", func(t *testing.T) { everyLimit(t, c) })
 }

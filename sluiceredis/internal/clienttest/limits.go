@@ -72,7 +72,7 @@ func (j together) Adjust(ctx context.Context, delta int64, age time.Duration) er
 }
 
 // everyLimit tests all kinds, through c or, if that is nil, in memory.
-func everyLimit(t *testing.T, c Client) {
+func everyLimit(t *testing.T, c sluiceredis.Client) {
 	for kind, create := range kinds {
 		for name, test := range map[string]func(t *testing.T, m limits.Limiter){
 			"meter": meter, "gate": inGate, "blocking": blocking,

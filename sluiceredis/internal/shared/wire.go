@@ -27,33 +27,24 @@ type script struct {
 
 // wire is a Client that notes what goes through it.
 type wire struct {
-	sluiceredis.Client
-	kind string
+	sluiceredis.Topology // what is measured must go the way that it goes without us
+	kind                 string
 
 	mu      sync.Mutex
 	scripts []script
 	other   int
 }
 
-// Pipelines implements sluiceredis.Pipeliner: what is measured must go the way that
-// it goes without us.
-func (w *wire) Pipelines() int {
-	if p, ok := w.Client.(sluiceredis.Pipeliner); ok {
-		return p.Pipelines()
-	}
-	return 0
-}
-
 // Run implements sluiceredis.Client.
 func (w *wire) Run(ctx context.Context, s *sluiceredis.Script, keys, args []string) ([]int64, error) {
-	ints, err := w.Client.Run(ctx, s, keys, args)
+	ints, err := w.Topology.Run(ctx, s, keys, args)
 	w.note(s, args, ints, err)
 	return ints, err
 }
 
 // RunMany implements sluiceredis.Client.
 func (w *wire) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
-	replies := w.Client.RunMany(ctx, calls)
+	replies := w.Topology.RunMany(ctx, calls)
 	for i, r := range replies {
 		w.note(calls[i].Script, calls[i].Args, r.Ints, r.Err)
 	}

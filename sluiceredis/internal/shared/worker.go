@@ -93,7 +93,7 @@ func newWorker(o order) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.wire = &wire{Client: adapter, kind: o.Kind}
+	w.wire = &wire{Topology: adapter.(sluiceredis.Topology), kind: o.Kind}
 	if w.store, err = sluiceredis.New(w.wire, sluiceredis.Config{Prefix: o.Prefix}); err != nil {
 		return nil, err
 	}
