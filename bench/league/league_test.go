@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func world(t *testing.T, name string) *World {
+	t.Helper()
+	for _, w := range namedWorlds() {
+		if w.Name == name {
+			return w
+		}
+	}
+	t.Fatalf("no world is called %s", name)
+	return nil
+}
+
+func scoreOf(t *testing.T, strategy, name string) Score {
+	t.Helper()
+	e := choose([]string{strategy})
+	if len(e) != 1 {
+		t.Fatalf("no strategy is called %s", strategy)
+	}
+	return play(world(t, name), e[0], 1).score(strategy, 1)
+}
+
+// The figures of other clients come from their documentation or from an earlier,
+// independent simulation. A league that does not reproduce them measures something else.
+func TestPlay_ReproducesKnownFigures(t *testing.T) {
+	for _, c := range []struct {
+		strategy, world  string
+		goodput, refused float64
+	}{
+		{"pacer-told", "bucket", 1, 0},
+		{"pacer-told", "slow", .63, .367},
+		{"pacer-told", "steps", .40, 0},
+		{"pacer-told", "cap", .86, .141},
+		{"pacer-told", "headers", .909, 0},
+		{"pacer-double", "bucket", 1, .446},
+		{"pacer-half", "batch", .5, 0},
+		{"backoff", "bucket", 1, .411},
+		{"backoff", "window", 1, .544},
+		{"backoff", "penalty", 0, .994},
+		{"aws-adaptive", "bucket", .98, .008},
+		{"aws-adaptive", "fast", .26, .002},
+		{"aws-adaptive", "window", 1, .268},
+		{"aws-adaptive", "tokens", .99, .216},
+		{"naive", "window", 1, .997},
+	} {
+		s := scoreOf(t, c.strategy, c.world)
+		if math.Abs(s.Goodput-c.goodput) > .03 || math.Abs(s.Refused-c.refused) > .03 {
+			t.Errorf("%s in %s: goodput %.3f, refused %.3f, want %.3f and %.3f ± 0.03",
+				c.strategy, c.world, s.Goodput, s.Refused, c.goodput, c.refused)
+		}
+	}
+}
+
+func TestPlay_IsRepeatable(t *testing.T) {
+	for _, name := range []string{"flaky", "strangers", "sparse", "tokens", "batch"} {
+		a, b := scoreOf(t, "backoff", name), scoreOf(t, "backoff", name)
+		a.Adapt, b.Adapt = nil, nil         // pointers
+		if fmt.Sprint(a) != fmt.Sprint(b) { // NaN, never adapted, is not equal to itself
+			t.Errorf("%s: the same seed gave %+v and %+v", name, a, b)
+		}
+	}
+}
+
+// Two strategies in one world and seed meet the same demand, whatever they do.
+func TestPlay_GivesAllStrategiesTheSameDemand(t *testing.T) {
+	w := world(t, "sparse")
+	a, b := play(w, choose([]string{"naive"})[0], 3), play(w, choose([]string{"pacer-half"})[0], 3)
+	if !reflect.DeepEqual(a.clients[0].log.births, b.clients[0].log.births) {
+		t.Error("the callers came at other instants")
+	}
+}
+
+func TestGame_Score(t *testing.T) {
+	best := 100.0
+	w := &World{Seconds: 90, Best: &best, Span: 10}
+	l := &log{sent: 5}
+	// One success per second from 30 s on, and two refusals before.
+	l.replies = []arrival{{1, 1, refused}, {2, 1, refused}}
+	for i := range 60 {
+		l.replies = append(l.replies, arrival{30.5 + float64(i), 1, granted})
+	}
+	l.sent = 62
+	g := &game{world: w, upstream: &upstream{World: w}, clients: []*client{{log: l}}, end: seconds(90)}
+	s := g.score("x", 1)
+	if s.Goodput != .6 || math.Abs(s.Refused-2./62) > epsilon || math.Abs(s.Score-60*60./62) > epsilon {
+		t.Errorf("goodput %v, refused %v, score %v", s.Goodput, s.Refused, s.Score)
+	}
+	// 80 % of 100/90 s over 10 s are 8.9 successes: the span that begins at 29 s has 9.
+	if s.Adapt == nil || *s.Adapt != 29 {
+		t.Errorf("adapted after %v, want 29 s", *s.Adapt)
+	}
+}
+
+func TestParseWorlds_RefusesWhatCannotRun(t *testing.T) {
+	good, err := json.Marshal([]*World{world(t, "bucket")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseWorlds(good); err != nil {
+		t.Fatalf("a good world: %v", err)
+	}
+	for _, c := range [][2]string{
+		{`"uniform"`, `"sometimes"`},
+		{`"kind":"none"`, `"kind":"maybe"`},
+		{`"kind":"bucket"`, `"kind":"sieve"`},
+		{`"rate":50`, `"rate":0`},
+		{`"workers":64`, `"workers":0`},
+		{`"seconds":300`, `"seconds":0`},
+	} {
+		bad := strings.Replace(string(good), c[0], c[1], 1)
+		if bad == string(good) {
+			t.Fatalf("%s is not in %s", c[0], good)
+		}
+		if _, err := parseWorlds([]byte(bad)); err == nil {
+			t.Errorf("no error for %s", c[1])
+		}
+	}
+}
+
+// What -print-worlds prints, -worlds reads.
+func TestDrawWorlds_SurviveJSON(t *testing.T) {
+	drawn := drawWorlds(50, 7)
+	var b bytes.Buffer
+	if err := printWorlds(&b, drawn); err != nil {
+		t.Fatal(err)
+	}
+	read, err := parseWorlds(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range read {
+		if !reflect.DeepEqual(read[i], drawn[i]) {
+			t.Errorf("%s changed:\n%+v\n%+v", drawn[i].Name, drawn[i], read[i])
+		}
+	}
+	if !reflect.DeepEqual(drawWorlds(10, 7), drawn[:10]) {
+		t.Error("the first ten of 50 are not the ten of 10")
+	}
+}
+
+func TestRun_PrintsATable(t *testing.T) {
+	var b bytes.Buffer
+	if err := run([]string{"-quick", "-only", "batch", "-strategies", "pacer-told"}, &b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "|batch|99.9|") {
+		t.Errorf("no score of 99.9 in\n%s", b.String())
+	}
+	for _, args := range [][]string{{"-only", "nowhere"}, {"-strategies", "none"}, {"-worlds", "/nowhere.json"}} {
+		if err := run(args, &b); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A cell is the mean of a strategy's scores in one world.
+type cell struct {
+	Score
+	runs      int
+	processes int
+	adapts    []float64
+}
+
+// A table has a row for each world and a column for each strategy.
+type table struct {
+	worlds, strategies []string
+	cells              map[[2]string]*cell
+}
+
+func newTable(scores []Score) *table {
+	t := &table{cells: map[[2]string]*cell{}}
+	for _, s := range scores {
+		if !slices.Contains(t.worlds, s.World) {
+			t.worlds = append(t.worlds, s.World)
+		}
+		if !slices.Contains(t.strategies, s.Strategy) {
+			t.strategies = append(t.strategies, s.Strategy)
+		}
+		key := [2]string{s.World, s.Strategy}
+		c := t.cells[key]
+		if c == nil {
+			c = &cell{processes: s.processes, adapts: make([]float64, len(s.adapts))}
+			t.cells[key] = c
+		}
+		c.runs++
+		c.Score.Score += s.Score
+		c.Goodput += s.Goodput
+		c.Refused += s.Refused
+		c.P99 += s.P99
+		c.Jain += s.Jain
+		c.Harm += s.Harm
+		for i, a := range s.adapts {
+			c.adapts[i] += a // NaN, never, stays
+		}
+	}
+	return t
+}
+
+// column returns a figure of one strategy in all worlds.
+func (t *table) column(strategy string, figure func(*cell) float64) []float64 {
+	var all []float64
+	for _, w := range t.worlds {
+		if c := t.cells[[2]string{w, strategy}]; c != nil {
+			all = append(all, figure(c))
+		}
+	}
+	return all
+}
+
+func score(c *cell) float64 { return c.Score.Score / float64(c.runs) }
+
+// print writes a table for each figure.
+func (t *table) print(w io.Writer) {
+	per := func(f func(*cell) float64) func(*cell) string {
+		return func(c *cell) string { return fmt.Sprintf("%.1f", f(c)/float64(c.runs)) }
+	}
+	t.matrix(w, "Score", per(func(c *cell) float64 { return c.Score.Score }))
+	t.summary(w)
+	t.matrix(w, "Goodput, % of what is possible", per(func(c *cell) float64 { return 100 * c.Goodput }))
+	t.matrix(w, "Refused, % of calls sent", per(func(c *cell) float64 { return 100 * c.Refused }))
+	t.matrix(w, "p99 wait, s", per(func(c *cell) float64 { return c.P99 }))
+	t.matrix(w, "Time to adapt, s, after each change", func(c *cell) string {
+		var all []string
+		for _, a := range c.adapts {
+			if a /= float64(c.runs); math.IsNaN(a) {
+				all = append(all, "–")
+			} else {
+				all = append(all, fmt.Sprintf("%.1f", a))
+			}
+		}
+		return strings.Join(all, " ")
+	})
+	t.others(w)
+}
+
+func (t *table) matrix(w io.Writer, title string, figure func(*cell) string) {
+	fmt.Fprintf(w, "\n### %s\n\n", title)
+	t.head(w)
+	for _, world := range t.worlds {
+		fmt.Fprintf(w, "|%s|", world)
+		for _, s := range t.strategies {
+			if c := t.cells[[2]string{world, s}]; c != nil {
+				fmt.Fprint(w, figure(c))
+			}
+			fmt.Fprint(w, "|")
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (t *table) head(w io.Writer) {
+	fmt.Fprintf(w, "| |%s|\n|---|%s\n", strings.Join(t.strategies, "|"), strings.Repeat("--:|", len(t.strategies)))
+}
+
+// summary writes the mean, the worst tenth's upper end, the worst, and how many worlds a
+// strategy never adapted to. It continues the matrix of scores.
+func (t *table) summary(w io.Writer) {
+	row := func(name string, figure func(scores []float64) float64) {
+		fmt.Fprintf(w, "|**%s**|", name)
+		for _, s := range t.strategies {
+			scores := t.column(s, score)
+			slices.Sort(scores)
+			fmt.Fprintf(w, "%.1f|", figure(scores))
+		}
+		fmt.Fprintln(w)
+	}
+	row("mean", mean)
+	row("worst tenth, at most", func(s []float64) float64 { return s[(len(s)-1)/10] })
+	row("worst", func(s []float64) float64 { return s[0] })
+	fmt.Fprint(w, "|**never adapted**|")
+	for _, s := range t.strategies {
+		n := 0
+		for _, x := range t.column(s, func(c *cell) float64 { return c.adapts[0] }) {
+			if math.IsNaN(x) {
+				n++
+			}
+		}
+		fmt.Fprintf(w, "%d|", n)
+	}
+	fmt.Fprintln(w)
+}
+
+// others writes what only some worlds have: fairness between processes, and harm to
+// strangers.
+func (t *table) others(w io.Writer) {
+	for _, world := range t.worlds {
+		for _, s := range t.strategies {
+			c := t.cells[[2]string{world, s}]
+			if c == nil {
+				continue
+			}
+			n := float64(c.runs)
+			if c.Harm > 0 {
+				fmt.Fprintf(w, "%s, %s: %.1f %% of the strangers' calls refused\n", world, s, 100*c.Harm/n)
+			}
+			if c.processes > 1 {
+				fmt.Fprintf(w, "%s, %s: Jain %.3f\n", world, s, c.Jain/n)
+			}
+		}
+	}
+}
+
+func mean(all []float64) float64 {
+	sum := 0.0
+	for _, x := range all {
+		sum += x
+	}
+	return sum / float64(len(all))
+}
+
+func printJSON(w io.Writer, scores []Score) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(scores)
+}
