@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # Admission with further limits or a parent
@@ -88,7 +89,7 @@ func (p *path) asker(i int) queue.AskFunc {
 			}
 			return p.join(ctx, t)
 		}
-		if wait := here.wouldWait(t.N, ByParent); wait.For > 0 {
+		if wait := here.wouldWait(t.N, limits.ByParent); wait.For > 0 {
 			return wait, nil
 		}
 		return p.pass(ctx, t, i)
@@ -139,7 +140,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		return queue.Wait{}, &refusal{g, wait, err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
-		if wait := p.gates[i].wouldWait(t.N, ByParent); wait.For > 0 {
+		if wait := p.gates[i].wouldWait(t.N, limits.ByParent); wait.For > 0 {
 			return no(p.gates[i], wait, nil)
 		}
 	}
@@ -215,7 +216,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 
 // wouldWait returns how long a call of n would wait at the head of the queue for the
 // gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) wouldWait(n int64, next Cause) queue.Wait {
+func (g *Gate) wouldWait(n int64, next limits.Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.heldBy = next
@@ -224,7 +225,7 @@ func (g *Gate) wouldWait(n int64, next Cause) queue.Wait {
 
 // noteHeldBy records that cause, which is not the gate itself, holds up the head of
 // the queue.
-func (g *Gate) noteHeldBy(cause Cause) {
+func (g *Gate) noteHeldBy(cause limits.Cause) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.heldBy = cause

@@ -102,7 +102,7 @@ func (c *composite) nobodyCouldLeave(at time.Duration) {
 
 // justified checks that a call had to end with its error, at this instant.
 func (c *composite) justified(k *call, granted bool) {
-	var wait *sluice.WaitError
+	var wait *limits.WaitError
 	most := limits.Never // until when it may wait
 	if k.longest != limits.Never {
 		most = k.arrived + max(0, k.longest)
@@ -114,9 +114,9 @@ func (c *composite) justified(k *call, granted bool) {
 		ok = k.given == k.at
 	case k.err == context.DeadlineExceeded:
 		ok = k.until == k.at
-	case errors.Is(k.err, sluice.ErrClosed), k.err == errNotNow && k.from.closed:
+	case errors.Is(k.err, limits.ErrClosed), k.err == errNotNow && k.from.closed:
 		ok = k.from.closed
-	case errors.Is(k.err, sluice.ErrTooLarge):
+	case errors.Is(k.err, limits.ErrTooLarge):
 		ok, _, _ = k.from.refusals(k.at, k.n)
 	case errors.As(k.err, &wait):
 		others := false // that may be before it in the queue of the parent
@@ -125,7 +125,7 @@ func (c *composite) justified(k *call, granted bool) {
 		}
 		tooLong := wait.Need > wait.Have || wait.Need == wait.Have && most > k.until // at its deadline a context is done
 		ok = tooLong && wait.Have == min(most, k.until)-k.at && (others || !c.couldLeave(k, min(most, k.until-1)))
-	case errors.Is(k.err, sluice.ErrTimeout), k.err == errNotNow:
+	case errors.Is(k.err, limits.ErrTimeout), k.err == errNotNow:
 		ok = most == k.at && (!first || granted || !k.from.fits(k.at, k.n))
 	}
 	if !ok {

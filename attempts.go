@@ -98,7 +98,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		}
 		return p, nil
 	}
-	var wait *WaitError
+	var wait *limits.WaitError
 	var paused *pausedError
 	switch {
 	case errors.As(err, &paused):
@@ -109,13 +109,13 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		at := sat.Add(a.gate.queue.Now(), wait.Need)
 		switch {
 		case a.elapsed(at) <= a.policy.MaxElapsed || a.excuses:
-		case wait.For == ByPause:
+		case wait.For == limits.ByPause:
 			err = a.tooLate(wait.Need)
 		default:
 			err = ErrElapsed
 		}
 		return nil, a.stop(err, at)
-	case errors.Is(err, ErrTimeout):
+	case errors.Is(err, limits.ErrTimeout):
 		return nil, a.stop(ErrElapsed, 0)
 	}
 	return nil, a.stop(err, 0)
@@ -196,8 +196,8 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 		a.Succeeded()
 		return false, nil
 	}
-	if context.Cause(bounded) == ErrLeaseLost {
-		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+	if context.Cause(bounded) == limits.ErrLeaseLost {
+		err = fmt.Errorf("%w: %w", limits.ErrLeaseLost, err)
 	}
 	err = a.Failed(ctx, err)
 	return err == nil, err
@@ -226,7 +226,7 @@ func (a *Attempts) serverWait(ctx context.Context, d time.Duration) error {
 	if d > a.policy.MaxServerWait {
 		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
 	}
-	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), ByPause, true)
+	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), limits.ByPause, true)
 }
 
 // backOff decides how long to wait before a retry, which must not come before notBefore.
@@ -253,10 +253,10 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), asked))
 	}
 	if asked <= a.backoff {
-		return a.mayWait(ctx, kind, a.wait, worst, ByBackoff, false)
+		return a.mayWait(ctx, kind, a.wait, worst, limits.ByBackoff, false)
 	}
 	a.wait = asked
-	err := a.mayWait(ctx, kind, a.wait, worst, ByBackoff, true)
+	err := a.mayWait(ctx, kind, a.wait, worst, limits.ByBackoff, true)
 	if err == nil && a.excusable(asked) {
 		a.excused += asked
 	}
@@ -293,14 +293,14 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 	case <-ctx.Done():
 		return a.stop(ctx.Err(), 0)
 	case <-a.gate.life.Done():
-		return a.stop(a.gate.refuse(n, ErrClosed), 0)
+		return a.stop(a.gate.refuse(n, limits.ErrClosed), 0)
 	}
 }
 
 // mayWait pays for the next attempt and returns nil, or the reason why a wait of d before
 // it must not begin. If the budget is empty, the gate slows down to one call per worst.
 // server reports that the server asked for the wait.
-func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by Cause, server bool) error {
+func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by limits.Cause, server bool) error {
 	now := a.gate.queue.Now()
 	until := sat.Add(now, d)
 	switch {
@@ -313,7 +313,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if have := time.Until(deadline); d >= have {
-			return a.stop(&WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have)}, until)
+			return a.stop(&limits.WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have)}, until)
 		}
 	}
 	if !a.gate.payRetry(kind, a.left, worst) {

@@ -34,7 +34,7 @@ func asking(a limits.Limiter) []ask {
 	return []ask{func(ctx context.Context, n int64) error {
 		wait, err := a.Admit(ctx, n)
 		if wait > 0 {
-			err = &sluice.WaitError{Need: wait}
+			err = &limits.WaitError{Need: wait}
 		}
 		return err
 	}}
@@ -143,7 +143,7 @@ func subjects(t *testing.T) []subject {
 func (s subject) verbs() []ask {
 	all := append(slices.Clone(s.ask), func(_ context.Context, n int64) error {
 		if !s.try(n) {
-			return sluice.ErrTooLarge // is why, if nothing is taken
+			return limits.ErrTooLarge // is why, if nothing is taken
 		}
 		return nil
 	})

@@ -235,7 +235,7 @@ func mistakes(t *testing.T) badinput.Tries {
 		g := mustGate(t, room)
 		g.Close()
 		g.Close()
-		return badinput.If(g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), sluice.ErrClosed), "no effect")
+		return badinput.If(g.Shutdown(bg) == nil && errors.Is(g.Do(bg, nothing), limits.ErrClosed), "no effect")
 	})
 	return m
 }

@@ -42,16 +42,17 @@ func NewQueue(limiter limits.Limiter) *Queue {
 // takes nothing and never blocks.
 //
 // If ctx is done, it returns ctx.Err(). If the limiter says that n fits only after the
-// deadline of ctx, it returns a [*WaitError] at once. It returns the error of the limiter,
-// such as [ErrTooLarge], if there is one. After an error nothing is taken, as far as the
-// limiter can know. It panics if n < 0.
+// deadline of ctx, it returns a [*limits.WaitError] at once. If the limiter returns an
+// error, such as [limits.ErrTooLarge], so does Acquire. After an error nothing is taken,
+// as far as the limiter can know. It panics if n < 0.
 func (q *Queue) Acquire(ctx context.Context, n int64) error {
 	return q.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. If the limiter says, when
-// the caller is the first, that the wait is longer, it returns a [*WaitError] at once. If
-// the caller is not the first in time, it returns [ErrTimeout]. longest ≤ 0 does not wait.
+// AcquireWithin is Acquire, but waits no longer than longest. Once the caller is the
+// first, and the limiter says that the wait is longer, it returns a [*limits.WaitError]
+// at once. If the caller has not become the first by then, it returns
+// [limits.ErrTimeout]. longest ≤ 0 does not wait.
 func (q *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return q.acquire(ctx, n, longest)
 }

@@ -58,7 +58,7 @@ func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 		time.Sleep(600 * ms)
 		cancel()
 		time.Sleep(time.Minute)
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		for _, left := range l.Sofar() {
 			switch left.Who {
 			case 0, 1, 8:
@@ -66,7 +66,7 @@ func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 					t.Errorf("caller %d: %v, want a WaitError", left.Who, left.Err)
 				}
 			case 3, 4:
-				if !errors.Is(left.Err, sluice.ErrTimeout) {
+				if !errors.Is(left.Err, limits.ErrTimeout) {
 					t.Errorf("caller %d: %v, want ErrTimeout", left.Who, left.Err)
 				}
 			}
@@ -101,7 +101,7 @@ func TestQueue_Acquire_ReturnsErrorsOfTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 3, interval: time.Second}
 		b := sluice.NewQueue(m)
-		if err := b.Acquire(bg, 4); err != sluice.ErrTooLarge {
+		if err := b.Acquire(bg, 4); err != limits.ErrTooLarge {
 			t.Errorf("4 of 3: %v", err)
 		}
 		broken := errors.New("away")

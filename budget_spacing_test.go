@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // emptied returns a gate whose budget is empty, and whose last call left just
@@ -269,9 +270,9 @@ func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
 				l.Call(4, func() error { _, err := g.AcquireWithin(bg, 1, 24*time.Second); return err })
 				time.Sleep(time.Hour)
 				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.Failed(2, 20*time.Second, context.DeadlineExceeded),
-					synclog.Failed(3, 24*time.Second-1, sluice.ErrTimeout), synclog.At(4, 24*time.Second))
+					synclog.Failed(3, 24*time.Second-1, limits.ErrTimeout), synclog.At(4, 24*time.Second))
 				for _, left := range l.Sofar() {
-					if errors.Is(left.Err, sluice.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget as long as allowed" {
+					if errors.Is(left.Err, limits.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget as long as allowed" {
 						t.Error(left.Err)
 					}
 				}
@@ -285,11 +286,11 @@ func TestStats_Spacing_RateAndPauseStillFailWaitsEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    sluice.Config
 		change func(g *sluice.Gate)
-		by     sluice.Cause
+		by     limits.Cause
 	}{
-		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
-		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(sluice.Rate{Count: 1, Per: time.Minute}) }, sluice.ByRate},
-		"with a quota": {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, sluice.ByPause},
+		"a pause":      {sluice.Config{}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, limits.ByPause},
+		"the rate":     {sluice.Config{Rate: tenPerSecond}, func(g *sluice.Gate) { g.SetRate(sluice.Rate{Count: 1, Per: time.Minute}) }, limits.ByRate},
+		"with a quota": {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, limits.ByPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -303,7 +304,7 @@ func TestStats_Spacing_RateAndPauseStillFailWaitsEarly(t *testing.T) {
 				time.Sleep(time.Hour)
 				l.Want(t, synclog.Failed(0, time.Second, context.DeadlineExceeded), synclog.Failed(1, time.Second, context.DeadlineExceeded))
 				for _, left := range l.Sofar() {
-					var wait *sluice.WaitError
+					var wait *limits.WaitError
 					if !errors.As(left.Err, &wait) || wait.For != c.by || wait.Need != 59*time.Second && wait.Need != time.Minute {
 						t.Errorf("%v", left.Err)
 					}

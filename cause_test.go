@@ -31,7 +31,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		gate func(t *testing.T) *sluice.Gate
-		by   sluice.Cause
+		by   limits.Cause
 		err  string // of AcquireWithin 1 s, as the first
 	}{
 		"rate": {
@@ -39,7 +39,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}})
 				take(t, g, 1)
 				return g
-			}, sluice.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
 		},
 		"concurrency": {
 			func(t *testing.T) *sluice.Gate {
@@ -47,7 +47,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				time.Sleep(time.Second) // the rate has room again
 				return g
-			}, sluice.ByConcurrency, "sluice: g: waited for the concurrency as long as allowed",
+			}, limits.ByConcurrency, "sluice: g: waited for the concurrency as long as allowed",
 		},
 		"pause": {
 			func(t *testing.T) *sluice.Gate {
@@ -55,7 +55,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				g.PauseUntil(time.Now().Add(time.Hour), "maintenance")
 				return g
-			}, sluice.ByPause, "sluice: g: would have to wait 1h0m0s for the pause, 1s were allowed",
+			}, limits.ByPause, "sluice: g: would have to wait 1h0m0s for the pause, 1s were allowed",
 		},
 		"pause shorter than the rate": {
 			func(t *testing.T) *sluice.Gate {
@@ -63,11 +63,11 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				g.PauseUntil(time.Now().Add(10*time.Second), "maintenance")
 				return g
-			}, sluice.ByRate, "sluice: g: would have to wait 30s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 30s for the rate, 1s were allowed",
 		},
 		"retry budget": {
 			func(t *testing.T) *sluice.Gate { return emptied(t, sluice.Config{Name: "g"}, 8*time.Second) },
-			sluice.ByRetryBudget, "sluice: g: waited for the retry budget as long as allowed",
+			limits.ByRetryBudget, "sluice: g: waited for the retry budget as long as allowed",
 		},
 		"slow start": {
 			func(t *testing.T) *sluice.Gate {
@@ -76,7 +76,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				time.Sleep(time.Second)
 				take(t, g, 1)
 				return g
-			}, sluice.BySlowStart, "sluice: g: waited for the slow start as long as allowed",
+			}, limits.BySlowStart, "sluice: g: waited for the slow start as long as allowed",
 		},
 		"quota": {
 			func(t *testing.T) *sluice.Gate {
@@ -96,13 +96,13 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1})
 				take(t, all, 1)
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
-			}, sluice.ByParent, "sluice: g: all: waited for the concurrency as long as allowed",
+			}, limits.ByParent, "sluice: g: all: waited for the concurrency as long as allowed",
 		},
 		"quota of a parent": {
 			func(t *testing.T) *sluice.Gate {
 				all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "daily", Limiter: full()}}})
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
-			}, sluice.ByParent, "sluice: all: would have to wait 1m0s for the limit daily, 1s were allowed",
+			}, limits.ByParent, "sluice: all: would have to wait 1m0s for the limit daily, 1s were allowed",
 		},
 		"own quota below a parent": {
 			func(t *testing.T) *sluice.Gate {
@@ -117,7 +117,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}, Parent: mustGate(t, sluice.Config{Name: "all"})})
 				take(t, g, 1)
 				return g
-			}, sluice.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,10 +132,10 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 					if within == 0 {
 						want = strings.Replace(want, ", 1s were", ", 0s were", 1)
 					}
-					var wait *sluice.WaitError
+					var wait *limits.WaitError
 					if err == nil || err.Error() != want {
 						t.Errorf("within %v: error %q, want %q", within, err, want)
-					} else if !errors.As(err, &wait) && !errors.Is(err, sluice.ErrTimeout) {
+					} else if !errors.As(err, &wait) && !errors.Is(err, limits.ErrTimeout) {
 						t.Errorf("%v is neither a WaitError nor ErrTimeout", err)
 					}
 				}

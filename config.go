@@ -39,7 +39,7 @@ type Config struct {
 	CatchUp time.Duration
 
 	// MaxWaiting is the most callers that may wait; further ones fail with
-	// ErrQueueFull. 0 means no bound.
+	// limits.ErrQueueFull. 0 means no bound.
 	MaxWaiting int
 
 	// Limits are further limits. A call takes from all of them or from none.

@@ -37,10 +37,11 @@
 //
 // Blocking methods take a context first and wait in the order of their callers; no call
 // overtakes, not even TryAcquire. A cancelled wait gives everything back. A wait for a
-// slot or a pause that cannot end before the deadline fails at once, with a [*WaitError]
-// that has the time it would take. A negative n panics; an impossible value in a Config or
-// a Set method is an error and changes nothing. Everything works in a testing/synctest
-// bubble, with exact instants, so there is no clock to inject.
+// slot or a pause that cannot end before the deadline fails at once, with a
+// [*limits.WaitError] that has the time it would take. Package limits has the errors that
+// limits and gates return; this one has those of retries. A negative n panics; an
+// impossible value in a Config or a Set method is an error and changes nothing. Everything
+// works in a testing/synctest bubble, with exact instants, so there is no clock to inject.
 //
 // Read on: docs/concepts.md defines the words and draws each kind of limit; docs/recipes.md
 // has the settings for common clients; docs/bad-input.md has what each package does with

@@ -9,24 +9,6 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// These errors say why a call was refused. They are those of package limits. The errors
-// of a context are returned unwrapped; the message of the others has the name of the
-// gate.
-var (
-	ErrTooLarge    = limits.ErrTooLarge
-	ErrQueueFull   = limits.ErrQueueFull
-	ErrTimeout     = limits.ErrTimeout
-	ErrClosed      = limits.ErrClosed
-	ErrTooManyKeys = limits.ErrTooManyKeys
-)
-
-// ErrLeaseLost is the cause of the context of a call whose permit, lent by
-// Config.Semaphore, was lost while it was in flight.
-var ErrLeaseLost = errors.New("sluice: the permit was lost")
-
-// A WaitError reports a wait that could not have ended in time.
-type WaitError = limits.WaitError
-
 // These errors say why [RetryValue] gave up: they are the Why of a [RetryError], which
 // matches them.
 var (
@@ -62,7 +44,7 @@ type RetryError struct {
 
 	// Why there is no other attempt: ErrPermanent, ErrAttempts, ErrElapsed,
 	// ErrServerWait, ErrBudget, the error of the context, or the error with
-	// which the gate refused, such as a *WaitError.
+	// which the gate refused, such as a *limits.WaitError.
 	Why error
 
 	// Attempts is how many attempts were made.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // markings are the three ways to mark an error, so that it is retried otherwise
@@ -51,7 +52,7 @@ func TestMarkedErrors_UnwrapToTheirCause(t *testing.T) {
 // allReasons are why Retry stops and why a gate refuses.
 var allReasons = []error{
 	sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrServerWait, sluice.ErrBudget,
-	sluice.ErrTooLarge, sluice.ErrQueueFull, sluice.ErrTimeout, sluice.ErrClosed, sluice.ErrLeaseLost,
+	limits.ErrTooLarge, limits.ErrQueueFull, limits.ErrTimeout, limits.ErrClosed, limits.ErrLeaseLost,
 }
 
 func TestErrors_AreDistinct(t *testing.T) {
@@ -66,7 +67,7 @@ func TestErrors_AreDistinct(t *testing.T) {
 
 func TestRetryError_MatchesWhyAndLast(t *testing.T) {
 	last := &fs.PathError{Op: "get", Path: "/items/7", Err: errDown}
-	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &sluice.WaitError{Need: 1}) {
+	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &limits.WaitError{Need: 1}) {
 		var err error = fmt.Errorf("item 7: %w", &sluice.RetryError{Last: last, Why: why})
 		var path *fs.PathError
 		if !errors.Is(err, why) || !errors.Is(err, last) || !errors.Is(err, errDown) || !errors.As(err, &path) {
@@ -121,10 +122,10 @@ func TestRetryError_Error(t *testing.T) {
 		},
 		// The prefix and the name of the gate appear once.
 		"sluice: api: gave up after 2 attempts: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
-			Gate: "api", Last: errDown, Why: &sluice.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+			Gate: "api", Last: errDown, Why: &limits.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
 		},
 		"sluice: host: gave up after 2 attempts: all: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
-			Gate: "host", Last: errDown, Why: &sluice.WaitError{By: "all", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+			Gate: "host", Last: errDown, Why: &limits.WaitError{By: "all", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
 		},
 		"sluice: api: gave up after 2 attempts: context canceled: 503 Service Unavailable": {
 			Gate: "api", Last: errDown, Why: context.Canceled, Attempts: 2,
@@ -155,7 +156,7 @@ func TestWaitError_RoundsForReaders(t *testing.T) {
 		{5 * time.Second, 5 * time.Second, "5s, 5s"},           // a slot at the deadline is too late
 		{math.MaxInt64 - 1, 0, "2562047h47m16.854775807s, 0s"}, // nothing runs over
 	} {
-		err := &sluice.WaitError{Need: tt.need, Have: tt.have}
+		err := &limits.WaitError{Need: tt.need, Have: tt.have}
 		if got, want := err.Error(), "sluice: would have to wait "+tt.want+" were allowed"; got != want {
 			t.Errorf("%v, %v: %s, want %s", tt.need, tt.have, got, want)
 		}
@@ -170,7 +171,7 @@ func TestRetryError_Timeout(t *testing.T) {
 		{errDown, sluice.ErrAttempts, false},
 		{nil, sluice.ErrServerWait, false},
 		{context.DeadlineExceeded, sluice.ErrAttempts, true},
-		{errDown, &sluice.WaitError{}, true},
+		{errDown, &limits.WaitError{}, true},
 		{nil, context.DeadlineExceeded, true},
 	} {
 		if got := (&sluice.RetryError{Last: c.last, Why: c.why}).Timeout(); got != c.want {

@@ -12,7 +12,8 @@ import (
 // An Estimate says how long some calls will take if nothing changes. Its times leave out
 // the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
 // slow start, because responses shorten them. If one of them, staying as it is, would hold
-// the calls up for longer than all else, LimitedBy is ByRetryBudget or BySlowStart.
+// the calls up for longer than all else, LimitedBy is [limits.ByRetryBudget] or
+// [limits.BySlowStart].
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
 	// of the calls leave.
@@ -24,28 +25,13 @@ type Estimate struct {
 
 	// LimitedBy is what they wait for most. If nothing else limits them, it is the
 	// value of the field Unknown.
-	LimitedBy Cause
+	LimitedBy limits.Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
 	// Config.Limits, Config.Semaphore or a slow start. The times are then the
 	// shortest possible. It is empty if there is no such limit.
-	Unknown Cause
+	Unknown limits.Cause
 }
-
-// A Cause names what holds calls up: one of the constants, or "limit" and the name of one
-// of Config.Limits. It is empty if nothing holds them up.
-type Cause = limits.Cause
-
-const (
-	ByRate        Cause = "rate"         // evenly spaced
-	ByConcurrency Cause = "concurrency"  // until others are done
-	ByPause       Cause = "pause"        // of PauseUntil
-	ByRetryBudget Cause = "retry budget" // it was empty: see Stats.Spacing
-	BySlowStart   Cause = "slow start"   // after a throttle, without a rate
-	ByBackoff     Cause = "backoff"      // before a retry
-	BySemaphore   Cause = "semaphore"    // Config.Semaphore
-	ByParent      Cause = "parent"       // its Stats say for what
-)
 
 // Estimate returns how long n more calls of cost 1 will take, behind those that wait
 // already, and what limits them: "50,000 calls take 2 h 47 min, limited by the rate",
@@ -76,17 +62,17 @@ func (g *Gate) Estimate(n int64) Estimate {
 }
 
 // unknown returns the first limit of the gate alone that cannot be forecast, or "".
-func (g *Gate) unknown() Cause {
+func (g *Gate) unknown() limits.Cause {
 	switch {
 	case len(g.limits) > 0:
 		return g.limits[0].cause()
 	case g.semaphore != nil:
-		return BySemaphore
+		return limits.BySemaphore
 	}
 	return ""
 }
 
-// estimate is Estimate for the gate alone. Its Unknown is BySlowStart or empty.
+// estimate is Estimate for the gate alone. Its Unknown is limits.BySlowStart or empty.
 func (g *Gate) estimate(n int64) Estimate {
 	var e Estimate
 	g.queue.Lock()
@@ -115,16 +101,16 @@ func (g *Gate) estimate(n int64) Estimate {
 	e.Total = sat.Add(e.Last, hold)
 	spaced, slow := g.budget.spaced(now, int64(calls)), g.ramp.lasts(now, int64(calls), hold)
 	if slow > 0 {
-		e.Unknown = BySlowStart
+		e.Unknown = limits.BySlowStart
 	}
 	switch {
 	case slow > max(e.Last, spaced):
-		e.LimitedBy = BySlowStart
+		e.LimitedBy = limits.BySlowStart
 	case spaced > e.Last:
-		e.LimitedBy = ByRetryBudget
+		e.LimitedBy = limits.ByRetryBudget
 	case e.Last == 0:
 	case lastRoom > last && paused <= e.Last-paused:
-		e.LimitedBy = ByConcurrency
+		e.LimitedBy = limits.ByConcurrency
 	default:
 		e.LimitedBy = (*rule)(g).slowest(now, e.Last)
 	}

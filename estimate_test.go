@@ -27,13 +27,13 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 			"no limit":           {[]sluice.Config{{}}, sluice.Estimate{}},
 			"quota":              {[]sluice.Config{{Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
 			"nameless quota":     {[]sluice.Config{{Limits: quota("")}}, sluice.Estimate{LimitedBy: "limit", Unknown: "limit"}},
-			"permits":            {[]sluice.Config{{Semaphore: permits}}, sluice.Estimate{LimitedBy: sluice.BySemaphore, Unknown: sluice.BySemaphore}},
+			"permits":            {[]sluice.Config{{Semaphore: permits}}, sluice.Estimate{LimitedBy: limits.BySemaphore, Unknown: limits.BySemaphore}},
 			"permits and quota":  {[]sluice.Config{{Semaphore: permits, Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
 			"quota of a parent":  {[]sluice.Config{{Limits: quota("all")}, {}}, sluice.Estimate{LimitedBy: "limit all", Unknown: "limit all"}},
 			"quotas of both":     {[]sluice.Config{{Limits: quota("all")}, {Limits: quota("day")}}, sluice.Estimate{LimitedBy: "limit day", Unknown: "limit day"}},
-			"rate and quota":     {[]sluice.Config{{Rate: tenPerSecond, Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "limit day"}},
-			"rate of the parent": {[]sluice.Config{{Rate: tenPerSecond}, {Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: "limit day"}},
-			"rate":               {[]sluice.Config{{Rate: tenPerSecond}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate}},
+			"rate and quota":     {[]sluice.Config{{Rate: tenPerSecond, Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: limits.ByRate, Unknown: "limit day"}},
+			"rate of the parent": {[]sluice.Config{{Rate: tenPerSecond}, {Limits: quota("day")}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: limits.ByRate, Unknown: "limit day"}},
+			"rate":               {[]sluice.Config{{Rate: tenPerSecond}}, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: limits.ByRate}},
 		} {
 			g := generations(t, c.gates...)
 			if got := g.Estimate(11); got != c.want {
@@ -61,8 +61,8 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 			}
 		}
 		var nothing sluice.Estimate
-		started := sluice.Estimate{LimitedBy: sluice.BySlowStart, Unknown: sluice.BySlowStart}
-		paused := sluice.Estimate{First: time.Second, Last: time.Second, Total: time.Second, LimitedBy: sluice.ByPause}
+		started := sluice.Estimate{LimitedBy: limits.BySlowStart, Unknown: limits.BySlowStart}
+		paused := sluice.Estimate{First: time.Second, Last: time.Second, Total: time.Second, LimitedBy: limits.ByPause}
 
 		g := slow(sluice.Config{})
 		limited := slow(sluice.Config{Concurrency: 4})
@@ -70,7 +70,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		below := slow(sluice.Config{Parent: mustGate(t, sluice.Config{Rate: tenPerSecond})})
 		quota := slow(sluice.Config{Limits: []sluice.Limit{{Name: "day", Limiter: &bucket{capacity: 10, interval: time.Hour}}}})
 		check("paused", g, 1, paused)
-		paused.Unknown = sluice.BySlowStart
+		paused.Unknown = limits.BySlowStart
 		check("paused", g, 2, paused)
 
 		time.Sleep(time.Second)
@@ -78,8 +78,8 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		check("the second may not", g, 2, started)
 		check("with a limit", limited, 2, started)
 		check("of the parent", child, 2, started)
-		check("below a rate", below, 11, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: sluice.ByRate, Unknown: sluice.BySlowStart})
-		check("beside a quota", quota, 2, sluice.Estimate{LimitedBy: sluice.BySlowStart, Unknown: "limit day"})
+		check("below a rate", below, 11, sluice.Estimate{Last: time.Second, Total: time.Second, LimitedBy: limits.ByRate, Unknown: limits.BySlowStart})
+		check("beside a quota", quota, 2, sluice.Estimate{LimitedBy: limits.BySlowStart, Unknown: "limit day"})
 
 		p, err := g.Acquire(bg, 1)
 		if err != nil {
@@ -97,7 +97,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 			g.Do(bg, told(time.Second))
 			time.Sleep(2 * time.Second)
 		}
-		if got := g.Estimate(1).LimitedBy; got != sluice.BySlowStart {
+		if got := g.Estimate(1).LimitedBy; got != limits.BySlowStart {
 			t.Errorf("before the gap is over: %q", got)
 		}
 		time.Sleep(time.Minute)
@@ -113,11 +113,11 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 		time.Sleep(time.Second)
 		p.Release()
 		got := limited.Estimate(8)
-		if want := (sluice.Estimate{Last: time.Second, Total: 2 * time.Second, LimitedBy: sluice.BySlowStart, Unknown: sluice.BySlowStart}); got != want {
+		if want := (sluice.Estimate{Last: time.Second, Total: 2 * time.Second, LimitedBy: limits.BySlowStart, Unknown: limits.BySlowStart}); got != want {
 			t.Errorf("beside a limit: %+v, want %+v", got, want)
 		}
 		limited.SetRate(sluice.Rate{Count: 10, Per: time.Second})
-		check("a rate ends it", limited, 4, sluice.Estimate{Last: 300 * ms, Total: 1300 * ms, LimitedBy: sluice.ByRate})
+		check("a rate ends it", limited, 4, sluice.Estimate{Last: 300 * ms, Total: 1300 * ms, LimitedBy: limits.ByRate})
 	})
 }
 
@@ -132,17 +132,17 @@ func TestGate_Estimate(t *testing.T) {
 		}
 		check(0, sluice.Estimate{})
 		check(1, sluice.Estimate{})
-		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: sluice.ByRate})
+		check(50_000, sluice.Estimate{Last: 9999800 * ms, Total: 9999800 * ms, LimitedBy: limits.ByRate})
 		g.PauseUntil(time.Now().Add(time.Minute), "")
-		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: sluice.ByPause})
+		check(10, sluice.Estimate{First: time.Minute, Last: 61800 * ms, Total: 61800 * ms, LimitedBy: limits.ByPause})
 		g.Resume()
 		hold(g, 4*time.Second)
 		// 10 in flight for 4 s each are 2.5/s: fewer than the rate of 5/s.
 		// The last of 100 leaves when 9 rounds are over, 9 intervals into the tenth.
-		check(100, sluice.Estimate{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: sluice.ByConcurrency})
+		check(100, sluice.Estimate{Last: 37800 * ms, Total: 41800 * ms, LimitedBy: limits.ByConcurrency})
 		g.SetConcurrency(0)
-		check(100, sluice.Estimate{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: sluice.ByRate})
-		check(math.MaxInt64, sluice.Estimate{Last: limits.Never, Total: limits.Never, LimitedBy: sluice.ByRate})
+		check(100, sluice.Estimate{Last: 19800 * ms, Total: 23800 * ms, LimitedBy: limits.ByRate})
+		check(math.MaxInt64, sluice.Estimate{Last: limits.Never, Total: limits.Never, LimitedBy: limits.ByRate})
 	})
 }
 
@@ -155,7 +155,7 @@ func TestGate_Estimate_CountsCallsInFlight(t *testing.T) {
 			t.Errorf("one of two in flight: %+v", f)
 		}
 		g.Acquire(bg, 1)
-		if f := g.Estimate(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != sluice.ByConcurrency {
+		if f := g.Estimate(2); f.First != time.Second || f.Last != time.Second || f.Total != 2*time.Second || f.LimitedBy != limits.ByConcurrency {
 			t.Errorf("both in flight: %+v", f)
 		}
 	})
@@ -194,9 +194,9 @@ func TestGate_Estimate_NamesTheSpacingAndLeavesItOut(t *testing.T) {
 			n    int64
 			want sluice.Estimate
 		}{
-			{1, sluice.Estimate{First: 100 * ms, Last: 100 * ms, LimitedBy: sluice.ByRetryBudget}},
-			{3, sluice.Estimate{First: 100 * ms, Last: 300 * ms, LimitedBy: sluice.ByRetryBudget}},
-			{math.MaxInt64, sluice.Estimate{First: 100 * ms, Last: limits.Never, LimitedBy: sluice.ByRate}}, // no end of calls
+			{1, sluice.Estimate{First: 100 * ms, Last: 100 * ms, LimitedBy: limits.ByRetryBudget}},
+			{3, sluice.Estimate{First: 100 * ms, Last: 300 * ms, LimitedBy: limits.ByRetryBudget}},
+			{math.MaxInt64, sluice.Estimate{First: 100 * ms, Last: limits.Never, LimitedBy: limits.ByRate}}, // no end of calls
 		} {
 			got := g.Estimate(c.n)
 			got.Total = 0
@@ -209,7 +209,7 @@ func TestGate_Estimate_NamesTheSpacingAndLeavesItOut(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		g.PauseUntil(time.Now().Add(time.Hour), "")
-		if got := g.Estimate(3); got.First != time.Hour || got.LimitedBy != sluice.ByPause {
+		if got := g.Estimate(3); got.First != time.Hour || got.LimitedBy != limits.ByPause {
 			t.Errorf("Plan(3) = %+v", got)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Ten workers share one gate: at most three calls in flight, one each
@@ -76,7 +77,7 @@ func ExampleStats_String() {
 		InFlight:    3,
 		Pacing:      5,
 		Waiting:     7,
-		LimitedBy:   sluice.ByRate,
+		LimitedBy:   limits.ByRate,
 		NextSlot:    at(2, 100),
 		Granted:     1010,
 		Refused:     sluice.Refusals{Deadline: 2, QueueFull: 1},
@@ -85,7 +86,7 @@ func ExampleStats_String() {
 	fmt.Println(sluice.Stats{
 		InFlight:    1,
 		Pacing:      4,
-		LimitedBy:   sluice.ByPause,
+		LimitedBy:   limits.ByPause,
 		PausedUntil: at(30, 0),
 		PausedWhy:   "429 Too Many Requests",
 		Granted:     20,
@@ -102,7 +103,7 @@ func ExampleGate_AcquireWithin() {
 	for range 2 {
 		permit, err := gate.AcquireWithin(ctx, 1, time.Minute)
 		if err != nil {
-			fmt.Println("refused, a day is longer than", err.(*sluice.WaitError).Have)
+			fmt.Println("refused, a day is longer than", err.(*limits.WaitError).Have)
 			continue
 		}
 		fmt.Println("granted")

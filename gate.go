@@ -60,9 +60,9 @@ type Gate struct {
 	drained chan struct{} // closed when closed and nothing is in flight
 
 	// Guarded by the queue's lock.
-	concurrency int64 // 0: no limit
-	heldBy      Cause // the limit, or ByParent, that holds up the head of the queue, or ""
-	rate        Rate  // as configured
+	concurrency int64        // 0: no limit
+	heldBy      limits.Cause // what holds up the head of the queue but the gate itself, or ""
+	rate        Rate         // as configured
 	schedule    schedule.Schedule
 	why         string // of the pause
 	budget      budget
@@ -88,18 +88,18 @@ type Gate struct {
 // n = 0 takes nothing and is granted at once.
 //
 // If ctx is done, it returns ctx.Err(). If the call cannot leave before the deadline
-// of ctx, it returns a [*WaitError], at once or as soon as a change makes it so. It
-// returns [ErrTooLarge], [ErrQueueFull] or [ErrClosed], or the error of a limit or of
-// Config.Semaphore that could not decide. After an error nothing is taken from any
-// limit. It panics if n < 0.
+// of ctx, it returns a [*limits.WaitError], at once or as soon as a change makes it so. It
+// returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the
+// error of a limit or of Config.Semaphore that could not decide. After an error nothing
+// is taken from any limit. It panics if n < 0.
 func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If it is known that the
-// call cannot leave by then, it returns at once, with a [*WaitError] that says how
+// call cannot leave by then, it returns at once, with a [*limits.WaitError] that says how
 // long it would have to wait at least; otherwise, when the time is over,
-// [ErrTimeout]. longest ≤ 0 does not block.
+// [limits.ErrTimeout]. longest ≤ 0 does not block.
 func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: longest})
 }
@@ -259,9 +259,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // in order, one interval apart, the first of them at t. Without a rate, one call
 // leaves at t; then each response lets two more calls leave, so the number doubles with
 // each round trip (slow start). Callers that cannot leave before their deadline now fail
-// with a [*WaitError]. A pause never becomes shorter: a t before the end of the present one
-// changes nothing. why is shown in Stats. t is converted to monotonic time at the
-// call: setting the clock later does not move the end.
+// with a [*limits.WaitError]. A pause never becomes shorter: a t before the end of the
+// present one changes nothing. why is shown in Stats. t is converted to monotonic time at
+// the call: setting the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
 
 // pauseUntil is PauseUntil because of a call that left at since.
@@ -301,10 +301,10 @@ func (g *Gate) Resume() {
 	}
 }
 
-// Close closes the gate: waiting and later callers get [ErrClosed]. Calls in flight
+// Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight
 // stay valid and release their permits as usual. Closing twice has no effect.
 func (g *Gate) Close() {
-	g.queue.Close(ErrClosed)
+	g.queue.Close(limits.ErrClosed)
 	g.end()
 	g.tie.end()
 	g.queue.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Retry-After: 30 reaches one of 64 workers. All of them come back after 30 s, one
@@ -106,7 +107,7 @@ func TestGate_PauseUntil_FailsWaitersWithoutTime(t *testing.T) {
 		g.PauseUntil(time.Now().Add(30*time.Second), "429")
 		time.Sleep(ms)
 		got := l.Sofar()
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if len(got) != 1 || got[0].Who != 0 || got[0].At != 10*ms || !errors.As(got[0].Err, &wait) || wait.Need != 30*time.Second {
 			t.Errorf("got %v", got)
 		}

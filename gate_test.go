@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -90,7 +91,7 @@ func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 		p, _ := g.Acquire(bg, 1)
 		short, cancel := context.WithTimeout(bg, 50*ms)
 		defer cancel()
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		_, err := g.Acquire(short, 1)
 		if !errors.As(err, &wait) || wait.Need != 100*ms || wait.Have != 50*ms || wait.By != "api" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("deadline before the slot: %v", err)
@@ -106,13 +107,13 @@ func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 		}
 		// The slot would come in time, but the permit does not come back.
 		_, err = g.AcquireWithin(bg, 1, 200*ms)
-		if !errors.Is(err, sluice.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*ms {
+		if !errors.Is(err, limits.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*ms {
 			t.Errorf("AcquireWithin 200 ms of a full gate: %v after %v", err, time.Since(start))
 		}
 		if want := "sluice: api: waited for the concurrency as long as allowed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
 		}
-		if _, err = g.AcquireWithin(bg, 1, 0); !errors.Is(err, sluice.ErrTimeout) || time.Since(start) != 200*ms {
+		if _, err = g.AcquireWithin(bg, 1, 0); !errors.Is(err, limits.ErrTimeout) || time.Since(start) != 200*ms {
 			t.Errorf("AcquireWithin 0 of a full gate: %v", err)
 		}
 		// The permit comes back exactly when the longest wait is over.
@@ -192,7 +193,7 @@ func TestGate_Wait(t *testing.T) {
 				}
 				soon, cancel := context.WithTimeout(bg, ms)
 				defer cancel()
-				var wait *sluice.WaitError
+				var wait *limits.WaitError
 				if err := g.Wait(soon); !errors.As(err, &wait) || wait.By != "g" {
 					t.Errorf("before its deadline: %v", err)
 				}
@@ -207,7 +208,7 @@ func TestGate_Wait(t *testing.T) {
 				if err := g.Shutdown(bg); err != nil {
 					t.Error(err)
 				}
-				if err := g.Wait(bg); !errors.Is(err, sluice.ErrClosed) {
+				if err := g.Wait(bg); !errors.Is(err, limits.ErrClosed) {
 					t.Errorf("after Close: %v", err)
 				}
 			})
@@ -240,7 +241,7 @@ func TestGate_Acquire_ZeroIsGrantedAtOnce(t *testing.T) {
 			t.Errorf("Acquire(done, 0): %v", err)
 		}
 		g.Close()
-		if _, err := g.Acquire(bg, 0); !errors.Is(err, sluice.ErrClosed) {
+		if _, err := g.Acquire(bg, 0); !errors.Is(err, limits.ErrClosed) {
 			t.Errorf("Acquire(0) of a closed gate: %v", err)
 		}
 	})
@@ -255,7 +256,7 @@ func TestUnit_CallsAndCost(t *testing.T) {
 			t.Errorf("concurrency counts calls by default: %d in flight", s.InFlight)
 		}
 		byCost := mustGate(t, sluice.Config{Concurrency: 5, ConcurrencyUnit: sluice.Cost})
-		if _, err := byCost.Acquire(bg, 6); !errors.Is(err, sluice.ErrTooLarge) {
+		if _, err := byCost.Acquire(bg, 6); !errors.Is(err, limits.ErrTooLarge) {
 			t.Errorf("6 of 5: %v", err)
 		}
 		l := synclog.New()
@@ -263,7 +264,7 @@ func TestUnit_CallsAndCost(t *testing.T) {
 		l.Call(5, func() error { _, err := byCost.Acquire(bg, 5); return err })
 		l.Call(3, func() error { _, err := byCost.Acquire(bg, 3); return err })
 		byCost.SetConcurrency(4)
-		l.Want(t, synclog.Failed(5, 0, sluice.ErrTooLarge), synclog.At(3, 0))
+		l.Want(t, synclog.Failed(5, 0, limits.ErrTooLarge), synclog.At(3, 0))
 	})
 }
 
@@ -274,7 +275,7 @@ func TestConfig_MaxWaiting(t *testing.T) {
 			l.Call(i, enter(g, bg))
 		}
 		got := l.Sofar()
-		if len(got) != 2 || !errors.Is(got[1].Err, sluice.ErrQueueFull) || got[1].Err.Error() != "sluice: small: too many callers are waiting" {
+		if len(got) != 2 || !errors.Is(got[1].Err, limits.ErrQueueFull) || got[1].Err.Error() != "sluice: small: too many callers are waiting" {
 			t.Errorf("got %v", got)
 		}
 		g.Close()
@@ -300,8 +301,8 @@ func TestGate_CloseAndShutdown(t *testing.T) {
 		p.Release()
 		time.Sleep(time.Second)
 		l.Want(t,
-			synclog.Failed(0, 0, sluice.ErrClosed),
-			synclog.Failed(3, 0, sluice.ErrClosed),
+			synclog.Failed(0, 0, limits.ErrClosed),
+			synclog.Failed(3, 0, limits.ErrClosed),
 			synclog.Failed(1, time.Second, context.DeadlineExceeded),
 			synclog.At(2, 2*time.Second),
 		)

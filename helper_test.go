@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,7 +94,7 @@ func (b *bucket) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	case b.err != nil:
 		return 0, b.err
 	case n > b.capacity:
-		return 0, sluice.ErrTooLarge
+		return 0, limits.ErrTooLarge
 	}
 	now := time.Now()
 	full := b.full

@@ -18,7 +18,7 @@ type KeyedConfig struct {
 	Idle time.Duration
 
 	// MaxKeys is the most gates there may be. Calls for further keys fail with
-	// ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
+	// limits.ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
 	MaxKeys int
 
 	// Forget, if set, is called before a gate is forgotten because a new gate would
@@ -135,7 +135,7 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig)
 }
 
 // Use calls f with the gate of key and returns what f returns. If there is no gate, it
-// makes one. It returns the error of newGate, or [ErrTooManyKeys].
+// makes one. It returns the error of newGate, or [limits.ErrTooManyKeys].
 //
 // The gate is not forgotten before f returns. After that, no further calls may be made
 // through it, because there may be another gate for the key. A permit may be held for
@@ -235,7 +235,7 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 		}
 	}
 	if k.full() {
-		return nil, nil, false, ErrTooManyKeys
+		return nil, nil, false, limits.ErrTooManyKeys
 	}
 	// The entry is there before the gate: two callers that come first together must
 	// not make two gates. Making it under the lock was simpler, but then a slow newGate

@@ -95,7 +95,7 @@ func TestKeyedConfig_Evict_NotGatesInUse(t *testing.T) {
 		})
 		synctest.Wait()
 		for range 3 {
-			if err := hosts.Do(bg, "new", nothing); err != sluice.ErrTooManyKeys {
+			if err := hosts.Do(bg, "new", nothing); err != limits.ErrTooManyKeys {
 				t.Errorf("got %v, want ErrTooManyKeys", err)
 			}
 		}
@@ -206,7 +206,7 @@ func TestKeyedConfig_Evict_LeavesOneGatePerKey(t *testing.T) {
 				})
 				switch err {
 				case nil:
-				case sluice.ErrTooManyKeys:
+				case limits.ErrTooManyKeys:
 					refused.Add(1)
 				default:
 					t.Error(err)

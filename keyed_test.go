@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func mustKeyed(t testing.TB, cfg sluice.KeyedConfig, gate sluice.Config) (hosts *sluice.Keyed[string], made *atomic.Int64) {
@@ -171,7 +172,7 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 		err := hosts.Use("b", func(*sluice.Gate) error {
 			return hosts.Do(bg, "c", nothing) // a is in debt, b in use
 		})
-		if err != sluice.ErrTooManyKeys || hosts.Len() != 2 {
+		if err != limits.ErrTooManyKeys || hosts.Len() != 2 {
 			t.Errorf("%v, %d keys", err, hosts.Len())
 		}
 		time.Sleep(time.Second) // long before Idle, but their state is that of new ones

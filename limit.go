@@ -48,11 +48,11 @@ type Limit struct {
 }
 
 // cause returns what holds calls up if l does.
-func (l *Limit) cause() Cause {
+func (l *Limit) cause() limits.Cause {
 	if l.Name == "" {
 		return "limit"
 	}
-	return Cause("limit " + l.Name)
+	return limits.Cause("limit " + l.Name)
 }
 
 func (l *Limit) check() error {

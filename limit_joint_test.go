@@ -156,7 +156,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 		if second.missing() != 1 || day.missing() != 3 {
 			t.Errorf("%d and %d are gone", second.missing(), day.missing())
 		}
-		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: limit second: request is larger than the limit" {
+		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, limits.ErrTooLarge) || err.Error() != "sluice: api: limit second: request is larger than the limit" {
 			t.Errorf("3 of 2: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -165,7 +165,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 		}
 		// Both refuse: the longer wait counts, and its quota is named.
 		far.since()
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if _, err := g.AcquireWithin(bg, 1, time.Minute); !errors.As(err, &wait) || wait.For != "limit day" || wait.Need < 58*time.Minute {
 			t.Errorf("%v", err)
 		}
@@ -268,7 +268,7 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		l := synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		l.Call(0, enter(host, ctx))
-		if h, a := host.Stats(), all.Stats(); h.LimitedBy != sluice.ByParent || a.LimitedBy != "limit a" {
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != limits.ByParent || a.LimitedBy != "limit a" {
 			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
 		}
 		// That of the host refuses: it is the host.

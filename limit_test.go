@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -72,12 +73,12 @@ func TestConfig_Limits_IfOneRefusesNoneIsCharged(t *testing.T) {
 			t.Error("TryAcquire took 7 of 6")
 		}
 		untouched("TryAcquire", 1)
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if err := acquire(bg, 7, 999*ms); !errors.As(err, &wait) || wait.Need != time.Second || wait.By != "api" {
 			t.Errorf("AcquireWithin: %v", err)
 		}
 		untouched("AcquireWithin", 1)
-		if err := acquire(bg, 11, time.Hour); !errors.Is(err, sluice.ErrTooLarge) || err.Error() != "sluice: api: limit b: request is larger than the limit" {
+		if err := acquire(bg, 11, time.Hour); !errors.Is(err, limits.ErrTooLarge) || err.Error() != "sluice: api: limit b: request is larger than the limit" {
 			t.Errorf("11 of 10: %v", err)
 		}
 		untouched("too large", 1)
@@ -192,7 +193,7 @@ func TestConfig_Limits_CloseDuringARoundTrip(t *testing.T) {
 		time.Sleep(10 * ms)
 		g.Close()
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.Failed(1, 10*ms, sluice.ErrClosed), synclog.Failed(0, 10*ms, sluice.ErrClosed))
+		l.Want(t, synclog.Failed(1, 10*ms, limits.ErrClosed), synclog.Failed(0, 10*ms, limits.ErrClosed))
 		if n, s := far.missing(), g.Stats(); n != 0 || s.InFlight != 0 {
 			t.Errorf("%d tokens gone and %d in flight", n, s.InFlight)
 		}
@@ -234,11 +235,11 @@ func TestConfig_Limits_ReleaseReachesWaiters(t *testing.T) {
 		}
 		l.Call(9, func() error { _, err := g.AcquireWithin(bg, 1, 500*ms); return err })
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.Failed(9, 500*ms, sluice.ErrTimeout), synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second))
+		l.Want(t, synclog.Failed(9, 500*ms, limits.ErrTimeout), synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second))
 		if _, err := g.AcquireWithin(bg, 1, 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := g.AcquireWithin(bg, 1, 100*ms); !errors.Is(err, sluice.ErrTimeout) {
+		if _, err := g.AcquireWithin(bg, 1, 100*ms); !errors.Is(err, limits.ErrTimeout) {
 			t.Errorf("first in the queue of a full gate: %v", err)
 		}
 	})

@@ -250,11 +250,11 @@ func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 		"granted":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Adjust(context.Background(), math.MinInt64, 0) }, nil},
 		"in time":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
 		"cancelled": {func(g *sluice.Gate, m *askedMeter, cancel func()) { cancel() }, context.Canceled},
-		"closed":    {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Close() }, sluice.ErrClosed},
-		"shut down": {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Shutdown(context.Background()) }, sluice.ErrClosed},
+		"closed":    {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Close() }, limits.ErrClosed},
+		"shut down": {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Shutdown(context.Background()) }, limits.ErrClosed},
 		"too small": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
 			m.SetRate(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})
-		}, sluice.ErrTooLarge},
+		}, limits.ErrTooLarge},
 		"paused": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
 			g.PauseUntil(time.Now().Add(time.Minute), "")
 			m.Adjust(context.Background(), math.MinInt64, 0)

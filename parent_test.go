@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestConfig_Parent_LimitsAreShared(t *testing.T) {
@@ -97,7 +98,7 @@ func TestConfig_Parent_FullOneWastesNoSlotOfItsChild(t *testing.T) {
 		if _, ok := child.TryAcquire(1); ok {
 			t.Error("passed a full parent")
 		}
-		if _, err := child.AcquireWithin(bg, 1, time.Second); !errors.Is(err, sluice.ErrTimeout) || err.Error() != "sluice: child: all: waited for the concurrency as long as allowed" {
+		if _, err := child.AcquireWithin(bg, 1, time.Second); !errors.Is(err, limits.ErrTimeout) || err.Error() != "sluice: child: all: waited for the concurrency as long as allowed" {
 			t.Errorf("AcquireWithin: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Second)
@@ -126,7 +127,7 @@ func TestConfig_Parent_ChildChangesWhileItsHeadQueues(t *testing.T) {
 		want   synclog.Left // of the child's call
 	}{
 		"pause":  {func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(time.Minute), "") }, synclog.At(1, time.Minute+time.Second)},
-		"closed": {func(g *sluice.Gate) { g.Close() }, synclog.Failed(1, time.Second, sluice.ErrClosed)},
+		"closed": {func(g *sluice.Gate) { g.Close() }, synclog.Failed(1, time.Second, limits.ErrClosed)},
 		"slower": {func(g *sluice.Gate) { g.SetRate(sluice.Rate{Count: 1, Per: 10 * time.Second}) }, synclog.At(1, 10*time.Second)},
 		"resized": {func(g *sluice.Gate) {
 			g.Acquire(bg, 0)
@@ -178,12 +179,12 @@ func TestConfig_Parent_ChangesReachChildren(t *testing.T) {
 		l.Want(t, synclog.At(10, 0), synclog.At(20, 1000*ms), synclog.At(11, 1001*ms), synclog.At(21, 1002*ms), synclog.At(30, 1003*ms))
 
 		all.PauseUntil(time.Now().Add(time.Minute), "")
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if _, err := b.AcquireWithin(bg, 1, time.Second); !errors.As(err, &wait) || wait.Need != time.Minute || wait.By != "all" {
 			t.Errorf("child of a paused parent: %v", err)
 		}
 		all.Close()
-		if _, err := b.Acquire(bg, 1); !errors.Is(err, sluice.ErrClosed) {
+		if _, err := b.Acquire(bg, 1); !errors.Is(err, limits.ErrClosed) {
 			t.Errorf("child of a closed parent: %v", err)
 		}
 	})
@@ -226,7 +227,7 @@ func TestConfig_Parent_SettleAndEstimate(t *testing.T) {
 		if d := time.Until(all.Stats().NextSlot); d != 500*ms || all.Stats().InFlight != 0 {
 			t.Errorf("the parent's next slot is in %v", d)
 		}
-		if f := g.Estimate(11); f.First != 500*ms || f.Last != 1500*ms || f.LimitedBy != sluice.ByRate {
+		if f := g.Estimate(11); f.First != 500*ms || f.Last != 1500*ms || f.LimitedBy != limits.ByRate {
 			t.Errorf("%+v", f)
 		}
 		if _, err := sluice.New(sluice.Config{Parent: mustGate(t, sluice.Config{Semaphore: shared{}})}); err == nil {

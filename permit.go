@@ -55,7 +55,7 @@ func (g *Gate) acquireNothing(ctx context.Context) error {
 		return g.refuse(0, err)
 	}
 	if g.life.Err() != nil {
-		return g.refuse(0, ErrClosed)
+		return g.refuse(0, limits.ErrClosed)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time
 	g.queue.Lock()
 	err := g.queue.Closed()
 	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atSemaphore.Load()) >= g.maxWaiting {
-		err = ErrQueueFull
+		err = limits.ErrQueueFull
 	}
 	began := g.queue.Now()
 	g.queue.Unlock()
@@ -98,7 +98,7 @@ func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time
 	defer context.AfterFunc(g.life, stop)()
 	lease, err := g.semaphore.Acquire(asking, g.concurrencyUnit.of(r.N), r.Max)
 	if err != nil && g.life.Err() != nil && ctx.Err() == nil {
-		err = ErrClosed
+		err = limits.ErrClosed
 	}
 	return lease, g.queue.Now() - began, err
 }
@@ -268,7 +268,7 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 	go func() {
 		select {
 		case <-lost:
-			cancel(ErrLeaseLost)
+			cancel(limits.ErrLeaseLost)
 		case <-ctx.Done():
 		}
 	}()

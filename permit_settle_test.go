@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // forecasts counts how often a gate forecasts the wait of a call.
@@ -86,7 +87,7 @@ func TestPermit_Settle_FailsWaitersWithoutTime(t *testing.T) {
 		}
 		began := time.Now()
 		time.AfterFunc(500*time.Millisecond, func() { p.Settle(3) })
-		var hopeless *WaitError
+		var hopeless *limits.WaitError
 		_, err = g.AcquireWithin(t.Context(), 1, 2*time.Second)
 		if d := time.Since(began); !errors.As(err, &hopeless) || d != 500*time.Millisecond || hopeless.Need != 2500*time.Millisecond {
 			t.Errorf("%v after %v", err, d)

@@ -65,7 +65,7 @@ func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
 							return err
 						})
 					}
-					if s := paused.Stats(); s.LimitedBy != sluice.ByPause {
+					if s := paused.Stats(); s.LimitedBy != limits.ByPause {
 						t.Errorf("limited by %q", s.LimitedBy)
 					}
 					end := 10 * time.Second
@@ -75,7 +75,7 @@ func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
 						paused.Resume()
 					}
 					time.Sleep(end - time.Since(l.Start) + 500*ms)
-					if s := paused.Stats(); s.LimitedBy != sluice.BySlowStart {
+					if s := paused.Stats(); s.LimitedBy != limits.BySlowStart {
 						t.Errorf("limited by %q", s.LimitedBy)
 					}
 					time.Sleep(time.Minute)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // second is a policy with a constant backoff of 1 s.
@@ -163,7 +164,7 @@ func TestNotBefore_Cancel(t *testing.T) {
 			why := context.Canceled
 			end := cancel
 			if closed {
-				why, end = sluice.ErrClosed, g.Close
+				why, end = limits.ErrClosed, g.Close
 			}
 			time.AfterFunc(3*time.Second, end)
 			s := newServer(notBefore(time.Minute), fine)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
@@ -192,8 +193,8 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 				last: errBusy, why: context.DeadlineExceeded, attempts: 1,
 				at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 10*time.Second + d,
 			})
-			var wait *sluice.WaitError
-			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", For: sluice.ByPause, Need: d, Have: 30 * time.Second}) {
+			var wait *limits.WaitError
+			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByPause, Need: d, Have: 30 * time.Second}) {
 				t.Errorf("%v tells %+v", err, wait)
 			}
 			if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/limits"
 )
 
 func TestRetry_Cancel_BeforeTheFirstAttempt(t *testing.T) {
@@ -120,8 +121,8 @@ func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
 			err := sluice.Retry(ctx, g, each(d), s.call)
 			s.want(t, 0)
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
-			var wait *sluice.WaitError
-			if !errors.As(err, &wait) || *wait != (sluice.WaitError{By: "api", For: sluice.ByBackoff, Need: d, Have: 10 * time.Second}) {
+			var wait *limits.WaitError
+			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByBackoff, Need: d, Have: 10 * time.Second}) {
 				t.Errorf("%v tells %+v", err, wait)
 			}
 			if ctx.Err() != nil {
@@ -151,7 +152,7 @@ func TestRetry_GateRefusesTheFirstAttempt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
-		if wait, ok := err.(*sluice.WaitError); !ok || *wait != (sluice.WaitError{By: "api", For: sluice.ByRate, Need: time.Minute, Have: time.Second}) {
+		if wait, ok := err.(*limits.WaitError); !ok || *wait != (limits.WaitError{By: "api", For: limits.ByRate, Need: time.Minute, Have: time.Second}) {
 			t.Errorf("hopeless: %v", err)
 		}
 
@@ -159,14 +160,14 @@ func TestRetry_GateRefusesTheFirstAttempt(t *testing.T) {
 		waiting := make(chan error)
 		go func() { waiting <- sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }()
 		synctest.Wait()
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, sluice.ErrQueueFull) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, limits.ErrQueueFull) || errors.As(err, &stopped) {
 			t.Errorf("full: %v", err)
 		}
 		g.Close()
-		if err := <-waiting; !errors.Is(err, sluice.ErrClosed) || errors.As(err, &stopped) {
+		if err := <-waiting; !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed while waiting: %v", err)
 		}
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, sluice.ErrClosed) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed: %v", err)
 		} else if want := "sluice: api: closed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
@@ -188,7 +189,7 @@ func TestRetry_GateRefusesARetry(t *testing.T) {
 		"paused":   {sluice.Config{}, 30 * time.Second, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(99*time.Second), "") }, context.DeadlineExceeded, 100 * time.Second},
 		"full": {sluice.Config{Rate: perMinute, MaxWaiting: 1}, time.Hour, func(g *sluice.Gate) {
 			go g.Acquire(bg, 1)
-		}, sluice.ErrQueueFull, 0},
+		}, limits.ErrQueueFull, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,8 +222,8 @@ func TestRetry_CloseEndsBackoffs(t *testing.T) {
 		if len(left) != 2 {
 			t.Fatalf("at once: %v", left)
 		}
-		backsOff.wantStop(t, left[0].Err, stop{last: errDown, why: sluice.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
-		waits.wantStop(t, left[1].Err, stop{last: errBusy, why: sluice.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
+		backsOff.wantStop(t, left[0].Err, stop{last: errDown, why: limits.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
+		waits.wantStop(t, left[1].Err, stop{last: errBusy, why: limits.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
 		if got, want := left[0].Err.Error(), "sluice: api: gave up after 1 attempt: closed: 503 Service Unavailable"; got != want {
 			t.Errorf("message %q, want %q", got, want)
 		}
@@ -230,7 +231,7 @@ func TestRetry_CloseEndsBackoffs(t *testing.T) {
 		if left = l.Sofar(); len(left) != 3 {
 			t.Fatalf("then: %v", left)
 		}
-		inFlight.wantStop(t, left[2].Err, stop{last: errDown, why: sluice.ErrClosed, attempts: 1, at: 10 * time.Second, elapsed: 10 * time.Second})
+		inFlight.wantStop(t, left[2].Err, stop{last: errDown, why: limits.ErrClosed, attempts: 1, at: 10 * time.Second, elapsed: 10 * time.Second})
 		if got := g.Stats().Refused.Closed; got != 3 {
 			t.Errorf("%d refused as closed", got)
 		}

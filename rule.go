@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A rule is a Gate as its queue sees it: queue.Rule, queue.Latch, and the functions of
@@ -103,7 +104,7 @@ func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
 // refuse implements queue.Config.Refuse.
 func (r *rule) refuse(n int64) error {
 	if r.concurrency > 0 && r.concurrencyUnit.of(n) > r.concurrency {
-		return ErrTooLarge
+		return limits.ErrTooLarge
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (r *rule) fine() bool {
 }
 
 // blame implements queue.Config.Blame.
-func (r *rule) blame(now, need time.Duration, n int64) Cause {
+func (r *rule) blame(now, need time.Duration, n int64) limits.Cause {
 	switch {
 	case need > 0:
 		return r.slowest(now, need)
@@ -135,16 +136,16 @@ func (r *rule) blame(now, need time.Duration, n int64) Cause {
 }
 
 // slowest returns what most of a wait of need, which the schedule adds up to, is for.
-func (r *rule) slowest(now, need time.Duration) Cause {
+func (r *rule) slowest(now, need time.Duration) limits.Cause {
 	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
-		return ByPause
+		return limits.ByPause
 	}
-	return ByRate
+	return limits.ByRate
 }
 
 // holds returns what holds up the head of the queue, or "".
-func (r *rule) holds(now time.Duration) Cause {
-	var by Cause
+func (r *rule) holds(now time.Duration) limits.Cause {
+	var by limits.Cause
 	r.queue.Each(func(n int64) bool {
 		by = r.holdsUp(now, n)
 		return false
@@ -153,14 +154,14 @@ func (r *rule) holds(now time.Duration) Cause {
 }
 
 // holdsUp returns what holds up a call of n at the head of the queue, or "".
-func (r *rule) holdsUp(now time.Duration, n int64) Cause {
+func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 	switch wait := r.wait(now, n).For; {
 	case !r.room(n):
-		return ByConcurrency
+		return limits.ByConcurrency
 	case wait > 0 && r.ramp.wait(now) >= wait:
-		return BySlowStart
+		return limits.BySlowStart
 	case wait > 0 && r.budget.wait(now) >= wait:
-		return ByRetryBudget
+		return limits.ByRetryBudget
 	case wait > 0:
 		return r.slowest(now, wait)
 	}

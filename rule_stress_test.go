@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // returns fails t with all stacks, rather than wait for ever for a call that was not
@@ -99,7 +101,7 @@ func TestLane_Stress(t *testing.T) {
 						}
 						err := s.call(ctx, r)
 						cancel()
-						if errors.Is(err, ErrClosed) {
+						if errors.Is(err, limits.ErrClosed) {
 							return
 						}
 					}

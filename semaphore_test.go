@@ -46,13 +46,13 @@ func TestConfig_Semaphore_Remote(t *testing.T) {
 		if _, ok := g.TryAcquire(1); ok {
 			t.Error("overtook")
 		}
-		if _, err := g.AcquireWithin(bg, 1, 500*ms); !errors.Is(err, sluice.ErrTimeout) {
+		if _, err := g.AcquireWithin(bg, 1, 500*ms); !errors.Is(err, limits.ErrTimeout) {
 			t.Errorf("AcquireWithin: %v", err)
 		}
 		// A permit in time, but then the slot is too late: the permit goes back.
 		g.PauseUntil(time.Now().Add(time.Hour), "")
 		sem.SetLimit(10)
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if _, err := g.AcquireWithin(bg, 1, time.Second); !errors.As(err, &wait) {
 			t.Errorf("AcquireWithin of a paused gate: %v", err)
 		}
@@ -80,7 +80,7 @@ func TestConfig_Semaphore_LostLeaseEndsTheCall(t *testing.T) {
 		synctest.Wait()
 		close(sem.lost)
 		wg.Wait()
-		if errDo != sluice.ErrLeaseLost || !errors.Is(errCall, sluice.ErrLeaseLost) {
+		if errDo != limits.ErrLeaseLost || !errors.Is(errCall, limits.ErrLeaseLost) {
 			t.Errorf("Gate.Do: %v, Do: %v", errDo, errCall)
 		}
 		// A call that is done leaves no goroutine that waits for the loss.
@@ -101,7 +101,7 @@ func TestRetry_LostLeaseIsTheReason(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if !errors.Is(err, sluice.ErrLeaseLost) {
+		if !errors.Is(err, limits.ErrLeaseLost) {
 			t.Error(err)
 		}
 	})
@@ -117,7 +117,7 @@ func TestRetry_LostLeaseEndsTheAttemptOnly(t *testing.T) {
 				close(lease.lost)
 			}()
 			<-ctx.Done()
-			if cause := context.Cause(ctx); cause != sluice.ErrLeaseLost {
+			if cause := context.Cause(ctx); cause != limits.ErrLeaseLost {
 				t.Errorf("the attempt ended because of %v", cause)
 			}
 			return ctx.Err()
@@ -157,7 +157,7 @@ func TestConfig_Semaphore_WaitIsPartOfAcquireWithin(t *testing.T) {
 		time.AfterFunc(6*time.Second, func() { sem.Release(1) })
 		start := time.Now()
 		_, err := g.AcquireWithin(bg, 1, 10*time.Second)
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if !errors.As(err, &wait) || wait.Need != 6*time.Second || wait.Have != 4*time.Second || time.Since(start) != 6*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

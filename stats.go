@@ -28,8 +28,8 @@ type Stats struct {
 	Pacing, Waiting int64
 
 	// LimitedBy is what holds up the first of them, empty if no caller waits.
-	// If it is ByParent, the Stats of the parent say for what.
-	LimitedBy Cause
+	// If it is limits.ByParent, the Stats of the parent say for what.
+	LimitedBy limits.Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
 	// Spacing let the next call leave. It may have passed; a response that shortens
@@ -75,7 +75,7 @@ func (s Stats) String() string {
 		add("%s waiting", grouped(waiting))
 		switch s.LimitedBy {
 		case "":
-		case ByRate, ByRetryBudget:
+		case limits.ByRate, limits.ByRetryBudget:
 			parts[len(parts)-1] += fmt.Sprintf(" for the %s, next %s", s.LimitedBy, clock(s.NextSlot))
 		default:
 			parts[len(parts)-1] += fmt.Sprintf(" for the %s", s.LimitedBy)
@@ -224,7 +224,7 @@ func (g *Gate) Stats() Stats {
 	}
 	borrowing := g.atSemaphore.Load()
 	if borrowing > 0 && s.Waiting == 0 {
-		s.LimitedBy = BySemaphore
+		s.LimitedBy = limits.BySemaphore
 	}
 	s.Waiting += borrowing - s.Pacing
 	g.queue.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -62,21 +63,21 @@ func TestConfig_Semaphore_CloseAndStatsCountWaiters(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrClosed) {
+				if _, err := g.Acquire(bg, 1); !errors.Is(err, limits.ErrClosed) {
 					t.Error(err)
 				}
 			})
 		}
 		synctest.Wait()
-		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrQueueFull) {
+		if _, err := g.Acquire(bg, 1); !errors.Is(err, limits.ErrQueueFull) {
 			t.Errorf("a fourth: %v", err)
 		}
-		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != sluice.BySemaphore {
+		if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != limits.BySemaphore {
 			t.Errorf("%+v", s)
 		}
 		g.Close()
 		wg.Wait()
-		if _, err := g.Acquire(bg, 1); !errors.Is(err, sluice.ErrClosed) || sem.Waiting() != 0 {
+		if _, err := g.Acquire(bg, 1); !errors.Is(err, limits.ErrClosed) || sem.Waiting() != 0 {
 			t.Errorf("%v, %d wait for permits", err, sem.Waiting())
 		}
 	})
@@ -93,7 +94,7 @@ func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
 		"0 in flight, calls 2s apart after failures, 0 granted":                           {Spacing: 2 * time.Second},
 		"0 in flight, paused until 2100-01-02 03:04:05, 0 granted":                        {PausedUntil: time.Date(2100, 1, 2, 3, 4, 5, 6, time.UTC)},
 		"0 in flight, 999 granted, 1,000 refused, 1 retried":                              {Granted: 999, Refused: sluice.Refusals{Busy: 1, Other: 999}, Retried: 1},
-		"0 in flight, 1 waiting for the retry budget, next " + clock(now) + ", 0 granted": {Pacing: 1, LimitedBy: sluice.ByRetryBudget, NextSlot: now},
+		"0 in flight, 1 waiting for the retry budget, next " + clock(now) + ", 0 granted": {Pacing: 1, LimitedBy: limits.ByRetryBudget, NextSlot: now},
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // state is the outcome of an item, as written to the log.
@@ -267,9 +268,9 @@ func (d *driver) stateOf(c *call, err error) state {
 		if errors.As(err, &stopped) && final(stopped.Why) || stopped == nil && errors.Is(err, sluice.ErrPermanent) {
 			return failed // even if the batch has ended
 		}
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		if c.ctx.Err() != nil || errors.As(err, &wait) ||
-			errors.Is(err, sluice.ErrServerWait) || errors.Is(err, sluice.ErrClosed) {
+			errors.Is(err, sluice.ErrServerWait) || errors.Is(err, limits.ErrClosed) {
 			return unfinished
 		}
 		return failed

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Items leave in the order of the input, and only one of them waits at the
@@ -72,7 +73,7 @@ func TestMap_GateRefuses(t *testing.T) {
 			defer cancel()
 			gate := newGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Second}})
 			start := time.Now()
-			var wait *sluice.WaitError
+			var wait *limits.WaitError
 			err := ForEach(ctx, gate, count(9), func(context.Context, int) error { return nil }, Config[int]{})
 			if !errors.As(err, &wait) || time.Since(start) != time.Second || ctx.Err() != nil {
 				t.Errorf("%v after %v", err, time.Since(start))
@@ -113,7 +114,7 @@ func TestMap_GateRefuses(t *testing.T) {
 			}
 			go gate.Acquire(t.Context(), 1) // and keeps it
 			synctest.Wait()
-			if err := ForEach(t.Context(), gate, count(9), func(context.Context, int) error { return nil }, Config[int]{}); !errors.Is(err, sluice.ErrQueueFull) {
+			if err := ForEach(t.Context(), gate, count(9), func(context.Context, int) error { return nil }, Config[int]{}); !errors.Is(err, limits.ErrQueueFull) {
 				t.Error(err)
 			}
 			permit.Release()
@@ -135,17 +136,17 @@ func TestDriver_StateOf(t *testing.T) {
 		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrBudget}, failed},
 		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrServerWait}, unfinished},
 		{&sluice.RetryError{Last: errBroken, Why: context.Canceled}, unfinished},
-		{&sluice.RetryError{Last: errBroken, Why: sluice.ErrClosed}, unfinished},
-		{&sluice.RetryError{Last: errBroken, Why: &sluice.WaitError{}}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: limits.ErrClosed}, unfinished},
+		{&sluice.RetryError{Last: errBroken, Why: &limits.WaitError{}}, unfinished},
 		{sluice.Permanent(errBroken), failed}, // at the first attempt
 		{fmt.Errorf("Get: %w", sluice.Permanent(errBroken)), failed},
 		{&sluice.RetryError{Last: errBroken, Why: fmt.Errorf("after 3 s: %w", sluice.ErrElapsed)}, failed},
 		{&sluice.RetryError{Last: sluice.Permanent(errBroken), Why: context.Canceled}, unfinished},
-		{sluice.ErrClosed, unfinished},
-		{sluice.ErrTooLarge, unfinished},
+		{limits.ErrClosed, unfinished},
+		{limits.ErrTooLarge, unfinished},
 		{context.DeadlineExceeded, unfinished},
 		// The inner call gave up because of its own gate; ours did for its attempts.
-		{&sluice.RetryError{Last: &sluice.RetryError{Why: sluice.ErrClosed}, Why: sluice.ErrAttempts}, failed},
+		{&sluice.RetryError{Last: &sluice.RetryError{Why: limits.ErrClosed}, Why: sluice.ErrAttempts}, failed},
 	} {
 		d := driver{}
 		if got := d.stateOf(&call{d: &d, ctx: t.Context()}, tt.err); got != tt.want {
@@ -162,8 +163,8 @@ func TestDriver_StateOf(t *testing.T) {
 		{t.Context(), errBroken, failed},
 		{t.Context(), context.Canceled, failed}, // not by us
 		{t.Context(), fmt.Errorf("Get: %w", &sluice.RetryError{Why: sluice.ErrServerWait}), unfinished},
-		{t.Context(), fmt.Errorf("Get: %w", &sluice.WaitError{}), unfinished},
-		{t.Context(), fmt.Errorf("Get: %w", sluice.ErrClosed), unfinished},
+		{t.Context(), fmt.Errorf("Get: %w", &limits.WaitError{}), unfinished},
+		{t.Context(), fmt.Errorf("Get: %w", limits.ErrClosed), unfinished},
 		{t.Context(), nil, done},
 		{cancelled, errBroken, unfinished},
 		{cancelled, sluice.Permanent(errBroken), failed},

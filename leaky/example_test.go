@@ -72,7 +72,7 @@ func ExampleBucket_Admit() {
 	fmt.Println(b.Acquire(ctx, 2))
 
 	err := b.AcquireWithin(ctx, 1, time.Minute)
-	var wait *sluice.WaitError
+	var wait *limits.WaitError
 	if errors.As(err, &wait) {
 		fmt.Println("would take", wait.Need.Round(time.Minute))
 	}

@@ -74,12 +74,12 @@ func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 				return b.Acquire(ctx, 2)
 			},
 		} {
-			var wait *sluice.WaitError
+			var wait *limits.WaitError
 			if err := f(); !errors.As(err, &wait) || wait.Need != 2*sec || wait.Have != 1999*ms {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := b.Acquire(bg, 4); err != sluice.ErrTooLarge {
+		if err := b.Acquire(bg, 4); err != limits.ErrTooLarge {
 			t.Errorf("4 of 3: %v", err)
 		}
 		want(t, "nothing of it is taken", m.peek(), before)

@@ -36,6 +36,10 @@ var (
 	// that is known in advance to be too long fails with a [*WaitError] instead. It
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
+
+	// ErrLeaseLost is the cause of the context of a call whose [Lease] was lost while the
+	// call was in flight.
+	ErrLeaseLost = errors.New("sluice: the permit was lost")
 )
 
 type timeoutError struct{}
@@ -86,15 +90,4 @@ func roughly(d time.Duration) time.Duration {
 		return d.Round(10 * time.Microsecond)
 	}
 	return d
-}
-
-// A Cause names what holds a call up, such as "rate". For a limit of a gate it is
-// "limit" and its name.
-type Cause string
-
-func (c Cause) forIt() string {
-	if c == "" {
-		return ""
-	}
-	return " for the " + string(c)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/observe"
 )
 
@@ -72,7 +73,7 @@ func TestNewLogger_Lines(t *testing.T) {
 			{Kind: sluice.EventReleased, Gate: "g", N: 2, Held: time.Minute},
 			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "busy"},
 			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "cancelled", Err: context.Canceled},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "closed", Err: sluice.ErrClosed},
+			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "closed", Err: limits.ErrClosed},
 			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
 			{Kind: sluice.EventResumed, Gate: "g"},
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},

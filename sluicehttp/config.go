@@ -28,7 +28,7 @@ type Config struct {
 	// server has paused or slowed down, so that a server with many names cannot
 	// keep other hosts from getting a gate. A gate is kept if its configured rate
 	// would delay a call or if it has Limits; if there are only such gates, the
-	// new key fails with sluice.ErrTooManyKeys.
+	// new key fails with limits.ErrTooManyKeys.
 	//
 	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for
 	// their rate or Limits only up to 10 times EvictAt. Set MaxKeys if you have

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -114,7 +115,7 @@ func TestTransport_Throttle_BeyondTheClientTimeout(t *testing.T) {
 			t.Errorf("come back at %v", at)
 		}
 		_, _, err := w.get(bg, "http://a.test/")
-		wait, ok := errors.AsType[*sluice.WaitError](err)
+		wait, ok := errors.AsType[*limits.WaitError](err)
 		if !ok || wait.Need != 60700*ms || wait.Have != 10*time.Second || !errors.Is(err, context.DeadlineExceeded) || w.now() != 0 {
 			t.Errorf("got %v at %v", err, w.now())
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -282,7 +283,7 @@ func TestConfig_Keys_HostileNames(t *testing.T) {
 					}
 					refused := 0
 					for i := range hosts {
-						if errors.Is(get(fmt.Sprintf("http://h%d.evil.test/", i)), sluice.ErrTooManyKeys) {
+						if errors.Is(get(fmt.Sprintf("http://h%d.evil.test/", i)), limits.ErrTooManyKeys) {
 							refused++
 						}
 						if i%50 == 0 {
@@ -352,7 +353,7 @@ func TestConfig_Keys_OneGatePerHost(t *testing.T) {
 				case err == nil:
 					runtime.Gosched()
 					resp.Body.Close()
-				case !errors.Is(err, sluice.ErrTooManyKeys):
+				case !errors.Is(err, limits.ErrTooManyKeys):
 					t.Error(err)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -289,7 +290,7 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 					if status != 503 || got != body || err != nil || w.now() != 500*ms {
 						t.Errorf("%d, %d bytes, %v at %v", status, len(got), err, w.now())
 					}
-					wantWhy(t, report, sluice.ErrClosed, 1)
+					wantWhy(t, report, limits.ErrClosed, 1)
 				})
 			})
 		}
@@ -308,7 +309,7 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 			time.AfterFunc(1500*ms, w.rt.Close)
 			_, _, err := w.get(bg, "http://a.test/")
 			status, ok := errors.AsType[*sluicehttp.StatusError](err)
-			if !ok || status.Status != 503 || !errors.Is(err, sluice.ErrClosed) {
+			if !ok || status.Status != 503 || !errors.Is(err, limits.ErrClosed) {
 				t.Errorf("got %v", err)
 			}
 		})

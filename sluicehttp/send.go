@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // errNothing is the error if the base transport breaks its contract.
@@ -55,7 +55,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 			go func() {
 				select {
 				case <-lost:
-					cancel(sluice.ErrLeaseLost)
+					cancel(limits.ErrLeaseLost)
 				case <-ctx.Done():
 				case <-over:
 				}

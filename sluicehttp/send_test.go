@@ -65,7 +65,7 @@ func TestTransport_LostLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first := report.Last().Attempts[0]; !errors.Is(first.Err, sluice.ErrLeaseLost) || first.Took != 10*time.Second {
+		if first := report.Last().Attempts[0]; !errors.Is(first.Err, limits.ErrLeaseLost) || first.Took != 10*time.Second {
 			t.Errorf("the first attempt ended with %v after %v", first.Err, first.Took)
 		}
 		got, err := io.ReadAll(resp.Body)

@@ -15,7 +15,7 @@ import (
 // Timeout of a client.
 type shortError struct {
 	text string
-	err  error // a *sluice.WaitError, or a *sluice.RetryError because of one
+	err  error // a *limits.WaitError, or a *sluice.RetryError because of one
 }
 
 func (e *shortError) Error() string { return e.text }
@@ -27,7 +27,7 @@ func (e *shortError) Timeout() bool { return true }
 // tooShort returns err, with a better text if it is about a wait beyond the deadline of the
 // request.
 func (c *call) tooShort(err error) error {
-	wait, ok := errors.AsType[*sluice.WaitError](err)
+	wait, ok := errors.AsType[*limits.WaitError](err)
 	deadline, bounded := c.ctx.Deadline()
 	if !ok || !bounded {
 		return err
@@ -40,10 +40,10 @@ func (c *call) tooShort(err error) error {
 }
 
 // shortText says that a wait is too long for a client with that timeout.
-func shortText(wait *sluice.WaitError, timeout time.Duration) string {
+func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	what := "wait"
 	switch wait.For {
-	case sluice.ByPause, sluice.ByBackoff:
+	case limits.ByPause, limits.ByBackoff:
 		what = string(wait.For)
 	case "":
 	default:

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -26,7 +25,7 @@ func TestShortText(t *testing.T) {
 		{19*s + 800*time.Millisecond, 19*s + 600*time.Millisecond, 20 * s, "what is left of the client timeout 20 s, 19.6s, is shorter than the 19.8s wait for the rate"},
 		{limits.Never, 10 * s, 10 * s, "client timeout 10 s is shorter than the wait for the rate, which does not end"},
 	} {
-		if got := shortText(&sluice.WaitError{For: sluice.ByRate, Need: c.need, Have: c.have}, c.timeout); got != c.want {
+		if got := shortText(&limits.WaitError{For: limits.ByRate, Need: c.need, Have: c.have}, c.timeout); got != c.want {
 			t.Errorf("need %v, have %v of %v:\n got %s\nwant %s", c.need, c.have, c.timeout, got, c.want)
 		}
 	}

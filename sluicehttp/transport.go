@@ -167,7 +167,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // error of the context; a [*sluice.RetryError] with the last error and the reason why there
 // was no other attempt; or that of the gate if it refused the request. If a wait cannot end
 // before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
-// once, with an error that matches [*sluice.WaitError] and [context.DeadlineExceeded].
+// once, with an error that matches [*limits.WaitError] and [context.DeadlineExceeded].
 //
 // The deprecated Request.Cancel is obeyed: closing it ends the call in the queue, in a
 // backoff or in an attempt, with the error of net/http.
@@ -247,7 +247,7 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) Unwrap() http.RoundTripper { return t.base }
 
 // Close closes all gates, including those made by NewGate: requests that wait or come later
-// fail with [sluice.ErrClosed]. Requests in flight go on. Closing twice is harmless. A
+// fail with [limits.ErrClosed]. Requests in flight go on. Closing twice is harmless. A
 // Transport need not be closed.
 func (t *Transport) Close() {
 	t.closed.Store(true)

@@ -137,7 +137,7 @@ func TestOverrides(t *testing.T) {
 		}{
 			{sluicehttp.Overrides{}, "http://a.test/", nil},
 			{sluicehttp.Overrides{Key: "search", Cost: 7}, "http://a.test/", nil},
-			{sluicehttp.Overrides{Key: "search", Cost: 11}, "http://a.test/", sluice.ErrTooLarge},
+			{sluicehttp.Overrides{Key: "search", Cost: 11}, "http://a.test/", limits.ErrTooLarge},
 			// The key does not follow to another host.
 			{sluicehttp.Overrides{Key: "search", Cost: 3}, "http://away.test/", nil},
 		} {
@@ -168,7 +168,7 @@ func TestConfig_Keys(t *testing.T) {
 	inWorld(t, cfg, nil, func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		w.wantGet("http://b.test/", 200)
-		if _, _, err := w.get(bg, "http://c.test/"); !errors.Is(err, sluice.ErrTooManyKeys) {
+		if _, _, err := w.get(bg, "http://c.test/"); !errors.Is(err, limits.ErrTooManyKeys) {
 			w.Errorf("got %v, want ErrTooManyKeys", err)
 		}
 		time.Sleep(time.Second) // now nothing is owed
@@ -220,11 +220,11 @@ func TestTransport_Close(t *testing.T) {
 		if err := w.rt.Shutdown(ctx); err != context.DeadlineExceeded {
 			w.Errorf("Shutdown with an open body: %v", err)
 		}
-		if err := <-waiting; !errors.Is(err, sluice.ErrClosed) {
+		if err := <-waiting; !errors.Is(err, limits.ErrClosed) {
 			w.Errorf("who waited got %v", err)
 		}
 		for _, url := range []string{"http://a.test/", "http://new.test/"} {
-			if _, _, err := w.get(bg, url); !errors.Is(err, sluice.ErrClosed) {
+			if _, _, err := w.get(bg, url); !errors.Is(err, limits.ErrClosed) {
 				w.Errorf("%s got %v", url, err)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -164,7 +163,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 		default:
 		}
 	}
-	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 		t.Errorf("five are lent, and another: %v", err)
 	}
 	for _, l := range append(known, again...) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -122,7 +122,7 @@ func TestHolderIsKilled(t *testing.T) {
 	h := startHolder(t, b, redistest.Shared(t).Addr)
 	sem := holds(t, b.store(t))
 	time.Sleep(3 * holderLease / 2) // it is renewed
-	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 		t.Fatalf("held, and lent: %v", err)
 	}
 	if err := h.cmd.Process.Kill(); err != nil {
@@ -163,7 +163,7 @@ func TestHolderStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.next(t, "lost")
-	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 		t.Errorf("held, and lent: %v", err)
 	}
 	select {
@@ -190,7 +190,7 @@ func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
 			}
 			all = append(all, l)
 		}
-		if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 			t.Errorf("more than the limit: %v", err)
 		}
 		return all
@@ -217,7 +217,7 @@ func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
 			}
 		}
 	}
-	if _, err := sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 		t.Errorf("more than the limit: %v", err)
 	}
 	for _, l := range now {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Lease is permits lent by a [Semaphore]. It is safe for use by multiple
@@ -31,7 +31,7 @@ func (l *Lease) Weight() int64 { return l.n }
 // released, or may have been: no later than others may have it.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Context returns a copy of ctx that ends, with the cause sluice.ErrLeaseLost, when
+// Context returns a copy of ctx that ends, with the cause limits.ErrLeaseLost, when
 // the lease is lost. Call stop when it is not needed any more.
 func (l *Lease) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
@@ -39,7 +39,7 @@ func (l *Lease) Context(ctx context.Context) (held context.Context, stop context
 	go func() {
 		select {
 		case <-l.lost:
-			cancel(sluice.ErrLeaseLost)
+			cancel(limits.ErrLeaseLost)
 		case <-held.Done():
 		}
 		close(over)

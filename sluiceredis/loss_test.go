@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -363,7 +362,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 			default:
 			}
 		}
-		if _, err := other.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := other.acquire(bg, 1, 0); err != limits.ErrTimeout {
 			t.Errorf("one more than the limit: %v", err)
 		}
 		first.Release()

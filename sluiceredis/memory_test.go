@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -208,7 +207,7 @@ func TestInProcessLeases(t *testing.T) {
 			t.Error("lost")
 		default:
 		}
-		if _, err := b.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := b.acquire(bg, 1, 0); err != limits.ErrTimeout {
 			t.Errorf("%v", err)
 		}
 		began := time.Now()
@@ -225,7 +224,7 @@ func TestInProcessLeases(t *testing.T) {
 		if tokens := []int64{first.Token(), second.Token(), third.Token()}; !slices.IsSorted(tokens) || tokens[0] == tokens[1] || tokens[1] == tokens[2] {
 			t.Errorf("tokens %v", tokens)
 		}
-		if _, err := a.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+		if _, err := a.acquire(bg, 1, 0); err != limits.ErrTimeout {
 			t.Errorf("three of two: %v", err)
 		}
 		second.Release()

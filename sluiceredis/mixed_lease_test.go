@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A lease lasts as long as its holder's machine says, whatever the leases of other
@@ -79,7 +79,7 @@ func TestLeaseChangesMachineByMachine(t *testing.T) {
 			full := func(when string) {
 				t.Helper()
 				for _, m := range all {
-					if l, err := m.acquire(bg, 1, 0); l != nil || err != sluice.ErrTimeout {
+					if l, err := m.acquire(bg, 1, 0); l != nil || err != limits.ErrTimeout {
 						t.Fatalf("%s: more than the limit is lent: %v", when, err)
 					}
 				}
@@ -158,7 +158,7 @@ func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
 				}
 				full := func(n int64) {
 					t.Helper()
-					if l, err := two.acquire(bg, n, 0); l != nil || err != sluice.ErrTimeout {
+					if l, err := two.acquire(bg, n, 0); l != nil || err != limits.ErrTimeout {
 						t.Fatalf("%d lent beside 4 of 5: %v", n, err)
 					}
 				}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -227,7 +226,7 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 // the slot, or Cancel.
 //
 // If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is
-// reserved, and the error is a [*sluice.WaitError]. It is sluice.ErrTooLarge if n
+// reserved, and the error is a [*limits.WaitError]. It is limits.ErrTooLarge if n
 // slots last longer than the horizon, ctx.Err() if ctx is done, or says that the
 // server did not answer; after [ErrAmbiguous] a slot may have been reserved, and
 // stays empty. n = 0 takes nothing; it panics if n < 0.
@@ -235,7 +234,7 @@ func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*R
 	mustNotBeNegative(n)
 	interval := p.paced.Load().interval
 	if n > p.key.horizon/interval {
-		return nil, sluice.ErrTooLarge
+		return nil, limits.ErrTooLarge
 	}
 	if n == 0 {
 		return &Reservation{pacer: p, span: span{at: time.Now()}}, ctx.Err()
@@ -263,7 +262,7 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 		}
 		p.heard(r.pauses, r.at)
 		if !r.ok {
-			return span{}, &sluice.WaitError{For: sluice.ByRate, Need: r.wait, Have: time.Duration(patience)}
+			return span{}, &limits.WaitError{For: limits.ByRate, Need: r.wait, Have: time.Duration(patience)}
 		}
 		slots := r.span()
 		p.mu.Lock()
@@ -290,7 +289,7 @@ func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If the slot is
-// further ahead it returns a [*sluice.WaitError] at once.
+// further ahead it returns a [*limits.WaitError] at once.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	began := time.Now()
 	for {

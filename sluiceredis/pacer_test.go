@@ -141,7 +141,7 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 			t.Errorf("%v, %v", next, err)
 		}
 		// Who could not leave in time is told so, and reserves nothing.
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		ctx, cancel = context.WithTimeout(bg, time.Second)
 		defer cancel()
 		if err := p.Acquire(ctx, 1); !errors.As(err, &wait) || wait.Need < 3*time.Minute || wait.Have > time.Second {
@@ -150,7 +150,7 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 		if err := p.AcquireWithin(bg, 1, time.Second); !errors.As(err, &wait) || wait.Have > time.Second || wait.Have < 900*ms {
 			t.Errorf("%v", err)
 		}
-		if err := p.Acquire(bg, 61); err != sluice.ErrTooLarge {
+		if err := p.Acquire(bg, 61); err != limits.ErrTooLarge {
 			t.Errorf("more than the horizon: %v", err)
 		}
 	})

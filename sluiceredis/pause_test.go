@@ -468,7 +468,7 @@ func TestSlotsAheadAreGivenBack(t *testing.T) {
 		if _, err := p.Admit(ctx, 1); err != context.Canceled {
 			t.Error(err)
 		}
-		if _, err := p.Admit(bg, 601); err != sluice.ErrTooLarge {
+		if _, err := p.Admit(bg, 601); err != limits.ErrTooLarge {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -64,12 +63,12 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	}
 	interval := p.paced.Load().interval
 	if n > p.key.horizon/interval {
-		return 0, sluice.ErrTooLarge
+		return 0, limits.ErrTooLarge
 	}
 	slots := max(n, min(m.use.rate(time.Since(m.began), m.ahead), int64(m.ahead)/interval))
 	m.held, err = p.reserve(ctx, slots*interval, p.key.horizon)
 	m.each = m.held.takes / slots // more than an interval if they are of a local share
-	if no, ok := err.(*sluice.WaitError); ok {
+	if no, ok := err.(*limits.WaitError); ok {
 		return no.Need, nil
 	}
 	if err != nil {
@@ -185,7 +184,7 @@ func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 	interval := p.paced.Load().interval
 	if delta >= 0 {
 		if delta > p.key.horizon/interval {
-			return sluice.ErrTooLarge
+			return limits.ErrTooLarge
 		}
 		return p.store.pacers.do(context.WithoutCancel(ctx), p.at(), &pacing{takes: delta * interval, patience: longest})
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -85,7 +84,7 @@ func TestLongReshard(t *testing.T) {
 				switch {
 				case errors.Is(err, ErrAmbiguous), err == context.DeadlineExceeded:
 					unknown[kind]++
-				case err == sluice.ErrTimeout: // all are lent, or it could not be asked for long enough
+				case err == limits.ErrTimeout: // all are lent, or it could not be asked for long enough
 				case err != nil:
 					codes[kind+" "+reason(err)]++
 				case ok:

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -152,7 +151,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 		return &Lease{lost: make(chan struct{})}, nil
 	}
 	if n > s.Limit() {
-		return nil, sluice.ErrTooLarge
+		return nil, limits.ErrTooLarge
 	}
 	if longest <= 0 {
 		id := s.store.unique()
@@ -161,19 +160,19 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 		case errors.Is(err, ErrAmbiguous):
 			go s.giveBack(id, true)
 		case l == nil && err == nil:
-			err = sluice.ErrTimeout
+			err = limits.ErrTimeout
 		}
 		return l, err
 	}
 	bounded := ctx
 	if longest != limits.Never {
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, longest, sluice.ErrTimeout)
+		bounded, cancel = context.WithTimeoutCause(ctx, longest, limits.ErrTimeout)
 		defer cancel()
 	}
 	l, err := s.queue(bounded, n)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return nil, sluice.ErrTimeout
+		return nil, limits.ErrTimeout
 	}
 	return l, err
 }
@@ -199,7 +198,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 	}()
 	for {
 		if n > s.Limit() {
-			return nil, sluice.ErrTooLarge
+			return nil, limits.ErrTooLarge
 		}
 		var hint time.Duration
 		l, hint, err = s.ask(ctx, id, n)

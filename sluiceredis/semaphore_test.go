@@ -183,7 +183,7 @@ func TestRequestThatArrivesTooLate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := sem.acquire(bg, 2, 30*ms); err != sluice.ErrTimeout {
+				if _, err := sem.acquire(bg, 2, 30*ms); err != limits.ErrTimeout {
 					t.Errorf("%v", err)
 				}
 				l.Release()
@@ -243,7 +243,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 		t.Error("another has the permit, and the holder does not know")
 	}
 	<-ctx.Done()
-	if context.Cause(ctx) != sluice.ErrLeaseLost {
+	if context.Cause(ctx) != limits.ErrLeaseLost {
 		t.Errorf("%v", context.Cause(ctx))
 	}
 	if next.Token() <= l.Token() {
@@ -251,7 +251,7 @@ func TestLeaseIsLostWhenTheServerIsOutOfReach(t *testing.T) {
 	}
 	p.Set(redistest.Fault{})
 	l.Release() // does not free what is another's
-	if _, err := other.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+	if _, err := other.acquire(bg, 1, 0); err != limits.ErrTimeout {
 		t.Errorf("%v", err)
 	}
 	next.Release()
@@ -337,7 +337,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 		t.Errorf("%s are lent, 2 are held", lent())
 	}
 	p.Set(redistest.Fault{DropReply: true})
-	if _, err := sem.acquire(bg, 1, 50*ms); !errors.Is(err, sluice.ErrTimeout) && !errors.Is(err, ErrAmbiguous) {
+	if _, err := sem.acquire(bg, 1, 50*ms); !errors.Is(err, limits.ErrTimeout) && !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("%v", err)
 	}
 	p.Set(redistest.Fault{})
@@ -427,13 +427,13 @@ func TestSemaphoreVerbs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sem.acquire(bg, 4, sec); err != sluice.ErrTooLarge {
+		if _, err := sem.acquire(bg, 4, sec); err != limits.ErrTooLarge {
 			t.Errorf("more than the limit: %v", err)
 		}
-		if _, err := sem.acquire(bg, 2, 0); err != sluice.ErrTimeout {
+		if _, err := sem.acquire(bg, 2, 0); err != limits.ErrTimeout {
 			t.Errorf("without waiting: %v", err)
 		}
-		if _, err := sem.acquire(bg, 2, 20*ms); err != sluice.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := sem.acquire(bg, 2, 20*ms); err != limits.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("within 20 ms: %v", err)
 		}
 		ctx, cancel := context.WithCancel(bg)
@@ -514,7 +514,7 @@ func TestSemaphoreRefusesWhatCannotBe(t *testing.T) {
 		}
 	}
 	sem := newSemaphore(t, s, "n", 0, SemaphoreConfig{})
-	if _, err := sem.acquire(bg, 1, sec); err != sluice.ErrTooLarge {
+	if _, err := sem.acquire(bg, 1, sec); err != limits.ErrTooLarge {
 		t.Errorf("limit 0: %v", err)
 	}
 }

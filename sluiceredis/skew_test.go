@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
@@ -133,7 +132,7 @@ func TestClockOfAMachineDoesNotMatter(t *testing.T) {
 			}
 			tokens = append(tokens, l.Token())
 			if len(tokens)%2 == 0 {
-				if _, err := m.sem.acquire(bg, 1, 0); err != sluice.ErrTimeout {
+				if _, err := m.sem.acquire(bg, 1, 0); err != limits.ErrTimeout {
 					t.Errorf("two are lent, and another: %v", err)
 				}
 			}

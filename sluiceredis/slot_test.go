@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
@@ -128,5 +127,5 @@ func TestStrictOnACluster(t *testing.T) {
 
 // isWait reports whether err is the answer of a limit.
 func isWait(err error) bool {
-	return errors.Is(err, sluice.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, limits.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -404,7 +404,7 @@ func TestTogetherAdjust(t *testing.T) {
 		remain(0, 0, 0, 2)
 		clock.set(5 * sec)
 		remain(1, 5, 5, 5) // 4 of 7 still in the bucket
-		adjust(0, []int64{0, mostAtOnce + 1, 0, 6}, nil, errAny, nil, sluice.ErrTooLarge)
+		adjust(0, []int64{0, mostAtOnce + 1, 0, 6}, nil, errAny, nil, limits.ErrTooLarge)
 		if got := s.Stats(); got.Refunded != 8+3+2+3+2 || got.Stranded != 1+2+1+3 {
 			t.Errorf("%+v", got)
 		}

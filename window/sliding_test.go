@@ -57,7 +57,7 @@ func TestLimits_Verbs(t *testing.T) {
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, ResetAfter: day})
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
 			want(t, name, l.Take(4), limits.Result{Limit: 3, Remaining: 1, RetryAfter: limits.Never, ResetAfter: day})
-			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) || !errors.Is(err, sluice.ErrTooLarge) {
+			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) || !errors.Is(err, limits.ErrTooLarge) {
 				t.Errorf("%s: 4 of 3: %v", name, err)
 			}
 			l.Adjust(bg, -1, 0)
@@ -288,10 +288,10 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 			if _, ok := g.TryAcquire(2); ok {
 				t.Errorf("%s: 2 of 1", name)
 			}
-			if _, err := g.Acquire(bg, 3); !errors.Is(err, sluice.ErrTooLarge) {
+			if _, err := g.Acquire(bg, 3); !errors.Is(err, limits.ErrTooLarge) {
 				t.Errorf("%s: 3 of 2: %v", name, err)
 			}
-			var wait *sluice.WaitError
+			var wait *limits.WaitError
 			if _, err := g.AcquireWithin(bg, 2, time.Second); !errors.As(err, &wait) || wait.Need != 59*time.Second {
 				t.Errorf("%s: %v", name, err)
 			}

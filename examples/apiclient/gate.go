@@ -52,7 +52,7 @@ func newTransport(gate sluice.Config, base http.RoundTripper) (*sluicehttp.Trans
 func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 	// When the job is stopped, by Ctrl-C or a full disk, the gate is closed.
 	// Calls in flight are finished; whoever waits, for a permit or for the
-	// next attempt, gets sluice.ErrClosed.
+	// next attempt, gets limits.ErrClosed.
 	defer context.AfterFunc(j.stop, gate.Close)()
 
 	ids := j.ids()

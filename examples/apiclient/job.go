@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // job is one run over the items, by whichever pool.
@@ -86,7 +86,7 @@ func (j *job) finish(id int, body []byte, err error) {
 // explain keeps the reason of a loss. That of an item given up because of a
 // stop is the stop, which the user knows of; the table counts those items.
 func (j *job) explain(err error) {
-	if j.stop.Err() != nil && (errors.Is(err, sluice.ErrClosed) || errors.Is(err, context.Canceled)) {
+	if j.stop.Err() != nil && (errors.Is(err, limits.ErrClosed) || errors.Is(err, context.Canceled)) {
 		return
 	}
 	j.mu.Lock()

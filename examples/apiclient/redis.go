@@ -147,7 +147,7 @@ func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var server *sluiceredis.ServerError
-	away := err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrTimeout) && !errors.Is(err, sluice.ErrTooLarge) &&
+	away := err != nil && ctx.Err() == nil && !errors.Is(err, limits.ErrTimeout) && !errors.Is(err, limits.ErrTooLarge) &&
 		!errors.Is(err, sluiceredis.ErrData)
 	switch {
 	case !away:

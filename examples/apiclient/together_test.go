@@ -16,7 +16,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -268,7 +268,7 @@ func TestPatience(t *testing.T) {
 			}
 		}
 		judge(nil, false, nil)
-		for _, err := range []error{sluice.ErrTimeout, sluice.ErrTooLarge, sluiceredis.ErrData} {
+		for _, err := range []error{limits.ErrTimeout, limits.ErrTooLarge, sluiceredis.ErrData} {
 			judge(err, false, err)
 		}
 		judge(away, true, nil)

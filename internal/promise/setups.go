@@ -252,7 +252,7 @@ func besideShutdown(tb testing.TB, l Limits) *Subject {
 		tb.Fatal(err)
 	}
 	for range 5 {
-		if err := <-results; !errors.Is(err, sluice.ErrClosed) {
+		if err := <-results; !errors.Is(err, limits.ErrClosed) {
 			tb.Fatalf("a caller of a gate that was shut down: %v", err)
 		}
 	}

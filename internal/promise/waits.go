@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // neverEarly lets a server refuse a call and set a wait, in each way in which it can. No
@@ -207,7 +208,7 @@ func neverHopeless(c *check) {
 		x.do(x.ctx, who, Ask{Within: within}, nil)
 		x.finishOf(who)
 		e, _ := x.wantEnded(who)
-		var wait *sluice.WaitError
+		var wait *limits.WaitError
 		switch {
 		case !errors.As(e.err, &wait) || !errors.Is(e.err, context.DeadlineExceeded):
 			x.errorf("a call that cannot leave within %v: %v", within, e.err)

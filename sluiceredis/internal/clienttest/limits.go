@@ -111,9 +111,9 @@ func meter(t *testing.T, m limits.Limiter) {
 		}
 	}
 	admit(0, true, nil)
-	admit(6, false, sluice.ErrTooLarge)
+	admit(6, false, limits.ErrTooLarge)
 	admit(3, true, nil)
-	admit(6, false, sluice.ErrTooLarge)
+	admit(6, false, limits.ErrTooLarge)
 	if wait := admit(3, false, nil); wait > 100*24*time.Hour || wait < time.Microsecond {
 		t.Errorf("a wait of %v", wait)
 	}
@@ -210,9 +210,9 @@ func permits(t *testing.T, p limits.Semaphore) {
 		return l
 	}
 	three := lend(3, nil)
-	lend(6, sluice.ErrTooLarge)
+	lend(6, limits.ErrTooLarge)
 	two := lend(2, nil)
-	lend(1, sluice.ErrTimeout)
+	lend(1, limits.ErrTimeout)
 	three.Release()
 	three = lend(3, nil)
 	two.Release()

@@ -1,0 +1,23 @@
+package limits
+
+// A Cause names what holds calls up: one of the constants, or "limit" and the name of
+// one of the further limits of a gate. It is empty if nothing does, or nothing is known.
+type Cause string
+
+const (
+	ByRate        Cause = "rate"         // evenly spaced
+	ByConcurrency Cause = "concurrency"  // until other calls are done
+	ByPause       Cause = "pause"        // of the gate
+	ByRetryBudget Cause = "retry budget" // it was empty: see sluice.Stats.Spacing
+	BySlowStart   Cause = "slow start"   // after a throttle, without a rate
+	ByBackoff     Cause = "backoff"      // before a retry
+	BySemaphore   Cause = "semaphore"    // that the gate shares with others
+	ByParent      Cause = "parent"       // its Stats say for what
+)
+
+func (c Cause) forIt() string {
+	if c == "" {
+		return ""
+	}
+	return " for the " + string(c)
+}
