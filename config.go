@@ -86,18 +86,7 @@ func New(cfg Config) (*Gate, error) {
 }
 
 func newGate(cfg Config) (*Gate, error) {
-	switch {
-	case cfg.Concurrency < 0:
-		return nil, fmt.Errorf("negative concurrency %d", cfg.Concurrency)
-	case cfg.MaxWaiting < 0:
-		return nil, fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
-	case cfg.Parent != nil && cfg.Parent.semaphore != nil:
-		return nil, errors.New("a parent cannot have a Semaphore: calls would hold its permits while they wait")
-	}
-	if err := cfg.ConcurrencyUnit.check("ConcurrencyUnit"); err != nil {
-		return nil, err
-	}
-	if err := cfg.RateUnit.check("RateUnit"); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp})
@@ -117,12 +106,9 @@ func newGate(cfg Config) (*Gate, error) {
 		concurrency:     cfg.Concurrency,
 		rate:            cfg.Rate,
 		schedule:        *s,
+		budget:          newBudget(cfg.RetryBudget),
 	}
-	g.budget = newBudget(cfg.RetryBudget)
-	for i, l := range cfg.Limits {
-		if err := l.check(); err != nil {
-			return nil, fmt.Errorf("limit %d %q: %w", i, l.Name, err)
-		}
+	for _, l := range cfg.Limits {
 		l.Unit = cmp.Or(l.Unit, Cost)
 		g.limits = append(g.limits, l)
 	}
@@ -134,20 +120,47 @@ func newGate(cfg Config) (*Gate, error) {
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tie = newTie(g)
-	r := (*rule)(g)
-	var waits func(n int64)
-	if g.observer != nil {
-		waits = func(n int64) { g.report(Event{Kind: EventQueued, N: n}) }
+	g.initQueue()
+	return g, nil
+}
+
+// check returns an error for what New refuses, but for the rate.
+func (cfg *Config) check() error {
+	switch {
+	case cfg.Concurrency < 0:
+		return fmt.Errorf("negative concurrency %d", cfg.Concurrency)
+	case cfg.MaxWaiting < 0:
+		return fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
+	case cfg.Parent != nil && cfg.Parent.semaphore != nil:
+		return errors.New("a parent cannot have a Semaphore: calls would hold its permits while they wait")
 	}
-	g.queue.Init(r, queue.Config{
-		MaxWaiting: cfg.MaxWaiting,
-		Waits:      waits,
+	if err := cfg.ConcurrencyUnit.check("ConcurrencyUnit"); err != nil {
+		return err
+	}
+	if err := cfg.RateUnit.check("RateUnit"); err != nil {
+		return err
+	}
+	for i, l := range cfg.Limits {
+		if err := l.check(); err != nil {
+			return fmt.Errorf("limit %d %q: %w", i, l.Name, err)
+		}
+	}
+	return nil
+}
+
+func (g *Gate) initQueue() {
+	r := (*rule)(g)
+	cfg := queue.Config{
+		MaxWaiting: g.maxWaiting,
 		Refuse:     r.refuse,
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
 		Weigh:      g.rateUnit.of,
 		Fine:       r.fine,
 		Latch:      r,
-	})
-	return g, nil
+	}
+	if g.observer != nil {
+		cfg.Waits = func(n int64) { g.report(Event{Kind: EventQueued, N: n}) }
+	}
+	g.queue.Init(r, cfg)
 }

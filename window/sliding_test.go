@@ -57,7 +57,7 @@ func TestLimits_Verbs(t *testing.T) {
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, ResetAfter: day})
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
 			want(t, name, l.Take(4), limits.Result{Limit: 3, Remaining: 1, RetryAfter: limits.Never, ResetAfter: day})
-			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) || !errors.Is(err, limits.ErrTooLarge) {
+			if err := l.Take(4).Err(); !errors.Is(err, limits.ErrTooLarge) {
 				t.Errorf("%s: 4 of 3: %v", name, err)
 			}
 			l.Adjust(bg, -1, 0)
