@@ -83,7 +83,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 	for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, l := newRemote().newStore(t, Config{Away: p, Instances: 2, Failures: 1, Retry: time.Hour})
+				s, l := newRemote().newStore(t, Config{OnOutage: p, Instances: 2, Failures: 1, Retry: time.Hour})
 				bucket := newLeaky(t, s, "away/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).On("")
 				log := newLog(t, s, "away/log", 4, time.Hour).On("")
 				set, err := s.together(bucket, log)
@@ -96,7 +96,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 					d, err := set.all(bg, 1)
 					switch {
 					case p == FailClosed:
-						var away *AwayError
+						var away *outageError
 						if !errors.As(err, &away) {
 							t.Errorf("%+v, %v", d, err)
 						}
@@ -142,7 +142,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 				l.lost.Store(true)
 				began := time.Now()
 				d, err := set.all(bg, 1)
-				if d.allowed() != v.allowed || errors.Is(err, ErrAway) == v.allowed {
+				if d.allowed() != v.allowed || errors.Is(err, ErrOutage) == v.allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 				if took := time.Since(began); took != sec || l.calls.Load() != 1 {
@@ -241,7 +241,7 @@ func (c *cable) Run(ctx context.Context, s *Script, keys, args []string) ([]int6
 func TestSharesOfASet(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		c := &cable{Client: b.client}
-		s, err := New(c, Config{Prefix: b.prefix, Away: LocalShare, Instances: 2, Failures: 1, Retry: 1})
+		s, err := New(c, Config{Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, Failures: 1, Retry: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +310,7 @@ func TestSharesOfASet(t *testing.T) {
 func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 	for _, m := range []int{60, 61, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: m, Failures: 1, Retry: time.Hour})
+			s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: m, Failures: 1, Retry: time.Hour})
 			set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{Horizon: time.Minute}))
 			l.fail(errRefused)
 			for round := range 3 {
@@ -338,7 +338,7 @@ func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 // Slots of a share that a set was given are not given back, and that is counted.
 func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
+		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 2})
 		set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{}))
 		l.fail(errRefused)
 		if d, err := set.all(bg, 3); err != nil || !d.allowed() {

@@ -9,15 +9,13 @@ import (
 )
 
 // An OutagePolicy decides calls while the server does not answer. It does not apply
-// to a [Semaphore], which then lends nothing.
+// to a [Semaphore], which then lends nothing. The zero OutagePolicy of a limit is that of
+// its store.
 type OutagePolicy int
 
 const (
-	// AsStore is the policy of the store; in [Config] it is FailClosed.
-	AsStore OutagePolicy = iota
-
-	// FailClosed refuses all calls with an [*AwayError].
-	FailClosed
+	// FailClosed refuses all calls with [ErrOutage].
+	FailClosed OutagePolicy = 1 + iota
 
 	// FailOpen admits all calls that the limit could ever admit. They are not
 	// counted, and no pause of a pacer holds them up.
@@ -37,15 +35,15 @@ const (
 	LocalShare
 )
 
-// String returns "as store", "fail closed", "fail open" or "local share".
+// String returns "default", "fail closed", "fail open" or "local share".
 func (p OutagePolicy) String() string {
 	if !p.valid() {
-		return fmt.Sprintf("Policy(%d)", int(p))
+		return fmt.Sprintf("OutagePolicy(%d)", int(p))
 	}
 	return policies[p]
 }
 
-var policies = [...]string{"as store", "fail closed", "fail open", "local share"}
+var policies = [...]string{"default", "fail closed", "fail open", "local share"}
 
 func (p OutagePolicy) valid() bool { return p >= 0 && int(p) < len(policies) }
 
@@ -58,7 +56,7 @@ func (p OutagePolicy) mustBeValid() {
 
 // policy returns the policy of a limit that says p.
 func (s *Store) policy(p OutagePolicy) OutagePolicy {
-	if p == AsStore {
+	if p == 0 {
 		return s.away
 	}
 	return p
@@ -73,59 +71,58 @@ func (s *Store) heed(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// ErrAway reports a call that was refused because the server did not answer. The
-// error is an [*AwayError].
-var ErrAway = errors.New("sluiceredis: the server is away")
-
-// An AwayError reports a call that was refused during an outage. It matches [ErrAway], and
-// if the call was sent also its cause: [ErrAmbiguous] or a [*ServerError], for
+// ErrOutage reports a call that was refused because the server did not answer. If the
+// call was sent the error also matches its cause: [ErrAmbiguous] or a [*ServerError], for
 // example.
-type AwayError struct {
-	Server string        // which of several, if the client tells; see [Topology]
-	Sent   bool          // this call was sent, or an attempt was made
-	For    time.Duration // how long the server has been away; 0 if it was asked
-	Retry  time.Duration // when it is worth asking again
-	Cause  error         // the last failure
-	Why    string        // what else led to the refusal; or ""
+var ErrOutage = errors.New("sluiceredis: the server is away")
+
+// An outageError reports a call that was refused during an outage.
+type outageError struct {
+	server string        // which of several, if the client tells; see [Topology]
+	sent   bool          // this call was sent, or an attempt was made
+	since  time.Duration // how long the server has been away; 0 if it was asked
+	retry  time.Duration // when it is worth asking again
+	cause  error         // the last failure
+	why    string        // what else led to the refusal; or ""
 }
 
 // Error returns in one line what was decided and why.
-func (e *AwayError) Error() string {
-	who := "the server"
-	if e.Server != "" {
-		who += " at " + e.Server
+func (e *outageError) Error() string {
+	what := "the server"
+	if e.server != "" {
+		what += " at " + e.server
 	}
-	text := "sluiceredis: refused: " + who
-	if e.Sent {
+	text := "sluiceredis: refused: " + what
+	if e.sent {
 		text += " cannot be asked: "
 	} else {
-		text += fmt.Sprintf(" has been away for %v: ", e.For.Round(time.Millisecond))
+		text += fmt.Sprintf(" has been away for %v: ", e.since.Round(time.Millisecond))
 	}
-	text += strings.TrimPrefix(e.Cause.Error(), "sluiceredis: ")
-	if e.Why != "" {
-		text += "; " + e.Why
+	text += strings.TrimPrefix(e.cause.Error(), "sluiceredis: ")
+	if e.why != "" {
+		text += "; " + e.why
 	}
 	return text
 }
 
 // Unwrap returns what e matches.
-func (e *AwayError) Unwrap() []error {
-	if e.Sent {
-		return []error{ErrAway, e.Cause}
+func (e *outageError) Unwrap() []error {
+	if e.sent {
+		return []error{ErrOutage, e.cause}
 	}
-	return []error{ErrAway} // the cause is that of another call
+	return []error{ErrOutage} // the cause is that of another call
 }
 
 // because returns e with a reason.
-func (e *AwayError) because(format string, args ...any) *AwayError {
+func (e *outageError) because(format string, args ...any) *outageError {
 	also := *e
-	also.Why = fmt.Sprintf(format, args...)
+	also.why = fmt.Sprintf(format, args...)
 	return &also
 }
 
 // # What becomes of a call?
 //
-// run sends it, or says by an AwayError that it could not be answered: because
+// run sends it, or says by an outageError that it could not be answered: because
 // the server is away, or just now. Then here decides, by the policy, and the
 // caller gets an answer, unless the policy is to refuse or his context is over.
 // A call of unknown outcome may so be counted twice, here and on the server:
@@ -134,7 +131,7 @@ func (e *AwayError) because(format string, args ...any) *AwayError {
 // decide has requests answered by the server or, if that cannot be asked, here.
 func (c *commit[K, O]) decide(ctx context.Context, key K, requests []O) error {
 	err := c.run(c.store, ctx, key, requests)
-	var away *AwayError
+	var away *outageError
 	if c.here == nil || !errors.As(err, &away) {
 		return err
 	}

@@ -82,7 +82,7 @@ func TestServerThatIsLost(t *testing.T) {
 			b := newBackend(t, proxy.Addr)
 			var told heard
 			s, err := New(b.client, Config{
-				Prefix: b.prefix, Away: LocalShare, Instances: 2, Timeout: 200 * ms, Retry: 200 * ms, OnEvent: told.hear,
+				Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, Timeout: 200 * ms, Retry: 200 * ms, Notify: told.hear,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestServerThatIsLost(t *testing.T) {
 				switch {
 				case err == nil && res.Allowed():
 					granted++
-				case errors.Is(err, ErrAway):
+				case errors.Is(err, ErrOutage):
 					t.Errorf("with a share: %v", err)
 				case err != nil && ctx.Err() == nil:
 					t.Errorf("%v", err)
@@ -130,7 +130,7 @@ func TestServerThatIsLost(t *testing.T) {
 			}
 			v.breaks(server, proxy)
 			many(10, 1)
-			until(t, "away", func() bool { take(50 * ms); return s.Stats().Mode != Asking })
+			until(t, "away", func() bool { take(50 * ms); return s.mode() != isAsking })
 			many(100, 10)
 			if calls := s.Stats().Calls; calls > 100+50 {
 				t.Errorf("%d calls: who asks a server that is away?", calls)
@@ -139,7 +139,7 @@ func TestServerThatIsLost(t *testing.T) {
 				t.Errorf("%d granted with a share of %d", granted, capacity/2)
 			}
 			v.mends(server, proxy)
-			until(t, "back", func() bool { take(time.Second); return s.Stats().Mode == Asking })
+			until(t, "back", func() bool { take(time.Second); return s.mode() == isAsking })
 			many(10, 10)
 			before := granted
 			many(10, 150)
@@ -154,8 +154,8 @@ func TestServerThatIsLost(t *testing.T) {
 			if longest > 5*sec {
 				t.Errorf("a call took %v longer than it had", longest)
 			}
-			until(t, "told", func() bool { m := told.modes(); return len(m) > 0 && m[len(m)-1] == Asking })
-			if m := told.modes(); len(m) < 3 || m[0] != Away || m[1] != Probing || m[len(m)-1] != Asking {
+			until(t, "told", func() bool { m := told.outages(); return len(m) > 0 && !m[len(m)-1] })
+			if m := told.outages(); len(m) < 2 || !m[0] || m[len(m)-1] {
 				t.Errorf("told %v", m)
 			}
 			t.Logf("a call took at most %v longer than it had; %+v", longest, s.Stats())
@@ -176,7 +176,7 @@ func TestInstancesCutOff(t *testing.T) {
 			var proxies []*redistest.Proxy
 			for range instances {
 				p := redistest.NewProxy(t, server.Addr)
-				s, err := New(newBackend(t, p.Addr).client, Config{Prefix: prefix, Away: LocalShare, Timeout: 10 * sec})
+				s, err := New(newBackend(t, p.Addr).client, Config{Prefix: prefix, OnOutage: LocalShare, Timeout: 10 * sec})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -253,12 +253,12 @@ func TestMasterThatIsLost(t *testing.T) {
 	lost := keys[servers[0].Addr]
 	until(t, "away", func() bool {
 		_, err := l.Take(bg, lost[0], 1)
-		var away *AwayError
-		return errors.As(err, &away) && !away.Sent && away.Server == servers[0].Addr
+		var away *outageError
+		return errors.As(err, &away) && !away.sent && away.server == servers[0].Addr
 	})
 	calls := s.Stats().Calls
 	for _, key := range lost {
-		if _, err := l.Take(bg, key, 1); !errors.Is(err, ErrAway) {
+		if _, err := l.Take(bg, key, 1); !errors.Is(err, ErrOutage) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -274,7 +274,7 @@ func TestMasterThatIsLost(t *testing.T) {
 	}
 	servers[0].Restart(t)
 	until(t, "back", func() bool { _, err := l.Take(bg, lost[0], 1); return err == nil })
-	until(t, "all is well", func() bool { return s.Stats().Mode == Asking })
+	until(t, "all is well", func() bool { return s.mode() == isAsking })
 }
 
 // A lease that could not be given back while the server was away is given back when
@@ -284,7 +284,7 @@ func TestLeaseGivenBackLater(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.NewProxy(t, server.Addr)
 	near, far := newBackend(t, server.Addr), newBackend(t, p.Addr)
-	s, err := New(far.client, Config{Prefix: near.prefix, Timeout: 100 * ms, Failures: 1, Away: FailOpen})
+	s, err := New(far.client, Config{Prefix: near.prefix, Timeout: 100 * ms, Failures: 1, OnOutage: FailOpen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestLeaseGivenBackLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Set(redistest.Fault{DropReply: true})
-	if _, err := sem.acquire(bg, 1, time.Minute); !errors.Is(err, ErrAway) {
+	if _, err := sem.acquire(bg, 1, time.Minute); !errors.Is(err, ErrOutage) {
 		t.Errorf("%v", err)
 	}
 	if lent() != "3" {

@@ -45,7 +45,7 @@ func grants(take func(n int64) (limits.Result, error), count int) (granted int, 
 // Each policy does what it says, for each kind, from the first failure on, and when
 // the server is back it decides again.
 func TestPolicies(t *testing.T) {
-	for _, p := range []OutagePolicy{AsStore, FailClosed, FailOpen, LocalShare} {
+	for _, p := range []OutagePolicy{OutagePolicy(0), FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
@@ -65,7 +65,7 @@ func TestPolicies(t *testing.T) {
 							t.Errorf("%s, share: %d granted, %v", kind, got, err)
 						}
 					default:
-						if got != 0 || !errors.Is(err, ErrAway) {
+						if got != 0 || !errors.Is(err, ErrOutage) {
 							t.Errorf("%s, closed: %d granted, %v", kind, got, err)
 						}
 					}
@@ -97,7 +97,7 @@ func TestPolicies(t *testing.T) {
 				got := s.Stats()
 				counts := fmt.Sprint(got.Open > 0, got.Local > 0, got.Refused > 0, got.Told)
 				if want := map[OutagePolicy]string{
-					AsStore: "false false true 0", FailClosed: "false false true 0",
+					OutagePolicy(0): "false false true 0", FailClosed: "false false true 0",
 					FailOpen: "true false false 0", LocalShare: "false true false 4",
 				}[p]; counts != want {
 					t.Errorf("%s: %+v", counts, got)
@@ -129,7 +129,7 @@ func TestFailOpenInAPause(t *testing.T) {
 			func(now int64) pauses { return pauses{now: now, mark: now + int64(sec)} },
 		} {
 			v := newRemote()
-			s, l := v.newStore(t, Config{Away: FailOpen})
+			s, l := v.newStore(t, Config{OnOutage: FailOpen})
 			p := newPacer(t, s, "p", 10, sec, PacerConfig{})
 			p.heard(told(v.m.nanos()), time.Now())
 			l.fail(errRefused)
@@ -149,19 +149,19 @@ func TestFailOpenInAPause(t *testing.T) {
 // A share that cannot be is refused, and that is said.
 func TestNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Instances: 7, Away: LocalShare})
+		s, l := newRemote().newStore(t, Config{Instances: 7, OnOutage: LocalShare})
 		l.fail(errRefused)
-		for kind, take := range sixes(t, s, AsStore) {
+		for kind, take := range sixes(t, s, OutagePolicy(0)) {
 			_, err := take(1)
-			if !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "; of a limit of 6 there is no local share for 7 instances") {
+			if !errors.Is(err, ErrOutage) || !strings.Contains(err.Error(), "; of a limit of 6 there is no local share for 7 instances") {
 				t.Errorf("%s: %v", kind, err)
 			}
 		}
-		s, l = newRemote().newStore(t, Config{Away: LocalShare})
+		s, l = newRemote().newStore(t, Config{OnOutage: LocalShare})
 		l.fail(errRefused)
-		for kind, take := range sixes(t, s, AsStore) {
+		for kind, take := range sixes(t, s, OutagePolicy(0)) {
 			_, err := take(1)
-			if !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "how many instances there are is not known") {
+			if !errors.Is(err, ErrOutage) || !strings.Contains(err.Error(), "how many instances there are is not known") {
 				t.Errorf("%s: %v", kind, err)
 			}
 		}
@@ -170,10 +170,10 @@ func TestNoShare(t *testing.T) {
 
 // What an error says, in one line.
 func TestAwayErrors(t *testing.T) {
-	closed := &AwayError{Server: "10.0.0.1:6379", For: 1234567 * time.Microsecond, Cause: newServerError("LOADING Redis is loading the dataset in memory")}
-	sent := &AwayError{Sent: true, Cause: Ambiguous(errRefused)}
+	closed := &outageError{server: "10.0.0.1:6379", since: 1234567 * time.Microsecond, cause: newServerError("LOADING Redis is loading the dataset in memory")}
+	sent := &outageError{sent: true, cause: Ambiguous(errRefused)}
 	for _, v := range []struct {
-		err  *AwayError
+		err  *outageError
 		want string
 	}{
 		{closed, "sluiceredis: refused: the server at 10.0.0.1:6379 has been away for 1.235s: the server replied: LOADING Redis is loading the dataset in memory"},
@@ -184,7 +184,7 @@ func TestAwayErrors(t *testing.T) {
 			t.Errorf("%q, want %q", got, v.want)
 		}
 	}
-	if !errors.Is(sent, ErrAmbiguous) || errors.Is(closed, ErrAmbiguous) || !errors.Is(closed, ErrAway) {
+	if !errors.Is(sent, ErrAmbiguous) || errors.Is(closed, ErrAmbiguous) || !errors.Is(closed, ErrOutage) {
 		t.Error("what they match")
 	}
 	var reply *ServerError
@@ -196,15 +196,15 @@ func TestAwayErrors(t *testing.T) {
 // Bad configurations are refused, and policies given by position panic.
 func TestAwayConfigs(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"policy": {Away: 4}, "negative number of failures": {Failures: -1}, "negative retry": {Retry: -1},
-		"-1 instances": {Instances: -1}, "1001 instances": {Instances: 1001}, "policy: Policy(-1)": {Away: -1},
+		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative retry": {Retry: -1},
+		"-1 instances": {Instances: -1}, "1001 instances": {Instances: 1001}, "policy: OutagePolicy(-1)": {OnOutage: -1},
 	} {
 		if _, err := New(&line{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
 	s := inThisProcess(t)
-	if _, err := s.Pacer("p", limits.Rate{Count: 1, Per: sec}, PacerConfig{Away: 9}); err == nil {
+	if _, err := s.Pacer("p", limits.Rate{Count: 1, Per: sec}, PacerConfig{OnOutage: 9}); err == nil {
 		t.Error("a pacer with a policy that is none")
 	}
 	for what, f := range map[string]func(){
@@ -221,7 +221,7 @@ func TestAwayConfigs(t *testing.T) {
 			f()
 		}()
 	}
-	if got := fmt.Sprint(OutagePolicy(9), Mode(9), Mode(-1), Alone, LocalShare); got != "Policy(9) Mode(9) Mode(-1) alone local share" {
+	if got := fmt.Sprint(OutagePolicy(9), OutagePolicy(0), LocalShare); got != "OutagePolicy(9) default local share" {
 		t.Error(got)
 	}
 }
@@ -229,7 +229,7 @@ func TestAwayConfigs(t *testing.T) {
 // The policy of a limit is its own: others of the same name have theirs.
 func TestPolicyOfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Away: FailOpen})
+		s, l := newRemote().newStore(t, Config{OnOutage: FailOpen})
 		open := newLeaky(t, s, "l", perHour)
 		closed := open.OnOutage(FailClosed)
 		l.fail(errRefused)
@@ -237,10 +237,10 @@ func TestPolicyOfALimit(t *testing.T) {
 			if res, err := open.Take(bg, "k", 1); err != nil || !res.Allowed() {
 				t.Errorf("%+v, %v", res, err)
 			}
-			if _, err := closed.Take(bg, "k", 1); !errors.Is(err, ErrAway) {
+			if _, err := closed.Take(bg, "k", 1); !errors.Is(err, ErrOutage) {
 				t.Errorf("%v", err)
 			}
-			if _, err := closed.TakeRate(bg, "k", perHour, 1); !errors.Is(err, ErrAway) {
+			if _, err := closed.TakeRate(bg, "k", perHour, 1); !errors.Is(err, ErrOutage) {
 				t.Errorf("%v", err)
 			}
 		}
@@ -252,12 +252,12 @@ func TestPolicyOfALimit(t *testing.T) {
 func TestSemaphoresAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
-			s, l := newRemote().newStore(t, Config{Away: p, Instances: 1})
+			s, l := newRemote().newStore(t, Config{OnOutage: p, Instances: 1})
 			sem := newSemaphore(t, s, "s", 5, SemaphoreConfig{})
 			l.fail(errRefused)
 			began := time.Now()
 			for _, longest := range []time.Duration{0, time.Minute, limits.Never, 0, limits.Never} {
-				if lease, err := sem.acquire(bg, 1, longest); lease != nil || !errors.Is(err, ErrAway) {
+				if lease, err := sem.acquire(bg, 1, longest); lease != nil || !errors.Is(err, ErrOutage) {
 					t.Errorf("%v: %v", p, err)
 				}
 			}
@@ -280,8 +280,8 @@ func TestGivingBackWhileAway(t *testing.T) {
 			}
 		}
 		v := newRemote()
-		a, l := v.newStore(t, Config{Away: LocalShare, Instances: 2})
-		b, _ := v.newStore(t, Config{Away: LocalShare, Instances: 2})
+		a, l := v.newStore(t, Config{OnOutage: LocalShare, Instances: 2})
+		b, _ := v.newStore(t, Config{OnOutage: LocalShare, Instances: 2})
 		other := meters(b)
 		fits := func(kind string, m limits.Limiter, n int64, want bool) {
 			t.Helper()
@@ -336,7 +336,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 func TestGivingBackAfterFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
-		s, l := v.newStore(t, Config{Away: FailOpen})
+		s, l := v.newStore(t, Config{OnOutage: FailOpen})
 		m := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).On("k")
 		if wait, err := m.Admit(bg, 6); wait != 0 || err != nil {
 			t.Fatal(wait, err)
@@ -359,7 +359,7 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 // In a gate that shares are part of, refusals wait and nothing is lost.
 func TestGateWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Away: LocalShare, Instances: 2})
+		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 2})
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
 			Name: "shared", Limiter: newLeaky(t, s, "l", limits.Rate{Burst: 2, Count: 1, Per: sec}).On("k"),
 		}}})
@@ -383,7 +383,7 @@ func TestGateWhileAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := closed.Do(bg, func(context.Context) error { return nil }); !errors.Is(err, ErrAway) {
+		if err := closed.Do(bg, func(context.Context) error { return nil }); !errors.Is(err, ErrOutage) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -154,12 +154,6 @@ func (s *Store) count(ctx context.Context, at time.Time, here string) error {
 	if n > mostInstances {
 		n = 0 // no shares
 	}
-	if s.instances.Swap(n) != n {
-		b := &s.breaker
-		b.mu.Lock()
-		b.events.add(Event{At: time.Now(), Mode: Asking, Instances: int(n)})
-		b.mu.Unlock()
-		b.events.flush()
-	}
+	s.instances.Store(n)
 	return nil
 }

@@ -3,7 +3,6 @@ package sluiceredis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ import (
 // [Config.Retry].
 //
 //	         failures                              answered
-//	Asking ────────────→ Away ──────────→ Probing ───────────→ Asking
+//	Asking ────────────→ Away ──────────→ Probing ───────────→ isAsking
 //	                      ↑   a call, after a │
 //	                      └────── while ──────┘ failed
 //
@@ -34,25 +33,14 @@ import (
 // shortestRetry is how long a server is left alone at first.
 const shortestRetry = 50 * time.Millisecond
 
-// A Mode is the state of a server, and so says what decides.
-type Mode int
+// A mode is the state of a server, and so says what decides.
+type mode int
 
 const (
-	Asking  Mode = iota // the server decides
-	Away                // the policy of each limit decides; no call is sent
-	Probing             // as Away, while one call tests the server
-	Alone               // there is no server: see [InProcess]
+	isAsking  mode = iota // the server decides
+	isAway                // the policy of each limit decides; no call is sent
+	isProbing             // as isAway, while one call tests the server
 )
-
-// String returns "asking", "away", "probing" or "alone".
-func (m Mode) String() string {
-	if m < 0 || int(m) >= len(modes) {
-		return fmt.Sprintf("Mode(%d)", int(m))
-	}
-	return modes[m]
-}
-
-var modes = [...]string{"asking", "away", "probing", "alone"}
 
 // A verdict is what the end of a call says about the server.
 type verdict int
@@ -73,9 +61,8 @@ type breaker struct {
 	trouble atomic.Int64 // len(places)
 	mu      sync.Mutex
 	places  map[string]*place
-	aways   uint64 // how often one was away
+	outages uint64 // how often one was away
 	probes  uint64
-	since   time.Time // the last change of mode
 	swept   time.Time
 	events  events
 }
@@ -83,7 +70,7 @@ type breaker struct {
 // A place is a server that has failed.
 type place struct {
 	name     string
-	mode     Mode
+	mode     mode
 	failures int
 	since    time.Time     // it was first away
 	next     time.Time     // it is left alone until then
@@ -94,7 +81,7 @@ type place struct {
 
 // enter reports whether a call may be sent to the server at name, and whether it
 // is a probe: then it must leave with what is returned.
-func (b *breaker) enter(name string) (probe *place, away *AwayError) {
+func (b *breaker) enter(name string) (probe *place, away *outageError) {
 	if b.trouble.Load() == 0 {
 		return nil, nil
 	}
@@ -108,14 +95,14 @@ func (b *breaker) enter(name string) (probe *place, away *AwayError) {
 	}
 	p.asked = now
 	switch {
-	case p.mode == Asking:
+	case p.mode == isAsking:
 		return nil, nil
-	case p.mode == Away && !now.Before(p.next):
+	case p.mode == isAway && !now.Before(p.next):
 		b.probes++
-		b.change(p, Probing, nil)
+		b.change(p, isProbing, nil)
 		return p, nil
 	}
-	return nil, &AwayError{Server: name, For: now.Sub(p.since), Retry: max(time.Millisecond, p.next.Sub(now)), Cause: p.cause}
+	return nil, &outageError{server: name, since: now.Sub(p.since), retry: max(time.Millisecond, p.next.Sub(now)), cause: p.cause}
 }
 
 // away reports whether a call for name would not be sent, or be a probe: it must
@@ -127,7 +114,7 @@ func (b *breaker) away(name func() string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.places[name()]
-	return p != nil && p.mode != Asking
+	return p != nil && p.mode != isAsking
 }
 
 // leave notes what a call said about the server at name.
@@ -145,15 +132,15 @@ func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
 	case probe != nil && p != probe: // swept meanwhile
 	case probe != nil && v == nothing:
 		p.next = time.Now()
-		b.change(p, Away, p.cause)
+		b.change(p, isAway, p.cause)
 	case probe != nil && v == unanswered:
 		p.cause, p.wait = cause, min(2*p.wait, b.longest)
 		b.alone(p)
 	case v == answered:
-		if p != nil && (probe != nil || p.mode == Asking) {
+		if p != nil && (probe != nil || p.mode == isAsking) {
 			b.forget(p)
 		}
-	case p != nil && p.mode != Asking: // it was sent before the server was away
+	case p != nil && p.mode != isAsking: // it was sent before the server was away
 	default:
 		if p == nil {
 			p = &place{name: name, asked: time.Now()}
@@ -162,7 +149,7 @@ func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
 		}
 		p.failures++
 		if p.cause = cause; p.failures >= b.failures {
-			b.aways++
+			b.outages++
 			p.since, p.wait = time.Now(), min(shortestRetry, b.longest)
 			b.alone(p)
 		}
@@ -173,22 +160,24 @@ func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
 // them probe at once.
 func (b *breaker) alone(p *place) {
 	p.next = time.Now().Add(p.wait - rand.N(p.wait/4+1))
-	b.change(p, Away, p.cause)
+	b.change(p, isAway, p.cause)
 }
 
 // forget notes that nothing is wrong with p. The lock is held.
 func (b *breaker) forget(p *place) {
 	delete(b.places, p.name)
 	b.trouble.Add(-1)
-	if p.mode != Asking {
-		b.change(p, Asking, nil)
+	if p.mode != isAsking {
+		b.change(p, isAsking, nil)
 	}
 }
 
 // change changes the mode of p. The lock is held.
-func (b *breaker) change(p *place, m Mode, cause error) {
-	p.mode, b.since = m, time.Now()
-	b.events.add(Event{At: b.since, Mode: m, Server: p.name, Cause: cause})
+func (b *breaker) change(p *place, m mode, cause error) {
+	if p.mode == isAsking || m == isAsking {
+		b.events.add(outageEvent{p.name, cause})
+	}
+	p.mode = m
 }
 
 // sweep forgets servers that nobody has wanted for long: after a failover their
@@ -199,23 +188,23 @@ func (b *breaker) sweep(now time.Time) {
 	}
 	b.swept = now
 	for _, p := range b.places {
-		if now.Sub(p.asked) > 10*b.longest && p.mode != Probing {
+		if now.Sub(p.asked) > 10*b.longest && p.mode != isProbing {
 			b.forget(p)
 		}
 	}
 }
 
-// mode returns the mode of the server that is worst off.
-func (b *breaker) mode() (m Mode, since time.Time) {
+// counts returns how many servers are away, how often one went away, and how many calls
+// were probes.
+func (b *breaker) counts() (away int64, outages, probes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.places {
-		switch {
-		case p.mode == Away, p.mode == Probing && m == Asking:
-			m = p.mode
+		if p.mode != isAsking {
+			away++
 		}
 	}
-	return m, b.since
+	return away, b.outages, b.probes
 }
 
 // cannot are the error replies of a server that is there and cannot be asked, all

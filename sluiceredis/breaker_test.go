@@ -18,25 +18,23 @@ import (
 // A heard is what a store has told.
 type heard struct {
 	mu  sync.Mutex
-	all []Event
+	all []outageEvent
 }
 
-func (h *heard) hear(e Event) {
+func (h *heard) hear(server string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all = append(h.all, e)
+	h.all = append(h.all, outageEvent{server, err})
 }
 
-// modes returns the modes that were told, in order.
-func (h *heard) modes() (all []Mode) {
+// outages returns for each event whether it was the begin of an outage.
+func (h *heard) outages() (begins []bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.all {
-		if e.Instances == 0 {
-			all = append(all, e.Mode)
-		}
+		begins = append(begins, e.err != nil)
 	}
-	return all
+	return begins
 }
 
 var perHour = limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}
@@ -47,7 +45,7 @@ var perHour = limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told heard
-		s, l := newRemote().newStore(t, Config{Timeout: 200 * ms, Retry: 300 * ms, OnEvent: told.hear})
+		s, l := newRemote().newStore(t, Config{Timeout: 200 * ms, Retry: 300 * ms, Notify: told.hear})
 		b := newLeaky(t, s, "l", perHour)
 		take := func() error { _, err := b.Take(bg, "k", 1); return err }
 		if err := take(); err != nil {
@@ -55,12 +53,12 @@ func TestBreaker(t *testing.T) {
 		}
 		l.fail(errRefused)
 		for i := range 3 {
-			var away *AwayError
-			if err := take(); !errors.As(err, &away) || !away.Sent || !errors.Is(err, errRefused) || !errors.Is(err, ErrAway) {
+			var away *outageError
+			if err := take(); !errors.As(err, &away) || !away.sent || !errors.Is(err, errRefused) || !errors.Is(err, ErrOutage) {
 				t.Errorf("failure %d: %v", i, err)
 			}
-			if want := []Mode{Asking, Asking, Away}[i]; s.Stats().Mode != want {
-				t.Errorf("after %d failures: %v", i+1, s.Stats().Mode)
+			if want := []mode{isAsking, isAsking, isAway}[i]; s.mode() != want {
+				t.Errorf("after %d failures: %v", i+1, s.mode())
 			}
 		}
 		// Away: no call costs a round trip, or a moment.
@@ -68,8 +66,8 @@ func TestBreaker(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
-				var away *AwayError
-				if err := take(); !errors.As(err, &away) || away.Sent || errors.Is(err, errRefused) || away.Retry <= 0 || away.Retry > 50*ms {
+				var away *outageError
+				if err := take(); !errors.As(err, &away) || away.sent || errors.Is(err, errRefused) || away.retry <= 0 || away.retry > 50*ms {
 					t.Errorf("while it is away: %v", err)
 				}
 			})
@@ -95,12 +93,12 @@ func TestBreaker(t *testing.T) {
 		calls = l.calls.Load()
 		go func() { _ = take() }()
 		synctest.Wait()
-		if got := s.Stats(); got.Mode != Probing || got.Aways != 1 || got.Probes != 6 {
+		if got := s.Stats(); s.mode() != isProbing || got.Outages != 1 || got.Probes != 6 {
 			t.Errorf("%+v", got)
 		}
 		began = time.Now()
 		for range 1000 {
-			if err := take(); !errors.Is(err, ErrAway) {
+			if err := take(); !errors.Is(err, ErrOutage) {
 				t.Fatal(err)
 			}
 		}
@@ -118,21 +116,12 @@ func TestBreaker(t *testing.T) {
 			}
 		}
 		got := s.Stats()
-		if got.Mode != Asking || got.Aways != 1 || got.Probes != 7 || !got.Since.Equal(time.Now()) || got.Refused == 0 || s.breaker.trouble.Load() != 0 {
+		if s.mode() != isAsking || got.Outages != 1 || got.Probes != 7 || got.Refused == 0 || s.breaker.trouble.Load() != 0 {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
-		want := []Mode{Away}
-		for range 6 {
-			want = append(want, Probing, Away)
-		}
-		if want = append(want, Probing, Asking); !slices.Equal(told.modes(), want) {
-			t.Errorf("told %v, want %v", told.modes(), want)
-		}
-		for _, e := range told.all {
-			if (e.Mode == Away) != (e.Cause != nil) {
-				t.Errorf("%+v", e)
-			}
+		if want := []bool{true, false}; !slices.Equal(told.outages(), want) || !errors.Is(told.all[0].err, errRefused) {
+			t.Errorf("notified of %v", told.all)
 		}
 	})
 }
@@ -193,16 +182,16 @@ func TestJudge(t *testing.T) {
 func TestMovingSlotIsNotAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for policy, lets := range map[OutagePolicy]bool{FailClosed: false, FailOpen: true} {
-			s, l := newRemote().newStore(t, Config{Failures: 2, Away: policy})
+			s, l := newRemote().newStore(t, Config{Failures: 2, OnOutage: policy})
 			b := newLeaky(t, s, "l", perHour)
 			l.fail(newServerError("TRYAGAIN Multiple keys request during rehashing of slot"))
 			for range 5 {
 				res, err := b.Take(bg, "k", 1)
-				if res.Allowed() != lets || lets != (err == nil) || !lets && !errors.Is(err, ErrAway) {
+				if res.Allowed() != lets || lets != (err == nil) || !lets && !errors.Is(err, ErrOutage) {
 					t.Errorf("%v: %+v, %v", policy, res, err)
 				}
 			}
-			if got := s.Stats(); got.Mode != Asking || got.Aways != 0 || got.Calls != 5 {
+			if got := s.Stats(); s.mode() != isAsking || got.Outages != 0 || got.Calls != 5 {
 				t.Errorf("%v: %+v", policy, got)
 			}
 		}
@@ -225,31 +214,31 @@ func TestFailuresInARow(t *testing.T) {
 			l.fail(errRefused)
 			_ = take(sec)
 			l.fail(nil)
-			if err := take(sec); err != nil || s.Stats().Mode != Asking {
-				t.Fatalf("%v, %v", err, s.Stats().Mode)
+			if err := take(sec); err != nil || s.mode() != isAsking {
+				t.Fatalf("%v, %v", err, s.mode())
 			}
 		}
 		l.silent.Store(true)
 		for range 10 {
-			if err := take(50 * ms); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAway) {
+			if err := take(50 * ms); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutage) {
 				t.Fatalf("%v", err)
 			}
 		}
-		if s.Stats().Mode != Asking {
+		if s.mode() != isAsking {
 			t.Error("callers in a hurry have the server be away")
 		}
 		for range 2 {
-			if err := take(100 * ms); errors.Is(err, ErrAway) || !errors.Is(err, ErrAmbiguous) {
+			if err := take(100 * ms); errors.Is(err, ErrOutage) || !errors.Is(err, ErrAmbiguous) {
 				t.Errorf("a caller whose time is over: %v", err)
 			}
 		}
-		if s.Stats().Mode != Away {
+		if s.mode() != isAway {
 			t.Error("callers who had time do not")
 		}
 		// A probe whose caller gives up says nothing: the next call is one.
 		time.Sleep(50 * ms)
 		for i := range 3 {
-			if err := take(10 * ms); errors.Is(err, ErrAway) || s.Stats().Probes != uint64(i+1) || s.Stats().Mode != Away {
+			if err := take(10 * ms); errors.Is(err, ErrOutage) || s.Stats().Probes != uint64(i+1) || s.mode() != isAway {
 				t.Errorf("%v, %+v", err, s.Stats())
 			}
 		}
@@ -274,12 +263,12 @@ func TestLateAnswers(t *testing.T) {
 		synctest.Wait()
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
-		if s.Stats().Mode != Away {
+		if s.mode() != isAway {
 			t.Fatal("not away")
 		}
 		l.fail(nil)
 		wg.Wait()
-		if got := s.Stats(); got.Mode != Away || got.Aways != 1 || got.Probes != 0 {
+		if got := s.Stats(); s.mode() != isAway || got.Outages != 1 || got.Probes != 0 {
 			t.Errorf("%+v", got)
 		}
 		p := s.breaker.places[""]
@@ -288,8 +277,8 @@ func TestLateAnswers(t *testing.T) {
 		}
 		// An answer that was on its way is no probe.
 		l.silent.Store(false)
-		if _, err := b.Take(bg, "k", 1); err != nil || s.Stats().Mode != Asking {
-			t.Fatalf("%v, %v", err, s.Stats().Mode)
+		if _, err := b.Take(bg, "k", 1); err != nil || s.mode() != isAsking {
+			t.Fatalf("%v, %v", err, s.mode())
 		}
 		l.delay.Store(int64(20 * ms))
 		wg.Go(func() {
@@ -301,7 +290,7 @@ func TestLateAnswers(t *testing.T) {
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
 		wg.Wait()
-		if got := s.Stats(); got.Mode != Away || got.Aways != 2 {
+		if got := s.Stats(); s.mode() != isAway || got.Outages != 2 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -331,7 +320,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told heard
 		p := &placed{line: &line{to: newRemote()}}
-		s, err := New(p, Config{OnEvent: told.hear})
+		s, err := New(p, Config{Notify: told.hear})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,11 +335,11 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 		if p.calls.Load() != 3+5 {
 			t.Errorf("%d calls", p.calls.Load())
 		}
-		var away *AwayError
-		if _, err := b.Take(bg, "a2", 1); !errors.As(err, &away) || away.Server != "a" || !strings.Contains(err.Error(), "the server at a has been away for 0s: dial") {
+		var away *outageError
+		if _, err := b.Take(bg, "a2", 1); !errors.As(err, &away) || away.server != "a" || !strings.Contains(err.Error(), "the server at a has been away for 0s: dial") {
 			t.Errorf("%v", err)
 		}
-		if got := s.Stats(); got.Mode != Away || got.Aways != 1 {
+		if got := s.Stats(); s.mode() != isAway || got.Outages != 1 {
 			t.Errorf("%+v", got)
 		}
 		for range 11 { // its keys have moved
@@ -359,11 +348,11 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := s.Stats(); got.Mode != Asking || s.breaker.trouble.Load() != 0 {
+		if got := s.Stats(); s.mode() != isAsking || s.breaker.trouble.Load() != 0 {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
-		if want := []Mode{Away, Asking}; !slices.Equal(told.modes(), want) || told.all[0].Server != "a" {
+		if want := []bool{true, false}; !slices.Equal(told.outages(), want) || told.all[0].server != "a" {
 			t.Errorf("%+v", told.all)
 		}
 	})
@@ -373,7 +362,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 // who comes while the server is away for nobody.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Failures: 1, Away: FailOpen})
+		s, l := newRemote().newStore(t, Config{Failures: 1, OnOutage: FailOpen})
 		b := newLeaky(t, s, "l", perHour)
 		l.silent.Store(true)
 		began := time.Now()
@@ -395,8 +384,8 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 		time.Sleep(50 * ms)
 		go func() { _, _ = b.Take(bg, "k", 1) }()
 		synctest.Wait()
-		if s.Stats().Mode != Probing {
-			t.Fatal(s.Stats().Mode)
+		if s.mode() != isProbing {
+			t.Fatal(s.mode())
 		}
 		began = time.Now()
 		if res, err := b.Take(bg, "k", 1); err != nil || !res.Allowed() || time.Since(began) != 0 {
@@ -448,16 +437,15 @@ func (p *panics) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 	return p.line.Run(ctx, s, keys, args)
 }
 
-// Events are told in order, by one goroutine at a time, and who hears them may use
-// the store: also the key for which somebody else's call waits meanwhile.
-func TestEventsMayUseTheStore(t *testing.T) {
+// Notify is called in order, by one goroutine at a time, and may use the store: also the
+// key for which another call waits meanwhile.
+func TestNotifyMayUseTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *Store
 		var got []string
-		s, l := newRemote().newStore(t, Config{Failures: 1, OnEvent: func(e Event) {
-			got = append(got, fmt.Sprint(e.Mode, " ", s.Stats().Mode))
-			b := newLeaky(t, s, "l", perHour)
-			_, _ = b.Take(bg, "k", 1)
+		s, l := newRemote().newStore(t, Config{Failures: 1, Notify: func(_ string, err error) {
+			got = append(got, fmt.Sprint(err != nil, " ", s.Stats().Away))
+			_, _ = newLeaky(t, s, "l", perHour).Take(bg, "k", 1)
 		}})
 		b := newLeaky(t, s, "l", perHour)
 		l.fail(errRefused)
@@ -469,42 +457,40 @@ func TestEventsMayUseTheStore(t *testing.T) {
 		if _, err := b.Take(bg, "k", 1); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(3 * ms) // those who heard had to ask, too
+		time.Sleep(3 * ms) // those that Notify makes take as long
 		synctest.Wait()
-		if want := []string{"away away", "probing probing", "asking asking"}; !slices.Equal(got, want) {
+		if want := []string{"true 1", "false 0"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		// Somebody's call for the key finds an event that another has left.
+		// A call for the key finds an event that another has left.
 		got = nil
-		s.breaker.mu.Lock()
-		s.breaker.events.add(Event{Instances: 7})
-		s.breaker.mu.Unlock()
+		s.breaker.events.add(outageEvent{})
 		began := time.Now()
 		if _, err := b.Take(bg, "k", 1); err != nil || time.Since(began) != ms {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(ms)
 		synctest.Wait()
-		if want := []string{"asking asking"}; !slices.Equal(got, want) {
+		if want := []string{"false 0"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		l.delay.Store(0)
-		// A change made by who hears of one is told afterwards.
+		// A change that Notify makes is reported afterwards.
 		got = nil
-		s.breaker.events.tell = func(e Event) {
-			got = append(got, e.Mode.String())
-			if e.Mode == Away {
+		s.breaker.events.notify = func(_ string, err error) {
+			got = append(got, fmt.Sprint(err != nil))
+			if err != nil {
 				l.fail(nil)
 				time.Sleep(50 * ms)
 				_, _ = b.Take(bg, "k", 1)
-				got = append(got, "heard")
+				got = append(got, "done")
 			}
 		}
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
 		time.Sleep(50 * ms)
 		synctest.Wait()
-		if want := []string{"away", "heard", "probing", "asking"}; !slices.Equal(got, want) {
+		if want := []string{"true", "done", "false"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})

@@ -88,7 +88,7 @@ func (l *Bucket) SetRate(rate limits.Rate) error {
 // the result says when they will fit. n = 0 takes nothing and is always allowed; an n
 // larger than the burst never is, and Err of the result is then [limits.ErrTooLarge].
 //
-// The error is an [*AwayError] if the server did not answer and the [OutagePolicy]
+// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy]
 // refuses calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx
 // ends while the call is under way, its error is returned and what was taken is given
 // back. It panics if n < 0.

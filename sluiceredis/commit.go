@@ -48,9 +48,9 @@ type commit[K comparable, O any] struct {
 	units func(request O) int64                                          // how much longer it makes a script, see mostAtOnce; nil: not worth counting
 
 	// What limits have besides; others have none of it.
-	name  func(key K) string                                         // in Redis
-	alone func(s *Store, key K, requests []O) error                  // answers them without a server
-	here  func(s *Store, key K, requests []O, away *AwayError) error // answers them while the server is away
+	name  func(key K) string                                           // in Redis
+	alone func(s *Store, key K, requests []O) error                    // answers them without a server
+	here  func(s *Store, key K, requests []O, away *outageError) error // answers them while the server is away
 
 	mu     sync.Mutex
 	groups map[K]*group[O] // those of which a call is on its way

@@ -58,9 +58,9 @@
 //
 // If a server cannot be reached, or refuses the credentials, three times in a row, it is
 // away: no call is sent to it for a while, which grows to 1 s, and then one call probes
-// it. Meanwhile [Config].Away, or the limit's own [OutagePolicy], decides at once:
+// it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides at once:
 //
-//	FailClosed  refused, with an AwayError; this is the default
+//	FailClosed  refused, with ErrOutage; this is the default
 //	FailOpen    admitted, and not counted
 //	LocalShare  in this process, by the limit divided by the number of instances
 //

@@ -80,12 +80,10 @@ func ExampleInProcess() {
 		res, err := daily.Take(context.Background(), "ann", 1)
 		fmt.Println(res.Allowed(), res.Remaining, err)
 	}
-	fmt.Println(store.Stats().Mode)
 	// Output:
 	// true 1 <nil>
 	// true 0 <nil>
 	// false 0 <nil>
-	// alone
 }
 
 // While no server can be reached, each of two instances admits half of the limit.
@@ -99,7 +97,7 @@ func ExampleOutagePolicy() {
 	if err != nil {
 		panic(err)
 	}
-	store, err := sluiceredis.New(adapter, sluiceredis.Config{Away: sluiceredis.LocalShare, Instances: 2, Failures: 1})
+	store, err := sluiceredis.New(adapter, sluiceredis.Config{OnOutage: sluiceredis.LocalShare, Instances: 2, Failures: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -112,12 +110,12 @@ func ExampleOutagePolicy() {
 		fmt.Println(res.Allowed(), err)
 	}
 	_, err = hourly.OnOutage(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
-	fmt.Println(errors.Is(err, sluiceredis.ErrAway), store.Stats().Mode)
+	fmt.Println(errors.Is(err, sluiceredis.ErrOutage), store.Stats().Away)
 	// Output:
 	// true <nil>
 	// true <nil>
 	// false <nil>
-	// true away
+	// true 1
 }
 
 // Two limits of a gate that all machines share: ten in flight, 5,000 a day.

@@ -222,7 +222,7 @@ func (m *memory) resumePacer(p *pace, least int64) (told pauses) {
 }
 
 // pacerHere has requests for slots decided while the server is away.
-func pacerHere(s *Store, k pace, requests []*pacing, away *AwayError) error {
+func pacerHere(s *Store, k pace, requests []*pacing, away *outageError) error {
 	asked := uint64(0) // others only look
 	for _, r := range requests {
 		if r.here = r.takes > 0; r.here {

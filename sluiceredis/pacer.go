@@ -41,9 +41,9 @@ type PacerConfig struct {
 	// Acquire and Reserve.
 	Prefetch time.Duration
 
-	// Away is the policy for calls while the server does not answer. AsStore means
+	// OnOutage is the policy for calls while the server does not answer. 0 means
 	// that of the store.
-	Away OutagePolicy
+	OnOutage OutagePolicy
 }
 
 // # How do machines leave one after the other, evenly?
@@ -113,15 +113,15 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 			return nil, fmt.Errorf("sluiceredis: %s of %v: 0 to 52 days are possible", what, *d)
 		}
 	}
-	if !cfg.Away.valid() {
-		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.Away)
+	if !cfg.OnOutage.valid() {
+		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
 	}
 	cfg.Horizon, cfg.Late, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.Late, 5*time.Millisecond), or(cfg.PausePoll, 100*time.Millisecond)
 	if cfg.Prefetch > cfg.Horizon {
 		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
-		store: s, key: pace{spot: spot{key: s.key("pacer1", name, "", ""), away: s.heed(cfg.Away)}, horizon: int64(cfg.Horizon)},
+		store: s, key: pace{spot: spot{key: s.key("pacer1", name, "", ""), away: s.heed(cfg.OnOutage)}, horizon: int64(cfg.Horizon)},
 		late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
 	}
 	p.meter.init(cfg.Prefetch)

@@ -39,7 +39,7 @@ func TestPromise(t *testing.T) {
 			client, fail := sluiceredis.NewVirtual()
 			fail(sluiceredis.ErrRefused)
 			return clienttest.Shared{
-				Store: newStore(tb, client, sluiceredis.Config{Away: sluiceredis.FailOpen}),
+				Store: newStore(tb, client, sluiceredis.Config{OnOutage: sluiceredis.FailOpen}),
 				Apart: true,
 				Away:  true,
 			}

@@ -131,7 +131,7 @@ var _ limits.Semaphore = (*Semaphore)(nil)
 // limits.Never sets no bound. n = 0 takes nothing and never blocks.
 //
 // It returns ErrTooLarge at once if n is more than the limit, ctx.Err() if ctx ends,
-// ErrTimeout after longest, and an [*AwayError] if the server did not answer, whatever
+// ErrTimeout after longest, and [ErrOutage] if the server did not answer, whatever
 // the policy of the store. A request whose outcome is unknown is repeated, which is
 // safe: a lease has a name and is lent once. It panics if n < 0.
 func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
@@ -246,7 +246,7 @@ func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint
 		err = expect(semAcquire, reply, 6)
 	}
 	if err != nil {
-		if errors.Is(err, ErrAway) {
+		if errors.Is(err, ErrOutage) {
 			s.store.stats.refused.Add(1)
 		}
 		return nil, 0, err
@@ -394,17 +394,17 @@ func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 		s.store.local().release(s.keys[0], args[0])
 		return
 	}
-	var away *AwayError
+	var away *outageError
 	for range 2 {
 		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], args)
 		if err == nil && expect(semRelease, reply, 4) == nil {
 			return
 		}
-		if errors.As(err, &away) && !away.Sent {
+		if errors.As(err, &away) && !away.sent {
 			break
 		}
 	}
-	if away != nil && time.Until(ends) > away.Retry {
-		time.AfterFunc(away.Retry, func() { s.giveBackBefore(args, ends) })
+	if away != nil && time.Until(ends) > away.retry {
+		time.AfterFunc(away.retry, func() { s.giveBackBefore(args, ends) })
 	}
 }

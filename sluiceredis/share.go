@@ -47,7 +47,7 @@ func (s *Store) followed(m member) (share member, among int64) {
 }
 
 // shareOf returns the share of m, or why there is none.
-func (s *Store) shareOf(m member, away *AwayError) (member, error) {
+func (s *Store) shareOf(m member, away *outageError) (member, error) {
 	among, why := s.instances.Load(), s.beats.unsure()
 	switch {
 	case among == 0:
@@ -64,8 +64,8 @@ func (s *Store) shareOf(m member, away *AwayError) (member, error) {
 
 // later is what a call is told for which a share has no room, ever, but the server
 // may have: to ask again when that may be back.
-func (e *AwayError) later(limit int64) limits.Result {
-	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.Retry)}
+func (e *outageError) later(limit int64) limits.Result {
+	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.retry)}
 }
 
 // keep keeps the share of m up to date: the server has granted so many units, and what
@@ -170,7 +170,7 @@ func (s *Store) adjustAway(m member, delta int64, age time.Duration, err error) 
 	if share == nil {
 		return err
 	}
-	var away *AwayError
+	var away *outageError
 	switch {
 	case delta < 0 && err == nil:
 		_, _ = s.addHere(share, delta, age, 0) // it was granted to this process, so it is in the share

@@ -26,9 +26,9 @@ type Config struct {
 	// counts as a loss, too, unless [Store.Vouch] was called.
 	Strict bool
 
-	// Away is the policy for calls while the server does not answer, for limits
-	// that have no policy of their own. AsStore means FailClosed.
-	Away OutagePolicy
+	// OnOutage is the policy for calls while the server does not answer, for limits
+	// that have no policy of their own. 0 means FailClosed.
+	OnOutage OutagePolicy
 
 	// Failures is how many calls in a row must fail until the server counts as
 	// away, so that no call is sent to it for a while. 0 means 3. A call fails
@@ -36,7 +36,7 @@ type Config struct {
 	// such as LOADING, READONLY, CLUSTERDOWN or OOM, or refuses the credentials.
 	// A call that its caller cancels does not count, unless by a deadline of at
 	// least a tenth of Timeout. If the user has no access to some keys, only the
-	// calls for these are decided by Away.
+	// calls for these are decided by OnOutage.
 	Failures int
 
 	// Retry is the longest pause between two probes of a server that is away. The
@@ -54,9 +54,12 @@ type Config struct {
 	// during an outage or in the 3 s before it.
 	Instances int
 
-	// OnEvent, if not nil, is called for each Event, one after the other, in a
-	// goroutine of its own. No call waits for it, and it may use the store.
-	OnEvent func(Event)
+	// Notify, if not nil, is called when an outage begins, with what the last call
+	// failed of, and when it ends, with nil. server is which of several it is, or "" if
+	// there is one or the client is no [Topology] that tells. Calls of Notify follow one
+	// another, in a goroutine of their own. No other call waits for it, and it may use
+	// the store.
+	Notify func(server string, err error)
 }
 
 // A Store keeps limits in a Redis, for all machines that use the same one with
@@ -103,8 +106,8 @@ func New(client Client, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sluiceredis: prefix %q: braces belong to the rest of a key", cfg.Prefix)
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("sluiceredis: negative timeout %v", cfg.Timeout)
-	case !cfg.Away.valid():
-		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.Away)
+	case !cfg.OnOutage.valid():
+		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
 	case cfg.Failures < 0:
 		return nil, fmt.Errorf("sluiceredis: negative number of failures %d", cfg.Failures)
 	case cfg.Retry < 0:
@@ -120,8 +123,8 @@ func New(client Client, cfg Config) (*Store, error) {
 		s.timeout = time.Second
 	}
 	s.id = rand.Text()[:12]
-	s.away = cfg.Away
-	if s.away == AsStore {
+	s.away = cfg.OnOutage
+	if s.away == 0 {
 		s.away = FailClosed
 	}
 	s.instances.Store(int64(cfg.Instances))
@@ -132,7 +135,7 @@ func New(client Client, cfg Config) (*Store, error) {
 		s.breaker.failures = 3
 	}
 	s.beats.made = time.Now()
-	s.breaker.since, s.breaker.events.tell = time.Now(), cfg.OnEvent
+	s.breaker.events.notify = cfg.Notify
 	_, s.alone = client.(inProcess)
 	s.takes.init(s, takeFromServer, giveBack)
 	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, func(sign spot) string { return sign.key }, takeAlone, takeAway
@@ -171,7 +174,7 @@ func (s *Store) place(key string) string {
 
 // run runs a script that replies its code, and what a code below 0 says about
 // a key as an error. It counts what became of it. If the server is away, or could
-// not be asked although there was time, the error is an AwayError.
+// not be asked although there was time, the error is an outageError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -179,7 +182,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	place, said, cause := s.place(keys[0]), nothing, error(nil)
 	probe, away := s.breaker.enter(place)
 	if away != nil {
-		s.breaker.events.flush() // somebody may have been forgotten
+		s.breaker.events.flush() // a server may have been forgotten
 		return nil, away
 	}
 	defer func() { // also if the client panics
@@ -215,7 +218,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
 	}
 	if (said == unanswered || said == notThese) && ctx.Err() == nil {
-		err = &AwayError{Server: place, Sent: true, Retry: shortestRetry, Cause: err}
+		err = &outageError{server: place, sent: true, retry: shortestRetry, cause: err}
 	}
 	return reply, err
 }
@@ -235,14 +238,13 @@ type counters struct {
 	open, local, refused, told atomic.Uint64
 }
 
-// Stats is what a [Store] has done since it was made. All numbers but Instances
-// only grow.
+// Stats is what a [Store] has done since it was made. All numbers but Away
+// and Instances only grow.
 type Stats struct {
-	Mode      Mode      // of the server; of several, that of the one that is worst off
-	Since     time.Time // when the mode of any server changed last, or the store was made
-	Instances int64     // how many share the limits; 0 if unknown
-	Aways     uint64    // how often a server went away
-	Probes    uint64    // calls that tested whether a server is back
+	Away      int64  // servers that are away now
+	Instances int64  // how many instances share the limits; 0 if unknown
+	Outages   uint64 // how often a server went away
+	Probes    uint64 // calls that tested whether a server is back
 
 	Calls      uint64 // scripts run, each one round trip
 	Decisions  uint64 // requests that were answered by them
@@ -265,15 +267,9 @@ type Stats struct {
 // Stats returns what the store has done.
 func (s *Store) Stats() Stats {
 	c := &s.stats
-	mode, since := s.breaker.mode()
-	if s.alone {
-		mode = Alone
-	}
-	s.breaker.mu.Lock()
-	aways, probes := s.breaker.aways, s.breaker.probes
-	s.breaker.mu.Unlock()
+	away, outages, probes := s.breaker.counts()
 	return Stats{
-		Mode: mode, Since: since, Instances: s.instances.Load(), Aways: aways, Probes: probes,
+		Away: away, Instances: s.instances.Load(), Outages: outages, Probes: probes,
 		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Told: c.told.Load(),
 		Calls: c.calls.Load(), Decisions: c.decisions.Load(),
 		Ambiguous: c.ambiguous.Load(), Failed: c.failed.Load(), Data: c.data.Load(),

@@ -197,7 +197,7 @@ func giveBack(s *Store, _ spot, requests []*request) {
 func takeAlone(s *Store, _ spot, requests []*request) error { return s.takeApart(requests, nil) }
 
 // takeAway has requests decided while their server is away.
-func takeAway(s *Store, _ spot, requests []*request, away *AwayError) error {
+func takeAway(s *Store, _ spot, requests []*request, away *outageError) error {
 	closed := true
 	for _, m := range requests[0].form.members {
 		closed = closed && s.policy(m.about().away) == FailClosed
@@ -209,7 +209,7 @@ func takeAway(s *Store, _ spot, requests []*request, away *AwayError) error {
 	return s.takeApart(requests, away)
 }
 
-func (s *Store) takeApart(requests []*request, away *AwayError) error {
+func (s *Store) takeApart(requests []*request, away *outageError) error {
 	for i, r := range requests {
 		if err := s.takeHere(r, away); err != nil {
 			s.stats.refused.Add(uint64(len(requests) - i - 1))
@@ -220,7 +220,7 @@ func (s *Store) takeApart(requests []*request, away *AwayError) error {
 }
 
 // takeHere decides one request in this process.
-func (s *Store) takeHere(r *request, away *AwayError) (err error) {
+func (s *Store) takeHere(r *request, away *outageError) (err error) {
 	r.sent = time.Now()
 	if len(r.n) == 1 {
 		var end int64
@@ -262,7 +262,7 @@ func (s *Store) takeHere(r *request, away *AwayError) (err error) {
 
 // decideHere is what becomes of a request for n units of one limit, in this process. by
 // is the limit or the share that has decided it, if any has.
-func (s *Store) decideHere(m member, n int64, away *AwayError) (res limits.Result, end int64, by member, err error) {
+func (s *Store) decideHere(m member, n int64, away *outageError) (res limits.Result, end int64, by member, err error) {
 	a, most := m.about(), m.most()
 	switch policy := s.policy(a.away); {
 	case away == nil:

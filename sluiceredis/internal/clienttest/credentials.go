@@ -42,7 +42,7 @@ func credentials(t *testing.T, lib Library) {
 		for _, policy := range []sluiceredis.OutagePolicy{sluiceredis.FailOpen, sluiceredis.LocalShare, sluiceredis.FailClosed} {
 			t.Run(v.name+", "+policy.String(), func(t *testing.T) {
 				c := lib.Login(t, s.Addr, v.user, v.password)
-				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Away: policy, Instances: 1, Retry: 100 * ms}))
+				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), OnOutage: policy, Instances: 1, Retry: 100 * ms}))
 				l := must[*sluiceredis.Bucket](t)(store.Bucket("x", limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}))
 				take := func() bool { res, err := l.Take(bg, "k", 1); return err == nil && res.Allowed() }
 				if !take() {
@@ -78,11 +78,11 @@ func credentials(t *testing.T, lib Library) {
 				if made := connections(t, root) - before; made > 2*(callers+int(stats.Probes)) {
 					t.Errorf("%d connections for %d calls, %d probes", made, callers*calls, stats.Probes)
 				}
-				if stats.Aways != 1 {
-					t.Errorf("away %d times", stats.Aways)
+				if stats.Outages != 1 {
+					t.Errorf("away %d times", stats.Outages)
 				}
 				setUser(root, v.back)
-				for limit := time.Now().Add(20 * sec); store.Stats().Mode != sluiceredis.Asking; {
+				for limit := time.Now().Add(20 * sec); store.Stats().Away > 0; {
 					if take(); time.Now().After(limit) {
 						t.Fatal("the server does not decide again")
 					}
