@@ -55,13 +55,6 @@ func (b *beats) counted(at time.Time) {
 	b.away.Store(false)
 }
 
-// left notes that this instance is not counted any more.
-func (b *beats) left() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.joined = time.Time{}
-}
-
 // heard notes whether the server that counts has answered a call.
 func (b *beats) heard(answer bool) {
 	b.mu.Lock()
@@ -108,21 +101,7 @@ func (s *Store) beat() {
 	if now < next || !s.beats.next.CompareAndSwap(next, now+int64(beatEvery)) {
 		return
 	}
-	go func() { _ = s.count(context.Background(), at, "1") }() // an error leaves the number as it was
-}
-
-// Leave stops counting this instance, so that the local shares of the others grow at
-// once and not after 10 s. It is for the end of a program. An instance that uses the
-// server again counts again.
-func (s *Store) Leave(ctx context.Context) error {
-	if s.beats.fixed || s.alone || !s.beats.wanted.Load() {
-		return nil
-	}
-	s.beats.next.Store(int64(time.Since(s.beats.made) + beatEvery)) // not by this very call
-	err := s.count(ctx, time.Now(), "0")
-	s.beats.left()
-	s.beats.next.Store(0)
-	return err
+	go func() { _ = s.count(context.Background(), at) }() // an error leaves the number as it was
 }
 
 // aliveKey returns where instances are counted.
@@ -140,13 +119,13 @@ func (s *Store) hears(place string, v verdict) {
 	}
 }
 
-// count counts the instances at that time; here says whether this is one.
-func (s *Store) count(ctx context.Context, at time.Time, here string) error {
-	reply, err := s.run(ctx, alive, []string{s.aliveKey()}, []string{s.id, format(int64(beatLasts / time.Microsecond)), here})
+// count counts the instances at that time.
+func (s *Store) count(ctx context.Context, at time.Time) error {
+	reply, err := s.run(ctx, alive, []string{s.aliveKey()}, []string{s.id, format(int64(beatLasts / time.Microsecond))})
 	if err == nil {
 		err = expect(alive, reply, 3)
 	}
-	if err != nil || here == "0" {
+	if err != nil {
 		return err
 	}
 	s.beats.counted(at)

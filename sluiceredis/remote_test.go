@@ -234,9 +234,7 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 				delete(v.alive, id)
 			}
 		}
-		if delete(v.alive, args[0]); args[2] == "1" {
-			v.alive[args[0]] = time.Now()
-		}
+		v.alive[args[0]] = time.Now()
 		return []int64{0, int64(len(v.alive)), now}, nil
 	}
 	return nil, newServerError("ERR virtual: no such script: " + s.name)

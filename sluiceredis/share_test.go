@@ -2,6 +2,7 @@ package sluiceredis
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -439,24 +440,6 @@ func TestInstances(t *testing.T) {
 		if got := lines[0].calls.Load() - calls - 60; got != 10 {
 			t.Errorf("%d calls in 30 s to count instances", got)
 		}
-		if err := stores[2].Leave(bg); err != nil {
-			t.Fatal(err)
-		}
-		use(3*sec, 0, 1)
-		count(2, 2, 3)
-		use(500*ms, 2) // back, at once
-		if len(v.alive) != 3 {
-			t.Errorf("%d are alive", len(v.alive))
-		}
-		use(3*sec, 0, 1, 2)
-		count(3, 3, 3)
-		if err := stores[2].Leave(bg); err != nil || len(v.alive) != 2 {
-			t.Errorf("%v, %d are alive", err, len(v.alive))
-		}
-		use(500*ms, 2)
-		if len(v.alive) != 3 {
-			t.Errorf("%d are alive", len(v.alive))
-		}
 		use(6*sec, 0, 1)
 		count(3, 3, 3)
 		use(8*sec, 0, 1)
@@ -473,7 +456,7 @@ func TestInstances(t *testing.T) {
 			take := sixes(t, s, OutagePolicy(0))["leaky"]
 			_, _ = take(0)
 			synctest.Wait()
-			if l.calls.Load() != 1 || s.Leave(bg) != nil || l.calls.Load() != 1 {
+			if l.calls.Load() != 1 {
 				t.Errorf("%+v: %d calls", cfg, l.calls.Load())
 			}
 		}
@@ -557,11 +540,10 @@ func TestSharesWhileInstancesJoin(t *testing.T) {
 			work(20*sec, ms[1:]...)
 			return ms
 		}, 1, capacity, capacity},
-		"one has left and come back": {func(v *remote) []machine {
+		"one was idle and has come back": {func(v *remote) []machine {
 			ms := []machine{start(v), start(v)}
 			work(4*sec, ms...)
-			_ = ms[0].store.Leave(bg)
-			work(4*sec, ms[1])
+			work(14*sec, ms[1])
 			work(500*time.Millisecond, ms[0]) // and counts, but the other does not know
 			return ms
 		}, 2, capacity, capacity},
@@ -595,30 +577,28 @@ func TestSharesWhileInstancesJoin(t *testing.T) {
 func TestAliveScript(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		at := func(d time.Duration, id, here string, want int64) {
+		at := func(d time.Duration, id string, want int64) {
 			t.Helper()
 			clock.set(d)
-			reply, err := s.run(bg, alive, []string{b.prefix}, []string{id, format(int64(beatLasts / time.Microsecond)), here})
+			reply, err := s.run(bg, alive, []string{b.prefix}, []string{id, format(int64(beatLasts / time.Microsecond))})
 			if err != nil || len(reply) != 3 || reply[1] != want {
 				t.Errorf("at %v: %v, %v; want %d", d, reply, err, want)
 			}
 		}
-		at(0, "a", "1", 1)
-		at(sec, "b", "1", 2)
-		at(2*sec, "b", "1", 2)
-		at(3*sec, "c", "1", 3)
-		at(4*sec, "c", "0", 2)
-		at(4*sec, "c", "0", 2)
-		at(10*sec-time.Microsecond, "b", "1", 2)
-		at(10*sec, "b", "1", 1)
-		at(15*sec, "a", "1", 2)
-		at(-time.Hour, "a", "1", 1) // the clock was put back: who knows who is there
+		at(0, "a", 1)
+		at(sec, "b", 2)
+		at(2*sec, "b", 2)
+		at(3*sec, "c", 3)
+		at(10*sec-time.Microsecond, "b", 3)
+		at(10*sec, "b", 2)
+		at(15*sec, "a", 2)
+		at(-time.Hour, "a", 1) // the clock was put back: the others may be gone
 		if ttl := b.redis.PTTL(bg, b.prefix).Val(); ttl < beatLasts || ttl > beatLasts+2*ms {
 			t.Errorf("it lives for %v", ttl)
 		}
 		b.redis.Del(bg, b.prefix)
 		b.redis.Set(bg, b.prefix, "x", 0)
-		if _, err := s.run(bg, alive, []string{b.prefix}, []string{"a", "1", "1"}); err == nil {
+		if _, err := s.run(bg, alive, []string{b.prefix}, []string{"a", "1"}); !errors.Is(err, ErrData) {
 			t.Error("a string")
 		}
 	})

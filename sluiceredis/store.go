@@ -47,11 +47,11 @@ type Config struct {
 	// Instances is how many instances of the program share the limits, for
 	// LocalShare: 1 to 1000. 0 means that they count themselves, by a call
 	// every 3 s while they use the server. An instance counts until it has made
-	// no call for 10 s, or has called [Store.Leave]. An instance that starts, or
-	// was idle for 10 s, has no share until it has counted twice, 3 s apart: if
-	// the server goes away before, its calls are refused as by FailClosed. The
-	// bound that LocalShare promises does not include instances that start
-	// during an outage or in the 3 s before it.
+	// no call for 10 s. An instance that starts, or was idle for 10 s, has no
+	// share until it has counted twice, 3 s apart: if the server goes away
+	// before, its calls are refused as by FailClosed. The bound that LocalShare
+	// promises does not include instances that start during an outage or in the
+	// 3 s before it.
 	Instances int
 
 	// Notify, if not nil, is called when an outage begins, with what the last call
