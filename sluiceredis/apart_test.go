@@ -16,11 +16,11 @@ const us = time.Microsecond
 
 // apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
 // each second.
-func apart(t *testing.T, s *Store) (set *joint, bucket *Limiter, log *Limiter, window *Limiter, pace *Pacer) {
+func apart(t *testing.T, s *Store) (set *joint, bucket *limiter, log *limiter, window *limiter, pace *Pacer) {
 	t.Helper()
-	bucket = newLeaky(t, s, "apart/bucket", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On("")
-	log = newLog(t, s, "apart/log", 3, time.Hour).On("")
-	window = newFixed(t, s, "apart/window", FixedConfig{Limit: 4, Window: time.Hour}).On("")
+	bucket = newLeaky(t, s, "apart/bucket", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).on("")
+	log = newLog(t, s, "apart/log", 3, time.Hour).on("")
+	window = newFixed(t, s, "apart/window", FixedConfig{Limit: 4, Window: time.Hour}).on("")
 	pace = newPacer(t, s, "apart/pace", 1, sec, PacerConfig{})
 	set, err := s.together(bucket, log, window, pace)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 		set, bucket, log, window, _ := apart(t, s)
 		left := func(inBucket, inLog, inWindow int64) {
 			t.Helper()
-			for i, l := range []*Limiter{bucket, log, window} {
+			for i, l := range []*limiter{bucket, log, window} {
 				if res, err := s.take(bg, l.of.member(""), 0); err != nil || res.Remaining != []int64{inBucket, inLog, inWindow}[i] {
 					t.Errorf("limit %d: %+v, %v", i, res, err)
 				}
@@ -84,8 +84,8 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{OnOutage: p, Instances: 2, Failures: 1, Retry: time.Hour})
-				bucket := newLeaky(t, s, "away/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).On("")
-				log := newLog(t, s, "away/log", 4, time.Hour).On("")
+				bucket := newLeaky(t, s, "away/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).on("")
+				log := newLog(t, s, "away/log", 4, time.Hour).on("")
 				set, err := s.together(bucket, log)
 				if err != nil {
 					t.Fatal(err)
@@ -138,7 +138,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
 				bucket := newLeaky(t, s, "once/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).OnOutage(v.bucket)
 				log := newLog(t, s, "once/log", 6, time.Hour).OnOutage(v.log)
-				set := newSet(t, s, bucket.On(""), log.On(""))
+				set := newSet(t, s, bucket.on(""), log.on(""))
 				l.lost.Store(true)
 				began := time.Now()
 				d, err := set.all(bg, 1)
@@ -166,9 +166,9 @@ func TestSetsAfterALoss(t *testing.T) {
 	b := onRedis(t)
 	s, clock, replace := b.freezeStrictly(t)
 	set, err := s.together(
-		newLeaky(t, s, "loss/bucket", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k"),
-		newLog(t, s, "loss/log", 5, 2*sec).On("k"),
-		newFixed(t, s, "loss/window", FixedConfig{Limit: 5, Window: 3 * sec}).On("k"))
+		newLeaky(t, s, "loss/bucket", limits.Rate{Burst: 5, Count: 1, Per: sec}).on("k"),
+		newLog(t, s, "loss/log", 5, 2*sec).on("k"),
+		newFixed(t, s, "loss/window", FixedConfig{Limit: 5, Window: 3 * sec}).on("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestSharesOfASet(t *testing.T) {
 		pace := newPacer(t, s, "share/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}, 8)
 		others := newFixed(t, b.store(t), "share/window", FixedConfig{Limit: 8, Window: time.Hour})
 		set := newSet(t, s,
-			newLeaky(t, s, "share/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "share/log", 8, time.Hour).On(""),
-			newFixed(t, s, "share/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""), pace)
+			newLeaky(t, s, "share/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).on(""), newLog(t, s, "share/log", 8, time.Hour).on(""),
+			newFixed(t, s, "share/window", FixedConfig{Limit: 8, Window: time.Hour}).on(""), pace)
 		step := func(what string, allowed bool, left ...int64) {
 			t.Helper()
 			d, err := set.all(bg, 1)
@@ -288,8 +288,8 @@ func TestSharesOfASet(t *testing.T) {
 		}
 		c.cut.Store(false)
 		other := newSet(t, s,
-			newLeaky(t, s, "told/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "told/log", 8, time.Hour).On(""),
-			newFixed(t, s, "told/window", FixedConfig{Limit: 8, Window: time.Hour}).On(""))
+			newLeaky(t, s, "told/bucket", limits.Rate{Burst: 8, Count: 1, Per: time.Hour}).on(""), newLog(t, s, "told/log", 8, time.Hour).on(""),
+			newFixed(t, s, "told/window", FixedConfig{Limit: 8, Window: time.Hour}).on(""))
 		if _, err := other.peek(bg); err != nil {
 			t.Fatal(err)
 		}

@@ -274,9 +274,9 @@ func TestGivingBackWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meters := func(s *Store) map[string]limits.Limiter {
 			return map[string]limits.Limiter{
-				"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).On("k"),
-				"log":   newLog(t, s, "g", 6, time.Hour).On("k"),
-				"fixed": newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).On("k"),
+				"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).on("k"),
+				"log":   newLog(t, s, "g", 6, time.Hour).on("k"),
+				"fixed": newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).on("k"),
 			}
 		}
 		v := newRemote()
@@ -337,7 +337,7 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
 		s, l := v.newStore(t, Config{OnOutage: FailOpen})
-		m := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).On("k")
+		m := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).on("k")
 		if wait, err := m.Admit(bg, 6); wait != 0 || err != nil {
 			t.Fatal(wait, err)
 		}
@@ -361,7 +361,7 @@ func TestGateWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 2})
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
-			Name: "shared", Limiter: newLeaky(t, s, "l", limits.Rate{Burst: 2, Count: 1, Per: sec}).On("k"),
+			Name: "shared", Limiter: newLeaky(t, s, "l", limits.Rate{Burst: 2, Count: 1, Per: sec}).on("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -378,7 +378,7 @@ func TestGateWhileAway(t *testing.T) {
 			}
 		}
 		closed, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
-			Name: "closed", Limiter: newLeaky(t, s, "l", perHour).OnOutage(FailClosed).On("k"),
+			Name: "closed", Limiter: newLeaky(t, s, "l", perHour).OnOutage(FailClosed).on("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)

@@ -54,9 +54,6 @@ func (l *Bucket) OnOutage(p OutagePolicy) *Bucket {
 	return also
 }
 
-// Rate returns the rate in force.
-func (l *Bucket) Rate() limits.Rate { return *l.rate.Load() }
-
 // SetRate changes the rate on this machine: each call is decided by the rate of the
 // machine that makes it. It returns an error and changes nothing if Bucket would
 // return one.
@@ -128,8 +125,14 @@ func (l *Bucket) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return l.Take(ctx, key, 0)
 }
 
-// On returns the bucket of key as a limit of a gate, or for sluice.NewQueue.
-func (l *Bucket) On(key string) *Limiter { return &Limiter{l.store, l, key} }
+// On returns the bucket of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
+// gives back what still counts: what cannot have leaked yet, which is for −delta intervals.
+// If nothing is left to be given back, its error is [ErrStranded]. It can be joined with
+// limits of the same store whose names are the same up to the last slash and whose keys
+// are the same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
+func (l *Bucket) On(key string) limits.Remote { return l.on(key) }
+
+func (l *Bucket) on(key string) *limiter { return &limiter{l.store, l, key} }
 
 func (l *Bucket) member(key string) member { return l.at(*l.cell.Load(), key) }
 

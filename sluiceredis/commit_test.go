@@ -292,7 +292,7 @@ func TestGoneCallersGiveBack(t *testing.T) {
 			d.pass <- struct{}{}
 		}
 		wg.Wait()
-		l = newLeaky(t, b.store(t), "gone", l.Rate())
+		l = newLeaky(t, b.store(t), "gone", *l.rate.Load())
 		for end := time.Now().Add(10 * time.Second); s.Stats().Refunded < 200 && time.Now().Before(end); {
 			runtime.Gosched() // the last one is given back at about this time
 		}

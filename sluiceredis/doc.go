@@ -7,7 +7,7 @@
 //	5,000 a day, or per window from the first call          Store.Fixed
 //	one call every 10 ms, from whichever machine            Store.Pacer
 //	at most 8 calls in flight on all machines               Store.Semaphore
-//	several of them for one call, all or none               a gate, or Limiter.Join
+//	several of them for one call, all or none               a gate, or Join
 //
 // It needs a Redis (5 or later; tested with 7.0) or a Valkey, as a single server, with
 // Sentinel or as a Cluster, and a client of go-redis:

@@ -81,7 +81,7 @@ func TestBucketAfterLoss(t *testing.T) {
 			// What is taken without asking, or given back, is so beside what was lost.
 			adjust := func(delta int64) {
 				t.Helper()
-				if err := l.On("k").Adjust(bg, delta, 0); err != nil {
+				if err := l.on("k").Adjust(bg, delta, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -103,7 +103,7 @@ func TestDebtAfterLoss(t *testing.T) {
 	s, clock, replace := b.freezeStrictly(t)
 	l := newLeaky(t, s, "debt", limits.Rate{Burst: 5, Count: 1, Per: sec})
 	replace()
-	if err := l.On("k").Adjust(bg, 2, 0); err != nil {
+	if err := l.on("k").Adjust(bg, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	res, err := l.Take(bg, "k", 1)
@@ -115,7 +115,7 @@ func TestDebtAfterLoss(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	// A bucket that owes more than it could hold, and was not lost, still does.
-	if err := l.On("k").Adjust(bg, 20, 0); err != nil {
+	if err := l.on("k").Adjust(bg, 20, 0); err != nil {
 		t.Fatal(err)
 	}
 	replace()
@@ -143,7 +143,7 @@ func TestLogAfterLoss(t *testing.T) {
 		{4 * sec, 6, no(0, limits.Never, 10*sec)},
 		{9 * sec, 0, yes(0, 5*sec)},
 	})
-	if err := l.On("k").Adjust(bg, 3, 0); err != nil { // at 9 s, so until 19 s
+	if err := l.on("k").Adjust(bg, 3, 0); err != nil { // at 9 s, so until 19 s
 		t.Fatal(err)
 	}
 	steps(t, clock, take, []step{
@@ -336,7 +336,7 @@ func asks(t *testing.T, s *Store) map[string]func() error {
 	sem := newSemaphore(t, s, "asks", 5, SemaphoreConfig{})
 	return map[string]func() error{
 		"Leaky":        func() error { _, err := l.Take(bg, "k", 1); return err },
-		"Leaky.Adjust": func() error { return l.On("k").Adjust(bg, 1, 0) },
+		"Leaky.Adjust": func() error { return l.on("k").Adjust(bg, 1, 0) },
 		"Log":          func() error { _, err := g.Take(bg, "k", 1); return err },
 		"Fixed":        func() error { _, err := f.Take(bg, "k", 1); return err },
 		"Pacer":        func() error { _, err := p.Reserve(bg, 1, 0); return err },
@@ -397,8 +397,8 @@ func TestHostileEpoch(t *testing.T) {
 		all := asks(t, s)
 		all["Vouch"] = func() error { return s.Vouch(bg) }
 		for name, ask := range all {
-			var bad *DataError
-			if err := ask(); !errors.As(err, &bad) || bad.Key != s.epochKey("") {
+			var bad *keyError
+			if err := ask(); !errors.As(err, &bad) || bad.key != s.epochKey("") {
 				t.Errorf("%s: %s: %v", what, name, err)
 			}
 		}

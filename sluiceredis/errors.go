@@ -15,8 +15,8 @@ var (
 	// [context.DeadlineExceeded].
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
-	// ErrData reports that a key does not hold what was expected. The error is
-	// a [*DataError]. Nothing was taken and the key was left as it is.
+	// ErrData reports that a key does not hold what was expected. The text says which
+	// key. Nothing was taken and the key was left as it is.
 	ErrData = errors.New("sluiceredis: unexpected data in a key")
 
 	// ErrStranded reports that what was taken can no longer be given back: it
@@ -50,18 +50,11 @@ func newServerError(message string) *ServerError {
 // Error returns what the server said.
 func (e *ServerError) Error() string { return "sluiceredis: the server replied: " + e.Message }
 
-// A DataError reports which key does not hold what was expected. It matches
-// [ErrData].
-type DataError struct {
-	Key  string
-	What string // what is wrong
-}
+// A keyError reports which key does not hold what was expected.
+type keyError struct{ key, wrong string }
 
-// Error returns the key and what is wrong with it.
-func (e *DataError) Error() string { return fmt.Sprintf("sluiceredis: key %q: %s", e.Key, e.What) }
-
-// Unwrap returns [ErrData].
-func (e *DataError) Unwrap() error { return ErrData }
+func (e *keyError) Error() string { return fmt.Sprintf("sluiceredis: key %q: %s", e.key, e.wrong) }
+func (e *keyError) Unwrap() error { return ErrData }
 
 // Replies of scripts that begin with a negative number.
 const (
@@ -75,11 +68,11 @@ const (
 func dataError(key string, code int64) error {
 	switch code {
 	case wrongType:
-		return &DataError{key, "it is of another type"}
+		return &keyError{key, "it is of another type"}
 	case unreadable:
-		return &DataError{key, "it does not hold what this limit writes"}
+		return &keyError{key, "it does not hold what this limit writes"}
 	}
-	return &DataError{key, fmt.Sprintf("the script replied %d", code)}
+	return &keyError{key, fmt.Sprintf("the script replied %d", code)}
 }
 
 // An ambiguous error is err, after which it is unknown what happened.

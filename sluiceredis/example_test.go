@@ -150,7 +150,7 @@ func ExampleSemaphore() {
 
 // Three in any second and 1,000 a day, of one key: both let a call through or neither
 // loses anything. A gate with both limits does the same by itself.
-func ExampleLimiter_Join() {
+func ExampleBucket_On() {
 	store, end := open()
 	defer end()
 	second, err := store.Bucket("orders/second", limits.Rate{Count: 1, Per: time.Second, Burst: 3})

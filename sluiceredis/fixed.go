@@ -103,8 +103,14 @@ func (f *Fixed) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return f.Take(ctx, key, 0)
 }
 
-// On returns the window of key as a limit of a gate, or for sluice.NewQueue.
-func (f *Fixed) On(key string) *Limiter { return &Limiter{f.store, f, key} }
+// On returns the window of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
+// gives back what still counts: what was admitted in this window.
+// If nothing is left to be given back, its error is [ErrStranded]. It can be joined with
+// limits of the same store whose names are the same up to the last slash and whose keys
+// are the same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
+func (f *Fixed) On(key string) limits.Remote { return f.on(key) }
+
+func (f *Fixed) on(key string) *limiter { return &limiter{f.store, f, key} }
 
 // microseconds returns d in those, rounded up: a window is never too short.
 func microseconds(d time.Duration) int64 {

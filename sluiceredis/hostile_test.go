@@ -56,18 +56,18 @@ func victims(t *testing.T, b *backend) []victim {
 		{"Leaky", s.key("leaky2", "hostile", "k", ""), map[string]func() error{
 			"take":   func() error { _, err := l.Take(bg, "k", 1); return err },
 			"peek":   func() error { _, err := l.Peek(bg, "k"); return err },
-			"add":    func() error { return l.On("k").Adjust(bg, 1, 0) },
-			"return": func() error { return l.On("k").Adjust(bg, -1, 0) },
+			"add":    func() error { return l.on("k").Adjust(bg, 1, 0) },
+			"return": func() error { return l.on("k").Adjust(bg, -1, 0) },
 		}, false},
 		{"Log", s.key("log1", "hostile", "k", ""), map[string]func() error{
 			"take": func() error { _, err := g.Take(bg, "k", 1); return err },
 			"peek": func() error { _, err := g.Peek(bg, "k"); return err },
-			"add":  func() error { return g.On("k").Adjust(bg, 1, 0) },
+			"add":  func() error { return g.on("k").Adjust(bg, 1, 0) },
 		}, true},
 		{"Fixed", s.key("fixed1", "hostile", "k", ""), map[string]func() error{
 			"take": func() error { _, err := f.Take(bg, "k", 1); return err },
 			"peek": func() error { _, err := f.Peek(bg, "k"); return err },
-			"add":  func() error { return f.On("k").Adjust(bg, 1, 0) },
+			"add":  func() error { return f.on("k").Adjust(bg, 1, 0) },
 		}, false},
 		{"Semaphore's leases", sem.keys[0], map[string]func() error{"lend": lend}, true},
 		{"Semaphore's token", sem.keys[2], map[string]func() error{"lend": lend}, false},
@@ -116,8 +116,8 @@ func TestHostileData(t *testing.T) {
 					}
 					before := b.dump(v.key)
 					err := ask()
-					var data *DataError
-					if !errors.As(err, &data) || !errors.Is(err, ErrData) || data.Key != v.key {
+					var data *keyError
+					if !errors.As(err, &data) || !errors.Is(err, ErrData) || data.key != v.key {
 						t.Errorf("%s, %s of %s: %v", v.name, how, what, err)
 					}
 					if after := b.dump(v.key); after != before {

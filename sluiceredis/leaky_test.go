@@ -122,10 +122,10 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
 			}
 		}
-		take("smaller", l.Rate(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", *l.rate.Load(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("smaller", limits.Rate{Burst: 4, Count: 30, Per: 60 * sec}, 0, limits.Result{Limit: 4, ResetAfter: 8 * sec})
-		take("smaller", l.Rate(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
-		take("faster", l.Rate(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", *l.rate.Load(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", *l.rate.Load(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("faster", limits.Rate{Burst: 16, Count: 300, Per: 60 * sec}, 1,
 			limits.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
 
@@ -170,7 +170,7 @@ func TestPeekNeverWrites(t *testing.T) {
 func TestAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		m := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k")
+		m := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).on("k")
 		admit := func(n int64, want time.Duration) {
 			t.Helper()
 			if wait, err := m.Admit(bg, n); wait != want || err != nil {
@@ -209,7 +209,7 @@ func TestAdjust(t *testing.T) {
 			t.Errorf("after a debt without bound: %v, %v", wait, err)
 		}
 		// What is owed beyond the capacity stays owed when a clock steps back.
-		other := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("other")
+		other := newLeaky(t, s, "adjust", limits.Rate{Burst: 5, Count: 1, Per: sec}).on("other")
 		if err := other.Adjust(bg, 12, 0); err != nil {
 			t.Error(err)
 		}
@@ -267,7 +267,7 @@ func TestReturnAfterSetQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
 		l := newLeaky(t, s, "r/l", limits.Rate{Burst: 10, Count: 10, Per: sec})
-		set := newSet(t, s, l.On("k"))
+		set := newSet(t, s, l.on("k"))
 		for _, n := range []int64{5, 2} {
 			if res, err := l.Take(bg, "k", n); err != nil || !res.Allowed() {
 				t.Fatal(res, err)
@@ -277,7 +277,7 @@ func TestReturnAfterSetQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, give := range []func(delta int64, age time.Duration) error{
-			func(delta int64, age time.Duration) error { return l.On("k").Adjust(bg, delta, age) },
+			func(delta int64, age time.Duration) error { return l.on("k").Adjust(bg, delta, age) },
 			func(delta int64, age time.Duration) error { return set.adjust(bg, delta, age) },
 		} {
 			if err := give(-2, 200*ms); !errors.Is(err, ErrStranded) {
@@ -360,15 +360,15 @@ func TestSetQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		take(1, false, sec, 4*sec) // full, and no fuller
-		if err := l.On("k").Adjust(bg, 3, 0); err != nil {
+		if err := l.on("k").Adjust(bg, 3, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.SetRate(limits.Rate{Burst: 2, Count: 60, Per: 60 * sec}); err != nil {
 			t.Fatal(err)
 		}
 		take(1, false, 4*sec, 5*sec) // what was overdrawn stays owed
-		if err := l.SetRate(limits.Rate{}); err == nil || l.Rate().Burst != 2 {
-			t.Errorf("%v, %v", err, l.Rate())
+		if err := l.SetRate(limits.Rate{}); err == nil || l.rate.Load().Burst != 2 {
+			t.Errorf("%v, %v", err, *l.rate.Load())
 		}
 	})
 }
@@ -383,7 +383,7 @@ func TestLastUnitIsGivenBack(t *testing.T) {
 				t.Fatal(res, err)
 			}
 			sleep()
-			if err := l.On("k").Adjust(bg, -n, 100*ms); err != nil {
+			if err := l.on("k").Adjust(bg, -n, 100*ms); err != nil {
 				t.Errorf("%d: %v", n, err)
 			}
 			if res, err := l.Peek(bg, "k"); err != nil || res.ResetAfter != 0 {

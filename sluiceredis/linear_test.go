@@ -165,7 +165,7 @@ func (w *witness) add(e event, call, ret int64) {
 // lend lends, holds and gives back, once.
 func (w *witness) lend(random *rand.Rand, holdsLong time.Duration) {
 	w.n++
-	e := event{lease: w.id*1000 + w.n, n: 1 + random.Int64N(2), limit: w.sem.Limit()}
+	e := event{lease: w.id*1000 + w.n, n: 1 + random.Int64N(2), limit: w.sem.most()}
 	longest := time.Duration(0)
 	if random.IntN(2) == 0 {
 		longest = 60 * ms

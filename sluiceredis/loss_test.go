@@ -237,10 +237,10 @@ func everyKind(t *testing.T, s *Store) []used {
 		}})
 	}
 	quota := limits.Rate{Burst: 5, Count: 1, Per: time.Hour}
-	meter("Leaky", newLeaky(t, s, "loss", quota).On("k"))
-	meter("Log", newLog(t, s, "loss", 5, time.Hour).On("k"))
-	meter("Fixed, anchored", newFixed(t, s, "loss", FixedConfig{Limit: 5, Window: time.Hour}).On("k"))
-	meter("Fixed, aligned", newFixed(t, s, "aligned", FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}).On("k"))
+	meter("Leaky", newLeaky(t, s, "loss", quota).on("k"))
+	meter("Log", newLog(t, s, "loss", 5, time.Hour).on("k"))
+	meter("Fixed, anchored", newFixed(t, s, "loss", FixedConfig{Limit: 5, Window: time.Hour}).on("k"))
+	meter("Fixed, aligned", newFixed(t, s, "aligned", FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}).on("k"))
 	p := newPacer(t, s, "loss", 1, 10*sec, PacerConfig{Horizon: 40 * sec})
 	free := int64(0) // the first slot that was not granted yet
 	reserve := func() bool {
@@ -358,7 +358,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 		for _, l := range []*Lease{first, second, two} {
 			select {
 			case <-l.Lost():
-				t.Errorf("one of %d was lost", l.Weight())
+				t.Errorf("one of %d was lost", l.n)
 			default:
 			}
 		}

@@ -25,7 +25,7 @@ func TestDocumentedMaxima(t *testing.T) {
 					if res, err = f.Take(bg, "k", 1); res.Allowed() || err != nil || res.Remaining != 0 {
 						t.Errorf("%+v, %v", res, err)
 					}
-					err = f.On("k").Adjust(bg, tenTo15, 0) // beyond what is counted with
+					err = f.on("k").Adjust(bg, tenTo15, 0) // beyond what is counted with
 				}
 				if err == nil {
 					_, err = f.Peek(bg, "k")
@@ -66,7 +66,7 @@ func TestDocumentedMaxima(t *testing.T) {
 				}
 				return err
 			},
-			"Adjust of Log": func(more int64) error { return newLog(t, s, "adjust", 1, time.Hour).On("k").Adjust(bg, 10_000+more, 0) },
+			"Adjust of Log": func(more int64) error { return newLog(t, s, "adjust", 1, time.Hour).on("k").Adjust(bg, 10_000+more, 0) },
 			"Take of Log": func(more int64) error {
 				res, err := newLog(t, s, "take", 100_000, time.Hour).Take(bg, "k", 10_000+more)
 				if err != nil {

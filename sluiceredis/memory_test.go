@@ -80,7 +80,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 		case 10, 11, 12:
 			delta := n - 5
 			s.does = func(l *limitsOf) string {
-				m := []limits.Limiter{l.leaky[quota].On(key), l.anchored.On(key), l.aligned.On(key)}[kind-10]
+				m := []limits.Limiter{l.leaky[quota].on(key), l.anchored.on(key), l.aligned.on(key)}[kind-10]
 				return fmt.Sprint(m.Adjust(bg, delta, age))
 			}
 		case 13:
@@ -240,9 +240,9 @@ func TestInProcessGivesBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
 		for kind, m := range map[string]limits.Limiter{
-			"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("k"),
-			"log":   newLog(t, s, "g", 5, 2*sec).On("k"),
-			"fixed": newFixed(t, s, "f", FixedConfig{Limit: 5, Window: 2 * sec}).On("k"),
+			"leaky": newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 1, Per: sec}).on("k"),
+			"log":   newLog(t, s, "g", 5, 2*sec).on("k"),
+			"fixed": newFixed(t, s, "f", FixedConfig{Limit: 5, Window: 2 * sec}).on("k"),
 		} {
 			before := s.Stats()
 			if _, err := m.Admit(bg, 4); err != nil {

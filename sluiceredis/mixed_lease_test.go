@@ -220,9 +220,9 @@ func TestEvictedHashOfDeadHolders(t *testing.T) {
 		// A key that holds something else is an error, and left as it is.
 		b.redis.HSet(bg, sem.keys[1], "d", "odd")
 		clock.set(34 * sec)
-		var data *DataError
+		var data *keyError
 		_, err := s.run(bg, semAcquire, sem.keys, []string{"e", "1", "10000000", "5"})
-		if !errors.As(err, &data) || data.Key != sem.keys[1] {
+		if !errors.As(err, &data) || data.key != sem.keys[1] {
 			t.Errorf("%v", err)
 		}
 	})

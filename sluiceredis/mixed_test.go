@@ -21,7 +21,7 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 	asked := func(q limits.Rate) (*Bucket, *joint) {
 		if of[q] == nil { // a program of its own for each
 			of[q] = newLeaky(t, s, name+"/rate", q)
-			sets[q] = newSet(t, s, of[q].On(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).On(""))
+			sets[q] = newSet(t, s, of[q].on(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).on(""))
 		}
 		return of[q], sets[q]
 	}

@@ -26,10 +26,10 @@ func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limi
 	var take func(n int64) (limits.Result, error)
 	if q.kind == "log" {
 		l := newLog(t, s, name, q.limit, q.window)
-		of, take = l.On("k"), func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
+		of, take = l.on("k"), func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 	} else {
 		f := newFixed(t, s, name, FixedConfig{Limit: q.limit, Window: q.window, Aligned: q.kind == "aligned", Offset: q.offset})
-		of, take = f.On("k"), func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
+		of, take = f.on("k"), func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 	}
 	if !q.set {
 		return take

@@ -13,7 +13,7 @@ func TestPacer_SetRate_BurstReachesAJoint(t *testing.T) {
 		s := limits.Must(New(InProcess(), Config{}))
 		p := limits.Must(s.Pacer("a/p", limits.Rate{Count: 1, Per: time.Second, Burst: 5}, PacerConfig{}))
 		b := limits.Must(s.Bucket("a/b", limits.Rate{Count: 1000, Per: time.Second, Burst: 1000}))
-		j := p.Join(b.On(""))
+		j := p.Join(b.on(""))
 		count := func() (n int) {
 			time.Sleep(20 * time.Second)
 			for range 10 {

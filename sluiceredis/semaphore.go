@@ -117,8 +117,8 @@ func (s *Semaphore) SetLimit(limit int64) error {
 	return nil
 }
 
-// Limit returns the limit.
-func (s *Semaphore) Limit() int64 {
+// most returns the limit.
+func (s *Semaphore) most() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit
@@ -150,7 +150,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 	if n == 0 {
 		return &Lease{lost: make(chan struct{})}, nil
 	}
-	if n > s.Limit() {
+	if n > s.most() {
 		return nil, limits.ErrTooLarge
 	}
 	if longest <= 0 {
@@ -197,7 +197,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		}
 	}()
 	for {
-		if n > s.Limit() {
+		if n > s.most() {
 			return nil, limits.ErrTooLarge
 		}
 		var hint time.Duration
@@ -232,7 +232,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
 	if s.store.alone {
 		s.store.stats.local.Add(1)
-		token := s.store.local().lend(s.keys[0], id, n, s.Limit())
+		token := s.store.local().lend(s.keys[0], id, n, s.most())
 		if token == 0 {
 			return nil, s.poll, nil
 		}
@@ -241,7 +241,7 @@ func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint
 		return l, 0, nil
 	}
 	sent := time.Now()
-	reply, err := s.store.run(ctx, semAcquire, s.keys, []string{id, format(n), format(int64(s.lease / time.Microsecond)), format(s.Limit())})
+	reply, err := s.store.run(ctx, semAcquire, s.keys, []string{id, format(n), format(int64(s.lease / time.Microsecond)), format(s.most())})
 	if err == nil {
 		err = expect(semAcquire, reply, 6)
 	}

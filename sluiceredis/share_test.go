@@ -188,7 +188,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		// What was given back is not in the share any more.
 		a, _, la, _ = stores()
 		take(a, 3)
-		if err := a.On("k").Adjust(bg, -3, 0); err != nil {
+		if err := a.on("k").Adjust(bg, -3, 0); err != nil {
 			t.Error(err)
 		}
 		la.fail(errRefused)
@@ -197,7 +197,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		}
 		// What was taken beyond is, but no more than fits.
 		a, _, la, _ = stores()
-		if err := a.On("k").Adjust(bg, 20, 0); err != nil {
+		if err := a.on("k").Adjust(bg, 20, 0); err != nil {
 			t.Error(err)
 		}
 		la.fail(errRefused)

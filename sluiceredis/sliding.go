@@ -80,8 +80,14 @@ func (l *Sliding) Peek(ctx context.Context, key string) (limits.Result, error) {
 	return l.Take(ctx, key, 0)
 }
 
-// On returns the window of key as a limit of a gate, or for sluice.NewQueue.
-func (l *Sliding) On(key string) *Limiter { return &Limiter{l.store, l, key} }
+// On returns the window of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
+// gives back what still counts: the newest units that are as old as age.
+// If nothing is left to be given back, its error is [ErrStranded]. It can be joined with
+// limits of the same store whose names are the same up to the last slash and whose keys
+// are the same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
+func (l *Sliding) On(key string) limits.Remote { return l.on(key) }
+
+func (l *Sliding) on(key string) *limiter { return &limiter{l.store, l, key} }
 
 // A slidingWindow is a sliding window as it is asked.
 type slidingWindow struct {

@@ -26,7 +26,7 @@ import (
 // A server of a cluster has only some of the keys, and a script only those of one
 // slot. So the limits must be of one tag: of one family and one key; see keys.go.
 
-// A joinable is a limit that can be decided together with others: a [*Limiter] or a
+// A joinable is a limit that can be decided together with others: a [*limiter] or a
 // [*Pacer].
 type joinable interface {
 	limits.Remote
@@ -49,7 +49,7 @@ func (p *Pacer) current(m member) bool {
 	return m.(*pace).interval == k.interval && m.(*pace).missed == k.missed
 }
 
-// Join is [Limiter.Join].
+// Join implements limits.Remote: see [Bucket.On].
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
 func join(first joinable, others []limits.Limiter) limits.Joint {
@@ -161,10 +161,10 @@ func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
 // AdmitAll implements limits.Joint.
 func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
 	r, err := t.take(ctx, n...)
-	var data *DataError
+	var data *keyError
 	switch {
 	case errors.As(err, &data):
-		return 0, max(0, slices.IndexFunc(t.form().members, func(m member) bool { return m.about().key == data.Key })), err
+		return 0, max(0, slices.IndexFunc(t.form().members, func(m member) bool { return m.about().key == data.key })), err
 	case err != nil || r.granted():
 		return 0, 0, err
 	}

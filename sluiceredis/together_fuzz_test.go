@@ -52,16 +52,16 @@ func (r *togetherRun) limit(i int) joinable {
 	case 0:
 		q := limits.Rate{Burst: limit, Count: 1 + r.next(3), Per: window}
 		r.models = append(r.models, &modelBucket{q.Burst, int64(q.Per) / q.Count, 0})
-		return newLeaky(r.t, r.store, name, q).On("k")
+		return newLeaky(r.t, r.store, name, q).on("k")
 	case 1:
 		r.models = append(r.models, &modelLog{limit: limit, window: int64(window)})
-		return newLog(r.t, r.store, name, limit, window).On("k")
+		return newLog(r.t, r.store, name, limit, window).on("k")
 	case 2:
 		r.models = append(r.models, &modelFixed{limit: limit, window: int64(window), aligned: -1})
-		return newFixed(r.t, r.store, name, FixedConfig{Limit: limit, Window: window}).On("k")
+		return newFixed(r.t, r.store, name, FixedConfig{Limit: limit, Window: window}).on("k")
 	case 3:
 		r.models = append(r.models, &modelFixed{limit: limit, window: int64(window), aligned: int64(ms)})
-		return newFixed(r.t, r.store, name, FixedConfig{Limit: limit, Window: window, Aligned: true, Offset: ms}).On("k")
+		return newFixed(r.t, r.store, name, FixedConfig{Limit: limit, Window: window, Aligned: true, Offset: ms}).on("k")
 	}
 	burst, cfg := 1+r.next(3), PacerConfig{Horizon: 5 * window}
 	p := newPacer(r.t, r.store, name, 1, window, cfg, burst)

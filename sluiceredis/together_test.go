@@ -54,9 +54,9 @@ func (t *joint) adjust(ctx context.Context, delta int64, age time.Duration) erro
 func TestTogether(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		burst := newLeaky(t, s, "api/burst", limits.Rate{Burst: 3, Count: 1, Per: sec}).On("")
-		minute := newLog(t, s, "api/minute", 5, time.Minute).On("")
-		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).On("")
+		burst := newLeaky(t, s, "api/burst", limits.Rate{Burst: 3, Count: 1, Per: sec}).on("")
+		minute := newLog(t, s, "api/minute", 5, time.Minute).on("")
+		day := newFixed(t, s, "api/day", FixedConfig{Limit: 6, Window: 24 * time.Hour}).on("")
 		pace := newPacer(t, s, "api/pace", 10, sec, PacerConfig{}, 3)
 		set := newSet(t, s, burst, minute, day, pace)
 		res := func(remaining, limit int64, retry, reset time.Duration) limits.Result {
@@ -128,10 +128,10 @@ func TestWhatCannotBeTogether(t *testing.T) {
 	second, day := newLeaky(t, s, "orders/second", quota), newLeaky(t, s, "orders/day", quota)
 	for want, set := range map[string][]joinable{
 		"no limits":        nil,
-		"there twice":      {second.On("k"), day.On("k"), newLeaky(t, s, "orders/second", limits.Rate{Burst: 9, Count: 1, Per: sec}).On("k")},
-		"share no tag":     {second.On("k"), day.On("l")},
-		"share no tag: na": {second.On("k"), newLog(t, s, "other/day", 1, sec).On("k")},
-		"another store":    {second.On("k"), newLeaky(t, other, "orders/day", quota).On("k")},
+		"there twice":      {second.on("k"), day.on("k"), newLeaky(t, s, "orders/second", limits.Rate{Burst: 9, Count: 1, Per: sec}).on("k")},
+		"share no tag":     {second.on("k"), day.on("l")},
+		"share no tag: na": {second.on("k"), newLog(t, s, "other/day", 1, sec).on("k")},
+		"another store":    {second.on("k"), newLeaky(t, other, "orders/day", quota).on("k")},
 	} {
 		if _, err := s.together(set...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -146,10 +146,10 @@ func TestWhatCannotBeTogether(t *testing.T) {
 			}
 		}
 	}
-	if second.On("k").Join(limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))) != nil {
+	if second.on("k").Join(limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))) != nil {
 		t.Error("joined with what lives elsewhere")
 	}
-	if _, err := s.together(second.On("k"), newLog(t, s, "orders/second", 5, sec).On("k")); err != nil {
+	if _, err := s.together(second.on("k"), newLog(t, s, "orders/second", 5, sec).on("k")); err != nil {
 		t.Errorf("kinds of one name are different limits: %v", err)
 	}
 }
@@ -162,9 +162,9 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
 		limits := []joinable{
-			newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On(""),
-			newLog(t, s, "f/b", 5, time.Hour).On(""),
-			newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: time.Hour}).On(""),
+			newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).on(""),
+			newLog(t, s, "f/b", 5, time.Hour).on(""),
+			newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: time.Hour}).on(""),
 			newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 5),
 		}
 		set := newSet(t, s, limits...)
@@ -202,8 +202,8 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 				_, peeks := set.peek(bg)
 				_, asks := gate.AcquireWithin(bg, 1, 0)
 				for how, err := range map[string]error{"take": takes, "peek": peeks, "adds": set.adjust(bg, 1, 0), "return": set.adjust(bg, -1, 0), "gate": asks} {
-					var data *DataError
-					if !errors.As(err, &data) || data.Key != keys[broken] {
+					var data *keyError
+					if !errors.As(err, &data) || data.key != keys[broken] {
 						t.Errorf("%s, %s in %s: %v", how, what, keys[broken], err)
 					}
 				}
@@ -239,9 +239,9 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 			s := b.storeOn(t, slow{b.client, 300 * time.Microsecond})
 			make := func() *joint { // each caller has a set of its own, and they are the same
 				return newSet(t, s,
-					newLeaky(t, s, "replay/a", limits.Rate{Burst: 7, Count: 2000, Per: sec}).On("k"),
-					newLog(t, s, "replay/b", 20, 9*ms).On("k"),
-					newFixed(t, s, "replay/c", FixedConfig{Limit: 50, Window: 25 * ms, Aligned: true}).On("k"))
+					newLeaky(t, s, "replay/a", limits.Rate{Burst: 7, Count: 2000, Per: sec}).on("k"),
+					newLog(t, s, "replay/b", 20, 9*ms).on("k"),
+					newFixed(t, s, "replay/c", FixedConfig{Limit: 50, Window: 25 * ms, Aligned: true}).on("k"))
 			}
 			for range 8 {
 				set := make()
@@ -303,9 +303,9 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 func TestGateJoinsItsQuotas(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		second := newLeaky(t, s, "orders/second", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).On("k")
-		day := newFixed(t, s, "orders/day", FixedConfig{Limit: 3, Window: 24 * time.Hour}).On("k")
-		other := newLog(t, s, "elsewhere", 2, time.Hour).On("k")
+		second := newLeaky(t, s, "orders/second", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).on("k")
+		day := newFixed(t, s, "orders/day", FixedConfig{Limit: 3, Window: 24 * time.Hour}).on("k")
+		other := newLog(t, s, "elsewhere", 2, time.Hour).on("k")
 		gate, err := sluice.New(sluice.Config{Name: "api", Limits: []sluice.Limit{
 			{Name: "second", Limiter: second}, {Name: "other", Limiter: other, Unit: sluice.Calls}, {Name: "day", Limiter: day, Unit: sluice.Calls},
 			{Name: "here", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})), Unit: sluice.Calls},
@@ -352,9 +352,9 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 func TestTogetherAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		bucket := newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: sec}).On("")
-		log := newLog(t, s, "f/b", 5, 3*sec).On("")
-		fixed := newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: 2 * sec}).On("")
+		bucket := newLeaky(t, s, "f/a", limits.Rate{Burst: 5, Count: 1, Per: sec}).on("")
+		log := newLog(t, s, "f/b", 5, 3*sec).on("")
+		fixed := newFixed(t, s, "f/c", FixedConfig{Limit: 5, Window: 2 * sec}).on("")
 		pace := newPacer(t, s, "f/d", 1, sec, PacerConfig{Horizon: 5 * sec}, 5)
 		set := newSet(t, s, bucket, log, fixed, pace)
 		remain := func(want ...int64) {
@@ -417,8 +417,8 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
 		s := b.storeOn(t, d)
 		set := newSet(t, s,
-			newLeaky(t, s, "f/a", limits.Rate{Burst: 100, Count: 1, Per: time.Hour}).On(""), newLog(t, s, "f/b", 100, time.Hour).On(""),
-			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).On(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 100))
+			newLeaky(t, s, "f/a", limits.Rate{Burst: 100, Count: 1, Per: time.Hour}).on(""), newLog(t, s, "f/b", 100, time.Hour).on(""),
+			newFixed(t, s, "f/c", FixedConfig{Limit: 100, Window: time.Hour}).on(""), newPacer(t, s, "f/d", 1, sec, PacerConfig{}, 100))
 		var first, gone sync.WaitGroup
 		first.Go(func() { _, _ = set.all(bg, 1) })
 		<-d.came
@@ -467,7 +467,7 @@ func TestASetFollowsItsLimits(t *testing.T) {
 		s, clock := b.freeze(t)
 		l := newLeaky(t, s, "f/l", limits.Rate{Burst: 5, Count: 1, Per: sec})
 		p := newPacer(t, s, "f/p", 10, sec, PacerConfig{}, 11)
-		set := newSet(t, s, l.On(""), p)
+		set := newSet(t, s, l.on(""), p)
 		take := func(n int64, wait time.Duration, limits ...int64) {
 			t.Helper()
 			d, err := set.all(bg, n)

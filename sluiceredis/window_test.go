@@ -102,7 +102,7 @@ func TestLogAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		l := newLog(t, s, "log", 5, sec)
-		m := l.On("k")
+		m := l.on("k")
 		take := func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) }
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
@@ -177,7 +177,7 @@ func TestFixedAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		f := newFixed(t, s, "adjust", FixedConfig{Limit: 5, Window: sec})
-		m := f.On("k")
+		m := f.on("k")
 		take := func(n int64) (limits.Result, error) { return f.Take(bg, "k", n) }
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
@@ -341,8 +341,8 @@ func TestExpiryOfWindows(t *testing.T) {
 		for _, take := range []func() error{
 			func() error { _, err := l.Take(bg, "k", 1); return err },
 			func() error { _, err := f.Take(bg, "k", 1); return err },
-			func() error { return l.On("k2").Adjust(bg, 1, 0) },
-			func() error { return f.On("k2").Adjust(bg, 1, 0) },
+			func() error { return l.on("k2").Adjust(bg, 1, 0) },
+			func() error { return f.on("k2").Adjust(bg, 1, 0) },
 		} {
 			if err := take(); err != nil {
 				t.Fatal(err)
