@@ -33,7 +33,6 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		h.state.inFlight.Add(1)
 		defer h.state.inFlight.Add(-1)
 	}
-	limit, lost := c.attemptTimeout(), h.permit.Lost()
 	traced := !c.o.NoRetry && !c.safe
 	ctx := c.ctx
 	var dial *dialing
@@ -41,27 +40,8 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		dial = new(dialing)
 		ctx = dial.trace(ctx)
 	}
-	var late *time.Timer
-	if limit > 0 || lost != nil {
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		h.cancel = func() { cancel(nil) }
-		if limit > 0 {
-			late = time.AfterFunc(limit, func() { cancel(&lateError{limit}) })
-		}
-		if lost != nil {
-			over := make(chan struct{})
-			h.unwatch = func() { close(over) }
-			go func() {
-				select {
-				case <-lost:
-					cancel(limits.ErrLeaseLost)
-				case <-ctx.Done():
-				case <-over:
-				}
-			}()
-		}
-	}
+	limit := c.attemptTimeout()
+	ctx, late := h.bound(ctx, limit)
 	if traced || h.cancel != nil || c.canceling != nil {
 		req = req.WithContext(ctx)
 	}
@@ -88,6 +68,34 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	}
 	resp.Request = c.req
 	return resp, false, nil
+}
+
+// bound returns a context that ends after limit, if that is positive, and when the permit of
+// h is lost. late is the timer of the limit, nil if there is none. If neither can end the
+// attempt, bound returns ctx.
+func (h *hold) bound(ctx context.Context, limit time.Duration) (bounded context.Context, late *time.Timer) {
+	lost := h.permit.Lost()
+	if limit <= 0 && lost == nil {
+		return ctx, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	h.cancel = func() { cancel(nil) }
+	if limit > 0 {
+		late = time.AfterFunc(limit, func() { cancel(&lateError{limit}) })
+	}
+	if lost != nil {
+		over := make(chan struct{})
+		h.unwatch = func() { close(over) }
+		go func() {
+			select {
+			case <-lost:
+				cancel(limits.ErrLeaseLost)
+			case <-ctx.Done():
+			case <-over:
+			}
+		}()
+	}
+	return ctx, late
 }
 
 // attemptTimeout returns the timeout of an attempt; 0 or less means none.

@@ -179,26 +179,15 @@ func (f *knownField) classifyLower(key string) bool {
 		return f.is(structured, items)
 	case "ratelimit-policy":
 		return f.is(structured, policy)
-	case "ratelimit-limit":
-		return f.is(plain, quota)
-	case "ratelimit-remaining":
-		return f.is(plain, remaining)
-	case "ratelimit-reset":
-		return f.is(plain, reset)
-	case "ratelimit-reset-after":
-		return f.is(plain, resetAfter)
-	case "ratelimit-observed":
-		return f.is(plain, used)
-	case "ratelimit-resettime":
-		return f.is(plain, resetTime)
-	case "ratelimit-reason":
-		return f.is(plain, reason)
 	case "x-shopify-shop-api-call-limit":
 		return f.is(vendor, shopify)
 	case "x-amzn-ratelimit-limit":
 		return f.is(vendor, amazon)
 	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
 		return f.isOf(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
+	}
+	if from := after(name, "ratelimit-"); from > 0 {
+		return f.classifyPlain(name, from)
 	}
 	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
 		return from < len(key) && f.isOf(vendor, azure, from, len(key))
@@ -219,6 +208,27 @@ func (f *knownField) is(family family, part part) bool {
 func (f *knownField) isOf(family family, part part, from, to int) bool {
 	f.from, f.to = uint8(from), uint8(to)
 	return f.is(family, part)
+}
+
+// classifyPlain is classify for RateLimit- and the rest of the name at from.
+func (f *knownField) classifyPlain(name []byte, from int) bool {
+	switch string(name[from:]) {
+	case "limit":
+		return f.is(plain, quota)
+	case "remaining":
+		return f.is(plain, remaining)
+	case "reset":
+		return f.is(plain, reset)
+	case "reset-after":
+		return f.is(plain, resetAfter)
+	case "observed":
+		return f.is(plain, used)
+	case "resettime":
+		return f.is(plain, resetTime)
+	case "reason":
+		return f.is(plain, reason)
+	}
+	return false
 }
 
 // classifyX is classify for X-RateLimit- and the rest of the name at from.
