@@ -23,12 +23,11 @@ import (
 //		if err != nil {
 //			return nil, err
 //		}
-//		answer, err := send(ctx)
-//		if err == nil {
-//			a.Succeeded()
-//			return &reader{answer, permit}, nil // which releases it at the end
+//		response, err := send(ctx)
+//		again, err := a.Ended(ctx, err)
+//		if err == nil && !again {
+//			return &reader{response, permit}, nil // which releases it at the end
 //		}
-//		err = a.Failed(ctx, err)
 //		permit.Release()
 //		if err != nil {
 //			return nil, err
@@ -134,16 +133,25 @@ func (a *Attempts) tooLate(d time.Duration) error {
 	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
-// Failed decides what follows the attempt that failed with err. If err is marked with
-// [RetryAfter] or [RetryAt], it pauses the gate. It returns nil if Next is to be called,
-// after paying for the retry from the budget; otherwise the error to return: a
-// [*RetryError], or err itself if that is permanent and was the first attempt. It does
+// Ended decides what follows an attempt that ended with err, nil for a success. It returns
+// true if Next is to be called; the retry is then paid from the budget. Otherwise the call
+// is over, and Ended returns nil or the error to return: a [*RetryError], or err itself if
+// that is permanent and was the first attempt. A success refills the retry budget of the
+// gate; an error that is marked with [RetryAfter] or [RetryAt] pauses the gate. Ended does
 // not wait. Call it before the permit is released: otherwise the next caller may leave
-// before the pause. It panics if err is nil.
-func (a *Attempts) Failed(ctx context.Context, err error) error {
+// before the pause.
+func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final error) {
 	if err == nil {
-		panic("sluice: Attempts.Failed(nil)")
+		a.permit.answer(true)
+		a.gate.succeeded(a.attempts == 1 && !a.charged)
+		return false, nil
 	}
+	final = a.failed(ctx, err)
+	return final == nil, final
+}
+
+// failed is Ended for an err that is not nil. It returns nil for another attempt.
+func (a *Attempts) failed(ctx context.Context, err error) error {
 	permanent, throttled := marks(err)
 	wait := a.gate.honor(err, throttled, a.left, a.permit)
 	a.last, a.wait = err, 0
@@ -181,10 +189,9 @@ func (a *Attempts) final(err error, throttled *throttledError) error {
 }
 
 // Try makes an attempt with f, as [RetryValue] does: it calls f with ctx, bounded by
-// RetryPolicy.AttemptTimeout and until permit is lost, and then Succeeded or Failed. again
-// reports that Next is to be called; otherwise err is nil or the error to return. Try
-// does not release permit, which Next returned.
-func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, err error) {
+// RetryPolicy.AttemptTimeout and until permit is lost, and returns what Ended returns for
+// its error. It does not release permit, which Next returned.
+func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, final error) {
 	bounded, stop := permit.watch(ctx)
 	defer stop()
 	if timeout := a.policy.AttemptTimeout; timeout > 0 {
@@ -192,22 +199,11 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 		bounded, cancel = context.WithTimeout(bounded, timeout)
 		defer cancel()
 	}
-	if err = f(bounded); err == nil {
-		a.Succeeded()
-		return false, nil
-	}
-	if context.Cause(bounded) == limits.ErrLeaseLost {
+	err := f(bounded)
+	if err != nil && context.Cause(bounded) == limits.ErrLeaseLost {
 		err = fmt.Errorf("%w: %w", limits.ErrLeaseLost, err)
 	}
-	err = a.Failed(ctx, err)
-	return err == nil, err
-}
-
-// Succeeded records that the last attempt succeeded, which refills the retry budget of
-// the gate.
-func (a *Attempts) Succeeded() {
-	a.permit.answer(true)
-	a.gate.succeeded(a.attempts == 1 && !a.charged)
+	return a.Ended(ctx, err)
 }
 
 // Charge records that the call is already a retry by an outer loop, such as that of an

@@ -18,12 +18,11 @@ func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, 
 		if err != nil {
 			return err
 		}
-		if err = f(ctx); err == nil {
-			a.Succeeded()
+		again, err := a.Ended(ctx, f(ctx))
+		if err == nil && !again {
 			time.AfterFunc(hold, permit.Release)
 			return nil
 		}
-		err = a.Failed(ctx, err)
 		permit.Release()
 		if err != nil {
 			return err
@@ -138,7 +137,7 @@ func TestAttempts_Failed_PausesTheGateBeforeRelease(t *testing.T) {
 			next <- time.Since(start)
 		}()
 		synctest.Wait()
-		if err := a.Failed(bg, sluice.RetryAfter(errBusy, time.Minute)); err != nil {
+		if again, err := a.Ended(bg, sluice.RetryAfter(errBusy, time.Minute)); !again {
 			t.Error(err)
 		}
 		p.Release()
@@ -161,7 +160,7 @@ func TestAttempts_Next_SleepsOncePerFailure(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // before the first attempt; does not count
 		mustNext()
-		if err := a.Failed(bg, errDown); err != nil {
+		if again, err := a.Ended(bg, errDown); !again {
 			t.Fatal(err)
 		}
 		mustNext()
@@ -185,11 +184,8 @@ func TestAttempts_Charge(t *testing.T) {
 				return err
 			}
 			defer p.Release()
-			if err := s(bg); err != nil {
-				return a.Failed(bg, sluice.Permanent(err))
-			}
-			a.Succeeded()
-			return nil
+			_, err = a.Ended(bg, sluice.Permanent(s(bg)))
+			return err
 		}
 		want := func(tokens int, spacing, at time.Duration) {
 			t.Helper()
@@ -215,14 +211,4 @@ func TestAttempts_Charge(t *testing.T) {
 		// answer has halved the spacing once more.
 		want(3, 7500*ms, 30*time.Second)
 	})
-}
-
-func TestAttempts_Failed_PanicsWithoutError(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	a := sluice.NewAttempts(mustGate(t, sluice.Config{}), sluice.RetryPolicy{})
-	a.Failed(bg, nil)
 }

@@ -137,14 +137,13 @@ func ExampleAttempts() {
 			panic(err)
 		}
 		download, err := open()
-		if err == nil {
-			attempts.Succeeded()
+		again, err := attempts.Ended(ctx, err)
+		if err == nil && !again {
 			fmt.Println("in flight while it is read:", gate.Stats().InFlight)
 			fmt.Println("read", download)
 			permit.Release()
 			break
 		}
-		err = attempts.Failed(ctx, err)
 		permit.Release()
 		if err != nil {
 			panic(err)

@@ -125,7 +125,7 @@ func TestSlowStart_EndsWithARate(t *testing.T) {
 	})
 }
 
-// A call is answered when Succeeded or Failed is called, not when its body has been read.
+// A call is answered when Ended is called, not when its body has been read.
 func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
@@ -138,7 +138,7 @@ func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 					return err
 				}
 				time.Sleep(100 * ms)
-				a.Succeeded()
+				a.Ended(bg, nil)
 				time.AfterFunc(time.Hour, p.Release)
 				return nil
 			})

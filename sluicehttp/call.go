@@ -13,7 +13,7 @@ import (
 //
 //	   ┌───────────────────────────────────────────────────────────┐
 //	   ▼                                                           │
-//	Next: backoff, then the gate ──► send ──► read ──► judge ──► Failed: another?
+//	Next: backoff, then the gate ──► send ──► read ──► judge ──► Ended: another?
 //	   │                                                │          │
 //	   │ refused: the response set aside, or an error   │ fine     │ no: the response, or the error
 //	   ▼                                                ▼          ▼
@@ -95,15 +95,9 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	resp, unwritten, err := c.send(req, h)
 	open = resp
 	now := time.Now()
-
 	var f *failure
 	if err == nil {
-		said := st.read(resp, now, c.patience())
-		st.learn(&said, now)
-		if said.Throttled && said.Global {
-			st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
-		}
-		f = c.judge(resp, &said, now)
+		f = c.learn(st, resp, now)
 	} else {
 		f = c.judgeError(err, unwritten)
 	}
@@ -112,7 +106,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 		open = nil
 		st.adjust()
 		if resp.StatusCode < 500 {
-			attempts.Succeeded()
+			attempts.Ended(c.ctx, nil)
 		}
 		handed = true
 		c.hand(h, resp, now, c.free())
@@ -137,6 +131,16 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	handed = true
 	c.hand(h, resp, now, c.free())
 	return resp, false, nil
+}
+
+// learn applies what resp says about limits to st, and judges resp.
+func (c *call) learn(st *state, resp *http.Response, now time.Time) *failure {
+	said := st.read(resp, now, c.patience())
+	st.learn(&said, now)
+	if said.Throttled && said.Global {
+		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
+	}
+	return c.judge(resp, &said, now)
 }
 
 // hand passes resp and h to the caller, see hold.hand.
@@ -182,11 +186,12 @@ func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure)
 func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
 	if why := c.final(f); why != nil {
 		if f.throttled { // otherwise Permanent would count as a success of the server
-			attempts.Failed(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
+			attempts.Ended(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
 		}
 		return why
 	}
-	return attempts.Failed(c.ctx, f.marked())
+	_, err := attempts.Ended(c.ctx, f.marked())
+	return err
 }
 
 // final returns why there must be no attempt after f, or nil.
