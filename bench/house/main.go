@@ -1,5 +1,5 @@
 // House reports how large the packages are that users import: exported names and
-// fields, lines, files, and the longest file of each.
+// fields, lines, files, and the longest file and function of each.
 //
 //	go run ./bench/house
 //
@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -40,21 +41,36 @@ type size struct {
 	folder        string
 	names, fields int // exported
 	lines, files  int
-	longest       string
-	longestLines  int
+	longest       part // file
+	function      part
+}
+
+// A part is a file or a function.
+type part struct {
+	name  string
+	lines int
+}
+
+func (p part) String() string { return fmt.Sprintf("%s %d", cmp.Or(p.name, "-"), p.lines) }
+
+// longer returns the longer one of p and q, p if both have as many lines.
+func (p part) longer(q part) part {
+	if q.lines > p.lines {
+		return q
+	}
+	return p
 }
 
 // add adds a file.
-func (s *size) add(name, source string, file *ast.File) {
+func (s *size) add(name, source string, files *token.FileSet, file *ast.File) {
 	lines := strings.Count(source, "\n")
 	s.lines += lines
 	s.files++
-	if lines > s.longestLines {
-		s.longest, s.longestLines = name, lines
-	}
+	s.longest = s.longest.longer(part{name, lines})
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
+			s.function = s.function.longer(part{decl.Name.Name, files.Position(decl.End()).Line - files.Position(decl.Pos()).Line + 1})
 			if decl.Name.IsExported() && (decl.Recv == nil || ast.IsExported(receiver(decl.Recv.List[0].Type))) {
 				s.names++
 			}
@@ -136,7 +152,8 @@ func measure(tree fs.FS) (packages []size, err error) {
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -144,7 +161,7 @@ func measure(tree fs.FS) (packages []size, err error) {
 		if byFolder[folder] == nil {
 			byFolder[folder] = &size{folder: folder}
 		}
-		byFolder[folder].add(path.Base(name), string(source), file)
+		byFolder[folder].add(path.Base(name), string(source), files, file)
 		return nil
 	})
 	for _, s := range byFolder {
@@ -157,18 +174,17 @@ func measure(tree fs.FS) (packages []size, err error) {
 // report writes a table of the packages, and their sum.
 func report(w io.Writer, packages []size) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "package\tnames\tfields\tlines\tfiles\tlongest file")
+	fmt.Fprintln(t, "package\tnames\tfields\tlines\tfiles\tlongest file\tlongest function")
 	var all size
 	for _, s := range packages {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s %d\n", s.folder, s.names, s.fields, s.lines, s.files, s.longest, s.longestLines)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%v\t%v\n", s.folder, s.names, s.fields, s.lines, s.files, s.longest, s.function)
 		all.names += s.names
 		all.fields += s.fields
 		all.lines += s.lines
 		all.files += s.files
-		if s.longestLines > all.longestLines {
-			all.longest, all.longestLines = path.Join(s.folder, s.longest), s.longestLines
-		}
+		all.longest = all.longest.longer(part{path.Join(s.folder, s.longest.name), s.longest.lines})
+		all.function = all.function.longer(part{path.Join(s.folder, s.function.name), s.function.lines})
 	}
-	fmt.Fprintf(t, "all\t%d\t%d\t%d\t%d\t%s %d\n", all.names, all.fields, all.lines, all.files, all.longest, all.longestLines)
+	fmt.Fprintf(t, "all\t%d\t%d\t%d\t%d\t%v\t%v\n", all.names, all.fields, all.lines, all.files, all.longest, all.function)
 	return t.Flush()
 }
