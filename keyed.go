@@ -54,9 +54,10 @@ type KeyedConfig struct {
 //   - its retry budget is at least half full and does not space calls out, which is so
 //     after 10 min without failures. If there are MaxKeys gates, the budget does not
 //     count, because a new key matters more;
-//   - none of its Config.Limits would lose state. A limiter that several gates share, or
-//     that is a [limits.Remote], outlives the gate. A limiter of its own must be as new:
-//     those of leaky and window report that; others keep the gate.
+//   - none of its Config.Limits would lose state. A limiter outlives the gate if several
+//     gates share it, if it is a [limits.Remote], or if it is one key of a leaky.Keyed or
+//     window.Keyed, from their method On. Any other limiter must be as new: those of leaky
+//     and window report that; a limiter that does not report it keeps the gate.
 //
 // What SetRate and SetConcurrency changed is forgotten with the gate. There is no
 // goroutine: each use of a Keyed checks two gates. A key that does not equal itself, a

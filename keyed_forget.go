@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -127,7 +128,8 @@ func (g *Gate) limiters() iter.Seq[limits.Limiter] {
 // remembers reports whether a limit of gate has state that would be lost with it.
 func (k *Keyed[K]) remembers(gate *Gate) bool {
 	for _, l := range gate.limits {
-		if _, elsewhere := l.Limiter.(limits.Remote); elsewhere {
+		switch l.Limiter.(type) {
+		case limits.Remote, keyed.Key: // which have their state elsewhere
 			continue
 		}
 		if reflect.ValueOf(l.Limiter).Comparable() && k.limiters[l.Limiter].shared {

@@ -42,3 +42,40 @@ func TestKeyed_ForgetsGatesThatShareAKey(t *testing.T) {
 		})
 	}
 }
+
+// A key of a limit has its state in that limit, so the gate of one host may be forgotten
+// although no other gate has its limiter.
+func TestKeyed_KeyOfALimitOutlivesItsGate(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, on := range map[string]func() func(string) limits.Notifier{
+		"leaky": func() func(string) limits.Notifier {
+			return limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: day}, limits.KeyedConfig{})).On
+		},
+		"window": func() func(string) limits.Notifier {
+			return limits.Must(window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: day}, limits.KeyedConfig{})).On
+		},
+		"fixed": func() func(string) limits.Notifier {
+			return limits.Must(window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: day}, limits.KeyedConfig{})).On
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			on := on()
+			k := limits.Must(sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
+				return sluice.New(sluice.Config{Name: host, Limits: []sluice.Limit{{Limiter: on(host)}}})
+			}, sluice.KeyedConfig{Idle: time.Second}))
+			for i := range 100 {
+				_ = k.Do(t.Context(), fmt.Sprint(i), func(context.Context) error { return nil })
+				time.Sleep(10 * time.Second)
+			}
+			if k.Len() > 3 {
+				t.Errorf("%s: %d gates are kept", name, k.Len())
+			}
+			_ = k.Use("0", func(gate *sluice.Gate) error {
+				if _, ok := gate.TryAcquire(1); ok {
+					t.Errorf("%s: a second call on the day of the first", name)
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -223,9 +223,10 @@ func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 }
 
 // On returns the bucket of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
-// takes up nothing in k and never goes stale. Admit and Adjust are as those of [Bucket];
-// both return [limits.ErrTooManyKeys] and change nothing if the key is new and there are
-// too many.
+// has no state of its own: it may be dropped and made again, and it stays valid when k
+// forgets the key, because only keys that are as new are forgotten. Admit and Adjust are
+// as those of [Bucket]; if the key is new and there are too many, both return
+// [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }

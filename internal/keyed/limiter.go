@@ -31,6 +31,12 @@ type Limiter[K comparable] struct {
 	Bells *bell.Keyed[K]
 }
 
+// A Key is a Limiter of any K. Its state is in its Source, and outlives whatever has the
+// Limiter.
+type Key interface{ key() }
+
+func (l Limiter[K]) key() {}
+
 // A Source is a limit per key. It must be comparable.
 type Source[K comparable] interface {
 	Take(key K, n int64) limits.Result
