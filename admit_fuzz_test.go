@@ -179,12 +179,12 @@ func (c *composite) newNode(parent *node) *node {
 	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}, limits.KeyedConfig{}))
 	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}, limits.KeyedConfig{}))
 	for i, q := range []*quota{
-		{"bucket", b, b.Peek, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
-		{"log", log, log.Peek, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},
-		{"counter", counter, counter.Peek, 8, sluice.Cost, fixedModel{8, time.Second}, nil},
-		{"keyed bucket", keyed.On("k"), func() limits.Result { return keyed.Peek("k") }, 6, sluice.Cost, leakModel{6, time.Second}, nil},
-		{"keyed log", logs.On(1), func() limits.Result { return logs.Peek(1) }, 4, sluice.Calls, slidingModel{4, 2 * time.Second}, nil},
-		{"keyed counter", counters.On(1), func() limits.Result { return counters.Peek(1) }, 12, sluice.Cost, fixedModel{12, 5 * time.Second}, nil},
+		{"bucket", b, func() limits.Result { return b.Take(0) }, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
+		{"log", log, func() limits.Result { return log.Take(0) }, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},
+		{"counter", counter, func() limits.Result { return counter.Take(0) }, 8, sluice.Cost, fixedModel{8, time.Second}, nil},
+		{"keyed bucket", keyed.On("k"), func() limits.Result { return keyed.Take("k", 0) }, 6, sluice.Cost, leakModel{6, time.Second}, nil},
+		{"keyed log", logs.On(1), func() limits.Result { return logs.Take(1, 0) }, 4, sluice.Calls, slidingModel{4, 2 * time.Second}, nil},
+		{"keyed counter", counters.On(1), func() limits.Result { return counters.Take(1, 0) }, 12, sluice.Cost, fixedModel{12, 5 * time.Second}, nil},
 	} {
 		if which>>2&some&(1<<i) != 0 {
 			g.quotas = append(g.quotas, q)

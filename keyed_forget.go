@@ -135,7 +135,7 @@ func (k *Keyed[K]) remembers(gate *Gate) bool {
 		if reflect.ValueOf(l.Limiter).Comparable() && k.limiters[l.Limiter].shared {
 			continue
 		}
-		if p, ok := l.Limiter.(interface{ Peek() limits.Result }); ok && p.Peek().ResetAfter == 0 {
+		if p, ok := l.Limiter.(interface{ Take(n int64) limits.Result }); ok && p.Take(0).ResetAfter == 0 {
 			continue
 		}
 		return true

@@ -124,12 +124,13 @@ func (b *Bucket) reload() (s *state, tat time.Duration) {
 }
 
 // Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 takes nothing and is always allowed. An n beyond the capacity never is: Err of
+// n = 0 changes nothing and is always allowed. An n beyond the capacity never is: Err of
 // the result is then [limits.ErrTooLarge]. Take panics if n < 0.
 func (b *Bucket) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
-		return b.Peek()
+		s, tat, now := b.load()
+		return s.rule.Result(max(0, tat-now), 0)
 	}
 	// To read the clock takes longer than all else. Read between the load of the word
 	// and its swap, it gives another call the time to win: of two processors half of the
@@ -218,12 +219,6 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 	s := &state{rule: rule, rate: rate, rest: rest}
 	s.tat.Store(int64(tat))
 	b.state.Store(s)
-}
-
-// Peek returns what Take(0) does: the bucket as it is. It never writes.
-func (b *Bucket) Peek() limits.Result {
-	s, tat, now := b.load()
-	return s.rule.Result(max(0, tat-now), 0)
 }
 
 // Rate returns the rate in force, with its burst.

@@ -71,7 +71,7 @@ func TestBucket_Insist_LosesNothing(t *testing.T) {
 	if n := most.Load(); n > 20 || n < 5 {
 		t.Errorf("%d of 20 were held at once", n)
 	}
-	if got := b.Peek(); got.Remaining != 20 || got.ResetAfter != 0 {
+	if got := b.Take(0); got.Remaining != 20 || got.ResetAfter != 0 {
 		t.Errorf("afterwards %+v", got)
 	}
 	if got := b.Rate().Per; got != 48*time.Hour {

@@ -155,7 +155,7 @@ func fuzzSeeds(f *testing.F) {
 }
 
 // FuzzBucket compares a Bucket in a bubble with the model: every answer, and
-// what Peek shows after every step.
+// what Take(0) returns after every step.
 func FuzzBucket(f *testing.F) {
 	fuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -176,7 +176,7 @@ func bucketHistory(t *testing.T, data []byte) {
 		switch op {
 		case 0, 1:
 			n := pick(&h, fuzzWeights)
-			before := b.Peek()
+			before := b.Take(0)
 			got, want := b.Take(n), m.take(n)
 			if got != want {
 				t.Fatalf("%v: Take(%d) of %v, %+v:\n got %+v\nwant %+v", m.now, n, m.rate, before, got, want)
@@ -184,7 +184,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			if op == 1 && got.Allowed() { // as if it had not been
 				b.Adjust(bg, -n, 0)
 				m.add(m.times(-n))
-				if after := b.Peek(); after != before {
+				if after := b.Take(0); after != before {
 					t.Fatalf("%v: Return(%d): %+v, before it was taken %+v", m.now, n, after, before)
 				}
 			}
@@ -225,7 +225,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			if err := b.SetRate(q); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.setRate(q, b.Peek().ResetAfter); err != nil {
+			if err := m.setRate(q, b.Take(0).ResetAfter); err != nil {
 				t.Fatalf("%v: %v", m.now, err)
 			}
 		case 6:
@@ -243,7 +243,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			}
 			m.now, start = 0, time.Now() // instants count from here
 		}
-		if got, want := b.Peek(), m.take(0); got != want {
+		if got, want := b.Take(0), m.take(0); got != want {
 			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.rate, got, want)
 		}
 	}
@@ -328,7 +328,7 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 2:
 			n := pick(&h, fuzzWeights) * int64(1-2*h.next(2))
-			before := k.Peek(key)
+			before := k.Take(key, 0)
 			if err := k.On(key).Adjust(bg, n, 0); !full(m, err) {
 				asks(m, rate, before)
 				m.add(m.times(n))
@@ -338,7 +338,7 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 3:
 			n := pick(&h, fuzzWeights)
-			before := k.Peek(key)
+			before := k.Take(key, 0)
 			wait, err := k.On(key).Admit(context.Background(), n)
 			if full(m, err) {
 				break
@@ -353,7 +353,7 @@ func keyedHistory(t *testing.T, data []byte) {
 			}
 		case 4:
 			if h.next(4) == 0 {
-				before := k.Peek(key)
+				before := k.Take(key, 0)
 				if err := k.On(key).Adjust(bg, math.MinInt64, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -375,8 +375,8 @@ func keyedHistory(t *testing.T, data []byte) {
 				live++
 			}
 			seen := &model{m.rate, m.now, new(big.Int).Set(m.level), maps.Clone(m.asked)}
-			asks(seen, rate, k.Peek(key))
-			got, want := k.Peek(key), seen.take(0)
+			asks(seen, rate, k.Take(key, 0))
+			got, want := k.Take(key, 0), seen.take(0)
 			if got != want {
 				t.Fatalf("%v: key %d:\n got %+v\nwant %+v", m.now, key, got, want)
 			}

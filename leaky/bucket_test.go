@@ -42,7 +42,7 @@ func want(t testing.TB, what string, got, want limits.Result) {
 func TestBucket_Take(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
-		want(t, "new", b.Peek(), allowed(5, 5, 0))
+		want(t, "new", b.Take(0), allowed(5, 5, 0))
 		want(t, "3 of 5", b.Take(3), allowed(5, 2, 3*sec))
 		want(t, "2 more", b.Take(2), allowed(5, 0, 5*sec))
 		want(t, "full", b.Take(1), refused(5, 0, sec, 5*sec))
@@ -53,7 +53,7 @@ func TestBucket_Take(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		want(t, "in time", b.Take(1), allowed(5, 0, 5*sec))
 		time.Sleep(2500 * ms)
-		want(t, "two and a half", b.Peek(), allowed(5, 2, 2500*ms))
+		want(t, "two and a half", b.Take(0), allowed(5, 2, 2500*ms))
 		time.Sleep(time.Hour)
 		want(t, "drained", b.Take(5), allowed(5, 0, 5*sec))
 	})
@@ -88,16 +88,16 @@ func TestBucket_Adjust_GivesBack(t *testing.T) {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 5}))
 		b.Take(2)
 		time.Sleep(500 * ms)
-		before := b.Peek()
+		before := b.Take(0)
 		b.Take(3)
 		b.Adjust(bg, -3, 0)
-		want(t, "taken and given back", b.Peek(), before)
+		want(t, "taken and given back", b.Take(0), before)
 		b.Adjust(bg, 0, 0)
-		want(t, "nothing given back", b.Peek(), before)
+		want(t, "nothing given back", b.Take(0), before)
 		b.Adjust(bg, -1, 0)
-		want(t, "one of two", b.Peek(), allowed(5, 4, 500*ms))
+		want(t, "one of two", b.Take(0), allowed(5, 4, 500*ms))
 		b.Adjust(bg, -math.MaxInt64, 0)
-		want(t, "more than was in it", b.Peek(), allowed(5, 5, 0))
+		want(t, "more than was in it", b.Take(0), allowed(5, 5, 0))
 		want(t, "no emptier than empty", b.Take(6), refused(5, 5, limits.Never, 0))
 		b.Take(5)
 		want(t, "no emptier than empty", b.Take(1), refused(5, 0, sec, 5*sec))
@@ -122,13 +122,13 @@ func TestBucket_SetRate_KeepsUnits(t *testing.T) {
 		b = limits.Must(leaky.New(limits.Rate{Count: 30, Per: time.Minute, Burst: 16}))
 		b.Take(8)
 		set(b, 32, 30, time.Minute)
-		want(t, "larger", b.Peek(), allowed(32, 24, 16*sec))
+		want(t, "larger", b.Take(0), allowed(32, 24, 16*sec))
 		set(b, 4, 30, time.Minute)
-		want(t, "smaller", b.Peek(), allowed(4, 0, 8*sec))
+		want(t, "smaller", b.Take(0), allowed(4, 0, 8*sec))
 		set(b, 4, 1, time.Minute)
-		want(t, "slower", b.Peek(), allowed(4, 0, 4*time.Minute))
+		want(t, "slower", b.Take(0), allowed(4, 0, 4*time.Minute))
 		set(b, 32, 30, time.Minute)
-		want(t, "large again", b.Peek(), allowed(32, 24, 16*sec))
+		want(t, "large again", b.Take(0), allowed(32, 24, 16*sec))
 		set(b, 4, 1, time.Minute)
 		if q := b.Rate(); q != (limits.Rate{Count: 1, Per: time.Minute, Burst: 4}) {
 			t.Errorf("Rate() = %v", q)
@@ -175,7 +175,7 @@ func TestNew_ImpossibleRates(t *testing.T) {
 				t.Errorf("%s, %v: %v, want %s", name, v.rate, err, v.text)
 			}
 		}
-		if v.text != "" && (b.Rate() != limits.Rate{Count: 1, Per: sec, Burst: 3} || k.Rate() != b.Rate() || b.Peek().Remaining != 2) {
+		if v.text != "" && (b.Rate() != limits.Rate{Count: 1, Per: sec, Burst: 3} || k.Rate() != b.Rate() || b.Take(0).Remaining != 2) {
 			t.Errorf("%v changed something", v.rate)
 		}
 	}
@@ -209,7 +209,7 @@ func TestBucket_NegativeNPanics(t *testing.T) {
 			t.Errorf("%s: panic %v", name, err)
 		}
 	}
-	want(t, "after all of these", b.Peek(), allowed(1, 1, 0))
+	want(t, "after all of these", b.Take(0), allowed(1, 1, 0))
 }
 
 // A meter is what a Bucket and one key of a Keyed have in common.
@@ -230,10 +230,10 @@ func meters(t *testing.T, q limits.Rate) map[string]meter {
 		t.Fatal(err)
 	}
 	return map[string]meter{
-		"Bucket": {b, b.Peek, b.Take, b.SetRate},
+		"Bucket": {b, func() limits.Result { return b.Take(0) }, b.Take, b.SetRate},
 		"Keyed": {
 			k.On("x"),
-			func() limits.Result { return k.Peek("x") },
+			func() limits.Result { return k.Take("x", 0) },
 			func(n int64) limits.Result { return k.Take("x", n) },
 			k.SetRate,
 		},
@@ -320,12 +320,12 @@ func TestBucket_DebtBeyondTheCapacityIsKept(t *testing.T) {
 	})
 }
 
-func TestBucket_Peek_WritesNothing(t *testing.T) {
+func TestBucket_Take_OfZeroWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, twin := limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5})), limits.Must(leaky.New(limits.Rate{Count: 3, Per: sec, Burst: 5}))
 		for i := range 200 {
 			time.Sleep(time.Duration(i) * 7 * ms)
-			b.Peek()
+			b.Take(0)
 			b.Take(0)
 			n := int64(i%6 + 1)
 			want(t, "the one that was looked at", b.Take(n), twin.Take(n))
@@ -342,10 +342,10 @@ func TestBucket_Take_DoesNotAllocate(t *testing.T) {
 	rate := limits.Rate{Count: 1, Per: time.Hour, Burst: 7}
 	k.Take("key", 1)
 	for name, f := range map[string]func(){
-		"Take":           func() { b.Take(1) },
-		"Keyed.Take":     func() { k.Take("key", 1) },
-		"Keyed.TakeRate": func() { k.TakeRate("key", rate, 1) },
-		"Keyed.Peek":     func() { k.Peek("key") },
+		"Take":            func() { b.Take(1) },
+		"Keyed.Take":      func() { k.Take("key", 1) },
+		"Keyed.TakeRate":  func() { k.TakeRate("key", rate, 1) },
+		"Keyed.Take of 0": func() { k.Take("key", 0) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

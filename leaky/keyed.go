@@ -93,7 +93,8 @@ func (k *Keyed[K]) ruleOf(rate limits.Rate) (rule, error) {
 
 // Take takes n from the bucket of key, as [Bucket.Take] does. If the key is
 // new and there are too many, nothing is taken: Limit of the result is 0 and
-// its Err [limits.ErrTooManyKeys]. It panics if n < 0.
+// its Err [limits.ErrTooManyKeys]. n = 0 remembers nothing, so for a key that is new to a
+// full Keyed it returns an empty bucket. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.rule.Load(), n)
 }
@@ -190,11 +191,6 @@ func (k *Keyed[K]) keep(key K, p kind.BucketPair, now time.Duration) water {
 	_ = rests.Update(key, func(_ others, now time.Duration) others { return others{k.filled(b, now), own.rate} }) // an error means 2²⁹ keys
 	return own
 }
-
-// Peek returns the bucket of key as it is. It writes nothing, forgets nothing
-// and remembers nothing, so for a key that is new to a full Keyed it shows an
-// empty bucket.
-func (k *Keyed[K]) Peek(key K) limits.Result { return k.peek(key, k.rule.Load()) }
 
 func (k *Keyed[K]) peek(key K, r *rule) limits.Result {
 	w, now := k.keys.Get(key)

@@ -19,7 +19,7 @@ func TestKeyed_KeysHaveBucketsOfTheirOwn(t *testing.T) {
 		want(t, "bob", k.Take("bob", 1), allowed(5, 4, sec))
 		want(t, "ann again", k.Take("ann", 2), refused(5, 1, sec, 4*sec))
 		want(t, "too large", k.Take("ann", 6), refused(5, 1, limits.Never, 4*sec))
-		want(t, "unknown", k.Peek("cleo"), allowed(5, 5, 0))
+		want(t, "unknown", k.Take("cleo", 0), allowed(5, 5, 0))
 		want(t, "too large and unknown", k.Take("cleo", 6), refused(5, 5, limits.Never, 0))
 		want(t, "nothing of unknown", k.Take("cleo", 0), allowed(5, 5, 0))
 		if k.Len() != 2 {
@@ -77,11 +77,11 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 		if !errors.Is(r.Err(), limits.ErrTooManyKeys) || r.Err() == limits.ErrTooLarge {
 			t.Errorf("Err() = %v", r.Err())
 		}
-		want(t, "looked at", k.Peek(100), allowed(2, 2, 0))
+		want(t, "looked at", k.Take(100, 0), allowed(2, 2, 0))
 		want(t, "an old one", k.Take(7, 1), allowed(2, 0, 2*sec))
 		time.Sleep(sec)
 		want(t, "when others have drained", k.Take(100, 1), allowed(2, 1, sec))
-		want(t, "and 7 still holds something", k.Peek(7), allowed(2, 1, sec))
+		want(t, "and 7 still holds something", k.Take(7, 0), allowed(2, 1, sec))
 		if k.Len() > 100 {
 			t.Errorf("Len() = %d", k.Len())
 		}

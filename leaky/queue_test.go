@@ -134,23 +134,23 @@ func TestGate_OfABucket_ReturnsAndSettles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, k := requests.Peek(), tokens.Peek("me")
+		r, k := requests.Take(0), tokens.Take("me", 0)
 		want(t, "one request", r, allowed(10, 9, sec))
 		want(t, "60 tokens", k, allowed(100, 40, 6*sec))
 		if _, ok := g.TryAcquire(50); ok {
 			t.Error("50 of 40")
 		}
-		want(t, "refused by one, consumed from none", requests.Peek(), r)
-		want(t, "refused by one, consumed from none", tokens.Peek("me"), k)
+		want(t, "refused by one, consumed from none", requests.Take(0), r)
+		want(t, "refused by one, consumed from none", tokens.Take("me", 0), k)
 		p.Settle(250) // 2.5 times what fits
-		want(t, "settled", tokens.Peek("me"), allowed(100, 0, 25*sec))
-		want(t, "a call is a call", requests.Peek(), r)
+		want(t, "settled", tokens.Take("me", 0), allowed(100, 0, 25*sec))
+		want(t, "a call is a call", requests.Take(0), r)
 		start := time.Now()
 		q, err := g.Acquire(bg, 50)
 		if err != nil || time.Since(start) != 20*sec {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		q.Settle(0)
-		want(t, "free of charge", tokens.Peek("me"), allowed(100, 50, 5*sec))
+		want(t, "free of charge", tokens.Take("me", 0), allowed(100, 50, 5*sec))
 	})
 }

@@ -150,7 +150,7 @@ func TestMixed_DebtWhenTheRateIsChangedBack(t *testing.T) {
 		if err := errors.Join(b.SetRate(fast), b.Adjust(bg, 1000, 0), b.SetRate(slow)); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "slow", b.Peek(), allowed(100, 0, 1001*200*ms))
+		want(t, "slow", b.Take(0), allowed(100, 0, 1001*200*ms))
 	})
 }
 

@@ -65,10 +65,10 @@ func TestSnapshot_RestartsChangeNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if b.Peek().ResetAfter > q.Per/time.Duration(q.Count)*time.Duration(q.Burst) {
+				if b.Take(0).ResetAfter > q.Per/time.Duration(q.Count)*time.Duration(q.Burst) {
 					overdrawn++
 				}
-				want(t, fmt.Sprintf("seed %d, step %d: Peek of %v", seed, step, q), b.Peek(), old.Peek())
+				want(t, fmt.Sprintf("seed %d, step %d: Take(0) of %v", seed, step, q), b.Take(0), old.Take(0))
 				if t.Failed() {
 					t.FailNow()
 				}
@@ -105,12 +105,12 @@ func restoreAnything(t *testing.T, data []byte) (accepted bool) {
 	t.Helper()
 	b := mustBucket(t, daily)
 	b.Take(2)
-	before := b.Peek()
+	before := b.Take(0)
 	if err := b.Restore(data); err != nil {
 		if !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", data, err)
 		}
-		if after := b.Peek(); after != before {
+		if after := b.Take(0); after != before {
 			t.Errorf("%s: %v, and changed to %+v", data, err, after)
 		}
 		return false
@@ -126,13 +126,13 @@ func restoreAnything(t *testing.T, data []byte) (accepted bool) {
 	if age := new(big.Int).Sub(big.NewInt(time.Now().UnixNano()), s.Bucket.At); age.Sign() > 0 {
 		m.add(age.Neg(age))
 	}
-	want(t, string(data), b.Peek(), m.take(0))
+	want(t, string(data), b.Take(0), m.take(0))
 
 	again := mustBucket(t, daily)
 	if err := again.Restore(b.Snapshot()); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
-	want(t, "restored again", again.Peek(), b.Peek())
+	want(t, "restored again", again.Take(0), b.Take(0))
 	for _, n := range []int64{1, 30, 24, 3} {
 		time.Sleep(9 * time.Hour)
 		m.leak(m.now + 9*time.Hour)

@@ -98,7 +98,7 @@ func TestSnapshot_RestartOfAFullBucket(t *testing.T) {
 		if err := b.SetRate(limits.Rate{Count: 24, Per: 24 * hour, Burst: 12}); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "what is owed is not spilled", b.Peek(), allowed(12, 0, 16*hour))
+		want(t, "what is owed is not spilled", b.Take(0), allowed(12, 0, 16*hour))
 	})
 }
 
@@ -164,7 +164,7 @@ func TestSnapshot_AndTheClock(t *testing.T) {
 			if err := b.Restore(of(daily, c.at, c.level)); err != nil {
 				t.Fatalf("%s: %v", c.what, err)
 			}
-			want(t, c.what, b.Peek(), allowed(24, max(0, (24*hour-c.want)/hour), time.Duration(c.want)))
+			want(t, c.what, b.Take(0), allowed(24, max(0, (24*hour-c.want)/hour), time.Duration(c.want)))
 			if c.want > 0 && c.want < 1000*hour { // from now on the monotonic clock counts
 				time.Sleep(time.Duration(c.want) - 1)
 				want(t, c.what+", later", b.Take(24), refused(24, 23, 1, 1))
@@ -187,7 +187,7 @@ func TestSnapshot_ClockPutBackAgainAndAgain(t *testing.T) {
 			} else if err := b.Restore(saved); err != nil {
 				t.Fatal(err)
 			}
-			want(t, fmt.Sprint(restart), b.Peek(), allowed(24, 4+int64(restart), time.Duration(20-restart)*time.Hour))
+			want(t, fmt.Sprint(restart), b.Take(0), allowed(24, 4+int64(restart), time.Duration(20-restart)*time.Hour))
 			time.Sleep(time.Hour)
 			saved = b.Snapshot()
 		})
@@ -206,7 +206,7 @@ func TestRestore_IntoAnOldBucket(t *testing.T) {
 			if err := b.Restore(of(daily, now, level)); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := b.Peek().ResetAfter, time.Duration(min(level, math.MaxInt64-int64(old))); got != want {
+			if got, want := b.Take(0).ResetAfter, time.Duration(min(level, math.MaxInt64-int64(old))); got != want {
 				t.Errorf("level %d: %v, want %v", level, got, want)
 			}
 			if r := b.Take(24); r.Allowed() != (level == 0) {
@@ -220,7 +220,7 @@ func TestRestore_IntoAnOldBucket(t *testing.T) {
 		if err := fresh.Restore(b.Snapshot()); err != nil {
 			t.Error(err)
 		}
-		want(t, "as old", fresh.Peek(), b.Peek())
+		want(t, "as old", fresh.Take(0), b.Take(0))
 	})
 }
 
@@ -232,14 +232,14 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		good := b.Snapshot()
 		b.Take(7)
-		before := b.Peek()
+		before := b.Take(0)
 		fails := func(data []byte, err error) {
 			t.Helper()
 			got := b.Restore(data)
 			if !errors.Is(got, err) || !strings.HasPrefix(got.Error(), "sluice: ") {
 				t.Errorf("%s: %v, want %v", data, got, err)
 			}
-			if after := b.Peek(); after != before {
+			if after := b.Take(0); after != before {
 				t.Fatalf("%s: changed to %+v from %+v", data, after, before)
 			}
 		}
@@ -262,7 +262,7 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 
 		day := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		time.Sleep(time.Until(day))
-		before = b.Peek()
+		before = b.Take(0)
 		fails(limits.Must(window.NewSliding(window.Quota{Limit: 24, Window: 24 * time.Hour})).Snapshot(), limits.ErrSnapshot)
 		fails(limits.Must(window.NewFixed(window.Quota{Limit: 24, Window: 24 * time.Hour})).Snapshot(), limits.ErrSnapshot)
 		if err := limits.Must(window.NewSliding(window.Quota{Limit: 24, Window: 24 * time.Hour})).Restore(good); !errors.Is(err, limits.ErrSnapshot) {
@@ -282,7 +282,7 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 		if err := b.Restore(pretty.Bytes()); err != nil {
 			t.Error(err)
 		}
-		want(t, "pretty", b.Peek(), allowed(24, 24, 0)) // of yesterday
+		want(t, "pretty", b.Take(0), allowed(24, 24, 0)) // of yesterday
 	})
 }
 
@@ -319,11 +319,11 @@ func TestRestore_ImpossibleNumbers(t *testing.T) {
 		if err := b.Restore(sealed("bucket", c.state)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.state, err, c.want)
 		}
-		if r := b.Peek(); r.Remaining != 14 {
+		if r := b.Take(0); r.Remaining != 14 {
 			t.Fatalf("%s: changed to %+v", c.state, r)
 		}
 	}
-	if err := b.Restore(sealed("bucket", `{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1}`)); err != nil || b.Peek().Remaining != 24 {
-		t.Errorf("%v, %+v", err, b.Peek()) // or the table shows nothing
+	if err := b.Restore(sealed("bucket", `{"capacity":24,"count":24,"per":86400000000000,"at":1,"level":1}`)); err != nil || b.Take(0).Remaining != 24 {
+		t.Errorf("%v, %+v", err, b.Take(0)) // or the table shows nothing
 	}
 }

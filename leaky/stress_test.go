@@ -78,8 +78,8 @@ func TestStress_ReturnedUnitsAreThereAgain(t *testing.T) {
 			}
 		}
 	})
-	want(t, "Bucket", b.Peek(), allowed(8, 8, 0))
-	want(t, "Keyed", k.Peek(7), allowed(8, 8, 0))
+	want(t, "Bucket", b.Take(0), allowed(8, 8, 0))
+	want(t, "Keyed", k.Take(7, 0), allowed(8, 8, 0))
 	if most.Load() > 8 {
 		t.Errorf("%d of 8 were held at once", most.Load())
 	}
@@ -106,7 +106,7 @@ func TestStress_SetRateLosesNothing(t *testing.T) {
 		taken.Add(1)
 	})
 	q := b.Rate()
-	held := float64(b.Peek().ResetAfter) / float64(q.Per/time.Duration(q.Count))
+	held := float64(b.Take(0).ResetAfter) / float64(q.Per/time.Duration(q.Count))
 	if lost := float64(taken.Load()) - held; lost < -1 || lost > 1 { // 300 ms are a sixth of a unit
 		t.Errorf("%d were taken, %.3f are in the bucket", taken.Load(), held)
 	}
@@ -189,7 +189,7 @@ func TestStress_RestoreIsNotLost(t *testing.T) {
 		})
 		err := b.Restore(saved)
 		wg.Wait()
-		switch level := b.Peek().ResetAfter; {
+		switch level := b.Take(0).ResetAfter; {
 		case err == nil && level > 99*time.Hour:
 			restored++
 		case errors.Is(err, limits.ErrSnapshot) && level == 0:

@@ -149,7 +149,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 					t.Errorf("after %v: %d calls", took, l.calls.Load())
 				}
 				l.fail(errRefused)
-				if res, err := log.Peek(bg, ""); v.log == LocalShare && (err != nil || res.Remaining != v.left) {
+				if res, err := log.Take(bg, "", 0); v.log == LocalShare && (err != nil || res.Remaining != v.left) {
 					t.Errorf("%+v, %v", res, err)
 				}
 				if res, err := bucket.Take(bg, "", 3); v.bucket == LocalShare && (err != nil || res.Allowed() == v.allowed) {

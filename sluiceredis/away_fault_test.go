@@ -143,7 +143,7 @@ func TestServerThatIsLost(t *testing.T) {
 			many(10, 10)
 			before := granted
 			many(10, 150)
-			res, err := l.Peek(bg, "k")
+			res, err := l.Take(bg, "k", 0)
 			if err != nil || res.Remaining != 0 {
 				t.Errorf("%+v, %v", res, err)
 			}
@@ -185,7 +185,7 @@ func TestInstancesCutOff(t *testing.T) {
 			until(t, "they have counted each other", func() bool {
 				all := true
 				for _, l := range machines {
-					if _, err := l.Peek(bg, "k"); err != nil {
+					if _, err := l.Take(bg, "k", 0); err != nil {
 						t.Fatal(err)
 					}
 					all = all && l.store.Stats().Instances == instances && l.store.beats.unsure() == ""

@@ -82,7 +82,7 @@ func (l *Bucket) SetRate(rate limits.Rate) error {
 }
 
 // Take takes n from the bucket of key if n fit now. Otherwise it changes nothing, and
-// the result says when they will fit. n = 0 takes nothing and is always allowed; an n
+// the result says when they will fit. n = 0 changes nothing and is always allowed; an n
 // larger than the burst never is, and Err of the result is then [limits.ErrTooLarge].
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy]
@@ -118,11 +118,6 @@ func (l *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n i
 func (l *Bucket) at(c cell, key string) *cell {
 	c.key, c.away = l.store.key("leaky2", l.name, key, ""), l.away
 	return &c
-}
-
-// Peek returns what Take of 0 does: the bucket as it is.
-func (l *Bucket) Peek(ctx context.Context, key string) (limits.Result, error) {
-	return l.Take(ctx, key, 0)
 }
 
 // On returns the bucket of key as a limit of a gate, or for sluice.NewQueue. Its Adjust

@@ -234,7 +234,7 @@ func TestManyCallersOfOneBucket(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		res, err := l.Peek(bg, "k")
+		res, err := l.Take(bg, "k", 0)
 		if err != nil || granted+res.Remaining != 1000 || res.Remaining > 2 {
 			t.Errorf("%d granted, %d remain, %v", granted, res.Remaining, err)
 		}
@@ -296,7 +296,7 @@ func TestGoneCallersGiveBack(t *testing.T) {
 		for end := time.Now().Add(10 * time.Second); s.Stats().Refunded < 200 && time.Now().Before(end); {
 			runtime.Gosched() // the last one is given back at about this time
 		}
-		if res, err := l.Peek(bg, "k"); err != nil || res.Remaining != 999 || s.Stats().Refunded != 200 {
+		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 999 || s.Stats().Refunded != 200 {
 			t.Errorf("%+v, %v, %+v", res, err, s.Stats())
 		}
 	})

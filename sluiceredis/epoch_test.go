@@ -119,7 +119,7 @@ func TestDebtAfterLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	replace()
-	res, err = l.Peek(bg, "k")
+	res, err = l.Take(bg, "k", 0)
 	if err != nil || res.ResetAfter != 25*sec {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -288,7 +288,7 @@ func TestEpochBegins(t *testing.T) {
 	peek := func(what string, at, level time.Duration, epochs uint64) {
 		t.Helper()
 		clock.set(at)
-		res, err := l.Peek(bg, "k")
+		res, err := l.Take(bg, "k", 0)
 		if err != nil || res.ResetAfter != level || s.Stats().Epochs != epochs {
 			t.Errorf("%s: %+v, %v, %d epochs; want %v and %d", what, res, err, s.Stats().Epochs, level, epochs)
 		}

@@ -141,7 +141,7 @@ func ExampleSemaphore() {
 		fmt.Println("in flight") // ctx ends if the permit is lost
 		return nil
 	})
-	left, _ := daily.Peek(context.Background(), "")
+	left, _ := daily.Take(context.Background(), "", 0)
 	fmt.Println(err, left.Remaining)
 	// Output:
 	// in flight
@@ -164,7 +164,7 @@ func ExampleBucket_On() {
 	both := second.On("ann").Join(day.On("ann"))
 	for _, n := range []int64{2, 2, 1001} {
 		wait, which, err := both.AdmitAll(context.Background(), []int64{n, n})
-		left, _ := day.Peek(context.Background(), "ann")
+		left, _ := day.Take(context.Background(), "ann", 0)
 		switch {
 		case err != nil:
 			fmt.Println("never:", err)

@@ -91,16 +91,11 @@ func (f *Fixed) member(key string) member {
 func (f *Fixed) current(member) bool { return true }
 
 // Take takes n from the window of key if n fit now. Otherwise it changes nothing, and
-// the result says when they will fit. n = 0 takes nothing and is always allowed; an n
+// the result says when they will fit. n = 0 changes nothing and is always allowed; an n
 // larger than the limit never is, and Err of the result is then [limits.ErrTooLarge].
 // Errors are those of [Bucket.Take]. It panics if n < 0.
 func (f *Fixed) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return f.store.take(ctx, f.member(key), n)
-}
-
-// Peek is Take of 0. It never writes.
-func (f *Fixed) Peek(ctx context.Context, key string) (limits.Result, error) {
-	return f.Take(ctx, key, 0)
 }
 
 // On returns the window of key as a limit of a gate, or for sluice.NewQueue. Its Adjust

@@ -55,18 +55,18 @@ func victims(t *testing.T, b *backend) []victim {
 	return []victim{
 		{"Leaky", s.key("leaky2", "hostile", "k", ""), map[string]func() error{
 			"take":   func() error { _, err := l.Take(bg, "k", 1); return err },
-			"peek":   func() error { _, err := l.Peek(bg, "k"); return err },
+			"peek":   func() error { _, err := l.Take(bg, "k", 0); return err },
 			"add":    func() error { return l.on("k").Adjust(bg, 1, 0) },
 			"return": func() error { return l.on("k").Adjust(bg, -1, 0) },
 		}, false},
 		{"Log", s.key("log1", "hostile", "k", ""), map[string]func() error{
 			"take": func() error { _, err := g.Take(bg, "k", 1); return err },
-			"peek": func() error { _, err := g.Peek(bg, "k"); return err },
+			"peek": func() error { _, err := g.Take(bg, "k", 0); return err },
 			"add":  func() error { return g.on("k").Adjust(bg, 1, 0) },
 		}, true},
 		{"Fixed", s.key("fixed1", "hostile", "k", ""), map[string]func() error{
 			"take": func() error { _, err := f.Take(bg, "k", 1); return err },
-			"peek": func() error { _, err := f.Peek(bg, "k"); return err },
+			"peek": func() error { _, err := f.Take(bg, "k", 0); return err },
 			"add":  func() error { return f.on("k").Adjust(bg, 1, 0) },
 		}, false},
 		{"Semaphore's leases", sem.keys[0], map[string]func() error{"lend": lend}, true},
@@ -178,7 +178,7 @@ func TestNumbersAtTheEdges(t *testing.T) {
 			l := newLeaky(t, s, "edge", limits.Rate{Burst: 2, Count: 1, Per: sec})
 			key, value := s.key("leaky2", "edge", "k", ""), v.value+" 2@1000000000"
 			b.redis.Set(bg, key, value, 0)
-			if got, err := l.Peek(bg, "k"); err != nil || got != v.want {
+			if got, err := l.Take(bg, "k", 0); err != nil || got != v.want {
 				t.Errorf("%s: %+v, %v; want %+v", v.value, got, err, v.want)
 			}
 			if after := b.redis.Get(bg, key).Val(); after != value {

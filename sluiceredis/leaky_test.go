@@ -152,11 +152,11 @@ func newLeaky(t testing.TB, s *Store, name string, quota limits.Rate) *Bucket {
 }
 
 // N3: looking never writes.
-func TestPeekNeverWrites(t *testing.T) {
+func TestTakeOfZeroNeverWrites(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
 		l := newLeaky(t, s, "n3", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})
-		if res, err := l.Peek(bg, "k"); err != nil || res.Remaining != 3 {
+		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 3 {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if n := b.redis.Exists(bg, s.key("leaky2", "n3", "k", "")).Val(); n != 0 {
@@ -386,7 +386,7 @@ func TestLastUnitIsGivenBack(t *testing.T) {
 			if err := l.on("k").Adjust(bg, -n, 100*ms); err != nil {
 				t.Errorf("%d: %v", n, err)
 			}
-			if res, err := l.Peek(bg, "k"); err != nil || res.ResetAfter != 0 {
+			if res, err := l.Take(bg, "k", 0); err != nil || res.ResetAfter != 0 {
 				t.Error(res, err)
 			}
 			if got, want := s.Stats(), []uint64{1, 4}[i]; got.Refunded != want || got.Stranded != 0 {

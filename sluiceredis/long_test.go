@@ -152,7 +152,7 @@ func (l *load) reasons(keys ...string) map[string]int64 {
 // counted returns what the server says that it granted for key.
 func (l *load) counted(t *testing.T, key string) int64 {
 	t.Helper()
-	res, err := l.limit.Peek(bg, key)
+	res, err := l.limit.Take(bg, key, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestDocumentedMaxima(t *testing.T) {
 					err = f.on("k").Adjust(bg, tenTo15, 0) // beyond what is counted with
 				}
 				if err == nil {
-					_, err = f.Peek(bg, "k")
+					_, err = f.Take(bg, "k", 0)
 				}
 				return err
 			},
@@ -115,7 +115,7 @@ func TestLogTakesNoMoreAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if res, err := l.Peek(bg, "k"); err != nil || res.Remaining != 2_000 {
+		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 2_000 {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if s := l.store.Stats(); !l.store.alone && s.Calls < 6 { // two callers fit into one script

@@ -143,8 +143,8 @@ func TestLongReshard(t *testing.T) {
 			t.Errorf("%s: %d granted, %d unknown, the cluster counted %d", key, l.granted[key], l.unknown[key], got)
 		}
 	}
-	for kind, peek := range map[string]func(context.Context, string) (limits.Result, error){"log": log.Peek, "fixed": fixed.Peek} {
-		res, err := peek(bg, moving)
+	for kind, take := range map[string]func(context.Context, string, int64) (limits.Result, error){"log": log.Take, "fixed": fixed.Take} {
+		res, err := take(bg, moving, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,7 +167,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		// Others': the bucket is half full, and so is the share.
 		a, b, la, _ := stores()
 		take(b, 8)
-		if _, err := a.Peek(bg, "k"); err != nil {
+		if _, err := a.Take(bg, "k", 0); err != nil {
 			t.Error(err)
 		}
 		la.fail(errRefused)
@@ -486,14 +486,14 @@ func TestSharesWhileInstancesJoin(t *testing.T) {
 	start := func(v *remote) machine {
 		s, l := v.newStore(t, Config{OnOutage: LocalShare})
 		m := machine{s, l, newLeaky(t, s, "l", quota)}
-		_, _ = m.limit.Peek(bg, "k")
+		_, _ = m.limit.Take(bg, "k", 0)
 		synctest.Wait()
 		return m
 	}
 	work := func(d time.Duration, all ...machine) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * ms) {
 			for _, m := range all {
-				_, _ = m.limit.Peek(bg, "k")
+				_, _ = m.limit.Take(bg, "k", 0)
 			}
 			synctest.Wait()
 		}

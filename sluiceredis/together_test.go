@@ -454,7 +454,7 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 		}
 		other := b.store(t)
 		got := newFixed(t, other, "f/c", FixedConfig{Limit: 100, Window: time.Hour})
-		if res, err := got.Peek(bg, ""); err != nil || res.Remaining != 99 || s.Stats().Refunded != 60 || s.Stats().Stranded != 0 {
+		if res, err := got.Take(bg, "", 0); err != nil || res.Remaining != 99 || s.Stats().Refunded != 60 || s.Stats().Stranded != 0 {
 			t.Errorf("%+v, %v, %+v", res, err, s.Stats())
 		}
 	})

@@ -356,10 +356,10 @@ func TestExpiryOfWindows(t *testing.T) {
 				}
 			}
 		}
-		if _, err := l.Peek(bg, "none"); err != nil {
+		if _, err := l.Take(bg, "none", 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := f.Peek(bg, "none"); err != nil {
+		if _, err := f.Take(bg, "none", 0); err != nil {
 			t.Error(err)
 		}
 		if n := b.redis.Exists(bg, s.key("log1", "ttl", "none", ""), s.key("fixed1", "ttl", "none", "")).Val(); n != 0 {

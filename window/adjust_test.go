@@ -82,11 +82,11 @@ func TestFixed_Adjust_DoesNotReachIntoTheNextWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Settle(0)
-			if got := c.Peek().Remaining; got != 0 {
+			if got := c.Take(0).Remaining; got != 0 {
 				t.Errorf("%s: %d of another window given back", name, got)
 			}
 			q.Settle(1)
-			if got := c.Peek().Remaining; got != 2 {
+			if got := c.Take(0).Remaining; got != 2 {
 				t.Errorf("%s: %d remain, want 2 of its own window", name, got)
 			}
 		}

@@ -43,7 +43,7 @@ func ExampleNewFixed_calendar() {
 		return
 	}
 	defer permit.Release()
-	fmt.Println(daily.Peek().Remaining, "of", daily.Quota())
+	fmt.Println(daily.Take(0).Remaining, "of", daily.Quota())
 	// Output: 4880 of 5000 per day in CET
 }
 
@@ -57,7 +57,7 @@ func ExampleFixed_Restore() {
 	if err := second.Restore(saved); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(second.Peek().Remaining, "left")
+	fmt.Println(second.Take(0).Remaining, "left")
 
 	other := limits.Must(window.NewFixed(window.Quota{Limit: 9999, Window: 24 * time.Hour}))
 	fmt.Println(other.Restore(saved))

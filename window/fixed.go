@@ -64,7 +64,7 @@ func (c *Fixed) read() (now time.Duration, wall int64) {
 }
 
 // Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 takes nothing and is always allowed. An n beyond the limit never is: Err of
+// n = 0 changes nothing and is always allowed. An n beyond the limit never is: Err of
 // the result is then [limits.ErrTooLarge]. Take panics if n < 0.
 func (c *Fixed) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
@@ -73,9 +73,6 @@ func (c *Fixed) Take(n int64) limits.Result {
 	now, wall := c.read()
 	return c.rule.Take(&c.state, now, wall, n)
 }
-
-// Peek returns what Take(0) does: the window as it is. It never writes.
-func (c *Fixed) Peek() limits.Result { return c.Take(0) }
 
 // Quota returns the quota in force.
 func (c *Fixed) Quota() Quota {

@@ -84,7 +84,7 @@ func NewKeyedFixed[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[K]
 
 // Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key
 // is new and there are too many, nothing is taken: Limit of the result is 0 and its Err
-// [limits.ErrTooManyKeys]. It panics if n < 0.
+// [limits.ErrTooManyKeys]. n = 0 does not remember key. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	mustNotBeNegative(n)
 	res, err := k.keys.take(key, k.limit.Load(), n)
@@ -93,9 +93,6 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	}
 	return res
 }
-
-// Peek returns the window of key as it is, and does not remember key.
-func (k *Keyed[K]) Peek(key K) limits.Result { return k.Take(key, 0) }
 
 // Len returns how many keys are remembered: those that hold something, and those that
 // hold nothing and that no call has come across yet.

@@ -17,7 +17,6 @@ import (
 // A keyedLimit is a Keyed, of either kind.
 type keyedLimit interface {
 	Take(key string, n int64) limits.Result
-	Peek(key string) limits.Result
 	Len() int
 	Quota() window.Quota
 	SetQuota(quota window.Quota) error
@@ -50,13 +49,13 @@ func TestKeyed_KeysAreLimitsOfTheirOwn(t *testing.T) {
 				for key, l := range own {
 					n := int64(i+len(key)) % 7
 					want(t, fmt.Sprintf("%s, %q, step %d: take %d", name, key, i, n), k.Take(key, n), l.Take(n))
-					want(t, name, k.Peek(key), l.Peek())
+					want(t, name, k.Take(key, 0), l.Take(0))
 					if i%5 == 4 {
 						delta := int64(i/5*4 - 2)
 						k.On(key).Adjust(bg, delta, 0)
 						l.Adjust(bg, delta, 0)
 					}
-					want(t, name, k.Peek(key), l.Peek())
+					want(t, name, k.Take(key, 0), l.Take(0))
 				}
 			}
 		}
@@ -69,7 +68,7 @@ func TestKeyed_ForgetsKeys(t *testing.T) {
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Hour)))
 			for i := range 1000 {
 				k.Take(fmt.Sprint(i), 1)
-				k.Peek(fmt.Sprint("nobody ", i))
+				k.Take(fmt.Sprint("nobody ", i), 0)
 				k.Take(fmt.Sprint("too large ", i), 4)
 			}
 			k.Take("debt", 1)
@@ -79,7 +78,7 @@ func TestKeyed_ForgetsKeys(t *testing.T) {
 			}
 			time.Sleep(23 * time.Hour) // midnight: a calendar keeps its keys for as long as a day is
 			for i := range 3000 {
-				k.Peek(fmt.Sprint(i))
+				k.Take(fmt.Sprint(i), 0)
 			}
 			if k.Len() != 1001 {
 				t.Errorf("%s: %d keys before their windows have been in force for a day", name, k.Len())
@@ -87,7 +86,7 @@ func TestKeyed_ForgetsKeys(t *testing.T) {
 			time.Sleep(time.Hour)
 			k.Take("new", 1)
 			for i := range 3000 {
-				k.Peek(fmt.Sprint(i))
+				k.Take(fmt.Sprint(i), 0)
 			}
 			if k.Len() != 1 {
 				t.Errorf("%s: %d keys left, want the new one", name, k.Len())
@@ -112,7 +111,7 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 			if err := k.On("c").Adjust(bg, 1, 0); err != limits.ErrTooManyKeys {
 				t.Errorf("%s: Adjust: %v", name, err)
 			}
-			if !k.Take("a", 2).Allowed() || k.Take("a", 1).Allowed() || !k.Peek("c").Allowed() || k.Len() != 2 {
+			if !k.Take("a", 2).Allowed() || k.Take("a", 1).Allowed() || !k.Take("c", 0).Allowed() || k.Len() != 2 {
 				t.Errorf("%s: the keys that are there do not work on", name)
 			}
 		}
@@ -155,12 +154,12 @@ func TestKeyed_SetQuota(t *testing.T) {
 			if set(0) == nil || k.Quota().Limit != 2 {
 				t.Errorf("%s: %v", name, k.Quota())
 			}
-			if err := set(6); err != nil || k.Quota().Limit != 6 || k.Peek("a").Remaining != 2 {
-				t.Errorf("%s: %v, %v, %+v", name, err, k.Quota(), k.Peek("a"))
+			if err := set(6); err != nil || k.Quota().Limit != 6 || k.Take("a", 0).Remaining != 2 {
+				t.Errorf("%s: %v, %v, %+v", name, err, k.Quota(), k.Take("a", 0))
 			}
 			done, cancel := context.WithCancel(bg)
 			cancel()
-			if _, err := k.On("a").Admit(done, 1); err != context.Canceled || k.Peek("a").Remaining != 2 {
+			if _, err := k.On("a").Admit(done, 1); err != context.Canceled || k.Take("a", 0).Remaining != 2 {
 				t.Errorf("%s: Admit with a done context: %v", name, err)
 			}
 			if _, err := k.On("a").Admit(bg, 7); err != limits.ErrTooLarge {

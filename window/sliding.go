@@ -53,7 +53,7 @@ func NewSliding(quota Quota) (*Sliding, error) {
 func (l *Sliding) now() time.Duration { return time.Since(l.epoch) }
 
 // Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 takes nothing and is always allowed. An n beyond the limit never is: Err of
+// n = 0 changes nothing and is always allowed. An n beyond the limit never is: Err of
 // the result is then [limits.ErrTooLarge]. Take panics if n < 0.
 func (l *Sliding) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
@@ -61,9 +61,6 @@ func (l *Sliding) Take(n int64) limits.Result {
 	defer l.mu.Unlock()
 	return l.rule.Take(&l.state, l.now(), n)
 }
-
-// Peek returns what Take(0) does: the window as it is.
-func (l *Sliding) Peek() limits.Result { return l.Take(0) }
 
 // Quota returns the quota in force.
 func (l *Sliding) Quota() Quota {

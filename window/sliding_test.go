@@ -20,7 +20,6 @@ import (
 type limit interface {
 	limits.Limiter
 	Take(n int64) limits.Result
-	Peek() limits.Result
 	Quota() window.Quota
 	Snapshot() []byte
 	Restore(data []byte) error
@@ -52,8 +51,8 @@ func TestLimits_Verbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
 		for name, l := range kinds(3) {
-			want(t, name, l.Peek(), limits.Result{Limit: 3, Remaining: 3})
-			want(t, name, l.Take(0), l.Peek())
+			want(t, name, l.Take(0), limits.Result{Limit: 3, Remaining: 3})
+			want(t, name, l.Take(0), l.Take(0))
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, ResetAfter: day})
 			want(t, name, l.Take(2), limits.Result{Limit: 3, Remaining: 1, RetryAfter: day, ResetAfter: day})
 			want(t, name, l.Take(4), limits.Result{Limit: 3, Remaining: 1, RetryAfter: limits.Never, ResetAfter: day})
@@ -72,20 +71,20 @@ func TestLimits_Verbs(t *testing.T) {
 			done, cancel := context.WithCancel(bg)
 			cancel()
 			l.Adjust(bg, -3, 0)
-			if wait, err := l.Admit(done, 1); wait != 0 || err != context.Canceled || l.Peek().Remaining != 3 {
-				t.Errorf("%s: Admit with a done context: %v, %v, %+v", name, wait, err, l.Peek())
+			if wait, err := l.Admit(done, 1); wait != 0 || err != context.Canceled || l.Take(0).Remaining != 3 {
+				t.Errorf("%s: Admit with a done context: %v, %v, %+v", name, wait, err, l.Take(0))
 			}
 			if wait, err := l.Admit(bg, 3); wait != 0 || err != nil {
 				t.Errorf("%s: Admit: %v, %v", name, wait, err)
 			}
-			if err := l.Adjust(done, -2, 0); err != nil || l.Peek().Remaining != 2 {
-				t.Errorf("%s: giving back with a done context: %v, %+v", name, err, l.Peek())
+			if err := l.Adjust(done, -2, 0); err != nil || l.Take(0).Remaining != 2 {
+				t.Errorf("%s: giving back with a done context: %v, %+v", name, err, l.Take(0))
 			}
 			l.Adjust(bg, 7, 0)
 			l.Adjust(bg, -5, 0)
-			want(t, name, l.Peek(), limits.Result{Limit: 3, ResetAfter: day})
+			want(t, name, l.Take(0), limits.Result{Limit: 3, ResetAfter: day})
 			l.Adjust(bg, -math.MaxInt64, 0)
-			want(t, name, l.Peek(), limits.Result{Limit: 3, Remaining: 3})
+			want(t, name, l.Take(0), limits.Result{Limit: 3, Remaining: 3})
 		}
 	})
 }
@@ -159,11 +158,11 @@ func TestLimits_SetQuota(t *testing.T) {
 
 		c := limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
 		c.Take(4)
-		if err := c.SetQuota(window.Quota{Limit: 3, Calendar: window.Day}); err != nil || c.Peek().Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
-			t.Errorf("%v, %+v", err, c.Peek())
+		if err := c.SetQuota(window.Quota{Limit: 3, Calendar: window.Day}); err != nil || c.Take(0).Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
+			t.Errorf("%v, %+v", err, c.Take(0))
 		}
-		if err := c.SetQuota(window.Quota{Limit: 5, Calendar: window.Day}); err != nil || c.Peek().Remaining != 1 || c.Quota().Limit != 5 {
-			t.Errorf("%v, %+v", err, c.Peek())
+		if err := c.SetQuota(window.Quota{Limit: 5, Calendar: window.Day}); err != nil || c.Take(0).Remaining != 1 || c.Quota().Limit != 5 {
+			t.Errorf("%v, %+v", err, c.Take(0))
 		}
 	})
 }
@@ -206,7 +205,7 @@ func TestNew_BadNumbers(t *testing.T) {
 		panics(name+" Take", func() { l.Take(-1) })
 		panics(name+" Admit", func() { l.Admit(bg, math.MinInt64) })
 	}
-	for _, r := range []limits.Result{l.Peek(), c.Peek()} {
+	for _, r := range []limits.Result{l.Take(0), c.Take(0)} {
 		if r.Limit != 3 || r.Remaining != 2 {
 			t.Errorf("after refused numbers: %+v", r)
 		}
@@ -282,7 +281,7 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			before := l.Peek()
+			before := l.Take(0)
 			state := func() string { return string(l.Snapshot()) }
 			saved := state()
 			if _, ok := g.TryAcquire(2); ok {
@@ -300,7 +299,7 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 			log.Call(0, func() error { _, err := g.Acquire(ctx, 2); return err })
 			cancel()
 			log.Want(t, synclog.Failed(0, 0, context.Canceled))
-			want(t, name, l.Peek(), before)
+			want(t, name, l.Take(0), before)
 			if got := state(); got != saved {
 				t.Errorf("%s: %s, was %s", name, got, saved)
 			}
@@ -310,7 +309,7 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Settle(15) // debt
-			if got := l.Peek(); got.Remaining != 0 || l.Take(1).Allowed() {
+			if got := l.Take(0); got.Remaining != 0 || l.Take(1).Allowed() {
 				t.Errorf("%s: settled for 16 of 10: %+v", name, got)
 			}
 			if s := g.Stats(); s.Stranded != 0 {
@@ -365,7 +364,7 @@ func TestStress_Limits(t *testing.T) {
 					}
 					if l, ok := all[name]; ok && i%16 == 0 {
 						l.Snapshot()
-						l.Peek()
+						l.Take(0)
 					}
 				}
 				mu.Lock()

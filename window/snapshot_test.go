@@ -166,8 +166,8 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 			// Indented, it is the same.
 			var pretty bytes.Buffer
 			json.Indent(&pretty, good, "", "  ")
-			if err := l.Restore(pretty.Bytes()); err != nil || l.Peek().Remaining != 80 {
-				t.Errorf("%s: %v, %+v", name, err, l.Peek())
+			if err := l.Restore(pretty.Bytes()); err != nil || l.Take(0).Remaining != 80 {
+				t.Errorf("%s: %v, %+v", name, err, l.Take(0))
 			}
 		}
 	})
@@ -206,7 +206,7 @@ func TestRestore_ImpossibleNumbers(t *testing.T) {
 	}
 	one.Adjust(bg, -1, 0)
 	if !one.Take(1).Allowed() {
-		t.Errorf("%+v", one.Peek())
+		t.Errorf("%+v", one.Take(0))
 	}
 
 	// Instants at either end of time are long ago, or now.
@@ -222,7 +222,7 @@ func TestRestore_ImpossibleNumbers(t *testing.T) {
 			if err := x.Restore(x.data); err != nil {
 				t.Errorf("%s: %v", x.data, err)
 			}
-			got := x.Peek()
+			got := x.Take(0)
 			if at < 0 && got.Remaining != 5 || at > 0 && (got.Remaining != 3 || got.ResetAfter > 24*time.Hour || got.ResetAfter < 59*time.Minute) {
 				t.Errorf("%s: %+v", x.data, got)
 			}
@@ -264,7 +264,7 @@ func TestRestore_FromTheFuture(t *testing.T) {
 			want(t, name, l.Take(1), limits.Result{Limit: 5, RetryAfter: length, ResetAfter: length})
 			time.Sleep(length)
 			if !l.Take(5).Allowed() {
-				t.Errorf("%s: %+v", name, l.Peek())
+				t.Errorf("%s: %+v", name, l.Take(0))
 			}
 		})
 	}

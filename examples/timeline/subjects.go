@@ -104,7 +104,7 @@ func subjects() []subject {
 						}
 						return nothing, nil
 					},
-					water: func() float64 { return b.Peek().ResetAfter.Seconds() * 5 },
+					water: func() float64 { return b.Take(0).ResetAfter.Seconds() * 5 },
 					flows: true,
 				}
 			},
@@ -117,7 +117,7 @@ func subjects() []subject {
 			full:  10,
 			make: func() limiter {
 				c := limits.Must(window.NewFixed(window.Quota{Limit: 10, Window: 2 * time.Second}))
-				return blocked(c, c.Peek)
+				return blocked(c, func() limits.Result { return c.Take(0) })
 			},
 		},
 		{
@@ -128,7 +128,7 @@ func subjects() []subject {
 			full:  10,
 			make: func() limiter {
 				l := limits.Must(window.NewSliding(window.Quota{Limit: 10, Window: 2 * time.Second}))
-				return blocked(l, l.Peek)
+				return blocked(l, func() limits.Result { return l.Take(0) })
 			},
 		},
 		{

@@ -38,7 +38,7 @@ func newBucket(weight int64) (sluice.Limit, Quota) {
 	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
 		Name:   "bucket",
 		Weight: weight,
-		Left:   func() int64 { return b.Peek().Remaining },
+		Left:   func() int64 { return b.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				b.Adjust(context.Background(), n, 0)
@@ -55,7 +55,7 @@ func newLog(weight int64) (sluice.Limit, Quota) {
 	return sluice.Limit{Name: "log", Limiter: log}, Quota{
 		Name:   "log",
 		Weight: weight,
-		Left:   func() int64 { return log.Peek().Remaining },
+		Left:   func() int64 { return log.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				_ = log.Adjust(context.Background(), n, 0)

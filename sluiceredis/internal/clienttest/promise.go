@@ -64,12 +64,12 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 			level.Quotas = []promise.Quota{
 				{
 					Name: "bucket",
-					Left: func() int64 { return left(buckets.Peek(bg, "k")) },
+					Left: func() int64 { return left(buckets.Take(bg, "k", 0)) },
 					Take: func(n int64) { take(tb, buckets.On("k"), n) },
 				},
 				{
 					Name: "log",
-					Left: func() int64 { return left(logs.Peek(bg, "k")) },
+					Left: func() int64 { return left(logs.Take(bg, "k", 0)) },
 					Take: func(n int64) { take(tb, logs.On("k"), n) },
 				},
 			}
