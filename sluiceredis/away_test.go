@@ -171,7 +171,7 @@ func TestNoShare(t *testing.T) {
 // What an error says, in one line.
 func TestAwayErrors(t *testing.T) {
 	closed := &outageError{server: "10.0.0.1:6379", since: 1234567 * time.Microsecond, cause: newServerError("LOADING Redis is loading the dataset in memory")}
-	sent := &outageError{sent: true, cause: Ambiguous(errRefused)}
+	sent := &outageError{sent: true, cause: ambiguous(errRefused)}
 	for _, v := range []struct {
 		err  *outageError
 		want string

@@ -165,11 +165,11 @@ func TestJudge(t *testing.T) {
 		{bg, reply("BUSY Redis is busy running a script."), 0, unanswered},
 		{bg, reply("ERR max number of clients reached"), 0, unanswered},
 		{bg, errRefused, 0, unanswered},
-		{bg, Ambiguous(context.DeadlineExceeded), sec, unanswered},
+		{bg, ambiguous(context.DeadlineExceeded), sec, unanswered},
 		{bg, context.DeadlineExceeded, sec, unanswered}, // ours
-		{done, Ambiguous(context.Canceled), sec, nothing},
-		{late, Ambiguous(context.DeadlineExceeded), 99 * ms, nothing},
-		{late, Ambiguous(context.DeadlineExceeded), 100 * ms, unanswered},
+		{done, ambiguous(context.Canceled), sec, nothing},
+		{late, ambiguous(context.DeadlineExceeded), 99 * ms, nothing},
+		{late, ambiguous(context.DeadlineExceeded), 100 * ms, unanswered},
 	} {
 		if got := s.judge(v.ctx, v.err, v.took); got != v.want {
 			t.Errorf("%v after %v: %v, want %v", v.err, v.took, got, v.want)

@@ -116,7 +116,7 @@ func (c *commit[K, O]) do(ctx context.Context, key K, request O) error {
 	}
 	w.gone = true
 	if w.sent && c.undo == nil {
-		return Ambiguous(ctx.Err())
+		return ambiguous(ctx.Err())
 	}
 	return ctx.Err()
 }

@@ -1,7 +1,6 @@
 package sluiceredis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +11,7 @@ var (
 	// and no answer came in time. It is never sent again, and counts as refused,
 	// although the server may have counted it: fewer calls than allowed, never
 	// more. The error also matches its cause, such as
-	// [context.DeadlineExceeded].
+	// [context.DeadlineExceeded]: a [Client] wraps both, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
 	// ErrData reports that a key does not hold what was expected. The text says which
@@ -75,20 +74,10 @@ func dataError(key string, code int64) error {
 	return &keyError{key, fmt.Sprintf("the script replied %d", code)}
 }
 
-// An ambiguous error is err, after which it is unknown what happened.
-type ambiguous struct{ err error }
-
-// Ambiguous returns err as one that matches [ErrAmbiguous]. It is for authors of
-// a [Client].
-func Ambiguous(err error) error {
+// ambiguous returns err as one that matches ErrAmbiguous.
+func ambiguous(err error) error {
 	if err == nil || errors.Is(err, ErrAmbiguous) {
 		return err
 	}
-	return &ambiguous{err}
+	return fmt.Errorf("%w: %w", ErrAmbiguous, err)
 }
-
-func (e *ambiguous) Error() string   { return ErrAmbiguous.Error() + ": " + e.err.Error() }
-func (e *ambiguous) Unwrap() []error { return []error{ErrAmbiguous, e.err} }
-
-// Timeout reports whether the reason is that time was over.
-func (e *ambiguous) Timeout() bool { return errors.Is(e.err, context.DeadlineExceeded) }

@@ -196,7 +196,7 @@ func outcome(err error) error {
 		// The connection was given the deadline of the context and noticed first.
 		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	return Ambiguous(err)
+	return ambiguous(err)
 }
 
 // ints returns the integers that a script replied.

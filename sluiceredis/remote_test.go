@@ -99,13 +99,13 @@ func (l *line) Run(ctx context.Context, s *Script, keys, args []string) ([]int64
 		return nil, err
 	case l.silent.Load():
 		<-ctx.Done()
-		return nil, Ambiguous(ctx.Err())
+		return nil, ambiguous(ctx.Err())
 	}
 	reply, err := l.to.run(s, keys, args)
 	time.Sleep(time.Duration(l.delay.Load()))
 	if l.lost.Load() {
 		<-ctx.Done()
-		return nil, Ambiguous(ctx.Err())
+		return nil, ambiguous(ctx.Err())
 	}
 	return reply, err
 }

@@ -152,7 +152,7 @@ type strays struct {
 func (c strays) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	if s == semAcquire && *c.stray == nil {
 		*c.stray = func() { c.Client.Run(bg, s, keys, args) }
-		return nil, Ambiguous(errors.New("no reply"))
+		return nil, ambiguous(errors.New("no reply"))
 	}
 	if s == semRelease {
 		defer func() { c.released <- struct{}{} }()
@@ -533,7 +533,7 @@ func (f fails) Run(_ context.Context, s *Script, _, _ []string) ([]int64, error)
 // error says so.
 func TestLendThatFailsAfterAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		errs := []error{Ambiguous(errors.New("no reply")), errAway}
+		errs := []error{ambiguous(errors.New("no reply")), errAway}
 		s := (&backend{prefix: "none"}).storeOn(t, fails{errs: &errs})
 		l, err := newSemaphore(t, s, "n", 1, SemaphoreConfig{}).acquire(bg, 1, time.Minute)
 		if l != nil || !errors.Is(err, errAway) {

@@ -43,11 +43,11 @@ func (v *virtual) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 		return nil, errAway
 	}
 	if err := travel(ctx, there); err != nil {
-		return nil, Ambiguous(err)
+		return nil, ambiguous(err)
 	}
 	reply := v.script(s, keys, args)
 	if err := travel(ctx, back); err != nil {
-		return nil, Ambiguous(err)
+		return nil, ambiguous(err)
 	}
 	return reply, nil
 }

@@ -77,7 +77,7 @@ func outcome(ctx context.Context, err error) error {
 			err = errOther
 		}
 	}
-	return sluiceredis.Ambiguous(err)
+	return fmt.Errorf("%w: %w", sluiceredis.ErrAmbiguous, err)
 }
 
 func isNoScript(result rueidis.RedisResult) bool {
