@@ -7,9 +7,10 @@ import (
 
 // A wish is a call that somebody wants to succeed. It is sent until it does.
 type wish struct {
-	born  time.Duration
-	cost  float64
-	tries int
+	number int // counts the wishes of its client
+	born   time.Duration
+	cost   float64
+	tries  int
 }
 
 // A client is one process: a queue of wishes and a strategy that says when the first of
@@ -49,9 +50,17 @@ func (c *client) start() {
 	c.pump()
 }
 
-// arrivals schedules the next independent caller. The exponential has no memory, so
-// where the rate changes the wait is drawn again.
+// arrivals begins the demand of independent callers.
 func (c *client) arrivals() {
+	c.nextArrival(func() {
+		c.add()
+		c.pump()
+	})
+}
+
+// nextArrival schedules the next independent caller, and then those that follow. The
+// exponential has no memory, so where the rate changes the wait is drawn again.
+func (c *client) nextArrival(come func()) {
 	now := c.clock.now().Seconds()
 	rate, until := rateIn(c.world.Demand.Poisson, now)
 	next := math.Inf(1)
@@ -59,18 +68,17 @@ func (c *client) arrivals() {
 		next = now + c.dice.demand.ExpFloat64()/rate
 	}
 	if next >= until {
-		c.clock.at(seconds(until), c.arrivals)
+		c.clock.at(seconds(until), func() { c.nextArrival(come) })
 		return
 	}
 	c.clock.at(seconds(next), func() {
-		c.add()
-		c.pump()
-		c.arrivals()
+		come()
+		c.nextArrival(come)
 	})
 }
 
 func (c *client) add() {
-	w := &wish{born: c.clock.now(), cost: 1}
+	w := &wish{number: len(c.log.births), born: c.clock.now(), cost: 1}
 	if x := c.world.Cost; x != nil {
 		cost := math.Exp(x.Mu + x.Sigma*c.dice.cost.NormFloat64())
 		w.cost = math.Round(math.Max(x.Min, math.Min(x.Max, cost)))

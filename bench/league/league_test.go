@@ -27,7 +27,7 @@ func scoreOf(t *testing.T, strategy, name string) Score {
 	if len(e) != 1 {
 		t.Fatalf("no strategy is called %s", strategy)
 	}
-	return play(world(t, name), e[0], 1).score(strategy, 1)
+	return e[0].play(world(t, name), 1, bubblesOf(t)).score(strategy, 1)
 }
 
 // The figures of other clients come from their documentation or from an earlier,
@@ -150,14 +150,14 @@ func TestDrawWorlds_SurviveJSON(t *testing.T) {
 
 func TestRun_PrintsATable(t *testing.T) {
 	var b bytes.Buffer
-	if err := run([]string{"-quick", "-only", "batch", "-strategies", "pacer-told"}, &b); err != nil {
+	if err := run([]string{"-quick", "-only", "batch", "-strategies", "pacer-told"}, &b, bubblesOf(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "|batch|99.9|") {
 		t.Errorf("no score of 99.9 in\n%s", b.String())
 	}
 	for _, args := range [][]string{{"-only", "nowhere"}, {"-strategies", "none"}, {"-worlds", "/nowhere.json"}} {
-		if err := run(args, &b); err == nil {
+		if err := run(args, &b, bubblesOf(t)); err == nil {
 			t.Errorf("%v: no error", args)
 		}
 	}

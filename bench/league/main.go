@@ -20,13 +20,17 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "league:", err)
-		os.Exit(1)
-	}
+	args := os.Args[1:]
+	asTest(func(in bubbler) int {
+		if err := run(args, os.Stdout, in); err != nil {
+			fmt.Fprintln(os.Stderr, "league:", err)
+			return 1
+		}
+		return 0
+	})
 }
 
-func run(args []string, out io.Writer) error {
+func run(args []string, out io.Writer, in bubbler) error {
 	flags := flag.NewFlagSet("league", flag.ContinueOnError)
 	file := flags.String("worlds", "", "a `file` of worlds, instead of the named ones")
 	draw := flags.Int("random", 0, "draw so many worlds at random, instead of the named ones")
@@ -71,7 +75,7 @@ func run(args []string, out io.Writer) error {
 	if *quick {
 		*seeds = 1
 	}
-	scores := playAll(worlds, chosen, *seeds)
+	scores := playAll(worlds, chosen, *seeds, in)
 	if *asJSON {
 		return printJSON(out, scores)
 	}
@@ -81,7 +85,7 @@ func run(args []string, out io.Writer) error {
 
 // playAll plays all games, as many at a time as there are processors. The order of the
 // scores does not depend on that.
-func playAll(worlds []*World, chosen []entry, seeds int) []Score {
+func playAll(worlds []*World, chosen []entry, seeds int, in bubbler) []Score {
 	scores := make([]Score, len(worlds)*len(chosen)*seeds)
 	var wg sync.WaitGroup
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -93,7 +97,7 @@ func playAll(worlds []*World, chosen []entry, seeds int) []Score {
 				into := &scores[i]
 				i++
 				wg.Go(func() {
-					*into = play(w, e, uint64(seed+1)).score(e.name, uint64(seed+1))
+					*into = e.play(w, uint64(seed+1), in).score(e.name, uint64(seed+1))
 					<-free
 				})
 			}

@@ -22,8 +22,12 @@ type backoff struct {
 }
 
 func (b *backoff) retry(n int, r reply) time.Duration {
-	wait := math.Min(20, b.r.Float64()*math.Pow(2, float64(n-1)))
-	return max(seconds(wait), r.retryAfter)
+	return max(fullJitter(n, b.r.Float64()), r.retryAfter)
+}
+
+// fullJitter returns the wait after the n-th attempt, for a random u in [0, 1).
+func fullJitter(n int, u float64) time.Duration {
+	return seconds(math.Min(20, u*math.Pow(2, float64(n-1))))
 }
 
 // told spaces calls evenly at a rate that it was told; 1 ms of lateness is made up for.

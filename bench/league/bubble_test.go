@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func entryOf(t *testing.T, name string) entry {
+	t.Helper()
+	e := choose([]string{name})
+	if len(e) != 1 {
+		t.Fatalf("no strategy is called %s", name)
+	}
+	return e[0]
+}
+
+// A rate limiter in a bubble, with goroutines and timers, and the same policy in the
+// event loop meet the same world: limiters, noise, strangers, cost and demand.
+func TestPlayInBubble_AgreesWithTheTwin(t *testing.T) {
+	for _, name := range []string{"window-ra", "cap", "overload", "tokens", "strangers", "siblings", "flaky", "sparse", "headers", "batch"} {
+		a, b := scoreOf(t, "pacer-told", name), scoreOf(t, "xtime-told", name)
+		if math.Abs(a.Score-b.Score) > .5 || math.Abs(a.Goodput-b.Goodput) > .005 || math.Abs(a.Refused-b.Refused) > .005 {
+			t.Errorf("%s: the twin %.2f (goodput %.3f, refused %.3f), in a bubble %.2f (%.3f, %.3f)",
+				name, a.Score, a.Goodput, a.Refused, b.Score, b.Goodput, b.Refused)
+		}
+	}
+}
+
+// The random numbers are the same in each run; the order in which goroutines of the same
+// instant run is not.
+func TestPlayInBubble_RepeatsASeed(t *testing.T) {
+	for _, e := range entries {
+		if e.library == nil {
+			continue
+		}
+		for _, name := range []string{"cap", "strangers", "tokens"} {
+			a, b := scoreOf(t, e.name, name), scoreOf(t, e.name, name)
+			if d := math.Abs(a.Score - b.Score); !(d <= .5) {
+				t.Errorf("%s in %s: the same seed gave %.2f and %.2f", e.name, name, a.Score, b.Score)
+			}
+		}
+	}
+}
+
+func TestPlayInBubble_GivesTheDemandOfTheTwin(t *testing.T) {
+	w := world(t, "sparse")
+	a := entryOf(t, "naive").play(w, 3, nil)
+	b := entryOf(t, "xtime-half").play(w, 3, bubblesOf(t))
+	if x, y := a.clients[0].log.births, b.clients[0].log.births; !reflect.DeepEqual(x, y) {
+		t.Errorf("%d and %d callers, or at other instants", len(x), len(y))
+	}
+}
+
+// Libraries read the wall clock of the client, and each process has a library of its own.
+func TestPlayInBubble_StartsProcesses(t *testing.T) {
+	w := *world(t, "siblings")
+	w.Clock, w.Seconds, w.Stagger, w.Processes = -.25, 10, 2, 3
+	w.Demand = Demand{Workers: 1}
+	var began []string
+	e := entry{name: "test", library: func(p *process) caller {
+		began = append(began, time.Now().Format("05.00"))
+		return p.withBackoff(func(context.Context, *wish) error { return nil })
+	}}
+	g := e.play(&w, 1, bubblesOf(t))
+	if got := strings.Join(began, " "); got != "59.75 01.75 03.75" {
+		t.Errorf("the processes began at the seconds %s", got)
+	}
+	if g.end != 10*time.Second || len(g.clients) != 3 {
+		t.Errorf("%d processes until %v", len(g.clients), g.end)
+	}
+}
+
+// A library that returns an error for a call would leave the comparison with little
+// done and nothing refused.
+func TestPlayInBubble_PanicsIfALibraryGivesUp(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	p := &process{ctx: t.Context(), call: func(context.Context, *wish) error { return errRefused }}
+	p.serve(&wish{})
+}
+
+func TestPerSecond(t *testing.T) {
+	for _, want := range []float64{.001, .35, 1.0 / 3, 7, 66.6667, 1500, 123456} {
+		r := perSecond(want)
+		if got := float64(r.Count) / r.Per.Seconds(); math.Abs(got/want-1) > 1e-5 || r.Check() != nil {
+			t.Errorf("%v/s became %v, %v/s", want, r, got)
+		}
+	}
+}
