@@ -9,7 +9,7 @@ import (
 
 // A Rate is how many calls, or how many units of cost, may leave per period, as the
 // documentation of most APIs gives it, and how many of them may leave together. The
-// zero Rate stands for no limit.
+// zero Rate stands for no limit; a Rate that has only a Burst is an error.
 //
 // Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same
 // rate and, without a burst, the same even spacing.

@@ -79,15 +79,16 @@ type Config struct {
 	LongHeld time.Duration
 
 	// Spread sends what remains of a limit evenly until its reset, but not faster
-	// than the configured rate. It applies when less than this share of the quota
-	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit without a known
-	// quota is spread only by 1.
+	// than the configured rate. It applies when less than this share of the limit
+	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit whose maximum is
+	// unknown is spread only by 1.
 	Spread float64
 
 	// FromPolicy gives a key without a configured rate the limits that its server
 	// publishes: the slowest rate and, if none is configured, the concurrency.
-	// Until the first response, calls without a configured concurrency go one by
-	// one. Stats shows what is in force.
+	// Servers publish no burst, so calls leave evenly spaced, with a burst of 1; a
+	// Gate.Rate that has only a Burst is an error. Until the first response, calls
+	// without a configured concurrency go one by one. Stats shows what is in force.
 	FromPolicy bool
 
 	// Headers configures how header fields are read.
@@ -109,7 +110,7 @@ type Config struct {
 // permit is held, and the key is paused if the header says so. So an Inspector should call
 // peek only for responses that may be throttles, never for a stream. It must not change the
 // response or read its body.
-type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot)
+type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 
 const defaultLongHeld = time.Minute
 

@@ -127,7 +127,7 @@ func ExampleConfig_fromPolicy() {
 
 // Discord tells the time in the body more exactly than in the header.
 func ExampleInspector() {
-	discord := func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	discord := func(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 		if resp.StatusCode != http.StatusTooManyRequests {
 			return
 		}

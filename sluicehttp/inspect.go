@@ -14,7 +14,7 @@ import (
 // GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or
 // 429, and only the body distinguishes them from a forbidden call. If GitHub does not say
 // when to retry, the wait is a minute, doubled for each further throttle, as GitHub documents.
-func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
 		return
 	}
@@ -39,7 +39,7 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
 // GraphQL is an [Inspector] for servers that throttle with the status 200 and an error whose
 // code is THROTTLED or RATE_LIMITED, such as Shopify, GitHub and Linear. It copies up to
 // 64 KiB of every JSON response with that status.
-func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	kind := resp.Header.Get("Content-Type")
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/graphql-response+json") {
 		return
@@ -69,7 +69,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) 
 
 // Google is an [Inspector] for the APIs of Google, whose responses with status 429 or 503 say
 // in the body how long to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}.
-func Google(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return
 	}

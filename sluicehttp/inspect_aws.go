@@ -18,7 +18,7 @@ import (
 // Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
 // X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type
 // application/x-amz-json or XML. As Config.Inspect it is used for all responses from 400.
-func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode < 400 {
 		return
 	}

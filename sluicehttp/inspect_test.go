@@ -144,7 +144,7 @@ func TestInspector_PeekLeavesTheBody(t *testing.T) {
 		for _, fault := range []sluicetest.Layer{nil, sluicetest.CutBody(3)} {
 			var seen, again []byte
 			cfg := sluicehttp.Config{
-				Inspect: func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) { seen, again = peek(), peek() },
+				Inspect: func(resp *http.Response, peek func() []byte, said *ratelimit.Info) { seen, again = peek(), peek() },
 				Gate:    sluice.Config{Concurrency: 1},
 			}
 			faults := layers(sluicetest.Reply(200, content[:n]))

@@ -12,7 +12,7 @@ import (
 // their own API, so one transport can serve several APIs.
 func Inspectors(all ...Inspector) Inspector {
 	all = slices.DeleteFunc(slices.Clone(all), func(i Inspector) bool { return i == nil })
-	return func(resp *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	return func(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 		for _, inspect := range all {
 			inspect(resp, peek, said)
 		}

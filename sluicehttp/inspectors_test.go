@@ -97,7 +97,7 @@ func TestAWS_ByDefault(t *testing.T) {
 				wantTries(t, cfg, c.status, c.body, []string{c.header}, c.tries...)
 			}
 		}
-		no := func(_ *http.Response, _ func() []byte, said *ratelimit.Snapshot) { said.ShouldRetry = new(false) }
+		no := func(_ *http.Response, _ func() []byte, said *ratelimit.Info) { said.ShouldRetry = new(false) }
 		wantTries(t, sluicehttp.Config{Inspect: no}, c.status, c.body, []string{c.header}, 0)
 	}
 }
@@ -160,7 +160,7 @@ func TestInspectors(t *testing.T) {
 	wantTries(t, sluicehttp.Config{Inspect: sluicehttp.Inspectors()}, 500, "x", nil, 0)
 	var order []string
 	note := func(name string) sluicehttp.Inspector {
-		return func(_ *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+		return func(_ *http.Response, peek func() []byte, said *ratelimit.Info) {
 			order = append(order, fmt.Sprint(name, string(peek()), said.Reason))
 			said.Reason += name
 		}

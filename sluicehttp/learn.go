@@ -10,7 +10,7 @@ import (
 
 // read returns what resp, which arrived at now, says about limits. An Inspector waits for
 // its body for at most patience.
-func (st *state) read(resp *http.Response, now time.Time, patience time.Duration) ratelimit.Snapshot {
+func (st *state) read(resp *http.Response, now time.Time, patience time.Duration) ratelimit.Info {
 	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
 	if inspect := st.inspector(resp); inspect != nil {
 		seen, header := said, said // copies, so that only an Inspector causes allocations
@@ -49,7 +49,7 @@ func (st *state) inspector(resp *http.Response) Inspector {
 }
 
 // when decides when a throttle ends: never earlier than the server says.
-func (st *state) when(said *ratelimit.Snapshot, now time.Time) {
+func (st *state) when(said *ratelimit.Info, now time.Time) {
 	if said.RetryAt.IsZero() && said.Floor > 0 {
 		said.RetryAt, said.RetrySource = st.floor(said.Floor, now), "its kind"
 		return // all calls of a burst wait until the same time
@@ -96,7 +96,7 @@ func (t *Transport) later(at, now time.Time) time.Time {
 //
 // That something remains means nothing: 10,000 requests with a reset in 10 s do not permit
 // 1,000 per second.
-func (st *state) learn(said *ratelimit.Snapshot, now time.Time) {
+func (st *state) learn(said *ratelimit.Info, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
 		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {

@@ -234,7 +234,7 @@ func TestStats_Limits(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Header("RateLimit-Reset: -1"), answer), func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		s := stats(t, w.rt)
-		if len(s.Limits) != 1 || s.Limits[0].Quota.String() != "50" || s.Limits[0].Remaining.String() != "0" || !s.SeenAt.Equal(w.start) {
+		if len(s.Limits) != 1 || s.Limits[0].Max.String() != "50" || s.Limits[0].Remaining.String() != "0" || !s.SeenAt.Equal(w.start) {
 			t.Errorf("limits %+v at %v", s.Limits, s.SeenAt)
 		}
 		if !s.PausedUntil.Equal(w.start.Add(30*time.Second)) || s.PausedWhy != "X-Ratelimit-Reset: nothing remains" {

@@ -29,16 +29,16 @@ func (st *state) adjust() {
 }
 
 // notePolicy notes the limits that a server publishes: the slowest of its rates.
-func (st *state) notePolicy(said *ratelimit.Snapshot) {
+func (st *state) notePolicy(said *ratelimit.Info) {
 	slowest := said.Rate
 	for i := range said.Limits {
 		l := &said.Limits[i]
-		switch quota := whole(l.Quota); {
-		case quota <= 0 || quota > math.MaxInt32:
+		switch most := whole(l.Max); {
+		case most <= 0 || most > math.MaxInt32:
 		case l.Unit == concurrent:
-			st.places = quota
-		case l.Window > 0 && countsCalls(l) && int64(l.Window) >= quota:
-			if r := (sluice.Rate{Count: quota, Per: l.Window}); slowest.Count == 0 || slower(r, slowest) {
+			st.places = most
+		case l.Window > 0 && countsCalls(l) && int64(l.Window) >= most:
+			if r := (sluice.Rate{Count: most, Per: l.Window}); slowest.Count == 0 || slower(r, slowest) {
 				slowest = r
 			}
 		}
@@ -50,7 +50,7 @@ func (st *state) notePolicy(said *ratelimit.Snapshot) {
 
 // noteRemaining notes the rate at which what remains lasts until the reset: of several
 // limits, the slowest.
-func (st *state) noteRemaining(said *ratelimit.Snapshot, now time.Time) {
+func (st *state) noteRemaining(said *ratelimit.Info, now time.Time) {
 	var slowest sluice.Rate
 	var until time.Time
 	for i := range said.Limits {
@@ -60,14 +60,14 @@ func (st *state) noteRemaining(said *ratelimit.Snapshot, now time.Time) {
 			continue
 		}
 		remaining, known := l.Remaining.Value()
-		quota, _ := l.Quota.Value()
-		if !known || remaining == 0 || st.t.cfg.Spread < 1 && remaining >= st.t.cfg.Spread*quota {
+		most, _ := l.Max.Value()
+		if !known || remaining == 0 || st.t.cfg.Spread < 1 && remaining >= st.t.cfg.Spread*most {
 			continue
 		}
 		if !l.NextAt.IsZero() {
 			// Until its reset a bucket gets what is missing, so together with
 			// what remains that is all of it.
-			remaining = quota
+			remaining = most
 		}
 		// Calls in flight will be taken from it, too.
 		count := max(1, int64(remaining)-st.inFlight.Load())

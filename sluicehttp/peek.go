@@ -130,7 +130,7 @@ func stalled(body io.Reader) bool {
 // peeker returns the peek function of an Inspector for resp; said is what the header says.
 // If that pauses the gate, it is paused while peek waits for the body, but only so long: the
 // Inspector may find a shorter time in the body, and a pause cannot be shortened.
-func (st *state) peeker(resp *http.Response, said *ratelimit.Snapshot, now time.Time, patience time.Duration) func() []byte {
+func (st *state) peeker(resp *http.Response, said *ratelimit.Info, now time.Time, patience time.Duration) func() []byte {
 	var seen []byte
 	asked := false
 	return func() []byte {

@@ -34,7 +34,7 @@ func TestInspector_StallingBody(t *testing.T) {
 		{"Google", sluicehttp.Google, 429, []string{"Retry-After: 60"}, time.Minute},
 		{"Google, without a time", sluicehttp.Google, 503, nil, time.Second},
 		{"GraphQL", sluicehttp.GraphQL, 200, []string{jsonType}, 0},
-		{"another", func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) { peek(); peek() }, 404, nil, 0},
+		{"another", func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek(); peek() }, 404, nil, 0},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			for _, stall := range []time.Duration{sluicetest.Forever, 10 * time.Second} {
@@ -105,7 +105,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
-				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) { peek() }
+				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek() }
 				cfg := sluicehttp.Config{Inspect: peek, Retry: seconds, Gate: sluice.Config{Concurrency: 100}}
 				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, sluicetest.Forever)),
 					sluicetest.Path("/first", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
@@ -153,7 +153,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 		}
 	}
 	// The body is there: what the header said lasts no longer than the inspection.
-	less := func(_ *http.Response, peek func() []byte, said *ratelimit.Snapshot) {
+	less := func(_ *http.Response, peek func() []byte, said *ratelimit.Info) {
 		if string(peek()) == "soon" {
 			said.RetryAt = time.Now().Add(100 * ms)
 		}
@@ -171,7 +171,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 // A function of the configuration that panics leaks neither the permit nor the body.
 func TestInspector_Panic(t *testing.T) {
 	inspect := func(before bool) sluicehttp.Inspector {
-		return func(_ *http.Response, peek func() []byte, _ *ratelimit.Snapshot) {
+		return func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) {
 			if !before {
 				peek()
 			}

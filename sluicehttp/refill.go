@@ -21,7 +21,7 @@ import (
 
 // A refill is what earlier responses said about a bucket.
 type refill struct {
-	quota   ratelimit.Amount
+	most    ratelimit.Amount
 	longest time.Duration // until there was one more
 }
 
@@ -29,7 +29,7 @@ type refill struct {
 const mostRefills = 8
 
 // noteRefills notes what a response says about buckets of requests, with st.mu held.
-func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
+func (st *state) noteRefills(said *ratelimit.Info, now time.Time) {
 	for i := range said.Limits {
 		l := &said.Limits[i]
 		if l.NextAt.IsZero() || !countsCalls(l) {
@@ -46,8 +46,8 @@ func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 		case st.refills == nil:
 			st.refills = make(map[string]refill)
 		}
-		if r.quota != l.Quota {
-			r = refill{quota: l.Quota}
+		if r.most != l.Max {
+			r = refill{most: l.Max}
 		}
 		r.longest = max(r.longest, one)
 		st.refills[l.Name] = r
@@ -57,7 +57,7 @@ func (st *state) noteRefills(said *ratelimit.Snapshot, now time.Time) {
 // emptyUntil notes what a response says about buckets, and returns until when no call should
 // be sent: said.PauseUntil, or later according to earlier responses. It is zero after a
 // throttle, which pauses the gate anyway.
-func (st *state) emptyUntil(said *ratelimit.Snapshot, now time.Time) (at time.Time, source string) {
+func (st *state) emptyUntil(said *ratelimit.Info, now time.Time) (at time.Time, source string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.noteRefills(said, now)

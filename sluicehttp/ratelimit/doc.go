@@ -65,7 +65,7 @@
 //	Anthropic-RateLimit-Requests-Limit,           when the bucket is full: Anthropic,
 //	  -Input-Tokens-Limit, …                      and any other first word
 //	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    absent
-//	a bucket of requests without a quota          read as the end of a window
+//	a bucket of requests without a maximum        read as the end of a window
 //	all others                                    read as the end of a window
 //
 // An unknown kind is read as a window, because that is never too early. Some gateways send
@@ -76,8 +76,8 @@
 //
 // Bodies: the secondary limits of GitHub, the ThrottlingException of AWS, THROTTLED of
 // GraphQL, the RetryInfo of Google, retry_after of Discord. The Inspectors of package
-// sluicehttp read some of them. Code that reads a body itself sets Snapshot.Throttled and
-// Snapshot.RetryAt.
+// sluicehttp read some of them. Code that reads a body itself sets Info.Throttled and
+// Info.RetryAt.
 //
 // The limit of HubSpot per ten seconds, the priority tier of Anthropic, and months and years
 // as windows are not read either. The leak rate of a Shopify bucket depends on the plan of

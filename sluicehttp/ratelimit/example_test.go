@@ -21,13 +21,13 @@ func header(lines ...string) http.Header {
 	return h
 }
 
-// GitHub refuses with 403 when the quota of the hour is used up.
+// GitHub refuses with 403 when the limit of the hour is used up.
 func Example() {
 	h := header("X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795264200", "X-RateLimit-Resource: core")
 	s, warnings := ratelimit.Parse(http.StatusForbidden, h, now)
 	fmt.Println("throttled:", s.Throttled, "retry in", s.RetryAt.Sub(now), "from", s.RetrySource)
 	for _, l := range s.Limits {
-		fmt.Println(l.Name, "has", l.Remaining, "of", l.Quota)
+		fmt.Println(l.Name, "has", l.Remaining, "of", l.Max)
 	}
 	fmt.Println(len(warnings), "warnings")
 	// Output:
@@ -37,13 +37,13 @@ func Example() {
 }
 
 // The last call of a window was granted: the next one should wait.
-func ExampleSnapshot_PauseUntil() {
+func ExampleInfo_PauseUntil() {
 	h := header(`RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400`, `RateLimit: "burst";r=0;t=1, "daily";r=812;t=3600`)
 	s, _ := ratelimit.Parse(http.StatusOK, h, now)
 	at, why := s.PauseUntil()
 	fmt.Println("pause for", at.Sub(now), "by", why)
 	for _, l := range s.Limits {
-		fmt.Println(l.Name, "has", l.Remaining, "of", l.Quota, "per", l.Window)
+		fmt.Println(l.Name, "has", l.Remaining, "of", l.Max, "per", l.Window)
 	}
 	// Output:
 	// pause for 1s by Ratelimit
@@ -72,7 +72,7 @@ func ExampleOptions() {
 }
 
 // Google says in the body when to retry.
-func ExampleSnapshot_body() {
+func ExampleInfo_body() {
 	s, _ := ratelimit.Parse(http.StatusTooManyRequests, header(), now)
 	const retryDelay = "2.463586755s" // of the RetryInfo in the body
 	if wait, err := time.ParseDuration(retryDelay); err == nil {
@@ -85,7 +85,7 @@ func ExampleSnapshot_body() {
 }
 
 // Amazon states a rate.
-func ExampleSnapshot_rate() {
+func ExampleInfo_rate() {
 	s, _ := ratelimit.Parse(http.StatusOK, header("x-amzn-RateLimit-Limit: 0.5"), now)
 	rate := s.Rate
 	fmt.Println("one call each", rate.Interval())
@@ -97,7 +97,7 @@ func ExampleSnapshot_rate() {
 func ExampleLimit() {
 	s, _ := ratelimit.Parse(http.StatusOK, header(`RateLimit-Policy: "pool";q=8;qu="concurrent-requests"`), now)
 	for _, l := range s.Limits {
-		fmt.Println(l.Name, l.Quota, l.Unit)
+		fmt.Println(l.Name, l.Max, l.Unit)
 	}
 	// Output:
 	// pool 8 concurrent

@@ -44,7 +44,7 @@ var values = []string{
 // check looks for what must hold of every header.
 func check(t *testing.T, status int, header http.Header, now time.Time) {
 	t.Helper()
-	fail := func(what string, s, want Snapshot) {
+	fail := func(what string, s, want Info) {
 		t.Helper()
 		t.Errorf("%s\nstatus %d, now %v, header %q\ngot  %+v\nwant %+v", what, status, now, header, s, want)
 	}
@@ -158,7 +158,7 @@ func TestParse_RandomHeaders(t *testing.T) {
 // Names are read in whatever case they are spelled.
 func TestParse_NamesInAnyCase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	plain := func(s Snapshot) Snapshot {
+	plain := func(s Info) Info {
 		s.RetrySource = strings.ToLower(s.RetrySource)
 		for i := range s.Limits {
 			s.Limits[i].Source = strings.ToLower(s.Limits[i].Source)

@@ -17,13 +17,13 @@ type limit struct {
 	family  family
 	part    part // of structured: whether it is a policy
 	resetBy part // of the field that ResetAt is from
-	exact   bool // Window belongs to exactly this quota
+	exact   bool // Window belongs to exactly this Max
 	refills bool // ResetAt is from a field of a bucket, not of a window
 }
 
 // stated reports whether l has any number.
 func (l *limit) stated() bool {
-	return l.Quota.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
+	return l.Max.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
 }
 
 // add adds what a family says about one limit. The first one is kept separately, which
@@ -91,7 +91,7 @@ func (r *reader) joins(group []limit, l *limit) (joined bool) {
 	}
 	for i := range group {
 		g := &group[i]
-		if g.part == items && !g.Quota.known && (g.Partition == "" || l.Partition == "") {
+		if g.part == items && !g.Max.known && (g.Partition == "" || l.Partition == "") {
 			r.fill(g, l)
 			joined = true
 		}
@@ -101,12 +101,12 @@ func (r *reader) joins(group []limit, l *limit) (joined bool) {
 
 // fill adds to l what only m says. If m contradicts l, it is ignored.
 func (r *reader) fill(l, m *limit) {
-	if differ(l.Quota, m.Quota) || differ(l.Remaining, m.Remaining) {
+	if differ(l.Max, m.Max) || differ(l.Remaining, m.Remaining) {
 		r.warn(m.Source, "", "ignored: it contradicts "+l.Source)
 		return
 	}
 	for _, a := range []struct{ to, from *Amount }{
-		{&l.Quota, &m.Quota}, {&l.Used, &m.Used}, {&l.Remaining, &m.Remaining},
+		{&l.Max, &m.Max}, {&l.Used, &m.Used}, {&l.Remaining, &m.Remaining},
 	} {
 		if !a.to.known {
 			*a.to = *a.from
@@ -125,8 +125,8 @@ func differ(a, b Amount) bool { return a.known && b.known && a != b }
 // to the first of these if it fits, or as another limit.
 func addUnnamed(limits []limit, p *limit) []limit {
 	if len(limits) > 0 {
-		if l := &limits[0]; l.Name == "" && l.Window == 0 && !differ(l.Quota, p.Quota) {
-			l.Quota, l.Window, l.Unit = p.Quota, p.Window, cmp.Or(l.Unit, p.Unit)
+		if l := &limits[0]; l.Name == "" && l.Window == 0 && !differ(l.Max, p.Max) {
+			l.Max, l.Window, l.Unit = p.Max, p.Window, cmp.Or(l.Unit, p.Unit)
 			return limits
 		}
 	}
@@ -142,8 +142,8 @@ func (r *reader) judge() {
 		empty = empty || l.Remaining.isZero() && (l.NextAt.IsZero() || l.countsCalls())
 		left = left || l.Remaining.known && !l.Remaining.isZero()
 		switch {
-		case l.Quota.known && l.Quota.less(l.Remaining.number):
-			r.warn(l.Source, l.Remaining.String(), "more remains than the quota")
+		case l.Max.known && l.Max.less(l.Remaining.number):
+			r.warn(l.Source, l.Remaining.String(), "more remains than the limit")
 		case l.Remaining.isZero() && l.ResetAt.IsZero() && r.Status < 300:
 			r.warn(l.Source, "", "nothing remains, but there is no reset")
 		}

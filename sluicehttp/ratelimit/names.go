@@ -47,7 +47,7 @@ const (
 
 // Parts of plain, xPlain and perUnit.
 const (
-	quota part = iota
+	most part = iota
 	remaining
 	used
 	resetAfter // before reset, because it needs no common clock
@@ -132,7 +132,7 @@ func (f *knownField) classify(key string) bool {
 	f.key = key
 	switch key { // the most frequent ones, as net/http spells them: saves an eighth of Parse
 	case "X-Ratelimit-Limit":
-		return f.is(xPlain, quota)
+		return f.is(xPlain, most)
 	case "X-Ratelimit-Remaining":
 		return f.is(xPlain, remaining)
 	case "X-Ratelimit-Used":
@@ -184,7 +184,7 @@ func (f *knownField) classifyLower(key string) bool {
 	case "x-amzn-ratelimit-limit":
 		return f.is(vendor, amazon)
 	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		return f.isOf(perUnit, quota, len("x-hubspot-ratelimit-"), len(key))
+		return f.isOf(perUnit, most, len("x-hubspot-ratelimit-"), len(key))
 	}
 	if from := after(name, "ratelimit-"); from > 0 {
 		return f.classifyPlain(name, from)
@@ -214,7 +214,7 @@ func (f *knownField) isOf(family family, part part, from, to int) bool {
 func (f *knownField) classifyPlain(name []byte, from int) bool {
 	switch string(name[from:]) {
 	case "limit":
-		return f.is(plain, quota)
+		return f.is(plain, most)
 	case "remaining":
 		return f.is(plain, remaining)
 	case "reset":
@@ -235,7 +235,7 @@ func (f *knownField) classifyPlain(name []byte, from int) bool {
 func (f *knownField) classifyX(name []byte, from int) bool {
 	switch string(name[from:]) {
 	case "limit":
-		return f.is(xPlain, quota)
+		return f.is(xPlain, most)
 	case "remaining":
 		return f.is(xPlain, remaining)
 	case "reset":
@@ -280,7 +280,7 @@ func (f *knownField) classifyInfix(name []byte, from int) bool {
 var partNames = [...]struct {
 	name string
 	part part
-}{{"limit", quota}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}}
+}{{"limit", most}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}}
 
 // after returns the length of prefix if name begins with it, or 0.
 func after(name []byte, prefix string) int {

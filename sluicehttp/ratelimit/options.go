@@ -52,8 +52,8 @@ func field(header http.Header, name string) []string {
 //
 // The work is bounded: Parse ignores values longer than 4 KiB, items of a field after the
 // 64th, and rate-limit fields after the 32nd.
-func (o Options) Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
-	s := Snapshot{Status: status, Throttled: status == http.StatusTooManyRequests || status == statusOverloaded}
+func (o Options) Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
+	s := Info{Status: status, Throttled: status == http.StatusTooManyRequests || status == statusOverloaded}
 	if len(o.CacheMarkers) > 0 {
 		s.FromCache = o.marked(header)
 	}
@@ -92,7 +92,7 @@ const (
 
 // readMany is Parse for a header with more than a few fields to read. If there are too many,
 // it drops those that are last in the order of reading.
-func (o *Options) readMany(s *Snapshot, header http.Header, now time.Time) (Snapshot, []Warning) {
+func (o *Options) readMany(s *Info, header http.Header, now time.Time) (Info, []Warning) {
 	var fields [mostFields]knownField
 	n, lost := 0, false
 	for key, values := range header {

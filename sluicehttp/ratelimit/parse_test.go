@@ -37,111 +37,111 @@ func TestParse(t *testing.T) {
 		name   string
 		status int
 		header http.Header
-		want   Snapshot
+		want   Info
 	}{
 		{"GitHub", 403, fields("X-RateLimit-Limit: 5000", "X-RateLimit-Used: 5000", "X-RateLimit-Remaining: 0",
 			"X-RateLimit-Reset: 1795264200", "X-RateLimit-Resource: core"),
-			Snapshot{Throttled: true, RetryAt: in(30 * time.Minute), RetrySource: "X-Ratelimit-Reset", Limits: []Limit{{
-				Name: "core", Quota: amountOf(5000), Used: amountOf(5000), Remaining: amountOf(0),
+			Info{Throttled: true, RetryAt: in(30 * time.Minute), RetrySource: "X-Ratelimit-Reset", Limits: []Limit{{
+				Name: "core", Max: amountOf(5000), Used: amountOf(5000), Remaining: amountOf(0),
 				ResetAt: in(30 * time.Minute), Source: "X-Ratelimit-Reset"}}}},
 		{"GitHub's other API counts points", 200, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: graphql"),
-			Snapshot{Limits: []Limit{{Name: "graphql", Unit: "points", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
+			Info{Limits: []Limit{{Name: "graphql", Unit: "points", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub refuses, but not by the limit it shows", 429, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: core", "X-RateLimit-Reset: 30"),
-			Snapshot{Throttled: true, Floor: time.Minute, Limits: []Limit{{Name: "core", Remaining: amountOf(7), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
+			Info{Throttled: true, Floor: time.Minute, Limits: []Limit{{Name: "core", Remaining: amountOf(7), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
 		{"GitHub refuses, perhaps for another reason", 403, fields("X-RateLimit-Remaining: 7", "X-GitHub-Request-Id: 1:2:3"),
-			Snapshot{Floor: time.Minute, Limits: []Limit{{Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
+			Info{Floor: time.Minute, Limits: []Limit{{Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub refuses by a limit it shows", 429, fields("X-RateLimit-Remaining-A: 7", "X-RateLimit-Remaining: 0", "X-RateLimit-Resource: core"),
-			Snapshot{Throttled: true, Limits: []Limit{
+			Info{Throttled: true, Limits: []Limit{
 				{Name: "a", Unit: "a", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining-A"},
 				{Name: "core", Remaining: amountOf(0), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub fails", 500, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: core"),
-			Snapshot{Limits: []Limit{{Name: "core", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
+			Info{Limits: []Limit{{Name: "core", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitLab", 429, fields("RateLimit-Limit: 600", "RateLimit-Observed: 5", "RateLimit-Remaining: 595", "RateLimit-Reset: 1795262460"),
-			Snapshot{Throttled: true, Floor: time.Minute, Limits: []Limit{{
-				Quota: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Reset"}}}},
+			Info{Throttled: true, Floor: time.Minute, Limits: []Limit{{
+				Max: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Reset"}}}},
 		{"GitLab says when", 429, fields("RateLimit-Observed: 5", "RateLimit-Remaining: 595", "Retry-After: 9"),
-			Snapshot{Throttled: true, RetryAt: in(9 * time.Second), RetrySource: "Retry-After", Limits: []Limit{{
-				Quota: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), Source: "Ratelimit-Remaining"}}}},
+			Info{Throttled: true, RetryAt: in(9 * time.Second), RetrySource: "Retry-After", Limits: []Limit{{
+				Max: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), Source: "Ratelimit-Remaining"}}}},
 		{"somebody else", 429, fields("RateLimit-Limit: 600", "RateLimit-Remaining: 595"),
-			Snapshot{Throttled: true, Limits: []Limit{{Quota: amountOf(600), Remaining: amountOf(595), Source: "Ratelimit-Limit"}}}},
+			Info{Throttled: true, Limits: []Limit{{Max: amountOf(600), Remaining: amountOf(595), Source: "Ratelimit-Limit"}}}},
 		{"GitLab's date", 200, fields("RateLimit-Remaining: 595", "RateLimit-ResetTime: Sat, 21 Nov 2026 12:01:00 GMT"),
-			Snapshot{Limits: []Limit{{Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Resettime"}}}},
+			Info{Limits: []Limit{{Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Resettime"}}}},
 		{"Discord", 429, fields("Retry-After: 65", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1470173023.123",
 			"X-RateLimit-Reset-After: 64.57", "X-RateLimit-Bucket: abcd1234", "X-RateLimit-Scope: user"),
-			Snapshot{Throttled: true, RetryAt: in(65 * time.Second), RetrySource: "Retry-After", Bucket: "abcd1234", Scope: "user", Limits: []Limit{{
-				Quota: amountOf(10), Remaining: amountOf(0), ResetAt: in(64570 * time.Millisecond), Source: "X-Ratelimit-Reset-After"}}}},
+			Info{Throttled: true, RetryAt: in(65 * time.Second), RetrySource: "Retry-After", Bucket: "abcd1234", Scope: "user", Limits: []Limit{{
+				Max: amountOf(10), Remaining: amountOf(0), ResetAt: in(64570 * time.Millisecond), Source: "X-Ratelimit-Reset-After"}}}},
 		{"Discord, all calls", 429, fields("Retry-After: 65", "X-RateLimit-Global: True"),
-			Snapshot{Throttled: true, RetryAt: in(65 * time.Second), RetrySource: "Retry-After", Global: true}},
-		{"not all calls", 429, fields("X-RateLimit-Global: false"), Snapshot{Throttled: true}},
+			Info{Throttled: true, RetryAt: in(65 * time.Second), RetrySource: "Retry-After", Global: true}},
+		{"not all calls", 429, fields("X-RateLimit-Global: false"), Info{Throttled: true}},
 		{"Atlassian", 429, fields("Retry-After: 60", "RateLimit-Reason: jira-burst-based"),
-			Snapshot{Throttled: true, RetryAt: in(time.Minute), RetrySource: "Retry-After", Reason: "jira-burst-based"}},
-		{"Amazon", 200, fields("x-amzn-RateLimit-Limit: 0.5"), Snapshot{Rate: limits.Rate{Count: 1, Per: 2 * time.Second}}},
-		{"Amazon, slow", 200, fields("x-amzn-RateLimit-Limit: 0.0167"), Snapshot{Rate: limits.Rate{Count: 167, Per: 10000 * time.Second}}},
+			Info{Throttled: true, RetryAt: in(time.Minute), RetrySource: "Retry-After", Reason: "jira-burst-based"}},
+		{"Amazon", 200, fields("x-amzn-RateLimit-Limit: 0.5"), Info{Rate: limits.Rate{Count: 1, Per: 2 * time.Second}}},
+		{"Amazon, slow", 200, fields("x-amzn-RateLimit-Limit: 0.0167"), Info{Rate: limits.Rate{Count: 167, Per: 10000 * time.Second}}},
 		{"Shopify", 200, fields("X-Shopify-Shop-Api-Call-Limit: 32.5 / 40"),
-			Snapshot{Limits: []Limit{{Unit: "requests", Quota: amountOf(40), Used: amount("32.5"), Remaining: amount("7.5"), Source: "X-Shopify-Shop-Api-Call-Limit"}}}},
+			Info{Limits: []Limit{{Unit: "requests", Max: amountOf(40), Used: amount("32.5"), Remaining: amount("7.5"), Source: "X-Shopify-Shop-Api-Call-Limit"}}}},
 		{"HubSpot", 200, fields("X-HubSpot-RateLimit-Daily: 250000", "X-HubSpot-RateLimit-Daily-Remaining: 249999", "X-HubSpot-RateLimit-Secondly: 19"),
-			Snapshot{Limits: []Limit{
-				{Name: "daily", Unit: "requests", Quota: amountOf(250000), Remaining: amountOf(249999), Window: 24 * time.Hour, Source: "X-Hubspot-Ratelimit-Daily"},
-				{Name: "secondly", Unit: "requests", Quota: amountOf(19), Window: time.Second, Source: "X-Hubspot-Ratelimit-Secondly"}}}},
+			Info{Limits: []Limit{
+				{Name: "daily", Unit: "requests", Max: amountOf(250000), Remaining: amountOf(249999), Window: 24 * time.Hour, Source: "X-Hubspot-Ratelimit-Daily"},
+				{Name: "secondly", Unit: "requests", Max: amountOf(19), Window: time.Second, Source: "X-Hubspot-Ratelimit-Secondly"}}}},
 		{"Kong", 200, fields("X-RateLimit-Limit-Minute: 60", "X-RateLimit-Limit-Hour: 600", "X-RateLimit-Remaining-Second: 1", "X-RateLimit-Remaining-Month: 3"),
-			Snapshot{Limits: []Limit{
-				{Name: "hour", Unit: "requests", Quota: amountOf(600), Window: time.Hour, Source: "X-Ratelimit-Limit-Hour"},
-				{Name: "minute", Unit: "requests", Quota: amountOf(60), Window: time.Minute, Source: "X-Ratelimit-Limit-Minute"},
+			Info{Limits: []Limit{
+				{Name: "hour", Unit: "requests", Max: amountOf(600), Window: time.Hour, Source: "X-Ratelimit-Limit-Hour"},
+				{Name: "minute", Unit: "requests", Max: amountOf(60), Window: time.Minute, Source: "X-Ratelimit-Limit-Minute"},
 				{Name: "month", Unit: "requests", Remaining: amountOf(3), Source: "X-Ratelimit-Remaining-Month"},
 				{Name: "second", Unit: "requests", Remaining: amountOf(1), Window: time.Second, Source: "X-Ratelimit-Remaining-Second"}}}},
 		{"Anthropic", 200, fields("Anthropic-RateLimit-Input-Tokens-Remaining: 5", "Anthropic-RateLimit-Requests-Remaining: 6"),
-			Snapshot{Limits: []Limit{
+			Info{Limits: []Limit{
 				{Name: "input-tokens", Unit: "tokens", Remaining: amountOf(5), Source: "Anthropic-Ratelimit-Input-Tokens-Remaining"},
 				{Name: "requests", Unit: "requests", Remaining: amountOf(6), Source: "Anthropic-Ratelimit-Requests-Remaining"}}}},
 		{"Linear", 200, fields("X-RateLimit-Complexity-Remaining: 5"),
-			Snapshot{Limits: []Limit{{Name: "complexity", Unit: "complexity", Remaining: amountOf(5), Source: "X-Ratelimit-Complexity-Remaining"}}}},
+			Info{Limits: []Limit{{Name: "complexity", Unit: "complexity", Remaining: amountOf(5), Source: "X-Ratelimit-Complexity-Remaining"}}}},
 		{"draft 10", 200, fields(`RateLimit: "a";r=0;t=10;pk=:eA==:`, `RateLimit-Policy: "a";q=100;w=60;qu="content-bytes";pk=:eA==:`),
-			Snapshot{Limits: []Limit{{Name: "a", Unit: "bytes", Quota: amountOf(100), Remaining: amountOf(0), Window: time.Minute,
+			Info{Limits: []Limit{{Name: "a", Unit: "bytes", Max: amountOf(100), Remaining: amountOf(0), Window: time.Minute,
 				ResetAt: in(10 * time.Second), Partition: "x", Source: "Ratelimit"}}}},
 		{"draft 10: a policy for every partition", 200, fields(`RateLimit: "a";r=1;pk=:eA==:, "a";r=2;pk=:eQ==:`, `RateLimit-Policy: "a";q=100;w=60`),
-			Snapshot{Limits: []Limit{
-				{Name: "a", Unit: "requests", Quota: amountOf(100), Remaining: amountOf(1), Window: time.Minute, Partition: "x", Source: "Ratelimit"},
-				{Name: "a", Unit: "requests", Quota: amountOf(100), Remaining: amountOf(2), Window: time.Minute, Partition: "y", Source: "Ratelimit"}}}},
+			Info{Limits: []Limit{
+				{Name: "a", Unit: "requests", Max: amountOf(100), Remaining: amountOf(1), Window: time.Minute, Partition: "x", Source: "Ratelimit"},
+				{Name: "a", Unit: "requests", Max: amountOf(100), Remaining: amountOf(2), Window: time.Minute, Partition: "y", Source: "Ratelimit"}}}},
 		{"draft 10: the partition stands in the policy alone", 200, fields(`RateLimit: "a";r=1`, `RateLimit-Policy: "a";q=100;w=60;pk=:eA==:`),
-			Snapshot{Limits: []Limit{{Name: "a", Unit: "requests", Quota: amountOf(100), Remaining: amountOf(1), Window: time.Minute, Source: "Ratelimit"}}}},
+			Info{Limits: []Limit{{Name: "a", Unit: "requests", Max: amountOf(100), Remaining: amountOf(1), Window: time.Minute, Source: "Ratelimit"}}}},
 		{"draft 10: two partitions", 200, fields(`RateLimit: "a";r=1;pk=:eQ==:`, `RateLimit-Policy: "a";q=100;w=60;pk=:eA==:`),
-			Snapshot{Limits: []Limit{
-				{Name: "a", Unit: "requests", Quota: amountOf(100), Window: time.Minute, Partition: "x", Source: "Ratelimit-Policy"},
+			Info{Limits: []Limit{
+				{Name: "a", Unit: "requests", Max: amountOf(100), Window: time.Minute, Partition: "x", Source: "Ratelimit-Policy"},
 				{Name: "a", Remaining: amountOf(1), Partition: "y", Source: "Ratelimit"}}}},
 		{"draft 10: a policy for one partition, and one for others", 200, fields(`RateLimit: "a";r=1;pk=:eA==:`, `RateLimit-Policy: "a";q=100;pk=:eA==:, "a";q=50`),
-			Snapshot{Limits: []Limit{
-				{Name: "a", Unit: "requests", Quota: amountOf(50), Source: "Ratelimit-Policy"},
-				{Name: "a", Unit: "requests", Quota: amountOf(100), Remaining: amountOf(1), Partition: "x", Source: "Ratelimit"}}}},
+			Info{Limits: []Limit{
+				{Name: "a", Unit: "requests", Max: amountOf(50), Source: "Ratelimit-Policy"},
+				{Name: "a", Unit: "requests", Max: amountOf(100), Remaining: amountOf(1), Partition: "x", Source: "Ratelimit"}}}},
 		{"draft 10: calls in flight", 200, fields(`RateLimit-Policy: "p";q=10;qu="concurrent-requests", "q";q=10;qu="request", "r";q=10;qu="furlongs"`),
-			Snapshot{Limits: []Limit{
-				{Name: "p", Unit: "concurrent", Quota: amountOf(10), Source: "Ratelimit-Policy"},
-				{Name: "q", Unit: "requests", Quota: amountOf(10), Source: "Ratelimit-Policy"},
-				{Name: "r", Unit: "furlongs", Quota: amountOf(10), Source: "Ratelimit-Policy"}}}},
+			Info{Limits: []Limit{
+				{Name: "p", Unit: "concurrent", Max: amountOf(10), Source: "Ratelimit-Policy"},
+				{Name: "q", Unit: "requests", Max: amountOf(10), Source: "Ratelimit-Policy"},
+				{Name: "r", Unit: "furlongs", Max: amountOf(10), Source: "Ratelimit-Policy"}}}},
 		{"draft 10: a wait beyond all times", 429, fields(`RateLimit: "a";r=0;t=999999999999999`),
-			Snapshot{Throttled: true, RetryAt: in(1<<63 - 1), RetrySource: "Ratelimit", Limits: []Limit{{
+			Info{Throttled: true, RetryAt: in(1<<63 - 1), RetrySource: "Ratelimit", Limits: []Limit{{
 				Name: "a", Remaining: amountOf(0), ResetAt: in(1<<63 - 1), Source: "Ratelimit"}}}},
 		{"draft 07", 200, fields("RateLimit: limit=100, remaining=-1, reset=30", "RateLimit-Policy: 1000;w=3600, 100;w=60"),
-			Snapshot{Limits: []Limit{
-				{Unit: "requests", Quota: amountOf(100), Window: time.Minute, ResetAt: in(30 * time.Second), Source: "Ratelimit"},
-				{Unit: "requests", Quota: amountOf(1000), Window: time.Hour, Source: "Ratelimit-Policy"}}}},
-		{"draft 06: the policy says the quota", 200, fields("RateLimit-Remaining: 5", "RateLimit-Policy: 100;w=60"),
-			Snapshot{Limits: []Limit{{Unit: "requests", Quota: amountOf(100), Remaining: amountOf(5), Window: time.Minute, Source: "Ratelimit-Remaining"}}}},
-		{"draft 03: the window of the quota in force", 200, fields("RateLimit-Limit: 10, 50;w=60, 10;w=1, 1000;w=3600"),
-			Snapshot{Limits: []Limit{{Quota: amountOf(10), Window: time.Second, Source: "Ratelimit-Limit"}}}},
+			Info{Limits: []Limit{
+				{Unit: "requests", Max: amountOf(100), Window: time.Minute, ResetAt: in(30 * time.Second), Source: "Ratelimit"},
+				{Unit: "requests", Max: amountOf(1000), Window: time.Hour, Source: "Ratelimit-Policy"}}}},
+		{"draft 06: the policy says the maximum", 200, fields("RateLimit-Remaining: 5", "RateLimit-Policy: 100;w=60"),
+			Info{Limits: []Limit{{Unit: "requests", Max: amountOf(100), Remaining: amountOf(5), Window: time.Minute, Source: "Ratelimit-Remaining"}}}},
+		{"draft 03: the window of the maximum in force", 200, fields("RateLimit-Limit: 10, 50;w=60, 10;w=1, 1000;w=3600"),
+			Info{Limits: []Limit{{Max: amountOf(10), Window: time.Second, Source: "Ratelimit-Limit"}}}},
 		{"draft 03: any window", 200, fields("RateLimit-Limit: 10, 50;w=60, 1000;w=3600"),
-			Snapshot{Limits: []Limit{{Quota: amountOf(10), Window: time.Minute, Source: "Ratelimit-Limit"}}}},
+			Info{Limits: []Limit{{Max: amountOf(10), Window: time.Minute, Source: "Ratelimit-Limit"}}}},
 		{"draft 03: unknown", 200, fields("RateLimit-Limit: -1", "RateLimit-Remaining: 999.5"),
-			Snapshot{Limits: []Limit{{Remaining: amount("999.5"), Source: "Ratelimit-Remaining"}}}},
+			Info{Limits: []Limit{{Remaining: amount("999.5"), Source: "Ratelimit-Remaining"}}}},
 		{"two families add up", 200, fields("RateLimit-Limit: 10", "RateLimit-Remaining: 5", "X-RateLimit-Limit: 10", "X-RateLimit-Reset: 30"),
-			Snapshot{Limits: []Limit{{Quota: amountOf(10), Remaining: amountOf(5), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
+			Info{Limits: []Limit{{Max: amountOf(10), Remaining: amountOf(5), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
 		{"the next slot", 200, fields("X-RateLimit-Remaining: 0", "X-RateLimit-Next: 1795262405"),
-			Snapshot{Limits: []Limit{{Remaining: amountOf(0), ResetAt: in(5 * time.Second), Source: "X-Ratelimit-Next"}}}},
+			Info{Limits: []Limit{{Remaining: amountOf(0), ResetAt: in(5 * time.Second), Source: "X-Ratelimit-Next"}}}},
 		{"a cache", 200, fields("Age: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Scope: user", "x-amzn-RateLimit-Limit: 5"),
-			Snapshot{FromCache: true}},
-		{"a cache, and nothing of ours", 200, fields("Age: 1"), Snapshot{FromCache: true}},
-		{"a cache that has just fetched", 200, fields("Age: 0"), Snapshot{}},
-		{"no header", 429, nil, Snapshot{Throttled: true}},
-		{"no values", 200, http.Header{"X-Ratelimit-Limit": nil, "Retry-After": {}, "Ratelimit": {""}, "Age": nil}, Snapshot{}},
+			Info{FromCache: true}},
+		{"a cache, and nothing of ours", 200, fields("Age: 1"), Info{FromCache: true}},
+		{"a cache that has just fetched", 200, fields("Age: 0"), Info{}},
+		{"no header", 429, nil, Info{Throttled: true}},
+		{"no values", 200, http.Header{"X-Ratelimit-Limit": nil, "Retry-After": {}, "Ratelimit": {""}, "Age": nil}, Info{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Status = tt.status
@@ -153,7 +153,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestSnapshot_PauseUntil(t *testing.T) {
+func TestInfo_PauseUntil(t *testing.T) {
 	const empty, full = `"a";r=0;t=10`, `"a";r=1;t=10`
 	for _, tt := range []struct {
 		status int
@@ -193,12 +193,12 @@ func TestSnapshot_PauseUntil(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	parse := func(o Options, lines ...string) Snapshot {
+	parse := func(o Options, lines ...string) Info {
 		t.Helper()
 		s, _ := o.Parse(429, fields(lines...), arrival)
 		return s
 	}
-	wait := func(s Snapshot, want time.Duration) {
+	wait := func(s Info, want time.Duration) {
 		t.Helper()
 		if got := s.RetryAt.Sub(arrival); got != want {
 			t.Errorf("got %v, want %v", got, want)
@@ -229,7 +229,7 @@ func TestParse_Warnings(t *testing.T) {
 		{200, fields("X-RateLimit-Limit: -1", "X-RateLimit-Remaining: -1", "X-RateLimit-Reset: 0"), nil},
 		{200, fields("X-RateLimit-Limit: -2"), []string{`X-Ratelimit-Limit: not a number: "-2"`}},
 		{200, fields("X-RateLimit-Used: -1"), []string{`X-Ratelimit-Used: not a number: "-1"`}},
-		{200, fields("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 10"), []string{`X-Ratelimit-Limit: more remains than the quota: "10"`}},
+		{200, fields("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 10"), []string{`X-Ratelimit-Limit: more remains than the limit: "10"`}},
 		{200, fields("X-RateLimit-Remaining: 0"), []string{`X-Ratelimit-Remaining: nothing remains, but there is no reset`}},
 		{429, fields("X-RateLimit-Remaining: 0"), nil},
 		{429, fields("Retry-After: soon"), []string{`Retry-After: not a time: "soon"`}},

@@ -22,8 +22,8 @@ func (r *reader) readPlain(fields []knownField) {
 	if !l.stated() {
 		return
 	}
-	if !l.Quota.known && l.Used.known && l.Remaining.known { // Reddit
-		l.Quota = Amount{l.Used.plus(l.Remaining.number), true}
+	if !l.Max.known && l.Used.known && l.Remaining.known { // Reddit
+		l.Max = Amount{l.Used.plus(l.Remaining.number), true}
 	}
 	r.add(&l)
 }
@@ -56,8 +56,8 @@ func unitOf(name string) (unit string, window time.Duration) {
 // readPart reads one field of a limit.
 func (r *reader) readPart(l *limit, f *knownField) {
 	switch f.part {
-	case quota:
-		r.readAmount(&l.Quota, l, f)
+	case most:
+		r.readAmount(&l.Max, l, f)
 	case remaining:
 		r.readAmount(&l.Remaining, l, f)
 	case used:
@@ -160,7 +160,7 @@ func (r *reader) amountInList(f *knownField, l *limit) Amount {
 		if !first.known {
 			first = amountOf(n)
 		}
-		// The window of the current quota, or any.
+		// The window of the current maximum, or any.
 		if w, has, ok := natural(item.Params, "w", 1); has && ok && (l.Window == 0 || !l.exact && n == first.whole) {
 			l.Window, l.exact = number{whole: w}.of(time.Second), n == first.whole
 		}

@@ -21,9 +21,9 @@ const (
 	whySecond = "more than one value: only the first is read"
 )
 
-// A reader puts a Snapshot together.
+// A reader puts an Info together.
 type reader struct {
-	Snapshot
+	Info
 	options  Options
 	header   http.Header
 	now      time.Time
@@ -39,14 +39,14 @@ type reader struct {
 }
 
 // read reads fields, which are in order, into s.
-func (o *Options) read(s *Snapshot, fields []knownField, header http.Header, now time.Time) (Snapshot, []Warning) {
-	r := reader{Snapshot: *s, options: *o, header: header, now: now}
+func (o *Options) read(s *Info, fields []knownField, header http.Header, now time.Time) (Info, []Warning) {
+	r := reader{Info: *s, options: *o, header: header, now: now}
 	for len(fields) > 0 {
 		fields = fields[r.read(fields):]
 	}
 	r.join()
 	r.judge()
-	return r.Snapshot, r.warnings
+	return r.Info, r.warnings
 }
 
 // read reads the first of fields and those that belong to it, and returns how many these

@@ -10,10 +10,10 @@ import (
 // their reset is when the bucket is full: 500 requests per minute, none left, reset in
 // 60 s. The next call fits after 120 ms:
 //
-//	until one more = until full / (quota − remaining)
+//	until one more = until full / (maximum − remaining)
 //
 // For tokens this is nearly 0 and useless: the tokens of a call are not known here, and 0
-// may be rounded. For a bucket of requests without a quota the reset is used, which is
+// may be rounded. For a bucket of requests without a maximum the reset is used, which is
 // never too early.
 
 // refills reports whether f is a field of a bucket; name is the unit in its name. These are
@@ -30,7 +30,7 @@ func (f *knownField) refills(name string) bool {
 
 // finished returns the Limit of a response that arrived at now.
 func (l *limit) finished(now time.Time) Limit {
-	if l.refills && !l.ResetAt.IsZero() && (l.Quota.known || !l.countsCalls()) {
+	if l.refills && !l.ResetAt.IsZero() && (l.Max.known || !l.countsCalls()) {
 		l.NextAt = l.ResetAt
 		if missing := l.missing(); missing > 1 {
 			// Rounded up, so never too early.
@@ -41,11 +41,11 @@ func (l *limit) finished(now time.Time) Limit {
 	return l.Limit
 }
 
-// missing returns how much of the quota does not remain.
+// missing returns how much of the maximum does not remain.
 func (l *Limit) missing() float64 {
-	quota, _ := l.Quota.Value()
+	most, _ := l.Max.Value()
 	remaining, _ := l.Remaining.Value()
-	return quota - remaining
+	return most - remaining
 }
 
 // countsCalls reports whether l counts requests, as far as is known.
@@ -62,12 +62,12 @@ func (l *Limit) opensAt() time.Time {
 	return time.Time{}
 }
 
-// latestReset returns the latest reset of the windows, and of the buckets without a quota,
+// latestReset returns the latest reset of the windows, and of the buckets without a maximum,
 // of which nothing remains, and its source.
 func latestReset(limits []Limit) (at time.Time, source string) {
 	for i := range limits {
 		l := &limits[i]
-		if l.Remaining.isZero() && (l.NextAt.IsZero() || !l.Quota.known) && l.ResetAt.After(at) {
+		if l.Remaining.isZero() && (l.NextAt.IsZero() || !l.Max.known) && l.ResetAt.After(at) {
 			at, source = l.ResetAt, l.Source
 		}
 	}

@@ -28,21 +28,21 @@ func TestLimit_NextAt(t *testing.T) {
 			ms, never, never, 0},
 		{"OpenAI, something remains", []string{"x-ratelimit-limit-requests: 500", "x-ratelimit-remaining-requests: 499", "x-ratelimit-reset-requests: 120ms"},
 			120 * ms, never, never, 0},
-		{"OpenAI, without a quota", []string{"x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
+		{"OpenAI, without a most", []string{"x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
 			never, time.Minute, time.Minute, 0},
-		{"OpenAI, tokens without a quota", []string{"x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 1m0s"},
+		{"OpenAI, tokens without a most", []string{"x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 1m0s"},
 			time.Minute, never, time.Minute, 0},
-		{"Anthropic, tokens without a quota", []string{"anthropic-ratelimit-output-tokens-remaining: 0", "anthropic-ratelimit-output-tokens-reset: 2026-11-21T12:01:00Z"},
+		{"Anthropic, tokens without a most", []string{"anthropic-ratelimit-output-tokens-remaining: 0", "anthropic-ratelimit-output-tokens-reset: 2026-11-21T12:01:00Z"},
 			time.Minute, never, time.Minute, 0},
 		{"OpenAI, without a reset", []string{"x-ratelimit-limit-requests: 500", "x-ratelimit-remaining-requests: 0"},
 			never, never, never, 0},
-		{"OpenAI, quota 0", []string{"x-ratelimit-limit-requests: 0", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
+		{"OpenAI, most 0", []string{"x-ratelimit-limit-requests: 0", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
 			time.Minute, time.Minute, never, time.Minute},
-		{"OpenAI, quota 1", []string{"x-ratelimit-limit-requests: 1", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
+		{"OpenAI, most 1", []string{"x-ratelimit-limit-requests: 1", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
 			time.Minute, time.Minute, never, time.Minute},
 		{"OpenAI, rounded up", []string{"x-ratelimit-limit-requests: 3", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1s"},
 			time.Second/3 + 1, time.Second/3 + 1, never, time.Second/3 + 1},
-		{"OpenAI, a quota without end", []string{"x-ratelimit-limit-requests: 900000000000000", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
+		{"OpenAI, a most without end", []string{"x-ratelimit-limit-requests: 900000000000000", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s"},
 			1, 1, never, 1},
 		{"OpenAI, both", []string{"x-ratelimit-limit-requests: 500", "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1m0s",
 			"x-ratelimit-limit-tokens: 60000", "x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 5m0s"},
@@ -108,7 +108,7 @@ func TestLimit_NextAt_EmptyBucketAnd403(t *testing.T) {
 
 // The longest wait there is stays in range.
 func TestLimit_NextAt_Overflow(t *testing.T) {
-	l := limit{Limit: Limit{ResetAt: in(math.MaxInt64), Quota: amount("1.000000001"), Remaining: amountOf(0)}, refills: true}
+	l := limit{Limit: Limit{ResetAt: in(math.MaxInt64), Max: amount("1.000000001"), Remaining: amountOf(0)}, refills: true}
 	if got := l.finished(arrival).NextAt; got.Before(arrival) || got.After(in(math.MaxInt64)) {
 		t.Errorf("NextAt %v", got)
 	}

@@ -85,7 +85,7 @@ func (r *reader) readMember(f *knownField, member httpsfv.Member) {
 	case !ok:
 		r.warn(f.key, written(member), whyNoParam)
 	case unnamed:
-		l.Quota = amountOf(count)
+		l.Max = amountOf(count)
 		r.policies = append(r.policies, l)
 	case !l.stated() && l.Window == 0: // almost any word is an item
 		r.warn(f.key, written(member), whyNothing)
@@ -114,14 +114,14 @@ func (r *reader) readItem(l *limit, params *httpsfv.Params) bool {
 // readPolicy reads the parameters of an item of RateLimit-Policy into l, and reports whether
 // they are valid.
 func readPolicy(l *limit, params *httpsfv.Params) bool {
-	quota, known, ok1 := natural(params, "q", 0)
+	most, known, ok1 := natural(params, "q", 0)
 	window, _, ok2 := natural(params, "w", 1)
 	unit, _, ok3 := param[string](params, "qu")
 	partition, _, ok4 := param[[]byte](params, "pk")
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return false
 	}
-	l.Quota = Amount{number{whole: quota}, known}
+	l.Max = Amount{number{whole: most}, known}
 	l.Window = number{whole: window}.of(time.Second)
 	l.Partition = string(partition)
 	switch unit {
@@ -183,7 +183,7 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 		case !ok || n < 0:
 			r.warn(f.key, key, whyNoItem)
 		case key == "limit":
-			l.Quota = amountOf(n)
+			l.Max = amountOf(n)
 		case key == "remaining":
 			l.Remaining = amountOf(n)
 		default:

@@ -88,13 +88,13 @@ func modelInt(s string, least int64) int64 {
 }
 
 type modelLimit struct {
-	name, pk             string
-	quota, left, wait, w int64 // -2 if unknown
-	policed              bool  // has met its policy
+	name, pk            string
+	most, left, wait, w int64 // -2 if unknown
+	policed             bool  // has met its policy
 }
 
 func (l modelLimit) String() string {
-	return fmt.Sprintf("%q/%q q=%d r=%d t=%d w=%d", l.name, l.pk, l.quota, l.left, l.wait, l.w)
+	return fmt.Sprintf("%q/%q q=%d r=%d t=%d w=%d", l.name, l.pk, l.most, l.left, l.wait, l.w)
 }
 
 // modelMember reads an item of RateLimit or RateLimit-Policy.
@@ -108,9 +108,9 @@ func modelMember(s string, policy bool) (l modelLimit, ok bool) {
 	default:
 		return l, false
 	}
-	l.quota, l.left, l.wait, l.w = -2, -2, -2, -2
+	l.most, l.left, l.wait, l.w = -2, -2, -2, -2
 	if policy {
-		l.quota, l.w = modelInt(p["q"], 0), modelInt(p["w"], 1)
+		l.most, l.w = modelInt(p["q"], 0), modelInt(p["w"], 1)
 		if qu := p["qu"]; qu != "" && qu[0] != '"' {
 			return l, false
 		}
@@ -127,8 +127,8 @@ func modelMember(s string, policy bool) (l modelLimit, ok bool) {
 		}
 		l.pk = string(b)
 	}
-	bad := l.quota == -1 || l.left == -1 || l.wait == -1 || l.w == -1
-	nothing := l.quota == -2 && l.left == -2 && l.wait == -2 && l.w == -2
+	bad := l.most == -1 || l.left == -1 || l.wait == -1 || l.w == -1
+	nothing := l.most == -2 && l.left == -2 && l.wait == -2 && l.w == -2
 	return l, !bad && !nothing
 }
 
@@ -167,7 +167,7 @@ func modelRead(items, policies string) (limits []modelLimit, says bool) {
 			}
 			return -2
 		}
-		l := modelLimit{quota: n("limit"), left: n("remaining"), wait: n("reset"), w: -2}
+		l := modelLimit{most: n("limit"), left: n("remaining"), wait: n("reset"), w: -2}
 		switch {
 		case l.wait >= 1e14:
 			l.wait = -2
@@ -176,7 +176,7 @@ func modelRead(items, policies string) (limits []modelLimit, says bool) {
 		case l.wait >= 5e8:
 			l.wait = max(0, l.wait-arrival.Unix())
 		}
-		if l.quota >= 0 || l.left >= 0 || l.wait >= 0 {
+		if l.most >= 0 || l.left >= 0 || l.wait >= 0 {
 			all = append(all, l)
 		}
 	}
@@ -198,7 +198,7 @@ func modelRead(items, policies string) (limits []modelLimit, says bool) {
 		if all[i].policed {
 			return nil, false
 		}
-		all[i].quota, all[i].w, all[i].policed = p.quota, p.w, true
+		all[i].most, all[i].w, all[i].policed = p.most, p.w, true
 	}
 	for i, l := range all {
 		if slices.ContainsFunc(all[:i], func(m modelLimit) bool { return m.name == l.name }) {
@@ -231,8 +231,8 @@ func compareModels(t *testing.T, items, policies string) {
 	var got []modelLimit
 	for _, l := range s.Limits {
 		m := modelLimit{l.Name, l.Partition, -2, -2, -2, -2, false}
-		if l.Quota.known {
-			m.quota = l.Quota.whole
+		if l.Max.known {
+			m.most = l.Max.whole
 		}
 		if l.Remaining.known {
 			m.left = l.Remaining.whole
@@ -258,7 +258,7 @@ func compareModels(t *testing.T, items, policies string) {
 func FuzzStructured(f *testing.F) {
 	f.Add(`"default";r=50;t=30`, `"default";q=100;w=60`)
 	f.Add(`limit=100, remaining=50, reset=30`, `100;w=60`)
-	f.Add(`quota;t=1`, `"burst";q=100;w=60,"daily";q=1000;w=86400`)
+	f.Add(`most;t=1`, `"burst";q=100;w=60,"daily";q=1000;w=86400`)
 	f.Add(`"a\"b\\";r=5;pk=:dHJpYWwxMjEzMjM=:`, `("a" b 1.5);q=5, "c";q=5;qu="x"`)
 	f.Add(`"a";r=5,`, `"a";q=-1, b;q=1;w=0`)
 	f.Fuzz(compareModels)

@@ -30,7 +30,7 @@ type vector struct {
 		ShouldRetry *bool        `json:"should_retry"`
 		Limits      []struct {
 			Name       string
-			Quota      *json.Number
+			Max        *json.Number
 			Remaining  *json.Number
 			ResetAfter *json.Number `json:"reset_after_ms"`
 		}
@@ -105,7 +105,7 @@ func readVectors(t *testing.T, file string, strict bool) (vectors []vector) {
 }
 
 // check returns how s differs from what v wants. Waits may differ by slack.
-func (v *vector) check(s Snapshot, slack time.Duration) error {
+func (v *vector) check(s Info, slack time.Duration) error {
 	w := &v.Want
 	wait := func(what string, want *json.Number, at time.Time) error {
 		if (want == nil) != at.IsZero() {
@@ -143,7 +143,7 @@ func (v *vector) check(s Snapshot, slack time.Duration) error {
 			return fmt.Errorf("limit %d: got name %q, want %q", i, got.Name, want.Name)
 		}
 		for _, err := range []error{
-			amount("quota", want.Quota, got.Quota),
+			amount("max", want.Max, got.Max),
 			amount("remaining", want.Remaining, got.Remaining),
 			wait("reset_after_ms", want.ResetAfter, got.ResetAt),
 		} {
@@ -180,9 +180,9 @@ func show(n *json.Number) string {
 // What compares must be able to say no: to each member that is wrong, and to a
 // wait that is off by a nanosecond or, elsewhere, a millisecond.
 func TestParse_VectorsCanFail(t *testing.T) {
-	const good = `{"throttled":true,"retry_after_ms":1500,"should_retry":true,"limits":[{"name":"a","quota":10,"remaining":0.5,"reset_after_ms":2000.000001}]}`
-	s := Snapshot{Throttled: true, RetryAt: in(1500 * time.Millisecond), ShouldRetry: new(true), Limits: []Limit{{
-		Name: "a", Quota: amountOf(10), Remaining: amount("0.5"), ResetAt: in(2*time.Second + 1)}}}
+	const good = `{"throttled":true,"retry_after_ms":1500,"should_retry":true,"limits":[{"name":"a","max":10,"remaining":0.5,"reset_after_ms":2000.000001}]}`
+	s := Info{Throttled: true, RetryAt: in(1500 * time.Millisecond), ShouldRetry: new(true), Limits: []Limit{{
+		Name: "a", Max: amountOf(10), Remaining: amount("0.5"), ResetAt: in(2*time.Second + 1)}}}
 	for _, tt := range []struct {
 		old, new string
 		slack    time.Duration

@@ -33,7 +33,7 @@ func (r *reader) readShopify(f *knownField) {
 		}
 		level, capacity, _ := strings.Cut(v, "/")
 		used, _, why1 := parseNumber(trim(level))
-		quota, _, why2 := parseNumber(trim(capacity))
+		most, _, why2 := parseNumber(trim(capacity))
 		if why1 != "" || why2 != "" {
 			r.warn(f.key, v, "not two numbers with a slash")
 			continue
@@ -41,9 +41,9 @@ func (r *reader) readShopify(f *knownField) {
 		found = true
 		r.add(&limit{family: vendor, Limit: Limit{
 			Unit:      "requests",
-			Quota:     Amount{quota, true},
+			Max:       Amount{most, true},
 			Used:      Amount{used, true},
-			Remaining: Amount{quota.minus(used), true},
+			Remaining: Amount{most.minus(used), true},
 			Source:    f.key,
 		}})
 	}

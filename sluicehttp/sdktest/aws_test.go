@@ -137,7 +137,7 @@ func TestAWSKnowsTheCodesOfTheSDK(t *testing.T) {
 		t.Fatal("no codes")
 	}
 	for code := range retry.DefaultThrottleErrorCodes {
-		var said ratelimit.Snapshot
+		var said ratelimit.Info
 		resp := &http.Response{StatusCode: 400, Header: make(http.Header)}
 		sluicehttp.AWS(resp, func() []byte { return []byte(`{"__type":"com.example#` + code + `"}`) }, &said)
 		if !said.Throttled {

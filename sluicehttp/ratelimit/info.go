@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Snapshot is what one response says about limits. Callers may change it: code that finds
+// An Info is what one response says about limits. Callers may change it: code that finds
 // in a body that a call was refused, or until when, sets Throttled and RetryAt before it
 // calls PauseUntil.
-type Snapshot struct {
+type Info struct {
 	// Status is the status of the response.
 	Status int
 
@@ -70,7 +70,7 @@ type Snapshot struct {
 // an exhausted limit admits a call: the ResetAt of a window, the NextAt of a bucket of
 // requests. Buckets of LLM tokens do not count, because a small call may pass soon, and
 // neither do limits of calls in flight.
-func (s *Snapshot) PauseUntil() (at time.Time, source string) {
+func (s *Info) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
 	if s.Throttled || redirect {
 		return s.RetryAt, s.RetrySource
@@ -95,11 +95,11 @@ type Limit struct {
 	// means unknown, usually requests.
 	Unit string
 
-	// Quota is the amount per window, Used the amount that is gone, and Remaining
-	// the amount that is left.
-	Quota, Used, Remaining Amount
+	// Max is the amount per window or the capacity of a bucket, Used the amount that
+	// is gone, and Remaining the amount that is left.
+	Max, Used, Remaining Amount
 
-	// Window is the window of the quota; 0 if unknown.
+	// Window is the length of the window; 0 if unknown.
 	Window time.Duration
 
 	// ResetAt is when a window ends or a bucket is full, on the local clock; zero
@@ -110,7 +110,7 @@ type Limit struct {
 	// NextAt is set for a bucket, and is when it will have one more Unit than
 	// now: the time until ResetAt divided by what is missing. It is zero for a
 	// window and for an unknown kind of limit, for a bucket without ResetAt, and
-	// for a bucket of requests without Quota. For other buckets without Quota it
+	// for a bucket of requests without Max. For other buckets without Max it
 	// is ResetAt.
 	NextAt time.Time
 
@@ -124,6 +124,6 @@ type Limit struct {
 }
 
 // Parse is [Options.Parse] without options.
-func Parse(status int, header http.Header, now time.Time) (Snapshot, []Warning) {
+func Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
 	return Options{}.Parse(status, header, now)
 }
