@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -23,9 +24,9 @@ func TestTransport_AttemptTimeout(t *testing.T) {
 		status       int
 		at           time.Duration
 	}{
-		{"hangs", "GET", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 200, 11 * time.Second},
-		{"hangs, not to be sent twice", "POST", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 0, 10 * time.Second},
-		{"by override", "GET", sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), 200, 2 * time.Second},
+		{"hangs", "GET", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 200, 11 * time.Second},
+		{"hangs, not to be sent twice", "POST", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 0, 10 * time.Second},
+		{"by override", "GET", sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 200, 2 * time.Second},
 		{"slow, without bound", "GET", sluicehttp.Overrides{AttemptTimeout: -1}, sluicetest.Delay(time.Minute), 200, time.Minute},
 		{"a long body is no failure", "GET", sluicehttp.Overrides{}, events(100, time.Second), 200, 99 * time.Second},
 	} {

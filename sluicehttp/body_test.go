@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -118,7 +119,7 @@ func TestTransport_PermitIsHeldUntilTheBodyEnds(t *testing.T) {
 
 func TestTransport_PermitOfACanceledBody(t *testing.T) {
 	cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
-	inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
+	inWorld(t, cfg, layers(sluicetest.Stall(3, limits.Never), sluicetest.Reply(200, "hello")), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
 		resp, err := w.client.Do(request(t, ctx, "GET", "http://a.test/", nil))
 		if err != nil {
@@ -138,7 +139,7 @@ func TestTransport_PermitOfACanceledBody(t *testing.T) {
 func TestTransport_PermitOfAnUnreadBody(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
 		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
-		inWorld(t, cfg, layers(sluicetest.Stall(3, sluicetest.Forever), sluicetest.Reply(200, "hello")), func(w *world) {
+		inWorld(t, cfg, layers(sluicetest.Stall(3, limits.Never), sluicetest.Reply(200, "hello")), func(w *world) {
 			ctx, cancel := context.WithCancel(sluicehttp.With(bg, o))
 			resp, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
 			if err != nil {

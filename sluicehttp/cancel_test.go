@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -38,8 +39,8 @@ func TestTransport_RequestCancel(t *testing.T) {
 		{"in the queue for room", sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, 1, nil, false, 0},
 		{"in a pause", sluicehttp.Config{}, 0, sluicetest.Reply(429, "", "Retry-After: 60"), false, 1},
 		{"in a backoff", sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(10 * time.Second)}}, 0, sluicetest.Status(503), false, 1},
-		{"in an attempt", sluicehttp.Config{}, 0, sluicetest.Delay(sluicetest.Forever), false, 1},
-		{"in a second attempt", sluicehttp.Config{Retry: seconds}, 0, sluicetest.Script(sluicetest.Status(503), sluicetest.Delay(sluicetest.Forever)), false, 2},
+		{"in an attempt", sluicehttp.Config{}, 0, sluicetest.Delay(limits.Never), false, 1},
+		{"in a second attempt", sluicehttp.Config{Retry: seconds}, 0, sluicetest.Script(sluicetest.Status(503), sluicetest.Delay(limits.Never)), false, 2},
 		{"in the body of the request", sluicehttp.Config{}, 0, nil, true, 0},
 	} {
 		for _, method := range []string{"GET", "POST"} {
@@ -111,7 +112,7 @@ func TestTransport_RequestCancel_BeforeAndAfter(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(fmt.Sprintf("%+v/%s", o, scheme), func(t *testing.T) {
-				inWorld(t, sluicehttp.Config{}, layers(sluicetest.Stall(2, sluicetest.Forever)), func(w *world) {
+				inWorld(t, sluicehttp.Config{}, layers(sluicetest.Stall(2, limits.Never)), func(w *world) {
 					req := request(t, sluicehttp.With(bg, o), "GET", scheme+"://a.test/", nil)
 					cancel := make(chan struct{})
 					setCancel(req, cancel)
@@ -162,8 +163,8 @@ func TestTransport_RequestCancel_ClientTimeout(t *testing.T) {
 		cfg    sluicehttp.Config
 		answer sluicetest.Layer
 	}{
-		"in an attempt": {sluicehttp.Config{}, sluicetest.Delay(sluicetest.Forever)},
-		"in the queue":  {sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, sluicetest.Stall(1, sluicetest.Forever)},
+		"in an attempt": {sluicehttp.Config{}, sluicetest.Delay(limits.Never)},
+		"in the queue":  {sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, sluicetest.Stall(1, limits.Never)},
 	} {
 		for range 50 { // two timers fire at one instant, in any order
 			inWorld(t, c.cfg, layers(c.answer), func(w *world) {

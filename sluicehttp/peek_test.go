@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -37,7 +38,7 @@ func TestInspector_StallingBody(t *testing.T) {
 		{"another", func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek(); peek() }, 404, nil, 0},
 	} {
 		for _, scheme := range []string{"http", "https"} {
-			for _, stall := range []time.Duration{sluicetest.Forever, 10 * time.Second} {
+			for _, stall := range []time.Duration{limits.Never, 10 * time.Second} {
 				for _, set := range []string{"", "AttemptTimeout", "Permits"} {
 					t.Run(fmt.Sprintf("%s/%s/%v/%s", c.name, scheme, stall, set), func(t *testing.T) {
 						cfg := sluicehttp.Config{Inspect: c.inspect, Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
@@ -70,7 +71,7 @@ func TestInspector_StallingBody(t *testing.T) {
 							if _, err := io.ReadFull(resp.Body, start); err != nil || string(start) != long[:20] {
 								t.Errorf("read %q, %v", start, err)
 							}
-							if stall == sluicetest.Forever {
+							if stall == limits.Never {
 								resp.Body.Close()
 							} else {
 								rest, err := io.ReadAll(resp.Body)
@@ -107,7 +108,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
 				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek() }
 				cfg := sluicehttp.Config{Inspect: peek, Retry: seconds, Gate: sluice.Config{Concurrency: 100}}
-				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, sluicetest.Forever)),
+				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, limits.Never)),
 					sluicetest.Path("/first", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
 				inWorld(t, cfg, faults, func(w *world) {
 					ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
@@ -187,7 +188,7 @@ func TestInspector_Panic(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
-				faults := layers(sluicetest.Stall(4, sluicetest.Forever), sluicetest.Reply(502, "12345678"))
+				faults := layers(sluicetest.Stall(4, limits.Never), sluicetest.Reply(502, "12345678"))
 				inWorld(t, sluicehttp.Config{}, faults, func(w *world) {
 					closed := 0
 					base := roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -229,7 +230,7 @@ func (c *closeCounter) Close() error {
 // Config.MaxPause either.
 func TestInspector_StallingBody_PauseIsNotLonger(t *testing.T) {
 	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Retry: sluice.RetryPolicy{Attempts: 1}}
-	faults := layers(sluicetest.On(1, sluicetest.Stall(4, sluicetest.Forever)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
+	faults := layers(sluicetest.On(1, sluicetest.Stall(4, limits.Never)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
 	for _, scheme := range []string{"http", "https"} {
 		inWorld(t, cfg, faults, func(w *world) {
 			ctx, cancel := context.WithCancel(bg)

@@ -270,7 +270,7 @@ func TestTransport_Retry_DiscardedAnswers(t *testing.T) {
 // A server that does not even finish its error holds nobody up.
 func TestTransport_Retry_DiscardedAnswerStalls(t *testing.T) {
 	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
-	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry"))), func(w *world) {
+	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, limits.Never), sluicetest.Reply(503, "sorry"))), func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		w.wantCame(0, 2*time.Second) // one for the body, one for the backoff
 	})
@@ -305,7 +305,7 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 		})
 	})
 	t.Run("too slow to be set aside", func(t *testing.T) {
-		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(503, "sorry")), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Stall(2, limits.Never), sluicetest.Reply(503, "sorry")), func(w *world) {
 			time.AfterFunc(1500*ms, w.rt.Close)
 			_, _, err := w.get(bg, "http://a.test/")
 			status, ok := errors.AsType[*sluicehttp.StatusError](err)
@@ -327,7 +327,7 @@ func TestTransport_Retry_CanceledCaller(t *testing.T) {
 		}
 		wantWhy(t, report, context.Canceled, 2)
 	})
-	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Delay(sluicetest.Forever)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Delay(limits.Never)), func(w *world) {
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(time.Second, cancel)
 		if _, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil)); err != context.Canceled {

@@ -56,7 +56,7 @@ func TestTransport_LostLease(t *testing.T) {
 		}
 	}
 	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Semaphore: l}}
-	faults := layers(sluicetest.On(1, sluicetest.Delay(sluicetest.Forever)), sluicetest.Stall(2, sluicetest.Forever), sluicetest.Reply(200, "hello"))
+	faults := layers(sluicetest.On(1, sluicetest.Delay(limits.Never)), sluicetest.Stall(2, limits.Never), sluicetest.Reply(200, "hello"))
 	inWorld(t, cfg, faults, func(w *world) {
 		time.AfterFunc(10*time.Second, lose(0))
 		time.AfterFunc(20*time.Second, lose(1))

@@ -75,18 +75,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wait waits for d, or forever if d < 0. If the client gives up or the server is closed,
-// it panics with http.ErrAbortHandler.
+// wait waits for d. If the client gives up or the server is closed, it panics with
+// http.ErrAbortHandler.
 func (x *exchange) wait(d time.Duration) {
-	if d == 0 {
+	if d <= 0 {
 		return
 	}
-	var due <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		due = timer.C
-	}
+	due := time.NewTimer(d)
+	defer due.Stop()
 	// The context of the request is not enough: net/http does not notice the end of
 	// a connection while the body of the request is unread.
 	var gone <-chan struct{}
@@ -94,7 +90,7 @@ func (x *exchange) wait(d time.Duration) {
 		gone = x.conn.gone
 	}
 	select {
-	case <-due:
+	case <-due.C:
 		return
 	case <-x.ctx.Done():
 	case <-gone:

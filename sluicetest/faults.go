@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// Forever, as a duration to wait, ends when the client gives up or the server is closed.
-const Forever time.Duration = -1
-
 // Status answers with a status and its text as the body. Header lines are written as on
 // the wire:
 //
@@ -82,14 +79,14 @@ func ReadBody() Layer {
 	}
 }
 
-// Delay waits for d, or [Forever], before the next layer. If the client gives up first,
-// the request ends.
+// Delay waits for d before the next layer; for limits.Never, until the server is closed. If
+// the client gives up first, the request ends.
 func Delay(d time.Duration) Layer {
 	return before(func(_ http.ResponseWriter, x *exchange) { x.wait(d) })
 }
 
-// Stall waits for d, or [Forever], after the first n bytes of the body. A shorter body
-// does not stall. It panics if n < 0.
+// Stall waits for d after the first n bytes of the body; for limits.Never, until the client
+// gives up or the server is closed. A shorter body does not stall. It panics if n < 0.
 func Stall(n int64, d time.Duration) Layer {
 	mustNotBeNegative("Stall", n)
 	return before(func(_ http.ResponseWriter, x *exchange) {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -146,9 +147,9 @@ func TestDelay_ClientGivesUp(t *testing.T) {
 		name  string
 		layer sluicetest.Layer
 	}{
-		{"delay", sluicetest.Delay(sluicetest.Forever)},
+		{"delay", sluicetest.Delay(limits.Never)},
 		{"long delay", sluicetest.Delay(time.Hour)},
-		{"stall", sluicetest.Stall(1, sluicetest.Forever)},
+		{"stall", sluicetest.Stall(1, limits.Never)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			everyWay(t, func(t way) {
@@ -175,7 +176,7 @@ func TestDelay_ClientGivesUp(t *testing.T) {
 
 func TestServer_CloseEndsWaits(t *testing.T) {
 	everyWay(t, func(t way) {
-		srv, c := t.serve(sluicetest.Delay(sluicetest.Forever))
+		srv, c := t.serve(sluicetest.Delay(limits.Never))
 		done := make(chan string)
 		go func() { done <- get(c, t.scheme+"://a.test") }()
 		synctest.Wait()

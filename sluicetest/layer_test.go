@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -137,7 +138,7 @@ func TestServer_CloseOnASocket(t *testing.T) {
 			close(arrived)
 			next.ServeHTTP(w, r)
 		})
-	}, sluicetest.Delay(sluicetest.Forever))
+	}, sluicetest.Delay(limits.Never))
 	on := httptest.NewServer(srv)
 	defer on.Close()
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -34,7 +35,7 @@ func TestServer_Stress(t *testing.T) {
 			srv := sluicetest.NewServer(
 				sluicetest.Every(7, sluicetest.Cut()), sluicetest.Every(11, sluicetest.Reset()),
 				sluicetest.Every(5, sluicetest.Handler(abort)), sluicetest.Every(13, sluicetest.Garbage("x")),
-				sluicetest.Every(3, sluicetest.CutBody(1)), sluicetest.Every(17, sluicetest.Delay(sluicetest.Forever)),
+				sluicetest.Every(3, sluicetest.CutBody(1)), sluicetest.Every(17, sluicetest.Delay(limits.Never)),
 				sluicetest.Enforce(sluicetest.Limit{Concurrency: 8}), count,
 				sluicetest.Delay(100*time.Microsecond))
 			defer srv.Close()

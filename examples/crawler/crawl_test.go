@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -270,7 +271,7 @@ func TestAttempts(t *testing.T) {
 		{sluicetest.Status(503), 3, 503, true},
 		{sluicetest.Status(429), 3, 429, true},
 		{sluicetest.Garbage("what?"), 3, 0, true},
-		{sluicetest.Delay(sluicetest.Forever), 3, 0, true},
+		{sluicetest.Delay(limits.Never), 3, 0, true},
 	} {
 		r := crawl(t, site(noRobots, sluicetest.Path("/x", test.fault), htmlPage("/", "/x")), "-timeout", "5s", "http://a.test/")
 		p, h := r.pages["http://a.test/x"], r.host("a.test")

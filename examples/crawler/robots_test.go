@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -31,7 +32,7 @@ func TestRobots(t *testing.T) {
 		{"429", robots(sluicetest.Status(429)), "status 429: skipped", 0, "robots.txt: status 429: skipped", 3},
 		{"429 for an hour", robots(sluicetest.Status(429, "Retry-After: 3600")), "status 429: skipped", 0, "robots.txt: status 429: skipped", 1},
 		{"cut off", robots(sluicetest.CutBody(10), sluicetest.Reply(200, file)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
-		{"never", robots(sluicetest.Delay(sluicetest.Forever)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
+		{"never", robots(sluicetest.Delay(limits.Never)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
 		{"redirected", robots(sluicetest.Status(301, "Location: /other.txt")), "1 rule", 1, "robots.txt: forbidden", 1},
 		{"in a circle", robots(sluicetest.Status(302, "Location: /robots.txt")), "more than 5 redirects: skipped", 0, "robots.txt: more than 5 redirects: skipped", 6},
 		{"nowhere", robots(sluicetest.Status(302)), "status 302, and no Location: skipped", 0, "robots.txt: status 302, and no Location: skipped", 1},
