@@ -264,9 +264,9 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 }
 
 // Adjust corrects by delta what was taken. A negative delta gives back: the bucket is
-// then as if so much had never been taken, but never emptier than empty. A positive
-// delta takes without asking, beyond the capacity if need be; nothing fits then before
-// the bucket has drained far enough.
+// then as if so much had never been taken, but never emptier than empty, so a delta of
+// -math.MaxInt64 empties it. A positive delta takes without asking, beyond the capacity
+// if need be; nothing fits then before the bucket has drained far enough.
 //
 // Adjust never fails, and ignores age and whether ctx is done: what is given back must
 // not be lost because its caller gave up.

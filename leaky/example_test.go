@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -65,7 +66,24 @@ func ExampleKeyed() {
 	// cleo: 200
 }
 
-// A bucket answers. With sluice.NewQueue callers wait for it.
+// To unblock a key, give back all that it can have taken.
+func ExampleKeyed_On() {
+	logins := limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 2}, limits.KeyedConfig{}))
+	for range 3 {
+		fmt.Println(logins.Take("ann", 1).Allowed())
+	}
+	if err := logins.On("ann").Adjust(context.Background(), -math.MaxInt64, 0); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(logins.Take("ann", 1).Allowed())
+	// Output:
+	// true
+	// true
+	// false
+	// true
+}
+
+// A bucket decides at once. With sluice.NewQueue callers wait for it.
 func ExampleBucket_Admit() {
 	b := sluice.NewQueue(limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})))
 	ctx := context.Background()
