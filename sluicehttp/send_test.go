@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,5 +90,60 @@ func TestTransport_LostLease(t *testing.T) {
 		if after := runtime.NumGoroutine(); after > before {
 			t.Errorf("%d goroutines more than before", after-before)
 		}
+	})
+}
+
+func TestTransport_AttemptTimeout(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 10 * time.Second
+	for _, c := range []struct {
+		name, method string
+		o            sluicehttp.Overrides
+		fault        sluicetest.Layer
+		status       int
+		at           time.Duration
+	}{
+		{"hangs", "GET", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 200, 11 * time.Second},
+		{"hangs, not to be sent twice", "POST", sluicehttp.Overrides{}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 0, 10 * time.Second},
+		{"by override", "GET", sluicehttp.Overrides{AttemptTimeout: time.Second}, sluicetest.On(1, sluicetest.Delay(limits.Never)), 200, 2 * time.Second},
+		{"slow, without bound", "GET", sluicehttp.Overrides{AttemptTimeout: -1}, sluicetest.Delay(time.Minute), 200, time.Minute},
+		{"a long body is no failure", "GET", sluicehttp.Overrides{}, events(100, time.Second), 200, 99 * time.Second},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(c.name+"/"+scheme, func(t *testing.T) {
+				inWorld(t, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}}, layers(c.fault), func(w *world) {
+					status, _, err := w.do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
+					if status != c.status || w.now() != c.at || (err == nil) != (status != 0) {
+						t.Errorf("%d, %v at %v; want %d at %v", status, err, w.now(), c.status, c.at)
+					}
+					if err != nil {
+						timeout, ok := errors.AsType[interface {
+							error
+							Timeout() bool
+						}](err)
+						if !ok || !timeout.Timeout() || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no answer within the 10s of an attempt") {
+							t.Errorf("got %v", err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A dial that hangs has written nothing, so that a POST may be tried again.
+func TestTransport_AttemptTimeout_Dial(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 10 * time.Second
+	inWorld(t, sluicehttp.Config{Retry: policy}, nil, func(w *world) {
+		onDial(w.rt.Unwrap(), func(ctx context.Context, n int) error {
+			if n == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		w.do(request(t, bg, "POST", "http://a.test/", strings.NewReader("x")))
+		w.wantCame(11 * time.Second)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -270,4 +271,48 @@ func must[T any](x T, err error) T {
 		panic(err)
 	}
 	return x
+}
+
+func TestTransport_RetryBudget_RetriesOfAnSDK(t *testing.T) {
+	for _, c := range []struct {
+		header, value string
+		tokens        int
+	}{
+		{"X-Stainless-Retry-Count", "0", 20},
+		{"X-Stainless-Retry-Count", "1", 15},
+		{"X-Stainless-Retry-Count", "many", 20},
+		{"Amz-Sdk-Request", "attempt=1; max=3", 20},
+		{"Amz-Sdk-Request", "attempt=2; max=3", 15},
+		{"Amz-Sdk-Request", "ttl=x;attempt=3;max=3", 15},
+		{"Amz-Sdk-Request", "max=3", 20},
+		{"grpc-previous-rpc-attempts", "2", 15},
+		{"grpc-previous-rpc-attempts", "-2", 20},
+		{"X-Other", "7", 20},
+	} {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 20}}, layers(sluicetest.Status(501)), func(w *world) {
+			req := request(t, bg, "GET", "http://a.test/", nil)
+			req.Header.Set(c.header, c.value)
+			w.do(req)
+			if got := stats(t, w.rt).RetryTokens; got != c.tokens {
+				t.Errorf("%s: %s: %d tokens are left, want %d", c.header, c.value, got, c.tokens)
+			}
+		})
+	}
+}
+
+// The herd of a failing server is held back by the budget of its key alone.
+func TestTransport_RetryBudget_PerKey(t *testing.T) {
+	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{RetryBudget: 10}}
+	inWorld(t, cfg, layers(sluicetest.Host("down.test", sluicetest.Status(500)), sluicetest.Every(2, sluicetest.Status(500))), func(w *world) {
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { w.wantGet("http://down.test/", 500) })
+		}
+		wg.Wait()
+		if n := len(w.srv.Record().Host("down.test").Requests); n != 22 {
+			t.Errorf("%d requests came for 20 calls and a budget of two retries", n)
+		}
+		w.wantGet("http://fine.test/", 200)
+		w.wantGet("http://fine.test/", 200) // the second of its attempts
+	})
 }
