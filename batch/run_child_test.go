@@ -171,7 +171,7 @@ func TestMap_PanicsPropagate(t *testing.T) {
 		out, err := child(t, tt.what).CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !bytes.Contains(out, []byte(tt.text)) ||
-			!bytes.Contains(out, []byte("child_test.go:")) || bytes.Contains(out, []byte("survived")) {
+			!bytes.Contains(out, []byte("run_child_test.go:")) || bytes.Contains(out, []byte("survived")) {
 			t.Fatalf("%s: %v\n%s", tt.what, err, out)
 		}
 	}
