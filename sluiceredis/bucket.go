@@ -179,7 +179,7 @@ func (c *cell) unit() int64           { return c.interval }
 func (c *cell) counts() time.Duration { return time.Duration(c.depth) }
 
 func (c *cell) state(found []int64, _ int64) state {
-	return &cellState{c, found[1]*int64(time.Second) + found[2]}
+	return &cellState{c, found[1]}
 }
 
 // leaked reports whether n units of a call that was admitted age ago may have leaked, by

@@ -35,7 +35,7 @@ type member interface {
 	// counts returns how long what was granted counts at most.
 	counts() time.Duration
 
-	// state returns what a script found: three numbers at the server's clock.
+	// state returns what a script found, at the server's clock.
 	state(found []int64, now int64) state
 
 	// correction returns what a script is to add for delta ≥ −most units of a call
@@ -131,6 +131,14 @@ func newForm(members ...member) *signed {
 		}
 	}
 	return f
+}
+
+// found returns how many numbers a script replies of what the limits hold.
+func (f *form) found() (numbers int) {
+	for _, m := range f.members {
+		numbers += m.kind().found()
+	}
+	return numbers
 }
 
 // granted reports whether all limits let the request through.

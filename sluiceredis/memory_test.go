@@ -98,8 +98,8 @@ func deeds(r *rand.Rand, count int) []*deed {
 					k := l.pacer.at()
 					return fmt.Sprint(l.store.local().pausePacer(&k, distance).pause-l.began, nil)
 				}
-				reply, err := l.store.run(bg, pacePause, []string{l.pacer.key.key}, []string{format(distance), format(l.pacer.paced.Load().missed)})
-				return fmt.Sprint(told(reply[1:]).pause-l.began, err)
+				reply, err := l.store.askPacer(bg, "pause", l.pacer.at(), distance)
+				return fmt.Sprint(told(reply).pause-l.began, err)
 			}
 		default:
 			s.does = func(l *limitsOf) string {

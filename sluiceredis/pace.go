@@ -22,7 +22,7 @@ func (p *pace) counts() time.Duration { return 2 * time.Duration(p.horizon) }
 func (p *pace) args(string) []string  { return []string{format(p.missed), format(p.horizon)} }
 
 func (p *pace) state(found []int64, now int64) state {
-	return &paceState{pace: p, free: found[1]*int64(time.Second) + found[2], now: now * 1000}
+	return &paceState{pace: p, free: found[1], now: now * 1000}
 }
 
 func (p *pace) correction(delta int64, _ time.Duration, end int64) (add, arg int64, err error) {

@@ -10,10 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-var (
-	paceReserve = strictScript("pace_reserve", "epoch", "instant", "limits", "pace")
-	paceCancel  = script("pace_cancel", "instant", "limits", "pace")
-)
+var pacerScript = strictScript("pacer", "epoch", "instant", "limits", "pace")
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
@@ -378,27 +375,35 @@ func (r *pacing) span() span {
 	return span{r.slot, r.takes, r.at.Add(r.wait), r.mark, r.pause > 0, r.here, r.open}
 }
 
+// askPacer runs the script of a pacer; see lua/pacer.lua.
+func (s *Store) askPacer(ctx context.Context, what string, k pace, args ...int64) ([]int64, error) {
+	texts := append([]string{what}, k.args("")...)
+	for _, n := range args {
+		texts = append(texts, format(n))
+	}
+	reply, err := s.run(ctx, pacerScript, []string{k.key}, texts)
+	if err == nil {
+		err = expect(pacerScript, reply, 7)
+	}
+	return reply, err
+}
+
 // reserveSlots has requests for one pacer answered, in order, at one instant.
 func reserveSlots(s *Store, ctx context.Context, k pace, requests []*pacing) error {
 	if err := s.tell(ctx, &k); err != nil {
 		return err
 	}
-	args := k.args("")
+	var args []int64
 	for _, r := range requests {
 		if r.takes > 0 {
-			args = append(args, format(r.takes), format(r.patience))
+			args = append(args, r.takes, r.patience)
 		}
 	}
-	reply, err := s.run(ctx, paceReserve, []string{k.key}, args)
-	if err == nil {
-		err = expect(paceReserve, reply, 10)
-	}
+	reply, err := s.askPacer(ctx, "reserve", k, args...)
 	if err != nil {
 		return err
 	}
-	at, pauses := time.Now(), told(reply[5:])
-	free := reply[3]*int64(time.Second) + reply[4]
-	granted := int64(0)
+	at, pauses, free, granted := time.Now(), told(reply), reply[3], int64(0)
 	for _, r := range requests {
 		r.at, r.wait, r.slot, r.pauses = at, time.Duration(max(0, free)), pauses.now+free, pauses
 		if r.ok = r.takes > 0 && free <= r.patience; r.ok {
@@ -406,11 +411,11 @@ func reserveSlots(s *Store, ctx context.Context, k pace, requests []*pacing) err
 			granted++
 		}
 	}
-	s.keepPacer(k, requests, reply[9])
+	s.keepPacer(k, requests, reply[6])
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(reply[2]))
 	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", paceReserve.name, reply[1], granted)
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", pacerScript.name, reply[1], granted)
 	}
 	return nil
 }
@@ -421,8 +426,8 @@ func (s *Store) cancelSlots(ctx context.Context, k pace, slots span) bool {
 	if slots.here || s.alone {
 		return s.local().cancelSlots(&k, end, slots.takes, slots.mark)
 	}
-	reply, err := s.run(ctx, paceCancel, []string{k.key}, []string{format(end), format(slots.takes), format(slots.mark)})
-	return err == nil && reply[0] == 1
+	reply, err := s.askPacer(ctx, "cancel", k, end, slots.takes, slots.mark)
+	return err == nil && reply[1] == 1
 }
 
 // giveBackSlots gives back the slots of callers who had gone, the last first, so

@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-var (
-	pacePause  = script("pace_pause", "instant", "limits", "pace")
-	paceResume = script("pace_resume", "instant", "limits", "pace")
-)
-
 // A pauses is what a reply tells of them, in ns since 1970 by the server's clock.
 type pauses struct {
 	now, pause, mark int64 // 0: none
@@ -84,30 +79,27 @@ func (p *Pacer) tell(ctx context.Context, distance int64) error {
 		p.pauseHere(distance)
 		return nil
 	}
-	reply, err := p.store.run(ctx, pacePause, []string{p.key.key}, []string{format(distance), format(p.paced.Load().missed)})
-	if err == nil {
-		err = expect(pacePause, reply, 6)
-	}
+	reply, err := p.store.askPacer(ctx, "pause", p.at(), distance)
 	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
 		p.pauseHere(distance)
 	}
 	if err != nil {
 		return err
 	}
-	p.heard(told(reply[1:]), time.Now())
+	p.heard(told(reply), time.Now())
 	return nil
 }
 
-// told returns what the last five integers of a reply tell of pauses.
+// told returns what a reply of a pacer says of pauses.
 func told(reply []int64) pauses {
-	now := reply[4] * 1000
-	instant := func(s, ns int64) int64 {
-		if s == 0 && ns == 0 {
+	now := reply[6] * 1000
+	instant := func(ahead int64) int64 {
+		if ahead == 0 {
 			return 0
 		}
-		return now + s*int64(time.Second) + ns
+		return now + ahead
 	}
-	return pauses{now, instant(reply[0], reply[1]), instant(reply[2], reply[3])}
+	return pauses{now, instant(reply[4]), instant(reply[5])}
 }
 
 // # How does Resume move callers up that hold slots behind a pause?
@@ -136,16 +128,13 @@ func (p *Pacer) Resume(ctx context.Context) error {
 		p.resumeHere()
 		return nil
 	}
-	reply, err := p.store.run(ctx, paceResume, []string{p.key.key}, []string{format(2 * int64(p.poll)), format(p.paced.Load().interval), format(p.paced.Load().missed)})
-	if err == nil {
-		err = expect(paceResume, reply, 6)
-	}
+	reply, err := p.store.askPacer(ctx, "resume", p.at(), 2*int64(p.poll), p.paced.Load().interval)
 	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
 		p.resumeHere()
 	}
 	if err != nil {
 		return err
 	}
-	p.heard(told(reply[1:]), time.Now())
+	p.heard(told(reply), time.Now())
 	return nil
 }

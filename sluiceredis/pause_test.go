@@ -178,7 +178,7 @@ func TestResumeInRedis(t *testing.T) {
 		}
 		pause := func(d time.Duration) {
 			t.Helper()
-			if _, err := s.run(bg, pacePause, []string{p.key.key}, []string{format(int64(d)), "0"}); err != nil {
+			if _, err := s.askPacer(bg, "pause", p.at(), int64(d)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -223,7 +223,7 @@ func TestResumeInRedis(t *testing.T) {
 		if r := slot(0); r.mark != 0 {
 			t.Errorf("%+v", r.pauses)
 		}
-		if got := b.redis.Get(bg, p.key.key).Val(); got != "1790000020100000000" {
+		if got := b.redis.Get(bg, p.key.key).Val(); got != "1790000020100000000 0 0" {
 			t.Errorf("kept: %q", got)
 		}
 	})

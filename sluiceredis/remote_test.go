@@ -151,7 +151,7 @@ func limitOf(kind, key string, args []string) (m member, used int) {
 func found(m member, st state, now int64) []int64 {
 	switch st := st.(type) {
 	case *cellState:
-		return []int64{0, st.level / int64(time.Second), st.level % int64(time.Second)}
+		return []int64{0, st.level}
 	case *slidingLocal:
 		remaining, _, reset := st.holds()
 		newest := int64(0)
@@ -204,31 +204,30 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		})
 		return []int64{0, changed, now}, nil
 	}
-	switch s {
-	case paceReserve:
-		k := &pace{spot: spot{key: key}, missed: n[0], horizon: n[1], interval: 1}
+	switch {
+	case s == pacerScript && args[0] == "reserve":
+		k := &pace{spot: spot{key: key}, missed: n[1], horizon: n[2], interval: 1}
 		look := &pacing{}
 		v.m.reserveSlots(k, 1, []*pacing{look})
 		free, pause, granted := look.slot-now*1000, int64(0), int64(0)
 		if look.pause > 0 {
 			pause = look.pause - now*1000
 		}
-		for i := 2; i < len(n); i += 2 {
+		for i := 3; i < len(n); i += 2 {
 			r := &pacing{takes: n[i], patience: n[i+1]}
 			v.m.reserveSlots(k, 1, []*pacing{r})
 			if r.ok {
 				granted++
 			}
 		}
-		const s = int64(time.Second)
-		return []int64{0, granted, 0, free / s, free % s, pause / s, pause % s, 0, 0, now}, nil
-	case paceCancel:
-		end, _ := strconv.ParseInt(args[0], 10, 64)
-		if v.m.cancelSlots(&pace{spot: spot{key: key}}, end, n[1], n[2]) {
-			return []int64{1, now}, nil
+		return []int64{0, granted, 0, free, pause, 0, now}, nil
+	case s == pacerScript && args[0] == "cancel":
+		back := int64(0)
+		if v.m.cancelSlots(&pace{spot: spot{key: key}}, n[3], n[4], n[5]) {
+			back = 1
 		}
-		return []int64{0, now}, nil
-	case alive:
+		return []int64{0, back, 0, 0, 0, 0, now}, nil
+	case s == alive:
 		for id, heard := range v.alive {
 			if time.Since(heard) >= micro(n[1]) {
 				delete(v.alive, id)

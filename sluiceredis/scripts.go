@@ -38,6 +38,14 @@ func (k limitKind) String() string {
 	return map[limitKind]string{bucketKind: "bucket", slidingKind: "sliding", fixedKind: "fixed", paceKind: "pace"}[k]
 }
 
+// found returns how many numbers a script replies of what a limit of kind k holds.
+func (k limitKind) found() int {
+	if k&(bucketKind|paceKind) != 0 {
+		return 2
+	}
+	return 3
+}
+
 // takes and adds are the scripts that take from limits of those kinds, or add to them
 // without asking. A script has the rules of its kinds only, because Lua makes each
 // function anew in each call.

@@ -110,19 +110,19 @@ func splitBuckets(requests []*sending, reply Reply) {
 		}
 		return
 	}
-	err := expect(bucketTake, reply.Ints, 2+4*len(requests))
-	all := make([]int64, 6*len(requests))
+	err := expect(bucketTake, reply.Ints, 2+3*len(requests))
+	all := make([]int64, 5*len(requests))
 	for i, c := range requests {
 		if c.reply.Err = err; err != nil {
 			continue
 		}
-		part, now := reply.Ints[1+4*i:5+4*i], reply.Ints[len(reply.Ints)-1]
+		part, now := reply.Ints[1+3*i:4+3*i], reply.Ints[len(reply.Ints)-1]
 		if part[0] < 0 {
 			c.reply.Ints = []int64{part[0], now, 0}
 		} else {
-			own := all[6*i : 6*i+6 : 6*i+6]
+			own := all[5*i : 5*i+5 : 5*i+5]
 			copy(own[1:], part)
-			own[5] = now
+			own[4] = now
 			c.reply.Ints = own
 		}
 	}

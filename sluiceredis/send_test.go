@@ -157,7 +157,7 @@ func TestManyBucketsShareAScript(t *testing.T) {
 				}
 				continue
 			}
-			if c.reply.Err != nil || len(c.reply.Ints) != 6 || c.reply.Ints[1] != want {
+			if c.reply.Err != nil || len(c.reply.Ints) != 5 || c.reply.Ints[1] != want {
 				t.Errorf("%s: %d, %v, want %d granted", c.call.Keys[0], c.reply.Ints, c.reply.Err, want)
 			}
 		}

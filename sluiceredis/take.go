@@ -125,7 +125,7 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 	call, whens := f.call(s, requests)
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err == nil {
-		err = expect(call.Script, reply, 3+3*len(f.members)+whens)
+		err = expect(call.Script, reply, 3+f.found()+whens)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 	for _, m := range f.members {
 		states = append(states, m.state(rest, now))
 		clamped += rest[0]
-		rest = rest[3:]
+		rest = rest[m.kind().found():]
 	}
 	granted := int64(0)
 	eachRun(requests, func(run []*request) {

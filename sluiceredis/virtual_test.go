@@ -65,9 +65,10 @@ func travel(ctx context.Context, d time.Duration) error {
 func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	what := ""
 	switch {
-	case s.name == "add":
-		args = args[1:] // the kind, which is bucket
+	case s.name == "add", s == pacerScript:
+		what, args = args[0], args[1:] // of add the kind, which is bucket
 	case s == bucketTake:
 		args = append(args[:2:2], args[3:]...) // without the number of pairs
 	}
@@ -93,49 +94,42 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 			}
 		}
 		v.tats[keys[0]] = now + level
-		return []int64{0, granted, 0, before / 1e9, before % 1e9, us}
+		return []int64{0, granted, 0, before, us}
 	case adds[bucketKind]:
 		level = max(0, level+n[2])
 		v.tats[keys[0]] = now + level
 		return []int64{0, max(level-before, before-level), us}
 	}
-	p := &v.pacer
-	ahead := func(at int64) (s, ns int64) { d := max(0, at-now); return d / 1e9, d % 1e9 }
-	switch s {
-	case paceReserve:
-		p.free = max(p.free, p.pause, now-n[0])
-		first := p.free
+	p, done := &v.pacer, int64(0)
+	ahead := func(at int64) int64 { return max(0, at-now) }
+	free := max(p.free, p.pause, now-n[0])
+	switch what {
+	case "reserve":
+		next := free
 		for i := 2; i < len(n); i += 2 {
-			if p.free-now <= n[i+1] {
-				p.free, granted = p.free+n[i], granted+1
+			if next-now <= n[i+1] {
+				next, done = next+n[i], done+1
 			}
 		}
-		if granted == 0 {
-			p.free = first
+		if done > 0 {
+			p.free = next
 		}
-		ps, pns := ahead(p.pause)
-		ms, mns := ahead(p.mark)
-		return []int64{0, granted, 0, (first - now) / 1e9, (first - now) % 1e9, ps, pns, ms, mns, us}
-	case paceCancel:
-		if p.free != n[0] || p.mark > now && p.mark != n[2] {
-			return []int64{0, us}
+	case "cancel":
+		if p.free == n[2] && ahead(p.mark) == max(0, n[4]-now) {
+			p.free, done = p.free-n[3], 1
 		}
-		p.free -= n[1]
-		return []int64{1, us}
-	case pacePause:
-		p.pause = max(p.pause, now+n[0])
+	case "pause":
+		p.pause = max(p.pause, now+n[2])
 		p.free = max(p.free, p.pause)
-	case paceResume:
-		if p.pause-now > n[0] {
+	case "resume":
+		if p.pause-now > n[2] {
 			p.mark = max(p.free, p.mark+1)
-			p.free, p.pause = now+n[1], 0
+			p.free, p.pause = now+n[3], 0
 		}
 	default:
-		panic(s.name)
+		panic(what)
 	}
-	ps, pns := ahead(p.pause)
-	ms, mns := ahead(p.mark)
-	return []int64{0, ps, pns, ms, mns, us}
+	return []int64{0, done, 0, free - now, ahead(p.pause), ahead(p.mark), us}
 }
 
 // RunMany implements Client.

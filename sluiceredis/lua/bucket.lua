@@ -8,8 +8,6 @@
 -- bucket stands for all but the last. Package kind explains why that is enough; it and
 -- this must agree to the nanosecond.
 
-local most = 9007199254740991 - 1000000000
-
 -- bucket_units returns as many units as ns are at one interval, at another: rounded
 -- up, and 2 ns more for what a double loses.
 local function bucket_units(ns, from, to)
@@ -25,13 +23,12 @@ end
 local function bucket_parse(text)
   local digits, c, t, over = string.match(text, '^(%d+) (%d+)@(%d+)%+?(%d*)$')
   if not digits or #t > 16 or #c > 16 or #over > 16 then return nil end
-  local s, ns, level = ahead(digits)
+  local level = ahead(digits)
   t, c, over = tonumber(t), tonumber(c), tonumber(over) or 0
-  if not s or t * c == 0 or t * c > most then return nil end
+  if not level or t * c == 0 or t * c > most then return nil end
   local full = math.min(t * c + over, most)
-  if level > full then return {t = t, c = c, s = 0, ns = full, level = full, clamped = 1} end
-  if level < 0 then s, ns, level = 0, 0, 0 end
-  return {t = t, c = c, s = s, ns = ns, level = level, clamped = 0}
+  if level > full then return {t = t, c = c, level = full, clamped = 1} end
+  return {t = t, c = c, level = math.max(0, level), clamped = 0}
 end
 
 -- bucket_as returns the level that the bucket of a quota begins with, given that of
@@ -66,7 +63,7 @@ local function bucket_read(i, a)
   if type(value) == 'table' then return nil, failed(value, i) end
   local c, t = string.match(tag, '^ (%d+)@(%d+)$')
   local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = tonumber(t), c = tonumber(c),
-    clamped = 0, s = 0, ns = 0, level = 0, taken = 0}
+    clamped = 0, level = 0, taken = 0}
 
   if value then
     local own, others = nil, {}
@@ -77,22 +74,20 @@ local function bucket_read(i, a)
       if o.t == b.t and o.c == b.c then own = o else others[#others + 1] = o end
     end
     if own then
-      b.s, b.ns, b.level = own.s, own.ns, own.level
+      b.level = own.level
     elseif #others == 0 then
       return nil, unreadable(i)
     end
     for _, o in ipairs(others) do
       if not own and o.level > 0 then
         b.fresh, b.level = true, math.max(b.level, bucket_as(o, b.t, b.c))
-        b.ns = b.level
       end
       b.rest = bucket_cover(b.rest, o)
     end
   end
 
   -- What was lost may have filled the bucket, just before the epoch.
-  local floor = (since - now) * 1000 + b.depth
-  if b.level < floor then b.s, b.ns, b.level = 0, floor, floor end
+  b.level = math.max(b.level, (since - now) * 1000 + b.depth)
   return b
 end
 
@@ -141,4 +136,4 @@ local function bucket_add(b, delta)
   return math.abs(b.taken)
 end
 
-kinds.bucket = {args = 2, tells = {'clamped', 's', 'ns'}, read = bucket_read, fits = bucket_fits, write = bucket_write, add = bucket_add}
+kinds.bucket = {args = 2, tells = {'clamped', 'level'}, read = bucket_read, fits = bucket_fits, write = bucket_write, add = bucket_add}

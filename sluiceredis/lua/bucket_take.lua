@@ -7,7 +7,7 @@
 --       mode, last: epoch
 --
 -- Replies {0; for each bucket: requests granted, or a negative code, whether clamped, the
--- level before: seconds, nanoseconds; now}. For one bucket that is what take replies.
+-- level before; now}. For one bucket that is what take replies.
 --
 -- Most buckets are empty, or of the rate that is asked for and no other, and no fuller than
 -- full. They are decided without functions, because Lua makes each one anew in each call,
@@ -24,7 +24,7 @@ end
 local reply, a, r = {0}, 1, 1
 for i = 1, buckets do
   local depth, tag, pairs = args[a] + 0, args[a + 1], args[a + 2] + 0
-  local granted, clamped, s, ns, level = 0, 0, 0, 0, 0
+  local granted, clamped, level = 0, 0, 0
   local usual = not strict and pairs < 2
   if usual then
     local value = pcall('GET', keys[i])
@@ -33,9 +33,8 @@ for i = 1, buckets do
       if type(value) == 'string' then
         local digits, rest, of = match(value, '^([1-8]%d%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d)(.*)$')
         if of == tag then
-          s, ns = digits - sec, tonumber(rest) - us * 1000 -- miniredis takes 0… for octal in arithmetic
-          level = s * 1000000000 + ns
-          if level < 0 then s, ns, level = 0, 0, 0 end
+          level = (digits - sec) * 1000000000 + (tonumber(rest) - us * 1000) -- miniredis takes 0… for octal in arithmetic
+          if level < 0 then level = 0 end
           usual = level <= depth
         end
       end
@@ -55,7 +54,7 @@ for i = 1, buckets do
     if not limit then limit = select(2, general()) end
     local b, no = limit.read(i, a)
     if no and (no.err or buckets == 1) then return no end
-    clamped, s, ns = 0, 0, 0
+    clamped, level = 0, 0
     if no then
       granted = no[1]
     else
@@ -65,11 +64,11 @@ for i = 1, buckets do
         b.taken, granted = b.taken + fit * cost, granted + fit
       end
       limit.write(b, pairs > 0)
-      clamped, s, ns = b.clamped, b.s, b.ns
+      clamped, level = b.clamped, b.level
     end
   end
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = granted, clamped, s, ns
-  a, r = a + 3 + 2 * pairs, r + 4
+  reply[r + 1], reply[r + 2], reply[r + 3] = granted, clamped, level
+  a, r = a + 3 + 2 * pairs, r + 3
 end
 reply[r + 1] = now
 return reply

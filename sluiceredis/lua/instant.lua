@@ -3,14 +3,15 @@
 -- nanoseconds, and what is computed with is the distance from now: exact up to
 -- 2^53 ns, 104 days.
 
--- ahead returns how far digits are ahead of now: as seconds and nanoseconds,
--- and in nanoseconds, which are inexact beyond 104 days. It returns nil unless
--- they are an instant, which a signed 64-bit integer can hold.
+-- most is the largest distance that can be computed with.
+local most = 9007199254740991 - 1000000000
+
+-- ahead returns how many nanoseconds digits are ahead of now, or nil unless they are an
+-- instant, which a signed 64-bit integer can hold.
 local function ahead(digits)
-  if #digits > 19 or (#digits == 19 and digits > '9223372036854775807') then return nil end
+  if not digits or #digits > 19 or (#digits == 19 and digits > '9223372036854775807') then return nil end
   local s = (tonumber(string.sub(digits, 1, -10)) or 0) - sec
-  local ns = tonumber(string.sub(digits, -9)) - us * 1000
-  return s, ns, s * 1000000000 + ns
+  return s * 1000000000 + (tonumber(string.sub(digits, -9)) - us * 1000)
 end
 
 -- instant returns the digits of the instant that is so many nanoseconds ahead

@@ -5,8 +5,8 @@
 --          another, and what one takes of each limit, in what that counts; 0 if
 --          nothing. Without any run the limits are only looked at.
 --
--- Replies {0, requests granted; of each limit before: clamped and two numbers more,
--- see kinds; for each run: when the next of its requests would fit into each sliding
+-- Replies {0, requests granted; of each limit before: clamped and the numbers that its
+-- kind tells; for each run: when the next of its requests would fit into each sliding
 -- window, or 0; now}. Which requests were granted and what a limit would have said
 -- follows from that: see request.decide.
 local limits, a = read_all()

@@ -124,14 +124,14 @@ func TestExplain(t *testing.T) {
 }
 
 func TestReadsWhatScriptsSay(t *testing.T) {
-	s, err := readReserve([]string{"0", "9000", "1000", "500", "2000", "1500", "1000", "1500"}, []int64{0, 2, 0, 0, 400, 0, 0, 0, 0, 7})
+	s, err := readReserve([]string{"reserve", "0", "9000", "1000", "500", "2000", "1500", "1000", "1500"}, []int64{0, 2, 0, 400, 0, 0, 7})
 	if err != nil || s.Now != 7 || s.Before != 400 || s.Granted != 2 || !slices.Equal(s.Costs, []int64{1000, 2000}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if at := grants("pacer", []script{s}); !slices.Equal(at, []int64{7400, 8400}) {
 		t.Errorf("%v", at)
 	}
-	s, err = readTake([]string{"5000", " 5@1000", "1", "1000", "9"}, []int64{0, 4, 0, 0, 1600, 7})
+	s, err = readTake([]string{"5000", " 5@1000", "1", "1000", "9"}, []int64{0, 4, 0, 1600, 7})
 	if err != nil || s.Before != 1600 || s.Granted != 3 || !slices.Equal(s.Costs, []int64{1000, 1000, 1000}) {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -143,7 +143,7 @@ func TestReadsWhatScriptsSay(t *testing.T) {
 			t.Errorf("%v was read", reply)
 		}
 	}
-	if _, err := readReserve([]string{"x", "1"}, make([]int64, 8)); err == nil {
+	if _, err := readReserve([]string{"reserve", "x", "1"}, make([]int64, 7)); err == nil {
 		t.Error("x was read as a number")
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // What was granted is read from the wire, by code that shares nothing with that
 // which decides: a script that granted too much could not hide it here. See
-// lua/pace_reserve.lua and lua/bucket_take.lua for what arguments and replies
+// lua/pacer.lua and lua/bucket_take.lua for what arguments and replies
 // are.
 
 // A script is a call of one that was answered.
@@ -57,7 +57,7 @@ func (w *wire) note(s *sluiceredis.Script, args []string, reply []int64, err err
 	}
 	var read func([]string, []int64) (script, error)
 	switch {
-	case w.kind == "pacer" && s.Name() == "pace_reserve":
+	case w.kind == "pacer" && s.Name() == "pacer":
 		read = readReserve
 	case w.kind == "leaky" && s.Name() == "bucket_take":
 		read = readTake
@@ -82,14 +82,14 @@ func (w *wire) recorded() ([]script, int) {
 	return w.scripts, w.other
 }
 
-// readReserve reads a call of pace_reserve.
+// readReserve reads a call of pacer that reserves slots.
 func readReserve(args []string, reply []int64) (script, error) {
-	numbers, err := integers(args)
-	if err != nil || len(reply) != 10 || len(numbers) < 2 || len(numbers)%2 != 0 {
-		return script{}, fmt.Errorf("pace_reserve of %q replied %d: %w", args, reply, err)
+	numbers, err := integers(args[1:])
+	if err != nil || args[0] != "reserve" || len(reply) != 7 || len(numbers) < 2 || len(numbers)%2 != 0 {
+		return script{}, fmt.Errorf("pacer of %q replied %d: %w", args, reply, err)
 	}
-	free := reply[3]*1_000_000_000 + reply[4]
-	s := script{Now: reply[9], Before: free, Reply: reply[1]}
+	free := reply[3]
+	s := script{Now: reply[6], Before: free, Reply: reply[1]}
 	for i := 2; i < len(numbers); i += 2 {
 		if free <= numbers[i+1] {
 			s.Costs = append(s.Costs, numbers[i])
@@ -104,11 +104,11 @@ func readReserve(args []string, reply []int64) (script, error) {
 func readTake(args []string, reply []int64) (script, error) {
 	isTag := func(text string) bool { return strings.HasPrefix(text, " ") } // which is in the bucket
 	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isTag))
-	if err != nil || len(reply) != 6 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
+	if err != nil || len(reply) != 5 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
 		return script{}, fmt.Errorf("bucket_take of %q replied %d: %w", args, reply, err)
 	}
-	level := reply[3]*1_000_000_000 + reply[4]
-	s := script{Now: reply[5], Before: level, Reply: reply[1]}
+	level := reply[3]
+	s := script{Now: reply[4], Before: level, Reply: reply[1]}
 	for range numbers[3] {
 		if level+numbers[2] <= numbers[0] {
 			s.Costs = append(s.Costs, numbers[2])
