@@ -34,8 +34,8 @@ type Config struct {
 	// RateUnit is what Rate counts. Empty means Calls.
 	RateUnit Unit
 
-	// CatchUp is that of pacer.Config: how much of a delay that Sluice itself
-	// causes is made up for. 0 means 1 ms, negative nothing.
+	// CatchUp is that of pacer.Config: how much is made up for when calls are woken
+	// late. 0 means 50 ms, negative nothing.
 	CatchUp time.Duration
 
 	// MaxWaiting is the most callers that may wait; further ones fail with

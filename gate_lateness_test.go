@@ -91,6 +91,25 @@ func TestConfig_CatchUp_IsTheMost(t *testing.T) {
 	})
 }
 
+// After 70 ms of lateness 50 are made up for by default: the first at once, the others
+// at twice the rate.
+func TestConfig_CatchUp_IsFiftyMilliseconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, late := time.Now(), true
+		g := generations(t, sluice.Config{Concurrency: 99}, sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}, Observer: func(e sluice.Event) {
+			if e.Kind == sluice.EventQueued && late {
+				late = false
+				time.Sleep(80 * ms)
+			}
+		}})
+		for i, want := range []time.Duration{0, 80 * ms, 84 * ms, 89 * ms, 94 * ms, 99 * ms, 104 * ms, 109 * ms, 114 * ms, 119 * ms, 124 * ms, 130 * ms, 140 * ms} {
+			if g.Acquire(bg, 1); time.Since(start) != want {
+				t.Errorf("call %d left at %v, want %v", i, time.Since(start), want)
+			}
+		}
+	})
+}
+
 // What a call waits for another limit is not lateness: the slots it missed meanwhile
 // are gone.
 func TestConfig_CatchUp_NotForWaitsInTheParent(t *testing.T) {
@@ -203,13 +222,15 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 				burst    int64
 				interval time.Duration
 				counts   sluice.Unit
+				catchUp  time.Duration
 			}
 			var levels []level
 			var cfgs []sluice.Config
 			for range 1 + random(3) {
-				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), []sluice.Unit{sluice.Calls, sluice.Cost}[random(2)]}
+				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), []sluice.Unit{sluice.Calls, sluice.Cost}[random(2)], []time.Duration{0, ms, 5 * ms}[random(3)]}
 				cfg := sluice.Config{
-					Rate: sluice.Rate{Count: 1, Per: v.interval, Burst: v.burst}, RateUnit: v.counts, Concurrency: random(9),
+					CatchUp: v.catchUp,
+					Rate:    sluice.Rate{Count: 1, Per: v.interval, Burst: v.burst}, RateUnit: v.counts, Concurrency: random(9),
 					Observer: func(e sluice.Event) {
 						if e.Kind == sluice.EventQueued {
 							time.Sleep(time.Duration(random(int64(3 * ms))))
@@ -250,6 +271,9 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 				t.Errorf("seed %d: only %d calls were let through", seed, len(grants))
 			}
 			for i, v := range levels {
+				if v.catchUp == 0 {
+					v.catchUp = 50 * ms
+				}
 				for from := range grants {
 					sum, largest := int64(0), int64(0)
 					for _, next := range grants[from:] {
@@ -259,7 +283,7 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 						}
 						sum, largest = sum+n, max(largest, n)
 						w := next.at - grants[from].at
-						if bound := v.burst + int64((w+ms)/v.interval) + largest - 1; sum > bound {
+						if bound := v.burst + int64((w+v.catchUp)/v.interval) + largest - 1; sum > bound {
 							t.Fatalf("seed %d, level %d, %+v: %d permits within %v, at most %d may be", seed, i, v, sum, w, bound)
 						}
 					}

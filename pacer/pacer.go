@@ -74,12 +74,18 @@ type Pacer struct {
 
 // Config configures a [Pacer], in addition to its rate. The zero Config is usual.
 type Config struct {
-	// CatchUp is how much of a delay that Sluice itself causes, by waking a caller
-	// late, the following calls may make up for by coming closer together. 0 means
-	// 1 ms; anything beyond it is forfeit. Negative means strict: without a burst no
-	// gap is ever shorter than the interval, and the delivered rate falls short of
-	// the configured one by however late callers are woken. The lateness of a caller
-	// itself is never made up for.
+	// CatchUp is how much the following calls may make up for when a caller is woken
+	// late, because timers are late or the machine stalls. They come closer together:
+	// the first millisecond is made up for at once, the rest at twice the rate.
+	// Anything beyond CatchUp is forfeit. In any window W at most
+	// B + (W + CatchUp)/T + n − 1 units leave: T is the interval, B the burst, n the
+	// largest cost.
+	//
+	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a
+	// server counts strictly in windows of a second, choose 10 ms and a rate that is 1 %
+	// lower. Negative means strict: without a burst no gap is ever shorter than the
+	// interval, and the delivered rate falls short of the configured one by however late
+	// callers are woken. The lateness of a caller itself is never made up for.
 	CatchUp time.Duration
 
 	// WarmUp makes the pacer start slowly, for services that must warm up before

@@ -157,7 +157,7 @@ func trueToRate(c *check) {
 		return // there a departure may be recorded late, and the next one in time
 	}
 	c.scene("in any window", Limits{Interval: c.unit}, func(x *crowd) {
-		const catchUp = time.Millisecond // the default of all gates and pacers
+		const catchUp = 50 * time.Millisecond // the default of all gates and pacers
 		heaviest := int64(1)
 		if x.s.Weighs {
 			heaviest = 3

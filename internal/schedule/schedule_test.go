@@ -55,7 +55,7 @@ func TestSchedule_Admit_LatenessWithinCatchUp(t *testing.T) {
 }
 
 func TestSchedule_Admit_LatenessBeyondCatchUp(t *testing.T) {
-	s := mustNew(t, tenPerSecond)
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: ms})
 	run(t, s,
 		onTime(0, 1, 0),
 		row{150 * ms, 100 * ms, 1, 0}, // 50 ms late, of which 1 ms is made up
@@ -63,6 +63,60 @@ func TestSchedule_Admit_LatenessBeyondCatchUp(t *testing.T) {
 		row{249 * ms, 249 * ms, 1, 0},
 		onTime(250*ms, 1, 99*ms),
 	)
+	s = mustNew(t, tenPerSecond)
+	run(t, s,
+		onTime(0, 1, 0),
+		row{170 * ms, 100 * ms, 1, 0}, // 70 ms late, of which 50 are made up for
+		onTime(171*ms, 1, 49*ms),
+		row{220 * ms, 220 * ms, 1, 0},
+		onTime(221*ms, 1, 99*ms),
+	)
+}
+
+// A lateness beyond 1 ms is made up for at twice the rate: see the package comment.
+func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
+	perMilli := limits.Rate{Count: 1, Per: ms}
+	for name, c := range map[string]struct {
+		cfg   Config
+		n     int64
+		first row
+		want  []time.Duration // when the next calls leave, in half milliseconds
+	}{
+		"4 ms late":          {Config{Rate: perMilli}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
+		"1 ms late":          {Config{Rate: perMilli}, 1, row{2 * ms, ms, 1, 0}, []time.Duration{4, 6, 8}},
+		"beyond CatchUp":     {Config{Rate: perMilli, CatchUp: 2 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 20, 22}},
+		"with a cost of 2":   {Config{Rate: perMilli}, 2, row{5 * ms, ms, 2, 0}, []time.Duration{10, 12, 14, 18, 22}},
+		"a burst goes along": {Config{Rate: limits.Rate{Count: 1, Per: ms, Burst: 3}}, 1, row{25 * ms, 20 * ms, 1, 0}, []time.Duration{50, 50, 50, 50, 50, 50, 50, 52, 54}},
+	} {
+		s := mustNew(t, c.cfg)
+		if c.cfg.Rate.Burst == 0 {
+			run(t, s, onTime(0, 1, 0))
+		}
+		run(t, s, c.first)
+		now := c.first.now
+		for i, want := range c.want {
+			for j, later := range c.want[i:] {
+				if at := now + s.Wait(now, int64(j)*c.n); at != later*ms/2 && (j == 0 || c.cfg.Rate.Burst == 0 || at > later*ms/2) {
+					t.Errorf("%s: before call %d, call %d is forecast at %v, want %v", name, i, i+j, at, later*ms/2)
+				}
+			}
+			now = want * ms / 2
+			if s.Slot() > now || now > c.want[max(0, i-1)]*ms/2 && s.Slot() != now {
+				t.Errorf("%s: the slot of call %d is at %v, want %v", name, i, s.Slot(), now)
+			}
+			run(t, s, onTime(now, c.n, 0))
+		}
+	}
+}
+
+// A new rate while a lateness is made up for holds up no call at the old one.
+func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 20 * ms}})
+	run(t, s, onTime(0, 1, 0), row{60 * ms, 20 * ms, 1, 0}, onTime(60*ms, 1, 9*ms))
+	if err := s.SetRate(60*ms, limits.Rate{Count: 1, Per: ms}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, onTime(60*ms, 1, 0), onTime(60*ms, 1, 0), onTime(60*ms, 1, ms/2))
 }
 
 func TestSchedule_Admit_Strict(t *testing.T) {
@@ -134,7 +188,7 @@ func TestSchedule_Admit_LatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 // of catch-up is a whole number of 50 µs.
 func TestSchedule_Admit_CatchUpEndsAtNow(t *testing.T) {
 	us := time.Microsecond
-	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}, CatchUp: ms})
 	run(t, s, onTime(0, 10, 0))
 	left := 0
 	for s.Admit(100*ms, 400*us, 1) == 0 {
@@ -341,10 +395,11 @@ func TestSchedule_Admit_RestOfALateness(t *testing.T) {
 		{"in time", 1950 * time.Microsecond, 1950 * time.Microsecond, 1400 * time.Microsecond},
 		{"late by all that is made up for", 2200 * time.Microsecond, 1940 * time.Microsecond, 1400 * time.Microsecond},
 		{"late by more", 2500 * time.Microsecond, 1940 * time.Microsecond, 1700 * time.Microsecond},
+		{"the caller is late, by less", 2400 * time.Microsecond, 2400 * time.Microsecond, 2 * ms},
 		{"the caller is late", 3 * ms, 3 * ms, 3200 * time.Microsecond},
 		{"both are late", 3 * ms, 2900 * time.Microsecond, 3100 * time.Microsecond},
 	} {
-		s, err := New(Config{Rate: limits.Rate{Count: 5000, Per: time.Second}})
+		s, err := New(Config{Rate: limits.Rate{Count: 5000, Per: time.Second}, CatchUp: ms})
 		if err != nil {
 			t.Fatal(err)
 		}
