@@ -36,14 +36,14 @@ func TestAttempts_AreThoseOfRetry(t *testing.T) {
 		Backoff: sluice.Constant(2 * time.Second), Throttled: sluice.Constant(5 * time.Second),
 	}
 	for name, answers := range map[string][]answer{
-		"fine":          {fine},
-		"down twice":    {down, down, fine},
-		"down":          {down},
-		"gone":          {gone},
-		"busy":          {busy, busy, fine},
-		"told":          {told(7 * time.Second), told(3 * time.Second), down, fine},
-		"told too long": {told(time.Hour)},
-		"late":          {after(time.Second, late), fine},
+		"fine":             {fine},
+		"down twice":       {down, down, fine},
+		"down":             {down},
+		"gone":             {gone},
+		"busy":             {busy, busy, fine},
+		"with a time":      {retryAfter(7 * time.Second), retryAfter(3 * time.Second), down, fine},
+		"with a long time": {retryAfter(time.Hour)},
+		"late":             {after(time.Second, late), fine},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAttempts_Next_HoldsNoPermitDuringBackoff(t *testing.T) {
 	})
 }
 
-func TestAttempts_Failed_PausesTheGateBeforeRelease(t *testing.T) {
+func TestAttempts_Ended_PausesTheGateBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		start := time.Now()

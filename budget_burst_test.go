@@ -15,9 +15,9 @@ func TestConfig_RetryBudget_BurstOfThrottlesIsChargedOnce(t *testing.T) {
 		answer answer
 		want   [2]int // after the first burst and after the second
 	}{
-		"throttle": {busy, [2]int{95, 90}},
-		"told":     {told(10 * time.Second), [2]int{95, 90}},
-		"plain":    {down, [2]int{60, 20}},
+		"throttle":  {busy, [2]int{95, 90}},
+		"with time": {retryAfter(10 * time.Second), [2]int{95, 90}},
+		"plain":     {down, [2]int{60, 20}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 	}{
 		"at the beginning":     {sluice.Config{}, busy, 0},
 		"later":                {sluice.Config{}, busy, time.Second},
-		"told":                 {sluice.Config{}, told(10 * time.Second), 0},
+		"with time":            {sluice.Config{}, retryAfter(10 * time.Second), 0},
 		"one after the other":  {sluice.Config{Concurrency: 1}, busy, 0},
 		"some after the other": {sluice.Config{Concurrency: 8}, busy, time.Second},
 		"parent":               {sluice.Config{Parent: mustGate(t, sluice.Config{})}, busy, 0},

@@ -292,7 +292,7 @@ func TestConfig_RetryBudget_Stress(t *testing.T) {
 	parent := mustGate(t, sluice.Config{Concurrency: 4})
 	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})
 	var wg sync.WaitGroup
-	answers := []answer{fine, down, busy, gone, fine, late, told(ms), fine}
+	answers := []answer{fine, down, busy, gone, fine, late, retryAfter(ms), fine}
 	for w := range 8 {
 		wg.Go(func() {
 			for i := range 100 {

@@ -151,7 +151,7 @@ func TestStats_Spacing_IsTheLongestPossibleBackoff(t *testing.T) {
 		if got := g.Stats().Spacing; got < time.Second-1 || got > time.Second {
 			t.Errorf("after a throttle: %v", got)
 		}
-		sluice.Retry(bg, g, each(2*time.Second), told(10*time.Second))
+		sluice.Retry(bg, g, each(2*time.Second), retryAfter(10*time.Second))
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a server wait: %v", got)
 		}
@@ -414,7 +414,7 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
 		"plain":                    {do(each(ms), down), 4 * time.Second},
 		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, 0)))), 4 * time.Second},
-		"Permanent told":           {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
+		"Permanent and throttled":  {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
 		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
 		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.NotBefore(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
 		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},

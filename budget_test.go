@@ -27,7 +27,7 @@ func TestConfig_RetryBudget_Prices(t *testing.T) {
 		"success after a retry":       {[]answer{down, fine}, []int{60, 55, 60}},
 		"success after two":           {[]answer{down, down, fine}, []int{60, 55, 50, 55}},
 		"throttle":                    {[]answer{busy, busy, fine}, []int{60, 55, 50, 55}},
-		"told wait":                   {[]answer{told(time.Second), told(time.Second), fine}, []int{60, 55, 50, 55}},
+		"with a time":                 {[]answer{retryAfter(time.Second), retryAfter(time.Second), fine}, []int{60, 55, 50, 55}},
 		"timeout":                     {[]answer{late, late, fine}, []int{60, 50, 40, 45}},
 		"timeout of the attempt":      {[]answer{hang, fine}, []int{60, 50, 55}},
 		"wrapped timeout":             {[]answer{always(fmt.Errorf("get: %w", context.DeadlineExceeded)), fine}, []int{60, 50, 55}},
@@ -37,7 +37,7 @@ func TestConfig_RetryBudget_Prices(t *testing.T) {
 		"one of each":                 {[]answer{down, busy, late, fine}, []int{60, 55, 50, 40, 45}},
 		"permanent":                   {[]answer{gone}, []int{60, 60}},
 		"no attempts left":            {[]answer{down, down, down, down}, []int{60, 55, 50, 45, 45}},
-		"too long a wait":             {[]answer{told(time.Hour)}, []int{60, 60}},
+		"too long a wait":             {[]answer{retryAfter(time.Hour)}, []int{60, 60}},
 		"beyond MaxElapsed":           {[]answer{after(20*time.Second, down)}, []int{60, 60}},
 		"beyond the deadline":         {[]answer{after(20*time.Second, down)}, []int{60, 60}},
 	} {
@@ -142,15 +142,15 @@ func TestConfig_RetryBudget_TwentyFailuresAreRetriedFromFull(t *testing.T) {
 	}{
 		"plain":               {down, errDown, 0, 20},
 		"throttle":            {busy, errBusy, 0, 20},
-		"told":                {told(time.Second), errBusy, 0, 20},
+		"with a time":         {retryAfter(time.Second), errBusy, 0, 20},
 		"timeout":             {late, os.ErrDeadlineExceeded, 0, 10},
 		"plain, 12 tokens":    {down, errDown, 12, 2},
 		"timeout, 12 tokens":  {late, os.ErrDeadlineExceeded, 12, 1},
 		"timeout, 19 tokens":  {late, os.ErrDeadlineExceeded, 19, 1}, // 9 are not enough
 		"timeout, 9 tokens":   {late, os.ErrDeadlineExceeded, 9, 0},
 		"throttle, 4 tokens":  {busy, errBusy, 4, 0}, // not enough for any
-		"told, 1 token":       {told(time.Second), errBusy, 1, 0},
-		"told, 10 tokens":     {told(time.Second), errBusy, 10, 2},
+		"a time, 1 token":     {retryAfter(time.Second), errBusy, 1, 0},
+		"a time, 10 tokens":   {retryAfter(time.Second), errBusy, 10, 2},
 		"throttle, 14 tokens": {busy, errBusy, 14, 2},
 		"plain, 1,000 tokens": {down, errDown, 1000, 200},
 	} {
@@ -243,7 +243,7 @@ func TestConfig_RetryBudget_NegativeMakesRetriesFree(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Rate: herd, RetryBudget: budget}), synclog.New()
 			p := each(time.Second)
 			p.Attempts, p.MaxElapsed = 200, -1
-			for i, a := range []answer{down, late, busy, told(time.Second)} {
+			for i, a := range []answer{down, late, busy, retryAfter(time.Second)} {
 				answers := make([]answer, 199)
 				for i := range answers {
 					answers[i] = a

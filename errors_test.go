@@ -17,11 +17,11 @@ import (
 // markings are the three ways to mark an error, so that it is retried otherwise
 // than any other.
 var markings = map[string]func(error) error{
-	"Permanent":             sluice.Permanent,
-	"RetryAfter":            func(err error) error { return sluice.RetryAfter(err, time.Minute) },
-	"RetryAfter, not told":  func(err error) error { return sluice.RetryAfter(err, 0) },
-	"RetryAt":               func(err error) error { return sluice.RetryAt(err, time.Now().Add(time.Minute)) },
-	"RetryAt the zero time": func(err error) error { return sluice.RetryAt(err, time.Time{}) },
+	"Permanent":                 sluice.Permanent,
+	"RetryAfter":                func(err error) error { return sluice.RetryAfter(err, time.Minute) },
+	"RetryAfter without a time": func(err error) error { return sluice.RetryAfter(err, 0) },
+	"RetryAt":                   func(err error) error { return sluice.RetryAt(err, time.Now().Add(time.Minute)) },
+	"RetryAt the zero time":     func(err error) error { return sluice.RetryAt(err, time.Time{}) },
 }
 
 func TestMarkedErrors_NilIsNil(t *testing.T) {

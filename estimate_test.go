@@ -94,7 +94,7 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 
 		// From the second refusal on there is a pace: one call in some seconds.
 		for range 2 {
-			g.Do(bg, told(time.Second))
+			g.Do(bg, retryAfter(time.Second))
 			time.Sleep(2 * time.Second)
 		}
 		if got := g.Estimate(1).LimitedBy; got != limits.BySlowStart {

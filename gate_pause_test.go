@@ -52,14 +52,14 @@ func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
-				told := false
+				paused := false
 				for i := range 5 {
 					l.Call(i, func() error {
 						return call(g, func(context.Context) error {
-							if told {
+							if paused {
 								return nil
 							}
-							told = true
+							paused = true
 							time.Sleep(time.Second)
 							return sluice.RetryAfter(refused, 30*time.Second)
 						})

@@ -301,13 +301,13 @@ func TestObserver_PanicLosesNothing(t *testing.T) {
 	}
 	const most = 100
 	for at := range most {
-		told := 0
+		reported := 0
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			observer := func(sluice.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if told++; told == at+1 {
+				if reported++; reported == at+1 {
 					panic(ends)
 				}
 			}
@@ -353,9 +353,9 @@ func TestObserver_PanicLosesNothing(t *testing.T) {
 				t.Errorf("panic at event %d: permits stay lent", at)
 			}
 		})
-		if told <= at { // nothing panicked: that was the whole story
+		if reported <= at { // nothing panicked: that was the whole story
 			if at < 40 {
-				t.Errorf("only %d events", told)
+				t.Errorf("only %d events", reported)
 			}
 			return
 		}

@@ -67,7 +67,7 @@ func (d *diary) want(t *testing.T, lines ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !slices.Equal(d.lines, lines) {
-		t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(d.lines, "\n\t"), strings.Join(lines, "\n\t"))
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(d.lines, "\n\t"), strings.Join(lines, "\n\t"))
 	}
 	d.lines = nil
 }
@@ -335,9 +335,9 @@ func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
 	for _, slow := range []sluice.EventKind{sluice.EventQueued, sluice.EventGranted, sluice.EventRefused, sluice.EventReleased} {
 		t.Run(string(slow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var told atomic.Bool
+				var reported atomic.Bool
 				g := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 2, Observer: func(e sluice.Event) {
-					if e.Kind == slow && told.CompareAndSwap(false, true) {
+					if e.Kind == slow && reported.CompareAndSwap(false, true) {
 						time.Sleep(time.Minute)
 					}
 				}})
@@ -352,8 +352,8 @@ func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 				time.Sleep(2 * time.Minute)
-				if s := g.Stats(); !told.Load() || s.Granted != 3 || s.InFlight != 0 {
-					t.Errorf("told: %v, %+v", told.Load(), s)
+				if s := g.Stats(); !reported.Load() || s.Granted != 3 || s.InFlight != 0 {
+					t.Errorf("reported: %v, %+v", reported.Load(), s)
 				}
 			})
 		})

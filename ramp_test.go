@@ -395,7 +395,7 @@ func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gates.Do(bg, "a", told(10*time.Second))
+		gates.Do(bg, "a", retryAfter(10*time.Second))
 		for range 6 { // each use looks at others that were not used
 			time.Sleep(11 * time.Second)
 			gates.Do(bg, "b", fine)

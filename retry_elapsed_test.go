@@ -70,7 +70,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	t.Run("behind others after a told wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
-			s := newServer(after(500*ms, told(30*time.Second)), fine)
+			s := newServer(after(500*ms, retryAfter(30*time.Second)), fine)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			for i := range 100 {
 				l.Call(i+1, enter(g, bg))
@@ -83,7 +83,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	t.Run("when a pause is prolonged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{}), synclog.New()
-			s := newServer(told(30*time.Second), fine)
+			s := newServer(retryAfter(30*time.Second), fine)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			time.Sleep(10 * time.Second)
 			g.PauseUntil(time.Now().Add(50*time.Second), "another")
@@ -93,7 +93,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 			s.want(t, 0)
 		})
 	})
-	t.Run("when nobody knows how long", func(t *testing.T) {
+	t.Run("for an unknown time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 			s := newServer(down, fine)
@@ -123,7 +123,7 @@ func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
 func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(down, told(10*24*time.Hour), down, fine)
+			g, s := mustGate(t, sluice.Config{}), newServer(down, retryAfter(10*24*time.Hour), down, fine)
 			p := each(365 * 24 * time.Hour)
 			p.MaxElapsed, p.MaxServerWait = d, -1
 			if err := sluice.Retry(bg, g, p, s.call); err != nil {
@@ -162,7 +162,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 
 func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(told(25*time.Second))
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second))
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
 		s.want(t, 0, 25*time.Second, 50*time.Second)
 		s.wantStop(t, err, stop{
@@ -170,7 +170,7 @@ func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 			at: 50 * time.Second, elapsed: 50 * time.Second, retryAt: 75 * time.Second,
 		})
 
-		g, s = mustGate(t, sluice.Config{}), newServer(told(25*time.Second), told(35*time.Second), fine)
+		g, s = mustGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second), retryAfter(35*time.Second), fine)
 		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
 			t.Error(err) // exactly then is not later
 		}
@@ -192,7 +192,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(told(c.told))
+				g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(c.told))
 				err := sluice.Retry(bg, g, c.policy, s.call)
 				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.told})
 				var stopped *sluice.RetryError
@@ -228,13 +228,13 @@ func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := each(time.Second)
 		p.MaxServerWait = time.Minute
-		g, s := mustGate(t, sluice.Config{}), newServer(told(time.Minute), fine)
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute), fine)
 		if err := sluice.Retry(bg, g, p, s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Minute)
 
-		g, s = mustGate(t, sluice.Config{}), newServer(told(time.Minute+1), fine)
+		g, s = mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute+1), fine)
 		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
@@ -244,7 +244,7 @@ func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(told(365*24*time.Hour), fine)
+			g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(365*24*time.Hour), fine)
 			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
 				t.Error(err)
 			}
@@ -254,7 +254,7 @@ func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
 }
 
 func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
-	hour := told(time.Hour)
+	hour := retryAfter(time.Hour)
 	for name, c := range map[string]struct {
 		policy  sluice.RetryPolicy
 		answers []answer
@@ -263,14 +263,14 @@ func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
 	}{
 		"an hour":               {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
 		"exactly":               {sluice.RetryPolicy{MaxServerWait: time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
-		"no bound":              {sluice.RetryPolicy{MaxServerWait: -1}, []answer{told(1000 * time.Hour), fine}, []time.Duration{0, 1000 * time.Hour}, nil},
+		"no bound":              {sluice.RetryPolicy{MaxServerWait: -1}, []answer{retryAfter(1000 * time.Hour), fine}, []time.Duration{0, 1000 * time.Hour}, nil},
 		"again and again":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, hour, hour, hour, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour}, nil},
 		"failures beside":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(7 * time.Minute)}, []answer{down, hour, down, hour, fine}, []time.Duration{0, 7 * time.Minute, 67 * time.Minute, 74 * time.Minute, 134 * time.Minute}, nil},
 		"failures for too long": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(8 * time.Minute)}, []answer{down, hour, down}, []time.Duration{0, 8 * time.Minute, 68 * time.Minute}, sluice.ErrElapsed},
 		"of this call alone":    {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(time.Minute)}, []answer{notBefore(time.Hour), notBefore(time.Hour), down, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 2*time.Hour + time.Minute}, nil},
 		"too long":              {sluice.RetryPolicy{MaxServerWait: 59 * time.Minute}, []answer{hour}, []time.Duration{0}, sluice.ErrServerWait},
-		"short ones count":      {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{told(5 * time.Minute)}, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, sluice.ErrElapsed},
-		"shorter than usual":    {sluice.RetryPolicy{MaxServerWait: time.Minute}, []answer{told(time.Minute)}, []time.Duration{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, sluice.ErrElapsed},
+		"short ones count":      {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{retryAfter(5 * time.Minute)}, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, sluice.ErrElapsed},
+		"shorter than usual":    {sluice.RetryPolicy{MaxServerWait: time.Minute}, []answer{retryAfter(time.Minute)}, []time.Duration{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, sluice.ErrElapsed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		for i := range 60 { // all refused at first
 			l.Call(i, func() error {
-				return sluice.Retry(bg, g, long, newServer(after(time.Hour, told(time.Hour)), fine).call)
+				return sluice.Retry(bg, g, long, newServer(after(time.Hour, retryAfter(time.Hour)), fine).call)
 			})
 		}
 		time.Sleep(240 * time.Hour)
@@ -333,11 +333,11 @@ func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 			why    error
 			at     time.Duration // 0: there is no time to come back
 		}{
-			"RetryAfter":             {told(math.MaxInt64), sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
-			"RetryAfter, no bound":   {told(math.MaxInt64), endless, sluice.ErrElapsed, 0},
+			"RetryAfter":             {retryAfter(math.MaxInt64), sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
+			"RetryAfter, no bound":   {retryAfter(math.MaxInt64), endless, sluice.ErrElapsed, 0},
 			"RetryAt":                {far, sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
 			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed, 0},
-			"a century":              {told(century), sluice.RetryPolicy{}, sluice.ErrServerWait, time.Second + century},
+			"a century":              {retryAfter(century), sluice.RetryPolicy{}, sluice.ErrServerWait, time.Second + century},
 			"backoff":                {down, endless, sluice.ErrElapsed, 0},
 			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
 			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},

@@ -24,8 +24,8 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 		says answer
 		want time.Duration
 	}{
-		{"told longer than the backoff", notBefore(20 * time.Second), 20 * time.Second},
-		{"told shorter than the backoff", notBefore(100 * time.Millisecond), time.Second},
+		{"longer than the backoff", notBefore(20 * time.Second), 20 * time.Second},
+		{"shorter than the backoff", notBefore(100 * time.Millisecond), time.Second},
 		{"a time that has passed", notBefore(-time.Hour), time.Second},
 		{"the zero time", always(sluice.NotBefore(errDown, time.Time{})), time.Second},
 		{"two of them", func(ctx context.Context) error {
@@ -33,7 +33,7 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 		}, 7 * time.Second},
 		{"within another error", func(ctx context.Context) error { return fmt.Errorf("get: %w", notBefore(9*time.Second)(ctx)) }, 9 * time.Second},
 		{"with a throttle that has a time", func(ctx context.Context) error {
-			return sluice.NotBefore(told(3*time.Second)(ctx), time.Now().Add(9*time.Second))
+			return sluice.NotBefore(retryAfter(3*time.Second)(ctx), time.Now().Add(9*time.Second))
 		}, 3 * time.Second},
 		{"with a throttle that has none", func(ctx context.Context) error {
 			return sluice.NotBefore(busy(ctx), time.Now().Add(9*time.Second))

@@ -87,7 +87,7 @@ func TestRetryPolicy_Zero_RetriesForFifteenMinutes(t *testing.T) {
 
 func TestRetryPolicy_Zero_WaitsFiveMinutesForAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(told(5*time.Minute), told(5*time.Minute+1))
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(5*time.Minute), retryAfter(5*time.Minute+1))
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
 		s.want(t, 0, 5*time.Minute)
 		s.wantStop(t, err, stop{
@@ -219,7 +219,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 		}
 		g := mustGate(t, sluice.Config{Rate: herd})
 
-		s := newServer(down, told(time.Second), busy, down, always(os.ErrInvalid))
+		s := newServer(down, retryAfter(time.Second), busy, down, always(os.ErrInvalid))
 		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 1*time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrInvalid, why: sluice.ErrPermanent, attempts: 5, at: 4 * time.Second, elapsed: 4 * time.Second})
@@ -229,7 +229,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 
 		// Nor does false outweigh a server that asks to come back.
 		asked, p.Retryable = nil, func(error) bool { asked = append(asked, err); return false }
-		s = newServer(busy, told(time.Second), gone)
+		s = newServer(busy, retryAfter(time.Second), gone)
 		err = sluice.Retry(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
 		s.want(t, 0, time.Second, 2*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 3, at: 2 * time.Second, elapsed: 2 * time.Second})
@@ -262,7 +262,7 @@ func TestRetryPolicy_Backoff_GetsRetryAndPreviousWait(t *testing.T) {
 			}
 		}
 		p := sluice.RetryPolicy{Attempts: 6, Backoff: curve("plain", time.Second), Throttled: curve("throttled", 10*time.Second)}
-		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, told(time.Minute), down, late, busy)
+		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, retryAfter(time.Minute), down, late, busy)
 		sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 1*time.Second, 21*time.Second, 81*time.Second, 84*time.Second, 88*time.Second, 138*time.Second)
 		want := []question{

@@ -17,7 +17,7 @@ import (
 func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64}), synclog.New()
-		s := newServer(after(50*ms, told(30*time.Second)), fine)
+		s := newServer(after(50*ms, retryAfter(30*time.Second)), fine)
 		var want []synclog.Left
 		for i := range 64 {
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
@@ -40,7 +40,7 @@ func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 		for i := range 64 {
 			first := after(time.Second, fine)
 			if i == 0 {
-				first = after(100*ms, told(30*time.Second))
+				first = after(100*ms, retryAfter(30*time.Second))
 			}
 			l.Call(i, func() error {
 				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, newServer(first, fine).call); err != nil || i == 0 {
@@ -63,7 +63,7 @@ func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
-		s := newServer(after(time.Second, told(30*time.Second)), fine)
+		s := newServer(after(time.Second, retryAfter(30*time.Second)), fine)
 		for i := range 3 {
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
@@ -79,8 +79,8 @@ func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 		ctx    context.Context
 		answer answer
 	}{
-		"cancelled": {ctx, func(ctx context.Context) error { cancel(); return told(30 * time.Second)(ctx) }},
-		"permanent": {bg, func(ctx context.Context) error { return sluice.Permanent(told(30 * time.Second)(ctx)) }},
+		"cancelled": {ctx, func(ctx context.Context) error { cancel(); return retryAfter(30 * time.Second)(ctx) }},
+		"permanent": {bg, func(ctx context.Context) error { return sluice.Permanent(retryAfter(30 * time.Second)(ctx)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,9 +97,9 @@ func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Rate: herd}), newServer(
-			told(10*time.Second), told(10*time.Second), told(10*time.Second), down,
-			told(10*time.Second), busy,
-			told(10*time.Second), told(10*time.Second), down)
+			retryAfter(10*time.Second), retryAfter(10*time.Second), retryAfter(10*time.Second), down,
+			retryAfter(10*time.Second), busy,
+			retryAfter(10*time.Second), retryAfter(10*time.Second), down)
 		p := each(time.Second)
 		p.Attempts = 3
 		err := sluice.Retry(bg, g, p, s.call)
@@ -110,7 +110,7 @@ func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 
 func TestRetryAfter_UsesNotTheOnlyAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(told(10*time.Second), fine)
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(10*time.Second), fine)
 		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
 			t.Error(err)
 		}
@@ -123,8 +123,8 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 		answer answer
 		want   time.Duration
 	}{
-		"RetryAfter":              {told(10 * time.Second), 10 * time.Second},
-		"RetryAfter a nanosecond": {told(1), ms},
+		"RetryAfter":              {retryAfter(10 * time.Second), 10 * time.Second},
+		"RetryAfter a nanosecond": {retryAfter(1), ms},
 		"RetryAfter counts from when it was marked": {func(context.Context) error {
 			err := sluice.RetryAfter(errBusy, 10*time.Second)
 			time.Sleep(3 * time.Second) // reads the rest of the body
@@ -142,19 +142,19 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600)))
 		}, 10 * time.Second},
 		"wrapped": {func(ctx context.Context) error {
-			return fmt.Errorf("get /items/7: %w", told(10*time.Second)(ctx))
+			return fmt.Errorf("get /items/7: %w", retryAfter(10*time.Second)(ctx))
 		}, 10 * time.Second},
 		"joined": {func(ctx context.Context) error {
-			return errors.Join(errDown, told(10*time.Second)(ctx))
+			return errors.Join(errDown, retryAfter(10*time.Second)(ctx))
 		}, 10 * time.Second},
 		"twice, the longer one counts": {func(ctx context.Context) error {
-			return sluice.RetryAfter(told(5*time.Second)(ctx), 10*time.Second)
+			return sluice.RetryAfter(retryAfter(5*time.Second)(ctx), 10*time.Second)
 		}, 10 * time.Second},
 		"twice, whichever is outside": {func(ctx context.Context) error {
-			return sluice.RetryAfter(told(10*time.Second)(ctx), 5*time.Second)
+			return sluice.RetryAfter(retryAfter(10*time.Second)(ctx), 5*time.Second)
 		}, 10 * time.Second},
 		"twice, and one did not say": {func(ctx context.Context) error {
-			return errors.Join(busy(ctx), told(10*time.Second)(ctx), busy(ctx))
+			return errors.Join(busy(ctx), retryAfter(10*time.Second)(ctx), busy(ctx))
 		}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRetryAfter_LongestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
 		for i, d := range []time.Duration{20 * time.Second, 40 * time.Second, 10 * time.Second} {
-			s := newServer(after(time.Duration(i+1)*time.Second, told(d)), fine)
+			s := newServer(after(time.Duration(i+1)*time.Second, retryAfter(d)), fine)
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
 		time.Sleep(time.Hour)
@@ -184,7 +184,7 @@ func TestRetryAfter_LongestCounts(t *testing.T) {
 func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 	for _, d := range []time.Duration{time.Minute, 40 * time.Second, 30 * time.Second} { // at the deadline is too late
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, told(d)))
+			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, retryAfter(d)))
 			ctx, cancel := context.WithTimeout(bg, 40*time.Second)
 			defer cancel()
 			err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
@@ -207,7 +207,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(told(30*time.Second), fine)
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(30*time.Second), fine)
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second+1)
 		defer cancel()
 		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != nil {
@@ -219,7 +219,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
-		s := newServer(after(500*ms, told(6*time.Minute)), fine)
+		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		call := func(p sluice.RetryPolicy) func() error {
 			return func() error { return sluice.Retry(bg, g, p, s.call) }
 		}
@@ -273,8 +273,8 @@ func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{}), synclog.New()
-		first := newServer(after(1*time.Second, told(4*time.Minute)), fine)
-		other := newServer(after(2*time.Second, told(6*time.Minute)), fine)
+		first := newServer(after(1*time.Second, retryAfter(4*time.Minute)), fine)
+		other := newServer(after(2*time.Second, retryAfter(6*time.Minute)), fine)
 		third := newServer(after(3*time.Second, down), fine)
 		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, first.call) })
 		l.Call(1, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, other.call) })
@@ -310,7 +310,7 @@ func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := sluice.Limit{Name: "daily", Limiter: generous{}}
 		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
-		s := newServer(after(500*ms, told(6*time.Minute)), fine)
+		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		for i := range 3 {
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
 		}
@@ -339,7 +339,7 @@ func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all"})
 		g, l := mustGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
-		sluice.Retry(bg, all, sluice.RetryPolicy{}, told(6*time.Minute))
+		sluice.Retry(bg, all, sluice.RetryPolicy{}, retryAfter(6*time.Minute))
 		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
 		time.Sleep(time.Hour)
@@ -379,7 +379,7 @@ func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
 func TestRetryAfter_NeedsRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: herd})
-		s := newServer(told(time.Minute))
+		s := newServer(retryAfter(time.Minute))
 		err := sluice.Retry(bg, g, each(time.Second), s.call)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
 		// What the server said holds for all the others.
@@ -394,12 +394,12 @@ func TestRetryAfter_NeedsRetryBudget(t *testing.T) {
 func TestRetryAfter_LastsAtLeastAMillisecond(t *testing.T) {
 	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(told(d), told(d), fine)
+			g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(d), retryAfter(d), fine)
 			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, max(d, ms), 2*max(d, ms))
-			if err := g.Do(bg, told(d)); err == nil {
+			if err := g.Do(bg, retryAfter(d)); err == nil {
 				t.Error("no error")
 			}
 			if got := time.Until(g.Stats().PausedUntil); got != max(d, ms) {

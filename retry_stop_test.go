@@ -103,7 +103,7 @@ func TestRetry_Cancel_InTheQueue(t *testing.T) {
 
 func TestRetry_Cancel_DuringAServerWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(told(time.Minute))
+		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute))
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(4*time.Second, cancel)
 		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
@@ -212,7 +212,7 @@ func TestRetry_GateRefusesARetry(t *testing.T) {
 func TestRetry_CloseEndsBackoffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api"}), synclog.New()
-		backsOff, waits, inFlight := newServer(down), newServer(told(time.Minute)), newServer(after(10*time.Second, down))
+		backsOff, waits, inFlight := newServer(down), newServer(retryAfter(time.Minute)), newServer(after(10*time.Second, down))
 		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Hour/10), inFlight.call) })
 		l.Call(1, func() error { return sluice.Retry(bg, g, each(time.Hour/10), backsOff.call) })
 		l.Call(2, func() error { return sluice.Retry(bg, g, each(time.Hour/10), waits.call) })

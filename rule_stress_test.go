@@ -107,7 +107,7 @@ func TestLane_Stress(t *testing.T) {
 					}
 				})
 			}
-			returns(t, "somebody waits for a gate that nobody is in", workers.Wait)
+			returns(t, "a call waits although no call is in flight", workers.Wait)
 		}
 		check := func(what string) {
 			t.Helper()

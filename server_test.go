@@ -32,8 +32,8 @@ var (
 	gone = always(sluice.Permanent(os.ErrNotExist)) // and will be next time
 )
 
-// told answers that the server must not be called again before d has passed.
-func told(d time.Duration) answer {
+// retryAfter answers that the server must not be called again before d has passed.
+func retryAfter(d time.Duration) answer {
 	return func(context.Context) error { return sluice.RetryAfter(errBusy, d) }
 }
 

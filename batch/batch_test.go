@@ -315,7 +315,7 @@ func TestConfig_Ending(t *testing.T) {
 			var got []told
 			blocks := func(yield func(int) bool) {
 				if yield(0) && yield(1) {
-					<-ending // nobody writes to the pipe any more
+					<-ending // as from a pipe without a writer
 				}
 			}
 			for range Map(ctx, newGate(t, sluice.Config{}), blocks, takes(1, 5), Config[int]{

@@ -17,7 +17,7 @@ import (
 )
 
 // Items leave in the order of the input, and only one of them waits at the
-// gate, so that others who call need not wait for all.
+// gate, so that other callers need not wait for all of them.
 func TestMap_ItemsLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 20})
@@ -248,8 +248,8 @@ func TestTimes_Retries(t *testing.T) {
 	})
 }
 
-// A function that passes its gates by itself tells when it leaves. When the
-// batch ends soon, who waits is cancelled, and who is in flight is not.
+// A function that passes its gates by itself reports when it leaves. When the batch ends
+// early, waiting calls are cancelled, and calls in flight are not.
 func TestConfig_Paced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-// BenchmarkGateObserver is BenchmarkGateDo with somebody who is told: nobody, a
-// counter, and a log in which these events are not wanted.
+// BenchmarkGateObserver is BenchmarkGateDo with an observer: none, a counter, and a log
+// in which these events are not wanted.
 func BenchmarkGateObserver(b *testing.B) {
 	log, err := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
 	if err != nil {

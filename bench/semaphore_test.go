@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// BenchmarkSemaphorePair takes a permit and gives it back; nobody ever waits.
+// BenchmarkSemaphorePair takes a permit and gives it back; no caller ever waits.
 func BenchmarkSemaphorePair(b *testing.B) {
 	const limit = 1024
 	ctx := context.Background()

@@ -57,8 +57,8 @@ func limited() http.Header {
 // sluice caps the concurrency, paces, may retry, and reads the header fields of
 // limits; limited/sluice has some to read. The others retry, and no more.
 // retryablehttp and heimdall come with an http.Client of their own, so client,
-// one around plain, is their floor; heimdall is no RoundTripper and can be used
-// by nobody else.
+// one around plain, is their floor; heimdall is not a RoundTripper, so other
+// clients cannot use it.
 func BenchmarkTransportOverhead(b *testing.B) {
 	base := inMemory{ordinary}
 	b.Run("plain", func(b *testing.B) { roundTrips(b, base.RoundTrip) })

@@ -108,9 +108,9 @@ func TestGates(t *testing.T) {
 }
 
 func TestAll(t *testing.T) {
-	var told []string
+	var reported []string
 	note := func(name string) sluice.Observer {
-		return func(e sluice.Event) { told = append(told, name+e.Gate) }
+		return func(e sluice.Event) { reported = append(reported, name+e.Gate) }
 	}
 	if observe.All(nil, nil) != nil {
 		t.Error("of none: not nil")
@@ -121,7 +121,7 @@ func TestAll(t *testing.T) {
 	} {
 		o(sluice.Event{Gate: "1"})
 	}
-	if want := []string{"a1", "b1", "c1", "d1", "e1"}; !slices.Equal(told, want) {
-		t.Errorf("told %v", told)
+	if want := []string{"a1", "b1", "c1", "d1", "e1"}; !slices.Equal(reported, want) {
+		t.Errorf("reported %v", reported)
 	}
 }

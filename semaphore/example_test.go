@@ -53,8 +53,8 @@ func ExampleWeighted_Acquire() {
 	// 250 MB is too large for this machine
 }
 
-// A reader takes one permit, a writer all of them. Nobody overtakes the writer
-// once it waits, so that readers cannot starve it.
+// A reader takes one permit, a writer all of them. No reader overtakes a waiting writer,
+// so readers cannot starve it.
 func ExampleWeighted_TryAcquire() {
 	lock := semaphore.NewWeighted(1000)
 	lock.TryAcquire(1)
@@ -99,8 +99,8 @@ func ExampleWeighted_AcquireWithin() {
 	// <nil>
 }
 
-// The other side takes fewer calls at once for a while. Those in flight finish
-// and nobody follows until there is room.
+// The other side takes fewer calls at once for a while. Calls in flight finish, and
+// no call follows until there is room.
 func ExampleWeighted_SetLimit() {
 	calls := semaphore.NewWeighted(10)
 	calls.TryAcquire(8)
@@ -118,7 +118,7 @@ func ExampleWeighted_SetLimit() {
 	// semaphore: negative limit -1
 }
 
-// To let nobody in for a moment, take what is there and give it back.
+// To let no call leave for a moment, take all permits that are free and give them back.
 func ExampleWeighted_Drain() {
 	calls := semaphore.NewWeighted(10)
 	calls.TryAcquire(3)

@@ -127,7 +127,7 @@ func TestWeighted_Drain(t *testing.T) {
 		{huge, 0, huge, nil, huge},
 		{4, 2, 4, []int64{3, 1}, 2}, // what is free is taken, although a call waits for more
 		{4, 4, 4, []int64{1}, 0},
-		{4, 4, 2, []int64{1, 2}, -2}, // what is forgotten serves nobody
+		{4, 4, 2, []int64{1, 2}, -2}, // permits that are never released serve no call
 	} {
 		t.Run(fmt.Sprintf("%d of %d held, limit now %d, %v wait", c.held, c.limit, c.lowered, c.waiting), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

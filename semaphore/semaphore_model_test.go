@@ -242,7 +242,7 @@ type replayCall struct {
 }
 
 // run does the steps of a history and compares after each. An error is the
-// first difference. In the end nobody waits and nothing is in flight. It must
+// first difference. In the end no call waits and nothing is in flight. It must
 // be called in a synctest bubble.
 func run(history []byte, newWeighted func(limit int64) weighted) error {
 	if len(history) == 0 {
@@ -498,9 +498,9 @@ var histories = map[string][]byte{
 		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doCancel, 0 | hurry}, step{doRelease, 1 | hurry}, step{doRelease, 1}),
 	"released twice, before anybody ran": history(3,
 		step{doAcquire, 3}, step{doAcquire, 2}, step{doAcquire, 1}, step{doCancel, 1 | hurry}, step{doRelease, 1 | hurry}, step{doRelease, 2}),
-	"the limit sinks below those who wait": history(5,
+	"the limit sinks below the waiting calls": history(5,
 		step{doAcquire, 2}, step{doAcquire, 4}, step{doAcquire, 1}, step{doAcquire, 3}, step{doSetLimit, 3}, step{doSetLimit, 0}, step{doSetLimit, 6}),
-	"the limit sinks below the second who waits": history(5,
+	"the limit sinks below the second waiting call": history(5,
 		step{doAcquire, 3}, step{doAcquire, 3}, step{doAcquire, 5}, step{doAcquire, 1}, step{doSetLimit, 4}, step{doRelease, 3}),
 	"the limit sinks below what is out": history(4,
 		step{doAcquire, 4}, step{doAcquire, 1}, step{doSetLimit, 2}, step{doRelease, 1}, step{doTry, 1}, step{doRelease, 1}, step{doRelease, 1}, step{doRelease, 1}),

@@ -130,7 +130,7 @@ func TestWeighted_Acquire_LargeIsNotStarved(t *testing.T) {
 		wantState(t, s, 4, 4, 0)
 		l.Call(0, func() error { return s.Acquire(bg, 4) })
 		time.Sleep(ms)
-		l.Want(t, synclog.At(0, 11*ms)) // when those in flight are done, the last of whom left at 10 ms
+		l.Want(t, synclog.At(0, 11*ms)) // when the calls in flight are done, the last of which left at 10 ms
 		wantState(t, s, 4, 4, 4)
 		s.Release(4)
 		workers.Wait()

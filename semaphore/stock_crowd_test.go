@@ -170,7 +170,7 @@ func TestCrowd_Stress(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				mustSetLimit(t, s, i%4) // at 0 all fail who wait
+				mustSetLimit(t, s, i%4) // at 0 all waiting calls fail
 				s.Waiting()
 			}
 			time.Sleep(50 * time.Microsecond)

@@ -133,8 +133,8 @@ func TestTransport_PermitOfACanceledBody(t *testing.T) {
 	})
 }
 
-// Who gives up may forget to close the body: its connection is gone, so its permit
-// must be back.
+// A caller that gives up may forget to close the body: its connection is gone, so its
+// permit must be back.
 func TestTransport_PermitOfAnUnreadBody(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
 		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}

@@ -267,7 +267,7 @@ func TestTransport_Retry_DiscardedAnswers(t *testing.T) {
 	}
 }
 
-// A server that does not even finish its error holds nobody up.
+// A server that does not finish the body of its error holds no call up.
 func TestTransport_Retry_DiscardedAnswerStalls(t *testing.T) {
 	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
 	inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Stall(2, limits.Never), sluicetest.Reply(503, "sorry"))), func(w *world) {

@@ -19,7 +19,7 @@ func TestTransport_GlobalThrottle(t *testing.T) {
 		global string
 		want   time.Duration // of the other calls to that server
 	}{{"true", time.Minute}, {"false", 0}} {
-		faults := layers(sluicetest.Path("/told", sluicetest.On(1, sluicetest.Status(429, "Retry-After: 60", "X-RateLimit-Global: "+c.global))))
+		faults := layers(sluicetest.Path("/refused", sluicetest.On(1, sluicetest.Status(429, "Retry-After: 60", "X-RateLimit-Global: "+c.global))))
 		cfg := sluicehttp.Config{
 			Retry: seconds,
 			Key:   func(req *http.Request) string { return req.URL.Path },
@@ -30,7 +30,7 @@ func TestTransport_GlobalThrottle(t *testing.T) {
 			w.wantGet("http://b.test/moves", 200)
 			w.wantGet("http://a.test:8080/port", 200)
 			var wg sync.WaitGroup
-			wg.Go(func() { w.wantGet("http://a.test/told", 200) })
+			wg.Go(func() { w.wantGet("http://a.test/refused", 200) })
 			time.Sleep(time.Second)
 			for _, url := range []string{"http://a.test/used", "http://a.test/used", "http://A.test:80/new", "http://a.test/moves", "http://a.test:8080/port", "http://b.test/other"} {
 				wg.Go(func() { w.wantGet(url, 200) })
@@ -43,7 +43,7 @@ func TestTransport_GlobalThrottle(t *testing.T) {
 			}
 			at := max(c.want, time.Second)
 			for where, want := range map[string]time.Duration{
-				"a.test/told":      time.Minute,
+				"a.test/refused":   time.Minute,
 				"a.test/used":      at + time.Second, // the second of them, at the pace
 				"A.test:80/new":    at,
 				"a.test/moves":     at,
@@ -62,14 +62,14 @@ func TestTransport_GlobalThrottle(t *testing.T) {
 // A shorter throttle does not shorten the one that is in force, a later one
 // prolongs it, and what has passed is forgotten.
 func TestTransport_GlobalThrottle_LongestPauseCounts(t *testing.T) {
-	told := func(seconds string) sluicetest.Layer {
+	wait := func(seconds string) sluicetest.Layer {
 		return sluicetest.Status(429, "Retry-After: "+seconds, "X-RateLimit-Global: true")
 	}
 	faults := layers(
 		// Not before the other two have left, at the same instant.
-		sluicetest.Path("/long", sluicetest.On(1, sluicetest.Delay(500*ms), told("60"))),
-		sluicetest.Path("/short", sluicetest.On(1, sluicetest.Delay(time.Second), told("1"))),
-		sluicetest.Path("/more", sluicetest.On(1, sluicetest.Delay(2*time.Second), told("100"))),
+		sluicetest.Path("/long", sluicetest.On(1, sluicetest.Delay(500*ms), wait("60"))),
+		sluicetest.Path("/short", sluicetest.On(1, sluicetest.Delay(time.Second), wait("1"))),
+		sluicetest.Path("/more", sluicetest.On(1, sluicetest.Delay(2*time.Second), wait("100"))),
 	)
 	cfg := sluicehttp.Config{Retry: seconds, Key: func(req *http.Request) string { return req.URL.Path }}
 	inWorld(t, cfg, faults, func(w *world) {

@@ -99,8 +99,8 @@ func TestGraphQL(t *testing.T) {
 	}
 }
 
-// Who is refused because nothing remains comes back when something does: the
-// body says that it was refused, and the header until when.
+// A call that is refused because nothing remains is retried when something does: the body
+// says that it was refused, and the header until when.
 func TestGraphQL_TimeFromTheHeader(t *testing.T) {
 	kind := "Content-Type: application/json"
 	body := `{"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}`
@@ -137,7 +137,7 @@ func TestGoogle_RetryAfter(t *testing.T) {
 	}
 }
 
-// An inspector sees 64 KiB, and who reads the answer sees all of it.
+// An inspector sees 64 KiB of a body, and the caller all of it.
 func TestInspector_PeekLeavesTheBody(t *testing.T) {
 	content := strings.Repeat("0123456789", 20000)
 	for _, n := range []int{0, 5, 64 << 10, 64<<10 + 1, len(content)} {

@@ -148,10 +148,10 @@ func TestTransport_RetryAfter_Canceled(t *testing.T) {
 // 529 is a refusal like 429: any method is sent again, unless KeepRefused.
 func TestTransport_RetryAfter_529(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
-		for _, told := range []bool{false, true} {
+		for _, withTime := range []bool{false, true} {
 			for _, keep := range []bool{false, true} {
 				header, want := "X-Nothing: 1", time.Second
-				if told {
+				if withTime {
 					header, want = "Retry-After: 20", 20*time.Second
 				}
 				cfg := sluicehttp.Config{Retry: seconds, KeepRefused: keep}
@@ -177,7 +177,7 @@ func TestTransport_RetryAfter_529(t *testing.T) {
 	}
 }
 
-// RetryPolicy.Retryable and the report get the bare error, whatever was told.
+// RetryPolicy.Retryable and the report get the bare error, whatever the server said.
 func TestTransport_RetryAfter_KeepsTheStatus(t *testing.T) {
 	for status, asked := range map[int]bool{502: true, 429: false} {
 		var got []error

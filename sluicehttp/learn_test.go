@@ -25,7 +25,7 @@ func TestTransport_Throttle_PausesAll(t *testing.T) {
 			wg.Go(func() { w.wantGet("http://a.test/", 200) })
 		}
 		wg.Wait()
-		// The fourth was told by nobody, and waits all the same.
+		// The fourth got no such response, and waits as well.
 		w.wantCame(0, 100*ms, 200*ms, 60200*ms, 60300*ms, 60400*ms, 60500*ms)
 	})
 }
@@ -43,7 +43,7 @@ func TestTransport_Throttle_LongestPauseCounts(t *testing.T) {
 	})
 }
 
-// Later than told, never earlier, by no more than a tenth or a second.
+// Never before the time that the server set, and at most a tenth or a second later.
 func TestTransport_Throttle_Jitter(t *testing.T) {
 	for _, c := range []struct {
 		u          float64
@@ -85,7 +85,7 @@ func TestTransport_Throttle_BeyondMaxServerWait(t *testing.T) {
 		if at := report.Last().RetryAt.Sub(w.start); at != time.Hour {
 			t.Errorf("come back at %v", at)
 		}
-		// Nobody else is sent: they are told the same.
+		// No other request is sent: they get the same answer.
 		ctx, report = sluicehttp.WithReport(bg)
 		_, _, err = w.get(ctx, "http://a.test/")
 		stopped, ok := errors.AsType[*sluice.RetryError](err)

@@ -207,8 +207,8 @@ func TestTransport_Resume_DoubledWaits(t *testing.T) {
 	})
 }
 
-// hostile is a base transport for a million names: those below evil.test answer as
-// told, all others are fine.
+// hostile is a base transport for a million names: those below evil.test answer so,
+// all others are fine.
 func hostile(status int, header ...string) http.RoundTripper {
 	fields := make(http.Header)
 	for _, line := range header {

@@ -19,7 +19,7 @@ import (
 )
 
 // A body that stalls holds an Inspector up for a second, and with it RoundTrip and the
-// permit. The answer is judged by its header then, and is whole for who reads it.
+// permit. The response is then judged by its header, and the caller can read all of it.
 func TestInspector_StallingBody(t *testing.T) {
 	jsonType := "Content-Type: application/json"
 	long := `{"message": "` + strings.Repeat("x", 100) + `"}`
@@ -91,7 +91,7 @@ func TestInspector_StallingBody(t *testing.T) {
 }
 
 // While the body stalls the key is paused by what the header says: no other request
-// leaves. An Inspector that finds less in a body that is there keeps nobody waiting.
+// leaves. An Inspector that finds a shorter pause in a body that is there delays no call.
 func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -141,12 +141,12 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 						<-other
 					}
 					for i, at := range w.srv.Record().Arrivals()[1:] {
-						told := c.last
+						wait := c.last
 						if c.name == "for less than a second" {
-							told = 500 * ms
+							wait = 500 * ms
 						}
-						if at < told {
-							t.Fatalf("request %d left at %v, told %v", i, at, told)
+						if at < wait {
+							t.Fatalf("request %d left at %v, want %v or later", i, at, wait)
 						}
 					}
 				})

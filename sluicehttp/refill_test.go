@@ -89,7 +89,7 @@ func TestTransport_EmptyBucket_IsAWindow(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.Script(
 			answer(200, 0, 50*time.Second), // one more in 1 s, so it seems
 			answer(429, 0, 49*time.Second, "Retry-After: 49"),
-			answer(200, 0, 50*time.Second), // 49 s, as it was told
+			answer(200, 0, 50*time.Second), // 49 s, as the server said
 			answer(200, 0, 50*time.Second), // half of that
 			answer(200, 0, 50*time.Second),
 		))

@@ -63,7 +63,7 @@ func TestReplay_Bodies(t *testing.T) {
 	}
 }
 
-// What nobody has read of can still be sent: no connection was made.
+// A body of which nothing was read can still be sent: no connection was made.
 func TestReplay_UntouchedBody(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
 		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
@@ -119,7 +119,7 @@ func TestReplay_StallingBody(t *testing.T) {
 		ctx, report := sluicehttp.WithReport(bg)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		body, _ := io.Pipe() // nobody writes
+		body, _ := io.Pipe() // without a writer
 		req := request(t, ctx, "PUT", "http://a.test/", body)
 		req.ContentLength = 4
 		resp, err := w.rt.RoundTrip(req)

@@ -110,8 +110,8 @@ func (d decision) again() bool {
 }
 
 func (d decision) throttled() bool {
-	told := strings.Contains(d.outcome.header, "Retry-After")
-	return d.outcome.status == 429 || d.outcome.status == 529 || told && (d.outcome.status == 403 || d.outcome.status == 503)
+	hasTime := strings.Contains(d.outcome.header, "Retry-After")
+	return d.outcome.status == 429 || d.outcome.status == 529 || hasTime && (d.outcome.status == 403 || d.outcome.status == 503)
 }
 
 // run sends one request and checks what the documentation says of it.

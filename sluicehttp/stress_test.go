@@ -158,7 +158,7 @@ func TestTransport_Stress(t *testing.T) {
 			if n := answers.Load(); n < int64(goroutines*each/2) {
 				t.Errorf("only %d of %d requests were answered", n, goroutines*each)
 			}
-			eventually(t, "nothing in flight", func() bool { return inFlight(rt) == 0 }) // who was cancelled is told by a goroutine
+			eventually(t, "nothing in flight", func() bool { return inFlight(rt) == 0 }) // a goroutine reports what was cancelled
 			s := stats(t, rt)
 			if s.InFlight != 0 || s.Waiting != 0 || s.Held != 0 {
 				t.Errorf("%d in flight, %d waiting, %d held in the end", s.InFlight, s.Waiting, s.Held)

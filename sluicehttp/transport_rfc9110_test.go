@@ -94,20 +94,20 @@ func TestTransport_RFC9110_RetryAfter(t *testing.T) {
 		"date":    func() string { return time.Now().Add(time.Second).UTC().Format(http.TimeFormat) },
 	} {
 		var mu sync.Mutex
-		var told time.Time
+		var refusedAt time.Time
 		handler := func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
-			if told.IsZero() {
-				told = time.Now()
+			if refusedAt.IsZero() {
+				refusedAt = time.Now()
 				w.Header().Set("Retry-After", says())
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
-			if early := time.Second - time.Since(told); early > 0 && name == "seconds" {
+			if early := time.Second - time.Since(refusedAt); early > 0 && name == "seconds" {
 				t.Errorf("%v too early", early)
 			}
-			told = time.Time{}
+			refusedAt = time.Time{}
 		}
 		t.Run(name, func(t *testing.T) {
 			onLoopback(t, handler, func(t *testing.T, client *http.Client, url string) {
@@ -334,7 +334,7 @@ func TestTransport_RestartedServer(t *testing.T) {
 	client.CloseIdleConnections() // what is written to one of these may have been read
 	ctx, report := sluicehttp.WithReport(bg)
 	done := make(chan struct{})
-	go func() { // while nobody listens: no connection is made, so that a POST may be tried again
+	go func() { // while no server listens: no connection is made, so that a POST may be tried again
 		defer close(done)
 		if resp, body := send(t, client, request(t, ctx, "POST", url, strings.NewReader("x"))); resp.StatusCode != 200 || body != "ok" {
 			t.Errorf("%d, %q", resp.StatusCode, body)

@@ -221,7 +221,7 @@ func TestTransport_Close(t *testing.T) {
 			w.Errorf("Shutdown with an open body: %v", err)
 		}
 		if err := <-waiting; !errors.Is(err, limits.ErrClosed) {
-			w.Errorf("who waited got %v", err)
+			w.Errorf("the waiting request got %v", err)
 		}
 		for _, url := range []string{"http://a.test/", "http://new.test/"} {
 			if _, _, err := w.get(bg, url); !errors.Is(err, limits.ErrClosed) {

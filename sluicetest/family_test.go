@@ -118,7 +118,7 @@ func TestStanding_WaitIsTheLongest(t *testing.T) {
 		defer srv.Close()
 		statusAt(t, srv.Client(), "http://a.test", 5*time.Second, 5*time.Second)
 		if at := srv.Record().Requests[1].RetryAt; at != time.Hour+5*time.Second {
-			t.Errorf("told to come back at %v", at)
+			t.Errorf("RetryAt is %v", at)
 		}
 	})
 }

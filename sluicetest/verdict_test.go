@@ -161,7 +161,7 @@ func TestRecord_Obeyed(t *testing.T) {
 
 // After a status that is about one call, only that call has to wait.
 func TestRecord_Obeyed_OneCall(t *testing.T) {
-	const told = "sluicetest: request 2 (%s at 1s) arrived before the RetryAt of request 1 (POST a.test/a?q at 0s), 1m0s"
+	const early = "sluicetest: request 2 (%s at 1s) arrived before the RetryAt of request 1 (POST a.test/a?q at 0s), 1m0s"
 	for _, status := range []int{403, 408, 425, 429, 500, 502, 503, 504, 520, 524, 529} {
 		all := status == 403 || status == 429 || status == 503 || status == 529
 		for _, tt := range []struct {
@@ -196,7 +196,7 @@ func TestRecord_Obeyed_OneCall(t *testing.T) {
 					got = err.Error()
 				}
 				if all || tt.same {
-					want = fmt.Sprintf(told, tt.method+" a.test"+tt.path)
+					want = fmt.Sprintf(early, tt.method+" a.test"+tt.path)
 				}
 				if got != want {
 					t.Errorf("%d, then %+v: %q; want %q", status, tt, got, want)
@@ -214,7 +214,7 @@ func TestRecord_Obeyed_Limit(t *testing.T) {
 		statusAt(t, srv.Client(), "http://a.test", 0, 0, time.Second-1)
 		rec := srv.Record()
 		if at := rec.Requests[1].RetryAt; at != time.Second {
-			t.Errorf("told to come back at %v", at)
+			t.Errorf("RetryAt is %v", at)
 		}
 		check(t, "Obeyed", rec.Obeyed(),
 			"request 3 (GET a.test/ at 999.999999ms) arrived before the RetryAt of request 2 (GET a.test/ at 0s), 1s")
@@ -237,7 +237,7 @@ func TestRecord_Obeyed_Milliseconds(t *testing.T) {
 			defer srv.Close()
 			statusAt(t, srv.Client(), "http://a.test", 0, want-1)
 			if at := srv.Record().Requests[0].RetryAt; at != want {
-				t.Errorf("%s: told to come back at %v, want %v", header, at, want)
+				t.Errorf("%s: RetryAt is %v, want %v", header, at, want)
 			}
 			if srv.Record().Obeyed() == nil {
 				t.Errorf("%s: obeyed 1 ns too early", header)

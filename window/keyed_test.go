@@ -68,7 +68,7 @@ func TestKeyed_ForgetsKeys(t *testing.T) {
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Hour)))
 			for i := range 1000 {
 				k.Take(fmt.Sprint(i), 1)
-				k.Take(fmt.Sprint("nobody ", i), 0)
+				k.Take(fmt.Sprint("unused ", i), 0)
 				k.Take(fmt.Sprint("too large ", i), 4)
 			}
 			k.Take("debt", 1)

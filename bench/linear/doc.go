@@ -3,8 +3,8 @@
 // observed of one that does one thing after the other (Herlihy and Wing,
 // Linearizability: A Correctness Condition for Concurrent Objects, 1990).
 //
-// The tests record who called what and when, what came back and when, and
-// have porcupine look for an order that a sequential model allows and that
+// The tests record each call and its result, with their times, and have porcupine
+// look for an order that a sequential model allows and that
 // keeps to those times. A call that may wait is two operations of the model,
 // entering the queue and what ends the wait, both within the times of the call.
 // That makes first come, first served part of what is checked, and of TryAcquire

@@ -20,8 +20,8 @@ const interval = int64(20 * time.Microsecond)
 
 // paceState is a pacer without a burst, of 50,000 per second, that does one
 // thing after the other. Each thing happens at an instant within the times of
-// its call, and those instants do not go backwards. Which instants they were
-// nobody recorded, so the state is what is known of them:
+// its call, and those instants do not go backwards. The instants are not
+// recorded, so the state is what is known of them:
 //
 //	last    the last call left at an instant in [first, last]
 //	cost    and the next may leave so long after it
@@ -56,7 +56,7 @@ func stepPacer(s paceState, in input, out answer) (bool, any) {
 	case in.what == "enter":
 		s.queue = append(slices.Clone(s.queue), waiter{id: in.id, n: in.n})
 		return true, s
-	case in.what == "hand over": // never to one who then returns an error
+	case in.what == "hand over": // never to a call that then returns an error
 		return true, s
 	case in.what == "try" && out.ok:
 		return len(s.queue) == 0 && s.leave(in), s
@@ -132,7 +132,7 @@ func TestPacerTry(t *testing.T) {
 }
 
 // TestPacer has callers wait, too. The pacer is strict: what CatchUp makes up
-// for depends on when the pacer meant to wake whom, and nobody can see that.
+// for depends on when the pacer meant to wake each caller, which is not visible.
 func TestPacer(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
 		p, err := pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{CatchUp: -1})

@@ -20,7 +20,7 @@ const firstLimit = 3
 // semState is a semaphore that does one thing after the other.
 type semState struct {
 	limit, inFlight int64
-	queue           []waiter // those who have entered and not returned
+	queue           []waiter // calls that have entered and not returned
 }
 
 type waiter struct {
@@ -46,7 +46,7 @@ func (s semState) waiting() (n int64) {
 	return n
 }
 
-// with returns s with another queue, in which those who ask for too much have
+// with returns s with another queue, in which calls that ask for too much have
 // failed.
 func (s semState) with(queue []waiter) semState {
 	s.queue = slices.Clone(queue)
@@ -203,7 +203,7 @@ func TestSemaphoreFairOrNot(t *testing.T) {
 	}
 }
 
-// barging is correct but for its order: those who wait ask again and again.
+// barging is correct but for its order: waiting callers ask again and again.
 type barging struct {
 	mu                       sync.Mutex
 	limit, inFlight, waiters int64
@@ -287,7 +287,7 @@ func TestSemaphoreModel(t *testing.T) {
 			op(6, 7, "release", 2, 0, yes), op(3, 9, "return", 3, 1, yes),
 		}, true},
 		// Between 4 and 5 the waiter was there: the read says so.
-		{"overtakes who waits", []porcupine.Operation{
+		{"overtakes a waiting call", []porcupine.Operation{
 			op(1, 2, "try", 2, 0, yes), op(3, 11, "enter", 3, 1, no), op(4, 5, "waiting", 0, 0, answer{n: 1}),
 			op(6, 7, "try", 1, 0, yes), op(8, 9, "release", 1, 0, yes), op(9, 10, "release", 2, 0, yes),
 			op(3, 11, "return", 3, 1, yes),
@@ -305,7 +305,7 @@ func TestSemaphoreModel(t *testing.T) {
 			op(1, 6, "enter", 2, 1, no), op(1, 6, "hand over", 2, 1, no), op(1, 6, "return", 2, 1, cancelled),
 			op(7, 8, "in flight", 0, 0, answer{n: 2}),
 		}, false},
-		{"one who gives up had been given permits", []porcupine.Operation{
+		{"a call that gives up had been given permits", []porcupine.Operation{
 			op(1, 2, "try", 3, 0, yes), op(3, 13, "enter", 2, 1, no), op(3, 13, "hand over", 2, 1, no),
 			op(5, 6, "release", 3, 0, yes), op(7, 8, "in flight", 0, 0, answer{n: 2}), op(9, 10, "try", 2, 0, no),
 			op(3, 13, "return", 2, 1, cancelled), op(14, 15, "in flight", 0, 0, answer{n: 0}),

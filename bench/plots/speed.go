@@ -124,7 +124,7 @@ func keys(s *results.Speed) figure {
 }
 
 // waiters shows how the cost of handing a permit over grows with the number of
-// those who want it.
+// goroutines that want it.
 func waiters(s *results.Speed) figure {
 	return growth(s, "SemaphoreGrow", "goroutines that want the one permit", "ns per handover, median", 1, 20_000)
 }

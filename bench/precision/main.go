@@ -28,8 +28,8 @@
 //	            0 if below 3 ms
 //	frozen_ms   how long the process was stopped on purpose, in the middle
 //
-// Grants are what the bound is about, and t is when their callers notice: one
-// who is let go at its slot and notices late makes the next seem early. Hence
+// The bound is about grants, and t is when their callers notice: a caller that is
+// granted its slot and notices late makes the next one seem early. Hence
 // the 100 µs, and hence early can be above 0 where the bound was kept, with 64
 // callers on 2 CPUs or when the machine stalls; nothing hides it. That no grant
 // comes early is tested on recorded grants, in the packages themselves.

@@ -21,7 +21,7 @@ const (
 func measure(o order) results.Cell {
 	acquire, stop := libraries[o.Library](o.Rate)
 	defer stop()
-	// Enough for what one caller of many gets, and for one who gets all;
+	// Enough for one caller of many, and for a caller that gets all;
 	// append makes up for the rest.
 	room := int(o.Dur.Seconds()*float64(o.Rate))*5/4 + 2*discarded
 	if o.Callers > 1 {
@@ -100,7 +100,7 @@ func ahead(t []time.Duration, rate int) (most float64, early int) {
 	var worst time.Duration
 	latest := time.Duration(math.MinInt64)
 	for i, at := range t {
-		// Rounded up, so that rounding makes nobody early; a rate is at most
+		// Rounded up, so that rounding makes no call early; a rate is at most
 		// 10⁹, and i that of a few seconds.
 		slot := (int64(i)*int64(time.Second) + int64(rate) - 1) / int64(rate)
 		x := at - time.Duration(slot)

@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 }
 
 // TestMeasure measures each library, for real and for an instant: that calls
-// leave at all and the parts fit together. How fast is nobody's promise here.
+// leave at all and the parts fit together. How fast they are is not checked here.
 func TestMeasure(t *testing.T) {
 	dir := t.TempDir()
 	o, err := parse(strings.Fields("-rates 2000 -frozen 2000 -dur 1ms -runs 2 -callers 1,3"))

@@ -79,7 +79,7 @@ func work(in io.Reader, out io.Writer) {
 			os.Exit(1)
 		}
 		if err := answers.Encode(measure(o)); err != nil {
-			return // nobody listens any more
+			return // the reader is gone
 		}
 	}
 }

@@ -10,8 +10,8 @@
 // not the same from one minute to the next. A ratio is the median, over the
 // rounds, of the ratio within one round.
 //
-// A work is so many callers who ask, each again when it has its answer: for one
-// hot key, or for 10,000 keys in turn. All of them are let through. Server and
+// A work is a number of callers, each of which asks again when it has its answer: for one
+// hot key, or for 10,000 keys in turn. All of them are allowed. Server and
 // callers share the machine, so what a library leaves of it to the server counts,
 // too. The libraries, by the client they ask through:
 //

@@ -160,7 +160,7 @@ func TestBinaryFullDisk(t *testing.T) {
 	}
 }
 
-// Nobody can listen on port 0, so every attempt fails: everything is lost.
+// No server can listen on port 0, so every attempt fails: everything is lost.
 func TestBinaryUnreachable(t *testing.T) {
 	e := runBinary(t, "-n", "3", "-rate", "1000", "-url", "http://127.0.0.1:0/{}", "-json")
 	e.wantStatus(t, 1)

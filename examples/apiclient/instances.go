@@ -55,7 +55,7 @@ func (t *together) run(stdout io.Writer) (status int, err error) {
 	if err := t.server.Listen(); err != nil {
 		return exitLost, err
 	}
-	defer t.server.Close() // by then nobody is left who could be told of an error
+	defer t.server.Close() // too late to report its error
 
 	interrupt := catchInterrupt(t.interrupt, t.screen.print)
 	defer interrupt.close()

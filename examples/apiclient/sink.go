@@ -48,8 +48,8 @@ type line struct {
 	Body any `json:"body"`
 }
 
-// write adds one item. The error may be that of an earlier item: it is told to
-// everyone who comes after it, and again by close.
+// write adds one item. The error may be that of an earlier item: all later calls return
+// it, and so does close.
 func (s *sink) write(id int, body []byte) error {
 	item := line{ID: id, Body: string(body)}
 	if json.Valid(body) {

@@ -117,8 +117,8 @@ func TestBinaryOneInstance(t *testing.T) {
 	}
 }
 
-// A budget that has a name may be in use by others, who start and end when they
-// like: what it says is theirs, too.
+// A budget that has a name may be in use by other processes, which start and end at any
+// time: its numbers include theirs.
 func TestBinaryNamedBudgetStays(t *testing.T) {
 	redis := miniredis.RunT(t)
 	for _, more := range [][]string{{"-instances", "2"}, {"-naive=false"}} {
@@ -234,7 +234,7 @@ func TestBinaryInstanceIsKilled(t *testing.T) {
 	}
 }
 
-// Nobody goes on when the process is killed that started them: their next line of
+// When the process that started them is killed, all instances end: their next line of
 // progress has no reader.
 func TestBinaryTogetherIsKilled(t *testing.T) {
 	redis := miniredis.RunT(t)

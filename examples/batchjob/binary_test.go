@@ -232,8 +232,8 @@ func TestBinaryInterruptedTwice(t *testing.T) {
 	}
 }
 
-// Three signals: it ends although nobody reads what it prints, for the third
-// one does what it does to any program.
+// Three signals: it ends although its output is not read, because the third signal ends
+// it as it ends any program.
 func TestBinaryInterruptedThrice(t *testing.T) {
 	dir := t.TempDir()
 	out, in, err := os.Pipe()
@@ -285,7 +285,7 @@ func TestBinaryCancelsChildren(t *testing.T) {
 	if status := p.wait(t); status != 130 {
 		t.Errorf("status %d, stderr\n%s", status, p.stderr)
 	}
-	if text, err := io.ReadAll(fifo); err != nil || len(text) > 0 { // to the end of all who could write
+	if text, err := io.ReadAll(fifo); err != nil || len(text) > 0 { // until all writers have closed it
 		t.Errorf("a child says that it %q, %v", text, err)
 	}
 }

@@ -148,7 +148,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		failure := fmt.Errorf("%s: %s", req.URL.Redacted(), resp.Status)
 		last := report.Last()
 		if errors.Is(last.Why, sluice.ErrServerWait) {
-			// Not the item has failed: the server wants nobody to call it for long.
+			// The item has not failed: the server wants no calls for a long time.
 			return output{}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
 		}
 		if n := len(last.Attempts); n > 1 {

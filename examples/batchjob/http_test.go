@@ -170,7 +170,7 @@ func TestBinaryServerWait(t *testing.T) {
 	})
 	dir := t.TempDir()
 	r := runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-log", "run.jsonl", "-url", a.URL+"/{}")
-	// Who says so is b, which was told, or c, which finds the gate paused.
+	// The message is that of b, which got the response, or of c, which finds the gate paused.
 	r.want(t, 3, "", "1 ok, 0 failed, ", "ended early: ", "sluice: http://127.0.0.1:", ": the server asks for too long a wait, ", "429 Too Many Requests", "come back at ", "resume it, with the same input, by\n")
 	if log := readLog(t, dir); len(log) != 1 || calls.Load() != 2 {
 		t.Errorf("the log has %+v, after %d calls", log, calls.Load())

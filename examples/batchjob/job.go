@@ -20,7 +20,7 @@ type job struct {
 	runner runner
 	log    resumeLog
 	tally  batch.Tally
-	slots  chan int // the numbers for {%} that nobody has
+	slots  chan int // the numbers for {%} that are free
 }
 
 // resumeLog is a log or none.

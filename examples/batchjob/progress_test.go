@@ -122,8 +122,8 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// A pipe is counted when it is at its end, and one that nobody writes to does
-// not keep the program from stopping.
+// A pipe is counted when it is at its end. A pipe without a writer does not keep the
+// program from stopping.
 func TestInputPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -80,8 +80,8 @@ func TestBinaryStatus(t *testing.T) {
 		{"-bogus", 2, "crawler: flag provided but not defined: -bogus\nRun with -h"},
 		{"a.test", 2, `crawler: "a.test": want http://host/`},
 		{"-out no/such/folder", 1, "crawler: open no/such/folder"},
-		// Nobody can listen there. That is for robots.txt to say, but then there is
-		// nothing to be had.
+		// No server can listen there. That ends the request for robots.txt, and then
+		// there is nothing to crawl.
 		{"-delay 20ms http://127.0.0.1:0/", 1, "unreachable: skipped"},
 		{"-delay 20ms http://127.0.0.1:0/", 1, "crawler: no page could be fetched"},
 	} {

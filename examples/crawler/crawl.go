@@ -115,8 +115,8 @@ func (c *crawler) work(ctx context.Context, h *host) {
 	}
 }
 
-// visit goes to one link, and writes what came of it. It returns false if
-// nobody knows what would have: ctx is done, or there are enough pages.
+// visit fetches one link, and writes the result. It returns false if there is
+// no result: ctx is done, or there are enough pages.
 func (c *crawler) visit(ctx context.Context, gate *sluice.Gate, h *host, l link) bool {
 	c.prepare(ctx, gate, h)
 	if ctx.Err() != nil {

@@ -73,7 +73,7 @@ func (c *crawler) prepare(ctx context.Context, gate *sluice.Gate, h *host) {
 	now := time.Now()
 	due := !now.Before(h.readAt)
 	if due {
-		// Nobody else; the others of this host go on by the old rules.
+		// Only this call reads them; the others of this host go on by the old rules.
 		h.readAt = now.Add(robotsAge)
 	}
 	c.mu.Unlock()

@@ -33,7 +33,7 @@ func (t *timeout) Timeout() bool { return true }
 func (t *timeout) Unwrap() error { return limits.ErrTimeout }
 
 // Named returns err as one of the limiter called name: errors.Is and errors.As
-// see err, the message says who. Without a name it is err itself. The errors
+// see err, and the message has the name. Without a name it is err itself. The errors
 // of a context come back bare: no limiter is to blame for them.
 func Named(name string, err error) error {
 	switch e := err.(type) {

@@ -479,7 +479,7 @@ func TestMap_LongHistory(t *testing.T) {
 		}{
 			{150_000, keys, time.Hour}, // grows
 			{200_000, keys, 10_000},    // most were deleted, or expire
-			{200_000, 50, time.Hour},   // nobody asks for them
+			{200_000, 50, time.Hour},   // no call uses them
 			{150_000, keys, time.Hour}, // and again
 		}
 		for _, stage := range stages {

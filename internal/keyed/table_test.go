@@ -60,7 +60,7 @@ func TestTable_Homes(t *testing.T) {
 		least          float64
 	}{
 		{perBucket, 0, 0.68},
-		{slots + 2, 4, 0.45}, // one who had to go elsewhere stays there
+		{slots + 2, 4, 0.45}, // an entry that had to go elsewhere stays there
 	} {
 		home, all := 0, 0
 		for range 2000 {

@@ -128,7 +128,7 @@ func FuzzParse(f *testing.F) {
 		for line := range strings.Lines(lines) {
 			name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 			if ok {
-				header[name] = append(header[name], value) // also as nobody spells it
+				header[name] = append(header[name], value) // in any spelling
 			}
 		}
 		const year3000 = 32503680000

@@ -174,7 +174,7 @@ func TestInfo_PauseUntil(t *testing.T) {
 		{429, fields("RateLimit: " + full), -1, ""},       // backoff
 		{429, fields("RateLimit: "+empty, "Retry-After: 5"), 5 * time.Second, "Retry-After"},
 		{500, fields("RateLimit: "+empty, "Retry-After: 5"), 10 * time.Second, "Ratelimit"},
-		{500, fields("Retry-After: 5"), -1, ""}, // for those who retry, not for others
+		{500, fields("Retry-After: 5"), -1, ""}, // only for this call
 		{503, fields("Retry-After: 5"), 5 * time.Second, "Retry-After"},
 		{301, fields("RateLimit: " + empty), -1, ""}, // the draft warns of it
 		{301, fields("RateLimit: "+empty, "Retry-After: 5"), 5 * time.Second, "Retry-After"},

@@ -208,8 +208,8 @@ func retryAfter(wait time.Duration) int64 {
 	return max(seconds, 1)
 }
 
-// answer writes a JSON body. A failing write means that the client has gone,
-// and there is nobody left to tell.
+// answer writes a JSON body. A failing write means that the client has gone, so its
+// error is ignored.
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

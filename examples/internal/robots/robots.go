@@ -17,7 +17,7 @@ import (
 
 const (
 	// MaxSize is how many bytes of a file count. RFC 9309 asks for at least
-	// 500 KiB. Nobody needs to read more than one beyond them.
+	// 500 KiB. Reading one byte more is enough.
 	MaxSize = 512 << 10
 
 	// MaxDelay is the longest Crawl-delay; a longer one counts as this. The

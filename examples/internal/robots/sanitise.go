@@ -15,7 +15,7 @@ import (
 //
 // Because one line can spoil that: "Crawl-delay: abc", "-3", "NaN" or nothing
 // at all, or any rule before the first User-agent, is an error for the file as
-// a whole, and who then allows everything has lost all its rules. And because
+// a whole, and a crawler that then allows everything has lost all its rules. And because
 // it reads some lines wrongly without a word:
 //
 //	Crawl-delay: 1e30          −2,562,047 h
