@@ -60,14 +60,14 @@ func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 		time.Sleep(time.Minute)
 		var wait *limits.WaitError
 		for _, left := range l.Sofar() {
-			switch left.Who {
+			switch left.Caller {
 			case 0, 1, 8:
 				if !errors.As(left.Err, &wait) {
-					t.Errorf("caller %d: %v, want a WaitError", left.Who, left.Err)
+					t.Errorf("caller %d: %v, want a WaitError", left.Caller, left.Err)
 				}
 			case 3, 4:
 				if !errors.Is(left.Err, limits.ErrTimeout) {
-					t.Errorf("caller %d: %v, want ErrTimeout", left.Who, left.Err)
+					t.Errorf("caller %d: %v, want ErrTimeout", left.Caller, left.Err)
 				}
 			}
 		}

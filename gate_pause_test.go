@@ -67,7 +67,7 @@ func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				for _, left := range l.Sofar() {
-					if left.Who != 0 || left.Err == nil {
+					if left.Caller != 0 || left.Err == nil {
 						t.Errorf("%v slipped through", left)
 					}
 				}
@@ -108,7 +108,7 @@ func TestGate_PauseUntil_FailsWaitersWithoutTime(t *testing.T) {
 		time.Sleep(ms)
 		got := l.Sofar()
 		var wait *limits.WaitError
-		if len(got) != 1 || got[0].Who != 0 || got[0].At != 10*ms || !errors.As(got[0].Err, &wait) || wait.Need != 30*time.Second {
+		if len(got) != 1 || got[0].Caller != 0 || got[0].At != 10*ms || !errors.As(got[0].Err, &wait) || wait.Need != 30*time.Second {
 			t.Errorf("got %v", got)
 		}
 		g.Close()

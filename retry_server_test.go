@@ -281,7 +281,7 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 		l.Call(2, func() error { return sluice.Retry(bg, g, each(10*time.Second), third.call) })
 		time.Sleep(2 * time.Second)
 		left := l.Sofar()
-		if len(left) != 1 || left[0].Who != 0 {
+		if len(left) != 1 || left[0].Caller != 0 {
 			t.Fatalf("after the second server wait: %v", left)
 		}
 		first.wantStop(t, left[0].Err, stop{
@@ -291,7 +291,7 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 		// One that backs off notices when it comes back.
 		time.Sleep(11 * time.Second)
 		left = l.Sofar()
-		if len(left) != 2 || left[1].Who != 2 {
+		if len(left) != 2 || left[1].Caller != 2 {
 			t.Fatalf("after the backoff: %v", left)
 		}
 		third.wantStop(t, left[1].Err, stop{

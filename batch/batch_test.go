@@ -77,11 +77,11 @@ func history[Out any](ordered bool, results iter.Seq2[Result[int, Out], error]) 
 	}
 	var b strings.Builder
 	for _, e := range all {
-		who := strconv.Itoa(e.item)
+		name := strconv.Itoa(e.item)
 		if e.item == math.MaxInt {
-			who = "end"
+			name = "end"
 		}
-		fmt.Fprintf(&b, " %s@%v:%s", who, e.at, e.text)
+		fmt.Fprintf(&b, " %s@%v:%s", name, e.at, e.text)
 	}
 	return strings.TrimPrefix(b.String(), " ")
 }

@@ -85,7 +85,7 @@ func TestPacer_SetRate_FailsWaitersWithoutTime(t *testing.T) {
 					t.Error("it waited for its deadline")
 				}
 				time.Sleep(time.Minute)
-				if got := l.Sofar(); len(got) != 3 || got[2].Who != 3 || got[2].Err != nil {
+				if got := l.Sofar(); len(got) != 3 || got[2].Caller != 3 || got[2].Err != nil {
 					t.Errorf("the third caller: %v", got)
 				}
 			})

@@ -43,7 +43,7 @@ func ExamplePacer_AcquireWithin() {
 	// true
 }
 
-// Reservations are places in the queue. Who gives one back lets the others
+// Reservations are places in the queue. A caller that gives one back lets the others
 // move up.
 func ExamplePacer_Reserve() {
 	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Minute}, pacer.Config{}))

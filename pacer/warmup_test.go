@@ -92,8 +92,8 @@ func TestConfig_WarmUp_ForecastsComeTrue(t *testing.T) {
 		time.Sleep(time.Hour)
 		// The area is summed in other pieces than it was forecast in.
 		for i, got := range l.Sofar() {
-			if d := got.At - want[i].At; got.Who != want[i].Who || d.Abs() > 100 {
-				t.Errorf("call %d left at %v, forecast %v", got.Who, got.At, want[i].At)
+			if d := got.At - want[i].At; got.Caller != want[i].Caller || d.Abs() > 100 {
+				t.Errorf("call %d left at %v, forecast %v", got.Caller, got.At, want[i].At)
 			}
 		}
 	})

@@ -27,9 +27,9 @@ const (
 var bg = context.Background()
 
 // end returns how the call of a caller ended, which it must have.
-func end(l *synclog.Log, who int) synclog.Left {
+func end(l *synclog.Log, caller int) synclog.Left {
 	left := l.Sofar()
-	return left[slices.IndexFunc(left, func(c synclog.Left) bool { return c.Who == who })]
+	return left[slices.IndexFunc(left, func(c synclog.Left) bool { return c.Caller == caller })]
 }
 
 // took returns how long f took, in a bubble.

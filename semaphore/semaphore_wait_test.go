@@ -259,7 +259,7 @@ func TestWeighted_Acquire_CancelLosesThePlaceOnly(t *testing.T) {
 				}
 				// Calls that wait until the end are cancelled at 2 ms, too.
 				for i := range c.waiting {
-					if !slices.ContainsFunc(c.want, func(d synclog.Left) bool { return d.Who == i }) {
+					if !slices.ContainsFunc(c.want, func(d synclog.Left) bool { return d.Caller == i }) {
 						c.want = append(c.want, synclog.Failed(i, 2*ms, gone))
 					}
 				}
@@ -267,7 +267,7 @@ func TestWeighted_Acquire_CancelLosesThePlaceOnly(t *testing.T) {
 				inFlight := int64(0)
 				for _, d := range c.want {
 					if d.Err == nil {
-						inFlight += c.waiting[d.Who]
+						inFlight += c.waiting[d.Caller]
 					}
 				}
 				wantState(t, s, 4, inFlight, 0)

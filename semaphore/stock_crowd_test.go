@@ -21,7 +21,7 @@ func TestCrowd_IsServedInOrderOfTheCalls(t *testing.T) {
 		s, l := held(t, 2, 2), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		defer cancel()
-		for who, acquire := range []func() error{
+		for caller, acquire := range []func() error{
 			func() error { return s.Acquire(bg, 1) },
 			func() error { return s.Acquire(bg, 1) },
 			func() error { return s.Acquire(ctx, 1) }, // of the crowd no more
@@ -30,8 +30,8 @@ func TestCrowd_IsServedInOrderOfTheCalls(t *testing.T) {
 			func() error { return s.Acquire(bg, 1) },
 			func() error { return s.AcquireWithin(bg, 1, time.Hour) },
 		} {
-			l.Call(who, acquire)
-			wantState(t, s, 2, 2, who+1)
+			l.Call(caller, acquire)
+			wantState(t, s, 2, 2, caller+1)
 			if s.TryAcquire(1) {
 				t.Error("overtook")
 			}
@@ -53,8 +53,8 @@ func TestCrowd_IsServedInOrderOfTheCalls(t *testing.T) {
 func TestCrowd_GetsWhatItWantsAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 3, 3), synclog.New()
-		for who := range 2 {
-			l.Call(who, func() error { return s.Acquire(bg, 1) })
+		for caller := range 2 {
+			l.Call(caller, func() error { return s.Acquire(bg, 1) })
 		}
 		wantState(t, s, 3, 3, 2)
 		func() {
@@ -81,9 +81,9 @@ func TestCrowd_FailsWhenTheLimitSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 1, 1), synclog.New()
 		var want []synclog.Left
-		for who := range 20 {
-			l.Call(who, func() error { return s.Acquire(bg, 1) })
-			want = append(want, synclog.Failed(who, 0, limits.ErrTooLarge))
+		for caller := range 20 {
+			l.Call(caller, func() error { return s.Acquire(bg, 1) })
+			want = append(want, synclog.Failed(caller, 0, limits.ErrTooLarge))
 		}
 		wantState(t, s, 1, 1, 20)
 		mustSetLimit(t, s, 0)
@@ -124,8 +124,8 @@ func TestCrowd_InABubbleAndOutside(t *testing.T) {
 	inside := func() {
 		synctest.Test(t, func(t *testing.T) {
 			l := synclog.New()
-			for who := range 3 {
-				l.Call(who, func() error { return s.Acquire(bg, 1) })
+			for caller := range 3 {
+				l.Call(caller, func() error { return s.Acquire(bg, 1) })
 			}
 			for range 3 {
 				time.Sleep(time.Hour) // passes at once if all of them are seen to sleep

@@ -81,7 +81,7 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 		if err := server.Listen(); err != nil {
 			return exitLost, err
 		}
-		defer server.Close() // by then nobody is left who could be told of an error
+		defer server.Close() // too late to report its error
 		o.url = server.URL() + "/items/{}"
 	}
 	// The file comes last: it is emptied only when nothing else can fail.

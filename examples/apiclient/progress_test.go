@@ -34,7 +34,7 @@ func TestProgressText(t *testing.T) {
 			"gate: 300/1,000 done, 100 lost, 3 in flight, 61 waiting, 100.0/s of 100.0/s, ETA 3.0s"},
 		{"throttled", after(0, moment{}), after(2*time.Second, moment{done: 200, sent: 46000, inFlight: 64, throttled: 45000}),
 			"gate: 200/1,000 done, 64 in flight, 0 waiting, 23,000/s of 100.0/s, ETA 8.0s, 45,000 429s"},
-		{"who waits is not known", after(0, moment{}), after(2*time.Second, moment{done: 200, sent: 200, inFlight: 3, waiting: unknown}),
+		{"waiting calls are not known", after(0, moment{}), after(2*time.Second, moment{done: 200, sent: 200, inFlight: 3, waiting: unknown}),
 			"gate: 200/1,000 done, 3 in flight, 100.0/s of 100.0/s, ETA 8.0s"},
 	}
 	for _, tt := range tests {

@@ -121,13 +121,13 @@ func (m moment) detail(then moment, red func(string) string) string {
 func (m moment) paused() []string {
 	var lines []string
 	for _, p := range m.pauses {
-		who := p.name
-		if who == "" {
-			who = "all"
+		name := p.name
+		if name == "" {
+			name = "all"
 		}
-		// Never earlier than told: the second is rounded up.
+		// Never too early: the second is rounded up.
 		until := p.until.Add(time.Second - 1).Truncate(time.Second)
-		line := fmt.Sprintf("%s paused until %s", who, until.Format(time.TimeOnly))
+		line := fmt.Sprintf("%s paused until %s", name, until.Format(time.TimeOnly))
 		if p.why != "" {
 			line += " (" + p.why + ")"
 		}

@@ -144,10 +144,10 @@ func (x *crowd) block(l *Level, name string) (free func()) {
 }
 
 // awaitLeft waits until a caller has left.
-func (x *crowd) awaitLeft(who int) {
-	for limit := x.now() + x.longest(); x.leftAt(who, 0) < 0; x.sleep(x.unit / 2) {
+func (x *crowd) awaitLeft(caller int) {
+	for limit := x.now() + x.longest(); x.leftAt(caller, 0) < 0; x.sleep(x.unit / 2) {
 		if x.ctx.Err() != nil || x.now() > limit {
-			x.errorf("call %d does not leave", who)
+			x.errorf("call %d does not leave", caller)
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func conservation(c *check) {
 		// Numbers are drawn here: the callers run in any order.
 		r := rand.New(rand.NewPCG(13, 1))
 		var cancels sync.WaitGroup
-		for who := range callers {
+		for caller := range callers {
 			ctx, cancel := context.WithCancel(x.ctx)
 			ask, hold := Ask{}, time.Duration(r.IntN(4))*c.unit/8
 			if r.IntN(3) == 0 {
@@ -185,14 +185,14 @@ func conservation(c *check) {
 				cancels.Go(func() { x.sleep(after); cancel() })
 			}
 			fails, panics := r.IntN(4) == 0, r.IntN(8) == 0
-			x.begin(who, func() (err error) {
+			x.begin(caller, func() (err error) {
 				defer cancel()
 				defer func() {
 					if v := recover(); v != nil {
 						err = fmt.Errorf("panic: %v", v)
 					}
 				}()
-				return x.s.Do(ctx, ask, x.attempt(who, func() error {
+				return x.s.Do(ctx, ask, x.attempt(caller, func() error {
 					x.sleep(hold)
 					if panics && !x.s.Remote { // there it would be a server that does
 						panic("a panic of the call")
@@ -222,7 +222,7 @@ func conservation(c *check) {
 				x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
 			}
 			for _, q := range l.Quotas {
-				if got, want := left[l.Name+q.Name]-q.Left(), ran*q.weight(); got < want || got > want && !x.s.Unsure {
+				if got, want := left[l.Name+q.Name]-q.Left(), ran*q.cost(); got < want || got > want && !x.s.Unsure {
 					x.errorf("%s: %d calls left, and %d are missing", q.Name, ran, got)
 				}
 			}
@@ -230,4 +230,4 @@ func conservation(c *check) {
 	})
 }
 
-func (q Quota) weight() int64 { return max(1, q.Weight) }
+func (q Quota) cost() int64 { return max(1, q.Cost) }

@@ -81,13 +81,13 @@ type crowd struct {
 
 // An end is how a call ended, a departure that an attempt of it left.
 type end struct {
-	who int
-	at  time.Duration
-	err error
+	caller int
+	at     time.Duration
+	err    error
 }
 
 type departure struct {
-	who      int
+	caller   int
 	at       time.Duration
 	answered int // how many attempts had been answered by then
 }
@@ -100,26 +100,26 @@ func (x *crowd) errorf(format string, args ...any) {
 
 // do lets a caller make an attempt, which is in flight for as long as f takes. It
 // returns when the caller waits, is in flight or has ended. f may be nil.
-func (x *crowd) do(ctx context.Context, who int, ask Ask, f func() error) {
-	x.begin(who, func() error { return x.s.Do(ctx, ask, x.attempt(who, f)) })
+func (x *crowd) do(ctx context.Context, caller int, ask Ask, f func() error) {
+	x.begin(caller, func() error { return x.s.Do(ctx, ask, x.attempt(caller, f)) })
 }
 
 // call is do with retries.
-func (x *crowd) call(ctx context.Context, who int, f func() error) {
-	x.begin(who, func() error { return x.s.Call(ctx, x.attempt(who, f)) })
+func (x *crowd) call(ctx context.Context, caller int, f func() error) {
+	x.begin(caller, func() error { return x.s.Call(ctx, x.attempt(caller, f)) })
 }
 
-func (x *crowd) begin(who int, call func() error) {
+func (x *crowd) begin(caller int, call func() error) {
 	ended := make(chan struct{})
 	x.mu.Lock()
-	x.begun[who] = ended
+	x.begun[caller] = ended
 	x.mu.Unlock()
 	x.callers.Go(func() {
 		defer close(ended)
 		err := call()
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.ended = append(x.ended, end{who, x.now(), err})
+		x.ended = append(x.ended, end{caller, x.now(), err})
 	})
 	if !x.real {
 		synctest.Wait()
@@ -135,7 +135,7 @@ func (x *crowd) begin(who int, call func() error) {
 		x.mu.Lock()
 		outside := len(x.begun) - len(x.ended) - x.inFlight
 		for _, d := range x.left {
-			if d.who == who {
+			if d.caller == caller {
 				outside = 0
 			}
 		}
@@ -144,14 +144,14 @@ func (x *crowd) begin(who int, call func() error) {
 			return
 		}
 	}
-	x.errorf("call %d neither waits nor ends", who)
+	x.errorf("call %d neither waits nor ends", caller)
 }
 
 // attempt returns f as an attempt of a caller that is recorded.
-func (x *crowd) attempt(who int, f func() error) func() error {
+func (x *crowd) attempt(caller int, f func() error) func() error {
 	return func() error {
 		x.mu.Lock()
-		x.left = append(x.left, departure{who, x.now(), x.answered})
+		x.left = append(x.left, departure{caller, x.now(), x.answered})
 		x.inFlight++
 		x.most = max(x.most, x.inFlight)
 		x.mu.Unlock()
@@ -197,8 +197,8 @@ func (x *crowd) finish() {
 	x.mu.Lock()
 	all := slices.Sorted(maps.Keys(x.begun))
 	x.mu.Unlock()
-	for _, who := range all {
-		if !x.finishOf(who) {
+	for _, caller := range all {
+		if !x.finishOf(caller) {
 			return
 		}
 	}
@@ -206,9 +206,9 @@ func (x *crowd) finish() {
 
 // finishOf waits until the call of one caller has ended. If that takes too long all
 // calls are cancelled.
-func (x *crowd) finishOf(who int) bool {
+func (x *crowd) finishOf(caller int) bool {
 	x.mu.Lock()
-	ended := x.begun[who]
+	ended := x.begun[caller]
 	x.mu.Unlock()
 	timer := time.NewTimer(x.longest())
 	defer timer.Stop()
@@ -216,7 +216,7 @@ func (x *crowd) finishOf(who int) bool {
 	case <-ended:
 		return true
 	case <-timer.C:
-		x.errorf("call %d does not end", who)
+		x.errorf("call %d does not end", caller)
 		x.cancel()
 		return false
 	}
@@ -243,9 +243,9 @@ func (x *crowd) departures() []departure {
 }
 
 // leftAt returns when a caller left for the nth time, counted from 0, or -1.
-func (x *crowd) leftAt(who, nth int) time.Duration {
+func (x *crowd) leftAt(caller, nth int) time.Duration {
 	for _, d := range x.departures() {
-		if d.who == who {
+		if d.caller == caller {
 			if nth == 0 {
 				return d.at
 			}
@@ -257,39 +257,39 @@ func (x *crowd) leftAt(who, nth int) time.Duration {
 
 // wantLeft checks when a caller left: exactly at an instant or, on the real clock, not
 // before it.
-func (x *crowd) wantLeft(who int, at time.Duration) {
-	got := x.leftAt(who, 0)
+func (x *crowd) wantLeft(caller int, at time.Duration) {
+	got := x.leftAt(caller, 0)
 	switch {
 	case got < 0:
-		x.errorf("call %d did not leave: %v", who, x.errOf(who))
+		x.errorf("call %d did not leave: %v", caller, x.errOf(caller))
 	case got < at:
-		x.errorf("call %d left at %v, before %v", who, got, at)
+		x.errorf("call %d left at %v, before %v", caller, got, at)
 	case !x.real && got > at+x.s.Late:
-		x.errorf("call %d left at %v, later than %v", who, got, at+x.s.Late)
+		x.errorf("call %d left at %v, later than %v", caller, got, at+x.s.Late)
 	}
 }
 
 // wantEnded checks that a call has ended, when it must have, and returns its error.
-func (x *crowd) wantEnded(who int) (end, bool) {
+func (x *crowd) wantEnded(caller int) (end, bool) {
 	if !x.real {
 		synctest.Wait()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.ended {
-		if e.who == who {
+		if e.caller == caller {
 			return e, true
 		}
 	}
-	x.errorf("call %d has not ended at %v", who, x.now())
+	x.errorf("call %d has not ended at %v", caller, x.now())
 	return end{}, false
 }
 
-func (x *crowd) errOf(who int) error {
+func (x *crowd) errOf(caller int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.ended {
-		if e.who == who {
+		if e.caller == caller {
 			return e.err
 		}
 	}
@@ -303,7 +303,7 @@ func (x *crowd) wantOrder(want ...int) {
 	var got []int
 	x.mu.Lock()
 	for _, d := range x.left {
-		got = append(got, d.who)
+		got = append(got, d.caller)
 	}
 	x.mu.Unlock()
 	if x.real && (x.limits.Room != 1 || !x.s.Roomy() || x.s.Remote) {

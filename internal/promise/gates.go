@@ -60,13 +60,13 @@ func mustGate(tb testing.TB, cfg sluice.Config) *sluice.Gate {
 
 // OfGate returns the subject of a gate and the levels of its path.
 func OfGate(l Limits, g *sluice.Gate, levels ...*Level) *Subject {
-	v := verbs{weight: 1}
+	v := verbs{cost: 1}
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, levels)
 }
 
 // verbs are the ways in which the calls of a subject enter a gate.
 type verbs struct {
-	weight   int64         // what a call costs
+	cost     int64         // what a call costs
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
 }
@@ -83,7 +83,7 @@ func (v verbs) subject(l Limits, use func(func(*sluice.Gate) error) error, level
 		Try: func() (ok bool) {
 			_ = use(func(g *sluice.Gate) error {
 				var p *sluice.Permit
-				if p, ok = g.TryAcquire(v.weight); ok {
+				if p, ok = g.TryAcquire(v.cost); ok {
 					p.Release()
 				}
 				return nil
@@ -96,7 +96,7 @@ func (v verbs) subject(l Limits, use func(func(*sluice.Gate) error) error, level
 }
 
 func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) error {
-	n := max(1, ask.N) * v.weight
+	n := max(1, ask.N) * v.cost
 	limit := ask.Within
 	if v.within == 0 && limit == 0 {
 		limit = v.deadline
@@ -131,12 +131,12 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 		ctx, cancel = context.WithTimeout(ctx, v.deadline)
 		defer cancel()
 	}
-	if v.weight == 1 {
+	if v.cost == 1 {
 		return sluice.Retry(ctx, g, policy, func(context.Context) error { return marked(f()) })
 	}
 	a := sluice.NewAttempts(g, policy)
 	for {
-		p, err := a.Next(ctx, v.weight)
+		p, err := a.Next(ctx, v.cost)
 		if err != nil {
 			return err
 		}

@@ -32,14 +32,14 @@ func exactCancellation(c *check) {
 			before, left := x.state(), len(x.departures())
 			ctx, cancel := context.WithCancel(x.ctx)
 			defer cancel()
-			for who := 1; who <= callers; who++ {
-				x.do(ctx, who, Ask{Within: within}, nil)
+			for caller := 1; caller <= callers; caller++ {
+				x.do(ctx, caller, Ask{Within: within}, nil)
 			}
 			if within == 0 {
 				cancel()
 			}
-			for who := 1; who <= callers; who++ {
-				x.finishOf(who)
+			for caller := 1; caller <= callers; caller++ {
+				x.finishOf(caller)
 			}
 			if after := x.state(); x.now() < x.origin+gap && after != before && len(x.departures()) == left && (!x.real || left == 1) {
 				x.errorf("cancelled calls took something:\n\t%s, before\n\t%s", after, before)
@@ -52,9 +52,9 @@ func exactCancellation(c *check) {
 			x.finish()
 			x.wantLeft(callers+1, max(came, x.origin+gap))
 			x.nothingInFlight()
-			for who := 1; who <= callers; who++ {
-				if x.errOf(who) == nil && x.s.Roomy() {
-					x.errorf("call %d gave up and left", who)
+			for caller := 1; caller <= callers; caller++ {
+				if x.errOf(caller) == nil && x.s.Roomy() {
+					x.errorf("call %d gave up and left", caller)
 				}
 			}
 		})
@@ -74,10 +74,10 @@ func (x *crowd) nothingInFlight() {
 	}
 }
 
-// firstCome lets callers of different weight queue. They leave in that order, and
+// firstCome lets callers of different cost queue. They leave in that order, and
 // nothing overtakes.
 func firstCome(c *check) {
-	weights := []int64{3, 1, 2, 1, 1, 3, 1}
+	costs := []int64{3, 1, 2, 1, 1, 3, 1}
 	for _, room := range []int64{1, 0} {
 		c.scene("a queue", Limits{Interval: c.unit, Room: room}, func(x *crowd) {
 			if room == 0 && !x.s.Paced {
@@ -88,27 +88,27 @@ func firstCome(c *check) {
 				hold = c.unit / 2
 			}
 			var order []int
-			for who := range 8 {
+			for caller := range 8 {
 				ask := Ask{}
-				if who > 0 && room == 0 {
-					ask.N = weights[who-1]
+				if caller > 0 && room == 0 {
+					ask.N = costs[caller-1]
 				}
-				x.do(x.ctx, who, ask, x.hold(hold))
-				order = append(order, who)
-				if who > 0 && who < 4 && x.s.Try != nil && x.now() < x.origin+c.unit/2 && x.s.Try() {
-					x.errorf("TryAcquire overtook %d callers", who)
+				x.do(x.ctx, caller, ask, x.hold(hold))
+				order = append(order, caller)
+				if caller > 0 && caller < 4 && x.s.Try != nil && x.now() < x.origin+c.unit/2 && x.s.Try() {
+					x.errorf("TryAcquire overtook %d callers", caller)
 				}
 			}
 			x.finish()
 			x.wantOrder(order...)
 			at := x.origin
-			for who := range 8 {
-				x.wantLeft(who, at)
+			for caller := range 8 {
+				x.wantLeft(caller, at)
 				switch {
 				case !x.s.Paced:
 					at += hold
-				case x.s.Weighs && room == 0 && who > 0:
-					at += time.Duration(weights[who-1]) * c.unit
+				case x.s.Weighs && room == 0 && caller > 0:
+					at += time.Duration(costs[caller-1]) * c.unit
 				default:
 					at += c.unit
 				}
@@ -123,21 +123,21 @@ func firstCome(c *check) {
 func trueToRate(c *check) {
 	const calls = 25
 	c.scene("from a queue", Limits{Interval: c.unit}, func(x *crowd) {
-		for who := range calls {
-			x.do(x.ctx, who, Ask{}, nil)
+		for caller := range calls {
+			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.finish()
-		for who := range calls {
-			x.wantLeft(who, x.origin+time.Duration(who)*c.unit)
+		for caller := range calls {
+			x.wantLeft(caller, x.origin+time.Duration(caller)*c.unit)
 		}
 	})
 	c.scene("one after the other", Limits{Interval: c.unit, Room: 2}, func(x *crowd) {
-		for who := range calls {
-			x.do(x.ctx, who, Ask{}, x.hold(c.unit/3))
-			x.finishOf(who)
+		for caller := range calls {
+			x.do(x.ctx, caller, Ask{}, x.hold(c.unit/3))
+			x.finishOf(caller)
 		}
-		for who := range calls {
-			x.wantLeft(who, x.origin+time.Duration(who)*c.unit)
+		for caller := range calls {
+			x.wantLeft(caller, x.origin+time.Duration(caller)*c.unit)
 		}
 	})
 	c.scene("after idle time", Limits{Interval: c.unit}, func(x *crowd) {
@@ -145,12 +145,12 @@ func trueToRate(c *check) {
 		x.finishOf(0)
 		x.sleep(10 * c.unit)
 		idle := x.now()
-		for who := 1; who < 5; who++ {
-			x.do(x.ctx, who, Ask{}, nil)
+		for caller := 1; caller < 5; caller++ {
+			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.finish()
-		for who := 1; who < 5; who++ {
-			x.wantLeft(who, idle+time.Duration(who-1)*c.unit)
+		for caller := 1; caller < 5; caller++ {
+			x.wantLeft(caller, idle+time.Duration(caller-1)*c.unit)
 		}
 	})
 	if c.real {
@@ -162,11 +162,11 @@ func trueToRate(c *check) {
 		if x.s.Weighs {
 			heaviest = 3
 		}
-		weight := func(who int) int64 { return 1 + int64(who)%heaviest }
-		for who := range calls {
-			x.do(x.ctx, who, Ask{N: weight(who)}, nil)
-			if who%5 == 4 { // idle time in between, which must not be stored
-				x.finishOf(who)
+		cost := func(caller int) int64 { return 1 + int64(caller)%heaviest }
+		for caller := range calls {
+			x.do(x.ctx, caller, Ask{N: cost(caller)}, nil)
+			if caller%5 == 4 { // idle time in between, which must not be stored
+				x.finishOf(caller)
 				x.sleep(7 * c.unit / 2)
 			}
 		}
@@ -178,7 +178,7 @@ func trueToRate(c *check) {
 		for i, first := range all {
 			sum := int64(0)
 			for _, d := range all[i:] {
-				sum += weight(d.who)
+				sum += cost(d.caller)
 				// B + (W + CatchUp)/T + n_max - 1, where the burst B is 1
 				if window := d.at - first.at; time.Duration(sum-heaviest)*c.unit > window+catchUp {
 					x.errorf("%d permits left within %v from %v on", sum, window, first.at)
@@ -195,8 +195,8 @@ func changes(c *check) {
 		if !x.s.Paced {
 			return
 		}
-		for who := range 5 {
-			x.do(x.ctx, who, Ask{}, nil)
+		for caller := range 5 {
+			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
 		x.wantLeft(0, x.origin)
@@ -207,8 +207,8 @@ func changes(c *check) {
 			}
 		}
 		x.finish()
-		for who := 1; who < 5; who++ {
-			x.wantLeft(who, changed+time.Duration(who-1)*c.unit/10)
+		for caller := 1; caller < 5; caller++ {
+			x.wantLeft(caller, changed+time.Duration(caller-1)*c.unit/10)
 		}
 		x.wantOrder(0, 1, 2, 3, 4)
 	})
@@ -219,8 +219,8 @@ func changes(c *check) {
 		c.scene("a new limit of "+level.Name, Limits{Interval: c.unit, Room: 9}, func(x *crowd) {
 			l, done := x.s.Levels[i], make(chan struct{})
 			x.must(l.SetConcurrency(1))
-			for who := range 3 {
-				x.do(x.ctx, who, Ask{}, x.until(done))
+			for caller := range 3 {
+				x.do(x.ctx, caller, Ask{}, x.until(done))
 			}
 			x.sleep(max(0, x.origin-x.now()) + x.s.Late + 5*c.unit)
 			if n := len(x.departures()); n != 1 {
@@ -241,8 +241,8 @@ func changes(c *check) {
 			l := x.s.Levels[i]
 			x.rest()
 			l.PauseUntil(time.Now().Add(c.long), "on purpose")
-			for who := range 3 {
-				x.do(x.ctx, who, Ask{}, nil)
+			for caller := range 3 {
+				x.do(x.ctx, caller, Ask{}, nil)
 			}
 			x.sleep(max(0, x.origin-x.now()) + 3*c.unit)
 			if n := len(x.departures()); n != 0 {
@@ -258,8 +258,8 @@ func changes(c *check) {
 			if !x.s.Paced {
 				return
 			}
-			for who := range 3 {
-				x.do(x.ctx, who, Ask{}, nil)
+			for caller := range 3 {
+				x.do(x.ctx, caller, Ask{}, nil)
 			}
 			x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
 			end := x.now() + 30*c.unit

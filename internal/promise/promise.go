@@ -153,10 +153,10 @@ type Control interface {
 // A Quota is a further limit of a level. It has so much left that it holds no call up
 // unless it is emptied.
 type Quota struct {
-	Name   string
-	Left   func() int64  // how much is left
-	Take   func(n int64) // takes n, or gives back -n if n < 0
-	Weight int64         // what a call takes; 0 means 1
+	Name string
+	Left func() int64  // how much is left
+	Take func(n int64) // takes n, or gives back -n if n < 0
+	Cost int64         // what a call takes; 0 means 1
 }
 
 // A ServerWait is the error of a call that a server refuses, with the time to wait.

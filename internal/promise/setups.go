@@ -32,13 +32,13 @@ func withGrandparent(tb testing.TB, l Limits) *Subject {
 
 const plenty = 2000
 
-// newBucket returns a bucket that calls of a weight hardly empty.
-func newBucket(weight int64) (sluice.Limit, Quota) {
+// newBucket returns a bucket that calls of a cost hardly empty.
+func newBucket(cost int64) (sluice.Limit, Quota) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 100 * time.Hour, Burst: plenty}))
 	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
-		Name:   "bucket",
-		Weight: weight,
-		Left:   func() int64 { return b.Take(0).Remaining },
+		Name: "bucket",
+		Cost: cost,
+		Left: func() int64 { return b.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				b.Adjust(context.Background(), n, 0)
@@ -50,12 +50,12 @@ func newBucket(weight int64) (sluice.Limit, Quota) {
 }
 
 // newLog is newBucket with a sliding window of 100 hours.
-func newLog(weight int64) (sluice.Limit, Quota) {
+func newLog(cost int64) (sluice.Limit, Quota) {
 	log := limits.Must(window.NewSliding(window.Quota{Limit: plenty, Window: 100 * time.Hour}))
 	return sluice.Limit{Name: "log", Limiter: log}, Quota{
-		Name:   "log",
-		Weight: weight,
-		Left:   func() int64 { return log.Take(0).Remaining },
+		Name: "log",
+		Cost: cost,
+		Left: func() int64 { return log.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				_ = log.Adjust(context.Background(), n, 0)
@@ -149,7 +149,7 @@ func withCost(tb testing.TB, l Limits) *Subject {
 	g := mustGate(tb, cfg)
 	level := NewLevel("gate", g, quota)
 	level.Control = costly{g}
-	v := verbs{weight: 2}
+	v := verbs{cost: 2}
 	s := v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{level})
 	s.Weighs = true
 	return s
@@ -203,13 +203,13 @@ const day = 24 * time.Hour
 
 func withDeadline(tb testing.TB, l Limits) *Subject {
 	g := mustGate(tb, l.Config())
-	v := verbs{weight: 1, deadline: 100 * day}
+	v := verbs{cost: 1, deadline: 100 * day}
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
 }
 
 func withAcquireWithin(tb testing.TB, l Limits) *Subject {
 	g := mustGate(tb, l.Config())
-	v := verbs{weight: 1, within: 100 * day}
+	v := verbs{cost: 1, within: 100 * day}
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
 }
 
@@ -229,7 +229,7 @@ func inKeyed(tb testing.TB, l Limits) *Subject {
 	}); err != nil {
 		tb.Fatal(err)
 	}
-	return verbs{weight: 1}.subject(l, use, levels)
+	return verbs{cost: 1}.subject(l, use, levels)
 }
 
 // besideShutdown has a sibling that was shut down while callers waited in it.

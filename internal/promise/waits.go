@@ -17,10 +17,10 @@ func neverEarly(c *check) {
 		for _, l := range x.s.Levels {
 			end := x.now() + 20*c.unit
 			l.PauseUntil(x.start.Add(end), "on purpose")
-			who := len(x.departures())
-			x.do(x.ctx, who, Ask{}, nil)
-			x.finishOf(who)
-			x.wantLeft(who, max(end, x.origin))
+			caller := len(x.departures())
+			x.do(x.ctx, caller, Ask{}, nil)
+			x.finishOf(caller)
+			x.wantLeft(caller, max(end, x.origin))
 		}
 	})
 	for _, way := range c.ways() {
@@ -33,8 +33,8 @@ func neverEarly(c *check) {
 				return
 			}
 			for _, d := range all[1:] {
-				if d.at < said+wait.After && (d.who == 0 || !wait.Alone) {
-					x.errorf("call %d left at %v, the server said %v at %v", d.who, d.at, wait.After, said)
+				if d.at < said+wait.After && (d.caller == 0 || !wait.Alone) {
+					x.errorf("call %d left at %v, the server said %v at %v", d.caller, d.at, wait.After, said)
 				}
 			}
 			if err := x.errOf(0); x.leftAt(0, 1) < 0 && !errors.Is(err, sluice.ErrBudget) {
@@ -89,8 +89,8 @@ func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.
 		return wait
 	})
 	// The others may wait for the end of a pause, too; the order in which they came is known.
-	for who := 1; who <= others; who++ {
-		x.call(x.ctx, who, nil)
+	for caller := 1; caller <= others; caller++ {
+		x.call(x.ctx, caller, nil)
 	}
 	close(ready)
 	select {
@@ -120,8 +120,8 @@ func noHerd(c *check) {
 				x.rest()
 				ends := x.now() + max(20*c.unit, 2*(x.origin-x.now()))
 				l.PauseUntil(x.start.Add(ends), "on purpose")
-				for who := range callers {
-					x.do(x.ctx, who, Ask{}, x.hold(c.unit))
+				for caller := range callers {
+					x.do(x.ctx, caller, Ask{}, x.hold(c.unit))
 				}
 				if how.name == "Resume" {
 					x.sleep(c.unit)
@@ -137,12 +137,12 @@ func noHerd(c *check) {
 			return
 		}
 		x.s.Levels[0].PauseUntil(time.Now().Add(c.unit), "on purpose")
-		for who := range 3 {
-			x.do(x.ctx, who, Ask{}, x.hold(c.long))
+		for caller := range 3 {
+			x.do(x.ctx, caller, Ask{}, x.hold(c.long))
 		}
 		x.finish()
-		for who := range 3 {
-			x.wantLeft(who, c.unit+time.Duration(who)*10*time.Second)
+		for caller := range 3 {
+			x.wantLeft(caller, c.unit+time.Duration(caller)*10*time.Second)
 		}
 	})
 	if len(c.ways()) == 0 {
@@ -187,7 +187,7 @@ func (x *crowd) apart(from time.Duration) {
 	for k, d := range x.departures() {
 		switch at := from + time.Duration(k)*x.unit; {
 		case d.at < from:
-			x.errorf("call %d left at %v, before the end of the pause at %v", d.who, d.at, from)
+			x.errorf("call %d left at %v, before the end of the pause at %v", d.caller, d.at, from)
 		case x.s.Paced && d.at < at:
 			x.errorf("the call %d places after the first left at %v, before %v", k, d.at, at)
 		case x.s.Paced && !x.real && d.at > at+x.s.Late:
@@ -203,11 +203,11 @@ func (x *crowd) apart(from time.Duration) {
 // and the error has the wait that was needed. A wait that may end at any time is not a
 // reason to refuse.
 func neverHopeless(c *check) {
-	refused := func(x *crowd, who int, within, need time.Duration) {
+	refused := func(x *crowd, caller int, within, need time.Duration) {
 		before, at := x.state(), x.now()
-		x.do(x.ctx, who, Ask{Within: within}, nil)
-		x.finishOf(who)
-		e, _ := x.wantEnded(who)
+		x.do(x.ctx, caller, Ask{Within: within}, nil)
+		x.finishOf(caller)
+		e, _ := x.wantEnded(caller)
 		var wait *limits.WaitError
 		switch {
 		case !errors.As(e.err, &wait) || !errors.Is(e.err, context.DeadlineExceeded):
@@ -289,11 +289,11 @@ func paidRetries(c *check) {
 	const calls = 60
 	constant := sluice.Constant(c.unit / 10)
 	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.RetryPolicy{Backoff: constant, Throttled: constant}}, func(x *crowd) {
-		for who := range calls {
-			x.call(x.ctx, who, func() error { return ErrDown })
-			x.finishOf(who)
-			if x.errOf(who) == nil {
-				x.errorf("call %d succeeded", who)
+		for caller := range calls {
+			x.call(x.ctx, caller, func() error { return ErrDown })
+			x.finishOf(caller)
+			if x.errOf(caller) == nil {
+				x.errorf("call %d succeeded", caller)
 			}
 		}
 		// 100 tokens are 20 retries; some come back in time.
@@ -316,13 +316,13 @@ func serverWait(c *check) {
 		if n := len(x.departures()); n != 1 {
 			x.errorf("%d attempts left, want one", n)
 		}
-		for who := range 5 {
-			e, _ := x.wantEnded(who)
+		for caller := range 5 {
+			e, _ := x.wantEnded(caller)
 			if !errors.Is(e.err, sluice.ErrServerWait) {
-				x.errorf("call %d: %v", who, e.err)
+				x.errorf("call %d: %v", caller, e.err)
 			}
 			if !x.real && e.at != said {
-				x.errorf("call %d stopped at %v, the server said it at %v", who, e.at, said)
+				x.errorf("call %d stopped at %v, the server said it at %v", caller, e.at, said)
 			}
 		}
 	})

@@ -68,7 +68,7 @@ func TestQueue_Change_EndsHopelessWaits(t *testing.T) {
 			synclog.At(3, 450*ms))
 		for _, left := range l.Sofar() {
 			if left.Err != nil {
-				wantWaitError(t, left.Err, 440*ms, map[int]time.Duration{1: 440 * ms, 2: 300 * ms}[left.Who])
+				wantWaitError(t, left.Err, 440*ms, map[int]time.Duration{1: 440 * ms, 2: 300 * ms}[left.Caller])
 			}
 		}
 	})

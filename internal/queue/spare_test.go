@@ -112,7 +112,7 @@ func TestSpares_HerdIsGivenBack(t *testing.T) {
 	}
 }
 
-// Who is refused before it waits, or only tries, keeps the waiter for others.
+// A caller that is refused before it waits, or only tries, keeps the waiter for others.
 func TestSpares_RefusedCallersUseUpNone(t *testing.T) {
 	r := newRooms(0, Config{MaxWaiting: 1})
 	r.herd(t, 1)
@@ -166,7 +166,7 @@ func TestSpares_KeepTheirMessages(t *testing.T) {
 	}
 }
 
-// Who was told to look is told how the wait ended all the same.
+// A caller that was told to look is told how the wait ended all the same.
 func TestMessage_GrantAfterNudge(t *testing.T) {
 	for _, most := range []time.Duration{Forever, time.Hour} {
 		r := newRooms(0, Config{})

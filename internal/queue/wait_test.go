@@ -29,7 +29,7 @@ func newFine(interval time.Duration) *Queue {
 	return q
 }
 
-// Who drives a queue of many slots that are close together sleeps for each of them
+// A caller that drives a queue of many slots that are close together sleeps for each of them
 // exactly, and deaf. It must not be deaf to its context for all of them.
 func TestQueue_Acquire_CancelDriverOfManyNearSlots(t *testing.T) {
 	q := newFine(time.Millisecond)

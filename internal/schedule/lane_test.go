@@ -208,7 +208,7 @@ func TestLane_Close_ReportsWhetherCallsHavePassed(t *testing.T) {
 	})
 }
 
-// Who has read an old interval must not leave by it, whatever has come since.
+// A caller that has read an old interval must not leave by it, whatever has come since.
 func TestLane_Open_OldSlotsStayClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lane
@@ -247,7 +247,7 @@ func TestLane_Open_TooFarAway(t *testing.T) {
 	})
 }
 
-// Who has lost to another must not leave by what it read before.
+// A caller that has lost to another must not leave by what it read before.
 func TestSlots_Take_Once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lane

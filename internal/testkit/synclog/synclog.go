@@ -22,16 +22,16 @@ type Log struct {
 
 // Left is the end of a call.
 type Left struct {
-	Who int
-	At  time.Duration
-	Err error
+	Caller int
+	At     time.Duration
+	Err    error
 }
 
 // At is a call that was let through at an instant.
-func At(who int, at time.Duration) Left { return Left{who, at, nil} }
+func At(caller int, at time.Duration) Left { return Left{caller, at, nil} }
 
 // Failed is a call that failed with err at an instant.
-func Failed(who int, at time.Duration, err error) Left { return Left{who, at, err} }
+func Failed(caller int, at time.Duration, err error) Left { return Left{caller, at, err} }
 
 // New returns an empty log that starts now.
 func New() *Log { return &Log{Start: time.Now()} }
@@ -39,12 +39,12 @@ func New() *Log { return &Log{Start: time.Now()} }
 // Call calls f in a goroutine of its own and records when it returned. Call
 // returns when f has returned or everything in the bubble blocks, so that
 // calls arrive in order.
-func (l *Log) Call(who int, f func() error) {
+func (l *Log) Call(caller int, f func() error) {
 	go func() {
 		err := f()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.left = append(l.left, Left{who, time.Since(l.Start), err})
+		l.left = append(l.left, Left{caller, time.Since(l.Start), err})
 	}()
 	synctest.Wait()
 }
@@ -62,7 +62,7 @@ func (l *Log) Want(t testing.TB, want ...Left) {
 }
 
 func same(got, want Left) bool {
-	return got.Who == want.Who && got.At == want.At && errors.Is(got.Err, want.Err)
+	return got.Caller == want.Caller && got.At == want.At && errors.Is(got.Err, want.Err)
 }
 
 // Sofar returns the calls that ended so far, in the order of the instants.
@@ -77,6 +77,6 @@ func (l *Log) Sofar() []Left {
 
 func byTime(ls []Left) {
 	slices.SortFunc(ls, func(a, b Left) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Who, b.Who))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Caller, b.Caller))
 	})
 }
