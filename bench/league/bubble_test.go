@@ -30,6 +30,17 @@ func TestPlayInBubble_AgreesWithTheTwin(t *testing.T) {
 	}
 }
 
+// The SDK wakes all that wait for one token and draws its backoff differently, but it is
+// the algorithm that was ported.
+func TestAWSSDK_AgreesWithThePort(t *testing.T) {
+	for _, name := range []string{"bucket", "bucket-ra", "slow", "window", "log", "overload", "tokens", "siblings", "far"} {
+		a, b := scoreOf(t, "aws-port", name), scoreOf(t, "aws-adaptive", name)
+		if math.Abs(a.Score-b.Score) > 2 {
+			t.Errorf("%s: the port %.2f, the SDK %.2f", name, a.Score, b.Score)
+		}
+	}
+}
+
 // The random numbers are the same in each run; the order in which goroutines of the same
 // instant run is not.
 func TestPlayInBubble_RepeatsASeed(t *testing.T) {
@@ -37,7 +48,7 @@ func TestPlayInBubble_RepeatsASeed(t *testing.T) {
 		if e.library == nil {
 			continue
 		}
-		for _, name := range []string{"cap", "strangers", "tokens"} {
+		for _, name := range []string{"cap", "strangers", "tokens", "siblings"} {
 			a, b := scoreOf(t, e.name, name), scoreOf(t, e.name, name)
 			if d := math.Abs(a.Score - b.Score); !(d <= .5) {
 				t.Errorf("%s in %s: the same seed gave %.2f and %.2f", e.name, name, a.Score, b.Score)

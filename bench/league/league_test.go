@@ -42,15 +42,15 @@ func TestPlay_ReproducesKnownFigures(t *testing.T) {
 		{"pacer-told", "steps", .40, 0},
 		{"pacer-told", "cap", .86, .141},
 		{"pacer-told", "headers", .909, 0},
-		{"pacer-double", "bucket", 1, .446},
-		{"pacer-half", "batch", .5, 0},
+		{"xtime-double", "bucket", 1, .446},
+		{"xtime-half", "batch", .5, 0},
 		{"backoff", "bucket", 1, .411},
 		{"backoff", "window", 1, .544},
 		{"backoff", "penalty", 0, .994},
-		{"aws-adaptive", "bucket", .98, .008},
-		{"aws-adaptive", "fast", .26, .002},
-		{"aws-adaptive", "window", 1, .268},
-		{"aws-adaptive", "tokens", .99, .216},
+		{"aws-port", "bucket", .98, .008},
+		{"aws-port", "fast", .26, .002},
+		{"aws-port", "window", 1, .268},
+		{"aws-port", "tokens", .99, .216},
 		{"naive", "window", 1, .997},
 	} {
 		s := scoreOf(t, c.strategy, c.world)
@@ -74,7 +74,7 @@ func TestPlay_IsRepeatable(t *testing.T) {
 // Two strategies in one world and seed meet the same demand, whatever they do.
 func TestPlay_GivesAllStrategiesTheSameDemand(t *testing.T) {
 	w := world(t, "sparse")
-	a, b := play(w, choose([]string{"naive"})[0], 3), play(w, choose([]string{"pacer-half"})[0], 3)
+	a, b := play(w, choose([]string{"naive"})[0], 3), play(w, choose([]string{"pacer-told"})[0], 3)
 	if !reflect.DeepEqual(a.clients[0].log.births, b.clients[0].log.births) {
 		t.Error("the callers came at other instants")
 	}

@@ -22,11 +22,17 @@ func (p *process) withBackoff(enter func(ctx context.Context, w *wish) error) ca
 			if err != nil || r.outcome == granted {
 				return err
 			}
-			if err := p.sleep(ctx, max(fullJitter(w.tries, p.float64()), r.retryAfter)); err != nil {
+			if err := p.backOff(ctx, w, r); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// backOff waits before a call is repeated as the strategy backoff does, or until the
+// world ends.
+func (p *process) backOff(ctx context.Context, w *wish, r reply) error {
+	return p.sleep(ctx, max(fullJitter(w.tries, p.float64()), r.retryAfter))
 }
 
 // xtime is golang.org/x/time/rate v0.16.0: one Limiter for all workers, Limiter.WaitN

@@ -3,12 +3,14 @@
 // long a call waits. It runs in virtual time. README.md has the worlds and the scores.
 //
 //	go run ./bench/league -quick
-//	go run ./bench/league -strategies pacer-told,aws-adaptive -only steps,penalty
+//	go run ./bench/league -strategies xtime-told,aws-adaptive -only steps,penalty
 //	go run ./bench/league -random 100 -rseed 4 -quick
 //	go run ./bench/league -worlds FILE -json
 package main
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
 func main() {
@@ -30,57 +34,147 @@ func main() {
 	})
 }
 
-func run(args []string, out io.Writer, in bubbler) error {
+type options struct {
+	file, only, strategies string
+	random, seeds          int
+	rseed                  uint64
+	quick, json, worlds    bool
+	out, into              string
+}
+
+// parse reads the arguments. With -h it prints how to use the command and returns
+// flag.ErrHelp.
+func parse(args []string, out io.Writer) (*options, error) {
+	o := new(options)
 	flags := flag.NewFlagSet("league", flag.ContinueOnError)
-	file := flags.String("worlds", "", "a `file` of worlds, instead of the named ones")
-	draw := flags.Int("random", 0, "draw so many worlds at random, instead of the named ones")
-	rseed := flags.Uint64("rseed", 1, "the seed to draw them with")
-	only := flags.String("only", "", "only the worlds with these `names`, separated by commas")
-	names := flags.String("strategies", "", "only the strategies with these `names`")
-	seeds := flags.Int("seeds", 5, "runs of each world")
-	quick := flags.Bool("quick", false, "one run of each world")
-	asJSON := flags.Bool("json", false, "print the figures of each run as JSON")
-	asWorlds := flags.Bool("print-worlds", false, "print the worlds as JSON, and run nothing")
-	if err := flags.Parse(args); err != nil {
+	flags.SetOutput(out)
+	flags.StringVar(&o.file, "worlds", "", "the worlds of this `file`, instead of the 22 named ones")
+	flags.IntVar(&o.random, "random", 0, "`n` worlds drawn at random, instead of the named ones")
+	flags.Uint64Var(&o.rseed, "rseed", 1, "the `seed` to draw them with")
+	flags.StringVar(&o.only, "only", "", "only the worlds with these `names`, separated by commas")
+	flags.StringVar(&o.strategies, "strategies", "", "only the strategies with these `names`")
+	flags.IntVar(&o.seeds, "seeds", 5, "runs of each strategy in each world")
+	flags.BoolVar(&o.quick, "quick", false, "the same as -seeds 1")
+	flags.BoolVar(&o.json, "json", false, "print the figures of each run as JSON, instead of tables")
+	flags.BoolVar(&o.worlds, "print-worlds", false, "print the worlds as JSON, and run nothing")
+	flags.StringVar(&o.out, "o", "", "also write the JSON to this `file`")
+	flags.StringVar(&o.into, "into", "", "also put the tables into this Markdown `file`, between its marks for league")
+	flags.Usage = func() {
+		fmt.Fprint(out, usage)
+		for _, e := range entries {
+			fmt.Fprintf(out, "  %-18s %s\n", e.name, e.about)
+		}
+		fmt.Fprint(out, "\nFlags:\n\n")
+		flags.PrintDefaults()
+	}
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.quick {
+		o.seeds = 1
+	}
+	return o, err
+}
+
+const usage = `League measures what a client gains from a limiter, in virtual time: the share of the
+upstream's allowance that it uses, the share of its calls that are refused, and how long
+a call waits. README.md in its directory describes the worlds and the scores.
+
+  go run ./bench/league -quick                                       # two minutes
+  go run ./bench/league -strategies xtime-told,sluice-told -only steps,penalty
+  go run ./bench/league -random 100 -rseed 4 -quick
+  go run ./bench/league -worlds FILE -json
+
+Strategies:
+
+`
+
+// chosen returns the worlds and the strategies that the options ask for.
+func (o *options) chosen() (worlds []*World, strategies []entry, err error) {
+	switch {
+	case o.file != "":
+		if worlds, err = readWorlds(o.file); err != nil {
+			return nil, nil, err
+		}
+	case o.random > 0:
+		worlds = drawWorlds(o.random, o.rseed)
+	default:
+		worlds = namedWorlds()
+	}
+	if o.only != "" {
+		all := worlds
+		worlds = nil
+		for _, name := range strings.Split(o.only, ",") {
+			i := slices.IndexFunc(all, func(w *World) bool { return w.Name == name })
+			if i < 0 {
+				return nil, nil, fmt.Errorf("no world is called %s", name)
+			}
+			worlds = append(worlds, all[i])
+		}
+	}
+	if o.strategies == "" {
+		return worlds, choose(nil), nil
+	}
+	for _, name := range strings.Split(o.strategies, ",") {
+		e := choose([]string{name})
+		if len(e) == 0 {
+			return nil, nil, fmt.Errorf("no strategy is called %s", name)
+		}
+		strategies = append(strategies, e...)
+	}
+	return worlds, strategies, nil
+}
+
+func run(args []string, out io.Writer, in bubbler) error {
+	o, err := parse(args, out)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	worlds := namedWorlds()
-	switch {
-	case *file != "":
-		var err error
-		if worlds, err = readWorlds(*file); err != nil {
-			return err
-		}
-	case *draw > 0:
-		worlds = drawWorlds(*draw, *rseed)
+	worlds, strategies, err := o.chosen()
+	if err != nil {
+		return err
 	}
-	if *only != "" {
-		wanted := strings.Split(*only, ",")
-		worlds = slices.DeleteFunc(worlds, func(w *World) bool { return !slices.Contains(wanted, w.Name) })
-	}
-	var chosen []entry
-	if *names == "" {
-		chosen = choose(nil)
-	} else {
-		chosen = choose(strings.Split(*names, ","))
-	}
-	switch {
-	case len(worlds) == 0:
-		return fmt.Errorf("no world is called %s", *only)
-	case len(chosen) == 0:
-		return fmt.Errorf("no strategy is called %s", *names)
-	case *asWorlds:
+	if o.worlds {
 		return printWorlds(out, worlds)
 	}
-	if *quick {
-		*seeds = 1
+	scores := playAll(worlds, strategies, o.seeds, in)
+	if o.out != "" {
+		if err := writeFile(o.out, scores); err != nil {
+			return err
+		}
 	}
-	scores := playAll(worlds, chosen, *seeds, in)
-	if *asJSON {
+	var tables strings.Builder
+	newTable(scores).print(&tables)
+	if o.into != "" {
+		about := fmt.Sprintf("%d worlds, %s of each strategy. `go run ./bench/league`", len(worlds), count(o.seeds, "run"))
+		if err := results.Splice(o.into, "league", about+"\n"+tables.String()); err != nil {
+			return err
+		}
+	}
+	if o.json {
 		return printJSON(out, scores)
 	}
-	newTable(scores).print(out)
-	return nil
+	_, err = io.WriteString(out, tables.String())
+	return err
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
+}
+
+func writeFile(name string, scores []Score) error {
+	var b bytes.Buffer
+	if err := printJSON(&b, scores); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
 // playAll plays all games, as many at a time as there are processors. The order of the

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -22,49 +21,6 @@ type strategy interface {
 
 // A ticket is what a strategy wants to remember of a call.
 type ticket any
-
-// An entry is a strategy of the table: a policy in the event-driven twin, or a library,
-// which runs in a bubble.
-type entry struct {
-	name    string
-	make    func(w *World, r *rand.Rand) strategy
-	library func(p *process) caller
-}
-
-// play plays a game, with the twin or in a bubble.
-func (e entry) play(w *World, seed uint64, in bubbler) *game {
-	if e.library != nil {
-		return playInBubble(w, e, seed, in)
-	}
-	return play(w, e, seed)
-}
-
-var entries = []entry{
-	{name: "naive", make: func(*World, *rand.Rand) strategy { return naive{} }},
-	{name: "backoff", make: func(_ *World, r *rand.Rand) strategy { return &backoff{r: r} }},
-	{name: "pacer-told", make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 1) }},
-	{name: "pacer-double", make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 2) }},
-	{name: "pacer-half", make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, .5) }},
-	{name: "aws-adaptive", make: func(_ *World, r *rand.Rand) strategy { return newAWS(r) }},
-	{name: "xtime-told", library: xtime(1)},
-	{name: "xtime-double", library: xtime(2)},
-	{name: "xtime-half", library: xtime(.5)},
-	{name: "sluice-told", library: sluiceTold},
-}
-
-// choose returns the entries with these names, or all.
-func choose(names []string) []entry {
-	if len(names) == 0 {
-		return entries
-	}
-	var some []entry
-	for _, e := range entries {
-		if slices.Contains(names, e.name) {
-			some = append(some, e)
-		}
-	}
-	return some
-}
 
 // play runs a strategy in a world, once.
 func play(w *World, e entry, seed uint64) *game {

@@ -164,8 +164,12 @@ func mean(all []float64) float64 {
 	return sum / float64(len(all))
 }
 
+// printJSON writes a list, one run a line.
 func printJSON(w io.Writer, scores []Score) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	return e.Encode(scores)
+	text, err := json.Marshal(scores)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, strings.ReplaceAll(string(text), "},{", "},\n{")+"\n")
+	return err
 }
