@@ -31,6 +31,7 @@ func main() {
 
 func run(ctx context.Context, urls []string) error {
 	// begin download
+	// nil stands for http.DefaultTransport, which sends the requests.
 	transport, err := sluicehttp.New(nil, sluicehttp.Config{Gate: sluice.Config{
 		Concurrency: 8,                                        // in flight, for each host
 		Rate:        sluice.Rate{Count: 10, Per: time.Second}, // one each 100 ms
