@@ -1,0 +1,174 @@
+package sluicegrpc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sluice-go/sluice"
+)
+
+// An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream
+// are the interceptors. One Interceptor may serve any number of connections; those to the
+// same target then share a gate. It must be made by [New] and is safe for use by multiple
+// goroutines. It starts goroutines only for permits that a Semaphore lent, and they end with
+// the call. An Interceptor that was made in a testing/synctest bubble belongs to it.
+type Interceptor struct {
+	cfg    Config
+	policy sluice.RetryPolicy // without Retryable, which judge calls
+	gates  *sluice.Keyed[string]
+	recent atomic.Pointer[target] // most programs have one
+	closed atomic.Bool
+}
+
+// A target is that of a connection, and its canonical form.
+type target struct{ given, canonical string }
+
+// New returns an Interceptor. It returns an error for a Gate that [sluice.New] rejects, both
+// Gate and Gates, or a code of AlsoRetry that is OK, Canceled or unknown.
+func New(cfg Config) (*Interceptor, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("sluicegrpc: %w", err)
+	}
+	i := &Interceptor{cfg: cfg.withDefaults(), policy: cfg.Retry, gates: cfg.Gates}
+	i.policy.Retryable = nil
+	if i.gates != nil {
+		return i, nil
+	}
+	var err error
+	i.gates, err = sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
+		cfg := i.cfg.Gate
+		cfg.Name = key
+		return sluice.New(cfg)
+	}, sluice.KeyedConfig{})
+	return i, err
+}
+
+// Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate grants it, and
+// again if Config allows.
+//
+// The error is that of the last attempt, unchanged if nothing is to be added. If the call is
+// given up although it could be retried, the error has the status of the last attempt and
+// matches a [*sluice.RetryError], which says why and when to come back. If the gate refuses
+// the call, the error matches that of the gate, and its status is one of those in the
+// documentation of the package.
+func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	c := i.newCall(ctx, method, cc)
+	if c == nil {
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	opts, finish := ownFinish(opts)
+	err := i.use(c, func() error {
+		return c.unary(func(ctx context.Context, more ...grpc.CallOption) error {
+			return invoke(ctx, method, req, reply, cc, append(opts[:len(opts):len(opts)], more...)...)
+		})
+	})
+	finish(err)
+	return err
+}
+
+// Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate grants it.
+// The permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the
+// only response, when SendMsg or Header ends it with an error, when the context is done, or
+// when the connection is closed. As gRPC requires, one of these must happen: a stream that
+// is neither read to its end nor cancelled holds its permit.
+//
+// A stream that could not be opened is retried like a unary call. Later errors are retried
+// only if the client sends a single message, and before it has received one or called Header
+// or Context. RecvMsg then blocks during the backoff and the wait for the gate.
+func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c := i.newCall(ctx, method, cc)
+	if c == nil {
+		return streamer(ctx, desc, cc, method, opts...)
+	}
+	opts, finish := ownFinish(opts)
+	s := &stream{call: c, desc: desc, finish: finish}
+	s.streamer = func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error) {
+		return streamer(ctx, desc, cc, method, append(opts[:len(opts):len(opts)], more...)...)
+	}
+	if err := i.use(c, s.open); err != nil {
+		s.finished(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// Gates returns the gates: for package observe, or to pause one by hand.
+func (i *Interceptor) Gates() *sluice.Keyed[string] { return i.gates }
+
+// Shutdown closes all gates, also those of Config.Gates, and waits until nothing is in
+// flight: calls that wait or come later fail with [limits.ErrClosed] and the code Canceled.
+// If ctx is done first, it returns ctx.Err(). An Interceptor need not be shut down.
+func (i *Interceptor) Shutdown(ctx context.Context) error {
+	i.closed.Store(true)
+	var keys []string
+	i.gates.Stats(func(key string, _ sluice.Stats) bool {
+		keys = append(keys, key)
+		return true
+	})
+	for _, key := range keys {
+		// The error means that the gate has been forgotten.
+		_ = i.gates.Use(key, func(gate *sluice.Gate) error { gate.Close(); return nil })
+	}
+	for _, key := range keys {
+		var err error
+		_ = i.gates.Use(key, func(gate *sluice.Gate) error { err = gate.Shutdown(ctx); return nil })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// use calls f with c.gate set to the gate of c.key, which is not forgotten meanwhile. An error
+// without a gate becomes a refusal.
+func (i *Interceptor) use(c *call, f func() error) error {
+	switch err := c.ctx.Err(); {
+	case err != nil:
+		return c.refused(err)
+	case c.cost < 0:
+		return status.Error(codes.InvalidArgument, "sluicegrpc: negative cost")
+	}
+	entered := false
+	err := i.gates.Use(c.key, func(gate *sluice.Gate) error {
+		entered = true
+		if i.closed.Load() { // Shutdown may not have seen the gate
+			gate.Close()
+		}
+		if c.gate == nil {
+			c.begin(gate)
+		}
+		if c.gate != gate { // forgotten between two attempts of a stream: c.attempts are of the old one
+			return c.last.err
+		}
+		return f()
+	})
+	if !entered {
+		return c.refused(err)
+	}
+	return err
+}
+
+// canonical returns the canonical target of cc, "" if that is nil.
+func (i *Interceptor) canonical(cc *grpc.ClientConn) string {
+	if cc == nil {
+		return ""
+	}
+	t, given := i.recent.Load(), cc.Target()
+	if t == nil || t.given != given {
+		t = &target{given, cc.CanonicalTarget()}
+		i.recent.Store(t)
+	}
+	return t.canonical
+}
+
+// passes reports whether a method is about the state of the server, which must be visible
+// also while calls have to wait.
+func passes(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+}

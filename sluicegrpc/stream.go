@@ -1,0 +1,272 @@
+package sluicegrpc
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A stream is the stream of a call, however often it is opened.
+//
+// gRPC says how a stream ended by calling OnFinish, from the method that ends it or, if the
+// context is done or the connection closed, from a goroutine of its own. So turn.end decides
+// on another attempt, and RecvMsg makes it.
+type stream struct {
+	*call
+	desc     *grpc.StreamDesc
+	streamer func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error)
+	finish   func(error) // the OnFinish of the client
+
+	mu         sync.Mutex // also guards the fields of call once the stream is open
+	turn       *turn
+	committed  bool // the client has seen a part of the response
+	answered   bool // the server has sent a message
+	over       bool // finish was called
+	message    any  // what the client has sent, if it can be sent again
+	sent, half bool // the message; the end of all messages
+}
+
+// A turn is one attempt of a stream.
+type turn struct {
+	s      *stream
+	permit *sluice.Permit
+	probe  probe
+	stream grpc.ClientStream
+	ctx    context.Context
+	cancel context.CancelCauseFunc // nil if the permit cannot be lost
+
+	// Guarded by s.mu.
+	opened bool
+	stop   func() bool // stops watching the context of the client
+	done   bool
+	again  bool // there must be another attempt
+	err    error
+}
+
+// open opens the stream through the gate, in as many attempts as necessary.
+func (s *stream) open() error {
+	for {
+		permit, err := s.next()
+		if err != nil {
+			return err
+		}
+		t := s.newTurn(permit)
+		again, err := t.open()
+		if !again {
+			return err
+		}
+	}
+}
+
+func (s *stream) newTurn(permit *sluice.Permit) *turn {
+	t := &turn{s: s, permit: permit, ctx: s.ctx}
+	if lost := permit.Lost(); lost != nil {
+		t.ctx, t.cancel = context.WithCancelCause(s.ctx)
+		go func() {
+			select {
+			case <-lost:
+				t.cancel(limits.ErrLeaseLost)
+			case <-t.ctx.Done():
+			}
+		}()
+	}
+	return t
+}
+
+// open opens the stream once. again reports that there must be another attempt.
+func (t *turn) open() (again bool, err error) {
+	opened := false
+	defer func() {
+		if !opened { // an error, or a panic
+			t.release()
+		}
+	}()
+	t.probe.trailer = untouched
+	t.stream, err = t.s.streamer(t.s.numbered(t.ctx), grpc.Trailer(&t.probe.trailer), grpc.OnFinish(t.finished))
+	if err != nil {
+		again, final := t.end(err)
+		if !again && final == nil {
+			final = err
+		}
+		return again, final
+	}
+	// For streams of interceptors that do not pass options on.
+	stop := context.AfterFunc(t.s.ctx, func() { t.end(status.FromContextError(t.s.ctx.Err()).Err()) })
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.s.turn, t.opened, opened = t, true, true
+	if t.stop = stop; t.done {
+		stop()
+	}
+	return false, nil
+}
+
+// finished is the OnFinish of t.
+func (t *turn) finished(err error) {
+	t.s.mu.Lock()
+	t.probe.ended = true
+	t.s.mu.Unlock()
+	t.end(err)
+}
+
+// end ends t, once, with err, nil for a success. again reports that there must be another
+// attempt; if not, final is nil or the error for the client.
+func (t *turn) end(err error) (again bool, final error) {
+	again, final = t.decide(err)
+	t.release()
+	if !again {
+		t.s.finished(final)
+	}
+	return again, final
+}
+
+func (t *turn) decide(err error) (again bool, final error) {
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.done {
+		return t.again, t.err
+	}
+	t.done = true
+	switch {
+	case err != nil:
+		s.last = s.judge(t.ctx, err, &t.probe, s.committed || s.desc.ClientStreams && t.opened)
+		var why error
+		t.again, why = s.attempts.Ended(s.ctx, s.last.marked)
+		t.err = s.final(why)
+	default:
+		s.answer()
+	}
+	if t.stop != nil {
+		t.stop()
+	}
+	return t.again, t.err
+}
+
+// release gives the permit back and ends the context of the turn.
+func (t *turn) release() {
+	t.permit.Release()
+	if t.cancel != nil {
+		t.cancel(nil)
+	}
+}
+
+// finished calls the OnFinish of the client, once.
+func (s *stream) finished(err error) {
+	s.mu.Lock()
+	before := s.over
+	s.over = true
+	s.mu.Unlock()
+	if !before {
+		s.finish(err)
+	}
+}
+
+// current returns the turn whose stream is open. commit reports that the client will see a
+// part of its response, so that there is no other.
+func (s *stream) current(commit bool) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.committed = s.committed || commit
+	return s.turn
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *stream) RecvMsg(m any) error {
+	for {
+		t := s.current(false)
+		err := t.stream.RecvMsg(m)
+		switch {
+		case err == nil:
+			s.received(t)
+			return nil
+		case err == io.EOF:
+			t.end(nil)
+			return err
+		}
+		again, final := t.end(err)
+		if !again {
+			if final == nil { // it ended otherwise just before
+				return err
+			}
+			return final
+		}
+		if err := s.reopen(); err != nil {
+			s.finished(err)
+			return err
+		}
+	}
+}
+
+// received is called after a message.
+func (s *stream) received(t *turn) {
+	s.mu.Lock()
+	s.answer()
+	s.mu.Unlock()
+	if !s.desc.ServerStreams {
+		t.end(nil)
+	}
+}
+
+// answer records, with s.mu locked, that the server has answered.
+func (s *stream) answer() {
+	if !s.answered {
+		s.answered, s.committed, s.message = true, true, nil
+		s.attempts.Ended(s.ctx, nil)
+	}
+}
+
+// reopen opens the stream again and sends again what the client has sent.
+func (s *stream) reopen() error {
+	if err := s.i.use(s.call, s.open); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	t, message, sent, half := s.turn, s.message, s.sent, s.half
+	s.mu.Unlock()
+	if sent {
+		if err := t.stream.SendMsg(message); err != nil {
+			return err
+		}
+	}
+	if half {
+		return t.stream.CloseSend()
+	}
+	return nil
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *stream) SendMsg(m any) error {
+	s.mu.Lock()
+	if !s.desc.ClientStreams && !s.committed {
+		s.message, s.sent = m, true
+	}
+	t := s.turn
+	s.mu.Unlock()
+	return t.stream.SendMsg(m)
+}
+
+// CloseSend implements grpc.ClientStream.
+func (s *stream) CloseSend() error {
+	s.mu.Lock()
+	s.half = true
+	t := s.turn
+	s.mu.Unlock()
+	return t.stream.CloseSend()
+}
+
+// Header implements grpc.ClientStream.
+func (s *stream) Header() (metadata.MD, error) { return s.current(true).stream.Header() }
+
+// Context implements grpc.ClientStream.
+func (s *stream) Context() context.Context { return s.current(true).stream.Context() }
+
+// Trailer implements grpc.ClientStream.
+func (s *stream) Trailer() metadata.MD { return s.current(false).stream.Trailer() }
