@@ -24,6 +24,7 @@
 //	both, and a shared pause after a 429                  sluice.New
 //	to retry failures through a gate                      sluice.Retry, sluice.RetryValue
 //	the same for an http.Client                           sluicehttp.New, as its Transport
+//	the same for a gRPC client                            sluicegrpc, a module of its own
 //	the same for a long list, resumable                   batch.Map, batch.ForEach
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
 //	a yes or no at once                                   leaky.New

@@ -12,6 +12,7 @@ require (
 	github.com/google/go-github/v88 v88.0.0
 	github.com/openai/openai-go/v3 v3.96.0
 	github.com/sluice-go/sluice v0.0.0
+	github.com/sluice-go/sluice/sluicegrpc v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/time v0.15.0
@@ -90,3 +91,5 @@ require (
 )
 
 replace github.com/sluice-go/sluice => ../../
+
+replace github.com/sluice-go/sluice/sluicegrpc => ../../sluicegrpc

@@ -2,7 +2,10 @@ package recipes
 
 import (
 	"context"
+	"io"
 	"net"
+	"path"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,84 +15,102 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
+	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicegrpc"
 )
 
-// begin grpc
-func paced(gate *sluice.Gate) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, func(ctx context.Context) error {
-			err := invoke(ctx, method, req, reply, cc, opts...)
-			switch status.Code(err) {
-			case codes.OK:
-				return nil
-			case codes.ResourceExhausted:
-				return sluice.RetryAfter(err, retryDelay(err)) // pauses all calls of the gate
-			case codes.Unavailable:
-				return err // is retried
-			}
-			return sluice.Permanent(err)
-		})
+func pacedConn(target string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	// begin grpc
+	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
+		Gate:       sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
+		Idempotent: func(method string) bool { return strings.HasPrefix(path.Base(method), "Get") },
+	})
+	if err != nil {
+		return nil, err
 	}
+	return grpc.NewClient(target, append(options,
+		grpc.WithChainUnaryInterceptor(interceptor.Unary),
+		grpc.WithChainStreamInterceptor(interceptor.Stream),
+	)...)
+	// end grpc
 }
 
-// retryDelay is what the server asks for, or 0.
-func retryDelay(err error) time.Duration {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			return info.GetRetryDelay().AsDuration()
-		}
-	}
-	return 0
+// A shop refuses its third call for a minute.
+type shop struct {
+	pb.UnimplementedTestServiceServer
+	calls atomic.Int64
 }
 
-// end grpc
+func (s *shop) refuse() error {
+	if s.calls.Add(1) != 3 {
+		return nil
+	}
+	sorry, err := status.New(codes.ResourceExhausted, "too many").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Minute)})
+	if err != nil {
+		return err
+	}
+	return sorry.Err()
+}
+
+func (s *shop) EmptyCall(context.Context, *pb.Empty) (*pb.Empty, error) {
+	return &pb.Empty{}, s.refuse()
+}
+
+func (s *shop) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, out pb.TestService_StreamingOutputCallServer) error {
+	if err := s.refuse(); err != nil {
+		return err
+	}
+	return out.Send(&pb.StreamingOutputCallResponse{})
+}
 
 func TestGRPC(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		refuse := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if calls.Add(1) == 3 {
-				s, err := status.New(codes.ResourceExhausted, "too many").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Minute)})
-				if err != nil {
-					t.Error(err)
-				}
-				return nil, s.Err()
-			}
-			return next(ctx, req)
-		}
-		listener := bufconn.Listen(1 << 16)
-		srv := grpc.NewServer(grpc.UnaryInterceptor(refuse))
-		defer srv.Stop()
-		grpc_health_v1.RegisterHealthServer(srv, health.NewServer())
-		go srv.Serve(listener)
-
-		gate, err := sluice.New(sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}})
+	unary := func(ctx context.Context, client pb.TestServiceClient) error {
+		_, err := client.EmptyCall(ctx, &pb.Empty{})
+		return err
+	}
+	stream := func(ctx context.Context, client pb.TestServiceClient) error {
+		s, err := client.StreamingOutputCall(ctx, &pb.StreamingOutputCallRequest{})
 		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := grpc.NewClient("passthrough:test",
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithUnaryInterceptor(paced(gate)),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		began := time.Now()
-		parallel(t, 10, func() error {
-			_, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 			return err
-		})
-		if took := time.Since(began); took < time.Minute || took > 62*time.Second {
-			t.Errorf("took %v, want a pause of a minute", took)
 		}
-	})
+		for {
+			switch _, err := s.Recv(); err {
+			case nil:
+			case io.EOF:
+				return nil
+			default:
+				return err
+			}
+		}
+	}
+	for name, call := range map[string]func(context.Context, pb.TestServiceClient) error{"unary": unary, "stream": stream} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := bufconn.Listen(1 << 16)
+				srv := grpc.NewServer()
+				defer srv.Stop()
+				pb.RegisterTestServiceServer(srv, new(shop))
+				go srv.Serve(listener)
+				conn, err := pacedConn("passthrough:test",
+					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+					grpc.WithTransportCredentials(insecure.NewCredentials()),
+				)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				began := time.Now()
+				parallel(t, 10, func() error { return call(t.Context(), pb.NewTestServiceClient(conn)) })
+				// The third call, at 200 ms, pauses the gate; it and the other seven follow.
+				if took := time.Since(began); took != time.Minute+900*time.Millisecond {
+					t.Errorf("took %v, want 1m0.9s", took)
+				}
+			})
+		})
+	}
 }
