@@ -290,7 +290,7 @@ func TestLeaseGivenBackLater(t *testing.T) {
 	}
 	sem := newSemaphore(t, s, "later", 3, SemaphoreConfig{})
 	watch := newSemaphore(t, near.store(t), "later", 3, SemaphoreConfig{})
-	lent := func() string { return near.redis.HGet(bg, watch.keys[1], "used").Val() }
+	lent := func() string { return lentBy(near, watch) }
 	lease, err := sem.acquire(bg, 2, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // For a lease after the epoch nothing is lent, and who renews gets back what he
 // held.
 func TestLeasesAfterLoss(t *testing.T) {
+	at := epoch.Microseconds()
 	old := func(b *backend, sem *Semaphore) { // b has ended, as far as is known
-		b.redis.ZAdd(bg, sem.keys[0], redis.Z{Score: float64(epoch.Microseconds()), Member: "b"})
+		b.redis.HSet(bg, sem.keys[0], "b", fmt.Sprint("2 ", at+2, " 10000000 ", at), "=", fmt.Sprint("4 ", at, " 0"))
 	}
 	for _, v := range []struct {
 		name    string
@@ -25,10 +24,9 @@ func TestLeasesAfterLoss(t *testing.T) {
 		{"all is lost", false, func(b *backend, sem *Semaphore) { b.redis.Del(bg, sem.keys...) }},
 		{"all is there", false, func(*backend, *Semaphore) {}},
 		{"one was not yet lent", true, func(b *backend, sem *Semaphore) {
-			b.redis.ZRem(bg, sem.keys[0], "b")
-			b.redis.HDel(bg, sem.keys[1], "b")
-			b.redis.HSet(bg, sem.keys[1], "used", "2")
-			b.redis.Set(bg, sem.keys[2], epoch.Microseconds(), 0)
+			b.redis.HDel(bg, sem.keys[0], "b")
+			b.redis.HSet(bg, sem.keys[0], "=", fmt.Sprint("2 ", at, " 0"))
+			b.redis.Set(bg, sem.keys[1], fmt.Sprint(at, " ", at+10_000_000, " ", at), 0)
 		}},
 		{"one was not yet renewed", false, old},
 		{"one was not yet renewed, but is now", true, old},
@@ -43,15 +41,9 @@ func TestLeasesAfterLoss(t *testing.T) {
 					t.Errorf("%s: %s, want %s", what, got, want)
 				}
 			}
-			renew := func(entries ...string) string { // id and entry, for each
+			renew := func(args ...string) string { // id, weight and token, for each
 				t.Helper()
-				args := []string{format(sem.lease.Microseconds())}
-				for i := range 2 {
-					for j := i; j < len(entries); j += 2 {
-						args = append(args, entries[j])
-					}
-				}
-				reply, err := s.run(bg, semRenew, sem.keys, args)
+				reply, err := sem.run(bg, len(args)/3+2, "renew", args...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,29 +53,29 @@ func TestLeasesAfterLoss(t *testing.T) {
 			clock.set(time.Microsecond)
 			is("two", asked(t, sem, "a", 2), "[0 1 0 2 0]")
 			is("two more", asked(t, sem, "b", 2), "[0 2 0 4 0]")
-			is("renewed", renew("a", "2:"+token(1), "b", "2:"+token(2), "c", "1:7"), "[0 1 1 0]")
+			is("renewed", renew("a", "2", token(1), "b", "2", token(2), "c", "1", "7"), "[0 1 1 0]")
 			v.lose(b, sem)
 			replace()
 			clock.set(5 * sec)
 			if v.renewed {
-				is("renewed first", renew("a", "2:"+token(1), "b", "2:"+token(2)), "[0 2 2]")
+				is("renewed first", renew("a", "2", token(1), "b", "2", token(2)), "[0 2 2]")
 			}
 			if got := asked(t, sem, "c", 1); !strings.HasPrefix(got, "[1 0 10000000 ") {
 				t.Errorf("lent after the loss: %s", got)
 			}
-			is("renewed", renew("a", "2:"+token(1), "b", "2:"+token(2)), "[0 2 2]")
-			is("the same again", renew("a", "2:"+token(1), "b", "2:"+token(2)), "[0 2 2]")
+			is("renewed", renew("a", "2", token(1), "b", "2", token(2)), "[0 2 2]")
+			is("the same again", renew("a", "2", token(1), "b", "2", token(2)), "[0 2 2]")
 			clock.set(15*sec - 1000)
 			is("a µs before a lease is over", asked(t, sem, "c", 1), "[1 0 1 4 0]")
-			is("renewed", renew("a", "2:"+token(1), "b", "2:"+token(2)), "[0 2 2]")
+			is("renewed", renew("a", "2", token(1), "b", "2", token(2)), "[0 2 2]")
 			clock.set(15 * sec)
 			is("more than is left", asked(t, sem, "c", 2), "[1 0 9999999 4 0]")
 			is("what is left", asked(t, sem, "c", 1), "[0 15000000 0 5 0]")
-			is("unknown ones are lost again", renew("a", "2:"+token(1), "d", "1:7"), "[0 1 0]")
+			is("unknown ones are lost again", renew("a", "2", token(1), "d", "1", "7"), "[0 1 0]")
 			is("released", released(t, sem, "a"), "[0 1 3]")
 			is("released", released(t, sem, "b"), "[0 1 1]")
 			is("released", released(t, sem, "c"), "[0 1 0]")
-			if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
+			if n := b.redis.Exists(bg, sem.keys[0]).Val(); n != 0 {
 				t.Errorf("%d keys remain", n)
 			}
 		})
@@ -98,7 +90,7 @@ func TestTokensAfterLoss(t *testing.T) {
 	sem := newSemaphore(t, s, "loss", 5, SemaphoreConfig{Lease: 10 * sec})
 	replace()
 	far := epoch.Microseconds() + 20_000_000
-	if _, err := s.run(bg, semRenew, sem.keys, []string{"10000000", "a", "2:" + format(far)}); err != nil {
+	if _, err := sem.run(bg, 3, "renew", "a", "2", format(far)); err != nil {
 		t.Fatal(err)
 	}
 	clock.set(10 * sec)
@@ -169,16 +161,16 @@ type lender struct {
 	released chan string
 }
 
-func (c *lender) Run(_ context.Context, s *Script, _, args []string) ([]int64, error) {
-	switch s {
-	case semAcquire:
+func (c *lender) Run(_ context.Context, _ *Script, _, args []string) ([]int64, error) {
+	switch args[0] {
+	case "acquire":
 		return []int64{0, 1, 0, 1, 0, 1}, nil
-	case semRenew:
+	case "renew":
 		answer := make(chan bool)
 		c.renewed <- answer
 		<-answer
 		return []int64{0, 2, 1}, nil
 	}
-	c.released <- args[0]
+	c.released <- args[2]
 	return []int64{0, 1, 0, 1}, nil
 }

@@ -341,7 +341,7 @@ func asks(t *testing.T, s *Store) map[string]func() error {
 		"Fixed":        func() error { _, err := f.Take(bg, "k", 1); return err },
 		"Pacer":        func() error { _, err := p.Reserve(bg, 1, 0); return err },
 		"Semaphore":    func() error { _, err := sem.acquire(bg, 1, 0); return err },
-		"renewal":      func() error { _, err := s.run(bg, semRenew, sem.keys, []string{"1000000", "id", "1:1"}); return err },
+		"renewal":      func() error { _, err := sem.run(bg, 3, "renew", "id", "1", "1"); return err },
 	}
 }
 

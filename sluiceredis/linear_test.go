@@ -150,8 +150,8 @@ type witness struct {
 // Run implements Client.
 func (w *witness) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	reply, err := w.Client.Run(ctx, s, keys, args)
-	if s == semRelease && err == nil {
-		w.released.Store(args[0], true)
+	if s == semaphoreScript && args[0] == "release" && err == nil {
+		w.released.Store(args[2], true)
 	}
 	return reply, err
 }

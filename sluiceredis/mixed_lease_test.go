@@ -2,10 +2,9 @@ package sluiceredis
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/limits"
 )
@@ -29,7 +28,7 @@ func TestMixedLeases(t *testing.T) {
 		clock.set(500 * ms)
 		is("no more, for a long one", asked(t, long, "c", 1), "[1 0 500001 2 0]")
 		is("no more, for a short one", asked(t, short, "c", 1), "[1 0 500001 2 0]")
-		for _, key := range short.keys[:2] {
+		for _, key := range short.keys[:1] {
 			if ttl := b.redis.PTTL(bg, key).Val(); ttl < 29*sec || ttl > 31*sec {
 				t.Errorf("%s stays for %v", key, ttl)
 			}
@@ -135,74 +134,69 @@ func total(all []*Semaphore, of func(Stats) uint64) (n uint64) {
 	return n
 }
 
-// A server that has dropped one of the keys lends nothing twice. Nobody gets an
-// error, and all is as before after the next renewals: holders lose nothing.
+// A server that has dropped one of the keys lends nothing twice. Holders lose nothing, and
+// all is as before when the leases of then would have ended.
 func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
-	for name, which := range map[string][]int{"the set": {0}, "the hash": {1}, "the token": {2}, "the set and the token": {0, 2}, "the hash and the token": {1, 2}} {
-		t.Run(name, func(t *testing.T) {
-			onBackends(t, func(t *testing.T, b *backend) {
-				one := newSemaphore(t, b.store(t), "evicted", 5, SemaphoreConfig{})
-				two := newSemaphore(t, b.store(t), "evicted", 5, SemaphoreConfig{Lease: 20 * sec})
-				lend := func(m *Semaphore, n int64) *Lease {
-					t.Helper()
-					l, err := m.acquire(bg, n, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return l
-				}
-				a, c := lend(one, 2), lend(two, 1)
-				released := lend(two, 1)
-				for _, key := range which {
-					b.redis.Del(bg, one.keys[key])
-				}
-				full := func(n int64) {
-					t.Helper()
-					if l, err := two.acquire(bg, n, 0); l != nil || err != limits.ErrTimeout {
-						t.Fatalf("%d lent beside 4 of 5: %v", n, err)
-					}
-				}
-				released.Release()
-				full(3)
-				one.renewAll()
-				full(3)
-				two.renewAll()
-				full(3)
-				last := lend(one, 2) // as far as it is known, which is now all
-				full(1)
-				for _, l := range []*Lease{a, c, last} {
-					if isLost(l) {
-						t.Error("a holder has lost its lease")
-					}
-					l.Release()
-				}
-				lend(two, 5).Release()
-				if n := b.redis.Exists(bg, one.keys[:2]...).Val(); n != 0 {
-					t.Errorf("%d keys remain", n)
-				}
-				if lost := total([]*Semaphore{one, two}, func(s Stats) uint64 { return s.LeasesLost + s.Data + s.Failed }); lost != 0 {
-					t.Errorf("%+v, %+v", one.store.Stats(), two.store.Stats())
-				}
-			})
-		})
-	}
+	onBackends(t, func(t *testing.T, b *backend) {
+		s, clock := b.freeze(t)
+		sem := newSemaphore(t, s, "evicted", 5, SemaphoreConfig{Lease: 10 * sec})
+		is := func(what, got, want string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}
+		renew := func() string {
+			reply, err := sem.run(bg, 4, "renew", "a", "2", "1", "b", "1", "4000000")
+			return fmt.Sprint(reply[:3], err)
+		}
+		asked(t, sem, "a", 2)
+		clock.set(4 * sec)
+		asked(t, sem, "b", 1)
+		b.redis.Del(bg, sem.keys[0])
+		clock.set(5 * sec)
+		is("more than is known to be lent", asked(t, sem, "c", 1), "[1 0 9000000 0 0]")
+		is("released, by which nothing is known", released(t, sem, "d"), "[0 0 0]")
+		is("renewed", renew(), "[0 2 2] <nil>")
+		is("all is known, but not that it is", asked(t, sem, "c", 1), "[1 0 9000000 3 0]")
+		clock.set(14*sec - 1000)
+		is("renewed", renew(), "[0 2 2] <nil>")
+		is("a µs before", asked(t, sem, "c", 1), "[1 0 1 3 0]")
+		clock.set(14 * sec)
+		is("renewed", renew(), "[0 1 1] <nil>")
+		is("more than is left", asked(t, sem, "c", 3), "[1 0 1000000 3 0]") // as none ends before
+		is("what is left", asked(t, sem, "c", 2), "[0 14000000 0 5 0]")
+		// The token and what is beside it: nothing is lent twice, and tokens rise.
+		b.redis.Del(bg, sem.keys[1])
+		is("more than is left", asked(t, sem, "d", 1), "[1 0 10000000 5 0]")
+		is("released", released(t, sem, "b"), "[0 1 4]")
+		is("what is left", asked(t, sem, "d", 1), "[0 14000001 0 5 0]")
+		for _, id := range []string{"a", "c", "d"} {
+			released(t, sem, id)
+		}
+		if n := b.redis.Exists(bg, sem.keys[0]).Val(); n != 0 {
+			t.Error("the key remains")
+		}
+		is("all at once", asked(t, sem, "e", 5), "[0 14000002 0 5 0]")
+	})
 }
 
 // If the holders do not renew any more, what they held comes back within a lease.
-func TestEvictedHashOfDeadHolders(t *testing.T) {
+func TestEvictedLeasesOfDeadHolders(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		sem := newSemaphore(t, s, "dead", 5, SemaphoreConfig{Lease: 10 * sec})
 		asked(t, sem, "a", 2)
 		clock.set(4 * sec)
 		asked(t, sem, "b", 1)
-		b.redis.Del(bg, sem.keys[1])
+		b.redis.Del(bg, sem.keys[0])
 		for _, v := range []struct {
 			at   time.Duration
 			want string
 		}{
-			{5 * sec, "[1 0 5000000 0 0]"},  // what is known to be lent is nothing, and that is not all
-			{10 * sec, "[1 0 4000000 0 0]"}, // a has ended
+			{5 * sec, "[1 0 9000000 0 0]"},
+			{3 * sec, "[1 0 10000000 0 0]"}, // the clock stepped back: it does not take longer
+			{13*sec - 1000, "[1 0 1000001 0 0]"},
 			{14 * sec, "[0 14000000 0 5 0]"},
 		} {
 			clock.set(v.at)
@@ -210,38 +204,15 @@ func TestEvictedHashOfDeadHolders(t *testing.T) {
 				t.Errorf("at %v: %s, want %s", v.at, got, v.want)
 			}
 		}
-		// One entry alone is missing: what it weighs is not taken to be nothing.
-		asked(t, sem, "c", 5)
-		b.redis.HDel(bg, sem.keys[1], "c")
+		// A lease that is none is an error, and left as it is.
+		b.redis.HSet(bg, sem.keys[0], "c", "odd")
 		clock.set(24 * sec)
-		if got := asked(t, sem, "d", 5); got != "[0 24000000 0 5 0]" {
-			t.Error(got)
-		}
-		// A key that holds something else is an error, and left as it is.
-		b.redis.HSet(bg, sem.keys[1], "d", "odd")
-		clock.set(34 * sec)
 		var data *keyError
-		_, err := s.run(bg, semAcquire, sem.keys, []string{"e", "1", "10000000", "5"})
-		if !errors.As(err, &data) || data.key != sem.keys[1] {
+		if _, err := sem.run(bg, 6, "acquire", "e", "1", "5"); !errors.As(err, &data) || data.key != sem.keys[0] {
 			t.Errorf("%v", err)
 		}
-	})
-}
-
-// A lease that a version before noted, without its length, lasts as long as that of
-// who looks.
-func TestLeaseWithoutALength(t *testing.T) {
-	onBackends(t, func(t *testing.T, b *backend) {
-		s, clock := b.freeze(t)
-		sem := newSemaphore(t, s, "old", 2, SemaphoreConfig{Lease: 10 * sec})
-		b.redis.ZAdd(bg, sem.keys[0], redis.Z{Score: float64((epoch + 100*sec).Microseconds()), Member: "a"})
-		b.redis.HSet(bg, sem.keys[1], "a", "2:1", "used", "2")
-		clock.set(0)
-		if got := asked(t, sem, "b", 1); got != "[1 0 10000000 2 1]" {
-			t.Error(got)
-		}
-		if got := released(t, sem, "a"); got != "[0 1 0]" {
-			t.Error(got)
+		if got := b.redis.HGet(bg, sem.keys[0], "c").Val(); got != "odd" {
+			t.Errorf("it holds %q now", got)
 		}
 	})
 }

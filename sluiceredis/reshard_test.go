@@ -42,7 +42,7 @@ func slotAt(t *testing.T, c *redis.ClusterClient, key string) int {
 }
 
 // A slot moves from server to server, key after key, while its limits are in use:
-// each is exact, wherever it is. A semaphore has three keys; while some of them
+// each is exact, wherever it is. A semaphore has two keys; while some of them
 // are here and some there it cannot be asked, and says so.
 func TestLongReshard(t *testing.T) {
 	needLong(t)
@@ -61,7 +61,7 @@ func TestLongReshard(t *testing.T) {
 	const limit = 100_000
 	log, fixed := newLog(t, s, name, limit, time.Hour), newFixed(t, s, name, FixedConfig{Limit: limit, Window: time.Hour})
 	sem := newSemaphore(t, s, name, 3, SemaphoreConfig{Poll: 2 * ms})
-	for i, part := range []string{"leases", "weights", "token"} {
+	for i, part := range []string{"leases", "token"} {
 		sem.keys[i] = s.key("sem1", name, moving, part) // whose tag would have no key
 	}
 	var mu sync.Mutex

@@ -11,11 +11,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-var (
-	semAcquire = strictScript("sem_acquire", "epoch", "leases")
-	semRenew   = strictScript("sem_renew", "epoch", "leases")
-	semRelease = script("sem_release", "leases")
-)
+var semaphoreScript = strictScript("semaphore", "epoch")
 
 // SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
@@ -46,9 +42,8 @@ type SemaphoreConfig struct {
 //     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //  6. If the server drops one of the keys, as one that evicts does, nothing is
-//     lent twice. What weighs how much is known again when all holders have
-//     renewed; until then nothing more is lent. If it drops all keys, all is lent
-//     once more.
+//     lent twice: holders keep what they hold, and nothing more is lent until all
+//     leases of then would have ended. If it drops all keys, all is lent once more.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
 // than the lease goes on when it runs again, until it notices; a clock that is set
@@ -99,7 +94,7 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 	sem := &Semaphore{
 		store: s, lease: cfg.Lease.Truncate(time.Microsecond), poll: cfg.Poll, turn: make(chan struct{}, 1),
 		held: make(map[string]*Lease), freed: make(chan struct{}, 1),
-		keys: []string{s.key("sem1", name, "", "leases"), s.key("sem1", name, "", "weights"), s.key("sem1", name, "", "token")},
+		keys: []string{s.key("sem1", name, "", "leases"), s.key("sem1", name, "", "token")},
 	}
 	return sem, sem.SetLimit(limit)
 }
@@ -241,10 +236,7 @@ func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint
 		return l, 0, nil
 	}
 	sent := time.Now()
-	reply, err := s.store.run(ctx, semAcquire, s.keys, []string{id, format(n), format(int64(s.lease / time.Microsecond)), format(s.most())})
-	if err == nil {
-		err = expect(semAcquire, reply, 6)
-	}
+	reply, err := s.run(ctx, 6, "acquire", id, format(n), format(s.most()))
 	if err != nil {
 		if errors.Is(err, ErrOutage) {
 			s.store.stats.refused.Add(1)
@@ -259,6 +251,17 @@ func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint
 	l = &Lease{semaphore: s, id: id, n: n, token: reply[1], lost: make(chan struct{})}
 	s.hold(l, sent)
 	return l, 0, nil
+}
+
+// run runs the script of a semaphore, which replies so many integers; see
+// lua/semaphore.lua.
+func (s *Semaphore) run(ctx context.Context, integers int, what string, args ...string) ([]int64, error) {
+	args = append([]string{what, format(int64(s.lease / time.Microsecond))}, args...)
+	reply, err := s.store.run(ctx, semaphoreScript, s.keys, args)
+	if err == nil {
+		err = expect(semaphoreScript, reply, integers)
+	}
+	return reply, err
 }
 
 // believed is how long after sending a request a lease is believed to last: less
@@ -333,18 +336,15 @@ func (s *Semaphore) renewAll() {
 }
 
 func (s *Semaphore) renewSome(leases []*Lease) bool {
-	args := []string{format(int64(s.lease / time.Microsecond))}
-	for _, l := range leases {
-		args = append(args, l.id)
-	}
-	for _, l := range leases { // so that what was lost can be noted again
-		args = append(args, format(l.n)+":"+format(l.token))
+	var args []string
+	for _, l := range leases { // with what was lost, if it was
+		args = append(args, l.id, format(l.n), format(l.token))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.lease/3)
 	defer cancel()
 	sent := time.Now()
-	reply, err := s.store.run(ctx, semRenew, s.keys, args)
-	if err != nil || expect(semRenew, reply, len(leases)+2) != nil {
+	reply, err := s.run(ctx, len(leases)+2, "renew", args...)
+	if err != nil {
 		return false
 	}
 	for i, l := range leases {
@@ -378,7 +378,7 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 func (s *Semaphore) giveBack(id string, late bool) {
 	args := []string{id}
 	if late {
-		args = append(args, format(int64(s.lease/time.Microsecond)))
+		args = append(args, "1")
 	}
 	s.giveBackBefore(args, time.Now().Add(s.lease))
 }
@@ -396,8 +396,8 @@ func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 	}
 	var away *outageError
 	for range 2 {
-		reply, err := s.store.run(context.Background(), semRelease, s.keys[:2], args)
-		if err == nil && expect(semRelease, reply, 4) == nil {
+		_, err := s.run(context.Background(), 4, "release", args...)
+		if err == nil {
 			return
 		}
 		if errors.As(err, &away) && !away.sent {

@@ -26,11 +26,17 @@ func newSemaphore(t testing.TB, s *Store, name string, limit int64, cfg Semaphor
 	return sem
 }
 
-// asked runs sem_acquire and returns what it replied, but for the clock; a token
+// lentBy returns how much is lent, as the server has it.
+func lentBy(b *backend, sem *Semaphore) string {
+	used, _, _ := strings.Cut(b.redis.HGet(bg, sem.keys[0], "=").Val(), " ")
+	return used
+}
+
+// asked asks for a lease and returns what it replied, but for the clock; a token
 // is told as how much it is above the one before.
 func asked(t *testing.T, sem *Semaphore, id string, n int64) string {
 	t.Helper()
-	reply, err := sem.store.run(bg, semAcquire, sem.keys, []string{id, format(n), format(int64(sem.lease / time.Microsecond)), format(sem.most())})
+	reply, err := sem.run(bg, 6, "acquire", id, format(n), format(sem.most()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,25 +49,21 @@ func asked(t *testing.T, sem *Semaphore, id string, n int64) string {
 
 func renewed(t *testing.T, sem *Semaphore, ids ...string) string {
 	t.Helper()
-	args := append([]string{format(int64(sem.lease / time.Microsecond))}, ids...)
-	for range ids {
-		args = append(args, "1:1") // which is not looked at: nothing was lost
+	var args []string
+	for _, id := range ids {
+		args = append(args, id, "1", "1") // the numbers are not looked at: nothing was lost
 	}
-	reply, err := sem.store.run(bg, semRenew, sem.keys[:2], args)
+	reply, err := sem.run(bg, len(ids)+2, "renew", args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return fmt.Sprint(reply[:len(reply)-1])
 }
 
-// released runs sem_release; with a span, for a lease that may be asked for until then.
-func released(t *testing.T, sem *Semaphore, id string, span ...time.Duration) string {
+// released releases a lease, which may be asked for later if late is "1".
+func released(t *testing.T, sem *Semaphore, id string, late ...string) string {
 	t.Helper()
-	args := []string{id}
-	for _, d := range span {
-		args = append(args, format(d.Microseconds()))
-	}
-	reply, err := sem.store.run(bg, semRelease, sem.keys[:2], args)
+	reply, err := sem.run(bg, 4, "release", append([]string{id}, late...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func TestLeases(t *testing.T) {
 		is("what ended frees nothing", released(t, sem, "a"), "[0 0 5]")
 		// The counter is lost: tokens rise all the same.
 		is("released", released(t, sem, "c"), "[0 1 0]")
-		b.redis.Del(bg, sem.keys[2])
+		b.redis.Del(bg, sem.keys[1])
 		clock.set(15 * sec)
 		is("a token", asked(t, sem, "e", 5), "[0 15000000 0 5 0]")
 		// The clock steps back: nobody is locked out for longer than a lease, and
@@ -107,33 +109,33 @@ func TestLeases(t *testing.T) {
 		is("an hour ago", asked(t, sem, "f", 1), "[1 0 10000000 5 1]")
 		clock.set(10*sec - time.Hour)
 		is("a lease later", asked(t, sem, "f", 1), "[0 15000001 0 1 0]")
-		if n := b.redis.Exists(bg, sem.keys...).Val(); n != 3 {
+		if n := b.redis.Exists(bg, sem.keys...).Val(); n != 2 {
 			t.Errorf("%d keys", n)
 		}
 		is("released", released(t, sem, "f"), "[0 1 0]")
-		if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
+		if n := b.redis.Exists(bg, sem.keys[0]).Val(); n != 0 {
 			t.Errorf("%d keys remain", n)
 		}
 		// Requests that arrive after the release of what they ask for.
 		clock.set(0)
 		is("one", asked(t, sem, "g", 2), "[0 15000002 0 2 0]")
-		is("released", released(t, sem, "g", sem.lease), "[0 1 0]")
+		is("released", released(t, sem, "g", "1"), "[0 1 0]")
 		is("asked for too late", asked(t, sem, "g", 2), "[0 0 0 0 0]")
-		is("released before it was asked for", released(t, sem, "h", sem.lease), "[0 0 0]")
+		is("released before it was asked for", released(t, sem, "h", "1"), "[0 0 0]")
 		is("asked for too late", asked(t, sem, "h", 5), "[0 0 0 0 0]")
 		is("another", asked(t, sem, "i", 3), "[0 15000003 0 3 0]")
-		is("released beside it", released(t, sem, "j", sem.lease), "[0 0 3]")
+		is("released beside it", released(t, sem, "j", "1"), "[0 0 3]")
 		is("asked for too late", asked(t, sem, "j", 2), "[0 0 0 3 0]")
 		is("nothing is renewed", renewed(t, sem, "i"), "[0 1]")
 		clock.set(10 * sec)
 		is("a lease later", asked(t, sem, "j", 5), "[0 15000004 0 5 0]")
 		is("released", released(t, sem, "j"), "[0 1 0]")
-		if n := b.redis.Exists(bg, sem.keys[:2]...).Val(); n != 0 {
+		if n := b.redis.Exists(bg, sem.keys[0]).Val(); n != 0 {
 			t.Errorf("%d keys remain", n)
 		}
 		// Those alone are nothing that stays.
-		is("released before it was asked for", released(t, sem, "k", sem.lease), "[0 0 0]")
-		for _, key := range sem.keys[:2] {
+		is("released before it was asked for", released(t, sem, "k", "1"), "[0 0 0]")
+		for _, key := range sem.keys[:1] {
 			if ttl := b.redis.PTTL(bg, key).Val(); ttl <= 0 || ttl > sem.lease+2*ms {
 				t.Errorf("%s stays for %v", key, ttl)
 			}
@@ -150,11 +152,11 @@ type strays struct {
 }
 
 func (c strays) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
-	if s == semAcquire && *c.stray == nil {
+	if args[0] == "acquire" && *c.stray == nil {
 		*c.stray = func() { c.Client.Run(bg, s, keys, args) }
 		return nil, ambiguous(errors.New("no reply"))
 	}
-	if s == semRelease {
+	if args[0] == "release" {
 		defer func() { c.released <- struct{}{} }()
 	}
 	return c.Client.Run(ctx, s, keys, args)
@@ -312,7 +314,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 	}
 	sem := newSemaphore(t, store, "replies", 3, SemaphoreConfig{Poll: ms})
 	watch := newSemaphore(t, near.store(t), "replies", 3, SemaphoreConfig{})
-	lent := func() string { return near.redis.HGet(bg, watch.keys[1], "used").Val() }
+	lent := func() string { return lentBy(near, watch) }
 	p.Set(redistest.Fault{DropReply: true})
 	done := make(chan *Lease)
 	go func() {
@@ -474,14 +476,14 @@ func TestSemaphoreVerbs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := gate.Do(bg, func(context.Context) error {
-			if used := b.redis.HGet(bg, sem.keys[1], "used").Val(); used != "1" {
+			if used := lentBy(b, sem); used != "1" {
 				t.Errorf("%s are lent", used)
 			}
 			return nil
 		}); err != nil {
 			t.Error(err)
 		}
-		if used := b.redis.HGet(bg, sem.keys[1], "used").Val(); used != "" && used != "0" {
+		if used := lentBy(b, sem); used != "" && used != "0" {
 			t.Errorf("%s stayed lent", used)
 		}
 	})
@@ -520,8 +522,8 @@ type fails struct {
 	errs *[]error
 }
 
-func (f fails) Run(_ context.Context, s *Script, _, _ []string) ([]int64, error) {
-	if s != semAcquire {
+func (f fails) Run(_ context.Context, _ *Script, _, args []string) ([]int64, error) {
+	if args[0] != "acquire" {
 		return nil, errAway
 	}
 	err := (*f.errs)[0]
