@@ -103,7 +103,7 @@ func (c *call) unary(send func(ctx context.Context, more ...grpc.CallOption) err
 // attempt makes one attempt and releases permit. again reports that there is another one.
 func (c *call) attempt(permit *sluice.Permit, send func(ctx context.Context, more ...grpc.CallOption) error) (again bool, err error) {
 	defer permit.Release()
-	var p probe
+	p := probe{unary: true}
 	again, err = c.attempts.Try(c.ctx, permit, func(ctx context.Context) error {
 		err := send(c.numbered(ctx), p.options()...)
 		if err == nil {
@@ -155,6 +155,7 @@ func ownFinish(opts []grpc.CallOption) ([]grpc.CallOption, func(error)) {
 
 // A probe learns from gRPC how an attempt ended.
 type probe struct {
+	unary   bool
 	trailer metadata.MD
 	ended   bool // gRPC called OnFinish, so it has seen the options
 }

@@ -49,7 +49,9 @@
 // the code ResourceExhausted; only the text of the error tells them apart.
 //
 // A stream is retried if it could not be opened, or if the client sends one message and has
-// received none yet. gRFC A6, which defines gRPC's own retries, has the same rule.
+// seen nothing of the response yet. (gRPC's own retries, gRFC A6, end earlier, when the header
+// arrives.) While a connection is down, gRPC fails calls without sending them and dials only
+// from time to time; calls with grpc.WaitForReady wait instead of using up their attempts.
 // From the second attempt on, the metadata grpc-previous-rpc-attempts counts those before.
 //
 // # What servers say

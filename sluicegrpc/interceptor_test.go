@@ -392,6 +392,17 @@ func TestConfig_AttemptTimeout(t *testing.T) {
 	}
 }
 
+// TestConfig_AttemptTimeout_NoticedByTheServer: it may be first to do so.
+func TestConfig_AttemptTimeout_NoticedByTheServer(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 2 * time.Second
+	inWorld(t, sluicegrpc.Config{Retry: policy, Idempotent: idempotent}, func(w *world) {
+		w.unary = failing(1, failure(codes.DeadlineExceeded))
+		wantCode(t, w.call(w.Context()), codes.OK)
+		w.wantCame(0, time.Second)
+	})
+}
+
 // TestUnary_WaitForReady: a call that waits for a connection is in flight meanwhile.
 func TestUnary_WaitForReady(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one}, func(w *world) {

@@ -39,8 +39,10 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 		f.status = status.New(codes.Aborted, limits.ErrLeaseLost.Error()+": "+f.status.Message())
 		f.err = &callError{limits.ErrLeaseLost, f.status}
 	}
-	late := !lost && ctx.Err() == context.DeadlineExceeded // AttemptTimeout
 	code, said := f.status.Code(), read(f.status, p.trailer)
+	// The server may notice the end of an AttemptTimeout first, and nothing else would end
+	// the attempt before the call.
+	late := code == codes.DeadlineExceeded && c.i.policy.AttemptTimeout > 0 && p.unary
 	large := code == codes.ResourceExhausted && oversize(f.status)
 	throttled := code == codes.ResourceExhausted && !large || code == codes.Unavailable && said.wait > 0
 	switch wait := min(said.wait, c.i.longest()); {

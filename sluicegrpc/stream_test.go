@@ -441,6 +441,33 @@ func TestStream_LostLease(t *testing.T) {
 	})
 }
 
+// TestStream_HasNoAttemptTimeout: it would end the stream. go-grpc-middleware#636.
+func TestStream_HasNoAttemptTimeout(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{Retry: sluice.RetryPolicy{AttemptTimeout: time.Second}, Idempotent: idempotent}, func(w *world) {
+		w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error {
+			if n == 1 {
+				return failure(codes.DeadlineExceeded)
+			}
+			_ = s.Send(response)
+			time.Sleep(time.Minute)
+			return s.Send(response)
+		}
+		s, err := w.client.StreamingOutputCall(w.Context(), request)
+		wantCode(t, err, codes.OK)
+		_, err = s.Recv()
+		wantCode(t, err, codes.DeadlineExceeded)
+		s, err = w.client.StreamingOutputCall(w.Context(), request)
+		wantCode(t, err, codes.OK)
+		for range 2 {
+			_, err = s.Recv()
+			wantCode(t, err, codes.OK)
+		}
+		if _, err = s.Recv(); err != io.EOF {
+			t.Error(err)
+		}
+	})
+}
+
 // TestStream_LeavesRetriesToTheServiceConfig: as for unary calls.
 func TestStream_LeavesRetriesToTheServiceConfig(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {

@@ -105,7 +105,7 @@ func TestStress(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			for range 60 {
+			for range 40 {
 				begun.Add(1)
 				once := grpc.OnFinish(func(error) { finished.Add(1) })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
