@@ -493,6 +493,7 @@ func TestWith_Merges(t *testing.T) {
 		w.unary = failing(1, failure(codes.Unavailable))
 		ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: "mine"})
 		ctx = sluicegrpc.With(ctx, sluicegrpc.Overrides{NoRetry: true})
+		ctx = sluicegrpc.With(ctx, sluicegrpc.Overrides{Cost: 2})
 		wantCode(t, w.call(ctx), codes.Unavailable)
 		w.wantCame(0)
 		w.wantKeys("mine")
@@ -526,6 +527,30 @@ func TestShutdown(t *testing.T) {
 		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: "new"})), codes.Canceled)
 		wg.Wait()
 		w.wantCame(0)
+	})
+}
+
+// TestShutdown_RefusesAllAtOnce: not one gate after the other.
+func TestShutdown_RefusesAllAtOnce(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{Gate: one}, func(w *world) {
+		w.unary = func(context.Context, int) error { time.Sleep(time.Second); return nil }
+		var wg sync.WaitGroup
+		for _, key := range []string{"a", "b", "c"} {
+			ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: key})
+			wg.Go(func() { wantCode(t, w.call(ctx), codes.OK) })
+			synctest.Wait()
+			wg.Go(func() {
+				wantCode(t, w.call(ctx), codes.Canceled)
+				if time.Since(w.start) > 0 {
+					t.Errorf("gate %s refused after %v, want at once", key, time.Since(w.start))
+				}
+			})
+			synctest.Wait()
+		}
+		if err := w.i.Shutdown(w.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
 	})
 }
 

@@ -155,8 +155,10 @@ func TestStream_HoldsItsPermitToTheEnd(t *testing.T) {
 		{"done before", func(w *world, ctx context.Context, cancel func()) {
 			wantCode(t, w.call(ctx), codes.OK) // makes the gate
 			cancel()
-			_, err := w.client.FullDuplexCall(ctx)
+			var ended error
+			_, err := w.client.FullDuplexCall(ctx, grpc.OnFinish(func(err error) { ended = err }))
 			wantCode(t, err, codes.Canceled)
+			wantCode(t, ended, codes.Canceled)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -262,6 +264,9 @@ func TestStream_IsRetriedUntilItsFirstMessage(t *testing.T) {
 		if len(ended) != 1 || status.Code(ended[0]) != codes.Unavailable {
 			t.Errorf("OnFinish was called with %v, want one Unavailable", ended)
 		}
+		if got := w.stats().RetryTokens; got != 100 { // 5 for each retry; a minute and the success put them back
+			t.Errorf("%d tokens are left, want 100", got)
+		}
 		if w.previous[2] != "2" {
 			t.Errorf("previous attempts %q, want 2", w.previous[2])
 		}
@@ -363,6 +368,9 @@ func TestStream_GivesUp(t *testing.T) {
 					_, err = s.Recv()
 					wantCode(t, err, test.code)
 				}
+				if got := status.Convert(err).Message(); got != "sorry" {
+					t.Errorf("the message is %q, want that of the server", got)
+				}
 				if !errors.Is(err, test.why) || w.calls() != test.came {
 					t.Errorf("%d came, %v; want %d, %v", w.calls(), err, test.came, test.why)
 				}
@@ -430,7 +438,7 @@ func TestStream_LostLease(t *testing.T) {
 			}
 			return s.Send(response)
 		}
-		s, err := w.client.StreamingOutputCall(w.Context(), request)
+		s, err := w.client.StreamingOutputCall(context.Background(), request) // ends no goroutine
 		wantCode(t, err, codes.OK)
 		_, err = s.Recv()
 		wantCode(t, err, codes.OK)
@@ -480,6 +488,49 @@ func TestStream_LeavesRetriesToTheServiceConfig(t *testing.T) {
 			t.Errorf("%d calls, %d permits, %d retries; want 3, 1 and 0", w.calls(), s.Granted, s.Retried)
 		}
 	}, grpc.WithDefaultServiceConfig(retryPolicy))
+}
+
+// TestStream_CountsAsOneSuccess: for the retry budget, with however many messages.
+func TestStream_CountsAsOneSuccess(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{}, func(w *world) {
+		w.unary = failing(1, failure(codes.NotFound))
+		messages := 3
+		w.out = func(_ int, s pb.TestService_StreamingOutputCallServer) error {
+			for range messages {
+				_ = s.Send(response)
+			}
+			return nil
+		}
+		w.in = func(_ int, s pb.TestService_StreamingInputCallServer) error {
+			return s.SendAndClose(&pb.StreamingInputCallResponse{})
+		}
+		wantTokens := func(want int) {
+			t.Helper()
+			if got := w.stats().RetryTokens; got != want {
+				t.Errorf("%d tokens are left, want %d", got, want)
+			}
+		}
+		wantCode(t, w.call(metadata.AppendToOutgoingContext(w.Context(), "x-retry-attempty", "1")), codes.NotFound)
+		wantTokens(95)
+		for want := 96; want <= 97; want++ {
+			s, err := w.client.StreamingOutputCall(w.Context(), request)
+			wantCode(t, err, codes.OK)
+			for range messages {
+				_, err := s.Recv()
+				wantCode(t, err, codes.OK)
+			}
+			if _, err := s.Recv(); err != io.EOF {
+				t.Error(err)
+			}
+			wantTokens(want)
+			messages = 0
+		}
+		s, err := w.client.StreamingInputCall(w.Context())
+		wantCode(t, err, codes.OK)
+		_, err = s.CloseAndRecv()
+		wantCode(t, err, codes.OK)
+		wantTokens(98)
+	})
 }
 
 // TestStream_FirstMessageEndsTheSlowStart: not the end of a long stream.
