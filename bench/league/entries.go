@@ -3,6 +3,8 @@ package main
 import (
 	"math/rand/v2"
 	"slices"
+
+	"github.com/sluice-go/sluice"
 )
 
 // An entry is a strategy of the table: a policy in the event-driven twin, or a library,
@@ -69,7 +71,15 @@ var entries = []entry{
 	},
 	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",
-		library: sluiceTold,
+		library: func(p *process) caller { return p.throughGate(toldSluice(p.world)) },
+	},
+	{
+		name: "sluicehttp-told", about: "sluicehttp in an http.Client, told the rate",
+		library: func(p *process) caller { return p.sluiceHTTP(toldSluice(p.world)) },
+	},
+	{
+		name: "sluicehttp", about: "sluicehttp in an http.Client, with no configuration",
+		library: func(p *process) caller { return p.sluiceHTTP(sluice.Config{}) },
 	},
 }
 

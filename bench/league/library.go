@@ -52,7 +52,7 @@ func xtime(factor float64) func(p *process) caller {
 	}
 }
 
-// errRefused and errFailed are what a caller of the upstream sees.
+// A callError is what a caller of the upstream sees.
 type callError string
 
 func (e callError) Error() string { return string(e) }
@@ -62,14 +62,15 @@ const (
 	errFailed  = callError("500 Internal Server Error")
 )
 
-// sluiceTold is a Gate that is told the rate, with sluice.Retry and its defaults, except
-// that it never gives up.
-func sluiceTold(p *process) caller {
-	cfg := sluice.Config{Rate: perSecond(p.world.Told)}
-	if p.world.Cost != nil {
-		cfg.RateUnit = sluice.Cost
+// toldSluice configures a gate that is told the same as x/time/rate. Sluice's retries, of
+// sluice.Retry and of sluicehttp, have their defaults, except that they go on for ever
+// and need no budget.
+func toldSluice(w *World) sluice.Config {
+	cfg := sluice.Config{Rate: perSecond(w.Told)}
+	if c := w.Cost; c != nil {
+		cfg.RateUnit, cfg.Rate.Burst = sluice.Cost, int64(c.Max)
 	}
-	return p.throughGate(cfg)
+	return cfg
 }
 
 // perSecond returns the rate of n per second.
@@ -86,16 +87,12 @@ func perSecond(n float64) sluice.Rate {
 // throughGate sends calls through a gate. sluice.Retry is for calls of cost 1; this is
 // its loop with the cost of the call.
 func (p *process) throughGate(cfg sluice.Config) caller {
-	cfg.RetryBudget = -1 // the league repeats every call until it succeeds
+	cfg.RetryBudget = -1
 	gate, err := sluice.New(cfg)
 	if err != nil {
 		panic(err)
 	}
-	policy := sluice.RetryPolicy{
-		Attempts: -1, MaxElapsed: -1, MaxServerWait: -1,
-		Backoff:   p.seeded(sluice.FullJitter(500*time.Millisecond, 30*time.Second)), // the default
-		Throttled: p.seeded(sluice.FullJitter(time.Second, 30*time.Second)),          // the default
-	}
+	policy := p.forever()
 	return func(ctx context.Context, w *wish) error {
 		a := sluice.NewAttempts(gate, policy)
 		for {
@@ -109,6 +106,15 @@ func (p *process) throughGate(cfg sluice.Config) caller {
 				return err
 			}
 		}
+	}
+}
+
+// forever returns the default policy, but for calls that go on until they succeed.
+func (p *process) forever() sluice.RetryPolicy {
+	return sluice.RetryPolicy{
+		Attempts: -1, MaxElapsed: -1, MaxServerWait: -1,
+		Backoff:   p.seeded(sluice.FullJitter(500*time.Millisecond, 30*time.Second)), // the default
+		Throttled: p.seeded(sluice.FullJitter(time.Second, 30*time.Second)),          // the default
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // retryableHTTP is go-retryablehttp v0.7.8 of HashiCorp as NewClient returns it: waits of
@@ -19,12 +22,36 @@ func retryableHTTP(p *process) caller {
 	c.Logger = nil
 	c.HTTPClient = &http.Client{Transport: transport{p}}
 	return func(ctx context.Context, w *wish) error {
-		request, err := retryablehttp.NewRequestWithContext(context.WithValue(ctx, wishKey{}, w), http.MethodGet, "http://upstream/", nil)
+		request, err := retryablehttp.NewRequestWithContext(context.WithValue(ctx, wishKey{}, w), http.MethodGet, "http://upstream.example/", nil)
 		if err != nil {
 			return err
 		}
 		_, err = c.Do(request)
 		return err
+	}
+}
+
+// sluiceHTTP is a sluicehttp.Transport in an http.Client: the whole stack, which reads
+// the status and the header of each response. Sluice's Config is cfg, except that it
+// never gives up.
+func (p *process) sluiceHTTP(cfg sluice.Config) caller {
+	cfg.RetryBudget = -1
+	over, err := sluicehttp.New(transport{p}, sluicehttp.Config{Gate: cfg, Retry: p.forever()})
+	if err != nil {
+		panic(err)
+	}
+	c := &http.Client{Transport: over}
+	return func(ctx context.Context, w *wish) error {
+		ctx = sluicehttp.With(context.WithValue(ctx, wishKey{}, w), sluicehttp.Overrides{Cost: int64(w.cost)})
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream.example/", nil)
+		if err != nil {
+			return err
+		}
+		response, err := c.Do(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
 	}
 }
 
