@@ -13,6 +13,7 @@ type entry struct {
 	name, about string
 	make        func(w *World, r *rand.Rand) strategy
 	library     func(p *process) caller
+	told        bool // the rate
 	check       bool // only to compare with another one; not in the table unless named
 }
 
@@ -55,27 +56,27 @@ var entries = []entry{
 	},
 	{
 		name: "xtime-half", about: "x/time/rate at half the told rate, with backoff",
-		library: xtime(.5),
+		library: xtime(.5), told: true,
 	},
 	{
 		name: "xtime-double", about: "x/time/rate at twice the told rate, with backoff",
-		library: xtime(2),
+		library: xtime(2), told: true,
 	},
 	{
 		name: "xtime-told", about: "x/time/rate at the told rate, with backoff",
-		library: xtime(1),
+		library: xtime(1), told: true,
 	},
 	{
 		name: "pacer-told", about: "the same in the event loop, to check that against this",
-		make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 1) }, check: true,
+		make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 1) }, told: true, check: true,
 	},
 	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",
-		library: func(p *process) caller { return p.throughGate(toldSluice(p.world)) },
+		library: func(p *process) caller { return p.throughGate(toldSluice(p.world)) }, told: true,
 	},
 	{
 		name: "sluicehttp-told", about: "sluicehttp in an http.Client, told the rate",
-		library: func(p *process) caller { return p.sluiceHTTP(toldSluice(p.world)) },
+		library: func(p *process) caller { return p.sluiceHTTP(toldSluice(p.world)) }, told: true,
 	},
 	{
 		name: "sluicehttp", about: "sluicehttp in an http.Client, with no configuration",

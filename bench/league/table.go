@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,8 +66,45 @@ func (t *table) column(strategy string, figure func(*cell) float64) []float64 {
 
 func score(c *cell) float64 { return c.Score.Score / float64(c.runs) }
 
+// leaders writes a row for each strategy, the best first.
+func (t *table) leaders(w io.Writer) {
+	fmt.Fprint(w, "\n### Strategies\n\n")
+	fmt.Fprintln(w, "| strategy | told the rate | mean score | worst tenth, at most | worst | goodput | refused | never adapted |")
+	fmt.Fprintln(w, "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+	order := slices.Clone(t.strategies)
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(mean(t.column(b, score)), mean(t.column(a, score)))
+	})
+	for _, s := range order {
+		scores := t.column(s, score)
+		slices.Sort(scores)
+		told := ""
+		if e := choose([]string{s}); len(e) == 1 && e[0].told {
+			told = "yes"
+		}
+		goodput := mean(t.column(s, func(c *cell) float64 { return math.Min(1, c.Goodput/float64(c.runs)) }))
+		no := mean(t.column(s, func(c *cell) float64 { return c.Refused / float64(c.runs) }))
+		fmt.Fprintf(w, "| %s | %s | %.1f | %.1f | %.1f | %.1f %% | %.1f %% | %d |\n",
+			s, told, mean(scores), worstTenth(scores), scores[0], 100*goodput, 100*no, t.never(s))
+	}
+}
+
+// never returns in how many worlds a strategy never did well.
+func (t *table) never(strategy string) int {
+	n := 0
+	for _, x := range t.column(strategy, func(c *cell) float64 { return c.adapts[0] }) {
+		if math.IsNaN(x) {
+			n++
+		}
+	}
+	return n
+}
+
+func worstTenth(sorted []float64) float64 { return sorted[(len(sorted)-1)/10] }
+
 // print writes a table for each figure.
 func (t *table) print(w io.Writer) {
+	t.leaders(w)
 	per := func(f func(*cell) float64) func(*cell) string {
 		return func(c *cell) string { return fmt.Sprintf("%.1f", f(c)/float64(c.runs)) }
 	}
@@ -121,17 +159,11 @@ func (t *table) summary(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	row("mean", mean)
-	row("worst tenth, at most", func(s []float64) float64 { return s[(len(s)-1)/10] })
+	row("worst tenth, at most", worstTenth)
 	row("worst", func(s []float64) float64 { return s[0] })
 	fmt.Fprint(w, "|**never adapted**|")
 	for _, s := range t.strategies {
-		n := 0
-		for _, x := range t.column(s, func(c *cell) float64 { return c.adapts[0] }) {
-			if math.IsNaN(x) {
-				n++
-			}
-		}
-		fmt.Fprintf(w, "%d|", n)
+		fmt.Fprintf(w, "%d|", t.never(s))
 	}
 	fmt.Fprintln(w)
 }
