@@ -3,15 +3,17 @@ package sluiceredis
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // A correction is a change of what a call took from one limit, and what became of
 // it.
 type correction struct {
-	member member
-	delta  int64         // units; negative: given back
-	age    time.Duration // since the call was admitted
-	end    int64         // what the state said of the call, or 0
+	spot
+	delta int64         // units; negative: given back
+	age   time.Duration // since the call was admitted
+	end   int64         // what the state returned for the call, or 0
 
 	add, arg int64
 	done     bool  // it was this process's own affair
@@ -23,36 +25,36 @@ type correction struct {
 // given back must not be lost because its caller gave up: that ctx is done does
 // not matter.
 func (s *Store) adjust(ctx context.Context, all []correction) {
-	name, kinds := s.unique(), limitKind(0)
+	name, kind := s.unique(), kinds.Kind(0)
 	var keys, args, tail []string
 	var asked []*correction
 	for i := range all {
 		c := &all[i]
-		c.delta = max(c.delta, -c.member.most()) // more was never in one call
-		c.age = min(max(0, c.age), time.Duration(longest))
-		if c.delta, c.err = s.adjustHere(c.member, c.delta, c.age, c.end); c.delta == 0 {
+		c.delta = max(c.delta, -c.Most()) // more was never in one call
+		c.age = min(max(0, c.age), time.Duration(kinds.Longest))
+		if c.delta, c.err = s.adjustHere(c.spot, c.delta, c.age, c.end); c.delta == 0 {
 			c.done = true
 			continue
 		}
-		if c.add, c.arg, c.err = c.member.correction(c.delta, c.age, c.end); c.err != nil {
+		if c.add, c.arg, c.err = c.Correction(c.delta, c.age, c.end); c.err != nil {
 			continue
 		}
-		kinds |= c.member.kind()
+		kind |= c.Kind()
 		asked = append(asked, c)
-		keys = append(keys, c.member.about().key)
-		args = append(append(args, c.member.kind().String()), c.member.args(name)...)
+		keys = append(keys, c.key)
+		args = c.Args(append(args, c.Kind().String()), name)
 		tail = append(tail, format(c.add), format(c.arg))
 	}
 	if len(asked) > 0 {
-		reply, err := s.run(context.WithoutCancel(ctx), adds[kinds], keys, append(args, tail...))
+		reply, err := s.run(context.WithoutCancel(ctx), adds[kind], keys, append(args, tail...))
 		if err == nil {
-			err = expect(adds[kinds], reply, 2+len(asked))
+			err = expect(adds[kind], reply, 2+len(asked))
 		}
 		for i, c := range asked {
 			if err == nil && c.delta > 0 {
-				s.keep(c.member, nil, c.delta, reply[len(reply)-1])
+				s.keep(c.spot, nil, c.delta, reply[len(reply)-1])
 			}
-			if c.err = s.adjustAway(c.member, c.delta, c.age, err); err == nil {
+			if c.err = s.adjustAway(c.spot, c.delta, c.age, err); err == nil {
 				c.made(s, reply[1+i])
 			}
 		}
@@ -71,7 +73,7 @@ func (c *correction) made(s *Store, added int64) {
 	}
 	back := uint64(-c.delta)
 	if added != -c.add {
-		back = uint64(ceil(added, c.member.unit())) // a unit of which a part has leaked is back as well
+		back = uint64(kinds.Ceil(added, c.Unit())) // a unit of which a part has leaked is back as well
 	}
 	if back == 0 {
 		c.err = ErrStranded

@@ -37,18 +37,18 @@ func TestSetsWithoutAServer(t *testing.T) {
 		left := func(inBucket, inLog, inWindow int64) {
 			t.Helper()
 			for i, l := range []*limiter{bucket, log, window} {
-				if res, err := s.take(bg, l.of.member(""), 0); err != nil || res.Remaining != []int64{inBucket, inLog, inWindow}[i] {
+				if res, err := s.take(bg, l.at(), 0); err != nil || res.Remaining != []int64{inBucket, inLog, inWindow}[i] {
 					t.Errorf("limit %d: %+v, %v", i, res, err)
 				}
 			}
 		}
 		d, err := set.all(bg, 1)
-		if err != nil || !d.allowed() || d.by != -1 || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 || d.results[2].Remaining != 3 {
+		if err != nil || !d.allowed() || d.by != -1 || d.results()[0].Remaining != 4 || d.results()[1].Remaining != 2 || d.results()[2].Remaining != 3 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		// The pacer refuses, and the others give back.
-		if d, err := set.all(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results[0].Remaining != 4 || d.results[1].Remaining != 2 {
+		if d, err := set.all(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results()[0].Remaining != 4 || d.results()[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
@@ -69,7 +69,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 			t.Error(err)
 		}
 		left(4, 2, 3)
-		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results[0].Remaining != 4 {
+		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results()[0].Remaining != 4 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if got := s.Stats(); got.Calls != 0 || got.Stranded != 0 || got.Local != 6+5*3 { // of the set and, to look, of three limits
@@ -112,7 +112,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 					t.Errorf("%d granted, want %d", granted, want)
 				}
 				if p == LocalShare { // what the log refused the bucket has again
-					if res, err := s.take(bg, bucket.of.member(""), 1); err != nil || !res.Allowed() {
+					if res, err := s.take(bg, bucket.at(), 1); err != nil || !res.Allowed() {
 						t.Errorf("%+v, %v", res, err)
 					}
 				}
@@ -179,7 +179,7 @@ func TestSetsAfterALoss(t *testing.T) {
 		}
 	}
 	replace()
-	if d, err := set.all(bg, 5); err != nil || d.results[0].Allowed() || d.results[1].Allowed() || d.results[2].Allowed() {
+	if d, err := set.all(bg, 5); err != nil || d.results()[0].Allowed() || d.results()[1].Allowed() || d.results()[2].Allowed() {
 		t.Errorf("%+v, %v", d, err) // the epoch begins
 	}
 	clock.set(5*sec - us)
@@ -257,7 +257,7 @@ func TestSharesOfASet(t *testing.T) {
 				t.Errorf("%s: %+v, %v", what, d, err)
 				return
 			}
-			for i, r := range d.results {
+			for i, r := range d.results() {
 				if r.Remaining != left[i] {
 					t.Errorf("%s: limit %d: %+v, want %d left", what, i, r, left[i])
 				}
@@ -279,7 +279,7 @@ func TestSharesOfASet(t *testing.T) {
 		}
 		c.cut.Store(false)
 		even := newSet(t, s, newPacer(t, s, "even/pace", 1, time.Hour, PacerConfig{Horizon: 24 * time.Hour}))
-		if d, err := even.all(bg, 1); err != nil || !d.allowed() || d.results[0].Remaining != 0 {
+		if d, err := even.all(bg, 1); err != nil || !d.allowed() || d.results()[0].Remaining != 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		c.cut.Store(true)

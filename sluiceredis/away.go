@@ -1,7 +1,6 @@
 package sluiceredis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,8 +61,8 @@ func (s *Store) policy(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// heed returns p, which is that of a limit. It panics if there is no such policy.
-func (s *Store) heed(p OutagePolicy) OutagePolicy {
+// honor returns p, which is that of a limit. It panics if there is no such policy.
+func (s *Store) honor(p OutagePolicy) OutagePolicy {
 	p.mustBeValid()
 	if p == LocalShare {
 		s.beats.wanted.Store(true)
@@ -88,11 +87,11 @@ type outageError struct {
 
 // Error returns in one line what was decided and why.
 func (e *outageError) Error() string {
-	what := "the server"
+	server := "the server"
 	if e.server != "" {
-		what += " at " + e.server
+		server += " at " + e.server
 	}
-	text := "sluiceredis: refused: " + what
+	text := "sluiceredis: refused: " + server
 	if e.sent {
 		text += " cannot be asked: "
 	} else {
@@ -120,20 +119,14 @@ func (e *outageError) because(format string, args ...any) *outageError {
 	return &also
 }
 
-// # What becomes of a call?
+// # How is a call decided?
 //
-// run sends it, or says by an outageError that it could not be answered: because
-// the server is away, or just now. Then here decides, by the policy, and the
-// caller gets an answer, unless the policy is to refuse or his context is over.
-// A call of unknown outcome may so be counted twice, here and on the server:
-// fewer calls, never more.
+// run sends it, or returns an outageError if the server is away, or does not answer now.
+// Then the policy decides in this process, and the caller gets a result unless the policy
+// refuses or its context is done. A call of unknown outcome may so be counted twice, here
+// and on the server: fewer calls, never more.
 
-// decide has requests answered by the server or, if that cannot be asked, here.
-func (c *commit[K, O]) decide(ctx context.Context, key K, requests []O) error {
-	err := c.run(c.store, ctx, key, requests)
-	var away *outageError
-	if c.here == nil || !errors.As(err, &away) {
-		return err
-	}
-	return c.here(c.store, key, requests, away)
+// isAway reports whether a call for key would not be sent, or would be a probe.
+func (s *Store) isAway(key string) bool {
+	return s.breaker.trouble.Load() > 0 && s.breaker.away(s.place(key))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // sixes returns the kinds of limits that answer, of 6 each hour, as that much of a
@@ -124,14 +125,14 @@ func (c *tired) Err() error {
 // of, or behind the mark of one that was ended.
 func TestFailOpenInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for i, told := range []func(now int64) pauses{
-			func(now int64) pauses { return pauses{now: now, pause: now + int64(sec)} },
-			func(now int64) pauses { return pauses{now: now, mark: now + int64(sec)} },
+		for i, told := range []func(now int64) kinds.Pauses{
+			func(now int64) kinds.Pauses { return kinds.Pauses{Now: now, Pause: now + int64(sec)} },
+			func(now int64) kinds.Pauses { return kinds.Pauses{Now: now, Mark: now + int64(sec)} },
 		} {
 			v := newRemote()
 			s, l := v.newStore(t, Config{OnOutage: FailOpen})
 			p := newPacer(t, s, "p", 10, sec, PacerConfig{})
-			p.heard(told(v.m.nanos()), time.Now())
+			p.learn(told(v.m.Server()*1000), time.Now())
 			l.fail(errRefused)
 			if err := p.Acquire(&tired{Context: bg}, 1); err != nil {
 				t.Errorf("%d: %v", i, err)

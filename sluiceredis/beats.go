@@ -30,7 +30,7 @@ const (
 
 var alive = script("alive")
 
-// A beats is when this instance has told that it is there.
+// A beats is when this instance was counted.
 type beats struct {
 	fixed  bool         // the number is given
 	wanted atomic.Bool  // some limit has shares
@@ -55,8 +55,8 @@ func (b *beats) counted(at time.Time) {
 	b.away.Store(false)
 }
 
-// heard notes whether the server that counts has answered a call.
-func (b *beats) heard(answer bool) {
+// answered notes whether the server that counts has answered a call.
+func (b *beats) answered(answer bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -115,7 +115,7 @@ func (s *Store) hears(place string, v verdict) {
 		return
 	}
 	if b.wanted.Load() && s.place(s.aliveKey()) == place {
-		b.heard(v == answered)
+		b.answered(v == answered)
 	}
 }
 

@@ -75,7 +75,7 @@ type place struct {
 	since    time.Time     // it was first away
 	next     time.Time     // it is left alone until then
 	wait     time.Duration // which is that long, before jitter
-	asked    time.Time     // when somebody last wanted it
+	asked    time.Time     // when a call last wanted it
 	cause    error         // of the last failure
 }
 
@@ -107,13 +107,10 @@ func (b *breaker) enter(name string) (probe *place, away *outageError) {
 
 // away reports whether a call for name would not be sent, or be a probe: it must
 // not wait for others, nor others for it.
-func (b *breaker) away(name func() string) bool {
-	if b.trouble.Load() == 0 {
-		return false
-	}
+func (b *breaker) away(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.places[name()]
+	p := b.places[name]
 	return p != nil && p.mode != isAsking
 }
 
@@ -156,8 +153,8 @@ func (b *breaker) leave(name string, probe *place, v verdict, cause error) {
 	}
 }
 
-// alone leaves p alone for a while, which differs between machines, lest all of
-// them probe at once.
+// alone leaves p alone for a while, which differs between machines, so that
+// they do not all probe at once.
 func (b *breaker) alone(p *place) {
 	p.next = time.Now().Add(p.wait - rand.N(p.wait/4+1))
 	b.change(p, isAway, p.cause)
@@ -180,7 +177,7 @@ func (b *breaker) change(p *place, m mode, cause error) {
 	p.mode = m
 }
 
-// sweep forgets servers that nobody has wanted for long: after a failover their
+// sweep forgets servers that no call has wanted for long: after a failover their
 // keys are elsewhere. The lock is held.
 func (b *breaker) sweep(now time.Time) {
 	if now.Sub(b.swept) < b.longest {
@@ -245,7 +242,7 @@ func judgeReply(e *ServerError) verdict {
 }
 
 // judge returns what a call says about its server that ended with err. ctx is
-// that of its caller, who may have given up before the server could have answered:
+// that of its caller, which may have ended before the server could have answered:
 // in less than a tenth of the longest time.
 func (s *Store) judge(ctx context.Context, err error, took time.Duration) verdict {
 	if err == nil {

@@ -14,189 +14,6 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A desk is a server that answers when it is told, and remembers who came
-// together.
-type desk struct {
-	batches [][]int
-	answer  chan error
-	undone  []int
-}
-
-// numbers returns a commit of callers who say who they are.
-func (d *desk) numbers() *commit[string, *int] {
-	c := new(commit[string, *int])
-	c.init(nil, func(_ *Store, ctx context.Context, _ string, requests []*int) error {
-		d.batches = append(d.batches, values(requests))
-		select {
-		case err := <-d.answer:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, func(_ *Store, _ string, requests []*int) { d.undone = append(d.undone, values(requests)...) })
-	return c
-}
-
-func values(requests []*int) (all []int) {
-	for _, r := range requests {
-		all = append(all, *r)
-	}
-	return all
-}
-
-// Those who come while a call is on its way leave together with the next, in
-// order.
-func TestCallersGatherWhileACallIsOnItsWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{answer: make(chan error)}
-		c := d.numbers()
-		errs := make([]error, 6)
-		call := func(i int, key string) {
-			go func() { errs[i] = c.do(bg, key, &i) }()
-			synctest.Wait()
-		}
-		for i := range 4 {
-			call(i, "a")
-		}
-		call(4, "b") // another key has a call of its own
-		if got := fmt.Sprint(d.batches); got != "[[0] [4]]" {
-			t.Fatalf("on their way: %v", got)
-		}
-		d.answer <- nil
-		d.answer <- nil
-		synctest.Wait()
-		if got := fmt.Sprint(d.batches); got != "[[0] [4] [1 2 3]]" {
-			t.Fatalf("on their way: %v", got)
-		}
-		call(5, "a")
-		away := errors.New("away")
-		d.answer <- away
-		synctest.Wait()
-		d.answer <- nil
-		synctest.Wait()
-		if got := fmt.Sprint(d.batches); got != "[[0] [4] [1 2 3] [5]]" {
-			t.Errorf("on their way: %v", got)
-		}
-		if want := []error{nil, away, away, away, nil, nil}; !slices.Equal(errs, want) {
-			t.Errorf("%v", errs)
-		}
-		if len(c.groups) != 0 {
-			t.Errorf("%d groups are kept", len(c.groups))
-		}
-	})
-}
-
-// Who gives up before the call was sent has asked for nothing; what was taken for
-// who gives up later is given back; the others do not notice.
-func TestCallersThatGiveUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{answer: make(chan error)}
-		c := d.numbers()
-		errs := make([]error, 6)
-		var cancel [6]context.CancelFunc
-		for i := range 6 {
-			var ctx context.Context
-			ctx, cancel[i] = context.WithCancel(bg)
-			defer cancel[i]()
-			go func() { errs[i] = c.do(ctx, "a", &i) }()
-			synctest.Wait()
-		}
-		cancel[1]()
-		cancel[5]()
-		synctest.Wait()
-		d.answer <- nil
-		synctest.Wait()
-		cancel[3]()
-		synctest.Wait()
-		if errs[3] != context.Canceled || errs[1] != context.Canceled || errs[5] != context.Canceled {
-			t.Errorf("%v", errs)
-		}
-		d.answer <- nil
-		synctest.Wait()
-		if got := fmt.Sprint(d.batches, d.undone); got != "[[0] [2 3 4]] [3]" {
-			t.Errorf("%v", got)
-		}
-		if errs[2] != nil || errs[4] != nil || len(c.groups) != 0 {
-			t.Errorf("%v, %d groups", errs, len(c.groups))
-		}
-		// After an error there is nothing to give back.
-		for i := range 2 {
-			ctx, cancel := context.WithCancel(bg)
-			defer cancel()
-			go func() { errs[i] = c.do(ctx, "a", &i) }()
-			synctest.Wait()
-			if i == 1 {
-				d.answer <- nil
-				synctest.Wait()
-				cancel()
-			}
-		}
-		d.answer <- errAway
-		synctest.Wait()
-		if len(d.undone) != 1 {
-			t.Errorf("undone: %v", d.undone)
-		}
-		// A context that is done is asked before anything.
-		ctx, done := context.WithCancel(bg)
-		done()
-		if err := c.do(ctx, "a", new(int)); err != context.Canceled || len(c.groups) != 0 {
-			t.Errorf("%v, %d groups", err, len(c.groups))
-		}
-	})
-}
-
-// A script is not asked to decide for more than so many.
-func TestBatchesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{answer: make(chan error)}
-		c := d.numbers()
-		for i := range 2*most + 2 {
-			go func() { _ = c.do(bg, "a", &i) }()
-		}
-		synctest.Wait()
-		for range 4 {
-			d.answer <- nil
-			synctest.Wait()
-		}
-		var sizes []int
-		for _, b := range d.batches {
-			sizes = append(sizes, len(b))
-		}
-		if !slices.Equal(sizes, []int{1, most, most, 1}) {
-			t.Errorf("%v", sizes)
-		}
-	})
-}
-
-// If a client panics the others of the key are served.
-func TestClientThatPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{answer: make(chan error)}
-		c := d.numbers()
-		run := c.run
-		c.run = func(s *Store, ctx context.Context, key string, requests []*int) error {
-			defer func() { c.run = run }()
-			<-d.answer
-			panic("client")
-		}
-		go func() {
-			defer func() { _ = recover() }()
-			_ = c.do(bg, "a", new(int))
-		}()
-		synctest.Wait()
-		served := false
-		go func() { served = c.do(bg, "a", new(int)) == nil }()
-		synctest.Wait()
-		d.answer <- nil
-		synctest.Wait()
-		d.answer <- nil
-		synctest.Wait()
-		if !served || len(c.groups) != 0 {
-			t.Errorf("served: %v, %d groups", served, len(c.groups))
-		}
-	})
-}
-
 // slow is a client whose calls take a moment, so that callers gather.
 type slow struct {
 	Client
@@ -261,7 +78,8 @@ func TestGoneCallersGiveBack(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
 		s := b.storeOn(t, d)
-		l := newLeaky(t, s, "gone", limits.Rate{Burst: 1000, Count: 1, Per: time.Hour})
+		rate := limits.Rate{Burst: 1000, Count: 1, Per: time.Hour}
+		l := newLeaky(t, s, "gone", rate)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = l.Take(bg, "k", 1) })
 		<-d.came
@@ -275,12 +93,8 @@ func TestGoneCallersGiveBack(t *testing.T) {
 				}
 			})
 		}
-		for waiting := 0; waiting < 20; runtime.Gosched() {
-			s.takes.mu.Lock()
-			for _, g := range s.takes.groups {
-				waiting = len(g.waiting)
-			}
-			s.takes.mu.Unlock()
+		for s.takes.Waiting(l.at("k").sign()) < 20 {
+			runtime.Gosched()
 		}
 		d.pass <- struct{}{}
 		<-d.came // the 20 are on their way
@@ -292,7 +106,7 @@ func TestGoneCallersGiveBack(t *testing.T) {
 			d.pass <- struct{}{}
 		}
 		wg.Wait()
-		l = newLeaky(t, b.store(t), "gone", *l.rate.Load())
+		l = newLeaky(t, b.store(t), "gone", rate)
 		for end := time.Now().Add(10 * time.Second); s.Stats().Refunded < 200 && time.Now().Before(end); {
 			runtime.Gosched() // the last one is given back at about this time
 		}

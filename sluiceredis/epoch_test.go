@@ -208,14 +208,14 @@ func TestSlotsAfterLoss(t *testing.T) {
 	reserve := func(n int64, longest, want time.Duration) {
 		t.Helper()
 		r := pacing{takes: n * p.paced.Load().interval, patience: int64(longest)}
-		if err := s.pacers.do(bg, p.at(), &r); err != nil || !r.ok || r.wait != want {
+		if err := s.reserve(bg, p.at(), &r); err != nil || !r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
 	refused := func(want time.Duration) {
 		t.Helper()
-		r := pacing{takes: p.paced.Load().interval, patience: p.key.horizon}
-		if err := s.pacers.do(bg, p.at(), &r); err != nil || r.ok || r.wait != want {
+		r := pacing{takes: p.paced.Load().interval, patience: p.horizon}
+		if err := s.reserve(bg, p.at(), &r); err != nil || r.ok || r.wait != want {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestSlotsAfterLoss(t *testing.T) {
 	// The furthest slot that may have been lost is 10 s ahead, and lasts 10 s.
 	reserve(9, 10*sec, sec)
 	reserve(10, 10*sec, 10*sec)
-	b.redis.Del(bg, p.key.key)
+	b.redis.Del(bg, p.key)
 	replace()
 	refused(20 * sec)
 	clock.set(10*sec - 1000)
@@ -249,7 +249,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	}
 	end := time.Now().Add(290 * ms)
 	other := newPacer(t, s, "again", 1000, sec, PacerConfig{})
-	b.redis.Del(bg, p.key.key)
+	b.redis.Del(bg, p.key)
 	r, err := p.Reserve(bg, 1, time.Minute)
 	if err != nil || r.Slot().Before(end) {
 		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.Slot()))
@@ -268,7 +268,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	if err := p.PauseUntil(bg, time.Now().Add(sec)); err != nil {
 		t.Fatal(err)
 	}
-	b.redis.Del(bg, p.key.key)
+	b.redis.Del(bg, p.key)
 	clock.set(2 * sec)
 	if r, err := p.Reserve(bg, 1, time.Minute); err != nil || r.slot != int64(epoch-3*sec) {
 		t.Errorf("%+v, %v", r, err)

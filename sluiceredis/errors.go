@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 var (
@@ -21,7 +23,7 @@ var (
 	// ErrStranded reports that what was taken can no longer be given back: it
 	// has leaked already, or another reservation came after it. It counts as
 	// used.
-	ErrStranded = errors.New("sluiceredis: too late to give back")
+	ErrStranded = kinds.ErrStranded
 )
 
 // A ServerError is an error that the server replied. The script did not take

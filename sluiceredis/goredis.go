@@ -87,7 +87,7 @@ func (g *goRedis) Sharded() bool {
 }
 
 // Place implements Topology: the address of the master that has key, if client is a
-// cluster and has heard of that.
+// cluster and knows it.
 func (g *goRedis) Place(key string) string {
 	c, ok := g.client.(*redis.ClusterClient)
 	if !ok {
@@ -100,7 +100,7 @@ func (g *goRedis) Place(key string) string {
 	return master.Options().Addr
 }
 
-// done is a context with which nobody waits.
+// done is a context that ended.
 var done = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

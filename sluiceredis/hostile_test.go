@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // Whatever is in a key, no limit changes it unless it is its own, the server
@@ -71,7 +72,7 @@ func victims(t *testing.T, b *backend) []victim {
 		}, false},
 		{"Semaphore's leases", sem.keys[0], map[string]func() error{"lend": lend}, true},
 		{"Semaphore's token", sem.keys[1], map[string]func() error{"lend": lend}, false},
-		{"Pacer", p.key.key, map[string]func() error{
+		{"Pacer", p.key, map[string]func() error{
 			"reserve": func() error { _, err := p.Reserve(bg, 1, sec); return err },
 			"pause":   func() error { return p.PauseUntil(bg, time.Now().Add(sec)) },
 			"cancel":  func() error { return cancelling(p) },
@@ -189,7 +190,7 @@ func TestNumbersAtTheEdges(t *testing.T) {
 			}
 		}
 		// The deepest bucket there is: exact to the nanosecond.
-		deep := time.Duration(longest)
+		deep := time.Duration(kinds.Longest)
 		l := newLeaky(t, s, "deep", limits.Rate{Count: 1, Per: deep})
 		if got, err := l.Take(bg, "k", 1); err != nil || got.ResetAfter != deep || !got.Allowed() {
 			t.Errorf("%+v, %v", got, err)

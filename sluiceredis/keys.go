@@ -17,15 +17,24 @@ const longestText = 128
 // them together. The kind holds the version of the format, and no numbers of the
 // limit: those may change without its beginning anew.
 func (s *Store) key(kind, name, key, part string) string {
-	family, limit := split(name)
+	return s.head(kind, name) + escape(key) + tail(name, part)
+}
+
+// head returns what is before the key, and tail what is behind it.
+func (s *Store) head(kind, name string) string {
+	family, _ := split(name)
+	return s.prefix + ":" + kind + ":{" + escape(family) + "|"
+}
+
+func tail(name, part string) string {
 	end := "}"
-	if limit != "" {
+	if _, limit := split(name); limit != "" {
 		end += ":" + escape(limit)
 	}
 	if part != "" {
 		end += ":" + part
 	}
-	return s.prefix + ":" + kind + ":{" + escape(family) + "|" + escape(key) + end
+	return end
 }
 
 // tagOf returns the tag of a key that key returned, as Redis finds it.

@@ -115,17 +115,18 @@ func TestTranscriptOfTheTutorials(t *testing.T) {
 func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
-		l := newLeaky(t, s, "n1", limits.Rate{Burst: 16, Count: 30, Per: 60 * sec})
+		rate := limits.Rate{Burst: 16, Count: 30, Per: 60 * sec}
+		l := newLeaky(t, s, "n1", rate)
 		take := func(key string, quota limits.Rate, n int64, want limits.Result) {
 			t.Helper()
 			if res, err := l.TakeRate(bg, key, quota, n); err != nil || res != want {
 				t.Errorf("%d by %v: %+v, %v; want %+v", n, quota, res, err, want)
 			}
 		}
-		take("smaller", *l.rate.Load(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", rate, 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("smaller", limits.Rate{Burst: 4, Count: 30, Per: 60 * sec}, 0, limits.Result{Limit: 4, ResetAfter: 8 * sec})
-		take("smaller", *l.rate.Load(), 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
-		take("faster", *l.rate.Load(), 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
+		take("smaller", rate, 0, limits.Result{Limit: 16, ResetAfter: 32 * sec}) // looking changed nothing
+		take("faster", rate, 16, limits.Result{Limit: 16, ResetAfter: 32 * sec})
 		take("faster", limits.Rate{Burst: 16, Count: 300, Per: 60 * sec}, 1,
 			limits.Result{Limit: 16, RetryAfter: 200 * time.Millisecond, ResetAfter: 3200 * time.Millisecond})
 
@@ -367,8 +368,8 @@ func TestSetQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		take(1, false, 4*sec, 5*sec) // what was overdrawn stays owed
-		if err := l.SetRate(limits.Rate{}); err == nil || l.rate.Load().Burst != 2 {
-			t.Errorf("%v, %v", err, *l.rate.Load())
+		if err := l.SetRate(limits.Rate{}); err == nil || l.limit.Load().Limit() != 2 {
+			t.Errorf("%v, a burst of %d", err, l.limit.Load().Limit())
 		}
 	})
 }

@@ -2,32 +2,73 @@ package sluiceredis
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
+
+// limiters are what [Bucket], [Sliding] and [Fixed] have in common: a limiter for each key.
+type limiters struct {
+	store      *Store
+	head, tail string // of the keys in Redis, see Store.key
+	limit      atomic.Pointer[limit]
+}
+
+func (l *limiters) init(s *Store, format, name string, rule kinds.Rule, away OutagePolicy) {
+	l.store, l.head, l.tail = s, s.head(format, name), tail(name, "")
+	l.limit.Store(newLimit(rule, away))
+}
+
+// initAs makes l the same limiters as o with another policy.
+func (l *limiters) initAs(o *limiters, away OutagePolicy) {
+	l.store, l.head, l.tail = o.store, o.head, o.tail
+	l.limit.Store(newLimit(o.limit.Load().Rule, o.store.honor(away)))
+}
+
+func (l *limiters) at(key string) spot {
+	return spot{l.limit.Load(), l.head + escape(key) + l.tail}
+}
+
+// Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and
+// the result says when they will fit. n = 0 changes nothing and is always allowed. An n
+// larger than the burst of a [Bucket] or the limit of a window never is, nor is one of
+// more than 10,000 by a [Sliding], and Err of the result is then [limits.ErrTooLarge].
+//
+// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy]
+// refuses calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx
+// ends while the call is under way, its error is returned and what was taken is given
+// back. It panics if n < 0.
+func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
+	return l.store.take(ctx, l.at(key), n)
+}
+
+// On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
+// gives back what still counts: in a bucket what cannot have leaked yet, which is for
+// −delta intervals; in a sliding window the newest units that are as old as age; in a
+// fixed window what was admitted in it. If nothing is left to be given back, its error is
+// [ErrStranded]. It can be joined with limits of the same store whose names are the same
+// up to the last slash and whose keys are the same, such as "orders/second" and
+// "orders/day"; the key of a [Pacer] is "".
+func (l *limiters) On(key string) limits.Remote { return l.on(key) }
+
+func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }
 
 // A limiter is one key of a Bucket, a Sliding or a Fixed, as a limit of a gate or for
 // sluice.NewQueue.
 type limiter struct {
-	store *Store
-	of    keyed
-	key   string
+	of  *limiters
+	key string // in Redis
 }
 
-// A keyed makes members of its keys.
-type keyed interface {
-	member(key string) member
-
-	// current reports whether m is how the limit is asked now.
-	current(m member) bool
-}
+func (l *limiter) at() spot { return spot{l.of.limit.Load(), l.key} }
 
 var _ limits.Remote = (*limiter)(nil)
 
 // Admit implements limits.Limiter. Its errors are those of Take.
 func (l *limiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
-	res, err := l.store.take(ctx, l.of.member(l.key), n)
+	res, err := l.of.store.take(ctx, l.at(), n)
 	if err == nil {
 		err = res.Err()
 	}
@@ -40,14 +81,12 @@ func (l *limiter) Admit(ctx context.Context, n int64) (wait time.Duration, err e
 // Adjust implements limits.Limiter. It ignores that ctx is done, so that nothing is lost
 // when a caller gives up.
 func (l *limiter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
-	all := []correction{{member: l.of.member(l.key), delta: delta, age: age}}
-	l.store.adjust(ctx, all)
+	all := []correction{{spot: l.at(), delta: delta, age: age}}
+	l.of.store.adjust(ctx, all)
 	return all[0].err
 }
 
 // Join implements limits.Remote.
 func (l *limiter) Join(others ...limits.Limiter) limits.Joint { return join(l, others) }
 
-func (l *limiter) asked() (*Store, member) { return l.store, l.of.member(l.key) }
-
-func (l *limiter) current(m member) bool { return l.of.current(m) }
+func (l *limiter) asked() (*Store, spot) { return l.of.store, l.at() }

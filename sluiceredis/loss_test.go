@@ -409,9 +409,9 @@ func TestRateOverLosses(t *testing.T) {
 			for range 4 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						if r, err := s.ask(ctx, l.member("k"), 1); err == nil {
+						if r, err := s.ask(ctx, l.at("k"), 1); err == nil {
 							mu.Lock()
-							longest = max(longest, r.results[0].RetryAfter)
+							longest = max(longest, r.results()[0].RetryAfter)
 							if r.granted() {
 								at = append(at, r.now)
 							}

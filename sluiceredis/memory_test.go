@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // inThisProcess returns a store without a server.
@@ -95,20 +96,20 @@ func deeds(r *rand.Rand, count int) []*deed {
 				}
 				distance := 1 + n*int64(100*ms) // PauseUntil reads the clock, which may have gone on
 				if l.store.alone {
-					k := l.pacer.at()
-					return fmt.Sprint(l.store.local().pausePacer(&k, distance).pause-l.began, nil)
+					l.pacer.here(func(h *kinds.PaceHeld) { h.Prolong(distance) })
+					return fmt.Sprint(l.pacer.pauses().Pause-l.began, nil)
 				}
 				reply, err := l.store.askPacer(bg, "pause", l.pacer.at(), distance)
-				return fmt.Sprint(told(reply).pause-l.began, err)
+				return fmt.Sprint(pausesIn(reply).Pause-l.began, err)
 			}
 		default:
 			s.does = func(l *limitsOf) string {
 				p := &pacing{takes: n * l.pacer.paced.Load().interval, patience: int64(age)}
-				err := l.store.pacers.do(bg, l.pacer.at(), p)
+				err := l.store.reserve(bg, l.pacer.at(), p)
 				if p.ok {
 					l.slots = append(l.slots, p)
 				}
-				pause := p.pause
+				pause := p.pauses.Pause
 				if pause > 0 {
 					pause -= l.began
 				}
@@ -174,21 +175,19 @@ func TestInProcessForgets(t *testing.T) {
 			one(i%10, true)
 		}
 		m := s.local()
-		if got := m.len(); got > 800 {
+		if got := m.Keys(); got > 800 {
 			t.Errorf("%d keys are kept, 40 count", got)
 		}
-		if len(m.semaphores) != 0 {
-			t.Errorf("%d semaphores", len(m.semaphores))
+		if n := m.Semaphores(); n != 0 {
+			t.Errorf("%d semaphores", n)
 		}
 	})
 }
 
-// len returns how many keys are kept.
-func (m *memory) len() (n int) {
-	for i := range m.shards {
-		n += len(m.shards[i].entries)
-	}
-	return n
+// pauses returns what this process holds of the pauses of p.
+func (p *Pacer) pauses() (got kinds.Pauses) {
+	p.store.onPacer(p.at(), p.at().Rule, func(h *kinds.PaceHeld) { got = h.Pauses() })
+	return got
 }
 
 // A lease in this process lasts until it is released, needs nothing that runs, and

@@ -47,7 +47,7 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 			if err != nil {
 				return limits.Result{}, err
 			}
-			return d.results[0], nil
+			return d.results()[0], nil
 		},
 	}
 	calls := 0

@@ -43,7 +43,7 @@ func (q windowQuota) on(t testing.TB, s *Store, name string) func(n int64) (limi
 		if err != nil {
 			return limits.Result{}, err
 		}
-		return d.results[0], nil
+		return d.results()[0], nil
 	}
 }
 

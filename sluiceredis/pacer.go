@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 var pacerScript = strictScript("pacer", "epoch", "instant", "limits", "pace")
@@ -55,7 +56,7 @@ type PacerConfig struct {
 //	a        ask·····▲         ask·····▲
 //	b          ask············▲
 //
-// The round trips of all who wait overlap, and those of one machine are shared;
+// The round trips of all waiting callers overlap, and those of one machine are shared;
 // so the rate does not depend on how long one takes. A slot that was reserved and
 // is not used can be given back as long as no other was reserved after it;
 // otherwise it stays empty: fewer calls, never more.
@@ -75,23 +76,26 @@ type PacerConfig struct {
 // A Pacer is safe for use by multiple goroutines.
 type Pacer struct {
 	store *Store
-	key   pace                    // but for its rate, see at
+	key   string
+	away  OutagePolicy
 	paced atomic.Pointer[spacing] // changed as one, so that no request mixes two rates
-	late  time.Duration
-	poll  time.Duration
 
-	meter meter
+	horizon    int64 // ns
+	late, poll time.Duration
+
+	ahead prefetched
 
 	mu      sync.Mutex
 	pause   int64         // its end, ns since 1970 by the server's clock
-	marked  int64         // by the server's clock: when it told of the mark
+	marked  int64         // by the server's clock: when it reported the mark
 	mark    int64         // slots before it that were reserved under a lower one are void: see Resume
-	looked  time.Time     // when those were last heard of
+	looked  time.Time     // when those were last reported
 	changed chan struct{} // closed when one changes
 }
 
 // A spacing is the rate of a pacer.
 type spacing struct {
+	*limit
 	interval int64 // ns
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
@@ -106,7 +110,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 		return nil, err
 	}
 	for what, d := range map[string]*time.Duration{"Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll, "Prefetch": &cfg.Prefetch} {
-		if *d < 0 || *d > time.Duration(longest/2) {
+		if *d < 0 || *d > time.Duration(kinds.Longest/2) {
 			return nil, fmt.Errorf("sluiceredis: %s of %v: 0 to 52 days are possible", what, *d)
 		}
 	}
@@ -118,10 +122,10 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
-		store: s, key: pace{spot: spot{key: s.key("pacer1", name, "", ""), away: s.heed(cfg.OnOutage)}, horizon: int64(cfg.Horizon)},
-		late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
+		store: s, key: s.key("pacer1", name, "", ""), away: s.honor(cfg.OnOutage),
+		horizon: int64(cfg.Horizon), late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
 	}
-	p.meter.init(cfg.Prefetch)
+	p.ahead.init(cfg.Prefetch)
 	if err := p.SetRate(rate); err != nil {
 		return nil, err
 	}
@@ -146,29 +150,18 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 	}
 	missed := max(0, rate.Burst-1)
 	switch {
-	case interval > p.key.horizon:
-		return fmt.Errorf("sluiceredis: rate of %v: slots are further apart than the horizon of %v", rate, time.Duration(p.key.horizon))
-	case missed > longest/2/interval:
+	case interval > p.horizon:
+		return fmt.Errorf("sluiceredis: rate of %v: slots are further apart than the horizon of %v", rate, time.Duration(p.horizon))
+	case missed > kinds.Longest/2/interval:
 		return fmt.Errorf("sluiceredis: rate of %v: the burst takes longer than 52 days", rate)
 	}
-	p.paced.Store(&spacing{interval, missed * interval})
+	rule := kinds.NewPace(time.Duration(interval), time.Duration(missed*interval), time.Duration(p.horizon))
+	p.paced.Store(&spacing{newLimit(rule, p.away), interval, missed * interval})
 	return nil
 }
 
 // at returns how the pacer is asked now.
-func (p *Pacer) at() pace {
-	k := p.key
-	r := p.paced.Load()
-	k.interval, k.missed = r.interval, r.missed
-	return k
-}
-
-func or(d, usual time.Duration) time.Duration {
-	if d == 0 {
-		return usual
-	}
-	return d
-}
+func (p *Pacer) at() spot { return spot{p.paced.Load().limit, p.key} }
 
 // A Reservation is a claim on a slot.
 type Reservation struct {
@@ -230,7 +223,7 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
 	interval := p.paced.Load().interval
-	if n > p.key.horizon/interval {
+	if n > p.horizon/interval {
 		return nil, limits.ErrTooLarge
 	}
 	if n == 0 {
@@ -240,7 +233,7 @@ func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*R
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = min(longest, time.Until(deadline)-1) // a slot at the deadline is too late
 	}
-	slots, err := p.reserve(ctx, n*interval, min(int64(longest), p.key.horizon))
+	slots, err := p.reserve(ctx, n*interval, min(int64(longest), p.horizon))
 	if err != nil {
 		return nil, err
 	}
@@ -254,23 +247,23 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 		known := p.pause
 		p.mu.Unlock()
 		r := pacing{takes: takes, patience: patience}
-		if err := p.store.pacers.do(ctx, p.at(), &r); err != nil {
+		if err := p.store.reserve(ctx, p.at(), &r); err != nil {
 			return span{}, err
 		}
-		p.heard(r.pauses, r.at)
+		p.learn(r.pauses, r.at)
 		if !r.ok {
 			return span{}, &limits.WaitError{For: limits.ByRate, Need: r.wait, Have: time.Duration(patience)}
 		}
 		slots := r.span()
 		p.mu.Lock()
-		lost := !r.here && r.slot < known && r.now < known && p.pause >= known // nobody has ended it
+		lost := !r.here && r.slot < known && r.pauses.Now < known && p.pause >= known // it was not ended meanwhile
 		p.mu.Unlock()
 		if !lost {
 			return slots, nil
 		}
-		// The server has lost what it had told us: a pause. We tell it.
+		// The server has lost a pause that it had reported: pause it again.
 		p.cancel(ctx, slots, max(1, takes/p.paced.Load().interval))
-		if err := p.tell(ctx, known-r.now); err != nil {
+		if err := p.prolong(ctx, known-r.pauses.Now); err != nil {
 			return span{}, err
 		}
 	}
@@ -328,7 +321,7 @@ func (p *Pacer) wait(ctx context.Context, r *Reservation) (leaves bool, err erro
 				p.store.stats.lost.Add(uint64(r.n))
 				return false, err
 			}
-			r.paused = false // nobody ends that pause any more
+			r.paused = false // it is too late to end that pause
 			continue
 		}
 		timer := time.NewTimer(min(left, p.poll))
@@ -350,98 +343,9 @@ func (p *Pacer) wait(ctx context.Context, r *Reservation) (leaves bool, err erro
 // look asks for pauses.
 func (p *Pacer) look(ctx context.Context) error {
 	look := pacing{}
-	err := p.store.pacers.do(ctx, p.at(), &look)
+	err := p.store.reserve(ctx, p.at(), &look)
 	if err == nil {
-		p.heard(look.pauses, look.at)
+		p.learn(look.pauses, look.at)
 	}
 	return err
-}
-
-// A pacing is a request for slots, and what was answered.
-type pacing struct {
-	takes, patience int64 // ns; takes 0: only looks. A local share multiplies takes
-	here            bool  // decided by this process
-	open            bool  // let through by it, by FailOpen
-
-	ok   bool
-	slot int64         // ns since 1970, by the server's clock
-	wait time.Duration // until the slot
-	at   time.Time     // when the reply arrived
-	pauses
-}
-
-// span returns the slots that r was given.
-func (r *pacing) span() span {
-	return span{r.slot, r.takes, r.at.Add(r.wait), r.mark, r.pause > 0, r.here, r.open}
-}
-
-// askPacer runs the script of a pacer; see lua/pacer.lua.
-func (s *Store) askPacer(ctx context.Context, what string, k pace, args ...int64) ([]int64, error) {
-	texts := append([]string{what}, k.args("")...)
-	for _, n := range args {
-		texts = append(texts, format(n))
-	}
-	reply, err := s.run(ctx, pacerScript, []string{k.key}, texts)
-	if err == nil {
-		err = expect(pacerScript, reply, 7)
-	}
-	return reply, err
-}
-
-// reserveSlots has requests for one pacer answered, in order, at one instant.
-func reserveSlots(s *Store, ctx context.Context, k pace, requests []*pacing) error {
-	if err := s.tell(ctx, &k); err != nil {
-		return err
-	}
-	var args []int64
-	for _, r := range requests {
-		if r.takes > 0 {
-			args = append(args, r.takes, r.patience)
-		}
-	}
-	reply, err := s.askPacer(ctx, "reserve", k, args...)
-	if err != nil {
-		return err
-	}
-	at, pauses, free, granted := time.Now(), told(reply), reply[3], int64(0)
-	for _, r := range requests {
-		r.at, r.wait, r.slot, r.pauses = at, time.Duration(max(0, free)), pauses.now+free, pauses
-		if r.ok = r.takes > 0 && free <= r.patience; r.ok {
-			free += r.takes
-			granted++
-		}
-	}
-	s.keepPacer(k, requests, reply[6])
-	s.stats.decisions.Add(uint64(len(requests)))
-	s.stats.clamped.Add(uint64(reply[2]))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", pacerScript.name, reply[1], granted)
-	}
-	return nil
-}
-
-// cancelSlots gives slots back, and reports whether that was possible.
-func (s *Store) cancelSlots(ctx context.Context, k pace, slots span) bool {
-	end := slots.slot + slots.takes
-	if slots.here || s.alone {
-		return s.local().cancelSlots(&k, end, slots.takes, slots.mark)
-	}
-	reply, err := s.askPacer(ctx, "cancel", k, end, slots.takes, slots.mark)
-	return err == nil && reply[1] == 1
-}
-
-// giveBackSlots gives back the slots of callers who had gone, the last first, so
-// that those before it are at the tail then.
-func giveBackSlots(s *Store, k pace, requests []*pacing) {
-	for i := len(requests) - 1; i >= 0; i-- {
-		r := requests[i]
-		if !r.ok {
-			continue
-		}
-		if s.cancelSlots(context.Background(), k, r.span()) {
-			s.stats.refunded.Add(1)
-		} else {
-			s.stats.lost.Add(1)
-		}
-	}
 }

@@ -31,7 +31,7 @@ func newPacer(t testing.TB, s *Store, name string, count int64, per time.Duratio
 func reserve(t *testing.T, p *Pacer, n int64, longest time.Duration) (*pacing, time.Duration) {
 	t.Helper()
 	r := pacing{takes: n * p.paced.Load().interval, patience: int64(longest)}
-	if err := p.store.pacers.do(bg, p.at(), &r); err != nil {
+	if err := p.store.reserve(bg, p.at(), &r); err != nil {
 		t.Fatal(err)
 	}
 	return &r, r.wait
@@ -195,8 +195,8 @@ func TestPacerPause(t *testing.T) {
 			}
 		}
 		r, _ := reserve(t, one, 1, sec)
-		first := r.pause
-		if r.pause == 0 { // it is over, and the slots go on from its end
+		first := r.pauses.Pause
+		if r.pauses.Pause == 0 { // it is over, and the slots go on from its end
 			first = other.pause
 		}
 		if r.slot-first < int64(30*ms) {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A pauses is what a reply tells of them, in ns since 1970 by the server's clock.
-type pauses struct {
-	now, pause, mark int64 // 0: none
-}
-
-// voids reports whether a span is worthless by what was heard. FailOpen lets all
-// calls through, in a pause too: who reserved anew would be given the same. The lock
+// voids reports whether a span is worthless by what is known. FailOpen lets all
+// calls through, in a pause too: another reservation would get the same. The lock
 // is held.
 func (p *Pacer) voids(s *span) bool {
 	return !s.open && (s.slot < p.pause || s.mark < p.mark && s.slot < p.mark)
@@ -23,20 +20,20 @@ func (p *Pacer) voids(s *span) bool {
 // know: see Resume.
 func (p *Pacer) doubts(s *span, looked time.Time) bool { return s.at.Sub(looked) > p.poll+p.poll/2 }
 
-// heard notes what a reply of that time told.
-func (p *Pacer) heard(told pauses, at time.Time) {
+// learn records the pauses in a reply of that time.
+func (p *Pacer) learn(got kinds.Pauses, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at.After(p.looked) {
 		p.looked = at
 	}
 	switch {
-	case told.mark > p.mark:
-		p.mark, p.pause, p.marked = told.mark, told.pause, told.now
-	case told.mark < p.mark && p.marked < told.now && told.now < p.mark: // the server has lost it
-		p.mark = told.mark
-	case told.pause > p.pause && (told.mark == p.mark || told.now >= p.mark): // else it is of before the end
-		p.pause = told.pause
+	case got.Mark > p.mark:
+		p.mark, p.pause, p.marked = got.Mark, got.Pause, got.Now
+	case got.Mark < p.mark && p.marked < got.Now && got.Now < p.mark: // the server has lost it
+		p.mark = got.Mark
+	case got.Pause > p.pause && (got.Mark == p.mark || got.Now >= p.mark): // else it is of before the end
+		p.pause = got.Pause
 	default:
 		return
 	}
@@ -44,15 +41,13 @@ func (p *Pacer) heard(told pauses, at time.Time) {
 	p.changed = make(chan struct{})
 }
 
-// pauseHere and resumeHere pause and resume what this process holds.
-func (p *Pacer) pauseHere(distance int64) {
-	k := p.at()
-	p.heard(p.store.local().pausePacer(&k, distance), time.Now())
-}
-
-func (p *Pacer) resumeHere() {
-	k := p.at()
-	p.heard(p.store.local().resumePacer(&k, 2*int64(p.poll)), time.Now())
+// here changes the pause of what this process holds.
+func (p *Pacer) here(change func(*kinds.PaceHeld)) {
+	a := p.at()
+	p.store.onPacer(a, a.Rule, func(h *kinds.PaceHeld) {
+		change(h)
+		p.learn(h.Pauses(), time.Now())
+	})
 }
 
 // PauseUntil lets no call leave before t, on any machine. It reaches callers that wait
@@ -67,31 +62,37 @@ func (p *Pacer) PauseUntil(ctx context.Context, t time.Time) error {
 	if distance <= 0 {
 		return ctx.Err()
 	}
-	if int64(distance) > longest/2 {
+	if int64(distance) > kinds.Longest/2 {
 		return fmt.Errorf("sluiceredis: a pause of %v: at most 52 days", distance)
 	}
-	return p.tell(ctx, int64(distance))
+	return p.prolong(ctx, int64(distance))
 }
 
-// tell pauses the pacer for so many nanoseconds.
-func (p *Pacer) tell(ctx context.Context, distance int64) error {
+// prolong pauses the pacer for so many nanoseconds.
+func (p *Pacer) prolong(ctx context.Context, distance int64) error {
+	return p.change(ctx, func(h *kinds.PaceHeld) { h.Prolong(distance) }, "pause", distance)
+}
+
+// change has the server change the pause or, without a server and for the share of one
+// that does not answer, this process by here.
+func (p *Pacer) change(ctx context.Context, here func(*kinds.PaceHeld), what string, args ...int64) error {
 	if p.store.alone {
-		p.pauseHere(distance)
+		p.here(here)
 		return nil
 	}
-	reply, err := p.store.askPacer(ctx, "pause", p.at(), distance)
-	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
-		p.pauseHere(distance)
-	}
+	reply, err := p.store.askPacer(ctx, what, p.at(), args...)
 	if err != nil {
+		if _, among := p.store.followed(p.paced.Load().limit); among > 0 {
+			p.here(here)
+		}
 		return err
 	}
-	p.heard(told(reply), time.Now())
+	p.learn(pausesIn(reply), time.Now())
 	return nil
 }
 
-// told returns what a reply of a pacer says of pauses.
-func told(reply []int64) pauses {
+// pausesIn returns the pauses in a reply of a pacer.
+func pausesIn(reply []int64) kinds.Pauses {
 	now := reply[6] * 1000
 	instant := func(ahead int64) int64 {
 		if ahead == 0 {
@@ -99,7 +100,7 @@ func told(reply []int64) pauses {
 		}
 		return now + ahead
 	}
-	return pauses{now, instant(reply[4]), instant(reply[5])}
+	return kinds.Pauses{Now: now, Pause: instant(reply[4]), Mark: instant(reply[5])}
 }
 
 // # How does Resume move callers up that hold slots behind a pause?
@@ -124,17 +125,6 @@ func told(reply []int64) pauses {
 // A pause that ends within two PausePolls anyway is not changed. After [ErrAmbiguous]
 // the pause may have ended.
 func (p *Pacer) Resume(ctx context.Context) error {
-	if p.store.alone {
-		p.resumeHere()
-		return nil
-	}
-	reply, err := p.store.askPacer(ctx, "resume", p.at(), 2*int64(p.poll), p.paced.Load().interval)
-	if _, among := p.store.followed(&p.key); among > 0 && err != nil {
-		p.resumeHere()
-	}
-	if err != nil {
-		return err
-	}
-	p.heard(told(reply), time.Now())
-	return nil
+	least := 2 * int64(p.poll)
+	return p.change(ctx, func(h *kinds.PaceHeld) { h.Resume(least) }, "resume", least, p.paced.Load().interval)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // acquire starts n callers and returns when each has left, in order, once all have.
@@ -127,19 +128,19 @@ func TestNobodyLeavesAtASlotThatMayBeVoid(t *testing.T) {
 func TestPausesAreHeardInOrder(t *testing.T) {
 	p := newPacer(t, newVirtual(0).machine(), "order", 1, sec, PacerConfig{})
 	for i, v := range []struct {
-		told        pauses
+		told        kinds.Pauses
 		pause, mark int64
 	}{
-		{pauses{now: 10, pause: 50}, 50, 0},
-		{pauses{now: 11, pause: 40}, 50, 0},
-		{pauses{now: 20, mark: 60}, 0, 60},             // resumed
-		{pauses{now: 15, pause: 50}, 0, 60},            // of before
-		{pauses{now: 21, pause: 55, mark: 60}, 55, 60}, // another pause
-		{pauses{now: 30, mark: 61}, 0, 61},             // resumed again
-		{pauses{now: 25, pause: 58, mark: 60}, 0, 61},  // of before
-		{pauses{now: 62, pause: 70}, 70, 61},           // the mark has passed
+		{kinds.Pauses{Now: 10, Pause: 50}, 50, 0},
+		{kinds.Pauses{Now: 11, Pause: 40}, 50, 0},
+		{kinds.Pauses{Now: 20, Mark: 60}, 0, 60},             // resumed
+		{kinds.Pauses{Now: 15, Pause: 50}, 0, 60},            // of before
+		{kinds.Pauses{Now: 21, Pause: 55, Mark: 60}, 55, 60}, // another pause
+		{kinds.Pauses{Now: 30, Mark: 61}, 0, 61},             // resumed again
+		{kinds.Pauses{Now: 25, Pause: 58, Mark: 60}, 0, 61},  // of before
+		{kinds.Pauses{Now: 62, Pause: 70}, 70, 61},           // the mark has passed
 	} {
-		p.heard(v.told, time.Now())
+		p.learn(v.told, time.Now())
 		if p.pause != v.pause || p.mark != v.mark {
 			t.Errorf("%d: after %+v: %d, %d", i, v.told, p.pause, p.mark)
 		}
@@ -152,7 +153,7 @@ func TestPausesAreHeardInOrder(t *testing.T) {
 			t.Errorf("%+v: %v", v, got)
 		}
 	}
-	p.heard(pauses{now: 65, mark: 90}, time.Now())
+	p.learn(kinds.Pauses{Now: 65, Mark: 90}, time.Now())
 	for _, v := range []struct {
 		slot, mark int64
 		void       bool
@@ -198,32 +199,32 @@ func TestResumeInRedis(t *testing.T) {
 		clock.set(sec)
 		resume()
 		r := slot(100 * ms)
-		if end := int64(epoch + 10*sec + 200*ms); r.mark != end || r.pause != 0 {
+		if end := int64(epoch + 10*sec + 200*ms); r.pauses.Mark != end || r.pauses.Pause != 0 {
 			t.Errorf("%+v, want a mark of %d", r.pauses, end)
 		}
 		// What was reserved before cannot be given back, though it ends where the next slot is.
-		if p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: old.mark}, 1) {
+		if p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: old.pauses.Mark}, 1) {
 			t.Error("a void slot was given back")
 		}
-		if !p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: r.mark}, 1) {
+		if !p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: r.pauses.Mark}, 1) {
 			t.Error("one that is not void was not")
 		}
 		pause(5 * sec)
-		if r := slot(5 * sec); r.mark != old.slot+old.takes || r.pause != int64(epoch+6*sec) {
+		if r := slot(5 * sec); r.pauses.Mark != old.slot+old.takes || r.pauses.Pause != int64(epoch+6*sec) {
 			t.Errorf("%+v", r.pauses)
 		}
 		resume() // and once more, with nothing reserved as far ahead
-		if again := slot(100 * ms); again.mark != old.slot+old.takes+1 {
-			t.Errorf("a mark of %d after %d", again.mark, old.slot+old.takes)
+		if again := slot(100 * ms); again.pauses.Mark != old.slot+old.takes+1 {
+			t.Errorf("a mark of %d after %d", again.pauses.Mark, old.slot+old.takes)
 		}
 		pause(200 * ms) // nearly over
 		resume()
 		slot(200 * ms)
 		clock.set(20 * sec)
-		if r := slot(0); r.mark != 0 {
+		if r := slot(0); r.pauses.Mark != 0 {
 			t.Errorf("%+v", r.pauses)
 		}
-		if got := b.redis.Get(bg, p.key.key).Val(); got != "1790000020100000000 0 0" {
+		if got := b.redis.Get(bg, p.key).Val(); got != "1790000020100000000 0 0" {
 			t.Errorf("kept: %q", got)
 		}
 	})
@@ -442,8 +443,8 @@ func TestSlotsAheadAreGivenBack(t *testing.T) {
 				time.Sleep(wait)
 			}
 		}
-		if p.meter.held.takes < int64(200*ms) {
-			t.Fatalf("%v ahead", time.Duration(p.meter.held.takes))
+		if p.ahead.held.takes < int64(200*ms) {
+			t.Fatalf("%v ahead", time.Duration(p.ahead.held.takes))
 		}
 		admit(1, 100*ms)
 		if err := p.Adjust(bg, -1, 0); err != nil {
@@ -508,7 +509,7 @@ func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
 		p := newPacer(t, b.store(t), "missed", 10, sec, PacerConfig{}, 36001)
 		lives := func(least time.Duration) {
 			t.Helper()
-			if got := b.redis.PTTL(bg, p.key.key).Val(); got < least {
+			if got := b.redis.PTTL(bg, p.key).Val(); got < least {
 				t.Errorf("it lives for %v", got)
 			}
 		}
@@ -526,7 +527,7 @@ func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.redis.Persist(bg, p.key.key).Err(); err != nil {
+			if err := b.redis.Persist(bg, p.key).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if !r.Cancel(bg) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // # How does a gate let calls leave evenly without asking for each?
@@ -15,8 +16,8 @@ import (
 // together than were used in the last Prefetch; and as soon as one has passed unused, the
 // rest is given back, which helps as far as it is at the tail.
 
-// A meter is what a Pacer holds for the gate whose meter it is.
-type meter struct {
+// A prefetched is what a Pacer holds for the gate whose limit it is.
+type prefetched struct {
 	ahead time.Duration
 	began time.Time     // for use
 	turn  chan struct{} // of capacity 1; held to change what follows
@@ -27,7 +28,7 @@ type meter struct {
 	timer *time.Timer   // gives back what is not used
 }
 
-func (m *meter) init(ahead time.Duration) {
+func (m *prefetched) init(ahead time.Duration) {
 	m.ahead, m.began, m.turn = ahead, time.Now(), make(chan struct{}, 1)
 }
 
@@ -46,7 +47,7 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	if n == 0 {
 		return 0, ctx.Err()
 	}
-	m := &p.meter
+	m := &p.ahead
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
@@ -62,11 +63,11 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 		return wait, err
 	}
 	interval := p.paced.Load().interval
-	if n > p.key.horizon/interval {
+	if n > p.horizon/interval {
 		return 0, limits.ErrTooLarge
 	}
 	slots := max(n, min(m.use.rate(time.Since(m.began), m.ahead), int64(m.ahead)/interval))
-	m.held, err = p.reserve(ctx, slots*interval, p.key.horizon)
+	m.held, err = p.reserve(ctx, slots*interval, p.horizon)
 	m.each = m.held.takes / slots // more than an interval if they are of a local share
 	if no, ok := err.(*limits.WaitError); ok {
 		return no.Need, nil
@@ -88,7 +89,7 @@ func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // admitHeld is Admit by a slot that is held; ok is false if there is none for n.
 func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok bool, err error) {
-	m := &p.meter
+	m := &p.ahead
 	for m.held.takes > 0 {
 		p.mu.Lock()
 		void, looked := p.voids(&m.held), p.looked
@@ -107,7 +108,7 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 		case time.Since(looked) > p.poll || m.held.paused && p.doubts(&m.held, looked):
 			if err := p.look(ctx); err != nil && (m.held.paused || ctx.Err() != nil) {
 				return 0, false, err
-			} else if err != nil { // what was reserved counts, until we hear otherwise
+			} else if err != nil { // what was reserved counts, until known otherwise
 				p.leave(n)
 				p.keep()
 				return 0, true, nil
@@ -124,7 +125,7 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 
 // miss counts those held slots as lost for which it is too late.
 func (p *Pacer) miss() {
-	m := &p.meter
+	m := &p.ahead
 	if late := time.Since(m.held.at) - p.late; late > 0 {
 		lost := min(m.held.takes/m.each, (int64(late)+m.each-1)/m.each)
 		m.held.forward(lost * m.each)
@@ -134,16 +135,16 @@ func (p *Pacer) miss() {
 
 // leave lets a call of n leave by the slots that are held.
 func (p *Pacer) leave(n int64) {
-	m := &p.meter
+	m := &p.ahead
 	m.last = m.held
 	m.last.takes = n * m.each
 	m.held.forward(m.last.takes)
 	m.use.add(time.Since(m.began), max(1, m.ahead), n)
 }
 
-// keep has what is held given back when nobody comes for the first slot in time.
+// keep has what is held given back when no call comes for the first slot in time.
 func (p *Pacer) keep() {
-	m := &p.meter
+	m := &p.ahead
 	switch {
 	case m.ahead == 0:
 	case m.held.takes == 0 && m.timer != nil:
@@ -156,9 +157,9 @@ func (p *Pacer) keep() {
 	}
 }
 
-// expire gives back what is held if nobody came for its first slot.
+// expire gives back what is held if no call came for its first slot.
 func (p *Pacer) expire() {
-	m := &p.meter
+	m := &p.ahead
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
 	before := m.held.takes
@@ -166,7 +167,7 @@ func (p *Pacer) expire() {
 		return
 	}
 	if p.miss(); m.held.takes == before {
-		p.keep() // somebody came at the last moment
+		p.keep() // a call came at the last moment
 		return
 	}
 	p.mu.Lock()
@@ -183,12 +184,12 @@ func (p *Pacer) expire() {
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	interval := p.paced.Load().interval
 	if delta >= 0 {
-		if delta > p.key.horizon/interval {
+		if delta > p.horizon/interval {
 			return limits.ErrTooLarge
 		}
-		return p.store.pacers.do(context.WithoutCancel(ctx), p.at(), &pacing{takes: delta * interval, patience: longest})
+		return p.store.reserve(context.WithoutCancel(ctx), p.at(), &pacing{takes: delta * interval, patience: kinds.Longest})
 	}
-	m := &p.meter
+	m := &p.ahead
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
 	last := m.last

@@ -11,48 +11,55 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
+	"github.com/sluice-go/sluice/sluiceredis/internal/memory"
 )
 
 // A remote is a server in virtual time: what scripts do, done by a memory, whose
 // answers are those of a server (see TestInProcessAnswersAsAServerDoes).
 type remote struct {
 	mu    sync.Mutex
-	m     *memory
+	m     *memory.Memory
 	alive map[string]time.Time
 }
 
 // take takes from one limit. Runs are of a number of requests and what one takes, or the
 // other way round.
-func (v *remote) take(m member, now int64, runs []int64, bucket bool) []int64 {
-	reply := []int64{0, 0}
-	m.local(v.m, func(st state) (asked bool) {
-		reply = append(reply, found(m, st, now)...)
-		for i := 0; i < len(runs); i += 2 {
-			count, n := runs[i], runs[i+1]/m.unit()
-			if bucket {
-				count, n = runs[i+1], runs[i]/m.unit()
-			}
-			fit := int64(0)
-			for fit < count && st.wait(n) == 0 {
-				st.take(n)
-				fit++
-			}
-			reply[1] += fit
-			if m.kind() == slidingKind {
-				when := int64(0)
-				if wait := st.wait(n); wait > 0 && wait != limits.Never {
-					when = now + wait.Microseconds()
-				}
-				reply = append(reply, when)
-			}
-			asked = true
+func (v *remote) take(key string, m kinds.Rule, now int64, runs []int64, bucket bool) []int64 {
+	st, asked := v.m.Open(key, m), false
+	reply := append([]int64{0, 0}, found(m, st.Held, now)...)
+	for i := 0; i < len(runs); i += 2 {
+		count, n := runs[i], runs[i+1]/m.Unit()
+		if bucket {
+			count, n = runs[i+1], runs[i]/m.Unit()
 		}
-		return asked
-	})
+		fit := int64(0)
+		for fit < count && st.Wait(n) == 0 {
+			st.Take(n)
+			fit++
+		}
+		reply[1] += fit
+		if m.Kind().When() {
+			when := int64(0)
+			if wait := st.Wait(n); wait > 0 && wait != limits.Never {
+				when = now + wait.Microseconds()
+			}
+			reply = append(reply, when)
+		}
+		asked = true
+	}
+	st.Close(asked)
 	return append(reply, now)
 }
 
-func newRemote() *remote { return &remote{m: newMemory(), alive: map[string]time.Time{}} }
+// onPacer calls f with the state of a pacer.
+func (v *remote) onPacer(key string, m kinds.Rule, f func(*kinds.PaceHeld)) {
+	h := v.m.Open(key, m)
+	f(h.Held.(*kinds.PaceHeld))
+	h.Close(false)
+}
+
+func newRemote() *remote { return &remote{m: memory.New(), alive: map[string]time.Time{}} }
 
 // A line is a Client of a remote, with faults of its own.
 type line struct {
@@ -64,6 +71,14 @@ type line struct {
 
 	mu    sync.Mutex
 	fails error // replied at once, and nothing is done; or nil
+	left  int   // after so many calls they fail; 0: as fails says
+}
+
+// failAfter has that many calls answered, and those behind them fail.
+func (l *line) failAfter(calls int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails, l.left = nil, calls+1
 }
 
 func (l *line) fail(err error) {
@@ -92,6 +107,10 @@ func (l *line) Run(ctx context.Context, s *Script, keys, args []string) ([]int64
 	}
 	l.calls.Add(1)
 	l.mu.Lock()
+	if l.left == 1 {
+		l.fails = errRefused
+	}
+	l.left = max(0, l.left-1)
 	err := l.fails
 	l.mu.Unlock()
 	switch {
@@ -119,48 +138,46 @@ func (l *line) RunMany(ctx context.Context, calls []Call) []Reply {
 }
 
 // limitOf returns the limit that a script is asked for, and how many of args that takes.
-func limitOf(kind, key string, args []string) (m member, used int) {
+func limitOf(kind string, args []string) (m kinds.Rule, used int) {
 	n := make([]int64, 3)
 	for i := range min(3, len(args)) {
 		n[i], _ = strconv.ParseInt(args[i], 10, 64)
 	}
-	a := spot{key: key}
 	switch kind {
 	case "bucket":
 		var capacity, interval int64
 		if _, err := fmt.Sscanf(args[1], " %d@%d", &capacity, &interval); err != nil {
 			panic(err)
 		}
-		c, err := newCell(limits.Rate{Count: 1, Per: time.Duration(interval), Burst: capacity})
+		b, err := kinds.NewBucket(limits.Rate{Count: 1, Per: time.Duration(interval), Burst: capacity}, nil)
 		if err != nil {
 			panic(err)
 		}
-		c.key = key
-		return &c, 2
+		return b, 2
 	case "sliding":
-		return &slidingWindow{a, n[0], n[1]}, 3
+		return kinds.NewSliding(n[0], kinds.Micro(n[1])), 3
 	case "pace":
-		return &pace{a, n[0], n[1], 1}, 2
+		return kinds.NewPace(1, time.Duration(n[0]), time.Duration(n[1])), 2
 	case "fixed":
-		return &fixedWindow{a, n[0], n[1], n[2]}, 3
+		return kinds.NewFixed(n[0], kinds.Micro(n[1]), n[2] >= 0, kinds.Micro(n[2])), 3
 	}
 	return nil, 0
 }
 
-// found returns what a script tells of a state, before anything was taken.
-func found(m member, st state, now int64) []int64 {
+// found returns what a script replies of a state, before anything was taken.
+func found(m kinds.Rule, st kinds.Held, now int64) []int64 {
 	switch st := st.(type) {
-	case *cellState:
-		return []int64{0, st.level}
-	case *slidingLocal:
-		remaining, _, reset := st.holds()
+	case *kinds.BucketHeld:
+		return []int64{0, st.Level}
+	case *kinds.SlidingHeld:
+		remaining, _, reset := st.Holds()
 		newest := int64(0)
 		if reset > 0 {
-			newest = now + reset.Microseconds() - st.window.window
+			newest = now + (reset - m.Counts()).Microseconds()
 		}
-		return []int64{0, m.limit() - remaining, newest}
-	case *fixedState:
-		return []int64{0, st.used, st.left.Microseconds()}
+		return []int64{0, m.Limit() - remaining, newest}
+	case *kinds.FixedHeld:
+		return []int64{0, st.Used, st.Left.Microseconds()}
 	}
 	panic(fmt.Sprintf("%T", st))
 }
@@ -173,63 +190,60 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		i, _ := strconv.ParseInt(arg, 10, 64)
 		n = append(n, i)
 	}
-	now, key := v.m.clock(), keys[0]
+	now, key := v.m.Server(), keys[0]
 	if s == bucketTake {
-		m, _ := limitOf("bucket", key, args)
-		return v.take(m, now, n[3:], true), nil
+		m, _ := limitOf("bucket", args)
+		return v.take(key, m, now, n[3:], true), nil
 	}
 	switch {
 	case len(keys) > 1: // it decides for no two
 	case s.name == "take":
-		m, used := limitOf(args[0], key, args[1:])
-		return v.take(m, now, n[1+used:], false), nil
+		m, used := limitOf(args[0], args[1:])
+		return v.take(key, m, now, n[1+used:], false), nil
 	case s.name == "add":
-		m, used := limitOf(args[0], key, args[1:])
+		m, used := limitOf(args[0], args[1:])
 		delta := n[1+used]
-		if m.unit() == 1 {
-			made := int64(0)
-			m.local(v.m, func(st state) bool {
-				made, _ = st.add(delta, micro(n[2+used]), 0)
-				return true
-			})
+		h := v.m.Open(key, m)
+		defer h.Close(true)
+		if m.Unit() == 1 {
+			made, _ := h.Add(delta, kinds.Micro(n[2+used]), 0)
 			return []int64{0, made, now}, nil
 		}
-		changed := int64(0)
-		m.local(v.m, func(st state) bool {
-			c := st.(*cellState)
-			before := c.level
-			c.level = min(max(0, before+delta), longest)
-			changed = max(c.level-before, before-c.level)
-			return true
-		})
-		return []int64{0, changed, now}, nil
+		b := h.Held.(*kinds.BucketHeld)
+		before := b.Level
+		b.Level = min(max(0, before+delta), kinds.Longest)
+		return []int64{0, max(b.Level-before, before-b.Level), now}, nil
 	}
 	switch {
 	case s == pacerScript && args[0] == "reserve":
-		k := &pace{spot: spot{key: key}, missed: n[1], horizon: n[2], interval: 1}
-		look := &pacing{}
-		v.m.reserveSlots(k, 1, []*pacing{look})
-		free, pause, granted := look.slot-now*1000, int64(0), int64(0)
-		if look.pause > 0 {
-			pause = look.pause - now*1000
-		}
-		for i := 3; i < len(n); i += 2 {
-			r := &pacing{takes: n[i], patience: n[i+1]}
-			v.m.reserveSlots(k, 1, []*pacing{r})
-			if r.ok {
-				granted++
+		reply, granted := []int64(nil), int64(0)
+		v.onPacer(key, kinds.NewPace(1, time.Duration(n[1]), time.Duration(n[2])), func(h *kinds.PaceHeld) {
+			free, _ := h.Free()
+			pause := int64(0)
+			if p := h.Pauses(); p.Pause > 0 {
+				pause = p.Pause - p.Now
 			}
-		}
-		return []int64{0, granted, 0, free, pause, 0, now}, nil
+			reply = []int64{0, 0, 0, free, pause, 0, now}
+			for i := 3; i < len(n); i += 2 {
+				if free, _ := h.Free(); free <= n[i+1] {
+					h.Reserve(n[i])
+					granted++
+				}
+			}
+		})
+		reply[1] = granted
+		return reply, nil
 	case s == pacerScript && args[0] == "cancel":
 		back := int64(0)
-		if v.m.cancelSlots(&pace{spot: spot{key: key}}, n[3], n[4], n[5]) {
-			back = 1
-		}
+		v.onPacer(key, kinds.NewPace(1, 0, 0), func(h *kinds.PaceHeld) {
+			if h.Cancel(n[3], n[4], n[5]) {
+				back = 1
+			}
+		})
 		return []int64{0, back, 0, 0, 0, 0, now}, nil
 	case s == alive:
 		for id, heard := range v.alive {
-			if time.Since(heard) >= micro(n[1]) {
+			if time.Since(heard) >= kinds.Micro(n[1]) {
 				delete(v.alive, id)
 			}
 		}

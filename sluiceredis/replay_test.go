@@ -103,13 +103,13 @@ func recordTakes(t *testing.T, b *backend, stores, callers, each int, quota limi
 					if rand.IntN(50) == 0 {
 						n = quota.Burst + 1
 					}
-					r, err := s.ask(bg, l.member("k"), n)
+					r, err := s.ask(bg, l.at("k"), n)
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					mu.Lock()
-					records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results[0]})
+					records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results()[0]})
 					mu.Unlock()
 					if rand.IntN(4) == 0 {
 						time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)

@@ -3,6 +3,8 @@ package sluiceredis
 import (
 	"embed"
 	"strings"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // # What may a script do?
@@ -22,44 +24,20 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// A limitKind is a kind of limit that can be decided with others: the bit that stands for
-// it, and what is in lua/name.lua.
-type limitKind uint
-
-const (
-	bucketKind limitKind = 1 << iota
-	slidingKind
-	fixedKind
-	paceKind
-	allKinds = iota
-)
-
-func (k limitKind) String() string {
-	return map[limitKind]string{bucketKind: "bucket", slidingKind: "sliding", fixedKind: "fixed", paceKind: "pace"}[k]
-}
-
-// found returns how many numbers a script replies of what a limit of kind k holds.
-func (k limitKind) found() int {
-	if k&(bucketKind|paceKind) != 0 {
-		return 2
-	}
-	return 3
-}
-
 // takes and adds are the scripts that take from limits of those kinds, or add to them
 // without asking. A script has the rules of its kinds only, because Lua makes each
 // function anew in each call.
 var takes, adds = scriptsOfKinds("take"), scriptsOfKinds("add")
 
-func scriptsOfKinds(name string) (all [1 << allKinds]*Script) {
-	for kinds := range all {
+func scriptsOfKinds(name string) (all [1 << kinds.Count]*Script) {
+	for set := range all {
 		parts := []string{"epoch", "instant", "limits"}
-		for k := limitKind(1); k < 1<<allKinds; k <<= 1 {
-			if limitKind(kinds)&k != 0 {
+		for k := kinds.Kind(1); k < 1<<kinds.Count; k <<= 1 {
+			if kinds.Kind(set)&k != 0 {
 				parts = append(parts, k.String())
 			}
 		}
-		all[kinds] = strictScript(name, parts...)
+		all[set] = strictScript(name, parts...)
 	}
 	return all
 }

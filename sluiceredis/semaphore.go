@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 var semaphoreScript = strictScript("semaphore", "epoch")
@@ -36,7 +37,7 @@ type SemaphoreConfig struct {
 //     believes from when it sent its request, which is earlier than the server
 //     counts from, and for a little less than the lease.
 //  2. What a holder that died held comes back within one lease.
-//  3. A holder is told, no later than it stops to believe, also when the server
+//  3. A holder is notified, no later than it stops to believe, also when the server
 //     cannot be reached: Lost is closed, contexts end.
 //  4. To acquire, renew or release twice is as to do it once, also if the first
 //     request arrives after the second, up to a lease later.
@@ -68,7 +69,7 @@ type Semaphore struct {
 	store       *Store
 	keys        []string
 	lease, poll time.Duration
-	turn        chan struct{} // of capacity 1; held by who asks
+	turn        chan struct{} // of capacity 1; held by the caller that asks
 
 	mu    sync.Mutex
 	limit int64
@@ -86,7 +87,7 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 	}
 	cfg.Lease, cfg.Poll = or(cfg.Lease, 30*time.Second), or(cfg.Poll, 50*time.Millisecond)
 	switch {
-	case cfg.Lease < 100*time.Millisecond || cfg.Lease > time.Duration(longest/2):
+	case cfg.Lease < 100*time.Millisecond || cfg.Lease > time.Duration(kinds.Longest/2):
 		return nil, fmt.Errorf("sluiceredis: lease of %v: 100 ms to 52 days are possible", cfg.Lease)
 	case cfg.Poll < 0:
 		return nil, fmt.Errorf("sluiceredis: negative poll %v", cfg.Poll)
@@ -103,7 +104,7 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 // lent beyond a lower limit stays lent, and nothing is lent until there is room.
 // It returns an error and changes nothing if limit is negative or more than 10^15.
 func (s *Semaphore) SetLimit(limit int64) error {
-	if limit < 0 || limit > mostInFixed {
+	if limit < 0 || limit > kinds.MostFixed {
 		return fmt.Errorf("sluiceredis: limit of %d permits", limit)
 	}
 	s.mu.Lock()
@@ -227,7 +228,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
 	if s.store.alone {
 		s.store.stats.local.Add(1)
-		token := s.store.local().lend(s.keys[0], id, n, s.most())
+		token := s.store.local().Lend(s.keys[0], id, n, s.most())
 		if token == 0 {
 			return nil, s.poll, nil
 		}
@@ -290,8 +291,8 @@ func (s *Semaphore) over(l *Lease) bool {
 	return !l.until.IsZero() && !time.Now().Before(l.until)
 }
 
-// drop stops renewing l and reports whether it was held. Once dropped its end is
-// nobody's affair any more.
+// drop stops renewing l and reports whether it was held. Once dropped its end does
+// not matter.
 func (s *Semaphore) drop(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +356,7 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 		s.mu.Lock()
 		held := s.held[l.id] == l
 		// Of a lease that was lost the server does not know whether another had
-		// it since. Nobody had, if we have believed in it until now.
+		// it since. It had not, if this one was believed in until now.
 		if reply[1+i] == 2 && !time.Now().Before(l.until) {
 			held = false
 		}
@@ -391,7 +392,7 @@ func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 		}
 	}()
 	if s.store.alone {
-		s.store.local().release(s.keys[0], args[0])
+		s.store.local().Release(s.keys[0], args[0])
 		return
 	}
 	var away *outageError

@@ -36,15 +36,15 @@ func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
 		return s.client.Run(ctx, call.Script, call.Keys, call.Args)
 	}
 	c := sending{call: call}
-	if err := s.ways.do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
+	if err := s.ways.Do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
 		return nil, err
 	}
 	return c.reply.Ints, c.reply.Err
 }
 
-// send makes calls that go the same way.
-func send(s *Store, ctx context.Context, _ uint64, requests []*sending) error {
-	if _, bounded := ctx.Deadline(); !bounded { // as that of the first is, who goes alone
+// sendAll makes calls that go the same way.
+func (s *Store) sendAll(ctx context.Context, _ uint64, requests []*sending) error {
+	if _, bounded := ctx.Deadline(); !bounded { // that of a call which goes alone is
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 		defer cancel()
@@ -54,7 +54,7 @@ func send(s *Store, ctx context.Context, _ uint64, requests []*sending) error {
 		c.reply.Ints, c.reply.Err = s.client.Run(ctx, c.call.Script, c.call.Keys, c.call.Args)
 		return nil
 	}
-	var buckets, others []*sending
+	buckets, others := make([]*sending, 0, len(requests)), []*sending(nil)
 	for _, c := range requests {
 		if c.call.Script == bucketTake && !s.sharded {
 			buckets = append(buckets, c)
@@ -85,8 +85,8 @@ func joinBuckets(requests []*sending, strict bool) Call {
 	if len(requests) == 1 {
 		return requests[0].call
 	}
-	call := Call{Script: bucketTake}
 	last := requests[0].call
+	call := Call{bucketTake, make([]string, 0, len(requests)+1), make([]string, 0, (len(requests)+1)*len(last.Args))}
 	for _, c := range requests {
 		call.Keys = append(call.Keys, c.call.Keys[0])
 		if args := c.call.Args; strict {

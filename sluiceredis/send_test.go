@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // A pipes notes what is sent in pipelines.
@@ -54,7 +55,7 @@ func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
 			now := int64(epoch + at)
 			depth := 1 + random.Int64N(int64(3*time.Second))
 			if i%7 == 0 {
-				depth = 1 + random.Int64N(longest)
+				depth = 1 + random.Int64N(kinds.Longest)
 			}
 			held := depth
 			if i%3 != 0 {
@@ -88,7 +89,7 @@ func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
 			if random.IntN(10) == 0 {
 				b.redis.Del(bg, a, c)
 			}
-			want, err := clock.Run(bg, takes[bucketKind], []string{a}, []string{"bucket", format(depth), tag, count, format(cost)})
+			want, err := clock.Run(bg, takes[kinds.BucketKind], []string{a}, []string{"bucket", format(depth), tag, count, format(cost)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +112,7 @@ func TestBucketTakeExpires(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
 		all := takeCalls([]string{b.prefix + "a"}, format(int64(1500*time.Millisecond)), "2")
-		_ = send(s, bg, 0, all[:1])
+		_ = s.sendAll(bg, 0, all[:1])
 		left := b.redis.PTTL(bg, b.prefix+"a").Val()
 		if left < 2900*time.Millisecond || left > 3002*time.Millisecond {
 			t.Errorf("%v left of 3 s", left)
@@ -134,7 +135,7 @@ func TestManyBucketsShareAScript(t *testing.T) {
 		other := takeCalls([]string{b.prefix + "other"}, sec, "1", format(2*int64(time.Second)), "2")[0] // two costs
 		again := takeCalls(keys[:1], sec, "3")[0]                                                        // after the first, in the same script
 		all = slices.Insert(all, 40, other, again)
-		_ = send(s, bg, 0, all)
+		_ = s.sendAll(bg, 0, all)
 
 		if len(p.calls) != 1 {
 			t.Fatalf("%d pipelines", len(p.calls))
@@ -178,7 +179,7 @@ func TestSharedScriptFails(t *testing.T) {
 			keys = append(keys, fmt.Sprint(b.prefix, i))
 		}
 		all := takeCalls(keys, format(int64(time.Second)), "1")
-		_ = send(s, bg, 0, all)
+		_ = s.sendAll(bg, 0, all)
 		for i, c := range all {
 			if want := i < mostBuckets; errors.Is(c.reply.Err, fails) != want {
 				t.Errorf("%d: %v", i, c.reply.Err)
@@ -198,7 +199,7 @@ func TestBucketsOfAClusterAndInStrictMode(t *testing.T) {
 				c.call.Keys, c.call.Args = append(c.call.Keys, "e"), append(c.call.Args, "epoch")
 			}
 		}
-		_ = send(s, bg, 0, all)
+		_ = s.sendAll(bg, 0, all)
 		var keys [][]string
 		for _, c := range p.calls[0] {
 			keys = append(keys, c.Keys)

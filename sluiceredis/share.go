@@ -3,10 +3,10 @@ package sluiceredis
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // # What is a share of a limit, exactly?
@@ -20,9 +20,9 @@ import (
 //	whole   capacity 16, interval 1 s, depth 16 s
 //	share   capacity  4, interval 4 s, depth 16 s    of 4 instances
 //
-// While the server answers, its grants to this process are put into the share, up
-// to the brim, and the share is never less full than the whole was found. So who
-// has just used its part of the limit, or found it used up by others, has nothing
+// While the server answers, its grants to this process are put into the share, until
+// it is full, and the share is never less full than the whole was found. So an instance
+// that has just used its part of the limit, or found it used up by others, has nothing
 // when the server goes away. On the way back it is the other way round: what the
 // share granted, and still holds, is taken from the whole before anything else
 // for that key. With i of M instances cut off all of them together admit at
@@ -34,20 +34,20 @@ import (
 // compute with.
 const mostInstances = 1000
 
-// followed returns the share of m that this process keeps up to date, if it does, and
-// of how many it is one.
-func (s *Store) followed(m member) (share member, among int64) {
-	if s.alone || s.policy(m.about().away) != LocalShare {
+// followed returns the share of a limit that this process keeps up to date, if it does,
+// and of how many it is one.
+func (s *Store) followed(l *limit) (share kinds.Rule, among int64) {
+	if s.alone || s.policy(l.away) != LocalShare {
 		return nil, 0
 	}
 	if among = s.instances.Load(); among > 0 {
-		share = m.share(among)
+		share = l.share(among)
 	}
 	return share, among
 }
 
-// shareOf returns the share of m, or why there is none.
-func (s *Store) shareOf(m member, away *outageError) (member, error) {
+// shareOf returns the share of a limit, or why there is none.
+func (s *Store) shareOf(l *limit, away *outageError) (kinds.Rule, error) {
 	among, why := s.instances.Load(), s.beats.unsure()
 	switch {
 	case among == 0:
@@ -55,74 +55,71 @@ func (s *Store) shareOf(m member, away *outageError) (member, error) {
 	case why != "":
 		return nil, away.because("%s, so there is no local share", why)
 	}
-	share := m.share(among)
+	share := l.share(among)
 	if share == nil {
-		return nil, away.because("of a limit of %d there is no local share for %d instances", m.limit(), among)
+		return nil, away.because("of a limit of %d there is no local share for %d instances", l.Limit(), among)
 	}
 	return share, nil
 }
 
-// later is what a call is told for which a share has no room, ever, but the server
-// may have: to ask again when that may be back.
+// later is the result for a call for which a share never has room, but the server
+// may have: to come again when that may be back.
 func (e *outageError) later(limit int64) limits.Result {
 	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.retry)}
 }
 
-// keep keeps the share of m up to date: the server has granted so many units, and what
-// it found is found, or nil if that is not known.
-func (s *Store) keep(m member, found state, granted, now int64) {
-	share, among := s.followed(m)
+// keep keeps the share of a limit up to date: the server has granted so many units, and
+// found is what it found, or nil if that is not known.
+func (s *Store) keep(a spot, found kinds.State, granted, now int64) {
+	share, among := s.followed(a.limit)
 	if share == nil {
 		return
 	}
-	s.local().heard(now)
-	share.local(s.local(), func(st state) bool {
-		st.follow(found, granted, among)
-		return false
-	})
+	s.local().Set(now)
+	h := s.local().Open(a.key, share)
+	h.Follow(found, granted, among)
+	h.Close(false)
 }
 
-// tell has the server take what a share has granted and still holds.
-func (s *Store) tell(ctx context.Context, m member) error {
-	share, among := s.followed(m)
+// report has the server take what a share has granted and still holds.
+func (s *Store) report(ctx context.Context, a spot) error {
+	share, among := s.followed(a.limit)
 	if share == nil {
 		return nil
 	}
-	key := m.about().key
-	granted := s.local().untold(key)
+	granted := s.local().Unreported(a.key)
 	if granted == 0 {
 		return nil
 	}
-	var add int64
-	share.local(s.local(), func(st state) bool {
-		granted, add = st.owes(granted, among)
-		return false
-	})
-	most := int64(math.MaxInt64)
-	if m.kind() == slidingKind {
-		most = mostAtOnce
-	}
-	for some := int64(0); add > 0; add -= some {
-		some = min(add, most)
-		args := append(append([]string{m.kind().String()}, m.args(s.unique())...), format(some), "0")
-		if _, err := s.run(ctx, adds[m.kind()], []string{key}, args); err != nil {
-			s.local().note(key, granted, m.counts())
+	h := s.local().Open(a.key, share)
+	granted, add := h.Owes(granted, among)
+	h.Close(false)
+	for units := granted; add > 0; {
+		some := min(add, a.AtOnce())
+		args := append(a.Args([]string{a.Kind().String()}, s.unique()), format(some), "0")
+		if _, err := s.run(ctx, adds[a.Kind()], []string{a.key}, args); err != nil {
+			if a.Unit() == 1 { // the server has those of the scripts before
+				units = add
+			}
+			s.local().Note(a.key, units, a.Counts())
+			s.stats.told.Add(uint64(granted - units))
 			return err
 		}
+		add -= some
 	}
 	s.stats.told.Add(uint64(granted))
 	return nil
 }
 
-// adjustHere makes that part of a correction which is this process's own affair:
-// all of it if there is no server, and of what is given back that of which the
-// server was not told. It returns the rest.
-func (s *Store) adjustHere(m member, delta int64, age time.Duration, end int64) (rest int64, err error) {
+// adjustHere makes that part of a correction which does not concern the server:
+// all of it if there is no server, and of what is given back that which was not
+// reported to the server. It returns the rest.
+func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (rest int64, err error) {
 	if delta == 0 {
 		return 0, nil
 	}
 	if s.alone {
-		made, err := s.addHere(m, delta, age, end)
+		made, err := s.addHere(a.key, a.Rule, delta, age, end)
 		if delta > 0 {
 			return 0, err
 		}
@@ -133,13 +130,13 @@ func (s *Store) adjustHere(m member, delta int64, age time.Duration, end int64) 
 		}
 		return 0, err
 	}
-	if delta > 0 || s.mem.Load() == nil || m.kind() == paceKind { // slots are given back by when they end
+	if delta > 0 || s.mem.Load() == nil || a.Kind().ByEnd() {
 		return delta, nil
 	}
-	off, own := s.local().unnote(m.about().key, -delta, age)
+	off, own := s.local().Unnote(a.key, -delta, age)
 	if off > 0 {
-		if share := m.share(s.instances.Load()); share != nil {
-			_, err = s.addHere(share, -off, age, 0)
+		if share := a.share(s.instances.Load()); share != nil {
+			_, err = s.addHere(a.key, share, -off, age, 0)
 		}
 		s.stats.refunded.Add(uint64(off))
 	}
@@ -155,28 +152,27 @@ func (s *Store) adjustHere(m member, delta int64, age time.Duration, end int64) 
 }
 
 // addHere adds to what this process holds of a limit or its share.
-func (s *Store) addHere(m member, delta int64, age time.Duration, end int64) (made int64, err error) {
-	m.local(s.local(), func(st state) bool {
-		made, err = st.add(delta, age, end)
-		return err == nil
-	})
+func (s *Store) addHere(key string, rule kinds.Rule, delta int64, age time.Duration, end int64) (made int64, err error) {
+	h := s.local().Open(key, rule)
+	made, err = h.Add(delta, age, end)
+	h.Close(err == nil)
 	return made, err
 }
 
-// adjustAway keeps a share up to date with a correction that came to err. What the
-// server could not be told to take, the share takes.
-func (s *Store) adjustAway(m member, delta int64, age time.Duration, err error) error {
-	share, _ := s.followed(m)
+// adjustAway keeps a share up to date with a correction that the server answered with err.
+// What the server could not be asked to take, the share takes.
+func (s *Store) adjustAway(a spot, delta int64, age time.Duration, err error) error {
+	share, _ := s.followed(a.limit)
 	if share == nil {
 		return err
 	}
 	var away *outageError
 	switch {
 	case delta < 0 && err == nil:
-		_, _ = s.addHere(share, delta, age, 0) // it was granted to this process, so it is in the share
+		_, _ = s.addHere(a.key, share, delta, age, 0) // it was granted to this process, so it is in the share
 	case delta > 0 && errors.As(err, &away):
-		s.local().note(m.about().key, delta, m.counts())
-		_, err = s.addHere(share, delta, age, 0)
+		s.local().Note(a.key, delta, a.Counts())
+		_, err = s.addHere(a.key, share, delta, age, 0)
 	}
 	return err
 }

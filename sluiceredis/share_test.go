@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 // A grant is n units at an instant.
@@ -255,9 +256,8 @@ func TestSharesOfAPacerObeyPauses(t *testing.T) {
 		v := newRemote()
 		s, l := v.newStore(t, Config{OnOutage: LocalShare, Instances: 2})
 		p := newPacer(t, s, "p", 10, sec, PacerConfig{})
-		k := p.at()
-		v.m.pausePacer(&k, int64(10*sec))
-		if err := s.pacers.do(bg, p.at(), new(pacing)); err != nil { // as who waits does now and then
+		v.onPacer(p.at().key, p.at().Rule, func(h *kinds.PaceHeld) { h.Prolong(int64(10 * sec)) })
+		if err := s.reserve(bg, p.at(), new(pacing)); err != nil { // as who waits does now and then
 			t.Fatal(err)
 		}
 		l.fail(errRefused)
@@ -593,13 +593,42 @@ func TestAliveScript(t *testing.T) {
 		at(10*sec, "b", 2)
 		at(15*sec, "a", 2)
 		at(-time.Hour, "a", 1) // the clock was put back: the others may be gone
-		if ttl := b.redis.PTTL(bg, b.prefix).Val(); ttl < beatLasts || ttl > beatLasts+2*ms {
+		if ttl := b.redis.PTTL(bg, b.prefix).Val(); ttl < beatLasts-sec || ttl > beatLasts+2*ms {
 			t.Errorf("it lives for %v", ttl)
 		}
 		b.redis.Del(bg, b.prefix)
 		b.redis.Set(bg, b.prefix, "x", 0)
 		if _, err := s.run(bg, alive, []string{b.prefix}, []string{"a", "1"}); !errors.Is(err, ErrData) {
 			t.Error("a string")
+		}
+	})
+}
+
+// What a share of a sliding window granted is reported in scripts of 10,000 units. If one
+// of them fails, the next report is about the rest only.
+func TestStore_report_InPartsReportsEachUnitOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newRemote()
+		s, l := v.newStore(t, Config{OnOutage: LocalShare, Instances: 1})
+		w := newLog(t, s, "parts", 50_000, time.Hour)
+		l.fail(errRefused)
+		for range 3 {
+			if res, err := w.Take(bg, "k", 10_000); err != nil || !res.Allowed() {
+				t.Fatal(res, err)
+			}
+		}
+		time.Sleep(sec)
+		l.failAfter(1)
+		if res, err := w.Take(bg, "k", 0); err != nil || res.Remaining != 20_000 { // the share decides
+			t.Fatal(res, err)
+		}
+		time.Sleep(sec)
+		l.fail(nil)
+		if res, err := w.Take(bg, "k", 0); err != nil || res.Remaining != 20_000 {
+			t.Errorf("%+v, %v: units were reported twice, or not at all", res, err)
+		}
+		if got := s.Stats().Told; got != 30_000 {
+			t.Errorf("%d units were reported, want 30000", got)
 		}
 	})
 }

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
+	"github.com/sluice-go/sluice/sluiceredis/internal/memory"
 )
 
 // Config configures a [Store]. The zero value is usual.
@@ -75,11 +79,11 @@ type Store struct {
 	strict  bool
 	sharded bool
 
-	takes  commit[spot, *request]
-	pacers commit[pace, *pacing]
+	takes  gather.Gatherer[sign, *request]
+	pacers gather.Gatherer[sign, *pacing]
 
-	ways    commit[uint64, *sending] // what is on its way, by number
-	most    uint64                   // how many of them there may be; 0: no bound, and nothing gathers
+	ways    gather.Gatherer[uint64, *sending] // what is under way, by number
+	most    uint64                            // how many of them there may be; 0: no bound, and nothing gathers
 	nextWay atomic.Uint64
 
 	stats counters
@@ -88,7 +92,7 @@ type Store struct {
 	away      OutagePolicy
 	places    func(key string) string // which server has a key; or nil
 	alone     bool                    // there is no server
-	mem       atomic.Pointer[memory]
+	mem       atomic.Pointer[memory.Memory]
 	instances atomic.Int64 // 0: not known
 	beats     beats
 
@@ -137,32 +141,39 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.beats.made = time.Now()
 	s.breaker.events.notify = cfg.Notify
 	_, s.alone = client.(inProcess)
-	s.takes.init(s, takeFromServer, giveBack)
-	s.takes.units, s.takes.name, s.takes.alone, s.takes.here = (*request).sliding, func(sign spot) string { return sign.key }, takeAlone, takeAway
-	s.pacers.init(s, reserveSlots, giveBackSlots)
-	s.pacers.name, s.pacers.here = func(k pace) string { return k.key }, pacerHere
-	s.pacers.alone = func(s *Store, k pace, requests []*pacing) error {
-		s.local().reserveSlots(&k, 1, requests)
-		return nil
-	}
-	s.ways.init(s, send, nil)
+	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
+	s.pacers.Run, s.pacers.Undo = s.reserveOrElse, s.giveBackSlots
+	s.ways.Run, s.ways.Ended = s.sendAll, ambiguous
 	if t, ok := client.(Topology); ok {
 		s.most, s.sharded, s.places = uint64(max(0, t.Pipelines())), t.Sharded(), t.Place
 	}
 	return s, nil
 }
 
-// unique returns a name that nobody has given before.
+// unique returns a name that was not given before.
 func (s *Store) unique() string { return s.id + strconv.FormatUint(s.names.Add(1), 36) }
 
+// elapsed returns the time since the store was made.
+func (s *Store) elapsed() time.Duration { return time.Since(s.beats.made) }
+
 // local returns the memory of the store.
-func (s *Store) local() *memory {
+func (s *Store) local() *memory.Memory {
 	if m := s.mem.Load(); m != nil {
 		return m
 	}
-	s.mem.CompareAndSwap(nil, newMemory())
+	s.mem.CompareAndSwap(nil, memory.New())
 	return s.mem.Load()
 }
+
+// or returns d, or usual if that is 0.
+func or(d, usual time.Duration) time.Duration {
+	if d == 0 {
+		return usual
+	}
+	return d
+}
+
+func format(n int64) string { return kinds.Format(n) }
 
 // place returns the name of the server that has key, as far as the client tells.
 func (s *Store) place(key string) string {

@@ -2,150 +2,143 @@ package sluiceredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A single is a request for one limit, in one piece of memory.
-type single struct {
-	request
-	form    form
-	members [1]member
-	n       [1]int64
-	results [1]limits.Result
-}
-
 // take takes n from one limit. It panics if n < 0.
-func (s *Store) take(ctx context.Context, m member, n int64) (limits.Result, error) {
-	r, err := s.ask(ctx, m, n)
+func (s *Store) take(ctx context.Context, a spot, n int64) (limits.Result, error) {
+	r, err := s.ask(ctx, a, n)
 	if err != nil {
 		return limits.Result{}, err
 	}
-	return r.results[0], nil
+	return r.one[0].res, nil
 }
 
-func (s *Store) ask(ctx context.Context, m member, n int64) (*single, error) {
+func (s *Store) ask(ctx context.Context, a spot, n int64) (*single, error) {
 	mustNotBeNegative(n)
 	r := new(single)
-	return r, s.askIn(ctx, r, m, n)
+	r.one[0] = part{spot: a, n: n}
+	r.parts = r.one[:]
+	return r, s.decide(ctx, a.sign(), &r.request)
 }
 
-// askIn is ask, with the request in r.
-func (s *Store) askIn(ctx context.Context, r *single, m member, n int64) error {
-	r.members[0], r.n[0] = m, n
-	r.form = form{members: r.members[:], kinds: m.kind()}
-	r.request = request{form: &r.form, n: r.n[:], results: r.results[:]}
-	return s.takes.do(ctx, *m.about(), &r.request)
-}
-
-// eachRun calls f with runs of equal requests.
-func eachRun(requests []*request, f func(run []*request)) {
-	equal := func(a, b *request) bool {
-		for i, n := range a.n {
-			if n != b.n[i] {
-				return false
-			}
-		}
-		return true
+// decide decides a request, along with others of that sign.
+func (s *Store) decide(ctx context.Context, g sign, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	for len(requests) > 0 {
-		i := 1
-		for i < len(requests) && equal(requests[0], requests[i]) {
-			i++
-		}
-		f(requests[:i])
-		requests = requests[i:]
+	switch {
+	case s.alone:
+		s.stats.local.Add(1)
+		return s.takeHere(r, nil)
+	case s.isAway(g.key): // no call waits for others, nor others for it
+		return s.takeOrElse(ctx, g, []*request{r})
 	}
+	return s.takes.Do(ctx, g, r)
 }
 
-// decided reports whether the script decides requests like r. The answer to the others is
-// known, but for what each of several limits would say.
-func (f *form) decided(r *request) bool {
-	return !r.nothing() && (len(f.members) > 1 || r.ever())
+// takeOrElse has requests decided by the server or, if that is away, by this process.
+func (s *Store) takeOrElse(ctx context.Context, _ sign, requests []*request) error {
+	err := s.takeFromServer(ctx, requests)
+	var away *outageError
+	if err != nil && errors.As(err, &away) {
+		return s.takeAway(requests, away)
+	}
+	return err
 }
 
 // call returns the call that takes what requests ask for, and how many numbers of its
-// reply say when a sliding window will have room.
-func (f *form) call(s *Store, requests []*request) (call Call, whens int) {
-	if f.kinds == bucketKind && len(f.members) == 1 {
-		return f.callBucket(requests), 0
+// reply are when a request will fit.
+func (s *Store) call(requests []*request) (call Call, whens int) {
+	parts := requests[0].parts
+	if len(parts) == 1 && parts[0].Kind() == kinds.BucketKind {
+		return callBucket(requests), 0
 	}
-	name, sliding := s.unique(), 0
-	for _, m := range f.members {
-		call.Keys = append(call.Keys, m.about().key)
-		call.Args = append(append(call.Args, m.kind().String()), m.args(name)...)
-		if m.kind() == slidingKind {
-			sliding++
+	name, each, all := s.unique(), 0, kinds.Kind(0)
+	for i := range parts {
+		p := &parts[i]
+		all |= p.Kind()
+		call.Keys = append(call.Keys, p.key)
+		call.Args = p.Args(append(call.Args, p.Kind().String()), name)
+		if p.Kind().When() {
+			each++
 		}
 	}
-	call.Script = takes[f.kinds]
+	call.Script = takes[all]
 	eachRun(requests, func(run []*request) {
 		r := run[0]
-		if !f.decided(r) {
+		if !r.decided() {
 			return
 		}
-		whens += sliding
+		whens += each
 		count := int64(len(run))
 		if !r.ever() {
-			count = 0 // only when the sliding windows will have room is asked
+			count = 0 // the script only says when it would fit
 		}
 		call.Args = append(call.Args, format(count))
-		for i, m := range f.members {
-			call.Args = append(call.Args, format(min(r.n[i], m.most())*m.unit()))
+		for i := range r.parts {
+			p := &r.parts[i]
+			call.Args = append(call.Args, format(min(p.n, p.Most())*p.Unit()))
 		}
 	})
 	return call, whens
 }
 
-func (f *form) callBucket(requests []*request) Call {
-	m := f.members[0]
-	args, runs := append(make([]string, 0, 5), m.args("")...), 0
-	args = append(args, "0")
+func callBucket(requests []*request) Call {
+	p := &requests[0].parts[0]
+	args, runs := append(p.Args(make([]string, 0, 5), ""), "0"), 0
 	eachRun(requests, func(run []*request) {
-		if f.decided(run[0]) {
+		if r := run[0]; r.decided() {
 			runs++
-			args = append(args, format(run[0].n[0]*m.unit()), format(int64(len(run))))
+			args = append(args, format(r.parts[0].n*p.Unit()), format(int64(len(run))))
 		}
 	})
 	args[2] = format(int64(runs))
-	return Call{bucketTake, []string{m.about().key}, args}
+	return Call{bucketTake, []string{p.key}, args}
 }
 
-// takeFromServer has requests for the same limits answered, in order, at one instant.
-func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) error {
-	f := requests[0].form
-	for _, m := range f.members {
-		if err := s.tell(ctx, m); err != nil {
+// takeFromServer has requests for the same limits decided, in order, at one instant.
+func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
+	parts := requests[0].parts
+	for i := range parts {
+		if err := s.report(ctx, parts[i].spot); err != nil {
 			return err
 		}
 	}
-	sent := time.Now()
-	call, whens := f.call(s, requests)
+	sent := s.elapsed()
+	call, whens := s.call(requests)
+	found := 0
+	for i := range parts {
+		found += parts[i].Kind().Found()
+	}
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err == nil {
-		err = expect(call.Script, reply, 3+f.found()+whens)
+		err = expect(call.Script, reply, 3+found+whens)
 	}
 	if err != nil {
 		return err
 	}
 	now, rest, clamped := reply[len(reply)-1], reply[2:], int64(0)
-	states, units := make([]state, 0, 1), make([]int64, 1) // on the stack, if there is one
-	if len(f.members) > 1 {
-		units = make([]int64, len(f.members))
+	states, units := make([]kinds.State, 0, 1), make([]int64, 1) // on the stack, if there is one
+	if len(parts) > 1 {
+		units = make([]int64, len(parts))
 	}
-	for _, m := range f.members {
-		states = append(states, m.state(rest, now))
+	for i := range parts {
+		states = append(states, parts[i].State(rest, now))
 		clamped += rest[0]
-		rest = rest[m.kind().found():]
+		rest = rest[parts[i].Kind().Found():]
 	}
 	granted := int64(0)
 	eachRun(requests, func(run []*request) {
-		if whens > 0 && f.decided(run[0]) {
+		if whens > 0 && run[0].decided() {
 			for _, state := range states {
-				if w, ok := state.(*slidingState); ok {
-					w.when, rest = rest[0], rest[1:]
+				if w, ok := state.(kinds.Whener); ok {
+					w.SetWhen(rest[0])
+					rest = rest[1:]
 				}
 			}
 		}
@@ -153,14 +146,14 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 			r.now, r.sent = now, sent
 			if r.decide(states); r.granted() && !r.nothing() {
 				granted++
-				for i, n := range r.n {
-					units[i] += n
+				for i := range r.parts {
+					units[i] += r.parts[i].n
 				}
 			}
 		}
 	})
-	for i, m := range f.members {
-		s.keep(m, states[i], units[i], now)
+	for i := range parts {
+		s.keep(parts[i].spot, states[i], units[i], now)
 	}
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(clamped))
@@ -170,17 +163,18 @@ func takeFromServer(s *Store, ctx context.Context, _ spot, requests []*request) 
 	return nil
 }
 
-// giveBack gives back what was taken for callers who had gone, the last first, so that
+// giveBack gives back what was taken for callers that had left, the last first, so that
 // the slots of those before it are at the tail then.
-func giveBack(s *Store, _ spot, requests []*request) {
+func (s *Store) giveBack(_ sign, requests []*request) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		r := requests[i]
 		if !r.granted() {
 			continue
 		}
-		all := make([]correction, len(r.n))
-		for i, m := range r.form.members {
-			all[i] = correction{member: m, delta: -r.n[i], age: time.Since(r.sent), end: r.end(i)}
+		all := make([]correction, len(r.parts))
+		for i := range r.parts {
+			p := &r.parts[i]
+			all[i] = correction{spot: p.spot, delta: -p.n, age: s.elapsed() - r.sent, end: p.end}
 		}
 		s.adjust(context.Background(), all) // counted if it fails
 	}
@@ -193,23 +187,16 @@ func giveBack(s *Store, _ spot, requests []*request) {
 // refused that would have been granted; none is granted that should not be. While the
 // server is away each limit follows its own policy.
 
-// takeAlone has requests decided by a store that has no server.
-func takeAlone(s *Store, _ spot, requests []*request) error { return s.takeApart(requests, nil) }
-
 // takeAway has requests decided while their server is away.
-func takeAway(s *Store, _ spot, requests []*request, away *outageError) error {
+func (s *Store) takeAway(requests []*request, away *outageError) error {
 	closed := true
-	for _, m := range requests[0].form.members {
-		closed = closed && s.policy(m.about().away) == FailClosed
+	for _, p := range requests[0].parts {
+		closed = closed && s.policy(p.away) == FailClosed
 	}
 	if closed {
 		s.stats.refused.Add(uint64(len(requests)))
 		return away
 	}
-	return s.takeApart(requests, away)
-}
-
-func (s *Store) takeApart(requests []*request, away *outageError) error {
 	for i, r := range requests {
 		if err := s.takeHere(r, away); err != nil {
 			s.stats.refused.Add(uint64(len(requests) - i - 1))
@@ -219,117 +206,103 @@ func (s *Store) takeApart(requests []*request, away *outageError) error {
 	return nil
 }
 
-// takeHere decides one request in this process.
+// takeHere decides one request in this process: by its limits if away is nil, and
+// otherwise by their policies.
 func (s *Store) takeHere(r *request, away *outageError) (err error) {
-	r.sent = time.Now()
-	if len(r.n) == 1 {
-		var end int64
-		r.results[0], end, _, err = s.decideHere(r.form.members[0], r.n[0], away)
-		if r.judge(); away == nil && err == nil && r.granted() {
-			r.ended(0, end)
+	if away != nil {
+		r.sent = s.elapsed()
+		defer r.forget() // what was taken is given back by what is noted
+	}
+	if len(r.parts) == 1 {
+		if _, err = s.decideHere(&r.parts[0], r.parts[0].n, away); err == nil {
+			r.judge()
 		}
 		return err
 	}
-	ends, by := make([]int64, len(r.n)), make([]member, len(r.n))
+	by := make([]kinds.Rule, len(r.parts))
 	defer func() {
 		if err == nil && r.granted() {
 			return
 		}
-		for i, m := range by {
-			if m == nil || !r.results[i].Allowed() || r.n[i] == 0 {
+		for i, rule := range by {
+			p := &r.parts[i]
+			if rule == nil || !p.res.Allowed() || p.n == 0 {
 				continue
 			}
-			s.takeBack(m, r.n[i], ends[i], away != nil)
-			if err == nil { // what it holds without that
-				r.results[i], _, _, err = s.decideHere(r.form.members[i], 0, away)
+			s.takeBack(p.key, rule, p.n, p.end, away != nil)
+			if p.end = 0; err == nil { // what it holds without that
+				_, err = s.decideHere(p, 0, away)
 			}
 		}
 	}()
-	for i, m := range r.form.members {
-		if r.results[i], ends[i], by[i], err = s.decideHere(m, r.n[i], away); err != nil {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if by[i], err = s.decideHere(p, p.n, away); err != nil {
 			r.by = i
 			return err
 		}
 	}
 	r.judge()
-	if away == nil && r.granted() {
-		for i, end := range ends {
-			r.ended(i, end)
-		}
-	}
 	return nil
 }
 
-// decideHere is what becomes of a request for n units of one limit, in this process. by
-// is the limit or the share that has decided it, if any has.
-func (s *Store) decideHere(m member, n int64, away *outageError) (res limits.Result, end int64, by member, err error) {
-	a, most := m.about(), m.most()
-	switch policy := s.policy(a.away); {
+// decideHere decides a request for n units of one limit in this process. It returns the
+// rule of the limit or of its share that has decided it, if any has.
+func (s *Store) decideHere(p *part, n int64, away *outageError) (by kinds.Rule, err error) {
+	switch policy := s.policy(p.away); {
 	case away == nil:
-		by = m
+		by = p.Rule
 	case policy == FailOpen:
-		s.local().note(a.key, 0, m.counts()) // so that nothing of it is given back to the server
+		s.local().Note(p.key, 0, p.Counts()) // so that nothing of it is given back to the server
 		s.stats.open.Add(1)
-		return open(m, n), 0, nil, nil
+		p.res = open(p.limit, n)
+		return nil, nil
 	case policy == LocalShare:
-		if by, err = s.shareOf(m, away); err != nil {
+		if by, err = s.shareOf(p.limit, away); err != nil {
 			s.stats.refused.Add(1)
-			return res, 0, nil, err
+			return nil, err
 		}
 		s.stats.local.Add(1)
-		if n > by.most() {
-			if res = open(m, n); res.Allowed() {
-				res = away.later(m.limit())
+		if n > by.Most() {
+			if p.res = open(p.limit, n); p.res.Allowed() {
+				p.res = away.later(p.Limit())
 			}
-			return res, 0, nil, nil
+			return nil, nil
 		}
 	default:
 		s.stats.refused.Add(1)
-		return res, 0, nil, away
+		return nil, away
 	}
-	d := deciding{n: n, most: most}
-	by.local(s.local(), d.decide)
-	res, end = d.res, d.end
-	if away != nil && n > 0 && res.Allowed() {
-		s.local().note(a.key, n, m.counts())
+	h := s.local().Open(p.key, by)
+	p.res.RetryAfter = h.Wait(n)
+	if p.res.RetryAfter == 0 && n > 0 {
+		p.end = h.Take(n)
 	}
-	return res, end, by, nil
-}
-
-// A deciding is a request for n of one limit, in one piece of memory.
-type deciding struct {
-	n, most int64
-	res     limits.Result
-	end     int64
-}
-
-func (d *deciding) decide(st state) (asked bool) {
-	if d.res.RetryAfter = st.wait(d.n); d.res.RetryAfter == 0 && d.n > 0 {
-		d.end = st.take(d.n)
+	p.res.Remaining, p.res.Limit, p.res.ResetAfter = h.Holds()
+	if away != nil && n > 0 && p.res.Allowed() {
+		h.Note(n, p.Counts())
 	}
-	d.res.Remaining, d.res.Limit, d.res.ResetAfter = st.holds()
-	return d.n > 0 && d.n <= d.most
+	h.Close(n > 0 && n <= p.Most())
+	return by, nil
 }
 
 // takeBack gives back what decideHere has taken, to a share or to a limit of this
 // process.
-func (s *Store) takeBack(by member, n, end int64, shared bool) {
+func (s *Store) takeBack(key string, by kinds.Rule, n, end int64, shared bool) {
 	if shared {
-		s.local().unnote(by.about().key, n, 0)
+		s.local().Unnote(key, n, 0)
 	}
-	var made int64
-	by.local(s.local(), func(st state) bool {
-		made, _ = st.add(-n, 0, end)
-		return true
-	})
+	h := s.local().Open(key, by)
+	made, _ := h.Add(-n, 0, end)
+	h.Close(true)
 	s.stats.refunded.Add(uint64(made))
 	s.stats.stranded.Add(uint64(n - made))
 }
 
-// open is what becomes of a request for n by FailOpen.
-func open(m member, n int64) limits.Result {
-	res := limits.Result{Limit: m.limit()}
-	if n > m.most() {
+// open is the result of a request for n by FailOpen.
+func open(l *limit, n int64) limits.Result {
+	res := limits.Result{Limit: l.Limit()}
+	if n > l.Most() {
 		res.RetryAfter = limits.Never
 	}
 	return res

@@ -31,23 +31,11 @@ import (
 type joinable interface {
 	limits.Remote
 
-	asked() (*Store, member)
-
-	// current reports whether m, which asked returned, is how the limit is asked
-	// now: its rate may have changed.
-	current(m member) bool
+	// asked returns the store, and how the limit is asked now: its rate may change.
+	asked() (*Store, spot)
 }
 
-func (p *Pacer) asked() (*Store, member) {
-	k := p.at()
-	k.tag = format(k.interval) + " " + format(k.missed) + " " + format(k.horizon)
-	return p.store, &k
-}
-
-func (p *Pacer) current(m member) bool {
-	k := p.at()
-	return m.(*pace).interval == k.interval && m.(*pace).missed == k.missed
-}
+func (p *Pacer) asked() (*Store, spot) { return p.store, p.at() }
 
 // Join implements limits.Remote: see [Bucket.On].
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
@@ -75,7 +63,7 @@ func join(first joinable, others []limits.Limiter) limits.Joint {
 type joint struct {
 	store  *Store
 	limits []joinable
-	formed atomic.Pointer[signed]
+	formed atomic.Pointer[form]
 
 	mu   sync.Mutex
 	last *request // the request granted last, if slots were; see AdjustAll
@@ -95,8 +83,8 @@ func (s *Store) together(limits ...joinable) (*joint, error) {
 	}
 	var keys []string
 	for _, l := range limits {
-		store, m := l.asked()
-		key := m.about().key
+		store, a := l.asked()
+		key := a.key
 		switch {
 		case store != s:
 			return nil, fmt.Errorf("sluiceredis: the limit at %q is of another store: only one can be decided together", key)
@@ -109,30 +97,35 @@ func (s *Store) together(limits ...joinable) (*joint, error) {
 		keys = append(keys, key)
 	}
 	t := &joint{store: s, limits: slices.Clone(limits)}
-	t.formed.Store(formOf(limits))
+	t.form()
 	return t, nil
+}
+
+// A form is how the limits of a joint are asked.
+type form struct {
+	spots []spot
+	sign  sign
 }
 
 // form returns how the limits of t are asked now. To make it anew for each call would
 // take longer than all else that is done here for one.
-func (t *joint) form() *signed {
+func (t *joint) form() *form {
 	f := t.formed.Load()
-	for i, l := range t.limits {
-		if !l.current(f.members[i]) {
-			f = formOf(t.limits)
-			t.formed.Store(f)
-			break
+	same := f != nil
+	for i := 0; same && i < len(f.spots); i++ {
+		_, a := t.limits[i].asked()
+		same = a.limit == f.spots[i].limit
+	}
+	if !same {
+		f = new(form)
+		for _, l := range t.limits {
+			_, a := l.asked()
+			f.spots = append(f.spots, a)
 		}
+		f.sign = signOf(f.spots)
+		t.formed.Store(f)
 	}
 	return f
-}
-
-func formOf(limits []joinable) *signed {
-	members := make([]member, len(limits))
-	for i, l := range limits {
-		_, members[i] = l.asked()
-	}
-	return newForm(members...)
 }
 
 // take takes n[i] from limit i if all have them, and otherwise changes nothing. n = 0
@@ -146,11 +139,14 @@ func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
 		mustNotBeNegative(n)
 	}
 	f := t.form()
-	r := &request{form: &f.form, n: slices.Clone(n), results: make([]limits.Result, len(n))}
-	if err := t.store.takes.do(ctx, f.sign, r); err != nil {
+	r := &request{parts: make([]part, len(n))}
+	for i, a := range f.spots {
+		r.parts[i] = part{spot: a, n: n[i]}
+	}
+	if err := t.store.decide(ctx, f.sign, r); err != nil {
 		return nil, err
 	}
-	if r.granted() && r.ends != nil {
+	if r.granted() && slices.ContainsFunc(r.parts, func(p part) bool { return p.end != 0 && p.Kind().ByEnd() }) {
 		t.mu.Lock()
 		t.last = r
 		t.mu.Unlock()
@@ -164,11 +160,11 @@ func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, wh
 	var data *keyError
 	switch {
 	case errors.As(err, &data):
-		return 0, max(0, slices.IndexFunc(t.form().members, func(m member) bool { return m.about().key == data.key })), err
+		return 0, max(0, slices.IndexFunc(t.form().spots, func(a spot) bool { return a.key == data.key })), err
 	case err != nil || r.granted():
 		return 0, 0, err
 	}
-	res := r.results[r.by]
+	res := r.parts[r.by].res
 	if err := res.Err(); err != nil {
 		return 0, r.by, err
 	}
@@ -179,18 +175,18 @@ func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, wh
 // server cannot be asked, or one key holds what it must not, none is corrected.
 //
 // Slots of a pacer are given back only as a gate does it: with an age of 0, what
-// the set has granted last, and if nobody has taken a slot since.
+// the set has granted last, and if no slot was taken since.
 func (t *joint) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
 	all := make([]correction, len(t.limits))
-	for i, m := range t.form().members {
-		all[i] = correction{member: m, delta: delta[i], age: age}
+	for i, a := range t.form().spots {
+		all[i] = correction{spot: a, delta: delta[i], age: age}
 	}
 	if age == 0 {
 		t.mu.Lock()
 		if last := t.last; last != nil {
 			for i := range all {
-				if delta[i] < 0 && delta[i] == -last.n[i] && last.ends[i] > 0 && last.form.members[i].kind() == paceKind {
-					all[i].member, all[i].end, t.last = last.form.members[i], last.ends[i], nil
+				if p := &last.parts[i]; delta[i] < 0 && delta[i] == -p.n && p.end > 0 && p.Kind().ByEnd() {
+					all[i].spot, all[i].end, t.last = p.spot, p.end, nil
 				}
 			}
 		}

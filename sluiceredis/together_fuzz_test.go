@@ -65,7 +65,7 @@ func (r *togetherRun) limit(i int) joinable {
 	}
 	burst, cfg := 1+r.next(3), PacerConfig{Horizon: 5 * window}
 	p := newPacer(r.t, r.store, name, 1, window, cfg, burst)
-	p.key.key = r.store.key("pacer1", name, "k", "") // so that it shares the tag
+	p.key = r.store.key("pacer1", name, "k", "") // so that it shares the tag
 	r.models = append(r.models, &modelPacer{interval: int64(window), missed: (burst - 1) * int64(window), horizon: int64(cfg.Horizon)})
 	return p
 }
@@ -105,20 +105,24 @@ func (r *togetherRun) take(count int) {
 		n := make([]int64, len(r.models))
 		for k := range n {
 			if i > 0 && r.next(2) == 0 { // runs are what is decided together
-				copy(n, requests[i-1].n)
+				copy(n, requests[i-1].units())
 				break
 			}
 			n[k] = []int64{0, 0, 1, 1, 1, 2, 3, 7}[r.next(8)]
 		}
-		requests = append(requests, &request{form: &r.set.form().form, n: n, results: make([]limits.Result, len(n))})
+		q := new(request)
+		for k, a := range r.set.form().spots {
+			q.parts = append(q.parts, part{spot: a, n: n[k]})
+		}
+		requests = append(requests, q)
 	}
 	if count == 1 {
-		d, err := r.set.take(bg, requests[0].n...)
+		d, err := r.set.take(bg, requests[0].units()...)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		requests[0] = d
-	} else if err := takeFromServer(r.store, bg, spot{}, requests); err != nil {
+	} else if err := r.store.takeFromServer(bg, requests); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, j := range requests {
@@ -126,16 +130,16 @@ func (r *togetherRun) take(count int) {
 	}
 	last := requests[len(requests)-1]
 	if count == 1 && last.granted() && len(r.data) > 0 && r.next(4) == 0 {
-		r.giveBack(last.n)
+		r.giveBack(last.units())
 	}
 }
 
 func (r *togetherRun) compare(j *request) {
-	want := togetherModel(r.models, r.at(), j.n)
+	want := togetherModel(r.models, r.at(), j.units())
 	all, by := true, -1
 	for i, w := range want {
-		if j.results[i] != w {
-			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.n, r.models, i, j.results[i], w)
+		if j.results()[i] != w {
+			r.t.Fatalf("at %v, %v of %+v: limit %d: %+v, want %+v", r.now, j.units(), r.models, i, j.results()[i], w)
 		}
 		all = all && w.Allowed()
 		if !w.Allowed() && (by < 0 || w.RetryAfter > want[by].RetryAfter) {
@@ -143,7 +147,7 @@ func (r *togetherRun) compare(j *request) {
 		}
 	}
 	if d := j; d.granted() != all || d.by != by {
-		r.t.Fatalf("at %v, %v: %+v; want %v by %d", r.now, j.n, d, all, by)
+		r.t.Fatalf("at %v, %v: %+v; want %v by %d", r.now, j.units(), d, all, by)
 	}
 	if all {
 		r.allowed++

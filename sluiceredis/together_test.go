@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -33,7 +34,21 @@ func newSet(t testing.TB, s *Store, of ...joinable) *joint {
 func (r *request) allowed() bool { return r != nil && r.granted() }
 
 // refuses returns the result of the limit that does, or of any if none does.
-func (r *request) refuses() limits.Result { return r.results[max(0, r.by)] }
+func (r *request) refuses() limits.Result { return r.results()[max(0, r.by)] }
+
+func (r *request) results() (all []limits.Result) {
+	for _, p := range r.parts {
+		all = append(all, p.res)
+	}
+	return all
+}
+
+func (r *request) units() (all []int64) {
+	for _, p := range r.parts {
+		all = append(all, p.n)
+	}
+	return all
+}
 
 func (r *request) retryAfter() time.Duration { return r.refuses().RetryAfter }
 func (r *request) err() error                { return r.refuses().Err() }
@@ -88,7 +103,7 @@ func TestTogether(t *testing.T) {
 		} {
 			clock.set(v.at)
 			got, err := set.take(bg, v.n...)
-			if err != nil || got.allowed() != (v.by < 0) || got.by != v.by || [4]limits.Result(got.results) != v.want {
+			if err != nil || got.allowed() != (v.by < 0) || got.by != v.by || [4]limits.Result(got.results()) != v.want {
 				t.Errorf("%v at %v: %+v, %v; want %d, %+v", v.n, v.at, got, err, v.by, v.want)
 			}
 			if v.by >= 0 && (got.retryAfter() != v.want[v.by].RetryAfter || got.err() != v.want[v.by].Err()) ||
@@ -103,7 +118,7 @@ func TestTogether(t *testing.T) {
 		if wait, err := burst.Admit(bg, 2); wait != sec || err != nil {
 			t.Errorf("%v, %v", wait, err)
 		}
-		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results[1].Remaining != 2 {
+		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results()[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != limits.ErrTooLarge {
@@ -169,8 +184,8 @@ func TestHostileDataInOneOfSeveralKeys(t *testing.T) {
 		}
 		set := newSet(t, s, limits...)
 		var keys []string
-		for _, m := range set.form().members {
-			keys = append(keys, m.about().key)
+		for _, a := range set.form().spots {
+			keys = append(keys, a.key)
 		}
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
 			{Name: "a", Limiter: limits[0]}, {Name: "b", Limiter: limits[1]}, {Name: "c", Limiter: limits[2]}, {Name: "d", Limiter: limits[3]},
@@ -252,9 +267,9 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						r := j.results
+						r := j.results()
 						mu.Lock()
-						records = append(records, record[answer]{j.now, j.n[0], answer{r[0], r[1], r[2]}})
+						records = append(records, record[answer]{j.now, j.parts[0].n, answer{r[0], r[1], r[2]}})
 						by[fmt.Sprint(r[0].Allowed(), r[1].Allowed(), r[2].Allowed())]++
 						more = scarce()
 						mu.Unlock()
@@ -339,9 +354,9 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "limit second") {
 			t.Errorf("%v", err)
 		}
-		a, _ := s.take(bg, second.of.member("k"), 0)
-		d, _ := s.take(bg, day.of.member("k"), 0)
-		o, _ := s.take(bg, other.of.member("k"), 0)
+		a, _ := s.take(bg, second.at(), 0)
+		d, _ := s.take(bg, day.at(), 0)
+		o, _ := s.take(bg, other.at(), 0)
 		if a.Remaining != 2 || d.Remaining != 1 || o.Remaining != 0 || gate.Stats().Stranded != 0 {
 			t.Errorf("%+v %+v %+v, %d stranded", a, d, o, gate.Stats().Stranded)
 		}
@@ -361,7 +376,7 @@ func TestTogetherAdjust(t *testing.T) {
 			t.Helper()
 			d, err := set.peek(bg)
 			var got []int64
-			for _, r := range d.results {
+			for _, r := range d.results() {
 				got = append(got, r.Remaining)
 			}
 			if err != nil || !slices.Equal(got, want) {
@@ -404,7 +419,7 @@ func TestTogetherAdjust(t *testing.T) {
 		remain(0, 0, 0, 2)
 		clock.set(5 * sec)
 		remain(1, 5, 5, 5) // 4 of 7 still in the bucket
-		adjust(0, []int64{0, mostAtOnce + 1, 0, 6}, nil, errAny, nil, limits.ErrTooLarge)
+		adjust(0, []int64{0, kinds.SlidingAtOnce + 1, 0, 6}, nil, errAny, nil, limits.ErrTooLarge)
 		if got := s.Stats(); got.Refunded != 8+3+2+3+2 || got.Stranded != 1+2+1+3 {
 			t.Errorf("%+v", got)
 		}
@@ -431,12 +446,8 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 				}
 			})
 		}
-		for waiting := 0; waiting < 5; runtime.Gosched() {
-			s.takes.mu.Lock()
-			for _, g := range s.takes.groups {
-				waiting = len(g.waiting)
-			}
-			s.takes.mu.Unlock()
+		for s.takes.Waiting(set.form().sign) < 5 {
+			runtime.Gosched()
 		}
 		d.pass <- struct{}{}
 		<-d.came
@@ -471,7 +482,7 @@ func TestASetFollowsItsLimits(t *testing.T) {
 		take := func(n int64, wait time.Duration, limits ...int64) {
 			t.Helper()
 			d, err := set.all(bg, n)
-			if err != nil || d.retryAfter() != wait || d.results[0].Limit != limits[0] || d.results[1].Limit != limits[1] {
+			if err != nil || d.retryAfter() != wait || d.results()[0].Limit != limits[0] || d.results()[1].Limit != limits[1] {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}
@@ -484,7 +495,7 @@ func TestASetFollowsItsLimits(t *testing.T) {
 		if errs := set.AdjustAll(bg, []int64{0, -2}, 0); errs != nil { // two slots of 100 ms
 			t.Error(errs)
 		}
-		if d, err := set.peek(bg); err != nil || d.results[1].ResetAfter != 200*ms {
+		if d, err := set.peek(bg); err != nil || d.results()[1].ResetAfter != 200*ms {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if err := l.SetRate(limits.Rate{Burst: 10, Count: 2, Per: sec}); err != nil {

@@ -2,6 +2,7 @@ package sluiceredis
 
 import (
 	"context"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 	"strconv"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 		}
 		v.tats[keys[0]] = now + level
 		return []int64{0, granted, 0, before, us}
-	case adds[bucketKind]:
+	case adds[kinds.BucketKind]:
 		level = max(0, level+n[2])
 		v.tats[keys[0]] = now + level
 		return []int64{0, max(level-before, before-level), us}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
 func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Sliding {
@@ -117,7 +118,7 @@ func TestLogAdjust(t *testing.T) {
 		adjust(4, 0, nil) // seven in all
 		steps(t, clock, take, []step{{sec, 1, no(0, 500*ms, sec)}, {1500 * ms, 1, yes(0, sec)}})
 		adjust(-9, 1400*ms, ErrStranded)
-		if err := m.Adjust(bg, mostAtOnce+1, 0); err == nil {
+		if err := m.Adjust(bg, kinds.SlidingAtOnce+1, 0); err == nil {
 			t.Error("too large a correction")
 		}
 		if got := s.Stats(); got.Refunded != 3 || got.Stranded != 5 {
@@ -216,7 +217,7 @@ func TestWindowsRefuseWhatCannotBe(t *testing.T) {
 	if _, err := s.Sliding("", 1, sec); err == nil {
 		t.Error("no name")
 	}
-	if _, err := s.Sliding("n", mostInLog+1, sec); err == nil {
+	if _, err := s.Sliding("n", kinds.MostSliding+1, sec); err == nil {
 		t.Error("too large a log")
 	}
 }
@@ -278,7 +279,7 @@ func fixedModel(limit, window int64) func([2]int64, record[limits.Result]) (limi
 func TestReplayOfConcurrentWindows(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		const limit, window = 20, 5 * ms
-		ask := func(what string, of func(s *Store) member) []record[limits.Result] {
+		ask := func(what string, of func(s *Store) spot) []record[limits.Result] {
 			var mu sync.Mutex
 			var records []record[limits.Result]
 			var wg sync.WaitGroup
@@ -294,7 +295,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 								return
 							}
 							mu.Lock()
-							records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results[0]})
+							records = append(records, record[limits.Result]{now: r.now, n: n, answer: r.results()[0]})
 							mu.Unlock()
 						}
 					})
@@ -312,14 +313,14 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 			}
 			return records
 		}
-		logs := ask("log", func(s *Store) member {
-			return newLog(t, s, "replay", limit, window).member("k")
+		logs := ask("log", func(s *Store) spot {
+			return newLog(t, s, "replay", limit, window).at("k")
 		})
 		if err := replay(logs, logModel(limit, window.Microseconds())); err != nil {
 			t.Error(err)
 		}
-		fixeds := ask("fixed", func(s *Store) member {
-			return newFixed(t, s, "replay", FixedConfig{Limit: limit, Window: window}).member("k")
+		fixeds := ask("fixed", func(s *Store) spot {
+			return newFixed(t, s, "replay", FixedConfig{Limit: limit, Window: window}).at("k")
 		})
 		if err := replay(fixeds, fixedModel(limit, window.Microseconds())); err != nil {
 			t.Error(err)
@@ -374,7 +375,7 @@ func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
 		l := newLog(t, s, "own", 2, sec)
-		own, err := s.ask(bg, l.member("k"), 1)
+		own, err := s.ask(bg, l.at("k"), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +383,7 @@ func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() {
 			t.Fatal(res, err)
 		}
-		giveBack(s, spot{}, []*request{&own.request})
+		s.giveBack(sign{}, []*request{&own.request})
 		clock.set(sec)
 		// One left at 0.5 s, so that only one more may before 1.5 s.
 		if res, err := l.Take(bg, "k", 2); err != nil || res.Allowed() {

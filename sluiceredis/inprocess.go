@@ -1,0 +1,45 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+)
+
+// InProcess returns what to give to [New] for a store without a server: its limits
+// are those of this process, and have the same verbs, results and errors. So a
+// program that has a Redis in production and none at a desk differs in one
+// argument.
+//
+//	client := sluiceredis.InProcess()
+//	if addr != "" {
+//		client, err = sluiceredis.NewGoRedis(redis.NewClient(…))
+//	}
+//	store, err := sluiceredis.New(client, sluiceredis.Config{})
+//
+// Each store has limits of its own, and what does not count any more is forgotten. A
+// call takes about a microsecond and fails only if its context is done. Only the
+// monotonic clock counts, except that aligned windows follow the wall clock. A lease
+// lasts until it is released. A restart begins anew.
+//
+// A program that never has a Redis should use packages leaky, window, pacer and
+// semaphore.
+func InProcess() Client { return inProcess{} }
+
+// inProcess is the client of a store without a server.
+type inProcess struct{}
+
+var errNoServer = errors.New("sluiceredis: limits of this process have no server to run scripts")
+
+// Run implements Client.
+func (inProcess) Run(context.Context, *Script, []string, []string) ([]int64, error) {
+	return nil, errNoServer
+}
+
+// RunMany implements Client.
+func (inProcess) RunMany(_ context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	for i := range replies {
+		replies[i].Err = errNoServer
+	}
+	return replies
+}

@@ -1,0 +1,207 @@
+// Package gather lets callers of one key share calls.
+package gather
+
+import (
+	"context"
+	"sync"
+)
+
+// # How do many callers of one key need few round trips?
+//
+// Each with a call of its own, 512 callers of one hot key are 512 scripts, and
+// the server runs one after the other. Taking units in advance would need fewer, but
+// what one machine holds is missing on the others.
+//
+// So callers that come while a call for their key is under way gather, and leave with
+// the next one, all of them in one script, in the order in which they came. It decides
+// one after the other, at one instant, as if each had come alone. This is the group
+// commit of databases, where one write of the log serves all that wait for the disk.
+//
+//	caller   1    2 3 4        5 6
+//	         │    └─┴─┴─┐      └─┴─┐
+//	server   ├─── 1 ────┼─ 2,3,4 ──┼── 5,6 ──
+//
+// The first caller finds nothing on its way, and its call is its own: made by
+// its goroutine, within its context. The next ones are made by a goroutine that
+// lives as long as callers wait, and in no caller's context: the end of one must not
+// end the others.
+//
+// A caller whose context ends before its call was sent has taken nothing.
+// One whose context ends while the call is under way does not wait, either; if it was
+// granted something, that is given back.
+
+// Most is how many callers leave together. A script that decides for more would
+// keep other keys waiting too long: 1,000 take about 0.3 ms.
+const Most = 1000
+
+// A Gatherer gathers requests of type O, which are pointers, by key. Its exported fields
+// are set before its first use.
+type Gatherer[K comparable, O any] struct {
+	// Run makes a call for requests, in order, and fills in their results. It must not
+	// keep the slice.
+	Run func(ctx context.Context, key K, requests []O) error
+
+	// Undo, if not nil, gives back what was taken for callers that had left.
+	Undo func(key K, requests []O)
+
+	// Ended returns the error of a caller that leaves with err while its call is under
+	// way. Nil: err.
+	Ended func(err error) error
+
+	// Units, if not nil, returns how many units a request adds to a call, of which one
+	// has at most MostUnits if it is for several requests.
+	Units     func(request O) int64
+	MostUnits int64
+
+	mu     sync.Mutex
+	groups map[K]*group[O] // those of which a call is under way
+	spare  *group[O]       // one that is not in use, or nil
+
+	waiters sync.Pool // of the Gatherer, because a channel of one synctest bubble must not get into another
+}
+
+// A group is the callers that gather for the next call of a key.
+type group[O any] struct {
+	waiting []*waiter[O]
+	first   [1]O // the request that found no call under way
+}
+
+// A waiter is one of them.
+type waiter[O any] struct {
+	request O
+	err     chan error // of capacity 1
+
+	sent, gone bool // guarded by the lock of the Gatherer
+}
+
+// Do makes a call for request, along with others of key.
+func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	g := c.groups[key]
+	if g == nil {
+		g = c.begin(key)
+		g.first[0] = request
+		c.mu.Unlock()
+		defer c.next(key, g) // also if Run panics
+		return c.Run(ctx, key, g.first[:])
+	}
+	w, _ := c.waiters.Get().(*waiter[O])
+	if w == nil {
+		w = &waiter[O]{err: make(chan error, 1)}
+	}
+	w.request, w.sent = request, false
+	g.waiting = append(g.waiting, w)
+	c.mu.Unlock()
+
+	select {
+	case err := <-w.err:
+		c.waiters.Put(w) // no other goroutine has it: it was answered
+		return err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case err := <-w.err: // at the last moment
+		return err
+	default:
+	}
+	w.gone = true
+	if w.sent && c.Ended != nil {
+		return c.Ended(ctx.Err())
+	}
+	return ctx.Err()
+}
+
+// begin returns the group of a key that has none. The lock is held.
+func (c *Gatherer[K, O]) begin(key K) *group[O] {
+	g := c.spare
+	if c.spare = nil; g == nil {
+		g = new(group[O])
+	}
+	if c.groups == nil {
+		c.groups = make(map[K]*group[O])
+	}
+	c.groups[key] = g
+	return g
+}
+
+// next sends the callers that have gathered, or records that no call is under way.
+func (c *Gatherer[K, O]) next(key K, g *group[O]) {
+	c.mu.Lock()
+	batch := c.gather(key, g, nil)
+	c.mu.Unlock()
+	if len(batch) > 0 {
+		go c.serve(key, g, batch)
+	}
+}
+
+// serve sends batch, and the callers that gather meanwhile, until none waits.
+func (c *Gatherer[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
+	var requests []O
+	for len(batch) > 0 {
+		requests = requests[:0]
+		for _, w := range batch {
+			requests = append(requests, w.request)
+		}
+		err := c.Run(context.Background(), key, requests)
+		var undo []O
+		c.mu.Lock()
+		for _, w := range batch {
+			switch {
+			case !w.gone:
+				w.err <- err
+			case err == nil:
+				undo = append(undo, w.request)
+			}
+		}
+		batch = c.gather(key, g, batch[:0])
+		c.mu.Unlock()
+		if len(undo) > 0 && c.Undo != nil {
+			c.Undo(key, undo)
+		}
+	}
+}
+
+// gather returns the callers that leave with the next call, and ends the group if
+// there are none. The lock is held.
+func (c *Gatherer[K, O]) gather(key K, g *group[O], batch []*waiter[O]) []*waiter[O] {
+	taken, units := 0, int64(0)
+	for _, w := range g.waiting {
+		if len(batch) == Most {
+			break
+		}
+		if c.Units != nil && !w.gone {
+			if units += min(c.Units(w.request), c.MostUnits); units > c.MostUnits && len(batch) > 0 {
+				break
+			}
+		}
+		taken++
+		if !w.gone {
+			w.sent = true
+			batch = append(batch, w)
+		}
+	}
+	rest := copy(g.waiting, g.waiting[taken:])
+	clear(g.waiting[rest:])
+	g.waiting = g.waiting[:rest]
+	if len(batch) == 0 {
+		delete(c.groups, key)
+		clear(g.first[:])
+		c.spare = g
+	}
+	return batch
+}
+
+// Waiting returns how many callers wait for the call of a key that is under way.
+func (c *Gatherer[K, O]) Waiting(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.groups[key]; g != nil {
+		return len(g.waiting)
+	}
+	return 0
+}

@@ -1,0 +1,227 @@
+package kinds
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/kind"
+)
+
+// MostFixed is the largest limit of a fixed window, and of a semaphore: a script
+// counts with 16 digits.
+const MostFixed = 1_000_000_000_000_000
+
+// A Fixed is a fixed window.
+type Fixed struct {
+	limit, window, offset int64 // µs; an offset of −1 means anchored
+	tag                   string
+	args                  [3]string
+}
+
+// NewFixed returns a window of that many units; an aligned one begins at multiples of
+// window since 1970, offset later. The numbers must be possible.
+func NewFixed(limit int64, window time.Duration, aligned bool, offset time.Duration) *Fixed {
+	us, off := Microseconds(window), int64(-1)
+	if aligned {
+		off = (int64(offset/time.Microsecond)%us + us) % us
+	}
+	return newFixed(limit, us, off)
+}
+
+func newFixed(limit, window, offset int64) *Fixed {
+	w := &Fixed{limit: limit, window: window, offset: offset, args: [3]string{Format(limit), Format(window), Format(offset)}}
+	w.tag = w.args[0] + " " + w.args[1] + " " + w.args[2]
+	return w
+}
+
+func (w *Fixed) Kind() Kind            { return FixedKind }
+func (w *Fixed) Tag() string           { return w.tag }
+func (w *Fixed) Limit() int64          { return w.limit }
+func (w *Fixed) Most() int64           { return w.limit }
+func (w *Fixed) AtOnce() int64         { return unlimited }
+func (w *Fixed) Unit() int64           { return 1 }
+func (w *Fixed) Counts() time.Duration { return Micro(w.window) }
+
+func (w *Fixed) Args(args []string, _ string) []string { return append(args, w.args[:]...) }
+
+func (w *Fixed) State(found []int64, now int64) State {
+	return &FixedState{window: w, Used: found[1], Left: Micro(found[2]), now: now}
+}
+
+func (w *Fixed) Correction(delta int64, age time.Duration, _ int64) (add, arg int64, err error) {
+	return min(delta, MostFixed), Microseconds(age), nil
+}
+
+func (w *Fixed) Share(m int64) Rule {
+	if m < 1 || w.limit < m {
+		return nil
+	}
+	return newFixed(w.limit/m, w.window, w.offset)
+}
+
+// A FixedState is how much of a window is used, and when it ends.
+type FixedState struct {
+	window *Fixed
+	Used   int64
+	Left   time.Duration
+	now    int64 // the clock that windows begin and end by, µs
+}
+
+func (s *FixedState) rule() kind.Fixed { return kind.Fixed{Limit: s.window.limit} }
+
+func (s *FixedState) Wait(n int64) time.Duration {
+	_, res := s.rule().Decide(s.Used, s.Left, n)
+	return res.RetryAfter
+}
+
+func (s *FixedState) Take(n int64) (end int64) {
+	s.Used += n
+	return 0
+}
+
+func (s *FixedState) Holds() (remaining, limit int64, reset time.Duration) {
+	_, res := s.rule().Decide(s.Used, s.Left, 0)
+	return res.Remaining, res.Limit, res.ResetAfter
+}
+
+// A fixedUnits is a window of a process, as lua/fixed.lua keeps it.
+type fixedUnits struct {
+	start, used    int64 // µs since 1970, units
+	window, offset int64 // of what kind it is
+	limit          int64 // the largest that it was asked by
+}
+
+// begins returns the start of a window of that kind that would begin now.
+func (u *fixedUnits) begins(clock int64) int64 {
+	if u.offset < 0 {
+		return clock
+	}
+	return clock - (clock-u.offset)%u.window
+}
+
+// inForce repairs u at that instant, and reports whether it has not ended.
+func (u *fixedUnits) inForce(clock int64) bool {
+	// A clock that was put back does not bring the allowance back, and prolongs the
+	// window by no more than its length. Of aligned windows the next may have begun.
+	start := u.begins(clock)
+	ahead := start
+	if u.offset >= 0 {
+		ahead += u.window
+	}
+	if u.start > ahead {
+		u.start = start
+	}
+	return clock < u.start+u.window
+}
+
+// A FixedHeld is what a process holds of a key: its own window, and those of other
+// lengths and offsets.
+type FixedHeld struct {
+	FixedState
+	units  []fixedUnits // its own is the first
+	one    [1]fixedUnits
+	before fixedUnits // its own, when it was opened
+	at     time.Duration
+	until  time.Duration
+}
+
+func (w *Fixed) Open(old Held, now time.Duration, c *Clock) Held {
+	clock := c.Server()
+	if w.offset >= 0 {
+		clock = c.Calendar()
+	}
+	h := &FixedHeld{FixedState: FixedState{window: w, now: clock}, at: now}
+	h.one[0] = fixedUnits{window: w.window, offset: w.offset}
+	h.one[0].start = h.one[0].begins(clock)
+	h.units = h.one[:]
+	known := false
+	if was, _ := old.(*FixedHeld); was != nil {
+		for _, u := range was.units {
+			switch ok := u.inForce(clock); {
+			case !ok:
+			case u.window == w.window && u.offset == w.offset:
+				h.units[0], known = u, true
+			default:
+				h.units = append(h.units, u)
+			}
+		}
+	}
+	own := &h.units[0]
+	for _, u := range h.units[1:] { // whose units are in this one, too
+		if !known && u.start >= own.start {
+			own.used = max(own.used, u.used)
+		}
+	}
+	h.before = *own
+	// The own window is as full as leaves the room that the others have.
+	h.Used, h.Left = own.used, Micro(own.start+own.window-clock)
+	for _, u := range h.units[1:] {
+		if room := u.limit - u.used; w.limit-h.Used > room {
+			h.Used, h.Left = w.limit-room, Micro(u.start+u.window-clock)
+		}
+	}
+	return h
+}
+
+// Close keeps nothing of a call that only looks. A window that was refused because of
+// others holds those up, too, while it is asked for.
+func (h *FixedHeld) Close(asked bool) (keep bool) {
+	own := &h.units[0]
+	if *own == h.before && !(asked && len(h.units) > 1) {
+		return false
+	}
+	own.limit = max(own.limit, h.window.limit)
+	last := int64(0)
+	for _, u := range h.units {
+		last = max(last, u.start+u.window)
+	}
+	h.until = h.at + Micro(last-h.now)
+	return true
+}
+
+func (h *FixedHeld) Until() time.Duration { return h.until }
+
+func (h *FixedHeld) Take(n int64) (end int64) {
+	h.Used += n
+	h.count(n, 0)
+	return 0
+}
+
+// count counts so many units more in all windows, or fewer that were admitted at an
+// instant at the earliest, where that is true.
+func (h *FixedHeld) count(units, admitted int64) {
+	for i := range h.units {
+		if u := &h.units[i]; units > 0 || admitted >= u.start {
+			u.used = min(max(0, u.used+units), MostFixed)
+		}
+	}
+}
+
+func (h *FixedHeld) Add(delta int64, age time.Duration, _ int64) (made int64, err error) {
+	before := h.units[0].used
+	h.count(min(delta, MostFixed), h.now-Microseconds(age))
+	return max(h.units[0].used-before, before-h.units[0].used), nil
+}
+
+func (h *FixedHeld) Follow(found State, granted, m int64) {
+	own, n := &h.units[0], h.window.limit
+	if whole, ok := found.(*FixedState); ok {
+		// The window of the server, or what is left of another that holds this one
+		// up, which may be less: a share is never shorter than it was.
+		if start := whole.now + int64(whole.Left/time.Microsecond) - h.window.window; start > own.start || own.used == 0 {
+			if start != own.start {
+				own.used = 0
+			}
+			own.start = start
+		}
+		own.used = max(own.used, min(own.used+granted, n), min(Ceil(whole.Used, m), n))
+		return
+	}
+	own.used = max(own.used, min(own.used+granted, n))
+}
+
+func (h *FixedHeld) Owes(units, _ int64) (held, add int64) {
+	held = min(units, h.units[0].used)
+	return held, held
+}
+
+func (h *FixedHeld) Reset() { *h = FixedHeld{} }

@@ -1,0 +1,202 @@
+// Package kinds is the kinds of limits that sluiceredis decides: what scripts are asked
+// and reply for each, and what a process decides by itself. Each kind is one file here
+// and one in sluiceredis/lua. Nothing here sends, waits or locks.
+//
+// A script reads what a limit holds, decides how many of the requests that arrive
+// together are granted, and replies what it found. Which requests those are, and what
+// each result is, is computed here from that, for each request in turn. Without a
+// server, and for a local share, the same is computed from what the process holds.
+package kinds
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// A Kind is a kind of limit: the bit that stands for it.
+type Kind uint
+
+const (
+	BucketKind Kind = 1 << iota
+	SlidingKind
+	FixedKind
+	PaceKind
+
+	Count = iota // of kinds
+)
+
+// String returns the name of the file of Lua, which is also what scripts call the kind.
+func (k Kind) String() string {
+	return map[Kind]string{BucketKind: "bucket", SlidingKind: "sliding", FixedKind: "fixed", PaceKind: "pace"}[k]
+}
+
+// Found returns how many numbers a script replies of what a limit of kind k holds.
+func (k Kind) Found() int {
+	if k&(BucketKind|PaceKind) != 0 {
+		return 2
+	}
+	return 3
+}
+
+// When reports whether take.lua replies, for each run, when its next request will fit.
+func (k Kind) When() bool { return k == SlidingKind }
+
+// ByEnd reports whether units can be given back only by what Take returned for them.
+func (k Kind) ByEnd() bool { return k == PaceKind }
+
+// A Rule is a limit without its key: a kind and its numbers. It does not change.
+type Rule interface {
+	Kind() Kind
+
+	// Tag is different for rules of one kind with different numbers.
+	Tag() string
+
+	// Args appends to args what a script needs to read the limit. A sliding window
+	// needs a name that no other call has.
+	Args(args []string, name string) []string
+
+	// Limit returns how many units a result says there are; Most how many one request
+	// may take, AtOnce how many one script, and Unit what scripts count for one.
+	Limit() int64
+	Most() int64
+	AtOnce() int64
+	Unit() int64
+
+	// Counts returns how long what was granted counts at most.
+	Counts() time.Duration
+
+	// State returns what a script found: the numbers that it replied of the limit, at the
+	// server's clock, in µs.
+	State(found []int64, now int64) State
+
+	// Correction returns what a script is to add for delta ≥ −Most units of a call
+	// that was admitted age ago, and what else it needs; end is what Take returned for
+	// the call, or 0. It returns an error if delta is too large, or
+	// [ErrStranded] if it is too late.
+	Correction(delta int64, age time.Duration, end int64) (add, arg int64, err error)
+
+	// Share returns the share of one of m instances, or nil if there is none.
+	Share(m int64) Rule
+
+	// Open returns what a process holds of a key: old is what was kept last, one that was
+	// reset, or nil; now is the time since c began. No other call for the key may come until it
+	// is closed.
+	Open(old Held, now time.Duration, c *Clock) Held
+}
+
+// A State is what a limit holds while requests are decided, one after the other.
+type State interface {
+	// Wait returns 0 if n fit now, limits.Never if they never do, and otherwise
+	// how long until they will.
+	Wait(n int64) time.Duration
+
+	// Take takes n > 0 that fit, and returns what Correction needs to give
+	// exactly these back, or 0.
+	Take(n int64) (end int64)
+
+	// Holds returns how many units are left of how many, and how long until all
+	// are.
+	Holds() (remaining, limit int64, reset time.Duration)
+}
+
+// A Whener is a State of a kind with [Kind.When].
+type Whener interface {
+	// SetWhen sets when the next request will fit if it does not now, by the server's
+	// clock, in µs.
+	SetWhen(when int64)
+}
+
+// Held is the State of what a process holds.
+type Held interface {
+	State
+
+	// Add takes units whether they fit or not, or gives back −delta of a call that was
+	// admitted age ago. It returns how many units that were.
+	Add(delta int64, age time.Duration, end int64) (made int64, err error)
+
+	// Follow brings a share of one of m up to date with what the server has granted
+	// this process and, if found is not nil, with what it holds then.
+	Follow(found State, granted, m int64)
+
+	// Owes returns how many of so many units that a share of one of m has granted it
+	// still holds, and what a script is to add for them.
+	Owes(units, m int64) (held, add int64)
+
+	// Close reports whether this is to be kept for the next Open. If not, what was kept
+	// before stays. asked is whether anything was asked for.
+	Close(asked bool) (keep bool)
+
+	// Reset makes it as good as new, for another key.
+	Reset()
+
+	// Until returns until when it counts what was kept, by the time since the clock began.
+	Until() time.Duration
+}
+
+// ErrStranded reports that it is too late to give something back.
+var ErrStranded = errors.New("sluiceredis: too late to give back")
+
+// Longest is the longest time in nanoseconds that scripts compute with: 104
+// days, one second less than 2^53 ns, because the fraction of the present
+// second is added to it.
+const Longest = 1<<53 - 1 - int64(time.Second)
+
+// unlimited is [Rule.AtOnce] of most kinds.
+const unlimited = math.MaxInt64
+
+// A Clock is the clock of a process, and what stands for that of its server.
+type Clock struct {
+	began  time.Time
+	shift  atomic.Int64 // server's clock less the time since began, µs
+	served atomic.Bool  // there is a server, whose clock that is
+}
+
+// NewClock returns a clock that begins now.
+func NewClock() *Clock {
+	c := &Clock{began: time.Now()}
+	c.shift.Store(c.began.UnixMicro())
+	return c
+}
+
+// Elapsed returns the time since c began.
+func (c *Clock) Elapsed() time.Duration { return time.Since(c.began) }
+
+// Server returns what stands for the server's clock: microseconds since 1970. It
+// goes on evenly, even if the wall clock is set.
+func (c *Clock) Server() int64 { return c.shift.Load() + time.Since(c.began).Microseconds() }
+
+// Set sets the server's clock to what it was when a reply arrived, or a little before.
+func (c *Clock) Set(now int64) {
+	c.shift.Store(now - time.Since(c.began).Microseconds())
+	c.served.Store(true)
+}
+
+// Calendar returns the clock that windows are aligned by: the wall clock, if there
+// is no server.
+func (c *Clock) Calendar() int64 {
+	if c.served.Load() {
+		return c.Server()
+	}
+	return time.Now().UnixMicro()
+}
+
+// Format returns n as scripts want it.
+func Format(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Micro returns microseconds as a time.
+func Micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// Microseconds returns d in those, rounded up: a window is never too short.
+func Microseconds(d time.Duration) int64 { return Ceil(int64(d), int64(time.Microsecond)) }
+
+// Ceil returns a ÷ b, for b > 0, rounded up if a is positive.
+func Ceil(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
