@@ -17,10 +17,10 @@ import (
 // (rule.Admit). A further limit may be remote, and asking it must not hold that lock. A
 // parent has a queue of its own, in which calls of its other children wait, too.
 //
-// So a call of such a gate is admitted by its own goroutine, once it is at the head of
+// So a call of such a gate is granted by its own goroutine, once it is at the head of
 // its queue, in this order:
 //
-//	its gate:   would it admit the call?      no: wait there, holding nothing
+//	its gate:   would it grant the call?      no: wait there, holding nothing
 //	its parent: queue; at its head:
 //	              would all of them, still?   no: leave this queue, wait in the gate that refused
 //	              take from every limit       no: give back, likewise
@@ -120,7 +120,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 }
 
 // A refusal ends the wait in a parent's queue because a gate below it, by, does not
-// admit the call yet or, if err is set, at all.
+// grant the call yet or, if err is set, at all.
 type refusal struct {
 	by   *Gate
 	wait queue.Wait
@@ -129,7 +129,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v, %v", r.wait, r.err) }
 
-// join admits a call to all gates of p at one instant, or returns how long to
+// join grants a call to all gates of p at one instant, or returns how long to
 // wait at the head of the queue of the last of them, in which it is.
 func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	// The answer to the caller: a wait here, or a refusal by one below.

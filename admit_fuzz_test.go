@@ -88,13 +88,13 @@ type node struct {
 
 // A quota is a limit of a gate, and its model.
 type quota struct {
-	name  string
-	meter limits.Limiter
-	peek  func() limits.Result
-	limit int64
-	unit  sluice.Unit
-	model limitModel
-	past  []taking
+	name    string
+	limiter limits.Limiter
+	peek    func() limits.Result
+	limit   int64
+	unit    sluice.Unit
+	model   limitModel
+	past    []taking
 }
 
 // A call is one attempt to be let through.
@@ -202,7 +202,7 @@ func (c *composite) newNode(parent *node) *node {
 		g.quotas = append(g.quotas[by:len(g.quotas):len(g.quotas)], g.quotas[:by]...)
 	}
 	for _, q := range g.quotas {
-		cfg.Limits = append(cfg.Limits, sluice.Limit{Name: q.name, Limiter: q.meter, Unit: q.unit})
+		cfg.Limits = append(cfg.Limits, sluice.Limit{Name: q.name, Limiter: q.limiter, Unit: q.unit})
 	}
 	c.makeGate(g, cfg)
 	return g

@@ -115,12 +115,12 @@ func subjects(t *testing.T) []subject {
 		column: "Keyed", ask: []ask{use}, try: func(n int64) bool { return use(bg, n) == nil },
 		zero: func() error { return new(sluice.Keyed[int]).Do(bg, 1, nothing) },
 	}}
-	for _, meter := range []limits.Limiter{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour}))} {
-		b := sluice.NewQueue(meter)
-		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: meter}}})
+	for _, limiter := range []limits.Limiter{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour}))} {
+		b := sluice.NewQueue(limiter)
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: limiter}}})
 		var owe func()
-		if _, ok := meter.(*leaky.Bucket); ok {
-			owe = func() { meter.Adjust(bg, math.MaxInt64, 0) }
+		if _, ok := limiter.(*leaky.Bucket); ok {
+			owe = func() { limiter.Adjust(bg, math.MaxInt64, 0) }
 		}
 		all = append(all, subject{
 			column: "Queue", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,

@@ -14,11 +14,11 @@ type Queue struct {
 	ask   queue.AskFunc
 }
 
-// NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter admits
+// NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter allows
 // them, with verbs like those of Guava's RateLimiter. Only the first caller consults
 // the limiter. It does so again after the wait that the limiter returned.
 //
-// Calls that take from limiter directly bypass the queue. If limiter may admit a call
+// Calls that take from limiter directly bypass the queue. If limiter may allow a call
 // earlier than it said, because units were given back or its numbers changed, the first
 // caller consults it again at once if limiter is a [limits.Notifier], as those of leaky and
 // window are.
@@ -38,7 +38,7 @@ func NewQueue(limiter limits.Limiter) *Queue {
 	return q
 }
 
-// Acquire blocks until the limiter admits n, behind the callers that came before. n = 0
+// Acquire blocks until the limiter allows n, behind the callers that came before. n = 0
 // takes nothing and never blocks.
 //
 // If ctx is done, it returns ctx.Err(). If the limiter says that n fits only after the
@@ -69,7 +69,7 @@ func (q *Queue) acquire(ctx context.Context, n int64, longest time.Duration) err
 	return err
 }
 
-// TryAcquire returns true if no caller waits and the limiter admits n now. It does not
+// TryAcquire returns true if no caller waits and the limiter allows n now. It does not
 // wait, but consults the limiter, which may take a round trip. It panics if n < 0.
 func (q *Queue) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)

@@ -152,8 +152,8 @@ func ExampleNewQueue() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println("3 were admitted, the limiter was asked", limit.asked, "times")
-	// Output: 3 were admitted, the limiter was asked 6 times
+	fmt.Println("3 were allowed, the limiter was asked", limit.asked, "times")
+	// Output: 3 were allowed, the limiter was asked 6 times
 }
 
 // everyOther refuses every other request.
@@ -165,3 +165,21 @@ func (e *everyOther) Admit(context.Context, int64) (time.Duration, error) {
 }
 
 func (e *everyOther) Adjust(context.Context, int64, time.Duration) error { return nil }
+
+// Each host has a gate of its own, and all share the limit of the parent.
+func ExampleKeyed() {
+	all := limits.Must(sluice.New(sluice.Config{Name: "all", Concurrency: 100}))
+	hosts := limits.Must(sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
+		return sluice.New(sluice.Config{Name: host, Concurrency: 4, Parent: all})
+	}, sluice.KeyedConfig{}))
+	ctx := context.Background()
+	for _, host := range []string{"a.example", "b.example"} {
+		err := hosts.Do(ctx, host, func(context.Context) error { return nil }) // or Use, for more than one call
+		fmt.Println(host, err)
+	}
+	fmt.Println(all)
+	// Output:
+	// a.example <nil>
+	// b.example <nil>
+	// all: 0 of 100 in flight, 2 granted
+}

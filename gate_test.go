@@ -329,19 +329,19 @@ func TestGate_Do_PanicReleasesThePermit(t *testing.T) {
 
 func TestGate_Mistakes(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
-		"concurrency":      {Concurrency: -1},
-		"waiting":          {MaxWaiting: -1},
-		"count":            {Rate: sluice.Rate{Count: -1, Per: 1}},
-		"half a rate":      {Rate: sluice.Rate{Count: 1}},
-		"other half":       {Rate: sluice.Rate{Per: time.Second}},
-		"absurd rate":      {Rate: sluice.Rate{Count: math.MaxInt64, Per: 1}},
-		"burst":            {Rate: withBurst(tenPerSecond, -1)},
-		"burst, no rate":   {Rate: sluice.Rate{Burst: 2}},
-		"endless burst":    {Rate: withBurst(tenPerSecond, math.MaxInt64)},
-		"unit":             {ConcurrencyUnit: "tokens"},
-		"other unit":       {RateUnit: "Calls"},
-		"quota, no meter":  {Limits: []sluice.Limit{{Name: "q"}}},
-		"quota, bad units": {Limits: []sluice.Limit{{Name: "q", Limiter: new(bucket), Unit: "cost "}}},
+		"concurrency":       {Concurrency: -1},
+		"waiting":           {MaxWaiting: -1},
+		"count":             {Rate: sluice.Rate{Count: -1, Per: 1}},
+		"half a rate":       {Rate: sluice.Rate{Count: 1}},
+		"other half":        {Rate: sluice.Rate{Per: time.Second}},
+		"absurd rate":       {Rate: sluice.Rate{Count: math.MaxInt64, Per: 1}},
+		"burst":             {Rate: withBurst(tenPerSecond, -1)},
+		"burst, no rate":    {Rate: sluice.Rate{Burst: 2}},
+		"endless burst":     {Rate: withBurst(tenPerSecond, math.MaxInt64)},
+		"unit":              {ConcurrencyUnit: "tokens"},
+		"other unit":        {RateUnit: "Calls"},
+		"quota, no limiter": {Limits: []sluice.Limit{{Name: "q"}}},
+		"quota, bad units":  {Limits: []sluice.Limit{{Name: "q", Limiter: new(bucket), Unit: "cost "}}},
 	} {
 		cfg.Name = "x"
 		g, err := sluice.New(cfg)

@@ -52,7 +52,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 		"with a rate":    {func() sluice.Config { return sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}} }, 1, 2 * time.Second},
 		"with quotas":    {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{{Limiter: shared}}} }, 1, time.Second},
 		"below a parent": {func() sluice.Config { return sluice.Config{Parent: parent} }, 1, time.Second},
-		"with a meter of its own": {func() sluice.Config {
+		"with a limiter of its own": {func() sluice.Config {
 			return sluice.Config{Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Second, Burst: 10}))}}}
 		}, 1, time.Minute},
 		"with a window of its own": {func() sluice.Config {
@@ -118,8 +118,8 @@ func TestKeyed_DeadHostsDoNotFillMaxKeys(t *testing.T) {
 // A limiter that only one gate has would lose its state with that gate.
 func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 	for name, c := range map[string]struct {
-		meter func() limits.Limiter
-		until time.Duration // 0: for good
+		limiter func() limits.Limiter
+		until   time.Duration // 0: for good
 	}{
 		"a bucket": {func() limits.Limiter { return limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})) }, time.Hour},
 		"a log": {func() limits.Limiter {
@@ -132,7 +132,7 @@ func TestKeyed_KeepsAGateUntilItsOwnLimiterIsAsNew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := keyed(t, sluice.KeyedConfig{Idle: -1}, func(string) sluice.Config {
-					return sluice.Config{Limits: []sluice.Limit{{Limiter: c.meter()}}}
+					return sluice.Config{Limits: []sluice.Limit{{Limiter: c.limiter()}}}
 				})
 				k.Do(bg, "a", nothing)
 				time.Sleep(time.Hour - 1)

@@ -31,14 +31,14 @@ func made[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// emptyMeters returns limiters of 1000 an hour that have nothing left, and how to give back
+// emptyLimiters returns limiters of 1000 an hour that have nothing left, and how to give back
 // 900 by hand.
-func emptyMeters(t *testing.T) map[string]struct {
-	meter    limits.Limiter
+func emptyLimiters(t *testing.T) map[string]struct {
+	limiter  limits.Limiter
 	giveBack func()
 } {
 	type row = struct {
-		meter    limits.Limiter
+		limiter  limits.Limiter
 		giveBack func()
 	}
 	adjust := func(m limits.Limiter) row {
@@ -70,7 +70,7 @@ func emptyMeters(t *testing.T) map[string]struct {
 	tables["quota grows"] = row{grows, func() { grows.SetRate(limits.Rate{Count: 2000, Per: time.Hour, Burst: 2000}) }}
 	tables["limit grows"] = row{larger, func() { larger.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }}
 	for name, r := range tables {
-		if wait, err := r.meter.Admit(t.Context(), 1000); wait > 0 || err != nil {
+		if wait, err := r.limiter.Admit(t.Context(), 1000); wait > 0 || err != nil {
 			t.Fatal(name, wait, err)
 		}
 	}
@@ -80,7 +80,7 @@ func emptyMeters(t *testing.T) map[string]struct {
 // A call that waits for a limiter of this process, in a gate, its parent or a Queue, leaves
 // at the instant at which enough is given back by hand.
 func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
-	for name := range emptyMeters(t) {
+	for name := range emptyLimiters(t) {
 		for way, waits := range map[string]func(m limits.Limiter) func(ctx context.Context, n int64) error{
 			"gate": func(m limits.Limiter) func(context.Context, int64) error {
 				return acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
@@ -105,8 +105,8 @@ func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 		} {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := emptyMeters(t)[name]
-					wait, began := waits(r.meter), time.Now()
+					r := emptyLimiters(t)[name]
+					wait, began := waits(r.limiter), time.Now()
 					go func() {
 						time.Sleep(10*time.Second + 1)
 						r.giveBack()
@@ -177,19 +177,19 @@ func TestNotifier_TooLittleReturned(t *testing.T) {
 	})
 }
 
-// An asked meter is a bucket that counts the calls that wait for it and how often it is
+// An askedLimiter is a bucket that counts the calls that wait for it and how often it is
 // asked.
-type askedMeter struct {
+type askedLimiter struct {
 	*leaky.Bucket
 	waiting, asked atomic.Int64
 }
 
-func (m *askedMeter) Admit(ctx context.Context, n int64) (time.Duration, error) {
+func (m *askedLimiter) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	m.asked.Add(1)
 	return m.Bucket.Admit(ctx, n)
 }
 
-func (m *askedMeter) OnChange(f func()) (stop func()) {
+func (m *askedLimiter) OnChange(f func()) (stop func()) {
 	m.waiting.Add(1)
 	end := m.Bucket.OnChange(f)
 	return func() {
@@ -202,7 +202,7 @@ func (m *askedMeter) OnChange(f func()) (stop func()) {
 // give back.
 func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}, &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}
+		a, b := &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}, &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}
 		a.Take(90)
 		b.Take(90)
 		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
@@ -244,23 +244,23 @@ func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
 // A limiter has no listener of a call whose wait is over, however it ended.
 func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 	for name, end := range map[string]struct {
-		end  func(g *sluice.Gate, m *askedMeter, cancel func())
+		end  func(g *sluice.Gate, m *askedLimiter, cancel func())
 		want error
 	}{
-		"granted":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { m.Adjust(context.Background(), math.MinInt64, 0) }, nil},
-		"in time":   {func(g *sluice.Gate, m *askedMeter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
-		"cancelled": {func(g *sluice.Gate, m *askedMeter, cancel func()) { cancel() }, context.Canceled},
-		"closed":    {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Close() }, limits.ErrClosed},
-		"shut down": {func(g *sluice.Gate, m *askedMeter, cancel func()) { g.Shutdown(context.Background()) }, limits.ErrClosed},
-		"too small": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+		"granted":   {func(g *sluice.Gate, m *askedLimiter, cancel func()) { m.Adjust(context.Background(), math.MinInt64, 0) }, nil},
+		"in time":   {func(g *sluice.Gate, m *askedLimiter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
+		"cancelled": {func(g *sluice.Gate, m *askedLimiter, cancel func()) { cancel() }, context.Canceled},
+		"closed":    {func(g *sluice.Gate, m *askedLimiter, cancel func()) { g.Close() }, limits.ErrClosed},
+		"shut down": {func(g *sluice.Gate, m *askedLimiter, cancel func()) { g.Shutdown(context.Background()) }, limits.ErrClosed},
+		"too small": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
 			m.SetRate(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})
 		}, limits.ErrTooLarge},
-		"paused": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+		"paused": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
 			g.PauseUntil(time.Now().Add(time.Minute), "")
 			m.Adjust(context.Background(), math.MinInt64, 0)
 			time.Sleep(time.Minute)
 		}, nil},
-		"not enough": {func(g *sluice.Gate, m *askedMeter, cancel func()) {
+		"not enough": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
 			m.Adjust(context.Background(), -1, 0)
 			time.Sleep(time.Second)
 			m.Adjust(context.Background(), -9, 0)
@@ -269,7 +269,7 @@ func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
 		for _, parent := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m := &askedMeter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Hour, Burst: 10}))}
+					m := &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Hour, Burst: 10}))}
 					m.Take(10)
 					quotas := []sluice.Limit{{Limiter: m}}
 					cfg := sluice.Config{Limits: quotas}

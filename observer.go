@@ -85,7 +85,7 @@ const (
 	EventReleased EventKind = "released"
 )
 
-// events are those of gates above that of a call, to be reported when its admission is
+// events are those of gates above that of a call, to be reported when its decision is
 // over. They are collected while the call is first in the queue of its own gate: calls
 // behind it must not wait for an observer, and a panic must not lose what was taken.
 // No event is reported with a lock held.

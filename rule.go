@@ -29,7 +29,7 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 }
 
 // takeRoom takes the room for n in flight, if there is room. It does so in one step:
-// a call that is admitted without the lock may take the last place in between, see
+// a call that is granted without the lock may take the last place in between, see
 // Gate.admitUnlocked.
 func (r *rule) takeRoom(n int64) bool {
 	if r.concurrencyUnit != Cost {
@@ -180,7 +180,7 @@ func (r *rule) Close() (asleep int) {
 	return 0
 }
 
-// Open implements queue.Latch: it reports whether calls may be admitted without the
+// Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
 	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil {
@@ -235,7 +235,7 @@ func (g *Gate) loseSlot() {
 }
 
 // A flight is how many calls are in flight and, in the upper half of the word, how
-// many of them were admitted without the lock since passed was last called. A word of
+// many of them were granted without the lock since passed was last called. A word of
 // its own for that would cost each call a tenth of its time. The upper half does not
 // overflow, because one call in 64 takes the lock to be measured.
 type flight struct {
@@ -282,7 +282,7 @@ func (f *flight) leave() {
 // calls returns how many are in flight.
 func (f *flight) calls() int64 { return f.word.Load() & inFlight }
 
-// passed returns how many were admitted without the lock since it was last called. The
+// passed returns how many were granted without the lock since it was last called. The
 // lock is held. It is −1 if one of those did not leave in the end.
 func (f *flight) passed() int64 {
 	n := f.word.Load() >> 32

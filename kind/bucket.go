@@ -45,7 +45,7 @@ import (
 //	  0 ─────█──────────────
 //	         0   1   2  s
 //
-// In any time W the bucket admits at most capacity + W/T units: the level
+// In any time W the bucket allows at most capacity + W/T units: the level
 // rises by T with each, falls by no more than W, and stays within 0 and
 // capacity·T. That is the invariant, whatever the order of the calls.
 //

@@ -16,7 +16,7 @@
 //
 // An instant, called now, is a duration since a moment that the caller chooses, on a
 // clock that does not step. It must not be negative. An instant earlier than one
-// seen before never admits more: the rules then grant nothing that they would not have
+// seen before never allows more: the rules then grant nothing that they would not have
 // granted at the later one.
 //
 // # Amounts

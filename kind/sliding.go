@@ -19,7 +19,7 @@ import (
 // instant the identity of a call, so that calls of one instant are one. And
 // they trim by a clock that can step back.
 //
-// Here only calls that were admitted are noted, so there are at most N.
+// Here only calls that were allowed are noted, so there are at most N.
 // Calls of one instant form a run with a count. Each run carries how many calls
 // there were up to its end, since the beginning; so the calls of any stretch
 // are a difference, and the run that must leave before n more fit is found by
@@ -39,7 +39,7 @@ import (
 //	base 1 ───┴──────┴───────┘     at 10 with the 4th; 4 − 1 = 3 are in the window
 //
 // The invariant: at each instant t the state holds every call since t − W that was
-// admitted and not given back, and after one more is admitted they are at most N. Any
+// allowed and not given back, and after one more is allowed they are at most N. Any
 // window of length W ends at or after its last call, so none holds more than N.
 //
 // What is taken without asking (Adjust) may exceed N. The excess must leave
@@ -57,7 +57,7 @@ type Sliding struct {
 }
 
 // A SlidingState is what a sliding window remembers: the instants at which units were
-// admitted, 16 bytes for all of the same instant. The zero SlidingState is empty. It
+// allowed, 16 bytes for all of the same instant. The zero SlidingState is empty. It
 // must not be copied once it is in use.
 type SlidingState struct {
 	ring  []run // runs, oldest first: n of them from ring[first] on, wrapping around
@@ -230,7 +230,7 @@ func (r Sliding) Idle(s *SlidingState, now time.Duration) bool {
 // Len returns how many instants are recorded.
 func (s *SlidingState) Len() int { return s.n }
 
-// All returns the recorded instants, oldest first, and how many units were admitted at
+// All returns the recorded instants, oldest first, and how many units were allowed at
 // each.
 func (s *SlidingState) All() iter.Seq2[time.Duration, int64] {
 	return func(yield func(at time.Duration, n int64) bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket admits what fits into it and refuses the rest, at once. A new one is
+// A Bucket allows what fits into it and refuses the rest, at once. A new one is
 // empty: all of its capacity is available.
 //
 // Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a
@@ -73,7 +73,7 @@ func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 const closed = -1 // no tat is negative
 
 // New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per
-// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} admits 16 at once and then one
+// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} allows 16 at once and then one
 // every two seconds. It returns an error for a rate that [limits.Rate.Check] rejects or
 // of more than 10⁶ per second, and if a full bucket would take longer than 146 years to
 // drain.
@@ -100,7 +100,7 @@ func newRule(rate limits.Rate) (kind.Bucket, error) {
 // load returns the state in force, its tat, and the time. The clock is read
 // after the tat, and both anew after a lost compare-and-swap: so the clock never
 // goes back from one decision to the next, and a call is not refused what has
-// leaked while it was losing. (An older clock would admit no more, because the tat
+// leaked while it was losing. (An older clock would allow no more, because the tat
 // stays; x/time/rate, which lets its state go back, then does.) Several
 // processors would lose most of their swaps so, if losers did not step back,
 // see package contend.
@@ -231,7 +231,7 @@ func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
 // bucket of 20 holds 12, and they leak at the new rate. But a bucket is never fuller
 // than full, so a bucket of 4 holds 4. The other 8 are remembered until they would
 // have leaked: if the rate is changed back they are in the bucket again. So in
-// any time no more is admitted than the laxest of the rates would admit alone,
+// any time no more is allowed than the laxest of the rates would allow alone,
 // however often the rate changes; see [Keyed.TakeRate] for rates of which none is the
 // laxest. What [Bucket.Adjust] took beyond the capacity stays a debt, in units.
 func (b *Bucket) SetRate(rate limits.Rate) error {
@@ -298,7 +298,7 @@ func (b *Bucket) adjust(delta int64) {
 	})
 }
 
-// OnChange has f called after each change that may admit a call earlier than the bucket
+// OnChange has f called after each change that may allow a call earlier than the bucket
 // said, until stop is called: after SetRate, and after an Adjust that gives back. f must
 // not block, nor use the bucket. With it a Bucket is a limits.Notifier: gates and queues
 // that wait for it then try again at once.

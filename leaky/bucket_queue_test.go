@@ -18,7 +18,7 @@ var _ limits.Notifier = (*leaky.Bucket)(nil)
 // The verbs that wait, on a bucket that only answers.
 
 func TestQueue_OfABucket_FirstInFirstOut(t *testing.T) {
-	each(t, limits.Rate{Count: 10, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 10, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
@@ -37,7 +37,7 @@ func TestQueue_OfABucket_FirstInFirstOut(t *testing.T) {
 }
 
 func TestQueue_OfABucket_CancelIsExact(t *testing.T) {
-	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
 		b, l := sluice.NewQueue(m), synclog.New()
 		if !b.TryAcquire(3) {
 			t.Fatal("an empty bucket refused")
@@ -60,7 +60,7 @@ func TestQueue_OfABucket_CancelIsExact(t *testing.T) {
 }
 
 func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
-	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
 		b := sluice.NewQueue(m)
 		if err := b.Acquire(bg, 3); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Several rates on one key, and one bucket whose rate changes all the time, admit
+// Several rates on one key, and one bucket whose rate changes all the time, allow
 // in no window more than the laxest of them does alone, and each wait is right.
 func TestMixed_SeveralRates(t *testing.T) {
 	for name, subject := range map[string]func() func(q limits.Rate, n int64) limits.Result{

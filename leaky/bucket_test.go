@@ -212,15 +212,15 @@ func TestBucket_NegativeNPanics(t *testing.T) {
 	want(t, "after all of these", b.Take(0), allowed(1, 1, 0))
 }
 
-// A meter is what a Bucket and one key of a Keyed have in common.
-type meter struct {
+// A limiter is what a Bucket and one key of a Keyed have in common.
+type limiter struct {
 	limits.Limiter
 	peek    func() limits.Result
 	take    func(int64) limits.Result
 	setRate func(limits.Rate) error
 }
 
-func meters(t *testing.T, q limits.Rate) map[string]meter {
+func limiters(t *testing.T, q limits.Rate) map[string]limiter {
 	b, err := leaky.New(q)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func meters(t *testing.T, q limits.Rate) map[string]meter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]meter{
+	return map[string]limiter{
 		"Bucket": {b, func() limits.Result { return b.Take(0) }, b.Take, b.SetRate},
 		"Keyed": {
 			k.On("x"),
@@ -240,17 +240,17 @@ func meters(t *testing.T, q limits.Rate) map[string]meter {
 	}
 }
 
-// each runs f in a bubble for each kind of meter.
-func each(t *testing.T, q limits.Rate, f func(t *testing.T, m meter)) {
+// each runs f in a bubble for each kind of limiter.
+func each(t *testing.T, q limits.Rate, f func(t *testing.T, m limiter)) {
 	for _, name := range []string{"Bucket", "Keyed"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, meters(t, q)[name]) })
+			synctest.Test(t, func(t *testing.T) { f(t, limiters(t, q)[name]) })
 		})
 	}
 }
 
 func TestBucket_AdmitAndAdjust(t *testing.T) {
-	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m limiter) {
 		done, cancel := context.WithCancel(bg)
 		cancel()
 		admit := func(n int64, wait time.Duration) {
@@ -300,7 +300,7 @@ func TestBucket_AdmitAndAdjust(t *testing.T) {
 }
 
 func TestBucket_DebtBeyondTheCapacityIsKept(t *testing.T) {
-	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m meter) {
+	each(t, limits.Rate{Count: 1, Per: sec, Burst: 5}, func(t *testing.T, m limiter) {
 		set := func(capacity int64) {
 			t.Helper()
 			if err := m.setRate(limits.Rate{Count: 1, Per: sec, Burst: capacity}); err != nil {

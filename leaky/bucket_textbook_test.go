@@ -162,7 +162,7 @@ func TestTextbook_ClockThatStepsBack(t *testing.T) {
 }
 
 // The clock is monotonic and read anew at each attempt; but even decisions by
-// stale clocks admit no more: x/time/rate let 40,000 through for 1,010
+// stale clocks allow no more: x/time/rate let 40,000 through for 1,010
 // (golang/go#71360).
 func TestTextbook_StaleClocksAddNoUnits(t *testing.T) {
 	r := mustRule(limits.Rate{Count: 1000, Per: sec, Burst: 10})
@@ -213,7 +213,7 @@ func TestTextbook_MapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 }
 
 // Get, and put if there was none: two first callers each make a bucket, and one
-// of the two is lost with what it admitted.
+// of the two is lost with what it allowed.
 func TestTextbook_GetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 	buckets := make(map[int]*Bucket)
 	first, second := buckets[1], buckets[1] // both look before either puts

@@ -13,7 +13,7 @@
 //
 // To space calls out evenly, use package pacer: a bucket allows a whole burst at
 // one instant. To limit calls in flight, use package semaphore. For at most N in any
-// window of time, use package window: in a time W a bucket admits up to burst +
+// window of time, use package window: in a time W a bucket allows up to burst +
 // W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, together
 // with other limits, to a sluice.Gate.
 //

@@ -116,7 +116,7 @@ func (b *Bucket) Snapshot() []byte {
 // second. For a program that is restarted with a new rate, restore at the old one and
 // then call [Bucket.SetRate].
 //
-// Restore a bucket before it is used: what it admitted earlier would be forgotten. After
+// Restore a bucket before it is used: what it allowed earlier would be forgotten. After
 // an error a new bucket is still empty; to be safe, take all of its capacity.
 func (b *Bucket) Restore(data []byte) error {
 	n, err := snapshot.Open[noted](data, "bucket")

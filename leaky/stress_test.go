@@ -51,7 +51,7 @@ func TestStress_NeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 		most := q.Burst + int64(time.Since(start)/(q.Per/time.Duration(q.Count)))
 		for name, n := range map[string]int64{"Bucket": single.Load(), "Keyed": keyed.Load()} {
 			if n > most || n < 1 {
-				t.Errorf("%s, %v: %d admitted, at most %d may be", name, q, n, most)
+				t.Errorf("%s, %v: %d allowed, at most %d may be", name, q, n, most)
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func TestStress_RestoreIsNotLost(t *testing.T) {
 	t.Logf("%d restored, %d too late", restored, late)
 }
 
-// Many keys come and go while others are used: no admission is lost and
+// Many keys come and go while others are used: no call is lost and
 // none is minted.
 func TestStress_KeysComeAndGo(t *testing.T) {
 	k := mustKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)
@@ -219,7 +219,7 @@ func TestStress_KeysComeAndGo(t *testing.T) {
 	})
 	for caller, n := range admitted {
 		if n != min(3, asked[caller]) {
-			t.Errorf("caller %d asked %d times for 3 and was admitted %d times", caller, asked[caller], n)
+			t.Errorf("caller %d asked %d times for 3 and was allowed %d times", caller, asked[caller], n)
 		}
 	}
 	for n := 0; k.Len() > callers; n++ {

@@ -20,14 +20,14 @@ type Limiter interface {
 
 	// Adjust corrects what an earlier call took. A negative delta gives back, a
 	// positive one takes more, beyond the limit if need be. age is the time since that
-	// call was admitted. A gate gives back what it has just taken, with age 0, when
+	// call was allowed. A gate gives back what it has just taken, with age 0, when
 	// another limit refuses, and later corrects an estimate to what a call really
 	// cost. What no longer counts by then must not be given back at the expense of
 	// others. An error means that the change is lost; a gate counts it as stranded.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
-// A Notifier is a Limiter of this process that reports when it may admit a call
+// A Notifier is a Limiter of this process that reports when it may allow a call
 // earlier than it said: something was given back, or the limit has changed. A gate or
 // a queue then tries again at once.
 type Notifier interface {

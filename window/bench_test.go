@@ -15,7 +15,7 @@ func BenchmarkTake(b *testing.B) {
 		name string
 		l    limit
 	}{
-		{"Sliding/1000", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))}, // admitted, and forgotten
+		{"Sliding/1000", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Microsecond}))}, // allowed, and forgotten
 		{"Sliding/1000/refused", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))},
 		{"Sliding/100000", limits.Must(window.NewSliding(window.Quota{Limit: 100_000, Window: 20 * time.Millisecond}))},
 		{"Fixed", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Window: time.Hour}))},

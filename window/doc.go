@@ -1,4 +1,4 @@
-// Package window admits at most a limit of units per window of time, and refuses the
+// Package window allows at most a limit of units per window of time, and refuses the
 // rest at once.
 //
 //	recent, err := window.NewSliding(window.Quota{Limit: 300, Window: 20 * time.Second})

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Fixed admits at most a limit of units in each of its windows, which follow one
+// A Fixed allows at most a limit of units in each of its windows, which follow one
 // another and do not slide. Without a [Calendar] a window begins with the first call
 // after the one before is over. With one it begins when the calendar says so: 5,000 per
 // day from 00:00.
@@ -45,7 +45,7 @@ type Fixed struct {
 	bell bell.Bell
 }
 
-// NewFixed returns a Fixed that admits at most quota.Limit units in each window. It
+// NewFixed returns a Fixed that allows at most quota.Limit units in each window. It
 // returns an error if quota.Limit is not positive, and unless quota has either a positive
 // Window or a Calendar; a Location needs a Calendar. A day on which the clocks are
 // changed has 23 or 25 hours.
@@ -108,7 +108,7 @@ func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 }
 
 // Adjust corrects by delta what an earlier call took; age is the time since that call was
-// admitted. A negative delta gives back, if the window in which the call was admitted is
+// allowed. A negative delta gives back, if the window in which the call was allowed is
 // not over: otherwise it would be taken off what others have used. A positive one takes
 // in the present window, beyond the limit if need be; what is beyond the limit ends with
 // the window. A negative age counts as 0.
@@ -126,7 +126,7 @@ func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 	return nil
 }
 
-// OnChange has f called after each change that may admit a call earlier than the Fixed
+// OnChange has f called after each change that may allow a call earlier than the Fixed
 // said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
 // not block, nor use the Fixed. With it a Fixed is a limits.Notifier: gates and queues
 // that wait for it then try again at once.

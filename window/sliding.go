@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Sliding admits at most a limit of units in any window of time, exactly: from any t
+// A Sliding allows at most a limit of units in any window of time, exactly: from any t
 // up to but not including t + window.
 //
-// It records the instant of each call it admits, 16 bytes for all calls of the
+// It records the instant of each call it allows, 16 bytes for all calls of the
 // same nanosecond together, until the call has left the window. A refused call is not
 // recorded: it does not count, does not prolong the wait and takes no memory. Memory
 // grows with what is in the window, to 16 bytes times the limit at most, and shrinks as
@@ -37,7 +37,7 @@ type Sliding struct {
 	bell bell.Bell
 }
 
-// NewSliding returns a Sliding that admits at most quota.Limit units in any quota.Window.
+// NewSliding returns a Sliding that allows at most quota.Limit units in any quota.Window.
 // It returns an error unless both are positive, and if quota has a Calendar or a
 // Location.
 func NewSliding(quota Quota) (*Sliding, error) {
@@ -105,14 +105,14 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 }
 
 // Adjust corrects by delta what an earlier call took; age is the time since that call was
-// admitted. A negative delta forgets the newest −delta units admitted at that time or
-// before: those of the call, unless others were admitted in between and age was measured
+// allowed. A negative delta forgets the newest −delta units allowed at that time or
+// before: those of the call, unless others were allowed in between and age was measured
 // a little too late. What has left the window is not given back. A positive delta takes
 // now, beyond the limit if need be; then nothing fits before enough has left the window.
 // A negative age counts as 0.
 //
 // Adjust never fails, and ignores whether ctx is done: what is given back must not be
-// lost because its caller gave up. It takes longer the more calls were admitted since,
+// lost because its caller gave up. It takes longer the more calls were allowed since,
 // about 1 ns for each.
 func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	l.mu.Lock()
@@ -124,7 +124,7 @@ func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) er
 	return nil
 }
 
-// OnChange has f called after each change that may admit a call earlier than the Sliding
+// OnChange has f called after each change that may allow a call earlier than the Sliding
 // said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
 // not block, nor use the Sliding. With it a Sliding is a limits.Notifier: gates and
 // queues that wait for it then try again at once.

@@ -385,7 +385,7 @@ func TestStress_Limits(t *testing.T) {
 // What a call did not use is given back at its own place: giving back the
 // newest would free a place that lasts longer than its own.
 func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
-	for name, newMeter := range map[string]func() (limits.Limiter, error){
+	for name, newLimiter := range map[string]func() (limits.Limiter, error){
 		"sliding": func() (limits.Limiter, error) {
 			return limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second})), nil
 		},
@@ -396,7 +396,7 @@ func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := newMeter()
+				m, err := newLimiter()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -49,7 +49,7 @@ func (l *Sliding) Snapshot() []byte {
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota. Restore a Sliding before it is used:
-// what it admitted earlier would be forgotten.
+// what it allowed earlier would be forgotten.
 func (l *Sliding) Restore(data []byte) error {
 	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Fixed) Snapshot() []byte {
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota; locations are compared by name. Restore a
-// Fixed before it is used: what it admitted earlier would be forgotten.
+// Fixed before it is used: what it allowed earlier would be forgotten.
 func (c *Fixed) Restore(data []byte) error {
 	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {

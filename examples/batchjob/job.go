@@ -50,7 +50,7 @@ func newJob(o options, in *input) (*job, error) {
 		Concurrency: int64(o.jobs),
 		Rate:        rate,
 		CatchUp:     time.Millisecond, // no server is known well enough to send it more after a stall
-		RetryBudget: -1, // of commands: they are tried again as often as was asked for
+		RetryBudget: -1,               // of commands: they are tried again as often as was asked for
 	})
 	if err != nil {
 		return nil, err

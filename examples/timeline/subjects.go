@@ -156,9 +156,9 @@ func paced(burst int64, cfg pacer.Config) limiter {
 	}
 }
 
-// blocked makes calls wait for a meter, whose water is what is used of it.
-func blocked(meter limits.Limiter, peek func() limits.Result) limiter {
-	b := sluice.NewQueue(meter)
+// blocked makes calls wait for l; the water is what is used of it.
+func blocked(l limits.Limiter, peek func() limits.Result) limiter {
+	b := sluice.NewQueue(l)
 	return limiter{
 		enter: func(ctx context.Context) (func(), error) { return nothing, b.Acquire(ctx, 1) },
 		water: func() float64 { r := peek(); return float64(r.Limit - r.Remaining) },

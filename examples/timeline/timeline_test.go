@@ -175,10 +175,10 @@ func TestWords(t *testing.T) {
 	is(gaps(h.Left)[0] > 500*ms && gaps(h.Left)[22] == 200*ms && gaps(h.Left)[36] > 300*ms && gaps(h.Left)[58] == 200*ms,
 		"a pacer that warms up is slow at the beginning and after idleness")
 	h = byName["leaky"]
-	is(len(h.Refused) == 10+14, "the meter refuses what does not fit: 10 of the one crowd, 14 of the other")
+	is(len(h.Refused) == 10+14, "the bucket refuses what does not fit: 10 of the one crowd, 14 of the other")
 	for _, left := range h.Left {
 		_, at := slices.BinarySearch(h.Arrived, left)
-		is(at, "the meter answers at once")
+		is(at, "the bucket answers at once")
 	}
 	h = byName["fixed"]
 	is(mostWithin(h.Left, 201*ms) == 16 && mostWithin(h.Left, ms) == 10, "a fixed window lets 16 go within 200 ms")

@@ -1,4 +1,4 @@
-// Package bell wakes the callers that wait for a limit of this process when it may admit
+// Package bell wakes the callers that wait for a limit of this process when it may allow
 // them earlier than it said.
 package bell
 

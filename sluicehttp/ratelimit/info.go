@@ -67,7 +67,7 @@ type Info struct {
 // says so; or the zero time if calls may be sent now or nothing is known.
 //
 // After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which
-// an exhausted limit admits a call: the ResetAt of a window, the NextAt of a bucket of
+// an exhausted limit allows a call: the ResetAt of a window, the NextAt of a bucket of
 // requests. Buckets of LLM tokens do not count, because a small call may pass soon, and
 // neither do limits of calls in flight.
 func (s *Info) PauseUntil() (at time.Time, source string) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An exhausted window admits a call at its reset. OpenAI and Anthropic have buckets, and
+// An exhausted window allows a call at its reset. OpenAI and Anthropic have buckets, and
 // their reset is when the bucket is full: 500 requests per minute, none left, reset in
 // 60 s. The next call fits after 120 ms:
 //
@@ -51,7 +51,7 @@ func (l *Limit) missing() float64 {
 // countsCalls reports whether l counts requests, as far as is known.
 func (l *Limit) countsCalls() bool { return l.Unit == "" || l.Unit == "requests" }
 
-// opensAt returns when l admits a call if nothing remains of it; zero if unknown.
+// opensAt returns when l allows a call if nothing remains of it; zero if unknown.
 func (l *Limit) opensAt() time.Time {
 	switch {
 	case l.NextAt.IsZero():
