@@ -46,6 +46,8 @@ var Features = []Feature{
 		"true_to_rate": "there is no rate to be true to",
 	}},
 	{Name: "http_2", Says: "requests over HTTP/2", Runs: []string{"sluicehttp"}},
+	{Name: "grpc", Says: "calls of gRPC", Runs: []string{"sluicegrpc"}},
+	{Name: "grpc_stream", Says: "streams of gRPC", Runs: []string{"sluicegrpc"}},
 	{Name: "redis", Says: "two quotas in a Redis", Runs: []string{"sluiceredis"}},
 	{Name: "redis_away", Says: "the same while it is away and everything is let through", Runs: []string{"sluiceredis"}},
 	{Name: "in_process", Says: "the same without a Redis", Runs: []string{"sluiceredis"}},
