@@ -199,6 +199,9 @@ func (s *stream) RecvMsg(m any) error {
 			return final
 		}
 		if err := s.reopen(); err != nil {
+			s.mu.Lock()
+			t.again, t.err = false, err // RecvMsg may be called again
+			s.mu.Unlock()
 			s.finished(err)
 			return err
 		}

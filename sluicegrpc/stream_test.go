@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicegrpc"
 )
 
@@ -388,12 +389,41 @@ func TestStream_EndsInTheBackoff(t *testing.T) {
 		ended := 0
 		s, err := w.client.StreamingOutputCall(ctx, request, grpc.OnFinish(func(error) { ended++ }))
 		wantCode(t, err, codes.OK)
-		_, err = s.Recv()
-		wantCode(t, err, codes.Canceled)
+		for range 2 {
+			_, err = s.Recv()
+			wantCode(t, err, codes.Canceled)
+		}
 		w.wantCame(0)
 		if ended != 1 || time.Since(w.start) != 500*ms {
 			t.Errorf("OnFinish was called %d times, after %v; want once, after 500ms", ended, time.Since(w.start))
 		}
+	})
+}
+
+// TestStream_IsRefusedARetry: for good.
+func TestStream_IsRefusedARetry(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{Gate: sluice.Config{Concurrency: 1, MaxWaiting: 1}, Retry: seconds}, func(w *world) {
+		w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return failure(codes.ResourceExhausted) }
+		w.unary = func(context.Context, int) error { time.Sleep(time.Minute); return nil }
+		s, err := w.client.StreamingOutputCall(w.Context(), request)
+		wantCode(t, err, codes.OK)
+		w.wantInFlight(1)
+		var wg sync.WaitGroup
+		time.AfterFunc(500*ms, func() {
+			for range 2 {
+				wg.Go(func() { wantCode(t, w.call(w.Context()), codes.OK) })
+				synctest.Wait()
+			}
+		})
+		for range 2 {
+			_, err = s.Recv()
+			wantCode(t, err, codes.ResourceExhausted)
+			if !errors.Is(err, limits.ErrQueueFull) {
+				t.Errorf("%v, want ErrQueueFull", err)
+			}
+			wg.Wait()
+		}
+		w.wantCame(0, 500*ms, 500*ms+time.Minute)
 	})
 }
 
