@@ -221,7 +221,7 @@ func TestKeyedConfig_Evict_LeavesOneGatePerKey(t *testing.T) {
 	t.Logf("%d gates were made, %d calls refused", made.Load(), refused.Load())
 }
 
-// Hosts that pause themselves make room; those that owe their rate a call do not.
+// A paused gate makes room for another host; a gate with debt does not.
 func ExampleKeyedConfig() {
 	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: host})

@@ -49,9 +49,9 @@ type Fixed struct {
 	Limit  int64         // positive
 	Window time.Duration // positive; not used if there are Edges
 
-	// Edges returns the window that contains an instant of Unix time in nanoseconds,
-	// from start up to but not including end. Nil means that a window is anchored: it
-	// begins with the first call after the one before it was over.
+	// Edges returns the window that contains an instant of Unix time in nanoseconds, from
+	// start up to but not including end. Nil means that a window begins with the first
+	// call after the end of the previous one.
 	Edges func(wall int64) (start, end int64)
 }
 

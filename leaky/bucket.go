@@ -24,7 +24,7 @@ import (
 // be copied. No method blocks: Take is one compare-and-swap, less than 0.1 µs. Only
 // calls that lose the swap again and again, and those during [Bucket.SetRate], wait for
 // each other, for a fraction of a microsecond. A Bucket starts no goroutine and needs no
-// closing. It uses the monotonic clock, but for [Bucket.Restore]. Made in a
+// closing. It uses the monotonic clock, except in [Bucket.Restore]. Made in a
 // testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
 	epoch time.Time // what instants count from

@@ -104,12 +104,11 @@ func (b *Bucket) Snapshot() []byte {
 	return snapshot.Seal("bucket", note(s.rate, s.pair(tat, max(0, t.Sub(b.epoch))), t))
 }
 
-// Restore replaces what is in the bucket by a snapshot, for a program that was
-// restarted: what was taken before is still in it, but for what has leaked since
-// by the wall clock. What [Bucket.Adjust] took beyond the capacity is still a debt. If
-// the clock was put back in between, nothing has leaked. From then on only the monotonic
-// clock counts. Restored at the instant of the snapshot, a bucket is what it was to the
-// nanosecond.
+// Restore replaces what is in the bucket by a snapshot, for a program that was restarted.
+// What has leaked since the snapshot, by the wall clock, is left out. What
+// [Bucket.Adjust] took beyond the capacity is still a debt. If the clock was put back in
+// between, nothing has leaked. From then on only the monotonic clock counts. Restored at
+// the instant of the snapshot, a bucket is what it was to the nanosecond.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per

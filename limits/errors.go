@@ -53,7 +53,7 @@ func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 // although the context's own Err may still be nil.
 type WaitError struct {
 	By   string        // name of the gate, if it has one
-	For  Cause         // which limit of the gate it is that takes so long
+	For  Cause         // what the wait is for
 	Need time.Duration // how long the caller would have had to wait, or Never
 	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
 }

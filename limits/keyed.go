@@ -1,7 +1,7 @@
 package limits
 
-// KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed. The zero
-// value is usual.
+// KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed. Most
+// limits need only the zero KeyedConfig.
 type KeyedConfig struct {
 	// MaxKeys is how many keys may be remembered. A new key beyond that is refused with
 	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing count until

@@ -47,7 +47,7 @@ type Notifier interface {
 }
 
 // A Remote is a Limiter behind a network. A gate calls it last, whatever its place in the
-// configuration, so that nothing travels for a call that a limit of this machine refuses.
+// configuration, so that a call that a limit of this machine refuses costs no round trip.
 type Remote interface {
 	Limiter
 
@@ -61,9 +61,10 @@ type Remote interface {
 // be given back if one of them refuses.
 type Joint interface {
 	// AdmitAll takes n[i] from limit i, for each i, and returns 0. Or it changes nothing
-	// and returns how long it takes until it is worth calling again, and the index of
-	// the limit with that wait. With ErrTooLarge that is the limit in which n can never
-	// fit, with another error the one that could not decide. Otherwise it is as Admit.
+	// and returns how long it takes until it is worth calling again, and the index of the
+	// limit with that wait. With ErrTooLarge the index is that of the limit in which n
+	// can never fit, with another error that of the limit that could not decide.
+	// Otherwise it is like Admit.
 	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It

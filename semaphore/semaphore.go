@@ -48,8 +48,8 @@ import (
 // permits for a moment; the alternative starves the large request for as long
 // as small ones keep coming.
 //
-// Cancelling a waiting call loses its place and nothing else. If the context
-// ends while the permits are being handed over they go to the next caller.
+// A cancelled call loses its place and nothing else. If its context ends while the
+// permits are being handed over, they go to the next caller.
 //
 // A Weighted is safe for use by multiple goroutines, must be made by
 // [NewWeighted] and must not be copied. In the terminology of the Go memory

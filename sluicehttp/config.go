@@ -96,7 +96,7 @@ type Config struct {
 
 	// Inspect, if set, reads limits that are not in the header of a response:
 	// GitHub, AWS, Anthropic, Google, GraphQL, several of these by Inspectors, or
-	// another function. Answers that look like an error of Amazon are always
+	// another function. Responses that look like an error of Amazon are always
 	// inspected by AWS first.
 	Inspect Inspector
 }

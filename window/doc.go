@@ -1,5 +1,4 @@
-// Package window allows at most a limit of units per window of time, and refuses the
-// rest at once.
+// Package window allows at most N units per window of time, and refuses the rest at once.
 //
 //	recent, err := window.NewSliding(window.Quota{Limit: 300, Window: 20 * time.Second})
 //	…

@@ -10,21 +10,20 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Fixed allows at most a limit of units in each of its windows, which follow one
+// A Fixed allows at most its limit of units in each of its windows, which follow one
 // another and do not slide. Without a [Calendar] a window begins with the first call
-// after the one before is over. With one it begins when the calendar says so: 5,000 per
-// day from 00:00.
+// after the end of the previous window. With a Calendar it begins at fixed times: 5,000
+// per day from 00:00.
 //
 // Up to twice the limit can pass within a moment around the edge of two windows:
 // all of the one just before it, all of the other just after. If the other side counts
 // by the same edges, that is right. Otherwise use a [Sliding], which never lets more than
 // its limit pass in any window, or half the limit.
 //
-// With a calendar the wall clock counts, which may be set. Set back, the
-// Fixed stays in the window it is in, until the clock has caught up or for as
-// long as the window is long: nothing is granted twice and no call is shut out
-// for longer than that. Set forward over an edge it begins a window, one only.
-// Without a calendar only the monotonic clock counts.
+// With a calendar the wall clock counts. If the clock is put back, the Fixed stays in its
+// window until the clock has caught up, or for the length of the window: nothing is
+// allowed twice, and no call is refused for longer than that. If the clock is put forward
+// over an edge, one window begins. Without a calendar only the monotonic clock counts.
 //
 // Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a
 // sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
@@ -109,7 +108,7 @@ func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 
 // Adjust corrects by delta what an earlier call took; age is the time since that call was
 // allowed. A negative delta gives back, if the window in which the call was allowed is
-// not over: otherwise it would be taken off what others have used. A positive one takes
+// not over: otherwise it would be taken off what other calls have used. A positive one takes
 // in the present window, beyond the limit if need be; what is beyond the limit ends with
 // the window. A negative age counts as 0.
 //

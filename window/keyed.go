@@ -95,7 +95,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 }
 
 // Len returns how many keys are remembered: those that hold something, and those that
-// hold nothing and that no call has come across yet.
+// hold nothing and are not forgotten yet.
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
 // Quota returns the quota in force.

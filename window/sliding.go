@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Sliding allows at most a limit of units in any window of time, exactly: from any t
+// A Sliding allows at most its limit of units in any window of time, exactly: from any t
 // up to but not including t + window.
 //
 // It records the instant of each call it allows, 16 bytes for all calls of the
@@ -26,7 +26,8 @@ import (
 // A Sliding is safe for use by multiple goroutines, must be made by [NewSliding] and must
 // not be copied. No method waits for more than a mutex; a call takes a fraction of a
 // microsecond. It starts no goroutine and needs no closing. It uses the monotonic clock,
-// but for [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that bubble.
+// except in [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that
+// bubble.
 type Sliding struct {
 	epoch time.Time // what instants count from
 
