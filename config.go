@@ -38,6 +38,10 @@ type Config struct {
 	// late. 0 means 50 ms, negative nothing.
 	CatchUp time.Duration
 
+	// Grain is that of pacer.Config: how late calls may be woken to save processor
+	// time. 0 means 1 ms, negative none: as exactly as the machine can.
+	Grain time.Duration
+
 	// MaxWaiting is the most callers that may wait; further ones fail with
 	// limits.ErrQueueFull. 0 means no bound.
 	MaxWaiting int
@@ -89,7 +93,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp})
+	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp, Grain: cfg.Grain})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,8 @@ func (g *Gate) initQueue() {
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
 		Weigh:      g.rateUnit.of,
-		Fine:       r.fine,
+		Fine:       g.schedule.Fine,
+		Hold:       g.schedule.Hold,
 		Latch:      r,
 	}
 	if g.observer != nil {

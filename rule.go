@@ -89,6 +89,7 @@ func (r *rule) wait(now time.Duration, n int64) queue.Wait {
 		return queue.Wait{For: queue.Forever}
 	}
 	wait := queue.Surely(r.schedule.Wait(now, 0))
+	wait.Paced = true
 	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now)) // which answers make shorter
 	return wait
 }
@@ -116,12 +117,6 @@ func (r *rule) giveUp(now, patience time.Duration) error {
 		return &pausedError{until - now, r.why}
 	}
 	return nil
-}
-
-// fine implements queue.Config.Fine: a timer may be 1 ms late.
-func (r *rule) fine() bool {
-	interval := r.schedule.Interval()
-	return interval > 0 && interval <= 100*time.Millisecond
 }
 
 // blame implements queue.Config.Blame.

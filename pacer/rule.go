@@ -37,7 +37,3 @@ func (r *rule) Open(int) bool {
 	next, interval, ok := r.schedule.Plain()
 	return ok && r.lane.Open(next, interval, 0)
 }
-
-// fine reports whether the interval is so short that a timer, which may be 1 ms
-// late, would make it uneven.
-func (r *rule) fine() bool { return r.schedule.Interval() <= 100*time.Millisecond }

@@ -28,6 +28,26 @@ var Gates = map[string]Setup{
 	"keyed":              inKeyed,
 	"shutdown":           besideShutdown,
 	"rate_change":        changed,
+
+	"real_clock_grain":  grain(20*time.Millisecond, withParent),
+	"grain":             grain(20*time.Millisecond, plain),
+	"fine_grain":        grain(-1, withParent),
+	"grain_parent":      grain(20*time.Millisecond, withParent),
+	"grain_quota":       grain(20*time.Millisecond, withQuotas),
+	"grain_cost":        grain(20*time.Millisecond, withCost),
+	"grain_pause":       grain(20*time.Millisecond, paused),
+	"grain_no_rate":     grain(20*time.Millisecond, withoutRate),
+	"grain_deadline":    grain(20*time.Millisecond, withDeadline),
+	"grain_reservation": grain(20*time.Millisecond, reserved),
+	"grain_rate_change": grain(20*time.Millisecond, changed),
+}
+
+// grain returns setup with a grain.
+func grain(grain time.Duration, setup Setup) Setup {
+	return func(tb testing.TB, l Limits) *Subject {
+		l.Grain = grain
+		return setup(tb, l)
+	}
 }
 
 // Every returns the rate of one call per interval, the zero Rate for none.
@@ -46,7 +66,7 @@ func NewLevel(name string, g *sluice.Gate, quotas ...Quota) *Level {
 
 // Config returns the configuration of a gate with these limits.
 func (l Limits) Config() sluice.Config {
-	return sluice.Config{Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room}
+	return sluice.Config{Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain}
 }
 
 func mustGate(tb testing.TB, cfg sluice.Config) *sluice.Gate {

@@ -68,6 +68,7 @@ type Limits struct {
 	Room     int64              // most calls in flight; 0 means no limit
 	Policy   sluice.RetryPolicy // of Subject.Call
 	Real     bool               // on the real clock
+	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
 }
 
 // A Setup makes the subject of a column. It may wait until the subject is ready, on the

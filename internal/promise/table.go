@@ -15,6 +15,17 @@ var Promises = []Promise{
 	{"server_wait", "No longer than MaxServerWait.", serverWait},
 }
 
+// noRate and onePacer are why some features cannot meet some promises.
+var (
+	noRate   = map[string]string{"true_to_rate": "there is no rate to be true to"}
+	onePacer = map[string]string{
+		"one_admission": "a reservation is a claim on one pacer, which is one limit",
+		"conservation":  "a pacer lends nothing that could be lost; what a cancelled reservation gives back is exact_cancellation",
+		"paid_retries":  "a pacer makes no calls, and so no retries",
+		"server_wait":   "a pacer makes no calls that a server answers",
+	}
+)
+
 // Features are the columns.
 var Features = []Feature{
 	{Name: "bubble", Says: "a gate with a rate and a limit, in a testing/synctest bubble", Runs: []string{"."}},
@@ -26,25 +37,27 @@ var Features = []Feature{
 	{Name: "far_quota_parent", Says: "the same with a parent whose limits change meanwhile", Runs: []string{"."}},
 	{Name: "cost", Says: "calls with a cost, limits that count it", Runs: []string{"."}},
 	{Name: "pause", Says: "a gate that is paused when the calls come", Runs: []string{"."}},
-	{Name: "no_rate", Says: "no rate", Runs: []string{"."}, Never: map[string]string{
-		"true_to_rate": "there is no rate to be true to",
-	}},
+	{Name: "no_rate", Says: "no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "empty_retry_budget", Says: "a retry budget that is empty", Runs: []string{"."}},
 	{Name: "deadline", Says: "a context with a deadline", Runs: []string{"."}},
 	{Name: "acquire_within", Says: "AcquireWithin in place of Acquire and Do", Runs: []string{"."}},
-	{Name: "reservation", Says: "a pacer whose slots are reserved", Runs: []string{"."}, Never: map[string]string{
-		"one_admission": "a reservation is a claim on one pacer, which is one limit",
-		"conservation":  "a pacer lends nothing that could be lost; what a cancelled reservation gives back is exact_cancellation",
-		"paid_retries":  "a pacer makes no calls, and so no retries",
-		"server_wait":   "a pacer makes no calls that a server answers",
-	}},
+	{Name: "reservation", Says: "a pacer whose slots are reserved", Runs: []string{"."}, Never: onePacer},
 	{Name: "keyed", Says: "a gate of a Keyed, with a parent for all", Runs: []string{"."}},
 	{Name: "shutdown", Says: "a sibling that was shut down while callers waited in it", Runs: []string{"."}},
 	{Name: "rate_change", Says: "another rate and limit before", Runs: []string{"."}},
+	{Name: "real_clock_grain", Says: "a grain of 20 ms on the real clock, where calls are woken together, and a parent", Runs: []string{"."}, Real: true},
+	{Name: "grain", Says: "a grain of 20 ms in a bubble, where it has no effect", Runs: []string{"."}},
+	{Name: "grain_parent", Says: "the same and a parent", Runs: []string{"."}},
+	{Name: "grain_quota", Says: "the same and quotas", Runs: []string{"."}},
+	{Name: "grain_cost", Says: "the same and costs", Runs: []string{"."}},
+	{Name: "grain_pause", Says: "the same and a pause", Runs: []string{"."}},
+	{Name: "grain_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
+	{Name: "grain_deadline", Says: "the same and a context with a deadline", Runs: []string{"."}},
+	{Name: "grain_reservation", Says: "a pacer with a grain whose slots are reserved", Runs: []string{"."}, Never: onePacer},
+	{Name: "grain_rate_change", Says: "a grain, and another rate and limit before", Runs: []string{"."}},
+	{Name: "fine_grain", Says: "no grain, and a parent", Runs: []string{"."}},
 	{Name: "http_1", Says: "requests over HTTP/1.1", Runs: []string{"sluicehttp"}},
-	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: map[string]string{
-		"true_to_rate": "there is no rate to be true to",
-	}},
+	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: noRate},
 	{Name: "http_2", Says: "requests over HTTP/2", Runs: []string{"sluicehttp"}},
 	{Name: "grpc", Says: "calls of gRPC", Runs: []string{"sluicegrpc"}},
 	{Name: "grpc_stream", Says: "streams of gRPC", Runs: []string{"sluicegrpc"}},

@@ -103,12 +103,10 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		return nil, 0, err
 	}
 	now = q.tick()
-	// Without the time only a head that has given up can have moved anything,
-	// and will see to those behind it by itself.
-	if q.front != nil && !(q.cfg.Untimed && r.Max == Forever) {
+	if q.front != nil && !(r.Max == Forever && q.asleep(now)) {
 		q.Advance(now)
 	}
-	if q.front == nil && r.Ask == nil && q.rule.Admit(now, now, r.N) == 0 {
+	if q.front == nil && r.Ask == nil && q.rule.Admit(now, q.dueNow(now), r.N) == 0 {
 		q.Unlock()
 		return nil, now, nil
 	}
@@ -136,6 +134,14 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		q.Advance(now)
 	}
 	return w, now, nil
+}
+
+// asleep reports whether a caller that comes at now, and can wait, need not look whether
+// others may leave. Without the time only a head that has given up can have moved
+// anything, and will see to those behind it by itself. Otherwise the driver does when it
+// wakes: all that are due leave then, with one wake-up.
+func (q *Queue) asleep(now time.Duration) bool {
+	return q.cfg.Untimed || now < sat.Add(q.due, q.hold()) && !q.full()
 }
 
 // newEntry returns an entry for r that is not in the queue yet, and why it must not be.

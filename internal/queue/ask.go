@@ -29,6 +29,10 @@ type Wait struct {
 	// only a change can end never is.
 	Sure time.Duration
 
+	// Paced reports that it is for the rate of the queue's own rule, which makes up for
+	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
+	Paced bool
+
 	// By, if set, calls back when it is worth asking again earlier. The caller is
 	// registered there, and then asks once more: something may have come back before.
 	By *Bell
@@ -95,7 +99,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	case w.settled():
 		return false, nil
 	case err == nil:
-		w.at, w.rare.by = sat.Add(now, wait.For), wait.By
+		w.at, w.rare.by, w.rare.paced = sat.Add(now, wait.For), wait.By, wait.Paced
 		w.rare.due = w.at // Forever: no wake-up can be late
 		if wait.For != Forever {
 			err = w.tooLong(now, wait.Sure)

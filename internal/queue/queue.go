@@ -73,6 +73,7 @@ type Queue struct {
 	weight  total
 	due     time.Duration // when the head is to be looked at; Forever: after a change, or there is none
 	changed time.Duration // when the rule was last changed from outside
+	emptied time.Duration // see noteEmptied; 0: not so
 	closed  error
 
 	crowd *crowd // or nil

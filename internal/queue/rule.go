@@ -74,6 +74,12 @@ type Config struct {
 	// worth while to wake the driver more exactly than timers do.
 	Fine func() bool
 
+	// Hold, if set, is called with the queue locked and returns how long after its slot
+	// the driver may be woken, to let all leave whose slots come until then. It counts as
+	// our lateness. In a testing/synctest bubble a wake-up costs nothing, and Hold is not
+	// called.
+	Hold func() time.Duration
+
 	// Waits, if set, is called with the queue unlocked when a caller is about to
 	// wait, with its n: before it has its place, so that no other caller waits for
 	// Waits, unless it has to ask, at the head, to know. If Waits panics the caller's

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/alarm"
+	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
 
 // near is how long a wait of a caller that asks may be to be worth an exact end.
 // Config.Fine knows only what the rule asks for, and the caller may wait for another
-// limit.
+// limit, which may not make up for lateness.
 const near = 100 * time.Millisecond
 
 // sleep is alarm.Sleep but in tests.
@@ -94,18 +95,32 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 	if w.at == awake {
 		w.at = Forever
 		if w == q.driver && !w.asks() {
-			w.at = q.due
+			w.at = q.due // also if it sleeps for longer: what is due later need not wake it
 			fine = q.fine && q.cfg.Fine != nil && q.cfg.Fine()
 		}
-		until = w.at
+		if until = sat.Add(w.at, q.hold()); w.rare != nil && until >= w.rare.ctxAt {
+			until = w.at // the context must not be done before
+		}
+	}
+	asks := w.asks() && w == q.front
+	if asks && w.rare.paced {
+		until = sat.Add(until, q.hold())
 	}
 	if !q.cfg.Exact {
 		until = min(until, w.maxAt())
 	}
-	if until != Forever && w.asks() && w == q.front {
-		fine = q.fine && (until-q.Now() <= near || q.cfg.Fine != nil && q.cfg.Fine())
+	if until != Forever && asks {
+		fine = q.fine && (!w.rare.paced && until-q.Now() <= near || q.cfg.Fine != nil && q.cfg.Fine())
 	}
 	return until, fine
+}
+
+// hold returns how long after due the driver sleeps, see Config.Hold.
+func (q *Queue) hold() time.Duration {
+	if !q.fine || q.cfg.Hold == nil {
+		return 0
+	}
+	return q.cfg.Hold()
 }
 
 // sleepFor sleeps for d, with a timer that it makes if there is none.
@@ -158,6 +173,7 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 		return Look
 	}
 	q.Advance(now)
+	q.noteEmptied(now)
 	if m = heard(wake); m != Look || w.settled() {
 		return m
 	}
@@ -166,6 +182,28 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 		q.drop(now, w, q.blame(now, 0, w, limits.ErrTimeout))
 	}
 	return Look
+}
+
+// noteEmptied notes that the driver, which was held, has let all leave at now, and more
+// could. Then a caller that comes soon, as those do that have just left, is late by our
+// fault: no caller was there to leave until its goroutine was awake.
+func (q *Queue) noteEmptied(now time.Duration) {
+	if q.front == nil && q.hold() > 0 && q.rule.Forecast(now, 0) == 0 {
+		q.emptied = now
+	}
+}
+
+// dueNow returns since when a caller that comes at now to an empty queue could have left,
+// as far as it was not late by itself.
+func (q *Queue) dueNow(now time.Duration) (due time.Duration) {
+	due = now
+	if q.emptied > 0 {
+		if now-q.emptied <= q.hold() {
+			due = q.emptied
+		}
+		q.emptied = 0
+	}
+	return due
 }
 
 // cancel removes w, whose context is done. Its goroutine does that, and fills in the

@@ -65,6 +65,7 @@ type rare struct {
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
 	by        *Bell              // of what refused it when it asked, or nil
+	paced     bool               // see Wait
 	bells     []hung             // the bells it is registered at
 }
 

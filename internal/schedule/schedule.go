@@ -47,7 +47,7 @@
 // forfeit. A caller that comes back after such a call finds TAT behind now; it
 // is charged at TAT as long as the lag is no more than what remains of the
 // lateness (credit). If the lag is more, the excess is the caller's own
-// lateness, and is taken from what remains. So every call is charged at an
+// lateness, and lost; if the excess is more than what remains, all is. So every call is charged at an
 // instant v with now − C ≤ v ≤ now, and the v are T apart but for the burst.
 // Hence the bound
 //
@@ -57,7 +57,7 @@
 //
 // C is 50 ms by default, because machines stall for that long. At 1,000/s 50 calls
 // that leave together would be a burst that no server expects. So only a lateness of
-// R = 1 ms is made up for at once. The rest is made up for at
+// the grain R, at least 1 ms, is made up for at once. The rest is made up for at
 // twice the rate: while there is credit, calls also follow a second schedule, repay, whose
 // interval is T/2 and which tolerates R + τ. With T = 1 ms, woken 4 ms late:
 //
@@ -82,6 +82,7 @@ import (
 type Config struct {
 	Rate    limits.Rate   // the zero Rate for no limit at all
 	CatchUp time.Duration // C; 0 means DefaultCatchUp, negative none
+	Grain   time.Duration // R, how late a call may be woken; 0 means DefaultGrain, negative as little as possible
 	WarmUp  time.Duration // W, see warmUp; 0 for none
 }
 
@@ -89,9 +90,9 @@ type Config struct {
 // machines stall for up to 40 ms now and then.
 const DefaultCatchUp = 50 * time.Millisecond
 
-// atOnce is how much of our lateness is made up for at once: about as much as a Go
-// timer may be late on Linux.
-const atOnce = time.Millisecond
+// DefaultGrain is how late a call may be woken by default, and how much lateness is at
+// least made up for at once: about as much as a Go timer may be late on Linux.
+const DefaultGrain = time.Millisecond
 
 // A Schedule is the state: what is allowed, and when the next call comes. All
 // instants are durations since its beginning, at which nothing is stored.
@@ -99,6 +100,7 @@ type Schedule struct {
 	rate    limits.Rate
 	tau     time.Duration
 	catchUp time.Duration
+	grain   time.Duration
 
 	// The theoretical arrival time is tat + rem/Count ns, 0 ≤ rem < Count.
 	tat time.Duration
@@ -138,7 +140,28 @@ func New(cfg Config) (*Schedule, error) {
 	case cfg.CatchUp < 0:
 		s.catchUp = 0
 	}
+	if s.grain = max(0, cfg.Grain); cfg.Grain == 0 {
+		s.grain = DefaultGrain
+	}
 	return s, nil
+}
+
+// Fine reports whether calls are to be woken more exactly than by a timer, which may be
+// 1 ms late: because of the grain, or because that much could not be made up for. It is
+// worth while if calls are close together.
+func (s *Schedule) Fine() bool {
+	t := s.Interval()
+	return (s.grain < DefaultGrain || s.catchUp < 2*DefaultGrain) && t > 0 && t <= 100*time.Millisecond
+}
+
+// Hold returns how long after its slot a call is to be woken, so that those whose slots
+// come until then leave with it. It is part of the grain, and no more than half of what can
+// be made up for.
+func (s *Schedule) Hold() time.Duration {
+	if s.rate.Count == 0 || s.rate.Count == 1 && s.rate.Per >= s.grain {
+		return 0 // the usual case, without a division
+	}
+	return max(0, min(s.grain, s.catchUp/2)-s.Interval())
 }
 
 // Paused returns the end of the last pause, which may be over.
@@ -184,10 +207,12 @@ func (s *Schedule) repaid() time.Duration {
 }
 
 // tolerated returns how far behind now repay may be.
-func (s *Schedule) tolerated(now time.Duration) time.Duration { return now - atOnce - s.tau }
+func (s *Schedule) tolerated(now time.Duration) time.Duration {
+	return now - max(s.grain, DefaultGrain) - s.tau
+}
 
-// halves returns n times T/2. T/2 is a whole number of nanoseconds, so that adding it n
-// times comes to the same.
+// halves returns n times T/2. T/2 is rounded down to a nanosecond, so that adding it n
+// times gives the same.
 func (s *Schedule) halves(n int64) time.Duration {
 	d, _, ok := sat.MulDiv(n, int64(s.Interval()/2), 0, 1)
 	if !ok {
@@ -206,18 +231,18 @@ func (s *Schedule) early(tat time.Duration) time.Duration {
 
 // charge returns when a call that leaves at now is charged: at TAT, or later if our
 // lateness does not explain how long ago that was. If late, we woke it too late just
-// now; then it is charged as much before now as that explains. Otherwise it is the
-// caller that is late, by the rest, and that much less is made up for.
+// now; then it is charged as much before now as that explains. Otherwise the caller is
+// late by the rest, which it loses; if that is more than what remains, it was away, and
+// nothing remains.
 func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem int64) {
 	tat, rem = s.lifted()
 	switch own := now - tat - s.credit; {
 	case own <= 0:
 		return tat, rem
-	case late:
+	case late, own < s.credit:
 		return now - s.credit, 0 // what lies beyond catchUp is forfeit
-	default:
-		return now - max(0, s.credit-own), 0
 	}
+	return now, 0
 }
 
 // Admit lets n leave at now and returns 0 if the slot has come. Otherwise it

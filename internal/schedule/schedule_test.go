@@ -85,6 +85,8 @@ func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
 		"4 ms late":          {Config{Rate: perMilli}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
 		"1 ms late":          {Config{Rate: perMilli}, 1, row{2 * ms, ms, 1, 0}, []time.Duration{4, 6, 8}},
 		"beyond CatchUp":     {Config{Rate: perMilli, CatchUp: 2 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 20, 22}},
+		"a coarse grain":     {Config{Rate: perMilli, Grain: 3 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 18, 18, 18, 18, 19, 20, 21, 22, 24}},
+		"a fine one":         {Config{Rate: perMilli, Grain: -1}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
 		"with a cost of 2":   {Config{Rate: perMilli}, 2, row{5 * ms, ms, 2, 0}, []time.Duration{10, 12, 14, 18, 22}},
 		"a burst goes along": {Config{Rate: limits.Rate{Count: 1, Per: ms, Burst: 3}}, 1, row{25 * ms, 20 * ms, 1, 0}, []time.Duration{50, 50, 50, 50, 50, 50, 50, 52, 54}},
 	} {
@@ -105,6 +107,36 @@ func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
 				t.Errorf("%s: the slot of call %d is at %v, want %v", name, i, s.Slot(), now)
 			}
 			run(t, s, onTime(now, c.n, 0))
+		}
+	}
+}
+
+// How exactly a call is to be woken follows from the grain, and from what could not be made
+// up for.
+func TestSchedule_Fine_AndHold(t *testing.T) {
+	const us = time.Microsecond
+	every := func(t time.Duration) limits.Rate { return limits.Rate{Count: 1, Per: t} }
+	for name, c := range map[string]struct {
+		cfg  Config
+		fine bool
+		hold time.Duration
+	}{
+		"default":                  {Config{Rate: every(ms)}, false, 0},
+		"default, close together":  {Config{Rate: limits.Rate{Count: 5000, Per: time.Second}}, false, 800 * us},
+		"no rate":                  {Config{Grain: -1}, false, 0},
+		"none":                     {Config{Rate: every(ms), Grain: -1}, true, 0},
+		"none, far apart":          {Config{Rate: every(100*ms + 1), Grain: -1}, false, 0},
+		"none, not so far":         {Config{Rate: every(100 * ms), Grain: -1}, true, 0},
+		"small":                    {Config{Rate: every(30 * us), Grain: 100 * us}, true, 70 * us},
+		"large":                    {Config{Rate: every(ms), Grain: 10 * ms}, false, 9 * ms},
+		"nothing is made up for":   {Config{Rate: every(100 * us), CatchUp: -1}, true, 0},
+		"little is":                {Config{Rate: every(100 * us), CatchUp: ms}, true, 400 * us},
+		"little is, a large grain": {Config{Rate: every(ms), CatchUp: 4 * ms, Grain: 10 * ms}, false, ms},
+		"just enough is":           {Config{Rate: every(100 * us), CatchUp: 2 * ms}, false, 900 * us},
+	} {
+		s := mustNew(t, c.cfg)
+		if s.Fine() != c.fine || s.Hold() != c.hold {
+			t.Errorf("%s: fine %v, hold %v, want %v, %v", name, s.Fine(), s.Hold(), c.fine, c.hold)
 		}
 	}
 }
@@ -395,7 +427,7 @@ func TestSchedule_Admit_RestOfALateness(t *testing.T) {
 		{"in time", 1950 * time.Microsecond, 1950 * time.Microsecond, 1400 * time.Microsecond},
 		{"late by all that is made up for", 2200 * time.Microsecond, 1940 * time.Microsecond, 1400 * time.Microsecond},
 		{"late by more", 2500 * time.Microsecond, 1940 * time.Microsecond, 1700 * time.Microsecond},
-		{"the caller is late, by less", 2400 * time.Microsecond, 2400 * time.Microsecond, 2 * ms},
+		{"the caller is late, by less", 2400 * time.Microsecond, 2400 * time.Microsecond, 1700 * time.Microsecond},
 		{"the caller is late", 3 * ms, 3 * ms, 3200 * time.Microsecond},
 		{"both are late", 3 * ms, 2900 * time.Microsecond, 3100 * time.Microsecond},
 	} {
