@@ -45,7 +45,7 @@ func scriptsOfKinds(name string) (all [1 << kinds.Count]*Script) {
 // bucketTake does what takes does for one bucket, and for many in one script.
 var bucketTake = func() *Script {
 	general := source("epoch") + source("instant") + source("limits") + source("bucket")
-	s := NewScript("bucket_take", source("clock")+"local function general()\n"+general+"return epoch, kinds.bucket\nend\n"+source("bucket_take"))
+	s := NewScript("bucket_take", source("clock")+"local function general()\n"+general+"return epoch, kinds.bucket, fits\nend\n"+source("bucket_take"))
 	s.strict = true
 	return s
 }()

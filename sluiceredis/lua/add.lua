@@ -10,10 +10,8 @@ if not limits then return a end
 local reply = {0}
 for i, l in ipairs(limits) do
   local delta = tonumber(ARGV[a])
-  reply[i + 1] = 0
-  if delta ~= 0 then reply[i + 1] = l.of.add(l, delta, ARGV[a + 1]) end
   l.asked = delta ~= 0
-  a = a + 2
+  reply[i + 1], a = l.asked and l.of.add(l, delta, ARGV[a + 1]) or 0, a + 2
 end
 for _, l in ipairs(limits) do l.of.write(l, l.asked) end
 reply[#reply + 1] = now

@@ -88,19 +88,13 @@ local function bucket_read(i, a)
 
   -- What was lost may have filled the bucket, just before the epoch.
   b.level = math.max(b.level, (since - now) * 1000 + b.depth)
+  b.room = b.depth - b.level
   return b
 end
 
--- bucket_fits returns how many of count requests that cost so many nanoseconds
--- each fit, one after the other.
-local function bucket_fits(b, cost, count)
-  local fit = math.floor((b.depth - b.level - b.taken) / cost) -- below 2^53 no quotient is rounded up to a whole number
-  return math.max(0, math.min(count, fit))
-end
-
 -- bucket_write writes what was taken. A refusal writes nothing, unless what was there
--- is impossible, or the bucket is new and would never leak otherwise. Who has not
--- asked for anything never writes.
+-- is impossible, or the bucket is new and would never leak otherwise. Only looking writes
+-- nothing.
 local function bucket_write(b, asked)
   if b.taken == 0 and not (asked and (b.clamped == 1 or b.fresh)) then return end
   local level, r = b.level + b.taken, b.rest
@@ -136,4 +130,4 @@ local function bucket_add(b, delta)
   return math.abs(b.taken)
 end
 
-kinds.bucket = {args = 2, tells = {'clamped', 'level'}, read = bucket_read, fits = bucket_fits, write = bucket_write, add = bucket_add}
+kinds.bucket = {args = 2, found = {'clamped', 'level'}, read = bucket_read, write = bucket_write, add = bucket_add}

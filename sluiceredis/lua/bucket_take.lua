@@ -14,10 +14,9 @@
 -- which takes as long as a tenth of a command. The others are left to general.
 local call, pcall, match, format = redis.call, redis.pcall, string.match, string.format
 local keys, args = KEYS, ARGV
-local buckets, strict, limit = #keys, args[#args] == 'epoch', nil
+local buckets, strict, epoch, limit, fits = #keys, args[#args] == 'epoch'
 if strict then
-  local epoch
-  buckets, epoch, limit = buckets - 1, general()
+  buckets, epoch, limit, fits = buckets - 1, general()
   local stop = epoch(buckets + 1)
   if stop then return stop end
 end
@@ -51,7 +50,7 @@ for i = 1, buckets do
       call('SET', keys[i], format('%d%09d%s', whole, rest, tag), 'PX', format('%d', after / 1000000 + 2))
     end
   elseif not usual then
-    if not limit then limit = select(2, general()) end
+    if not limit then epoch, limit, fits = general() end
     local b, no = limit.read(i, a)
     if no and (no.err or buckets == 1) then return no end
     clamped, level = 0, 0
@@ -60,7 +59,7 @@ for i = 1, buckets do
     else
       for p = a + 3, a + 1 + 2 * pairs, 2 do
         local cost = args[p] + 0
-        local fit = limit.fits(b, cost, args[p + 1] + 0)
+        local fit = fits(b, cost, args[p + 1] + 0)
         b.taken, granted = b.taken + fit * cost, granted + fit
       end
       limit.write(b, pairs > 0)

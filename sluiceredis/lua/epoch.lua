@@ -5,7 +5,7 @@
 -- id would not do: an old primary that resynchronized and was promoted again has
 -- the same one as before.)
 
--- history returns the replication id, or nil if the server does not tell it.
+-- history returns the replication id, or nil if the server does not return it.
 local function history()
   local info = redis.pcall('INFO', 'replication')
   return type(info) == 'string' and string.match(info, 'master_replid:(%x+)') or nil

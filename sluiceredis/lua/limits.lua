@@ -1,7 +1,14 @@
--- What scripts know of each kind of limit: how many arguments its read takes, what of it
--- is replied, so that a decision can be computed again, and its functions. Only a
--- sliding window must be asked when more will fit.
+-- kinds has the rules of each kind of limit: how many arguments its read takes, what it
+-- found that is replied, so that a decision can be computed again, and its functions.
+-- What read returns has the room that is left and how much of it was taken. Only for a
+-- sliding window is it asked when more will fit.
 local kinds = {}
+
+-- fits returns how many of count requests for n each fit, one after the other. Below 2^53
+-- no quotient is rounded up to a whole number.
+local function fits(l, n, count)
+  return math.max(0, math.min(count, math.floor((l.room - l.taken) / n)))
+end
 
 -- read_all returns all limits of KEYS, and where their arguments end, or nil and
 -- what to reply.
@@ -18,8 +25,7 @@ local function read_all()
     local kind = kinds[ARGV[a]]
     local l, no = kind.read(i, a + 1)
     if no then return nil, no end
-    l.kind, l.of = ARGV[a], kind
-    limits[i], a = l, a + 1 + kind.args
+    l.of, limits[i], a = kind, l, a + 1 + kind.args
   end
   return limits, a
 end

@@ -54,4 +54,4 @@ local function pace_add(p, delta, last)
   return math.abs(delta)
 end
 
-kinds.pace = {args = 2, tells = {'clamped', 'free'}, read = pace_read, fits = pace_fits, write = pace_write, add = pace_add}
+kinds.pace = {args = 2, found = {'clamped', 'free'}, read = pace_read, fits = pace_fits, write = pace_write, add = pace_add}

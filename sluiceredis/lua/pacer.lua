@@ -33,7 +33,7 @@ elseif verb == 'pause' and x > p.pause then
   -- slots are after it.
   p.pause, p.taken, p.changed = x, math.max(0, x - p.free), true
 elseif verb == 'resume' and p.pause > x then
-  p.mark = math.min(most, math.max(p.free, p.mark + 1)) -- later than the last one, to be told from that
+  p.mark = math.min(most, math.max(p.free, p.mark + 1)) -- later than the last one, so that the two differ
   p.pause, p.taken, p.changed = 0, y - p.free, true
 end
 pace_write(p)

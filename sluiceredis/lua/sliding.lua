@@ -86,13 +86,8 @@ local function sliding_read(i, a)
       l.newest = math.max(newest, q.full > now and since or 0) + q.window - l.window
     end
   end
+  l.room = l.limit - l.used
   return l
-end
-
--- sliding_fits returns how many of count requests for n units fit, one after the
--- other.
-local function sliding_fits(l, n, count)
-  return math.max(0, math.min(count, math.floor((l.limit - l.used - l.taken) / n)))
 end
 
 -- sliding_room returns the instant at which n units more will fit by one quota, 0 if they
@@ -124,7 +119,7 @@ local function sliding_each(command, key, args)
 end
 
 -- sliding_write writes what was taken, forgets what no window needs any more and makes
--- what lies in the future of now, unless nobody has asked for anything.
+-- what lies in the future of now, unless nothing was asked for.
 local function sliding_write(l, asked)
   if not asked then return end
   if l.gone > (l.quotas or 0) then
@@ -171,4 +166,4 @@ local function sliding_add(l, delta, age)
   return #l.out
 end
 
-kinds.sliding = {args = 3, tells = {'clamped', 'used', 'newest'}, read = sliding_read, fits = sliding_fits, write = sliding_write, when = sliding_when, add = sliding_add}
+kinds.sliding = {args = 3, found = {'clamped', 'used', 'newest'}, read = sliding_read, write = sliding_write, when = sliding_when, add = sliding_add}
