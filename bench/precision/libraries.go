@@ -21,6 +21,10 @@ var libraries = map[string]func(count int) (acquire, stop func()){
 		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{}))
 		return func() { must(p.Acquire(context.Background(), 1)) }, nothing
 	},
+	"sluice-fine": func(count int) (acquire, stop func()) {
+		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{Grain: -1}))
+		return func() { must(p.Acquire(context.Background(), 1)) }, nothing
+	},
 	"xtime": func(count int) (acquire, stop func()) {
 		l := rate.NewLimiter(rate.Limit(count), 1)
 		return func() { must(l.Wait(context.Background())) }, nothing
@@ -54,7 +58,7 @@ var libraries = map[string]func(count int) (acquire, stop func()){
 
 // rivals are what is compared unless -libs says otherwise.
 func rivals() []string {
-	return []string{"sluice", "xtime", "uber", "uber-strict", "failsafe", "ticker"}
+	return []string{"sluice", "sluice-fine", "xtime", "uber", "uber-strict", "failsafe", "ticker"}
 }
 
 // gates are kinds of a gate, plain first, which the others are compared with.

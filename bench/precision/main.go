@@ -19,8 +19,12 @@
 //	ahead_us    how far calls came ahead of even spacing: the largest of
 //	            (j − i)·T − (t[j] − t[i]) for i < j, in microseconds. For a
 //	            limiter that keeps DESIGN's bound, permits in a window W ≤ 1 +
-//	            (W + CatchUp) ÷ T, it is no more than CatchUp, here 1,000
+//	            (W + CatchUp) ÷ T, it is no more than CatchUp, here 50,000
 //	early       calls j with an i for which that is more than CatchUp and 100 µs
+//	quiet_runs  in how many of the runs stall is 0. The errors, cpu and what is said of
+//	            them are of those runs alone if there are any, for all libraries alike:
+//	            a run is a second, and a machine that stalled in it shows nothing of the
+//	            limiter. If there are none, goals about evenness are not judged
 //	cpu         processor seconds of the measuring process per second, user and
 //	            system, on all CPUs
 //	stall       the longest time in ms for which the machine stood still, as
@@ -42,11 +46,17 @@
 // xtime (rate.NewLimiter with burst 1, Wait), uber (Take, with its usual slack
 // of 10 calls that it may make up), uber-strict (WithoutSlack), failsafe (the
 // smooth limiter, AcquirePermit), and ticker, a time.Ticker all callers read
-// from. throttled and sethvargo cannot wait, and are not here.
+// from. sluice has the default grain of 1 ms, sluice-fine has none. throttled and sethvargo cannot wait, and are not here.
 //
 // The kinds of a sluice.Gate are measured on request: gate has the rate and nothing
 // else, gate+parent also a parent that has room for all, gate+quota also a quota that
 // has enough for all. Both must ask for each call, and are to deliver what gate does.
+//
+//	go run ./bench/precision -price
+//
+// measures what evenness costs, and what is delivered on machines that are busy or stall:
+// the works in price.go. Refused is the share of the calls that strict servers would refuse
+// whose limit is the rate ÷ 0.99.
 package main
 
 import (
@@ -74,13 +84,17 @@ type options struct {
 	libs                        []string
 	dur, freeze                 time.Duration
 	runs                        int
-	json                        bool
-	read, out, into             string
+	json, price                 bool
+	read, out, into, works      string
 }
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == worker {
 		work(os.Stdin, os.Stdout)
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == neighbor {
+		spin()
 		return
 	}
 	o, err := parse(os.Args[1:])
@@ -102,11 +116,13 @@ func parse(args []string) (options, error) {
 	frozen := f.String("frozen", "1000,20000", "rates at which the process is also stopped in the middle; none for none")
 	f.DurationVar(&o.freeze, "freeze", 5*time.Millisecond, "how long it is stopped")
 	f.DurationVar(&o.dur, "dur", time.Second, "how long a run of a cell lasts, at least; at slow rates as long as 300 calls take")
+	f.StringVar(&o.works, "works", "", "of -price, only those whose name has this in it")
 	f.IntVar(&o.runs, "runs", 5, "how often each cell is measured")
+	f.BoolVar(&o.price, "price", false, "measure what evenness costs: the works in price.go instead of -rates, -callers and -frozen")
 	f.BoolVar(&o.json, "json", false, "print a list in JSON")
 	f.StringVar(&o.out, "o", "", "write what each run measured to this file")
 	f.StringVar(&o.read, "read", "", "do not measure, read what runs measured from these files, separated by commas")
-	f.StringVar(&o.into, "into", "", "put the tables into this Markdown file, between its marks for precision")
+	f.StringVar(&o.into, "into", "", "put the tables into this Markdown file, between its marks for precision, or for price")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -126,6 +142,9 @@ func parse(args []string) (options, error) {
 		}
 	}
 	o.libs = strings.Split(*libs, ",")
+	if o.price && *libs == strings.Join(rivals(), ",") {
+		o.libs = []string{"sluice", "sluice-fine", "xtime", "uber"}
+	}
 	for _, name := range o.libs {
 		if libraries[name] == nil {
 			return o, fmt.Errorf("no library %q: there are %s", name, strings.Join(libraryNames(), ", "))
@@ -168,7 +187,11 @@ func run(o options, w io.Writer) error {
 	cells := p.Cells()
 	text := report(p, cells)
 	if o.into != "" {
-		if err := results.Splice(o.into, "precision", text); err != nil {
+		part := "precision"
+		if o.price {
+			part = "price"
+		}
+		if err := results.Splice(o.into, part, text); err != nil {
 			return err
 		}
 	}
@@ -194,10 +217,17 @@ type order struct {
 	Rate    int           `json:"rate"`
 	Dur     time.Duration `json:"dur"`
 	Freeze  time.Duration `json:"freeze"`
+
+	Work     string `json:"work"`     // its name, if it is priced
+	Limiters int    `json:"limiters"` // 0 means 1
+	Load     string `json:"load"`     // what else the machine does
 }
 
 // orders returns the cells of one run.
 func (o *options) orders() (all []order) {
+	if o.price {
+		return o.priced()
+	}
 	for _, frozen := range []bool{false, true} {
 		for _, rate := range o.rates {
 			for _, callers := range o.callers {
@@ -246,7 +276,7 @@ func measureAll(o options) (*results.Precision, error) {
 				fmt.Fprintf(os.Stderr, "%s%4.0f s: run %d of %d, cell %d of %d%s", before, time.Since(began).Seconds(), n+1, o.runs, i+1, len(orders), after)
 			}
 			watch.Take()
-			cell, err := hand.measure(next)
+			cell, err := hand.measure(next, n)
 			if err != nil {
 				return nil, err
 			}

@@ -13,21 +13,26 @@ import (
 
 const (
 	discarded = 100
-	catchUp   = time.Millisecond       // of a pacer unless told otherwise
+	catchUp   = 50 * time.Millisecond  // of a pacer by default
 	noticing  = 100 * time.Microsecond // see the package comment
 )
 
 // measure measures one run of one cell.
 func measure(o order) results.Cell {
-	acquire, stop := libraries[o.Library](o.Rate)
-	defer stop()
+	limiters := max(1, o.Limiters)
+	acquire := make([]func(), limiters)
+	for i := range acquire {
+		var stop func()
+		acquire[i], stop = libraries[o.Library](o.Rate)
+		defer stop()
+	}
 	// Enough for one caller of many, and for a caller that gets all;
 	// append makes up for the rest.
 	room := int(o.Dur.Seconds()*float64(o.Rate))*5/4 + 2*discarded
 	if o.Callers > 1 {
 		room = room*4/o.Callers + discarded
 	}
-	instants := make([][]time.Duration, o.Callers)
+	instants := make([][]time.Duration, o.Callers*limiters)
 	for i := range instants {
 		instants[i] = make([]time.Duration, 0, room)
 	}
@@ -37,7 +42,7 @@ func measure(o order) results.Cell {
 	var done sync.WaitGroup
 	for i := range instants {
 		done.Go(func() {
-			mine := instants[i]
+			mine, acquire := instants[i], acquire[i/o.Callers]
 			for {
 				acquire()
 				now := time.Since(start)
@@ -53,7 +58,19 @@ func measure(o order) results.Cell {
 	wall := time.Since(start)
 	cpu = machine.CPUTime() - cpu
 
-	c := judge(slices.Sorted(slices.Values(slices.Concat(instants...))), o.Rate)
+	first := slices.Sorted(slices.Values(slices.Concat(instants[:o.Callers]...)))
+	c := judge(first, o.Rate)
+	if o.Work != "" {
+		c.Refused = refused(first, o.Rate)
+	}
+	if limiters > 1 { // of all of them; the rest is that of the first
+		c.Delivered = 0
+		for of := range slices.Chunk(instants, o.Callers) {
+			c.Delivered += judge(slices.Sorted(slices.Values(slices.Concat(of...))), o.Rate).Delivered
+		}
+		c.DeliveredMax = c.Delivered
+	}
+	c.Work, c.Limiters = o.Work, limiters
 	c.Library, c.Callers, c.Asked = o.Library, o.Callers, float64(o.Rate)
 	c.Frozen, c.Runs = ms(o.Freeze), 1
 	c.CPU = cpu.Seconds() / wall.Seconds()

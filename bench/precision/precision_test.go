@@ -17,6 +17,10 @@ func TestMain(m *testing.M) {
 		work(os.Stdin, os.Stdout)
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == neighbor {
+		spin()
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -48,25 +52,26 @@ func TestJudge(t *testing.T) {
 			t[200] += 900 * time.Microsecond
 			return t
 		}, results.Cell{Delivered: 1000, ErrMax: 900, Ahead: 900}},
-		// 200 was 5 ms late. 201 to 204 with it are 1 to 4 ms ahead of what that
-		// allows, and 205 and all after it, at their own slots again, 5 ms: beyond
-		// CatchUp lateness is to be forfeit.
-		{"five at once", func(t []time.Duration) []time.Duration {
-			for i := 200; i < 205; i++ {
-				t[i] = 205 * ms
+		// 200 was 80 ms late. 201 to 279 with it are 1 to 79 ms ahead of what that
+		// allows, and all after it, at their own slots again, 80 ms: beyond CatchUp
+		// lateness is to be forfeit.
+		{"eighty at once", func(t []time.Duration) []time.Duration {
+			for i := 200; i < 280; i++ {
+				t[i] = 280 * ms
 			}
 			return t
-		}, results.Cell{Delivered: 1000, ErrMax: 5_000, ErrP99: 1_000, Ahead: 5_000, Early: 3 + 96}},
+		}, results.Cell{Delivered: 1000, ErrMax: 80_000, ErrP50: 0, ErrP90: 1_000, ErrP99: 1_000, Ahead: 80_000, Early: 29 + 21}},
 		{"twice as fast", func(t []time.Duration) []time.Duration { return even(len(t), ms/2) },
-			results.Cell{Delivered: 2000, ErrP50: 500, ErrP90: 500, ErrP99: 500, ErrMax: 500, Ahead: 150_000, Early: 298}},
+			results.Cell{Delivered: 2000, ErrP50: 500, ErrP90: 500, ErrP99: 500, ErrMax: 500, Ahead: 150_000, Early: 200}},
 		{"too few", func(t []time.Duration) []time.Duration { return t[:101] }, results.Cell{}},
 		{"none", func(t []time.Duration) []time.Duration { return nil }, results.Cell{}},
 		// Those left out count for what is early.
-		{"two at once among the first", func(t []time.Duration) []time.Duration {
-			t[1] += 5 * ms
-			t[2], t[3], t[4], t[5] = t[6], t[6], t[6], t[6]
+		{"sixty at once among the first", func(t []time.Duration) []time.Duration {
+			for i := 1; i < 61; i++ {
+				t[i] = t[61]
+			}
 			return t
-		}, results.Cell{Delivered: 1000, Ahead: 5_000, Early: 3 + 295}},
+		}, results.Cell{Delivered: 1000, Ahead: 60_000, Early: 9 + 240}},
 	}
 	for _, test := range tests {
 		got := judge(test.change(slices.Clone(base)), 1000)
@@ -145,8 +150,17 @@ func TestCells(t *testing.T) {
 	if len(cells) != 3 {
 		t.Fatalf("%d cells, want 3", len(cells))
 	}
+	p = results.Precision{Runs: []results.Cell{
+		{Library: "a", ErrP99: 9, CPU: 9, Delivered: 1, Stall: 4},
+		{Library: "a", ErrP99: 1, CPU: 1, Delivered: 2},
+		{Library: "a", ErrP99: 8, CPU: 8, Delivered: 3, Stall: 5},
+		{Library: "b", ErrP99: 7, Stall: 5},
+	}}
+	if a, b := p.Cells()[0], p.Cells()[1]; a.Quiet != 1 || a.ErrP99 != 1 || a.CPU != 1 || a.Delivered != 2 || b.Quiet != 0 || b.ErrP99 != 7 {
+		t.Errorf("of the runs without a stall: %+v, %+v", a, b)
+	}
 	got := cells[0]
-	if got.Runs != 3 || got.Delivered != 10 || got.DeliveredMax != 12 || got.CPU != 2 ||
+	if got.Runs != 3 || got.Delivered != 10 || got.DeliveredMax != 12 || got.CPU != 1.5 ||
 		got.Ahead != 5 || got.Early != 3 || got.Stall != 7 || !slices.Equal(got.Gaps, []float64{3, 4}) {
 		t.Errorf("got %+v", got)
 	}
@@ -174,6 +188,24 @@ func TestGoals(t *testing.T) {
 			if got, ok := g.of(bad); ok {
 				t.Errorf("%s at %v: %s was good enough", g.name, rate, got)
 			}
+		}
+	}
+}
+
+// Microseconds are a goal of the fine grain alone, and only where the machine did not stall.
+func TestGoals_OfWhom(t *testing.T) {
+	for _, test := range []struct {
+		cell results.Cell
+		want string // in the line of the goal; "" for no line
+	}{
+		{results.Cell{Library: "sluice-fine", Asked: 100, ErrP99: 600, Quiet: 1}, "**600 µs, no**"},
+		{results.Cell{Library: "sluice-fine", Asked: 100, ErrP99: 600}, "not judged"},
+		{results.Cell{Library: "sluice", Asked: 100, ErrP99: 600, Quiet: 1}, ""},
+		{results.Cell{Library: "xtime", Asked: 100, ErrP99: 600, Quiet: 1}, ""},
+	} {
+		_, line, _ := strings.Cut(report(&results.Precision{}, []results.Cell{test.cell}), ": spacing error p99 ≤ 500 µs")
+		if line, _, _ = strings.Cut(line, "\n"); !strings.Contains(line, test.want) || (line == "") != (test.want == "") {
+			t.Errorf("%+v: %q", test.cell, line)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,12 @@ func (h *hand) dismiss() {
 }
 
 // measure has one run of one cell measured.
-func (h *hand) measure(o order) (c results.Cell, err error) {
+func (h *hand) measure(o order, run int) (c results.Cell, err error) {
+	end, err := h.load(o, run)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	if err := h.to.Encode(o); err != nil {
 		return c, err
 	}

@@ -16,6 +16,11 @@ type Cell struct {
 	Asked   float64 `json:"asked"`     // calls per second
 	Frozen  float64 `json:"frozen_ms"` // the process was stopped for so long in the middle
 	Runs    int     `json:"runs"`
+	Quiet   int     `json:"quiet_runs,omitempty"` // of those, in which the machine did not stall
+
+	Work     string  `json:"work,omitempty"`     // its name, with -price
+	Limiters int     `json:"limiters,omitempty"` // each with so many callers; 0 means 1
+	Refused  Refused `json:"refused,omitzero"`   // with -price
 
 	Delivered    float64 `json:"delivered"` // calls per second
 	DeliveredMax float64 `json:"delivered_max"`
@@ -32,8 +37,16 @@ type Cell struct {
 	Gaps []float64 `json:"gaps_us,omitempty"`
 }
 
-// Ratio returns the rate delivered ÷ the rate asked for.
-func (c Cell) Ratio() float64 { return c.Delivered / c.Asked }
+// Ratio returns the rate delivered ÷ the rate asked for, of all limiters together.
+func (c Cell) Ratio() float64 { return c.Delivered / c.Asked / float64(max(1, c.Limiters)) }
+
+// Refused is the share of the calls that servers would have refused whose limit is the
+// rate asked for ÷ 0.99.
+type Refused struct {
+	Second float64 `json:"second"` // in no window of 1 s more than the limit
+	Ten    float64 `json:"ten"`    // in no window of 10 s
+	Bucket float64 `json:"bucket"` // a leaky bucket of ten calls
+}
 
 // Precision is the output of all runs.
 type Precision struct {
@@ -81,17 +94,20 @@ func (p *Precision) Write(file string) error {
 }
 
 // Cells returns each cell once, sorted by what was asked: the median over its
-// runs, but the largest of DeliveredMax, Ahead and Stall, and the sum of Early.
+// runs, but the largest of DeliveredMax, Ahead and Stall, and the sum of Early. The errors
+// of the spacing and the processor time are those of the runs in which the machine did not
+// stall, if there are any: see Quiet.
 func (p *Precision) Cells() []Cell {
 	type key struct {
 		library       string
 		callers       int
 		asked, frozen float64
+		work          string
 	}
 	var order []key
 	runs := make(map[key][]Cell)
 	for _, c := range p.Runs {
-		k := key{c.Library, c.Callers, c.Asked, c.Frozen}
+		k := key{c.Library, c.Callers, c.Asked, c.Frozen, c.Work}
 		if runs[k] == nil {
 			order = append(order, k)
 		}
@@ -100,19 +116,30 @@ func (p *Precision) Cells() []Cell {
 	var cells []Cell
 	for _, k := range order {
 		of := runs[k]
+		undisturbed := slices.DeleteFunc(slices.Clone(of), func(c Cell) bool { return c.Stall > 0 })
+		quiet := len(undisturbed)
+		if quiet == 0 {
+			undisturbed = of
+		}
+		calm := func(field func(Cell) float64) float64 { return Median(column(undisturbed, field)) }
 		median := func(field func(Cell) float64) float64 { return Median(column(of, field)) }
 		most := func(field func(Cell) float64) float64 { return slices.Max(column(of, field)) }
 		c := Cell{
-			Library: k.library, Callers: k.callers, Asked: k.asked, Frozen: k.frozen, Runs: len(of),
+			Library: k.library, Callers: k.callers, Asked: k.asked, Frozen: k.frozen, Work: k.work, Limiters: of[0].Limiters, Runs: len(of), Quiet: quiet,
 			Delivered:    median(func(c Cell) float64 { return c.Delivered }),
 			DeliveredMax: most(func(c Cell) float64 { return c.Delivered }),
-			ErrP50:       median(func(c Cell) float64 { return c.ErrP50 }),
-			ErrP90:       median(func(c Cell) float64 { return c.ErrP90 }),
-			ErrP99:       median(func(c Cell) float64 { return c.ErrP99 }),
-			ErrMax:       median(func(c Cell) float64 { return c.ErrMax }),
+			ErrP50:       calm(func(c Cell) float64 { return c.ErrP50 }),
+			ErrP90:       calm(func(c Cell) float64 { return c.ErrP90 }),
+			ErrP99:       calm(func(c Cell) float64 { return c.ErrP99 }),
+			ErrMax:       calm(func(c Cell) float64 { return c.ErrMax }),
 			Ahead:        most(func(c Cell) float64 { return c.Ahead }),
-			CPU:          median(func(c Cell) float64 { return c.CPU }),
+			CPU:          calm(func(c Cell) float64 { return c.CPU }),
 			Stall:        most(func(c Cell) float64 { return c.Stall }),
+			Refused: Refused{
+				Second: median(func(c Cell) float64 { return c.Refused.Second }),
+				Ten:    median(func(c Cell) float64 { return c.Refused.Ten }),
+				Bucket: median(func(c Cell) float64 { return c.Refused.Bucket }),
+			},
 		}
 		for _, run := range of {
 			c.Early += run.Early
@@ -128,7 +155,10 @@ func (p *Precision) Cells() []Cell {
 		cells = append(cells, c)
 	}
 	slices.SortStableFunc(cells, func(a, b Cell) int {
-		return cmp.Or(cmp.Compare(a.Frozen, b.Frozen), cmp.Compare(a.Callers, b.Callers), cmp.Compare(a.Asked, b.Asked))
+		if a.Work != "" && b.Work != "" {
+			return 0 // in the order in which they were measured
+		}
+		return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.Frozen, b.Frozen), cmp.Compare(a.Callers, b.Callers), cmp.Compare(a.Asked, b.Asked))
 	})
 	return cells
 }
