@@ -206,28 +206,34 @@ func conservation(c *check) {
 		}
 		x.finish()
 		cancels.Wait()
-		ran := int64(len(x.departures()))
-		if ran == 0 || ran == callers {
-			x.errorf("%d of %d calls left: nothing is shown", ran, callers)
-		}
-		if x.most > 3 && !x.s.Remote {
-			x.errorf("%d in flight, want at most 3", x.most)
-		}
-		for _, l := range x.s.Levels {
-			s := l.Stats()
-			if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Stranded != 0 {
-				x.errorf("%s at the end: %+v", l.Name, s)
-			}
-			if got := int64(s.Granted) - left[l.Name]; got < ran || got > ran && !x.s.Remote {
-				x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
-			}
-			for _, q := range l.Quotas {
-				if got, want := left[l.Name+q.Name]-q.Left(), ran*q.cost(); got < want || got > want && !x.s.Unsure {
-					x.errorf("%s: %d calls left, and %d are missing", q.Name, ran, got)
-				}
-			}
-		}
+		x.wantConserved(left, callers)
 	})
+}
+
+// wantConserved checks that nothing is in flight, and that each level and quota has counted
+// each call that left once. left is what they had before.
+func (x *crowd) wantConserved(left map[string]int64, callers int64) {
+	ran := int64(len(x.departures()))
+	if ran == 0 || ran == callers {
+		x.errorf("%d of %d calls left: nothing is shown", ran, callers)
+	}
+	if x.most > 3 && !x.s.Remote {
+		x.errorf("%d in flight, want at most 3", x.most)
+	}
+	for _, l := range x.s.Levels {
+		s := l.Stats()
+		if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Stranded != 0 {
+			x.errorf("%s at the end: %+v", l.Name, s)
+		}
+		if got := int64(s.Granted) - left[l.Name]; got < ran || got > ran && !x.s.Remote {
+			x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
+		}
+		for _, q := range l.Quotas {
+			if got, want := left[l.Name+q.Name]-q.Left(), ran*q.cost(); got < want || got > want && !x.s.Unsure {
+				x.errorf("%s: %d calls left, and %d are missing", q.Name, ran, got)
+			}
+		}
+	}
 }
 
 func (q Quota) cost() int64 { return max(1, q.Cost) }

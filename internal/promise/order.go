@@ -153,6 +153,11 @@ func trueToRate(c *check) {
 			x.wantLeft(caller, idle+time.Duration(caller-1)*c.unit)
 		}
 	})
+	boundedWindows(c, calls)
+}
+
+// boundedWindows checks the bound on the calls in any window.
+func boundedWindows(c *check, calls int) {
 	if c.real {
 		return // there a departure may be recorded late, and the next one in time
 	}
@@ -236,6 +241,11 @@ func changes(c *check) {
 			x.wantOrderIf(x.s.Paced, 0, 1, 2)
 		})
 	}
+	changedPauses(c)
+}
+
+// changedPauses is changes for pauses.
+func changedPauses(c *check) {
 	for i, level := range c.levels() {
 		c.scene("a pause of "+level.Name+" and its end", Limits{Interval: c.unit}, func(x *crowd) {
 			l := x.s.Levels[i]

@@ -145,6 +145,10 @@ func noHerd(c *check) {
 			x.wantLeft(caller, c.unit+time.Duration(caller)*10*time.Second)
 		}
 	})
+	noHerdAfterServerWait(c, callers)
+}
+
+func noHerdAfterServerWait(c *check, callers int) {
 	if len(c.ways()) == 0 {
 		return
 	}
@@ -158,7 +162,7 @@ func noHerd(c *check) {
 		x.awaitPause()
 		for _, l := range x.s.Levels {
 			if l.Roomy {
-				x.must(l.SetConcurrency(2 * callers))
+				x.must(l.SetConcurrency(int64(2 * callers)))
 			}
 		}
 		x.finish()
@@ -203,33 +207,13 @@ func (x *crowd) apart(from time.Duration) {
 // and the error has the wait that was needed. A wait that may end at any time is not a
 // reason to refuse.
 func neverHopeless(c *check) {
-	refused := func(x *crowd, caller int, within, need time.Duration) {
-		before, at := x.state(), x.now()
-		x.do(x.ctx, caller, Ask{Within: within}, nil)
-		x.finishOf(caller)
-		e, _ := x.wantEnded(caller)
-		var wait *limits.WaitError
-		switch {
-		case !errors.As(e.err, &wait) || !errors.Is(e.err, context.DeadlineExceeded):
-			x.errorf("a call that cannot leave within %v: %v", within, e.err)
-		case !x.real && e.at != at:
-			x.errorf("it took %v to say: %v", e.at-at, e.err)
-		case x.real && e.at-at >= within:
-			x.errorf("it was not refused before its time was over: %v", e.err)
-		case wait.Need > need || !x.real && wait.Need < need-x.s.Late:
-			x.errorf("it would have had to wait %v, by the error %v", need, wait.Need)
-		}
-		if after := x.state(); after != before {
-			x.errorf("a call that was refused took something:\n\t%s, before it\n\t%s", after, before)
-		}
-	}
 	c.scene("a slot", Limits{Interval: c.long}, func(x *crowd) {
 		if !x.s.Paced {
 			return
 		}
 		x.do(x.ctx, 0, Ask{}, nil)
 		x.finishOf(0)
-		refused(x, 1, c.long/2, x.leftAt(0, 0)+c.long-x.now())
+		x.wantHopeless(1, c.long/2, x.leftAt(0, 0)+c.long-x.now())
 	})
 	c.scene("a wait that fits", Limits{Interval: 10 * c.unit}, func(x *crowd) {
 		if !x.s.Paced || x.real {
@@ -246,7 +230,7 @@ func neverHopeless(c *check) {
 			x.rest()
 			end := x.now() + c.long
 			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
-			refused(x, 1, c.long/2, end-x.now())
+			x.wantHopeless(1, c.long/2, end-x.now())
 		})
 		if !level.Roomy {
 			continue
@@ -267,6 +251,34 @@ func neverHopeless(c *check) {
 			x.finish()
 		})
 	}
+	spacingMayEnd(c)
+}
+
+// wantHopeless makes a call that must be refused at once, because it would have to wait for
+// need.
+func (x *crowd) wantHopeless(caller int, within, need time.Duration) {
+	before, at := x.state(), x.now()
+	x.do(x.ctx, caller, Ask{Within: within}, nil)
+	x.finishOf(caller)
+	e, _ := x.wantEnded(caller)
+	var wait *limits.WaitError
+	switch {
+	case !errors.As(e.err, &wait) || !errors.Is(e.err, context.DeadlineExceeded):
+		x.errorf("a call that cannot leave within %v: %v", within, e.err)
+	case !x.real && e.at != at:
+		x.errorf("it took %v to say: %v", e.at-at, e.err)
+	case x.real && e.at-at >= within:
+		x.errorf("it was not refused before its time was over: %v", e.err)
+	case wait.Need > need || !x.real && wait.Need < need-x.s.Late:
+		x.errorf("it would have had to wait %v, by the error %v", need, wait.Need)
+	}
+	if after := x.state(); after != before {
+		x.errorf("a call that was refused took something:\n\t%s, before it\n\t%s", after, before)
+	}
+}
+
+// spacingMayEnd checks that the spacing of an empty budget refuses no call in advance.
+func spacingMayEnd(c *check) {
 	c.scene("the spacing of an empty retry budget", Limits{Interval: c.unit / 10}, func(x *crowd) {
 		if x.s.Spend == nil {
 			return
