@@ -80,17 +80,19 @@ func runs(repository fs.FS, module string) bool {
 var testName = regexp.MustCompile(`\x60(Test\w+)\x60`)
 
 // moduleMistakes checks the list under "What is promised" in the README.md of a module:
-// each paragraph names tests of that folder. A module without the list promises nothing.
+// each paragraph names tests below that folder. A module without the list promises nothing.
 func moduleMistakes(repository fs.FS, module string) (wrong []string) {
 	text, _ := fs.ReadFile(repository, path.Join(module, "README.md"))
 	_, section, _ := strings.Cut(string(text), "\n## What is promised\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var tests strings.Builder
-	names, _ := fs.Glob(repository, path.Join(module, "*_test.go"))
-	for _, name := range names {
-		code, _ := fs.ReadFile(repository, name)
-		tests.Write(code)
-	}
+	_ = fs.WalkDir(repository, module, func(name string, _ fs.DirEntry, _ error) error {
+		if strings.HasSuffix(name, "_test.go") {
+			code, _ := fs.ReadFile(repository, name)
+			tests.Write(code)
+		}
+		return nil // of what cannot be read, the tests are missing
+	})
 	for _, b := range strings.Split(section, "\n- ")[1:] {
 		named := testName.FindAllStringSubmatch(b, -1)
 		if len(named) == 0 {

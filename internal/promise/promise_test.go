@@ -92,7 +92,7 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 		"m/p_test.go": {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
 
 		"sluiceredis/README.md": {Data: []byte("# x\n\n## What is promised\n\nText.\n\n- **C.** (`TestC`)\n\n## Else\n\n- no\n")},
-		"sluiceredis/c_test.go": {Data: []byte("package x\n\nfunc TestC(t *testing.T) {}\n")},
+		"sluiceredis/internal/c/c_test.go": {Data: []byte("package x\n\nfunc TestC(t *testing.T) {}\n")},
 	}
 	features := []Feature{
 		{Name: "x", Runs: []string{".", "m"}},
@@ -139,7 +139,7 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 			return p, f
 		}, "sluiceredis/README.md promises something and names no test: **C.** Text."},
 		"a promise of a module by a test that is gone": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
-			delete(files, "sluiceredis/c_test.go")
+			delete(files, "sluiceredis/internal/c/c_test.go")
 			return p, f
 		}, "sluiceredis/README.md names TestC, which is no test there"},
 		"two features of one name": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
