@@ -17,12 +17,14 @@ import (
 //
 // gRPC says how a stream ended by calling OnFinish, from the method that ends it or, if the
 // context is done or the connection closed, from a goroutine of its own. So turn.end decides
-// on another attempt, and RecvMsg makes it.
+// on another attempt, and RecvMsg or SendMsg makes it.
 type stream struct {
 	*call
 	desc     *grpc.StreamDesc
 	streamer func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error)
 	finish   func(error) // the OnFinish of the client
+
+	failing sync.Mutex // held during another attempt
 
 	mu         sync.Mutex // also guards the fields of call once the stream is open
 	turn       *turn
@@ -191,19 +193,38 @@ func (s *stream) RecvMsg(m any) error {
 			t.end(nil)
 			return err
 		}
+		if err := s.failed(t, err); err != nil {
+			return err
+		}
+	}
+}
+
+// failed is called when t has failed with err. It opens the stream again and returns nil, or
+// returns the error for the client.
+func (s *stream) failed(t *turn, err error) error {
+	s.failing.Lock()
+	defer s.failing.Unlock()
+	if s.current(false) != t { // SendMsg and RecvMsg have both failed
+		return nil
+	}
+	for {
 		again, final := t.end(err)
-		if !again {
-			if final == nil { // it ended otherwise just before
-				return err
-			}
+		switch {
+		case !again && final == nil: // it ended otherwise just before
+			return err
+		case !again:
 			return final
 		}
-		if err := s.reopen(); err != nil {
+		if err := s.i.use(s.call, s.open); err != nil {
 			s.mu.Lock()
 			t.again, t.err = false, err // RecvMsg may be called again
 			s.mu.Unlock()
 			s.finished(err)
 			return err
+		}
+		t = s.current(false)
+		if err = s.resend(t); err == nil {
+			return nil
 		}
 	}
 }
@@ -226,13 +247,10 @@ func (s *stream) answer() {
 	}
 }
 
-// reopen opens the stream again and sends again what the client has sent.
-func (s *stream) reopen() error {
-	if err := s.i.use(s.call, s.open); err != nil {
-		return err
-	}
+// resend sends what the client has sent to t.
+func (s *stream) resend(t *turn) error {
 	s.mu.Lock()
-	t, message, sent, half := s.turn, s.message, s.sent, s.half
+	message, sent, half := s.message, s.sent, s.half
 	s.mu.Unlock()
 	if sent {
 		if err := t.stream.SendMsg(message); err != nil {
@@ -253,7 +271,11 @@ func (s *stream) SendMsg(m any) error {
 	}
 	t := s.turn
 	s.mu.Unlock()
-	return t.stream.SendMsg(m)
+	err := t.stream.SendMsg(m)
+	if err == nil || err == io.EOF { // RecvMsg has the error
+		return err
+	}
+	return s.failed(t, err)
 }
 
 // CloseSend implements grpc.ClientStream.

@@ -400,6 +400,50 @@ func TestStream_EndsInTheBackoff(t *testing.T) {
 	})
 }
 
+// TestStream_SendMsgFails: gRPC found no connection for it after all.
+func TestStream_SendMsgFails(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Internal} {
+		failures := 2
+		fails := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := streamer(ctx, desc, cc, method, opts...)
+			if failures--; failures < 0 {
+				return s, err
+			}
+			return mute{s, failure(code)}, err
+		}
+		inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+			ctx, cancel := context.WithCancel(w.Context()) // ends the streams that only seem to have failed
+			defer cancel()
+			w.out = func(_ int, s pb.TestService_StreamingOutputCallServer) error { return s.Send(response) }
+			var ended []error
+			s, err := w.client.StreamingOutputCall(ctx, request, grpc.OnFinish(func(err error) { ended = append(ended, err) }))
+			if code == codes.Internal {
+				wantCode(t, err, code)
+			} else {
+				wantCode(t, err, codes.OK)
+				_, err = s.Recv()
+				wantCode(t, err, codes.OK)
+				_, err = s.Recv()
+				if err != io.EOF || time.Since(w.start) != 2*time.Second {
+					t.Errorf("%v after %v, want io.EOF after 2s", err, time.Since(w.start))
+				}
+			}
+			if len(ended) != 1 || status.Code(ended[0]) != status.Code(err) && err != io.EOF {
+				t.Errorf("OnFinish was called with %v, want once", ended)
+			}
+			w.wantInFlight(0)
+		}, grpc.WithChainStreamInterceptor(fails))
+	}
+}
+
+// A mute stream cannot send.
+type mute struct {
+	grpc.ClientStream
+	err error
+}
+
+func (m mute) SendMsg(any) error { return m.err }
+
 // TestStream_IsRefusedARetry: for good.
 func TestStream_IsRefusedARetry(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: sluice.Config{Concurrency: 1, MaxWaiting: 1}, Retry: seconds}, func(w *world) {
