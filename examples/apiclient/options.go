@@ -152,30 +152,11 @@ func parseOptions(args []string) (options, error) {
 	if o.instances > 1 && !given["naive"] {
 		o.naive = false // it is what the instances do together that is shown
 	}
-	_, isFamily := families[o.headers]
-	switch {
-	case f.set.NArg() > 0:
+	if f.set.NArg() > 0 {
 		return options{}, fmt.Errorf("unexpected argument %q", f.set.Arg(0))
-	case o.n <= 0:
-		return options{}, fmt.Errorf("-n %d: must be above 0", o.n)
-	case o.concurrency <= 0:
-		return options{}, fmt.Errorf("-concurrency %d: must be above 0", o.concurrency)
-	case o.workers <= 0:
-		return options{}, fmt.Errorf("-workers %d: must be above 0", o.workers)
-	case !isFamily:
-		return options{}, fmt.Errorf("-headers %s: want github, openai, ietf or none", o.headers)
-	case o.url != "" && given["headers"]:
-		return options{}, errors.New("-headers concerns the built-in server: leave it out with -url")
-	case o.out == "-" && o.json:
-		return options{}, errors.New("-out - and -json: only one of them can have stdout")
-	case o.instances <= 0:
-		return options{}, fmt.Errorf("-instances %d: must be above 0", o.instances)
-	case o.budget != "" && o.redis == "":
-		return options{}, errors.New("-budget is the name of limits in a Redis: give -redis, too")
-	case o.instances > 1:
-		if err := o.checkInstances(); err != nil {
-			return options{}, err
-		}
+	}
+	if err := o.check(given); err != nil {
+		return options{}, err
 	}
 	if o.redis != "" {
 		if _, port, err := net.SplitHostPort(o.redis); err != nil || port == "" {
@@ -191,6 +172,33 @@ func parseOptions(args []string) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+// check returns an error for values that make no sense. given has the names of the flags
+// that were set.
+func (o options) check(given map[string]bool) error {
+	_, isFamily := families[o.headers]
+	switch {
+	case o.n <= 0:
+		return fmt.Errorf("-n %d: must be above 0", o.n)
+	case o.concurrency <= 0:
+		return fmt.Errorf("-concurrency %d: must be above 0", o.concurrency)
+	case o.workers <= 0:
+		return fmt.Errorf("-workers %d: must be above 0", o.workers)
+	case !isFamily:
+		return fmt.Errorf("-headers %s: want github, openai, ietf or none", o.headers)
+	case o.url != "" && given["headers"]:
+		return errors.New("-headers concerns the built-in server: leave it out with -url")
+	case o.out == "-" && o.json:
+		return errors.New("-out - and -json: only one of them can have stdout")
+	case o.instances <= 0:
+		return fmt.Errorf("-instances %d: must be above 0", o.instances)
+	case o.budget != "" && o.redis == "":
+		return errors.New("-budget is the name of limits in a Redis: give -redis, too")
+	case o.instances > 1:
+		return o.checkInstances()
+	}
+	return nil
 }
 
 // checkInstances refuses what instances cannot do together.

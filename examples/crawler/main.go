@@ -110,6 +110,11 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 	if _, tableErr := io.WriteString(table, text.String()); tableErr != nil && err == nil {
 		err = fmt.Errorf("writing the table: %w", tableErr)
 	}
+	return exitOf(ctx, s, err)
+}
+
+// exitOf returns the exit status of a crawl that ended with err.
+func exitOf(ctx context.Context, s summary, err error) (int, error) {
 	switch {
 	case err != nil:
 		return exitFailed, err

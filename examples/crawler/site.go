@@ -18,14 +18,6 @@ func start() *url.URL { return &url.URL{Scheme: "http", Host: "start.test", Path
 // newSite returns a server with ten hosts, each of them difficult in another
 // way.
 func newSite() *sluicetest.Server {
-	page := func(host, path string, links ...string) sluicetest.Layer {
-		var body strings.Builder
-		fmt.Fprintf(&body, "<!doctype html><title>%s%s</title>\n", host, path)
-		for _, link := range links {
-			fmt.Fprintf(&body, "<p><a href=%q>%s</a>\n", link, link)
-		}
-		return sluicetest.Reply(200, body.String(), "Content-Type: text/html; charset=utf-8")
-	}
 	// A host has a page / with links to /1 to /n and those beside, and layers
 	// before them.
 	type host struct {
@@ -74,10 +66,20 @@ func newSite() *sluicetest.Server {
 			links = append(links, fmt.Sprintf("/%d", i+1))
 		}
 		root := func(_ int, r *http.Request) bool { return r.URL.Path == "/" }
-		layers = append(layers, sluicetest.When(root, page(h.name, "/", links...)), page(h.name, " one of many", "/"))
+		layers = append(layers, sluicetest.When(root, pageOf(h.name, "/", links...)), pageOf(h.name, " one of many", "/"))
 		site = append(site, sluicetest.Host(h.name, layers...))
 	}
 	return sluicetest.NewServer(site...)
+}
+
+// pageOf answers with a page of links.
+func pageOf(host, path string, links ...string) sluicetest.Layer {
+	var body strings.Builder
+	fmt.Fprintf(&body, "<!doctype html><title>%s%s</title>\n", host, path)
+	for _, link := range links {
+		fmt.Fprintf(&body, "<p><a href=%q>%s</a>\n", link, link)
+	}
+	return sluicetest.Reply(200, body.String(), "Content-Type: text/html; charset=utf-8")
 }
 
 // endless is a calendar: each day has a link to the next.

@@ -50,7 +50,10 @@ func sixty() (calls []call) {
 var paused = [2]time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond}
 
 // subjects are the limiters, all of them about 5 per second.
-func subjects() []subject {
+func subjects() []subject { return append(waiting(), deciding()...) }
+
+// waiting are the limiters whose calls wait.
+func waiting() []subject {
 	return []subject{
 		{
 			name:  "semaphore",
@@ -89,6 +92,12 @@ func subjects() []subject {
 			water: "waiting",
 			make:  func() limiter { return paced(1, pacer.Config{WarmUp: 2 * time.Second}) },
 		},
+	}
+}
+
+// deciding are the limiters that decide at once, and a gate.
+func deciding() []subject {
+	return []subject{
 		{
 			name:  "leaky",
 			title: "Leaky bucket of 10, 5 per second",

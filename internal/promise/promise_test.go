@@ -91,7 +91,7 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 		"p_test.go":   {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \".\", nil)\n}")},
 		"m/p_test.go": {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
 
-		"sluiceredis/README.md": {Data: []byte("# x\n\n## What is promised\n\nText.\n\n- **C.** (`TestC`)\n\n## Else\n\n- no\n")},
+		"sluiceredis/README.md":            {Data: []byte("# x\n\n## What is promised\n\nText.\n\n- **C.** (`TestC`)\n\n## Else\n\n- no\n")},
 		"sluiceredis/internal/c/c_test.go": {Data: []byte("package x\n\nfunc TestC(t *testing.T) {}\n")},
 	}
 	features := []Feature{
