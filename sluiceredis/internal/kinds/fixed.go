@@ -118,7 +118,8 @@ func (u *fixedUnits) inForce(clock int64) bool {
 type FixedHeld struct {
 	FixedState
 	units  []fixedUnits // its own is the first
-	one    [1]fixedUnits
+	kept   []fixedUnits // what was kept last, because nothing is kept of a call that only looks
+	one    [2][1]fixedUnits
 	before fixedUnits // its own, when it was opened
 	at     time.Duration
 	until  time.Duration
@@ -129,20 +130,25 @@ func (w *Fixed) Open(old Held, now time.Duration, c *Clock) Held {
 	if w.offset >= 0 {
 		clock = c.Calendar()
 	}
-	h := &FixedHeld{FixedState: FixedState{window: w, now: clock}, at: now}
-	h.one[0] = fixedUnits{window: w.window, offset: w.offset}
-	h.one[0].start = h.one[0].begins(clock)
-	h.units = h.one[:]
+	h, _ := old.(*FixedHeld)
+	if h == nil {
+		h = new(FixedHeld)
+	}
+	if h.units == nil {
+		h.units, h.kept = h.one[0][:0], h.one[1][:0]
+	}
+	h.FixedState, h.at = FixedState{window: w, now: clock}, now
+	first := fixedUnits{window: w.window, offset: w.offset}
+	first.start = first.begins(clock)
+	h.units = append(h.units[:0], first)
 	known := false
-	if was, _ := old.(*FixedHeld); was != nil {
-		for _, u := range was.units {
-			switch ok := u.inForce(clock); {
-			case !ok:
-			case u.window == w.window && u.offset == w.offset:
-				h.units[0], known = u, true
-			default:
-				h.units = append(h.units, u)
-			}
+	for _, u := range h.kept {
+		switch ok := u.inForce(clock); {
+		case !ok:
+		case u.window == w.window && u.offset == w.offset:
+			h.units[0], known = u, true
+		default:
+			h.units = append(h.units, u)
 		}
 	}
 	own := &h.units[0]
@@ -175,6 +181,7 @@ func (h *FixedHeld) Close(asked bool) (keep bool) {
 		last = max(last, u.start+u.window)
 	}
 	h.until = h.at + Micro(last-h.now)
+	h.units, h.kept = h.kept, h.units
 	return true
 }
 
