@@ -371,7 +371,7 @@ func TestSemaphoreIsLinearizable(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
 	lasting := sec
-	if *long {
+	if long {
 		lasting = time.Minute
 	}
 	for name, faults := range map[string]breaking{"whole": whole, "broken briefly": briefly, "broken badly": badly} {

@@ -3,9 +3,9 @@ package sluiceredis
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,14 +20,14 @@ import (
 
 // What takes minutes runs when it is asked for:
 //
-//	go test ./sluiceredis -run Long -long -v -timeout 30m
+//	SLUICE_FULL=long go test ./sluiceredis -run Long -v -timeout 30m
 
-var long = flag.Bool("long", false, "run the tests that take minutes: failovers, resharding, a million keys")
+var long = os.Getenv("SLUICE_FULL") == "long"
 
 func needLong(t *testing.T) {
 	t.Helper()
-	if !*long {
-		t.Skip("takes too long for every day: -long runs it")
+	if !long {
+		t.Skip("takes minutes: SLUICE_FULL=long runs it")
 	}
 	redistest.Need(t)
 }
