@@ -264,7 +264,7 @@ type Stats struct {
 	Data       uint64 // keys found with unexpected data
 	Clamped    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
 	Refunded   uint64 // units and slots given back
-	Stranded   uint64 // units that were too late to be given back, nor used if they were taken ahead
+	Stranded   uint64 // units that were too late to be given back
 	LostSlots  uint64 // slots of pacers that stayed unused
 	LeasesLost uint64 // leases that ended before they were released
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
