@@ -13,8 +13,8 @@ import (
 
 // Table checks the table itself, in the repository at root: that every cell is run
 // somewhere or has a reason, that the modules it names run their cells, that
-// README.md and the table make the same promises, and that each further promise of
-// sluiceredis/README.md names existing tests.
+// README.md and the table make the same promises, and that each further promise in the
+// README.md of sluicegrpc and sluiceredis names existing tests.
 func Table(t *testing.T, root string) {
 	t.Helper()
 	for _, text := range tableMistakes(os.DirFS(root), Promises, Features) {
@@ -63,6 +63,7 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 		}
 	}
 	wrong = append(wrong, readmeMistakes(repository, promises)...)
+	wrong = append(wrong, moduleMistakes(repository, "sluicegrpc")...)
 	return append(wrong, moduleMistakes(repository, "sluiceredis")...)
 }
 
