@@ -1,12 +1,13 @@
-// Plots draws what compare and precision measured, as SVG:
+// Plots draws what compare, precision and league measured, as SVG:
 //
-//	go run ./bench/plots -speed speed.txt -precision precision.json -o dir
+//	go run ./bench/plots -speed speed.txt -precision precision.json -league league.json -o dir
 //
 //	delivered.svg  the rate delivered against the rate asked for
 //	spacing.svg    how the gaps between calls are distributed
 //	cost.svg       what a call costs
 //	keys.svg       how that grows with the number of keys
 //	waiters.svg    how a handover grows with the number of goroutines that wait
+//	league.svg     the score of each strategy in each world
 //
 // Colours are those of Okabe and Ito (Color Universal Design, 2008), which
 // people with any kind of colour vision can tell apart; lines differ in their
@@ -25,20 +26,21 @@ import (
 func main() {
 	speed := flag.String("speed", "", "raw output of compare")
 	precision := flag.String("precision", "", "raw output of precision")
+	league := flag.String("league", "", "raw output of league")
 	dir := flag.String("o", ".", "folder for the plots")
 	png := flag.Bool("png", false, "draw PNG, to look at")
 	flag.Parse()
-	if flag.NArg() > 0 || *speed == "" && *precision == "" {
+	if flag.NArg() > 0 || *speed == "" && *precision == "" && *league == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*speed, *precision, *dir, *png); err != nil {
+	if err := run(*speed, *precision, *league, *dir, *png); err != nil {
 		fmt.Fprintln(os.Stderr, "plots:", err)
 		os.Exit(1)
 	}
 }
 
-func run(speedFile, precisionFile, dir string, png bool) error {
+func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
 	figures := make(map[string]figure)
 	if speedFile != "" {
 		f, err := os.Open(speedFile)
@@ -59,6 +61,15 @@ func run(speedFile, precisionFile, dir string, png bool) error {
 		}
 		cells := p.Cells()
 		figures["delivered"], figures["spacing"] = delivered(cells), spacing(cells)
+	}
+	if leagueFile != "" {
+		runs, err := results.ReadLeague(leagueFile)
+		if err != nil {
+			return err
+		}
+		if err := saveMatrix(runs, filepath.Join(dir, "league.svg")); err != nil {
+			return fmt.Errorf("league: %w", err)
+		}
 	}
 	for name, f := range figures {
 		ext := ".svg"

@@ -52,7 +52,14 @@ func TestRun(t *testing.T) {
 	if err := p.Write(precision); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(speed, precision, dir, false); err != nil {
+	league := filepath.Join(dir, "league.json")
+	runs := `[{"world":"slow","strategy":"naive","seed":1,"score":3},
+{"world":"slow","strategy":"naive","seed":2,"score":4.2},
+{"world":"slow","strategy":"sluice-told","seed":1,"score":98.6}]`
+	if err := os.WriteFile(league, []byte(runs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(speed, precision, league, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	for file, names := range map[string][]string{
@@ -61,6 +68,7 @@ func TestRun(t *testing.T) {
 		"cost":      {"sluice", "floor", "a million keys"},
 		"keys":      {"sluice", "1M"},
 		"waiters":   {"sluice", "10k"},
+		"league":    {"sluice-told", "naive", "slow", ">4<", ">99<"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file+".svg"))
 		if err != nil {
@@ -83,7 +91,7 @@ func TestRunNothing(t *testing.T) {
 	if err := os.WriteFile(speed, []byte("PASS\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(speed, "", dir, false); err == nil {
+	if err := run(speed, "", "", dir, false); err == nil {
 		t.Error("nothing was drawn, and that was no error")
 	}
 }
