@@ -42,8 +42,6 @@ func TestPlay_ReproducesKnownFigures(t *testing.T) {
 		{"pacer-told", "steps", .40, 0},
 		{"pacer-told", "cap", .86, .141},
 		{"pacer-told", "headers", .909, 0},
-		{"xtime-double", "bucket", 1, .446},
-		{"xtime-half", "batch", .5, 0},
 		{"backoff", "bucket", 1, .411},
 		{"backoff", "window", 1, .544},
 		{"backoff", "penalty", 0, .994},
