@@ -8,5 +8,5 @@ import (
 )
 
 // apart gives an instance a process group of its own: a terminal sends a Ctrl-C to
-// a whole group, and an instance that is also told by us would take one for two.
+// a whole group, and an instance that also got it from us would take one signal for two.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -34,9 +34,9 @@ type together struct {
 // instance is one of the processes.
 type instance struct {
 	share
-	cmd  *exec.Cmd
-	out  string // its file; "": none
-	told func(string)
+	cmd    *exec.Cmd
+	out    string // its file; "": none
+	notify func(string)
 
 	stdout bytes.Buffer
 	read   sync.WaitGroup
@@ -84,7 +84,7 @@ func (t *together) run(stdout io.Writer) (status int, err error) {
 		<-over
 	}
 	if killed > 0 {
-		t.screen.print(tells + t.shared.returned(t.concurrency))
+		t.screen.print(messages + t.shared.returned(t.concurrency))
 	}
 	r := t.result(wall)
 	t.screen.print(t.table(r))
@@ -106,7 +106,7 @@ func (t *together) start(s share) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{share: s, told: t.screen.print}
+	in := &instance{share: s, notify: t.screen.print}
 	if t.out != "" {
 		in.out = t.out + "." + strconv.Itoa(s.number)
 	}
@@ -128,19 +128,19 @@ func (t *together) start(s share) (*instance, error) {
 	return in, nil
 }
 
-// follow passes on what an instance has to tell beside its progress and its table,
+// follow passes on what an instance prints beside its progress and its table,
 // which here is one of many.
 func (in *instance) follow(said io.Reader) {
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
-		text, ok := strings.CutPrefix(lines.Text(), tells)
+		text, ok := strings.CutPrefix(lines.Text(), messages)
 		if !ok {
 			if text, ok = strings.CutPrefix(text, "gate lost "); ok {
 				text = "lost " + text
 			}
 		}
 		if ok {
-			in.told(fmt.Sprintf("instance %d: %s", in.number, text))
+			in.notify(fmt.Sprintf("instance %d: %s", in.number, text))
 		}
 	}
 	_, _ = io.Copy(io.Discard, said) // after a line that is too long
@@ -177,7 +177,7 @@ func (t *together) wait() (killed int) {
 				in.figures, in.reported = *runs.Gate, true
 			}
 			if in.killed() {
-				in.told(fmt.Sprintf("%sinstance %d ended with %v: its items are lost, and its permits come back within %v", tells, in.number, in.err, lease))
+				in.notify(fmt.Sprintf("%sinstance %d ended with %v: its items are lost, and its permits come back within %v", messages, in.number, in.err, lease))
 			}
 		})
 	}

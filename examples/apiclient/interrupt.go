@@ -16,8 +16,8 @@ type interrupt struct {
 }
 
 // catchInterrupt begins to catch the signals. At the first one it calls
-// onStop, and at both tell, last: what it tells has then come true.
-func catchInterrupt(onStop func(), tell func(string)) *interrupt {
+// onStop, and both call notify last: what its text says has happened by then.
+func catchInterrupt(onStop func(), notify func(string)) *interrupt {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 
@@ -36,7 +36,7 @@ func catchInterrupt(onStop func(), tell func(string)) *interrupt {
 			select {
 			case <-signals:
 				step.end()
-				tell(step.text)
+				notify(step.text)
 			case <-quit:
 				return
 			}

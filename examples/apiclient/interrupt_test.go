@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// held is a server that keeps its callers waiting until it is told to answer.
+// held is a server that keeps its callers waiting until it may answer.
 type held struct {
 	*httptest.Server
 	arrived chan struct{} // one for each call
@@ -132,7 +132,7 @@ func TestBinaryInterruptedAtTheBuiltInServer(t *testing.T) {
 	}
 }
 
-// During the naive run the items are already safe; the status tells of the
+// During the naive run the items are already safe; the status is about the
 // signal nevertheless.
 func TestBinaryInterruptedInTheNaiveRun(t *testing.T) {
 	var calls atomic.Int64

@@ -24,8 +24,8 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// tells begins what is told beside progress and table, and every error.
-const tells = "apiclient: "
+// messages begins each message and each error, beside progress and table.
+const messages = "apiclient: "
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -33,7 +33,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	status, err := program(args, stdout, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, tells+"%v\n", err)
+		fmt.Fprintf(stderr, messages+"%v\n", err)
 	}
 	if status == exitUsage {
 		fmt.Fprintln(stderr, "Run with -h for the flags.")
@@ -58,7 +58,7 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 	screen := newScreen(people)
 	var redis *shared
 	if o.redis != "" {
-		if redis, err = openShared(o, func(text string) { screen.print(tells + text) }); err != nil {
+		if redis, err = openShared(o, func(text string) { screen.print(messages + text) }); err != nil {
 			return exitLost, err
 		}
 		defer redis.close()

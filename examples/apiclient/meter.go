@@ -49,7 +49,7 @@ func (m *meter) depart(id int) time.Duration {
 }
 
 // answered notes the status of an attempt, 0 for none. Only an answer other
-// than 429 tells that the server accepted the call, so only then does its
+// than 429 shows that the server accepted the call, so only then does its
 // departure count for the rate.
 func (m *meter) answered(departed time.Duration, status int) {
 	m.mu.Lock()
@@ -123,7 +123,7 @@ func (t metered) CloseIdleConnections() {
 	}
 }
 
-// meteredBody tells when an answer was read to its end or closed: until then
+// meteredBody records when a response was read to its end or closed: until then
 // its call is in flight.
 type meteredBody struct {
 	io.ReadCloser

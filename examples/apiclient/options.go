@@ -76,7 +76,7 @@ func (s share) items(n int) int {
 	return (n + s.of - s.number) / s.of
 }
 
-// families are in what words the built-in server tells how many calls are left.
+// families are the header fields in which the built-in server says how many calls are left.
 var families = map[string]sluicetest.Family{
 	"github": sluicetest.GitHub,
 	"openai": sluicetest.OpenAI,

@@ -53,7 +53,7 @@ func TestGateRun(t *testing.T) {
 	})
 }
 
-// Whatever words the server tells its limits in, the gate obeys without losing any
+// In whatever fields the server states its limits, the gate obeys without losing any
 // of the rate: it is never near the end of the bucket.
 func TestGateRunWithHeaders(t *testing.T) {
 	for name, family := range families {
@@ -153,9 +153,9 @@ func TestPassingAnswersAreRetried(t *testing.T) {
 	}
 }
 
-// A told wait holds back every worker, whichever way it is told.
+// A wait that the server asks for holds back every worker, in whatever form it is sent.
 func TestToldWaitPausesTheGate(t *testing.T) {
-	for _, told := range []struct {
+	for _, way := range []struct {
 		name   string
 		status int
 		value  func() string
@@ -169,12 +169,12 @@ func TestToldWaitPausesTheGate(t *testing.T) {
 			api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if refused.IsZero() {
 					refused = time.Now()
-					w.Header().Set("Retry-After", told.value())
-					w.WriteHeader(told.status)
+					w.Header().Set("Retry-After", way.value())
+					w.WriteHeader(way.status)
 					return
 				}
 				if early := 30*time.Second - time.Since(refused); early > 0 {
-					t.Errorf("%s: a call comes %v too early", told.name, early)
+					t.Errorf("%s: a call comes %v too early", way.name, early)
 				}
 			})
 			// With one in flight none has left already, and at this rate the
@@ -182,10 +182,10 @@ func TestToldWaitPausesTheGate(t *testing.T) {
 			b := newBench(t, api, "-n 20 -concurrency 1 -rate 1000000")
 			fetchThroughGate(t.Context(), b.gate, b.job)
 			if saved, err := b.job.out.close(); saved != 20 || err != nil {
-				t.Errorf("%s: %d saved, %v", told.name, saved, err)
+				t.Errorf("%s: %d saved, %v", way.name, saved, err)
 			}
 			if d := b.job.client.meter.total(); d.attempts != 21 {
-				t.Errorf("%s: %d attempts, want 21", told.name, d.attempts)
+				t.Errorf("%s: %d attempts, want 21", way.name, d.attempts)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ type moment struct {
 	pausedUntil time.Time
 }
 
-// progress tells how a run is going until it is stopped.
+// progress shows how a run is going until it is stopped.
 type progress struct {
 	screen *screen
 	name   string
@@ -43,7 +43,7 @@ type progress struct {
 	done   chan struct{}
 }
 
-// watch begins to tell how a run of so many items is going. The caller must
+// watch begins to show how a run of so many items is going. The caller must
 // call stop when it is over; the line is gone, or complete, when stop returns.
 func watch(s *screen, name string, o options, now func() moment) (stop func()) {
 	p := &progress{

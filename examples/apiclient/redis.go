@@ -30,7 +30,7 @@ type shared struct {
 	addr   string
 	budget string
 	named  bool // so that others may use it, too
-	tell   func(string)
+	notify func(string)
 
 	client    *redis.Client
 	store     *sluiceredis.Store
@@ -50,8 +50,8 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // openShared returns the limits of o in its Redis. It asks the Redis whether it is
 // there, unless o is for one of several instances: whoever started them has asked,
 // and if it has gone since they wait for it as they always do.
-func openShared(o options, tell func(string)) (*shared, error) {
-	s := &shared{addr: o.redis, budget: o.budget, named: o.named, tell: tell}
+func openShared(o options, notify func(string)) (*shared, error) {
+	s := &shared{addr: o.redis, budget: o.budget, named: o.named, notify: notify}
 	redis.SetLogger(quiet{})
 	s.client = redis.NewClient(&redis.Options{
 		Addr: o.redis, ContextTimeoutEnabled: true, DisableIdentity: true,
@@ -106,7 +106,7 @@ func (s *shared) configOf() sluice.Config {
 func (s *shared) close() {
 	if !s.named {
 		if err := s.forget(); err != nil {
-			s.tell(fmt.Sprintf("what is left of this run stays in the Redis at %s: %v", s.addr, err))
+			s.notify(fmt.Sprintf("what is left of this run stays in the Redis at %s: %v", s.addr, err))
 		}
 	}
 	_ = s.client.Close()
@@ -152,7 +152,7 @@ func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, 
 	switch {
 	case !away:
 		if err == nil && asked && !s.since.IsZero() {
-			s.tell(fmt.Sprintf("the Redis at %s answers again, after %v", s.addr, time.Since(s.since).Round(100*time.Millisecond)))
+			s.notify(fmt.Sprintf("the Redis at %s answers again, after %v", s.addr, time.Since(s.since).Round(100*time.Millisecond)))
 			s.since = time.Time{}
 		}
 		return false, err
@@ -162,7 +162,7 @@ func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, 
 		if errors.As(err, &server) {
 			why = "refuses"
 		}
-		s.tell(fmt.Sprintf("the Redis at %s %s: no calls until it does, for at most %v (%v)", s.addr, why, patience, err))
+		s.notify(fmt.Sprintf("the Redis at %s %s: no calls until it does, for at most %v (%v)", s.addr, why, patience, err))
 	case time.Since(s.since) > patience:
 		return false, &awayError{s.addr, err}
 	}

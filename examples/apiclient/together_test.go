@@ -189,7 +189,7 @@ func TestBinaryTogetherInterrupted(t *testing.T) {
 	}
 }
 
-// childrenOf returns the processes that a process has started, where Linux tells.
+// childrenOf returns the processes that a process has started, on Linux.
 func childrenOf(pid int) (children []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // by the thread that started them
 	for _, list := range lists {
@@ -254,11 +254,11 @@ func TestBinaryTogetherIsKilled(t *testing.T) {
 	}
 }
 
-// What is told of a Redis that is away, and when it is given up.
+// What is reported about a Redis that does not answer, and when it is given up.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		s := &shared{addr: "h:1", tell: func(text string) { told = append(told, text) }}
+		var reported []string
+		s := &shared{addr: "h:1", notify: func(text string) { reported = append(reported, text) }}
 		away := errors.New("away")
 		judge := func(err error, again bool, want error) {
 			t.Helper()
@@ -295,8 +295,8 @@ func TestPatience(t *testing.T) {
 			"the Redis at h:1 answers again, after 10s",
 			"the Redis at h:1 refuses: no calls until it does, for at most 10s (sluiceredis: the server replied: LOADING it)",
 		}
-		if strings.Join(told, "\n") != strings.Join(want, "\n") {
-			t.Errorf("told\n%s", strings.Join(told, "\n"))
+		if strings.Join(reported, "\n") != strings.Join(want, "\n") {
+			t.Errorf("reported\n%s", strings.Join(reported, "\n"))
 		}
 	})
 }

@@ -33,7 +33,7 @@ type display struct {
 	onTerm map[io.Writer]bool
 }
 
-// newDisplay begins to tell how the job is going: by a bar if stderr is a
+// newDisplay begins to show how the job is going: by a bar if stderr is a
 // terminal, and otherwise by lines now and then.
 func (j *job) newDisplay(stdout, stderr *os.File) *display {
 	d := &display{stdout: stdout, stderr: stderr, stop: func() {}}

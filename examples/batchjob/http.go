@@ -114,7 +114,7 @@ func (w web) start(o options, gate *sluice.Gate) (runner, error) {
 	return &caller{w, transport, &http.Client{Transport: transport}}, nil
 }
 
-// departing tells batch when an attempt leaves, behind all gates. If another
+// departing reports to batch when an attempt leaves, behind all gates. If another
 // one may follow, the attempt is over; otherwise it lasts until the body was
 // read, which is when run returns.
 type departing struct{ base http.RoundTripper }
@@ -176,7 +176,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 	return output{stdout: body}, nil
 }
 
-// A finalError tells batch that an item has failed for good, even if the batch
+// A finalError reports to batch that an item has failed for good, even if the batch
 // ended while its call was in flight.
 type finalError struct{ error }
 

@@ -80,7 +80,7 @@ func (in *input) read() iter.Seq[string] {
 }
 
 // items yields the items until ending is closed, if it is not nil. What is
-// waited for is a channel: while somebody types items the program must be able
+// waited for is a channel: while a person types items the program must be able
 // to end. The goroutine that reads then ends with the program.
 func (in *input) items(ending <-chan struct{}) iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -9,7 +9,7 @@ import (
 
 // interrupts turns Ctrl-C, or SIGTERM, into what batch understands: the first
 // signal closes stop, the second one ends calls. The third one ends the program,
-// which may be waiting for somebody to read its output.
+// which may be waiting for its output to be read.
 type interrupts struct {
 	stop  chan struct{}   // nothing more begins
 	calls context.Context // what is running is cancelled
@@ -18,7 +18,7 @@ type interrupts struct {
 
 // catchInterrupts begins to catch the signals, and says what each of them does
 // when it has done it.
-func catchInterrupts(tell func(string)) *interrupts {
+func catchInterrupts(notify func(string)) *interrupts {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	i := &interrupts{stop: make(chan struct{})}
@@ -37,7 +37,7 @@ func catchInterrupts(tell func(string)) *interrupts {
 			select {
 			case <-signals:
 				step.end()
-				tell(step.text)
+				notify(step.text)
 			case <-quit:
 				return
 			}

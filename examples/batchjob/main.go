@@ -63,8 +63,8 @@ func program(o options, args []string, stdin, stdout, stderr *os.File) (status i
 	if err != nil {
 		return 0, err
 	}
-	// Close returns what the log has told the job already, or what can no
-	// longer be told: that the last second may be run again after a power loss.
+	// Close returns an error that the job has reported already, or one that comes too
+	// late to be reported: the last second may be run again after a power loss.
 	defer j.log.close()
 	return j.run(args, stdout, stderr), nil
 }

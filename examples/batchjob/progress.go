@@ -52,7 +52,7 @@ func (j *job) now() moment {
 	return m
 }
 
-// eta returns how long the rest will take, if that can be told: what the gate
+// eta returns how long the rest will take, if that is known: what the gate
 // says, which knows the pace, or what it would be as fast as it went since
 // then, whichever is longer, and after the pauses.
 func (m moment) eta(then moment) (time.Duration, bool) {

@@ -38,7 +38,7 @@ func withoutExt(name string) string {
 }
 
 // expand puts the values of s in the place of the placeholders of a template,
-// each through escape, which is told what stands before it. What a value
+// each through escape, which gets the text before it. What a value
 // contains is not expanded again.
 func expand(template string, s subject, escape func(before, value string) string) string {
 	var b strings.Builder

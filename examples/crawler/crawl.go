@@ -65,7 +65,7 @@ func (c *crawler) run(ctx context.Context) error {
 	return c.out.err()
 }
 
-// add adds links to the frontier and has somebody go to them.
+// add adds links to the frontier and wakes a worker for them.
 func (c *crawler) add(ctx context.Context, links []link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

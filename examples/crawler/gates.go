@@ -79,7 +79,7 @@ func (c *crawler) fetch(ctx context.Context, gate *sluice.Gate, h *host, u *url.
 		if most := want(resp); int64(len(body)) > most {
 			last.body, last.cut = body[:most], true
 		}
-		return struct{}{}, c.heed(gate, h, resp)
+		return struct{}{}, c.obey(gate, h, resp)
 	})
 	return last, err
 }
@@ -160,10 +160,10 @@ func (c *crawler) returned(gate *sluice.Gate, h *host, took time.Duration, ok bo
 	}
 }
 
-// heed does what an answer asks for: a pause, and from then on a delay that is
+// obey does what a response asks for: a pause, and from then on a delay that is
 // twice as long if there were too many requests. It returns an error if the
 // answer is a failure.
-func (c *crawler) heed(gate *sluice.Gate, h *host, resp *http.Response) error {
+func (c *crawler) obey(gate *sluice.Gate, h *host, resp *http.Response) error {
 	said, _ := ratelimit.Parse(resp.StatusCode, resp.Header, time.Now())
 	if until, source := said.PauseUntil(); !until.IsZero() {
 		gate.PauseUntil(until, source)

@@ -105,13 +105,13 @@ func TestFullDisk(t *testing.T) {
 
 // After an error nothing more is written, lest there is a hole in the middle.
 func TestSink(t *testing.T) {
-	out, told := &full{n: 1}, 0
+	out, errs := &full{n: 1}, 0
 	s := newSink(out)
-	s.onError = func() { told++; out.n = 10 }
+	s.onError = func() { errs++; out.n = 10 }
 	for _, u := range []string{"http://a.test/?a&b", "http://a.test/2", "http://a.test/3"} {
 		s.write(page{URL: u})
 	}
-	if got, want := out.got.String(), `{"url":"http://a.test/?a&b","depth":0}`+"\n"; got != want || told != 1 || !errors.Is(s.err(), errFull) {
-		t.Errorf("wrote %q, told %d times, %v", got, told, s.err())
+	if got, want := out.got.String(), `{"url":"http://a.test/?a&b","depth":0}`+"\n"; got != want || errs != 1 || !errors.Is(s.err(), errFull) {
+		t.Errorf("wrote %q, %d errors, %v", got, errs, s.err())
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // inBubble calls f in a testing/synctest bubble, where time passes only when
-// everybody waits, then next outside it, and ends the program with the status
+// all goroutines wait, then next outside it, and ends the program with the status
 // that next returns.
 //
 // Bubbles are for tests, so the program becomes one, by what package testing

@@ -57,7 +57,7 @@ func simulate(name string, newLimiter func() limiter, calls []call, until time.D
 	start := time.Now()
 	now := func() micros { return time.Since(start).Microseconds() }
 	look := func() {
-		// Once everybody waits, all that can happen at this instant has.
+		// Once all goroutines wait, all that can happen at this instant has.
 		synctest.Wait()
 		l := level{now(), limiter.water()}
 		if n := len(r.Water); n > 0 && !limiter.flows {

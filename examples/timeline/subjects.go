@@ -174,7 +174,7 @@ func blocked(l limits.Limiter, peek func() limits.Result) limiter {
 	}
 }
 
-// gated is a gate that somebody pauses, as an answer 429 would.
+// gated is a gate that is paused, as by a response 429.
 func gated() limiter {
 	g, err := sluice.New(sluice.Config{Concurrency: 3, Rate: sluice.Rate{Count: 5, Per: time.Second}})
 	if err != nil {
