@@ -116,7 +116,7 @@ func TestKeyed_KeepsGatesInUseOrInDebt(t *testing.T) {
 				time.Sleep(time.Minute) // for the slow start
 			}
 		}},
-		"somebody waits": {sluice.Config{Concurrency: 1}, func(g *sluice.Gate) func() {
+		"a call waits": {sluice.Config{Concurrency: 1}, func(g *sluice.Gate) func() {
 			p, _ := g.Acquire(bg, 1)
 			done := make(chan struct{})
 			go func() {

@@ -195,7 +195,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 			})
 			var wait *limits.WaitError
 			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByPause, Need: d, Have: 30 * time.Second}) {
-				t.Errorf("%v tells %+v", err, wait)
+				t.Errorf("%v has %+v", err, wait)
 			}
 			if ctx.Err() != nil {
 				t.Error("it waited for the deadline")

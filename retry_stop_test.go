@@ -123,7 +123,7 @@ func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
 			var wait *limits.WaitError
 			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByBackoff, Need: d, Have: 10 * time.Second}) {
-				t.Errorf("%v tells %+v", err, wait)
+				t.Errorf("%v has %+v", err, wait)
 			}
 			if ctx.Err() != nil {
 				t.Error("it waited for the deadline")

@@ -111,7 +111,7 @@ func FuzzOpenLog(f *testing.F) {
 	})
 }
 
-// FuzzHalt compares batches with a model that knows the outcomes beforehand.
+// FuzzHalt compares batches with a model that has the outcomes beforehand.
 // Each byte is an item: whether it fails, and how long it takes. All instants
 // at which something ends differ, so the model need not guess an order.
 func FuzzHalt(f *testing.F) {

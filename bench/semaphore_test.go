@@ -84,7 +84,7 @@ func BenchmarkSemaphoreContended(b *testing.B) {
 
 // BenchmarkSemaphoreContendedCancel is the same with a context that may be
 // cancelled (and never is), which costs whoever selects on it. chan, which
-// knows no context, is the same as there.
+// has no context, is the same as there.
 func BenchmarkSemaphoreContendedCancel(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -126,7 +126,7 @@ func FuzzSliding(f *testing.F) {
 					granted = append(granted, slices.Repeat([]time.Duration{h.last}, int(n))...)
 				}
 			case 2:
-				// What one of those granted did not use, or anybody anything.
+				// What one of those granted did not use, or any call anything.
 				n, age := int64(next(9)), time.Duration(next(40))
 				if i := len(granted) - 1 - next(10); age >= 20 && i >= 0 {
 					age, n = h.last-granted[i], 1

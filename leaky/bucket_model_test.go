@@ -17,7 +17,7 @@ import (
 
 // A model is a bucket that is slow and obvious: water that is so many
 // nanoseconds deep, in integers without an end, and sinks by one each
-// nanosecond. It knows nothing of arrival times.
+// nanosecond. It has no arrival times.
 type model struct {
 	rate  limits.Rate
 	now   time.Duration

@@ -17,9 +17,9 @@ import (
 
 const callers = 64
 
-// everybody runs f in many goroutines until d has passed, at least once, and
+// inParallel runs f in many goroutines until d has passed, at least once, and
 // returns the time that took.
-func everybody(d time.Duration, f func(caller int)) time.Duration {
+func inParallel(d time.Duration, f func(caller int)) time.Duration {
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -39,7 +39,7 @@ func TestStress_NeverMoreThanCapacityAndWhatLeaked(t *testing.T) {
 		start := time.Now()
 		b, k := limits.Must(leaky.New(q)), mustKeyed[string](t, q, 0)
 		var single, keyed atomic.Int64
-		everybody(200*ms, func(caller int) {
+		inParallel(200*ms, func(caller int) {
 			n := int64(caller%3 + 1)
 			if b.Take(n).Allowed() {
 				single.Add(n)
@@ -61,7 +61,7 @@ func TestStress_ReturnedUnitsAreThereAgain(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 8}))
 	k := mustKeyed[int](t, b.Rate(), 0)
 	var held, most atomic.Int64
-	everybody(200*ms, func(caller int) {
+	inParallel(200*ms, func(caller int) {
 		n := int64(caller%4 + 1)
 		if b.Take(n).Allowed() {
 			for h, m := held.Add(n), int64(0); h > m; {
@@ -91,7 +91,7 @@ func TestStress_SetRateLosesNothing(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour / 1000, Burst: 10_000_000}, limits.Rate{Count: 2, Per: time.Hour / 1000, Burst: 20_000_000}
 	b := limits.Must(leaky.New(large))
 	var taken atomic.Int64
-	everybody(300*ms, func(caller int) {
+	inParallel(300*ms, func(caller int) {
 		if caller < 2 {
 			for _, q := range []limits.Rate{small, large} {
 				if err := b.SetRate(q); err != nil {
@@ -207,7 +207,7 @@ func TestStress_KeysComeAndGo(t *testing.T) {
 	k := mustKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)
 	var next atomic.Int64
 	var asked, admitted [callers]int
-	everybody(400*ms, func(caller int) {
+	inParallel(400*ms, func(caller int) {
 		key := int(next.Add(1))
 		if !k.TakeRate(key, limits.Rate{Count: 1, Per: ms, Burst: 1}, 1).Allowed() {
 			t.Errorf("new key %d was refused", key)

@@ -211,14 +211,14 @@ func TestPacerModel(t *testing.T) {
 		{"refused and granted at one instant", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(T+20, T+20, "try", 1, 0, no), op(T+20, T+20, "try", 1, 0, yes),
 		}, true},
-		{"refused because somebody waits", []porcupine.Operation{
+		{"refused because a call waits", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(20, 2*T, "enter", 1, 1, no),
 			op(T+15, T+20, "try", 1, 0, no), op(20, 2*T, "return", 1, 1, yes),
 		}, true},
 		{"the second is served before the first", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(20, 3*T, "enter", 1, 1, no), op(30, 40, "enter", 1, 2, no),
 			op(T, T+10, "return", 1, 2, yes), op(2*T, 3*T, "return", 1, 1, yes),
-		}, true}, // it may have entered later: nothing tells
+		}, true}, // it may have entered later: the history does not show it
 		{"a cancelled one makes way", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(20, 30, "enter", 9, 1, no), op(20, 30, "return", 9, 1, cancelled),
 			op(T, T+10, "try", 1, 0, yes),

@@ -282,7 +282,7 @@ func TestSemaphoreModel(t *testing.T) {
 		{"refused after the release", []porcupine.Operation{
 			op(1, 2, "try", 3, 0, yes), op(3, 4, "release", 3, 0, yes), op(5, 6, "try", 1, 0, no),
 		}, false},
-		{"refused because somebody waits", []porcupine.Operation{
+		{"refused because a call waits", []porcupine.Operation{
 			op(1, 2, "try", 2, 0, yes), op(3, 9, "enter", 3, 1, no), op(4, 5, "try", 1, 0, no),
 			op(6, 7, "release", 2, 0, yes), op(3, 9, "return", 3, 1, yes),
 		}, true},

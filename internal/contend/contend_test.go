@@ -18,7 +18,7 @@ func TestLost_Counts(t *testing.T) {
 	}
 }
 
-// In a bubble time stands still while somebody looks at it: to wait for the clock
+// In a bubble time stands still while a goroutine reads the clock: to wait for the clock
 // to move would be for ever.
 func TestLost_InABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

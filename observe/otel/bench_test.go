@@ -10,7 +10,7 @@ import (
 	sluiceotel "github.com/sluice-go/sluice/observe/otel"
 )
 
-// BenchmarkObserve tells of a call that is let through and comes back.
+// BenchmarkObserve observes a call that is granted and released.
 func BenchmarkObserve(b *testing.B) {
 	o, err := sluiceotel.New(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())), sluiceotel.Config{})
 	if err != nil {

@@ -186,7 +186,7 @@ func TestConfig_MaxGates(t *testing.T) {
 	})
 }
 
-// A name that is no UTF-8, such as that of a host that somebody sent, and events
+// A name that is no UTF-8, such as that of a host that a client sent, and events
 // that are not known yet.
 func TestNew_BadInput(t *testing.T) {
 	e := newExporter(t, sluiceotel.Config{Gates: observe.Gates(

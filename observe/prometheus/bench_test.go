@@ -8,7 +8,7 @@ import (
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 )
 
-// BenchmarkObserve tells of a call that is let through and comes back.
+// BenchmarkObserve observes a call that is granted and released.
 func BenchmarkObserve(b *testing.B) {
 	c, err := sluiceprom.New(sluiceprom.Config{})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package machine tells what the measurements need to know of the machine:
+// Package machine describes the machine for the measurements:
 // what it is, how much processor time this process has used, and when the
 // machine itself stood still.
 package machine
