@@ -128,5 +128,5 @@ func (e *outageError) because(format string, args ...any) *outageError {
 
 // isAway reports whether a call for key would not be sent, or would be a probe.
 func (s *Store) isAway(key string) bool {
-	return s.breaker.trouble.Load() > 0 && s.breaker.away(s.place(key))
+	return s.breaker.Trouble() && s.breaker.Away(s.place(key))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
@@ -130,7 +131,7 @@ func TestServerThatIsLost(t *testing.T) {
 			}
 			v.breaks(server, proxy)
 			many(10, 1)
-			until(t, "away", func() bool { take(50 * ms); return s.mode() != isAsking })
+			until(t, "away", func() bool { take(50 * ms); return s.breaker.Mode() != outage.Asking })
 			many(100, 10)
 			if calls := s.Stats().Calls; calls > 100+50 {
 				t.Errorf("%d calls: who asks a server that is away?", calls)
@@ -139,7 +140,7 @@ func TestServerThatIsLost(t *testing.T) {
 				t.Errorf("%d granted with a share of %d", granted, capacity/2)
 			}
 			v.mends(server, proxy)
-			until(t, "back", func() bool { take(time.Second); return s.mode() == isAsking })
+			until(t, "back", func() bool { take(time.Second); return s.breaker.Mode() == outage.Asking })
 			many(10, 10)
 			before := granted
 			many(10, 150)
@@ -274,7 +275,7 @@ func TestMasterThatIsLost(t *testing.T) {
 	}
 	servers[0].Restart(t)
 	until(t, "back", func() bool { _, err := l.Take(bg, lost[0], 1); return err == nil })
-	until(t, "all is well", func() bool { return s.mode() == isAsking })
+	until(t, "all is well", func() bool { return s.breaker.Mode() == outage.Asking })
 }
 
 // A lease that could not be given back while the server was away is given back when

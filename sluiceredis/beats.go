@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
 // # How many instances are there?
@@ -109,13 +111,13 @@ func (s *Store) aliveKey() string { return s.key("alive1", "instances", "", "") 
 
 // hears notes what a call said about the server at place, if that is the one that
 // counts instances.
-func (s *Store) hears(place string, v verdict) {
+func (s *Store) hears(place string, v outage.Verdict) {
 	b := &s.beats
-	if b.fixed || v != unanswered && (v != answered || !b.away.Load()) { // nothing new
+	if b.fixed || v != outage.Unanswered && (v != outage.Answered || !b.away.Load()) { // nothing new
 		return
 	}
 	if b.wanted.Load() && s.place(s.aliveKey()) == place {
-		b.answered(v == answered)
+		b.answered(v == outage.Answered)
 	}
 }
 

@@ -128,15 +128,3 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 	f.mu.Unlock()
 	return f.Client.Run(ctx, frozen, keys, args)
 }
-
-// mode returns the mode of the server that is worst off.
-func (s *Store) mode() (worst mode) {
-	s.breaker.mu.Lock()
-	defer s.breaker.mu.Unlock()
-	for _, p := range s.breaker.places {
-		if p.mode == isAway || worst == isAsking {
-			worst = p.mode
-		}
-	}
-	return worst
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
 // A grant is n units at an instant.
@@ -113,7 +114,7 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 		b := newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 2, Per: sec})
 		alone := limits.Must(leaky.New(limits.Rate{Count: 2, Per: sec, Burst: 5}))
 		r := rand.New(rand.NewPCG(1, 2))
-		modes := map[mode]int{}
+		modes := map[outage.Mode]int{}
 		for i := range 3000 {
 			time.Sleep(time.Duration(r.IntN(300)) * ms)
 			if r.IntN(10) == 0 {
@@ -124,9 +125,9 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 			if want := alone.Take(n); err != nil || got != want {
 				t.Fatalf("call %d for %d: %+v, %v; one bucket says %+v", i, n, got, err, want)
 			}
-			modes[s.mode()]++
+			modes[s.breaker.Mode()]++
 		}
-		if modes[isAway] < 500 || modes[isAsking] < 500 || s.Stats().Told == 0 {
+		if modes[outage.Away] < 500 || modes[outage.Asking] < 500 || s.Stats().Told == 0 {
 			t.Errorf("%v, %+v", modes, s.Stats())
 		}
 	})

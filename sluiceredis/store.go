@@ -1,6 +1,7 @@
 package sluiceredis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 	"github.com/sluice-go/sluice/sluiceredis/internal/memory"
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
 // Config configures a [Store]. The zero value is usual.
@@ -88,7 +90,7 @@ type Store struct {
 
 	stats counters
 
-	breaker   breaker
+	breaker   *outage.Breaker
 	away      OutagePolicy
 	places    func(key string) string // which server has a key; or nil
 	alone     bool                    // there is no server
@@ -134,12 +136,8 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.instances.Store(int64(cfg.Instances))
 	s.beats.fixed = cfg.Instances > 0
 	s.beats.wanted.Store(s.away == LocalShare)
-	s.breaker = breaker{failures: cfg.Failures, longest: or(cfg.Retry, time.Second), places: map[string]*place{}}
-	if s.breaker.failures == 0 {
-		s.breaker.failures = 3
-	}
+	s.breaker = outage.New(cmp.Or(cfg.Failures, 3), or(cfg.Retry, time.Second), cfg.Notify)
 	s.beats.made = time.Now()
-	s.breaker.events.notify = cfg.Notify
 	_, s.alone = client.(inProcess)
 	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
 	s.pacers.Run, s.pacers.Undo = s.reserveOrElse, s.giveBackSlots
@@ -190,19 +188,12 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	place, said, cause := s.place(keys[0]), nothing, error(nil)
-	probe, away := s.breaker.enter(place)
-	if away != nil {
-		s.breaker.events.flush() // a server may have been forgotten
-		return nil, away
+	place, said, cause := s.place(keys[0]), outage.Nothing, error(nil)
+	probe, no := s.breaker.Enter(place)
+	if no != nil {
+		return nil, &outageError{server: place, since: no.Since, retry: no.Retry, cause: no.Cause}
 	}
-	defer func() { // also if the client panics
-		s.breaker.leave(place, probe, said, cause)
-		s.breaker.events.flush()
-	}()
-	if probe != nil {
-		s.breaker.events.flush()
-	}
+	defer func() { s.breaker.Leave(place, probe, said, cause) }() // also if the client panics
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.stats.calls.Add(1)
@@ -210,7 +201,7 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	reply, err := s.sendStrictly(bounded, Call{script, keys, args})
 	said, cause = s.judge(ctx, err, time.Since(sent)), err
 	s.hears(place, said)
-	if said == answered {
+	if said == outage.Answered {
 		s.beat()
 	}
 	switch {
@@ -228,8 +219,8 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 		}
 		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
 	}
-	if (said == unanswered || said == notThese) && ctx.Err() == nil {
-		err = &outageError{server: place, sent: true, retry: shortestRetry, cause: err}
+	if (said == outage.Unanswered || said == outage.NotThese) && ctx.Err() == nil {
+		err = &outageError{server: place, sent: true, retry: outage.ShortestRetry, cause: err}
 	}
 	return reply, err
 }
@@ -278,7 +269,7 @@ type Stats struct {
 // Stats returns what the store has done.
 func (s *Store) Stats() Stats {
 	c := &s.stats
-	away, outages, probes := s.breaker.counts()
+	away, outages, probes := s.breaker.Counts()
 	return Stats{
 		Away: away, Instances: s.instances.Load(), Outages: outages, Probes: probes,
 		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Told: c.told.Load(),

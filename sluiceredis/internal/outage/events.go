@@ -1,12 +1,12 @@
-package sluiceredis
+package outage
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// An outageEvent is the begin of an outage, or its end: then err is nil.
-type outageEvent struct {
+// An event is the begin of an outage, or its end: then err is nil.
+type event struct {
 	server string
 	err    error
 }
@@ -18,12 +18,12 @@ type events struct {
 
 	pending   atomic.Int64 // len(waiting)
 	mu        sync.Mutex
-	waiting   []outageEvent
+	waiting   []event
 	reporting bool
 }
 
 // add has e reported by the next flush.
-func (q *events) add(e outageEvent) {
+func (q *events) add(e event) {
 	if q.notify == nil {
 		return
 	}

@@ -13,18 +13,25 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
-// A heard is what a store has told.
+// A notice is the begin of an outage, or its end: then err is nil.
+type notice struct {
+	server string
+	err    error
+}
+
+// A heard is what a store has reported.
 type heard struct {
 	mu  sync.Mutex
-	all []outageEvent
+	all []notice
 }
 
 func (h *heard) hear(server string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all = append(h.all, outageEvent{server, err})
+	h.all = append(h.all, notice{server, err})
 }
 
 // outages returns for each event whether it was the begin of an outage.
@@ -57,8 +64,8 @@ func TestBreaker(t *testing.T) {
 			if err := take(); !errors.As(err, &away) || !away.sent || !errors.Is(err, errRefused) || !errors.Is(err, ErrOutage) {
 				t.Errorf("failure %d: %v", i, err)
 			}
-			if want := []mode{isAsking, isAsking, isAway}[i]; s.mode() != want {
-				t.Errorf("after %d failures: %v", i+1, s.mode())
+			if want := []outage.Mode{outage.Asking, outage.Asking, outage.Away}[i]; s.breaker.Mode() != want {
+				t.Errorf("after %d failures: %v", i+1, s.breaker.Mode())
 			}
 		}
 		// Away: no call costs a round trip, or a moment.
@@ -93,7 +100,7 @@ func TestBreaker(t *testing.T) {
 		calls = l.calls.Load()
 		go func() { _ = take() }()
 		synctest.Wait()
-		if got := s.Stats(); s.mode() != isProbing || got.Outages != 1 || got.Probes != 6 {
+		if got := s.Stats(); s.breaker.Mode() != outage.Probing || got.Outages != 1 || got.Probes != 6 {
 			t.Errorf("%+v", got)
 		}
 		began = time.Now()
@@ -116,7 +123,7 @@ func TestBreaker(t *testing.T) {
 			}
 		}
 		got := s.Stats()
-		if s.mode() != isAsking || got.Outages != 1 || got.Probes != 7 || got.Refused == 0 || s.breaker.trouble.Load() != 0 {
+		if s.breaker.Mode() != outage.Asking || got.Outages != 1 || got.Probes != 7 || got.Refused == 0 || s.breaker.Trouble() {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -138,38 +145,38 @@ func TestJudge(t *testing.T) {
 		ctx  context.Context
 		err  error
 		took time.Duration
-		want verdict
+		want outage.Verdict
 	}{
-		{bg, nil, 0, answered},
-		{bg, reply("ERR Error running script"), 0, answered},
-		{bg, reply("NOAUTH Authentication required."), 0, unanswered}, // asking at every call will not help
-		{bg, reply("WRONGPASS invalid username-password pair or user is disabled."), 0, unanswered},
-		{bg, reply("ERR Protocol error: unauthenticated multibulk length"), 0, unanswered},
-		{bg, reply("ERR invalid password"), 0, unanswered}, // before version 6
-		{bg, reply("ERR Client sent AUTH, but no password is set"), 0, unanswered},
-		{bg, reply("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), 0, unanswered},
-		{bg, reply("NOPERM this user has no permissions to run the 'evalsha' command"), 0, unanswered},
-		{bg, reply("ERR The user executing the script can't run this command or subcommand"), 0, unanswered},
-		{bg, reply("NOPERM this user has no permissions to access one of the keys used as arguments"), 0, notThese}, // of that limit only
-		{bg, reply("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), 0, notThese},
-		{bg, reply("READONLY You can't write against a read only replica."), 0, unanswered},
-		{bg, reply("LOADING Redis is loading the dataset in memory"), 0, unanswered},
-		{bg, reply("CLUSTERDOWN The cluster is down"), 0, unanswered},
-		{bg, reply("OOM command not allowed when used memory > 'maxmemory'."), 0, unanswered},
-		{bg, reply("NOREPLICAS Not enough good replicas to write."), 0, unanswered},
-		{bg, reply("MASTERDOWN Link with MASTER is down"), 0, unanswered},
-		{bg, reply("TRYAGAIN Multiple keys request during rehashing of slot"), 0, notThese}, // only of that slot
-		{bg, reply("MOVED 1234 10.0.0.1:6379"), 0, notThese},
-		{bg, reply("ASK 1234 10.0.0.1:6379"), 0, notThese},
-		{bg, reply("MISCONF Redis is configured to save RDB snapshots"), 0, unanswered},
-		{bg, reply("BUSY Redis is busy running a script."), 0, unanswered},
-		{bg, reply("ERR max number of clients reached"), 0, unanswered},
-		{bg, errRefused, 0, unanswered},
-		{bg, ambiguous(context.DeadlineExceeded), sec, unanswered},
-		{bg, context.DeadlineExceeded, sec, unanswered}, // ours
-		{done, ambiguous(context.Canceled), sec, nothing},
-		{late, ambiguous(context.DeadlineExceeded), 99 * ms, nothing},
-		{late, ambiguous(context.DeadlineExceeded), 100 * ms, unanswered},
+		{bg, nil, 0, outage.Answered},
+		{bg, reply("ERR Error running script"), 0, outage.Answered},
+		{bg, reply("NOAUTH Authentication required."), 0, outage.Unanswered}, // asking at every call will not help
+		{bg, reply("WRONGPASS invalid username-password pair or user is disabled."), 0, outage.Unanswered},
+		{bg, reply("ERR Protocol error: unauthenticated multibulk length"), 0, outage.Unanswered},
+		{bg, reply("ERR invalid password"), 0, outage.Unanswered}, // before version 6
+		{bg, reply("ERR Client sent AUTH, but no password is set"), 0, outage.Unanswered},
+		{bg, reply("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), 0, outage.Unanswered},
+		{bg, reply("NOPERM this user has no permissions to run the 'evalsha' command"), 0, outage.Unanswered},
+		{bg, reply("ERR The user executing the script can't run this command or subcommand"), 0, outage.Unanswered},
+		{bg, reply("NOPERM this user has no permissions to access one of the keys used as arguments"), 0, outage.NotThese}, // of that limit only
+		{bg, reply("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), 0, outage.NotThese},
+		{bg, reply("READONLY You can't write against a read only replica."), 0, outage.Unanswered},
+		{bg, reply("LOADING Redis is loading the dataset in memory"), 0, outage.Unanswered},
+		{bg, reply("CLUSTERDOWN The cluster is down"), 0, outage.Unanswered},
+		{bg, reply("OOM command not allowed when used memory > 'maxmemory'."), 0, outage.Unanswered},
+		{bg, reply("NOREPLICAS Not enough good replicas to write."), 0, outage.Unanswered},
+		{bg, reply("MASTERDOWN Link with MASTER is down"), 0, outage.Unanswered},
+		{bg, reply("TRYAGAIN Multiple keys request during rehashing of slot"), 0, outage.NotThese}, // only of that slot
+		{bg, reply("MOVED 1234 10.0.0.1:6379"), 0, outage.NotThese},
+		{bg, reply("ASK 1234 10.0.0.1:6379"), 0, outage.NotThese},
+		{bg, reply("MISCONF Redis is configured to save RDB snapshots"), 0, outage.Unanswered},
+		{bg, reply("BUSY Redis is busy running a script."), 0, outage.Unanswered},
+		{bg, reply("ERR max number of clients reached"), 0, outage.Unanswered},
+		{bg, errRefused, 0, outage.Unanswered},
+		{bg, ambiguous(context.DeadlineExceeded), sec, outage.Unanswered},
+		{bg, context.DeadlineExceeded, sec, outage.Unanswered}, // ours
+		{done, ambiguous(context.Canceled), sec, outage.Nothing},
+		{late, ambiguous(context.DeadlineExceeded), 99 * ms, outage.Nothing},
+		{late, ambiguous(context.DeadlineExceeded), 100 * ms, outage.Unanswered},
 	} {
 		if got := s.judge(v.ctx, v.err, v.took); got != v.want {
 			t.Errorf("%v after %v: %v, want %v", v.err, v.took, got, v.want)
@@ -191,7 +198,7 @@ func TestMovingSlotIsNotAway(t *testing.T) {
 					t.Errorf("%v: %+v, %v", policy, res, err)
 				}
 			}
-			if got := s.Stats(); s.mode() != isAsking || got.Outages != 0 || got.Calls != 5 {
+			if got := s.Stats(); s.breaker.Mode() != outage.Asking || got.Outages != 0 || got.Calls != 5 {
 				t.Errorf("%v: %+v", policy, got)
 			}
 		}
@@ -214,8 +221,8 @@ func TestFailuresInARow(t *testing.T) {
 			l.fail(errRefused)
 			_ = take(sec)
 			l.fail(nil)
-			if err := take(sec); err != nil || s.mode() != isAsking {
-				t.Fatalf("%v, %v", err, s.mode())
+			if err := take(sec); err != nil || s.breaker.Mode() != outage.Asking {
+				t.Fatalf("%v, %v", err, s.breaker.Mode())
 			}
 		}
 		l.silent.Store(true)
@@ -224,7 +231,7 @@ func TestFailuresInARow(t *testing.T) {
 				t.Fatalf("%v", err)
 			}
 		}
-		if s.mode() != isAsking {
+		if s.breaker.Mode() != outage.Asking {
 			t.Error("callers in a hurry have the server be away")
 		}
 		for range 2 {
@@ -232,13 +239,13 @@ func TestFailuresInARow(t *testing.T) {
 				t.Errorf("a caller whose time is over: %v", err)
 			}
 		}
-		if s.mode() != isAway {
+		if s.breaker.Mode() != outage.Away {
 			t.Error("callers who had time do not")
 		}
 		// A probe whose caller gives up says nothing: the next call is one.
 		time.Sleep(50 * ms)
 		for i := range 3 {
-			if err := take(10 * ms); errors.Is(err, ErrOutage) || s.Stats().Probes != uint64(i+1) || s.mode() != isAway {
+			if err := take(10 * ms); errors.Is(err, ErrOutage) || s.Stats().Probes != uint64(i+1) || s.breaker.Mode() != outage.Away {
 				t.Errorf("%v, %+v", err, s.Stats())
 			}
 		}
@@ -263,22 +270,18 @@ func TestLateAnswers(t *testing.T) {
 		synctest.Wait()
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
-		if s.mode() != isAway {
+		if s.breaker.Mode() != outage.Away {
 			t.Fatal("not away")
 		}
 		l.fail(nil)
 		wg.Wait()
-		if got := s.Stats(); s.mode() != isAway || got.Outages != 1 || got.Probes != 0 {
+		if got := s.Stats(); s.breaker.Mode() != outage.Away || got.Outages != 1 || got.Probes != 0 {
 			t.Errorf("%+v", got)
-		}
-		p := s.breaker.places[""]
-		if p.wait != shortestRetry {
-			t.Errorf("left alone for %v", p.wait)
 		}
 		// An answer that was on its way is no probe.
 		l.silent.Store(false)
-		if _, err := b.Take(bg, "k", 1); err != nil || s.mode() != isAsking {
-			t.Fatalf("%v, %v", err, s.mode())
+		if _, err := b.Take(bg, "k", 1); err != nil || s.breaker.Mode() != outage.Asking {
+			t.Fatalf("%v, %v", err, s.breaker.Mode())
 		}
 		l.delay.Store(int64(20 * ms))
 		wg.Go(func() {
@@ -290,7 +293,7 @@ func TestLateAnswers(t *testing.T) {
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
 		wg.Wait()
-		if got := s.Stats(); s.mode() != isAway || got.Outages != 2 {
+		if got := s.Stats(); s.breaker.Mode() != outage.Away || got.Outages != 2 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -339,7 +342,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 		if _, err := b.Take(bg, "a2", 1); !errors.As(err, &away) || away.server != "a" || !strings.Contains(err.Error(), "the server at a has been away for 0s: dial") {
 			t.Errorf("%v", err)
 		}
-		if got := s.Stats(); s.mode() != isAway || got.Outages != 1 {
+		if got := s.Stats(); s.breaker.Mode() != outage.Away || got.Outages != 1 {
 			t.Errorf("%+v", got)
 		}
 		for range 11 { // its keys have moved
@@ -348,7 +351,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := s.Stats(); s.mode() != isAsking || s.breaker.trouble.Load() != 0 {
+		if got := s.Stats(); s.breaker.Mode() != outage.Asking || s.breaker.Trouble() {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -384,8 +387,8 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 		time.Sleep(50 * ms)
 		go func() { _, _ = b.Take(bg, "k", 1) }()
 		synctest.Wait()
-		if s.mode() != isProbing {
-			t.Fatal(s.mode())
+		if s.breaker.Mode() != outage.Probing {
+			t.Fatal(s.breaker.Mode())
 		}
 		began = time.Now()
 		if res, err := b.Take(bg, "k", 1); err != nil || !res.Allowed() || time.Since(began) != 0 {
@@ -443,10 +446,11 @@ func TestNotifyMayUseTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *Store
 		var got []string
-		s, l := newRemote().newStore(t, Config{Failures: 1, Notify: func(_ string, err error) {
+		notify := func(err error) {
 			got = append(got, fmt.Sprint(err != nil, " ", s.Stats().Away))
 			_, _ = newLeaky(t, s, "l", perHour).Take(bg, "k", 1)
-		}})
+		}
+		s, l := newRemote().newStore(t, Config{Failures: 1, Notify: func(_ string, err error) { notify(err) }})
 		b := newLeaky(t, s, "l", perHour)
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)
@@ -462,22 +466,10 @@ func TestNotifyMayUseTheStore(t *testing.T) {
 		if want := []string{"true 1", "false 0"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		// A call for the key finds an event that another has left.
-		got = nil
-		s.breaker.events.add(outageEvent{})
-		began := time.Now()
-		if _, err := b.Take(bg, "k", 1); err != nil || time.Since(began) != ms {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		time.Sleep(ms)
-		synctest.Wait()
-		if want := []string{"false 0"}; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
 		l.delay.Store(0)
 		// A change that Notify makes is reported afterwards.
 		got = nil
-		s.breaker.events.notify = func(_ string, err error) {
+		notify = func(err error) {
 			got = append(got, fmt.Sprint(err != nil))
 			if err != nil {
 				l.fail(nil)

@@ -1,0 +1,232 @@
+// Package outage knows which servers are away.
+package outage
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # When is a server away, and when is it back?
+//
+// A server that does not answer costs each call its deadline. After some failures
+// in a row, of whatever call, it is taken to be away and not asked: calls are
+// decided at once, by another rule. After a while the next call is a probe: it is sent,
+// and the others still follow that rule until it was answered. Then all are sent again;
+// else the while is twice as long, up to a longest one.
+//
+//	         failures                              answered
+//	Asking ────────────→ Away ──────────→ Probing ───────────→ Asking
+//	                      ↑   a call, after a │
+//	                      └────── while ──────┘ failed
+//
+// Nothing runs meanwhile: it is a call that finds that it is time. A probe whose
+// caller leaves says nothing, and the next call is one.
+//
+// Of several servers each is away on its own.
+
+// ShortestRetry is how long a server is left alone at first.
+const ShortestRetry = 50 * time.Millisecond
+
+// A Mode is the state of a server, and so says what decides.
+type Mode int
+
+const (
+	Asking  Mode = iota // the server decides
+	Away                // no call is sent
+	Probing             // as Away, while one call tests the server
+)
+
+// A Verdict is what the end of a call says about the server.
+type Verdict int
+
+const (
+	Nothing    Verdict = iota // its caller left too soon
+	Answered                  // it can be asked
+	Unanswered                // it cannot
+	NotThese                  // it can, but not for these keys: they are on their way to another one, or forbidden
+)
+
+// A Breaker remembers which servers are away. While none is, and none has just
+// failed, a call costs it one atomic load.
+type Breaker struct {
+	failures int           // as many in a row, and a server is away
+	longest  time.Duration // between probes
+
+	trouble atomic.Int64 // len(places)
+	mu      sync.Mutex
+	places  map[string]*Place
+	outages uint64 // how often one was away
+	probes  uint64
+	swept   time.Time
+	events  events
+}
+
+// A Place is a server that has failed.
+type Place struct {
+	name     string
+	mode     Mode
+	failures int
+	since    time.Time     // it was first away
+	next     time.Time     // it is left alone until then
+	wait     time.Duration // which is that long, before jitter
+	asked    time.Time     // when a call last wanted it
+	cause    error         // of the last failure
+}
+
+// New returns a breaker. After so many failures in a row a server is away; longest is the
+// longest time between two probes. notify, if not nil, is called for the begin of each
+// outage, with its cause, and for its end, with nil: one call after the other, in a
+// goroutine of its own.
+func New(failures int, longest time.Duration, notify func(server string, err error)) *Breaker {
+	return &Breaker{failures: failures, longest: longest, places: map[string]*Place{}, events: events{notify: notify}}
+}
+
+// A Refusal is why a call may not be sent.
+type Refusal struct {
+	Since time.Duration // how long the server has been away
+	Retry time.Duration // when it is worth asking again
+	Cause error         // the last failure
+}
+
+// Enter reports whether a call may be sent to the server at name, and whether it
+// is a probe. If it may, the caller must call Leave, with the probe.
+func (b *Breaker) Enter(name string) (probe *Place, no *Refusal) {
+	if b.trouble.Load() == 0 {
+		return nil, nil
+	}
+	defer b.events.flush() // also of a server that was forgotten
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.sweep(now)
+	p := b.places[name]
+	if p == nil {
+		return nil, nil
+	}
+	p.asked = now
+	switch {
+	case p.mode == Asking:
+		return nil, nil
+	case p.mode == Away && !now.Before(p.next):
+		b.probes++
+		b.change(p, Probing, nil)
+		return p, nil
+	}
+	return nil, &Refusal{now.Sub(p.since), max(time.Millisecond, p.next.Sub(now)), p.cause}
+}
+
+// Trouble reports whether any server is away, or has just failed.
+func (b *Breaker) Trouble() bool { return b.trouble.Load() > 0 }
+
+// Away reports whether a call for name would not be sent, or would be a probe.
+func (b *Breaker) Away(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.places[name]
+	return p != nil && p.mode != Asking
+}
+
+// Leave records what a call said about the server at name.
+func (b *Breaker) Leave(name string, probe *Place, v Verdict, cause error) {
+	if v == NotThese { // which says nothing of the server
+		v = Nothing
+	}
+	if probe == nil && (v == Nothing || v == Answered && b.trouble.Load() == 0) {
+		return
+	}
+	defer b.events.flush()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.places[name]
+	switch {
+	case probe != nil && p != probe: // swept meanwhile
+	case probe != nil && v == Nothing:
+		p.next = time.Now()
+		b.change(p, Away, p.cause)
+	case probe != nil && v == Unanswered:
+		p.cause, p.wait = cause, min(2*p.wait, b.longest)
+		b.alone(p)
+	case v == Answered:
+		if p != nil && (probe != nil || p.mode == Asking) {
+			b.forget(p)
+		}
+	case p != nil && p.mode != Asking: // it was sent before the server was away
+	default:
+		if p == nil {
+			p = &Place{name: name, asked: time.Now()}
+			b.places[name] = p
+			b.trouble.Add(1)
+		}
+		p.failures++
+		if p.cause = cause; p.failures >= b.failures {
+			b.outages++
+			p.since, p.wait = time.Now(), min(ShortestRetry, b.longest)
+			b.alone(p)
+		}
+	}
+}
+
+// alone leaves p alone for a while, which differs between machines, so that
+// they do not all probe at once.
+func (b *Breaker) alone(p *Place) {
+	p.next = time.Now().Add(p.wait - rand.N(p.wait/4+1))
+	b.change(p, Away, p.cause)
+}
+
+// forget notes that nothing is wrong with p. The lock is held.
+func (b *Breaker) forget(p *Place) {
+	delete(b.places, p.name)
+	b.trouble.Add(-1)
+	if p.mode != Asking {
+		b.change(p, Asking, nil)
+	}
+}
+
+// change changes the mode of p. The lock is held.
+func (b *Breaker) change(p *Place, m Mode, cause error) {
+	if p.mode == Asking || m == Asking {
+		b.events.add(event{p.name, cause})
+	}
+	p.mode = m
+}
+
+// sweep forgets servers that no call has wanted for long: after a failover their
+// keys are elsewhere. The lock is held.
+func (b *Breaker) sweep(now time.Time) {
+	if now.Sub(b.swept) < b.longest {
+		return
+	}
+	b.swept = now
+	for _, p := range b.places {
+		if now.Sub(p.asked) > 10*b.longest && p.mode != Probing {
+			b.forget(p)
+		}
+	}
+}
+
+// Counts returns how many servers are away, how often one went away, and how many calls
+// were probes.
+func (b *Breaker) Counts() (away int64, outages, probes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.places {
+		if p.mode != Asking {
+			away++
+		}
+	}
+	return away, b.outages, b.probes
+}
+
+// Mode returns the mode of the server that is worst off.
+func (b *Breaker) Mode() (worst Mode) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.places {
+		if p.mode == Away || worst == Asking {
+			worst = p.mode
+		}
+	}
+	return worst
+}
