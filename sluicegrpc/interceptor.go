@@ -87,7 +87,7 @@ func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grp
 		return streamer(ctx, desc, cc, method, opts...)
 	}
 	opts, finish := ownFinish(opts)
-	s := &stream{call: c, desc: desc, finish: finish}
+	s := &stream{call: c, desc: desc, finish: finish, failing: make(chan struct{}, 1)}
 	s.streamer = func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error) {
 		return streamer(ctx, desc, cc, method, append(opts[:len(opts):len(opts)], more...)...)
 	}

@@ -24,7 +24,7 @@ type stream struct {
 	streamer func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error)
 	finish   func(error) // the OnFinish of the client
 
-	failing sync.Mutex // held during another attempt
+	failing chan struct{} // holds a token during another attempt, which may wait
 
 	mu         sync.Mutex // also guards the fields of call once the stream is open
 	turn       *turn
@@ -202,8 +202,8 @@ func (s *stream) RecvMsg(m any) error {
 // failed is called when t has failed with err. It opens the stream again and returns nil, or
 // returns the error for the client.
 func (s *stream) failed(t *turn, err error) error {
-	s.failing.Lock()
-	defer s.failing.Unlock()
+	s.failing <- struct{}{}
+	defer func() { <-s.failing }()
 	if s.current(false) != t { // SendMsg and RecvMsg have both failed
 		return nil
 	}

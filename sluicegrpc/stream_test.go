@@ -436,6 +436,37 @@ func TestStream_SendMsgFails(t *testing.T) {
 	}
 }
 
+// TestStream_SendMsgAndRecvMsgFail at once: the stream is opened again once.
+func TestStream_SendMsgAndRecvMsgFail(t *testing.T) {
+	opened := 0
+	fails := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := streamer(ctx, desc, cc, method, opts...)
+		if opened++; opened > 1 {
+			return s, err
+		}
+		return deaf{mute{s, failure(codes.Unavailable)}}, err
+	}
+	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context()) // ends the stream that only seems to have failed
+		defer cancel()
+		w.out = func(_ int, s pb.TestService_StreamingOutputCallServer) error { return s.Send(response) }
+		s, err := w.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/grpc.testing.TestService/StreamingOutputCall")
+		wantCode(t, err, codes.OK)
+		var wg sync.WaitGroup
+		wg.Go(func() { wantCode(t, s.RecvMsg(&pb.StreamingOutputCallResponse{}), codes.OK) })
+		wantCode(t, s.SendMsg(request), codes.OK)
+		wg.Wait()
+		if opened != 2 {
+			t.Errorf("%d streams were opened, want 2", opened)
+		}
+	}, grpc.WithChainStreamInterceptor(fails))
+}
+
+// A deaf stream cannot receive either. Its error comes a while later.
+type deaf struct{ mute }
+
+func (d deaf) RecvMsg(any) error { time.Sleep(ms); return d.err }
+
 // A mute stream cannot send.
 type mute struct {
 	grpc.ClientStream
