@@ -171,6 +171,7 @@ func (t *table) summary(w io.Writer) {
 // others writes what only some worlds have: fairness between processes, and harm to
 // strangers.
 func (t *table) others(w io.Writer) {
+	fmt.Fprint(w, "\n### Harm and fairness\n\n")
 	for _, world := range t.worlds {
 		for _, s := range t.strategies {
 			c := t.cells[[2]string{world, s}]
@@ -179,10 +180,10 @@ func (t *table) others(w io.Writer) {
 			}
 			n := float64(c.runs)
 			if c.Harm > 0 {
-				fmt.Fprintf(w, "%s, %s: %.1f %% of the strangers' calls refused\n", world, s, 100*c.Harm/n)
+				fmt.Fprintf(w, "- %s, %s: %.1f %% of the strangers' calls refused\n", world, s, 100*c.Harm/n)
 			}
 			if c.processes > 1 {
-				fmt.Fprintf(w, "%s, %s: Jain %.3f\n", world, s, c.Jain/n)
+				fmt.Fprintf(w, "- %s, %s: Jain %.3f\n", world, s, c.Jain/n)
 			}
 		}
 	}
