@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Queue makes callers wait for a limiter that only answers. See [NewQueue].
+// A Queue makes callers wait for a limiter that does not wait itself. See [NewQueue].
 type Queue struct {
 	queue queue.Queue
 	ask   queue.AskFunc

@@ -19,9 +19,9 @@ var (
 	// ErrAttempts: RetryPolicy.Attempts are used up.
 	ErrAttempts = errors.New("no attempts left")
 
-	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If the
-	// reason is a wait that RetryPolicy.MaxServerWait allows, the message names both
-	// settings.
+	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If it would
+	// be in time but for a wait that RetryPolicy.MaxServerWait allows, the message names
+	// both settings.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server asked for a longer wait than
@@ -58,7 +58,7 @@ type RetryError struct {
 	RetryAt time.Time
 }
 
-// Error returns both reasons and when to come back.
+// Error returns Why, Last and when to come back.
 func (s *RetryError) Error() string {
 	var b strings.Builder
 	b.WriteString("sluice: ")

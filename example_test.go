@@ -143,7 +143,7 @@ func ExamplePermit_Settle() {
 	// next call in 1s
 }
 
-// Callers wait, in order, for a limiter that only answers.
+// Callers wait, in order, for a limiter that does not wait itself.
 func ExampleNewQueue() {
 	limit := &everyOther{}
 	queue := sluice.NewQueue(limit)

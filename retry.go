@@ -110,8 +110,9 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // marked with RetryAfter, RetryAt or NotBefore) and each 30 s in which no call fails.
 // The spacing does not refuse calls in advance: they wait until their deadline.
 //
-// If RetryValue gives up, it returns the zero T and a [*RetryError] with the last error,
-// the reason, and when to come back; it gives up before a wait that cannot end in time.
+// If RetryValue gives up, it returns the zero T and a [*RetryError]: the last error, why
+// there is no other attempt, and when to come back. It does not begin a wait that cannot
+// end in time.
 // If the first attempt fails with an error marked with Permanent, it returns that error
 // as it is; if RetryPolicy.Retryable returns false for it, it returns Permanent of it. If
 // the gate refuses the first attempt, it returns the error of the gate. If f

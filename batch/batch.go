@@ -10,10 +10,10 @@ import (
 )
 
 var (
-	// ErrHalted is the reason if a batch was ended by Config.Halt.
+	// ErrHalted is why a batch ended early if Config.Halt ended it.
 	ErrHalted = errors.New("batch: halted")
 
-	// ErrStopped is the reason if a batch was ended by Config.Stop.
+	// ErrStopped is why a batch ended early if Config.Stop ended it.
 	ErrStopped = errors.New("batch: stopped")
 
 	// ErrFailed matches the error of ForEach if items have failed.
@@ -48,8 +48,8 @@ type Config[In any] struct {
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
-	// Ending, if set, is called once, with the reason, as soon as the batch ends
-	// early or the loop is left. It may be called by any goroutine and must not
+	// Ending, if set, is called once, as soon as the batch ends early or the loop is
+	// left; why says why. It may be called by any goroutine and must not
 	// block. An input that can block needs it, to know when to give up.
 	Ending func(why error)
 
@@ -70,7 +70,7 @@ type Config[In any] struct {
 	// neither acquires nor retries; it uses the gate only for Times.Intended and
 	// Ahead. The function must call [Depart] when an attempt leaves. If it fails
 	// after the batch has ended, the item is unfinished, unless the error
-	// matches a [*sluice.RetryError] with the reason ErrPermanent, ErrAttempts,
+	// matches a [*sluice.RetryError] whose Why is ErrPermanent, ErrAttempts,
 	// ErrElapsed or ErrBudget.
 	Paced bool
 }
@@ -110,8 +110,9 @@ type Result[In, Out any] struct {
 // Map calls f for each item of in through gate, with retries, and yields the results as
 // they complete, or in the order of the input. It yields every item that it has read and
 // not skipped, including those that are unfinished when the batch ends early. In that
-// case it finally yields an empty result with the reason: [ErrHalted], [ErrStopped], or
-// the error of ctx, the gate or the log. If cfg is invalid, it yields only that error.
+// case it finally yields an empty result with an error that says why the batch ended:
+// [ErrHalted], [ErrStopped], or the error of ctx, the gate or the log. If cfg is invalid,
+// it yields only that error.
 //
 //	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch, batch.Config[string]{}) {
 //		if err != nil {
@@ -162,7 +163,7 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 // ForEach is [Map] for a function that returns only an error. It blocks until the batch
 // has ended, and returns nil if every item is ok or was skipped. If items have failed, the
 // error matches [ErrFailed] and wraps the first of their errors. If the batch has ended
-// early, the error matches the reason that Map would yield.
+// early, the error also matches the one that Map would yield last.
 func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) error, cfg Config[In]) error {
 	if f == nil {
 		panic("batch: nil function")

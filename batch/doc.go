@@ -40,7 +40,7 @@
 // should have been made meanwhile are not counted; this is known as coordinated omission
 // (G. Tene: How NOT to Measure Latency, 2013).
 //
-// # Cost
+// # Overhead
 //
 // An item takes about 5 µs of CPU time besides the call, and 8 µs with a log (go test
 // -bench ForEach ./batch). A resumed log takes 20 to 40 bytes for each key.

@@ -110,7 +110,7 @@ func digestOf(key string) digest {
 // secrets.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
-		return nil, fmt.Errorf("batch: no mode %d", cfg.Mode)
+		return nil, fmt.Errorf("batch: unknown mode %d", cfg.Mode)
 	}
 	file, err := openLocked(name)
 	if err == errLogInUse {

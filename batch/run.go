@@ -269,5 +269,5 @@ func (r *run[In, Out]) end() {
 	}
 }
 
-// errLeft is the reason for Config.Ending if the loop was left.
+// errLeft is passed to Config.Ending if the loop was left.
 var errLeft = errors.New("batch: the loop was left")

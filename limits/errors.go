@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Why a call may not leave. Every package of Sluice returns these values, so
-// errors.Is gives the same answer everywhere. The errors of a context are returned
+// Why a call may not leave. Every package of Sluice returns these values, so errors.Is
+// finds them whichever package a call went through. The errors of a context are returned
 // as they are.
 var (
 	// ErrTooLarge reports a request for more than the limit. It is returned at
@@ -37,8 +37,8 @@ var (
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
 
-	// ErrLeaseLost is the cause of the context of a call whose [Lease] was lost while the
-	// call was in flight.
+	// ErrLeaseLost is what [context.Cause] returns for the context of a call whose [Lease]
+	// was lost while the call was in flight.
 	ErrLeaseLost = errors.New("sluice: the permit was lost")
 )
 

@@ -10,8 +10,8 @@ const Never = time.Duration(1<<63 - 1)
 // A Result is the decision of a limit. Durations are exact and count from the
 // instant of the decision. The zero Result means not allowed.
 //
-// It has four words because that is what Go returns in registers. With a fifth, which
-// said that the request was allowed, a decision took a seventh longer.
+// There is no field Allowed because Go returns four words in registers: with a fifth, a
+// decision took a seventh longer.
 type Result struct {
 	// Limit is the most that the limit allows at once; 0 if the key was refused with
 	// ErrTooManyKeys.

@@ -52,7 +52,7 @@ func (cfg *Config) check() error {
 	}
 	for _, code := range cfg.AlsoRetry {
 		if code == codes.OK || code == codes.Canceled || code > codes.Unauthenticated {
-			return fmt.Errorf("code %v of AlsoRetry is not one to retry", code)
+			return fmt.Errorf("code %v in AlsoRetry cannot be retried", code)
 		}
 	}
 	_, err := sluice.New(cfg.Gate) // an error of all gates

@@ -75,7 +75,7 @@
 // grpc.WithDefaultServiceConfig has set it. To let the gate pace each attempt, remove the
 // retryPolicy. Limits of this:
 //
-//   - grpc.WithDisableRetry cannot be seen: with it and a retryPolicy nobody retries.
+//   - grpc.WithDisableRetry cannot be seen: with it and a retryPolicy no call is retried.
 //   - The policy of an xDS route cannot be seen. A call for which gRPC has used up its
 //     attempts is not retried; one that ended before may be.
 //   - grpc-go ignores a hedgingPolicy, and so does an Interceptor.

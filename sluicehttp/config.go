@@ -126,7 +126,7 @@ func (cfg *Config) check() error {
 	}
 	for _, status := range cfg.AlsoRetry {
 		if status < 400 || status > 599 || status == http.StatusNotImplemented {
-			return fmt.Errorf("status %d of AlsoRetry is not one to retry", status)
+			return fmt.Errorf("status %d in AlsoRetry: must be from 400 to 599, and not 501", status)
 		}
 	}
 	_, err := sluice.New(cfg.Gate) // an error of all gates

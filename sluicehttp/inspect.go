@@ -62,7 +62,7 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	for _, e := range answer.Errors {
 		switch strings.ToUpper(e.Extensions.Code + e.Type) {
 		case "THROTTLED", "RATE_LIMITED", "RATELIMITED":
-			said.Throttled, said.Reason = true, "the answer says throttled"
+			said.Throttled, said.Reason = true, "the body says throttled"
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Why a failed request was not sent again, in a [Report]; in addition to the reasons of
-// package sluice.
+// Why a failed request was not sent again, in a [Report]. There are also ErrAttempts and
+// the other errors of package sluice.
 var (
 	// ErrReplay means that the body has been read, has no GetBody, and is longer
 	// than 64 KiB or of unknown length.
@@ -33,7 +33,7 @@ var (
 // RetryPolicy.Retryable, and in the error of a request whose responses were all discarded.
 type StatusError struct {
 	Status int
-	Why    string // the reason that the server gave, or ""
+	Why    string // what the server said about it, or ""
 }
 
 // Error returns the status and its text.

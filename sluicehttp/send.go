@@ -19,7 +19,7 @@ type lateError struct{ after time.Duration }
 
 // Error includes the timeout.
 func (e *lateError) Error() string {
-	return "sluicehttp: no answer within the " + e.after.String() + " of an attempt"
+	return "sluicehttp: no response within the AttemptTimeout of " + e.after.String()
 }
 
 // Timeout reports true.

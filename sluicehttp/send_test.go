@@ -121,7 +121,7 @@ func TestTransport_AttemptTimeout(t *testing.T) {
 							error
 							Timeout() bool
 						}](err)
-						if !ok || !timeout.Timeout() || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no answer within the 10s of an attempt") {
+						if !ok || !timeout.Timeout() || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no response within the AttemptTimeout of 10s") {
 							t.Errorf("got %v", err)
 						}
 					}

@@ -164,8 +164,8 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // there was no other attempt.
 //
 // Without a response, the error is that of the base transport if there was one attempt; the
-// error of the context; a [*sluice.RetryError] with the last error and the reason why there
-// was no other attempt; or that of the gate if it refused the request. If a wait cannot end
+// error of the context; a [*sluice.RetryError] with the last error and why there was no
+// other attempt; or that of the gate if it refused the request. If a wait cannot end
 // before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
 // once, with an error that matches [*limits.WaitError] and [context.DeadlineExceeded].
 //

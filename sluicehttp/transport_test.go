@@ -399,7 +399,7 @@ func TestTransport_BaseIgnoresTheContext(t *testing.T) {
 				switch {
 				case err == nil && c.base.d == time.Second: // it was in time
 					resp.Body.Close()
-				case err == nil || !strings.Contains(err.Error(), "no answer within the 1s of an attempt"):
+				case err == nil || !strings.Contains(err.Error(), "no response within the AttemptTimeout of 1s"):
 					t.Errorf("after %v: %v, %v", c.base.d, resp, err)
 				}
 				if body, ok := c.base.body.(*closing); ok && body.closed == 0 {

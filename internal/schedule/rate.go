@@ -32,7 +32,7 @@ func tolerance(rate limits.Rate, warmUp time.Duration) (time.Duration, error) {
 		return 0, nil
 	}
 	if warmUp > 0 {
-		return 0, errors.New("warm-up and a burst exclude each other")
+		return 0, errors.New("a warm-up and a burst cannot be combined")
 	}
 	tau, _, ok := sat.MulDiv(rate.Burst-1, int64(rate.Per), 0, rate.Count)
 	if !ok || time.Duration(tau) > longest {

@@ -37,10 +37,10 @@ type Info struct {
 	ShouldRetry *bool
 
 	// Floor is the minimum wait if the call was throttled, by the status or the
-	// body, and RetryAt is zero. It is one minute if GitHub or GitLab refuse with
+	// body, and RetryAt is zero. It is one minute if GitHub or GitLab respond with
 	// 403 or 429 although something remains of the limit they show, because then
-	// another limit refused. For a bucket of requests of which nothing remains it
-	// is the time until NextAt.
+	// another limit refused the call. For a bucket of requests of which nothing
+	// remains it is the time until NextAt.
 	Floor time.Duration
 
 	// Limits are ordered by name, then by partition.
