@@ -150,6 +150,17 @@ func TestPlayInBubble_PanicsIfALibraryGivesUp(t *testing.T) {
 	p.serve(&wish{})
 }
 
+// Strategies that must be told a rate have no limit in a world that tells none.
+func TestPlayInBubble_WithoutAToldRate(t *testing.T) {
+	w := world(t, "tokens")
+	w.Seconds, w.Told = 20, 0
+	for _, e := range entries {
+		if g := e.play(w, 1, bubblesOf(t)); e.told && g.goodput() == 0 {
+			t.Errorf("%s: nothing was granted", e.name)
+		}
+	}
+}
+
 func TestPerSecond(t *testing.T) {
 	for _, want := range []float64{.001, .35, 1.0 / 3, 7, 66.6667, 1500, 123456} {
 		r := perSecond(want)

@@ -45,7 +45,11 @@ func xtime(factor float64) func(p *process) caller {
 		if c := p.world.Cost; c != nil {
 			burst = int(c.Max)
 		}
-		l := rate.NewLimiter(rate.Limit(p.world.Told*factor), burst)
+		limit := rate.Inf
+		if p.world.Told > 0 {
+			limit = rate.Limit(p.world.Told * factor)
+		}
+		l := rate.NewLimiter(limit, burst)
 		return p.withBackoff(func(ctx context.Context, w *wish) error {
 			return l.WaitN(ctx, int(w.cost))
 		})
@@ -67,14 +71,17 @@ const (
 // and need no budget.
 func toldSluice(w *World) sluice.Config {
 	cfg := sluice.Config{Rate: perSecond(w.Told)}
-	if c := w.Cost; c != nil {
+	if c := w.Cost; c != nil && w.Told > 0 {
 		cfg.RateUnit, cfg.Rate.Burst = sluice.Cost, int64(c.Max)
 	}
 	return cfg
 }
 
-// perSecond returns the rate of n per second.
+// perSecond returns the rate of n per second; of 0 it returns no limit.
 func perSecond(n float64) sluice.Rate {
+	if n == 0 {
+		return sluice.Rate{}
+	}
 	for _, count := range []int64{1, 10, 100, 1000, 1e4, 1e5} {
 		// The period is in whole nanoseconds; with a longer one the error is smaller.
 		if per := float64(count) / n; per >= 1 {

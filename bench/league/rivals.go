@@ -38,7 +38,11 @@ type told struct {
 }
 
 func newTold(w *World, r *rand.Rand, factor float64) *told {
-	return &told{backoff: backoff{r: r}, rate: w.Told * factor}
+	rate := math.Inf(1)
+	if w.Told > 0 {
+		rate = w.Told * factor
+	}
+	return &told{backoff: backoff{r: r}, rate: rate}
 }
 
 func (p *told) leave(now time.Duration, _ int, cost float64) (ticket, time.Duration) {

@@ -171,7 +171,11 @@ func (t *table) summary(w io.Writer) {
 // others writes what only some worlds have: fairness between processes, and harm to
 // strangers.
 func (t *table) others(w io.Writer) {
-	fmt.Fprint(w, "\n### Harm and fairness\n\n")
+	head := "\n### Harm and fairness\n\n"
+	line := func(format string, args ...any) {
+		fmt.Fprintf(w, head+format, args...)
+		head = ""
+	}
 	for _, world := range t.worlds {
 		for _, s := range t.strategies {
 			c := t.cells[[2]string{world, s}]
@@ -180,10 +184,10 @@ func (t *table) others(w io.Writer) {
 			}
 			n := float64(c.runs)
 			if c.Harm > 0 {
-				fmt.Fprintf(w, "- %s, %s: %.1f %% of the strangers' calls refused\n", world, s, 100*c.Harm/n)
+				line("- %s, %s: %.1f %% of the strangers' calls refused\n", world, s, 100*c.Harm/n)
 			}
 			if c.processes > 1 {
-				fmt.Fprintf(w, "- %s, %s: Jain %.3f\n", world, s, c.Jain/n)
+				line("- %s, %s: Jain %.3f\n", world, s, c.Jain/n)
 			}
 		}
 	}
