@@ -33,9 +33,9 @@ type KeyedConfig struct {
 	// longest. The state of the gate is lost: its pause, so that the next call for
 	// its key may leave too early and be throttled, and its retry budget. owes reports
 	// that the gate is not paused and that dropping it might let more calls leave than
-	// you configured, because it has limits or debt. A gate that is kept may be offered
-	// again at once. Forget is not called. Evict is called with the Keyed locked and
-	// must not use it.
+	// you configured, because it has debt or a limit whose state would be lost. A gate
+	// that is kept may be offered again at once. Forget is not called. Evict is called
+	// with the Keyed locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
 	// EvictAt is how many gates there must be before a further key makes room: by

@@ -27,8 +27,8 @@ type Config struct {
 	// be. At MaxKeys, a new key replaces a gate that no request uses and that a
 	// server has paused or slowed down, so that a server with many names cannot
 	// keep other hosts from getting a gate. A gate is kept if its configured rate
-	// would delay a call or if it has Limits; if there are only such gates, the
-	// new key fails with limits.ErrTooManyKeys.
+	// would delay a call or if the state of one of its Limits would be lost; if
+	// there are only such gates, the new key fails with limits.ErrTooManyKeys.
 	//
 	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for
 	// their rate or Limits only up to 10 times EvictAt. Set MaxKeys if you have
