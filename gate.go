@@ -223,8 +223,8 @@ func (g *Gate) vacate() {
 // If New would return an error for rate, SetRate does, and changes nothing.
 //
 // It looks at every waiting caller, and no call leaves meanwhile: with 100,000 of them
-// that takes milliseconds. So does PauseUntil, and so does a Settle that moves the next
-// slot later.
+// that takes milliseconds. PauseUntil does the same, and so does a Settle that moves the
+// next slot later.
 func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {

@@ -27,12 +27,12 @@ type RetryPolicy struct {
 	// Waiting for the gate before the first attempt does not count. 0 means 15 min,
 	// negative no bound.
 	//
-	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, waits of more than
-	// 5 min, for the gate or because a server asks for them, do not count, and
-	// MaxElapsed does not bound the wait for the gate. So MaxServerWait alone is
-	// enough for a server that asks for an hour. A MaxElapsed that is set counts all
-	// waits: if it is shorter than a wait that MaxServerWait allows, the call stops
-	// with ErrElapsed and a message that names both settings.
+	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more
+	// than 5 min does not count, whether it is for the gate or because a server asks
+	// for it, and MaxElapsed does not bound the wait for the gate. So MaxServerWait
+	// alone is enough for a server that asks for an hour. A MaxElapsed that is set
+	// counts all waits: if it is shorter than a wait that MaxServerWait allows, the
+	// call stops with ErrElapsed and a message that names both settings.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks for
