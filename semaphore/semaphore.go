@@ -66,7 +66,7 @@ type Weighted struct {
 
 	stock atomic.Pointer[stock]
 
-	_ [40]byte // makes 320: those are aligned to lines
+	// With the queue that makes 320 bytes: those are aligned to lines of the cache.
 }
 
 // NewWeighted returns a semaphore with limit permits, all of them free. A

@@ -108,7 +108,7 @@ func (q *Queue) Advance(now time.Duration) {
 				at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
 			}
 			if at > now {
-				q.arm(at) // also for a driver that is new
+				q.arm(now, at) // also for a driver that is new
 				return
 			}
 			due = at
@@ -118,7 +118,7 @@ func (q *Queue) Advance(now time.Duration) {
 			continue
 		}
 		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
-			q.arm(sat.Add(now, wait))
+			q.arm(now, sat.Add(now, wait))
 			return
 		}
 		q.remove(w)
@@ -148,10 +148,10 @@ func (q *Queue) setDue(due time.Duration) {
 }
 
 // arm makes the driver wake at due.
-func (q *Queue) arm(due time.Duration) {
+func (q *Queue) arm(now, due time.Duration) {
 	q.setDue(due)
-	if q.driver != nil && q.driver.at > due {
-		q.driver.nudge()
+	if d := q.driver; d != nil && d.at > due && !q.ringFor(d, now, due) {
+		d.nudge()
 	}
 }
 

@@ -35,6 +35,9 @@ func (q *Queue) remove(w *Waiter) {
 			for q.driver != nil && q.driver.wake == nil {
 				q.driver = q.driver.next
 			}
+			if d := q.driver; d != nil && d.at != awake {
+				d.at = Forever // if it drove before, the clock rang for the one that leaves
+			}
 		}
 	}
 	if w.prev == nil {

@@ -30,7 +30,8 @@
 //   - No caller is admitted before all ahead of it are settled.
 //   - Nothing is taken from the rule for a caller whose context was done before its
 //     turn, so a cancelled wait has nothing to give back.
-//   - The driver is awake, has a message, or sleeps until no later than due.
+//   - The driver is awake, has a message, or is woken no later than due and the Hold:
+//     by its own timer, or by the clock of the process.
 //
 // # Where is what?
 //
@@ -38,6 +39,7 @@
 //	rule.go      what a user of the package provides
 //	acquire.go   how callers come in
 //	wait.go      how their goroutines wait: one loop for all
+//	clock.go     one timer for many queues
 //	ask.go       callers whose limits must block to answer
 //	advance.go   which callers leave or fail, and what changes do
 //	reserve.go   entries without a goroutine
@@ -80,6 +82,10 @@ type Queue struct {
 
 	busy atomic.Bool // see Busy
 
+	clock *clock
+	rings time.Duration // when the clock rings; guarded by the clock, like place
+	place int           // in the heap of the clock, from 1 on; 0: it does not ring
+
 	rule  Rule
 	cfg   Config
 	epoch time.Time
@@ -87,7 +93,7 @@ type Queue struct {
 
 // Init makes q an empty queue under rule.
 func (q *Queue) Init(rule Rule, cfg Config) {
-	q.rule, q.cfg = rule, cfg
+	q.rule, q.cfg, q.clock = rule, cfg, &theClock
 	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
 	q.mu.Lock()
 	defer q.Unlock() // which opens the latch

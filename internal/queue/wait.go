@@ -97,10 +97,11 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 		if w == q.driver && !w.asks() {
 			w.at = q.due // also if it sleeps for longer: what is due later need not wake it
 			fine = q.fine && q.cfg.Fine != nil && q.cfg.Fine()
+			if !fine && q.ringFor(w, q.Now(), w.at) {
+				return Forever, false
+			}
 		}
-		if until = sat.Add(w.at, q.hold()); w.rare != nil && until >= w.rare.ctxAt {
-			until = w.at // the context must not be done before
-		}
+		until = q.wakeAt(w)
 	}
 	asks := w.asks() && w == q.front
 	if asks && w.rare.paced {
@@ -113,6 +114,15 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 		fine = q.fine && (!w.rare.paced && until-q.Now() <= near || q.cfg.Fine != nil && q.cfg.Fine())
 	}
 	return until, fine
+}
+
+// wakeAt returns when w, the driver, is to be woken that need not look before w.at.
+func (q *Queue) wakeAt(w *Waiter) time.Duration {
+	at := sat.Add(w.at, q.hold())
+	if w.rare != nil && at >= w.rare.ctxAt {
+		return w.at // the context must not be done before
+	}
+	return at
 }
 
 // hold returns how long after due the driver sleeps, see Config.Hold.

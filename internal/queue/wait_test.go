@@ -98,7 +98,7 @@ func held(interval, hold time.Duration, cfg Config) *Queue {
 	q := new(Queue)
 	cfg.Hold = func() time.Duration { return hold }
 	q.Init(&slots{interval: interval}, cfg)
-	q.fine = true
+	q.fine, q.clock = true, &clock{began: time.Now()}
 	return q
 }
 
