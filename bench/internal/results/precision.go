@@ -95,8 +95,8 @@ func (p *Precision) Write(file string) error {
 
 // Cells returns each cell once, sorted by what was asked: the median over its
 // runs, but the largest of DeliveredMax, Ahead and Stall, and the sum of Early. The errors
-// of the spacing and the processor time are those of the runs in which the machine did not
-// stall, if there are any: see Quiet.
+// of the spacing, the processor time and DeliveredMax are those of the runs in which the
+// machine did not stall, if there are any: see Quiet.
 func (p *Precision) Cells() []Cell {
 	type key struct {
 		library       string
@@ -127,7 +127,7 @@ func (p *Precision) Cells() []Cell {
 		c := Cell{
 			Library: k.library, Callers: k.callers, Asked: k.asked, Frozen: k.frozen, Work: k.work, Limiters: of[0].Limiters, Runs: len(of), Quiet: quiet,
 			Delivered:    median(func(c Cell) float64 { return c.Delivered }),
-			DeliveredMax: most(func(c Cell) float64 { return c.Delivered }),
+			DeliveredMax: slices.Max(column(undisturbed, func(c Cell) float64 { return c.Delivered })),
 			ErrP50:       calm(func(c Cell) float64 { return c.ErrP50 }),
 			ErrP90:       calm(func(c Cell) float64 { return c.ErrP90 }),
 			ErrP99:       calm(func(c Cell) float64 { return c.ErrP99 }),
