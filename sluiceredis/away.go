@@ -16,21 +16,21 @@ const (
 	// FailClosed refuses all calls with [ErrOutage].
 	FailClosed OutagePolicy = 1 + iota
 
-	// FailOpen admits all calls that the limit could ever admit. They are not
+	// FailOpen allows all calls that the limit could ever allow. They are not
 	// counted, and no pause of a pacer holds them up.
 	FailOpen
 
 	// LocalShare decides in this process, by the limit divided by the number of
 	// live instances, rounded down: see [Config.Instances]. If the limit is
 	// smaller than that number there is no share, and calls are refused as by
-	// FailClosed. A pacer can always be shared: each instance leaves one call per
-	// interval × instances. Results are those of the share. A call larger than
-	// the share may come again when the server may be back.
+	// FailClosed. A pacer can always be shared: each instance lets one call leave per
+	// interval × instances. Results are those of the share. If n is more than the
+	// share, RetryAfter is how long it takes until the server may be back.
 	//
-	// While the server answers, a share is kept as full as if it had granted
-	// what the server granted to this process, and never less full than the
-	// limit. What a share grants is reported to the server, as far as it still
-	// counts, by the next call for the key after the outage.
+	// While the server replies, a share is kept as full as if it had made the
+	// decisions for this process itself, and never less full than the limit. What a
+	// share allows is reported to the server, as far as it still counts, with the
+	// next script for the key after the outage.
 	LocalShare
 )
 
@@ -71,8 +71,8 @@ func (s *Store) honor(p OutagePolicy) OutagePolicy {
 }
 
 // ErrOutage reports a call that was refused because the server did not answer. If the
-// call was sent the error also matches its cause: [ErrAmbiguous] or a [*ServerError], for
-// example.
+// script was sent, the error also matches the one that came back: [ErrAmbiguous] or a
+// [*ServerError], for example.
 var ErrOutage = errors.New("sluiceredis: the server is away")
 
 // An outageError reports a call that was refused during an outage.

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A Bucket is a leaky bucket for each key, shared by all machines. It admits what
-// package leaky does, by the server's clock.
+// A Bucket is a leaky bucket for each key, shared by all machines. It allows what a
+// bucket of package leaky does, by the server's clock.
 //
 // A bucket takes about 100 bytes of the server's memory besides its key, and
 // expires when it is empty. A Bucket is safe for use by multiple goroutines.
@@ -18,7 +18,7 @@ type Bucket struct{ limiters }
 //
 //	store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
 //
-// admits 16 calls at once for each key and then one every two seconds. It returns
+// allow 16 calls at once for each key and then one every two seconds. Bucket returns
 // an error if name is empty, if [limits.Rate.Check] does, or if a full bucket takes
 // longer than 104 days to drain.
 //
@@ -50,14 +50,14 @@ func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 // return one.
 //
 // Machines need not change at the same time. While some have the new rate and others
-// the old one, as in a rolling deploy, no more is admitted in any time than the laxer
-// of both rates admits alone; once the last machine has changed, exactly the new rate
+// the old one, as in a rolling deploy, no more is allowed in any time than the laxer
+// of both rates allows alone; once the last machine has changed, exactly the new rate
 // holds. The number of units in use stays the same. If none of three or more rates is
 // the laxest, the bound is the largest burst with the highest rate.
 //
 // A rate that is new to a key finds as many units in use as there are, but never more
-// than its own burst, with one exception: one that has a smaller burst and a higher
-// rate waits until what the other admitted has leaked at its own rate.
+// than its own burst. There is one exception: a rate with a smaller burst and more units
+// per period than the old rate waits until what that allowed has leaked at the old rate.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	old := b.limit.Load()
 	rule, err := kinds.NewBucket(rate, old.Rule.(*kinds.Bucket))
@@ -69,7 +69,7 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 }
 
 // TakeRate is Take at a rate of the call's own, such as that of a user's plan. Several
-// rates may be used for one key: no more is admitted than the laxest of them allows,
+// rates may be used for one key: no more is allowed than by the laxest of them,
 // see [Bucket.SetRate]. It returns an error if Bucket would return one.
 func (b *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n int64) (limits.Result, error) {
 	rule, err := kinds.NewBucket(rate, nil)

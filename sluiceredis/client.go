@@ -11,7 +11,7 @@ import (
 // go-redis.
 //
 // A Client is used by many goroutines at once. It must not send a script again
-// whose outcome it does not know, because a script takes: an error after which
+// that may have run, because a script takes from a limit: an error after which
 // the script may have run matches [ErrAmbiguous]. An error reply of the server
 // is a [*ServerError], and then nothing was taken. Run and RunMany obey the
 // deadline of ctx.
@@ -20,9 +20,9 @@ type Client interface {
 	// its text. It returns the integers that s replied.
 	Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error)
 
-	// RunMany runs all calls in one pipeline, or in one for each server that
-	// has some of their keys. It returns one reply for each, in order. Calls
-	// are independent: one may fail and others not.
+	// RunMany runs all script calls in one pipeline, or in one for each server that
+	// has some of their keys. It returns one reply for each, in order. They are
+	// independent: one may fail and others not.
 	RunMany(ctx context.Context, calls []Call) []Reply
 }
 
@@ -41,14 +41,14 @@ type Topology interface {
 	// see [Config.Failures]. Place must not wait for anything.
 	Place(key string) string
 
-	// Pipelines returns how many calls may be under way at once: the next ones, for
-	// different keys, gather and are sent as one pipeline. 0 sends each call by itself.
-	// That is right for several servers, because one that does not answer would hold up
-	// the calls for the others.
+	// Pipelines returns how many pipelines may be under way at once: further script
+	// calls, for different keys, gather and are sent as one pipeline. 0 sends each by
+	// itself. That is right for several servers, because one that does not answer would
+	// hold up the script calls for the others.
 	Pipelines() int
 }
 
-// A Script is one in Lua, with its digest.
+// A Script is a script in Lua and its digest.
 type Script struct {
 	name, text, digest string
 
@@ -70,14 +70,14 @@ func (s *Script) Text() string { return s.text }
 // Digest returns the SHA-1 of the text, in hexadecimal digits.
 func (s *Script) Digest() string { return s.digest }
 
-// A Call is one script with its keys and arguments.
+// A Call is a script call: one script with its keys and arguments.
 type Call struct {
 	Script *Script
 	Keys   []string
 	Args   []string
 }
 
-// A Reply is what a Call came to.
+// A Reply is what a Call returned.
 type Reply struct {
 	Ints []int64
 	Err  error

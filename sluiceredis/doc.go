@@ -2,7 +2,7 @@
 // machines share them, as limits of a sluice.Gate or on their own.
 //
 //	you want                                                use
-//	so many calls at once, and then a rate                  Store.Bucket
+//	a burst of calls, and then a rate                       Store.Bucket
 //	at most 100 in any hour, exactly                        Store.Sliding
 //	5,000 a day, or per window from the first call          Store.Fixed
 //	one call every 10 ms, from whichever machine            Store.Pacer
@@ -36,7 +36,7 @@
 //
 // Each decision is made by one script, which runs alone and reads the server's clock:
 // the clocks of the machines do not matter. Callers of one key on one machine that come
-// while a call is under way share the next one, and are decided in order, as if each had
+// while a script is under way share the next one. It decides them in order, as if each had
 // come alone. Nothing is taken in advance, except by [PacerConfig].Prefetch. Numbers are
 // integers; times are exact to the microsecond of the server's clock.
 //
@@ -45,28 +45,28 @@
 //
 // # What is not
 //
-// A call that was sent and not answered has an unknown outcome. It is not sent again: it
-// counts as refused, matches [ErrAmbiguous], and what it took, if it arrived, is missing
-// until it would have come back anyway. So network errors make fewer calls than allowed,
+// If a script was sent and no reply came, it is unknown whether it ran. It is not sent
+// again: the call is refused with an error that matches [ErrAmbiguous], and what the script
+// took, if it ran, counts as used. So network errors let fewer calls leave than the limit,
 // never more.
 //
 // A server that loses its data, because it was restarted without a log or because a
-// replica that was behind took over, admits a burst that it has admitted before, unless
-// the mode is strict. Run it with appendonly yes and maxmemory-policy noeviction.
+// replica that was behind took over, allows a burst once more, unless the mode is strict.
+// Run it with appendonly yes and maxmemory-policy noeviction.
 //
 // # Outages
 //
 // If a server cannot be reached, or refuses the credentials, three times in a row, it is
-// away: no call is sent to it for a while, which grows to 1 s, and then one call probes
-// it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides at once:
+// away: no script is sent to it for a while, which grows to 1 s, and then one script
+// probes it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides:
 //
 //	FailClosed  refused, with ErrOutage; this is the default
-//	FailOpen    admitted, and not counted
+//	FailOpen    allowed, and not counted
 //	LocalShare  in this process, by the limit divided by the number of instances
 //
-// The same policy decides a call that the server did not answer in time. Semaphores are
-// always closed. With LocalShare and i of M instances cut off, all instances together
-// admit at most (1 + i/M) times what the limit allows, in any window; none has a fresh
+// The same policy decides a call for which the server did not reply in time. A semaphore
+// always refuses. With LocalShare and i of M instances cut off, all instances together
+// allow at most (1 + i/M) times as much as the limit, in any window; none has a fresh
 // burst when its server goes away or comes back. M does not count instances that
 // started less than 3 s before the first was cut off, or later: they have no share at
 // first, see [Config].Instances. [Store.Stats] shows the state.
@@ -75,8 +75,8 @@
 //
 // # Strict mode
 //
-// With [Config].Strict a server that may have lost data grants nothing that it may have
-// granted before. The data of a server has a history, with an id that changes with each
+// With [Config].Strict a server that may have lost data allows nothing that it may have
+// allowed before. The data of a server has a history, with an id that changes with each
 // restart and each promotion of a replica. The first script that finds another id than
 // the one last noted begins an epoch, by the server's clock. From then on
 //
@@ -88,10 +88,10 @@
 //     keep what they hold.
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
-// nothing was lost, and at the first use of a server: [Store.Vouch] is for an operator
-// certain that nothing was lost. On a cluster each slot has an epoch.
+// nothing was lost, and at the first use of a server. [Store.Vouch] ends it, for an operator
+// who is certain that nothing was lost. On a cluster each hash slot has an epoch.
 //
-// Strict mode cannot help if two servers both believe to be the primary (set
+// Strict mode cannot help if two servers both act as the primary (set
 // min-replicas-to-write), or if a server evicts keys. It needs the command INFO
 // replication, and costs each script about 5 µs.
 //

@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	// ErrAmbiguous reports a call whose outcome is unknown: it may have been sent,
-	// and no answer came in time. It is never sent again, and counts as refused,
-	// although the server may have counted it: fewer calls than allowed, never
-	// more. The error also matches its cause, such as
+	// ErrAmbiguous reports that a script may or may not have run: it may have been
+	// sent, and no reply came in time. It is never sent again. The call is refused,
+	// although the server may have counted it: fewer calls leave than the limit
+	// allows, never more. The error also matches the one of the connection, such as
 	// [context.DeadlineExceeded]: a [Client] wraps both, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 

@@ -22,14 +22,13 @@ type FixedConfig struct {
 	Offset time.Duration
 }
 
-// A Fixed admits at most limit in each of its windows, for each key, on all
-// machines together. Windows follow one another and do not slide, so up to twice
-// the limit can pass within a moment around the edge of two: that is what a fixed
-// window is. If the other side counts by the same edges it is right; otherwise
-// use a [Sliding].
+// A Fixed allows at most limit units in each of its windows, for each key, on all
+// machines together. Windows follow one another and do not slide, so up to twice the
+// limit can pass within a moment around the edge of two windows. If the other side
+// counts by the same edges, that is right. Otherwise use a [Sliding].
 //
 // Only the server's clock counts. If that is put back the window in force stays,
-// for as long as one window at most; nothing is granted twice.
+// for as long as one window at most; nothing is allowed twice.
 //
 // A Fixed is safe for use by multiple goroutines.
 type Fixed struct{ limiters }
@@ -38,11 +37,11 @@ type Fixed struct{ limiters }
 // empty or cfg is not possible. The same name with another limit means the same
 // windows: what was used stays used.
 //
-// Window and Offset may be changed machine by machine, too. While machines ask by
-// different ones, each kind of window has a count of its own, in which the calls of
-// all machines count, and a call is admitted only if it fits into all that are not
-// over. So no machine is given more than either configuration allows, and a window
-// that no machine uses any more counts until its end.
+// Window and Offset may be changed machine by machine, too. While they differ, there is
+// a count for each pair of them, in which the calls of all machines count, and a call is
+// allowed only if it fits into each window that is not over. So no machine gets more
+// than either configuration allows, and a window that no machine uses any more counts
+// until its end.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, kinds.MostFixed); err != nil {
 		return nil, err

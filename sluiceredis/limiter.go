@@ -47,7 +47,7 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 // On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
 // gives back what still counts: in a bucket what cannot have leaked yet, which is for
 // −delta intervals; in a sliding window the newest units that are as old as age; in a
-// fixed window what was admitted in it. If nothing is left to be given back, its error is
+// fixed window what was allowed in it. If nothing is left to be given back, its error is
 // [ErrStranded]. It can be joined with limits of the same store whose names are the same
 // up to the last slash and whose keys are the same, such as "orders/second" and
 // "orders/day"; the key of a [Pacer] is "".

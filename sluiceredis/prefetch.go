@@ -37,10 +37,10 @@ func (s *span) forward(ns int64) {
 	s.slot, s.takes, s.at = s.slot+ns, s.takes-ns, s.at.Add(time.Duration(ns))
 }
 
-// Admit implements limits.Limiter. It admits n now and returns 0, or reserves a slot for
+// Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for
 // the next Admit with the same n and returns how long to wait for it. The slot is lost if
-// that does not come in time. With Prefetch, slots for the next calls are reserved along;
-// unused ones are given back if none was reserved behind them, and otherwise counted in
+// that does not come in time. With Prefetch, slots for the next calls are reserved in the
+// same script; unused ones are given back if none was reserved behind them, and otherwise counted in
 // Stats.LostSlots. Errors are those of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)

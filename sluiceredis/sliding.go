@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A Sliding admits at most limit units in any window, for each key, on all machines
+// A Sliding allows at most limit units in any window, for each key, on all machines
 // together. It is exact: in every window of that length, from t up to but not including
-// t + window, at most limit were admitted, by the server's clock.
+// t + window, at most limit were allowed, by the server's clock.
 //
-// It notes each unit it admits, which takes about 100 bytes and 2 µs of the server: a
-// limit of 20,000 takes 2 MB for each key that uses it up. One call takes at most 10,000
-// units; beyond that use a [Fixed] or a [Bucket]. A refused call is not noted and does
-// not prolong the wait.
+// It records each unit that it allows, which takes about 100 bytes and 2 µs of the
+// server: a limit of 20,000 takes 2 MB for each key that uses it up. One call takes at
+// most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A refused call is not
+// recorded and does not prolong the wait.
 //
 // Limit and window may be changed machine by machine. While machines use different
-// windows for one key, each admits only what all of them allow; with the same window the
-// largest limit counts. A machine's numbers count until no machine has used them for one
-// to one and a quarter of its windows.
+// windows for one key, a call must fit all of them; with the same window the largest
+// limit counts. Numbers that no machine uses any more count for another 1 to 1¼ of their
+// windows.
 //
 // A Sliding is safe for use by multiple goroutines.
 type Sliding struct{ limiters }
@@ -26,7 +26,7 @@ type Sliding struct{ limiters }
 // Sliding returns the sliding windows called name. It returns an error if name is
 // empty, limit or window is not positive, or limit is more than 100,000. A window is
 // rounded up to a microsecond. The same name with another limit or window means the
-// same windows: what was admitted stays.
+// same windows: what was used stays used.
 func (s *Store) Sliding(name string, limit int64, window time.Duration) (*Sliding, error) {
 	if err := checkWindow(name, limit, window, kinds.MostSliding); err != nil {
 		return nil, err

@@ -22,12 +22,12 @@ type Config struct {
 	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
-	// Timeout is how long a call waits for the server at most, unless its context
-	// ends before. 0 means 1 s.
+	// Timeout is how long a call waits for the server's reply at most, unless its
+	// context ends before. 0 means 1 s.
 	Timeout time.Duration
 
 	// Strict makes every limit count as used up when the server may have lost
-	// data, so that no burst is admitted twice: see Strict mode in the package
+	// data, so that no burst is allowed twice: see Strict mode in the package
 	// comment. It must be the same on all machines. The first use of a server
 	// counts as a loss, too, unless [Store.Vouch] was called.
 	Strict bool
@@ -36,35 +36,35 @@ type Config struct {
 	// that have no policy of their own. 0 means FailClosed.
 	OnOutage OutagePolicy
 
-	// Failures is how many calls in a row must fail until the server counts as
-	// away, so that no call is sent to it for a while. 0 means 3. A call fails
-	// if the server cannot be reached, does not answer in time, replies an error
+	// Failures is how many scripts in a row must fail until the server counts as
+	// away, so that none is sent to it for a while. 0 means 3. A script fails if
+	// the server cannot be reached, does not reply in time, replies with an error
 	// such as LOADING, READONLY, CLUSTERDOWN or OOM, or refuses the credentials.
-	// A call that its caller cancels does not count, unless by a deadline of at
-	// least a tenth of Timeout. If the user has no access to some keys, only the
-	// calls for these are decided by OnOutage.
+	// A script whose caller gives up does not count, except at a deadline that left
+	// the server at least a tenth of Timeout. If the user has no access to some
+	// keys, OnOutage decides only the calls for these.
 	Failures int
 
-	// Retry is the longest pause between two probes of a server that is away. The
-	// pause is 50 ms at first and doubles with each probe that fails; up to a
+	// Retry is the longest time between two probes of a server that is away. The
+	// time is 50 ms at first and doubles with each probe that fails; up to a
 	// quarter is taken off at random. 0 means 1 s.
 	Retry time.Duration
 
 	// Instances is how many instances of the program share the limits, for
-	// LocalShare: 1 to 1000. 0 means that they count themselves, by a call
-	// every 3 s while they use the server. An instance counts until it has made
-	// no call for 10 s. An instance that starts, or was idle for 10 s, has no
+	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script
+	// every 3 s while they use the server. An instance counts until it has sent
+	// none for 10 s. An instance that starts, or was idle for 10 s, has no
 	// share until it has counted twice, 3 s apart: if the server goes away
 	// before, its calls are refused as by FailClosed. The bound that LocalShare
 	// promises does not include instances that start during an outage or in the
 	// 3 s before it.
 	Instances int
 
-	// Notify, if not nil, is called when an outage begins, with what the last call
-	// failed of, and when it ends, with nil. server is which of several it is, or "" if
-	// there is one or the client is no [Topology] that tells. Calls of Notify follow one
-	// another, in a goroutine of their own. No other call waits for it, and it may use
-	// the store.
+	// Notify, if not nil, is called when an outage begins, with the error of the last
+	// script, and when it ends, with nil. server names one of several servers; it is ""
+	// if there is only one, or if the client is not a [Topology] that knows the name.
+	// Notify is called in a goroutine of its own and never twice at once. Nothing waits
+	// for it, and it may use the store.
 	Notify func(server string, err error)
 }
 
@@ -246,10 +246,10 @@ type Stats struct {
 	Away      int64  // servers that are away now
 	Instances int64  // how many instances share the limits; 0 if unknown
 	Outages   uint64 // how often a server went away
-	Probes    uint64 // calls that tested whether a server is back
+	Probes    uint64 // scripts that tested whether a server is back
 
 	Calls      uint64 // scripts run, each one round trip
-	Decisions  uint64 // requests that were answered by them
+	Decisions  uint64 // requests that they decided
 	Ambiguous  uint64 // scripts that may or may not have run
 	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
 	Data       uint64 // keys found with unexpected data
@@ -261,7 +261,7 @@ type Stats struct {
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
 	Open    uint64 // requests let through uncounted, by FailOpen
-	Local   uint64 // requests answered by this process: by local shares, or of a store of its own
+	Local   uint64 // requests decided in this process: by local shares, or without a Redis
 	Refused uint64 // requests refused because the server did not answer
 	Told    uint64 // units granted by local shares and later reported to the server
 }
