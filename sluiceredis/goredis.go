@@ -13,15 +13,14 @@ import (
 // goRedis is a Client on one of go-redis.
 type goRedis struct{ client redis.UniversalClient }
 
-// NewGoRedis returns a [Client] on one of go-redis, which stays the caller's to close: of
-// a single server, of one that Sentinel names, or of a Cluster. It is safe for use by
-// multiple goroutines.
+// NewGoRedis returns a [Client] that sends scripts through client, which the caller must
+// close. client may be for a single server, one that Sentinel names, or a Cluster. The
+// Client is safe for use by multiple goroutines.
 //
-// It returns an error unless the option ContextTimeoutEnabled of client is set:
-// without it a deadline of a context is not obeyed. It does not depend on
-// MaxRetries; scripts are never sent twice, other commands of client are as it
-// says. A redis.Ring is refused: it moves keys to another server when one is
-// away, and limits would begin anew there.
+// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set:
+// without it client does not obey the deadlines of contexts. Scripts are never sent
+// twice, whatever MaxRetries is. A redis.Ring is an error: it moves keys to another
+// server when one is away, and limits would begin anew there.
 //
 // A context that is cancelled, rather than reaching its deadline, is noticed
 // when the reply is there, or after the ReadTimeout of client.

@@ -5,10 +5,9 @@ import (
 	"errors"
 )
 
-// InProcess returns what to give to [New] for a store without a server: its limits
-// are those of this process, and have the same verbs, results and errors. So a
-// program that has a Redis in production and none at a desk differs in one
-// argument.
+// InProcess returns the [Client] for a store without a server: its limits are those of
+// this process, and have the same methods, results and errors. So a program with a Redis
+// in production and none in development differs in one argument of [New].
 //
 //	client := sluiceredis.InProcess()
 //	if addr != "" {

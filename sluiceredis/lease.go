@@ -17,16 +17,16 @@ type Lease struct {
 }
 
 // Token returns the fencing token, a number that is higher than that of any lease
-// before; 0 if the lease is for nothing. Pass it to the called side if that can refuse
+// before; 0 for a lease of no permits. Pass it to the called server if that can refuse
 // lower ones.
 func (l *Lease) Token() int64 { return l.token }
 
 // Lost returns a channel that is closed when the lease was lost before it was
-// released, or may have been: no later than others may have it.
+// released, or may have been lost. It is closed before the permits are lent again.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Release gives the permits back, which takes a round trip. Only the first Release
-// counts. After the lease was lost it does nothing.
+// has an effect. After the lease was lost it does nothing.
 func (l *Lease) Release() {
 	s := l.semaphore
 	switch {

@@ -15,10 +15,10 @@ var pacerScript = strictScript("pacer", "epoch", "instant", "limits", "pace")
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
-	// Horizon is how far ahead slots are reserved at most. It must be the same on
-	// all machines: one with less than half of another's takes its slots for those of a
-	// clock that stepped back, and reserves them again. A call that would have to wait
-	// longer is refused at once. 0 means 1 minute.
+	// Horizon is how far ahead slots may be reserved. A call that would have to wait
+	// longer is refused at once. 0 means 1 minute. It must be the same on all machines:
+	// a machine whose Horizon is less than half of another's takes the other's slots for
+	// the effect of a clock that stepped back, and reserves them again.
 	Horizon time.Duration
 
 	// Late is how long after its slot a call may still leave. A call that wakes
@@ -66,8 +66,8 @@ type PacerConfig struct {
 //
 // By the server's clock slots are exactly one interval apart, which is rounded up to
 // a nanosecond. A call leaves later than its slot by its round trip and its timer. In
-// any window W at most (W + Late) ÷ interval + n calls leave, where n is the largest
-// call, and Burst − 1 more after idleness.
+// any window W at most (W + Late) ÷ interval + n units leave, where n is the largest
+// cost, and Burst − 1 more after an idle time.
 //
 // Callers are served in the order in which their requests reach the server. As a limit
 // of a gate, a Pacer holds one slot for the first caller in the gate's queue, so each
@@ -100,9 +100,9 @@ type spacing struct {
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
-// Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly;
-// a larger one lets calls catch up with slots that stayed unused, so that up to Burst
-// calls leave at once after a time of idleness. Pacer returns an error if name is empty,
+// Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly.
+// With a larger one, up to Burst calls may leave together after an idle time, in the
+// slots that stayed unused. Pacer returns an error if name is empty,
 // if [limits.Rate.Check] does, if an interval is longer than the horizon or a burst
 // longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
 func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, error) {
@@ -137,9 +137,9 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 // is an interval of the machine that reserved it, so calls never leave faster than at the
 // highest of the rates. Slots that are reserved stay where they are, on all machines,
 // also prefetched ones, so the first call that comes after the change still leaves
-// an old interval after the one before it. (A pacer in memory re-prices what waits: it is
-// the only one that has promised anything.) It returns an error and changes nothing
-// where Pacer does.
+// an old interval after the one before it. (In package pacer the new rate also applies
+// to callers that wait already.) It returns an error and changes nothing where Pacer
+// does.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	if err := rate.Check(); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)
@@ -185,12 +185,12 @@ type span struct {
 // Slot returns when the call may leave.
 func (r *Reservation) Slot() time.Time { return r.at }
 
-// Delay returns how long that is from now; not below 0.
+// Delay returns how long it is until Slot, 0 if that has passed.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
 // Cancel gives the slot back and reports whether that was possible: until it has
 // come, and as long as no other was reserved after it. Otherwise the slot stays
-// empty. Only the first Cancel counts; what it returned, the others do, too.
+// empty. Only the first Cancel has an effect; later ones return the same.
 func (r *Reservation) Cancel(ctx context.Context) bool {
 	r.once.Do(func() {
 		r.back = r.pacer.cancel(ctx, r.span, r.n)
@@ -211,15 +211,14 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 	return back
 }
 
-// Reserve reserves the next free slot for a call of n, which takes n of them: the
-// next call leaves n intervals later. It does not wait: the caller must wait until
-// the slot, or Cancel.
+// Reserve reserves the next free slot for a call of cost n: the next call leaves n
+// intervals later. It does not wait: the caller must wait until the slot, or Cancel.
 //
 // If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is
-// reserved, and the error is a [*limits.WaitError]. It is limits.ErrTooLarge if n
-// slots last longer than the horizon, ctx.Err() if ctx is done, or says that the
-// server did not answer; after [ErrAmbiguous] a slot may have been reserved, and
-// stays empty. n = 0 takes nothing; it panics if n < 0.
+// reserved, and the error is a [*limits.WaitError]. If n intervals are longer than the
+// horizon, the error is limits.ErrTooLarge; if ctx is done, ctx.Err(). If the server did
+// not reply, it matches [ErrOutage]; if it also matches [ErrAmbiguous], a slot may have
+// been reserved, and stays empty. n = 0 takes nothing. Reserve panics if n < 0.
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
 	interval := p.paced.Load().interval
@@ -272,8 +271,8 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 // Wait is Acquire of 1.
 func (p *Pacer) Wait(ctx context.Context) error { return p.Acquire(ctx, 1) }
 
-// Acquire blocks until a call of n may leave. It returns the errors of Reserve;
-// if ctx ends while it waits the slot is given back, if that is possible.
+// Acquire blocks until a call of cost n may leave. It returns the errors of Reserve. If
+// ctx ends while it waits, the slot is given back if that is possible.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.AcquireWithin(ctx, n, limits.Never)
 }

@@ -18,8 +18,8 @@ var semaphoreScript = strictScript("semaphore", "epoch")
 type SemaphoreConfig struct {
 	// Lease is how long permits stay lent without being renewed: after a crash
 	// they come back within that time. 0 means 30 s; it is at least 100 ms and at
-	// most 52 days. Machines may differ, as in a rolling deploy. In strict mode
-	// they should otherwise have the same Lease.
+	// most 52 days. Machines may differ during a rolling deploy; otherwise, in strict
+	// mode, they should have the same Lease.
 	Lease time.Duration
 
 	// Poll is the average time between two requests of the first caller that
@@ -37,22 +37,22 @@ type SemaphoreConfig struct {
 //     believes from when it sent its request, which is earlier than the server
 //     counts from, and for a little less than the lease.
 //  2. What a holder that died held comes back within one lease.
-//  3. A holder is notified, no later than it stops to believe, also when the server
-//     cannot be reached: Lost is closed, contexts end.
-//  4. To acquire, renew or release twice is as to do it once, also if the first
+//  3. A holder is notified before it stops believing, also when the server cannot be
+//     reached: Lost is closed, contexts end.
+//  4. To acquire, renew or release twice has the same effect as once, also if the first
 //     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //  6. If the server drops one of the keys, as one that evicts does, nothing is
 //     lent twice: holders keep what they hold, and nothing more is lent until all
-//     leases of then would have ended. If it drops all keys, all is lent once more.
+//     leases of that moment would have ended. If it drops all keys, all is lent again.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
-// than the lease goes on when it runs again, until it notices; a clock that is set
-// forward, and unless the mode is strict a failover that loses what was written,
-// lends everything once more, for one lease at most. Only the called side can
-// exclude that, by refusing tokens lower than one that it has seen. A lease is
-// there so that things go on; a token, so that they are safe. (M. Kleppmann: How
-// to do distributed locking, 2016. Jepsen: etcd 3.4.3, 2020.)
+// than the lease continues when it runs again, until it notices. If a clock is set
+// forward, or a failover loses what was written and the mode is not strict, everything
+// may be lent twice, for one lease at most. Only the called server can exclude that, by
+// refusing tokens lower than one that it has seen. Leases keep a system running after a
+// crash; tokens keep it safe. (M. Kleppmann: How to do distributed locking, 2016.
+// Jepsen: etcd 3.4.3, 2020.)
 //
 //	server   │───────── lease ─────────│
 //	holder  │──────── believes ───────│      from earlier, to earlier
@@ -61,8 +61,8 @@ type SemaphoreConfig struct {
 // A Semaphore lends permits of which there are limit on all machines together.
 // It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
-// Callers of one machine are served in order, and machines compete. A wait ends with
-// the next poll; a release on the same machine is noticed at once.
+// Callers of one machine are served in order; different machines compete. A release is
+// noticed at once on the same machine, and elsewhere with the next poll.
 //
 // A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
@@ -100,8 +100,8 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 	return sem, sem.SetLimit(limit)
 }
 
-// SetLimit changes the limit for requests of this machine from now on; what is
-// lent beyond a lower limit stays lent, and nothing is lent until there is room.
+// SetLimit changes the limit for requests of this machine from now on. If more than a
+// lower limit is lent already, it stays lent, and nothing is lent until there is room.
 // It returns an error and changes nothing if limit is negative or more than 10^15.
 func (s *Semaphore) SetLimit(limit int64) error {
 	if limit < 0 || limit > kinds.MostFixed {
