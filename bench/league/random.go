@@ -58,6 +58,9 @@ func (d *draw) world(i int) *World {
 	w.Noise.Refused = pick(d.r, 0, 0, 0, .002, .01)
 	w.Hint = pick(d.r, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "exact"},
 		Hint{Kind: "whole"}, Hint{Kind: "fixed", Value: float64(1 + d.r.IntN(5))}, Hint{Kind: "headers"})
+	if w.Hint.Kind == "fixed" {
+		w.Noise.Refused = 0 // with a pause for each of them nobody who obeys gets anywhere
+	}
 	kinds := []func(){}
 	for _, k := range []struct {
 		share int
@@ -84,8 +87,12 @@ func (d *draw) demand(factor float64) {
 
 func (d *draw) best(x float64) { d.w.Best = &x }
 
-// burst draws what a bucket holds, in calls.
-func (d *draw) burst() float64 { return math.Max(1, math.Round(d.rate*d.between(.02, 10))) }
+// burst draws what a bucket holds, in calls: at least as many as the jitter of the network
+// brings together, for no client can use a smaller one.
+func (d *draw) burst() float64 {
+	least := 1 + math.Ceil(d.rate*d.w.Network.Jitter)
+	return math.Max(least, math.Round(d.rate*d.between(.02, 10)))
+}
 
 func (d *draw) bucket() {
 	b := d.burst()
