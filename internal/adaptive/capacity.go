@@ -1,0 +1,193 @@
+package adaptive
+
+import "math"
+
+// capacity bounds the calls in flight, and finds out whether the server does.
+//
+// # How is a cap on calls in flight told from a rate?
+//
+// Both refuse. But at an unchanged pace a bucket does not care how many calls happen to
+// be in flight, and a cap cares for nothing else. So the rule looks for the number that
+// best separates refused calls from granted ones (Youden's J). If it separates them
+// well, that number is the cap, and there is no rate.
+type capacity struct {
+	limit float64 // at most so many in flight
+	most  float64 // configured
+	held  int     // calls that limit held back since it was last looked at
+
+	seen     [128]sighting
+	n        int
+	pace     float64 // at which they were seen
+	total    int     // replies so far
+	ban      int     // not before so many replies: it was not a cap
+	bans     int
+	entry    float64 // limit when the cap was found
+	full     float64 // replies at the limit since it changed
+	bad      float64 // refused ones of them
+	noise    float64 // share that is refused without reason
+	patience float64 // how many times 100 good replies to wait before one more is tried
+}
+
+// A sighting is how many calls were in flight with one, and how it ended.
+type sighting struct {
+	inFlight int32
+	refused  bool
+}
+
+func (k *capacity) init(cfg Config) {
+	k.most = math.Inf(1)
+	if cfg.MaxConcurrency > 0 {
+		k.most = float64(cfg.MaxConcurrency)
+	}
+	k.limit = k.most
+	k.patience = 1
+}
+
+func (k *capacity) bound() int {
+	if k.limit > 1e9 {
+		return math.MaxInt
+	}
+	return max(1, int(k.limit))
+}
+
+func (k *capacity) granted(r *Rule, c Call) {
+	k.total++
+	if r.phase != Capped {
+		k.see(r, c, false)
+		return
+	}
+	if c.epoch != r.epoch || float64(c.inFlight) < math.Floor(k.limit) {
+		return
+	}
+	k.full++
+	if k.full >= 100*k.patience {
+		k.noise += (k.bad/k.full - k.noise) * .5
+		k.move(r, +1)
+	}
+}
+
+// refused reports whether it has dealt with a refusal.
+func (k *capacity) refused(r *Rule, t float64, c Call) bool {
+	k.total++
+	if r.phase != Capped {
+		k.see(r, c, true)
+		if !k.found(r) {
+			return false
+		}
+		r.next = t
+		return true
+	}
+	r.next = t + .5*r.answer/math.Max(1, k.limit) // another call ends soon
+	if c.epoch != r.epoch {
+		return true
+	}
+	k.bad++
+	k.full++
+	if k.bad >= 3 && k.bad > (2*k.noise+.02)*k.full {
+		k.patience = math.Min(16, 2*k.patience)
+		k.move(r, -1)
+		if k.limit < .55*k.entry || k.limit < 1 {
+			k.leave(r)
+		}
+	}
+	return true
+}
+
+func (k *capacity) move(r *Rule, by float64) {
+	k.limit = math.Min(k.most, k.limit+by)
+	k.full, k.bad = 0, 0
+	r.epoch++
+	r.note(Cap)
+}
+
+// see notes a call, if it is comparable with those before: they left at one pace, and
+// before it was known that calls are refused.
+func (k *capacity) see(r *Rule, c Call, refused bool) {
+	if k.pace == 0 || math.Abs(math.Log(c.pace/k.pace)) > .5 {
+		k.pace, k.n = c.pace, 0
+	}
+	if r.phase == Searching || r.phase == Unlimited || refused && c.epoch != r.epoch {
+		return
+	}
+	k.seen[k.n%len(k.seen)] = sighting{c.inFlight, refused}
+	k.n++
+}
+
+// found looks for a cap.
+func (k *capacity) found(r *Rule) bool {
+	if k.n <= 24 || k.total < k.ban || r.phase == Bounding || r.phase == Windowed {
+		return false
+	}
+	j, split, bad := k.separate()
+	if j <= .75 || bad < 4 || split < 2 || k.spread() < 3 && (j < .9 || bad < 6 || k.spread() < 1) {
+		return false
+	}
+	r.phase = Capped
+	r.blockage.end()
+	k.limit, k.entry = float64(split-1), float64(split-1)
+	k.full, k.bad, k.patience = 0, 0, 1
+	r.epoch++
+	r.note(Cap)
+	return true
+}
+
+// leave gives the belief in a cap up.
+func (k *capacity) leave(r *Rule) {
+	k.limit, k.n = k.most, 0
+	k.ban = k.total + 500<<min(20, 2*k.bans)
+	k.bans++
+	r.phase = Tracking
+	r.pace.quiet = quietMin
+	r.pace.learn(r, r.pace.rate, NoCap)
+}
+
+// separate returns Youden's J, the number in flight from which calls are refused, and
+// how many were refused.
+func (k *capacity) separate() (j float64, split, bad int) {
+	const most = 512
+	var refused, granted [most + 1]uint8
+	good := 0
+	for _, s := range k.seen[:min(k.n, len(k.seen))] {
+		i := min(most, int(s.inFlight))
+		if s.refused {
+			refused[i]++
+			bad++
+		} else {
+			granted[i]++
+			good++
+		}
+	}
+	if bad == 0 || good < 12 {
+		return 0, 0, bad
+	}
+	above, below := 0, 0
+	for i := most; i >= 1; i-- {
+		above += int(refused[i])
+		below += int(granted[i])
+		if x := float64(above)/float64(bad) - float64(below)/float64(good); x > j {
+			j, split = x, i
+		}
+	}
+	return j, split, bad
+}
+
+// spread returns how much the number in flight varied, without the extremes.
+func (k *capacity) spread() int {
+	var count [513]uint8
+	n := min(k.n, len(k.seen))
+	for _, s := range k.seen[:n] {
+		count[min(512, int(s.inFlight))]++
+	}
+	low, high, sum := -1, 0, 0
+	for i, c := range count {
+		sum += int(c)
+		if low < 0 && sum > n/10 {
+			low = i
+		}
+		if sum > n*9/10 {
+			high = i
+			break
+		}
+	}
+	return high - low
+}

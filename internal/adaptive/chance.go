@@ -1,0 +1,81 @@
+package adaptive
+
+import "math"
+
+// chance decides whether a refusal may mean nothing. Overloaded servers, and proxies,
+// refuse some calls at random.
+//
+// # Is it chance?
+//
+// Once is: a refusal where none was expected changes nothing, but a second one within a
+// few calls does. Where single refusals are frequent, there are two explanations: chance,
+// or a pace a little above the rate. A test decides: at nine tenths of the rate only
+// chance still refuses. Where it does, expected refusals need a second one, too.
+type chance struct {
+	suspect  int     // saturated calls since a refusal that may be chance; negative: none
+	single   float64 // share of the calls that were refused alone
+	share    float64 // share refused by chance, as the last test showed
+	testing  bool
+	calls    int // since the test began or ended
+	bad      int // refused ones of them
+	patience int // calls before the next test
+	told     int // refusals that came with a time to wait, at most 3
+}
+
+const (
+	often     = .006 // single refusals that call for a test
+	noisy     = .002 // share from which on all refusals must be confirmed
+	testCalls = 200
+	testPace  = .9
+)
+
+func (k *chance) init() { k.suspect, k.patience = -1, 300 }
+
+// near is within how many calls a second refusal confirms the first: fewer if many are
+// refused by chance.
+func (k *chance) near() int {
+	return int(math.Max(6, math.Min(25, .12/math.Max(k.share, 1e-3))))
+}
+
+// call counts a saturated call.
+func (k *chance) call(r *Rule) {
+	k.single -= k.single / 500
+	if k.suspect >= 0 {
+		if k.suspect++; k.suspect > k.near() {
+			k.suspect = -1
+			k.single += 1. / 500
+		}
+	}
+	k.calls++
+	switch {
+	case k.testing && k.calls >= testCalls:
+		k.testing = false
+		k.share = float64(k.bad) / float64(k.calls)
+		k.patience = 4000
+		if k.share < noisy {
+			k.share, k.single = 0, 0
+		}
+		k.calls = 0
+	case !k.testing && k.calls >= k.patience && r.phase == Tracking && (k.single > often || k.share > 0):
+		k.testing, k.calls, k.bad = true, 0, 0
+	}
+}
+
+// may reports whether a refusal may be chance.
+func (k *chance) may(expected bool, told bool) bool {
+	k.bad++
+	if told {
+		k.told = min(3, k.told+1)
+	}
+	if k.testing {
+		expected = false
+	}
+	silent := k.told == 3 && !told // it says less than the others did
+	if told || k.suspect >= 0 || expected && k.share < noisy && !silent {
+		k.suspect = -1
+		k.testing = false
+		return false
+	}
+	k.suspect = 0
+	return true
+}

@@ -1,0 +1,106 @@
+package adaptive
+
+import "math"
+
+// costly keeps bounds of the rate while refusals cost much: a pause of a minute, a ban,
+// a window that is used up. The rate is then found by bisection, and the pace rises only
+// when what was perhaps missed equals what a refusal costs (ski rental).
+type costly struct {
+	price     float64 // what a blockage costs, in seconds
+	low, high float64 // bounds of the rate; 0: none
+	hold      float64 // calls before the pace rises
+	start     point   // the end of the last costly blockage
+	cheaps    int
+	before    costlyCycle
+}
+
+// A costlyCycle is what was granted between two costly blockages.
+type costlyCycle struct {
+	granted float64
+	active  float64 // rate without the time that was blocked
+	took    float64 // with that time
+}
+
+// pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
+// bound.
+func (k *costly) pace(p *pace) float64 {
+	if p.calls <= k.hold || k.settled() {
+		return p.rate
+	}
+	var factor float64
+	if k.high > 4*k.low {
+		factor = math.Exp2((p.calls - k.hold) / math.Max(48, k.hold/2))
+	} else {
+		factor = math.Pow(1.1, (p.calls-k.hold)/math.Max(100, k.hold))
+	}
+	return math.Min(.97*k.high, p.rate*factor)
+}
+
+// settled reports whether the bounds are so near that another refusal costs more than
+// it could show.
+func (k *costly) settled() bool { return k.high <= 1.12*k.low }
+
+// end handles the end of a costly blockage.
+func (k *costly) end(r *Rule, c Call, blocked float64) {
+	b, p := &r.blockage, &r.pace
+	k.price = math.Max(blocked, .7*k.price)
+	k.cheaps = 0
+	got := math.Max(0, b.from.granted-k.start.granted)
+	active := got / math.Max(1e-3, b.from.at-k.start.at)
+	cycle := math.Max(1e-3, c.sent-k.start.at)
+	mean := got / cycle
+	k.start = point{c.sent, r.ledger.granted(c)}
+	r.window.bracket(b, c)
+	before := k.before
+	k.before = costlyCycle{got, active, cycle}
+	if r.window.fits(r, before, k.before) {
+		k.low, k.high, k.price, b.quiet = 0, 0, 0, 0
+		return
+	}
+	switch {
+	case k.low == 0 || r.phase != Bounding:
+		k.low, k.high = mean, b.pace
+		k.hold = 1.3*got/r.unit + 8
+		r.phase = Bounding
+		p.learn(r, math.Max(active/2, .98*mean), Costly)
+	default:
+		k.narrow(r, got, mean, blocked)
+	}
+}
+
+// narrow moves a bound after a blockage that was costly again.
+func (k *costly) narrow(r *Rule, got, mean, blocked float64) {
+	b, p := &r.blockage, &r.pace
+	if b.held > k.hold { // the rate was granted for long before the pace rose
+		k.low = math.Max(k.low, b.rate)
+		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
+	} else {
+		k.high = b.pace
+		if k.low > .97*k.high {
+			k.low = math.Max(mean, .7*k.high)
+		}
+	}
+	k.hold = math.Max(k.hold, 1.3*got/r.unit+8)
+	rate := .98 * k.low
+	if !k.settled() {
+		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
+		if k.high < 4*k.low {
+			k.hold = math.Max(k.hold, blocked*rate/r.unit/(math.Pow(k.high/k.low, .1)-1))
+		}
+	}
+	p.learn(r, rate, Costly)
+}
+
+// cheap handles the end of a blockage that was not costly. After six of them refusals
+// are not costly any more.
+func (k *costly) cheap(r *Rule, c Call) {
+	if r.phase != Bounding {
+		return
+	}
+	if k.cheaps++; k.cheaps >= 6 {
+		*k = costly{start: point{c.sent, r.ledger.granted(c)}}
+		r.phase = Tracking
+		r.blockage.quiet = 0
+		r.pace.learn(r, r.pace.rate, Measured)
+	}
+}

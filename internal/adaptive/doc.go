@@ -1,0 +1,38 @@
+// Package adaptive finds the limit of a server from the replies to its calls.
+//
+// # How can a rate be found that nobody states?
+//
+// A congested network only says that it is congested. A rate limiter says more: a refusal
+// means that the allowance was used up at that instant. Between two such instants the
+// server granted its rate × the time, whatever the pace of the calls was. So the rate
+// need not be hunted by halving and growing; it can be measured from refusal to refusal,
+// with an error of one call:
+//
+//	granted     refused at 3.0 s           refused at 8.0 s
+//	   |            x after 41 calls           x after 141 calls
+//	   +------------+--------------------------+---------------> time
+//	                (141 − 41) ÷ 5 s = 20 calls per second
+//
+// The pace then stays a little below that rate for some calls, a little above it for some
+// more, and only then doubles, because the server may have become faster. A refusal there
+// costs one call and is the next measurement.
+//
+// # What else refuses?
+//
+//   - A window grants the same number at any pace ([Windowed]).
+//   - A server that bans its clients, or asks for a pause of a minute, makes each refusal
+//     costly. The rate is then bounded from both sides, with as few refusals as possible
+//     ([Bounding]).
+//   - A cap on calls in flight refuses above a number, not above a pace ([Capped]).
+//   - An overloaded server gets slow before it refuses ([Slowed]).
+//   - Some servers refuse at random; one refusal where none was expected changes nothing.
+//
+// A [Rule] is the state of all that. Like the other rules of this module it takes the
+// time as an argument, has no lock, starts no goroutine and reads no clock. Its cost is in
+// the units of the server's limit: calls, or whatever a call costs.
+//
+// Each file has one idea: ledger.go measures, pace.go turns a rate into a pace, blockage.go
+// asks a server that refuses when it will grant again, costly.go bounds a rate by few
+// refusals, window.go, capacity.go and latency.go recognize other limits, chance.go ignores
+// refusals without meaning, belief.go reports and restores what was learned.
+package adaptive

@@ -1,0 +1,71 @@
+package adaptive
+
+import "math"
+
+// floor is the share of the rate granted of late below which no refusal takes the rate. A
+// server that counts the calls of the last minute repeats the gaps of that minute: they
+// look like a low rate.
+const floor = .4
+
+// estimate finds the rate from a refusal. The ledger has a lower bound, the pace of the
+// refused call is an upper one.
+func (r *Rule) estimate(c Call, at point) {
+	p := &r.pace
+	low, ok := r.ledger.slope(at, 12*r.unit)
+	if !ok {
+		low = r.ledger.first(at)
+	}
+	top, old := c.pace, p.rate
+	searched := !r.paced() || r.phase == Searching
+	switch {
+	case !r.paced():
+		top = math.Max(4*low, r.cfg.Start*r.unit)
+	case r.phase == Tracking:
+		top = math.Min(top, 4*math.Max(old, r.cfg.Start*r.unit))
+	}
+	p.refuted = top
+	p.unsure = math.Max(0, math.Min(.25, .5*(1-low/top)))
+	var rate float64
+	switch {
+	case searched:
+		rate = math.Max(top/4, math.Min(.85*top, math.Max(low, p.earlier())))
+	case r.expected():
+		rate = math.Max(top/2, math.Min(top, (low+top)/2))
+	default: // the server has become slower: the bounds are far apart
+		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
+	}
+	rate = math.Max(rate, math.Min(top, floor*r.ledger.lately(at.at)))
+	p.agree(old, rate)
+	switch {
+	case searched:
+		r.phase = Tracking
+		p.learn(r, rate, FirstRefusal)
+	case r.phase == Tracking:
+		p.learn(r, rate, Measured)
+	case r.phase == Bounding:
+		if held := .98 * r.costly.low; rate < held {
+			rate = math.Min(old, held) // it was granted for long
+		}
+		p.learn(r, rate, Measured)
+	}
+}
+
+// refine corrects an estimate by the blockage that followed. Until c was granted, the
+// server granted all that it could.
+func (r *Rule) refine(c Call) {
+	b, p := &r.blockage, &r.pace
+	low, high := r.ledger.blocked(r.unit)
+	if p.refusals < 3 {
+		high = math.Inf(1) // two refusals may be chance
+	}
+	since := r.ledger.previous()
+	if c.sent > since.at { // a cycle of any limiter grants its rate at most
+		cycle := (r.ledger.granted(c) - since.granted) / (c.sent - since.at)
+		high = math.Max(high, math.Min(cycle, b.pace))
+	}
+	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))
+	rate = math.Max(rate, math.Min(b.pace, floor*r.ledger.lately(c.sent)))
+	if rate != p.rate {
+		p.learn(r, rate, Measured)
+	}
+}

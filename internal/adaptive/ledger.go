@@ -1,0 +1,115 @@
+package adaptive
+
+import "math"
+
+// A ledger counts the cost that the server has granted.
+//
+// # What does a refusal say?
+//
+// That the allowance was used up when the call left. Between two such instants the
+// server granted what it could: rate × time, less what its bucket could not hold
+// because calls came too slowly. So the slope between two empty points is a lower
+// bound of the rate, with an error of one call, and it is exact if the pace was above
+// the rate in between. The pace at which a call was refused is an upper bound.
+type ledger struct {
+	start   point
+	sent    float64
+	denied  float64   // of sent
+	empty   [16]point // the last points at which blockages began
+	empties int
+	refused point // of the last blockage: the first refusal,
+	last    point // and the last one
+	recent  point // a checkpoint of the last 15 s
+	earlier point // the one before
+}
+
+// A point is an instant and the cost granted before it. Calls that are out count as
+// granted until they are refused.
+type point struct{ at, granted float64 }
+
+func (l *ledger) begin(t float64) {
+	l.start = point{t, 0}
+	l.recent, l.earlier = l.start, l.start
+}
+
+// leave counts a call.
+func (l *ledger) leave(t, cost float64) {
+	if t-l.recent.at > 15 {
+		l.earlier, l.recent = l.recent, point{t, l.sent - l.denied}
+	}
+	l.sent += cost
+}
+
+// lately returns the rate granted in the last 15 to 30 seconds.
+func (l *ledger) lately(t float64) float64 {
+	if t <= l.earlier.at {
+		return 0
+	}
+	return (l.sent - l.denied - l.earlier.granted) / (t - l.earlier.at)
+}
+
+// granted returns the cost granted before a call.
+func (l *ledger) granted(c Call) float64 { return c.before - l.denied }
+
+// previous returns where the blockage before the last one began, or the start.
+func (l *ledger) previous() point {
+	if l.empties < 2 {
+		return l.start
+	}
+	return l.empty[(l.empties-2)%len(l.empty)]
+}
+
+// refuse records a refusal and returns its point.
+func (l *ledger) refuse(c Call) point {
+	at := point{c.sent, l.granted(c)}
+	l.denied += c.cost
+	return at
+}
+
+// mark remembers an empty point at which a blockage began.
+func (l *ledger) mark(p point) {
+	l.empty[l.empties%len(l.empty)] = p
+	l.empties++
+	l.refused, l.last = p, p
+}
+
+// again records a later refusal of the same blockage: of a call that was on its way
+// when the first refusal came, or of a poll. It is an empty point, too, so what was
+// granted in between measures the rate.
+func (l *ledger) again(p point) {
+	if p.at > l.last.at && p.granted >= l.last.granted {
+		l.last = p
+	}
+}
+
+// blocked returns the bounds of the rate that the last blockage has shown. Between two
+// empty points the server granted all that it could, to one unit.
+func (l *ledger) blocked(unit float64) (low, high float64) {
+	took := l.last.at - l.refused.at
+	if took <= 0 {
+		return 0, math.Inf(1)
+	}
+	granted := l.last.granted - l.refused.granted
+	return math.Max(0, granted-unit) / took, (granted + unit) / took
+}
+
+// slope returns the rate granted since the last empty point that is at least enough
+// away.
+func (l *ledger) slope(p point, enough float64) (rate float64, ok bool) {
+	for i := l.empties - 1; i >= max(0, l.empties-len(l.empty)); i-- {
+		e := l.empty[i%len(l.empty)]
+		if p.at <= e.at || p.granted <= e.granted {
+			continue
+		}
+		rate, ok = (p.granted-e.granted)/(p.at-e.at), true
+		if p.granted-e.granted >= enough {
+			break
+		}
+	}
+	return rate, ok
+}
+
+// first returns a guess from the first refusal: a full bucket is in what was granted.
+func (l *ledger) first(p point) float64 {
+	return .7 * math.Max(0, p.granted) / math.Max(p.at-l.start.at, 1e-3)
+}

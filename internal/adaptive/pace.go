@@ -1,0 +1,136 @@
+package adaptive
+
+import "math"
+
+// A pace is how fast calls leave, in cost per second, as a function of the number of
+// saturated calls since the rate was set. It counts calls, not seconds, so that 0.5/s
+// and 2,000/s behave alike.
+//
+//	calls   0 … span        just below the rate, rising to it
+//	        span … 2·span   just above it
+//	        2·span …        doubling: the server has become faster
+type pace struct {
+	now      float64
+	rate     float64     // what the server is believed to grant
+	refuted  float64     // the last pace that was refused
+	calls    float64     // saturated calls since rate was set
+	quiet    float64     // calls to wait before looking for more; grows while estimates agree
+	span     float64     // quiet, or more if refusals cost more
+	unsure   float64     // how far above rate the truth may be, as a share
+	refusals float64     // since the last blockage began
+	flood    float64     // mean of that per blockage, without the first one
+	past     [16]float64 // the paces of the last saturated calls
+	pasts    int
+}
+
+const (
+	margin    = .03 // how far below the rate the pace begins, as a share
+	quietMin  = 16
+	quietMax  = 100
+	quietTime = 1.5 // seconds
+)
+
+func (p *pace) init(cfg Config) {
+	p.now, p.quiet = cfg.Start, 32
+	if cfg.Costly {
+		p.now = cfg.Start / 4
+	}
+}
+
+// earlier returns the pace 16 saturated calls ago.
+func (p *pace) earlier() float64 {
+	if p.pasts < len(p.past) {
+		return p.past[0]
+	}
+	return p.past[p.pasts%len(p.past)]
+}
+
+// blocked counts a blockage. The first one ends a search and says nothing of the others.
+func (p *pace) blocked(number uint64) {
+	if number > 2 {
+		p.flood += (math.Min(32, p.refusals-1) - p.flood) * .3
+	}
+	p.refusals = 1
+}
+
+// advance moves the pace by one saturated call.
+func (p *pace) advance(r *Rule, c *Call) {
+	p.past[p.pasts%len(p.past)] = p.now
+	p.pasts++
+	if r.phase == Searching {
+		p.search(r, c)
+		return
+	}
+	p.calls++
+	p.set(r)
+}
+
+// search doubles the pace with each 8 calls, but not within the time in which a
+// refusal would arrive. Before the first answer that is taken to be a second at most:
+// refusals are quick, answers need not be.
+func (p *pace) search(r *Rule, c *Call) {
+	delay := r.refusal
+	if delay == 0 {
+		delay = math.Min(1, r.answer)
+	}
+	if r.answer == 0 && delay == 0 {
+		delay = .2
+	}
+	calls := 8.
+	if r.cfg.Costly {
+		calls = 64
+	}
+	if r.answer > 0 && float64(c.inFlight) > 4+1.3*p.now/r.unit*r.answer {
+		return // calls pile up: the server is slower than the pace
+	}
+	p.now = r.within(p.now * math.Exp2(1/math.Max(calls, 1.5*delay*p.now/r.unit)))
+}
+
+// set computes the pace from the calls since the rate was set.
+func (p *pace) set(r *Rule) {
+	switch r.phase {
+	case Tracking:
+		x := p.calls / p.span
+		above := math.Max(p.unsure, margin)
+		switch {
+		case x <= 1:
+			p.now = p.rate * (1 - margin*(1-x)*(1-x)*(1-x))
+		case x <= 2:
+			p.now = p.rate * (1 + above*(x-1)*(x-1)*(x-1))
+		default:
+			p.now = p.rate * (1 + above) * math.Exp2(math.Min(40, 1.5*(x-2)))
+		}
+		if r.chance.testing {
+			p.now = math.Min(p.now, testPace*p.rate)
+		}
+	case Bounding:
+		p.now = r.costly.pace(p)
+	case Windowed:
+		p.now = r.window.pace()
+	}
+	p.now = r.within(p.now)
+}
+
+// learn sets the rate.
+func (p *pace) learn(r *Rule, rate float64, why Why) {
+	rate = r.within(rate)
+	p.rate, p.calls = rate, 0
+	calls := rate / r.unit // per second
+	gap := math.Max(0, p.refuted/rate-1)
+	p.span = math.Max(p.quiet, calls*math.Max(quietTime, 2*r.refusal))
+	p.span = math.Max(p.span, (p.flood-1)/(2*r.cfg.Price))
+	// A refusal costs price. Not risking one costs what the rate may be too low by.
+	p.span = math.Max(p.span, math.Min(1e6, r.costly.price*calls/math.Max((gap-.3)/2, r.cfg.Price)))
+	p.set(r)
+	r.note(why)
+}
+
+// agree makes the pace wait longer if an estimate agrees with the one before, and
+// shorter if it does not.
+func (p *pace) agree(old, rate float64) {
+	if old > 0 && math.Abs(rate/old-1) < .06 {
+		p.quiet = math.Min(quietMax, p.quiet*1.5)
+	} else {
+		p.quiet = math.Max(quietMin, p.quiet/2)
+	}
+}

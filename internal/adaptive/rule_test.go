@@ -1,0 +1,467 @@
+package adaptive
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A server is a model of an upstream. Its take is asked in the order of arrival.
+type server struct {
+	take    func(t float64) bool              // grants a call
+	service func() float64                    // seconds
+	slots   int                               // calls in flight that it serves at most; 0: any number
+	retry   func(t float64) time.Duration     // what a refusal says
+	busy    int                               // calls in flight
+	delay   func(t float64, busy int) float64 // more service time
+}
+
+// A run drives a rule in virtual time with more callers than it ever lets leave.
+type run struct {
+	t       *testing.T
+	rule    *Rule
+	server  server
+	rtt     float64
+	callers int
+	out     int // calls whose reply is to come
+	now     time.Duration
+	replies []pending // by time
+	sent    []float64 // when calls left
+	granted []float64 // when calls were granted
+	refused []float64
+}
+
+type pending struct {
+	at    time.Duration
+	call  Call
+	reply Reply
+	ended bool // it is the end of service, not the reply
+}
+
+func newRun(t *testing.T, cfg Config, s server) *run {
+	return &run{t: t, rule: New(cfg), server: s, rtt: .04, callers: 64}
+}
+
+func (r *run) add(p pending) {
+	i, _ := slices.BinarySearchFunc(r.replies, p, func(a, b pending) int {
+		if a.at <= b.at {
+			return -1
+		}
+		return 1
+	})
+	r.replies = slices.Insert(r.replies, i, p)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
+
+// until runs the calls up to an instant.
+func (r *run) until(end float64) {
+	for {
+		at := Never
+		if r.out < r.callers {
+			at = r.rule.Next(r.now, r.out)
+		}
+		if at <= r.now {
+			r.leave()
+			continue
+		}
+		if len(r.replies) > 0 && r.replies[0].at <= at {
+			at = r.replies[0].at
+		}
+		if at > seconds(end) {
+			r.now = seconds(end)
+			return
+		}
+		r.now = at
+		for len(r.replies) > 0 && r.replies[0].at <= r.now {
+			p := r.replies[0]
+			r.replies = r.replies[1:]
+			if p.ended {
+				r.server.busy--
+				continue
+			}
+			r.out--
+			r.rule.Done(r.now, p.call, p.reply)
+		}
+	}
+}
+
+// leave sends a call. It is at the server at once, and its reply takes the round trip.
+func (r *run) leave() {
+	c := r.rule.Leave(r.now, 1, r.out)
+	r.out++
+	t := r.now.Seconds()
+	s := &r.server
+	r.sent = append(r.sent, t)
+	back := r.now + seconds(r.rtt)
+	if s.slots > 0 && s.busy >= s.slots || s.take != nil && !s.take(t) {
+		r.refused = append(r.refused, t)
+		reply := Reply{Outcome: Refused}
+		if s.retry != nil {
+			reply.RetryAfter = s.retry(t)
+		}
+		r.add(pending{at: back, call: c, reply: reply})
+		return
+	}
+	took := .01
+	if s.service != nil {
+		took = s.service()
+	}
+	if s.delay != nil {
+		took += s.delay(t, s.busy)
+	}
+	s.busy++
+	r.granted = append(r.granted, t)
+	r.add(pending{at: r.now + seconds(took), ended: true})
+	r.add(pending{at: back + seconds(took), call: c})
+}
+
+func count(all []float64, from, to float64) int {
+	n := 0
+	for _, t := range all {
+		if t >= from && t < to {
+			n++
+		}
+	}
+	return n
+}
+
+// bucket returns a token bucket whose rate depends on the time.
+func bucket(burst float64, rate func(t float64) float64) func(t float64) bool {
+	have, seen := burst, 0.
+	return func(t float64) bool {
+		have = math.Min(burst, have+rate(t)*(t-seen))
+		seen = t
+		if have < 1 {
+			return false
+		}
+		have--
+		return true
+	}
+}
+
+func steady(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
+
+func TestRule_FindsARate(t *testing.T) {
+	for _, c := range []struct{ rate, burst float64 }{{.5, 1}, {3, 3}, {20, 10}, {50, 1}, {300, 30}, {300, 600}, {2000, 200}} {
+		r := newRun(t, Config{}, server{take: bucket(c.burst, steady(c.rate))})
+		r.callers = 1000
+		end := math.Max(60, 300/c.rate)
+		r.until(2 * end)
+		granted, refused := count(r.granted, end, 2*end), count(r.refused, end, 2*end)
+		if g := float64(granted) / (c.rate * end); g < .95 {
+			t.Errorf("%g/s, burst %g: %.3f of what is possible was granted", c.rate, c.burst, g)
+		}
+		if f := float64(refused) / float64(granted); f > .03 {
+			t.Errorf("%g/s, burst %g: %d refused of %d", c.rate, c.burst, refused, granted)
+		}
+	}
+}
+
+// A change of the rate is found within 600 calls and 20 round trips, or in the time that
+// the pace needs to get there.
+func TestRule_FollowsTheRate(t *testing.T) {
+	for _, factor := range []float64{.2, .5, 2, 5} {
+		r := newRun(t, Config{}, server{take: bucket(10, func(at float64) float64 {
+			if at < 100 {
+				return 30
+			}
+			return 30 * factor
+		})})
+		r.until(100)
+		calls := len(r.sent)
+		end := 100.
+		for ; len(r.sent) < calls+600; end++ {
+			r.until(end)
+		}
+		end += 20 * r.rtt
+		r.until(end + 20)
+		if got := float64(count(r.granted, end, end+20)) / 20; got < .9*30*factor || got > 1.1*30*factor {
+			t.Errorf("×%g: %.1f/s, want %g/s", factor, got, 30*factor)
+		}
+	}
+}
+
+func TestRule_RecognizesAWindow(t *testing.T) {
+	used, number := 0, -1
+	r := newRun(t, Config{Clock: 23 * time.Second}, server{take: func(t float64) bool {
+		if n := int((t + 23) / 60); n != number {
+			used, number = 0, n
+		}
+		if used >= 100 {
+			return false
+		}
+		used++
+		return true
+	}})
+	r.until(60*15 - 23)
+	b := r.rule.Belief()
+	if b.Phase != Windowed || math.Abs(b.Count-100) > 1 || b.Window != time.Minute {
+		t.Fatalf("believes %+v", b)
+	}
+	if g, f := count(r.granted, 157, 877), count(r.refused, 157, 877); g < 1190 || f > 8 {
+		t.Errorf("in twelve windows %d were granted and %d refused", g, f)
+	}
+}
+
+func TestRule_RecognizesACap(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	r := newRun(t, Config{}, server{slots: 10, service: func() float64 { return .3 * math.Exp(.5*rnd.NormFloat64()) }})
+	r.until(200)
+	if b := r.rule.Belief(); b.Phase != Capped || b.Concurrency < 9 || b.Concurrency > 12 || b.Pace != 0 {
+		t.Fatalf("believes %+v", b)
+	}
+	if f, g := count(r.refused, 100, 200), count(r.granted, 100, 200); f*50 > g {
+		t.Errorf("%d refused, %d granted", f, g)
+	}
+}
+
+// A server that serves ten calls at a time and lets the others wait: more than a few
+// waiting calls help nobody.
+func TestRule_RecognizesOverload(t *testing.T) {
+	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 { return .09 * math.Max(1, float64(busy)/10) }})
+	r.callers = 500
+	r.until(120)
+	if b := r.rule.Belief(); b.Phase != Slowed || b.Concurrency < 8 || b.Concurrency > 30 {
+		t.Fatalf("believes %+v", b)
+	}
+}
+
+// The server itself gets slower, whatever the load. That is no reason to call less.
+func TestRule_DoesNotTakeASlowServerForOverload(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(10, steady(40)), delay: func(t float64, _ int) float64 {
+		if t > 100 {
+			return .3
+		}
+		return .05
+	}})
+	r.until(300)
+	if g := count(r.granted, 200, 300); g < 3800 {
+		t.Errorf("%d of 4000 calls were granted: %+v", g, r.rule.Belief())
+	}
+}
+
+func TestRule_OneRefusalIsChance(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(10, steady(20))})
+	r.until(100)
+	for r.rule.pace.calls > 1 { // begin where no refusal is expected
+		r.until(r.now.Seconds() + .01)
+	}
+	r.until(r.now.Seconds() + .3)
+	before := r.rule.Belief()
+	c := r.rule.Leave(r.now, 1, r.out)
+	r.rule.Done(r.now, c, Reply{Outcome: Refused})
+	after := r.rule.Belief()
+	if after.Ignored != before.Ignored+1 || after.Rate != before.Rate || after.Changes != before.Changes || after.Blocked {
+		t.Errorf("one refusal made %+v of %+v", after, before)
+	}
+	c = r.rule.Leave(r.now, 1, r.out)
+	r.rule.Done(r.now, c, Reply{Outcome: Refused})
+	if !r.rule.Belief().Blocked {
+		t.Error("a second one changed nothing")
+	}
+}
+
+// Refusals of calls that were out together are one piece of news.
+func TestRule_ManyRefusalsAreOneNews(t *testing.T) {
+	r := newRun(t, Config{}, server{})
+	r.until(2)
+	var calls []Call
+	for i := range 20 {
+		calls = append(calls, r.rule.Leave(r.now, 1, i))
+	}
+	r.rule.Done(r.now+1, calls[0], Reply{Outcome: Refused})
+	rate := r.rule.Belief().Rate
+	for _, c := range calls[1:] {
+		r.rule.Done(r.now+1, c, Reply{Outcome: Refused})
+	}
+	if b := r.rule.Belief(); b.Rate != rate || b.Blockages != 1 || b.Refusals != 20 {
+		t.Errorf("after the first %g/s, after all %+v", rate, b)
+	}
+}
+
+// Callers that come one by one, and seldom wait, are no reason to call faster.
+func TestRule_DoesNotGrowWithoutDemand(t *testing.T) {
+	for seed := range uint64(5) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		r := New(Config{})
+		var now time.Duration
+		for now < 10*time.Minute {
+			now += time.Duration(rnd.ExpFloat64() * float64(time.Second) / 4)
+			for at := r.Next(now, 0); at > now; at = r.Next(now, 0) {
+				now = at
+			}
+			c := r.Leave(now, 1, 0)
+			r.Done(now, c, Reply{})
+		}
+		if b := r.Belief(); b.Pace > 40 {
+			t.Errorf("seed %d: 4 calls/s made a pace of %.0f/s", seed, b.Pace)
+		}
+	}
+}
+
+func TestRule_AnIdleHourChangesNothing(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(10, steady(20))})
+	r.until(100)
+	callers := r.callers
+	r.callers = 0
+	r.until(101)
+	before := r.rule.Belief()
+	r.until(3700)
+	r.callers = callers
+	r.until(3700.01)
+	if after := r.rule.Belief(); after.Rate != before.Rate || after.Phase != before.Phase {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	if n := count(r.sent, 3700, 3700.01); n > 1 {
+		t.Errorf("%d calls left at once: idle time is not saved up", n)
+	}
+}
+
+func TestRule_KeepsItsBounds(t *testing.T) {
+	r := newRun(t, Config{Min: 2, Max: 15, MaxConcurrency: 7}, server{take: bucket(1, steady(.5)), service: func() float64 { return 3 }})
+	for end := .1; end < 60; end += .1 {
+		r.until(end)
+		if b := r.rule.Belief(); b.Pace < 2 || b.Pace > 15 || b.Concurrency > 7 || r.out > 7 {
+			t.Fatalf("at %g s %d are out, %+v", end, r.out, b)
+		}
+	}
+	free := newRun(t, Config{Max: 15, Unlimited: true}, server{})
+	free.until(20)
+	if n := len(free.sent); n < 298 || n > 302 {
+		t.Errorf("%d calls in 20 s at a maximum of 15/s", n)
+	}
+}
+
+func TestRule_UnlimitedBeginsAtOnce(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{take: bucket(5, steady(20))})
+	r.until(0)
+	if len(r.sent) != r.callers {
+		t.Errorf("%d of %d callers left at once", len(r.sent), r.callers)
+	}
+	r.until(60)
+	if g, f := count(r.granted, 30, 60), count(r.refused, 30, 60); g < 570 || f > 18 {
+		t.Errorf("in 30 s %d of 600 calls were granted, %d refused", g, f)
+	}
+}
+
+// A poll that gets no reply makes room for the next one at once.
+func TestRule_SurvivesAPollWithoutReply(t *testing.T) {
+	r := New(Config{})
+	var now time.Duration
+	end := func(o Outcome) {
+		now = max(now, r.Next(now, 0))
+		c := r.Leave(now, 1, 0)
+		now += time.Second
+		r.Done(now, c, Reply{Outcome: o})
+	}
+	end(Granted)
+	end(Refused)
+	end(Refused)
+	if at := r.Next(now, 0); at == Never || at <= now {
+		t.Fatalf("the poll leaves at %v, now is %v", at, now)
+	}
+	now = r.Next(now, 0)
+	c := r.Leave(now, 1, 0)
+	if at := r.Next(now, 1); at < now+time.Second {
+		t.Errorf("another poll leaves %v after the first", at-now)
+	}
+	now += time.Millisecond
+	r.Done(now, c, Reply{Outcome: Unknown})
+	if at := r.Next(now, 0); at > now+time.Second {
+		t.Errorf("the next poll leaves %v after the one without a reply", at-now)
+	}
+}
+
+// Nothing leaves before the end of a pause that the server has asked for.
+func TestRule_ObeysPauses(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(5, steady(10)), retry: func(t float64) time.Duration { return 3 * time.Second }})
+	r.until(120)
+	for _, f := range r.refused {
+		from := f + r.rtt
+		if n := count(r.sent, from+1e-6, from+3-1e-6); n > 0 {
+			t.Fatalf("%d calls left in the 3 s after the refusal that arrived at %g s", n, from)
+		}
+	}
+	if len(r.refused) < 3 {
+		t.Fatalf("only %d refusals", len(r.refused))
+	}
+}
+
+func TestRule_IsAFunctionOfItsInput(t *testing.T) {
+	history := func() string {
+		rnd := rand.New(rand.NewPCG(3, 3))
+		r := newRun(t, Config{}, server{take: bucket(20, steady(30)), service: rnd.Float64})
+		r.until(100)
+		return fmt.Sprint(r.sent, r.rule.Belief())
+	}
+	if first, second := history(), history(); first != second {
+		t.Error("two runs differ")
+	}
+}
+
+// Costs only change the unit: what a rule does with calls that cost 1000 is what it does
+// with calls that cost 1.
+func TestRule_CountsCost(t *testing.T) {
+	one, thousand := New(Config{}), New(Config{})
+	have, now := 20., time.Duration(0)
+	for range 5000 {
+		a, b := one.Next(now, 0), thousand.Next(now, 0)
+		if d := a - b; d < -1000 || d > 1000 {
+			t.Fatalf("at %v one may leave at %v, the other at %v", now, a, b)
+		}
+		step := max(a, b, now)
+		have = math.Min(20, have+30*(step-now).Seconds())
+		now = step
+		c, d := one.Leave(now, 1, 0), thousand.Leave(now, 1000, 0)
+		reply := Reply{Outcome: Refused}
+		if have >= 1 {
+			have--
+			reply.Outcome = Granted
+		}
+		now += time.Millisecond
+		have = math.Min(20, have+.03)
+		one.Done(now, c, reply)
+		thousand.Done(now, d, reply)
+	}
+	if a, b := one.Belief().Rate, thousand.Belief().Rate/1000; math.Abs(a/b-1) > 1e-3 || a < 25 || a > 35 {
+		t.Errorf("%g/s of cost 1, %g/s of cost 1000, want some 30", a, b)
+	}
+}
+
+func TestRule_DoesNotAllocate(t *testing.T) {
+	r := New(Config{})
+	now := time.Duration(0)
+	i := 0
+	if n := testing.AllocsPerRun(1000, func() {
+		now = max(now, r.Next(now, 0))
+		c := r.Leave(now, 1, 0)
+		i++
+		reply := Reply{}
+		if i%50 == 0 {
+			reply.Outcome = Refused
+		}
+		r.Done(now, c, reply)
+	}); n != 0 {
+		t.Errorf("%g allocations per call", n)
+	}
+}
+
+func BenchmarkRule(b *testing.B) {
+	b.ReportAllocs()
+	r := New(Config{})
+	now := time.Duration(0)
+	for i := range b.N {
+		r.Next(now, 8)
+		now = max(now, r.Next(now, 8))
+		c := r.Leave(now, 1, 8)
+		reply := Reply{}
+		if i%200 == 0 {
+			reply.Outcome = Refused
+		}
+		r.Done(now, c, reply)
+	}
+}

@@ -1,0 +1,193 @@
+package adaptive
+
+import "math"
+
+// A window is the belief that the server grants count in each window of length seconds.
+//
+// # How is a window told from a bucket?
+//
+// Until it refuses, a bucket of burst B and rate r grants B·p/(p−r) at pace p: fewer the
+// faster the calls. A window grants the same number at any pace. So it is a window if
+// two costly cycles at different paces were granted the same.
+type window struct {
+	count    float64 // granted per window
+	length   float64 // in seconds
+	from     float64 // the current window began at this instant, or a little earlier
+	last     float64 // the last one that granted anything began then
+	used     float64 // of the current window
+	denied   bool    // a call of the current window was refused
+	brackets [2]bracket
+	n        int
+	wrong    int     // windows in a row in which less than count was granted
+	alike    int     // costly cycles in a row that were granted the same
+	right    int     // windows since one was refused
+	patience int     // windows before more is tried
+	extra    float64 // what is tried beyond count
+}
+
+// A bracket holds an instant at which a window began: refused at after, granted at
+// before.
+type bracket struct{ after, before float64 }
+
+func (w *window) bracket(b *blockage, c Call) {
+	after := b.last
+	if b.polls == 0 {
+		after = math.Max(b.from.at, c.sent-1.2)
+	}
+	w.brackets[w.n%len(w.brackets)] = bracket{after, c.sent}
+	w.n++
+}
+
+// fits reports whether the last costly cycles look like a window, and if so begins to
+// use it.
+func (w *window) fits(r *Rule, before, now costlyCycle) bool {
+	few := now.granted < 16*r.unit
+	tolerance := .06*before.granted + 2*r.unit
+	if few {
+		tolerance = .5 * r.unit
+	}
+	if before.granted == 0 || math.Abs(now.granted-before.granted) >= tolerance {
+		w.alike = 0
+		return false
+	}
+	w.alike++
+	if now.granted < 8*r.unit || few && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
+		return false // small numbers, or numbers at one pace, are equal by chance
+	}
+	w.begin(r, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
+	w.used = r.unit
+	return true
+}
+
+// begin begins to believe in windows of count per length, one of which began at from.
+func (w *window) begin(r *Rule, count, length, from float64) {
+	w.count, w.length, w.from = count, length, from
+	w.used, w.denied = 0, false
+	w.wrong, w.patience, w.extra = 0, 2, 0
+	r.phase = Windowed
+	r.pace.learn(r, count/length, Window)
+}
+
+// lengths are those that servers use.
+var lengths = [...]float64{1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600}
+
+// period returns the usual length that fits the last two beginnings of windows best.
+func (w *window) period(cycle float64) float64 {
+	if w.n < 2 {
+		return cycle
+	}
+	a, b := w.brackets[(w.n-2)%len(w.brackets)], w.brackets[(w.n-1)%len(w.brackets)]
+	best, seen := cycle, b.before-a.before
+	for _, l := range lengths {
+		if l >= b.after-a.before && l <= b.before-a.after && (best == cycle || math.Abs(l-seen) < math.Abs(best-seen)) {
+			best = l
+		}
+	}
+	return best
+}
+
+// usual returns the next instant after t at which a window would begin if it had one of
+// the usual lengths and the last one began where the last blockage ended.
+func (w *window) usual(t float64) float64 {
+	if w.n == 0 {
+		return math.Inf(1)
+	}
+	last := w.brackets[(w.n-1)%len(w.brackets)].before
+	for _, l := range lengths[3:] {
+		if last+l > t {
+			return last + l + .01
+		}
+	}
+	return math.Inf(1)
+}
+
+// resume corrects the window by a blockage in it that has ended. If nothing of the window
+// was granted before, it has only just begun.
+func (w *window) resume(c Call) {
+	if w.used > .1*w.count+2*c.cost || c.sent < w.from+.1*w.length {
+		return
+	}
+	if w.last > 0 {
+		w.length = math.Max(w.length, c.sent-w.last)
+		for _, l := range lengths {
+			if math.Abs(l-w.length) < .05*l {
+				w.length = l
+			}
+		}
+	}
+	w.from = c.sent
+}
+
+// front is how much faster than its mean a window is used: what is left of its time
+// bridges what the client does not know.
+const front = 3
+
+func (w *window) pace() float64 { return front * w.count / w.length }
+
+// opens returns when the next call may leave: now, or in the next window.
+func (w *window) opens(r *Rule, t float64) float64 {
+	if t >= w.from+w.length {
+		if w.used > .5*w.count {
+			w.last = w.from
+		}
+		w.from += math.Floor((t-w.from)/w.length) * w.length
+		w.next(r)
+	}
+	if w.used+r.unit/2 < w.count+w.extra || r.blockage.on {
+		return t
+	}
+	return w.from + w.length
+}
+
+// next begins another window. If all is well, it tries more now and then: the server may
+// have become more generous, or it may not count in windows at all.
+func (w *window) next(r *Rule) {
+	full := w.used+r.unit/2 >= w.count+w.extra
+	switch {
+	case full && w.extra > 0: // more was granted
+		w.wrong = 0
+		w.count += w.extra
+		w.extra *= 2
+	case full:
+		w.wrong = 0
+		if w.right++; w.right >= w.patience {
+			w.extra, w.right = r.unit, 0
+		}
+	case w.denied && w.extra > 0 && w.used+r.unit/2 >= w.count:
+		w.extra, w.patience = 0, min(16, 2*w.patience)
+	case w.denied:
+		w.wrong++
+		switch {
+		case w.wrong > 3: // it is something else
+			r.phase = Tracking
+			r.pace.learn(r, math.Max(w.used, r.unit)/w.length, Measured)
+		case w.wrong > 1:
+			w.count = math.Max(w.used, w.count/2)
+		}
+		w.extra = 0
+	}
+	w.used, w.denied = 0, false
+}
+
+// refused corrects the count by a call of this window that was refused.
+func (w *window) refused(c Call) {
+	if c.sent >= w.from {
+		w.used -= c.cost
+		w.denied = true
+	}
+}
+
+// poll returns when to ask a blocked server again, not after next: soon if a window
+// should have begun by now, when the next one begins if this one is used up.
+func (w *window) poll(r *Rule, t, next float64) float64 {
+	begun := w.from + math.Floor((t-w.from)/w.length)*w.length
+	if soon := t - begun; soon < .1*w.length && (begun > w.from || w.used < .1*w.count) {
+		r.blockage.gap = math.Min(r.blockage.gap, math.Max(.1, soon))
+		return math.Min(next, t+r.blockage.gap)
+	}
+	reopens := begun + w.length + .01 + .5*r.refusal
+	if w.extra > 0 || w.used >= .9*w.count {
+		return reopens
+	}
+	return math.Min(next, reopens)
+}
