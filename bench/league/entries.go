@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/adaptive"
 )
 
 // An entry is a strategy of the table: a policy in the event-driven twin, or a library,
@@ -69,6 +70,18 @@ var entries = []entry{
 	{
 		name: "pacer-told", about: "the same in the event loop, to check that against this",
 		make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 1) }, told: true, check: true,
+	},
+	{
+		name: "sluice-adaptive", about: "the rule of internal/adaptive, told nothing, in the event loop: no gate has it yet",
+		make: searching(adaptive.Config{}), check: true,
+	},
+	{
+		name: "sluice-zero", about: "the same, without a pace before the first refusal",
+		make: searching(adaptive.Config{Unlimited: true}), check: true,
+	},
+	{
+		name: "sluice-penalised", about: "the same as sluice-adaptive, with the hint that refusals are costly",
+		make: searching(adaptive.Config{Costly: true}), check: true,
 	},
 	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",

@@ -59,6 +59,20 @@ func TestPlay_ReproducesKnownFigures(t *testing.T) {
 	}
 }
 
+// What the rule reaches in the worlds that are quick to play; a change that loses more
+// than a point or two of it should say why.
+func TestPlay_AdaptiveFindsTheLimit(t *testing.T) {
+	for world, least := range map[string]float64{
+		"bucket": 97, "bucket-ra": 95, "slow": 90, "window": 95, "window-ra": 98, "log": 91, "cap": 85, "queue": 97,
+		"overload": 88, "penalty": 82, "steps": 95, "siblings": 97, "flaky": 94, "liar": 89, "alarmist": 80,
+		"sparse": 99, "headers": 97, "batch": 97,
+	} {
+		if s := scoreOf(t, "sluice-adaptive", world); s.Score < least {
+			t.Errorf("%s: score %.1f, want %g", world, s.Score, least)
+		}
+	}
+}
+
 func TestPlay_IsRepeatable(t *testing.T) {
 	for _, name := range []string{"flaky", "strangers", "sparse", "tokens", "batch"} {
 		a, b := scoreOf(t, "backoff", name), scoreOf(t, "backoff", name)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+)
+
+// tracing prints what the rule believes whenever that changes.
+var tracing bool
+
+// searcher drives the pure rule. A call that is refused goes to the end of the queue:
+// the rule says when it leaves, so it needs no backoff of its own.
+type searcher struct {
+	rule *adaptive.Rule
+	last adaptive.Belief
+}
+
+// searching returns strategies that know nothing of the world but what time it is, and
+// that to 0.4 s.
+func searching(cfg adaptive.Config) func(*World, *rand.Rand) strategy {
+	return func(w *World, r *rand.Rand) strategy {
+		own := cfg
+		own.Clock = seconds(w.Clock + .8*r.Float64() - .4)
+		return &searcher{rule: adaptive.New(own)}
+	}
+}
+
+func (s *searcher) leave(now time.Duration, inFlight int, cost float64) (ticket, time.Duration) {
+	if at := s.rule.Next(now, inFlight); at > now {
+		return nil, at
+	}
+	return s.rule.Leave(now, cost, inFlight), now
+}
+
+func (s *searcher) done(now time.Duration, t ticket, r reply) {
+	report := adaptive.Reply{RetryAfter: max(0, r.retryAfter)}
+	switch r.outcome {
+	case refused:
+		report.Outcome = adaptive.Refused
+	case failed:
+		report.Outcome = adaptive.Failed
+	}
+	s.rule.Done(now, t.(adaptive.Call), report)
+	if tracing {
+		if b := s.rule.Belief(); b.Changes != s.last.Changes {
+			s.last = b
+			fmt.Fprintf(os.Stderr, "%9.3f %v: %+v\n", now.Seconds(), b.Why, b)
+		}
+	}
+}
+
+func (s *searcher) retry(int, reply) time.Duration { return 0 }
