@@ -67,7 +67,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
 		})
 	})
-	t.Run("behind others after a told wait", func(t *testing.T) {
+	t.Run("behind others after a server wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 			s := newServer(after(500*ms, retryAfter(30*time.Second)), fine)
@@ -180,7 +180,7 @@ func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy sluice.RetryPolicy
-		told   time.Duration
+		wait   time.Duration
 		want   string
 	}{
 		"both set": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: 30 * time.Minute}, time.Hour,
@@ -192,16 +192,16 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(c.told))
+				g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(c.wait))
 				err := sluice.Retry(bg, g, c.policy, s.call)
-				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.told})
+				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.wait})
 				var stopped *sluice.RetryError
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
 					t.Errorf("%v\nwant %v", stopped.Why, c.want)
 				}
 
 				// It is for this call alone.
-				g, s = mustGate(t, sluice.Config{}), newServer(notBefore(c.told))
+				g, s = mustGate(t, sluice.Config{}), newServer(notBefore(c.wait))
 				err = sluice.Retry(bg, g, c.policy, s.call)
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
 					t.Errorf("%v\nwant %v", stopped.Why, c.want)
@@ -214,7 +214,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
 				synctest.Wait()
-				g.PauseUntil(time.Now().Add(c.told+time.Second), "")
+				g.PauseUntil(time.Now().Add(c.wait+time.Second), "")
 				err = <-done
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
 					t.Errorf("%v\nwant %v", stopped.Why, c.want)

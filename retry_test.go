@@ -175,10 +175,10 @@ func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
 		err    error
 		same   bool
 	}{
-		"marked":       {sluice.RetryPolicy{}, sluice.Permanent(cause), true},
-		"wrapped":      {sluice.RetryPolicy{}, fmt.Errorf("send: %w", sluice.Permanent(cause)), true},
-		"and told":     {sluice.RetryPolicy{}, sluice.Permanent(sluice.RetryAfter(cause, time.Hour)), true},
-		"Policy.Retry": {never, cause, false},
+		"marked":        {sluice.RetryPolicy{}, sluice.Permanent(cause), true},
+		"wrapped":       {sluice.RetryPolicy{}, fmt.Errorf("send: %w", sluice.Permanent(cause)), true},
+		"and throttled": {sluice.RetryPolicy{}, sluice.Permanent(sluice.RetryAfter(cause, time.Hour)), true},
+		"Policy.Retry":  {never, cause, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			for how, do := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{

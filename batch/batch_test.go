@@ -286,9 +286,9 @@ func TestMap_EndsEarly(t *testing.T) {
 	}
 }
 
-// Ending is told once, at once, why: then an input that blocks can give up.
+// Ending is called once, at once, with the reason: then an input that blocks can give up.
 func TestConfig_Ending(t *testing.T) {
-	type told struct {
+	type ended struct {
 		why string
 		at  time.Duration
 	}
@@ -296,13 +296,13 @@ func TestConfig_Ending(t *testing.T) {
 		halt Halt
 		act  func(cancel, stop func())
 		left bool // whether the loop is left at the first result
-		want []told
+		want []ended
 	}{
-		"halted":        {halt: Halt{Successes: 1}, want: []told{{"batch: halted: 1 items are ok", time.Second}}},
-		"halted, twice": {halt: Halt{Successes: 1}, act: func(cancel, _ func()) { time.Sleep(2 * time.Second); cancel() }, want: []told{{"batch: halted: 1 items are ok", time.Second}}},
-		"stopped":       {act: func(_, stop func()) { time.Sleep(time.Minute); stop() }, want: []told{{"batch: stopped", time.Minute}}},
-		"cancelled":     {act: func(cancel, _ func()) { time.Sleep(time.Minute); cancel() }, want: []told{{"context canceled", time.Minute}}},
-		"left":          {left: true, want: []told{{"batch: the loop was left", time.Second}}},
+		"halted":        {halt: Halt{Successes: 1}, want: []ended{{"batch: halted: 1 items are ok", time.Second}}},
+		"halted, twice": {halt: Halt{Successes: 1}, act: func(cancel, _ func()) { time.Sleep(2 * time.Second); cancel() }, want: []ended{{"batch: halted: 1 items are ok", time.Second}}},
+		"stopped":       {act: func(_, stop func()) { time.Sleep(time.Minute); stop() }, want: []ended{{"batch: stopped", time.Minute}}},
+		"cancelled":     {act: func(cancel, _ func()) { time.Sleep(time.Minute); cancel() }, want: []ended{{"context canceled", time.Minute}}},
+		"left":          {left: true, want: []ended{{"batch: the loop was left", time.Second}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -312,7 +312,7 @@ func TestConfig_Ending(t *testing.T) {
 				go tt.act(cancel, func() { close(stop) })
 			}
 			start := time.Now()
-			var got []told
+			var got []ended
 			blocks := func(yield func(int) bool) {
 				if yield(0) && yield(1) {
 					<-ending // as from a pipe without a writer
@@ -321,7 +321,7 @@ func TestConfig_Ending(t *testing.T) {
 			for range Map(ctx, newGate(t, sluice.Config{}), blocks, takes(1, 5), Config[int]{
 				Halt: tt.halt, Stop: stop,
 				Ending: func(why error) {
-					got = append(got, told{why.Error(), time.Since(start)})
+					got = append(got, ended{why.Error(), time.Since(start)})
 					close(ending)
 				},
 			}) {

@@ -10,7 +10,7 @@ import (
 )
 
 // each has loop do b.N operations in all, on as many goroutines as -cpu says.
-// loop is told how many to do, so that neither a call of a closure nor
+// loop gets how many to do, so that neither a call of a closure nor
 // anything else of ours is part of an operation.
 func each(b *testing.B, loop func(n int)) {
 	workers(b, runtime.GOMAXPROCS(0), 1024, func(_, n int) { loop(n) })

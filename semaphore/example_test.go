@@ -31,7 +31,7 @@ func Example() {
 	// Output: [0 1 4 9 16 25 36 49 64 81]
 }
 
-// A call takes as many permits as it weighs. What can never fit is told so at
+// A call takes as many permits as it costs. A call that can never fit fails at
 // once.
 func ExampleWeighted_Acquire() {
 	ctx := context.Background()

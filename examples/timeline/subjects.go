@@ -46,7 +46,7 @@ func sixty() (calls []call) {
 	return calls
 }
 
-// paused is when the gate is told to pause, and until when.
+// paused is when the gate is paused, and until when.
 var paused = [2]time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond}
 
 // subjects are the limiters, all of them about 5 per second.

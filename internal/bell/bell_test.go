@@ -92,21 +92,21 @@ func TestStress_NoChangeIsMissed(t *testing.T) {
 	for _, wait := range []func(f func()) func(){b.Wait, b.Wait, func(f func()) func() { return k.Wait(1, f) }} {
 		wg.Go(func() {
 			for seen := int64(0); seen < changes; {
-				told := make(chan struct{}, 1)
+				reported := make(chan struct{}, 1)
 				over := false // only written and read under the bell's lock, or after stop
 				stop := wait(func() {
 					if over {
 						t.Error("called after stop")
 					}
 					select {
-					case told <- struct{}{}:
+					case reported <- struct{}{}:
 					default:
 					}
 				})
 				if now := value.Load(); now > seen {
 					seen = now
 				} else {
-					<-told
+					<-reported
 				}
 				stop()
 				over = true

@@ -10,7 +10,7 @@ import (
 // bytes make four lines of the cache.
 const slots = 7
 
-// A bucket is a handful of entries in no order, told apart by tags:
+// A bucket is a handful of entries in no order, distinguished by tags:
 //
 //	line   ┌─────────────┬──────────┬───────────────┐
 //	  0    │ tags 0 … 6  │ overflow │ slot 0        │

@@ -158,7 +158,7 @@ func TestTooFast(t *testing.T) {
 		if w.Code != 429 {
 			t.Fatalf("the sixth call: %d, want 429", w.Code)
 		}
-		// About 2.46 s are left; told in whole seconds that must be 3, not 2.
+		// About 2.46 s are left; in whole seconds that must be 3, not 2.
 		if got := w.Header().Get("Retry-After"); got != "3" {
 			t.Errorf("Retry-After %q, want 3", got)
 		}
@@ -169,7 +169,7 @@ func TestTooFast(t *testing.T) {
 
 		time.Sleep(3 * time.Second)
 		if got := get(s, "/items/5").Code; got != 200 {
-			t.Errorf("after the told wait: %d", got)
+			t.Errorf("after the wait: %d", got)
 		}
 		r := s.Report()
 		if r.Calls != 7 || r.Accepted != 6 || r.TooFast != 1 || r.TooMany != 0 || r.MaxInFlight != 5 {

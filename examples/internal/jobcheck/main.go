@@ -6,7 +6,7 @@
 // It exits with 1 if a promise was not kept, and says which. A machine that
 // stands still meanwhile is no fault of the program's: a watch looks how long it
 // did, and that long the program may be behind. One that stands still for longer
-// than the server forgives also draws 429s, and what they cost cannot be told
+// than the server forgives also draws 429s, and what they cost cannot be seen
 // from what the program loses: then jobcheck exits with 3, unless an item is lost,
 // which nothing excuses.
 //

@@ -22,7 +22,7 @@ type wanted struct {
 // A verdict says which promises were not kept.
 type verdict struct {
 	broken  []string // by the program
-	spoiled []string // by the machine, as far as can be told
+	spoiled []string // by the machine, as far as is known
 	machine string   // how it did
 }
 
