@@ -11,7 +11,7 @@ import (
 
 const (
 	// callTimeout ends a call that a server does not answer; it is tried
-	// again. Reading an answer may take as long once more.
+	// again. Reading a response may take as long once more.
 	callTimeout = 30 * time.Second
 	// maxBody keeps 64 wrong addresses from filling the memory.
 	maxBody = 16 << 20
@@ -53,7 +53,7 @@ func newBase(goroutines int) *http.Transport {
 // close drops the idle connections.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// get returns the body of an item. An answer that is no 2xx is a *statusError.
+// get returns the body of an item. A response that is not a 2xx is a *statusError.
 func (c *client) get(ctx context.Context, id int) ([]byte, error) {
 	ctx, cancel := context.WithCancel(withItem(ctx, id))
 	defer cancel()
@@ -77,17 +77,17 @@ func (c *client) get(ctx context.Context, id int) ([]byte, error) {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return nil, &statusError{resp.StatusCode, resp.Header.Get("Location")}
 	case err != nil:
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	case len(body) > maxBody:
 		return nil, errTooLong
 	}
 	return body, nil
 }
 
-// errTooLong is the answer that is longer than maxBody.
-var errTooLong = errors.New("the answer is longer than 16 MiB")
+// errTooLong reports a response that is longer than maxBody.
+var errTooLong = errors.New("the response is longer than 16 MiB")
 
-// statusError is an answer that is no item.
+// statusError is a response that is not an item.
 type statusError struct {
 	status   int
 	location string

@@ -63,7 +63,7 @@ func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 				ctx, report := sluicehttp.WithReport(ctx)
 				body, err := j.client.get(ctx, id)
 				if why := report.Last().Why; why != nil && !errors.Is(err, why) {
-					err = fmt.Errorf("%w: %w", err, why) // the last answer, and why there is no other
+					err = fmt.Errorf("%w: %w", err, why) // the last response, and why there is no other
 				}
 				away := (*awayError)(nil)
 				if errors.As(err, &away) {

@@ -113,7 +113,7 @@ func (t *together) start(s share) (*instance, error) {
 	in.cmd = exec.Command(program,
 		"-n", strconv.Itoa(t.n), "-rate", strconv.FormatInt(t.rate.Count, 10), "-per", t.rate.Per.String(),
 		"-concurrency", strconv.FormatInt(t.concurrency, 10), "-workers", strconv.Itoa(t.workers),
-		"-redis", t.options.redis, "-budget", t.budget, "-share", s.String(),
+		"-redis", t.options.redis, "-name", t.budget, "-share", s.String(),
 		"-url", t.server.URL()+"/items/{}", "-out="+in.out, "-json")
 	apart(in.cmd)
 	in.cmd.Stdout = &in.stdout

@@ -48,7 +48,7 @@ func (m *meter) depart(id int) time.Duration {
 	return time.Since(m.epoch)
 }
 
-// answered notes the status of an attempt, 0 for none. Only an answer other
+// answered notes the status of an attempt, 0 for none. Only a response other
 // than 429 shows that the server accepted the call, so only then does its
 // departure count for the rate.
 func (m *meter) answered(departed time.Duration, status int) {

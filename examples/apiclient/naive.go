@@ -13,7 +13,7 @@ import (
 // many workers, and whatever is refused is tried again at once. It is here to
 // be compared with, not to be copied.
 //
-// It is called off after limit, for it has no reason of its own to ever end.
+// It is stopped after limit, because it would not end by itself.
 // What it has not fetched by then counts as lost in its column and nowhere
 // else: the exit status is about the gate.
 func fetchNaively(ctx context.Context, j *job, limit time.Duration) {
@@ -31,7 +31,7 @@ func fetchNaively(ctx context.Context, j *job, limit time.Duration) {
 					body, err = j.client.get(ctx, id)
 				}
 				if tryAgain(err) {
-					err = context.Cause(j.stop) // that, not the answer, is why it gave up
+					err = context.Cause(j.stop) // that, not the response, is why it gave up
 				}
 				j.finish(id, body, err)
 			}

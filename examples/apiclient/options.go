@@ -121,8 +121,8 @@ func newFlags() *flags {
 	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` for the items, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
 	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
 	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server reports its limits: github, openai, ietf or none")
-	f.set.StringVar(&f.redis, "redis", "", "share the limits, in the Redis at this `address`, with all instances of the same -budget")
-	f.set.StringVar(&f.budget, "budget", "", "the `name` under which the limits are shared (default: a new one)")
+	f.set.StringVar(&f.redis, "redis", "", "share the limits, in the Redis at this `address`, with all instances of the same -name")
+	f.set.StringVar(&f.budget, "name", "", "the `name` under which the limits are shared (default: a new one)")
 	f.set.IntVar(&f.instances, "instances", 1, "with -redis: how many `processes` fetch the items together")
 	f.set.StringVar(&f.share, "share", "", "fetch only this `part` of the items, such as 2/4: the second of four")
 	return f
@@ -194,7 +194,7 @@ func (o options) check(given map[string]bool) error {
 	case o.instances <= 0:
 		return fmt.Errorf("-instances %d: must be above 0", o.instances)
 	case o.budget != "" && o.redis == "":
-		return errors.New("-budget is the name of limits in a Redis: give -redis, too")
+		return errors.New("-name is the name of limits in a Redis: give -redis, too")
 	case o.instances > 1:
 		return o.checkInstances()
 	}
@@ -207,7 +207,7 @@ func (o options) checkInstances() error {
 	case o.redis == "":
 		return fmt.Errorf("-instances %d needs -redis: without one each process would have the whole rate for itself", o.instances)
 	case o.url != "":
-		return errors.New("-instances shows what the built-in server saw: for another server, start each process yourself, with -share and one -budget")
+		return errors.New("-instances shows what the built-in server saw: for another server, start each process yourself, with -share and one -name")
 	case o.share.of != 0:
 		return errors.New("-instances divides the items itself: leave out -share")
 	case o.naive:
@@ -272,7 +272,7 @@ items with a naive pool that retries at once, and prints both side by side.
 Each item becomes a line {"id":17,"body":…}. The body is the API's if that is JSON,
 otherwise a string.
 
-With -redis all processes with the same -budget share the limits, through that Redis.
+With -redis all processes with the same -name share the limits, through that Redis.
 -instances 4 starts four of them and shows what the server saw. If the Redis does not
 answer, an instance waits up to 10 s and makes no calls. The permits of an instance
 that was killed are returned within 5 s.

@@ -35,8 +35,8 @@ func TestParseOptions(t *testing.T) {
 		{"-out=", func(o *options) { o.out = "" }},
 		{"-headers github", func(o *options) { o.headers = "github" }},
 		{"-headers none", func(o *options) { o.headers = "none" }},
-		{"-redis h:1 -budget b", func(o *options) { o.redis, o.budget, o.named = "h:1", "b", true }},
-		{"-redis h:1 -budget b -instances 4", func(o *options) {
+		{"-redis h:1 -name b", func(o *options) { o.redis, o.budget, o.named = "h:1", "b", true }},
+		{"-redis h:1 -name b -instances 4", func(o *options) {
 			o.redis, o.budget, o.named, o.instances, o.naive = "h:1", "b", true, 4, false
 		}},
 		{"-share 2/4", func(o *options) { o.share = share{2, 4} }},
@@ -92,7 +92,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"-instances 4 -redis h:1 -n 3", "only 3 items"},
 		{"-redis h", "host:port"},
 		{"-redis h:", "host:port"},
-		{"-budget b", "-redis"},
+		{"-name b", "-redis"},
 		{"-share 0/4", "-share 0/4"},
 		{"-share 5/4", "-share 5/4"},
 		{"-share 2", "-share 2"},
@@ -167,7 +167,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A run without a -budget shares its limits with no other.
+// A run without a -name shares its limits with no other.
 func TestEachRunHasABudgetOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for range 3 {

@@ -25,7 +25,7 @@ const (
 )
 
 // shared is the limits in a Redis, for all processes that use the same one and the
-// same -budget.
+// same -name.
 type shared struct {
 	addr   string
 	budget string
@@ -78,7 +78,7 @@ func (s *shared) open(o options) error {
 		return err
 	}
 	if s.store, err = sluiceredis.New(adapter, sluiceredis.Config{Prefix: s.prefix()}); err != nil {
-		return fmt.Errorf("-budget: %w", err)
+		return fmt.Errorf("-name: %w", err)
 	}
 	if s.pacer, err = s.store.Pacer("items", o.rate, sluiceredis.PacerConfig{Horizon: max(time.Minute, 2*o.rate.Interval())}); err != nil {
 		return fmt.Errorf("-rate: %w", err)
@@ -90,7 +90,7 @@ func (s *shared) open(o options) error {
 	return nil
 }
 
-// prefix is that of all keys of the budget.
+// prefix is that of all keys of the shared limits.
 func (s *shared) prefix() string { return "apiclient " + s.budget }
 
 // limits returns the limits for a gate.
@@ -101,7 +101,7 @@ func (s *shared) configOf() sluice.Config {
 	}
 }
 
-// close gives the connections back, and forgets a budget that is of this run alone.
+// close gives the connections back, and forgets limits that only this run shares.
 // One with a name may be in use by others, whose limits would begin anew.
 func (s *shared) close() {
 	if !s.named {
@@ -112,7 +112,7 @@ func (s *shared) close() {
 	_ = s.client.Close()
 }
 
-// forget removes the keys of the budget. They would go by themselves, but for one:
+// forget removes the keys of the shared limits. They would go by themselves, but for one:
 // the last token of the semaphore.
 func (s *shared) forget() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

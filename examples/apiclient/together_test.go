@@ -122,7 +122,7 @@ func TestBinaryOneInstance(t *testing.T) {
 func TestBinaryNamedBudgetStays(t *testing.T) {
 	redis := miniredis.RunT(t)
 	for _, more := range [][]string{{"-instances", "2"}, {"-naive=false"}} {
-		args := append([]string{"-redis", redis.Addr(), "-budget", "ours*", "-n", "4", "-out="}, more...)
+		args := append([]string{"-redis", redis.Addr(), "-name", "ours*", "-n", "4", "-out="}, more...)
 		runBinary(t, args...).wantStatus(t, 0)
 		if n := len(redis.Keys()); n == 0 {
 			t.Errorf("%v: the budget is gone", more)

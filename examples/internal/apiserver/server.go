@@ -1,7 +1,7 @@
 // Package apiserver is a rate-limited HTTP API on loopback for the examples to
 // call. It enforces what third-party APIs enforce: so many calls in flight, so
 // many calls per period with a small bucket for what comes at once, and 429
-// with Retry-After beyond either. Some of its answers are a 503.
+// with Retry-After beyond either. Some of its responses are a 503.
 //
 // It also keeps the books. What a client sent too early or too often is
 // judged here, by the receiving end, and read with [Server.Report].
@@ -35,7 +35,7 @@ type Config struct {
 	// NoFaults leaves out the 503s. Otherwise about 1 % of the items fail at
 	// their first call, always the same ones, none of them in the last tenth.
 	NoFaults bool
-	// Family, if set, writes into every answer how many calls are left.
+	// Family, if set, writes into every response how many calls are left.
 	Family sluicetest.Family
 }
 
@@ -164,7 +164,7 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	}
 	// The work is done, so the call is no longer in flight. Counted only after
-	// the answer is written, a client that calls again the moment it has read
+	// the response is written, a client that calls again the moment it has read
 	// that answer would now and then be seen as one too many.
 	books.leave()
 
@@ -187,7 +187,7 @@ func (s *Server) standing(e entry) sluicetest.Standing {
 // clock is the monotonic time since the server was made.
 func (s *Server) clock() time.Duration { return time.Since(s.epoch) }
 
-// problem is the body of every answer that is not an item.
+// problem is the body of every response that is not an item.
 type problem struct {
 	Error string `json:"error"`
 }
