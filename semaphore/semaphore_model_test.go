@@ -565,7 +565,7 @@ func randomHistory(random *rand.Rand) []byte {
 // A semaphore that is wrong in one thing must differ from the model.
 func TestWeighted_ModelCanDisagree(t *testing.T) {
 	for name, wrong := range map[string]func(w *semaphore.Weighted) weighted{
-		"Acquire ignores its context": func(w *semaphore.Weighted) weighted { return deafAcquire{w} },
+		"Acquire ignores its context":       func(w *semaphore.Weighted) weighted { return deafAcquire{w} },
 		"AcquireWithin waits 1 ns longer":   func(w *semaphore.Weighted) weighted { return lateAcquireWithin{w} },
 		"AcquireWithin gives up 1 ns early": func(w *semaphore.Weighted) weighted { return hastyAcquireWithin{w} },
 		"AcquireWithin names another error": func(w *semaphore.Weighted) weighted { return blamingAcquireWithin{w} },
