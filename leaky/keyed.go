@@ -104,7 +104,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 //
 // A key may be used with several rates alternately. Each has a bucket of its own, and
 // each call is poured into all of them, so the key allows no more than the laxest of its
-// rates would alone. docs/decisions.md has the exact bound. To count one call against
+// rates would alone. kind/bucket.go has the exact bound. To count one call against
 // two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.ruleOf(rate)

@@ -21,37 +21,35 @@ type adapter struct {
 
 var _ sluiceredis.Topology = (*adapter)(nil)
 
-// New connects as option says, and returns a client and what closes its connections when
-// calls under way are answered, or after a second. The client is safe for use by multiple
-// goroutines. Its connections are to a single server, to one that Sentinel names, or to a
-// Cluster.
+// New connects as option says, to a single server, to one that Sentinel names, or to a
+// Cluster. It returns a client, which is safe for use by multiple goroutines, and a
+// function that closes its connections when all replies have come, or after a second.
 //
 // New makes the client of rueidis itself because an existing one does not reveal its
 // options, and some of them break what a limit promises. New returns an error
 // if it cannot connect, except with ForceSingleClient: then it connects on first
 // use. It also returns an error for the options
 //
-//   - ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress: limits must be
-//     asked of masters;
-//   - ConnLifetime: scripts that were sent on a connection which has expired, and
-//     not answered within a second, are sent again;
-//   - Standalone.EnableRedirect: so are all scripts of a pipeline if the server
-//     redirects one of them.
+//   - ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress: scripts must run on
+//     masters;
+//   - ConnLifetime: when a connection expires, scripts without a reply within a second
+//     are sent again;
+//   - Standalone.EnableRedirect: if the server redirects one script of a pipeline, all
+//     of them are sent again.
 //
-// New sets DisableRetry and DisableCache, which scripts need nothing of. Without
-// the cache it works with servers that do not have RESP3, too.
+// New sets DisableRetry and DisableCache: scripts need neither retries nor the cache.
+// Without the cache, servers that do not have RESP3 work, too.
 //
-// A deadline is obeyed, with two exceptions. A call that comes while a connection is
-// being made waits for it, for at most Dialer.Timeout (5 s if 0). A call that finds more
-// than 2^RingScaleEachConn calls unanswered (1,024 if 0) waits for room, for at
-// most ConnWriteTimeout (10 s if 0), after which a connection without answers is
-// closed. A context that is cancelled, rather than reaching its deadline, is
-// noticed at once if calls share a pipeline or the context has no deadline;
-// otherwise when the reply is there. AlwaysPipelining makes it at once for all,
-// and slower for a single caller.
+// A deadline is obeyed, with two exceptions. A script call that comes while a connection
+// is being made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more
+// than 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at
+// most ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a
+// context is cancelled, and not ended by its deadline, the client notices at once if the
+// script shares a pipeline or the context has no deadline; otherwise when the reply
+// comes. With AlwaysPipelining it always notices at once, but single callers wait longer.
 //
 // On a cluster the client does not know which server has a key. So a
-// [sluiceredis.Store] takes the whole cluster for away when several calls in a row have
+// [sluiceredis.Store] treats the whole cluster as away when several scripts in a row have
 // failed, whichever of its servers they were for.
 func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
 	switch {

@@ -1,4 +1,4 @@
-// Package rueidisclient has the limits of package sluiceredis asked through
+// Package rueidisclient sends the scripts of package sluiceredis through
 // [github.com/redis/rueidis]. It is a module of its own, so that programs that use
 // another library do not download this one.
 //
@@ -7,11 +7,12 @@
 //	defer closes()
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// rueidis sends what many goroutines ask over few connections, in pipelines,
-// where go-redis takes a connection for each call: with many keys it asks a server
-// more often per second, and it keeps fewer connections. For one key it matters
-// less, because a store gathers callers of one key itself. What is promised is the
-// same: both pass the same tests.
+// rueidis sends the scripts of many goroutines over a few connections, in pipelines.
+// go-redis takes a connection for each pipeline. So with many keys rueidis makes more
+// decisions per second over fewer connections. For one key it matters less, because a
+// store itself lets callers of one key share scripts. What is promised is the same: both
+// pass the same tests.
 //
-// A connection answers in order, so a slow script delays those behind it. The connections that [New] makes are its own and carry scripts only.
+// The replies on a connection come in order, so a slow script delays those behind it. The
+// connections that [New] makes are its own and carry scripts only.
 package rueidisclient
