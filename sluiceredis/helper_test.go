@@ -115,7 +115,7 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		}
 		replace("redis.call('TIME')", fmt.Sprintf("redis.call('LRANGE', '%s', 0, 2)", f.clock), true)
 		replace("us * 1000", "tonumber(time[3])", false)
-		for _, expiry := range []string{"distance / 1000000", "(last - now) / 1000", "l.longest / 1000"} {
+		for _, expiry := range []string{"distance / 1000000", "(last - now) / 1000", "l.longest.window / 1000"} {
 			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
 		}
 		replace("format('%d', after / 1000000 + 2)", "'3600000'", s == bucketTake)

@@ -9,104 +9,74 @@
 -- window: each is admitted only what all of these quotas allow, and what the longest
 -- window still needs is kept.
 
--- sliding_quotas returns the quotas of windows other than the own one that count, with
--- the largest limit where there are several of one window; until when the own one is
--- noted; and those that do not count any more.
-local function sliding_quotas(l)
-  local others, noted, gone = {}, 0, {}
-  local members = redis.call('ZRANGEBYSCORE', l.key, '-inf', '(0', 'WITHSCORES')
-  for m = 1, #members, 2 do
-    local window, limit = string.match(members[m], '^quota (%d+) (%d+)$')
-    window, limit = tonumber(window), tonumber(limit)
-    local till = -tonumber(members[m + 1])
-    if not limit then return nil end
-    if till <= now then
-      gone[#gone + 1] = members[m]
-    elseif members[m] == l.quota then
-      noted = till
-    elseif window ~= l.window then
-      local at = #others + 1
-      for i, q in ipairs(others) do if q.window == window then at = i end end
-      others[at] = {window = window, limit = math.max(limit, others[at] and others[at].limit or 0)}
-    end
-  end
-  return others, noted, gone, #members / 2
-end
-
--- sliding_gone returns how many members are not in a window: quotas, and units that have
--- left it.
-local function sliding_gone(l, window)
-  return redis.call('ZCOUNT', l.key, '-inf', whole(math.max(0, now - window)))
-end
-
 -- sliding_read returns the window of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    the limit
 -- ARGV[a+1]  the window in microseconds
 -- ARGV[a+2]  a name that no other call has; members are that and a number
 local function sliding_read(i, a)
-  local l = {key = KEYS[i], limit = tonumber(ARGV[a]), window = tonumber(ARGV[a + 1]), name = ARGV[a + 2],
-    clamped = 0, gone = 0, newest = 0, taken = 0, out = {}, others = {}, noted = 0}
-  l.quota = 'quota ' .. ARGV[a + 1] .. ' ' .. ARGV[a]
-  l.longest = l.window
-  l.used = redis.pcall('ZCARD', l.key)
-  if type(l.used) == 'table' then return nil, failed(l.used, i) end
-  local all, newest = l.used, 0
+  local own = {limit = tonumber(ARGV[a]), window = tonumber(ARGV[a + 1])}
+  local l = {key = KEYS[i], name = ARGV[a + 2], quota = 'quota ' .. ARGV[a + 1] .. ' ' .. ARGV[a], window = own.window,
+    quotas = {own}, longest = own, marks = 0, noted = 0, over = {}, out = {}, clamped = 0, taken = 0}
+  local all, newest = redis.pcall('ZCARD', l.key), 0
+  if type(all) == 'table' then return nil, failed(all, i) end
   if all > 0 then
-    local others, noted, over, quotas = sliding_quotas(l)
-    if not others then return nil, unreadable(i) end
-    l.others, l.noted, l.over, l.quotas = others, noted, over, quotas
+    -- Of the quotas that count one for each window, with the largest limit.
+    local marks, of = redis.call('ZRANGEBYSCORE', l.key, '-inf', '(0', 'WITHSCORES'), {[ARGV[a + 1]] = own}
+    l.marks = #marks / 2
+    for m = 1, #marks, 2 do
+      local window, limit = string.match(marks[m], '^quota (%d+) (%d+)$')
+      local q, till = of[window], -tonumber(marks[m + 1])
+      if not window then return nil, unreadable(i) end
+      if till <= now then
+        l.over[#l.over + 1] = marks[m]
+      elseif marks[m] == l.quota then
+        l.noted = till
+      elseif not q then
+        of[window] = {window = tonumber(window), limit = tonumber(limit)}
+        l.quotas[#l.quotas + 1] = of[window]
+      elseif q ~= own then
+        q.limit = math.max(q.limit, tonumber(limit))
+      end
+    end
     newest = tonumber(redis.call('ZRANGE', l.key, -1, -1, 'WITHSCORES')[2])
-    if newest ~= newest or newest ~= math.floor(newest) then return nil, unreadable(i) end
-    l.gone = sliding_gone(l, l.window)
-    l.used = all - l.gone
-    if l.used > 0 then l.newest = newest end
+    if newest ~= math.floor(newest) then return nil, unreadable(i) end -- which no NaN is, either
   end
   -- After a clock stepped back members lie in the future, and would stay in the
   -- window for as long as that is: they are of now, at the latest.
   if newest > now then
-    l.clamped = math.min(10000, redis.call('ZCOUNT', l.key, '(' .. whole(now), '+inf'))
-    newest, l.newest = now, now
+    newest, l.clamped = now, math.min(10000, redis.call('ZCOUNT', l.key, '(' .. whole(now), '+inf'))
   end
-  l.held = l.used
-  -- What was lost may have been admitted just before the epoch: until it would have
-  -- left, the window is full.
-  l.full = since + l.window
-  if l.full > now then l.used, l.newest = math.max(l.used, l.limit), math.max(l.newest, since) end
-
-  -- The own window is as full as leaves the room that the others have.
-  for _, q in ipairs(l.others) do
-    l.longest = math.max(l.longest, q.window)
-    q.gone = sliding_gone(l, q.window)
+  -- The window is as full as leaves the room that all quotas have.
+  for _, q in ipairs(l.quotas) do
+    -- Members that are not in a window: quotas, and units that have left it.
+    q.gone = all > 0 and redis.call('ZCOUNT', l.key, '-inf', whole(math.max(0, now - q.window))) or 0
     q.held, q.full = all - q.gone, since + q.window
-    local used = q.held
-    if q.full > now then used = math.max(used, q.limit) end
-    if l.limit - l.used > q.limit - used then
-      l.used = l.limit - (q.limit - used)
-      l.newest = math.max(newest, q.full > now and since or 0) + q.window - l.window
-    end
+    -- What was lost may have been admitted just before the epoch: until it would have
+    -- left, the window is full.
+    local used, latest = q.held, 0
+    if used > 0 then latest = newest end
+    if q.full > now then used, latest = math.max(used, q.limit), math.max(latest, since) end
+    if not l.room or q.limit - used < l.room then l.room, l.newest = q.limit - used, latest + q.window - own.window end
+    if q.window > l.longest.window then l.longest = q end
   end
-  l.room = l.limit - l.used
+  l.used = own.limit - l.room
   return l
-end
-
--- sliding_room returns the instant at which n units more will fit by one quota, 0 if they
--- do now.
-local function sliding_room(l, q, n)
-  local rank, at = q.held + l.taken + n - q.limit - 1, 0 -- of the last that must leave first
-  if rank >= q.held then
-    at = now + q.window
-  elseif rank >= 0 then
-    at = math.min(now, tonumber(redis.call('ZRANGE', l.key, q.gone + rank, q.gone + rank, 'WITHSCORES')[2])) + q.window
-  end
-  if q.full > now then at = math.max(at, q.full) end
-  return at
 end
 
 -- sliding_when returns the instant at which n units more will fit, 0 if they do now.
 local function sliding_when(l, n)
-  local at = sliding_room(l, l, n)
-  for _, q in ipairs(l.others) do at = math.max(at, sliding_room(l, q, n)) end
+  local at = 0
+  for _, q in ipairs(l.quotas) do
+    local rank = q.held + l.taken + n - q.limit - 1 -- of the last that must leave first
+    if rank >= q.held then
+      at = math.max(at, now + q.window)
+    elseif rank >= 0 then
+      local leaves = redis.call('ZRANGE', l.key, q.gone + rank, q.gone + rank, 'WITHSCORES')[2]
+      at = math.max(at, math.min(now, tonumber(leaves)) + q.window)
+    end
+    if q.full > now then at = math.max(at, q.full) end
+  end
   return at
 end
 
@@ -122,12 +92,10 @@ end
 -- what lies in the future of now, unless nothing was asked for.
 local function sliding_write(l, asked)
   if not asked then return end
-  if l.gone > (l.quotas or 0) then
-    local gone = sliding_gone(l, l.longest) - l.quotas -- behind the quotas
-    if gone > 0 then redis.call('ZREMRANGEBYRANK', l.key, l.quotas, l.quotas + math.min(gone, 10000) - 1) end
-  end
+  local gone = l.longest.gone - l.marks -- behind the quotas
+  if gone > 0 then redis.call('ZREMRANGEBYRANK', l.key, l.marks, l.marks + math.min(gone, 10000) - 1) end
   sliding_each('ZREM', l.key, l.out)
-  sliding_each('ZREM', l.key, l.over or {})
+  sliding_each('ZREM', l.key, l.over)
   local add = {}
   if l.clamped > 0 then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', l.key, '(' .. whole(now), '+inf', 'LIMIT', 0, 10000)) do
@@ -148,7 +116,7 @@ local function sliding_write(l, asked)
   end
   sliding_each('ZADD', l.key, add)
   if l.taken > 0 or l.clamped > 0 or notes then
-    redis.call('PEXPIRE', l.key, whole(math.ceil(l.longest / 1000) + 1))
+    redis.call('PEXPIRE', l.key, whole(math.ceil(l.longest.window / 1000) + 1))
   end
 end
 
