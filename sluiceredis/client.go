@@ -53,6 +53,8 @@ type Script struct {
 	name, text, digest string
 
 	strict bool // in strict mode its last key is the epoch
+	marked bool // and its last argument says so
+	joins  bool // it decides many sets as well as one, see send.go
 }
 
 // NewScript returns the script of that text. name is for people.

@@ -75,7 +75,7 @@ func (s *Store) keysOf(script *Script, keys []string) []string {
 // sendStrictly is send, and notes when an epoch begins.
 func (s *Store) sendStrictly(ctx context.Context, call Call) ([]int64, error) {
 	call.Keys = s.keysOf(call.Script, call.Keys)
-	if s.strict && call.Script == bucketTake {
+	if s.strict && call.Script.marked {
 		call.Args = append(call.Args, "epoch")
 	}
 	for i := range mostEpochs {

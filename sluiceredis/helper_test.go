@@ -118,7 +118,7 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		for _, expiry := range []string{"distance / 1000000", "(last - now) / 1000", "l.longest.window / 1000"} {
 			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
 		}
-		replace("format('%d', after / 1000000 + 2)", "'3600000'", s == bucketTake)
+		replace("format('%d', after / 1000000 + 2)", "'3600000'", s.name == "take")
 		if s != alive && strings.Contains(text, "whole(math.ceil(") { // TestAliveScript checks that one
 			f.t.Fatalf("%s has an expiry that is not replaced", s.name)
 		}

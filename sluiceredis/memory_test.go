@@ -294,7 +294,7 @@ func TestNewWithoutAServer(t *testing.T) {
 		t.Error("no client is no wish to do without")
 	}
 	c := InProcess()
-	if _, err := c.Run(bg, bucketTake, nil, nil); err == nil {
+	if _, err := c.Run(bg, takes[0], nil, nil); err == nil {
 		t.Error("it runs scripts")
 	}
 	if got := c.RunMany(bg, make([]Call, 2)); len(got) != 2 || got[0].Err == nil || got[1].Err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-var pacerScript = strictScript("pacer", "epoch", "instant", "limits", "pace")
+var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {

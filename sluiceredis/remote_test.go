@@ -23,22 +23,18 @@ type remote struct {
 	alive map[string]time.Time
 }
 
-// take takes from one limit. Runs are of a number of requests and what one takes, or the
-// other way round.
-func (v *remote) take(key string, m kinds.Rule, now int64, runs []int64, bucket bool) []int64 {
+// take takes from one limit. Runs are of a number of requests and what one takes.
+func (v *remote) take(key string, m kinds.Rule, now int64, runs []int64) []int64 {
 	st, asked := v.m.Open(key, m), false
-	reply := append([]int64{0, 0}, found(m, st.Held, now)...)
+	reply := append([]int64{0, 0, 0}, found(m, st.Held, now)...)
 	for i := 0; i < len(runs); i += 2 {
 		count, n := runs[i], runs[i+1]/m.Unit()
-		if bucket {
-			count, n = runs[i+1], runs[i]/m.Unit()
-		}
 		fit := int64(0)
 		for fit < count && st.Wait(n) == 0 {
 			st.Take(n)
 			fit++
 		}
-		reply[1] += fit
+		reply[2] += fit
 		if m.Kind().When() {
 			when := int64(0)
 			if wait := st.Wait(n); wait > 0 && wait != limits.Never {
@@ -49,6 +45,7 @@ func (v *remote) take(key string, m kinds.Rule, now int64, runs []int64, bucket 
 		asked = true
 	}
 	st.Close(asked)
+	reply[1] = int64(len(reply) - 2)
 	return append(reply, now)
 }
 
@@ -191,15 +188,11 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		n = append(n, i)
 	}
 	now, key := v.m.Server(), keys[0]
-	if s == bucketTake {
-		m, _ := limitOf("bucket", args)
-		return v.take(key, m, now, n[3:], true), nil
-	}
 	switch {
 	case len(keys) > 1: // it decides for no two
 	case s.name == "take":
 		m, used := limitOf(args[0], args[1:])
-		return v.take(key, m, now, n[1+used:], false), nil
+		return v.take(key, m, now, n[2+used:]), nil
 	case s.name == "add":
 		m, used := limitOf(args[0], args[1:])
 		delta := n[1+used]

@@ -24,30 +24,30 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// takes and adds are the scripts that take from limits of those kinds, or add to them
-// without asking. A script has the rules of its kinds only, because Lua makes each
-// function anew in each call.
-var takes, adds = scriptsOfKinds("take"), scriptsOfKinds("add")
-
-func scriptsOfKinds(name string) (all [1 << kinds.Count]*Script) {
-	for set := range all {
-		parts := []string{"epoch", "instant", "limits"}
+// takes and adds are the scripts that take from sets of limits of those kinds, or add to
+// limits without asking. A script has the rules of its kinds only, because Lua makes each
+// function anew in each call; takes make them only for what is not the usual bucket.
+var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
+	for set := range takes {
+		parts := []string{"epoch", "limits"}
+		if kinds.Kind(set)&(kinds.BucketKind|kinds.PaceKind) != 0 {
+			parts = append(parts, "instant")
+		}
 		for k := kinds.Kind(1); k < 1<<kinds.Count; k <<= 1 {
 			if kinds.Kind(set)&k != 0 {
 				parts = append(parts, k.String())
 			}
 		}
-		all[set] = strictScript(name, parts...)
+		adds[set] = strictScript("add", parts...)
+		general := ""
+		for _, part := range append(parts, "set") {
+			general += source(part)
+		}
+		takes[set] = NewScript("take", source("clock")+"local function general()\n"+general+"return epoch, take_set\nend\n"+source("take"))
+		takes[set].strict, takes[set].marked, adds[set].marked = true, true, true
+		takes[set].joins = kinds.Kind(set)&kinds.SlidingKind == 0
 	}
-	return all
-}
-
-// bucketTake does what takes does for one bucket, and for many in one script.
-var bucketTake = func() *Script {
-	general := source("epoch") + source("instant") + source("limits") + source("bucket")
-	s := NewScript("bucket_take", source("clock")+"local function general()\n"+general+"return epoch, kinds.bucket, fits\nend\n"+source("bucket_take"))
-	s.strict = true
-	return s
+	return takes, adds
 }()
 
 // script returns the script of lua/name.lua, behind those parts it needs.

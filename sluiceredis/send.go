@@ -2,27 +2,28 @@ package sluiceredis
 
 import (
 	"context"
-	"slices"
+	"fmt"
 )
 
 // # How do many keys need few scripts?
 //
 // Of what the server does for a decision most is for the script and not for the
-// bucket: to find the script, to make its functions, to read the time, to reply.
-// Callers of one key share that: see commit. Callers of many keys, whose calls
-// are in one pipeline, share it, too: one script decides for all of their buckets.
+// limits: to find the script, to make its functions, to read the time, to reply.
+// Callers of one key share that: see gather. Callers of many keys, whose calls
+// are in one pipeline, share it, too: one script decides for all of them.
 //
 //	pipeline   take a │ take b │ take c │ reserve d
 //	           └──────────────────────┘
 //	               take a, b, c         │ reserve d
 //
-// A bucket is as good as alone in such a script: what is wrong with one does not
+// A set of limits is as good as alone in such a script: what is wrong with one does not
 // matter to others. Only an answer that does not come is missing for all of them,
-// as for all in a pipeline.
+// as for all in a pipeline. Sliding windows have scripts of their own, because each may
+// write 10,000 units.
 
-// mostBuckets is for how many buckets one script decides. 64 take the server 0.4 ms,
+// mostSets is how many sets one script decides. 64 buckets take the server 0.4 ms,
 // and more would gain nothing.
-const mostBuckets = 64
+const mostSets = 64
 
 // A sending is a call on its way, and its reply.
 type sending struct {
@@ -54,76 +55,69 @@ func (s *Store) sendAll(ctx context.Context, _ uint64, requests []*sending) erro
 		c.reply.Ints, c.reply.Err = s.client.Run(ctx, c.call.Script, c.call.Keys, c.call.Args)
 		return nil
 	}
-	buckets, others := make([]*sending, 0, len(requests)), []*sending(nil)
+	byScript, groups := map[*Script]int{}, make([][]*sending, 0, len(requests))
 	for _, c := range requests {
-		if c.call.Script == bucketTake && !s.sharded {
-			buckets = append(buckets, c)
-		} else {
-			others = append(others, c)
+		i, ok := byScript[c.call.Script]
+		if !ok || s.sharded || !c.call.Script.joins || len(groups[i]) == mostSets {
+			i = len(groups)
+			byScript[c.call.Script] = i
+			groups = append(groups, nil)
 		}
+		groups[i] = append(groups[i], c)
 	}
-	groups := slices.Collect(slices.Chunk(buckets, mostBuckets))
-	var calls []Call
-	for _, group := range groups {
-		calls = append(calls, joinBuckets(group, s.strict))
-	}
-	for _, c := range others {
-		calls = append(calls, c.call)
-	}
-	replies := s.client.RunMany(ctx, calls)
+	calls := make([]Call, len(groups))
 	for i, group := range groups {
-		splitBuckets(group, replies[i])
+		calls[i] = joinSets(group, s.strict)
 	}
-	for i, c := range others {
-		c.reply = replies[len(groups)+i]
+	for i, reply := range s.client.RunMany(ctx, calls) {
+		splitSets(groups[i], reply)
 	}
 	return nil
 }
 
-// joinBuckets returns the call of one script for the buckets of them all.
-func joinBuckets(requests []*sending, strict bool) Call {
-	if len(requests) == 1 {
-		return requests[0].call
-	}
+// joinSets returns the call of one script for the sets of them all.
+func joinSets(requests []*sending, strict bool) Call {
 	last := requests[0].call
-	call := Call{bucketTake, make([]string, 0, len(requests)+1), make([]string, 0, (len(requests)+1)*len(last.Args))}
+	if len(requests) == 1 {
+		return last
+	}
+	call := Call{last.Script, make([]string, 0, len(requests)+1), make([]string, 0, (len(requests)+1)*len(last.Args))}
+	end := 0
+	if strict {
+		end = 1 // one epoch for all
+	}
 	for _, c := range requests {
-		call.Keys = append(call.Keys, c.call.Keys[0])
-		if args := c.call.Args; strict {
-			call.Args = append(call.Args, args[:len(args)-1]...)
-		} else {
-			call.Args = append(call.Args, args...)
-		}
+		call.Keys = append(call.Keys, c.call.Keys[:len(c.call.Keys)-end]...)
+		call.Args = append(call.Args, c.call.Args[:len(c.call.Args)-end]...)
 	}
-	if strict { // one epoch for all
-		call.Keys = append(call.Keys, last.Keys[1])
-		call.Args = append(call.Args, last.Args[len(last.Args)-1])
-	}
+	call.Keys = append(call.Keys, last.Keys[len(last.Keys)-end:]...)
+	call.Args = append(call.Args, last.Args[len(last.Args)-end:]...)
 	return call
 }
 
-// splitBuckets gives each of them its part of the reply, as it would have come alone.
-func splitBuckets(requests []*sending, reply Reply) {
+// splitSets gives each of them its part of the reply, as it would have come alone.
+func splitSets(requests []*sending, reply Reply) {
 	if len(requests) == 1 || reply.Err != nil || len(reply.Ints) > 0 && reply.Ints[0] < 0 {
 		for _, c := range requests {
 			c.reply = reply
 		}
 		return
 	}
-	err := expect(bucketTake, reply.Ints, 2+3*len(requests))
-	all := make([]int64, 5*len(requests))
+	all, rest := make([]int64, 0, len(reply.Ints)+2*len(requests)), reply.Ints
 	for i, c := range requests {
-		if c.reply.Err = err; err != nil {
+		if i == 0 && len(rest) > 0 {
+			rest = rest[1:]
+		}
+		if len(rest) < 2 || rest[0] < 2 || rest[0] > int64(len(rest)-2) {
+			c.reply.Err = fmt.Errorf("sluiceredis: %s replied %d integers for %d sets", c.call.Script.name, len(reply.Ints), len(requests))
 			continue
 		}
-		part, now := reply.Ints[1+3*i:4+3*i], reply.Ints[len(reply.Ints)-1]
-		if part[0] < 0 {
-			c.reply.Ints = []int64{part[0], now, 0}
-		} else {
-			own := all[5*i : 5*i+5 : 5*i+5]
-			copy(own[1:], part)
-			own[4] = now
-			c.reply.Ints = own
+		if rest[1] < 0 { // a code, and which of its keys it is about
+			c.reply.Ints, rest = []int64{rest[1], reply.Ints[len(reply.Ints)-1], rest[2]}, rest[3:]
+			continue
 		}
+		begin := len(all)
+		all = append(append(append(all, 0), rest[:1+rest[0]]...), reply.Ints[len(reply.Ints)-1])
+		c.reply.Ints, rest = all[begin:len(all):len(all)], rest[1+rest[0]:]
 	}
 }

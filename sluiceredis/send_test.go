@@ -33,19 +33,20 @@ func (p *pipes) RunMany(ctx context.Context, calls []Call) []Reply {
 	return replies
 }
 
-// takeCalls returns calls for buckets of 5 at 1 per second.
+// takeCalls returns calls for buckets of 5 at 1 per second; a run is how many requests and
+// what one takes.
 func takeCalls(keys []string, runs ...string) []*sending {
 	var all []*sending
 	for _, key := range keys {
-		args := append([]string{format(5 * int64(time.Second)), " 5@1000000000", format(int64(len(runs) / 2))}, runs...)
-		all = append(all, &sending{call: Call{bucketTake, []string{key}, args}})
+		args := append([]string{"bucket", format(5 * int64(time.Second)), " 5@1000000000", format(int64(len(runs) / 2))}, runs...)
+		all = append(all, &sending{call: Call{takes[kinds.BucketKind], []string{key}, args}})
 	}
 	return all
 }
 
-// What bucket_take answers is what take would have, and it leaves the bucket as that
-// does: its way for most buckets is the same rule.
-func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
+// The short path for most buckets is the same rule as take_set, to which a second run
+// leaves them.
+func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		_, clock := b.freeze(t)
 		random := rand.New(rand.NewPCG(1, 2))
@@ -89,11 +90,11 @@ func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
 			if random.IntN(10) == 0 {
 				b.redis.Del(bg, a, c)
 			}
-			want, err := clock.Run(bg, takes[kinds.BucketKind], []string{a}, []string{"bucket", format(depth), tag, count, format(cost)})
+			want, err := clock.Run(bg, takes[kinds.BucketKind], []string{a}, []string{"bucket", format(depth), tag, "2", count, format(cost), "0", "1"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := clock.Run(bg, bucketTake, []string{c}, []string{format(depth), tag, "1", format(cost), count})
+			got, err := clock.Run(bg, takes[kinds.BucketKind], []string{c}, []string{"bucket", format(depth), tag, "1", count, format(cost)})
 			if want[0] < 0 {
 				want, got = want[:1], got[:1]
 			}
@@ -108,10 +109,10 @@ func TestBucketTakeDoesWhatTakeDoes(t *testing.T) {
 }
 
 // A bucket is forgotten when it is empty, and not before.
-func TestBucketTakeExpires(t *testing.T) {
+func TestTakeOfABucketExpires(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		all := takeCalls([]string{b.prefix + "a"}, format(int64(1500*time.Millisecond)), "2")
+		all := takeCalls([]string{b.prefix + "a"}, "2", format(int64(1500*time.Millisecond)))
 		_ = s.sendAll(bg, 0, all[:1])
 		left := b.redis.PTTL(bg, b.prefix+"a").Val()
 		if left < 2900*time.Millisecond || left > 3002*time.Millisecond {
@@ -125,15 +126,15 @@ func TestManyBucketsShareAScript(t *testing.T) {
 		p := &pipes{Client: b.client}
 		s := b.storeOn(t, p)
 		var keys []string
-		for i := range 2*mostBuckets + 3 {
+		for i := range 2*mostSets + 3 {
 			keys = append(keys, fmt.Sprint(b.prefix, i))
 		}
 		b.redis.LPush(bg, keys[1], "a list")
 		b.redis.Set(bg, keys[2], "hostile", 0)
 		sec := format(int64(time.Second))
-		all := takeCalls(keys, sec, "3")
-		other := takeCalls([]string{b.prefix + "other"}, sec, "1", format(2*int64(time.Second)), "2")[0] // two costs
-		again := takeCalls(keys[:1], sec, "3")[0]                                                        // after the first, in the same script
+		all := takeCalls(keys, "3", sec)
+		other := takeCalls([]string{b.prefix + "other"}, "1", sec, "2", format(2*int64(time.Second)))[0] // two costs
+		again := takeCalls(keys[:1], "3", sec)[0]                                                        // after the first, in the same script
 		all = slices.Insert(all, 40, other, again)
 		_ = s.sendAll(bg, 0, all)
 
@@ -144,7 +145,7 @@ func TestManyBucketsShareAScript(t *testing.T) {
 		for _, call := range slices.Concat(p.calls...) {
 			went = append(went, fmt.Sprint(call.Script.Name(), len(call.Keys)))
 		}
-		if want := []string{"bucket_take64", "bucket_take64", "bucket_take5"}; !slices.Equal(went, want) {
+		if want := []string{"take64", "take64", "take5"}; !slices.Equal(went, want) {
 			t.Errorf("went as %v, want %v", went, want)
 		}
 		for _, c := range all {
@@ -158,7 +159,7 @@ func TestManyBucketsShareAScript(t *testing.T) {
 				}
 				continue
 			}
-			if c.reply.Err != nil || len(c.reply.Ints) != 5 || c.reply.Ints[1] != want {
+			if c.reply.Err != nil || len(c.reply.Ints) != 6 || c.reply.Ints[2] != want {
 				t.Errorf("%s: %d, %v, want %d granted", c.call.Keys[0], c.reply.Ints, c.reply.Err, want)
 			}
 		}
@@ -175,13 +176,13 @@ func TestSharedScriptFails(t *testing.T) {
 		fails := errors.New("fails")
 		s := b.storeOn(t, &pipes{Client: b.client, fails: fails})
 		var keys []string
-		for i := range mostBuckets + 2 {
+		for i := range mostSets + 2 {
 			keys = append(keys, fmt.Sprint(b.prefix, i))
 		}
-		all := takeCalls(keys, format(int64(time.Second)), "1")
+		all := takeCalls(keys, "1", format(int64(time.Second)))
 		_ = s.sendAll(bg, 0, all)
 		for i, c := range all {
-			if want := i < mostBuckets; errors.Is(c.reply.Err, fails) != want {
+			if want := i < mostSets; errors.Is(c.reply.Err, fails) != want {
 				t.Errorf("%d: %v", i, c.reply.Err)
 			}
 		}

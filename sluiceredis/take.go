@@ -54,51 +54,41 @@ func (s *Store) takeOrElse(ctx context.Context, _ sign, requests []*request) err
 // call returns the call that takes what requests ask for, and how many numbers of its
 // reply are when a request will fit.
 func (s *Store) call(requests []*request) (call Call, whens int) {
-	parts := requests[0].parts
-	if len(parts) == 1 && parts[0].Kind() == kinds.BucketKind {
-		return callBucket(requests), 0
+	parts, runs, each, all := requests[0].parts, 0, 0, kinds.Kind(0)
+	name := ""
+	for i := range parts {
+		if p := &parts[i]; p.Kind().When() {
+			each++
+			name = s.unique()
+		}
 	}
-	name, each, all := s.unique(), 0, kinds.Kind(0)
+	call.Keys, call.Args = make([]string, 0, len(parts)), make([]string, 0, 6*len(parts))
 	for i := range parts {
 		p := &parts[i]
 		all |= p.Kind()
 		call.Keys = append(call.Keys, p.key)
 		call.Args = p.Args(append(call.Args, p.Kind().String()), name)
-		if p.Kind().When() {
-			each++
-		}
 	}
-	call.Script = takes[all]
+	call.Script, call.Args = takes[all], append(call.Args, "0")
+	count := len(call.Args) - 1
 	eachRun(requests, func(run []*request) {
 		r := run[0]
 		if !r.decided() {
 			return
 		}
-		whens += each
-		count := int64(len(run))
+		runs++
+		n := int64(len(run))
 		if !r.ever() {
-			count = 0 // the script only says when it would fit
+			n = 0 // the script only says when it would fit
 		}
-		call.Args = append(call.Args, format(count))
+		call.Args = append(call.Args, format(n))
 		for i := range r.parts {
 			p := &r.parts[i]
 			call.Args = append(call.Args, format(min(p.n, p.Most())*p.Unit()))
 		}
 	})
-	return call, whens
-}
-
-func callBucket(requests []*request) Call {
-	p := &requests[0].parts[0]
-	args, runs := append(p.Args(make([]string, 0, 5), ""), "0"), 0
-	eachRun(requests, func(run []*request) {
-		if r := run[0]; r.decided() {
-			runs++
-			args = append(args, format(r.parts[0].n*p.Unit()), format(int64(len(run))))
-		}
-	})
-	args[2] = format(int64(runs))
-	return Call{bucketTake, []string{p.key}, args}
+	call.Args[count] = format(int64(runs))
+	return call, runs * each
 }
 
 // takeFromServer has requests for the same limits decided, in order, at one instant.
@@ -117,12 +107,12 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	}
 	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
 	if err == nil {
-		err = expect(call.Script, reply, 3+found+whens)
+		err = expect(call.Script, reply, 4+found+whens)
 	}
 	if err != nil {
 		return err
 	}
-	now, rest, clamped := reply[len(reply)-1], reply[2:], int64(0)
+	now, rest, clamped := reply[len(reply)-1], reply[3:], int64(0)
 	states, units := make([]kinds.State, 0, 1), make([]int64, 1) // on the stack, if there is one
 	if len(parts) > 1 {
 		units = make([]int64, len(parts))
@@ -157,8 +147,8 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	}
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(clamped))
-	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", call.Script.name, reply[1], granted)
+	if granted != reply[2] {
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", call.Script.name, reply[2], granted)
 	}
 	return nil
 }

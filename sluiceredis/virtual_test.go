@@ -70,8 +70,8 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	switch {
 	case s.name == "add", s == pacerScript:
 		what, args = args[0], args[1:] // of add the kind, which is bucket
-	case s == bucketTake:
-		args = append(args[:2:2], args[3:]...) // without the number of pairs
+	case s == takes[kinds.BucketKind]:
+		args = append(args[1:3:3], args[4:]...) // without the kind and the number of runs
 	}
 	var n []int64
 	for _, text := range args {
@@ -86,16 +86,16 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	before := max(0, tat-now)
 	level, granted := before, int64(0)
 	switch s {
-	case bucketTake:
+	case takes[kinds.BucketKind]:
 		for i := 2; i < len(n); i += 2 {
-			for range n[i+1] {
-				if level+n[i] <= n[0] {
-					level, granted = level+n[i], granted+1
+			for range n[i] {
+				if level+n[i+1] <= n[0] {
+					level, granted = level+n[i+1], granted+1
 				}
 			}
 		}
 		v.tats[keys[0]] = now + level
-		return []int64{0, granted, 0, before, us}
+		return []int64{0, 3, granted, 0, before, us}
 	case adds[kinds.BucketKind]:
 		level = max(0, level+n[2])
 		v.tats[keys[0]] = now + level

@@ -18,3 +18,9 @@ end
 
 -- unreadable returns what to reply when KEYS[i] does not hold what it should.
 local function unreadable(i) return {-2, now, i - 1} end
+
+-- kinds has the rules of each kind of limit: how many arguments its read takes, what it
+-- found that is replied, so that a decision can be computed again, and its functions.
+-- What read returns has the room that is left and how much of it was taken. Only for a
+-- sliding window is it asked when more will fit.
+local kinds = {}

@@ -13,7 +13,7 @@ local function pace_read(i, a)
   p.free = -p.tolerance
   if value then
     local free, pause, mark = string.match(value, '^(%d+) (%d+) (%d+)$')
-    free, pause, mark = ahead(free), ahead(pause), ahead(mark)
+    free, pause, mark = ahead(free), pause == '0' and 0 or ahead(pause), mark == '0' and 0 or ahead(mark)
     if not (free and pause and mark) or pause > most or mark > most then return nil, unreadable(i) end
     p.free, p.pause, p.mark = math.max(p.free, free), math.max(0, pause), math.max(0, mark)
   end

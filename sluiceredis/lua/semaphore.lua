@@ -17,19 +17,14 @@
 -- lent, now}.
 
 -- numbers returns the numbers that an entry consists of, or nil.
-local function numbers(entry, count)
-  local list = {}
-  for number in string.gmatch(entry, '[^ ]+') do
-    if #number > 16 or not string.find(number, '^%d+$') then return nil end
-    list[#list + 1] = tonumber(number)
+local three, four = '^(%d+) (%d+) (%d+)$', '^(%d+) (%d+) (%d+) (%d+)$'
+local function numbers(entry, pattern)
+  local list = {string.match(entry, pattern)}
+  for i, number in ipairs(list) do
+    if #number > 16 then return nil end
+    list[i] = tonumber(number)
   end
-  return #list == count and list or nil
-end
-
-local function entry(...)
-  local list = {...}
-  for i, number in ipairs(list) do list[i] = whole(number) end
-  return table.concat(list, ' ')
+  return list[1] and list
 end
 
 local stop = epoch(3)
@@ -38,7 +33,7 @@ local verb, lease, id, far = ARGV[1], tonumber(ARGV[2]), ARGV[3], 90071992547409
 local sums, counter = redis.pcall('HGET', KEYS[1], '='), redis.pcall('GET', KEYS[2])
 if type(sums) == 'table' then return failed(sums, 1) end
 if type(counter) == 'table' then return failed(counter, 2) end
-local sum, count = numbers(sums or '0 9007199254740991 0', 3), numbers(counter or '0 0 0', 3)
+local sum, count = numbers(sums or '0 9007199254740991 0', three), numbers(counter or '0 0 0', three)
 if not sum or not sums and redis.call('EXISTS', KEYS[1]) == 1 then return unreadable(1) end
 if not count then return unreadable(2) end
 local used, first, open = unpack(sum)
@@ -54,7 +49,7 @@ if sums and (first <= now or at > now or not counter) then
   used, first, till, changed = 0, far, 0, true
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    local l = all[i] == '=' and {0, 0, 0, far} or numbers(all[i + 1], 4)
+    local l = all[i] == '=' and {0, 0, 0, far} or numbers(all[i + 1], four)
     if not l then return unreadable(1) end
     local weight, token, lasts, ends = unpack(l)
     if ends <= now then
@@ -62,7 +57,7 @@ if sums and (first <= now or at > now or not counter) then
     elseif ends < far then
       if ends > now + lasts then
         clamped, ends = clamped + 1, now + lasts
-        set[all[i]] = entry(weight, token, lasts, ends)
+        set[all[i]] = string.format('%d %d %d %d', weight, token, lasts, ends)
       end
       used, first, till, last = used + weight, math.min(first, ends), math.max(till, ends), math.max(last, token)
     end
@@ -75,12 +70,12 @@ local closed = math.max(open, since + lease)
 -- held returns the lease of an id, or nil.
 local function held(id)
   local l = sums and not gone[id] and redis.call('HGET', KEYS[1], id)
-  return l and numbers(l, 4) or nil
+  return l and numbers(l, four) or nil
 end
 
 -- keep notes a lease that lasts so long from now.
 local function keep(id, weight, token, lasts)
-  set[id], changed = entry(weight, token, lasts, now + lasts), true
+  set[id], changed = string.format('%d %d %d %d', weight, token, lasts, now + lasts), true
   first, till, last = math.min(first, now + lasts), math.max(till, now + lasts), math.max(last, token)
 end
 
@@ -124,11 +119,11 @@ if changed then
     redis.call('DEL', KEYS[1])
     till = 0
   else
-    redis.call('HSET', KEYS[1], '=', entry(used, first, open > now and open or 0))
+    redis.call('HSET', KEYS[1], '=', string.format('%d %d %d', used, first, open > now and open or 0))
     local lasts = math.ceil((math.max(till, open) - now) / 1000) + 1
     redis.call('PEXPIRE', KEYS[1], whole(lasts))
   end
-  redis.call('SET', KEYS[2], entry(last, math.max(0, till), now))
+  redis.call('SET', KEYS[2], string.format('%d %d %d', last, math.max(0, till), now))
 end
 reply[#reply + 1] = now
 return reply

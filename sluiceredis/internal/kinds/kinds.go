@@ -30,7 +30,17 @@ const (
 
 // String returns the name of the file of Lua, which is also what scripts call the kind.
 func (k Kind) String() string {
-	return map[Kind]string{BucketKind: "bucket", SlidingKind: "sliding", FixedKind: "fixed", PaceKind: "pace"}[k]
+	switch k {
+	case BucketKind:
+		return "bucket"
+	case SlidingKind:
+		return "sliding"
+	case FixedKind:
+		return "fixed"
+	case PaceKind:
+		return "pace"
+	}
+	return ""
 }
 
 // Found returns how many numbers a script replies of what a limit of kind k holds.

@@ -197,7 +197,7 @@ func (h *PaceHeld) Prolong(distance int64) {
 	h.changed = true
 }
 
-// Resume ends a pause that does not end within least anyway, as pace_resume.lua does.
+// Resume ends a pause that does not end within least anyway, as pacer.lua does.
 func (h *PaceHeld) Resume(least int64) {
 	if h.pause-h.now <= least {
 		return

@@ -131,14 +131,14 @@ func TestReadsWhatScriptsSay(t *testing.T) {
 	if at := grants("pacer", []script{s}); !slices.Equal(at, []int64{7400, 8400}) {
 		t.Errorf("%v", at)
 	}
-	s, err = readTake([]string{"5000", " 5@1000", "1", "1000", "9"}, []int64{0, 4, 0, 1600, 7})
+	s, err = readTake([]string{"bucket", "5000", " 5@1000", "1", "9", "1000"}, []int64{0, 3, 4, 0, 1600, 7})
 	if err != nil || s.Before != 1600 || s.Granted != 3 || !slices.Equal(s.Costs, []int64{1000, 1000, 1000}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if at := grants("leaky", []script{s}); !slices.Equal(at, []int64{7000, 7000, 7000}) {
 		t.Errorf("%v", at)
 	}
-	for _, reply := range [][]int64{nil, {0}, {-1, 7, 0}, {0, 1, 2, 3, 4, 5, 6}} {
+	for _, reply := range [][]int64{nil, {0}, {-1, 7, 0}, {0, 1, 2, 3, 4, 5, 6, 7}} {
 		if _, err := readTake([]string{"1", "1", "1", "1"}, reply); err == nil {
 			t.Errorf("%v was read", reply)
 		}

@@ -13,7 +13,7 @@ import (
 
 // What was granted is read from the wire, by code that shares nothing with that
 // which decides: a script that granted too much could not hide it here. See
-// lua/pacer.lua and lua/bucket_take.lua for what arguments and replies
+// lua/pacer.lua and lua/take.lua for what arguments and replies
 // are.
 
 // A script is a call of one that was answered.
@@ -59,7 +59,7 @@ func (w *wire) note(s *sluiceredis.Script, args []string, reply []int64, err err
 	switch {
 	case w.kind == "pacer" && s.Name() == "pacer":
 		read = readReserve
-	case w.kind == "leaky" && s.Name() == "bucket_take":
+	case w.kind == "leaky" && s.Name() == "take":
 		read = readTake
 	}
 	w.mu.Lock()
@@ -100,19 +100,19 @@ func readReserve(args []string, reply []int64) (script, error) {
 	return s, nil
 }
 
-// readTake reads a call of bucket_take for one bucket, with one run of requests.
+// readTake reads a call of take for one bucket, with one run of requests.
 func readTake(args []string, reply []int64) (script, error) {
-	isTag := func(text string) bool { return strings.HasPrefix(text, " ") } // which is in the bucket
-	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isTag))
-	if err != nil || len(reply) != 5 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
-		return script{}, fmt.Errorf("bucket_take of %q replied %d: %w", args, reply, err)
+	isText := func(text string) bool { return text == "bucket" || strings.HasPrefix(text, " ") } // the tag
+	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isText))
+	if err != nil || len(reply) != 6 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
+		return script{}, fmt.Errorf("take of %q replied %d: %w", args, reply, err)
 	}
-	level := reply[3]
-	s := script{Now: reply[4], Before: level, Reply: reply[1]}
-	for range numbers[3] {
-		if level+numbers[2] <= numbers[0] {
-			s.Costs = append(s.Costs, numbers[2])
-			level += numbers[2]
+	level := reply[4]
+	s := script{Now: reply[5], Before: level, Reply: reply[2]}
+	for range numbers[2] {
+		if level+numbers[3] <= numbers[0] {
+			s.Costs = append(s.Costs, numbers[3])
+			level += numbers[3]
 			s.Granted++
 		}
 	}
