@@ -155,7 +155,7 @@ func (q *Queue) arm(now, due time.Duration) {
 	}
 }
 
-// hopeless returns an error if w, with the weight ahead before it, cannot
+// hopeless returns an error if w, with the cost ahead of it, cannot
 // leave in time.
 func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	if w.rare == nil { // whatever it takes

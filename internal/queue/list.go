@@ -62,14 +62,14 @@ func (q *Queue) weigh(n int64) int64 {
 	return q.cfg.Weigh(n)
 }
 
-// Each calls f with the weights of the entries in order until it returns
+// Each calls f with the costs of the entries in order until it returns
 // false, with that of a crowd once. The queue must be locked.
 func (q *Queue) Each(f func(n int64) bool) {
 	for w := q.front; w != nil && f(w.n); w = w.next {
 	}
 }
 
-// total is a sum of weights. 128 bits hold any number of int64s, so that
+// total is a sum of costs. 128 bits hold any number of int64s, so that
 // taking out what was put in is exact however large the sum was in between.
 type total struct{ hi, lo uint64 }
 

@@ -149,7 +149,7 @@ func (q *Queue) Len() int {
 	return int(q.length)
 }
 
-// Weight returns the weight of all entries, saturated. The queue must be
+// Weight returns the cost of all entries, saturated. The queue must be
 // locked, and timed.
 func (q *Queue) Weight() int64 { return q.weight.value() }
 

@@ -110,7 +110,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	return 0, now, false
 }
 
-// ahead returns the weight before w. It walks from both ends at once, so that
+// ahead returns the cost ahead of w. It walks from both ends at once, so that
 // a reservation just made costs no more than one about to leave.
 func (q *Queue) ahead(w *Waiter) int64 {
 	var before total

@@ -21,8 +21,8 @@ type Rule interface {
 	// to be woken; by now − due this package is late, and not the caller.
 	Admit(now, due time.Duration, n int64) time.Duration
 
-	// Forecast returns how long a caller would wait from now on that has the
-	// weight ahead queued before it, as far as the rule can know: never more
+	// Forecast returns how long a caller would wait from now on that has this
+	// cost queued ahead of it, as far as the rule can know: never more
 	// than the true wait, 0 if it knows nothing.
 	Forecast(now time.Duration, ahead int64) time.Duration
 }

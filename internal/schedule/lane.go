@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// A Lane lets calls of weight 1 pass without the lock that guards a Schedule.
+// A Lane lets calls of cost 1 pass without the lock that guards a Schedule.
 //
 // # How is a slot taken without the lock?
 //
@@ -17,7 +17,7 @@ import (
 // wait. That is one reading of the clock and one compare-and-swap. A call that loses
 // the swap backs off, see package contend, and in the end takes the lock.
 //
-// Everything else is done by the Schedule under the lock: waiting, weights
+// Everything else is done by the Schedule under the lock: waiting, costs
 // other than 1, bursts, a warm-up, lateness that is still being made up for,
 // intervals that are not a whole number of nanoseconds. While a caller holds the
 // lock or waits, the instant is closed:
@@ -157,7 +157,7 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 }
 
 // Plain returns when the next call may leave and the time from one call to the
-// next, if that is all there is to know: a call of weight 1 at now then leaves
+// next, if that is all there is to know: a call of cost 1 at now then leaves
 // if next ≤ now, and makes next now + interval; without a limit that is 0. It is
 // not if there is a burst or a warm-up, the interval is no whole number of
 // nanoseconds, or some of our lateness is not made up for yet.
@@ -183,7 +183,7 @@ func (s *Schedule) wholeInterval() time.Duration {
 	return s.Interval()
 }
 
-// Took notes that calls of weight 1 have left since Plain and that next is when
+// Took notes that calls of cost 1 have left since Plain and that next is when
 // another may.
 func (s *Schedule) Took(next time.Duration) {
 	s.tat, s.rem = next, 0

@@ -93,8 +93,8 @@ func (s *Schedule) SetRate(now time.Duration, rate limits.Rate) error {
 	return nil
 }
 
-// restore describes what is stored at now of a burst as what a call of no
-// weight would leave behind now, so that it can be re-priced by itself.
+// restore describes what is stored at now of a burst as what a call of cost 0
+// would leave behind now, so that it can be re-priced by itself.
 func (s *Schedule) restore(now time.Duration) {
 	tat, rem := s.lifted()
 	s.last, s.lastRem, s.debt, s.lastN = now, 0, max(0, tat-now), 0

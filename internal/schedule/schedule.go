@@ -35,7 +35,7 @@
 // whole nanoseconds and a remainder in units of 1/count ns. After k calls it
 // is exactly start + k·period/count, rounded down only when it is read.
 //
-// n is paid afterwards, as in Guava: a call of weight 5 leaves at its slot and
+// n is paid afterwards, as in Guava: a call of cost 5 leaves at its slot and
 // the next one waits 5·T.
 //
 // # What if a caller is late?
@@ -53,7 +53,7 @@
 //
 //	permits in any window W  ≤  B + (W + C)/T + n_max − 1
 //
-// where n_max is the largest weight and T the smallest interval in force.
+// where n_max is the largest cost and T the smallest interval in force.
 //
 // C is 50 ms by default, because machines stall for that long. At 1,000/s 50 calls
 // that leave together would be a burst that no server expects. So only a lateness of
@@ -116,7 +116,7 @@ type Schedule struct {
 
 	warm *warmUp // nil without a warm-up
 
-	whole time.Duration // T, if calls of weight 1 need only that: see Plain; or −1
+	whole time.Duration // T, if calls of cost 1 need only that: see Plain; or −1
 
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2
@@ -175,7 +175,7 @@ func (s *Schedule) Slot() time.Duration {
 }
 
 // Wait returns how long from now on a call would wait that has ahead others
-// before it, ahead being the sum of their weights, if those leave as soon as
+// before it, ahead being the sum of their costs, if those leave as soon as
 // they may; sat.Max is never.
 func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	tat, rem := s.lifted()

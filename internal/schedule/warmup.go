@@ -19,14 +19,14 @@ import (
 //
 // Guava's way (SmoothWarmingUp) counts permits. Idleness stores permits, as for
 // a burst, but stored permits do not make calls cheaper but more expensive: the more
-// are stored, the colder it is. A call of weight n takes n of them from the
+// are stored, the colder it is. A call of cost n takes n of them from the
 // right, each at the price of the curve there, and what is not stored costs T:
 //
 //	interval
 //	  cold = F·T ┤                        ╱      F = coldFactor
 //	             │                      ╱ ·
 //	             │                    ╱   ·      the area under the curve
-//	             │                  ╱     ·      is what the permits cost
+//	             │                  ╱     ·      is the price of permits
 //	           T ┼────────────────╱       ·
 //	             │                ·       ·
 //	             └────────────────┴───────┴─ stored permits
@@ -38,9 +38,9 @@ import (
 //
 //	threshold = W / 2T          max = threshold + 2W / (T + F·T)
 //
-// Because cost is an area, one call of weight 3 costs what three of weight 1
-// do. With T = 1 s, F = 3, W = 4 s: threshold 2, max 4, and the curve is
-// T + (stored − 2)·1 s. From cold, calls of weight 1 are apart by
+// Because the price is an area, one call of cost 3 pays what three of cost 1
+// pay. With T = 1 s, F = 3, W = 4 s: threshold 2, max 4, and the curve is
+// T + (stored − 2)·1 s. From cold, calls of cost 1 are apart by
 //
 //	stored   4→3   3→2   2→1   1→0   none
 //	apart   2.5 s 1.5 s   1 s   1 s   1 s       2.5 + 1.5 = 4 = W
