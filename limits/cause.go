@@ -12,7 +12,7 @@ const (
 	BySlowStart   Cause = "slow start"   // after a throttle, without a rate
 	ByBackoff     Cause = "backoff"      // before a retry
 	BySemaphore   Cause = "semaphore"    // that the gate shares with others
-	ByParent      Cause = "parent"       // its Stats say for what
+	ByParent      Cause = "parent"       // the Stats of the parent say what holds it up
 )
 
 func (c Cause) forIt() string {

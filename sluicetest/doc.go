@@ -34,7 +34,7 @@
 //	a body that stalls                                 Stall
 //	a connection cut before or within the response     Cut, Reset, CutBody
 //	something that is not HTTP                         Garbage
-//	the request body read before the answer            ReadBody
+//	the request body read before the response          ReadBody
 //	a graceful shutdown (GOAWAY in HTTP/2)             Header("Connection: close")
 //	limits with the headers of a provider              Enforce
 //	event streams, 1xx responses, aborted streams      Handler, with a handler of yours
