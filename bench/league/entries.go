@@ -80,10 +80,6 @@ var entries = []entry{
 		make: searching(adaptive.Config{Unlimited: true}), check: true,
 	},
 	{
-		name: "sluice-penalised", about: "the same as sluice-adaptive, with the hint that refusals are costly",
-		make: searching(adaptive.Config{Costly: true}), check: true,
-	},
-	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",
 		library: func(p *process) caller { return p.throughGate(toldSluice(p.world)) }, told: true,
 	},

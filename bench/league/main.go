@@ -57,7 +57,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags.BoolVar(&o.quick, "quick", false, "the same as -seeds 1")
 	flags.BoolVar(&o.json, "json", false, "print the figures of each run as JSON, instead of tables")
 	flags.BoolVar(&o.worlds, "print-worlds", false, "print the worlds as JSON, and run nothing")
-	flags.BoolVar(&tracing, "trace", false, "print each change of what sluice-adaptive, sluice-zero and sluice-penalised believe")
+	flags.BoolVar(&tracing, "trace", false, "print each change of what sluice-adaptive and sluice-zero believe")
 	flags.StringVar(&o.out, "o", "", "also write the JSON to this `file`")
 	flags.StringVar(&o.into, "into", "", "also put the tables into this Markdown `file`, between its marks for league")
 	flags.Usage = func() {

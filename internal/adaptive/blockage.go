@@ -12,6 +12,7 @@ type blockage struct {
 	rate    float64 // believed before
 	held    float64 // saturated calls before it at that rate
 	told    bool    // the server said for how long to wait
+	crowd   bool    // the refused call left without a pace
 	polls   int     // refused ones
 	gap     float64 // between polls
 	last    float64 // when the last refused call left
@@ -29,7 +30,7 @@ const (
 func (r *Rule) block(t float64, c Call, at point, told bool) {
 	r.blockage = blockage{
 		on: true, from: at, pace: c.pace, rate: r.pace.rate, held: r.pace.calls,
-		told: told, last: c.sent, quiet: r.blockage.quiet,
+		told: told, crowd: r.phase == Unlimited, last: c.sent, quiet: r.blockage.quiet,
 	}
 	r.epoch++
 	r.blocked++

@@ -61,8 +61,13 @@ func (k *costly) end(r *Rule, c Call, blocked float64) {
 	case k.low == 0 || r.phase != Bounding:
 		k.low, k.high = mean, b.pace
 		k.hold = 1.3*got/r.unit + 8
+		rate := active / 2
+		if b.crowd { // active is how fast callers came, not how fast the server is
+			k.high = math.Max(active, 2*mean)
+			rate = math.Min(rate, r.cfg.Start*r.unit)
+		}
 		r.phase = Bounding
-		p.learn(r, math.Max(active/2, .98*mean), Costly)
+		p.learn(r, math.Max(rate, .98*mean), Costly)
 	default:
 		k.narrow(r, got, mean, blocked)
 	}

@@ -54,7 +54,7 @@ func (r *Rule) estimate(c Call, at point) {
 // server granted all that it could.
 func (r *Rule) refine(c Call) {
 	b, p := &r.blockage, &r.pace
-	low, high := r.ledger.blocked(r.unit)
+	low, high := r.ledger.blocked(r.unit, .25*r.refusal)
 	if p.refusals < 3 {
 		high = math.Inf(1) // two refusals may be chance
 	}

@@ -15,7 +15,7 @@ func FuzzRule(f *testing.F) {
 		if len(history) < 2 || len(history) > 4000 {
 			return
 		}
-		h := &fuzzed{t: t, cfg: Config{Unlimited: history[0]&1 != 0, Costly: history[0]&2 != 0}}
+		h := &fuzzed{t: t, cfg: Config{Unlimited: history[0]&1 != 0}}
 		if history[0]&4 != 0 {
 			h.cfg.Min, h.cfg.Max, h.cfg.MaxConcurrency = 1, 50, 6
 		}

@@ -84,9 +84,10 @@ func (l *ledger) again(p point) {
 
 // blocked returns the bounds of the rate that the last blockage has shown. Between two
 // empty points the server granted all that it could, to one unit.
-func (l *ledger) blocked(unit float64) (low, high float64) {
+// In less than least, jitter is most of it.
+func (l *ledger) blocked(unit, least float64) (low, high float64) {
 	took := l.last.at - l.refused.at
-	if took <= 0 {
+	if took <= least {
 		return 0, math.Inf(1)
 	}
 	granted := l.last.granted - l.refused.granted

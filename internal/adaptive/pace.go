@@ -32,9 +32,6 @@ const (
 
 func (p *pace) init(cfg Config) {
 	p.now, p.quiet = cfg.Start, 32
-	if cfg.Costly {
-		p.now = cfg.Start / 4
-	}
 }
 
 // earlier returns the pace 16 saturated calls ago.
@@ -76,14 +73,10 @@ func (p *pace) search(r *Rule, c *Call) {
 	if r.answer == 0 && delay == 0 {
 		delay = .2
 	}
-	calls := 8.
-	if r.cfg.Costly {
-		calls = 64
-	}
 	if r.answer > 0 && float64(c.inFlight) > 4+1.3*p.now/r.unit*r.answer {
 		return // calls pile up: the server is slower than the pace
 	}
-	p.now = r.within(p.now * math.Exp2(1/math.Max(calls, 1.5*delay*p.now/r.unit)))
+	p.now = r.within(p.now * math.Exp2(1/math.Max(8, 1.5*delay*p.now/r.unit)))
 }
 
 // set computes the pace from the calls since the rate was set.

@@ -12,7 +12,6 @@ type Config struct {
 	MaxConcurrency int           // bound of the calls in flight; none
 	Price          float64       // share of the calls that finding out may cost; 0.02
 	Unlimited      bool          // there is no pace before the first refusal
-	Costly         bool          // refusals are known to be costly: search slowly
 	Clock          time.Duration // time of the wall clock past a full hour, at now = 0
 }
 

@@ -348,6 +348,22 @@ func TestRule_UnlimitedBeginsAtOnce(t *testing.T) {
 	}
 }
 
+// How fast a crowd came says nothing of the server: after a costly refusal the pace begins
+// as that of a search does.
+func TestRule_ACrowdIsNoMeasurement(t *testing.T) {
+	n := 0
+	r := newRun(t, Config{Unlimited: true}, server{take: func(t float64) bool {
+		n++
+		return n <= 10 || t > 40
+	}})
+	for r.rule.Belief().Phase != Bounding && r.now < time.Minute*3 {
+		r.until(r.now.Seconds() + .1)
+	}
+	if b := r.rule.Belief(); b.Phase != Bounding || b.Rate > 5 {
+		t.Errorf("believes %+v, want a rate of 5/s at most", b)
+	}
+}
+
 // A poll that gets no reply makes room for the next one at once.
 func TestRule_SurvivesAPollWithoutReply(t *testing.T) {
 	r := New(Config{})
