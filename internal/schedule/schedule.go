@@ -318,9 +318,13 @@ func (s *Schedule) Adjust(delta int64) {
 }
 
 // PauseUntil lets nothing leave before t. A pause is only ever prolonged. When
-// it ends nothing is stored: one call leaves at t, the next T later.
+// it ends nothing is stored: one call leaves at t, the next T later. So what a lateness
+// from before it has left is lost, if the pause delays the next call.
 func (s *Schedule) PauseUntil(t time.Duration) {
 	s.pause = max(s.pause, t)
+	if tat, _ := s.lifted(); tat > s.tat {
+		s.credit, s.repay = 0, 0
+	}
 }
 
 // Resume ends a pause at now.

@@ -151,6 +151,18 @@ func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
 	run(t, s, onTime(60*ms, 1, 0), onTime(60*ms, 1, 0), onTime(60*ms, 1, ms/2))
 }
 
+// A lateness from before a pause is not made up for after it: when it ends nothing is
+// stored, whether callers wait for its end or come a little later.
+func TestSchedule_PauseUntil_LatenessBefore(t *testing.T) {
+	for _, after := range []time.Duration{0, 30 * ms} {
+		s := mustNew(t, Config{Rate: limits.Rate{Count: 1000, Per: time.Second}})
+		run(t, s, onTime(0, 1, 0), row{41 * ms, ms, 1, 0}) // woken 40 ms late
+		s.PauseUntil(10 * time.Second)
+		now := 10*time.Second + after
+		run(t, s, onTime(now, 1, 0), onTime(now, 1, ms), row{now + ms, now + ms, 1, 0}, onTime(now+ms, 1, ms))
+	}
+}
+
 func TestSchedule_Admit_Strict(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: -1})
 	run(t, s,
