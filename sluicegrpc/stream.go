@@ -105,9 +105,9 @@ func (t *turn) open() (again bool, err error) {
 	defer t.s.mu.Unlock()
 	t.s.turn, t.opened, opened = t, true, true
 	if t.stop = stop; t.done {
-		stop()
+		stop() // if there must be another attempt, now: the client has sent nothing yet
 	}
-	return false, nil
+	return t.again, nil
 }
 
 // finished is the OnFinish of t.
@@ -253,7 +253,7 @@ func (s *stream) resend(t *turn) error {
 	message, sent, half := s.message, s.sent, s.half
 	s.mu.Unlock()
 	if sent {
-		if err := t.stream.SendMsg(message); err != nil {
+		if err := t.stream.SendMsg(message); err != nil && err != io.EOF { // RecvMsg has the error
 			return err
 		}
 	}

@@ -475,6 +475,80 @@ type mute struct {
 
 func (m mute) SendMsg(any) error { return m.err }
 
+// TestStream_EndsWhileItIsOpened: the connection goes before the client has the stream. It
+// is opened again at once, not after the client has sent messages that nothing repeats.
+func TestStream_EndsWhileItIsOpened(t *testing.T) {
+	opened := 0
+	ends := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		if opened++; opened > 1 {
+			return streamer(ctx, desc, cc, method, opts...)
+		}
+		for _, o := range opts {
+			if o, ok := o.(grpc.OnFinishCallOption); ok {
+				o.OnFinish(failure(codes.Unavailable))
+			}
+		}
+		return deaf{mute{nil, failure(codes.Unavailable)}}, nil
+	}
+	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+		w.both = func(_ int, s pb.TestService_FullDuplexCallServer) error {
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+			return s.Send(response)
+		}
+		s, err := w.client.FullDuplexCall(w.Context())
+		wantCode(t, err, codes.OK)
+		wantCode(t, s.Send(request), codes.OK)
+		_, err = s.Recv()
+		wantCode(t, err, codes.OK)
+		if _, err = s.Recv(); err != io.EOF || opened != 2 {
+			t.Errorf("%v after %d streams were opened, want io.EOF after 2", err, opened)
+		}
+		w.wantInFlight(0)
+	}, grpc.WithChainStreamInterceptor(ends))
+}
+
+// TestStream_ResendEndsWithEOF: io.EOF means that RecvMsg has the error, and not that the
+// stream has ended well.
+func TestStream_ResendEndsWithEOF(t *testing.T) {
+	opened := 0
+	ends := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := streamer(ctx, desc, cc, method, opts...)
+		if opened++; opened == 2 {
+			s = full{s}
+		}
+		return s, err
+	}
+	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+		w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error {
+			if n < 3 {
+				return failure(codes.Unavailable)
+			}
+			return s.Send(response)
+		}
+		s, err := w.client.StreamingOutputCall(w.Context(), request)
+		wantCode(t, err, codes.OK)
+		_, err = s.Recv()
+		wantCode(t, err, codes.OK)
+		_, err = s.Recv()
+		if err != io.EOF {
+			t.Errorf("%v, want io.EOF", err)
+		}
+		w.wantCame(0, time.Second, 2*time.Second)
+	}, grpc.WithChainStreamInterceptor(ends))
+}
+
+// A full stream sends, but says what gRPC says when a stream has ended.
+type full struct{ grpc.ClientStream }
+
+func (f full) SendMsg(m any) error {
+	if err := f.ClientStream.SendMsg(m); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
 // TestStream_IsRefusedARetry: for good.
 func TestStream_IsRefusedARetry(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: sluice.Config{Concurrency: 1, MaxWaiting: 1}, Retry: seconds}, func(w *world) {
