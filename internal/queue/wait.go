@@ -105,7 +105,7 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 	}
 	asks := w.asks() && w == q.front
 	if asks && w.rare.paced {
-		until = sat.Add(until, q.hold())
+		until = q.wakeAt(w)
 	}
 	if !q.cfg.Exact {
 		until = min(until, w.maxAt())
@@ -116,7 +116,8 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 	return until, fine
 }
 
-// wakeAt returns when w, the driver, is to be woken that need not look before w.at.
+// wakeAt returns when w is to be woken, the driver or one that asks, which need not look
+// before w.at.
 func (q *Queue) wakeAt(w *Waiter) time.Duration {
 	at := sat.Add(w.at, q.hold())
 	if w.rare != nil && at >= w.rare.ctxAt {

@@ -184,6 +184,23 @@ func TestQueue_Hold_NotBeyondTheDeadline(t *testing.T) {
 	}
 }
 
+// Nor does it lose the call of a caller that asks.
+func TestQueue_Hold_OfACallerThatAsks_NotBeyondTheDeadline(t *testing.T) {
+	for deadline, want := range map[time.Duration]time.Duration{3 * ms / 2: ms, 5 * ms / 2: 2 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			q, start := held(0, ms, Config{}), time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), deadline)
+			defer cancel()
+			_, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (Wait, error) {
+				return Wait{For: max(0, time.Until(start.Add(ms))), Paced: true}, nil
+			}})
+			if took := time.Since(start); err != nil || took != want {
+				t.Errorf("deadline at %v: left after %v with %v, want %v", deadline, took, err, want)
+			}
+		})
+	}
+}
+
 // A change reaches a driver that is held.
 func TestQueue_Hold_AChangeIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
