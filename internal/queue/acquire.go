@@ -103,7 +103,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		return nil, 0, err
 	}
 	now = q.tick()
-	if q.front != nil && !(r.Max == Forever && q.asleep(now)) {
+	if q.front != nil && !(r.Max == Forever && q.asleep(now, deadline.set)) {
 		q.Advance(now)
 	}
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, q.dueNow(now), r.N) == 0 {
@@ -139,9 +139,17 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 // asleep reports whether a caller that comes at now, and can wait, need not look whether
 // others may leave. Without the time only a head that has given up can have moved
 // anything, and will see to those behind it by itself. Otherwise the driver does when it
-// wakes: all that are due leave then, with one wake-up.
-func (q *Queue) asleep(now time.Duration) bool {
-	return q.cfg.Untimed || now < sat.Add(q.due, q.hold()) && !q.full()
+// wakes: all that are due leave then, with one wake-up. But the forecast for a caller with a
+// deadline is true only when they have left.
+func (q *Queue) asleep(now time.Duration, deadline bool) bool {
+	if q.cfg.Untimed {
+		return true
+	}
+	due := q.due
+	if !deadline {
+		due = sat.Add(due, q.hold())
+	}
+	return now < due && !q.full()
 }
 
 // newEntry returns an entry for r that is not in the queue yet, and why it must not be.

@@ -184,6 +184,29 @@ func TestQueue_Hold_NotBeyondTheDeadline(t *testing.T) {
 	}
 }
 
+// A caller with a deadline that comes while the driver is held is told the true wait, for
+// which those that are due must have left: a rule cannot know that they are late by our fault.
+func TestQueue_Hold_ACallerWithADeadlineIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := held(ms/4, 3*ms/4, Config{Exact: true}), time.Now()
+		q.rule = &forgetful{slots{interval: ms / 4}}
+		go leave(q, Request{N: 1, Max: Forever}, 0, 0, 0) // slots at 0, ¼ and ½
+		time.Sleep(3 * ms / 4)
+		ctx, cancel := context.WithDeadline(context.Background(), start.Add(11*ms/10))
+		defer cancel()
+		if _, waited, err := q.Acquire(ctx, Request{N: 1, Max: Forever}); err != nil || waited != 0 {
+			t.Errorf("%v, after %v", err, waited)
+		}
+	})
+}
+
+// forgetful forecasts as if slots that have passed were lost.
+type forgetful struct{ slots }
+
+func (r *forgetful) Forecast(now time.Duration, ahead int64) time.Duration {
+	return max(0, max(r.next, now)+time.Duration(ahead)*r.interval-now)
+}
+
 // Nor does it lose the call of a caller that asks.
 func TestQueue_Hold_OfACallerThatAsks_NotBeyondTheDeadline(t *testing.T) {
 	for deadline, want := range map[time.Duration]time.Duration{3 * ms / 2: ms, 5 * ms / 2: 2 * ms} {
