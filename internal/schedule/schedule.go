@@ -119,7 +119,7 @@ type Schedule struct {
 	whole time.Duration // T, if calls of cost 1 need only that: see Plain; or −1
 
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
-	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2
+	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2; 0 without
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
 }
 
@@ -290,6 +290,9 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	if s.warm != nil {
 		n, rest = s.warm.take(s.tat, tat, n, interval(s.rate))
 		s.debt = rest
+		if s.credit > 0 {
+			s.repay = sat.Add(s.repay, rest/2)
+		}
 	}
 	s.lastN = n
 	s.tat, s.rem = s.plus(sat.Add(tat, rest), rem, n)

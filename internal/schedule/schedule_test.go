@@ -151,6 +151,36 @@ func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
 	run(t, s, onTime(60*ms, 1, 0), onTime(60*ms, 1, 0), onTime(60*ms, 1, ms/2))
 }
 
+// A cold schedule makes up for lateness at twice its own pace, too, and not at once.
+func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 1000, Per: time.Second}, WarmUp: time.Minute})
+	run(t, s, onTime(0, 1, 0))
+	now := s.Slot()
+	if now < 2900*time.Microsecond {
+		t.Fatalf("slot at %v, want nearly 3 ms", now)
+	}
+	due, left := now, []time.Duration(nil)
+	for now += 30 * ms; len(left) < 25; {
+		if wait := s.Admit(now, due, 1); wait > 0 {
+			now += wait
+		} else {
+			left = append(left, now)
+		}
+		due = now
+	}
+	if together := slices.IndexFunc(left, func(at time.Duration) bool { return at > left[0] }); together > 1 {
+		t.Errorf("%d left at once: %v", together, left)
+	}
+	for i := 2; i < len(left); i++ {
+		if apart := left[i] - left[i-1]; apart < 1400*time.Microsecond {
+			t.Errorf("call %d left %v after the one before it, want half of 3 ms at least", i, apart)
+		}
+	}
+	if last, slot := left[len(left)-1], s.Slot(); slot-last < 2900*time.Microsecond {
+		t.Errorf("the next leaves at %v, %v after the last: it is still being made up for", slot, slot-last)
+	}
+}
+
 // A lateness from before a pause is not made up for after it: when it ends nothing is
 // stored, whether callers wait for its end or come a little later.
 func TestSchedule_PauseUntil_LatenessBefore(t *testing.T) {
