@@ -179,16 +179,18 @@ func (s *Schedule) Slot() time.Duration {
 // they may; sat.Max is never.
 func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	tat, rem := s.lifted()
-	repaid := s.repaid()
+	repaid, half := s.repaid(), time.Duration(0)
 	if ahead > 0 {
 		tat, rem = s.charge(now, false)
-		if s.tau == 0 { // else a lower bound: a burst may follow, after which of those ahead is not known
-			repaid = sat.Add(max(repaid, s.tolerated(now)), s.halves(ahead))
-		}
+		half = s.halves(ahead)
 	}
 	if s.warm != nil {
 		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, interval(s.rate)), ahead, interval(s.rate))
+		half = sat.Add(s.halves(fresh), max(0, rest/2-time.Duration(ahead))) // each is rounded down
 		tat, ahead = sat.Add(tat, rest), fresh
+	}
+	if half > 0 && s.tau == 0 { // else a lower bound: a burst may follow, after which of those ahead is not known
+		repaid = sat.Add(max(repaid, s.tolerated(now)), half)
 	}
 	tat, _ = s.plus(tat, rem, ahead)
 	if tat == sat.Max {

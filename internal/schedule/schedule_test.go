@@ -159,8 +159,11 @@ func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
 	if now < 2900*time.Microsecond {
 		t.Fatalf("slot at %v, want nearly 3 ms", now)
 	}
-	due, left := now, []time.Duration(nil)
+	due, left, told := now, []time.Duration(nil), time.Duration(0)
 	for now += 30 * ms; len(left) < 25; {
+		if len(left) == 1 && told == 0 {
+			told = now + s.Wait(now, 10)
+		}
 		if wait := s.Admit(now, due, 1); wait > 0 {
 			now += wait
 		} else {
@@ -175,6 +178,9 @@ func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
 		if apart := left[i] - left[i-1]; apart < 1400*time.Microsecond {
 			t.Errorf("call %d left %v after the one before it, want half of 3 ms at least", i, apart)
 		}
+	}
+	if off := left[11] - told; off < 0 || off > time.Microsecond { // it is in floating point
+		t.Errorf("with 10 ahead, told to leave at %v, left at %v", told, left[11])
 	}
 	if last, slot := left[len(left)-1], s.Slot(); slot-last < 2900*time.Microsecond {
 		t.Errorf("the next leaves at %v, %v after the last: it is still being made up for", slot, slot-last)
