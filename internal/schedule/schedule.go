@@ -189,8 +189,12 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 		half = sat.Add(s.halves(fresh), max(0, rest/2-time.Duration(ahead))) // each is rounded down
 		tat, ahead = sat.Add(tat, rest), fresh
 	}
-	if half > 0 && s.tau == 0 { // else a lower bound: a burst may follow, after which of those ahead is not known
-		repaid = sat.Add(max(repaid, s.tolerated(now)), half)
+	if from := max(repaid, s.tolerated(now)); s.tau == 0 && half > 0 {
+		repaid = sat.Add(from, half)
+	} else if half > 0 && from > tat {
+		// Only until nothing is left to make up for: then a burst may follow.
+		t := s.Interval()
+		repaid = sat.Add(from, min(half, s.halves(1+int64((from-tat-1)/(t-t/2+1)))))
 	}
 	tat, _ = s.plus(tat, rem, ahead)
 	if tat == sat.Max {

@@ -151,6 +151,36 @@ func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
 	run(t, s, onTime(60*ms, 1, 0), onTime(60*ms, 1, 0), onTime(60*ms, 1, ms/2))
 }
 
+// While a lateness is made up for the forecast is the true wait for calls of 1, and never
+// more for others, also if a burst follows.
+func TestSchedule_Wait_WhileRepaying(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		rate := limits.Rate{Count: 1 + r.Int64N(3000), Per: time.Second, Burst: 1 + r.Int64N(10)*r.Int64N(2)}
+		s := mustNew(t, Config{Rate: rate})
+		for s.Slot() <= 0 {
+			run(t, s, onTime(0, 1, 0))
+		}
+		slot, heaviest := s.Slot(), 1+r.Int64N(3)*r.Int64N(2)
+		now := slot + time.Duration(r.Int64N(int64(60*ms)))
+		run(t, s, row{now, slot, 1, 0})
+		ahead := []int64{}
+		sum := int64(0)
+		for range 1 + r.IntN(40) {
+			ahead = append(ahead, 1+r.Int64N(heaviest))
+			sum += ahead[len(ahead)-1]
+		}
+		told, at := s.Wait(now, sum), now
+		for _, n := range ahead {
+			at += s.Wait(at, 0)
+			run(t, s, onTime(at, n, 0))
+		}
+		if took := at + s.Wait(at, 0) - now; told > took || heaviest == 1 && told < took {
+			t.Fatalf("seed %d: %v, woken %v late, with %v ahead: told %v, waited %v", seed, rate, now-slot, ahead, told, took)
+		}
+	}
+}
+
 // A cold schedule makes up for lateness at twice its own pace, too, and not at once.
 func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 1000, Per: time.Second}, WarmUp: time.Minute})
