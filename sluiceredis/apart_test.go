@@ -220,6 +220,18 @@ func TestResumeWithoutAServer(t *testing.T) {
 				t.Errorf("left after %v, want %v", got, want)
 			}
 		}
+		// A slot beyond the mark can be given back also when the mark has passed.
+		if _, err := p.Reserve(bg, 900, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Reserve(bg, 1, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Minute)
+		if !r.Cancel(bg) {
+			t.Error("a slot beyond a mark that has passed was not given back")
+		}
 	})
 }
 

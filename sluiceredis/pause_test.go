@@ -227,6 +227,19 @@ func TestResumeInRedis(t *testing.T) {
 		if got := b.redis.Get(bg, p.key).Val(); got != "1790000020100000000 0 0" {
 			t.Errorf("kept: %q", got)
 		}
+		// A slot beyond a mark can be given back also when the mark has passed.
+		pause(10 * sec)
+		void := slot(10 * sec)
+		clock.set(21 * sec)
+		resume()
+		long, _ := reserve(t, p, 120, time.Minute)
+		clock.set(31 * sec)
+		if p.cancel(bg, span{slot: void.slot, takes: void.takes, at: time.Now().Add(sec), mark: void.pauses.Mark}, 1) {
+			t.Error("a void slot was given back when its mark had passed")
+		}
+		if !p.cancel(bg, span{slot: long.slot, takes: long.takes, at: time.Now().Add(sec), mark: long.pauses.Mark}, 120) {
+			t.Error("a slot beyond a mark that has passed was not given back")
+		}
 	})
 }
 

@@ -27,7 +27,10 @@ if verb == 'reserve' then
     p.taken, done = p.taken + fit * takes, done + fit
   end
 elseif verb == 'cancel' then
-  if pace_instant(p.mark) == ARGV[6] and pace_add(p, -y, ARGV[4]) > 0 then done = 1 end
+  -- A slot that is void ends at a mark or before it, so once all marks have passed no slot
+  -- of the future is void.
+  local passed = p.mark == 0 and p.free > 0 and (ahead(ARGV[6]) or 0) <= 0
+  if (passed or pace_instant(p.mark) == ARGV[6]) and pace_add(p, -y, ARGV[4]) > 0 then done = 1 end
 elseif verb == 'pause' and x > p.pause then
   -- A caller that waits for a slot before the end reserves anew, behind those whose
   -- slots are after it.

@@ -181,7 +181,10 @@ func (h *PaceHeld) Reserve(takes int64) { h.free += takes }
 // Cancel gives slots back, which end at that instant and were reserved under
 // that mark, and reports whether no others were reserved after them.
 func (h *PaceHeld) Cancel(end, takes, mark int64) (back bool) {
-	if back = h.next == end && h.Pauses().Mark == mark; back {
+	// A slot that is void ends at a mark or before it, so once all marks have passed no
+	// slot of the future is void.
+	passed := max(h.mark, mark) <= h.now && end > h.now
+	if back = h.next == end && (passed || h.Pauses().Mark == mark); back {
 		h.next -= takes
 		h.changed = true
 	}
