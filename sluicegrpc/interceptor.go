@@ -26,8 +26,11 @@ type Interceptor struct {
 	closed atomic.Bool
 }
 
-// A target is that of a connection, and its canonical form.
-type target struct{ given, canonical string }
+// A target is the canonical one of a connection.
+type target struct {
+	of        *grpc.ClientConn // which targets as given do not tell apart: grpc.Dial has another default scheme
+	canonical string
+}
 
 // New returns an Interceptor. It returns an error for a Gate that [sluice.New] rejects, both
 // Gate and Gates, or a code of AlsoRetry that is OK, Canceled or unknown.
@@ -159,9 +162,9 @@ func (i *Interceptor) canonical(cc *grpc.ClientConn) string {
 	if cc == nil {
 		return ""
 	}
-	t, given := i.recent.Load(), cc.Target()
-	if t == nil || t.given != given {
-		t = &target{given, cc.CanonicalTarget()}
+	t := i.recent.Load()
+	if t == nil || t.of != cc {
+		t = &target{cc, cc.CanonicalTarget()}
 		i.recent.Store(t)
 	}
 	return t.canonical

@@ -108,6 +108,33 @@ func TestConfig_Key(t *testing.T) {
 	}
 }
 
+// Connections can have the same target as given and different canonical ones, because the
+// default schemes of Dial and NewClient differ.
+func TestConfig_Key_CanonicalTarget(t *testing.T) {
+	insecurely := grpc.WithTransportCredentials(insecure.NewCredentials())
+	created, err := grpc.NewClient("localhost:1", insecurely)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer created.Close()
+	dialed, err := grpc.Dial("localhost:1", insecurely) //lint:ignore SA1019 users have it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialed.Close()
+	i := limits.Must(sluicegrpc.New(sluicegrpc.Config{}))
+	for _, cc := range []*grpc.ClientConn{created, dialed, created} {
+		err := i.Unary(context.Background(), "/a.Service/Method", nil, nil, cc,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := keys(i), []string{created.CanonicalTarget(), dialed.CanonicalTarget()}; !slices.Equal(got, want) || got[0] == got[1] {
+		t.Errorf("gates of %q, want %q", got, want)
+	}
+}
+
 // TestUnary_HealthChecksPass: while no call may leave.
 func TestUnary_HealthChecksPass(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{}, func(w *world) {
