@@ -83,7 +83,7 @@ func TestServerThatIsLost(t *testing.T) {
 			b := newBackend(t, proxy.Addr)
 			var told heard
 			s, err := New(b.client, Config{
-				Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, Timeout: 200 * ms, Retry: 200 * ms, Notify: told.hear,
+				Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, Timeout: 200 * ms, ProbeInterval: 200 * ms, Notify: told.hear,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestServerThatIsLost(t *testing.T) {
 			many(10, 1)
 			until(t, "away", func() bool { take(50 * ms); return s.breaker.Mode() != outage.Asking })
 			many(100, 10)
-			if calls := s.Stats().Calls; calls > 100+50 {
+			if calls := s.Stats().Scripts; calls > 100+50 {
 				t.Errorf("%d calls: who asks a server that is away?", calls)
 			}
 			if granted > capacity/2 {
@@ -257,13 +257,13 @@ func TestMasterThatIsLost(t *testing.T) {
 		var away *outageError
 		return errors.As(err, &away) && !away.sent && away.server == servers[0].Addr
 	})
-	calls := s.Stats().Calls
+	calls := s.Stats().Scripts
 	for _, key := range lost {
 		if _, err := l.Take(bg, key, 1); !errors.Is(err, ErrOutage) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if got := s.Stats().Calls - calls; got > 5 { // a probe or two
+	if got := s.Stats().Scripts - calls; got > 5 { // a probe or two
 		t.Errorf("%d calls to a server that is away", got)
 	}
 	for _, server := range servers[1:] {

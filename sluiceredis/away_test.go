@@ -96,7 +96,7 @@ func TestPolicies(t *testing.T) {
 					}
 				}
 				got := s.Stats()
-				counts := fmt.Sprint(got.Open > 0, got.Local > 0, got.Refused > 0, got.Told)
+				counts := fmt.Sprint(got.Open > 0, got.Local > 0, got.Refused > 0, got.Reported)
 				if want := map[OutagePolicy]string{
 					OutagePolicy(0): "false false true 0", FailClosed: "false false true 0",
 					FailOpen: "true false false 0", LocalShare: "false true false 4",
@@ -197,7 +197,7 @@ func TestAwayErrors(t *testing.T) {
 // Bad configurations are refused, and policies given by position panic.
 func TestAwayConfigs(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative retry": {Retry: -1},
+		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative retry": {ProbeInterval: -1},
 		"-1 instances": {Instances: -1}, "1001 instances": {Instances: 1001}, "policy: OutagePolicy(-1)": {OnOutage: -1},
 	} {
 		if _, err := New(&line{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -327,7 +327,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 			}
 			fits(kind, other[kind], 1, true)
 		}
-		if got := a.Stats(); got.Stranded != 2*3 || got.Told != 0 {
+		if got := a.Stats(); got.Stranded != 2*3 || got.Reported != 0 {
 			t.Errorf("%+v", got)
 		}
 	})

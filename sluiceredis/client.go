@@ -23,7 +23,7 @@ type Client interface {
 	// RunMany runs all script calls in one pipeline, or in one for each server that
 	// has some of their keys. It returns one reply for each, in order. They are
 	// independent: one may fail and others not.
-	RunMany(ctx context.Context, calls []Call) []Reply
+	RunMany(ctx context.Context, calls []ScriptCall) []Reply
 }
 
 // A Topology is a Client that reports how many servers it has. A Client that is not one
@@ -73,7 +73,7 @@ func (s *Script) Text() string { return s.text }
 func (s *Script) Digest() string { return s.digest }
 
 // A Call is a script call: one script with its keys and arguments.
-type Call struct {
+type ScriptCall struct {
 	Script *Script
 	Keys   []string
 	Args   []string

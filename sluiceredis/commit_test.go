@@ -55,7 +55,7 @@ func TestManyCallersOfOneBucket(t *testing.T) {
 		if err != nil || granted+res.Remaining != 1000 || res.Remaining > 2 {
 			t.Errorf("%d granted, %d remain, %v", granted, res.Remaining, err)
 		}
-		if got := s.Stats(); got.Decisions != 401 || got.Calls > 200 {
+		if got := s.Stats(); got.Decisions != 401 || got.Scripts > 200 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -127,10 +127,10 @@ func (r *road) Sharded() bool       { return false }
 func (r *road) Place(string) string { return "" }
 
 func (r *road) Run(ctx context.Context, _ *Script, keys, _ []string) ([]int64, error) {
-	return r.RunMany(ctx, []Call{{Keys: keys}})[0].Ints, nil
+	return r.RunMany(ctx, []ScriptCall{{Keys: keys}})[0].Ints, nil
 }
 
-func (r *road) RunMany(_ context.Context, calls []Call) []Reply {
+func (r *road) RunMany(_ context.Context, calls []ScriptCall) []Reply {
 	var keys []string
 	for _, c := range calls {
 		keys = append(keys, c.Keys[0])
@@ -189,7 +189,7 @@ func TestCallsForDifferentKeysShareAWay(t *testing.T) {
 			errs[0] != nil || errs[2] != nil || errs[3] != nil {
 			t.Errorf("errors: %v", errs)
 		}
-		if got := s.Stats(); got.Calls != 6 || got.Ambiguous != 1 || got.Failed != 2 {
+		if got := s.Stats(); got.Scripts != 6 || got.Ambiguous != 1 || got.Failed != 2 {
 			t.Errorf("%+v", got)
 		}
 	})

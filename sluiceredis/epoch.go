@@ -73,14 +73,14 @@ func (s *Store) keysOf(script *Script, keys []string) []string {
 }
 
 // sendStrictly is send, and notes when an epoch begins.
-func (s *Store) sendStrictly(ctx context.Context, call Call) ([]int64, error) {
+func (s *Store) sendStrictly(ctx context.Context, call ScriptCall) ([]int64, error) {
 	call.Keys = s.keysOf(call.Script, call.Keys)
 	if s.strict && call.Script.marked {
 		call.Args = append(call.Args, "epoch")
 	}
 	for i := range mostEpochs {
 		if i > 0 {
-			s.stats.calls.Add(1)
+			s.stats.scripts.Add(1)
 		}
 		reply, err := s.send(ctx, call)
 		switch {
@@ -126,11 +126,11 @@ func (s *Store) Vouch(ctx context.Context) error {
 func (s *Store) vouchFor(ctx context.Context, keys []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	calls := make([]Call, len(keys))
+	calls := make([]ScriptCall, len(keys))
 	for i := range keys {
-		calls[i] = Call{epochVouch, keys[i : i+1], nil}
+		calls[i] = ScriptCall{epochVouch, keys[i : i+1], nil}
 	}
-	s.stats.calls.Add(uint64(len(calls)))
+	s.stats.scripts.Add(uint64(len(calls)))
 	for i, r := range s.client.RunMany(ctx, calls) {
 		switch {
 		case r.Err != nil:

@@ -258,7 +258,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	if err != nil || r.Slot().Before(end) {
 		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.Slot()))
 	}
-	if calls := s.Stats().Calls; calls != 5 { // pause, reserve, pause, reserve; reserve
+	if calls := s.Stats().Scripts; calls != 5 { // pause, reserve, pause, reserve; reserve
 		t.Errorf("%d calls", calls)
 	}
 	// One that is over is not told again, even if a slot from before its end may be
@@ -273,7 +273,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	if r, err := p.Reserve(bg, 1, time.Minute); err != nil || r.slot != int64(epoch-3*sec) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if calls := s.Stats().Calls; calls != 2 {
+	if calls := s.Stats().Scripts; calls != 2 {
 		t.Errorf("%d calls", calls)
 	}
 }
@@ -306,7 +306,7 @@ func TestEpochBegins(t *testing.T) {
 	if ttl := b.redis.TTL(bg, s.epochKey("")).Val(); ttl != -1 {
 		t.Errorf("it expires in %v", ttl)
 	}
-	if got := s.Stats().Calls; got != 3+5+1+1 {
+	if got := s.Stats().Scripts; got != 3+5+1+1 {
 		t.Errorf("%d calls", got)
 	}
 }
@@ -357,7 +357,7 @@ func TestStrictNeedsAHistory(t *testing.T) {
 		if err := s.Vouch(bg); !errors.Is(err, ErrNoHistory) {
 			t.Errorf("vouched for: %v", err)
 		}
-		if got := s.Stats(); got.Failed != got.Calls-1 || got.Data != 0 || got.Decisions != 0 {
+		if got := s.Stats(); got.Failed != got.Scripts-1 || got.Data != 0 || got.Decisions != 0 {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -428,7 +428,7 @@ func TestRestlessServer(t *testing.T) {
 	if _, err := l.Take(bg, "k", 1); err != errRestless {
 		t.Errorf("%v", err)
 	}
-	if got := s.Stats(); r.calls != 3 || got.Calls != 3 || got.Epochs != 3 || got.Failed != 1 {
+	if got := s.Stats(); r.calls != 3 || got.Scripts != 3 || got.Epochs != 3 || got.Failed != 1 {
 		t.Errorf("%d calls, %+v", r.calls, got)
 	}
 }

@@ -59,7 +59,7 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 // newOnce returns EVALSHA or EVAL.
-func newOnce(ctx context.Context, name, what string, c Call) once {
+func newOnce(ctx context.Context, name, what string, c ScriptCall) once {
 	args := make([]any, 0, 3+len(c.Keys)+len(c.Args))
 	args = append(args, name, what, len(c.Keys))
 	for i := range c.Keys { // their addresses: a string in an any is an allocation
@@ -111,7 +111,7 @@ func (g *goRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	call := Call{s, keys, args}
+	call := ScriptCall{s, keys, args}
 	cmd := newOnce(ctx, "evalsha", s.digest, call)
 	err := g.client.Process(ctx, cmd)
 	if isNoScript(err) {
@@ -126,7 +126,7 @@ func (g *goRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 
 // RunMany implements Client. Calls whose script a server does not know go out
 // again in a second pipeline: go-redis does not do that.
-func (g *goRedis) RunMany(ctx context.Context, calls []Call) []Reply {
+func (g *goRedis) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	replies := make([]Reply, len(calls))
 	all := make([]int, len(calls))
 	for i := range all {
@@ -146,7 +146,7 @@ func (g *goRedis) RunMany(ctx context.Context, calls []Call) []Reply {
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (g *goRedis) pipeline(ctx context.Context, calls []Call, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
+func (g *goRedis) pipeline(ctx context.Context, calls []ScriptCall, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
 	pipe := g.client.Pipeline()
 	cmds := make([]once, len(which))
 	for i, j := range which {

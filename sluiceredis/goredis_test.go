@@ -22,7 +22,7 @@ func (unreachable) Run(context.Context, *Script, []string, []string) ([]int64, e
 	return nil, errAway
 }
 
-func (unreachable) RunMany(ctx context.Context, calls []Call) []Reply {
+func (unreachable) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	replies := make([]Reply, len(calls))
 	for i := range replies {
 		replies[i].Err = errAway
@@ -99,7 +99,7 @@ func TestStoreCountsOutcomes(t *testing.T) {
 		t.Error("a key was written without memory")
 	}
 	got := store.Stats()
-	if want := (Stats{Calls: 4, Decisions: 1, Ambiguous: 1, Failed: 1, Data: 1, Refused: 2}); got != want {
+	if want := (Stats{Scripts: 4, Decisions: 1, Ambiguous: 1, Failed: 1, Data: 1, Refused: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

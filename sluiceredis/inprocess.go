@@ -35,7 +35,7 @@ func (inProcess) Run(context.Context, *Script, []string, []string) ([]int64, err
 }
 
 // RunMany implements Client.
-func (inProcess) RunMany(_ context.Context, calls []Call) []Reply {
+func (inProcess) RunMany(_ context.Context, calls []ScriptCall) []Reply {
 	replies := make([]Reply, len(calls))
 	for i := range replies {
 		replies[i].Err = errNoServer

@@ -52,7 +52,7 @@ var perHour = limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told heard
-		s, l := newRemote().newStore(t, Config{Timeout: 200 * ms, Retry: 300 * ms, Notify: told.hear})
+		s, l := newRemote().newStore(t, Config{Timeout: 200 * ms, ProbeInterval: 300 * ms, Notify: told.hear})
 		b := newLeaky(t, s, "l", perHour)
 		take := func() error { _, err := b.Take(bg, "k", 1); return err }
 		if err := take(); err != nil {
@@ -198,7 +198,7 @@ func TestMovingSlotIsNotAway(t *testing.T) {
 					t.Errorf("%v: %+v, %v", policy, res, err)
 				}
 			}
-			if got := s.Stats(); s.breaker.Mode() != outage.Asking || got.Outages != 0 || got.Calls != 5 {
+			if got := s.Stats(); s.breaker.Mode() != outage.Asking || got.Outages != 0 || got.Scripts != 5 {
 				t.Errorf("%v: %+v", policy, got)
 			}
 		}

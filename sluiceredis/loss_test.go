@@ -27,7 +27,7 @@ func (m *movable) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 	return m.to.Load().client.Run(ctx, s, keys, args)
 }
 
-func (m *movable) RunMany(ctx context.Context, calls []Call) []Reply {
+func (m *movable) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	return m.to.Load().client.RunMany(ctx, calls)
 }
 

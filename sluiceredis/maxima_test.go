@@ -118,8 +118,8 @@ func TestLogTakesNoMoreAtOnce(t *testing.T) {
 		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 2_000 {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if s := l.store.Stats(); !l.store.alone && s.Calls < 6 { // two callers fit into one script
-			t.Errorf("%d scripts for 48,000 units", s.Calls)
+		if s := l.store.Stats(); !l.store.alone && s.Scripts < 6 { // two callers fit into one script
+			t.Errorf("%d scripts for 48,000 units", s.Scripts)
 		}
 	})
 }

@@ -228,7 +228,7 @@ func TestInProcessLeases(t *testing.T) {
 		}
 		second.Release()
 		third.Release()
-		if got := s.Stats(); got.Local < 5 || got.Calls != 0 {
+		if got := s.Stats(); got.Local < 5 || got.Scripts != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -297,7 +297,7 @@ func TestNewWithoutAServer(t *testing.T) {
 	if _, err := c.Run(bg, takes[0], nil, nil); err == nil {
 		t.Error("it runs scripts")
 	}
-	if got := c.RunMany(bg, make([]Call, 2)); len(got) != 2 || got[0].Err == nil || got[1].Err == nil {
+	if got := c.RunMany(bg, make([]ScriptCall, 2)); len(got) != 2 || got[0].Err == nil || got[1].Err == nil {
 		t.Errorf("it runs scripts: %+v", got)
 	}
 }

@@ -126,7 +126,7 @@ func (l *line) Run(ctx context.Context, s *Script, keys, args []string) ([]int64
 	return reply, err
 }
 
-func (l *line) RunMany(ctx context.Context, calls []Call) []Reply {
+func (l *line) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	replies := make([]Reply, len(calls))
 	for i, c := range calls {
 		replies[i].Ints, replies[i].Err = l.Run(ctx, c.Script, c.Keys, c.Args)

@@ -269,7 +269,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 		sem.mu.Lock()
 		l.until = time.Now()
 		sem.mu.Unlock()
-		calls := sem.store.Stats().Calls
+		calls := sem.store.Stats().Scripts
 		l.Release()
 		l.Release()
 		select {
@@ -277,7 +277,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 		default:
 			t.Error("the holder is not told")
 		}
-		if s := sem.store.Stats(); s.LeasesLost != 1 || s.Calls != calls {
+		if s := sem.store.Stats(); s.LeasesLost != 1 || s.Scripts != calls {
 			t.Errorf("%+v", s)
 		}
 	})

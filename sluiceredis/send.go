@@ -27,12 +27,12 @@ const mostSets = 64
 
 // A sending is a call on its way, and its reply.
 type sending struct {
-	call  Call
+	call  ScriptCall
 	reply Reply
 }
 
 // send has a call made, with those for other keys if that pays.
-func (s *Store) send(ctx context.Context, call Call) ([]int64, error) {
+func (s *Store) send(ctx context.Context, call ScriptCall) ([]int64, error) {
 	if s.most == 0 {
 		return s.client.Run(ctx, call.Script, call.Keys, call.Args)
 	}
@@ -65,7 +65,7 @@ func (s *Store) sendAll(ctx context.Context, _ uint64, requests []*sending) erro
 		}
 		groups[i] = append(groups[i], c)
 	}
-	calls := make([]Call, len(groups))
+	calls := make([]ScriptCall, len(groups))
 	for i, group := range groups {
 		calls[i] = joinSets(group, s.strict)
 	}
@@ -76,12 +76,12 @@ func (s *Store) sendAll(ctx context.Context, _ uint64, requests []*sending) erro
 }
 
 // joinSets returns the call of one script for the sets of them all.
-func joinSets(requests []*sending, strict bool) Call {
+func joinSets(requests []*sending, strict bool) ScriptCall {
 	last := requests[0].call
 	if len(requests) == 1 {
 		return last
 	}
-	call := Call{last.Script, make([]string, 0, len(requests)+1), make([]string, 0, (len(requests)+1)*len(last.Args))}
+	call := ScriptCall{last.Script, make([]string, 0, len(requests)+1), make([]string, 0, (len(requests)+1)*len(last.Args))}
 	end := 0
 	if strict {
 		end = 1 // one epoch for all

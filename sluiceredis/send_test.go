@@ -18,11 +18,11 @@ import (
 type pipes struct {
 	Client
 	mu    sync.Mutex
-	calls [][]Call
+	calls [][]ScriptCall
 	fails error // of the first call of each
 }
 
-func (p *pipes) RunMany(ctx context.Context, calls []Call) []Reply {
+func (p *pipes) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	p.mu.Lock()
 	p.calls = append(p.calls, calls)
 	p.mu.Unlock()
@@ -39,7 +39,7 @@ func takeCalls(keys []string, runs ...string) []*sending {
 	var all []*sending
 	for _, key := range keys {
 		args := append([]string{"bucket", format(5 * int64(time.Second)), " 5@1000000000", format(int64(len(runs) / 2))}, runs...)
-		all = append(all, &sending{call: Call{takes[kinds.BucketKind], []string{key}, args}})
+		all = append(all, &sending{call: ScriptCall{takes[kinds.BucketKind], []string{key}, args}})
 	}
 	return all
 }

@@ -102,12 +102,12 @@ func (s *Store) report(ctx context.Context, a spot) error {
 				units = add
 			}
 			s.local().Note(a.key, units, a.Counts())
-			s.stats.told.Add(uint64(granted - units))
+			s.stats.reported.Add(uint64(granted - units))
 			return err
 		}
 		add -= some
 	}
-	s.stats.told.Add(uint64(granted))
+	s.stats.reported.Add(uint64(granted))
 	return nil
 }
 

@@ -110,7 +110,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 // exactly the same instants, what the server alone would have granted.
 func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 1, Retry: 100 * ms})
+		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 1, ProbeInterval: 100 * ms})
 		b := newLeaky(t, s, "l", limits.Rate{Burst: 5, Count: 2, Per: sec})
 		alone := limits.Must(leaky.New(limits.Rate{Count: 2, Per: sec, Burst: 5}))
 		r := rand.New(rand.NewPCG(1, 2))
@@ -127,7 +127,7 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 			}
 			modes[s.breaker.Mode()]++
 		}
-		if modes[outage.Away] < 500 || modes[outage.Asking] < 500 || s.Stats().Told == 0 {
+		if modes[outage.Away] < 500 || modes[outage.Asking] < 500 || s.Stats().Reported == 0 {
 			t.Errorf("%v, %+v", modes, s.Stats())
 		}
 	})
@@ -331,7 +331,7 @@ func TestSharesOfAPacer(t *testing.T) {
 		var mu sync.Mutex
 		pacers, lines, stores := make([]*Pacer, 3), make([]*line, 3), make([]*Store, 3)
 		for i := range pacers {
-			stores[i], lines[i] = v.newStore(t, Config{OnOutage: LocalShare, Instances: 3, Retry: 10 * ms})
+			stores[i], lines[i] = v.newStore(t, Config{OnOutage: LocalShare, Instances: 3, ProbeInterval: 10 * ms})
 			pacers[i] = newPacer(t, stores[i], "p", 10, sec, PacerConfig{})
 		}
 		round := func(each int) {
@@ -372,7 +372,7 @@ func TestSharesOfAPacer(t *testing.T) {
 			t.Errorf("%v", left)
 		}
 		for _, s := range stores {
-			if got := s.Stats(); got.Told != 1 || got.Local != 4 {
+			if got := s.Stats(); got.Reported != 1 || got.Local != 4 {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -628,7 +628,7 @@ func TestStore_report_InPartsReportsEachUnitOnce(t *testing.T) {
 		if res, err := w.Take(bg, "k", 0); err != nil || res.Remaining != 20_000 {
 			t.Errorf("%+v, %v: units were reported twice, or not at all", res, err)
 		}
-		if got := s.Stats().Told; got != 30_000 {
+		if got := s.Stats().Reported; got != 30_000 {
 			t.Errorf("%d units were reported, want 30000", got)
 		}
 	})

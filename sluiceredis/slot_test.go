@@ -103,7 +103,7 @@ func TestStrictOnACluster(t *testing.T) {
 	if err := s.Vouch(bg); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Stats().Calls - before.Calls; got != slot.Count {
+	if got := s.Stats().Scripts - before.Scripts; got != slot.Count {
 		t.Errorf("%d calls", got)
 	}
 	l := newLeaky(t, s, "cluster", limits.Rate{Burst: 1, Count: 1, Per: time.Hour})

@@ -45,10 +45,10 @@ type Config struct {
 	// keys, OnOutage decides only the calls for these.
 	Failures int
 
-	// Retry is the longest time between two probes of a server that is away. The
+	// ProbeInterval is the longest time between two probes of a server that is away. The
 	// time is 50 ms at first and doubles with each probe that fails; up to a
 	// quarter is taken off at random. 0 means 1 s.
-	Retry time.Duration
+	ProbeInterval time.Duration
 
 	// Instances is how many instances of the program share the limits, for
 	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script
@@ -116,8 +116,8 @@ func New(client Client, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
 	case cfg.Failures < 0:
 		return nil, fmt.Errorf("sluiceredis: negative number of failures %d", cfg.Failures)
-	case cfg.Retry < 0:
-		return nil, fmt.Errorf("sluiceredis: negative retry %v", cfg.Retry)
+	case cfg.ProbeInterval < 0:
+		return nil, fmt.Errorf("sluiceredis: negative ProbeInterval %v", cfg.ProbeInterval)
 	case cfg.Instances < 0 || cfg.Instances > mostInstances:
 		return nil, fmt.Errorf("sluiceredis: %d instances: 0 to %d are possible", cfg.Instances, mostInstances)
 	}
@@ -136,7 +136,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.instances.Store(int64(cfg.Instances))
 	s.beats.fixed = cfg.Instances > 0
 	s.beats.wanted.Store(s.away == LocalShare)
-	s.breaker = outage.New(cmp.Or(cfg.Failures, 3), or(cfg.Retry, time.Second), cfg.Notify)
+	s.breaker = outage.New(cmp.Or(cfg.Failures, 3), or(cfg.ProbeInterval, time.Second), cfg.Notify)
 	s.beats.made = time.Now()
 	_, s.alone = client.(inProcess)
 	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
@@ -196,9 +196,9 @@ func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([
 	defer func() { s.breaker.Leave(place, probe, said, cause) }() // also if the client panics
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	s.stats.calls.Add(1)
+	s.stats.scripts.Add(1)
 	sent := time.Now()
-	reply, err := s.sendStrictly(bounded, Call{script, keys, args})
+	reply, err := s.sendStrictly(bounded, ScriptCall{script, keys, args})
 	said, cause = s.judge(ctx, err, time.Since(sent)), err
 	s.hears(place, said)
 	if said == outage.Answered {
@@ -233,11 +233,11 @@ func expect(script *Script, reply []int64, n int) error {
 	return nil
 }
 
-// A counters is what Stats tells.
+// A counters is what Stats returns.
 type counters struct {
-	calls, decisions, ambiguous, failed, data, clamped, refunded, stranded, lost, leasesLost, epochs atomic.Uint64
+	scripts, decisions, ambiguous, failed, data, clamped, refunded, stranded, lost, leasesLost, epochs atomic.Uint64
 
-	open, local, refused, told atomic.Uint64
+	open, local, refused, reported atomic.Uint64
 }
 
 // Stats is what a [Store] has done since it was made. All numbers but Away
@@ -248,7 +248,7 @@ type Stats struct {
 	Outages   uint64 // how often a server went away
 	Probes    uint64 // scripts that tested whether a server is back
 
-	Calls      uint64 // scripts run, each one round trip
+	Scripts    uint64 // scripts run, each one round trip
 	Decisions  uint64 // requests that they decided
 	Ambiguous  uint64 // scripts that may or may not have run
 	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
@@ -260,10 +260,10 @@ type Stats struct {
 	LeasesLost uint64 // leases that ended before they were released
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
-	Open    uint64 // requests let through uncounted, by FailOpen
-	Local   uint64 // requests decided in this process: by local shares, or without a Redis
-	Refused uint64 // requests refused because the server did not answer
-	Told    uint64 // units granted by local shares and later reported to the server
+	Open     uint64 // requests let through uncounted, by FailOpen
+	Local    uint64 // requests decided in this process: by local shares, or without a Redis
+	Refused  uint64 // requests refused because the server did not answer
+	Reported uint64 // units granted by local shares and later reported to the server
 }
 
 // Stats returns what the store has done.
@@ -272,8 +272,8 @@ func (s *Store) Stats() Stats {
 	away, outages, probes := s.breaker.Counts()
 	return Stats{
 		Away: away, Instances: s.instances.Load(), Outages: outages, Probes: probes,
-		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Told: c.told.Load(),
-		Calls: c.calls.Load(), Decisions: c.decisions.Load(),
+		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Reported: c.reported.Load(),
+		Scripts: c.scripts.Load(), Decisions: c.decisions.Load(),
 		Ambiguous: c.ambiguous.Load(), Failed: c.failed.Load(), Data: c.data.Load(),
 		Clamped: c.clamped.Load(), Refunded: c.refunded.Load(), Stranded: c.stranded.Load(),
 		LostSlots: c.lost.Load(), LeasesLost: c.leasesLost.Load(), Epochs: c.epochs.Load(),

@@ -53,7 +53,7 @@ func (s *Store) takeOrElse(ctx context.Context, _ sign, requests []*request) err
 
 // call returns the call that takes what requests ask for, and how many numbers of its
 // reply are when a request will fit.
-func (s *Store) call(requests []*request) (call Call, whens int) {
+func (s *Store) call(requests []*request) (call ScriptCall, whens int) {
 	parts, runs, each, all := requests[0].parts, 0, 0, kinds.Kind(0)
 	name := ""
 	for i := range parts {

@@ -111,7 +111,7 @@ func TestTogether(t *testing.T) {
 				t.Errorf("%v at %v: %v, %v", v.n, v.at, got.retryAfter(), got.err())
 			}
 		}
-		if got := s.Stats(); got.Calls != 7 || got.Decisions != 7 {
+		if got := s.Stats(); got.Scripts != 7 || got.Decisions != 7 {
 			t.Errorf("%+v", got)
 		}
 		// The same by other ways: each limit knows what the set has taken.
@@ -282,8 +282,8 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 		var decisions uint64
 		for _, s := range stores {
 			got := s.Stats()
-			if decisions += got.Decisions; got.Decisions < 8*80 || got.Calls > got.Decisions/2 {
-				t.Errorf("%d calls for %d decisions", got.Calls, got.Decisions)
+			if decisions += got.Decisions; got.Decisions < 8*80 || got.Scripts > got.Decisions/2 {
+				t.Errorf("%d calls for %d decisions", got.Scripts, got.Decisions)
 			}
 		}
 		if decisions != uint64(len(records)) {
@@ -330,9 +330,9 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		}
 		calls := func(want uint64, f func()) {
 			t.Helper()
-			before := s.Stats().Calls
+			before := s.Stats().Scripts
 			f()
-			if got := s.Stats().Calls - before; got != want {
+			if got := s.Stats().Scripts - before; got != want {
 				t.Errorf("%d calls, want %d", got, want)
 			}
 		}

@@ -134,7 +134,7 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 }
 
 // RunMany implements Client.
-func (v *virtual) RunMany(context.Context, []Call) []Reply { panic("each alone") }
+func (v *virtual) RunMany(context.Context, []ScriptCall) []Reply { panic("each alone") }
 
 func (v *virtual) set(f func()) {
 	v.mu.Lock()

@@ -111,7 +111,7 @@ func (hear spy) Run(_ context.Context, s *sluiceredis.Script, _, args []string) 
 	return nil, errSpy
 }
 
-func (spy) RunMany(context.Context, []sluiceredis.Call) []sluiceredis.Reply {
+func (spy) RunMany(context.Context, []sluiceredis.ScriptCall) []sluiceredis.Reply {
 	panic("one call at a time")
 }
 

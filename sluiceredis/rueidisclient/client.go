@@ -126,7 +126,7 @@ func (c *adapter) Run(ctx context.Context, s *sluiceredis.Script, keys, args []s
 // RunMany implements sluiceredis.Client. Calls whose script a server does not
 // know go out again in a second pipeline: rueidis would send SCRIPT LOAD to all
 // servers, each time.
-func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
+func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.ScriptCall) []sluiceredis.Reply {
 	replies := make([]sluiceredis.Reply, len(calls))
 	if err := c.ready(ctx); err != nil {
 		for i := range replies {
@@ -156,7 +156,7 @@ func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluic
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.Call, which []int, replies []sluiceredis.Reply, name string, what func(*sluiceredis.Script) string) (unknown []int) {
+func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.ScriptCall, which []int, replies []sluiceredis.Reply, name string, what func(*sluiceredis.Script) string) (unknown []int) {
 	if len(which) == 0 {
 		return nil
 	}

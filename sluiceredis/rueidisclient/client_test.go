@@ -122,7 +122,7 @@ func TestClosed(t *testing.T) {
 	if _, err := c.Run(t.Context(), script, nil, nil); err != rueidis.ErrClosing {
 		t.Errorf("one: %v", err)
 	}
-	if r := c.RunMany(t.Context(), []sluiceredis.Call{{Script: script}}); r[0].Err != rueidis.ErrClosing {
+	if r := c.RunMany(t.Context(), []sluiceredis.ScriptCall{{Script: script}}); r[0].Err != rueidis.ErrClosing {
 		t.Errorf("many: %v", r[0].Err)
 	}
 }

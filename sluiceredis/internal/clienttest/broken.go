@@ -61,10 +61,10 @@ func nobodyAnswers(t *testing.T, lib Library) {
 }
 
 // calls returns n calls that count on key.
-func calls(n int, key string) []sluiceredis.Call {
-	var list []sluiceredis.Call
+func calls(n int, key string) []sluiceredis.ScriptCall {
+	var list []sluiceredis.ScriptCall
 	for range n {
-		list = append(list, sluiceredis.Call{Script: count, Keys: []string{key}, Args: []string{"1"}})
+		list = append(list, sluiceredis.ScriptCall{Script: count, Keys: []string{key}, Args: []string{"1"}})
 	}
 	return list
 }

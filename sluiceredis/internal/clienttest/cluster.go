@@ -124,7 +124,7 @@ func crossSlot(t *testing.T, c sluiceredis.Client) {
 	name := prefix(t)
 	same := []string{name + "{tag}a", name + "{tag}b"}
 	split := []string{name + "a", name + "b", name + "c", name + "d"}
-	call := func(keys ...string) sluiceredis.Call { return sluiceredis.Call{Script: both, Keys: keys} }
+	call := func(keys ...string) sluiceredis.ScriptCall { return sluiceredis.ScriptCall{Script: both, Keys: keys} }
 	refused := func(err error) {
 		t.Helper()
 		var server *sluiceredis.ServerError
@@ -134,7 +134,7 @@ func crossSlot(t *testing.T, c sluiceredis.Client) {
 	}
 	_, err := c.Run(bg, both, split[:2], nil)
 	refused(err)
-	replies := c.RunMany(bg, []sluiceredis.Call{call(same...), call(split[1:3]...), call(same...), call(split[2:]...)})
+	replies := c.RunMany(bg, []sluiceredis.ScriptCall{call(same...), call(split[1:3]...), call(same...), call(split[2:]...)})
 	refused(replies[1].Err)
 	refused(replies[3].Err)
 	if replies[0].Err != nil || replies[2].Err != nil {
@@ -175,7 +175,7 @@ func moving(t *testing.T, c sluiceredis.Client, addrs []string) {
 		if err != nil || got[0] != want {
 			t.Errorf("%s: %v, %v, want %d", part, got, err, want)
 		}
-		r := c.RunMany(bg, []sluiceredis.Call{
+		r := c.RunMany(bg, []sluiceredis.ScriptCall{
 			{Script: count, Keys: []string{key(part)}, Args: []string{"1"}},
 			{Script: count, Keys: []string{prefix(t)}, Args: []string{"1"}}, // of another slot
 			{Script: count, Keys: []string{key(part)}, Args: []string{"1"}},

@@ -24,14 +24,14 @@ func oneAndMany(t *testing.T, c sluiceredis.Client) {
 	}
 	other := sluiceredis.NewScript("other", "return {7, tonumber(ARGV[1])} -- "+name)
 	bad := sluiceredis.NewScript("bad", "return redis.error_reply('ODD no')")
-	calls := []sluiceredis.Call{
+	calls := []sluiceredis.ScriptCall{
 		{Script: count, Keys: []string{key}, Args: arg},
 		{Script: other, Args: []string{"8"}}, // unknown to the server, and without a key
 		{Script: bad},
 		{Script: count, Keys: []string{key}, Args: arg},
 	}
 	for i := range 20 { // on a cluster they belong to all servers
-		calls = append(calls, sluiceredis.Call{Script: count, Keys: []string{name + strings.Repeat("x", i)}, Args: arg})
+		calls = append(calls, sluiceredis.ScriptCall{Script: count, Keys: []string{name + strings.Repeat("x", i)}, Args: arg})
 	}
 	replies := c.RunMany(bg, calls)
 	if len(replies) != len(calls) {
@@ -93,7 +93,7 @@ func done(t *testing.T, c sluiceredis.Client) {
 	if _, err := c.Run(ctx, count, key, []string{"1"}); err != context.Canceled {
 		t.Errorf("one: %v", err)
 	}
-	for _, r := range c.RunMany(ctx, []sluiceredis.Call{{Script: count, Keys: key, Args: []string{"1"}}}) {
+	for _, r := range c.RunMany(ctx, []sluiceredis.ScriptCall{{Script: count, Keys: key, Args: []string{"1"}}}) {
 		if r.Err != context.Canceled {
 			t.Errorf("many: %v", r.Err)
 		}

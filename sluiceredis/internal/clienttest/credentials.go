@@ -42,7 +42,7 @@ func credentials(t *testing.T, lib Library) {
 		for _, policy := range []sluiceredis.OutagePolicy{sluiceredis.FailOpen, sluiceredis.LocalShare, sluiceredis.FailClosed} {
 			t.Run(v.name+", "+policy.String(), func(t *testing.T) {
 				c := lib.Login(t, s.Addr, v.user, v.password)
-				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), OnOutage: policy, Instances: 1, Retry: 100 * ms}))
+				store := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), OnOutage: policy, Instances: 1, ProbeInterval: 100 * ms}))
 				l := must[*sluiceredis.Bucket](t)(store.Bucket("x", limits.Rate{Burst: 1_000_000, Count: 1, Per: sec}))
 				take := func() bool { res, err := l.Take(bg, "k", 1); return err == nil && res.Allowed() }
 				if !take() {

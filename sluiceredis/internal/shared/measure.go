@@ -142,7 +142,7 @@ func measure(ctx context.Context, kind string, o options) (f figures, err error)
 		scripts = append(scripts, s.Scripts...)
 		f.departures = append(f.departures, s.Departures...)
 		f.other += s.Other
-		f.trips += s.Stats.Calls
+		f.trips += s.Stats.Scripts
 		f.decisions += s.Stats.Decisions
 		f.lost += s.Stats.LostSlots
 		f.ambiguous += s.Stats.Ambiguous + s.Stats.Failed

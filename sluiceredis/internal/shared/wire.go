@@ -43,7 +43,7 @@ func (w *wire) Run(ctx context.Context, s *sluiceredis.Script, keys, args []stri
 }
 
 // RunMany implements sluiceredis.Client.
-func (w *wire) RunMany(ctx context.Context, calls []sluiceredis.Call) []sluiceredis.Reply {
+func (w *wire) RunMany(ctx context.Context, calls []sluiceredis.ScriptCall) []sluiceredis.Reply {
 	replies := w.Topology.RunMany(ctx, calls)
 	for i, r := range replies {
 		w.note(calls[i].Script, calls[i].Args, r.Ints, r.Err)
