@@ -197,7 +197,7 @@ func TestAwayErrors(t *testing.T) {
 // Bad configurations are refused, and policies given by position panic.
 func TestAwayConfigs(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative retry": {ProbeInterval: -1},
+		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative ProbeInterval": {ProbeInterval: -1},
 		"-1 instances": {Instances: -1}, "1001 instances": {Instances: 1001}, "policy: OutagePolicy(-1)": {OnOutage: -1},
 	} {
 		if _, err := New(&line{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
