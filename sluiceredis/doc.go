@@ -88,8 +88,8 @@
 //     keep what they hold.
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
-// nothing was lost, and at the first use of a server. [Store.Vouch] ends it, for an operator
-// who is certain that nothing was lost. On a cluster each hash slot has an epoch.
+// nothing was lost, and at the first use of a server. [Store.Vouch] ends it, if an operator
+// is certain that nothing was lost. On a cluster each hash slot has an epoch.
 //
 // Strict mode cannot help if two servers both act as the primary (set
 // min-replicas-to-write), or if a server evicts keys. It needs the command INFO

@@ -66,7 +66,7 @@ const (
 	errFailed  = callError("500 Internal Server Error")
 )
 
-// toldSluice configures a gate that is told the same as x/time/rate. Sluice's retries, of
+// toldSluice configures a gate with the rate that x/time/rate gets. Sluice's retries, of
 // sluice.Retry and of sluicehttp, have their defaults, except that they go on for ever
 // and need no budget.
 func toldSluice(w *World) sluice.Config {

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 )
 
-// drawWorlds draws worlds that nobody tuned for. README.md has the ranges; no world is
+// drawWorlds draws random worlds, for which nothing was tuned. README.md has the ranges; no world is
 // dropped by hand.
 func drawWorlds(n int, seed uint64) []*World {
 	worlds := make([]*World, n)
@@ -59,7 +59,7 @@ func (d *draw) world(i int) *World {
 	w.Hint = pick(d.r, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "exact"},
 		Hint{Kind: "whole"}, Hint{Kind: "fixed", Value: float64(1 + d.r.IntN(5))}, Hint{Kind: "headers"})
 	if w.Hint.Kind == "fixed" {
-		w.Noise.Refused = 0 // with a pause for each of them nobody who obeys gets anywhere
+		w.Noise.Refused = 0 // a strategy that obeys a pause for each of them would make no progress
 	}
 	kinds := []func(){}
 	for _, k := range []struct {

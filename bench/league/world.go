@@ -94,7 +94,7 @@ type Strangers struct {
 	On   float64 `json:"on"`
 }
 
-// Demand is who wants calls: workers in a closed loop, workers that share items, or
+// Demand is where calls come from: workers in a closed loop, workers that share items, or
 // independent callers.
 type Demand struct {
 	Workers int    `json:"workers,omitempty"`

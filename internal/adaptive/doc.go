@@ -1,6 +1,6 @@
 // Package adaptive finds the limit of a server from the replies to its calls.
 //
-// # How can a rate be found that nobody states?
+// # How can a rate be found that is not published?
 //
 // A congested network only says that it is congested. A rate limiter says more: a refusal
 // means that the allowance was used up at that instant. Between two such instants the
