@@ -5,14 +5,15 @@ package limits
 type Cause string
 
 const (
-	ByRate        Cause = "rate"         // evenly spaced
-	ByConcurrency Cause = "concurrency"  // until other calls are done
-	ByPause       Cause = "pause"        // of the gate
-	ByRetryBudget Cause = "retry budget" // it was empty: see sluice.Stats.Spacing
-	BySlowStart   Cause = "slow start"   // after a throttle, without a rate
-	ByBackoff     Cause = "backoff"      // before a retry
-	BySemaphore   Cause = "semaphore"    // that the gate shares with others
-	ByParent      Cause = "parent"       // the Stats of the parent say what holds it up
+	ByRate        Cause = "rate"          // evenly spaced
+	ByConcurrency Cause = "concurrency"   // until other calls are done
+	ByPause       Cause = "pause"         // of the gate
+	ByRetryBudget Cause = "retry budget"  // it was empty: see sluice.Stats.Spacing
+	ByLearned     Cause = "learned limit" // of the server: see sluice.Adaptive
+	BySlowStart   Cause = "slow start"    // after a throttle, without a rate
+	ByBackoff     Cause = "backoff"       // before a retry
+	BySemaphore   Cause = "semaphore"     // that the gate shares with others
+	ByParent      Cause = "parent"        // the Stats of the parent say what holds it up
 )
 
 func (c Cause) forIt() string {

@@ -60,7 +60,8 @@ type Remote interface {
 // A Joint takes from several limits in one step, from all or none, so that nothing need
 // be given back if one of them refuses.
 type Joint interface {
-	// AdmitAll takes n[i] from limit i, for each i, and returns 0. Or it changes nothing
+	// AdmitAll takes n[i] from limit i, for each i, and returns 0; n[i] may be 0, which
+	// limit i always allows, but not all of them are. Or it changes nothing
 	// and returns how long it takes until it is worth calling again, and the index of the
 	// limit with that wait. With ErrTooLarge the index is that of the limit in which n
 	// can never fit, with another error that of the limit that could not decide.

@@ -12,6 +12,7 @@ type rule Pacer
 var _ interface {
 	queue.Rule
 	queue.Latch
+	queue.HasUnit
 } = (*rule)(nil)
 
 // Admit implements queue.Rule.
@@ -23,6 +24,9 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
+
+// Unit implements queue.HasUnit.
+func (r *rule) Unit() float64 { return r.schedule.Unit() }
 
 // Close implements queue.Latch.
 func (r *rule) Close() (asleep int) {

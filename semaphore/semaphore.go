@@ -98,11 +98,13 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		}
 		st := s.stock.Load()
 		v := st.take(n)
-		if v == lost {
-			v = again(st.take, n)
-		}
-		if v == done {
+		if v == done { // first: the compiler then jumps from there
 			return nil
+		}
+		if v == lost {
+			if v = again(st.take, n); v == done {
+				return nil
+			}
 		}
 		if v == refused && n == 1 && ctx.Done() == nil {
 			if v = st.join(1); v == lost {
@@ -206,6 +208,9 @@ func (s *Weighted) Release(n int64) {
 	if n > 0 {
 		st := s.stock.Load()
 		v := st.giveBack(n)
+		if v == done {
+			return
+		}
 		if v == crowded {
 			v = st.handOver(n, &s.queue)
 		}

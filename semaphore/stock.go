@@ -62,23 +62,26 @@ const (
 func (s *stock) take(n int64) verdict {
 	free := s.free.Load()
 	switch {
-	case free == isClosed:
-		return closed
-	case free < n:
-		return refused
+	case free < n: // isClosed, too: one comparison for a call that need not wait
+		return unavailable(free)
 	case s.free.CompareAndSwap(free, free-n):
 		return done
 	}
 	return lost
 }
 
+func unavailable(free int64) verdict {
+	if free == isClosed {
+		return closed
+	}
+	return refused
+}
+
 // giveBack gives back n of those that are in flight.
 func (s *stock) giveBack(n int64) verdict {
 	free := s.free.Load()
 	switch {
-	case free == isClosed:
-		return closed
-	case free < 0:
+	case free < 0: // isClosed, too
 		return crowded
 	case n > s.limit-free:
 		return refused

@@ -19,6 +19,7 @@ var Gates = map[string]Setup{
 	"quota_far_away":     withFarQuota,
 	"far_quota_parent":   withFarQuotaAndParent,
 	"cost":               withCost,
+	"costs":              withCosts,
 	"pause":              paused,
 	"no_rate":            withoutRate,
 	"empty_retry_budget": spent,

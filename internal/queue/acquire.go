@@ -123,10 +123,11 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		r.announced = true
 		q.recycle(w)
 		q.Unlock()
-		q.cfg.Waits(r.N)
+		q.cfg.Waits(ctx, r.N)
 		return q.admitOrQueue(ctx, r) // perhaps it need not wait any more
 	}
 	q.push(w)
+	q.hurry(now, w)
 	if q.front == w {
 		if r.Ask != nil {
 			w.rare.first = true // since it came, also if that should have been earlier

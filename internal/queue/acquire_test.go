@@ -341,6 +341,50 @@ func TestConfig_Refuse(t *testing.T) {
 	})
 }
 
+// A bound that refuses no entry is not compared with each of them.
+func TestQueue_Recheck_LooksAtNoneThatMerelyWait(t *testing.T) {
+	errLarge := errors.New("too large")
+	synctest.Test(t, func(t *testing.T) {
+		most, looked := int64(10), 0
+		l := newLine(time.Hour, Config{Refuse: func(n int64) error {
+			if looked++; n > most {
+				return errLarge
+			}
+			return nil
+		}})
+		set := func(limit int64, want int) {
+			t.Helper()
+			l.Lock()
+			most, looked = limit, 0
+			l.Recheck()
+			l.Unlock()
+			if looked != want {
+				t.Errorf("looked at %d entries to set %d, want %d", looked, limit, want)
+			}
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		l.acquire(0, ctx, Request{N: 1})
+		for i := range 9 {
+			l.acquire(i+1, ctx, Request{N: int64(i%3 + 1)})
+		}
+		l.acquire(10, ctx, Request{N: 5})
+		set(20, 1)
+		set(5, 1)
+		set(4, 1+11) // the one of 5 fails
+		set(3, 1)
+		set(4, 1)
+		set(2, 1+10) // three of 3 fail
+		set(2, 1)
+		cancel()
+		synctest.Wait()
+		l.acquire(11, context.Background(), Request{N: 2})
+		set(2, 1)
+		set(1, 1+1)
+		time.Sleep(time.Hour)
+	})
+}
+
 func TestConfig_GiveUp(t *testing.T) {
 	errNever := errors.New("patience is over")
 	synctest.Test(t, func(t *testing.T) {

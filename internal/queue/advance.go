@@ -10,7 +10,8 @@ import (
 
 // Change settles what is due, calls f to change the rule, and applies the
 // change to all entries: those it makes hopeless fail, those it lets through leave, and
-// the driver sleeps for the new time. It looks at each of them, with the queue locked.
+// the driver sleeps for the new time. It looks only at entries whose bound is near, see
+// index.
 func (q *Queue) Change(f func(now time.Duration)) {
 	q.Adjust(func(now time.Duration) (later bool) {
 		f(now)
@@ -18,7 +19,7 @@ func (q *Queue) Change(f func(now time.Duration)) {
 	})
 }
 
-// Adjust is Change, but looks at the entries only if f reports that a forecast may be
+// Adjust is Change, but looks for hopeless entries only if f reports that a forecast may be
 // later now: what comes earlier makes no wait hopeless.
 func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Lock()
@@ -34,27 +35,19 @@ func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Kick()
 }
 
-// failHopeless ends each wait that cannot end in time any more.
-func (q *Queue) failHopeless(now time.Duration) {
-	var ahead total
-	for w := q.front; w != nil; {
-		next := w.next
-		if err := q.hopeless(now, w, ahead.value()); err != nil {
-			q.fail(w, err)
-		} else {
-			ahead.add(q.weigh(w.n))
-		}
-		w = next
-	}
-}
-
-// Recheck ends the wait of each entry that Refuse would refuse now. The queue must be
-// locked. Call Advance afterwards: the head may be another.
+// Recheck ends the wait of each entry that Refuse would refuse now. It looks at the entries
+// only if it would refuse the heaviest. The queue must be locked. Call Advance afterwards:
+// the head may be another.
 func (q *Queue) Recheck() {
+	if q.refuse(q.heaviest) == nil {
+		return
+	}
+	q.heaviest = 0
 	for w := q.front; w != nil; {
 		next := w.next
 		switch err := q.refuse(w.n); {
 		case err == nil:
+			q.heaviest = max(q.heaviest, w.n)
 		case isDone(w.done): // it failed before
 			q.giveUp(w)
 		default:

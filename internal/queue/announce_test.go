@@ -20,7 +20,7 @@ type told struct {
 
 func newTold(free int64, cfg Config) *told {
 	t := new(told)
-	cfg.Waits = func(n int64) {
+	cfg.Waits = func(_ context.Context, n int64) {
 		t.n = append(t.n, n)
 		if t.then != nil {
 			t.then()

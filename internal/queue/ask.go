@@ -122,7 +122,7 @@ func (q *Queue) announceHead(w *Waiter) {
 		return
 	}
 	w.rare.announced = true
-	q.unlocked(w, func() { q.cfg.Waits(w.n) })
+	q.unlocked(w, func() { q.cfg.Waits(w.rare.asking, w.n) })
 }
 
 // listen registers w, the head, at the bell of the limit that refused it, and reports

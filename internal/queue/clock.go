@@ -56,7 +56,7 @@ func (c *clock) ringAt(q *Queue, now, at time.Duration) bool {
 		heap.Push(&c.queues, q)
 	case at < q.rings:
 		q.rings = at
-		heap.Fix(&c.queues, q.place-1)
+		heap.Fix(&c.queues, int(q.place)-1)
 	default:
 		return true
 	}
@@ -144,13 +144,13 @@ func (r ringing) Less(i, j int) bool { return r[i].rings < r[j].rings }
 
 func (r ringing) Swap(i, j int) {
 	r[i], r[j] = r[j], r[i]
-	r[i].place, r[j].place = i+1, j+1
+	r[i].place, r[j].place = int32(i+1), int32(j+1)
 }
 
 // Push implements heap.Interface.
 func (r *ringing) Push(q any) {
 	*r = append(*r, q.(*Queue))
-	(*r)[len(*r)-1].place = len(*r)
+	(*r)[len(*r)-1].place = int32(len(*r))
 }
 
 // Pop implements heap.Interface.

@@ -66,7 +66,7 @@ type nosy struct {
 }
 
 func (c nosy) look(method string) {
-	for range 10_000 { // another goroutine may hold the lock for a moment
+	for range 1_000_000 { // another goroutine may hold the lock for a moment, or be kept from running with it
 		if c.q.mu.TryLock() {
 			c.q.mu.Unlock()
 			return

@@ -7,6 +7,9 @@ import (
 
 func (q *Queue) push(w *Waiter) {
 	w.prev = q.back
+	if w.n > q.heaviest {
+		q.heaviest = w.n
+	}
 	if q.back == nil {
 		q.front = w
 		q.busy.Store(true)
@@ -20,6 +23,9 @@ func (q *Queue) push(w *Waiter) {
 	}
 	q.seq++
 	w.seq = q.seq
+	if q.bounds != nil || w.rare != nil || w.wake == nil {
+		q.noteBound(w)
+	}
 	q.weight.add(q.weigh(w.n))
 	if q.driver == nil && w.wake != nil {
 		q.driver = w
@@ -30,6 +36,9 @@ func (q *Queue) remove(w *Waiter) {
 	q.length--
 	if !q.cfg.Untimed {
 		q.weight.sub(q.weigh(w.n))
+		if q.bounds != nil {
+			q.forgetBound(w)
+		}
 		if w == q.driver {
 			q.driver = w.next
 			for q.driver != nil && q.driver.wake == nil {
@@ -83,6 +92,27 @@ func (t *total) sub(n int64) {
 	var borrow uint64
 	t.lo, borrow = bits.Sub64(t.lo, uint64(n), 0)
 	t.hi -= borrow
+}
+
+func (t *total) plus(o total) {
+	var carry uint64
+	t.lo, carry = bits.Add64(t.lo, o.lo, 0)
+	t.hi += o.hi + carry
+}
+
+func (t *total) minus(o total) {
+	var borrow uint64
+	t.lo, borrow = bits.Sub64(t.lo, o.lo, 0)
+	t.hi -= o.hi + borrow
+}
+
+// beyond returns by how much t is more than o, saturated; 0 if it is not.
+func (t total) beyond(o total) int64 {
+	if t.hi < o.hi || t.hi == o.hi && t.lo < o.lo {
+		return 0
+	}
+	t.minus(o)
+	return t.value()
 }
 
 // value returns the sum, saturated.

@@ -43,6 +43,7 @@
 //	ask.go       callers whose limits must block to answer
 //	advance.go   which callers leave or fail, and what changes do
 //	reserve.go   entries without a goroutine
+//	bounds.go    entries whose wait is bounded; index.go: a tree above them
 //	crowd.go     callers of a semaphore that share one entry
 //	waiter.go    an entry; list.go: their order; spare.go: their reuse
 package queue
@@ -65,29 +66,34 @@ type Queue struct {
 	front, back *Waiter
 	spares      spares
 	length      int32
+	idle        int32 // spares
 
 	seq     uint32  // of the timed entry last added
-	driver  *Waiter // first entry with a goroutine behind it
 	open    bool    // the latch
 	fine    bool    // not in a testing/synctest bubble, where only timers know the time
 	outside bool    // nor are those that wait
+	driver  *Waiter // first entry with a goroutine behind it
 
-	weight  total
-	due     time.Duration // when the head is to be looked at; Forever: after a change, or there is none
-	changed time.Duration // when the rule was last changed from outside
-	emptied time.Duration // see noteEmptied; 0: not so
-	closed  error
+	weight   total
+	heaviest int64         // no entry is heavier; one that was may have left
+	due      time.Duration // when the head is to be looked at; Forever: after a change, or there is none
+	changed  time.Duration // when the rule was last changed from outside
+	emptied  time.Duration // see noteEmptied; 0: not so
+	closed   error
 
-	crowd *crowd // or nil
-
-	busy atomic.Bool // see Busy
+	crowd  *crowd  // or nil
+	bounds *bounds // nil until a wait is bounded
 
 	clock *clock
 	rings time.Duration // when the clock rings; guarded by the clock, like place
-	place int           // in the heap of the clock, from 1 on; 0: it does not ring
 
-	rule  Rule
-	cfg   Config
+	rule Rule
+	cfg  Config
+
+	// What callers read without the lock is at the end, beside what those of a gate read
+	// of that: with thousands of gates each line of the cache is a miss.
+	place int32       // in the heap of the clock, from 1 on; 0: it does not ring
+	busy  atomic.Bool // see Busy
 	epoch time.Time
 }
 

@@ -66,6 +66,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		}
 	}
 	w.attend(done)
+	q.boundLater(w)
+	q.hurry(now, w)
 	if q.driver == nil || int32(w.seq-q.driver.seq) < 0 {
 		// Any could drive; the first should, for it is the next to leave and then
 		// needs no second wake-up.

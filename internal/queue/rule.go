@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
@@ -25,6 +26,14 @@ type Rule interface {
 	// cost queued ahead of it, as far as the rule can know: never more
 	// than the true wait, 0 if it knows nothing.
 	Forecast(now time.Duration, ahead int64) time.Duration
+}
+
+// HasUnit is what a Rule may have, too.
+type HasUnit interface {
+	// Unit returns by how many nanoseconds, but for rounding, a forecast grows at most with
+	// each unit of cost ahead. Then a change need not look at entries only because their
+	// bounds are hardly later than their slots.
+	Unit() float64
 }
 
 // A Latch lets callers pass without the lock while the queue is empty. While it is open
@@ -84,10 +93,11 @@ type Config struct {
 	// wait, with its n: before it has its place, so that no other caller waits for
 	// Waits, unless it has to ask, at the head, to know. If Waits panics the caller's
 	// wait is over, and the panic propagates.
-	Waits func(n int64)
+	Waits func(ctx context.Context, n int64)
 
 	// Refuse, if set, is called with the queue locked for the n of each caller. An
-	// error means that no wait can help, and is returned.
+	// error means that no wait can help, and is returned. If it refuses n, it refuses
+	// more than n.
 	Refuse func(n int64) error
 
 	// GiveUp, if set, is called with the queue locked when a wait with a

@@ -19,6 +19,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 	w := q.spares.front
 	if w != nil && q.outside && len(w.wake) == 0 {
 		q.spares.remove()
+		q.idle--
 	} else {
 		w = &Waiter{shared: q.fine && q.Now() >= 0}
 	}
@@ -31,9 +32,10 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 // may not have got the message yet: w can be used again when that is out of the
 // channel. Those that failed are few, and left to the collector.
 func (q *Queue) recycle(w *Waiter) {
-	if w.shared && q.spares.n < maxSpare {
+	if w.shared && q.idle < maxSpare {
 		w.done, w.rare, w.state = nil, nil, waiting
 		q.spares.add(w)
+		q.idle++
 	}
 }
 
@@ -47,11 +49,10 @@ func (q *Queue) putBack(w *Waiter) {
 // be used: it is the likeliest to have its message out.
 type spares struct {
 	front, back *Waiter
-	n           int32
 }
 
 func (s *spares) add(w *Waiter) {
-	if s.n++; s.front == nil {
+	if s.front == nil {
 		s.front = w
 	} else {
 		s.back.next = w
@@ -62,7 +63,6 @@ func (s *spares) add(w *Waiter) {
 // remove removes the first.
 func (s *spares) remove() {
 	w := s.front
-	s.n--
 	s.front, w.next = w.next, nil
 }
 

@@ -82,8 +82,8 @@ func (r *rooms) kept(t *testing.T) int {
 			t.Error("the last one is not the last")
 		}
 	}
-	if int(r.spares.n) != len(seen) {
-		t.Errorf("%d are kept, said to be %d", len(seen), r.spares.n)
+	if int(r.idle) != len(seen) {
+		t.Errorf("%d are kept, said to be %d", len(seen), r.idle)
 	}
 	return len(seen)
 }
@@ -237,8 +237,8 @@ func TestSpares_NotOfABubble(t *testing.T) {
 		q.rule.(*every).next = q.Now() // long before the queue was made
 		acquire()
 	})
-	if q.spares.n > 0 {
-		t.Errorf("%d are kept", q.spares.n)
+	if q.idle > 0 {
+		t.Errorf("%d are kept", q.idle)
 	}
 	acquire()
 }

@@ -19,7 +19,7 @@ type dues struct {
 
 func newDues() *dues {
 	q := &dues{late: map[int64]time.Duration{}}
-	q.Init(nobody{}, Config{Waits: func(n int64) { time.Sleep(q.late[n] - q.Now()) }})
+	q.Init(nobody{}, Config{Waits: func(_ context.Context, n int64) { time.Sleep(q.late[n] - q.Now()) }})
 	return q
 }
 

@@ -120,8 +120,8 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 // before w.at.
 func (q *Queue) wakeAt(w *Waiter) time.Duration {
 	at := sat.Add(w.at, q.hold())
-	if w.rare != nil && at >= w.rare.ctxAt {
-		return w.at // the context must not be done before
+	if at != w.at && q.endsBefore(at) {
+		return w.at // a wait, of w or of one behind it, must not end before
 	}
 	return at
 }

@@ -34,6 +34,7 @@ type Waiter struct {
 	seq    uint32 // its number, modulo 2³²: no queue is as long
 	state  state
 	shared bool // it may be used again
+	listed bool // it is one of the bounds of the queue
 }
 
 // A Message to the goroutine of a waiter is the instant at which it was granted, or one

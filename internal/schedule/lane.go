@@ -126,6 +126,23 @@ func (s *Slots) Look(epoch time.Time) (next Word, now time.Duration, v Verdict) 
 	return next, now, v
 }
 
+// LookAt is Look for a caller that has read the clock already, which showed before.
+func (s *Slots) LookAt(epoch time.Time, before time.Duration) (next Word, now time.Duration, v Verdict) {
+	now = before
+	if next = Word(s.next.Load()); next == closed {
+		return next, now, Ask
+	}
+	if now < next.instant() {
+		if now = time.Since(epoch); now < next.instant() {
+			v = Early
+		}
+	}
+	return next, now, v
+}
+
+// Interval returns the interval given to Open.
+func (s *Slots) Interval() time.Duration { return s.interval }
+
 // Take lets a call through at now for which Look returned next and Leave, and reports
 // true; or false, because others have changed next meanwhile. Try again after
 // contend.Lost, with another reading of the clock.
@@ -186,6 +203,8 @@ func (s *Schedule) wholeInterval() time.Duration {
 // Took notes that calls of cost 1 have left since Plain and that next is when
 // another may.
 func (s *Schedule) Took(next time.Duration) {
+	charged := next - s.whole
+	s.streak.follow(charged, charged, s.tat, s.catchUp)
 	s.tat, s.rem = next, 0
-	s.last, s.lastRem, s.debt, s.lastN = next-s.whole, 0, 0, 1
+	s.last, s.lastRem, s.debt, s.lastN = charged, 0, 0, 1
 }

@@ -121,6 +121,8 @@ type Schedule struct {
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2; 0 without
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
+
+	streak streak // see GiveBack
 }
 
 // New returns the schedule that cfg describes, or an error if cfg is impossible.
@@ -162,6 +164,18 @@ func (s *Schedule) Hold() time.Duration {
 		return 0 // the usual case, without a division
 	}
 	return max(0, min(s.grain, s.catchUp/2)-s.Interval())
+}
+
+// CatchUp returns how much of our lateness is made up for.
+func (s *Schedule) CatchUp() time.Duration { return s.catchUp }
+
+// Unit returns by how many nanoseconds, but for rounding, Wait grows at most with each unit of
+// cost ahead.
+func (s *Schedule) Unit() float64 {
+	if s.warm != nil {
+		return s.warm.factor * interval(s.rate)
+	}
+	return interval(s.rate)
 }
 
 // Paused returns the end of the last pause, which may be over.
@@ -280,6 +294,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 		s.credit = min(s.catchUp, now-ideal)
 	}
 	tat, rem := s.charge(now, late)
+	s.streak.follow(now, tat, s.tat, s.catchUp)
 	s.credit, s.repay = max(0, now-tat), 0 // what was not needed now is not owed later
 	if s.credit > 0 {
 		s.repay = max(repaid, s.tolerated(now))

@@ -1,0 +1,162 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A bounds knows the entries whose wait is bounded: by the deadline of a context, by a
+// longest wait or by a patience. Reservations are listed from the beginning, because a
+// caller with a deadline may attend them later. All others cost nothing here.
+type bounds struct {
+	n       int           // how many are listed
+	soonest time.Duration // no bound is earlier; those of entries that have left may be
+	index   *index        // nil while the queue is short
+}
+
+// indexFrom is how long a queue is that is worth an index: a shorter one is walked through.
+const indexFrom = fan
+
+// bound returns the last instant at which w may leave in time.
+func (w *Waiter) bound() time.Duration {
+	switch {
+	case w.rare == nil:
+		return Forever
+	case w.rare.ctxAt == Forever:
+		return w.rare.maxAt
+	}
+	return min(w.rare.maxAt, w.rare.ctxAt-1)
+}
+
+// patience returns the patience of w, or Forever if it has none.
+func (w *Waiter) patience() time.Duration {
+	if w.rare == nil || w.rare.patience == 0 {
+		return Forever
+	}
+	return w.rare.patience
+}
+
+// noteBound lists w, which has just joined the queue, if its wait is bounded or may be. The
+// weight of the queue is that of the entries ahead of w.
+func (q *Queue) noteBound(w *Waiter) {
+	if bound := w.bound(); w.wake == nil || bound != Forever || w.patience() != Forever {
+		if q.bounds == nil {
+			q.bounds = &bounds{soonest: Forever}
+		}
+		w.listed = true
+		q.bounds.n++
+		q.bounds.soonest = min(q.bounds.soonest, bound)
+	}
+	switch b := q.bounds; {
+	case b == nil || b.n == 0:
+	case b.index != nil && w.listed:
+		b.index.trim(q.front)
+		b.index.compact(b.n, q.unit())
+		b.index.add(w, q.weight, q.unit())
+	case b.index != nil || q.length < indexFrom:
+	case b.n == 1 && w.listed:
+		b.index = new(index)
+		b.index.add(w, q.weight, q.unit())
+	default: // the queue is long only now
+		b.index = new(index)
+		var ahead total
+		for w := q.front; w != nil; w = w.next {
+			if w.listed {
+				b.index.add(w, ahead, q.unit())
+			}
+			ahead.add(q.weigh(w.n))
+		}
+	}
+}
+
+// unit returns the Unit of the rule, or 0.
+func (q *Queue) unit() float64 {
+	if r, ok := q.rule.(HasUnit); ok {
+		return r.Unit()
+	}
+	return 0
+}
+
+// boundLater notes the bound of w, a reservation that a caller now attends.
+func (q *Queue) boundLater(w *Waiter) {
+	b := q.bounds
+	b.soonest = min(b.soonest, w.bound())
+	if b.index != nil {
+		b.index.setBound(w)
+	}
+}
+
+// forgetBound is called for each entry that leaves the queue, before it does.
+func (q *Queue) forgetBound(w *Waiter) {
+	b := q.bounds
+	if b.index != nil {
+		b.index.remove(w, q.weigh(w.n))
+	}
+	if !w.listed {
+		return
+	}
+	w.listed = false
+	if b.n--; b.n > 0 {
+		return
+	}
+	b.soonest = Forever
+	if b.index != nil && q.length >= indexFrom {
+		b.index.reset() // for the next one
+	} else {
+		b.index = nil
+	}
+}
+
+// endsBefore reports whether the wait of an entry must end before t.
+func (q *Queue) endsBefore(t time.Duration) bool {
+	b := q.bounds
+	if b == nil || b.soonest >= t {
+		return false
+	}
+	if b.index != nil {
+		b.soonest = b.index.soonest(t)
+		return b.soonest < t
+	}
+	b.soonest = Forever // look for one that has not left
+	for w := q.front; w != nil; w = w.next {
+		b.soonest = min(b.soonest, w.bound())
+	}
+	return b.soonest < t
+}
+
+// hurry wakes the driver at its slot, if it would be held until after the wait of w, which
+// has just joined, must end.
+func (q *Queue) hurry(now time.Duration, w *Waiter) {
+	d := q.driver
+	switch {
+	case !w.listed || d == nil || d == w || d.at == awake || d.at == Forever:
+	case sat.Add(d.at, q.hold()) <= w.bound():
+	case d.asks() && !d.rare.paced: // it is not held
+	case d.asks() || !q.ringFor(d, now, d.at):
+		d.nudge()
+	}
+}
+
+// failHopeless ends each wait that cannot end in time any more.
+func (q *Queue) failHopeless(now time.Duration) {
+	switch b := q.bounds; {
+	case b == nil || b.n == 0:
+	case b.index != nil:
+		b.index.trim(q.front)
+		p := pass{q: q, index: b.index, now: now, unit: q.unit()}
+		for i := 0; i < len(p.index.nodes[levels-1]) && p.node(levels-1, i); i++ {
+		}
+	default:
+		var ahead total
+		for w := q.front; w != nil; {
+			next := w.next
+			if err := q.hopeless(now, w, ahead.value()); err != nil {
+				q.fail(w, err)
+			} else {
+				ahead.add(q.weigh(w.n))
+			}
+			w = next
+		}
+	}
+}
