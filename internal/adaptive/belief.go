@@ -15,12 +15,13 @@ const (
 	NoCap                   // the calls in flight do not matter after all
 	Latency                 // the server got slow, or quick again
 	Restored                // the state comes from a snapshot
+	Acquitted               // the limit is one of another unit
 )
 
 func (w Why) String() string {
 	return [...]string{"nothing was refused", "first refusal", "measured between refusals", "costly refusal",
 		"same number per window", "refused above a number in flight", "not refused above a number in flight",
-		"latency", "restored"}[w]
+		"latency", "restored", "another unit is limited"}[w]
 }
 
 func (p Phase) String() string {
@@ -76,7 +77,7 @@ func (r *Rule) proven() float64 {
 		return 0
 	}
 	last := r.ledger.empty[(r.ledger.empties-1)%len(r.ledger.empty)]
-	rate, _ := r.ledger.slope(last, 12*r.unit)
+	rate, _ := r.ledger.slope(last, 12*r.unit, r.unit)
 	return rate
 }
 

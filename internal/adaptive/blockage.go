@@ -35,9 +35,16 @@ func (r *Rule) block(t float64, c Call, at point, told bool) {
 	r.epoch++
 	r.blocked++
 	r.pace.blocked(r.blocked)
-	r.estimate(c, at)
+	if r.blockage.crowd {
+		r.crowded(at)
+	} else {
+		r.estimate(c, at)
+	}
 	r.ledger.mark(at)
 	r.next = t + c.cost/r.pace.now
+	if r.cfg.Costly {
+		r.blockage.beginPatiently(r, t)
+	}
 	if r.phase == Windowed {
 		r.next = r.window.poll(r, t, r.next)
 	}
@@ -58,9 +65,22 @@ func (b *blockage) forget(c Call) {
 	}
 }
 
+// costly reports whether so many seconds without a grant are no ordinary refusal. A server
+// that asks for a pause often asks for one of a second or two, whatever it needs. One that
+// does not, and grants nothing for a second, bans its clients or counts in windows.
+func (b *blockage) costly(blocked, refusal float64) bool {
+	if b.told {
+		return blocked > math.Max(3, 8*refusal)
+	}
+	return blocked > math.Max(1, 5*refusal)
+}
+
 // silence returns when a poll without a reply counts as granted. Refusals come quickly,
 // answers need not.
-func (b *blockage) silence(r *Rule) float64 { return b.poll.sent + 3*r.refusal }
+func (b *blockage) silence(r *Rule) float64 { return b.poll.sent + math.Max(leastSilence, 3*r.refusal) }
+
+// leastSilence is for servers that answer in no time, as in a testing/synctest bubble.
+const leastSilence = .001
 
 // presume ends a blockage because its poll was not refused in time.
 func (r *Rule) presume() { r.unblock(r.blockage.poll) }
@@ -79,18 +99,21 @@ func (b *blockage) again(r *Rule, t float64, c Call) {
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
-	case b.gap > longGap:
+	case b.gap > longGap && !r.cfg.Costly:
 		b.gap *= 3
 	default:
 		b.gap *= 2
 	}
 	b.gap = math.Min(b.gap, longestGap)
 	r.next = t + b.gap
-	if b.gap > 1 && b.quiet == 0 {
+	if b.gap > 1 && b.quiet == 0 && !r.cfg.Costly {
 		r.next = math.Min(r.next, math.Max(t+1, r.minute(t)+.5))
 	}
 	if b.gap > 1 && b.polls > 1 && r.phase == Bounding {
 		r.next = math.Min(r.next, r.window.usual(t+math.Min(b.gap/2, 10)))
+		if at := r.window.usual(r.next); at < r.next+b.gap/4 {
+			r.next = at // to ask just before a window begins would cost all of it
+		}
 	}
 	if r.phase == Windowed {
 		r.next = r.window.poll(r, t, r.next)
@@ -113,10 +136,13 @@ func (r *Rule) unblock(c Call) {
 	}
 	blocked := math.Max(0, c.sent-b.from.at-2*c.cost/r.pace.now-2*r.refusal)
 	lost := blocked * r.pace.rate / r.unit // in calls
-	if b.polls >= 2 {
+	if b.crowd {
+		lost = r.crowdLost(c, blocked)
+	}
+	if b.polls >= 2 || r.cfg.Costly {
 		b.quiet = c.sent - b.last
 	}
-	if lost > 15 && blocked > math.Max(3, 8*r.refusal) {
+	if r.cfg.Costly || lost > 15 && b.costly(blocked, r.refusal) {
 		r.costly.end(r, c, blocked)
 		return
 	}

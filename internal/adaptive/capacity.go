@@ -25,6 +25,7 @@ type capacity struct {
 	full     float64 // replies at the limit since it changed
 	bad      float64 // refused ones of them
 	noise    float64 // share that is refused without reason
+	falls    float64 // how often the limit fell without having been good in between
 	patience float64 // how many times 100 good replies to wait before one more is tried
 }
 
@@ -62,6 +63,7 @@ func (k *capacity) granted(r *Rule, c Call) {
 	k.full++
 	if k.full >= 100*k.patience {
 		k.noise += (k.bad/k.full - k.noise) * .5
+		k.falls = 0
 		k.move(r, +1)
 	}
 }
@@ -86,7 +88,7 @@ func (k *capacity) refused(r *Rule, t float64, c Call) bool {
 	if k.bad >= 3 && k.bad > (2*k.noise+.02)*k.full {
 		k.patience = math.Min(16, 2*k.patience)
 		k.move(r, -1)
-		if k.limit < .55*k.entry || k.limit < 1 {
+		if k.falls++; k.falls >= 8 || k.limit < .55*k.entry || k.limit < 1 {
 			k.leave(r)
 		}
 	}
@@ -103,7 +105,7 @@ func (k *capacity) move(r *Rule, by float64) {
 // see notes a call, if it is comparable with those before: they left at one pace, and
 // before it was known that calls are refused.
 func (k *capacity) see(r *Rule, c Call, refused bool) {
-	if k.pace == 0 || math.Abs(math.Log(c.pace/k.pace)) > .5 {
+	if c.pace > 1.65*k.pace || k.pace > 1.65*c.pace { // half a step of e; a logarithm took 20 ns
 		k.pace, k.n = c.pace, 0
 	}
 	if r.phase == Searching || r.phase == Unlimited || refused && c.epoch != r.epoch {
@@ -115,7 +117,7 @@ func (k *capacity) see(r *Rule, c Call, refused bool) {
 
 // found looks for a cap.
 func (k *capacity) found(r *Rule) bool {
-	if k.n <= 24 || k.total < k.ban || r.phase == Bounding || r.phase == Windowed {
+	if r.cfg.Paced || k.n <= 24 || k.total < k.ban || r.phase == Bounding || r.phase == Windowed {
 		return false
 	}
 	j, split, bad := k.separate()
@@ -125,7 +127,7 @@ func (k *capacity) found(r *Rule) bool {
 	r.phase = Capped
 	r.blockage.end()
 	k.limit, k.entry = float64(split-1), float64(split-1)
-	k.full, k.bad, k.patience = 0, 0, 1
+	k.full, k.bad, k.patience, k.falls = 0, 0, 1, 0
 	r.epoch++
 	r.note(Cap)
 	return true

@@ -7,11 +7,15 @@ import "math"
 //
 // # Is it chance?
 //
-// Once is: a refusal where none was expected changes nothing, but a second one within a
-// few calls does. Where single refusals are frequent, there are two explanations: chance,
-// or a pace a little above the rate. A test decides: at nine tenths of the rate only
-// chance still refuses. Where it does, expected refusals need a second one, too.
+// Once is: a refusal where none was expected changes nothing. If 1 call in 100 is refused by
+// chance, a second one follows within 25 calls in a fifth of all cases, but two within 7, or
+// three within 32, are rare. A rate that has halved shows itself within 4 calls.
+//
+// Where single refusals are frequent, there are two explanations: chance, or a pace a little
+// above the rate. A test decides: at nine tenths of the rate only chance still refuses. Where
+// it does, expected refusals need a second one, too.
 type chance struct {
+	doubt    float64 // refusals of late; each of doubtCalls calls takes its share off
 	suspect  int     // saturated calls since a refusal that may be chance; negative: none
 	single   float64 // share of the calls that were refused alone
 	share    float64 // share refused by chance, as the last test showed
@@ -23,6 +27,9 @@ type chance struct {
 }
 
 const (
+	doubtCalls  = 25  // calls that take one refusal off the doubt
+	doubtEnough = 1.7 // refusals that are not chance
+
 	often     = .006 // single refusals that call for a test
 	noisy     = .002 // share from which on all refusals must be confirmed
 	testCalls = 200
@@ -46,6 +53,7 @@ func (k *chance) call(r *Rule) {
 			k.single += 1. / 500
 		}
 	}
+	k.doubt = math.Max(0, k.doubt-1./doubtCalls)
 	k.calls++
 	switch {
 	case k.testing && k.calls >= testCalls:
@@ -71,8 +79,13 @@ func (k *chance) may(expected bool, told bool) bool {
 		expected = false
 	}
 	silent := k.told == 3 && !told // it says less than the others did
-	if told || k.suspect >= 0 || expected && k.share < noisy && !silent {
-		k.suspect = -1
+	k.doubt++
+	enough := doubtEnough
+	if expected {
+		enough = 1
+	}
+	if told || k.doubt > enough || expected && k.share < noisy && !silent {
+		k.suspect, k.doubt = -1, 0
 		k.testing = false
 		return false
 	}

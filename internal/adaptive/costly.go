@@ -21,10 +21,20 @@ type costlyCycle struct {
 	took    float64 // with that time
 }
 
+// oldShare is the share of the time that another look at settled bounds may cost.
+const oldShare = .05
+
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
 // bound.
-func (k *costly) pace(p *pace) float64 {
-	if p.calls <= k.hold || k.settled() {
+func (k *costly) pace(p *pace, unit float64) float64 {
+	calls := p.rate / unit // per second
+	if k.settled() {
+		// Bounds grow old: without another look, a server that has become faster was used at
+		// its old rate for ever.
+		late := p.calls - math.Max(k.hold, k.price*calls/oldShare)
+		return p.rate * math.Exp2(math.Min(40, math.Max(0, late)/math.Max(32, 4*calls)))
+	}
+	if p.calls <= k.hold {
 		return p.rate
 	}
 	var factor float64
@@ -45,11 +55,11 @@ func (k *costly) end(r *Rule, c Call, blocked float64) {
 	b, p := &r.blockage, &r.pace
 	k.price = math.Max(blocked, .7*k.price)
 	k.cheaps = 0
-	got := math.Max(0, b.from.granted-k.start.granted)
+	got := math.Max(0, r.ledger.granted(c)-k.start.granted)
 	active := got / math.Max(1e-3, b.from.at-k.start.at)
 	cycle := math.Max(1e-3, c.sent-k.start.at)
 	mean := got / cycle
-	k.start = point{c.sent, r.ledger.granted(c)}
+	k.start = r.ledger.point(c)
 	r.window.bracket(b, c)
 	before := k.before
 	k.before = costlyCycle{got, active, cycle}
@@ -65,6 +75,9 @@ func (k *costly) end(r *Rule, c Call, blocked float64) {
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
 			rate = math.Min(rate, r.cfg.Start*r.unit)
+		}
+		if r.cfg.Costly && !b.crowd {
+			rate = k.patiently(r, got, mean, blocked)
 		}
 		r.phase = Bounding
 		p.learn(r, math.Max(rate, .98*mean), Costly)
@@ -103,7 +116,7 @@ func (k *costly) cheap(r *Rule, c Call) {
 		return
 	}
 	if k.cheaps++; k.cheaps >= 6 {
-		*k = costly{start: point{c.sent, r.ledger.granted(c)}}
+		*k = costly{start: r.ledger.point(c)}
 		r.phase = Tracking
 		r.blockage.quiet = 0
 		r.pace.learn(r, r.pace.rate, Measured)

@@ -11,7 +11,7 @@ const floor = .4
 // refused call is an upper one.
 func (r *Rule) estimate(c Call, at point) {
 	p := &r.pace
-	low, ok := r.ledger.slope(at, 12*r.unit)
+	low, ok := r.ledger.slope(at, 12*r.unit, r.unit)
 	if !ok {
 		low = r.ledger.first(at)
 	}
@@ -31,8 +31,13 @@ func (r *Rule) estimate(c Call, at point) {
 		rate = math.Max(top/4, math.Min(.85*top, math.Max(low, p.earlier())))
 	case r.expected():
 		rate = math.Max(top/2, math.Min(top, (low+top)/2))
+		if r.shown(low) {
+			p.shows++
+			rate = math.Min(rate, 1.01*math.Max(p.shown, low))
+		}
 	default: // the server has become slower: the bounds are far apart
 		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
+		p.shown, p.shows = rate, 0
 	}
 	rate = math.Max(rate, math.Min(top, floor*r.ledger.lately(at.at)))
 	p.agree(old, rate)
@@ -48,6 +53,14 @@ func (r *Rule) estimate(c Call, at point) {
 		}
 		p.learn(r, rate, Measured)
 	}
+}
+
+// shown reports whether a refusal, where it was to be expected, confirms a rate that an early
+// one has shown. To try the middle of the bounds once more would end in another early one, and
+// each costs a pause. Now and then it is tried: the server may have become a little faster.
+func (r *Rule) shown(low float64) bool {
+	p := &r.pace
+	return r.costly.price > .2 && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
 // refine corrects an estimate by the blockage that followed. Until c was granted, the

@@ -22,17 +22,26 @@ type latency struct {
 	testing  bool
 	wasIn    float64 // calls in flight and latency when the test began
 	wasTook  float64
-	rises    int // of the bound, one after the other
+	rises    int     // of the bound, one after the other
+	known    float64 // calls that base is of, while few were in flight
+	byCost   byCost
+	knee     float64 // calls in flight with which the server got slow; 0: unknown
 }
 
 const (
+	// leastSlow is by how many seconds a server must be slower to be loaded: a few
+	// milliseconds may be our own machine, or the network.
+	leastSlow = .02
+
 	roundSize  = 48 // calls of a round, at least
-	firstRound = 32 // calls of the first one: it should end before the server is loaded
+	firstRound = 8  // calls of the first one: it should end before the server is loaded
+	knownAfter = 64 // calls, with few in flight, that show what latency is normal
+	gross      = 3. // times the normal latency: no need to wait for the end of the round
 )
 
 // size is how many calls this round has: more if the bound must be set precisely.
 func (l *latency) size(r *Rule) int {
-	if l.base == 0 {
+	if l.base == 0 && !l.byCost.varies() {
 		return firstRound
 	}
 	if !r.limited() {
@@ -59,6 +68,7 @@ func (l *latency) done(r *Rule, took float64, c Call, served bool) {
 	} else {
 		l.back++
 		if served {
+			took = l.byCost.normal(took, c.cost)
 			if l.base > 0 {
 				took = math.Min(took, 6*l.base) // one straggler is no news
 			}
@@ -68,26 +78,54 @@ func (l *latency) done(r *Rule, took float64, c Call, served bool) {
 		}
 	}
 	size := l.size(r)
-	if l.back < size && (l.others < 2*size || l.n < float64(size)/2) {
+	early := l.n >= 12 && l.base > 0 && l.sum > gross*l.base*l.n && !l.testing
+	if l.back < size && (l.others < max(64, 2*size) || l.n < float64(size)/2) && !early {
 		return
 	}
 	mean, in, n := l.sum/l.n, l.inFlight/l.n, l.n
 	l.round++
 	l.left, l.back, l.others, l.sum, l.inFlight, l.n = 0, 0, 0, 0, 0, 0
-	if n >= float64(size)/2 && r.phase != Capped {
-		l.judge(r, mean, in)
+	if (early || n >= float64(size)/2) && r.phase != Capped && !r.cfg.Paced {
+		l.judge(r, mean, in, n)
 	}
 }
+
+// byCost learns how much longer a call takes that costs more, by linear regression. A few
+// costly calls in a row are slow by nature: the server is not loaded.
+type byCost struct {
+	n, cost, took         float64 // calls, and their means
+	variance, correlation float64 // of cost; of cost and took
+}
+
+// normal returns how long a call would have taken if it had the mean cost.
+func (k *byCost) normal(took, cost float64) float64 {
+	k.n = math.Min(k.n+1, 128)
+	more := cost - k.cost
+	k.cost += more / k.n
+	k.variance += (more*(cost-k.cost) - k.variance) / k.n
+	k.correlation += (more*(took-k.took) - k.correlation) / k.n
+	k.took += (took - k.took) / k.n
+	if !k.varies() {
+		return took
+	}
+	return math.Max(.1*took, took-math.Max(0, k.correlation/k.variance)*(cost-k.cost))
+}
+
+// varies reports whether calls differ in cost.
+func (k *byCost) varies() bool { return k.variance > 1e-4*k.cost*k.cost }
 
 // limited reports whether the calls in flight are bounded because of latency.
 func (r *Rule) limited() bool { return r.phase != Capped && r.capacity.limit < r.capacity.most }
 
 // judge looks at a round: the mean latency with so many calls in flight.
-func (l *latency) judge(r *Rule, mean, in float64) {
+func (l *latency) judge(r *Rule, mean, in, n float64) {
 	k := &r.capacity
 	switch {
 	case l.base == 0:
-		l.base = mean
+		l.base, l.known = mean, n
+	case l.known < knownAfter && (in <= 4 || mean < 1.5*l.base):
+		l.known += n
+		l.base += (mean - l.base) * n / l.known
 	case mean < l.base:
 		l.base += .2 * (mean - l.base)
 	case !r.limited():
@@ -100,16 +138,19 @@ func (l *latency) judge(r *Rule, mean, in float64) {
 	}
 	if l.testing && in < .85*l.wasIn {
 		l.testing = false
-		if mean > .95*l.wasTook { // fewer calls, as slow: it is not because of us
-			l.base = mean
+		if mean > .88*l.wasTook { // fewer calls, as slow: it is not because of us
+			l.base, l.knee = mean, 0
 			l.bind(r, 1.3*l.wasIn)
 			r.note(Latency)
 			return
 		}
 	}
 	switch {
-	case ratio > 1.5 && in >= 4:
+	case ratio > 1.5 && in >= 4 && mean-l.base > leastSlow:
 		l.testing, l.wasIn, l.wasTook = true, in, mean
+		if l.knee == 0 || in < l.knee {
+			l.knee = in
+		}
 		l.cut(r, in, math.Min(k.limit, in)/ratio*1.15)
 	case !r.limited():
 	case held && ratio > 1.2:
@@ -119,14 +160,32 @@ func (l *latency) judge(r *Rule, mean, in float64) {
 		l.bind(r, k.limit*.93)
 	case held && ratio < 1.12:
 		l.testing = false
-		if l.rises++; l.rises > 3 {
-			l.bind(r, k.limit*1.25) // far below what the server takes
-		} else {
-			l.bind(r, k.limit+math.Max(1, k.limit/20))
-		}
+		l.rise(r)
 	case !held && ratio < 1.2 && in < k.limit/2:
 		l.bind(r, k.limit*1.5)
 	}
+}
+
+// rise raises the bound of a server that is not loaded: at once to where it was not when
+// it got slow, carefully near that, and quickly far from it.
+func (l *latency) rise(r *Rule) {
+	limit := r.capacity.limit
+	l.rises++
+	switch {
+	case limit > 1.1*l.knee:
+		l.knee = 0
+		if l.rises > 3 {
+			l.bind(r, limit*1.25)
+			return
+		}
+	case limit < .75*l.knee:
+		l.bind(r, .75*l.knee)
+		return
+	case limit > .85*l.knee:
+		l.bind(r, limit+math.Max(.5, limit/200))
+		return
+	}
+	l.bind(r, limit+math.Max(1, limit/20))
 }
 
 // cut bounds the calls in flight of a server that has got slow with in of them.
@@ -137,6 +196,7 @@ func (l *latency) cut(r *Rule, in, limit float64) {
 		}
 		r.phase = Slowed
 		r.blockage.end()
+		r.epoch++ // calls that filled the server's queue are still to be refused
 		r.next = 0
 	}
 	r.note(Latency)

@@ -25,17 +25,20 @@ type ledger struct {
 
 // A point is an instant and the cost granted before it. Calls that are out count as
 // granted until they are refused.
-type point struct{ at, granted float64 }
+type point struct {
+	at, granted float64
+	sent        float64 // cost sent before it
+}
 
 func (l *ledger) begin(t float64) {
-	l.start = point{t, 0}
+	l.start = point{at: t}
 	l.recent, l.earlier = l.start, l.start
 }
 
 // leave counts a call.
 func (l *ledger) leave(t, cost float64) {
 	if t-l.recent.at > 15 {
-		l.earlier, l.recent = l.recent, point{t, l.sent - l.denied}
+		l.earlier, l.recent = l.recent, point{t, l.sent - l.denied, l.sent}
 	}
 	l.sent += cost
 }
@@ -51,6 +54,9 @@ func (l *ledger) lately(t float64) float64 {
 // granted returns the cost granted before a call.
 func (l *ledger) granted(c Call) float64 { return c.before - l.denied }
 
+// point returns the point at which a call left.
+func (l *ledger) point(c Call) point { return point{c.sent, l.granted(c), c.before} }
+
 // previous returns where the blockage before the last one began, or the start.
 func (l *ledger) previous() point {
 	if l.empties < 2 {
@@ -59,11 +65,26 @@ func (l *ledger) previous() point {
 	return l.empty[(l.empties-2)%len(l.empty)]
 }
 
-// refuse records a refusal and returns its point.
+// refuse records a refusal and returns its point. Points of calls that left later counted
+// it as granted. Without that correction, the first refusal of a crowd that comes back last
+// would say that all of the crowd was granted.
 func (l *ledger) refuse(c Call) point {
-	at := point{c.sent, l.granted(c)}
+	at := l.point(c)
 	l.denied += c.cost
+	for i := range min(l.empties, len(l.empty)) {
+		l.empty[i].without(c)
+	}
+	for _, p := range [...]*point{&l.refused, &l.last, &l.recent, &l.earlier} {
+		p.without(c)
+	}
 	return at
+}
+
+// without corrects a point by a call that was refused.
+func (p *point) without(c Call) {
+	if p.sent > c.before {
+		p.granted = math.Max(0, p.granted-c.cost)
+	}
 }
 
 // mark remembers an empty point at which a blockage began.
@@ -95,15 +116,22 @@ func (l *ledger) blocked(unit, least float64) (low, high float64) {
 }
 
 // slope returns the rate granted since the last empty point that is at least enough
-// away.
-func (l *ledger) slope(p point, enough float64) (rate float64, ok bool) {
+// away. It does not go back to before a change: between two empty points what was granted
+// measures the rate to a unit, and points that bound it to other rates are of another time.
+func (l *ledger) slope(p point, enough, unit float64) (rate float64, ok bool) {
+	most := math.Inf(1) // the rate is at most
 	for i := l.empties - 1; i >= max(0, l.empties-len(l.empty)); i-- {
 		e := l.empty[i%len(l.empty)]
 		if p.at <= e.at || p.granted <= e.granted {
 			continue
 		}
-		rate, ok = (p.granted-e.granted)/(p.at-e.at), true
-		if p.granted-e.granted >= enough {
+		took, granted := p.at-e.at, p.granted-e.granted
+		if (granted-unit)/took > most {
+			break
+		}
+		most = math.Min(most, (granted+2*unit)/took)
+		rate, ok = granted/took, true
+		if granted >= enough {
 			break
 		}
 	}

@@ -7,8 +7,8 @@ import "math"
 // and 2,000/s behave alike.
 //
 //	calls   0 … span        just below the rate, rising to it
-//	        span … 2·span   just above it
-//	        2·span …        doubling: the server has become faster
+//	        span … +rise    just above it
+//	        beyond          doubling: the server has become faster
 type pace struct {
 	now      float64
 	rate     float64     // what the server is believed to grant
@@ -16,11 +16,14 @@ type pace struct {
 	calls    float64     // saturated calls since rate was set
 	quiet    float64     // calls to wait before looking for more; grows while estimates agree
 	span     float64     // quiet, or more if refusals cost more
+	rise     float64     // calls in which the pace rises a little above rate
 	unsure   float64     // how far above rate the truth may be, as a share
 	refusals float64     // since the last blockage began
 	flood    float64     // mean of that per blockage, without the first one
 	past     [16]float64 // the paces of the last saturated calls
 	pasts    int
+	shown    float64 // the rate that the last early refusal has shown
+	shows    int     // how often later ones have confirmed it
 }
 
 const (
@@ -62,10 +65,14 @@ func (p *pace) advance(r *Rule, c *Call) {
 	p.set(r)
 }
 
-// search doubles the pace with each 8 calls, but not within the time in which a
-// refusal would arrive. Before the first answer that is taken to be a second at most:
+// search doubles the pace with each 8 calls, or with more if refusals are costly, but not
+// within the time in which a refusal would arrive. Before the first answer that is taken to be a second at most:
 // refusals are quick, answers need not be.
 func (p *pace) search(r *Rule, c *Call) {
+	if r.crowd.hold > 0 {
+		r.crowd.hold--
+		return
+	}
 	delay := r.refusal
 	if delay == 0 {
 		delay = math.Min(1, r.answer)
@@ -76,7 +83,11 @@ func (p *pace) search(r *Rule, c *Call) {
 	if r.answer > 0 && float64(c.inFlight) > 4+1.3*p.now/r.unit*r.answer {
 		return // calls pile up: the server is slower than the pace
 	}
-	p.now = r.within(p.now * math.Exp2(1/math.Max(8, 1.5*delay*p.now/r.unit)))
+	double := 8. // calls
+	if r.cfg.Costly {
+		double = patientDouble
+	}
+	p.now = r.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/r.unit)))
 }
 
 // set computes the pace from the calls since the rate was set.
@@ -84,6 +95,9 @@ func (p *pace) set(r *Rule) {
 	switch r.phase {
 	case Tracking:
 		x := p.calls / p.span
+		if x > 1 {
+			x = 1 + (p.calls-p.span)/p.rise
+		}
 		above := math.Max(p.unsure, margin)
 		switch {
 		case x <= 1:
@@ -97,7 +111,7 @@ func (p *pace) set(r *Rule) {
 			p.now = math.Min(p.now, testPace*p.rate)
 		}
 	case Bounding:
-		p.now = r.costly.pace(p)
+		p.now = r.costly.pace(p, r.unit)
 	case Windowed:
 		p.now = r.window.pace()
 	}
@@ -112,8 +126,13 @@ func (p *pace) learn(r *Rule, rate float64, why Why) {
 	gap := math.Max(0, p.refuted/rate-1)
 	p.span = math.Max(p.quiet, calls*math.Max(quietTime, 2*r.refusal))
 	p.span = math.Max(p.span, (p.flood-1)/(2*r.cfg.Price))
-	// A refusal costs price. Not risking one costs what the rate may be too low by.
-	p.span = math.Max(p.span, math.Min(1e6, r.costly.price*calls/math.Max((gap-.3)/2, r.cfg.Price)))
+	p.rise = 3 * p.span // costly refusals are a reason to look seldom, but not slowly
+	// A refusal costs price. Not risking one costs what the rate may be too low by. With the
+	// configured price alone, a rate that was only known to a factor of two was kept for as
+	// long as one that was known to a hundredth.
+	low := math.Max(math.Max((gap-.3)/2, p.unsure/2), r.cfg.Price)
+	p.span = math.Max(p.span, math.Min(1e6, r.costly.price*calls/low))
+	p.rise = math.Min(p.rise, p.span)
 	p.set(r)
 	r.note(why)
 }

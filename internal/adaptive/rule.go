@@ -12,6 +12,8 @@ type Config struct {
 	MaxConcurrency int           // bound of the calls in flight; none
 	Price          float64       // share of the calls that finding out may cost; 0.02
 	Unlimited      bool          // there is no pace before the first refusal
+	Costly         bool          // the first refusal already costs much, such as a ban: the pace rises slowly
+	Paced          bool          // only the pace is bounded, not the calls in flight
 	Clock          time.Duration // time of the wall clock past a full hour, at now = 0
 }
 
@@ -31,6 +33,7 @@ type Rule struct {
 	capacity capacity
 	latency  latency
 	chance   chance
+	crowd    crowd
 
 	began   bool
 	unit    float64 // mean cost of a call
@@ -41,7 +44,9 @@ type Rule struct {
 	answer  float64 // mean time from leaving to the answer; 0: unknown
 	refusal float64 // the same for refusals; 0: unknown
 	recent  [16]float64
-	left    uint64 // calls that have left
+	left    uint64  // calls that have left
+	late    float64 // the next call leaves so long after its slot
+	past    float64 // cost sent before TakeOver
 
 	at       float64 // the last reply
 	refusals uint64
@@ -179,7 +184,8 @@ func (r *Rule) Leave(now time.Duration, cost float64, inFlight int) Call {
 	r.window.used += cost
 	r.ledger.leave(t, cost)
 	r.unit += (cost - r.unit) * .02
-	r.next = math.Max(r.next, t-catchUp) + cost/r.bounded()
+	r.next = math.Max(r.next, t-catchUp-r.late) + cost/r.bounded()
+	r.late = 0
 	return c
 }
 
@@ -195,7 +201,7 @@ func (r *Rule) begin(t, cost float64) {
 		r.pace.now *= r.unit
 	}
 	r.ledger.begin(t)
-	r.costly.start = point{t, 0}
+	r.costly.start = r.ledger.start
 	r.next = t
 }
 
@@ -255,7 +261,11 @@ func (r *Rule) Done(now time.Duration, c Call, reply Reply) {
 		if r.blockage.on && c.poll && c.epoch == r.epoch {
 			r.unblock(c)
 		}
-		average(&r.answer, took, .05)
+		if c.before < r.crowd.sent {
+			r.crowd.answered(r)
+		} else {
+			average(&r.answer, took, .05)
+		}
 		r.capacity.granted(r, c)
 	}
 }
@@ -274,6 +284,8 @@ func (r *Rule) refused(t float64, c Call, took float64, told bool) {
 	r.pace.refusals++
 	average(&r.refusal, took, .2)
 	at := r.ledger.refuse(c)
+	r.blockage.from.without(c)
+	r.costly.start.without(c)
 	r.window.refused(c)
 	if r.capacity.refused(r, t, c) {
 		return

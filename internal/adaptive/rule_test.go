@@ -481,3 +481,62 @@ func BenchmarkRule(b *testing.B) {
 		r.Done(now, c, reply)
 	}
 }
+
+// Refusals may follow the calls in flight by chance. If fewer in flight are refused as
+// often, they are not the reason.
+func TestRule_GivesUpAWrongCap(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(10, steady(50))})
+	r.until(30)
+	k := &r.rule.capacity
+	r.rule.phase = Capped
+	k.limit, k.entry, k.full, k.bad, k.falls = 60, 60, 0, 0, 0
+	began := len(r.refused)
+	r.until(40)
+	if n := len(r.refused) - began; r.rule.phase == Capped || n > 700 {
+		t.Errorf("after %d refusals it believes %+v", n, r.rule.Belief())
+	}
+}
+
+// If refusals cost a second each, an estimate that may be far too low is tested sooner than
+// one that is nearly exact.
+func TestRule_TestsAVagueRateSooner(t *testing.T) {
+	span := func(unsure float64) float64 {
+		r := New(Config{})
+		r.Leave(0, 1, 0)
+		r.costly.price, r.pace.unsure = 1, unsure
+		r.pace.learn(r, 50, Measured)
+		return r.pace.span
+	}
+	if vague, exact := span(.2), span(.01); vague > 500 || exact < 2000 {
+		t.Errorf("it waits %v calls if it is unsure, %v if not", vague, exact)
+	}
+}
+
+// A poll just before a window may begin would be refused, and the one after it would be
+// much later than that instant.
+func TestRule_PollsWhenAWindowMayBegin(t *testing.T) {
+	r := New(Config{})
+	r.Leave(0, 1, 0)
+	r.phase = Bounding
+	r.window.bracket(&blockage{}, Call{sent: 13.2})
+	r.blockage = blockage{on: true, polls: 2, gap: 12.8, quiet: 6}
+	r.blockage.again(r, 33.2, Call{sent: 33.1, cost: 1}) // the gap is 38.4 s now
+	if r.next < 73.2 || r.next > 73.3 {
+		t.Errorf("the next poll is at %v, want a minute after the last window began", r.next)
+	}
+}
+
+// The calls that have made a server slow may still be refused, because they fill its queue.
+// That is no news: fewer calls leave already.
+func TestRule_RefusalsOfAnOverloadAreOldNews(t *testing.T) {
+	r := New(Config{})
+	c := r.Leave(0, 1, 0)
+	r.phase = Tracking
+	r.latency.cut(r, 40, 20)
+	for range 3 {
+		r.Done(seconds(.1), c, Reply{Outcome: Refused})
+	}
+	if b := r.Belief(); b.Phase != Slowed || b.Blocked {
+		t.Errorf("it believes %+v", b)
+	}
+}

@@ -51,7 +51,7 @@ func (w *window) fits(r *Rule, before, now costlyCycle) bool {
 		return false
 	}
 	w.alike++
-	if now.granted < 8*r.unit || few && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
+	if now.granted < 8*r.unit || (few || r.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}
 	w.begin(r, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)

@@ -1,0 +1,64 @@
+package adaptive
+
+import "math"
+
+// A crowd is the calls that left before the first refusal of a rule that had no pace.
+type crowd struct {
+	sent float64 // cost sent when the first refusal came
+	hold int     // saturated calls until the pace may grow
+}
+
+// answered notes that a call of the crowd was answered. While they come back, the server
+// is still busy with them: neither may the pace grow, nor is latency what it will be.
+func (k *crowd) answered(r *Rule) {
+	k.hold = 8
+	r.latency = latency{round: r.latency.round + 1}
+}
+
+// crowded begins a search after the first refusal of a rule that had no pace.
+//
+// # What does the first refusal of a crowd say?
+//
+// Little. A bucket, a window, a queue or a cap was used up, and how fast the callers came
+// says nothing of the server. But a bucket is empty now, so a search from a low pace finds
+// the rate within a few calls of each doubling, and what it meets is the rate itself.
+// Dividing what was granted by the time it took gave paces that were up to a thousand
+// times too high, and each of the following refusals only halved them.
+//
+// How long the crowd took to be answered is no measure either: it has loaded the server.
+func (r *Rule) crowded(at point) {
+	p := &r.pace
+	r.phase = Searching
+	r.crowd = crowd{sent: r.ledger.sent}
+	r.ledger.recent, r.ledger.earlier = at, at // the bucket is not full again
+	r.answer = 0
+	r.crowd.answered(r)
+	p.now = r.cfg.Start * r.unit
+	if took := at.at - r.ledger.start.at; took > longCrowd {
+		p.now = math.Max(p.now, at.granted/took/2)
+	}
+	p.now = r.within(p.now)
+	r.note(FirstRefusal)
+}
+
+// crowdLost returns how many calls the blockage of a crowd has cost: a rate is not known
+// yet. A server that granted one call and then none for five seconds is slow. One that
+// granted a hundred, or is silent for long, is costly to ask again.
+func (r *Rule) crowdLost(c Call, blocked float64) float64 {
+	if (blocked < longCrowd || r.blockage.told) && r.ledger.granted(c) < few*r.unit {
+		return 0
+	}
+	lost := r.pace.now / r.unit * blocked
+	if blocked < longCrowd {
+		lost = math.Min(lost, r.ledger.granted(c)/r.unit)
+	}
+	return lost
+}
+
+// few is how many calls a crowd must have been granted to say anything of the rate, unless
+// the server was silent for long without saying so: then it may ban.
+const few = 4
+
+// longCrowd is for how many seconds calls must have been granted until their rate says
+// something of the server's.
+const longCrowd = 10

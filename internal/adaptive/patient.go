@@ -1,0 +1,40 @@
+package adaptive
+
+import "math"
+
+// If refusals are costly from the first, all that a rule does to have few of them in the
+// long run is too much. What it does instead:
+//
+//   - The pace doubles with each 128 calls, not with each 8. The excess over the rate that a
+//     bucket hides is then small, and the pace of the first refusal is near the rate.
+//   - No poll comes before a ban of the usual 30 s has ended. Each call during a ban may
+//     begin it again: polls after 0.2, 0.4, 0.8 s … needed 65 s for a ban of 30.
+//   - The pace stays well below what was refused, ten times as long as it would take to
+//     gain what a refusal costs.
+const (
+	patientDouble = 128 // calls
+	patientGap    = 31. // seconds
+	patientShare  = .75 // of the pace that was refused
+	patientHold   = 10
+)
+
+// patiently returns the rate after the first refusal, and sets the bounds.
+func (k *costly) patiently(r *Rule, got, mean, blocked float64) float64 {
+	refused := r.blockage.pace
+	rate := math.Sqrt(refused * mean)
+	if got >= 16*r.unit { // else the search had hardly begun: the rate may be far below
+		rate = patientShare * refused
+		// The mean contains the slow beginning. As the lower bound it had led the
+		// bisection to a tenth of the rate.
+		k.low = math.Max(mean, refused/2)
+	}
+	k.hold = math.Max(k.hold, patientHold*blocked*rate/r.unit/math.Max(.01, refused/rate-1))
+	return rate
+}
+
+// beginPatiently waits before the first poll.
+func (b *blockage) beginPatiently(r *Rule, t float64) {
+	b.polls = 1
+	b.gap = math.Max(b.quiet, patientGap)
+	r.next = t + b.gap
+}

@@ -1,0 +1,53 @@
+package adaptive
+
+import "testing"
+
+// banning returns a bucket that bans a client whose call it refuses. Each call during the
+// ban begins it again.
+func banning(rate, burst, ban float64) (take func(t float64) bool, bans func() int) {
+	have, until, n := bucket(burst, steady(rate)), 0., 0
+	return func(t float64) bool {
+		granted := have(t)
+		if t >= until && granted {
+			return true
+		}
+		if t >= until {
+			n++
+		}
+		until = t + ban
+		return false
+	}, func() int { return n }
+}
+
+func TestConfig_Costly_AvoidsBans(t *testing.T) {
+	for _, rate := range []float64{4, 5, 8} {
+		take, bans := banning(rate, rate, 30)
+		r := newRun(t, Config{Costly: true}, server{take: take})
+		r.until(900)
+		if g := float64(len(r.granted)); bans() > 2 || g < .55*900*rate {
+			t.Errorf("of %v/s it was banned %d times, and granted %v of %v calls", rate, bans(), g, 900*rate)
+		}
+	}
+}
+
+// No call leaves for 31 s after a refusal, but those that were on their way.
+func TestConfig_Costly_IsQuietAfterARefusal(t *testing.T) {
+	take, _ := banning(5, 5, 30)
+	r := newRun(t, Config{Costly: true}, server{take: take})
+	r.until(300)
+	if len(r.refused) == 0 {
+		t.Fatal("nothing was refused")
+	}
+	first := r.refused[0]
+	if n := count(r.sent, first+r.rtt+.001, first+31); n > 0 {
+		t.Errorf("%d calls left within 31 s after the first refusal", n)
+	}
+}
+
+func TestConfig_Costly_RisesSlowly(t *testing.T) {
+	r := newRun(t, Config{Costly: true}, server{})
+	r.until(20)
+	if b := r.rule.Belief(); b.Pace < 6 || b.Pace > 12 {
+		t.Errorf("after some 130 calls the pace is %v, want about 10", b.Pace)
+	}
+}

@@ -1,0 +1,311 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+// A Suspect is a unit that a server may limit: calls, tokens, bytes. Where calls take of
+// several, each unit has a Suspect, and a Rule as soon as it is blamed for a refusal.
+//
+// # Which limit has refused a call?
+//
+// Often the answer does not say. Three things do:
+//
+//   - Use. A limit refuses calls that take more than it grants, so the unit is suspect that
+//     was used most lately, compared with the rate that it is believed to grant, and with
+//     what was granted in the last minutes.
+//   - Size. A limit of tokens refuses calls with many tokens, as a limit of calls does not:
+//     what is left is more often too little for a large call. So each refusal of a call that
+//     takes m times the mean of a unit makes that unit m times as likely.
+//   - The present belief. Where nothing tells, the unit that was blamed last is blamed again.
+//
+// Blame may be wrong. Then refusals go on although the unit is used less and less, and that
+// moves the blame to another one. What was learned of a unit that was probably not to blame
+// is forgotten, unless it was certain once.
+type Suspect struct {
+	began float64
+	at    float64
+	use   float64 // per second, lately: of the calls that left and were not refused
+	won   float64 // the same of the calls that were granted, when their answers came
+	high  float64 // the most of that; it fades
+	mean  float64 // cost of a call
+	odds  float64 // how likely its limit refuses calls, as a logarithm
+	sure  bool    // it certainly was to blame once
+
+	sent, calls float64 // since it began, without what was refused
+	early, late mark    // checkpoints, 15 s apart or more
+	accused     float64 // calls when it was accused and not blamed
+	empty       mark    // the last refusal, if calls enough ago
+	rate        float64 // granted between the last two refusals, per second
+	proved      float64 // the same when the unit was blamed last
+}
+
+// A mark is what had left at an instant.
+type mark struct{ at, sent, calls float64 }
+
+const (
+	lately    = 10. // seconds that use is a mean of
+	fading    = 60. // seconds in which high falls to a third
+	pressed   = 4.  // weight of use: at 0.8 of the bound, one is half as likely
+	leastUse  = -3. // of the logarithm
+	mostUse   = 3.  // likewise
+	mostOdds  = 1.  // of the evidence of earlier refusals
+	mostCycle = .5  // of the evidence of one cycle
+	soon      = 25  // calls within which a second accusation counts
+	enough    = 12  // calls of a cycle
+	certainly = 1.2 // evidence by size that a unit is to blame
+	memory    = .97 // of that evidence, per refusal
+	again     = .3  // the advantage of the unit that was blamed last
+	tiny      = .1  // as likely as a call of no size is to be refused by a limit of sizes
+	inMean    = .05 // weight of a call in the mean
+	unmet     = 8   // calls before that says something
+)
+
+// pass lets time pass until t.
+func (s *Suspect) pass(t float64) {
+	if s.calls == 0 {
+		s.began, s.at, s.early.at, s.late.at = t, t, t, t
+	}
+	if d := t - s.at; d > 0 {
+		fade := math.Exp(-d / lately)
+		s.use *= fade
+		s.won *= fade
+		s.high = math.Max(s.won, s.high*math.Exp(-d/fading))
+		s.at = t
+	}
+}
+
+// Leave records that a call of cost leaves.
+func (s *Suspect) Leave(now time.Duration, cost float64) {
+	t := now.Seconds()
+	s.pass(t)
+	if t-s.late.at > 15 {
+		s.early, s.late = s.late, mark{t, s.sent, s.calls}
+	}
+	s.use += cost / lately
+	s.sent += cost
+	s.calls++
+	average(&s.mean, cost, inMean)
+}
+
+// Granted records that a call of cost was granted.
+func (s *Suspect) Granted(now time.Duration, cost float64) {
+	s.pass(now.Seconds())
+	s.won += cost / lately
+	s.high = math.Max(s.high, s.won)
+}
+
+// Denied records that a call of cost was refused.
+func (s *Suspect) Denied(now time.Duration, cost float64) {
+	s.pass(now.Seconds())
+	s.use = math.Max(0, s.use-cost/lately)
+	s.sent -= cost
+	s.calls--
+}
+
+// Settle adds delta to the cost of a call.
+func (s *Suspect) Settle(delta float64) {
+	s.use = math.Max(0, s.use+delta/lately)
+	s.won = math.Max(0, s.won+delta/lately)
+	s.sent += delta
+}
+
+// Restore sets a rate that was granted when the unit was blamed last.
+func (s *Suspect) Restore(rate float64) { s.proved = rate }
+
+// recent returns use without the time before it began.
+func (s *Suspect) recent(now time.Duration) float64 {
+	s.pass(now.Seconds())
+	return s.use / (1 - math.Exp(-math.Max(1, s.at-s.began)/lately))
+}
+
+// Past returns what a rule must know that begins now.
+func (s *Suspect) Past(answer time.Duration) Past {
+	p := Past{
+		Since: duration(s.early.at), Calls: s.calls - s.early.calls, Cost: math.Max(0, s.sent-s.early.sent),
+		Answer: answer,
+	}
+	return p
+}
+
+// size notes that a call was refused that takes u.Cost.
+func (u *Unit) size() {
+	u.odds *= memory
+	if u.calls >= unmet {
+		u.odds += math.Log(tiny + (1-tiny)*u.Cost/u.mean)
+	}
+}
+
+// cycle returns by how much, as a logarithm, what was granted per second since the last
+// refusal differs from what was granted before that, and the least that it can be known to.
+func (s *Suspect) cycle(t float64) (differs, error float64, ok bool) {
+	calls := s.calls - s.empty.calls
+	if calls < enough || t <= s.empty.at {
+		return 0, 0, false
+	}
+	rate, before := (s.sent-s.empty.sent)/(t-s.empty.at), s.rate
+	first := s.empty == mark{}
+	s.empty = mark{t, s.sent, s.calls}
+	if first || rate <= 0 {
+		return 0, 0, false
+	}
+	s.rate = rate
+	if before == 0 {
+		return 0, 0, false
+	}
+	return math.Log(rate / before), .02 + 2/calls, true
+}
+
+// pressure returns how much was used lately, compared with what was granted, as a logarithm.
+func (u *Unit) pressure() float64 {
+	bound := math.Max(u.proved, u.high)
+	if bound == 0 || u.use == 0 {
+		return 0
+	}
+	return math.Max(leastUse, math.Min(mostUse, pressed*math.Log(u.use/bound)))
+}
+
+// A Unit is a Suspect, its rule, or nil, and what the refused call took of it.
+type Unit struct {
+	*Suspect
+	Rule *Rule
+	Cost float64
+}
+
+// Blame returns which of units has refused a call at now. last is the one that was blamed
+// last.
+func Blame(now time.Duration, units []Unit, last int) int {
+	compare(now, units)
+	blamed, most := last, math.Inf(-1)
+	for i := range units {
+		u := &units[i]
+		u.pass(now.Seconds())
+		if u.Cost == 0 {
+			continue
+		}
+		u.size()
+		u.odds = math.Max(-mostOdds, math.Min(mostOdds, u.odds))
+		x := u.pressure() + u.odds
+		if i == last {
+			x += again
+		}
+		if x > most {
+			blamed, most = i, x
+		}
+	}
+	units[blamed].proved = units[blamed].rate
+	convict(now, units, blamed)
+	return blamed
+}
+
+// compare finds the units of which the server has granted the same from one refusal to the
+// next. The limit of one unit refuses calls at a constant rate of that unit; the rates of
+// other units differ as the calls do.
+func compare(now time.Duration, units []Unit) {
+	var mean, n float64
+	squares := make([]float64, len(units))
+	for i, u := range units {
+		squares[i] = -1
+		if differs, error, ok := u.cycle(now.Seconds()); ok {
+			squares[i] = differs * differs / (2 * error * error)
+			mean += squares[i]
+			n++
+		}
+	}
+	for i, u := range units {
+		if squares[i] >= 0 {
+			u.odds += math.Max(-mostCycle, math.Min(mostCycle, mean/n-squares[i]))
+		}
+	}
+}
+
+// convict forgets what was learned of other units than blamed if that is certainly to blame,
+// and they never were.
+func convict(now time.Duration, units []Unit, blamed int) {
+	b := units[blamed]
+	for i, u := range units {
+		if i != blamed && u.Cost > 0 && b.odds-u.odds < certainly {
+			return
+		}
+	}
+	b.sure = true
+	for i, u := range units {
+		if i != blamed && u.Rule != nil && !u.sure {
+			u.Rule.acquit(now)
+		}
+	}
+}
+
+// acquit forgets the rate: no limit of this unit has refused anything.
+func (r *Rule) acquit(now time.Duration) {
+	if !r.paced() || r.phase == Searching {
+		return
+	}
+	r.phase = Unlimited
+	r.pace = pace{}
+	r.pace.init(r.cfg)
+	r.pace.now *= r.unit
+	r.blockage.end()
+	r.costly = costly{start: r.costly.start}
+	r.window = window{}
+	r.next = now.Seconds()
+	r.epoch++
+	r.note(Acquitted)
+}
+
+// Accuse prepares a rule without a pace for its first refusal, and reports whether it is to
+// get it. Calls left at a pace of another unit, so the limit is near what they took of this
+// one, or what was granted before. If the server did not ask for a wait, the first accusation
+// may be chance.
+func (u *Unit) Accuse(now time.Duration, told bool) bool {
+	r := u.Rule
+	if r.phase != Unlimited {
+		return true
+	}
+	if !told && (u.accused == 0 || u.calls > u.accused+soon) {
+		u.accused = u.calls
+		return false
+	}
+	u.accused = 0
+	if rate := math.Max(u.recent(now), u.rate); rate > 0 {
+		r.phase = Tracking
+		r.pace.learn(r, rate, r.why)
+		r.changes--
+	}
+	r.chance.suspect = 0 // this is the second one
+	return true
+}
+
+// Elsewhere records that c was refused because of a limit of another unit.
+func (r *Rule) Elsewhere(now time.Duration, c Call) {
+	t := now.Seconds()
+	r.at = t
+	r.latency.done(r, math.Max(0, t-c.sent), c, false)
+	r.ledger.refuse(c)
+	r.blockage.from.without(c)
+	r.costly.start.without(c)
+	r.blockage.forget(c)
+	if c.sent >= r.window.from {
+		r.window.used -= c.cost
+	}
+	if r.paced() && !r.blockage.on { // its slot is free again
+		r.next = math.Max(t, r.next-c.cost/r.bounded())
+	}
+}
+
+// Accused returns c, which left when r had no pace, as if it had left at the pace of Accuse.
+func (r *Rule) Accused(c Call) Call {
+	if r.phase == Tracking && r.pace.calls == 0 && r.chance.suspect == 0 {
+		c.pace, c.epoch = r.pace.now, r.epoch
+	}
+	return c
+}
+
+// CallsPerSecond returns the pace in calls, 0 if there is none.
+func (r *Rule) CallsPerSecond() float64 {
+	if !r.paced() || r.unit == 0 {
+		return 0
+	}
+	return r.bounded() / r.unit
+}

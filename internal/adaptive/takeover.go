@@ -1,0 +1,121 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+// A gate needs no rule while nothing is refused, and calls cost less without one. So it
+// makes one at the first refusals. This file has what the rule is given then.
+
+// Past is what a gate knows of the calls that left before it had a rule.
+type Past struct {
+	Since  time.Duration // when the first of them left
+	Calls  float64       // how many left,
+	Cost   float64       // and what they cost
+	Answer time.Duration // mean time until a reply; 0: unknown
+	Rate   float64       // a pace that they kept to, per second; 0: none
+}
+
+// TakeOver tells a new rule of the calls before it. If they kept to a rate, the rule
+// begins there: somebody who knows the limit has set it.
+func (r *Rule) TakeOver(now time.Duration, p Past) {
+	t := now.Seconds()
+	r.at = t
+	unit := 1.
+	if p.Calls > 0 && p.Cost > 0 {
+		unit = p.Cost / p.Calls
+	}
+	r.begin(math.Min(t, p.Since.Seconds()), unit)
+	r.next = t
+	r.ledger.sent, r.past = p.Cost, p.Cost
+	r.answer = p.Answer.Seconds()
+	if p.Rate > 0 {
+		r.phase = Tracking
+		r.pace.learn(r, p.Rate, Nothing)
+		r.changes = 0
+	}
+}
+
+// Before returns the Call of one of the calls before TakeOver, which left at since with
+// so many others out.
+func (r *Rule) Before(since time.Duration, cost float64, inFlight int) Call {
+	out := float64(inFlight) * r.unit
+	return Call{
+		sent: since.Seconds(), cost: cost, before: math.Max(0, r.past-out-cost),
+		pace: r.pace.now, inFlight: int32(min(inFlight, math.MaxInt32-1)) + 1,
+		saturated: r.paced(),
+	}
+}
+
+// Wait is Next for somebody who only looks: no call asks to leave.
+func (r *Rule) Wait(now time.Duration, inFlight int) time.Duration {
+	if at := instant(r.until); at > now {
+		return at
+	}
+	if inFlight >= r.capacity.bound() {
+		return Never
+	}
+	opens := r.next
+	switch w := &r.window; {
+	case r.blockage.polling:
+		opens = math.Max(0, r.blockage.silence(r))
+	case r.phase == Windowed && !r.blockage.on && w.used+r.unit/2 >= w.count+w.extra:
+		opens = math.Max(opens, w.from+w.length)
+	}
+	return max(now, instant(opens))
+}
+
+// Late tells the rule that the call that leaves next was woken so late. The calls after
+// it make up for that.
+func (r *Rule) Late(by time.Duration) { r.late = by.Seconds() }
+
+// Settle adds delta to the cost of a call that left at since and may have ended.
+func (r *Rule) Settle(now, since time.Duration, delta float64) {
+	r.ledger.sent += delta
+	if since.Seconds() >= r.window.from {
+		r.window.used += delta
+	}
+	if r.paced() && !r.blockage.on {
+		r.next = math.Max(now.Seconds(), r.next+delta/r.bounded())
+	}
+}
+
+// SetMax changes Config.Max; 0 means none.
+func (r *Rule) SetMax(limit float64) {
+	if !(limit > 0) {
+		limit = math.Inf(1)
+	}
+	r.cfg.Max = limit
+	r.pace.now = r.within(r.pace.now)
+}
+
+// Resume ends a pause that the server asked for.
+func (r *Rule) Resume(now time.Duration) {
+	t := now.Seconds()
+	if r.until > t {
+		r.until, r.next = t, math.Min(r.next, t)
+	}
+}
+
+// Blocked returns Belief.Blocked.
+func (r *Rule) Blocked() bool { return r.blockage.on }
+
+// AtMax reports whether the configured rate has been granted for long.
+func (r *Rule) AtMax() bool {
+	return r.phase == Tracking && !r.blockage.on && r.pace.calls >= 2*r.pace.span &&
+		r.pace.now >= .999*r.cfg.Max*r.unit && r.capacity.limit >= r.capacity.most
+}
+
+// Changes returns Belief.Changes.
+func (r *Rule) Changes() uint64 { return r.changes }
+
+// Asleep reports whether so much time has passed since the last call that what was
+// learned may be lost.
+func (r *Rule) Asleep(now, enough time.Duration) bool {
+	last := r.at
+	if r.left > 0 {
+		last = math.Max(last, r.recent[(r.left-1)%uint64(len(r.recent))])
+	}
+	return now.Seconds() >= last+enough.Seconds() && now.Seconds() >= r.until
+}

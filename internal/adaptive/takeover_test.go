@@ -1,0 +1,141 @@
+package adaptive
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+)
+
+const second = time.Second
+
+// paced returns a rule that believes in 10 calls per second and has let one leave at 0.
+func paced(t *testing.T) *Rule {
+	t.Helper()
+	r := New(Config{Max: 10})
+	r.TakeOver(0, Past{Rate: 10})
+	if at := r.Next(0, 0); at > 0 {
+		t.Fatalf("the first call leaves at %v", at)
+	}
+	r.Leave(0, 1, 0)
+	return r
+}
+
+// A gate with a rate begins to learn at that rate, a little below it.
+func TestRule_TakeOver_AtARate(t *testing.T) {
+	r := paced(t)
+	b := r.Belief()
+	if b.Phase != Tracking || b.Rate != 10 || b.Pace > 10 || b.Pace < 9.6 || r.Changes() != 0 {
+		t.Errorf("%+v", b)
+	}
+}
+
+// What left before is in the ledger: the first refusals tell how much was granted.
+func TestRule_TakeOver_CountsThePast(t *testing.T) {
+	r := New(Config{Unlimited: true})
+	r.TakeOver(20*second, Past{Since: 0, Calls: 400, Cost: 400, Answer: second})
+	c := r.Before(20*second, 1, 0)
+	r.Done(20*second, c, Reply{Outcome: Refused})
+	if b := r.Belief(); b.Pace < 5 || b.Pace > 20 || !b.Blocked {
+		t.Errorf("20 calls per second were granted: %+v", b)
+	}
+}
+
+// Wait changes nothing and agrees with Next.
+func TestRule_Wait(t *testing.T) {
+	r := paced(t)
+	r.capacity.limit = 3
+	for _, c := range []struct {
+		now      time.Duration
+		inFlight int
+	}{{0, 0}, {0, 3}, {50 * time.Millisecond, 1}, {second, 2}} {
+		before := *r
+		got := r.Wait(c.now, c.inFlight)
+		if !reflect.DeepEqual(before, *r) {
+			t.Errorf("%v: Wait has changed the rule", c)
+		}
+		if want := r.Next(c.now, c.inFlight); got != want {
+			t.Errorf("%v: Wait returns %v, Next %v", c, got, want)
+		}
+	}
+}
+
+// A call that is woken late costs the next one nothing.
+func TestRule_Late(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{0: 222 * time.Millisecond, 20 * time.Millisecond: 203 * time.Millisecond} {
+		r := paced(t)
+		now := 120 * time.Millisecond // its slot came at 103 ms
+		r.Late(late)
+		r.Leave(now, 1, 0)
+		next := r.Next(now, 0)
+		if d := next - want; d < -5*time.Millisecond || d > 5*time.Millisecond {
+			t.Errorf("late by %v: the next one leaves at %v, want about %v", late, next, want)
+		}
+	}
+}
+
+func TestRule_Settle(t *testing.T) {
+	r := paced(t)
+	before := r.Next(0, 0)
+	r.Settle(0, 0, 1)
+	if got := r.Next(0, 0) - before; got < 90*time.Millisecond || got > 110*time.Millisecond {
+		t.Errorf("a call that cost 1 more holds the next one up for %v", got)
+	}
+	r.Settle(0, 0, -2)
+	if got := r.Next(0, 0); got > 0 || r.ledger.sent != 0 {
+		t.Errorf("a call that cost nothing holds the next one up until %v", got)
+	}
+}
+
+func TestRule_SetMax(t *testing.T) {
+	r := paced(t)
+	r.SetMax(2)
+	if b := r.Belief(); b.Pace != 2 {
+		t.Errorf("%+v", b)
+	}
+	for _, none := range []float64{0, -1, math.NaN()} {
+		if r.SetMax(none); !math.IsInf(r.cfg.Max, 1) {
+			t.Errorf("%v: %v", none, r.cfg.Max)
+		}
+	}
+}
+
+func TestRule_Resume(t *testing.T) {
+	r := paced(t)
+	c := r.Leave(second, 1, 0)
+	r.Done(second, c, Reply{Outcome: Refused, RetryAfter: time.Hour})
+	if at := r.Next(second, 0); at < time.Hour {
+		t.Fatalf("asked for an hour, asks again at %v", at)
+	}
+	r.Resume(2 * second)
+	if at := r.Next(2*second, 0); at > 2*second {
+		t.Errorf("asks again at %v", at)
+	}
+}
+
+func TestRule_AtMax(t *testing.T) {
+	r := paced(t)
+	now := time.Duration(0)
+	for i := range 1000 {
+		if i < 50 && r.AtMax() {
+			t.Fatalf("after %d calls", i)
+		}
+		now = max(now, r.Next(now, 0))
+		r.Done(now, r.Leave(now, 1, 0), Reply{})
+	}
+	if !r.AtMax() {
+		t.Error("not after 1,000")
+	}
+}
+
+func TestRule_Asleep(t *testing.T) {
+	r := paced(t)
+	if r.Asleep(59*second, time.Minute) || !r.Asleep(60*second, time.Minute) {
+		t.Error("not a minute after the last call")
+	}
+	c := r.Leave(70*second, 1, 0)
+	r.Done(70*second, c, Reply{Outcome: Refused, RetryAfter: time.Hour})
+	if r.Asleep(time.Hour, time.Minute) {
+		t.Error("while the server has asked for a pause")
+	}
+}
