@@ -84,12 +84,12 @@ func (p *path) asker(i int) queue.AskFunc {
 	here := p.gates[i]
 	return func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if here.parent == nil {
-			if wait := here.wouldWait(t.N, ""); wait.For > 0 {
+			if wait := here.wouldWait(ctx, t.N, ""); wait.For > 0 {
 				return wait, nil
 			}
 			return p.join(ctx, t)
 		}
-		if wait := here.wouldWait(t.N, limits.ByParent); wait.For > 0 {
+		if wait := here.wouldWait(ctx, t.N, limits.ByParent); wait.For > 0 {
 			return wait, nil
 		}
 		return p.pass(ctx, t, i)
@@ -107,14 +107,14 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	switch {
 	case err == nil:
 		g.parent.waited(waited)
-		p.later.add(g.parent, Event{Kind: EventGranted, N: t.N, Wait: waited})
+		p.later.add(g.parent, Event{Kind: EventGranted, Context: ctx, N: t.N, Wait: waited})
 		return queue.Wait{}, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
 	case no != nil:
 		return queue.Wait{}, err
 	}
-	refused := g.parent.refusal(t.N, err)
+	refused := g.parent.refusal(ctx, t.N, err)
 	p.later.add(g.parent, refused)
 	return queue.Wait{}, refused.Err
 }
@@ -140,7 +140,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		return queue.Wait{}, &refusal{g, wait, err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
-		if wait := p.gates[i].wouldWait(t.N, limits.ByParent); wait.For > 0 {
+		if wait := p.gates[i].wouldWait(ctx, t.N, limits.ByParent); wait.For > 0 {
 			return no(p.gates[i], wait, nil)
 		}
 	}
@@ -188,7 +188,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	for i, g := range p {
 		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
-			wait = (*rule)(g).wait(g.queue.Now(), t.N)
+			wait = (*rule)(g).wait(g.queue.Now(), t.N, g.costsOf(ctx))
 		}
 		if err == nil && wait.For == 0 && !(*rule)(g).takeRoom(t.N) {
 			wait.For = queue.Forever // a call without the lock took the last place
@@ -209,18 +209,26 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	}
 	for _, g := range p {
 		now := at.Sub(g.queue.Epoch())
-		(*rule)(g).depart(now, now-max(0, late), t.N) // they would not wait, and nothing has changed
+		(*rule)(g).depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
 	}
 	return nil, queue.Wait{}, nil
 }
 
 // wouldWait returns how long a call of n would wait at the head of the queue for the
 // gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) wouldWait(n int64, next limits.Cause) queue.Wait {
+func (g *Gate) wouldWait(ctx context.Context, n int64, next limits.Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.heldBy = next
-	return (*rule)(g).wait(g.queue.Now(), n)
+	return (*rule)(g).wait(g.queue.Now(), n, g.costsOf(ctx))
+}
+
+// costsOf returns the costs of ctx if g, whose queue is locked, learns from them.
+func (g *Gate) costsOf(ctx context.Context) Costs {
+	if g.learner == nil {
+		return nil
+	}
+	return costsOf(ctx)
 }
 
 // noteHeldBy records that cause, which is not the gate itself, holds up the head of

@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
 )
 
-// This file has what the answers to calls change in a gate: pauses and slow starts
-// (see ramp.go), and the retry budget (see budget.go).
+// This file has what the answers to calls change in a gate: pauses, slow starts (see
+// ramp.go), what it learns (see learner.go), and the retry budget (see budget.go).
 
 // ended applies err, which a call of Do returned, to the gate and returns it. since is
 // when the call left and p its permit, nil if it has none.
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
+		p.answer(adaptive.Granted)
 		g.succeeded(true)
 		return nil
 	}
-	permanent, throttled := marks(err)
+	permanent, throttled := g.marks(err)
 	g.honor(err, throttled, since, p)
 	wellAnswered := definite(err, permanent, throttled)
-	p.answer(wellAnswered) // before the release, which counts a missing answer as a success
+	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
 	switch {
 	case wellAnswered:
 		g.answeredDefinitely()
@@ -29,55 +32,137 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	return err
 }
 
+// marks returns how err is marked, by its function or by Config.Refused.
+func (g *Gate) marks(err error) (permanent bool, throttled *throttledError) {
+	permanent, throttled = marks(err)
+	if throttled == nil && g.refusedBy != nil {
+		if refused, wait := g.refusedBy(err); refused {
+			errors.As(RetryAfter(err, wait), &throttled)
+		}
+	}
+	return permanent, throttled
+}
+
+// outcomeOf returns what err, with which a call ended that was not throttled, says about
+// the server. wellAnswered says that it is a definite answer.
+func outcomeOf(err error, wellAnswered bool) adaptive.Outcome {
+	switch {
+	case wellAnswered:
+		return adaptive.Granted
+	case errors.Is(err, context.Canceled), isTimeout(err):
+		return adaptive.Unknown
+	}
+	return adaptive.Failed
+}
+
 // honor pauses the gate if the server asked for a wait. err is what the call ended
 // with, throttled its mark or nil, since when the call left, and p its permit, nil if
 // it has none. It returns the wait, 0 if there is none. The wait is at least 1 ms, like
 // a backoff: it does not use up an attempt, so a server that asks for 1 ns would be
-// retried without end. The permit must still be held: otherwise the next call would
-// leave before the pause.
-func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration) {
+// retried without end. The permit must still be held: otherwise the next call would leave
+// before the pause.
+func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration, l lesson) {
 	if throttled == nil {
-		return 0
+		return 0, lesson{}
 	}
 	at := throttled.at
-	if wait = throttled.wait(); wait <= 0 {
-		g.queue.Lock()
-		defer g.queue.Unlock()
-		if p != nil {
-			p.first(answered) // by this error, and not by the release
-		}
-		g.slowStart(g.queue.Now(), since, 0)
-		return 0
-	}
-	if wait < minBackoff {
+	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
-	g.pauseUntil(at, err.Error(), since)
-	return wait
+	l = g.throttled(err, since, wait, p)
+	if wait > 0 {
+		g.pauseUntil(at, err.Error(), since)
+	}
+	return wait, l
+}
+
+// A lesson is what a gate that learns makes of a refusal. It is zero if the gate does not
+// learn.
+type lesson struct {
+	learned bool
+	blocked time.Duration // for how long the server has granted nothing
+	granted uint64        // calls that it has granted before
+}
+
+// throttled records that the server refused with err a call that left at since, and asked for
+// a wait of asked, 0 if it set no time.
+func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l lesson) {
+	g.queue.Lock()
+	now := g.queue.Now()
+	g.hold.skip(since)
+	if p != nil && !p.first(answered) { // by this error, and not by the release
+		g.queue.Unlock()
+		return lesson{}
+	}
+	n := int64(1)
+	if p != nil {
+		n = p.n
+		p.first(denied)
+	}
+	switch {
+	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked)):
+		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts
+			g.slowStart(now, since, 0)
+		}
+		g.heeding.Store(g.ramp != nil)
+		g.queue.Unlock()
+		return lesson{}
+	case g.learner == nil:
+		g.learn(now, n)
+	}
+	g.learner.refused(now, since, n, p.costs(), g.flight.calls()-1, asked, exhausted(err))
+	l = lesson{true, g.learner.blockedFor(now), g.learner.granted}
+	g.endAnswer(now)
+	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
+		g.queue.Change(func(time.Duration) {})
+	}
+	return l
+}
+
+// wake looks, with the queue locked, whether callers may leave earlier than they thought.
+func (g *Gate) wake(now time.Duration) {
+	if g.queue.Len() > 0 {
+		g.queue.Advance(now)
+		g.queue.Kick()
+	}
 }
 
 // slowStart records, with the queue locked, that the server refused a call that left
 // at since and asked for a wait of asked, 0 if it set no time. A gate with a rate needs
-// no slow start.
+// no slow start, and one that learns decides by itself.
 func (g *Gate) slowStart(now, since, asked time.Duration) {
-	if g.rate.Count == 0 {
+	if g.rate.Count == 0 && g.learner == nil {
 		g.ramp = g.ramp.refuse(now, since, asked)
-		g.ramping.Store(true)
+		g.heeding.Store(true)
 	}
 }
 
 // answer is Permit.answer for one gate.
-func (g *Gate) answer(p *Permit, fine bool) {
+func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 	g.queue.Lock()
-	defer g.queue.Unlock()
 	if !p.first(answered) {
+		g.queue.Unlock()
 		return
 	}
-	g.ramp = g.ramp.answer(p.since, fine, (*rule)(g).places())
-	g.ramping.Store(g.ramp != nil)
-	if g.queue.Len() > 0 {
-		g.queue.Advance(g.queue.Now())
-		g.queue.Kick()
+	now := g.queue.Now()
+	if g.learner != nil {
+		g.learner.ended(now, p.since, p.n, p.costs(), g.flight.calls()-1, adaptive.Reply{Outcome: outcome})
+		g.forgetLearned()
+	} else {
+		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*rule)(g).places())
+	}
+	g.endAnswer(now)
+}
+
+// endAnswer ends what the answer to a call has begun with the queue locked: callers may
+// leave earlier now, and the observer learns what has changed, with the queue unlocked.
+func (g *Gate) endAnswer(now time.Duration) {
+	event, report := g.learner.news(g)
+	g.heeding.Store(g.ramp != nil || g.learner != nil)
+	g.wake(now)
+	g.queue.Unlock()
+	if report {
+		g.report(event)
 	}
 }
 
@@ -88,6 +173,7 @@ const (
 	plain failure = iota
 	throttle
 	timeout
+	learned // a throttle that the learner of the gate deals with: it spaces calls out itself
 )
 
 // payRetry pays for a retry of a call that left at left. If the budget cannot pay, it
@@ -98,6 +184,8 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	now := g.queue.Now()
 	cost := retryCost
 	switch {
+	case kind == learned:
+		cost = 0
 	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
 		// Not "left before": in a bubble calls leave, are refused and pay at one
 		// instant, or a nanosecond apart if there is a slow start, and each of 64 paid.
@@ -164,7 +252,6 @@ func (g *Gate) mend(refund func(b *budget)) {
 	if spaced {
 		// Waiting callers may leave earlier now. The release of the permit would wake
 		// them, too, but may come much later.
-		g.queue.Advance(now)
-		g.queue.Kick()
+		g.wake(now)
 	}
 }

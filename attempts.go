@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
@@ -52,6 +53,8 @@ type Attempts struct {
 	last     error         // of the attempt before
 	charged  bool          // as a retry of an outer loop
 	permit   *Permit       // of this attempt
+	refused  bool          // before, by a server that had granted so many calls
+	granted  uint64
 
 	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
 	// that a server asks for, and for the gate, do not count.
@@ -72,7 +75,7 @@ func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 // does not wait for the gate. If the gate refuses the first attempt, Next returns the
 // error of the gate; later, a [*RetryError] that matches it. It panics if n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
-	a.again()
+	a.again(ctx)
 	if err := a.sleep(ctx, n); err != nil {
 		return nil, err
 	}
@@ -142,7 +145,7 @@ func (a *Attempts) tooLate(d time.Duration) error {
 // before the pause.
 func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final error) {
 	if err == nil {
-		a.permit.answer(true)
+		a.permit.answer(adaptive.Granted)
 		a.gate.succeeded(a.attempts == 1 && !a.charged)
 		return false, nil
 	}
@@ -152,11 +155,11 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 
 // failed is Ended for an err that is not nil. It returns nil for another attempt.
 func (a *Attempts) failed(ctx context.Context, err error) error {
-	permanent, throttled := marks(err)
-	wait := a.gate.honor(err, throttled, a.left, a.permit)
+	permanent, throttled := a.gate.marks(err)
+	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)
 	a.last, a.wait = err, 0
 	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
-	a.permit.answer(definite(err, permanent || rejected, throttled))
+	a.permit.answer(outcomeOf(err, definite(err, permanent || rejected, throttled)))
 	kind := plain
 	switch {
 	case ctx.Err() != nil:
@@ -165,6 +168,11 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 		return a.final(err, throttled)
 	case wait > 0:
 		return a.serverWait(ctx, wait)
+	case throttled != nil && lesson.blocked > a.policy.MaxServerWait:
+		return a.stop(ErrServerWait, a.gate.opens())
+	case throttled != nil && a.forTheGate(lesson): // which decides when to ask again
+		a.asked++
+		return a.mayWait(ctx, learned, 0, a.policy.Throttled(1, 0, almostOne), limits.ByLearned, false)
 	case throttled != nil:
 		kind = throttle
 	case rejected:
@@ -173,6 +181,15 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 		kind = timeout
 	}
 	return a.backOff(ctx, kind, delayed(err))
+}
+
+// forTheGate reports whether a refusal is one of the gate. A call that is refused again,
+// although the server has granted others in between, may be refused for its own sake: its
+// further attempts count and have a backoff.
+func (a *Attempts) forTheGate(l lesson) bool {
+	again := a.refused && l.granted > a.granted
+	a.refused, a.granted = true, l.granted
+	return l.learned && !again
 }
 
 // final returns the error with which the call ends after the permanent err.
@@ -261,7 +278,7 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 
 // again counts and reports a retry, if Failed decided on one. It comes here and not in
 // Failed because the permit is still held there, and others may wait for it.
-func (a *Attempts) again() {
+func (a *Attempts) again(ctx context.Context) {
 	if a.last == nil {
 		return
 	}
@@ -271,7 +288,7 @@ func (a *Attempts) again() {
 		if _, throttled := marks(a.last); wait == 0 && throttled != nil {
 			wait = max(0, throttled.wait())
 		}
-		a.gate.report(Event{Kind: EventRetried, Wait: wait, Attempt: a.attempts, Err: a.last})
+		a.gate.report(Event{Kind: EventRetried, Context: ctx, Wait: wait, Attempt: a.attempts, Err: a.last})
 	}
 }
 
@@ -289,7 +306,7 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 	case <-ctx.Done():
 		return a.stop(ctx.Err(), 0)
 	case <-a.gate.life.Done():
-		return a.stop(a.gate.refuse(n, limits.ErrClosed), 0)
+		return a.stop(a.gate.refuse(ctx, n, limits.ErrClosed), 0)
 	}
 }
 

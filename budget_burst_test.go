@@ -21,7 +21,7 @@ func TestConfig_RetryBudget_BurstOfThrottlesIsChargedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{Rate: herd}), synclog.New()
+				g, l := fixedGate(t, sluice.Config{Rate: herd}), synclog.New()
 				for i := range 8 {
 					// All leave at 0 and fail from 1 s to 1.7 s, leave again
 					// by 11.7 s and fail from 12 s on.
@@ -49,7 +49,7 @@ func TestConfig_RetryBudget_BurstOfThrottlesIsChargedOnce(t *testing.T) {
 // after the burst was charged is charged itself, however soon it fails.
 func TestConfig_RetryBudget_ThrottleAfterTheBurstIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: herd}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: herd}), synclog.New()
 		for i, c := range []struct {
 			leaves, fails time.Duration
 			answer        answer
@@ -110,15 +110,15 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 		"with time":            {sluice.Config{}, retryAfter(10 * time.Second), 0},
 		"one after the other":  {sluice.Config{Concurrency: 1}, busy, 0},
 		"some after the other": {sluice.Config{Concurrency: 8}, busy, time.Second},
-		"parent":               {sluice.Config{Parent: mustGate(t, sluice.Config{})}, busy, 0},
+		"parent":               {sluice.Config{Parent: fixedGate(t, sluice.Config{})}, busy, 0},
 		"quota":                {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, busy, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if c.cfg.Parent != nil {
-					c.cfg.Parent = mustGate(t, sluice.Config{})
+					c.cfg.Parent = fixedGate(t, sluice.Config{})
 				}
-				g := mustGate(t, c.cfg)
+				g := fixedGate(t, c.cfg)
 				time.Sleep(c.begin)
 				burst := func(want int) {
 					t.Helper()
@@ -141,7 +141,7 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 
 // On the real clock: a call that leaves after the throttle was charged is charged again.
 func TestConfig_RetryBudget_SuccessiveThrottlesAreChargedEach(t *testing.T) {
-	g := mustGate(t, sluice.Config{})
+	g := fixedGate(t, sluice.Config{})
 	for i := range 5 {
 		sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
 		if got, want := g.Stats().RetryTokens, 95-5*i; got != want {

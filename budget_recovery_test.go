@@ -23,10 +23,10 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 		"concurrency": func() sluice.Config { return sluice.Config{Rate: fifty, Concurrency: 5} },
 		"burst":       func() sluice.Config { return sluice.Config{Rate: withBurst(fifty, 20)} },
 		"parent": func() sluice.Config {
-			return sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{Rate: fifty})}
+			return sluice.Config{Rate: fifty, Parent: fixedGate(t, sluice.Config{Rate: fifty})}
 		},
 		"grandparent": func() sluice.Config {
-			return sluice.Config{Parent: mustGate(t, sluice.Config{Rate: fifty, Parent: mustGate(t, sluice.Config{})})}
+			return sluice.Config{Parent: fixedGate(t, sluice.Config{Rate: fifty, Parent: fixedGate(t, sluice.Config{})})}
 		},
 		"quota":        func() sluice.Config { return sluice.Config{Rate: fifty, Limits: []sluice.Limit{{Limiter: free{}}}} },
 		"hardly a bet": func() sluice.Config { return sluice.Config{Rate: fifty, RetryBudget: 5} },
@@ -35,7 +35,7 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 			// ok returns how many of 500 calls succeed, and when the last one does.
 			ok := func(p sluice.RetryPolicy, with func(f func(context.Context) error)) (n int64, last time.Duration) {
 				synctest.Test(t, func(t *testing.T) {
-					g := mustGate(t, cfg())
+					g := fixedGate(t, cfg())
 					var calls, fine atomic.Int64
 					var mu sync.Mutex
 					start := time.Now()
@@ -125,7 +125,7 @@ func TestConfig_RetryBudget_RecoversWithTime(t *testing.T) {
 		{1000, []int{0, 50, 100, 150}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := mustGate(t, sluice.Config{RetryBudget: c.capacity})
+			g := fixedGate(t, sluice.Config{RetryBudget: c.capacity})
 			capacity := g.Stats().RetryTokens
 			for range capacity / 5 {
 				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)}, down)
@@ -241,12 +241,12 @@ func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"rate":   {Rate: sluice.Rate{Count: 100, Per: time.Second}},
 		"none":   {},
-		"parent": {Parent: mustGate(t, sluice.Config{})},
+		"parent": {Parent: fixedGate(t, sluice.Config{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if cfg.Parent != nil {
-					cfg.Parent = mustGate(t, sluice.Config{})
+					cfg.Parent = fixedGate(t, sluice.Config{})
 				}
 				g := emptied(t, cfg, 30*time.Second)
 				start := time.Now()
@@ -268,12 +268,12 @@ func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 func TestConfig_RetryBudget_SuccessReachesWaitersBeforeRelease(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone": {}, "rate": {Rate: tenPerSecond}, "concurrency": {Concurrency: 2},
-		"quota": {Limits: []sluice.Limit{{Limiter: free{}}}}, "parent": {Parent: mustGate(t, sluice.Config{})},
+		"quota": {Limits: []sluice.Limit{{Limiter: free{}}}}, "parent": {Parent: fixedGate(t, sluice.Config{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if cfg.Parent != nil {
-					cfg.Parent = mustGate(t, sluice.Config{})
+					cfg.Parent = fixedGate(t, sluice.Config{})
 				}
 				g, l := emptied(t, cfg, 8*time.Second), synclog.New()
 				l.Call(0, func() error {
@@ -289,8 +289,8 @@ func TestConfig_RetryBudget_SuccessReachesWaitersBeforeRelease(t *testing.T) {
 
 // The budget together with all other limits, on the real scheduler.
 func TestConfig_RetryBudget_Stress(t *testing.T) {
-	parent := mustGate(t, sluice.Config{Concurrency: 4})
-	g := mustGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})
+	parent := fixedGate(t, sluice.Config{Concurrency: 4})
+	g := fixedGate(t, sluice.Config{Concurrency: 8, RetryBudget: 20, Parent: parent})
 	var wg sync.WaitGroup
 	answers := []answer{fine, down, busy, gone, fine, late, retryAfter(ms), fine}
 	for w := range 8 {

@@ -46,7 +46,7 @@ func TestStats_Spacing_HalvedBySuccesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg.RetryBudget = 10
-				g := mustGate(t, cfg)
+				g := fixedGate(t, cfg)
 				time.Sleep(time.Hour)
 				exhaust(t, g)
 				if d := time.Until(g.Stats().NextSlot); d != 500*ms {
@@ -223,7 +223,7 @@ func TestStats_Spacing_FailsNoWaitEarly(t *testing.T) {
 func TestStats_Spacing_BegunWhileALimitIsAskedFailsNoWaitEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		g := mustGate(t, sluice.Config{RetryBudget: 1, Parent: mustGate(t, sluice.Config{}), Limits: []sluice.Limit{{Limiter: hook(func() {
+		g := fixedGate(t, sluice.Config{RetryBudget: 1, Parent: fixedGate(t, sluice.Config{}), Limits: []sluice.Limit{{Limiter: hook(func() {
 			if asked++; asked == 2 {
 				time.Sleep(time.Second)
 			}
@@ -249,13 +249,13 @@ func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
 		"no rate":     {sluice.Config{}, 1000},
 		"concurrency": {sluice.Config{Concurrency: 3}, 1},
 		"cost":        {sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost}, 1000},
-		"parent":      {sluice.Config{Parent: mustGate(t, sluice.Config{})}, 1},
+		"parent":      {sluice.Config{Parent: fixedGate(t, sluice.Config{})}, 1},
 		"quota":       {sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if c.cfg.Parent != nil {
-					c.cfg.Parent = mustGate(t, sluice.Config{})
+					c.cfg.Parent = fixedGate(t, sluice.Config{})
 				}
 				c.cfg.Name = "api"
 				g := emptied(t, c.cfg, 8*time.Second)
@@ -409,7 +409,7 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
 		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
 		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
-		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, mustGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
+		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, fixedGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
 		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
 		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
 		"plain":                    {do(each(ms), down), 4 * time.Second},

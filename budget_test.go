@@ -43,7 +43,7 @@ func TestConfig_RetryBudget_Prices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := mustGate(t, sluice.Config{})
+				g := fixedGate(t, sluice.Config{})
 				drain(t, g, 40)
 				limit := time.Hour
 				p := each(time.Second)
@@ -102,7 +102,7 @@ func drain(t *testing.T, g *sluice.Gate, tokens int) {
 func spent(t *testing.T, cfg sluice.Config) *sluice.Gate {
 	t.Helper()
 	cfg.RetryBudget = 10
-	g := mustGate(t, cfg)
+	g := fixedGate(t, cfg)
 	drain(t, g, 10)
 	time.Sleep(29 * time.Second)
 	return g
@@ -111,7 +111,7 @@ func spent(t *testing.T, cfg sluice.Config) *sluice.Gate {
 func TestConfig_RetryBudget_HoldsNoMoreThanItsCapacity(t *testing.T) {
 	for _, c := range []struct{ capacity, tokens int }{{0, 100}, {5, 5}, {7, 7}, {1000, 1000}} {
 		synctest.Test(t, func(t *testing.T) {
-			g := mustGate(t, sluice.Config{RetryBudget: c.capacity})
+			g := fixedGate(t, sluice.Config{RetryBudget: c.capacity})
 			if got := g.Stats().RetryTokens; got != c.tokens {
 				t.Errorf("RetryBudget %d: a new gate has %d tokens, want %d", c.capacity, got, c.tokens)
 			}
@@ -156,7 +156,7 @@ func TestConfig_RetryBudget_TwentyFailuresAreRetriedFromFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{Rate: herd, RetryBudget: c.capacity}), newServer(c.answer)
+				g, s := fixedGate(t, sluice.Config{Rate: herd, RetryBudget: c.capacity}), newServer(c.answer)
 				p := each(time.Second)
 				p.Attempts = -1
 				err := sluice.Retry(bg, g, p, s.call)
@@ -173,7 +173,7 @@ func TestConfig_RetryBudget_TwentyFailuresAreRetriedFromFull(t *testing.T) {
 
 func TestConfig_RetryBudget_OneCallInFiveMayBeAFailingRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{})
+		g := fixedGate(t, sluice.Config{})
 		drain(t, g, 100)
 		for round := range 10 {
 			for range 5 {
@@ -196,7 +196,7 @@ func TestConfig_RetryBudget_Model(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			capacity := 1 + r.IntN(60)
-			g, tokens := mustGate(t, sluice.Config{RetryBudget: capacity}), capacity
+			g, tokens := fixedGate(t, sluice.Config{RetryBudget: capacity}), capacity
 			for range 100 {
 				attempts := 0
 				p := each(ms)
@@ -240,7 +240,7 @@ func TestConfig_RetryBudget_Model(t *testing.T) {
 func TestConfig_RetryBudget_NegativeMakesRetriesFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, budget := range []int{-1, math.MinInt} {
-			g, l := mustGate(t, sluice.Config{Rate: herd, RetryBudget: budget}), synclog.New()
+			g, l := fixedGate(t, sluice.Config{Rate: herd, RetryBudget: budget}), synclog.New()
 			p := each(time.Second)
 			p.Attempts, p.MaxElapsed = 200, -1
 			for i, a := range []answer{down, late, busy, retryAfter(time.Second)} {
@@ -268,7 +268,7 @@ func TestConfig_RetryBudget_NegativeMakesRetriesFree(t *testing.T) {
 // Each gate has its own budget.
 func TestConfig_RetryBudget_IsPerGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one, other := emptied(t, sluice.Config{}, time.Second), mustGate(t, sluice.Config{})
+		one, other := emptied(t, sluice.Config{}, time.Second), fixedGate(t, sluice.Config{})
 		if got := other.Stats(); got.RetryTokens != 100 || got.Spacing != 0 {
 			t.Errorf("%+v", got)
 		}
@@ -282,7 +282,7 @@ func TestConfig_RetryBudget_IsPerGate(t *testing.T) {
 }
 
 func TestConfig_RetryBudget_DoesNotOverflow(t *testing.T) {
-	g := mustGate(t, sluice.Config{RetryBudget: math.MaxInt})
+	g := fixedGate(t, sluice.Config{RetryBudget: math.MaxInt})
 	fail := func(context.Context) error { return errors.New("x") }
 	for range 3 {
 		sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)

@@ -67,6 +67,16 @@ type Config struct {
 	// parent until this gate is closed, forgotten by a Keyed, or garbage.
 	Parent *Gate
 
+	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive
+	// is on: it changes nothing before the server refuses calls.
+	Adaptive Adaptive
+
+	// Refused, if set, reports whether an error of a call means that the server refused
+	// it because of too many calls, and how long it asks to wait, 0 if it does not say.
+	// It is for errors that are not marked with RetryAfter or RetryAt: a function need
+	// not mark its errors then.
+	Refused func(err error) (refused bool, wait time.Duration)
+
 	// Observer, if set, is called with each event of the gate.
 	Observer Observer
 
@@ -79,8 +89,9 @@ type Config struct {
 
 // New returns the gate that cfg describes. It returns an error if Concurrency or
 // MaxWaiting is negative, the rate is invalid (see [limits.Rate.Check]) and not zero,
-// Burst intervals exceed 146 years, a unit is unknown, a limit has no Limiter, or the
-// parent has a Semaphore.
+// Burst intervals exceed 146 years, ConcurrencyUnit or RateUnit is unknown, the Unit
+// of a limit is not a word in lower case or the limit has no Limiter, or the parent has
+// a Semaphore.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {
@@ -109,6 +120,8 @@ func newGate(cfg Config) (*Gate, error) {
 		drained:         make(chan struct{}),
 		concurrency:     cfg.Concurrency,
 		rate:            cfg.Rate,
+		adaptive:        cfg.Adaptive,
+		refusedBy:       cfg.Refused,
 		schedule:        *s,
 		budget:          newBudget(cfg.RetryBudget),
 	}
@@ -120,11 +133,17 @@ func newGate(cfg Config) (*Gate, error) {
 	if len(g.limits) > 0 || g.parent != nil {
 		g.ask = newPath(g, nil).asks[0]
 	}
+	g.paced = len(g.limits) > 0 || cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate())
 	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tie = newTie(g)
+	g.path = unlockedPath(g)
 	g.initQueue()
+	if g.parent != nil {
+		g.ahead = g.queue.Epoch().Sub(g.parent.queue.Epoch())
+	}
+	g.beginToLearn()
 	return g, nil
 }
 
@@ -142,6 +161,9 @@ func (cfg *Config) check() error {
 		return err
 	}
 	if err := cfg.RateUnit.check("RateUnit"); err != nil {
+		return err
+	}
+	if err := cfg.Adaptive.check(); err != nil {
 		return err
 	}
 	for i, l := range cfg.Limits {
@@ -165,7 +187,9 @@ func (g *Gate) initQueue() {
 		Latch:      r,
 	}
 	if g.observer != nil {
-		cfg.Waits = func(n int64) { g.report(Event{Kind: EventQueued, N: n}) }
+		cfg.Waits = func(ctx context.Context, n int64) {
+			g.report(Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: r.queues(n)})
+		}
 	}
 	g.queue.Init(r, cfg)
 }

@@ -14,7 +14,8 @@
 //	})
 //
 // A function whose call the server throttles returns [RetryAfter]: that pauses the gate for
-// all its callers. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
+// all its callers. If you do not know the limit, leave out the rate: the gate then finds it,
+// see [Adaptive]. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
 //
 // Which package for which need:
 //
@@ -45,6 +46,6 @@
 // works in a testing/synctest bubble, with exact instants, so there is no clock to inject.
 //
 // Read on: docs/concepts.md defines the words and draws each kind of limit; docs/recipes.md
-// has the settings for common clients; docs/bad-input.md has what each package does with
+// has the settings for common clients; docs/adaptive.md says how a gate finds a limit; docs/bad-input.md has what each package does with
 // each mistake. README.md lists what is guaranteed.
 package sluice

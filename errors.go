@@ -154,6 +154,32 @@ func RetryAt(err error, t time.Time) error {
 	return &throttledError{err, t}
 }
 
+// Exhausted marks err, which should also be marked with [RetryAfter] or [RetryAt], with the
+// unit whose limit has refused the call, if the answer says so: a gate with [Adaptive] whose
+// calls take of several units then need not guess. Calls and Cost are units, too.
+// Exhausted(nil, unit) is nil.
+func Exhausted(err error, unit Unit) error {
+	if err == nil {
+		return nil
+	}
+	return &exhaustedError{err, unit}
+}
+
+type exhaustedError struct {
+	error
+	unit Unit
+}
+
+func (e *exhaustedError) Unwrap() error { return e.error }
+
+// exhausted returns the unit that err was marked with, or "".
+func exhausted(err error) Unit {
+	if e, ok := errors.AsType[*exhaustedError](err); ok {
+		return e.unit
+	}
+	return ""
+}
+
 type throttledError struct {
 	error
 	at time.Time // zero if the server set none

@@ -13,7 +13,8 @@ import (
 // the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
 // slow start, because responses shorten them. If one of them, staying as it is, would hold
 // the calls up for longer than all else, LimitedBy is [limits.ByRetryBudget] or
-// [limits.BySlowStart].
+// [limits.BySlowStart]. A gate that learns counts with its present pace, Learned.Pace, if it
+// has one.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
 	// of the calls leave.
@@ -28,8 +29,8 @@ type Estimate struct {
 	LimitedBy limits.Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
-	// Config.Limits, Config.Semaphore or a slow start. The times are then the
-	// shortest possible. It is empty if there is no such limit.
+	// Config.Limits, Config.Semaphore, a slow start or what a gate learns. The times are
+	// then the shortest possible. It is empty if there is no such limit.
 	Unknown limits.Cause
 }
 
@@ -98,12 +99,23 @@ func (g *Gate) estimate(n int64) Estimate {
 	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), free, hold))
 
 	e.First, e.Last = max(first, firstRoom), max(last, lastRoom)
+	atRate := e.Last
+	firstLearned := g.learner.lasts(now, int64(g.queue.Len())+1, g.flight.calls())
+	learned := g.learner.lasts(now, int64(calls), g.flight.calls())
+	if learned < limits.Never { // otherwise an answer must come first
+		e.First, e.Last = max(e.First, firstLearned), max(e.Last, learned)
+	}
 	e.Total = sat.Add(e.Last, hold)
 	spaced, slow := g.budget.spaced(now, int64(calls)), g.ramp.lasts(now, int64(calls), hold)
-	if slow > 0 {
+	switch {
+	case slow > 0:
 		e.Unknown = limits.BySlowStart
+	case g.learner != nil:
+		e.Unknown = limits.ByLearned
 	}
 	switch {
+	case learned > max(atRate, spaced):
+		e.LimitedBy = limits.ByLearned
 	case slow > max(e.Last, spaced):
 		e.LimitedBy = limits.BySlowStart
 	case spaced > e.Last:
@@ -133,24 +145,39 @@ func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 	return sat.Add(time.Duration(rounds), time.Duration(spaced))
 }
 
-// A holdTime estimates how long calls stay in flight. It measures the first 64 and then
-// one in 64: reading the clock again for each would double the cost of a call that does
-// not wait.
+// A holdTime estimates how long calls stay in flight. It measures the first two calls, then one
+// in two, one in four and so on, and in the end one in 64: to read the clock again, and to take
+// the lock, would double the cost of a call that does not wait. To measure the first 64 would
+// do that for most calls of a program with thousands of gates.
 type holdTime struct {
 	measured atomic.Int64
 
-	// Exponentially weighted, 1/16 for each. Guarded by the lock of the gate's queue.
-	average time.Duration
+	// Guarded by the lock of the gate's queue.
+	average time.Duration // exponentially weighted, 1/16 for each
+	refused int           // calls that are about to be measured and do not count
 }
 
-// wanted reports whether to measure the call that left at since: one in 64 instants,
+// wanted reports whether to measure the call that left at since: one in so many instants,
 // chosen by a hash, so that no counter is shared.
 func (h *holdTime) wanted(since time.Duration) bool {
-	return h.measured.Load() < 64 || uint64(since)*0x9e3779b97f4a7c15>>58 == 0
+	bits := min(h.measured.Load()/2, 6)
+	return uint64(since)*0x9e3779b97f4a7c15>>(64-bits) == 0
 }
 
 func (h *holdTime) add(d time.Duration) {
+	if h.refused > 0 {
+		h.refused--
+		return
+	}
 	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
+}
+
+// skip is called before the end of a call that left at since and that the server refused:
+// how long that took says nothing about other calls.
+func (h *holdTime) skip(since time.Duration) {
+	if h.wanted(since) {
+		h.refused++
+	}
 }
 
 func (h *holdTime) mean() time.Duration { return h.average }

@@ -50,7 +50,7 @@ func TestGate_Estimate_NamesWhatItCannotForecast(t *testing.T) {
 func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(cfg sluice.Config) *sluice.Gate { // paused for 1 s from now on
-			g := mustGate(t, cfg)
+			g := fixedGate(t, cfg)
 			g.PauseUntil(time.Now().Add(time.Second), "429")
 			return g
 		}
@@ -66,8 +66,8 @@ func TestGate_Estimate_NamesASlowStart(t *testing.T) {
 
 		g := slow(sluice.Config{})
 		limited := slow(sluice.Config{Concurrency: 4})
-		child := mustGate(t, sluice.Config{Parent: g})
-		below := slow(sluice.Config{Parent: mustGate(t, sluice.Config{Rate: tenPerSecond})})
+		child := fixedGate(t, sluice.Config{Parent: g})
+		below := slow(sluice.Config{Parent: fixedGate(t, sluice.Config{Rate: tenPerSecond})})
 		quota := slow(sluice.Config{Limits: []sluice.Limit{{Name: "day", Limiter: &bucket{capacity: 10, interval: time.Hour}}}})
 		check("paused", g, 1, paused)
 		paused.Unknown = limits.BySlowStart

@@ -35,6 +35,7 @@ func ExampleObserver() {
 	// Output:
 	// api granted
 	// api refused busy
+	// api learned
 	// api paused 1m0s 429 Too Many Requests
 	// api released
 	// api resumed

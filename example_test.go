@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -182,4 +183,32 @@ func ExampleKeyed() {
 	// a.example <nil>
 	// b.example <nil>
 	// all: 0 of 100 in flight, 2 granted
+}
+
+// An API limits tokens besides requests. A call's tokens are estimated before it leaves and
+// known when it is done.
+func ExampleWithCosts() {
+	tokens, err := leaky.New(sluice.Rate{Count: 60_000, Per: time.Minute, Burst: 10_000})
+	if err != nil {
+		panic(err)
+	}
+	gate, err := sluice.New(sluice.Config{
+		Rate:   sluice.Rate{Count: 500, Per: time.Minute, Burst: 80},
+		Limits: []sluice.Limit{{Name: "tokens", Unit: "tokens", Limiter: tokens}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx := sluice.WithCosts(context.Background(), sluice.Costs{"tokens": 1200})
+	permit, err := gate.Acquire(ctx, 1)
+	if err != nil {
+		panic(err)
+	}
+	defer permit.Release()
+	fmt.Println("estimated:", tokens.Take(0).Remaining/100, "hundred remain")
+	permit.SettleCosts(sluice.Costs{"tokens": 400})
+	fmt.Println("settled:  ", tokens.Take(0).Remaining/100, "hundred remain")
+	// Output:
+	// estimated: 88 hundred remain
+	// settled:   96 hundred remain
 }

@@ -36,20 +36,33 @@ import (
 // be copied. It starts no goroutine and need not be closed. A Gate made in a
 // testing/synctest bubble belongs to that bubble.
 type Gate struct {
+	queue queue.Queue
+
+	// What a call reads that leaves without the lock, see rule.go. After the queue: what it
+	// reads of that is at its end.
+	lane     schedule.Lane
+	plain    bool        // no further limits, semaphore, parent or observer
+	observed bool        // it or a parent has an observer
+	impaired atomic.Bool // the budget is not full: successes mend it
+	heeding  atomic.Bool // there is a ramp or a learner: answers count
+	path     []*Gate     // see admitPath
+	hold     holdTime
+
 	name      string
-	queue     queue.Queue
 	limits    []Limit
 	semaphore limits.Semaphore
 	parent    *Gate
 	ask       queue.AskFunc // nil unless there are limits or a parent
 	steps     []step        // for its limits and those of its parents
 
-	observer Observer // or nil
-	observed bool     // it or a parent has an observer
-	plain    bool     // no further limits, semaphore, parent or observer
+	observer Observer      // or nil
+	paced    bool          // it has further limits, or a parent had a rate when it was made
+	ahead    time.Duration // by how much the clock of the parent's queue is ahead
 
 	concurrencyUnit, rateUnit Unit
 	maxWaiting                int
+	adaptive                  Adaptive
+	refusedBy                 func(error) (bool, time.Duration) // Config.Refused
 
 	tie      *tie         // to the parent, or nil
 	children atomic.Int64 // gates that have it as their parent
@@ -66,17 +79,17 @@ type Gate struct {
 	schedule    schedule.Schedule
 	why         string // of the pause
 	budget      budget
-	ramp        *ramp // or nil
+	ramp        *ramp    // or nil
+	learner     *learner // or nil
+	strikes     strikes
+	recently    recently
 	granted     uint64
-	hold        holdTime
+	sent        uint64 // their cost
 
-	lane   schedule.Lane // see Gate.admitUnlocked
-	flight flight        // calls in flight
-	cost   atomic.Int64  // their cost, if concurrency counts that
+	flight flight       // calls in flight
+	cost   atomic.Int64 // their cost, if concurrency counts that
 
 	atSemaphore atomic.Int64 // callers that wait for Config.Semaphore
-	impaired    atomic.Bool  // the budget is not full: successes mend it
-	ramping     atomic.Bool  // there is a ramp: answers count
 	refused     [reasonOther + 1]atomic.Uint64
 	retried     atomic.Uint64
 	stranded    atomic.Uint64
@@ -118,13 +131,13 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	if !ok {
 		g.refused[reasonBusy].Add(1)
 		later.report()
-		g.report(Event{Kind: EventRefused, N: n, Reason: reasons[reasonBusy]})
+		g.report(Event{Kind: EventRefused, Context: context.Background(), N: n, Reason: reasons[reasonBusy]})
 		return nil, false
 	}
 	p := new(Permit)
 	p.fill(g, n, now, nil)
 	if g.observed {
-		p.reportGranted(later, 0)
+		p.reportGranted(context.Background(), later, 0)
 	}
 	return p, true
 }
@@ -133,6 +146,11 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
 	if n == 1 && ask == nil {
 		if now, v := g.admitUnlocked(); v != schedule.Ask {
+			return now, v == schedule.Leave
+		}
+	}
+	if g.path != nil {
+		if now, v := g.passAll(n); v != schedule.Ask {
 			return now, v == schedule.Leave
 		}
 	}
@@ -146,6 +164,12 @@ func (g *Gate) Wait(ctx context.Context) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
 			g.leave(now)
+			return nil
+		}
+	}
+	if g.path != nil && ctx.Err() == nil {
+		if now, v := g.passAll(1); v == schedule.Leave {
+			g.leavePath(now)
 			return nil
 		}
 	}
@@ -172,12 +196,17 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 			return g.ended(f(ctx), now, nil)
 		}
 	}
+	if g.path != nil && ctx.Err() == nil {
+		if now, v := g.passAll(1); v == schedule.Leave {
+			return g.doPath(ctx, f, now)
+		}
+	}
 	var p Permit
 	if err := p.acquire(ctx, g, &queue.Request{N: 1, Max: queue.Forever}); err != nil {
 		return err
 	}
 	defer p.end()
-	if p.lease != nil {
+	if p.extra != nil {
 		var stop func()
 		ctx, stop = p.watch(ctx)
 		defer stop()
@@ -198,7 +227,9 @@ func (g *Gate) leave(since time.Duration) {
 	g.vacate()
 	if g.hold.wanted(since) {
 		g.queue.Lock()
-		g.hold.add(g.queue.Now() - since)
+		now := g.queue.Now()
+		g.hold.add(now - since)
+		g.recently.note(now, since, g.granted, g.sent)
 		g.queue.Unlock()
 	}
 }
@@ -222,9 +253,9 @@ func (g *Gate) vacate() {
 // burst stays that many calls, at most the new burst; a larger burst fills from now on.
 // If New would return an error for rate, SetRate does, and changes nothing.
 //
-// It looks at every waiting caller, and no call leaves meanwhile: with 100,000 of them
-// that takes milliseconds. PauseUntil does the same, and so does a Settle that moves the
-// next slot later.
+// Waiting callers that cannot leave before their deadline any more fail with a
+// [*limits.WaitError]. How long SetRate takes does not depend on how many callers wait, only
+// on how many of them fail. That is also true of PauseUntil and of [Permit.Settle].
 func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -233,6 +264,7 @@ func (g *Gate) SetRate(rate Rate) error {
 			if rate.Count > 0 { // which paces the calls from now on
 				g.ramp = nil
 			}
+			g.learner.bound(rate)
 		}
 	})
 	if err != nil {
@@ -243,7 +275,9 @@ func (g *Gate) SetRate(rate Rate) error {
 
 // SetConcurrency changes the most calls in flight; 0 means no limit. If more are in
 // flight they finish, and none leave until there is room. It returns an error and
-// changes nothing if limit < 0.
+// changes nothing if limit < 0. How long it takes depends only on how many calls leave or
+// fail, unless it counts cost and is lowered below the cost of a call that has waited: then
+// it may look at each that waits.
 func (g *Gate) SetConcurrency(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("sluice: negative concurrency %d", limit)
@@ -264,13 +298,13 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // the call: setting the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
 
-// pauseUntil is PauseUntil because of a call that left at since.
+// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.
 func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 	g.queue.Lock()
 	until := g.queue.Instant(g.queue.Now(), t)
 	longer := until > g.schedule.Paused()
 	g.queue.Unlock()
-	if !longer { // Change is slow with many waiters, and each of them may bring such a pause
+	if !longer { // each of the calls in flight may bring such a pause
 		return
 	}
 	var left time.Duration
@@ -294,6 +328,7 @@ func (g *Gate) Resume() {
 	g.queue.Adjust(func(now time.Duration) (later bool) {
 		paused = g.schedule.Paused() > now
 		g.schedule.Resume(now)
+		g.learner.resume(now)
 		return false
 	})
 	if paused {
@@ -359,17 +394,17 @@ func (g *Gate) waited(d time.Duration) {
 
 // refuse counts and reports the refusal of a call of cost n with err, and returns err
 // with the gate's name.
-func (g *Gate) refuse(n int64, err error) error {
-	e := g.refusal(n, err)
+func (g *Gate) refuse(ctx context.Context, n int64, err error) error {
+	e := g.refusal(ctx, n, err)
 	g.report(e)
 	return e.Err
 }
 
 // refusal counts a refusal and returns its event.
-func (g *Gate) refusal(n int64, err error) Event {
+func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
 	reason := reasonOf(err)
 	g.refused[reason].Add(1)
-	return Event{Kind: EventRefused, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
+	return Event{Kind: EventRefused, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 
 // report passes e to the observer of g, if there is one.

@@ -31,6 +31,13 @@ func must[T any](v T, err error) T {
 // tenPerSecond is one call each 100 ms.
 var tenPerSecond = sluice.Rate{Count: 10, Per: time.Second}
 
+// fixedGate is mustGate for tests of what a gate does that learns nothing.
+func fixedGate(t testing.TB, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	cfg.Adaptive.Off = true
+	return mustGate(t, cfg)
+}
+
 func mustGate(t testing.TB, cfg sluice.Config) *sluice.Gate {
 	t.Helper()
 	g, err := sluice.New(cfg)

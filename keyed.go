@@ -223,12 +223,13 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 		if e.users++; e.users == 1 {
 			e.unlink()
 		}
-		k.forget(lookAt, k.cfg.Idle, false)
 		return e, e.making, false, nil
 	}
-	k.forget(lookAt, k.cfg.Idle, false)
 	if k.crowded() {
-		k.forget(lookAtIfFull, 0, k.full())
+		k.forget(lookAt, k.cfg.Idle, false, time.Now())
+	}
+	if k.crowded() {
+		k.forget(lookAtIfFull, 0, k.full(), time.Now())
 	}
 	for range 2 { // so that there are fewer again after a time when all were in use
 		if k.crowded() && k.cfg.Evict != nil {
@@ -280,10 +281,14 @@ func (k *Keyed[K]) make(e *keyedGate[K]) (err error) {
 func (k *Keyed[K]) unpin(e *keyedGate[K]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e.users--; e.users == 0 {
-		e.since, e.era = time.Now(), k.era
-		e.link(&k.unused)
-	}
+	now := time.Now()
+	defer func() { // also if Forget panics
+		if e.users--; e.users == 0 {
+			e.since, e.era = now, k.era
+			e.link(&k.unused)
+		}
+	}()
+	k.forget(lookAt, k.cfg.Idle, false, now) // and not in find: this clock serves both
 }
 
 func (k *Keyed[K]) crowded() bool { return k.len() >= k.cfg.EvictAt }

@@ -17,13 +17,13 @@ const (
 	lookAtIfFull = 16 // the same for a new key without room
 )
 
-// forget checks up to n gates that were unused for idle and forgets those that it may.
+// forget checks up to n gates that were unused for idle at now and forgets those that it may.
 // The others go to the end of the ring, so that the next call checks others. pressed
 // reports that there is no room.
-func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool) {
+func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool, now time.Time) {
 	for ; n > 0; n-- {
 		e := k.unused.next
-		if e == &k.unused || time.Since(e.since) < idle {
+		if e == &k.unused || now.Sub(e.since) < idle {
 			return
 		}
 		e.unlink() // to the end, before Forget is called: if that panics e is still in the ring
@@ -62,7 +62,7 @@ func (g *Gate) asNew(pressed bool) bool {
 	budget := g.budget.at(now)
 	return !g.inUse() &&
 		g.schedule.Wait(now, 0) == 0 &&
-		(pressed || g.ramp.asleep(now, g.schedule.Paused()) && budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
+		(pressed || g.ramp.asleep(now, g.schedule.Paused()) && g.learner.asleep(now) && budget.tokens >= min(budget.capacity, budget.capacity/2) && budget.spacing == 0)
 }
 
 // inUse reports whether another gate must not take the place of g: a call is in it or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
@@ -11,7 +12,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Unit is what a limit counts. The empty Unit is the default of the field.
+// A Unit is what a limit counts: Calls, Cost or, in a [Limit], another word such as
+// "tokens", which counts what [WithCosts] says. The empty Unit is the default of the field.
 type Unit string
 
 const (
@@ -30,8 +32,7 @@ func (u Unit) of(n int64) int64 {
 	return min(n, 1)
 }
 
-// check returns an error unless u is empty, Calls or Cost. Later versions may accept
-// other units.
+// check returns an error unless u is empty, Calls or Cost.
 func (u Unit) check(field string) error {
 	switch u {
 	case "", Calls, Cost:
@@ -47,6 +48,14 @@ type Limit struct {
 	Unit    Unit           // what it counts; empty means Cost
 }
 
+// of returns what a call of n with ctx counts.
+func (l *Limit) of(ctx context.Context, n int64) int64 {
+	if l.Unit == Calls || l.Unit == Cost {
+		return l.Unit.of(n)
+	}
+	return costsOf(ctx)[l.Unit]
+}
+
 // cause returns what holds calls up if l does.
 func (l *Limit) cause() limits.Cause {
 	if l.Name == "" {
@@ -59,7 +68,10 @@ func (l *Limit) check() error {
 	if l.Limiter == nil {
 		return errors.New("no Limiter")
 	}
-	return l.Unit.check("Unit")
+	if strings.Trim(string(l.Unit), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return fmt.Errorf("Unit: unknown unit %q: want a word in lower case", l.Unit)
+	}
+	return nil
 }
 
 // bellOf returns how limiter reports changes, or nil if it does not.
@@ -129,12 +141,18 @@ func join(steps []step, l ownedLimit) []step {
 // take takes for a call of n, or returns how long to wait and the limit that refuses.
 func (s *step) take(ctx context.Context, n int64) (wait time.Duration, by ownedLimit, err error) {
 	if s.joint == nil {
-		wait, err = s.of[0].Limiter.Admit(ctx, s.of[0].Unit.of(n))
+		if n = s.of[0].of(ctx, n); n > 0 {
+			wait, err = s.of[0].Limiter.Admit(ctx, n)
+		}
 		return wait, s.of[0], err
 	}
-	all := make([]int64, len(s.of))
+	all, any := make([]int64, len(s.of)), false
 	for i, l := range s.of {
-		all[i] = l.Unit.of(n)
+		all[i] = l.of(ctx, n)
+		any = any || all[i] > 0
+	}
+	if !any {
+		return 0, s.of[0], nil
 	}
 	wait, which, err := s.joint.AdmitAll(ctx, all)
 	return wait, s.of[which], err
@@ -142,7 +160,7 @@ func (s *step) take(ctx context.Context, n int64) (wait time.Duration, by ownedL
 
 // giveBack undoes take for a call of n.
 func (s *step) giveBack(ctx context.Context, n int64) {
-	s.adjust(bell.Quietly(ctx), 0, func(l ownedLimit) int64 { return -l.Unit.of(n) })
+	s.adjust(bell.Quietly(ctx), 0, func(l ownedLimit) int64 { return -l.of(ctx, n) })
 }
 
 // settle corrects by delta what the limits that count cost gave age ago.

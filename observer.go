@@ -1,6 +1,11 @@
 package sluice
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice/limits"
+)
 
 // An Observer is called with each [Event] of a gate, as it happens: Config.Observer.
 // Package observe writes events to a log; observe/otel and observe/prometheus count
@@ -39,6 +44,11 @@ type Event struct {
 	Kind EventKind
 	Gate string // Config.Name of the gate
 
+	// Context has the values of the context of the call, such as a trace: EventQueued,
+	// EventGranted, EventRefused and EventRetried. It may be done.
+	// TryAcquire has context.Background.
+	Context context.Context
+
 	// N is the cost that the call was made with. EventPaused, EventResumed and
 	// EventRetried have none.
 	N int64
@@ -48,25 +58,27 @@ type Event struct {
 	// (EventRetried).
 	Wait time.Duration
 
+	LimitedBy limits.Cause // what holds up the first of the callers that wait
+
 	Held    time.Duration // how long the call was in flight
-	Reason  string        // why the call was refused, in a word: see Refusals
+	Reason  string        // why the call was refused, in a word: see Refusals; or Learned.Why
 	Attempt int           // how many attempts of the call have failed
 	Err     error         // the error of the refusal, or of the attempt
-	Why     string        // the text passed to PauseUntil
+	Why     string        // the text passed to PauseUntil, or what was learned
 }
 
 // An EventKind says what happened, in a word.
 type EventKind string
 
 const (
-	// EventQueued: a call is about to wait. Fields: N.
+	// EventQueued: a call is about to wait. Fields: Context, N, LimitedBy.
 	EventQueued EventKind = "queued"
 
-	// EventGranted: a call may leave. Fields: N, Wait. Stats.Granted and Stats.Waits
-	// count them.
+	// EventGranted: a call may leave. Fields: Context, N, Wait. Stats.Granted and
+	// Stats.Waits count them.
 	EventGranted EventKind = "granted"
 
-	// EventRefused: a call may not leave. Fields: N, Reason, and Err, which is nil if
+	// EventRefused: a call may not leave. Fields: Context, N, Reason, and Err, which is nil if
 	// TryAcquire returned false. Stats.Refused counts them.
 	EventRefused EventKind = "refused"
 
@@ -78,8 +90,13 @@ const (
 	EventResumed EventKind = "resumed"
 
 	// EventRetried: RetryValue or an Attempts is going to make another attempt, and
-	// begins to wait for it. Fields: Wait, Attempt, Err. Stats.Retried counts them.
+	// begins to wait for it. Fields: Context, Wait, Attempt, Err. Stats.Retried counts them.
 	EventRetried EventKind = "retried"
+
+	// EventLearned: a gate with [Adaptive] has changed its mind about the limit of the
+	// server. Fields: Reason, which is Learned.Why, and Why, which is Stats.Learned in one
+	// line.
+	EventLearned EventKind = "learned"
 
 	// EventReleased: the permit of a call was released. Fields: N, Held.
 	EventReleased EventKind = "released"

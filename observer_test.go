@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -35,6 +36,9 @@ func (d *diary) Observe(e sluice.Event) {
 	}
 	if e.Wait != 0 {
 		line += fmt.Sprint(" wait=", e.Wait)
+	}
+	if e.LimitedBy != "" {
+		line += fmt.Sprint(" for=", e.LimitedBy)
 	}
 	if e.Held != 0 {
 		line += fmt.Sprint(" held=", e.Held)
@@ -84,7 +88,7 @@ func TestObserver_Calls(t *testing.T) {
 		p.Release()
 		p.Release()
 		d.want(t,
-			"1ms g queued n=3",
+			"1ms g queued n=3 for=rate",
 			"100ms g granted n=3 wait=99ms",
 			"101ms g released n=3 held=1ms")
 
@@ -105,6 +109,52 @@ func TestObserver_Calls(t *testing.T) {
 	})
 }
 
+// The context of a call comes with its events, however it had to wait, and to the observer
+// of a parent, too.
+func TestEvent_Context(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		observe := func(e sluice.Event) {
+			if e.Kind != sluice.EventReleased {
+				got = append(got, fmt.Sprint(e.Gate, " ", e.Kind, " ", e.Context.Value(key{})))
+			}
+		}
+		want := func(lines ...string) {
+			t.Helper()
+			if !slices.Equal(got, lines) {
+				t.Errorf("got %q, want %q", got, lines)
+			}
+			got = nil
+		}
+		limit := limits.Must(leaky.New(tenPerSecond))
+		parent := mustGate(t, sluice.Config{Name: "p", Rate: tenPerSecond, Observer: observe})
+		for _, cfg := range []sluice.Config{
+			{Rate: tenPerSecond},
+			{Concurrency: 5, Limits: []sluice.Limit{{Limiter: limit}}}, // asks
+		} {
+			cfg.Name, cfg.Observer = "g", observe
+			g := mustGate(t, cfg)
+			ctx := context.WithValue(bg, key{}, "v")
+			g.Do(ctx, nothing)
+			g.Do(ctx, nothing)
+			want("g granted v", "g queued v", "g granted v")
+			g.AcquireWithin(ctx, 1, 0)
+			want("g refused v")
+			g.TryAcquire(1)
+			want("g refused <nil>")
+			g.Close()
+			g.Do(ctx, nothing)
+			want("g refused v")
+		}
+		g := mustGate(t, sluice.Config{Name: "g", Concurrency: 1, Parent: parent, Observer: observe})
+		ctx := context.WithValue(bg, key{}, "w")
+		g.Do(ctx, nothing)
+		g.Do(ctx, nothing)
+		want("p granted w", "g granted w", "p queued w", "p granted w", "g granted w")
+	})
+}
+
 func TestObserver_Refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -121,7 +171,7 @@ func TestObserver_Refusals(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		go g.Acquire(ctx, 1)
 		synctest.Wait()
-		d.want(t, "0s g paused wait=1h0m0s", "0s g queued n=1")
+		d.want(t, "0s g paused wait=1h0m0s", "0s g queued n=1 for=pause")
 		g.Acquire(bg, 1)
 		d.want(t, "0s g refused n=1 queue_full err=sluice: g: too many callers are waiting")
 		cancel()
@@ -146,7 +196,7 @@ func (f failing) Adjust(context.Context, int64, time.Duration) error  { return f
 func TestObserver_Pauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		g := mustGate(t, sluice.Config{Name: "g", Observer: d.Observe})
+		g := fixedGate(t, sluice.Config{Name: "g", Observer: d.Observe})
 		in := func(d time.Duration) time.Time { return time.Now().Add(d) }
 		g.Resume()
 		g.PauseUntil(in(-time.Second), "over")
@@ -175,7 +225,7 @@ func TestObserver_Pauses(t *testing.T) {
 func TestObserver_Retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		g := mustGate(t, sluice.Config{Name: "g", Observer: d.Observe})
+		g := fixedGate(t, sluice.Config{Name: "g", Observer: d.Observe})
 		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}
 		attempts := 0
 		err := sluice.Retry(bg, g, policy, func(context.Context) error {
@@ -198,7 +248,7 @@ func TestObserver_Retries(t *testing.T) {
 			"1s g paused wait=1m0s why=429",
 			"1s g released n=1",
 			"1s g retried wait=1m0s attempt=2 err=429",
-			"1s g queued n=1",
+			"1s g queued n=1 for=pause",
 			"1m1s g granted n=1 wait=1m0s",
 			"1m1s g released n=1",
 		)
@@ -240,7 +290,7 @@ func TestObserver_OfAParent(t *testing.T) {
 			p.Release()
 		}()
 		time.Sleep(1500 * ms) // the rate of a is over, all is full
-		d.want(t, "0s a queued n=2", "1s all queued n=2")
+		d.want(t, "0s a queued n=2 for=rate", "1s all queued n=2 for=concurrency")
 		if _, ok := a.TryAcquire(1); ok {
 			t.Error("overtook")
 		}
@@ -263,7 +313,7 @@ func TestObserver_OfAParent(t *testing.T) {
 		time.Sleep(time.Second)
 		a.AcquireWithin(bg, 1, time.Second)
 		d.want(t,
-			"3s all queued n=1",
+			"3s all queued n=1 for=concurrency",
 			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency as long as allowed",
 			"4s a refused n=1 deadline err=sluice: a: silent: all: waited for the concurrency as long as allowed")
 		a.TryAcquire(1) // asks for the room of all, and does not wait
@@ -296,8 +346,8 @@ func TestObserver_OfALimit(t *testing.T) {
 		calls.Wait()
 		d.want(t,
 			"0s g granted n=1",
-			"1ms g queued n=1",
-			"2ms g queued n=1",
+			"1ms g queued n=1 for=limit q",
+			"2ms g queued n=1 for=limit q",
 			"1s g granted n=1 wait=999ms",
 			"2s g granted n=1 wait=1.998s")
 	})
@@ -370,4 +420,33 @@ func TestObserver_MakesNoGarbage(t *testing.T) {
 	if n := events.Load(); n != 202 {
 		t.Errorf("%d events of 101 calls", n)
 	}
+}
+
+// EventLearned has the reason apart, for metrics and for logs that leave similar lines out.
+func TestObserver_Learned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var learned []sluice.Event
+		g, err := sluice.New(sluice.Config{Name: "g", Observer: func(e sluice.Event) {
+			if e.Kind == sluice.EventLearned {
+				learned = append(learned, e)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			g.Do(t.Context(), func(context.Context) error {
+				time.Sleep(100 * time.Millisecond)
+				if i == 19 {
+					return sluice.RetryAfter(errors.New("429"), time.Second)
+				}
+				return nil
+			})
+		}
+		l := g.Stats().Learned
+		want := []sluice.Event{{Kind: sluice.EventLearned, Gate: "g", Reason: l.Why, Why: l.String()}}
+		if !slices.Equal(learned, want) || l.Why == "" {
+			t.Errorf("%+v, want %+v", learned, want)
+		}
+	})
 }

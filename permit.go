@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -15,9 +16,9 @@ import (
 // A Permit is the right of one call to be in flight. It is safe for use by multiple
 // goroutines.
 type Permit struct {
-	gate  *Gate        // nil if n was 0
-	up    *Permit      // of the gate's parent, if there is one
-	lease limits.Lease // nil if there is none
+	gate  *Gate   // nil if n was 0
+	up    *Permit // of the gate's parent, if there is one
+	extra *extra  // nil if there is none
 	n     int64
 	since time.Duration // when it was granted
 
@@ -30,7 +31,10 @@ type Permit struct {
 const (
 	released uint32 = 1 << iota
 	settled
-	answered // the ramp counted the answer; set with the gate's queue locked
+	answered // its end was counted by a ramp or a learner; set with the gate's queue locked
+	settledCosts
+	reported // by Ended
+	denied   // the server refused it; set with the gate's queue locked
 )
 
 // first marks what as done and reports whether it was not done before.
@@ -52,10 +56,10 @@ func (p *Permit) acquire(ctx context.Context, g *Gate, r *queue.Request) error {
 // acquireNothing is acquire for n = 0.
 func (g *Gate) acquireNothing(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return g.refuse(0, err)
+		return g.refuse(ctx, 0, err)
 	}
 	if g.life.Err() != nil {
-		return g.refuse(0, limits.ErrClosed)
+		return g.refuse(ctx, 0, limits.ErrClosed)
 	}
 	return nil
 }
@@ -65,7 +69,7 @@ func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) e
 	r.Max = max(0, r.Max)
 	lease, waited, err := g.borrow(ctx, r)
 	if err != nil {
-		return g.refuse(r.N, err)
+		return g.refuse(ctx, r.N, err)
 	}
 	defer func() {
 		if p.gate == nil { // refused, or a limit panicked
@@ -113,27 +117,40 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 			g.waited(before)
 			p.fill(g, 1, now, lease)
 			if g.observed {
-				p.reportGranted(nil, before)
+				p.reportGranted(ctx, nil, before)
 			}
 			return nil
 		}
 	}
+	if g.path != nil && ctx.Err() == nil {
+		if now, v := g.passAll(r.N); v == schedule.Leave {
+			p.fill(g, r.N, now, nil)
+			return nil
+		}
+	}
+	if r.Ask == nil && g.heeding.Load() && costsOf(ctx) != nil {
+		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
+	}
 	now, waited, err := g.queue.Acquire(ctx, *r)
 	if err != nil {
 		later.report()
-		return g.refuse(r.N, err)
+		return g.refuse(ctx, r.N, err)
 	}
 	g.waited(before + waited)
 	p.fill(g, r.N, now, lease)
+	p.addCosts(ctx)
 	if g.observed {
-		p.reportGranted(later, before+waited)
+		p.reportGranted(ctx, later, before+waited)
 	}
 	return nil
 }
 
 // fill makes p the permit of a call of cost n that left at now.
 func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
-	p.gate, p.lease, p.n, p.since, p.held = g, lease, n, now, n
+	p.gate, p.n, p.since, p.held = g, n, now, n
+	if lease != nil {
+		p.extra = &extra{lease: lease}
+	}
 	if g.parent != nil {
 		p.up = new(Permit)
 		p.up.fill(g.parent, n, g.parent.queue.Now(), nil)
@@ -142,16 +159,16 @@ func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
 
 // reportGranted reports that p was granted after wait, to the observers of the parents
 // first. If an observer panics, p is given back: its caller will never see it.
-func (p *Permit) reportGranted(later *events, wait time.Duration) {
+func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Duration) {
 	done := false
 	defer func() {
 		if !done {
-			p.answer(false) // no server has answered
+			p.answer(adaptive.Unknown) // no server has answered
 			p.giveBack()
 		}
 	}()
 	later.report()
-	p.gate.report(Event{Kind: EventGranted, N: p.n, Wait: wait})
+	p.gate.report(Event{Kind: EventGranted, Context: ctx, N: p.n, Wait: wait})
 	done = true
 }
 
@@ -178,7 +195,7 @@ func (p *Permit) end() {
 // room or Shutdown does, if concurrency counts cost, or in a slow start.
 func (p *Permit) giveBack() {
 	g := p.gate
-	p.answer(true)
+	p.answer(adaptive.Granted)
 	if g.concurrencyUnit == Cost {
 		g.queue.Lock() // for Settle may change what is held
 		g.cost.Add(-p.held)
@@ -190,8 +207,8 @@ func (p *Permit) giveBack() {
 		p.up.first(released)
 		p.up.giveBack()
 	}
-	if p.lease != nil {
-		p.lease.Release()
+	if lease := p.lease(); lease != nil {
+		lease.Release()
 	}
 }
 
@@ -243,19 +260,21 @@ func (p *Permit) settle(delta int64) {
 		g.cost.Add(delta)
 		p.held += delta
 	}
+	if g.learner != nil && p.done.Load()&denied == 0 {
+		g.learner.settle(g.queue.Now(), p.since, Cost, p.n, delta)
+	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back
-		g.queue.Advance(g.queue.Now())
-		g.queue.Kick()
+		g.wake(g.queue.Now())
 	}
 }
 
 // Lost returns a channel that is closed if the permit was lent by Config.Semaphore and
 // lost before it was released, or nil if that cannot happen.
 func (p *Permit) Lost() <-chan struct{} {
-	if p.lease == nil {
-		return nil
+	if lease := p.lease(); lease != nil {
+		return lease.Lost()
 	}
-	return p.lease.Lost()
+	return nil
 }
 
 // watch returns a context for the call that ends when the permit is lost.
@@ -275,12 +294,24 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// answer counts the answer to the call in the ramps of the gate and its parents, once.
-// fine is false if the answer does not show that the server is well.
-func (p *Permit) answer(fine bool) {
+// Ended reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as
+// if it were made by [Gate.Do]: an error that is marked with [RetryAfter] or [RetryAt]
+// pauses the gate, and a gate with [Adaptive] learns from it. It does not release the
+// permit; call it before Release, which otherwise counts the call as a success. Only the
+// first Ended of a permit counts. Permits of [Attempts.Next] are reported to Attempts.Ended
+// instead.
+func (p *Permit) Ended(err error) {
+	if p != nil && p.gate != nil && p.first(reported) {
+		_ = p.gate.ended(err, p.since, p) // which is err
+	}
+}
+
+// answer counts how the call ended in the ramps and learners of the gate and its
+// parents, once.
+func (p *Permit) answer(outcome adaptive.Outcome) {
 	for ; p != nil; p = p.up {
-		if g := p.gate; g != nil && g.ramping.Load() {
-			g.answer(p, fine)
+		if g := p.gate; g != nil && g.heeding.Load() {
+			g.answer(p, outcome)
 		}
 	}
 }

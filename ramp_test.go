@@ -22,32 +22,32 @@ func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
 	day := sluice.Limit{Name: "day", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1000, Per: 24 * time.Hour, Burst: 1000}))}
 	for name, gates := range map[string]func(t *testing.T) (g, paused *sluice.Gate){
 		"nothing configured": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{})
+			g = fixedGate(t, sluice.Config{})
 			return g, g
 		},
 		"concurrency": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Concurrency: 64})
+			g = fixedGate(t, sluice.Config{Concurrency: 64})
 			return g, g
 		},
 		"concurrency in cost": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Concurrency: 64, ConcurrencyUnit: sluice.Cost})
+			g = fixedGate(t, sluice.Config{Concurrency: 64, ConcurrencyUnit: sluice.Cost})
 			return g, g
 		},
 		"a quota": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Limits: []sluice.Limit{day}})
+			g = fixedGate(t, sluice.Config{Limits: []sluice.Limit{day}})
 			return g, g
 		},
 		"a child of a gate without limits": func(t *testing.T) (g, paused *sluice.Gate) {
-			g = mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{})})
+			g = fixedGate(t, sluice.Config{Parent: fixedGate(t, sluice.Config{})})
 			return g, g
 		},
 		"a parent": func(t *testing.T) (g, paused *sluice.Gate) {
-			paused = mustGate(t, sluice.Config{})
-			return mustGate(t, sluice.Config{Parent: paused}), paused
+			paused = fixedGate(t, sluice.Config{})
+			return fixedGate(t, sluice.Config{Parent: paused}), paused
 		},
 		"a grandparent": func(t *testing.T) (g, paused *sluice.Gate) {
-			paused = mustGate(t, sluice.Config{})
-			return mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{Parent: paused})}), paused
+			paused = fixedGate(t, sluice.Config{})
+			return fixedGate(t, sluice.Config{Parent: fixedGate(t, sluice.Config{Parent: paused})}), paused
 		},
 	} {
 		for _, resume := range []bool{false, true} {
@@ -93,7 +93,7 @@ func TestSlowStart_NoPauseEndsInAHerd(t *testing.T) {
 // A pause that is over when it is asked for changes nothing.
 func TestSlowStart_NotAfterAPauseInThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		time.Sleep(time.Second)
 		g.PauseUntil(time.Now(), "")
 		g.PauseUntil(time.Now().Add(-time.Second), "")
@@ -108,7 +108,7 @@ func TestSlowStart_NotAfterAPauseInThePast(t *testing.T) {
 // comes later.
 func TestSlowStart_EndsWithARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paced, none := mustGate(t, sluice.Config{Rate: tenPerSecond}), mustGate(t, sluice.Config{})
+		paced, none := fixedGate(t, sluice.Config{Rate: tenPerSecond}), fixedGate(t, sluice.Config{})
 		l := synclog.New()
 		for i, g := range []*sluice.Gate{paced, none} {
 			g.PauseUntil(time.Now().Add(time.Second), "429")
@@ -128,7 +128,7 @@ func TestSlowStart_EndsWithARate(t *testing.T) {
 // A call is answered when Ended is called, not when its body has been read.
 func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		g.PauseUntil(time.Now().Add(time.Second), "429")
 		for i := range 7 {
 			l.Call(i, func() error {
@@ -155,7 +155,7 @@ func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 // A call that never has an answer holds up others for 10 s.
 func TestSlowStart_LostCallsDoNotBlockForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		g.PauseUntil(time.Now().Add(time.Second), "429")
 		for i := range 3 {
 			l.Call(i, enter(g, bg))
@@ -185,7 +185,7 @@ func TestSlowStart_FailuresDoNotWidenTheWindow(t *testing.T) {
 		for how, call := range calls {
 			t.Run(how+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					g, l := mustGate(t, sluice.Config{RetryBudget: -1}), synclog.New()
+					g, l := fixedGate(t, sluice.Config{RetryBudget: -1}), synclog.New()
 					g.PauseUntil(time.Now().Add(time.Second), "429")
 					for i := range c.want {
 						l.Call(i, func() error {
@@ -209,7 +209,7 @@ func TestSlowStart_FailuresDoNotWidenTheWindow(t *testing.T) {
 func TestSlowStart_CallsNotMadeDoNotWidenTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
-		g := mustGate(t, sluice.Config{Observer: func(e sluice.Event) {
+		g := fixedGate(t, sluice.Config{Observer: func(e sluice.Event) {
 			if broken && e.Kind == sluice.EventGranted {
 				panic("broken")
 			}
@@ -283,9 +283,9 @@ func TestSlowStart_FindsTheRate(t *testing.T) {
 					cfg.Concurrency = workers
 				}
 				if c.parent {
-					cfg.Parent = mustGate(t, sluice.Config{})
+					cfg.Parent = fixedGate(t, sluice.Config{})
 				}
-				g := mustGate(t, cfg)
+				g := fixedGate(t, cfg)
 				var limit interface{ Take(n int64) limits.Result } = limits.Must(leaky.New(limits.Rate{Count: 20, Per: time.Second, Burst: 10}))
 				if c.window {
 					limit = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: 10 * time.Second}))
@@ -347,7 +347,7 @@ func TestSlowStart_NotAfterALoneRefusal(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, one in %d", name, every), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					g := mustGate(t, sluice.Config{})
+					g := fixedGate(t, sluice.Config{})
 					var requests atomic.Int64
 					work := make(chan int)
 					var wg sync.WaitGroup
@@ -390,7 +390,7 @@ func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 		made := 0
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
 			made++
-			return sluice.New(sluice.Config{})
+			return sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Off: true}})
 		}, sluice.KeyedConfig{Idle: time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -417,7 +417,7 @@ func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 func TestSlowStart_ThreeRefusalsAmongSixteenAnswers(t *testing.T) {
 	for between, slow := range map[int]bool{6: true, 7: false} { // answers between the second and the third
 		synctest.Test(t, func(t *testing.T) {
-			g := mustGate(t, sluice.Config{})
+			g := fixedGate(t, sluice.Config{})
 			do := func(n int, a answer) {
 				for range n {
 					g.Do(bg, a)
@@ -442,7 +442,7 @@ func TestSlowStart_ThreeRefusalsAmongSixteenAnswers(t *testing.T) {
 // first call of the last refusal.
 func TestSlowStart_ProbesAServerThatRefusesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{})
+		g := fixedGate(t, sluice.Config{})
 		refused := func(n int) {
 			for range n {
 				g.Do(bg, after(100*ms, busy))

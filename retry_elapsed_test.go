@@ -17,7 +17,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheStartOfRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Each attempt takes 3 s and each backoff 7 s. What an attempt takes
 		// counts, but one that begins in time may end when it likes.
-		g, s := mustGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
+		g, s := fixedGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
 		p := each(7 * time.Second)
 		p.MaxElapsed, p.Attempts = 20*time.Second, -1
 		err := sluice.Retry(bg, g, p, s.call)
@@ -43,7 +43,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	p.MaxElapsed = time.Minute
 	t.Run("when the gate is slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
 			err := sluice.Retry(bg, g, p, s.call)
 			s.want(t, 0, 40*time.Second)
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
@@ -51,7 +51,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	})
 	t.Run("exactly then is not later", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
 			if err := sluice.Retry(bg, g, p, s.call); err != nil {
 				t.Error(err)
 			}
@@ -60,7 +60,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	})
 	t.Run("whatever the deadline of the context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
 			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
 			defer cancel()
 			err := sluice.Retry(ctx, g, p, s.call)
@@ -69,7 +69,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	})
 	t.Run("behind others after a server wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+			g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 			s := newServer(after(500*ms, retryAfter(30*time.Second)), fine)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			for i := range 100 {
@@ -82,7 +82,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	})
 	t.Run("when a pause is prolonged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, l := mustGate(t, sluice.Config{}), synclog.New()
+			g, l := fixedGate(t, sluice.Config{}), synclog.New()
 			s := newServer(retryAfter(30*time.Second), fine)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			time.Sleep(10 * time.Second)
@@ -95,7 +95,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	})
 	t.Run("for an unknown time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+			g, l := fixedGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 			s := newServer(down, fine)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			l.Call(1, func() error { return hold(g, time.Hour) })
@@ -107,7 +107,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 
 func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(down)
+		g, s := fixedGate(t, sluice.Config{}), newServer(down)
 		g.PauseUntil(time.Now().Add(time.Minute), "maintenance")
 		p := each(5 * time.Second)
 		p.MaxElapsed = 10 * time.Second
@@ -123,7 +123,7 @@ func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
 func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(down, retryAfter(10*24*time.Hour), down, fine)
+			g, s := fixedGate(t, sluice.Config{}), newServer(down, retryAfter(10*24*time.Hour), down, fine)
 			p := each(365 * 24 * time.Hour)
 			p.MaxElapsed, p.MaxServerWait = d, -1
 			if err := sluice.Retry(bg, g, p, s.call); err != nil {
@@ -137,7 +137,7 @@ func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
 func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 	for elapsed, others := range map[time.Duration]int{5 * time.Second: 100, 0: 1000} { // 0 means 15 min
 		synctest.Test(t, func(t *testing.T) {
-			g := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+			g := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 			var wg sync.WaitGroup
 			start := time.Now()
 			wg.Go(func() {
@@ -162,7 +162,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 
 func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second))
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second))
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
 		s.want(t, 0, 25*time.Second, 50*time.Second)
 		s.wantStop(t, err, stop{
@@ -170,7 +170,7 @@ func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 			at: 50 * time.Second, elapsed: 50 * time.Second, retryAt: 75 * time.Second,
 		})
 
-		g, s = mustGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second), retryAfter(35*time.Second), fine)
+		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second), retryAfter(35*time.Second), fine)
 		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
 			t.Error(err) // exactly then is not later
 		}
@@ -192,7 +192,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(c.wait))
+				g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(c.wait))
 				err := sluice.Retry(bg, g, c.policy, s.call)
 				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.wait})
 				var stopped *sluice.RetryError
@@ -201,14 +201,14 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 				}
 
 				// It is for this call alone.
-				g, s = mustGate(t, sluice.Config{}), newServer(notBefore(c.wait))
+				g, s = fixedGate(t, sluice.Config{}), newServer(notBefore(c.wait))
 				err = sluice.Retry(bg, g, c.policy, s.call)
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
 					t.Errorf("%v\nwant %v", stopped.Why, c.want)
 				}
 
 				// The pause is that of another call.
-				g, s = mustGate(t, sluice.Config{}), newServer(down)
+				g, s = fixedGate(t, sluice.Config{}), newServer(down)
 				p := c.policy
 				p.Backoff = sluice.Constant(time.Second)
 				done := make(chan error)
@@ -228,13 +228,13 @@ func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := each(time.Second)
 		p.MaxServerWait = time.Minute
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute), fine)
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute), fine)
 		if err := sluice.Retry(bg, g, p, s.call); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Minute)
 
-		g, s = mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute+1), fine)
+		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute+1), fine)
 		err := sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
@@ -244,7 +244,7 @@ func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(365*24*time.Hour), fine)
+			g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(365*24*time.Hour), fine)
 			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
 				t.Error(err)
 			}
@@ -274,7 +274,7 @@ func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(c.answers...)
+				g, s := fixedGate(t, sluice.Config{}), newServer(c.answers...)
 				err := sluice.Retry(bg, g, c.policy, s.call)
 				if !errors.Is(err, c.why) {
 					t.Errorf("got %v, want %v", err, c.why)
@@ -295,7 +295,7 @@ func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 	long := sluice.RetryPolicy{MaxServerWait: 3 * time.Hour, Backoff: sluice.Constant(time.Minute)}
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		l.Call(0, func() error { return sluice.Retry(bg, g, long, newServer(after(30*time.Second, down), fine).call) })
 		time.Sleep(45 * time.Second)
 		g.PauseUntil(time.Now().Add(time.Hour), "429 of another") // while it waits for its backoff
@@ -305,7 +305,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 		l.Want(t, synclog.At(0, 45*time.Second+50*time.Minute+2*time.Hour))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		for i := range 60 { // all refused at first
 			l.Call(i, func() error {
 				return sluice.Retry(bg, g, long, newServer(after(time.Hour, retryAfter(time.Hour)), fine).call)
@@ -342,7 +342,7 @@ func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
 			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
 		} {
-			g, s := mustGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
+			g, s := fixedGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
 			err := sluice.Retry(bg, g, c.policy, s.call)
 			last := errBusy
 			if errors.Is(err, errDown) {

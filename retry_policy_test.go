@@ -18,7 +18,7 @@ import (
 func TestRetryPolicy_Zero_MakesFourAttempts(t *testing.T) {
 	for name, a := range map[string]answer{"plain": down, "throttle": busy, "timeout": late} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(a)
+			g, s := fixedGate(t, sluice.Config{}), newServer(a)
 			err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
 			came := s.attempts()
 			if len(came) != 4 {
@@ -43,7 +43,7 @@ func TestRetryPolicy_Zero_HasFullJitter(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const calls = 1000
-			g := mustGate(t, sluice.Config{Rate: herd, RetryBudget: -1})
+			g := fixedGate(t, sluice.Config{Rate: herd, RetryBudget: -1})
 			waits := make([][]time.Duration, len(c.tops))
 			for range calls {
 				s := newServer(c.answer)
@@ -73,7 +73,7 @@ func TestRetryPolicy_Zero_HasFullJitter(t *testing.T) {
 
 func TestRetryPolicy_Zero_RetriesForFifteenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down)
+		g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(down)
 		p := each(5 * time.Minute)
 		p.Attempts = -1
 		err := sluice.Retry(bg, g, p, s.call)
@@ -87,7 +87,7 @@ func TestRetryPolicy_Zero_RetriesForFifteenMinutes(t *testing.T) {
 
 func TestRetryPolicy_Zero_WaitsFiveMinutesForAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(5*time.Minute), retryAfter(5*time.Minute+1))
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(5*time.Minute), retryAfter(5*time.Minute+1))
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
 		s.want(t, 0, 5*time.Minute)
 		s.wantStop(t, err, stop{
@@ -100,7 +100,7 @@ func TestRetryPolicy_Zero_WaitsFiveMinutesForAServer(t *testing.T) {
 func TestRetryPolicy_Attempts_IncludesTheFirst(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(down)
+			g, s := fixedGate(t, sluice.Config{}), newServer(down)
 			p := each(time.Second)
 			p.Attempts = n
 			err := sluice.Retry(bg, g, p, s.call)
@@ -120,7 +120,7 @@ func TestRetryPolicy_Attempts_NegativeIsUnbounded(t *testing.T) {
 			for range 500 {
 				answers = append(answers, down)
 			}
-			g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(append(answers, fine)...)
+			g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(append(answers, fine)...)
 			p := each(time.Second)
 			p.Attempts = n
 			if err := sluice.Retry(bg, g, p, s.call); err != nil || len(s.attempts()) != 501 {
@@ -136,7 +136,7 @@ func TestRetryPolicy_AttemptTimeout_EndsTheAttemptAndIsRetried(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		g, s := mustGate(t, sluice.Config{Concurrency: 1}), newServer(hang)
+		g, s := fixedGate(t, sluice.Config{Concurrency: 1}), newServer(hang)
 		p := each(10 * time.Second)
 		p.AttemptTimeout, p.Attempts = 3*time.Second, 3
 		err := sluice.Retry(bg, g, p, s.call)
@@ -161,7 +161,7 @@ func TestRetryPolicy_AttemptTimeout_KeepsTheCallersDeadline(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("get: %w", ctx.Err())
 		}
-		g, s := mustGate(t, sluice.Config{}), newServer(hang)
+		g, s := fixedGate(t, sluice.Config{}), newServer(hang)
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
 		p := each(time.Second)
@@ -177,7 +177,7 @@ func TestRetryPolicy_AttemptTimeout_KeepsTheCallersDeadline(t *testing.T) {
 
 func TestRetryPolicy_AttemptTimeout_ZeroIsNone(t *testing.T) {
 	for _, d := range []time.Duration{0, -1, math.MinInt64} {
-		g := mustGate(t, sluice.Config{})
+		g := fixedGate(t, sluice.Config{})
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: d}, func(ctx context.Context) error {
 			if at, ok := ctx.Deadline(); ok {
 				t.Errorf("AttemptTimeout %v: deadline at %v", d, at)
@@ -192,7 +192,7 @@ func TestRetryPolicy_AttemptTimeout_ZeroIsNone(t *testing.T) {
 
 func TestRetryPolicy_AttemptTimeout_ContextEndsWithTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{})
+		g := fixedGate(t, sluice.Config{})
 		var seen []context.Context
 		sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: time.Hour, Attempts: 2}, func(ctx context.Context) error {
 			for _, before := range seen {
@@ -217,7 +217,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 			asked = append(asked, err)
 			return err == errDown
 		}
-		g := mustGate(t, sluice.Config{Rate: herd})
+		g := fixedGate(t, sluice.Config{Rate: herd})
 
 		s := newServer(down, retryAfter(time.Second), busy, down, always(os.ErrInvalid))
 		err := sluice.Retry(bg, g, p, s.call)
@@ -230,7 +230,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 		// Nor does false outweigh a server that asks to come back.
 		asked, p.Retryable = nil, func(error) bool { asked = append(asked, err); return false }
 		s = newServer(busy, retryAfter(time.Second), gone)
-		err = sluice.Retry(bg, mustGate(t, sluice.Config{Rate: herd}), p, s.call)
+		err = sluice.Retry(bg, fixedGate(t, sluice.Config{Rate: herd}), p, s.call)
 		s.want(t, 0, time.Second, 2*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 3, at: 2 * time.Second, elapsed: 2 * time.Second})
 		if asked != nil {
@@ -262,7 +262,7 @@ func TestRetryPolicy_Backoff_GetsRetryAndPreviousWait(t *testing.T) {
 			}
 		}
 		p := sluice.RetryPolicy{Attempts: 6, Backoff: curve("plain", time.Second), Throttled: curve("throttled", 10*time.Second)}
-		g, s := mustGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, retryAfter(time.Minute), down, late, busy)
+		g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, retryAfter(time.Minute), down, late, busy)
 		sluice.Retry(bg, g, p, s.call)
 		s.want(t, 0, 1*time.Second, 21*time.Second, 81*time.Second, 84*time.Second, 88*time.Second, 138*time.Second)
 		want := []question{
@@ -286,7 +286,7 @@ func TestRetryPolicy_Backoff_AtLeastAMillisecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(down, busy, down, fine)
+				g, s := fixedGate(t, sluice.Config{}), newServer(down, busy, down, fine)
 				if err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: curve, Throttled: curve}, s.call); err != nil {
 					t.Error(err)
 				}
@@ -299,7 +299,7 @@ func TestRetryPolicy_Backoff_AtLeastAMillisecond(t *testing.T) {
 func TestRetryPolicy_Backoff_RandomIsBelowOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := []time.Duration{1, 2, 3}
-		sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
+		sluice.Retry(bg, fixedGate(t, sluice.Config{}), sluice.RetryPolicy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
 			return table[int(u*3)]
 		}}, func(context.Context) error { return errors.New("x") })
 	})
@@ -319,7 +319,7 @@ func TestRetryPolicy_HasNoState(t *testing.T) {
 		}
 		var calls sync.WaitGroup
 		for i := range 64 {
-			g := mustGate(t, sluice.Config{RetryBudget: -1})
+			g := fixedGate(t, sluice.Config{RetryBudget: -1})
 			calls.Go(func() {
 				a, want := down, []time.Duration{0, 2000 * ms, 5500 * ms, 11250 * ms, 20375 * ms}
 				if i%2 == 1 {

@@ -16,7 +16,7 @@ import (
 
 func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: tenPerSecond, Concurrency: 64}), synclog.New()
 		s := newServer(after(50*ms, retryAfter(30*time.Second)), fine)
 		var want []synclog.Left
 		for i := range 64 {
@@ -36,7 +36,7 @@ func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
 // come back to the gate while it is paused.
 func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}}), synclog.New()
 		for i := range 64 {
 			first := after(time.Second, fine)
 			if i == 0 {
@@ -62,7 +62,7 @@ func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 // must not let the next call leave first.
 func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 		s := newServer(after(time.Second, retryAfter(30*time.Second)), fine)
 		for i := range 3 {
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
@@ -84,7 +84,7 @@ func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{}), synclog.New()
+				g, l := fixedGate(t, sluice.Config{}), synclog.New()
 				sluice.Retry(c.ctx, g, sluice.RetryPolicy{}, c.answer)
 				l.Call(0, enter(g, bg))
 				time.Sleep(time.Hour)
@@ -96,7 +96,7 @@ func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 
 func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{Rate: herd}), newServer(
+		g, s := fixedGate(t, sluice.Config{Rate: herd}), newServer(
 			retryAfter(10*time.Second), retryAfter(10*time.Second), retryAfter(10*time.Second), down,
 			retryAfter(10*time.Second), busy,
 			retryAfter(10*time.Second), retryAfter(10*time.Second), down)
@@ -110,7 +110,7 @@ func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 
 func TestRetryAfter_UsesNotTheOnlyAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(10*time.Second), fine)
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(10*time.Second), fine)
 		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
 			t.Error(err)
 		}
@@ -159,7 +159,7 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(c.answer, fine)
+				g, s := fixedGate(t, sluice.Config{}), newServer(c.answer, fine)
 				if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
 					t.Error(err)
 				}
@@ -171,7 +171,7 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 
 func TestRetryAfter_LongestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		for i, d := range []time.Duration{20 * time.Second, 40 * time.Second, 10 * time.Second} {
 			s := newServer(after(time.Duration(i+1)*time.Second, retryAfter(d)), fine)
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
@@ -184,7 +184,7 @@ func TestRetryAfter_LongestCounts(t *testing.T) {
 func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 	for _, d := range []time.Duration{time.Minute, 40 * time.Second, 30 * time.Second} { // at the deadline is too late
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, retryAfter(d)))
+			g, s := fixedGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, retryAfter(d)))
 			ctx, cancel := context.WithTimeout(bg, 40*time.Second)
 			defer cancel()
 			err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
@@ -207,7 +207,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(30*time.Second), fine)
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(30*time.Second), fine)
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second+1)
 		defer cancel()
 		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != nil {
@@ -218,7 +218,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 
 func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		call := func(p sluice.RetryPolicy) func() error {
 			return func() error { return sluice.Retry(bg, g, p, s.call) }
@@ -272,7 +272,7 @@ func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 
 func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		first := newServer(after(1*time.Second, retryAfter(4*time.Minute)), fine)
 		other := newServer(after(2*time.Second, retryAfter(6*time.Minute)), fine)
 		third := newServer(after(3*time.Second, down), fine)
@@ -309,7 +309,7 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := sluice.Limit{Name: "daily", Limiter: generous{}}
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
 		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		for i := range 3 {
 			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
@@ -337,8 +337,8 @@ func (generous) Adjust(context.Context, int64, time.Duration) error  { return ni
 // The pause of a parent holds a call as much as that of its gate.
 func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := mustGate(t, sluice.Config{Name: "all"})
-		g, l := mustGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
+		all := fixedGate(t, sluice.Config{Name: "all"})
+		g, l := fixedGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
 		sluice.Retry(bg, all, sluice.RetryPolicy{}, retryAfter(6*time.Minute))
 		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
 		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
@@ -360,7 +360,7 @@ func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(func(context.Context) error { return mark() })
+				g, s := fixedGate(t, sluice.Config{}), newServer(func(context.Context) error { return mark() })
 				p := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(7 * time.Second)}
 				done := make(chan error)
 				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
@@ -394,7 +394,7 @@ func TestRetryAfter_NeedsRetryBudget(t *testing.T) {
 func TestRetryAfter_LastsAtLeastAMillisecond(t *testing.T) {
 	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
 		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(d), retryAfter(d), fine)
+			g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(d), retryAfter(d), fine)
 			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
 				t.Error(err)
 			}
@@ -411,7 +411,7 @@ func TestRetryAfter_LastsAtLeastAMillisecond(t *testing.T) {
 
 func TestRetryAfter_NanosecondWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, n := mustGate(t, sluice.Config{RetryBudget: -1}), 0
+		g, n := fixedGate(t, sluice.Config{RetryBudget: -1}), 0
 		start := time.Now()
 		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, func(context.Context) error {
 			n++

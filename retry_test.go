@@ -228,7 +228,7 @@ func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
 
 // Everything together, on the real scheduler: nothing is lost, and nothing remains.
 func TestRetry_Stress(t *testing.T) {
-	g := mustGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
+	g := fixedGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
 	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}
 	var inFlight, most, attempts atomic.Int64
 	var calls sync.WaitGroup

@@ -21,7 +21,7 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 	if !r.takeRoom(n) {
 		return queue.Forever
 	}
-	wait := r.depart(now, due, n)
+	wait := r.depart(now, due, n, nil)
 	if wait > 0 {
 		r.returnRoom(n)
 	}
@@ -51,10 +51,11 @@ func (r *rule) returnRoom(n int64) {
 	}
 }
 
-// depart lets n, which has taken its room, leave at now and returns 0, or changes
+// depart lets n with costs, which has taken its room, leave at now and returns 0, or changes
 // nothing and returns how long to wait.
-func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
-	if wait := max(r.budget.wait(now), r.ramp.wait(now)); wait > 0 {
+func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
+	others := r.flight.calls() - 1 // n has taken its room
+	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.wait(now, n, costs, others)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
@@ -62,8 +63,10 @@ func (r *rule) depart(now, due time.Duration, n int64) time.Duration {
 	}
 	r.budget.leave(now)
 	r.ramp.leave(now)
+	r.learner.leave(now, due, n, costs, others)
 	r.heldBy = ""
 	r.granted++
+	r.sent += uint64(n)
 	return 0
 }
 
@@ -83,14 +86,24 @@ func (r *rule) mostInFlight() int64 {
 // places returns how many calls may be in flight, as far as a flight can count.
 func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
-// wait returns how long n would wait at the head of the queue.
-func (r *rule) wait(now time.Duration, n int64) queue.Wait {
+// wait returns how long n with costs, a call that asks to leave, waits at the head of the
+// queue.
+func (r *rule) wait(now time.Duration, n int64, costs Costs) queue.Wait {
+	return r.waitFor(now, n, r.learner.wait(now, n, costs, r.flight.calls()))
+}
+
+// wouldWait is wait for somebody who only looks.
+func (r *rule) wouldWait(now time.Duration, n int64) queue.Wait {
+	return r.waitFor(now, n, r.learner.looksLike(now, r.flight.calls()))
+}
+
+func (r *rule) waitFor(now time.Duration, n int64, learned time.Duration) queue.Wait {
 	if !r.room(n) {
 		return queue.Wait{For: queue.Forever}
 	}
 	wait := queue.Surely(r.schedule.Wait(now, 0))
 	wait.Paced = true
-	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now)) // which answers make shorter
+	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now), learned) // answers make these shorter
 	return wait
 }
 
@@ -102,6 +115,9 @@ func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
 
+// Unit implements queue.HasUnit.
+func (r *rule) Unit() float64 { return r.schedule.Unit() }
+
 // refuse implements queue.Config.Refuse.
 func (r *rule) refuse(n int64) error {
 	if r.concurrency > 0 && r.concurrencyUnit.of(n) > r.concurrency {
@@ -111,10 +127,16 @@ func (r *rule) refuse(n int64) error {
 }
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
-// paused for longer than RetryPolicy.MaxServerWait.
+// paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.
 func (r *rule) giveUp(now, patience time.Duration) error {
 	if until := r.schedule.Paused(); until > now && until-now > patience {
 		return &pausedError{until - now, r.why}
+	}
+	if r.learner.blockedFor(now) > patience {
+		// One call must go on asking whether it is over.
+		if wait := r.learner.looksLike(now, r.flight.calls()); wait > 0 {
+			return &pausedError{wait, "the server refuses all calls"}
+		}
 	}
 	return nil
 }
@@ -148,13 +170,27 @@ func (r *rule) holds(now time.Duration) limits.Cause {
 	return by
 }
 
+// queues returns what holds up a call of n that is about to wait: what holds up the first
+// caller, if there is one.
+func (r *rule) queues(n int64) limits.Cause {
+	r.queue.Lock()
+	defer r.queue.Unlock()
+	now := r.queue.Now()
+	if by := r.holds(now); by != "" {
+		return by
+	}
+	return r.holdsUp(now, n)
+}
+
 // holdsUp returns what holds up a call of n at the head of the queue, or "".
 func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
-	switch wait := r.wait(now, n).For; {
+	switch wait := r.wouldWait(now, n).For; {
 	case !r.room(n):
 		return limits.ByConcurrency
 	case wait > 0 && r.ramp.wait(now) >= wait:
 		return limits.BySlowStart
+	case wait > 0 && r.schedule.Wait(now, 0) < wait && r.learner.looksLike(now, r.flight.calls()) >= wait:
+		return limits.ByLearned
 	case wait > 0 && r.budget.wait(now) >= wait:
 		return limits.ByRetryBudget
 	case wait > 0:
@@ -166,7 +202,7 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.
 func (r *rule) Close() (asleep int) {
 	next, used := r.lane.Close()
-	r.granted += uint64(r.flight.passed())
+	(*Gate)(r).countPassed()
 	if used {
 		// Later than that: under the lock, or by a clock read before it.
 		r.budget.left = max(r.budget.left, next-r.schedule.Interval())
@@ -175,10 +211,17 @@ func (r *rule) Close() (asleep int) {
 	return 0
 }
 
+// countPassed counts the calls, of cost 1, that were granted without the lock.
+func (g *Gate) countPassed() {
+	n := uint64(g.flight.passed())
+	g.granted += n
+	g.sent += n
+}
+
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
-	if r.ask != nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil {
+	if r.ask != nil && r.path == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()
@@ -202,7 +245,8 @@ func (r *rule) Open(int) bool {
 // A call that gives its place back takes the lock next, and so wakes a caller that
 // missed the place meanwhile. If the gate was closed in between, Shutdown may wait for
 // that place, so giving it back is a release like any other. Gates with further
-// limits or a parent, or whose concurrency counts cost, always take the lock.
+// limits, or whose concurrency counts cost, always take the lock. See parent.go for gates
+// with a parent.
 
 // admitUnlocked lets a call of cost 1 leave at now, if that is possible without the
 // lock.

@@ -48,6 +48,10 @@ type Stats struct {
 	Spacing     time.Duration
 	RetryTokens int
 
+	// Learned is what the gate has learned about the limit of its server, nil while it does
+	// not learn: see [Adaptive].
+	Learned *Learned
+
 	Granted  uint64   // calls that may leave
 	Refused  Refusals // calls that may not
 	Retried  uint64   // further attempts that RetryValue and Attempts decided on
@@ -86,6 +90,9 @@ func (s Stats) String() string {
 		if s.PausedWhy != "" {
 			parts[len(parts)-1] += " (" + s.PausedWhy + ")"
 		}
+	}
+	if s.Learned != nil {
+		add("learned %v", s.Learned)
 	}
 	if s.Spacing > 0 {
 		add("calls %v apart after failures", s.Spacing)
@@ -193,7 +200,7 @@ func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
 	g.queue.Advance(now)
-	g.granted += uint64(g.flight.passed()) // also those that lost their slot after the lane was closed
+	g.countPassed() // also those that lost their slot after the lane was closed
 	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
@@ -207,6 +214,7 @@ func (g *Gate) Stats() Stats {
 		RetryTokens: budget.tokens,
 		Granted:     g.granted,
 		Stranded:    g.stranded.Load(),
+		Learned:     g.learner.learned(&g.queue),
 	}
 	if until := g.schedule.Paused(); until > now {
 		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why

@@ -1,0 +1,554 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A limited server has a leaky bucket and answers after 50 ms, as does a refusal.
+type limited struct {
+	bucket *leaky.Bucket
+	told   bool // how long to wait
+	began  time.Time
+
+	requests, refused atomic.Int64
+	last              atomic.Int64 // when it granted a request last
+}
+
+func newLimited(t *testing.T, perSecond, burst int64) *limited {
+	t.Helper()
+	b, err := leaky.New(sluice.Rate{Count: perSecond, Per: time.Second, Burst: burst})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &limited{bucket: b, began: time.Now()}
+}
+
+func (s *limited) call(context.Context) error {
+	s.requests.Add(1)
+	r := s.bucket.Take(1)
+	time.Sleep(50 * ms)
+	if r.Allowed() {
+		s.last.Store(int64(time.Since(s.began)))
+		return nil
+	}
+	s.refused.Add(1)
+	if s.told {
+		return sluice.RetryAfter(errBusy, r.RetryAfter)
+	}
+	return sluice.RetryAfter(errBusy, 0)
+}
+
+// work makes calls through do, with so many goroutines, and returns how long that took.
+func work(t *testing.T, goroutines, calls int, do func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var left atomic.Int64
+	left.Store(int64(calls))
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(began)
+}
+
+// A gate that is told nothing finds the limit, with whatever it meets.
+func TestAdaptive_FindsTheLimit(t *testing.T) {
+	parent := func() *sluice.Gate { return mustGate(t, sluice.Config{Name: "all", Concurrency: 100}) }
+	for name, c := range map[string]struct {
+		cfg  func() sluice.Config
+		told bool
+	}{
+		"nothing configured": {func() sluice.Config { return sluice.Config{} }, false},
+		"told waits":         {func() sluice.Config { return sluice.Config{} }, true},
+		"search":             {func() sluice.Config { return sluice.Config{Adaptive: sluice.Adaptive{Search: true}} }, false},
+		"concurrency":        {func() sluice.Config { return sluice.Config{Concurrency: 32} }, false},
+		"cost concurrency":   {func() sluice.Config { return sluice.Config{Concurrency: 32, ConcurrencyUnit: sluice.Cost} }, false},
+		"too high a rate": {func() sluice.Config {
+			return sluice.Config{Rate: sluice.Rate{Count: 80, Per: time.Second}}
+		}, false},
+		"too high a rate, told waits": {func() sluice.Config {
+			return sluice.Config{Rate: sluice.Rate{Count: 80, Per: time.Second}}
+		}, true},
+		"parent":       {func() sluice.Config { return sluice.Config{Parent: parent()} }, false},
+		"search child": {func() sluice.Config { return sluice.Config{Parent: parent(), Adaptive: sluice.Adaptive{Search: true}} }, false},
+		"limit":        {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}} }, false},
+		"observer":     {func() sluice.Config { return sluice.Config{Observer: func(sluice.Event) {}} }, false},
+		"no budget":    {func() sluice.Config { return sluice.Config{RetryBudget: -1} }, false},
+		"fine grain":   {func() sluice.Config { return sluice.Config{Grain: -1, CatchUp: -1} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, g := newLimited(t, 20, 10), mustGate(t, c.cfg())
+				s.told = c.told
+				const calls = 1000
+				took := work(t, 64, calls, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+				ideal := (calls - 10) * time.Second / 20
+				// Of the 64 calls that come at once before anything is known, 54 are refused.
+				if n := s.refused.Load(); took > ideal*105/100 || n > 54+calls*3/100 {
+					t.Errorf("%v, %v ideal, %d refused", took, ideal, n)
+				}
+				l := g.Stats().Learned
+				if l == nil || math.Abs(l.Rate/20-1) > .15 || l.Refusals == 0 || l.Changes == 0 || l.Changed.IsZero() {
+					t.Errorf("%+v", l)
+				}
+			})
+		})
+	}
+}
+
+// The limit of a server that counts cost is learned in cost, also if that is known only
+// afterwards.
+func TestAdaptive_Cost(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, g := newLimited(t, 1000, 500), mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+			n := int64(50)
+			if settled {
+				n = 80
+			}
+			took := work(t, 16, 2000, func() error {
+				a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+				for {
+					p, err := a.Next(bg, n)
+					if err != nil {
+						return err
+					}
+					again, err := a.Try(bg, p, func(context.Context) error {
+						r := s.bucket.Take(50)
+						time.Sleep(50 * ms)
+						p.Settle(50)
+						if !r.Allowed() {
+							s.refused.Add(1)
+							return sluice.RetryAfter(errBusy, 0)
+						}
+						return nil
+					})
+					p.Release()
+					if !again {
+						return err
+					}
+				}
+			})
+			rate := 1000.
+			l := g.Stats().Learned
+			if l.Unit == sluice.Calls { // all cost the same, so that is as good
+				rate = 20
+			}
+			if took > 105*time.Second || s.refused.Load() > 60 || math.Abs(l.Proven/rate-1) > .05 {
+				t.Errorf("settled %v: %v, %d refused, %+v", settled, took, s.refused.Load(), l)
+			}
+		})
+	}
+}
+
+// Until the server has refused calls again and again, a gate that knows its rate keeps
+// to it, and when that was granted for long, it does so again.
+func TestAdaptive_ConfiguredRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newLimited(t, 100, 10), mustGate(t, sluice.Config{Rate: tenPerSecond})
+		do := func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+		g.Do(bg, retryAfter(30*time.Second))
+		if got := work(t, 8, 50, do); got != 30*time.Second+4900*ms+50*ms {
+			t.Errorf("after one refusal: %v", got)
+		}
+		if l := g.Stats().Learned; l != nil {
+			t.Errorf("after one refusal: %v", l)
+		}
+		g.Do(bg, retryAfter(time.Second))
+		if l := g.Stats().Learned; l == nil || l.Pace > 10 {
+			t.Errorf("after two: %v", l)
+		}
+		before := s.requests.Load()
+		took := work(t, 8, 1000, do)
+		if n := s.requests.Load() - before; took < 999*100*ms || n != 1000 {
+			t.Errorf("%d calls in %v", n, took)
+		}
+		if l := g.Stats().Learned; l != nil {
+			t.Errorf("after 1,000 calls: %v", l)
+		}
+		if took := work(t, 8, 100, do); took != 100*100*ms {
+			t.Errorf("then: %v", took)
+		}
+	})
+}
+
+// Nobody who does not report pays for it.
+func TestAdaptive_NobodyReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		work(t, 8, 1000, func() error {
+			p, err := g.Acquire(bg, 1)
+			time.Sleep(ms)
+			p.Release()
+			return err
+		})
+		g.PauseUntil(time.Now().Add(time.Second), "by hand")
+		if err := g.Do(bg, fine); err != nil || g.Stats().Learned != nil {
+			t.Errorf("%v, %v", err, g.Stats().Learned)
+		}
+		g.Do(bg, down)
+		g.Do(bg, gone)
+		g.Do(bg, busy) // may be chance
+		if l := g.Stats().Learned; l != nil {
+			t.Errorf("learned %v", l)
+		}
+	})
+}
+
+func TestAdaptive_Off(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Off: true, Search: true, Costly: true}})
+		for range 20 {
+			g.Do(bg, retryAfter(ms))
+		}
+		other := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+		if err := g.Restore(other.Snapshot()); err != nil || g.Stats().Learned != nil {
+			t.Errorf("%v, %v", err, g.Stats().Learned)
+		}
+	})
+}
+
+// A refused call waits in the gate, however often it is refused, but not for ever.
+func TestAdaptive_Attempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+		s := newServer(busy, busy, busy, busy, busy, busy, fine)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2}, s.call); err != nil {
+			t.Fatal(err)
+		}
+		if tokens := g.Stats().RetryTokens; tokens != 100 {
+			t.Errorf("%d tokens", tokens)
+		}
+		g, s = mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}}), newServer(busy)
+		began := time.Now()
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, s.call)
+		var gave *sluice.RetryError
+		if took := time.Since(began); !errors.Is(err, sluice.ErrServerWait) || !errors.As(err, &gave) || gave.RetryAt.Before(time.Now()) ||
+			took < time.Minute || took > 3*time.Minute || len(s.attempts()) > 20 {
+			t.Errorf("%v after %v and %d attempts", err, took, len(s.attempts()))
+		}
+		// Others need not wait to hear the same; one call asks the server now and then.
+		began = time.Now()
+		err = sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, s.call)
+		if !errors.Is(err, sluice.ErrServerWait) || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Until(gave.RetryAt))
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, fine); err != nil {
+			t.Error(err)
+		}
+		if g.Stats().Learned.Blocked {
+			t.Error("still blocked")
+		}
+	})
+}
+
+// Deadlines, cancelled callers, TryAcquire and Close are as ever while the server refuses.
+func TestAdaptive_Blocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Adaptive: sluice.Adaptive{Search: true}})
+		for range 5 {
+			g.Do(bg, busy)
+		}
+		if s := g.Stats(); s.Learned == nil || !s.Learned.Blocked {
+			t.Fatalf("%+v", s)
+		}
+		if p, ok := g.TryAcquire(1); ok {
+			p.Release()
+			t.Error("a call left")
+		}
+		ctx, cancel := context.WithTimeout(bg, ms)
+		defer cancel()
+		if err := g.Do(ctx, fine); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if _, err := g.AcquireWithin(bg, 1, ms); !errors.Is(err, limits.ErrTimeout) {
+			t.Error(err)
+		}
+		waiting := make(chan error)
+		go func() { waiting <- g.Do(bg, fine) }()
+		synctest.Wait()
+		if s := g.Stats(); s.LimitedBy != limits.ByLearned || !strings.Contains(g.String(), "1 waiting for the learned limit, learned ") {
+			t.Errorf("%v", g)
+		}
+		if e := g.Estimate(1); e.Unknown != limits.ByLearned {
+			t.Errorf("%+v", e)
+		}
+		g.Close()
+		if err := <-waiting; !errors.Is(err, limits.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A call that the server always refuses ends after its attempts and does not slow the
+// others down for good.
+func TestAdaptive_PoisonedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newLimited(t, 20, 10), mustGate(t, sluice.Config{})
+		do := func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+		work(t, 16, 400, do)
+		tries := 0
+		ended := make(chan error)
+		go func() {
+			ended <- sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
+				tries++
+				return sluice.RetryAfter(errBusy, 0)
+			})
+		}()
+		took := work(t, 16, 1000, do)
+		if err := <-ended; !errors.Is(err, sluice.ErrAttempts) || tries < 4 || tries > 6 || took > 60*time.Second {
+			t.Errorf("%v after %d attempts; the others took %v", err, tries, took)
+		}
+	})
+}
+
+// All callers that wait for a server that refuses everything lose their patience at once,
+// however quickly it answers.
+func TestAdaptive_AllGiveUp(t *testing.T) {
+	for _, takes := range []time.Duration{0, 20 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{})
+			began := time.Now()
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					err := sluice.Retry(bg, g, sluice.RetryPolicy{}, after(takes, busy))
+					if took := time.Since(began); !errors.Is(err, sluice.ErrServerWait) || took < 5*time.Minute || took > 10*time.Minute {
+						t.Errorf("%v after %v", err, took)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// While one call asks a server that refuses, the others wait for its answer.
+func TestAdaptive_OneCallAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+		var inFlight, most atomic.Int64
+		var open atomic.Bool
+		call := func(context.Context) error {
+			most.Store(max(most.Load(), inFlight.Add(1)))
+			defer inFlight.Add(-1)
+			time.Sleep(20 * ms)
+			if open.Load() {
+				return nil
+			}
+			return sluice.RetryAfter(errBusy, 0)
+		}
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, call); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		most.Store(0)
+		time.Sleep(time.Minute)
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d calls asked at once", n)
+		}
+		open.Store(true)
+		wg.Wait()
+	})
+}
+
+// A pause that the server asked for ends with Resume.
+func TestAdaptive_Resume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		g.Do(bg, retryAfter(time.Hour))
+		ended := make(chan error)
+		go func() { ended <- g.Do(bg, fine) }()
+		synctest.Wait()
+		if s := g.Stats(); s.LimitedBy != limits.ByPause || s.Learned == nil {
+			t.Errorf("%+v", s)
+		}
+		began := time.Now()
+		g.Resume()
+		if err := <-ended; err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestGate_Restore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newLimited(t, 50, 10), mustGate(t, sluice.Config{})
+		do := func(g *sluice.Gate) func() error {
+			return func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+		}
+		work(t, 32, 1000, do(g))
+		data := g.Snapshot()
+
+		next := mustGate(t, sluice.Config{})
+		if err := next.Restore(data); err != nil {
+			t.Fatal(err)
+		}
+		was, now := g.Stats().Learned, next.Stats().Learned
+		if now == nil || now.Rate != was.Rate || now.Why != "restored" {
+			t.Errorf("%v, then %v", was, now)
+		}
+		before := s.refused.Load()
+		took := work(t, 32, 1000, do(next))
+		if n := s.refused.Load() - before; took > 21*time.Second || n > 20 {
+			t.Errorf("%d refused, took %v", n, took)
+		}
+
+		// The rate of its own is a maximum.
+		slow := mustGate(t, sluice.Config{Rate: tenPerSecond})
+		if err := slow.Restore(data); err != nil {
+			t.Fatal(err)
+		}
+		if l := slow.Stats().Learned; l == nil || l.Pace > 10 {
+			t.Errorf("%v", l)
+		}
+
+		fresh := mustGate(t, sluice.Config{})
+		if err := fresh.Restore(mustGate(t, sluice.Config{}).Snapshot()); err != nil || fresh.Stats().Learned != nil {
+			t.Errorf("%v, %v", err, fresh.Stats().Learned)
+		}
+		for _, bad := range []string{"", "{}", "nonsense", string(data[:len(data)/2])} {
+			if err := fresh.Restore([]byte(bad)); err == nil || fresh.Stats().Learned != nil {
+				t.Errorf("%q: %v", bad, err)
+			}
+		}
+	})
+}
+
+// An estimate counts with the pace that was learned.
+func TestGate_Estimate_Learned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newLimited(t, 20, 10), mustGate(t, sluice.Config{})
+		work(t, 16, 400, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		e := g.Estimate(2000)
+		if e.LimitedBy != limits.ByLearned || e.Unknown != limits.ByLearned || e.Last < 95*time.Second || e.Last > 110*time.Second || e.Total <= e.Last || e.First > time.Second {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestPermit_Ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newLimited(t, 20, 10), mustGate(t, sluice.Config{})
+		took := work(t, 16, 500, func() error {
+			for {
+				p, err := g.Acquire(bg, 1)
+				if err != nil {
+					return err
+				}
+				err = s.call(bg)
+				p.Ended(err)
+				p.Ended(errors.New("does not count"))
+				p.Release()
+				p.Ended(err)
+				if err == nil {
+					return nil
+				}
+			}
+		})
+		if l := g.Stats().Learned; l == nil || took > 28*time.Second || s.refused.Load() > 40 {
+			t.Errorf("%v, %v, %d refused", l, took, s.refused.Load())
+		}
+		if tokens := g.Stats().RetryTokens; tokens != 100 {
+			t.Errorf("%d tokens", tokens)
+		}
+		var none *sluice.Permit
+		none.Ended(nil)
+		p, err := g.Acquire(bg, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ended(errBusy) // of a call that took nothing
+	})
+}
+
+func TestConfig_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Refused: func(err error) (bool, time.Duration) {
+			return errors.Is(err, errBusy), 2 * time.Second
+		}})
+		s := newServer(always(fmt.Errorf("wrapped: %w", errBusy)), fine)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, 0, 2*time.Second)
+		if err := g.Do(bg, down); err != errDown || g.Stats().Learned.Refusals != 1 {
+			t.Errorf("%v, %v", err, g.Stats().Learned)
+		}
+		// The mark of the function itself counts.
+		g.Do(bg, retryAfter(time.Minute))
+		if until := time.Until(g.Stats().PausedUntil); until != time.Minute {
+			t.Errorf("paused for %v", until)
+		}
+	})
+}
+
+func TestConfig_Adaptive_BadInput(t *testing.T) {
+	for _, a := range []sluice.Adaptive{
+		{Start: sluice.Rate{Count: -1, Per: time.Second}}, {Start: sluice.Rate{Count: 1}}, {Min: sluice.Rate{Per: time.Second}},
+		{Price: -1}, {Price: 1}, {Price: math.NaN()}, {Price: math.Inf(1)},
+	} {
+		if _, err := sluice.New(sluice.Config{Name: "api", Adaptive: a}); err == nil || !strings.HasPrefix(err.Error(), `sluice: config of gate "api": Adaptive: `) {
+			t.Errorf("%+v: %v", a, err)
+		}
+	}
+}
+
+// What a gate has learned is kept for an hour in which it is not used.
+func TestKeyed_KeepsWhatWasLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
+			made++
+			return sluice.New(sluice.Config{})
+		}, sluice.KeyedConfig{Idle: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gates.Do(bg, "a", retryAfter(time.Second))
+		for range 55 {
+			time.Sleep(time.Minute)
+			gates.Do(bg, "b", fine)
+		}
+		before := made
+		gates.Do(bg, "a", fine)
+		if made != before {
+			t.Error("it was forgotten after 55 minutes")
+		}
+		for range 125 { // what it learned counts until the last call
+			time.Sleep(time.Minute)
+			gates.Do(bg, "b", fine)
+		}
+		before = made
+		gates.Do(bg, "a", fine)
+		if made != before+1 {
+			t.Error("it was not forgotten after two hours")
+		}
+	})
+}

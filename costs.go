@@ -1,0 +1,145 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluice-go/sluice/limits"
+)
+
+// Costs are the amounts of several units that one call takes, such as
+//
+//	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
+//
+// Each amount is taken from the limits of a gate, and of its parents, that have that Unit.
+// A unit that is missing is an amount of 0: the call takes nothing from such a limit and
+// does not wait for it. No amount may be negative.
+type Costs map[Unit]int64
+
+type costsKey struct{}
+
+// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with
+// the Unit Calls or Cost take no notice: they count the n of the call. So do calls with
+// n = 0, which take nothing, and TryAcquire, which has no context. costs must not be
+// changed afterwards. It panics if an amount is negative.
+func WithCosts(ctx context.Context, costs Costs) context.Context {
+	costs.mustNotBeNegative()
+	return context.WithValue(ctx, costsKey{}, costs)
+}
+
+// costsOf returns the costs of ctx.
+func costsOf(ctx context.Context) Costs {
+	costs, _ := ctx.Value(costsKey{}).(Costs)
+	return costs
+}
+
+func (c Costs) mustNotBeNegative() {
+	for unit, n := range c {
+		if n < 0 {
+			panic(fmt.Sprintf("sluice: %s < 0: %d", unit, n))
+		}
+	}
+}
+
+// An extra is what few permits have, in one word of a Permit: with two more words of its
+// own it would not fit into 64 bytes.
+type extra struct {
+	lease limits.Lease // nil if there is none
+	costs Costs
+}
+
+// addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
+// count them.
+func (p *Permit) addCosts(ctx context.Context) {
+	if len(p.gate.steps) == 0 && !p.gate.heeding.Load() {
+		return
+	}
+	costs := costsOf(ctx)
+	if costs == nil {
+		return
+	}
+	for ; p != nil; p = p.up {
+		if p.extra == nil {
+			p.extra = new(extra)
+		}
+		p.extra.costs = costs
+	}
+}
+
+// costs returns the costs that p was granted with, if any count.
+func (p *Permit) costs() Costs {
+	if p == nil || p.extra == nil {
+		return nil
+	}
+	return p.extra.costs
+}
+
+// lease returns the lease of p, or nil.
+func (p *Permit) lease() limits.Lease {
+	if p.extra == nil {
+		return nil
+	}
+	return p.extra.lease
+}
+
+// SettleCosts replaces amounts that the call was granted with by what it really took, as
+// [Permit.Settle] does for n: what was too much is given back, and what was too little
+// becomes debt. A unit that is missing in actual stays as it was. An amount of the unit Cost
+// is passed to Settle, and one of the unit Calls is ignored. It may come before or after
+// Release. Only the first SettleCosts of a permit counts. It panics if an amount is
+// negative.
+func (p *Permit) SettleCosts(actual Costs) {
+	actual.mustNotBeNegative()
+	if p.gate == nil || !p.first(settledCosts) {
+		return
+	}
+	if n, ok := actual[Cost]; ok {
+		p.Settle(n)
+	}
+	var before Costs
+	if p.extra != nil {
+		before = p.extra.costs
+	}
+	age, less := p.gate.queue.Now()-p.since, false
+	for i := range p.gate.steps {
+		p.gate.steps[i].adjust(context.Background(), age, func(l ownedLimit) int64 {
+			n, known := actual[l.Unit]
+			if !known || l.Unit == Calls || l.Unit == Cost {
+				return 0
+			}
+			less = less || n < before[l.Unit]
+			return n - before[l.Unit]
+		})
+	}
+	for ; p != nil; p = p.up {
+		if p.gate.heeding.Load() {
+			p.settleLearned(before, actual)
+		}
+		if less {
+			p.gate.askAgain()
+		}
+	}
+}
+
+// settleLearned corrects what the learner of the gate of p counts of named units.
+func (p *Permit) settleLearned(before, actual Costs) {
+	g := p.gate
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	if g.learner == nil || p.done.Load()&denied != 0 {
+		return
+	}
+	for unit, n := range actual {
+		if unit != Calls && unit != Cost && n != before[unit] {
+			g.learner.settle(g.queue.Now(), p.since, unit, before[unit], n-before[unit])
+		}
+	}
+}
+
+// askAgain makes the first caller in the queue ask its limits again: something was given
+// back, which limits that are not Notifiers do not report.
+func (g *Gate) askAgain() {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	g.wake(g.queue.Now())
+}

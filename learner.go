@@ -1,0 +1,395 @@
+package sluice
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A learner is the controller of a gate, package internal/adaptive, with the calls that
+// are in flight. A nil learner holds nothing up. It is guarded by the lock of the gate's
+// queue.
+type learner struct {
+	belief              // of the first unit
+	more      []*belief // of further units, in their order; nil for nearly all gates
+	blamed    *belief   // for the last refusal; nil if there are no further units
+	blamedAt  time.Duration
+	gate      *Gate
+	catchUp   time.Duration
+	blockedAt time.Duration // when the last blockage began, or its wait ends
+	reported  uint64        // changes
+	granted   uint64        // calls that the server granted
+}
+
+// # When does a gate begin to learn?
+//
+// A gate to which no refusal is reported must not pay for it, so it begins at one. It then
+// knows only how many calls left lately (type recently) and that those in flight belong to
+// the time before.
+//
+// A refusal may be chance: some servers are overloaded for 1 call in 50, whatever the
+// pace. So a gate without a rate begins as a slow start does: when the server asks for a
+// wait, or refuses 3 of 16 calls. A gate with a rate, its own or its parent's, or with
+// further limits, was told the limit by somebody who should know. It begins at the second
+// refusal within 500 calls if the server asks for waits, at the third within 32 if not;
+// refusals of calls that were in flight together are one. It stops learning when its rate
+// has been granted for long.
+const (
+	strikeTold   = 500
+	strikeUntold = 32
+)
+
+// strikes are the last refusals of a gate with a rate.
+type strikes struct {
+	end     time.Duration // of the last one: calls that left before belong to it
+	n       int
+	granted [2]uint64 // calls by the gate before the last ones
+}
+
+// add records a refusal and reports whether it is one too many.
+func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
+	if s.n > 0 && since < s.end {
+		return false
+	}
+	few := s.n >= 2 && granted-s.granted[0] <= strikeUntold
+	if told {
+		few = s.n >= 1 && granted-s.granted[1] <= strikeTold
+	}
+	s.granted[0], s.granted[1] = s.granted[1], granted
+	s.end = now + 1
+	s.n++
+	return few
+}
+
+// recently is what had left at two instants, 15 s apart or more. Only calls that are
+// measured are noted, see holdTime.
+type recently struct {
+	early, late sofar
+	begun       bool
+}
+
+type sofar struct {
+	at          time.Duration
+	calls, cost uint64
+}
+
+// note is called when a call ends that left at since.
+func (r *recently) note(now, since time.Duration, calls, cost uint64) {
+	if !r.begun {
+		r.begun = true
+		r.early.at, r.late.at = since, since
+		return
+	}
+	if now-r.late.at > 15*time.Second {
+		r.early, r.late = r.late, sofar{now, calls, cost}
+	}
+}
+
+// suspects records, with the queue locked, a refusal by the server of a call that left at
+// since, and reports whether it is time to learn.
+func (g *Gate) suspects(now, since, asked time.Duration) bool {
+	if g.rate.Count > 0 || g.paced {
+		if many := g.strikes.add(now, since, g.granted, asked > 0); many || asked > 0 {
+			return many
+		}
+		g.slowStart(now, since, 0)
+		return false
+	}
+	g.ramp = g.ramp.refuse(now, since, asked)
+	return asked > 0 || g.ramp.on && g.ramp.began > now
+}
+
+// hasRate reports whether g has a rate.
+func (g *Gate) hasRate() bool {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	return g.rate.Count > 0
+}
+
+// learn gives g, whose queue is locked, a learner at the refusal of a call of n.
+func (g *Gate) learn(now time.Duration, n int64) {
+	g.learner, g.ramp = newLearner(g), nil
+	g.heeding.Store(true)
+	early := g.recently.early
+	past := adaptive.Past{
+		Since: early.at, Calls: float64(g.granted - early.calls), Cost: float64(g.sent - early.cost),
+		Answer: g.hold.mean(), Rate: hertz(g.rate),
+	}
+	if past.Calls == 0 { // all have left before the last 15 s
+		past.Calls, past.Cost = 1, float64(n)
+	}
+	if g.learner.unit == Calls {
+		past.Cost = past.Calls
+	}
+	g.learner.rule.TakeOver(now, past)
+}
+
+// opens returns when a gate that learns asks the server again.
+func (g *Gate) opens() time.Duration {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	return sat.Add(now, g.learner.looksLike(now, g.flight.calls()))
+}
+
+// forgetLearned makes g, whose queue is locked, an ordinary gate again if its own rate has
+// been granted for long.
+func (g *Gate) forgetLearned() {
+	if g.rate.Count > 0 && !g.adaptive.searches() && g.learner.rule.AtMax() && !g.learner.several() {
+		g.learner, g.strikes = nil, strikes{}
+	}
+}
+
+// beginToLearn gives a new gate a learner if it is to search from the start.
+func (g *Gate) beginToLearn() {
+	if g.adaptive.searches() {
+		g.queue.Lock() // calls that leave without the lock are not seen
+		defer g.queue.Unlock()
+		g.learner = newLearner(g)
+		g.heeding.Store(true)
+	}
+}
+
+// learningConfig returns the configuration of a rule for g. Rates are in units per second.
+func (g *Gate) learningConfig() adaptive.Config {
+	a, begin := g.adaptive, g.queue.Time(0)
+	cfg := adaptive.Config{
+		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(g.rate), Price: a.Price, Costly: a.Costly,
+		Unlimited: !a.searches() && g.rate.Count == 0,
+		Clock:     begin.Sub(begin.Truncate(time.Hour)),
+	}
+	if g.concurrencyUnit == Calls {
+		cfg.MaxConcurrency = int(min(g.concurrency, math.MaxInt32))
+	}
+	return cfg
+}
+
+// hertz returns r in units per second, 0 if there is no rate.
+func hertz(r Rate) float64 {
+	if r.Count == 0 {
+		return 0
+	}
+	return float64(r.Count) / r.Per.Seconds()
+}
+
+// newLearner returns a learner that knows nothing.
+func newLearner(g *Gate) *learner {
+	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
+	l.belief = belief{rule: adaptive.New(g.learningConfig()), unit: Cost}
+	if g.rate.Count > 0 {
+		l.unit = g.rateUnit
+	}
+	return l
+}
+
+// wait returns how long a caller with a call of n and costs has to wait if so many calls are
+// out, Forever until a call ends. The caller wants to leave, so its waiting counts as demand.
+func (l *learner) wait(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
+	if l == nil {
+		return 0
+	}
+	if l.more != nil {
+		return l.waitAll(now, n, costs, inFlight)
+	}
+	return until(now, l.rule.Next(now, int(inFlight)))
+}
+
+// looksLike is wait for somebody who only looks.
+func (l *learner) looksLike(now time.Duration, inFlight int64) time.Duration {
+	if l == nil {
+		return 0
+	}
+	wait := until(now, l.rule.Wait(now, int(inFlight)))
+	for _, b := range l.more {
+		if b.rule != nil {
+			wait = max(wait, until(now, b.rule.Wait(now, int(inFlight))))
+		}
+	}
+	return wait
+}
+
+func until(now, at time.Duration) time.Duration {
+	if at == adaptive.Never {
+		return limits.Never
+	}
+	return max(0, at-now)
+}
+
+// leave records that a call of n with costs leaves, which could have left at due.
+func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight int64) {
+	if l == nil {
+		return
+	}
+	late := min(max(0, now-due), l.catchUp)
+	l.rule.Late(late)
+	l.out.add(now, l.unit.of(n), l.rule.Leave(now, float64(l.unit.of(n)), int(inFlight)))
+	if n > 1 || costs != nil {
+		l.meet(n, costs)
+	}
+	if l.more != nil {
+		l.leaveMore(now, late, n, costs, inFlight)
+	}
+}
+
+// ended records how a call of n with costs ended that left at since.
+func (l *learner) ended(now, since time.Duration, n int64, costs Costs, inFlight int64, reply adaptive.Reply) {
+	if reply.Outcome == adaptive.Granted {
+		l.granted++
+	}
+	if l.more == nil {
+		l.endedAlone(now, since, l.unit.of(n), inFlight, reply)
+		return
+	}
+	l.each(func(b *belief) { b.ended(now, since, costs.amount(b.unit, n), inFlight, reply) })
+}
+
+// refused records that the server refused a call of n with costs that left at since, and
+// asked for a wait of asked. It may have named the unit whose limit was exhausted.
+func (l *learner) refused(now, since time.Duration, n int64, costs Costs, inFlight int64, asked time.Duration, named Unit) {
+	if asked > 0 || !l.isBlocked() {
+		l.blockedAt = now + asked
+	}
+	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
+	if l.more == nil {
+		call, _ := l.take(since, l.unit.of(n), inFlight)
+		l.rule.Done(now, call, reply)
+		return
+	}
+	blamed := l.blame(now, since, n, costs, named, asked > 0)
+	l.refusedBy(now, since, blamed, n, costs, inFlight, reply)
+}
+
+// isBlocked reports whether the last call was refused because of some unit.
+func (l *learner) isBlocked() (blocked bool) {
+	blocked = l.rule.Blocked()
+	for _, b := range l.more {
+		blocked = blocked || b.rule != nil && b.rule.Blocked()
+	}
+	return blocked
+}
+
+// blockedFor returns for how long the server has granted nothing, without the time for
+// which it asked.
+func (l *learner) blockedFor(now time.Duration) time.Duration {
+	if l == nil || !l.isBlocked() {
+		return 0
+	}
+	return max(0, now-l.blockedAt)
+}
+
+// bound sets the most that the rate may be.
+func (l *learner) bound(rate Rate) {
+	if l != nil {
+		l.rule.SetMax(hertz(rate))
+	}
+}
+
+// resume ends the pause that the server asked for.
+func (l *learner) resume(now time.Duration) {
+	if l == nil {
+		return
+	}
+	l.each(func(b *belief) {
+		if b.rule != nil {
+			b.rule.Resume(now)
+		}
+	})
+}
+
+// changes returns how often a belief has changed.
+func (l *learner) changes() (n uint64) {
+	n = l.rule.Changes()
+	for _, b := range l.more {
+		if b.rule != nil {
+			n += b.rule.Changes()
+		}
+	}
+	return n
+}
+
+// asleep reports whether the last call was so long ago that what was learned may be lost.
+func (l *learner) asleep(now time.Duration) bool {
+	return l == nil || l.rule.Asleep(now, learnedFor)
+}
+
+// learnedFor is how long an unused gate of a Keyed is kept because of what it has learned.
+const learnedFor = time.Hour
+
+// news returns the event of a change of mind, if there was one and somebody observes g.
+func (l *learner) news(g *Gate) (e Event, ok bool) {
+	if l == nil || g.observer == nil || l.changes() == l.reported {
+		return e, false
+	}
+	l.reported = l.changes()
+	now := l.learned(&g.queue)
+	return Event{Kind: EventLearned, Reason: now.Why, Why: now.String()}, true
+}
+
+// lasts returns how long it takes until the last of calls leaves at the present pace.
+// It is Never if a reply must come first.
+func (l *learner) lasts(now time.Duration, calls, inFlight int64) time.Duration {
+	if l == nil {
+		return 0
+	}
+	wait := l.looksLike(now, inFlight)
+	if wait == limits.Never {
+		return wait
+	}
+	spaced := 0.
+	if pace := l.rule.Belief().Pace; pace > 0 {
+		spaced = float64(calls-1) / pace
+	}
+	for _, b := range l.more {
+		if pace := b.callsPerSecond(); pace > 0 {
+			spaced = max(spaced, float64(calls-1)/pace)
+		}
+	}
+	return time.Duration(min(float64(wait)+spaced*1e9, float64(limits.Never)/2))
+}
+
+// learned returns what l has learned, nil if there is nothing: of the unit that was blamed
+// last, and of all units if there are several.
+func (l *learner) learned(q interface {
+	Time(time.Duration) time.Time
+}) *Learned {
+	if l == nil {
+		return nil
+	}
+	if l.blamed == nil {
+		s := l.belief.learned(q)
+		return &s
+	}
+	s := l.blamed.learned(q)
+	s.Unit = l.blamed.unit
+	if l.several() {
+		l.each(func(b *belief) {
+			if b == l.blamed || b.limited() {
+				one := b.learned(q)
+				one.Unit = b.unit
+				s.Units = append(s.Units, one)
+			}
+		})
+	}
+	return &s
+}
+
+func (b *belief) learned(q interface {
+	Time(time.Duration) time.Time
+}) Learned {
+	now := b.rule.Belief()
+	s := Learned{
+		Phase: now.Phase.String(), Pace: now.Pace, Rate: now.Rate, Proven: now.Proven, Refuted: now.Refuted,
+		Concurrency: int64(now.Concurrency), Blocked: now.Blocked, Pause: now.Pause,
+		Refusals: now.Refusals, Ignored: now.Ignored, Changes: now.Changes, Why: now.Why.String(),
+	}
+	if now.Changes > 0 {
+		s.Changed = q.Time(now.Changed)
+	}
+	if now.Window > 0 {
+		s.Window = Rate{Count: max(1, int64(math.Round(now.Count))), Per: now.Window}
+	}
+	return s
+}

@@ -1,0 +1,258 @@
+package sluice
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/schedule"
+)
+
+// newFamily returns a gate of 10/s with room for 3, and its parent of 20/s with room for 2.
+func newFamily(t *testing.T) (child, parent *Gate) {
+	t.Helper()
+	parent, err := New(Config{Concurrency: 2, Rate: Rate{Count: 20, Per: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err = New(Config{Concurrency: 3, Rate: Rate{Count: 10, Per: time.Second}, Parent: parent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return child, parent
+}
+
+// wantFlight wants both gates to have n calls in flight, and granted.
+func wantFlight(t *testing.T, when string, child, parent *Gate, inFlight int64, granted uint64) {
+	t.Helper()
+	for name, g := range map[string]*Gate{"child": child, "parent": parent} {
+		if s := g.Stats(); s.InFlight != inFlight || s.Granted != granted {
+			t.Errorf("%s: the %s has %d in flight and granted %d, want %d and %d", when, name, s.InFlight, s.Granted, inFlight, granted)
+		}
+	}
+}
+
+// A call that no gate makes wait leaves without a lock, and counts in all gates.
+func TestGate_Do_WithAParent_LeavesUnlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		child, parent := newFamily(t)
+		for i := range uint64(3) {
+			child.Stats() // with the lock: a lane that was closed opens
+			if at, v, _ := child.admitPath(); v != schedule.Leave || at != child.queue.Now() {
+				t.Fatalf("call %d: %v at %v", i, v, at)
+			}
+			wantFlight(t, "in flight", child, parent, 1, i+1)
+			if _, v, _ := child.admitPath(); v != schedule.Early {
+				t.Errorf("another call of the same instant: %v", v)
+			}
+			child.leavePath(child.queue.Now())
+			wantFlight(t, "afterwards", child, parent, 0, i+1)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+// A call that one of the gates makes wait takes nothing of the others.
+func TestGate_Do_WithAParent_TakesNothingIfOneRefuses(t *testing.T) {
+	for name, hold := range map[string]func(child, parent *Gate){
+		"child paused":  func(child, _ *Gate) { child.PauseUntil(time.Now().Add(time.Hour), "") },
+		"parent paused": func(_, parent *Gate) { parent.PauseUntil(time.Now().Add(time.Hour), "") },
+		"parent's slot": func(_, parent *Gate) { _ = parent.Wait(context.Background()) },
+		"parent's room": func(_, parent *Gate) {
+			for range 2 {
+				_, _ = parent.Acquire(context.Background(), 1)
+			}
+			time.Sleep(time.Second)
+		},
+		"child closed":  func(child, _ *Gate) { child.Close() },
+		"parent closed": func(_, parent *Gate) { parent.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				child, parent := newFamily(t)
+				hold(child, parent)
+				before := [2]Stats{child.Stats(), parent.Stats()}
+				if _, v := child.passAll(1); v == schedule.Leave {
+					t.Error("left")
+				}
+				if _, ok := child.TryAcquire(1); ok {
+					t.Error("left when tried")
+				}
+				if after := [2]Stats{child.Stats(), parent.Stats()}; after[0].InFlight != before[0].InFlight || after[1].InFlight != before[1].InFlight ||
+					after[0].Granted != before[0].Granted || after[1].Granted != before[1].Granted {
+					t.Errorf("took something: %v, then %v", before, after)
+				}
+			})
+		})
+	}
+}
+
+// What a call has taken before another one closes a lane is given back, in each gate but one
+// that a call has left since that did not wait for it.
+func TestGate_Do_WithAParent_BacksOut(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			child, parent := newFamily(t)
+			time.Sleep(time.Second)
+			var seen [mostGates]look
+			for i, g := range child.path {
+				seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
+			}
+			child.admitPath()
+			granted, wait := uint64(0), time.Duration(0)
+			if another { // leaves the parent, and did not wait for the slot there
+				time.Sleep(50 * time.Millisecond)
+				_ = parent.Wait(context.Background())
+				wait = 50 * time.Millisecond
+			}
+			child.backOut(2, 2, &seen)
+			if s := child.Stats(); s.InFlight != 0 || s.Granted != granted {
+				t.Errorf("child: %v", s)
+			}
+			if s := parent.Stats(); s.InFlight != 0 {
+				t.Errorf("parent: %v", s)
+			}
+			began := time.Now()
+			if err := child.Wait(context.Background()); err != nil || time.Since(began) != wait {
+				t.Errorf("another %v: the next leaves after %v, %v; want %v", another, time.Since(began), err, wait)
+			}
+		})
+	}
+}
+
+// A call that waits for the slot of one that backs out, and leaves meanwhile, does not delay
+// those after it by that slot.
+func TestGate_Do_WithAParent_BacksOutLate(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		child, parent := newFamily(t)
+		time.Sleep(time.Second)
+		var seen [mostGates]look
+		for i, g := range child.path {
+			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
+		}
+		began := time.Now()
+		child.admitPath()
+		time.Sleep(10 * ms)
+		for i, want := range []time.Duration{50 * ms, 74 * ms, 100 * ms, 150 * ms} { // and not 50, 100, 150, 200
+			if i == 1 {
+				child.backOut(2, 2, &seen)
+			}
+			if err := parent.Wait(context.Background()); err != nil || time.Since(began) != want {
+				t.Errorf("call %d leaves after %v, %v; want %v", i, time.Since(began), err, want)
+			}
+		}
+	})
+}
+
+// A caller that waits when a slot comes back late leaves earlier.
+func TestGate_Do_WithAParent_BacksOutLate_WakesWaiters(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		child, parent := newFamily(t)
+		time.Sleep(time.Second)
+		var seen [mostGates]look
+		for i, g := range child.path {
+			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
+		}
+		began := time.Now()
+		child.admitPath()
+		time.Sleep(10 * ms)
+		left := make(chan time.Duration, 2)
+		for range 2 {
+			go func() {
+				_ = parent.Wait(context.Background())
+				left <- time.Since(began)
+			}()
+		}
+		time.Sleep(50 * ms) // one of them has left, at 50 ms
+		child.backOut(2, 2, &seen)
+		if first, second := <-left, <-left; first != 50*ms || second != 74*ms {
+			t.Errorf("left after %v and %v, want 50 and 74 ms", first, second)
+		}
+	})
+}
+
+// Calls of two children, past the locks and under them: no gate has more in flight than it may,
+// and in the end none is, and the parent has granted what its children have.
+func TestGate_Do_WithAParent_Stress(t *testing.T) {
+	parent, err := New(Config{Concurrency: 3, Rate: Rate{Count: 200_000, Per: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inParent atomic.Int64
+	var children []*Gate
+	var callers sync.WaitGroup
+	for range 2 {
+		child, err := New(Config{Concurrency: 2, Rate: Rate{Count: 100_000, Per: time.Second}, Parent: parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, child)
+		var inChild atomic.Int64
+		for seed := range uint64(4) {
+			callers.Go(func() {
+				r := rand.New(rand.NewPCG(seed, 7))
+				for range 1000 {
+					call := func(context.Context) error {
+						if inChild.Add(1) > 2 || inParent.Add(1) > 3 {
+							t.Error("more in flight than may be")
+						}
+						inParent.Add(-1)
+						inChild.Add(-1)
+						return nil
+					}
+					switch r.IntN(20) {
+					case 0:
+						parent.PauseUntil(time.Now().Add(time.Microsecond), "")
+					case 1:
+						_ = child.SetRate(Rate{Count: 50_000 + 50_000*r.Int64N(2), Per: time.Second})
+					case 2:
+						child.Stats()
+					case 3, 4, 5:
+						if p, ok := child.TryAcquire(1); ok {
+							_ = call(nil)
+							p.Release()
+						}
+					default:
+						_ = child.Do(context.Background(), call)
+					}
+				}
+			})
+		}
+	}
+	returns(t, "calls of gates with a parent", callers.Wait)
+	sum := uint64(0)
+	for _, child := range children {
+		s := child.Stats()
+		if sum += s.Granted; s.InFlight != 0 {
+			t.Errorf("child: %v", s)
+		}
+	}
+	if s := parent.Stats(); s.InFlight != 0 || s.Granted != sum || sum == 0 {
+		t.Errorf("parent: %v; its children granted %d", s, sum)
+	}
+}
+
+// The time that a call was in flight counts in each gate by its own clock.
+func TestGate_Do_WithAParent_MeasuresHowLongCallsTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, err := New(Config{Concurrency: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		child, err := New(Config{Concurrency: 2, Parent: parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Do(context.Background(), func(context.Context) error { time.Sleep(time.Second); return nil })
+		if child.hold.mean() != time.Second || parent.hold.mean() != time.Second {
+			t.Errorf("%v in the child, %v in the parent", child.hold.mean(), parent.hold.mean())
+		}
+	})
+}

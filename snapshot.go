@@ -1,0 +1,91 @@
+package sluice
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/snapshot"
+)
+
+// A snapshot of a gate of one unit is that of its rule. Otherwise it has the snapshots of all
+// rules, by unit.
+type unitSnapshot struct {
+	Unit Unit            `json:"unit"`
+	Rule json.RawMessage `json:"rule"`
+}
+
+const unitsKind = "units"
+
+// Snapshot returns what the gate has learned, for Restore: see [Adaptive].
+func (g *Gate) Snapshot() []byte {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	l := g.learner
+	switch {
+	case l == nil:
+		return adaptive.New(adaptive.Config{}).Snapshot()
+	case l.blamed == nil:
+		return l.rule.Snapshot()
+	}
+	var units []unitSnapshot
+	l.each(func(b *belief) {
+		if b.limited() {
+			units = append(units, unitSnapshot{b.unit, b.rule.Snapshot()})
+		}
+	})
+	return snapshot.Seal(unitsKind, units)
+}
+
+// Restore makes the gate believe what another one had learned when it made the snapshot,
+// such as that of an earlier run of a program. The gate goes on learning from there; its
+// rate and concurrency stay maxima. A snapshot of a gate that had learned nothing changes
+// nothing, nor does any if Adaptive is off. Restore returns an error and changes nothing if
+// data is not a snapshot of a gate.
+func (g *Gate) Restore(data []byte) error {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	l := newLearner(g)
+	if err := l.restore(data); err != nil {
+		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
+	}
+	if l.changes() > 0 && !g.adaptive.Off {
+		g.learner, g.ramp = l, nil
+		g.heeding.Store(true)
+		g.queue.Recheck()
+		g.wake(g.queue.Now())
+	}
+	return nil
+}
+
+// restore restores a new learner.
+func (l *learner) restore(data []byte) error {
+	units, err := snapshot.Open[[]unitSnapshot](data, unitsKind)
+	if err != nil {
+		return l.rule.Restore(data)
+	}
+	for _, u := range units {
+		if err := l.restoreUnit(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *learner) restoreUnit(u unitSnapshot) error {
+	b := &l.belief
+	if u.Unit != l.unit {
+		if b = l.add(u.Unit); b == nil || b.rule != nil {
+			return snapshot.Impossible() // too many, or one of them twice
+		}
+		b.rule = l.gate.furtherRule()
+	}
+	if err := b.rule.Restore(u.Rule); err != nil {
+		return err
+	}
+	if known := b.rule.Belief(); known.Changes > 0 {
+		b.suspect.Restore(known.Rate)
+		l.blamed = b
+	}
+	return nil
+}

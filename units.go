@@ -1,0 +1,271 @@
+package sluice
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+)
+
+// # Limits of several units
+//
+// A server may limit requests, input tokens and output tokens, each by itself. A gate whose
+// calls take of several units has a belief of each: how much is used, and, as soon as a
+// refusal is blamed on the unit, a rule that paces it. A call leaves when the rules of all
+// units that it takes of let it. Package adaptive decides which unit is to blame if the
+// answer does not say; only its rule learns from the refusal.
+//
+// Nearly all gates have one unit: their calls cost 1 and have no Costs. They pay for none of
+// this.
+
+// A belief is what is believed of the limit of one unit.
+type belief struct {
+	unit    Unit
+	rule    *adaptive.Rule // nil until the unit is blamed; always there for the first unit
+	out     outstanding    // of rule
+	suspect adaptive.Suspect
+}
+
+// mostUnits bounds the memory for a program that invents units.
+const mostUnits = 8
+
+// amount returns what a call of n with costs takes of unit.
+func (c Costs) amount(unit Unit, n int64) int64 {
+	if unit == Calls || unit == Cost {
+		return unit.of(n)
+	}
+	return c[unit]
+}
+
+// each calls f with each belief, that of the first unit first.
+func (l *learner) each(f func(b *belief)) {
+	f(&l.belief)
+	for _, b := range l.more {
+		f(b)
+	}
+}
+
+// meet adds the units of a call that are new.
+func (l *learner) meet(n int64, costs Costs) {
+	if n > 1 {
+		l.add(Calls)
+		l.add(Cost)
+	}
+	for unit, amount := range costs {
+		if amount > 0 && unit != Calls && unit != Cost {
+			l.add(unit)
+		}
+	}
+}
+
+// add returns the belief of a further unit, a new one if it is new, nil if there are too
+// many. The order does not depend on that of a map.
+func (l *learner) add(unit Unit) *belief {
+	at, known := slices.BinarySearchFunc(l.more, unit, func(b *belief, u Unit) int { return cmp.Compare(b.unit, u) })
+	switch {
+	case known:
+		return l.more[at]
+	case unit == l.unit:
+		return &l.belief
+	case len(l.more) == mostUnits-1:
+		return nil
+	}
+	b := &belief{unit: unit}
+	l.more = slices.Insert(l.more, at, b)
+	return b
+}
+
+// waitAll returns how long a call of n with costs has to wait for all units that it takes of.
+// Only the unit for which it waits longest sees demand: the pace of another one is not what
+// holds the call up.
+func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
+	var asked [mostUnits]bool
+	for {
+		var longest *belief
+		var wait time.Duration
+		which, i := 0, 0
+		l.each(func(b *belief) {
+			if b.rule != nil && costs.amount(b.unit, n) > 0 && !asked[i] {
+				if w := until(now, b.rule.Wait(now, int(inFlight))); longest == nil || w > wait {
+					longest, wait, which = b, w, i
+				}
+			}
+			i++
+		})
+		if longest == nil {
+			return 0
+		}
+		if wait := until(now, longest.rule.Next(now, int(inFlight))); wait > 0 {
+			return wait
+		}
+		asked[which] = true // it lets the call leave now
+	}
+}
+
+// leave records that a call leaves that takes amount.
+func (b *belief) leave(now, late time.Duration, amount, inFlight int64) {
+	if amount == 0 {
+		return
+	}
+	var call adaptive.Call
+	if b.rule != nil {
+		b.rule.Late(late)
+		call = b.rule.Leave(now, float64(amount), int(inFlight))
+	}
+	b.out.add(now, amount, call)
+}
+
+// take returns the call that left at since, if there is a rule, and by what it was settled.
+func (b *belief) take(since time.Duration, amount, inFlight int64) (call adaptive.Call, settled float64) {
+	call, n, ok := b.out.take(since, amount)
+	if b.rule != nil && (!ok || call == adaptive.Call{}) { // it left before there was a rule
+		call = b.rule.Before(since, float64(amount), int(inFlight))
+	}
+	return call, float64(n)
+}
+
+// leaveMore is leave for a gate of several units; the first rule knows already.
+func (l *learner) leaveMore(now, late time.Duration, n int64, costs Costs, inFlight int64) {
+	for _, b := range l.more {
+		b.leave(now, late, costs.amount(b.unit, n), inFlight)
+	}
+	l.each(func(b *belief) {
+		if amount := costs.amount(b.unit, n); amount > 0 {
+			b.suspect.Leave(now, float64(amount))
+		}
+	})
+}
+
+// endedAlone is ended for the only unit.
+func (b *belief) endedAlone(now, since time.Duration, amount, inFlight int64, reply adaptive.Reply) {
+	call, settled := b.take(since, amount, inFlight)
+	if settled != 0 {
+		b.rule.Settle(now, since, settled)
+	}
+	b.rule.Done(now, call, reply)
+}
+
+// ended records how a call ended that took amount, and was not refused.
+func (b *belief) ended(now, since time.Duration, amount, inFlight int64, reply adaptive.Reply) {
+	if amount == 0 {
+		return
+	}
+	call, settled := b.take(since, amount, inFlight)
+	if settled != 0 {
+		b.settle(now, since, settled)
+	}
+	if b.rule != nil {
+		b.rule.Done(now, call, reply)
+	}
+	if reply.Outcome == adaptive.Granted {
+		b.suspect.Granted(now, float64(amount)+settled)
+	}
+}
+
+// settle adds delta to what a call took that left at since and was not refused.
+func (b *belief) settle(now, since time.Duration, delta float64) {
+	b.suspect.Settle(delta)
+	if b.rule != nil {
+		b.rule.Settle(now, since, delta)
+	}
+}
+
+// refusedBy records that a call was refused, by the limit of blamed, or by chance if that is nil.
+func (l *learner) refusedBy(now, since time.Duration, blamed *belief, n int64, costs Costs, inFlight int64, reply adaptive.Reply) {
+	l.each(func(b *belief) {
+		amount := costs.amount(b.unit, n)
+		if amount == 0 {
+			return
+		}
+		call, _ := b.take(since, amount, inFlight) // it took nothing, whatever it was settled by
+		b.suspect.Denied(now, float64(amount))
+		switch {
+		case b == blamed:
+			b.rule.Done(now, b.rule.Accused(call), reply)
+		case b.rule != nil:
+			b.rule.Elsewhere(now, call)
+		}
+	})
+}
+
+// blame returns the unit that has refused a call, nil if that may be chance. named is the one
+// that the answer names, and told says that it asks for a wait.
+func (l *learner) blame(now, since time.Duration, n int64, costs Costs, named Unit, told bool) *belief {
+	var units []adaptive.Unit
+	var beliefs []*belief
+	last, known := 0, -1
+	l.each(func(b *belief) {
+		amount := costs.amount(b.unit, n)
+		if b.unit == named || known < 0 && b == &l.belief && (named == Calls || named == Cost) {
+			known = len(beliefs) // of calls that cost 1, both units are one
+		}
+		if b == l.blamed {
+			last = len(beliefs)
+		}
+		units = append(units, adaptive.Unit{Suspect: &b.suspect, Rule: b.rule, Cost: float64(amount)})
+		beliefs = append(beliefs, b)
+	})
+	b := beliefs[last]
+	switch {
+	case known >= 0:
+		b, told = beliefs[known], true
+	case l.blamed != nil && units[last].Cost > 0 && (since < l.blamedAt || b.rule.Blocked()):
+		return b // it belongs to the refusal before
+	default:
+		b = beliefs[adaptive.Blame(now, units, last)]
+	}
+	if !l.accuse(now, b, told) {
+		return nil
+	}
+	l.blamed, l.blamedAt = b, now+1
+	return b
+}
+
+// accuse gives b a rule that can be blamed, and reports whether it is to be.
+func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
+	paced := false
+	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
+	if accused.rule == nil {
+		accused.rule = l.gate.furtherRule()
+		accused.rule.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
+	}
+	u := adaptive.Unit{Suspect: &accused.suspect, Rule: accused.rule}
+	return !paced || u.Accuse(now, told)
+}
+
+// furtherRule returns the rule of a unit that is not the first: its pace is not bounded by the
+// rate of the gate, and the calls in flight are the business of the first one.
+func (g *Gate) furtherRule() *adaptive.Rule {
+	cfg := g.learningConfig()
+	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
+	return adaptive.New(cfg)
+}
+
+// callsPerSecond returns the pace in calls, 0 if there is none.
+func (b *belief) callsPerSecond() float64 {
+	if b.rule == nil {
+		return 0
+	}
+	return b.rule.CallsPerSecond()
+}
+
+// limited reports whether something was learned of the limit of this unit.
+func (b *belief) limited() bool { return b.rule != nil && b.rule.Belief().Phase > adaptive.Unlimited }
+
+// several reports whether something was learned of other units than the one that was blamed
+// last.
+func (l *learner) several() (several bool) {
+	l.each(func(b *belief) { several = several || b != l.blamed && l.blamed != nil && b.limited() })
+	return several
+}
+
+// settle changes what the call that left at since with amount of unit took of that by delta,
+// unless it is refused.
+func (l *learner) settle(now, since time.Duration, unit Unit, amount, delta int64) {
+	l.each(func(b *belief) {
+		if b.unit == unit && !b.out.settle(since, amount, delta) {
+			b.settle(now, since, float64(delta))
+		}
+	})
+}
