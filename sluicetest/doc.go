@@ -37,7 +37,10 @@
 //	the request body read before the response          ReadBody
 //	a graceful shutdown (GOAWAY in HTTP/2)             Header("Connection: close")
 //	limits with the headers of a provider              Enforce
-//	event streams, 1xx responses, aborted streams      Handler, with a handler of yours
+//	a limit of LLM tokens, points, bytes               Enforce, with a Cost
+//	the cost known only when the response ends         Settle, in a Handler
+//	server-sent events over some seconds               Stream, in a Handler
+//	1xx responses, aborted streams                     Handler, with a handler of yours
 //
 //	only for some requests                             use
 //	the third, the first three, every third            On, First, Every

@@ -2,6 +2,7 @@ package sluicetest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -23,6 +24,9 @@ type exchange struct {
 	marks  []mark
 	finish func() // ends the request in the record; for any goroutine, any number of times
 	leave  []func()
+	// charges are what the request took from limits: appended to before the
+	// handler runs.
+	charges []*charge
 }
 
 // A mark calls do at a position in the body of the response.
@@ -75,11 +79,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// readBody returns the whole body of r, and leaves it to be read again. If the client gives
+// up, it panics with http.ErrAbortHandler.
+func (x *exchange) readBody(r *http.Request) []byte {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		x.gaveUp()
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body
+}
+
 // wait waits for d. If the client gives up or the server is closed, it panics with
 // http.ErrAbortHandler.
 func (x *exchange) wait(d time.Duration) {
+	if !x.waited(d) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// waited waits for d, and reports false if the client gave up or the server was closed
+// meanwhile.
+func (x *exchange) waited(d time.Duration) bool {
 	if d <= 0 {
-		return
+		return true
 	}
 	due := time.NewTimer(d)
 	defer due.Stop()
@@ -91,13 +115,13 @@ func (x *exchange) wait(d time.Duration) {
 	}
 	select {
 	case <-due.C:
-		return
+		return true
 	case <-x.ctx.Done():
 	case <-gone:
 	case <-x.server.done:
 	}
 	x.gaveUp()
-	panic(http.ErrAbortHandler)
+	return false
 }
 
 func (x *exchange) gaveUp() { x.note(func(r *Request) { r.GaveUp = true }) }

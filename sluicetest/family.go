@@ -11,25 +11,28 @@ import (
 type Standing struct {
 	// Name is the name of the limit, or "default".
 	Name string
-	// Limit is the number of requests per Window, or in flight if Window is 0. If
-	// a Limit has several parts, this is the one with the fewest left.
+	// Unit is what is counted: "requests", or the name of a limit with a Cost.
+	Unit string
+	// Limit is the number of units per Window, or of requests in flight if Window is
+	// 0. If a Limit has several parts, this is the one with the fewest left.
 	Limit  int64
 	Window time.Duration
-	// Remaining is how many more requests may come now, and Reset the time until
+	// Remaining is how many more units may come now, and Reset the time until
 	// Remaining is at its maximum.
 	Remaining int64
 	Reset     time.Duration
-	// Wait is the time until the next request is let in; 0 if that is now or
-	// depends on when another request ends. Refused reports that this one was
-	// refused.
+	// Refused reports that this limit refused the request. Wait is the time until
+	// the limit lets it in or, if the request was let in, another one of 1 unit; 0
+	// if that is now or never, or depends on when another request ends.
 	Wait    time.Duration
 	Refused bool
 	// Now is the time of the response.
 	Now time.Time
 }
 
-// A Family writes a Standing into a header, in the way of a provider. The families of
-// this package round times up, so that a client that obeys them is never early. If
+// A Family writes a Standing into a header, in the way of a provider. Several limits of a
+// response may have the same family: OpenAI, Anthropic and Draft10 write all of them, and
+// GitHub only the last. The families of this package round times up, so that a client that obeys them is never early. If
 // nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose buckets
 // refill continuously, always write Reset. Any function with this signature is a Family.
 type Family func(h http.Header, s Standing)
@@ -69,7 +72,8 @@ func OpenAI(h http.Header, s Standing) {
 }
 
 // Anthropic writes Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset, a time of
-// RFC 3339, and Retry-After. The name of the limit replaces "requests".
+// RFC 3339, and Retry-After. The name of the limit, such as input-tokens, replaces
+// "requests". Anthropic itself rounds tokens to thousands.
 func Anthropic(h http.Header, s Standing) {
 	prefix := "Anthropic-Ratelimit-" + s.unit()
 	h.Set(prefix+"-Limit", whole(s.Limit))
@@ -80,10 +84,15 @@ func Anthropic(h http.Header, s Standing) {
 
 // Draft10 writes RateLimit and RateLimit-Policy as structured fields, as in
 // draft-ietf-httpapi-ratelimit-headers from 08 on. Several limits make one list. There is
-// no Retry-After: the client has to read the parameter t.
+// no Retry-After: the client has to read the parameter t. A limit with a Cost has its name as
+// the quota unit.
 func Draft10(h http.Header, s Standing) {
 	if s.Window > 0 {
-		h.Add("Ratelimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", s.Name, s.Limit, seconds(s.Window)))
+		policy := fmt.Sprintf("%q;q=%d;w=%d", s.Name, s.Limit, seconds(s.Window))
+		if s.Unit != "" && s.Unit != "requests" {
+			policy += fmt.Sprintf(";qu=%q", s.Unit)
+		}
+		h.Add("Ratelimit-Policy", policy)
 		h.Add("Ratelimit", fmt.Sprintf("%q;r=%d;t=%d", s.Name, s.Remaining, seconds(s.untilReset())))
 		return
 	}

@@ -134,14 +134,14 @@ func TestStanding_TightestPart(t *testing.T) {
 		start := time.Now()
 		statusAt(t, srv.Client(), "http://a.test", 0, 0, 0, 250*ms, 250*ms, 450*ms)
 		rate := func(remaining int64, reset, wait time.Duration, refused bool) sluicetest.Standing {
-			return sluicetest.Standing{Name: "x", Limit: 10, Window: time.Second, Remaining: remaining, Reset: reset, Wait: wait, Refused: refused}
+			return sluicetest.Standing{Name: "x", Unit: "requests", Limit: 10, Window: time.Second, Remaining: remaining, Reset: reset, Wait: wait, Refused: refused}
 		}
 		want := []sluicetest.Standing{
 			rate(1, 100*ms, 0, false), rate(0, 200*ms, 100*ms, false), rate(0, 200*ms, 100*ms, true),
 			rate(1, 100*ms, 0, false),
 			// The rate would let another in after 100 ms, but the quota is used up.
 			rate(0, 200*ms, time.Minute-250*ms, false),
-			{Name: "x", Limit: 4, Window: time.Minute, Reset: time.Minute - 450*ms, Wait: time.Minute - 450*ms, Refused: true},
+			{Name: "x", Unit: "requests", Limit: 4, Window: time.Minute, Reset: time.Minute - 450*ms, Wait: time.Minute - 450*ms, Refused: true},
 		}
 		at := []time.Duration{0, 0, 0, 250 * ms, 250 * ms, 450 * ms}
 		if len(seen) != len(want) {

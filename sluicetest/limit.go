@@ -2,6 +2,7 @@ package sluicetest
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -11,25 +12,34 @@ import (
 
 // A Limit is what a server allows: a rate, a quota, a number of requests in flight, or
 // several of these. A request that one of them refuses is counted by none.
+//
+// A limit counts requests, or with a Cost the units that they cost: LLM tokens, points,
+// bytes.
 type Limit struct {
 	// Name is the name in the record and in headers; empty means "default" in
-	// headers.
+	// headers. A limit with a Cost needs one.
 	Name string
 
-	// Count per Per is the rate: Burst requests may come at once, and one more
-	// every Per/Count, without rounding. 0 per 0 means no rate. A Burst of 0
-	// means 1.
+	// Count per Per is the rate: Burst units may come at once, and one more every
+	// Per/Count, without rounding. 0 per 0 means no rate. A Burst of 0 means 1.
 	Count int64
 	Per   time.Duration
 	Burst int64
 
-	// Quota is how many requests may come in each Window. The first window begins
+	// Quota is how many units may come in each Window. The first window begins
 	// when the server is made, the next one when it ends. 0 in 0 means no quota.
 	Quota  int64
 	Window time.Duration
 
 	// Concurrency is how many requests may be in flight. 0 means unlimited.
 	Concurrency int64
+
+	// Cost returns how many units of the rate and of the quota a request takes,
+	// by its header and its whole body. Settle corrects that later. nil means 1;
+	// a negative cost counts as 0. It must not read r.Body, and may be called by
+	// several goroutines at once. A request that costs more than Burst or Quota
+	// is always refused.
+	Cost func(r *http.Request, body []byte) int64
 
 	// Key groups requests: each key has a limit of its own. nil means one limit
 	// for all requests.
@@ -38,26 +48,48 @@ type Limit struct {
 	// Status is the status of a refusal. 0 means 429.
 	Status int
 
+	// Body is the body of a refusal. If it begins with {, its type is JSON. Empty
+	// means a line of text.
+	Body string
+
 	// Family writes headers about the limit into every response. nil writes none.
 	Family Family
 }
 
-// Enforce passes requests that are within limit and refuses all others. The time that
-// counts is when a request reaches this layer. If one Enforce encloses another, the outer
-// one also counts what the inner one refuses.
+// Enforce passes requests that are within all limits and refuses all others. A request
+// that one limit refuses is counted by none. If several refuse it, it is refused by the
+// one with the longest wait, or by the first of these.
 //
-// It panics if a number of limit is negative, if only one of two fields that belong
+//	sluicetest.Enforce(
+//		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, Family: sluicetest.OpenAI},
+//		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, Family: sluicetest.OpenAI},
+//	)
+//
+// The time that counts is when a request reaches this layer or, if a limit has a Cost,
+// when its body has been read. If one Enforce encloses another, the outer one also counts
+// what the inner one refuses.
+//
+// It panics if a number of a limit is negative, if only one of two fields that belong
 // together is set, or if Burst times Per is more than 292 years.
-func Enforce(limit Limit) Layer {
-	limit.mustBePossible()
-	if limit.Burst == 0 {
-		limit.Burst = 1
-	}
-	if limit.Status == 0 {
-		limit.Status = http.StatusTooManyRequests
+func Enforce(limits ...Limit) Layer {
+	limits = append([]Limit(nil), limits...)
+	readsBody := false
+	for i := range limits {
+		l := &limits[i]
+		l.mustBePossible()
+		if l.Burst == 0 {
+			l.Burst = 1
+		}
+		if l.Status == 0 {
+			l.Status = http.StatusTooManyRequests
+		}
+		readsBody = readsBody || l.Cost != nil
 	}
 	return func(next http.Handler) http.Handler {
-		e := &enforcer{limit: limit, next: next, keys: make(map[string]*usage)}
+		e := &enforcer{limits: limits, readsBody: readsBody, next: next}
+		for range limits {
+			e.keys = append(e.keys, make(map[string]*usage))
+		}
 		return http.HandlerFunc(e.serve)
 	}
 }
@@ -75,6 +107,8 @@ func (l *Limit) mustBePossible() {
 		mistake = "Quota needs Window"
 	case l.Burst > 0 && int64(l.Per) > math.MaxInt64/l.Burst:
 		mistake = "Burst times Per is more than 292 years"
+	case l.Cost != nil && l.Name == "":
+		mistake = "Cost needs Name"
 	case l.Status != 0 && (l.Status < 200 || l.Status > 999):
 		mistake = fmt.Sprintf("status %d", l.Status)
 	}
@@ -83,150 +117,108 @@ func (l *Limit) mustBePossible() {
 	}
 }
 
-// An enforcer applies a Limit.
+// An enforcer applies several limits together.
 type enforcer struct {
-	limit Limit
-	next  http.Handler
+	limits    []Limit
+	readsBody bool
+	next      http.Handler
 
 	mu   sync.Mutex
-	keys map[string]*usage
+	keys []map[string]*usage // of each limit
 }
 
 func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
-	key := ""
-	if e.limit.Key != nil {
-		key = e.limit.Key(r)
-	}
-	now, u, reason, s := e.decide(x.server.now, key)
-	s.Now = time.Now()
-	if e.limit.Family != nil {
-		e.limit.Family(w.Header(), s)
-	}
-	if !s.Refused {
-		leave := func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			u.inFlight--
+	asked := e.asked(x, r)
+	by, standings := e.decide(x, asked)
+	for i := range e.limits {
+		if f := e.limits[i].Family; f != nil {
+			f(w.Header(), standings[i])
 		}
-		x.leave = append(x.leave, leave)
+	}
+	if by < 0 {
+		x.charges = append(x.charges, asked...)
 		e.next.ServeHTTP(w, r)
 		return
 	}
+	l, reason := &e.limits[by], asked[by].reason
 	x.note(func(r *Request) {
-		r.Refused = strings.TrimSpace(e.limit.Name + " " + reason)
-		if s.Wait > 0 {
-			r.RetryAt = now + s.Wait
+		r.Refused = strings.TrimSpace(l.Name + " " + reason)
+		if wait := standings[by].Wait; wait > 0 {
+			r.RetryAt = asked[by].at + wait
 		}
 	})
-	http.Error(w, reason+" exceeded", e.limit.Status)
+	if l.Body == "" {
+		http.Error(w, reason+" exceeded", l.Status)
+		return
+	}
+	if strings.HasPrefix(l.Body, "{") {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(l.Status)
+	_, _ = io.WriteString(w, l.Body)
 }
 
-// decide counts a request of key, or refuses it. It reads the clock under the lock, so
-// that requests are decided in the order of their times.
-func (e *enforcer) decide(clock func() time.Duration, key string) (now time.Duration, u *usage, reason string, s Standing) {
+// asked returns what r asks of each limit.
+func (e *enforcer) asked(x *exchange, r *http.Request) []*charge {
+	var body []byte
+	if e.readsBody {
+		body = x.readBody(r)
+	}
+	asked := make([]*charge, len(e.limits))
+	for i := range e.limits {
+		c := &charge{e: e, limit: &e.limits[i], cost: 1}
+		if c.limit.Key != nil {
+			c.key = c.limit.Key(r)
+		}
+		if c.limit.Cost != nil {
+			c.cost = max(0, c.limit.Cost(r, body))
+		}
+		asked[i] = c
+	}
+	return asked
+}
+
+// decide counts a request, or refuses it: then by is the limit that refuses. It reads the
+// clock under the lock, so that requests are decided in the order of their times.
+func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []Standing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now = clock()
-	if u = e.keys[key]; u == nil {
-		u = new(usage)
-		e.keys[key] = u
-	}
-	u.advance(&e.limit, now)
-	reason = u.refuses(&e.limit)
-	if reason == "" {
-		u.take(&e.limit)
-	}
-	s = u.standing(&e.limit, now)
-	s.Refused = reason != ""
-	return now, u, reason, s
-}
-
-// A usage is what a limit has counted for one key. It shares no code with the limiters
-// that it is used to test.
-//
-// The rate is a bucket of Burst·Per units. A request adds Per units, and Count units
-// leak out each nanosecond. All of these are integers, so nothing drifts.
-type usage struct {
-	at       time.Duration // time of the last advance
-	level    int64
-	used     int64 // in the window of at
-	inFlight int64
-}
-
-// advance accounts for the time until now.
-func (u *usage) advance(l *Limit, now time.Duration) {
-	if l.Count > 0 {
-		if elapsed := int64(now - u.at); elapsed > u.level/l.Count {
-			u.level = 0
-		} else {
-			u.level -= elapsed * l.Count
+	now := x.server.now()
+	by, longest := -1, time.Duration(-1)
+	for i, c := range asked {
+		u := e.keys[i][c.key]
+		if u == nil {
+			u = new(usage)
+			e.keys[i][c.key] = u
+		}
+		u.advance(c.limit, now)
+		c.usage, c.at, c.reason = u, now, u.refuses(c.limit, c.cost)
+		if c.reason == "" {
+			continue
+		}
+		wait := u.standing(c.limit, now, c.cost).Wait
+		if c.reason == tooLarge {
+			wait = math.MaxInt64
+		}
+		if wait > longest {
+			by, longest = i, wait
 		}
 	}
-	if l.Window > 0 && now/l.Window != u.at/l.Window {
-		u.used = 0
-	}
-	u.at = now
-}
-
-// refuses returns the part of l that has no room for a request, or "".
-func (u *usage) refuses(l *Limit) string {
-	switch {
-	case l.Concurrency > 0 && u.inFlight >= l.Concurrency:
-		return "concurrency"
-	case l.Quota > 0 && u.used >= l.Quota:
-		return "quota"
-	case l.Count > 0 && u.level > (l.Burst-1)*int64(l.Per):
-		return "rate"
-	}
-	return ""
-}
-
-func (u *usage) take(l *Limit) {
-	u.inFlight++
-	if l.Quota > 0 {
-		u.used++
-	}
-	if l.Count > 0 {
-		u.level += int64(l.Per)
-	}
-}
-
-// standing returns the state of the part of l with the fewest requests left.
-func (u *usage) standing(l *Limit, now time.Duration) Standing {
-	s := Standing{Name: l.Name, Remaining: math.MaxInt64}
-	if s.Name == "" {
-		s.Name = "default"
-	}
-	wait := time.Duration(0) // the longest of the parts that have nothing left
-	part := func(limit, remaining int64, window, reset, next time.Duration) {
-		if remaining < s.Remaining {
-			s.Limit, s.Window, s.Remaining, s.Reset = limit, window, remaining, reset
+	for i, c := range asked {
+		cost := int64(1) // of the next request, as far as is known
+		switch {
+		case by < 0:
+			c.usage.take(c.limit, c.cost)
+			x.leave = append(x.leave, c.leave)
+		case i == by:
+			cost = c.cost
 		}
-		if remaining == 0 {
-			wait = max(wait, next)
+		s := c.usage.standing(c.limit, now, cost)
+		if s.Refused, s.Now = i == by, time.Now(); c.reason == tooLarge {
+			s.Wait = 0
 		}
+		standings = append(standings, s)
 	}
-	if l.Count > 0 {
-		per, size := int64(l.Per), l.Burst*int64(l.Per)
-		drains := func(units int64) time.Duration { return time.Duration(ceilDiv(max(0, units), l.Count)) }
-		part(l.Count, (size-u.level)/per, l.Per, drains(u.level), drains(u.level-(size-per)))
-	}
-	if l.Quota > 0 {
-		ends := l.Window - now%l.Window
-		part(l.Quota, l.Quota-u.used, l.Window, ends, ends)
-	}
-	if l.Concurrency > 0 {
-		part(l.Concurrency, l.Concurrency-u.inFlight, 0, 0, 0)
-	}
-	s.Wait = wait
-	return s
-}
-
-// ceilDiv returns a / b rounded up, for a ≥ 0 and b > 0.
-func ceilDiv(a, b int64) int64 {
-	if a%b > 0 {
-		return a/b + 1
-	}
-	return a / b
+	return by, standings
 }
