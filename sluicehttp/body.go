@@ -16,6 +16,8 @@ import (
 type hold struct {
 	body    io.ReadCloser
 	permit  *sluice.Permit
+	bill    *bill  // nil if there is none
+	meter   *meter // of the body; nil if there is none
 	state   *state
 	cancel  func()      // ends the context of the attempt; nil if it has none of its own
 	unwatch func()      // stops waiting for the permit to be lost; nil if it cannot be
@@ -32,6 +34,7 @@ type hold struct {
 // Read implements io.Reader. As in net/http it may run concurrently with Close.
 func (h *hold) Read(p []byte) (int, error) {
 	n, err := h.body.Read(p)
+	h.meter.read(p[:n], err)
 	if err != nil {
 		h.end()
 	}
@@ -42,6 +45,7 @@ func (h *hold) Read(p []byte) (int, error) {
 // request can use it.
 func (h *hold) Close() error {
 	defer h.end()
+	h.meter.close()
 	return h.body.Close()
 }
 
@@ -64,6 +68,8 @@ func (h *hold) lapse() {
 	if h.cancel != nil {
 		h.cancel()
 	}
+	h.meter.stop() // before the release, so that who comes next finds what is given back
+	h.bill.end()
 	h.release()
 }
 
@@ -97,6 +103,11 @@ func (d *duplex) CloseWrite() error {
 // hand passes resp, the response to a request with method that arrived at now, to the caller,
 // together with h. ctx is that of the request. free releases the permit.
 func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
+	empty := bodiless(resp, method)
+	if empty {
+		h.meter.close()
+		h.meter = nil
+	}
 	if resp.Body == http.NoBody {
 		h.end()
 		return
@@ -104,10 +115,11 @@ func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now
 	// The context of the attempt outlives the permit. In HTTP/2 the stream of an
 	// response without content may still be open: ending the context would interrupt
 	// the handler and lose trailers.
-	if free || bodiless(resp, method) {
+	if free || empty {
 		h.release()
 		h.permit, h.unwatch = nil, nil
-		if h.cancel == nil {
+		if h.cancel == nil && h.meter == nil {
+			h.bill.end()
 			return
 		}
 	}

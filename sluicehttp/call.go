@@ -40,6 +40,8 @@ type call struct {
 	canceling *canceling // ends ctx; nil if req has no Cancel
 	handed    bool       // a hold will call its end
 
+	spent *spending // nil without a Config.Cost
+
 	resp *http.Response
 }
 
@@ -54,7 +56,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 	}
 	for {
 		var asked time.Time
-		if c.page != nil {
+		if c.noted() {
 			asked = time.Now()
 		}
 		permit, err := attempts.Next(c.ctx, c.cost)
@@ -63,6 +65,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 		}
 		req, err := c.body.next(c.req, !c.o.NoRetry)
 		if err != nil {
+			c.newBill(st, permit).failed(time.Now())
 			permit.Release()
 			return c.refused(err)
 		}
@@ -77,7 +80,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 // attempt sends req once, with permit. again reports whether there is another attempt; if
 // not, the other results are those of RoundTrip.
 func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
-	h := &hold{permit: permit, state: st}
+	h := &hold{permit: permit, state: st, bill: c.newBill(st, permit)}
 	handed := false
 	var open *http.Response // closed if a function of the configuration panics
 	defer func() {
@@ -89,7 +92,7 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 		}
 	}()
 	var sent time.Time
-	if c.page != nil {
+	if c.noted() {
 		sent = time.Now()
 	}
 	resp, unwritten, err := c.send(req, h)
@@ -97,11 +100,12 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	now := time.Now()
 	var f *failure
 	if err == nil {
-		f = c.learn(st, resp, now)
+		f = c.learn(st, resp, now, h.bill)
 	} else {
+		h.bill.failed(now)
 		f = c.judgeError(err, unwritten)
 	}
-	c.note(asked, sent, now, resp, f)
+	c.note(st, asked, sent, now, resp, f)
 	if f == nil {
 		open = nil
 		st.adjust()
@@ -134,8 +138,9 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 }
 
 // learn applies what resp says about limits to st, and judges resp.
-func (c *call) learn(st *state, resp *http.Response, now time.Time) *failure {
+func (c *call) learn(st *state, resp *http.Response, now time.Time, b *bill) *failure {
 	said := st.read(resp, now, c.patience())
+	b.answered(&said, now)
 	st.learn(&said, now)
 	if said.Throttled && said.Global {
 		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
@@ -155,6 +160,8 @@ func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
 		}
 		c.handed = true
 	}
+	c.page.billed(h.bill)
+	h.meter = newMeter(c.t.cfg.Usage, h.bill, resp)
 	h.hand(c.ctx, resp, c.req.Method, now, free)
 }
 
@@ -166,9 +173,12 @@ func (c *call) server() key {
 	return destination(c.req)
 }
 
-// note adds an attempt to the report.
-func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure) {
-	if c.page == nil {
+// noted reports whether somebody wants to know of attempts.
+func (c *call) noted() bool { return c.page != nil || c.t.cfg.OnAttempt != nil }
+
+// note adds an attempt to the report, and passes it to Config.OnAttempt.
+func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, f *failure) {
+	if !c.noted() {
 		return
 	}
 	a := Attempt{Waited: sent.Sub(asked), Sent: sent, Took: now.Sub(sent)}
@@ -178,7 +188,12 @@ func (c *call) note(asked, sent, now time.Time, resp *http.Response, f *failure)
 	if f != nil {
 		a.Err = f.err
 	}
-	c.page.attempted(a)
+	if c.page != nil {
+		c.page.attempted(a)
+	}
+	if c.t.cfg.OnAttempt != nil {
+		c.t.cfg.OnAttempt(st.key.String(), a)
+	}
 }
 
 // fail reports a failure to the gate, and returns why there is no other attempt, or nil if

@@ -65,6 +65,23 @@ type Config struct {
 	// may be called by several goroutines at once.
 	Idempotent func(req *http.Request) bool
 
+	// Cost, if set, returns what a request will take of limits that count more than
+	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is
+	// taken from the Gate.Limits with that Unit and from the limits that the server
+	// publishes, see "Costs". The amount of sluice.Cost is the n of the call, unless
+	// Overrides.Cost is set.
+	//
+	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or
+	// because its length is known and at most 64 KiB. Otherwise body is nil. It is
+	// called once for each request, before the queue; a negative amount fails the
+	// request. It must not change the request, read its body or keep body, and may be
+	// called by several goroutines at once.
+	Cost func(req *http.Request, body []byte) sluice.Costs
+
+	// Usage, if set, reads from a response what the request really took, which
+	// corrects its Cost. Report.Settle does the same by hand.
+	Usage Usage
+
 	// KeepRefused turns off retries of throttled requests that are not idempotent.
 	// By default they are retried, because the server did not process them.
 	KeepRefused bool
@@ -74,6 +91,12 @@ type Config struct {
 	// server is busy and the connection in use.
 	ReleaseAtHeaders bool
 
+	// OnAttempt, if set, is called after each attempt with the key of its gate, when the
+	// header of the response has arrived or there is none. It runs in the goroutine of the
+	// request, must be safe for use by multiple goroutines, and should return soon. The
+	// exporters of package observe count responses by status with it.
+	OnAttempt func(key string, a Attempt)
+
 	// LongHeld is how long a permit must be held to count in Stats.HeldLong. 0 means
 	// 1 min.
 	LongHeld time.Duration
@@ -81,7 +104,8 @@ type Config struct {
 	// Spread sends what remains of a limit evenly until its reset, but not faster
 	// than the configured rate. It applies when less than this share of the limit
 	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit whose maximum is
-	// unknown is spread only by 1.
+	// unknown is spread only by 1. Limits of other units than requests are spread
+	// only with a Cost.
 	Spread float64
 
 	// FromPolicy gives a key without a configured rate the limits that its server

@@ -102,7 +102,7 @@
 //	an exhausted window          paused until its reset, before the 429
 //	an exhausted bucket of       paused until it has one more, a fraction of the time
 //	requests (OpenAI)            until its reset
-//	an exhausted bucket of       nothing: a small call may pass
+//	an exhausted bucket of       nothing: a small call may pass, but see "Costs"
 //	LLM tokens
 //	something remains            nothing, but see Config.Spread
 //	a published limit            nothing, but see Config.FromPolicy
@@ -118,6 +118,35 @@
 //	GraphQL     throttles with the status 200
 //	Inspectors  several of these for one transport
 //
+// # Costs
+//
+// Some APIs limit more than requests: LLM tokens, points, bytes. Config.Cost estimates what a
+// request takes of each unit before it leaves, and Config.Usage reads from the response what
+// it really took; Report.Settle does that by hand. Each amount is taken from the limits with
+// that unit, all at one instant or none:
+//
+//	Gate.Limits            those with the same Unit
+//	published limits       "requests"   requests, or no unit; 1 for each request
+//	of the server, in      "tokens"     …-Tokens-…, but for the next two
+//	headers                "input"      Anthropic-RateLimit-Input-Tokens-…
+//	                       "output"     Anthropic-RateLimit-Output-Tokens-…
+//	                       "points", "bytes" and other words: as the server spells them
+//
+// So with a Cost, published limits need no configuration: requests leave as what remains of
+// each unit allows, counting those in flight. The first request leaves alone, until its
+// response shows which limits there are, but for at most 10 s. A bucket of tokens is taken to refill at its maximum
+// per minute, as documented by OpenAI and Anthropic, unless two responses show another rate.
+// An amount that is larger than a published limit waits until all of it remains. Published
+// limits hold for gates made from Config.Gate, not for those of NewGate.
+//
+// What a request took too much is given back when it is settled. Waiting requests notice at
+// once, but for a published limit of which a response has shown what remains: there the next
+// response says whether the server gives it back. A throttled request gives all back at once,
+// except the request itself. One that fails otherwise, or whose response does not say what it
+// took, has taken its estimate.
+//
+// Package presets has a Cost and a Usage for OpenAI and Anthropic.
+//
 // # SDKs that retry themselves
 //
 // Many SDKs retry by themselves. Leave that on: an SDK knows which of its calls may be
@@ -127,7 +156,8 @@
 // need beyond their defaults:
 //
 //	openai-go          nothing
-//	aws-sdk-go-v2      nothing
+//	aws-sdk-go-v2      nothing; for uploads of more than 64 KiB, which only the SDK can
+//	                   repeat, ratelimit.None as retry.StandardOptions.RateLimiter
 //	anthropic-sdk-go   Config.Inspect: Anthropic
 //	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself;
 //	                   Config.Inspect: GitHub; RetryPolicy.MaxServerWait: 2 * time.Hour

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -252,4 +255,100 @@ func ExampleTransport_Resume() {
 	// 429 Too Many Requests http://api.example.com 1h0m0s
 	// true
 	// 200 OK
+}
+
+// An API with a limit on tokens: the length of a request and its max_tokens are the
+// estimate, and the response says what it took.
+func ExampleConfig_cost() {
+	srv := sluicetest.NewServer(sluicetest.Reply(200, `{"text": "Hello!", "usage": {"total_tokens": 12}}`))
+	defer srv.Close()
+
+	tokens := limits.Must(leaky.New(sluice.Rate{Count: 60_000, Per: time.Minute, Burst: 1000}))
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Gate: sluice.Config{Limits: []sluice.Limit{{Name: "tokens", Unit: "tokens", Limiter: tokens}}},
+		Cost: func(req *http.Request, body []byte) sluice.Costs {
+			var params struct {
+				MaxTokens int64 `json:"max_tokens"`
+			}
+			_ = json.Unmarshal(body, &params) // otherwise 0
+			return sluice.Costs{"tokens": int64(len(body))/4 + params.MaxTokens}
+		},
+		Usage: func(resp *http.Response, part []byte, used sluice.Costs) {
+			var answer struct {
+				Usage struct {
+					Total int64 `json:"total_tokens"`
+				} `json:"usage"`
+			}
+			if json.Unmarshal(part, &answer) == nil && answer.Usage.Total > 0 {
+				used["tokens"] = answer.Usage.Total
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Post("https://llm.example.com/", "application/json", strings.NewReader(`{"prompt": "Hi!", "max_tokens": 900}`))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("estimated:", tokens.Take(0).Remaining < 200)
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println("settled:", tokens.Take(0).Remaining > 900)
+	// Output:
+	// estimated: true
+	// settled: true
+}
+
+// The program knows itself what a request took.
+func ExampleReport_Settle() {
+	srv := sluicetest.NewServer()
+	defer srv.Close()
+	points := limits.Must(leaky.New(sluice.Rate{Count: 1, Per: time.Hour, Burst: 1000}))
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
+		Gate: sluice.Config{Limits: []sluice.Limit{{Name: "points", Unit: "points", Limiter: points}}},
+		Cost: func(*http.Request, []byte) sluice.Costs { return sluice.Costs{"points": 500} },
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx, report := sluicehttp.WithReport(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/", nil)
+	if err != nil {
+		panic(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(points.Take(0).Remaining)
+	report.Settle(sluice.Costs{"points": 20})
+	fmt.Println(points.Take(0).Remaining)
+	// Output:
+	// 500
+	// 980
+}
+
+// Gates are for the exporters of package observe.
+func ExampleTransport_Gates() {
+	srv := sluicetest.NewServer()
+	defer srv.Close()
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Get("http://api.example.com/")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	for s := range transport.Gates() {
+		fmt.Println(s.Name, s.Granted)
+	}
+	// Output: http://api.example.com 1
 }

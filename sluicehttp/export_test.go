@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // SetRandom replaces the source of jitter.
@@ -46,3 +47,25 @@ var ErrNoRetry = errNoRetry
 
 // OverridesFrom returns the overrides in ctx.
 func OverridesFrom(ctx context.Context) Overrides { return *overridesOf(ctx) }
+
+// RefillRates returns the rates per minute of a bucket that is said to hold most, after each
+// response that shows what remains and in how many seconds it is full.
+func RefillRates(most float64, seen ...[2]float64) (rates []float64) {
+	var r refillRate
+	for _, s := range seen {
+		rates = append(rates, 60*r.of(most, s[0], time.Duration(s[1]*float64(time.Second))))
+	}
+	return rates
+}
+
+// Charges returns how many attempts are remembered for published limits, of all keys.
+func (t *Transport) Charges() (n int) {
+	for _, st := range t.states.Range {
+		if p := st.(*state).published; p != nil {
+			p.mu.Lock()
+			n += len(p.charges)
+			p.mu.Unlock()
+		}
+	}
+	return n
+}

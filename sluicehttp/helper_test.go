@@ -36,20 +36,29 @@ type world struct {
 // inWorld runs f in a bubble in which the server answers through layers.
 func inWorld(t *testing.T, cfg sluicehttp.Config, layers []sluicetest.Layer, f func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := sluicetest.NewServer(layers...)
-		defer srv.Close()
-		base := srv.Transport()
-		defer base.CloseIdleConnections()
-		w := &world{T: t, srv: srv, rt: mustTransport(t, base, cfg), start: time.Now()}
-		w.client = &http.Client{Transport: srv.Watch(w.rt)}
-		f(w)
-		for _, line := range srv.Record().Log {
-			if !strings.Contains(line, "TLS handshake") {
-				t.Errorf("the server says: %s", line)
-			}
+	inBubble(t, func(t *testing.T) { withWorld(t, cfg, layers, f) })
+}
+
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+// withWorld is inWorld within a bubble, such as for limits that are made there.
+func withWorld(t *testing.T, cfg sluicehttp.Config, layers []sluicetest.Layer, f func(w *world)) {
+	t.Helper()
+	srv := sluicetest.NewServer(layers...)
+	defer srv.Close()
+	base := srv.Transport()
+	defer base.CloseIdleConnections()
+	w := &world{T: t, srv: srv, rt: mustTransport(t, base, cfg), start: time.Now()}
+	w.client = &http.Client{Transport: srv.Watch(w.rt)}
+	f(w)
+	for _, line := range srv.Record().Log {
+		if !strings.Contains(line, "TLS handshake") {
+			t.Errorf("the server says: %s", line)
 		}
-	})
+	}
 }
 
 func mustTransport(t testing.TB, base http.RoundTripper, cfg sluicehttp.Config) *sluicehttp.Transport {

@@ -54,7 +54,7 @@ func TestGitHub_WaitsDouble(t *testing.T) {
 		refuse, // after a minute: the one call that tries
 		nil, nil, nil, refuse,
 	))
-	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3}}
+	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3, Adaptive: sluice.Adaptive{Off: true}}}
 	inWorld(t, cfg, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for range 3 {

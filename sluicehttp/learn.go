@@ -102,7 +102,8 @@ func (st *state) learn(said *ratelimit.Info, now time.Time) {
 		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
 		return // most responses say nothing
 	}
-	if at, source := st.emptyUntil(said, now); at.After(now) {
+	// A published limit holds calls up itself, without a slow start at the end.
+	if at, source := st.emptyUntil(said, now); at.After(now) && st.published == nil {
 		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
 	st.mu.Lock()

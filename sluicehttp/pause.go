@@ -57,6 +57,19 @@ func (st *state) warnCut(source string, asked time.Duration) {
 	}
 }
 
+// PauseUntil lets no request of a key leave before until, as [sluice.Gate.PauseUntil] does, and
+// reports whether the transport has that key, spelled as in Stats. why is shown in Stats.
+func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
+	found := false
+	for gate, st := range t.states.Range {
+		if st.(*state).key.String() == key {
+			found = true
+			gate.(*sluice.Gate).PauseUntil(until, why)
+		}
+	}
+	return found
+}
+
 // Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
 // transport has that key. Waiting calls leave at the pace, not all at once. Resume also
 // drops what would renew the pause: a slower rate from Config.Spread, the doubled waits
@@ -90,5 +103,6 @@ func (st *state) resume() {
 	st.spread.Store(0)
 	st.setRate()
 	st.mu.Unlock()
+	st.published.forget()
 	st.gate.Resume()
 }

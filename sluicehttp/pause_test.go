@@ -160,6 +160,7 @@ func TestTransport_Resume(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Retry = patient
+			c.cfg.Gate.Adaptive.Off = true // it would search for the limit
 			inWorld(t, c.cfg, layers(sluicetest.On(1, c.answer)), func(w *world) {
 				first, cancel := context.WithTimeout(bg, time.Second)
 				defer cancel()
@@ -188,6 +189,30 @@ func TestTransport_Resume(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A key can be paused by hand, waits that were not begun included; other keys go on.
+func TestTransport_PauseUntil(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		if w.rt.PauseUntil("http://b.test", time.Now().Add(time.Hour), "") {
+			t.Error("there is no such key")
+		}
+		if !w.rt.PauseUntil("http://a.test", time.Now().Add(time.Minute), "by hand") {
+			t.Error("there is such a key")
+		}
+		if s := stats(t, w.rt); s.PausedWhy != "by hand" {
+			t.Errorf("paused because of %q", s.PausedWhy)
+		}
+		w.wantGet("http://b.test/", 200)
+		if w.now() != 0 {
+			t.Errorf("another key waited until %v", w.now())
+		}
+		w.wantGet("http://a.test/", 200)
+		if w.now() != time.Minute {
+			t.Errorf("the paused key went on at %v", w.now())
+		}
+	})
 }
 
 // A secondary limit doubles its waits; Resume begins anew.
@@ -337,7 +362,9 @@ func TestConfig_Keys_OneGatePerHost(t *testing.T) {
 		NewGate: func(string) (*sluice.Gate, error) {
 			made.Add(1)
 			// The rate is for a gate that does not start slowly after a refusal.
-			return sluice.New(sluice.Config{Concurrency: 1, RetryBudget: -1, Rate: sluice.Rate{Count: 1e9, Per: time.Second}})
+			return sluice.New(sluice.Config{
+				Concurrency: 1, RetryBudget: -1, Rate: sluice.Rate{Count: 1e9, Per: time.Second}, Adaptive: sluice.Adaptive{Off: true},
+			})
 		},
 		Keys: sluice.KeyedConfig{MaxKeys: 2, Idle: time.Hour},
 	})

@@ -161,6 +161,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 	}
 	for stall, want := range map[time.Duration]time.Duration{0: 100 * ms, 50 * ms: 160 * ms, 300 * ms: 640 * ms} {
 		cfg := sluicehttp.Config{Inspect: less, Retry: seconds}
+		cfg.Gate.Adaptive.Off = true // it would ask the server when it thinks best
 		faults := layers(sluicetest.On(1, sluicetest.Stall(1, stall)), sluicetest.On(1, sluicetest.Reply(429, "soon", "Retry-After: 60")))
 		inWorld(t, cfg, faults, func(w *world) {
 			w.wantGet("http://a.test/", 200)

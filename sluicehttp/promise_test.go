@@ -13,6 +13,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/promise"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -20,19 +22,20 @@ import (
 // TestPromise runs the cells of the table of promises and features that are about HTTP.
 func TestPromise(t *testing.T) {
 	promise.Run(t, "sluicehttp", map[string]promise.Setup{
-		"http_1":     overHTTP("http://a.test/"),
-		"http_2":     overHTTP("https://a.test/"),
-		"real_clock": overHTTP("http://a.test/"),
+		"http_1":     overHTTP("http://a.test/", false),
+		"http_2":     overHTTP("https://a.test/", false),
+		"http_cost":  overHTTP("https://a.test/", true),
+		"real_clock": overHTTP("http://a.test/", false),
 		"http_no_rate": func(tb testing.TB, l promise.Limits) *promise.Subject {
 			l.Interval = 0
-			return overHTTP("http://a.test/")(tb, l)
+			return overHTTP("http://a.test/", false)(tb, l)
 		},
 	})
 }
 
 // overHTTP makes subjects whose calls are requests, which leave when they arrive at a
-// server in memory.
-func overHTTP(url string) promise.Setup {
+// server in memory. If cost is true, they take tokens besides, of which there are many.
+func overHTTP(url string, cost bool) promise.Setup {
 	return func(tb testing.TB, l promise.Limits) *promise.Subject {
 		desk := &desk{calls: map[string]func() error{}}
 		srv := sluicetest.NewServer(sluicetest.Handler(desk))
@@ -40,15 +43,24 @@ func overHTTP(url string) promise.Setup {
 		if l.Policy.MaxServerWait == 0 {
 			l.Policy.MaxServerWait = -1 // some pauses here are for an hour
 		}
-		gate, err := sluice.New(l.Config())
+		gates := l.Config()
+		if cost {
+			gates.Limits = []sluice.Limit{{Unit: "tokens", Limiter: must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000}))}}
+		}
+		gate, err := sluice.New(gates)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		rt := mustTransport(tb, base, sluicehttp.Config{
+		cfg := sluicehttp.Config{
 			NewGate:   func(string) (*sluice.Gate, error) { return gate, nil },
 			Retry:     l.Policy,
 			AlsoRetry: []int{409, 520, 521, 522, 523, 524, 525, 526, 527, 528, 529},
-		})
+		}
+		if cost {
+			cfg.Cost = func(*http.Request, []byte) sluice.Costs { return sluice.Costs{"tokens": 2} }
+			cfg.Usage = func(_ *http.Response, _ []byte, used sluice.Costs) { used["tokens"] = 1 }
+		}
+		rt := mustTransport(tb, base, cfg)
 		client := &http.Client{Transport: rt}
 		send := func(ctx context.Context, f func() error) error {
 			req := request(tb, ctx, http.MethodGet, url, nil)

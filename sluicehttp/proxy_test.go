@@ -45,6 +45,7 @@ func TestTransport_ProxyRefuses(t *testing.T) {
 					defer base.CloseIdleConnections()
 					cfg := sluicehttp.Config{Retry: seconds, AlsoRetry: c.also}
 					cfg.Retry.Throttled = sluice.Constant(time.Second)
+					cfg.Gate.Adaptive.Off = true // refused calls would not count as attempts
 					rt := mustTransport(t, base, cfg)
 					ctx, report := sluicehttp.WithReport(bg)
 					resp, err := rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/", nil))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice"
 )
 
 // A Report says what happened to a request: a response with status 429 does not say how
@@ -70,10 +72,37 @@ func (r *Report) Last() Hop {
 	return hop
 }
 
+// Settle corrects what the last hop was estimated to take by what it really took, in the
+// limits that count these units: see sluice.Permit.SettleCosts. What is given back reaches
+// waiting requests at once. Units that are missing stay as estimated. It reports false and
+// changes nothing if there is no response yet, or if the request was settled before: by
+// Settle, or by Config.Usage when its body ended. It may be called before or after the body
+// is read. It panics if an amount is negative.
+func (r *Report) Settle(actual sluice.Costs) bool {
+	r.mu.Lock()
+	var b *bill
+	if r.last != nil {
+		b = r.last.bill
+	}
+	r.mu.Unlock()
+	return b.settle(actual)
+}
+
 // A page is a hop that is being written; nil without a report.
 type page struct {
 	report *Report
-	hop    Hop // guarded by report.mu
+	hop    Hop   // guarded by report.mu
+	bill   *bill // of the attempt whose response was returned; guarded by report.mu
+}
+
+// billed sets the bill of the attempt whose response is returned, unless p is nil.
+func (p *page) billed(b *bill) {
+	if p == nil {
+		return
+	}
+	p.report.mu.Lock()
+	defer p.report.mu.Unlock()
+	p.bill = b
 }
 
 func newPage(ctx context.Context, k key) *page {

@@ -73,10 +73,11 @@ func (c *call) idempotent() bool {
 
 // A failure is how an attempt failed.
 type failure struct {
-	err       error     // a *StatusError, or that of the base transport
-	throttled bool      // the server refused because there were too many
-	at        time.Time // the earliest time to send it again; zero if unknown
-	final     error     // why there must be no other attempt, or nil
+	err       error       // a *StatusError, or that of the base transport
+	throttled bool        // the server refused because there were too many
+	at        time.Time   // the earliest time to send it again; zero if unknown
+	unit      sluice.Unit // whose limit has refused it, if the response says so
+	final     error       // why there must be no other attempt, or nil
 }
 
 // judge returns how an attempt failed that was answered with resp at now, or nil if it did
@@ -107,6 +108,8 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 	}
 	if f.throttled, f.at = said.Throttled, said.RetryAt; !f.throttled {
 		f.at = c.t.later(f.at, now)
+	} else if c.spent != nil {
+		f.unit = c.spent.exhausted(said)
 	}
 	return f
 }
@@ -116,7 +119,11 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 func (f *failure) marked() error {
 	switch {
 	case f.throttled:
-		return sluice.RetryAt(f.err, f.at) // zero if unknown
+		err := sluice.RetryAt(f.err, f.at) // zero if unknown
+		if f.unit != "" {
+			err = sluice.Exhausted(err, f.unit)
+		}
+		return err
 	case !f.at.IsZero():
 		return sluice.NotBefore(f.err, f.at)
 	}

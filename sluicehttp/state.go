@@ -17,6 +17,8 @@ type state struct {
 	gate *sluice.Gate
 	key  key
 
+	published *published // limits of the gate; nil without Config.Cost
+
 	pins    atomic.Int64  // requests that use st without a pin of Keyed
 	uses    atomic.Uint32 // calls of pin
 	retired atomic.Bool   // pin fails
@@ -49,8 +51,8 @@ type state struct {
 }
 
 // newState returns the state of a new gate.
-func newState(t *Transport, key key, gate *sluice.Gate) *state {
-	st := &state{t: t, gate: gate, key: key}
+func newState(t *Transport, key key, gate *sluice.Gate, published *published) *state {
+	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
 	now := gate.Stats()
 	st.configured, st.inForce = now.Rate, now.Rate
@@ -131,6 +133,13 @@ func (st *state) remove(h *hold) {
 	h.prev.next, h.next.prev = h.next, h.prev
 	h.prev, h.next = nil, nil
 	st.mu.Unlock()
+}
+
+// said returns the limits of the last response that had any.
+func (st *state) said() []ratelimit.Limit {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Clone(st.limits)
 }
 
 // stats returns the Stats of the key, without those of the gate.

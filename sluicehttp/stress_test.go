@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // loopback is a real server on a real socket that counts its connections and what
@@ -107,7 +110,9 @@ func TestTransport_Stress(t *testing.T) {
 			})
 			base := l.base()
 			policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)}
-			rt := mustTransport(t, base, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: limit, RetryBudget: -1}})
+			// A gate that learns would wait for minutes: one call in twelve is refused at random.
+			gate := sluice.Config{Concurrency: limit, RetryBudget: -1, Adaptive: sluice.Adaptive{Off: true}}
+			rt := mustTransport(t, base, sluicehttp.Config{Retry: policy, Gate: gate})
 			client := &http.Client{Transport: rt}
 			var answers atomic.Int64
 			var wg sync.WaitGroup
@@ -189,7 +194,7 @@ func TestTransport_ReusesConnections(t *testing.T) {
 		base := l.base()
 		rt := mustTransport(t, base, sluicehttp.Config{
 			Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)},
-			Gate:  sluice.Config{Concurrency: 1},
+			Gate:  sluice.Config{Concurrency: 1, Adaptive: sluice.Adaptive{Off: true}}, // which would take half a minute
 		})
 		client := &http.Client{Transport: rt}
 		for range 10 {
@@ -204,5 +209,85 @@ func TestTransport_ReusesConnections(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 		l.Close()
+	}
+}
+
+// Requests that succeed, fail, are throttled, retried, cut off, closed early and cancelled:
+// in the end each of them has taken what it took, from the limit of the program and from
+// that of a parent.
+func TestConfig_Cost_Conserves(t *testing.T) {
+	for _, url := range []string{"http://a.test/", "https://a.test/"} {
+		inBubble(t, func(t *testing.T) {
+			const all, estimate, used, calls = 1_000_000, 100, 30, 400
+			newBucket := func() *leaky.Bucket {
+				return limits.Must(leaky.New(sluice.Rate{Count: 1, Per: time.Hour, Burst: all}))
+			}
+			own, parents := newBucket(), newBucket()
+			cfg := sluicehttp.Config{
+				Gate: sluice.Config{
+					Concurrency: 16,
+					Limits:      []sluice.Limit{{Unit: "tokens", Limiter: own}},
+					Parent:      must(sluice.New(sluice.Config{Limits: []sluice.Limit{{Unit: "tokens", Limiter: parents}}})),
+				},
+				Cost: estimated("tokens"), Usage: totalTokens("tokens"),
+				Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Attempts: 2},
+			}
+			answer := answerWith{kind: stream, parts: []string{delta, strings.ReplaceAll(usage30, "\r\n", "\n"), done}}
+			l := layers(
+				sluicetest.Every(7, sluicetest.Status(429)), sluicetest.Every(11, sluicetest.Status(500)),
+				sluicetest.Delay(100*ms), sluicetest.Handler(answer),
+			)
+			if url == "http://a.test/" { // with HTTP/2 a cut connection takes others along that never arrive
+				l = append(layers(sluicetest.Every(13, sluicetest.Cut())), l...)
+			}
+			withWorld(t, cfg, l, func(w *world) {
+				var settled atomic.Int64
+				var wg sync.WaitGroup
+				for i := range calls {
+					wg.Go(func() {
+						ctx, cancel := context.WithCancel(bg)
+						defer cancel()
+						if i%9 == 0 { // not at the instant at which a request leaves: is it sent?
+							time.AfterFunc(time.Duration(i)*37*ms+ms/2, cancel)
+						}
+						resp, err := w.client.Do(request(t, ctx, http.MethodPost, url, strings.NewReader(fmt.Sprintf(`{"max_tokens":%d}`, estimate))))
+						if err != nil {
+							return
+						}
+						defer resp.Body.Close()
+						var body strings.Builder
+						if i%5 == 0 { // closed early
+							_, err = io.CopyN(&body, resp.Body, int64(len(delta)))
+						} else {
+							_, err = io.Copy(&body, resp.Body)
+						}
+						_ = err // of a request that was cancelled
+						if strings.Contains(body.String(), "total_tokens") {
+							settled.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				refused, sent := int64(0), int64(0)
+				for _, r := range w.srv.Record().Requests {
+					if sent++; r.Status == 429 {
+						refused++
+					}
+				}
+				want := all - (sent-refused)*estimate + settled.Load()*(estimate-used)
+				wantLeft(t, own, want)
+				wantLeft(t, parents, want)
+				if n := inFlight(w.rt); n != 0 {
+					t.Errorf("%d in flight", n)
+				}
+				if n := w.rt.Charges(); n != 0 {
+					t.Errorf("%d attempts are remembered, although no limit is published", n)
+				}
+				if settled.Load() < calls/4 || refused < calls/20 {
+					t.Errorf("%d settled and %d refused show little", settled.Load(), refused)
+				}
+			})
+		})
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,12 +79,17 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	name := k.String()
 	var gate *sluice.Gate
+	var shown *published
 	var err error
 	if t.cfg.NewGate != nil {
 		gate, err = t.cfg.NewGate(name)
 	} else {
 		cfg := t.cfg.Gate
 		cfg.Name = name
+		if t.cfg.Cost != nil {
+			shown = &published{most: t.mostPause, spread: t.cfg.Spread}
+			cfg.Limits = append(slices.Clip(cfg.Limits), sluice.Limit{Name: "of the server", Limiter: shown, Unit: sluice.Calls})
+		}
 		gate, err = sluice.New(cfg)
 	}
 	switch {
@@ -91,7 +98,7 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	case gate == nil:
 		return nil, fmt.Errorf("sluicehttp: no gate was made for %s", name)
 	}
-	t.states.Store(gate, newState(t, k, gate))
+	t.states.Store(gate, newState(t, k, gate, shown))
 	t.count.Add(1)
 	if t.closed.Load() { // Close may not have seen it
 		gate.Close()
@@ -184,14 +191,18 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer c.unwatch()
 	var err error
-	if c.body, err = newReplay(c.ctx, req, !c.o.NoRetry); err != nil {
+	c.body, err = newReplay(c.ctx, req, !c.o.NoRetry || t.cfg.Cost != nil)
+	defer c.body.end()
+	if err == nil && t.cfg.Cost != nil {
+		err = c.estimate()
+	}
+	if err != nil {
 		if err == c.ctx.Err() {
 			err = c.ended()
 		}
 		c.stop(err, time.Time{})
 		return nil, err
 	}
-	defer c.body.end()
 	entered := false
 	err = t.use(c.key, func(st *state) (err error) {
 		entered = true
@@ -293,6 +304,30 @@ type Stats struct {
 	// the last of them.
 	Warnings uint64
 	Warning  ratelimit.Warning
+}
+
+// Gates yields the Stats of all gates, for the exporters of package observe.
+func (t *Transport) Gates() iter.Seq[sluice.Stats] {
+	return func(yield func(sluice.Stats) bool) {
+		for gate := range t.states.Range {
+			if !yield(gate.(*sluice.Gate).Stats()) {
+				return
+			}
+		}
+	}
+}
+
+// Limits yields the key of each gate whose server publishes limits, and those limits as of
+// the last response that had any, for the exporters of package observe.
+func (t *Transport) Limits() iter.Seq2[string, []ratelimit.Limit] {
+	return func(yield func(string, []ratelimit.Limit) bool) {
+		for _, st := range t.states.Range {
+			st := st.(*state)
+			if said := st.said(); len(said) > 0 && !yield(st.key.String(), said) {
+				return
+			}
+		}
+	}
 }
 
 // Stats calls f with each key and its Stats, in no particular order, until f returns false.

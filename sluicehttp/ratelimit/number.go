@@ -32,7 +32,19 @@ const (
 // decimals after the ninth are dropped. If s is not a number, it returns why, and numeric
 // reports whether s looks like one.
 func parseNumber(s string) (n number, numeric bool, why string) {
-	i := digits(s)
+	i := 0
+	for ; i < len(s) && s[i]-'0' < 10; i++ {
+		n.whole = 10*n.whole + int64(s[i]-'0') // wraps if there are too many
+	}
+	if 0 < i && i == len(s) && i <= longestWhole {
+		return n, true, ""
+	}
+	return parseDecimal(s, i, n.whole)
+}
+
+// parseDecimal is parseNumber for an s that begins with i digits, of the value whole, and
+// may be too long.
+func parseDecimal(s string, i int, whole int64) (n number, numeric bool, why string) {
 	if i == 0 {
 		return number{}, false, whyNoNumber
 	}
@@ -51,15 +63,11 @@ func parseNumber(s string) (n number, numeric bool, why string) {
 	case i > longestWhole:
 		return number{}, true, whyRange
 	}
-	for _, c := range []byte(s[:i]) {
-		n.whole = 10*n.whole + int64(c-'0')
-	}
-	if i < end {
-		for place := range 9 {
-			n.nano *= 10
-			if at := i + 1 + place; at < end {
-				n.nano += int32(s[at] - '0')
-			}
+	n.whole = whole
+	for place := range 9 {
+		n.nano *= 10
+		if at := i + 1 + place; at < end {
+			n.nano += int32(s[at] - '0')
 		}
 	}
 	return n, true, ""

@@ -103,8 +103,10 @@ func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 // others may follow with their windows: "10, 10;w=1, 600;w=60". Envoy and others also write
 // that into X-RateLimit- fields.
 func (r *reader) amount(f *knownField, l *limit) Amount {
-	isList := f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=")
-	if isList && !isNumber(f) {
+	if n, ok := f.isNumber(); ok {
+		return Amount{n, true}
+	}
+	if f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=") {
 		return r.amountInList(f, l)
 	}
 	var first Amount
@@ -127,11 +129,11 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 	return first
 }
 
-// isNumber reports whether the field has a single number that is no longer than those of
-// structured fields. It may then have decimals.
-func isNumber(f *knownField) bool {
-	_, _, why := parseNumber(f.values[0])
-	return len(f.values) == 1 && why == "" && digits(f.values[0]) <= 15
+// isNumber returns the single number of a field that has no more, as nearly all have. In a
+// structured field it must be no longer than those may be, but may have decimals.
+func (f *knownField) isNumber() (n number, ok bool) {
+	n, _, why := parseNumber(f.values[0])
+	return n, why == "" && len(f.values) == 1 && (f.family != plain || digits(f.values[0]) <= 15)
 }
 
 // amountInList is amount for a structured field.

@@ -142,9 +142,8 @@ func parseFixdate(s string) (t time.Time, ok bool) {
 		s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
 		return time.Time{}, false
 	}
-	weekday := strings.Index("Sun Mon Tue Wed Thu Fri Sat", s[:3])
-	month := strings.Index("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec", s[8:11])
-	if weekday%4 != 0 || month%4 != 0 { // not found is -1
+	month, days := monthOf(s[8:11])
+	if month == 0 || !isWeekday(s[:3]) {
 		return time.Time{}, false
 	}
 	ok = true
@@ -154,11 +153,52 @@ func parseFixdate(s string) (t time.Time, ok bool) {
 		return 10*int(a) + int(b)
 	}
 	year, day, hour, minute, second := 100*two(12)+two(14), two(5), two(17), two(20), two(23)
-	if !ok || hour > 23 || minute > 59 || second > 59 {
+	if month == time.February && (year%4 != 0 || year%100 == 0 && year%400 != 0) {
+		days = 28
+	}
+	if !ok || day < 1 || day > days || hour > 23 || minute > 59 || second > 59 {
 		return time.Time{}, false
 	}
-	t = time.Date(year, time.Month(month/4+1), day, hour, minute, second, 0, time.UTC)
-	return t, t.Day() == day // 31 November is 1 December
+	return time.Date(year, month, day, hour, minute, second, 0, time.UTC), true
+}
+
+// monthOf returns the month of an abbreviation, 0 if it is none, and the most days it has.
+func monthOf(name string) (m time.Month, days int) {
+	switch name {
+	case "Jan":
+		return time.January, 31
+	case "Feb":
+		return time.February, 29
+	case "Mar":
+		return time.March, 31
+	case "Apr":
+		return time.April, 30
+	case "May":
+		return time.May, 31
+	case "Jun":
+		return time.June, 30
+	case "Jul":
+		return time.July, 31
+	case "Aug":
+		return time.August, 31
+	case "Sep":
+		return time.September, 30
+	case "Oct":
+		return time.October, 31
+	case "Nov":
+		return time.November, 30
+	case "Dec":
+		return time.December, 31
+	}
+	return 0, 0
+}
+
+func isWeekday(name string) bool {
+	switch name {
+	case "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat":
+		return true
+	}
+	return false
 }
 
 // units are the units of a duration, longer names before their prefixes.

@@ -107,7 +107,11 @@ func TestCompletions(t *testing.T) {
 				alone := j.alone().run(t, "alone")
 				for _, j.http1 = range []bool{false, true} {
 					y := j.run(t, "through the transport, as it is")
-					j.wantAll(t, y)
+					// The SDK repeats a POST that failed twice: of 300 calls, of which one in ten
+					// fails, it may lose one or two.
+					if y.ok < j.calls-2 {
+						t.Errorf("%d of %d calls succeed", y.ok, j.calls)
+					}
 					notWorse(t, y, alone)
 				}
 				y := one.run(t, "WithMaxRetries(0), idempotent")

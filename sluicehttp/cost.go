@@ -1,0 +1,158 @@
+package sluicehttp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// mostRead bounds how much of a body Config.Cost gets.
+const mostRead = 1 << 20
+
+// estimate asks Config.Cost what the request will take, and puts that into the context of c.
+func (c *call) estimate() error {
+	body, err := c.body.beginning()
+	if err != nil {
+		return err
+	}
+	costs := maps.Clone(c.t.cfg.Cost(c.req, body))
+	for unit, n := range costs {
+		if n < 0 {
+			return fmt.Errorf("sluicehttp: negative cost: %d %s", n, unit)
+		}
+	}
+	if n, ok := costs[sluice.Cost]; ok && n > 0 && c.o.Cost == 0 {
+		c.cost = n
+	}
+	c.spent = &spending{costs: costs}
+	c.ctx = context.WithValue(sluice.WithCosts(c.ctx, costs), spendingKey{}, c.spent)
+	return nil
+}
+
+// A spending is what a request takes, in its context. With the call itself in a context,
+// each request would allocate it, also without a Config.Cost.
+type spending struct {
+	costs  sluice.Costs
+	charge *charge // what the attempt takes of published limits; nil if nothing
+}
+
+type spendingKey struct{}
+
+// exhausted returns the unit of the only limit of which less remains, as a throttle says, than
+// the request takes, or "".
+func (s *spending) exhausted(said *ratelimit.Info) (unit sluice.Unit) {
+	need := charge{costs: s.costs}
+	for i := range said.Limits {
+		l := &said.Limits[i]
+		remaining, known := l.Remaining.Value()
+		if u := unitOf(l); known && remaining < max(1, need.of(u)) && u != unit {
+			if unit != "" {
+				return ""
+			}
+			unit = u
+		}
+	}
+	if _, named := s.costs[requests]; unit == requests && !named {
+		return sluice.Calls
+	}
+	return unit
+}
+
+// beginning returns the first bytes of the body, at most mostRead, or nil if there is no body
+// or it can be read only once.
+func (p *replay) beginning() ([]byte, error) {
+	if p.getBody == nil {
+		return nil, nil
+	}
+	body, err := p.getBody()
+	if err != nil {
+		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost: %w", err)
+	}
+	defer body.Close()
+	content, err := io.ReadAll(io.LimitReader(body, mostRead))
+	if err != nil {
+		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost: %w", err)
+	}
+	return content, nil
+}
+
+// A bill is what one attempt takes. It is settled at most once.
+type bill struct {
+	permit  *sluice.Permit
+	server  *published // nil if there is none
+	charge  *charge    // of server
+	costs   sluice.Costs
+	settled atomic.Bool
+}
+
+// newBill returns the bill of an attempt, or nil if it will not be settled.
+func (c *call) newBill(st *state, permit *sluice.Permit) *bill {
+	if c.spent == nil && c.page == nil && c.t.cfg.Usage == nil {
+		return nil
+	}
+	b := &bill{permit: permit, server: st.published}
+	if c.spent != nil {
+		b.charge, b.costs = c.spent.charge, c.spent.costs
+		c.spent.charge = nil // another attempt has another one
+	}
+	return b
+}
+
+// mostUsed is the largest amount that a response can charge. A larger one is a mistake or an
+// attack: it would block the limit for good.
+const mostUsed = 1e9
+
+// settle corrects the amounts of the attempt. It reports false if that was done before.
+func (b *bill) settle(actual sluice.Costs) bool {
+	if b == nil || !b.settled.CompareAndSwap(false, true) {
+		return false
+	}
+	b.permit.SettleCosts(actual)
+	b.server.settle(b.charge, actual)
+	return true
+}
+
+// answered notes what the response to the attempt says. A throttle settles for nothing but
+// the request itself.
+func (b *bill) answered(said *ratelimit.Info, now time.Time) {
+	if b == nil {
+		return
+	}
+	b.server.answered(b.charge, said, now)
+	if !said.Throttled || b.costs == nil {
+		return
+	}
+	nothing := make(sluice.Costs)
+	for unit := range b.costs {
+		if unit != requests {
+			nothing[unit] = 0
+		}
+	}
+	b.settle(nothing)
+}
+
+// failed notes that there is no response to the attempt.
+func (b *bill) failed(now time.Time) {
+	if b != nil {
+		b.server.failed(b.charge, now)
+	}
+}
+
+// end notes that the attempt is over.
+func (b *bill) end() {
+	if b != nil {
+		b.server.ended(b.charge)
+	}
+}
+
+// known returns used without what cannot be true.
+func known(used sluice.Costs) sluice.Costs {
+	maps.DeleteFunc(used, func(_ sluice.Unit, n int64) bool { return n < 0 || n > mostUsed })
+	return used
+}

@@ -1,0 +1,85 @@
+package presets
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+)
+
+// ForAnthropic returns a Config for the API of Anthropic, also behind a gateway. Each model
+// has a gate, because limits are those of a model: its key is the host and the name of the
+// model. The limits of requests, tokens, input and output that the headers publish are
+// honored. Requests to /messages may be sent twice. An overload is a throttle, whatever its
+// status, and the spend limit is not retried, see sluicehttp.Anthropic.
+//
+// The Usage settles with the usage of a message or of the events of its stream. Input that
+// was read from a cache is not counted, as at Anthropic.
+func ForAnthropic() sluicehttp.Config {
+	var outputs average
+	return sluicehttp.Config{
+		Key:        hostAndModel,
+		Idempotent: func(req *http.Request) bool { return toModel(req, "/messages") },
+		Inspect:    sluicehttp.Anthropic,
+		Cost:       anthropicCost(nil, &outputs),
+		Usage:      anthropicUsage(&outputs),
+	}
+}
+
+// AnthropicCost returns a Config.Cost for the units "tokens", "input" and "output". count
+// counts the tokens of a request by its path and the JSON of its body, without the output;
+// body is cut after 1 MiB and nil if it cannot be read twice. If count is nil, they are
+// estimated.
+//
+// If ForAnthropic has its Cost replaced, the output of a request is taken to be at most
+// 1,000.
+func AnthropicCost(count func(path string, body []byte) int64) func(*http.Request, []byte) sluice.Costs {
+	return anthropicCost(count, new(average))
+}
+
+func anthropicCost(count func(path string, body []byte) int64, outputs *average) func(*http.Request, []byte) sluice.Costs {
+	return func(req *http.Request, body []byte) sluice.Costs {
+		if !toModel(req, "/messages") {
+			return nil
+		}
+		r := readRequest(body, req.ContentLength)
+		if count != nil {
+			r.input = count(req.URL.Path, body)
+		}
+		// Anthropic counts what is written, not max_tokens, which is often far more; a
+		// gateway may count a max_tokens that is small.
+		out := max(firstOutput, outputs.expected())
+		if r.maxOutput > 0 {
+			out = min(out, r.maxOutput)
+		}
+		return sluice.Costs{"tokens": r.input + out, "input": r.input, "output": out}
+	}
+}
+
+// anthropicUsage reads the usage of a message. A stream says what the input was in its first
+// event, with an output that is not the final one, and what the output was in one of its
+// last.
+func anthropicUsage(outputs *average) sluicehttp.Usage {
+	return func(resp *http.Response, part []byte, used sluice.Costs) {
+		var u struct {
+			Input   *int64 `json:"input_tokens"`
+			Created int64  `json:"cache_creation_input_tokens"`
+			Output  *int64 `json:"output_tokens"`
+		}
+		if !usageIn(part, &u) {
+			return
+		}
+		if u.Input != nil {
+			used["input"] = *u.Input + u.Created
+		}
+		if u.Output == nil || bytes.Contains(part, []byte(`"message_start"`)) {
+			return
+		}
+		used["output"] = *u.Output
+		outputs.add(*u.Output)
+		if input, ok := used["input"]; ok {
+			used["tokens"] = input + *u.Output
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package presets has a [sluicehttp.Config] for each of some providers, with what their
+// servers and SDKs need. Each is plain data that a program may change:
+//
+//	cfg := presets.ForOpenAI()
+//	cfg.Gate.Concurrency = 64
+//	transport, err := sluicehttp.New(nil, cfg)
+//	…
+//	client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: transport}))
+//
+// No limit of an account is set in advance: the headers of the responses show them.
+//
+//	              limits of      tokens   retries of POST    also
+//	ForOpenAI     each model     yes      calls to a model   no retry without credit
+//	ForAnthropic  each model     yes      calls to a model   overload, spend limit
+//	ForGitHub     each resource  –        –                  secondary limits, waits of 2 h
+//	ForAWS        each host      –        those of the SDK   throttles with status 400 and 503
+//
+// # SDKs
+//
+// All SDKs take an *http.Client, and keep their own retries: these know which calls may be
+// repeated. Their timeouts also cover the time in the queue, so with n calls at once and a
+// rate of r they must be longer than n/r; batch.Map starts no more calls than can leave in
+// time.
+//
+//	openai-go         option.WithHTTPClient; for streams with a limit of tokens of your
+//	                  own also StreamOptions.IncludeUsage
+//	anthropic-sdk-go  option.WithHTTPClient; its timeout is 10 minutes, see
+//	                  option.WithRequestTimeout
+//	go-github         github.WithHTTPClient, github.WithDisableRateLimitCheck: its own check
+//	                  fails calls that the transport would let wait
+//	aws-sdk-go-v2     aws.Config.HTTPClient; a retryer whose RateLimiter is ratelimit.None,
+//	                  for the retry budget of the gate bounds its retries, too
+//
+// # Tokens
+//
+// A request to a model is estimated before it leaves, without a tokenizer:
+//
+//	input    a token for each 3.5 bytes of text in the JSON, and 3 for each text; English
+//	         has some 4 bytes per token. 1,000 for each encoded image or file
+//	output   the maximum that the request states, for OpenAI times n; without one, twice the
+//	         average of the last responses, 1,000 before the first. For Anthropic, which
+//	         does not count the maximum, at most that, but not less than 1,000 if the
+//	         maximum is not
+//
+// A call that takes less leaves some tokens in reserve, and one that takes more may be refused,
+// so these estimates are rather too high. If calls are refused although enough remained for
+// their estimate, later ones are taken to need more. [OpenAICost] and [AnthropicCost] accept a tokenizer. What the
+// response says was used corrects the estimate.
+package presets

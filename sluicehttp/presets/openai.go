@@ -1,0 +1,102 @@
+package presets
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// openAIModels are the paths that only compute, so that a request may be sent twice, and
+// openAIWriters those of them that have an output.
+var (
+	openAIWriters = []string{"/chat/completions", "/completions", "/responses"}
+	openAIModels  = append([]string{"/embeddings", "/moderations"}, openAIWriters...)
+)
+
+// ForOpenAI returns a Config for the API of OpenAI and for servers that are compatible with
+// it, such as those of Azure, Groq and vLLM. Each model has a gate, because limits are those
+// of a model: its key is the host and the name of the model. The limits of requests and of
+// tokens that the headers publish are honored. Requests to a model may be sent twice. A 429
+// because there is no credit is not retried.
+//
+// The Usage settles with usage.total_tokens, which a stream of chat completions sends only
+// with stream_options.include_usage; otherwise the estimate stays.
+func ForOpenAI() sluicehttp.Config {
+	var outputs average
+	return sluicehttp.Config{
+		Key:        hostAndModel,
+		Idempotent: func(req *http.Request) bool { return toModel(req, openAIModels...) },
+		Inspect:    noCredit,
+		Cost:       openAICost(nil, &outputs),
+		Usage:      openAIUsage(&outputs),
+	}
+}
+
+// OpenAICost returns a Config.Cost for the unit "tokens". count counts the tokens of a
+// request by its path and the JSON of its body, without the output; body is cut after 1 MiB
+// and nil if it cannot be read twice. If count is nil, they are estimated.
+//
+// If ForOpenAI has its Cost replaced, the output of a request that states no maximum is
+// taken to be 1,000.
+func OpenAICost(count func(path string, body []byte) int64) func(*http.Request, []byte) sluice.Costs {
+	return openAICost(count, new(average))
+}
+
+func openAICost(count func(path string, body []byte) int64, outputs *average) func(*http.Request, []byte) sluice.Costs {
+	return func(req *http.Request, body []byte) sluice.Costs {
+		if !toModel(req, openAIModels...) {
+			return nil
+		}
+		r := readRequest(body, req.ContentLength)
+		if count != nil {
+			r.input = count(req.URL.Path, body)
+		}
+		if toModel(req, openAIWriters...) {
+			if r.maxOutput == 0 {
+				r.maxOutput = outputs.expected()
+			}
+			r.input += r.maxOutput * r.choices
+		}
+		return sluice.Costs{"tokens": r.input}
+	}
+}
+
+// openAIUsage reads the usage of completions, responses and embeddings.
+func openAIUsage(outputs *average) sluicehttp.Usage {
+	return func(resp *http.Response, part []byte, used sluice.Costs) {
+		var u struct {
+			Total      int64 `json:"total_tokens"`
+			Completion int64 `json:"completion_tokens"`
+			Output     int64 `json:"output_tokens"`
+		}
+		if !usageIn(part, &u) || u.Total <= 0 {
+			return
+		}
+		used["tokens"] = u.Total
+		if out := max(u.Completion, u.Output); out > 0 {
+			outputs.add(out)
+		}
+	}
+}
+
+// noCredit is an Inspector that prevents retries of a 429 that no waiting ends.
+func noCredit(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
+	if resp.StatusCode != http.StatusTooManyRequests {
+		return
+	}
+	var answer struct {
+		Error struct {
+			Code string `json:"code"`
+			Type string `json:"type"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(peek(), &answer) != nil {
+		return
+	}
+	if e := answer.Error; e.Code == "insufficient_quota" || e.Type == "insufficient_quota" {
+		said.ShouldRetry, said.Reason = new(false), "insufficient_quota"
+	}
+}

@@ -1,0 +1,273 @@
+package presets_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/presets"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func post(t testing.TB, url, body string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+const (
+	chat     = "https://api.openai.com/v1/chat/completions"
+	embed    = "https://api.openai.com/v1/embeddings"
+	messages = "https://api.anthropic.com/v1/messages"
+	page     = `{"messages":[{"role":"user","content":"` // "user" is 4 tokens
+	thirty   = `thirty bytes of a plain prompt`          // 8 tokens, and 3 more
+)
+
+// The estimate is as documented.
+func TestForOpenAI_Cost(t *testing.T) {
+	files := strings.Repeat("A", 5000)
+	for body, want := range map[string]int64{
+		page + thirty + `"}],"max_tokens":100}`:                                                   15 + 100,
+		page + thirty + `"}],"max_completion_tokens":100,"n":3}`:                                  15 + 300,
+		`{"max_output_tokens":50,"input":"` + thirty + `","model":"a very long name of a model"}`: 11 + 50,
+		page + thirty + `"}]}`:                                                                 15 + 1000,
+		page + thirty + `"}],"metadata":{"max_tokens":5}}`:                                     15 + 1000,
+		`{"max_tokens":10,"messages":[{"content":"data:image/png;base64,` + files + `"}]}`:     1000 + 10,
+		`{"max_tokens":10,"messages":[{"content":"` + files + `"}]}`:                           1000 + 10,
+		`{"max_tokens":10,"messages":[{"content":"` + strings.Repeat(thirty+" ", 100) + `"}]}`: 3100*2/7 + 3 + 10,
+		`{"max_tokens":-10,"n":-1}`:                                                            1000,
+		`no JSON`:                                                                              1000,
+		``:                                                                                     1000,
+	} {
+		cfg := presets.ForOpenAI()
+		if got := cfg.Cost(post(t, chat, body), []byte(body)); !maps.Equal(got, sluice.Costs{"tokens": want}) {
+			t.Errorf("%.60s: %v, want %d", body, got, want)
+		}
+	}
+	cfg := presets.ForOpenAI()
+	body := `{"input":"` + thirty + `"}`
+	if got := cfg.Cost(post(t, embed, body), []byte(body)); got["tokens"] != 11 {
+		t.Errorf("an embedding, which has no output: %v", got)
+	}
+	if got := cfg.Cost(post(t, "https://api.openai.com/v1/files", body), []byte(body)); len(got) > 0 {
+		t.Errorf("a file: %v", got)
+	}
+	// Of a body that is cut the rest counts by its length, unless that is a file.
+	for content, want := range map[string]int64{strings.Repeat("a b ", 300_000): 342_857, "data:image/png;base64," + strings.Repeat("A", 1_200_000): 1000} {
+		body := page + content + `"}]}`
+		got := cfg.Cost(post(t, chat, body), []byte(body[:1<<20]))["tokens"]
+		if got < want || got > want+1100 {
+			t.Errorf("a body of %d bytes: %d, want about %d", len(body), got, want)
+		}
+	}
+}
+
+func TestOpenAICost_AsksTheTokenizer(t *testing.T) {
+	count := func(path string, body []byte) int64 {
+		if path != "/v1/chat/completions" || string(body) != `{"max_tokens":10}` {
+			t.Errorf("%s %s", path, body)
+		}
+		return 7
+	}
+	if got := presets.OpenAICost(count)(post(t, chat, ""), []byte(`{"max_tokens":10}`)); got["tokens"] != 17 {
+		t.Error(got)
+	}
+	anthropic := func(path string, body []byte) int64 { return 7 }
+	if got := presets.AnthropicCost(anthropic)(post(t, messages, ""), []byte(`{"max_tokens":10}`)); !maps.Equal(got, sluice.Costs{"tokens": 17, "input": 7, "output": 10}) {
+		t.Error(got)
+	}
+}
+
+// used passes parts to the Usage of cfg, as a transport does.
+func used(cfg sluicehttp.Config, parts ...string) sluice.Costs {
+	costs := sluice.Costs{}
+	for _, p := range parts {
+		cfg.Usage(new(http.Response), []byte(p), costs)
+	}
+	return costs
+}
+
+func TestForOpenAI_Usage(t *testing.T) {
+	for want, parts := range map[int64][]string{
+		1: {`{"choices":[{"message":{"content":"a \"usage\":{\"total_tokens\":9}"}}],"usage":{"prompt_tokens":1,"total_tokens":1}}`},
+		2: {`end of a long body"}}], "usage" : {"total_tokens":2}, "service_tier":"default"}`},
+		3: {`{"choices":[{"delta":{}}],"usage":null}`, `{"choices":[],"usage":{"total_tokens":3}}`, `[DONE]`, ``},
+		4: {`{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":1,"output_tokens":3,"total_tokens":4}}}`},
+	} {
+		if got := used(presets.ForOpenAI(), parts...); got["tokens"] != want {
+			t.Errorf("%q: %v, want %d", parts, got, want)
+		}
+	}
+	for _, part := range []string{``, `{}`, `{"usage":null}`, `{"usage":3}`, `{"usage":{"total_tokens":1`, `"usage"`, `{"usage":{"total_tokens":"x"}}`} {
+		if got := used(presets.ForOpenAI(), part); len(got) > 0 {
+			t.Errorf("%q: %v", part, got)
+		}
+	}
+}
+
+// A request that states no maximum is expected to be twice the average.
+func TestForOpenAI_LearnsTheOutput(t *testing.T) {
+	cfg, other := presets.ForOpenAI(), presets.ForOpenAI()
+	for range 100 {
+		used(cfg, `{"usage":{"completion_tokens":50,"total_tokens":60}}`)
+	}
+	body := page + thirty + `"}]}`
+	if got := cfg.Cost(post(t, chat, body), []byte(body))["tokens"]; got != 15+100 {
+		t.Errorf("%d after outputs of 50", got)
+	}
+	if got := other.Cost(post(t, chat, body), []byte(body))["tokens"]; got != 15+1000 {
+		t.Errorf("%d with another Config", got)
+	}
+}
+
+func TestForAnthropic_CostAndUsage(t *testing.T) {
+	cfg := presets.ForAnthropic()
+	cost := func(most string) sluice.Costs {
+		body := page + thirty + `"}],"max_tokens":` + most + `}`
+		return cfg.Cost(post(t, messages, body), []byte(body))
+	}
+	if got := cost("100"); !maps.Equal(got, sluice.Costs{"tokens": 115, "input": 15, "output": 100}) {
+		t.Errorf("%v", got)
+	}
+	if got := cost("64000"); got["output"] != 1000 {
+		t.Errorf("%v", got)
+	}
+	for _, c := range []struct {
+		parts []string
+		want  sluice.Costs
+	}{
+		{[]string{`{"type":"message","usage":{"input_tokens":10,"cache_creation_input_tokens":5,"cache_read_input_tokens":1000,"output_tokens":20}}`}, sluice.Costs{"tokens": 35, "input": 15, "output": 20}},
+		{[]string{
+			`{"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}`, `{"type":"ping"}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":15}}`, `{"type":"message_stop"}`, ``,
+		}, sluice.Costs{"tokens": 40, "input": 25, "output": 15}},
+		// Ended early: what the output was is not known.
+		{[]string{`{"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}`}, sluice.Costs{"input": 25}},
+	} {
+		if got := used(cfg, c.parts...); !maps.Equal(got, c.want) {
+			t.Errorf("%q: %v, want %v", c.parts, got, c.want)
+		}
+	}
+}
+
+func TestPresets_Key(t *testing.T) {
+	openAI, github := presets.ForOpenAI().Key, presets.ForGitHub().Key
+	for _, c := range []struct {
+		key             func(*http.Request) string
+		url, body, want string
+	}{
+		{openAI, chat, `{"messages":[{"model":"x"}],"model":"gpt-4o"}`, "https://api.openai.com gpt-4o"},
+		{openAI, chat, `{"model":7}`, "https://api.openai.com"},
+		{openAI, chat, `["model"]`, "https://api.openai.com"},
+		{openAI, chat, `{"model"`, "https://api.openai.com"},
+		{github, "https://api.github.com/repos/o/r", ``, "https://api.github.com"},
+		{github, "https://api.github.com/search/issues", ``, "https://api.github.com search"},
+		{github, "https://api.github.com/search/code", ``, "https://api.github.com code_search"},
+		{github, "https://api.github.com/graphql", ``, "https://api.github.com graphql"},
+		{github, "https://git.example.com/api/v3/search/users", ``, "https://git.example.com search"},
+	} {
+		if got := c.key(post(t, c.url, c.body)); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.url, c.body, got, c.want)
+		}
+	}
+}
+
+func TestForOpenAI_Idempotent(t *testing.T) {
+	for url, want := range map[string]bool{chat: true, embed: true, "https://api.openai.com/v1/files": false, messages: false} {
+		if got := presets.ForOpenAI().Idempotent(post(t, url, "")); got != want {
+			t.Errorf("%s: %v", url, got)
+		}
+	}
+	if get, _ := http.NewRequest(http.MethodGet, chat, nil); presets.ForOpenAI().Idempotent(get) {
+		t.Error("a GET of stored completions needs no such word")
+	}
+	if !presets.ForAnthropic().Idempotent(post(t, messages, "")) {
+		t.Error("a message may be sent twice")
+	}
+}
+
+// A 429 because there is no credit is final, and one because of a limit is not.
+func TestForOpenAI_NoCreditIsFinal(t *testing.T) {
+	for body, want := range map[string]int{
+		`{"error":{"code":"insufficient_quota","type":"insufficient_quota"}}`: 1,
+		`{"error":{"code":"rate_limit_exceeded","type":"tokens"}}`:            2,
+		`nothing`: 2,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(429, body)), sluicetest.Reply(200, "{}"))
+			defer srv.Close()
+			base := srv.Transport()
+			defer base.CloseIdleConnections()
+			rt, err := sluicehttp.New(base, presets.ForOpenAI())
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rt.RoundTrip(post(t, chat, "{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if got := len(srv.Record().Requests); got != want {
+				t.Errorf("%s: %d requests, want %d", body, got, want)
+			}
+		})
+	}
+}
+
+// All presets are valid, and their own: a change of one does not change another.
+func TestPresets_AreConfigs(t *testing.T) {
+	for name, f := range map[string]func() sluicehttp.Config{
+		"ForOpenAI": presets.ForOpenAI, "ForAnthropic": presets.ForAnthropic, "ForGitHub": presets.ForGitHub, "ForAWS": presets.ForAWS,
+	} {
+		cfg := f()
+		cfg.Gate.Concurrency, cfg.Retry.MaxServerWait = 64, time.Hour
+		if _, err := sluicehttp.New(nil, cfg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if again := f(); again.Gate.Concurrency != 0 || again.Retry.MaxServerWait == time.Hour {
+			t.Errorf("%s has changed", name)
+		}
+	}
+}
+
+// Requests and tokens are limited, and nothing is configured. A limit of one's own may be
+// added.
+func ExampleForOpenAI() {
+	srv := sluicetest.NewServer(sluicetest.Reply(200, `{"choices":[],"usage":{"total_tokens":12}}`,
+		"X-RateLimit-Limit-Tokens: 30000", "X-RateLimit-Remaining-Tokens: 29000", "X-RateLimit-Reset-Tokens: 2s"))
+	defer srv.Close()
+
+	cfg := presets.ForOpenAI()
+	cfg.Gate.Concurrency = 64
+	transport, err := sluicehttp.New(srv.Transport(), cfg)
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	resp, err := client.Post("https://api.openai.com/v1/chat/completions", "application/json",
+		strings.NewReader(`{"model":"gpt-4o","max_tokens":500,"messages":[{"role":"user","content":"Hi!"}]}`))
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	for s := range transport.Gates() {
+		fmt.Println(resp.Status, "by", s.Name)
+	}
+	// Output: 200 OK by https://api.openai.com gpt-4o
+}
