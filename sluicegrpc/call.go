@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -19,34 +20,41 @@ type call struct {
 	method string
 	key    string
 	cost   int64
+	costs  sluice.Costs // by Config.Cost
 	o      *Overrides
 
-	gate     *sluice.Gate // nil before the first attempt
+	timeout  time.Duration // of an attempt, 0 for none
+	gate     *sluice.Gate  // nil before the first attempt
 	attempts sluice.Attempts
 	made     int      // attempts
 	last     *failure // of the last attempt, or nil
 	outside  bool     // an outer loop has counted the attempts
 }
 
-// newCall returns the call, or nil if it passes without a gate.
-func (i *Interceptor) newCall(ctx context.Context, method string, cc *grpc.ClientConn) *call {
+// newCall returns the call that sends request, which is nil if that is not known yet. It
+// returns nil if the call passes without a gate.
+func (i *Interceptor) newCall(ctx context.Context, method string, request any, cc *grpc.ClientConn) *call {
 	if passes(method) {
 		return nil
 	}
 	o := overridesOf(ctx)
 	c := &call{i: i, ctx: ctx, cc: cc, method: method, key: o.Key, cost: cmp.Or(o.Cost, 1), o: o}
+	c.timeout = max(0, cmp.Or(o.AttemptTimeout, i.policy.AttemptTimeout))
 	if c.key == "" {
 		c.key = i.cfg.Key(ctx, i.canonical(cc), method)
 	}
 	if c.key == "" {
 		return nil
 	}
+	c.estimate(request)
 	return c
 }
 
 // begin is called with the gate before the first attempt.
 func (c *call) begin(gate *sluice.Gate) {
-	c.gate, c.attempts = gate, sluice.NewAttempts(gate, c.i.policy)
+	policy := c.i.policy
+	policy.AttemptTimeout = c.timeout
+	c.gate, c.attempts = gate, sluice.NewAttempts(gate, policy)
 	if md, ok := metadata.FromOutgoingContext(c.ctx); ok {
 		c.outside = positive(md, previousAttempts) || positive(md, "x-retry-attempty") // of go-grpc-middleware
 		if c.outside {
@@ -86,14 +94,14 @@ func (c *call) numbered(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, previousAttempts, strconv.Itoa(c.made-1))
 }
 
-// unary makes a unary call by send, as often as necessary.
-func (c *call) unary(send func(ctx context.Context, more ...grpc.CallOption) error) error {
+// unary makes a unary call by send, as often as necessary. reply is the response.
+func (c *call) unary(reply any, send func(ctx context.Context, more ...grpc.CallOption) error) error {
 	for {
 		permit, err := c.next()
 		if err != nil {
 			return err
 		}
-		again, err := c.attempt(permit, send)
+		again, err := c.attempt(permit, reply, send)
 		if !again {
 			return err
 		}
@@ -101,15 +109,20 @@ func (c *call) unary(send func(ctx context.Context, more ...grpc.CallOption) err
 }
 
 // attempt makes one attempt and releases permit. again reports that there is another one.
-func (c *call) attempt(permit *sluice.Permit, send func(ctx context.Context, more ...grpc.CallOption) error) (again bool, err error) {
+func (c *call) attempt(permit *sluice.Permit, reply any, send func(ctx context.Context, more ...grpc.CallOption) error) (again bool, err error) {
 	defer permit.Release()
+	var b bill
+	defer b.settle(permit)
 	p := probe{unary: true}
 	again, err = c.attempts.Try(c.ctx, permit, func(ctx context.Context) error {
 		err := send(c.numbered(ctx), p.options()...)
 		if err == nil {
+			b.read(c, reply)
 			return nil
 		}
-		c.last = c.judge(ctx, err, &p, false)
+		if c.last = c.judge(ctx, err, &p, false); c.last.refused {
+			b.void(c)
+		}
 		return c.last.marked
 	})
 	return again, c.final(err)

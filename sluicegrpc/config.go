@@ -30,7 +30,9 @@ type Config struct {
 	// "/package.Service/Method". Key may be called by several goroutines at once.
 	Key func(ctx context.Context, target, method string) string
 
-	// Retry is the policy for retries. Its AttemptTimeout applies to unary calls only.
+	// Retry is the policy for retries. Its AttemptTimeout bounds the attempts of unary
+	// calls and, if the client of a stream sends a single message, the time until it has
+	// received the first message or header of the response: see Overrides.AttemptTimeout.
 	// Its Retryable is called with the error of an attempt that would be retried
 	// otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
@@ -39,6 +41,25 @@ type Config struct {
 	// addition to methods whose descriptor has an idempotency_level. It may be called
 	// by several goroutines at once.
 	Idempotent func(method string) bool
+
+	// Cost, if set, returns what a call will take of limits that count more than calls,
+	// such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from
+	// the Gate.Limits with that Unit. The amount of sluice.Cost is the n of the call,
+	// unless Overrides.Cost is set.
+	//
+	// request is the message that the client sends; a stream with a single message is
+	// opened when that is sent. It is nil for streams with several. Cost is called once
+	// for each call, before the queue; a negative amount fails the call. It must not
+	// change or keep request, and may be called by several goroutines at once.
+	Cost func(method string, request any) sluice.Costs
+
+	// Usage, if set, reads from each message of a response what the call really took,
+	// and writes the amounts that it finds into used; later ones replace earlier ones.
+	// They settle the call when it ends, even if it was cut short: what it was estimated
+	// to take of these units is corrected, and other units stay as estimated. Negative
+	// amounts and those above 10⁹ are ignored. It must not change or keep message, and
+	// may be called for several calls at once.
+	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as
 	// codes.Internal. OK and Canceled are not allowed.

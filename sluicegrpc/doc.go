@@ -29,7 +29,31 @@
 //
 // A deadline covers the queue, pauses and all attempts. A call that cannot leave before its
 // deadline fails at once. RetryPolicy.AttemptTimeout bounds each attempt of a unary call; the
-// server sees the deadline of the attempt.
+// server sees the deadline of the attempt. If the client of a stream sends a single message,
+// it bounds the time until the client has received the first message or, by Header, the header;
+// the server sees a stream that is cancelled. Other streams have no AttemptTimeout.
+//
+// # Costs
+//
+// Config.Cost returns what a call takes of limits that count more than calls, such as LLM
+// tokens; those are in Config.Gate.Limits, with a Unit. A call waits until they are there. When
+// it ends, Config.Usage corrects the estimate by what the response says: the rest is given
+// back, at once and also if a stream was cut short, or becomes debt. An attempt that the server
+// refused, or that was not sent, took nothing. For a single call, sluice.WithCosts does the
+// same as Config.Cost.
+//
+//	Cost: func(method string, request any) sluice.Costs {
+//		r, ok := request.(*pb.GenerateRequest)
+//		if !ok {
+//			return nil
+//		}
+//		return sluice.Costs{"tokens": int64(len(r.Prompt)/4) + r.MaxTokens}
+//	},
+//	Usage: func(method string, message any, used sluice.Costs) {
+//		if m, ok := message.(*pb.GenerateResponse); ok && m.Usage != nil {
+//			used["tokens"] = m.Usage.Total
+//		}
+//	},
 //
 // # What is retried
 //

@@ -61,13 +61,13 @@ func New(cfg Config) (*Interceptor, error) {
 // the call, the error matches that of the gate, and its status is one of those in the
 // documentation of the package.
 func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	c := i.newCall(ctx, method, cc)
+	c := i.newCall(ctx, method, req, cc)
 	if c == nil {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
 	opts, finish := ownFinish(opts)
 	err := i.use(c, func() error {
-		return c.unary(func(ctx context.Context, more ...grpc.CallOption) error {
+		return c.unary(reply, func(ctx context.Context, more ...grpc.CallOption) error {
 			return invoke(ctx, method, req, reply, cc, append(opts[:len(opts):len(opts)], more...)...)
 		})
 	})
@@ -81,11 +81,25 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 // when the connection is closed. As gRPC requires, one of these must happen: a stream that
 // is neither read to its end nor cancelled holds its permit.
 //
+// With Config.Cost, a stream on which the client sends a single message is opened when that
+// is sent; SendMsg then waits for the gate.
+//
 // A stream that could not be opened is retried like a unary call. Later errors are retried
 // only if the client sends a single message, and before it has received one or called Header
 // or Context. RecvMsg then blocks during the backoff and the wait for the gate.
 func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	c := i.newCall(ctx, method, cc)
+	open := func(request any) (grpc.ClientStream, error) {
+		return i.stream(ctx, desc, cc, method, request, streamer, opts)
+	}
+	if i.cfg.Cost != nil && !desc.ClientStreams {
+		return newPending(ctx, open), nil
+	}
+	return open(nil)
+}
+
+// stream is Stream for a client that sends request, or nil if that is not known yet.
+func (i *Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, request any, streamer grpc.Streamer, opts []grpc.CallOption) (grpc.ClientStream, error) {
+	c := i.newCall(ctx, method, request, cc)
 	if c == nil {
 		return streamer(ctx, desc, cc, method, opts...)
 	}

@@ -430,6 +430,28 @@ func TestConfig_AttemptTimeout_NoticedByTheServer(t *testing.T) {
 	})
 }
 
+// TestWith_AttemptTimeout: it replaces that of the policy, negative means none.
+func TestWith_AttemptTimeout(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 2 * time.Second
+	inWorld(t, sluicegrpc.Config{Retry: policy, Idempotent: idempotent}, func(w *world) {
+		w.unary = func(ctx context.Context, n int) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Second):
+			}
+			return ctx.Err()
+		}
+		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: -1})), codes.OK)
+		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: 11 * time.Second})), codes.OK)
+		w.wantCame(0, 10*time.Second)
+		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: time.Second, NoRetry: true})), codes.DeadlineExceeded)
+		if got := time.Since(w.start); got != 21*time.Second {
+			t.Errorf("after %v, want 21s", got)
+		}
+	})
+}
+
 // TestUnary_WaitForReady: a call that waits for a connection is in flight meanwhile.
 func TestUnary_WaitForReady(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one}, func(w *world) {

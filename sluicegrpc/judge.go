@@ -2,6 +2,8 @@ package sluicegrpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -25,6 +27,8 @@ type failure struct {
 	err    error          // for the client, unless there is something to add
 	status *status.Status // of err
 	marked error          // for sluice.Attempts
+
+	refused bool // the server has not processed the attempt
 }
 
 // judge returns how the attempt with the context ctx failed that ended with err. committed
@@ -34,20 +38,29 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 	if c.ctx.Err() != nil { // says nothing about the server, and gRPC may not have ended the attempt yet
 		return f
 	}
-	lost := context.Cause(ctx) == limits.ErrLeaseLost
-	if lost {
+	cause := context.Cause(ctx)
+	lost := cause == limits.ErrLeaseLost
+	switch {
+	case lost:
 		f.status = status.New(codes.Aborted, limits.ErrLeaseLost.Error()+": "+f.status.Message())
 		f.err = &callError{limits.ErrLeaseLost, f.status}
+	case cause == errLate:
+		f.status = status.New(codes.DeadlineExceeded, fmt.Sprintf("sluicegrpc: no response within the AttemptTimeout of %v", c.timeout))
+		f.err = &callError{context.DeadlineExceeded, f.status}
 	}
 	code, said := f.status.Code(), read(f.status, p.trailer)
 	// The server may notice the end of an AttemptTimeout first, and nothing else would end
 	// the attempt before the call.
-	late := code == codes.DeadlineExceeded && c.i.policy.AttemptTimeout > 0 && p.unary
+	late := cause == errLate || code == codes.DeadlineExceeded && c.timeout > 0 && p.unary
 	large := code == codes.ResourceExhausted && oversize(f.status)
 	throttled := code == codes.ResourceExhausted && !large || code == codes.Unavailable && said.wait > 0
+	f.refused = throttled || p.unsent()
 	switch wait := min(said.wait, c.i.longest()); {
 	case throttled:
 		f.marked = sluice.RetryAfter(&quotaError{err, said.quota}, wait)
+		if unit := exhausted(c.costs, said.quota+said.metric); unit != "" {
+			f.marked = sluice.Exhausted(f.marked, unit)
+		}
 	case wait > 0:
 		f.marked = sluice.NotBefore(err, time.Now().Add(wait))
 	case late:
@@ -118,10 +131,11 @@ func (i *Interceptor) longest() time.Duration { return max(maxPause, i.policy.Ma
 
 // A said is what a server says about retries.
 type said struct {
-	wait  time.Duration // 0: nothing
-	again bool          // pushback: the server wants another attempt
-	never bool          // pushback: it wants none
-	quota string        // the quota that was exceeded, for people
+	wait   time.Duration // 0: nothing
+	again  bool          // pushback: the server wants another attempt
+	never  bool          // pushback: it wants none
+	quota  string        // the quota that was exceeded, for people
+	metric string        // and for programs
 }
 
 // read reads the details of a status and the pushback in its trailer. If both name a wait,
@@ -133,6 +147,7 @@ func read(s *status.Status, trailer metadata.MD) (r said) {
 			r.wait = max(r.wait, d.GetRetryDelay().AsDuration())
 		case *errdetails.QuotaFailure:
 			for _, v := range d.GetViolations() {
+				r.metric += " " + v.GetQuotaMetric()
 				r.quota = strings.Trim(r.quota+"; "+v.GetSubject()+": "+v.GetDescription(), "; ")
 			}
 		}
@@ -168,6 +183,9 @@ func (e *quotaError) Error() string {
 
 // Unwrap returns the error of gRPC.
 func (e *quotaError) Unwrap() error { return e.error }
+
+// errLate is the cause with which a stream ends that exceeded its AttemptTimeout.
+var errLate = errors.New("sluicegrpc: AttemptTimeout")
 
 // A lateError is the error of an attempt that exceeded its AttemptTimeout.
 type lateError struct{ error }

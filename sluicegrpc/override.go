@@ -3,6 +3,7 @@ package sluicegrpc
 import (
 	"cmp"
 	"context"
+	"time"
 )
 
 // Overrides change the [Config] for single calls, see [With]. A zero field changes nothing.
@@ -19,6 +20,10 @@ type Overrides struct {
 
 	// NoRetry means that the call is never retried.
 	NoRetry bool
+
+	// AttemptTimeout replaces that of Config.Retry, such as for a stream whose first
+	// message takes long. Negative means no timeout.
+	AttemptTimeout time.Duration
 }
 
 type overridesKey struct{}
@@ -33,6 +38,7 @@ func With(ctx context.Context, o Overrides) context.Context {
 	merged.Cost = cmp.Or(o.Cost, merged.Cost)
 	merged.Idempotent = o.Idempotent || merged.Idempotent
 	merged.NoRetry = o.NoRetry || merged.NoRetry
+	merged.AttemptTimeout = cmp.Or(o.AttemptTimeout, merged.AttemptTimeout)
 	return context.WithValue(ctx, overridesKey{}, &merged)
 }
 

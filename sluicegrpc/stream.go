@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -39,10 +40,12 @@ type stream struct {
 type turn struct {
 	s      *stream
 	permit *sluice.Permit
+	bill   bill
 	probe  probe
 	stream grpc.ClientStream
 	ctx    context.Context
-	cancel context.CancelCauseFunc // nil if the permit cannot be lost
+	cancel context.CancelCauseFunc // nil if nothing but its client ends it
+	timer  *time.Timer             // of the AttemptTimeout, or nil
 
 	// Guarded by s.mu.
 	opened bool
@@ -69,8 +72,14 @@ func (s *stream) open() error {
 
 func (s *stream) newTurn(permit *sluice.Permit) *turn {
 	t := &turn{s: s, permit: permit, ctx: s.ctx}
-	if lost := permit.Lost(); lost != nil {
+	lost, bounded := permit.Lost(), s.timeout > 0 && !s.desc.ClientStreams
+	if lost != nil || bounded {
 		t.ctx, t.cancel = context.WithCancelCause(s.ctx)
+	}
+	if bounded { // not a deadline, which would end the stream and not only its beginning
+		t.timer = time.AfterFunc(s.timeout, func() { t.cancel(errLate) })
+	}
+	if lost != nil {
 		go func() {
 			select {
 			case <-lost:
@@ -129,6 +138,13 @@ func (t *turn) end(err error) (again bool, final error) {
 	return again, final
 }
 
+// inTime ends the AttemptTimeout: the client has seen a part of the response, or the turn ends.
+func (t *turn) inTime() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
 func (t *turn) decide(err error) (again bool, final error) {
 	s := t.s
 	s.mu.Lock()
@@ -140,6 +156,9 @@ func (t *turn) decide(err error) (again bool, final error) {
 	switch {
 	case err != nil:
 		s.last = s.judge(t.ctx, err, &t.probe, s.committed || s.desc.ClientStreams && t.opened)
+		if s.last.refused {
+			t.bill.void(s.call)
+		}
 		var why error
 		t.again, why = s.attempts.Ended(s.ctx, s.last.marked)
 		t.err = s.final(why)
@@ -154,7 +173,9 @@ func (t *turn) decide(err error) (again bool, final error) {
 
 // release gives the permit back and ends the context of the turn.
 func (t *turn) release() {
+	t.bill.settle(t.permit)
 	t.permit.Release()
+	t.inTime()
 	if t.cancel != nil {
 		t.cancel(nil)
 	}
@@ -187,7 +208,7 @@ func (s *stream) RecvMsg(m any) error {
 		err := t.stream.RecvMsg(m)
 		switch {
 		case err == nil:
-			s.received(t)
+			s.received(t, m)
 			return nil
 		case err == io.EOF:
 			t.end(nil)
@@ -229,8 +250,10 @@ func (s *stream) failed(t *turn, err error) error {
 	}
 }
 
-// received is called after a message.
-func (s *stream) received(t *turn) {
+// received is called after the message m.
+func (s *stream) received(t *turn, m any) {
+	t.inTime()
+	t.bill.read(s.call, m)
 	s.mu.Lock()
 	s.answer()
 	s.mu.Unlock()
@@ -287,8 +310,30 @@ func (s *stream) CloseSend() error {
 	return t.stream.CloseSend()
 }
 
-// Header implements grpc.ClientStream.
-func (s *stream) Header() (metadata.MD, error) { return s.current(true).stream.Header() }
+// Header implements grpc.ClientStream. If there must be another attempt, the header is that
+// of the next one.
+func (s *stream) Header() (metadata.MD, error) {
+	for {
+		t, again := s.committing()
+		if !again {
+			header, err := t.stream.Header()
+			t.inTime()
+			return header, err
+		}
+		if s.failed(t, nil) != nil {
+			return nil, nil // RecvMsg has the error, as in gRPC
+		}
+	}
+}
+
+// committing is current(true), unless there must be another attempt.
+func (s *stream) committing() (t *turn, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again = s.turn.done && s.turn.again
+	s.committed = s.committed || !again
+	return s.turn, again
+}
 
 // Context implements grpc.ClientStream.
 func (s *stream) Context() context.Context { return s.current(true).stream.Context() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -380,6 +381,66 @@ func TestStream_GivesUp(t *testing.T) {
 	}
 }
 
+// TestStream_HeaderOfTheNextAttempt: while RecvMsg waits to open the stream again, there is
+// no header yet; and if it cannot be opened, RecvMsg has the error.
+func TestStream_HeaderOfTheNextAttempt(t *testing.T) {
+	for _, last := range []codes.Code{codes.OK, codes.NotFound} {
+		inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+			w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error {
+				switch {
+				case n == 1:
+					return failure(codes.Unavailable)
+				case last != codes.OK:
+					return failure(last)
+				}
+				_ = s.SendHeader(metadata.Pairs("n", "2"))
+				return s.Send(response)
+			}
+			s, err := w.client.StreamingOutputCall(w.Context(), request)
+			wantCode(t, err, codes.OK)
+			received := make(chan error)
+			go func() {
+				_, err := s.Recv()
+				received <- err
+			}()
+			time.Sleep(500 * ms)
+			header, err := s.Header()
+			if got := time.Since(w.start); err != nil || got != time.Second || last == codes.OK && !slices.Equal(header.Get("n"), []string{"2"}) {
+				t.Errorf("header %v, %v after %v; want that of the second attempt, after 1s", header, err, got)
+			}
+			wantCode(t, <-received, last)
+			if last == codes.OK {
+				if _, err := s.Recv(); err != io.EOF {
+					t.Error(err)
+				}
+			}
+			w.wantCame(0, time.Second)
+		})
+	}
+}
+
+// TestStream_HeaderWithoutAnotherAttempt: the gate refuses it.
+func TestStream_HeaderWithoutAnotherAttempt(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
+		w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return failure(codes.Unavailable) }
+		ctx, cancel := context.WithCancel(w.Context())
+		s, err := w.client.StreamingOutputCall(ctx, request)
+		wantCode(t, err, codes.OK)
+		received := make(chan error)
+		go func() {
+			_, err := s.Recv()
+			received <- err
+		}()
+		time.Sleep(500 * ms)
+		time.AfterFunc(100*ms, cancel)
+		if header, err := s.Header(); header != nil || err != nil || time.Since(w.start) != 600*ms {
+			t.Errorf("header %v, %v after %v; want none after 600ms", header, err, time.Since(w.start))
+		}
+		wantCode(t, <-received, codes.Canceled)
+		w.wantCame(0)
+	})
+}
+
 // TestStream_EndsInTheBackoff: with its context.
 func TestStream_EndsInTheBackoff(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds}, func(w *world) {
@@ -628,31 +689,122 @@ func TestStream_LostLease(t *testing.T) {
 	})
 }
 
-// TestStream_HasNoAttemptTimeout: it would end the stream. go-grpc-middleware#636.
-func TestStream_HasNoAttemptTimeout(t *testing.T) {
-	inWorld(t, sluicegrpc.Config{Retry: sluice.RetryPolicy{AttemptTimeout: time.Second}, Idempotent: idempotent}, func(w *world) {
-		w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error {
-			if n == 1 {
-				return failure(codes.DeadlineExceeded)
+// TestStream_AttemptTimeout: it bounds the wait for the first message; then the stream lasts
+// as long as it likes. go-grpc-middleware#636.
+func TestStream_AttemptTimeout(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 2 * time.Second
+	for _, safe := range []bool{true, false} {
+		inWorld(t, sluicegrpc.Config{Gate: one, Retry: policy, Idempotent: func(string) bool { return safe }}, func(w *world) {
+			w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error {
+				if _, ok := s.Context().Deadline(); ok {
+					t.Error("the server sees a deadline, which would be that of the stream")
+				}
+				if n < 3 {
+					<-s.Context().Done()
+					return s.Context().Err()
+				}
+				time.Sleep(1900 * ms)
+				_ = s.Send(response)
+				time.Sleep(time.Minute)
+				return s.Send(response)
 			}
-			_ = s.Send(response)
-			time.Sleep(time.Minute)
-			return s.Send(response)
-		}
-		s, err := w.client.StreamingOutputCall(w.Context(), request)
-		wantCode(t, err, codes.OK)
-		_, err = s.Recv()
-		wantCode(t, err, codes.DeadlineExceeded)
-		s, err = w.client.StreamingOutputCall(w.Context(), request)
-		wantCode(t, err, codes.OK)
-		for range 2 {
+			s, err := w.client.StreamingOutputCall(w.Context(), request)
+			wantCode(t, err, codes.OK)
+			_, err = s.Recv()
+			if !safe {
+				wantCode(t, err, codes.DeadlineExceeded)
+				w.wantCame(0)
+				if got := time.Since(w.start); got != 2*time.Second {
+					t.Errorf("after %v, want 2s", got)
+				}
+				return
+			}
+			wantCode(t, err, codes.OK)
+			w.wantCame(0, 3*time.Second, 6*time.Second)
+			if got := w.stats().RetryTokens; got != 100-2*10+5 {
+				t.Errorf("%d tokens are left, want 85: a timeout costs 10", got)
+			}
 			_, err = s.Recv()
 			wantCode(t, err, codes.OK)
+			if _, err = s.Recv(); err != io.EOF {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestStream_AttemptTimeout_None: where it does not apply, or no longer. The client has seen
+// the header, may send several messages, or has overridden it; and the server may return the
+// code by itself.
+func TestStream_AttemptTimeout_None(t *testing.T) {
+	policy := seconds
+	policy.AttemptTimeout = 2 * time.Second
+	slow := func(_ int, s pb.TestService_StreamingOutputCallServer) error {
+		_ = s.SendHeader(nil)
+		time.Sleep(time.Minute)
+		return s.Send(response)
+	}
+	never := sluicegrpc.Overrides{AttemptTimeout: -1}
+	for name, test := range map[string]struct {
+		code codes.Code
+		took time.Duration
+		do   func(w *world) error
+	}{
+		"Header": {codes.OK, time.Minute, func(w *world) error {
+			s, err := w.client.StreamingOutputCall(w.Context(), request)
+			wantCode(t, err, codes.OK)
+			if _, err := s.Header(); err != nil {
+				t.Error(err)
+			}
+			return drain(s)
+		}},
+		"Overrides": {codes.OK, time.Minute, func(w *world) error {
+			s, err := w.client.StreamingOutputCall(sluicegrpc.With(w.Context(), never), request)
+			wantCode(t, err, codes.OK)
+			return drain(s)
+		}},
+		"several messages": {codes.OK, time.Minute, func(w *world) error {
+			w.in = func(_ int, s pb.TestService_StreamingInputCallServer) error {
+				time.Sleep(time.Minute)
+				return s.SendAndClose(&pb.StreamingInputCallResponse{})
+			}
+			s, err := w.client.StreamingInputCall(w.Context())
+			wantCode(t, err, codes.OK)
+			_, err = s.CloseAndRecv()
+			return err
+		}},
+		"the server": {codes.DeadlineExceeded, 0, func(w *world) error {
+			w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return failure(codes.DeadlineExceeded) }
+			s, err := w.client.StreamingOutputCall(w.Context(), request)
+			wantCode(t, err, codes.OK)
+			return drain(s)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, sluicegrpc.Config{Gate: one, Retry: policy, Idempotent: idempotent}, func(w *world) {
+				w.out = slow
+				wantCode(t, test.do(w), test.code)
+				w.wantCame(0)
+				if got := time.Since(w.start); got != test.took {
+					t.Errorf("after %v, want %v", got, test.took)
+				}
+			})
+		})
+	}
+}
+
+// drain receives messages until the stream ends, and returns its error.
+func drain(s pb.TestService_StreamingOutputCallClient) error {
+	for {
+		switch _, err := s.Recv(); err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
 		}
-		if _, err = s.Recv(); err != io.EOF {
-			t.Error(err)
-		}
-	})
+	}
 }
 
 // TestStream_LeavesRetriesToTheServiceConfig: as for unary calls.

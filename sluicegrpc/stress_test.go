@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicegrpc"
 )
 
@@ -50,7 +52,18 @@ func (l *fragile) cut() {
 // TestStress: calls and streams of all kinds, to a server on loopback that throttles, fails
 // and loses connections, and whose clients give up. Never more than four are in flight; at the
 // end there are none, and each OnFinish was called once.
-func TestStress(t *testing.T) {
+func TestStress(t *testing.T) { stress(t, sluicegrpc.Config{}) }
+
+// TestStress_Cost: the same with costs, so that streams are opened by their message.
+func TestStress_Cost(t *testing.T) {
+	stress(t, sluicegrpc.Config{
+		Cost:  func(string, any) sluice.Costs { return sluice.Costs{"tokens": 10} },
+		Usage: func(_ string, _ any, used sluice.Costs) { used["tokens"] = 1 },
+	})
+}
+
+// stress runs TestStress with a Config that has more than it needs.
+func stress(t *testing.T, cfg sluicegrpc.Config) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -89,11 +102,14 @@ func TestStress(t *testing.T) {
 	}
 	w.serve(listener)
 	defer w.server.Stop()
-	w.connect(tcp.Addr().String(), sluicegrpc.Config{
-		Gate:       sluice.Config{Concurrency: 4, Rate: sluice.Rate{Count: 1e6, Per: time.Second}, RetryBudget: -1},
-		Retry:      sluice.RetryPolicy{Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms)},
-		Idempotent: idempotent,
-	},
+	tokens := limits.Must(leaky.New(limits.Rate{Count: 1e6, Per: time.Second, Burst: 1e6}))
+	cfg.Gate = sluice.Config{
+		Concurrency: 4, Rate: sluice.Rate{Count: 1e6, Per: time.Second}, RetryBudget: -1,
+		Limits: []sluice.Limit{{Name: "tokens", Unit: "tokens", Limiter: tokens}},
+	}
+	cfg.Retry = sluice.RetryPolicy{Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms)}
+	cfg.Idempotent = idempotent
+	w.connect(tcp.Addr().String(), cfg,
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: ms, Multiplier: 1, MaxDelay: ms}}),
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			defer enter()()
