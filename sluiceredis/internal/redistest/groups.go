@@ -144,6 +144,11 @@ func StartCluster(t testing.TB, n int, args ...string) []*Server {
 		if err := c.ClusterAddSlotsRange(context.Background(), i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
 			t.Fatal(err)
 		}
+		// As redis-cli --cluster create does. Masters with equal epochs agree on others only
+		// after some seconds, and a slot that was moved before may go back.
+		if err := c.Do(context.Background(), "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			t.Fatal(err)
+		}
 		host, first, _ := net.SplitHostPort(all[0].Addr)
 		if err := c.Do(context.Background(), "cluster", "meet", host, first, buses[0]).Err(); err != nil {
 			t.Fatal(err)
