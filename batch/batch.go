@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	// ErrHalted is why a batch ended early if Config.Halt ended it.
+	// ErrHalted is why a batch ended early if Config.Halt ended it, or because call
+	// after call failed, see Aside.
 	ErrHalted = errors.New("batch: halted")
 
 	// ErrStopped is why a batch ended early if Config.Stop ended it.
@@ -31,18 +32,34 @@ type Config[In any] struct {
 	Retry sluice.RetryPolicy
 
 	// Ahead is the maximum number of items that have been read from the input
-	// and not yet passed the body of the loop. Each has a goroutine. 0 means
-	// twice the concurrency of the gate when the batch begins, or 1,000 if that
-	// is unlimited. More than 2²⁰ is an error. Retries of up to Ahead items may wait
+	// and not yet passed the body of the loop. 0 means twice the concurrency of the
+	// gate when the batch begins, or 1,000 if that is unlimited; with a Group, at
+	// least 10,000. More than 2²⁰ is an error. Retries of up to Ahead items may wait
 	// in the gate; if its MaxWaiting is lower, it refuses some of them.
 	Ahead int
+
+	// Group, if set, returns the group of an item, such as the host that it calls. A
+	// group whose calls wait, for a pause, a slow server or a backoff, holds up only
+	// its own items: those of other groups leave, although they were read later.
+	// While other groups have calls to make, a group has at most half of the
+	// concurrency of the gate. Each item that is in progress has a goroutine: those of a group are
+	// at most twice as many as the concurrency, or 1,000 if that is unlimited.
+	//
+	// If the function of a paced batch fails because a server asks for too long a
+	// wait, only the group ends: its items are unfinished.
+	Group func(item In) string
+
+	// Aside says when the items of a group, or all if there is no Group, are not
+	// tried for a while, because call after call failed, and when that ends the
+	// batch.
+	Aside Aside
 
 	// Ordered yields results in the order of the input. A slow item then holds
 	// up those after it, at most Ahead of them.
 	Ordered bool
 
 	// Halt ends the batch after a number of failures or successes. The zero Halt
-	// never does.
+	// never does; but see Aside.
 	Halt Halt
 
 	// Stop, if not nil, ends the batch soon when it is closed.
@@ -58,8 +75,9 @@ type Config[In any] struct {
 	Log *Log
 
 	// Key names an item in the log. Items with the same key are the same item:
-	// when a batch is resumed and one of them is ok, all are skipped. Key is
-	// required with a Log, except that the key of a string is the string.
+	// when a batch is resumed and one of them is ok, all are skipped, and
+	// Stats.Repeated counts those that may never have run. Key is required
+	// with a Log, except that the key of a string is the string.
 	Key func(item In) string
 
 	// Tally, if not nil, counts what happens. It can be read at any time.
@@ -153,7 +171,7 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 			}
 			r.done(res)
 		}
-		r.syncLog()
+		r.syncLog(true)
 		if err := r.finish(); err != nil {
 			yield(Result[In, Out]{}, err)
 		}

@@ -241,9 +241,9 @@ func TestMap_EndsEarly(t *testing.T) {
 		{name: "now after the first failure", cfg: Config[int]{Halt: Halt{Now: true, Fails: 1}},
 			want: "0@1s:ok 1@3s:failed 2@3s:unfinished 3@3s:unfinished 4@3s:unfinished 5@3s:unfinished end@3s:batch: halted: 1 of 2 items failed"},
 		{name: "soon after a success", cfg: Config[int]{Halt: Halt{Successes: 1}},
-			want: "0@1s:ok 1@1s:unfinished 2@5s:ok 3@5s:ok 4@5s:ok 5@5s:ok end@5s:batch: halted: 1 items are ok"},
+			want: "0@1s:ok 1@1s:unfinished 2@5s:ok 3@5s:ok 4@5s:ok 5@5s:ok end@5s:batch: halted: 1 item is ok"},
 		{name: "now after a success", cfg: Config[int]{Halt: Halt{Now: true, Successes: 1}},
-			want: "0@1s:ok 1@1s:unfinished 2@1s:unfinished 3@1s:unfinished 4@1s:unfinished 5@1s:unfinished end@1s:batch: halted: 1 items are ok"},
+			want: "0@1s:ok 1@1s:unfinished 2@1s:unfinished 3@1s:unfinished 4@1s:unfinished 5@1s:unfinished end@1s:batch: halted: 1 item is ok"},
 		{name: "stop in a retry", act: func(_ *sluice.Gate, _, stop func()) { time.Sleep(1500 * time.Millisecond); stop() },
 			want: "0@1s:ok 1@1.5s:unfinished 2@5s:ok 3@5s:ok 4@5s:ok 5@5s:ok end@5s:batch: stopped"},
 		{name: "stop before a failure", act: func(_ *sluice.Gate, _, stop func()) { time.Sleep(500 * time.Millisecond); stop() },
@@ -298,8 +298,8 @@ func TestConfig_Ending(t *testing.T) {
 		left bool // whether the loop is left at the first result
 		want []ended
 	}{
-		"halted":        {halt: Halt{Successes: 1}, want: []ended{{"batch: halted: 1 items are ok", time.Second}}},
-		"halted, twice": {halt: Halt{Successes: 1}, act: func(cancel, _ func()) { time.Sleep(2 * time.Second); cancel() }, want: []ended{{"batch: halted: 1 items are ok", time.Second}}},
+		"halted":        {halt: Halt{Successes: 1}, want: []ended{{"batch: halted: 1 item is ok", time.Second}}},
+		"halted, twice": {halt: Halt{Successes: 1}, act: func(cancel, _ func()) { time.Sleep(2 * time.Second); cancel() }, want: []ended{{"batch: halted: 1 item is ok", time.Second}}},
 		"stopped":       {act: func(_, stop func()) { time.Sleep(time.Minute); stop() }, want: []ended{{"batch: stopped", time.Minute}}},
 		"cancelled":     {act: func(cancel, _ func()) { time.Sleep(time.Minute); cancel() }, want: []ended{{"context canceled", time.Minute}}},
 		"left":          {left: true, want: []ended{{"batch: the loop was left", time.Second}}},

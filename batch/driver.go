@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,13 @@ const (
 
 // A driver decides when a batch ends, and why.
 type driver struct {
-	gate   *sluice.Gate
-	policy sluice.RetryPolicy
-	paced  bool
-	halt   Halt
-	tally  *Tally
-	ending func(why error) // of Config, or nil
+	gate    *sluice.Gate
+	policy  sluice.RetryPolicy
+	paced   bool
+	grouped bool // there is a Config.Group
+	halt    Halt
+	tally   *Tally
+	ending  func(why error) // of Config, or nil
 
 	parent  context.Context // of the caller
 	all     context.Context // of the calls
@@ -36,10 +38,15 @@ type driver struct {
 
 	mu      sync.Mutex
 	why     error // of stop
+	due     error // why stop is about to be called
 	over    bool  // at the end of the input: too late to stop
 	calls   map[*call]struct{}
+	items   *scheduler
+	probe   *time.Timer // calls advance
 	nDone   int64
 	nFailed int64
+
+	groupWhy error // why the first group that ended did
 }
 
 func (d *driver) begin(ctx context.Context) {
@@ -47,6 +54,12 @@ func (d *driver) begin(ctx context.Context) {
 	d.all, d.cancel = context.WithCancel(ctx)
 	d.stopped = make(chan struct{})
 	d.calls = make(map[*call]struct{})
+	d.probe = time.AfterFunc(time.Hour, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.advance()
+	})
+	d.probe.Stop()
 	if ctx.Err() != nil {
 		d.stop(ctx.Err(), false) // before anything is read
 	}
@@ -78,7 +91,31 @@ func (d *driver) stopSoon(why error) bool {
 			c.cancel()
 		}
 	}
+	d.items.end(fmt.Errorf("%w: %w", ErrUnfinished, why))
+	d.advance()
 	return true
+}
+
+// advance starts the items that may start. The mutex must be held.
+func (d *driver) advance() {
+	now := time.Now()
+	for p := d.items.next(now); p != nil; p = d.items.next(now) {
+		p.start(now)
+	}
+	if at := d.items.wake(); !at.IsZero() {
+		d.probe.Reset(at.Sub(now))
+	}
+}
+
+// add adds an item that was read, when the gate had a concurrency.
+func (d *driver) add(group string, p *place, concurrency int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if concurrency != d.items.concurrency {
+		d.items.resize(concurrency)
+	}
+	d.items.add(time.Now(), group, p)
+	d.advance()
 }
 
 // finish marks the batch as over, and returns why it ended early, or nil.
@@ -86,6 +123,9 @@ func (d *driver) finish() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
+	if d.why == nil {
+		return d.groupWhy
+	}
 	return d.why
 }
 
@@ -110,7 +150,7 @@ type call struct {
 	d      *driver
 	ctx    context.Context
 	cancel context.CancelFunc
-	gone   chan struct{} // closed when the first attempt leaves or none will; then nil
+	place  *place
 
 	inAttempt bool
 	left      time.Time // when the attempt left
@@ -119,13 +159,13 @@ type call struct {
 
 type callKey struct{}
 
-// newCall returns a call for an item. The caller must close it.
-func (d *driver) newCall(intended time.Time) *call {
-	c := &call{d: d, gone: make(chan struct{}), times: Times{Intended: intended}}
+// newCall returns a call for an item that starts. The caller must close it. The mutex must
+// be held.
+func (d *driver) newCall(p *place, intended time.Time) *call {
+	c := &call{d: d, place: p, times: Times{Intended: intended}}
 	ctx, cancel := context.WithCancel(d.all)
 	c.ctx, c.cancel = context.WithValue(ctx, callKey{}, c), cancel
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	p.cancel = cancel
 	if d.why != nil {
 		cancel()
 	}
@@ -135,37 +175,42 @@ func (d *driver) newCall(intended time.Time) *call {
 
 func (c *call) close() {
 	c.cancel()
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	delete(c.d.calls, c)
-	c.leave()
-}
-
-// leave lets the next item pass to the gate. The mutex must be held.
-func (c *call) leave() {
-	if c.gone != nil {
-		close(c.gone)
-		c.gone = nil
-	}
+	d := c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.calls, c)
+	d.items.ended(c.place)
+	d.advance()
 }
 
 // depart records that an attempt leaves. It returns false if the batch has ended.
 func (c *call) depart() bool {
+	left, halt := c.departNow()
+	if halt != nil {
+		c.d.stop(halt, false)
+	}
+	return left
+}
+
+// departNow is depart. It returns why the batch must end, or nil.
+func (c *call) departNow() (left bool, halt error) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.why != nil || c.ctx.Err() != nil {
-		return false
+		return false, nil
 	}
 	c.inAttempt, c.left = true, time.Now()
 	c.times.Attempts++
 	first := c.times.Attempts == 1
 	if first {
 		c.times.Sent = c.left
-		c.leave()
 	}
 	d.tally.departed(first, c.times.queued())
-	return true
+	if halt = d.items.departed(c.left, c.place); halt == nil {
+		d.advance()
+	}
+	return true, halt
 }
 
 // arrive records that the current attempt, if any, is over. If the batch has ended
@@ -184,6 +229,8 @@ func (c *call) arrive() {
 	if d.why != nil {
 		c.cancel()
 	}
+	d.items.arrived(c.place)
+	d.advance()
 }
 
 // Depart records that an attempt for the item of ctx leaves now, and returns a function
@@ -205,6 +252,9 @@ func Depart(ctx context.Context) (arrive func()) {
 
 // do calls f for c through the gate, and returns the outcome.
 func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
+	if err := d.refusal(c); err != nil {
+		return d.refused(c, err)
+	}
 	if d.paced {
 		err := f(c.ctx)
 		c.arrive()
@@ -220,6 +270,31 @@ func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
 			return s, err
 		}
 	}
+}
+
+// refusal returns why c must end without another attempt, or nil.
+func (d *driver) refusal(c *call) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return c.place.refused
+}
+
+// refused counts and returns the outcome of an item that ends with err without an attempt.
+// Many may have been refused together: those after a Halt are unfinished.
+func (d *driver) refused(c *call, err error) (state, error) {
+	s := unfinished
+	if errors.Is(err, ErrAside) {
+		s = failed
+	}
+	over, why := d.reached(s, c, err)
+	if why != nil {
+		d.stop(why, d.halt.Now)
+	}
+	if over && s == failed {
+		s, err = unfinished, fmt.Errorf("%w: %w", ErrUnfinished, why)
+	}
+	d.tally.finished(s)
+	return s, err
 }
 
 // attempt makes one attempt. It counts an outcome before it releases the permit: if the
@@ -243,6 +318,9 @@ func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Perm
 
 // outcome counts and returns the outcome of c, whose call returned err.
 func (d *driver) outcome(c *call, err error) (state, error) {
+	if why := d.refusal(c); why != nil && err != nil && !permanent(err) {
+		return d.refused(c, why)
+	}
 	s := d.stateOf(c, err)
 	if s == unfinished {
 		// Whatever refused this item refuses all later ones. A done context of
@@ -251,11 +329,29 @@ func (d *driver) outcome(c *call, err error) (state, error) {
 		if own := d.parent.Err(); own != nil {
 			why = own
 		}
-		d.stop(why, false)
+		if !d.endGroup(c, why) {
+			d.stop(why, false)
+		}
 		err = fmt.Errorf("%w: %w", ErrUnfinished, d.reason(err))
 	}
-	d.count(s)
+	d.count(s, c, err)
 	return s, err
+}
+
+// endGroup ends the group of c, if its server asks for too long a wait: those of other
+// groups do not. It reports whether it did.
+func (d *driver) endGroup(c *call, why error) bool {
+	if !d.grouped || !d.paced || !errors.Is(why, sluice.ErrServerWait) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.groupWhy == nil {
+		d.groupWhy = why
+	}
+	d.items.endGroup(c.place.group, fmt.Errorf("%w: %w", ErrUnfinished, why))
+	d.advance()
+	return true
 }
 
 // stateOf returns the outcome of c, whose call returned err.
@@ -303,19 +399,34 @@ func (d *driver) reason(err error) error {
 	return d.ended()
 }
 
-// count counts an outcome, and ends the batch if Halt applies.
-func (d *driver) count(s state) {
+// count counts the outcome of c, and ends the batch if Halt applies or nothing works.
+func (d *driver) count(s state, c *call, err error) {
 	d.tally.finished(s)
+	if _, why := d.reached(s, c, err); why != nil {
+		d.stop(why, d.halt.Now)
+	}
+}
+
+// reached counts an outcome. It returns why the batch must end, and whether that was so
+// before: an item without an attempt does not count then.
+func (d *driver) reached(s state, c *call, err error) (over bool, why error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if over = d.due != nil || d.why != nil; over && c.place.refused != nil {
+		return over, cmp.Or(d.why, d.due)
+	}
 	switch s {
 	case done:
 		d.nDone++
 	case failed:
 		d.nFailed++
 	}
-	reached := d.halt.reached(d.nDone, d.nFailed)
-	d.mu.Unlock()
-	if reached != nil {
-		d.stop(reached, d.halt.Now)
+	fails := d.items.judge(time.Now(), c.place, healthOf(s, err), err)
+	if why = d.halt.reached(d.nDone, d.nFailed); why == nil {
+		why = fails
 	}
+	if d.due == nil {
+		d.due = why
+	}
+	return over, why
 }

@@ -396,10 +396,14 @@ func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 // A call that the gate let through at the instant at which the batch ended
 // does not leave.
 func TestDepart_AfterTheEnd(t *testing.T) {
-	d := driver{tally: new(Tally)}
+	d := driver{tally: new(Tally), items: newScheduler(Aside{}, false, false, 1, 2)}
 	d.begin(t.Context())
 	defer d.cancel()
-	c := d.newCall(time.Now())
+	var c *call
+	p := new(place)
+	p.start = func(time.Time) { c = d.newCall(p, time.Now()) }
+	d.items.add(time.Now(), "", p)
+	d.advance()
 	defer c.close()
 	d.stop(ErrStopped, false)
 	if c.depart() || c.times.Attempts != 0 || c.ctx.Err() == nil {

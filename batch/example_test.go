@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
@@ -104,4 +105,36 @@ func ExampleHalt() {
 	// Output:
 	// true
 	// batch: halted: 3 of 10 items failed; batch: items failed: 3 of 10, the first: 3 divides by 3
+}
+
+// One server is down. Its items fail, after it was tried again, and those of the other one
+// do not wait for them.
+func ExampleConfig_group() {
+	gate, err := sluice.New(sluice.Config{Concurrency: 1})
+	if err != nil {
+		panic(err)
+	}
+	urls := slices.Values([]string{"down/1", "up/1", "down/2", "up/2", "down/3", "up/3"})
+	err = batch.ForEach(context.Background(), gate, urls, func(_ context.Context, url string) error {
+		if strings.HasPrefix(url, "down") {
+			return errors.New("connection refused")
+		}
+		fmt.Println(url)
+		return nil
+	}, batch.Config[string]{
+		Group: func(url string) string { host, _, _ := strings.Cut(url, "/"); return host },
+		Aside: batch.Aside{
+			After:   2,
+			Changed: func(s batch.GroupState) { fmt.Println(s.Group, "is set aside:", s.Why != nil) },
+		},
+		Retry: sluice.RetryPolicy{Attempts: 1},
+		Halt:  batch.Halt{Successes: 3},
+	})
+	fmt.Println(errors.Is(err, batch.ErrHalted))
+	// Output:
+	// up/1
+	// down is set aside: true
+	// up/2
+	// up/3
+	// true
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,8 @@ func modelLog(text []byte) (known map[string]string, whole []byte, ok bool) {
 				key = string(entry.Raw)
 			}
 			known[key] = entry.State
+		case i > 0 && strings.TrimSpace(string(line)) == "":
+			whole = append(whole, line...)
 		case i == len(lines)-1 && !json.Valid(line) && (i > 0 || isHeader || bytes.HasPrefix([]byte(`{"batch_log":`), line)):
 			return known, whole, true // torn
 		default:
@@ -66,6 +69,7 @@ func FuzzOpenLog(f *testing.F) {
 	f.Add([]byte(head + head + line("z", "ok") + line("a", "ok")[:len(line("a", "ok"))-1]))
 	f.Add([]byte(`{"batch_log":1}`))
 	f.Add([]byte(head + `{"key":"x","raw_key":"/w==","state":"ok"}` + "\n"))
+	f.Add([]byte(head + "\n" + line("a", "ok") + " \t"))
 	f.Add([]byte("hello"))
 	f.Add([]byte(nil))
 	name := filepath.Join(f.TempDir(), "run.jsonl")
@@ -90,8 +94,8 @@ func FuzzOpenLog(f *testing.F) {
 				t.Fatalf("%d items, want %d", len(log.known), len(known))
 			}
 			for key, want := range known {
-				if isOK, there := log.known[digestOf(key)]; !there || isOK != (want == "ok") {
-					t.Fatalf("%q is there: %v, ok: %v; want %s", key, there, isOK, want)
+				if got, there := log.known[digestOf(key)]; !there || got.ok != (want == "ok") {
+					t.Fatalf("%q is there: %v, ok: %v; want %s", key, there, got.ok, want)
 				}
 			}
 		}

@@ -53,6 +53,9 @@ func (h Halt) reached(ok, failed int64) error {
 		h.FailPercent > 0 && finished >= least && 100*float64(failed) >= h.FailPercent*float64(finished):
 		return fmt.Errorf("%w: %d of %d items failed", ErrHalted, failed, finished)
 	case h.Successes > 0 && ok >= h.Successes:
+		if ok == 1 {
+			return fmt.Errorf("%w: 1 item is ok", ErrHalted)
+		}
 		return fmt.Errorf("%w: %d items are ok", ErrHalted, ok)
 	}
 	return nil

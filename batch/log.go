@@ -24,6 +24,8 @@ var (
 
 	errLogInUse = errors.New("batch: the log is in use")
 	errNotLog   = errors.New("batch: not a log")
+	errDamaged  = errors.New("batch: the log is damaged")
+	errLogGone  = errors.New("batch: the log was removed or replaced while it was in use")
 )
 
 // A Mode says which items a batch skips. If an item is in the log several times, the last
@@ -64,22 +66,29 @@ type LogConfig struct {
 //	{"batch_log":1,"config":"9f86d081884c7d65"}
 //	{"key":"a","state":"ok","attempts":1,"intended":"2026-03-01T12:00:00Z","sent":"2026-03-01T12:00:00.5Z","done":"2026-03-01T12:00:00.75Z","service_ms":250}
 //	{"key":"b","state":"failed","attempts":4,…,"error":"503 Service Unavailable"}
+//	{"learned":{…},"gate":"api"}
 //
 // A line is written when the body of the loop has ended for its item. Lines survive the
 // end of the process, including kill -9; items without a line are run again. Lines are
 // synced to disk a second after they were written, when the batch ends, and by Close: if
-// the machine loses power, the items of about the last second may be run again. A key that
-// is not UTF-8 is written as base64 in the field raw_key.
+// the machine loses power, the items of about the last second may be run again. If the
+// file was removed or replaced by then, the batch ends with an error. A key that is not
+// UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of its
+// server by itself, see sluice.Adaptive, the log keeps what it has learned, and the gate of
+// that name knows it when the batch is resumed.
 //
-// A Log keeps 20 to 40 bytes in memory for each key that was in the file when it was
+// A Log keeps 20 to 50 bytes in memory for each key that was in the file when it was
 // opened, and none for those it adds.
 //
 // A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and
 // serves one batch at a time.
 type Log struct {
+	name  string // absolute
 	file  *os.File
-	known map[digest]bool // whether it is ok
+	known map[digest]known
 	mode  Mode
+
+	learned map[string][]byte // by gate
 
 	size  int64 // of the file, up to the end of the last complete line
 	dirty bool  // whether there is something to sync
@@ -97,6 +106,12 @@ type digest [16]byte
 func digestOf(key string) digest {
 	sum := sha256.Sum256([]byte(key))
 	return digest(sum[:16])
+}
+
+// known is what a log knew of a key when it was opened.
+type known struct {
+	ok   bool   // the last entry
+	runs uint16 // entries, less the items that were skipped for them
 }
 
 // OpenLog opens the log called name, or creates it if it does not exist, in every mode.
@@ -119,7 +134,10 @@ func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("batch: opening the log: %w", err)
 	}
-	l := &Log{file: file, mode: cfg.Mode}
+	l := &Log{name: name, file: file, mode: cfg.Mode}
+	if full, err := filepath.Abs(name); err == nil {
+		l.name = full
+	}
 	if err := keepName(file, name); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("batch: syncing the directory of the log: %w", err)
@@ -156,7 +174,7 @@ func (l *Log) load(cfg LogConfig) error {
 	if err != nil {
 		return err
 	}
-	l.known, l.size = text.known, text.whole
+	l.known, l.learned, l.size = text.known, text.learned, text.whole
 	fingerprint := fmt.Sprintf("%x", sha256.Sum256([]byte(cfg.Config)))[:16]
 	another := text.config != "" && text.config != fingerprint
 	switch {
@@ -187,8 +205,8 @@ func (l *Log) load(cfg LogConfig) error {
 // Known returns how many items of the log were ok, and how many had failed, when it was
 // opened.
 func (l *Log) Known() (ok, failed int) {
-	for _, isOK := range l.known {
-		if isOK {
+	for _, k := range l.known {
+		if k.ok {
 			ok++
 		} else {
 			failed++
@@ -197,22 +215,30 @@ func (l *Log) Known() (ok, failed int) {
 	return ok, failed
 }
 
-// skip reports whether nothing is left to do for the item of key. It may be called while
-// other items are recorded.
-func (l *Log) skip(key string) bool {
+// skip reports whether nothing is left to do for the item of key, and whether more items
+// with that key were skipped than have ever run. It may be called while other items are
+// recorded, but not by several goroutines.
+func (l *Log) skip(key string) (skip, repeated bool) {
 	if len(l.known) == 0 {
-		return l.mode == RetryFailed
+		return l.mode == RetryFailed, false
 	}
-	isOK, there := l.known[digestOf(key)]
+	d := digestOf(key)
+	k, there := l.known[d]
 	switch l.mode {
 	case Resume:
-		return there
+		skip = there
 	case ResumeFailed:
-		return isOK
+		skip = k.ok
 	case RetryFailed:
-		return isOK || !there
+		skip = k.ok || !there
 	}
-	return false
+	if skip && there {
+		if repeated = k.runs == 0; !repeated {
+			k.runs--
+			l.known[d] = k
+		}
+	}
+	return skip, repeated
 }
 
 // record appends the outcome of an item.
@@ -249,8 +275,8 @@ func (l *Log) write(b []byte) error {
 	return nil
 }
 
-// sync waits until what was written is on the disk. After an error of it or of write
-// nothing more is written.
+// sync waits until what was written is on the disk, in the file that the name of the log
+// stands for. After an error of it or of write nothing more is written.
 func (l *Log) sync() error {
 	if !l.dirty || l.err != nil {
 		return l.err
@@ -259,8 +285,22 @@ func (l *Log) sync() error {
 		l.err = fmt.Errorf("batch: syncing the log: %w", err)
 		return l.err
 	}
+	if !l.there() {
+		l.err = fmt.Errorf("%w: %s", errLogGone, l.name)
+		return l.err
+	}
 	l.dirty = false
 	return nil
+}
+
+// there reports whether what is written can be found under the name of the log.
+func (l *Log) there() bool {
+	ours, err := l.file.Stat()
+	if err != nil {
+		return true // unknown
+	}
+	found, err := os.Stat(l.name)
+	return err == nil && os.SameFile(ours, found)
 }
 
 // Close syncs and closes the file, and returns the first error of the log. Closing twice

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +123,7 @@ func TestLog_Lines(t *testing.T) {
 		log.Close()
 		again := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
 		for _, it := range append(items, item{"\uFFFD"}, item{"\xfe"}, item{"b"}) {
-			if got, want := again.skip(it.id), slices.Contains(items, it); got != want {
+			if got, want := skips(again, it.id), slices.Contains(items, it); got != want {
 				t.Errorf("skip(%q) = %v", it.id, got)
 			}
 		}
@@ -169,11 +170,11 @@ func TestOpenLog(t *testing.T) {
 		{"another file", "hello\n", LogConfig{Config: "c"}, errNotLog, "", 0},
 		{"another file, no newline", "hello", LogConfig{Config: "c"}, errNotLog, "", 0},
 		{"other JSON", `{"a":1}`, LogConfig{Config: "c"}, errNotLog, "", 0},
-		{"garbage in the middle", head + "x\n" + a, LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
-		{"torn in the middle", head + b[:9] + "\n" + a, LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
-		{"an empty line", head + "\n" + a, LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
-		{"no key", head + `{"state":"ok"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
-		{"no state", head + `{"key":"a"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
+		{"garbage in the middle", head + "x\n" + a, LogConfig{Mode: Resume, Config: "c"}, errDamaged, "", 0},
+		{"torn in the middle", head + b[:9] + "\n" + a, LogConfig{Mode: Resume, Config: "c"}, errDamaged, "", 0},
+		{"empty lines", head + "\n" + a + " \r\n", LogConfig{Mode: Resume, Config: "c"}, nil, "", 1},
+		{"no key", head + `{"state":"ok"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errDamaged, "", 0},
+		{"no state", head + `{"key":"a"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errDamaged, "", 0},
 		{"another version", `{"batch_log":2,"config":"x"}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
 		{"another version, no newline", `{"batch_log":2,"config":"x"}`, LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
 		{"no fingerprint", `{"batch_log":1}` + "\n", LogConfig{Mode: Resume, Config: "c"}, errNotLog, "", 0},
@@ -364,6 +365,49 @@ func TestLog_CannotBeWritten(t *testing.T) {
 	})
 }
 
+// A log that was removed or replaced ends the batch within the second after which it is
+// synced, and again when it is closed.
+func TestLog_Gone(t *testing.T) {
+	for _, how := range []struct {
+		name string
+		do   func(name string) error
+	}{
+		{"removed", os.Remove},
+		{"moved", func(name string) error { return os.Rename(name, name+".1") }},
+		{"replaced", func(name string) error {
+			return errors.Join(os.WriteFile(name+".new", []byte(head), 0o600), os.Rename(name+".new", name))
+		}},
+	} {
+		if runtime.GOOS == "windows" {
+			t.Skip("files that are open stay where they are")
+		}
+		synctest.Test(t, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "run.jsonl")
+			log := openLog(t, name, LogConfig{Config: "c"})
+			gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}})
+			read := 0
+			var last error
+			for r, err := range Map(t.Context(), gate, endless(&read), takes(0), Config[int]{Log: log, Key: strconv.Itoa}) {
+				last = err
+				if r.In == 100 {
+					break
+				}
+				if r.In == 5 {
+					if err := how.do(name); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if !errors.Is(last, errLogGone) || read < 6 || read > 6+12 {
+				t.Errorf("%s: ended with %v after %d items", how.name, last, read)
+			}
+			if err := log.Close(); !errors.Is(err, errLogGone) {
+				t.Errorf("%s: closed with %v", how.name, err)
+			}
+		})
+	}
+}
+
 // A loop that breaks is not done with its item.
 func TestLog_BrokenLoop(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "run.jsonl")
@@ -376,7 +420,7 @@ func TestLog_BrokenLoop(t *testing.T) {
 	}
 	log.Close()
 	again := openLog(t, name, LogConfig{Mode: Resume, Config: "c"})
-	if !again.skip("a") || again.skip("b") || again.skip("c") {
+	if !skips(again, "a") || skips(again, "b") || skips(again, "c") {
 		t.Errorf("left\n%s", readFile(t, name))
 	}
 }
@@ -459,5 +503,40 @@ func TestLog_CloseTwice(t *testing.T) {
 	}
 	if err := log.record(entryOf("a", done, nil, Times{})); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("written after it was closed: %v", err)
+	}
+}
+
+func skips(l *Log, key string) bool {
+	skip, _ := l.skip(key)
+	return skip
+}
+
+// Of equal items those are counted that the log has no entry for.
+func TestStats_Repeated(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "run.jsonl")
+	gate := newGate(t, sluice.Config{Concurrency: 1})
+	items := slices.Values([]string{"x", "x", "x", "y"})
+	for _, tt := range []struct {
+		mode                  Mode
+		halt                  int64
+		ok, skipped, repeated int64
+	}{
+		{Fresh, 1, 1, 0, 0},
+		{Resume, 0, 1, 3, 2},
+		{Resume, 0, 0, 4, 2},
+	} {
+		log := openLog(t, name, LogConfig{Mode: tt.mode})
+		var tally Tally
+		err := ForEach(t.Context(), gate, items, func(context.Context, string) error { return nil },
+			Config[string]{Log: log, Halt: Halt{Successes: tt.halt}, Tally: &tally, Ahead: 1})
+		if err != nil && tt.halt == 0 {
+			t.Error(err)
+		}
+		if s := tally.Stats(); s.OK != tt.ok || s.Skipped != tt.skipped || s.Repeated != tt.repeated {
+			t.Errorf("%+v, want %+v", s, tt)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

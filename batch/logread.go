@@ -35,11 +35,12 @@ type entry struct {
 
 // A logText is the content of a log.
 type logText struct {
-	known  map[digest]bool // whether it is ok
-	config string          // the last fingerprint, "" if there is none
-	whole  int64           // length of the complete lines
-	torn   bool            // whether there is more
-	open   bool            // whether the last of them lacks its newline
+	known   map[digest]known
+	learned map[string][]byte // by gate
+	config  string            // the last fingerprint, "" if there is none
+	whole   int64             // length of the complete lines
+	torn    bool              // whether there is more
+	open    bool              // whether the last of them lacks its newline
 }
 
 // readLog reads a log. A last line without a newline counts if it is complete, because an
@@ -47,7 +48,7 @@ type logText struct {
 // broken line in the middle is an error: OpenLog removes torn lines, and guessing could
 // skip an item.
 func readLog(r io.Reader) (logText, error) {
-	t := logText{known: make(map[digest]bool)}
+	t := logText{known: make(map[digest]known), learned: make(map[string][]byte)}
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
@@ -65,8 +66,10 @@ func readLog(r io.Reader) (logText, error) {
 			t.open = last
 		case last && torn(line, n == 1):
 			t.torn = true
+		case n == 1:
+			return t, fmt.Errorf("%w: %w", errNotLog, wrong)
 		default:
-			return t, fmt.Errorf("%w: line %d: %w", errNotLog, n, wrong)
+			return t, fmt.Errorf("%w: line %d: %w; mend the line, or remove it, and its item is run again", errDamaged, n, wrong)
 		}
 		if last {
 			return t, nil
@@ -100,6 +103,17 @@ func (t *logText) add(line []byte, first bool) error {
 	if first {
 		return errors.New("the file does not begin as a log does")
 	}
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil // left by an editor
+	}
+	if bytes.HasPrefix(line, []byte(learnedBegin)) {
+		var l lesson
+		if err := json.Unmarshal(line, &l); err != nil {
+			return err
+		}
+		t.learned[l.Gate] = l.Learned
+		return nil
+	}
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
 		return err
@@ -114,6 +128,9 @@ func (t *logText) add(line []byte, first bool) error {
 	if e.Raw != nil {
 		key = string(e.Raw)
 	}
-	t.known[digestOf(key)] = e.State == done
+	d := digestOf(key)
+	k := t.known[d]
+	k.ok, k.runs = e.State == done, max(k.runs, k.runs+1) // it saturates
+	t.known[d] = k
 	return nil
 }

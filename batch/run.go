@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,8 +27,11 @@ type run[In, Out any] struct {
 	room      chan struct{}
 	completed chan *result[In, Out] // pointers, because its buffer is made for Ahead of them
 	tasks     errgroup.Group        // read and watch
-	over      chan struct{}         // ends watch
-	sync      *time.Timer           // nil without a log
+	pending   sync.WaitGroup        // items that were read and have not started
+	workers   errgroup.Group
+	over      chan struct{} // ends watch
+	sync      *time.Timer   // nil without a log
+	lessons   lessons
 }
 
 type result[In, Out any] struct {
@@ -44,16 +48,22 @@ const aheadUnlimited = 1000
 const maxAhead = 1 << 20
 
 func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), cfg Config[In]) *run[In, Out] {
+	concurrency := int(min(gate.Stats().Concurrency, maxAhead/2))
 	ahead := cfg.Ahead
 	if ahead == 0 {
-		if ahead = aheadUnlimited; gate.Stats().Concurrency > 0 {
-			ahead = 2 * int(min(gate.Stats().Concurrency, maxAhead/2))
+		if ahead = aheadUnlimited; concurrency > 0 {
+			ahead = 2 * concurrency
+		}
+		if cfg.Group != nil {
+			ahead = max(ahead, aheadOfGroups)
 		}
 	}
 	r := &run[In, Out]{
 		driver: driver{
 			gate: gate, policy: cfg.Retry, paced: cfg.Paced, halt: cfg.Halt,
 			tally: cmp.Or(cfg.Tally, new(Tally)), ending: cfg.Ending,
+			grouped: cfg.Group != nil,
+			items:   newScheduler(cfg.Aside, cfg.Group != nil, cfg.Paced, concurrency, ahead),
 		},
 		cfg: cfg, in: in, f: f,
 		room:      make(chan struct{}, ahead),
@@ -66,6 +76,7 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 		r.stop(ErrStopped, false) // before anything is read
 	default:
 	}
+	r.recall()
 	r.tasks.Go(r.watch)
 	if cfg.Log != nil {
 		r.sync = time.NewTimer(syncEvery)
@@ -89,19 +100,15 @@ func (r *run[In, Out]) watch() error {
 	return nil
 }
 
-// read reads the input and starts a goroutine for each item. An item passes to the gate
-// when the first attempt of the one before has left. So items leave in the order of the
-// input, and the batch takes one place in the queue of the gate, apart from retries.
-// Meanwhile the next item is read, so that the input does not slow down the rate. If the
-// function passes gates itself, items do not wait for each other: there may be a gate for
-// each host.
+// read reads the input and adds each item to the scheduler. Without a Config.Group it
+// reads on when the item has started, so that no more is read than needed.
 func (r *run[In, Out]) read() error {
-	var workers errgroup.Group
 	defer func() {
 		if p := recover(); p != nil {
 			panic(p) // of the input; the loop must not end before the program, see work
 		}
-		_ = workers.Wait() // the errors are in the results
+		r.pending.Wait()
+		_ = r.workers.Wait() // the errors are in the results
 		close(r.completed)
 	}()
 	if !r.waitForRoom() {
@@ -109,34 +116,62 @@ func (r *run[In, Out]) read() error {
 	}
 	var times timetable
 	asked := time.Now()
-	before := make(chan struct{})
-	close(before)
 	index, turn := int64(-1), int64(0)
 	for item := range r.in {
 		index++
-		if r.cfg.Log != nil && r.cfg.Log.skip(r.cfg.key(item)) {
-			r.tally.skipped()
+		if r.skip(item) {
 			if r.isStopped() {
 				return nil
 			}
 			continue
 		}
-		interval := r.gate.Stats().Rate.Interval()
-		c := r.newCall(times.next(asked, time.Now(), interval))
-		res := result[In, Out]{Result: Result[In, Out]{Index: index, In: item}, turn: turn}
+		gate := r.gate.Stats()
+		res := &result[In, Out]{Result: Result[In, Out]{Index: index, In: item}, turn: turn}
 		turn++
-		gone := c.gone
-		if !r.paced {
-			<-before
+		started := r.add(res, times.next(asked, time.Now(), gate.Rate.Interval()), gate)
+		if r.cfg.Group == nil {
+			<-started
 		}
-		before = gone
-		workers.Go(func() error { return r.work(c, res) })
 		if !r.waitForRoom() {
 			return nil
 		}
 		asked = time.Now()
 	}
 	return nil
+}
+
+// skip reports whether nothing is left to do for an item, and counts it then.
+func (r *run[In, Out]) skip(item In) bool {
+	if r.cfg.Log == nil {
+		return false
+	}
+	skip, repeated := r.cfg.Log.skip(r.cfg.key(item))
+	if skip {
+		r.tally.skipped(repeated)
+	}
+	return skip
+}
+
+// add adds an item that was read, and returns a channel that is closed when it starts.
+func (r *run[In, Out]) add(res *result[In, Out], intended time.Time, gate sluice.Stats) (started chan struct{}) {
+	started = make(chan struct{})
+	group := ""
+	if r.grouped {
+		group = r.cfg.Group(res.In)
+	}
+	r.pending.Add(1)
+	p := &place{index: res.Index}
+	p.start = func(now time.Time) { // with the mutex held
+		if r.grouped && gate.Rate.Interval() == 0 {
+			intended = now // it was read long before there was a place for it
+		}
+		c := r.newCall(p, intended)
+		r.workers.Go(func() error { return r.work(c, res) })
+		close(started)
+		r.pending.Done()
+	}
+	r.driver.add(group, p, int(min(gate.Concurrency, maxAhead/2)))
+	return started
 }
 
 // waitForRoom takes a token for another item. It returns false if the batch has ended.
@@ -157,7 +192,7 @@ var errGoexit = errors.New("batch: the function called runtime.Goexit")
 
 // work calls the function for an item. If the function ends its goroutine, as
 // testing.T.FailNow does, there is a result all the same, for which the loop waits.
-func (r *run[In, Out]) work(c *call, res result[In, Out]) error {
+func (r *run[In, Out]) work(c *call, res *result[In, Out]) error {
 	res.Err = errGoexit
 	defer func() {
 		// After a panic there must be no result: the loop could end, and the
@@ -170,11 +205,11 @@ func (r *run[In, Out]) work(c *call, res result[In, Out]) error {
 		if res.Err == errGoexit {
 			res.Err = fmt.Errorf("%w: %w", ErrUnfinished, errGoexit)
 			r.stop(errGoexit, false)
-			r.count(unfinished)
+			r.count(unfinished, c, res.Err)
 		}
 		c.close()
 		res.Times = c.times
-		r.completed <- &res
+		r.completed <- res
 	}()
 	res.state, res.Err = r.do(c, func(ctx context.Context) (err error) {
 		res.Out, err = r.f(ctx, res.In)
@@ -226,7 +261,7 @@ func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 					return
 				}
 			case <-due:
-				r.syncLog()
+				r.syncLog(false)
 			}
 		}
 	}
@@ -246,10 +281,13 @@ func (r *run[In, Out]) done(res result[In, Out]) {
 	<-r.room
 }
 
-func (r *run[In, Out]) syncLog() {
+// syncLog writes what is left to write, and waits for the disk. end says that the batch has
+// ended.
+func (r *run[In, Out]) syncLog(end bool) {
 	if r.cfg.Log == nil {
 		return
 	}
+	r.note(end)
 	if err := r.cfg.Log.sync(); err != nil {
 		r.stop(err, false)
 	}
@@ -264,6 +302,7 @@ func (r *run[In, Out]) end() {
 	}
 	close(r.over)
 	_ = r.tasks.Wait() // watch and read return no error
+	r.probe.Stop()
 	if r.sync != nil {
 		r.sync.Stop()
 	}

@@ -12,6 +12,10 @@ import (
 type Stats struct {
 	OK, Failed, Unfinished, Skipped int64 // items
 
+	// Repeated counts skipped items with a key for which the log has fewer entries than
+	// there were items. They may never have run.
+	Repeated int64
+
 	Retries int64 // attempts beyond the first of an item
 
 	// Queued counts how late first attempts left, and Service how long each
@@ -33,9 +37,12 @@ func (t *Tally) Stats() Stats {
 	return t.s
 }
 
-func (t *Tally) skipped() {
+func (t *Tally) skipped(repeated bool) {
 	t.mu.Lock()
 	t.s.Skipped++
+	if repeated {
+		t.s.Repeated++
+	}
 	t.mu.Unlock()
 }
 

@@ -1,0 +1,103 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// ErrAside matches the error of an item that failed without an attempt, because its group
+// is set aside.
+var ErrAside = errors.New("batch: its group is set aside")
+
+// An Aside says when a group of items is set aside, and what becomes of its items then.
+// Without Config.Group all items are one group.
+//
+// A group is set aside when After attempts in a row have failed, none of them with a
+// definite answer: a [sluice.Permanent] error shows that the server is well. Its items
+// then wait, while those of other groups leave. After 2 s one of them is tried, as a
+// probe, and again 4 s after that has failed, and so on, up to a minute. The group is back
+// as soon as an item of it is ok or gets a definite answer. When a probe has failed, or
+// three if there was an item that was ok before:
+//
+//   - with Wait, the items go on waiting;
+//   - otherwise, if another group had an item that was ok since the failures began, or
+//     within the minute before, the items fail at once, and match [ErrAside];
+//   - otherwise nothing shows that anything works, and the batch ends soon, with
+//     [ErrHalted].
+//
+// A probe is an ordinary item: it is retried, and its outcome counts. An attempt that
+// leaves when a probe is due is as good as one.
+type Aside struct {
+	// After is a number of attempts. One has failed when it is over, and its item has
+	// failed or will be retried. 0 means 12, and a negative number means that no
+	// group is ever set aside.
+	After int
+
+	// Wait lets the items of a group wait for as long as its probes fail. At most
+	// Config.Ahead items wait; then nothing is read until a probe is ok.
+	Wait bool
+
+	// Changed, if set, is called when a group is set aside, after each probe that
+	// fails, and when the group is back. It may be called by any goroutine, must
+	// not block, and must not use the batch. Calls are in order.
+	Changed func(GroupState)
+}
+
+// A GroupState is what [Aside] says about a group.
+type GroupState struct {
+	Group   string    // as returned by Config.Group
+	Why     error     // the last failure; nil: the group is not set aside any more
+	Failing bool      // its items fail at once
+	Probe   time.Time // when an item is tried next
+}
+
+const (
+	asideAfter    = 12              // default of Aside.After
+	firstProbe    = 2 * time.Second // from the failure to the first probe
+	longestProbe  = time.Minute     // between two probes
+	patience      = 3               // failed probes of a group that has worked
+	stillWorks    = time.Minute     // how long one success shows that other groups work
+	idleGroups    = 10_000          // groups without items that are remembered
+	aheadOfGroups = 10_000          // default of Config.Ahead with a Group
+	freshInAll    = 64              // see scheduler
+	freshInGroup  = 2
+
+	overtakenAfter = 10 * time.Millisecond
+)
+
+var errAttempts = errors.New("batch: its attempts fail")
+
+// asideError is the error of an item of a group that fails at once.
+func asideError(group string, why error) error {
+	return fmt.Errorf("%w (%s): %w", ErrAside, group, why)
+}
+
+// haltError is why a batch ends if a group fails and no other one works.
+func haltError(group string, attempts int, why error) error {
+	if group != "" {
+		group = " for " + group
+	}
+	return fmt.Errorf("%w: %d attempts in a row%s failed, the last: %w", ErrHalted, attempts, group, why)
+}
+
+// healthOf returns what an outcome says about the server.
+func healthOf(s state, err error) health {
+	switch {
+	case s == unfinished || errors.Is(err, ErrAside):
+		return unknown
+	case s == done || permanent(err):
+		return well
+	}
+	return unwell
+}
+
+// permanent reports whether err is a definite answer.
+func permanent(err error) bool {
+	if stopped, ok := errors.AsType[*sluice.RetryError](err); ok {
+		return errors.Is(stopped.Why, sluice.ErrPermanent)
+	}
+	return errors.Is(err, sluice.ErrPermanent)
+}
