@@ -1,7 +1,8 @@
 // Package observe shows what gates do.
 //
 //	you want                                            use
-//	log lines when a gate is paused or refuses calls    NewLogger, as Config.Observer
+//	log lines when a gate is paused, refuses, learns    NewLogger, as Config.Observer
+//	a web page of all gates, live                       the package observe/live
 //	the state of gates at /debug/vars                   expvar.Publish with Vars
 //	Prometheus metrics                                  the module observe/prometheus
 //	OpenTelemetry metrics                               the module observe/otel

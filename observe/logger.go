@@ -23,7 +23,8 @@ type LoggerConfig struct {
 
 	// Level returns the level of an event. nil means Warn for pauses and for
 	// refused calls, except those refused by TryAcquire or given up by their
-	// caller; Info for retries and for Resume; Debug for all else.
+	// caller; Info for retries, for Resume, and for what a gate has learned; Debug
+	// for all else.
 	Level func(e sluice.Event) slog.Level
 }
 
@@ -36,7 +37,7 @@ func defaultLevel(e sluice.Event) slog.Level {
 		if e.Reason != "busy" && e.Reason != "cancelled" {
 			return slog.LevelWarn
 		}
-	case sluice.EventRetried, sluice.EventResumed:
+	case sluice.EventRetried, sluice.EventResumed, sluice.EventLearned:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
@@ -66,7 +67,10 @@ type line struct {
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
 //	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause, 5s were allowed" left_out=999
+//	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)"
 //
+// What a gate has learned is [sluice.Learned] in one line, with the reason of the change in
+// parentheses; changes for the same reason are similar lines.
 // left_out is how many lines, of any kind, were left out since the previous line.
 // Attributes without a value are not written. The observer calls the slog.Handler in the
 // goroutine of the call, so a handler that blocks delays calls.
@@ -108,6 +112,7 @@ var messages = map[sluice.EventKind]string{
 	sluice.EventPaused:   "gate paused",
 	sluice.EventResumed:  "gate resumed",
 	sluice.EventRetried:  "call to be retried",
+	sluice.EventLearned:  "limit learned",
 	sluice.EventReleased: "call released",
 }
 
@@ -131,7 +136,7 @@ func (l *logger) observe(e sluice.Event) {
 	if e.N != 0 {
 		r.AddAttrs(slog.Int64("n", e.N))
 	}
-	if e.Reason != "" {
+	if e.Reason != "" && e.Kind != sluice.EventLearned { // whose Why contains it
 		r.AddAttrs(slog.String("reason", e.Reason))
 	}
 	if e.Attempt != 0 {
@@ -149,7 +154,9 @@ func (l *logger) observe(e sluice.Event) {
 	if e.Err != nil {
 		r.AddAttrs(slog.Any("err", e.Err))
 	}
-	if e.Why != "" {
+	if e.Kind == sluice.EventLearned {
+		r.AddAttrs(slog.String("now", e.Why))
+	} else if e.Why != "" {
 		r.AddAttrs(slog.String("why", e.Why))
 	}
 	if n := l.leftOut.Swap(0); n != 0 {

@@ -77,6 +77,7 @@ func TestNewLogger_Lines(t *testing.T) {
 			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
 			{Kind: sluice.EventResumed, Gate: "g"},
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
+			{Kind: sluice.EventLearned, Gate: "g", Reason: "first refusal", Why: "tracking: 19/s (first refusal)"},
 			{Kind: "unknown", Gate: "g"},
 		} {
 			l(e)
@@ -91,6 +92,7 @@ func TestNewLogger_Lines(t *testing.T) {
 			"WARN gate paused gate=g wait=1h0m0s until=1h0m0s why=429",
 			"INFO gate resumed gate=g",
 			"INFO call to be retried gate=g attempt=2 wait=1s until=1s err=500",
+			"INFO limit learned gate=g now=tracking: 19/s (first refusal)",
 			"DEBUG unknown gate=g",
 		)
 	})
@@ -122,6 +124,48 @@ func TestNewLogger_LimitsSimilarLines(t *testing.T) {
 		pause("a", "again")
 		pause("a", "and again")
 		p.want(t, "WARN gate paused gate=a wait=1s until=1s why=again left_out=1")
+	})
+}
+
+// A gate that refines its pace again and again writes a line a minute; a change for another
+// reason is written at once.
+func TestNewLogger_Learned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{})
+		for i := range 61 {
+			l(sluice.Event{Kind: sluice.EventLearned, Gate: "g", Reason: "measured", Why: fmt.Sprint(i, "/s")})
+			if i == 30 {
+				l(sluice.Event{Kind: sluice.EventLearned, Gate: "g", Reason: "latency", Why: "slowed"})
+			}
+			time.Sleep(time.Second)
+		}
+		p.want(t,
+			"INFO limit learned gate=g now=0/s",
+			"INFO limit learned gate=g now=slowed left_out=30",
+			"INFO limit learned gate=g now=60/s left_out=29")
+	})
+}
+
+// The line of a real gate.
+func TestNewLogger_LearnedByAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{Level: func(e sluice.Event) slog.Level {
+			if e.Kind == sluice.EventLearned {
+				return slog.LevelInfo
+			}
+			return slog.LevelDebug
+		}})
+		g := mustGate(t, sluice.Config{Name: "g", Observer: l})
+		for i := range 20 {
+			g.Do(bg, func(context.Context) error {
+				time.Sleep(100 * time.Millisecond)
+				if i == 19 {
+					return sluice.RetryAfter(errors.New("429"), time.Second)
+				}
+				return nil
+			})
+		}
+		p.want(t, "INFO limit learned gate=g now="+g.Stats().Learned.String())
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 //
 // It is a JSON array with an object for each gate; several gates may have the same name.
 // Durations are in seconds, and times in RFC 3339. Values that do not apply, such as the
-// end of a pause, are left out. "wait" has quantiles of the time that granted calls waited,
+// end of a pause, are left out; so is "learned" for a gate that has learned nothing. "wait" has quantiles of the time that granted calls waited,
 // see [sluice.WaitTime.Quantile].
 func Vars(gates iter.Seq[sluice.Stats]) fmt.Stringer { return variable(gates) }
 
@@ -36,15 +36,16 @@ func (v variable) String() string {
 
 // vars is a sluice.Stats as it is written.
 type vars struct {
-	Name        string  `json:"name"`
-	InFlight    int64   `json:"in_flight"`
-	Pacing      int64   `json:"pacing"`
-	Waiting     int64   `json:"waiting"`
-	LimitedBy   string  `json:"limited_by"`
-	Concurrency int64   `json:"concurrency,omitzero"`
-	Rate        string  `json:"rate"`
-	Spacing     seconds `json:"spacing,omitzero"`
-	RetryTokens int     `json:"retry_tokens"`
+	Name        string   `json:"name"`
+	InFlight    int64    `json:"in_flight"`
+	Pacing      int64    `json:"pacing"`
+	Waiting     int64    `json:"waiting"`
+	LimitedBy   string   `json:"limited_by"`
+	Concurrency int64    `json:"concurrency,omitzero"`
+	Rate        string   `json:"rate"`
+	Spacing     seconds  `json:"spacing,omitzero"`
+	Learned     *learned `json:"learned,omitempty"`
+	RetryTokens int      `json:"retry_tokens"`
 
 	PausedUntil time.Time `json:"paused_until,omitzero"`
 	PausedWhy   string    `json:"paused_why,omitzero"`
@@ -54,6 +55,26 @@ type vars struct {
 	Retried  uint64  `json:"retried"`
 	Stranded uint64  `json:"stranded"`
 	Wait     waits   `json:"wait"`
+}
+
+// learned is a sluice.Learned as it is written. Rates are per second.
+type learned struct {
+	Unit        string    `json:"unit,omitempty"`
+	Phase       string    `json:"phase"`
+	Pace        float64   `json:"pace,omitzero"`
+	Rate        float64   `json:"rate,omitzero"`
+	Proven      float64   `json:"proven,omitzero"`
+	Refuted     float64   `json:"refuted,omitzero"`
+	Concurrency int64     `json:"concurrency,omitzero"`
+	Window      string    `json:"window,omitzero"`
+	Blocked     bool      `json:"blocked"`
+	Pause       seconds   `json:"pause,omitzero"`
+	Refusals    uint64    `json:"refusals"`
+	Ignored     uint64    `json:"ignored"`
+	Changes     uint64    `json:"changes"`
+	Changed     time.Time `json:"changed,omitzero"`
+	Why         string    `json:"why"`
+	Units       []learned `json:"units,omitempty"`
 }
 
 type refused struct {
@@ -76,6 +97,24 @@ type seconds float64
 
 func in(d time.Duration) seconds { return seconds(d.Seconds()) }
 
+func ofLearned(l *sluice.Learned) *learned {
+	if l == nil {
+		return nil
+	}
+	v := &learned{
+		Unit: string(l.Unit), Phase: l.Phase, Pace: l.Pace, Rate: l.Rate, Proven: l.Proven, Refuted: l.Refuted,
+		Concurrency: l.Concurrency, Blocked: l.Blocked, Pause: in(l.Pause),
+		Refusals: l.Refusals, Ignored: l.Ignored, Changes: l.Changes, Changed: l.Changed, Why: l.Why,
+	}
+	if l.Window != (sluice.Rate{}) {
+		v.Window = l.Window.String()
+	}
+	for i := range l.Units {
+		v.Units = append(v.Units, *ofLearned(&l.Units[i]))
+	}
+	return v
+}
+
 func of(s sluice.Stats) vars {
 	return vars{
 		Name:        s.Name,
@@ -87,6 +126,7 @@ func of(s sluice.Stats) vars {
 		Rate:        s.Rate.String(),
 		Spacing:     in(s.Spacing),
 		RetryTokens: s.RetryTokens,
+		Learned:     ofLearned(s.Learned),
 		PausedUntil: s.PausedUntil,
 		PausedWhy:   s.PausedWhy,
 		Granted:     s.Granted,

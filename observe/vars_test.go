@@ -7,6 +7,7 @@ import (
 	"expvar"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,22 @@ func TestVars_BusyGate(t *testing.T) {
 			t.Errorf("%v", after)
 		}
 	})
+}
+
+func TestVars_Learned(t *testing.T) {
+	at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	gates := func(yield func(sluice.Stats) bool) {
+		yield(sluice.Stats{Learned: &sluice.Learned{
+			Phase: "windowed", Pace: 19.5, Rate: 20, Proven: 19, Refuted: 21, Concurrency: 3,
+			Window: sluice.Rate{Count: 100, Per: 5 * time.Second}, Blocked: true, Pause: time.Minute,
+			Refusals: 9, Ignored: 1, Changes: 2, Changed: at, Why: "same number per window",
+		}})
+	}
+	want := `"learned":{"phase":"windowed","pace":19.5,"rate":20,"proven":19,"refuted":21,"concurrency":3,"window":"100/5s",` +
+		`"blocked":true,"pause":60,"refusals":9,"ignored":1,"changes":2,"changed":"2000-01-01T00:00:00Z","why":"same number per window"}`
+	if got := observe.Vars(gates).String(); !strings.Contains(got, want) {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
 }
 
 func TestGates(t *testing.T) {

@@ -14,15 +14,41 @@
 //	sluice.refused_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
 //	sluice.retries          counter, {retry}: retries
 //	sluice.pauses           counter, {pause}: pauses, and extensions of a pause
+//	sluice.learned.changes  counter, {change}: how often a gate changed its mind about the limit of the server; sluice.learned.reason is why
 //
 // With Config.Gates there are also these, which cost calls nothing:
 //
 //	sluice.waiting_calls    up-down counter, {call}: calls that wait
+//	sluice.limited_gates    up-down counter, {gate}: 1 while calls wait; sluice.limited_by is what the first of them waits for
+//	sluice.rate             gauge, 1/s: rate in force
+//	sluice.concurrency      up-down counter, {call}: most calls in flight, in force
 //	sluice.paused_gates     up-down counter, {gate}: 1 while the gate is paused
+//	sluice.pause.left       gauge, s: time until the pause ends
 //	sluice.retry.tokens     up-down counter, {token}: tokens in the retry budget
+//
+// and, for gates that have learned something about the limit of their server, see
+// [sluice.Learned], these. All but the last have the attribute sluice.unit. A value that a
+// gate does not have is left out:
+//
+//	sluice.learned.pace          up-down counter, 1/s: pace at which calls leave
+//	sluice.learned.rate          up-down counter, 1/s: rate that the server is believed to grant
+//	sluice.learned.proven_rate   up-down counter, 1/s: lower bound of that rate
+//	sluice.learned.refuted_rate  up-down counter, 1/s: upper bound of that rate
+//	sluice.learned.concurrency   up-down counter, {call}: bound of the calls in flight
+//	sluice.learned.refusals      up-down counter, {call}: calls that the server refused; it falls when a Keyed forgets a gate
+//	sluice.blocked_gates         up-down counter, {gate}: 1 while the server grants nothing
+//
+// For a sluicehttp.Transport there are also these. The first one needs Config.OnAttempt of
+// the transport, the others Config.Limits:
+//
+//	sluice.responses         counter, {response}: http.response.status_code is the status; without a response error.type is "no_response"
+//	sluice.server.limit      gauge: limit that the server publishes; it has sluice.limit.name and sluice.limit.unit
+//	sluice.server.remaining  gauge: what remains of it, as of the last response
 //
 // A call counts as 1 whatever it costs. Gates with the same name are added up. A call that
 // need not wait takes about 0.8 µs more, and no memory.
+//
+// [Spans] writes into the traces of calls what they waited for.
 package sluiceotel
 
 import (
@@ -30,6 +56,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -37,6 +64,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
 // scope is the name of the instrumentation scope.
@@ -51,6 +80,10 @@ type Config struct {
 	// Gates, if set, provides the Stats of gates whenever metrics are collected:
 	// see observe.Gates and observe.Keyed.
 	Gates iter.Seq[sluice.Stats]
+
+	// Limits, if set, provides the limits that servers publish whenever metrics are
+	// collected: see sluicehttp.Transport.Limits.
+	Limits iter.Seq2[string, []ratelimit.Limit]
 }
 
 // An Observer records the events of gates. It is safe for use by multiple goroutines and
@@ -59,9 +92,10 @@ type Observer struct {
 	queue, call                      metric.Float64Histogram
 	active                           metric.Int64UpDownCounter
 	queued, refused, retries, pauses metric.Int64Counter
+	changes, responses               metric.Int64Counter
 
 	table        *observe.Table[*attributes]
-	registration metric.Registration // nil without Config.Gates
+	registration metric.Registration // nil without Config.Gates and Config.Limits
 }
 
 // attributes are those of one gate, in the slices that measurements take. They are made
@@ -71,7 +105,9 @@ type attributes struct {
 	set     metric.MeasurementOption
 	add     []metric.AddOption
 	record  []metric.RecordOption
-	refused map[string][]metric.AddOption // by reason
+	refused map[string][]metric.AddOption      // by reason
+	changes *observe.Table[[]metric.AddOption] // by reason, once there was one
+	answers *observe.Table[[]metric.AddOption] // by status code, once there was one
 }
 
 // seconds are the bounds of the semantic conventions for durations, and larger ones,
@@ -111,8 +147,10 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	o.refused = counter("sluice.refused_calls", "{call}", "Refused calls, by reason.")
 	o.retries = counter("sluice.retries", "{retry}", "Retries.")
 	o.pauses = counter("sluice.pauses", "{pause}", "Pauses, and extensions of a pause.")
-	if cfg.Gates != nil {
-		errs = append(errs, o.registerGates(meter, cfg.Gates))
+	o.changes = counter("sluice.learned.changes", "{change}", "Changes of what is learned about the limit of the server, by reason.")
+	o.responses = counter("sluice.responses", "{response}", "HTTP responses, by status code.")
+	if cfg.Gates != nil || cfg.Limits != nil {
+		errs = append(errs, o.register(meter, cfg))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, errors.Join(fmt.Errorf("sluiceotel: %w", err), o.Close())
@@ -120,47 +158,28 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	return o, nil
 }
 
-// registerGates creates the instruments for Config.Gates.
-func (o *Observer) registerGates(meter metric.Meter, gates iter.Seq[sluice.Stats]) error {
-	var errs []error
-	counter := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
-		c, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
-		errs = append(errs, err)
-		return c
-	}
-	waiting := counter("sluice.waiting_calls", "{call}", "Calls that wait.")
-	paused := counter("sluice.paused_gates", "{gate}", "Gates that are paused.")
-	tokens := counter("sluice.retry.tokens", "{token}", "Tokens in the retry budget.")
-	if err := errors.Join(errs...); err != nil {
+// register creates the instruments for Config.Gates and Config.Limits.
+func (o *Observer) register(meter metric.Meter, cfg Config) error {
+	m := &maker{Meter: meter}
+	state, learned, published := newState(m), newLearned(m), newPublished(m)
+	if err := errors.Join(m.errs...); err != nil {
 		return err
 	}
 	var err error
 	o.registration, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		type now struct {
-			set                     metric.MeasurementOption
-			waiting, paused, tokens int64
+		if cfg.Limits != nil {
+			published.observe(to, o, cfg.Limits)
 		}
-		sums := make(map[string]*now) // by name, which several gates may share
-		for s := range gates {
-			a := o.table.Of(s.Name)
-			sum := sums[a.name]
-			if sum == nil {
-				sum = &now{set: a.set}
-				sums[a.name] = sum
-			}
-			sum.waiting += s.Pacing + s.Waiting
-			sum.tokens += int64(s.RetryTokens)
-			if !s.PausedUntil.IsZero() {
-				sum.paused++
-			}
+		if cfg.Gates == nil {
+			return nil
 		}
-		for _, sum := range sums {
-			to.ObserveInt64(waiting, sum.waiting, sum.set)
-			to.ObserveInt64(paused, sum.paused, sum.set)
-			to.ObserveInt64(tokens, sum.tokens, sum.set)
+		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.table.Of(name).name }) {
+			a := o.table.Of(name)
+			state.observe(to, sum, a)
+			learned.observe(to, sum, a)
 		}
 		return nil
-	}, waiting, paused, tokens)
+	}, append(append(state.all(), learned.all()...), published.limit, published.remaining)...)
 	return err
 }
 
@@ -172,9 +191,15 @@ func (o *Observer) Close() error {
 	return o.registration.Unregister()
 }
 
+// maxReasons is more than there are reasons to learn; further ones are added up as "other".
+const maxReasons = 20
+
+// maxCodes is more than a server has; further ones are added up.
+const maxCodes = 30
+
 // attributesOf returns the attributes of a gate.
 func attributesOf(gate string) *attributes {
-	gate = strings.ToValidUTF8(gate, "\ufffd") // invalid UTF-8 would lose the whole export
+	gate = valid(gate)
 	name := attribute.String("sluice.gate.name", gate)
 	set := metric.WithAttributeSet(attribute.NewSet(name))
 	a := &attributes{
@@ -185,11 +210,32 @@ func attributesOf(gate string) *attributes {
 
 		refused: make(map[string][]metric.AddOption),
 	}
+	a.changes = observe.NewTable(maxReasons, func(reason string) []metric.AddOption {
+		reason = valid(reason)
+		set := attribute.NewSet(name, attribute.String("sluice.learned.reason", reason))
+		return []metric.AddOption{metric.WithAttributeSet(set)}
+	})
+	a.answers = observe.NewTable(maxCodes, func(code string) []metric.AddOption {
+		status := attribute.String("error.type", "no_response")
+		if n, err := strconv.Atoi(code); err != nil || n > 0 {
+			status = attribute.Int("http.response.status_code", n) // 0: other ones
+		}
+		return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(name, status))}
+	})
 	for reason := range (sluice.Refusals{}).All() {
 		set := attribute.NewSet(name, attribute.String("error.type", reason))
 		a.refused[reason] = []metric.AddOption{metric.WithAttributeSet(set)}
 	}
 	return a
+}
+
+// valid returns s without invalid UTF-8, which would lose the whole export.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// ObserveAttempt counts the response of an attempt by its status. It is a
+// sluicehttp.Config.OnAttempt.
+func (o *Observer) ObserveAttempt(key string, a sluicehttp.Attempt) {
+	o.responses.Add(context.Background(), 1, o.table.Of(key).answers.Of(strconv.Itoa(a.Status))...)
 }
 
 // Observe records e. It is a [sluice.Observer].
@@ -215,5 +261,7 @@ func (o *Observer) Observe(e sluice.Event) {
 		o.retries.Add(ctx, 1, a.add...)
 	case sluice.EventPaused:
 		o.pauses.Add(ctx, 1, a.add...)
+	case sluice.EventLearned:
+		o.changes.Add(ctx, 1, a.changes.Of(e.Reason)...)
 	}
 }

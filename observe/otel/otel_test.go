@@ -82,6 +82,19 @@ func (e exporter) collect(t *testing.T) map[string]string {
 						all[name] += " up and down"
 					}
 				}
+			case metricdata.Sum[float64]:
+				for _, p := range data.DataPoints {
+					name := m.Name + " " + m.Unit + " " + p.Attributes.Encoded(attribute.DefaultEncoder())
+					all[name] = fmt.Sprint(p.Value)
+					if !data.IsMonotonic {
+						all[name] += " up and down"
+					}
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					name := m.Name + " " + m.Unit + " " + p.Attributes.Encoded(attribute.DefaultEncoder())
+					all[name] = fmt.Sprint(p.Value)
+				}
 			case metricdata.Histogram[float64]:
 				for _, p := range data.DataPoints {
 					name := m.Name + " " + m.Unit + " " + p.Attributes.Encoded(attribute.DefaultEncoder())
@@ -134,17 +147,21 @@ func TestObserver_Metrics(t *testing.T) {
 			synctest.Wait()
 		}
 		want := map[string]string{
-			"sluice.queue.duration s sluice.gate.name=api":                           "5, 0.748 in all",
-			"sluice.call.duration s sluice.gate.name=api":                            "4, 1.000 in all",
-			"sluice.active_calls {call} sluice.gate.name=api":                        "1 up and down",
-			"sluice.queued_calls {call} sluice.gate.name=api":                        "5",
-			"sluice.refused_calls {call} error.type=busy,sluice.gate.name=api":       "1",
-			"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=api": "1",
-			"sluice.retries {retry} sluice.gate.name=api":                            "2",
-			"sluice.pauses {pause} sluice.gate.name=api":                             "1",
-			"sluice.waiting_calls {call} sluice.gate.name=api":                       "2 up and down",
-			"sluice.paused_gates {gate} sluice.gate.name=api":                        "1 up and down",
-			"sluice.retry.tokens {token} sluice.gate.name=api":                       "96 up and down",
+			"sluice.queue.duration s sluice.gate.name=api":                             "5, 0.748 in all",
+			"sluice.call.duration s sluice.gate.name=api":                              "4, 1.000 in all",
+			"sluice.active_calls {call} sluice.gate.name=api":                          "1 up and down",
+			"sluice.queued_calls {call} sluice.gate.name=api":                          "5",
+			"sluice.refused_calls {call} error.type=busy,sluice.gate.name=api":         "1",
+			"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=api":   "1",
+			"sluice.retries {retry} sluice.gate.name=api":                              "2",
+			"sluice.pauses {pause} sluice.gate.name=api":                               "1",
+			"sluice.waiting_calls {call} sluice.gate.name=api":                         "2 up and down",
+			"sluice.paused_gates {gate} sluice.gate.name=api":                          "1 up and down",
+			"sluice.retry.tokens {token} sluice.gate.name=api":                         "96 up and down",
+			"sluice.rate 1/s sluice.gate.name=api":                                     "4",
+			"sluice.concurrency {call} sluice.gate.name=api":                           "2 up and down",
+			"sluice.pause.left s sluice.gate.name=api":                                 "3600",
+			"sluice.limited_gates {gate} sluice.gate.name=api,sluice.limited_by=pause": "1 up and down",
 		}
 		compare(t, e.collect(t), want)
 
@@ -152,8 +169,10 @@ func TestObserver_Metrics(t *testing.T) {
 			t.Error(err)
 		}
 		for k := range want {
-			if strings.Contains(k, "waiting") || strings.Contains(k, "paused") || strings.Contains(k, "tokens") {
-				delete(want, k)
+			for _, asked := range []string{"waiting", "paused", "tokens", "rate", "concurrency", "left", "limited"} {
+				if strings.Contains(k, asked) {
+					delete(want, k)
+				}
 			}
 		}
 		compare(t, e.collect(t), want)
@@ -162,6 +181,10 @@ func TestObserver_Metrics(t *testing.T) {
 
 // Beyond MaxGates they are counted together, also by what is asked for.
 func TestConfig_MaxGates(t *testing.T) {
+	synctest.Test(t, testMaxGates)
+}
+
+func testMaxGates(t *testing.T) {
 	var all gates
 	e := newExporter(t, sluiceotel.Config{MaxGates: 1, Gates: all.stats})
 	for i := range 3 {
@@ -181,6 +204,8 @@ func TestConfig_MaxGates(t *testing.T) {
 		"sluice.waiting_calls {call} sluice.gate.name=other": "0 up and down",
 		"sluice.paused_gates {gate} sluice.gate.name=0":      "1 up and down",
 		"sluice.paused_gates {gate} sluice.gate.name=other":  "2 up and down",
+		"sluice.pause.left s sluice.gate.name=0":             "3600",
+		"sluice.pause.left s sluice.gate.name=other":         "3600",
 		"sluice.retry.tokens {token} sluice.gate.name=0":     "10 up and down",
 		"sluice.retry.tokens {token} sluice.gate.name=other": "23 up and down",
 	})
@@ -203,6 +228,7 @@ func TestNew_BadInput(t *testing.T) {
 		"sluice.refused_calls {call} error.type=other,sluice.gate.name=g": "2",
 		"sluice.waiting_calls {call} sluice.gate.name=a\ufffd":            "0 up and down",
 		"sluice.paused_gates {gate} sluice.gate.name=a\ufffd":             "0 up and down",
+		"sluice.pause.left s sluice.gate.name=a\ufffd":                    "0",
 		"sluice.retry.tokens {token} sluice.gate.name=a\ufffd":            "200 up and down",
 	})
 

@@ -15,12 +15,36 @@
 //	sluice_calls_refused_total      counter: refused calls, with the label reason
 //	sluice_retries_total            counter: retries
 //	sluice_pauses_total             counter: pauses, and extensions of a pause
+//	sluice_learned_changes_total    counter: how often a gate changed its mind about the limit of the server, with the label reason
 //
 // With Config.Gates there are also these, which cost calls nothing:
 //
 //	sluice_calls_waiting            gauge: calls that wait
+//	sluice_limited_by               gauge: 1 while calls wait, with the label cause: what the first of them waits for
+//	sluice_rate                     gauge: rate in force, per second
+//	sluice_concurrency              gauge: most calls in flight, in force
 //	sluice_paused                   gauge: 1 while the gate is paused
+//	sluice_pause_left_seconds       gauge: time until the pause ends
 //	sluice_retry_tokens             gauge: tokens in the retry budget
+//
+// and, for gates that have learned something about the limit of their server, see
+// [sluice.Learned], these. All but the last have the label unit. Rates are per second, and a
+// value that a gate does not have is left out:
+//
+//	sluice_learned_pace             gauge: pace at which calls leave
+//	sluice_learned_rate             gauge: rate that the server is believed to grant
+//	sluice_learned_proven_rate      gauge: lower bound of that rate
+//	sluice_learned_refuted_rate     gauge: upper bound of that rate
+//	sluice_learned_concurrency      gauge: bound of the calls in flight
+//	sluice_learned_refusals         gauge: calls that the server refused; it falls when a Keyed forgets a gate
+//	sluice_blocked                  gauge: 1 while the server grants nothing
+//
+// For a sluicehttp.Transport there are also these. The first one needs Config.OnAttempt of
+// the transport, the others Config.Limits:
+//
+//	sluice_responses_total          counter: responses, with the label code: the status, 0 if there was none
+//	sluice_server_limit             gauge: limit that the server publishes, with the labels limit and unit
+//	sluice_server_remaining         gauge: what remains of it, as of the last response
 //
 // A call counts as 1 whatever it costs. Gates with the same name are added up, so
 // sluice_paused may be more than 1. A call that need not wait takes about 0.2 µs more, and
@@ -32,12 +56,15 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
 // Config configures a [Collector]. The zero Config is valid.
@@ -54,6 +81,10 @@ type Config struct {
 	// observe.Gates and observe.Keyed.
 	Gates iter.Seq[sluice.Stats]
 
+	// Limits, if set, provides the limits that servers publish at each scrape: see
+	// sluicehttp.Transport.Limits.
+	Limits iter.Seq2[string, []ratelimit.Limit]
+
 	// Labels are added to every metric.
 	Labels prometheus.Labels
 }
@@ -64,10 +95,15 @@ type Collector struct {
 	queue, call                      *prometheus.HistogramVec
 	inFlight                         *prometheus.GaugeVec
 	queued, refused, retries, pauses *prometheus.CounterVec
-	waiting, paused, tokens          *prometheus.Desc
+	changes                          *prometheus.CounterVec
+	state                            *stateDescs
+	learned                          *learnedDescs
+	published                        *publishedDescs
+	responses                        *prometheus.CounterVec
 
-	gates iter.Seq[sluice.Stats]
-	table *observe.Table[*metrics]
+	gates  iter.Seq[sluice.Stats]
+	limits iter.Seq2[string, []ratelimit.Limit]
+	table  *observe.Table[*metrics]
 }
 
 // metrics are those of one gate.
@@ -76,7 +112,9 @@ type metrics struct {
 	queue, call             prometheus.Observer
 	inFlight                prometheus.Gauge
 	queued, retries, pauses prometheus.Counter
-	refused                 map[string]prometheus.Counter // by reason
+	refused                 map[string]prometheus.Counter      // by reason
+	changes                 *observe.Table[prometheus.Counter] // by reason, once there was one
+	responses               *observe.Table[prometheus.Counter] // by code, once there was one
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -110,8 +148,8 @@ func New(cfg Config) (*Collector, error) {
 	counter := func(n, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(n, help)), append([]string{"gate"}, labels...))
 	}
-	desc := func(n, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name(n), help, []string{"gate"}, cfg.Labels)
+	desc := func(n, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name(n), help, append([]string{"gate"}, labels...), cfg.Labels)
 	}
 	c := &Collector{
 		queue:    histogram("queue_duration_seconds", "Time that granted calls waited."),
@@ -121,10 +159,14 @@ func New(cfg Config) (*Collector, error) {
 		refused:  counter("calls_refused_total", "Refused calls, by reason.", "reason"),
 		retries:  counter("retries_total", "Retries."),
 		pauses:   counter("pauses_total", "Pauses, and extensions of a pause."),
-		waiting:  desc("calls_waiting", "Calls that wait."),
-		paused:   desc("paused", "Gates that are paused."),
-		tokens:   desc("retry_tokens", "Tokens in the retry budget."),
+		changes:  counter("learned_changes_total", "Changes of what is learned about the limit of the server, by reason.", "reason"),
+		learned:  newLearnedDescs(desc),
+		state:    newStateDescs(desc),
 		gates:    cfg.Gates,
+		limits:   cfg.Limits,
+
+		published: newPublishedDescs(desc),
+		responses: counter("responses_total", "HTTP responses, by status code; the code 0 stands for none.", "code"),
 	}
 	c.table = observe.NewTable(cfg.MaxGates, c.of)
 	if err := prometheus.NewRegistry().Register(c); err != nil { // finds invalid labels
@@ -133,9 +175,18 @@ func New(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
+// valid returns s without invalid UTF-8, with which the client panics.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// maxReasons is more than there are reasons to learn; further ones are added up as "other".
+const maxReasons = 20
+
+// maxCodes is more than a server has; further ones are added up as "other".
+const maxCodes = 30
+
 // of returns the metrics of a gate.
 func (c *Collector) of(gate string) *metrics {
-	gate = strings.ToValidUTF8(gate, "\ufffd") // with invalid UTF-8 the client panics
+	gate = valid(gate)
 	m := &metrics{
 		name:     gate,
 		queue:    c.queue.WithLabelValues(gate),
@@ -149,7 +200,19 @@ func (c *Collector) of(gate string) *metrics {
 	for reason := range (sluice.Refusals{}).All() {
 		m.refused[reason] = c.refused.WithLabelValues(gate, reason)
 	}
+	m.changes = observe.NewTable(maxReasons, func(reason string) prometheus.Counter {
+		return c.changes.WithLabelValues(gate, valid(reason))
+	})
+	m.responses = observe.NewTable(maxCodes, func(code string) prometheus.Counter {
+		return c.responses.WithLabelValues(gate, code)
+	})
 	return m
+}
+
+// ObserveAttempt counts the response of an attempt by its status. It is a
+// sluicehttp.Config.OnAttempt.
+func (c *Collector) ObserveAttempt(key string, a sluicehttp.Attempt) {
+	c.table.Of(key).responses.Of(strconv.Itoa(a.Status)).Inc()
 }
 
 // Observe counts e. It is a [sluice.Observer].
@@ -174,6 +237,8 @@ func (c *Collector) Observe(e sluice.Event) {
 		m.retries.Inc()
 	case sluice.EventPaused:
 		m.pauses.Inc()
+	case sluice.EventLearned:
+		m.changes.Of(e.Reason).Inc()
 	}
 }
 
@@ -182,9 +247,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range c.parts() {
 		p.Describe(ch)
 	}
-	ch <- c.waiting
-	ch <- c.paused
-	ch <- c.tokens
+	c.state.describe(ch)
+	c.learned.describe(ch)
+	c.published.describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -192,31 +257,17 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.parts() {
 		p.Collect(ch)
 	}
+	c.published.collect(ch, c)
 	if c.gates == nil {
 		return
 	}
-	type now struct{ waiting, paused, tokens float64 }
-	sums := make(map[string]*now) // by label, which several may share
-	for s := range c.gates {
-		label := c.table.Of(s.Name).name
-		sum := sums[label]
-		if sum == nil {
-			sum = new(now)
-			sums[label] = sum
-		}
-		sum.waiting += float64(s.Pacing + s.Waiting)
-		sum.tokens += float64(s.RetryTokens)
-		if !s.PausedUntil.IsZero() {
-			sum.paused++
-		}
-	}
-	for label, sum := range sums {
-		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, sum.waiting, label)
-		ch <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, sum.paused, label)
-		ch <- prometheus.MustNewConstMetric(c.tokens, prometheus.GaugeValue, sum.tokens, label)
+	label := func(name string) string { return c.table.Of(name).name }
+	for label, sum := range observe.Sum(c.gates, label) {
+		c.state.collect(ch, sum, label)
+		c.learned.collect(ch, sum, label)
 	}
 }
 
 func (c *Collector) parts() []prometheus.Collector {
-	return []prometheus.Collector{c.queue, c.call, c.inFlight, c.queued, c.refused, c.retries, c.pauses}
+	return []prometheus.Collector{c.queue, c.call, c.inFlight, c.queued, c.refused, c.retries, c.pauses, c.changes, c.responses}
 }

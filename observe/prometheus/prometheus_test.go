@@ -71,6 +71,15 @@ sluice_calls_refused_total{app="x",gate="api",reason="too_large"} 0
 # HELP sluice_calls_waiting Calls that wait.
 # TYPE sluice_calls_waiting gauge
 sluice_calls_waiting{app="x",gate="api"} 2
+# HELP sluice_concurrency Most calls in flight, in force.
+# TYPE sluice_concurrency gauge
+sluice_concurrency{app="x",gate="api"} 2
+# HELP sluice_limited_by Gates whose first caller waits for this.
+# TYPE sluice_limited_by gauge
+sluice_limited_by{app="x",cause="pause",gate="api"} 1
+# HELP sluice_pause_left_seconds Time until the pause ends.
+# TYPE sluice_pause_left_seconds gauge
+sluice_pause_left_seconds{app="x",gate="api"} 3600
 # HELP sluice_paused Gates that are paused.
 # TYPE sluice_paused gauge
 sluice_paused{app="x",gate="api"} 1
@@ -84,6 +93,9 @@ sluice_queue_duration_seconds_bucket{app="x",gate="api",le="2"} 5
 sluice_queue_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 5
 sluice_queue_duration_seconds_sum{app="x",gate="api"} 0.748
 sluice_queue_duration_seconds_count{app="x",gate="api"} 5
+# HELP sluice_rate Rate in force, per second.
+# TYPE sluice_rate gauge
+sluice_rate{app="x",gate="api"} 4
 # HELP sluice_retries_total Retries.
 # TYPE sluice_retries_total counter
 sluice_retries_total{app="x",gate="api"} 2
@@ -172,7 +184,7 @@ func TestConfig_MaxGates(t *testing.T) {
 			t.Errorf("%s is %v, %v, want %v", name, v, ok, want)
 		}
 	}
-	if len(got) != 3*(6+7+3) { // for each name, 7 of them by reason and 3 that are asked for
+	if len(got) != 3*(6+7+4) { // for each name, 7 of them by reason and 4 that are asked for
 		t.Errorf("%d series: %v", len(got), got)
 	}
 }

@@ -1,0 +1,76 @@
+package live
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mostText is how many bytes of a name or a reason are shown.
+const mostText = 300
+
+// clean returns text as the page may show it: without the user, the query and the fragment of
+// any address in it, which may be secrets, without control characters, and short. What is left
+// is not HTML; the page escapes it.
+func clean(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, text)
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "://")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		b.WriteString("://")
+		end := strings.IndexFunc(after, unicode.IsSpace) // not a quote: it may be part of the address
+		if end < 0 {
+			end = len(after)
+		}
+		b.WriteString(withoutSecrets(after[:end]))
+		text = after[end:]
+	}
+	return shorten(b.String())
+}
+
+// withoutSecrets returns the host and the path of an address without its scheme.
+func withoutSecrets(address string) string {
+	host, rest := address, ""
+	if i := strings.IndexAny(address, "/?#"); i >= 0 {
+		host, rest = address[:i], address[i:]
+	}
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = host[at+1:]
+	} else if strings.Contains(rest, "@") && strings.Trim(port(host), "0123456789") != "" {
+		return "…" // a password with a slash in it
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return host + rest
+}
+
+// port returns what follows the last colon that is not part of an IPv6 address.
+func port(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		return host[i+1:]
+	}
+	return ""
+}
+
+// shorten cuts text between two runes.
+func shorten(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	end := mostText
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

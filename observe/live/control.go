@@ -1,0 +1,160 @@
+package live
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
+)
+
+const (
+	pauseFor    = time.Minute
+	longestHold = 24 * time.Hour // of a pause that is made on the page
+	mostBody    = 4 << 10
+)
+
+// A change is what a POST asks for.
+type change struct {
+	Gate  uint64 `json:"gate"`  // the id of a row, as the page knows it
+	Start string `json:"start"` // of the message that had the row
+	Name  string `json:"name"`  // in place of both, for programs
+	Do    string `json:"do"`
+	For   string `json:"for"`   // pause
+	Rate  string `json:"rate"`  // rate
+	Limit *int64 `json:"limit"` // concurrency
+}
+
+// can returns a letter for each thing that a Control changes: p, r, c.
+func can(c Control) string {
+	if c == nil {
+		return ""
+	}
+	letters := "p"
+	if _, ok := c.(rateControl); ok {
+		letters += "r"
+	}
+	if _, ok := c.(concurrencyControl); ok {
+		letters += "c"
+	}
+	return letters
+}
+
+// serveChange changes a gate, for requests that have the token and do not come from a page of
+// another origin.
+func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
+	say := func(status int, text string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"said": text})
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	given := sha256.Sum256([]byte(r.Header.Get("Sluice-Token")))
+	switch {
+	case h.cfg.Token == "":
+		say(http.StatusForbidden, "this page is read-only")
+		return
+	case h.origin.Check(r) != nil:
+		say(http.StatusForbidden, "the request comes from another origin")
+		return
+	case subtle.ConstantTimeCompare(given[:], h.digest[:]) != 1:
+		say(http.StatusForbidden, "the token is wrong")
+		return
+	case kind != "application/json":
+		say(http.StatusUnsupportedMediaType, "want application/json")
+		return
+	}
+	var c change
+	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBody))
+	from.DisallowUnknownFields()
+	if err := from.Decode(&c); err != nil {
+		say(http.StatusBadRequest, "want a JSON object: "+err.Error())
+		return
+	}
+	if _, err := from.Token(); err != io.EOF {
+		say(http.StatusBadRequest, "want one JSON object")
+		return
+	}
+	name, control, err := h.find(c)
+	if err != nil {
+		say(http.StatusNotFound, err.Error())
+		return
+	}
+	did, err := c.apply(control, time.Now())
+	if err != nil {
+		say(http.StatusBadRequest, err.Error())
+		return
+	}
+	say(http.StatusOK, name+": "+did)
+}
+
+// find returns the gate that a change is for.
+func (h *Handler) find(c change) (name string, control Control, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.Name != "" {
+		h.fresh(time.Now())
+	}
+	var found []*history
+	for _, row := range h.sampler.rows {
+		if c.Name != "" && row.name == c.Name || c.Name == "" && row.id == c.Gate && h.start == c.Start {
+			found = append(found, row)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", nil, errors.New("there is no such gate; it may have been forgotten, or the program has restarted")
+	case len(found) > 1:
+		return "", nil, fmt.Errorf("there are %d gates of this name", len(found))
+	case found[0].gate.Control == nil:
+		return "", nil, errors.New("this gate can only be shown")
+	}
+	return found[0].name, found[0].gate.Control, nil
+}
+
+// apply makes a change and says what it was.
+func (c change) apply(to Control, now time.Time) (did string, err error) {
+	switch c.Do {
+	case "pause":
+		d := pauseFor
+		if c.For != "" {
+			if d, err = time.ParseDuration(c.For); err != nil || d <= 0 || d > longestHold {
+				return "", fmt.Errorf("%q: want a time such as 90s or 10m, at most %v", c.For, longestHold)
+			}
+		}
+		to.PauseUntil(now.Add(d), "paused by hand")
+		return "paused for " + rough(d), nil
+	case "resume":
+		to.Resume()
+		return "resumed", nil
+	case "rate":
+		rates, ok := to.(rateControl)
+		if !ok {
+			return "", errors.New("the rate of this gate cannot be changed here")
+		}
+		var rate sluice.Rate // none
+		if c.Rate != "none" {
+			if rate, err = limits.ParseRate(c.Rate); err != nil {
+				return "", err
+			}
+		}
+		return "rate " + c.Rate, rates.SetRate(rate)
+	case "concurrency":
+		places, ok := to.(concurrencyControl)
+		if !ok {
+			return "", errors.New("the calls in flight of this gate cannot be changed here")
+		}
+		if c.Limit == nil {
+			return "", errors.New("want a limit")
+		}
+		return "at most " + count(*c.Limit) + " in flight", places.SetConcurrency(*c.Limit)
+	}
+	return "", fmt.Errorf("cannot %q: want pause, resume, rate or concurrency", clean(c.Do))
+}

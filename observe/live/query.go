@@ -1,0 +1,78 @@
+package live
+
+import (
+	"cmp"
+	"math/bits"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// perPage is how many gates a page shows.
+const perPage = 100
+
+// A query is what a viewer wants to see.
+type query struct {
+	search string // in names, in lower case
+	sort   string // a key of orders
+}
+
+// orders are the ways to sort, each the most interesting first.
+var orders = []struct{ key, name string }{
+	{"busy", "busiest"},
+	{"waiting", "most waiting"},
+	{"refused", "most refused"},
+	{"slow", "longest wait"},
+	{"name", "name"},
+}
+
+// parseQuery reads what the form of the page sends. It ignores what it does not know.
+func parseQuery(v url.Values) query {
+	q := query{search: strings.ToLower(shorten(v.Get("q"))), sort: "busy"}
+	for _, o := range orders {
+		if o.key == v.Get("sort") {
+			q.sort = o.key
+		}
+	}
+	return q
+}
+
+// choose returns the rows of a page, and how many match altogether.
+func (q query) choose(rows []*history) (chosen []*history, matching int) {
+	type ranked struct {
+		h     *history
+		score int
+	}
+	all := make([]ranked, 0, len(rows))
+	for _, h := range rows {
+		if q.search == "" || strings.Contains(h.lower, q.search) {
+			all = append(all, ranked{h, q.score(h)})
+		}
+	}
+	slices.SortFunc(all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.h.name, b.h.name), cmp.Compare(a.h.id, b.h.id))
+	})
+	for _, r := range all[:min(perPage, len(all))] {
+		chosen = append(chosen, r.h)
+	}
+	return chosen, len(all)
+}
+
+// score is in powers of two, so that rows do not change places all the time.
+func (q query) score(h *history) int {
+	s := &h.gate.Stats
+	queue := float64(s.Pacing + s.Waiting)
+	switch q.sort {
+	case "name":
+		return 0
+	case "waiting":
+		return power(queue)
+	case "slow":
+		return power(1000 * h.flow().p99.Seconds())
+	case "refused":
+		return power(60 * h.refused)
+	}
+	return power(10*(h.left+h.refused) + queue + float64(s.InFlight))
+}
+
+func power(x float64) int { return bits.Len64(uint64(max(0, min(x, 1<<62)))) }

@@ -1,0 +1,132 @@
+package live
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// A Gate is what the page shows of one gate at one moment. Only Stats is required.
+type Gate struct {
+	sluice.Stats
+
+	// Key distinguishes gates that have the same name, or none. It is shown after the
+	// name unless they are equal.
+	Key string
+
+	// Limits are what the server of the gate last said about its limits, at SeenAt.
+	Limits []ratelimit.Limit
+	SeenAt time.Time
+
+	// Control changes the gate. nil means that the page can only show it. It is
+	// used only if Config.Token is set.
+	Control Control
+}
+
+// A Control changes a gate; a *sluice.Gate is one. The page can change the rate and the calls
+// in flight, too, if the Control also has these methods of a Gate:
+//
+//	SetRate(rate sluice.Rate) error
+//	SetConcurrency(limit int64) error
+type Control interface {
+	// PauseUntil lets no call leave before t, and remembers why.
+	PauseUntil(t time.Time, why string)
+
+	// Resume ends the pause.
+	Resume()
+}
+
+type rateControl interface {
+	SetRate(rate sluice.Rate) error
+}
+
+type concurrencyControl interface {
+	SetConcurrency(limit int64) error
+}
+
+// Gates returns a sequence of gates.
+func Gates(gates ...*sluice.Gate) iter.Seq[Gate] {
+	return func(yield func(Gate) bool) {
+		for _, g := range gates {
+			if !yield(Gate{Stats: g.Stats(), Control: g}) {
+				return
+			}
+		}
+	}
+}
+
+// Keyed returns a sequence of all gates of a [sluice.Keyed], in no particular order. A change
+// is lost when the Keyed forgets the gate.
+func Keyed[K comparable](gates *sluice.Keyed[K]) iter.Seq[Gate] {
+	return func(yield func(Gate) bool) {
+		gates.Stats(func(key K, s sluice.Stats) bool {
+			return yield(Gate{Stats: s, Key: text(key), Control: keyControl[K]{gates, key}})
+		})
+	}
+}
+
+func text(key any) string {
+	if s, ok := key.(string); ok {
+		return s
+	}
+	return fmt.Sprint(key)
+}
+
+// A keyControl changes the gate of one key.
+type keyControl[K comparable] struct {
+	gates *sluice.Keyed[K]
+	key   K
+}
+
+// PauseUntil does nothing if the gate cannot be made again after it was forgotten.
+func (c keyControl[K]) PauseUntil(t time.Time, why string) {
+	_ = c.gates.Use(c.key, func(g *sluice.Gate) error { g.PauseUntil(t, why); return nil })
+}
+
+func (c keyControl[K]) Resume() {
+	_ = c.gates.Use(c.key, func(g *sluice.Gate) error { g.Resume(); return nil })
+}
+
+func (c keyControl[K]) SetRate(rate sluice.Rate) error {
+	return c.gates.Use(c.key, func(g *sluice.Gate) error { return g.SetRate(rate) })
+}
+
+func (c keyControl[K]) SetConcurrency(limit int64) error {
+	return c.gates.Use(c.key, func(g *sluice.Gate) error { return g.SetConcurrency(limit) })
+}
+
+// Transport returns a sequence of all gates of a transport, in no particular order, with what
+// their servers said about their limits. The page can pause and resume them, and not change
+// their rates, which the transport sets by what servers publish.
+func Transport(t *sluicehttp.Transport) iter.Seq[Gate] {
+	return func(yield func(Gate) bool) {
+		t.Stats(func(key string, s sluicehttp.Stats) bool {
+			return yield(Gate{Stats: s.Stats, Key: key, Limits: s.Limits, SeenAt: s.SeenAt, Control: hostControl{t, key}})
+		})
+	}
+}
+
+// A hostControl changes the gate of one key of a transport.
+type hostControl struct {
+	transport *sluicehttp.Transport
+	key       string
+}
+
+func (c hostControl) PauseUntil(t time.Time, why string) { c.transport.PauseUntil(c.key, t, why) }
+func (c hostControl) Resume()                            { c.transport.Resume(c.key) }
+
+// Stats returns a sequence of gates of which only the Stats are known, such as those that
+// the exporters of package observe take. The page cannot change them.
+func Stats(stats iter.Seq[sluice.Stats]) iter.Seq[Gate] {
+	return func(yield func(Gate) bool) {
+		for s := range stats {
+			if !yield(Gate{Stats: s}) {
+				return
+			}
+		}
+	}
+}

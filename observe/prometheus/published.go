@@ -1,0 +1,52 @@
+package sluiceprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// publishedDescs are the metrics of the limits that servers publish.
+type publishedDescs struct{ limit, remaining *prometheus.Desc }
+
+func newPublishedDescs(desc newDesc) *publishedDescs {
+	return &publishedDescs{
+		limit:     desc("server_limit", "Limit that the server publishes.", "limit", "unit"),
+		remaining: desc("server_remaining", "What remains of the limit that the server publishes.", "limit", "unit"),
+	}
+}
+
+func (d *publishedDescs) describe(ch chan<- *prometheus.Desc) {
+	ch <- d.limit
+	ch <- d.remaining
+}
+
+// collect leaves out gates without a label of their own: what remains for some of them is
+// nothing that can be added up. Of limits with the same name and unit the first counts.
+func (d *publishedDescs) collect(ch chan<- prometheus.Metric, c *Collector) {
+	if c.limits == nil {
+		return
+	}
+	seen := make(map[[3]string]bool)
+	for key, limits := range c.limits {
+		label := c.table.Of(key).name
+		if label != valid(key) {
+			continue
+		}
+		for _, l := range limits {
+			at := [3]string{label, valid(l.Name), valid(l.Unit)}
+			if seen[at] {
+				continue
+			}
+			seen[at] = true
+			for _, one := range []struct {
+				desc   *prometheus.Desc
+				amount ratelimit.Amount
+			}{{d.limit, l.Max}, {d.remaining, l.Remaining}} {
+				if value, known := one.amount.Value(); known {
+					ch <- prometheus.MustNewConstMetric(one.desc, prometheus.GaugeValue, value, at[:]...)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package observe
+
+import (
+	"iter"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// Totals is what gates are doing at one moment, added up, for exporters of metrics.
+type Totals struct {
+	Gates     int
+	InFlight  int64 // calls in flight
+	Waiting   int64 // calls that wait
+	LimitedBy map[limits.Cause]int
+
+	Rate        float64 // in force, per second; 0 if no gate has one
+	Concurrency int64   // in force; 0 if no gate has one
+
+	Paused      int           // gates that are paused
+	PauseLeft   time.Duration // until the longest pause ends
+	RetryTokens int64
+
+	// Learned is what they have learned of the limit of each unit, sluice.Calls if they
+	// know of no other; Learning is how many of them have learned something, and Blocked
+	// those of them whose server grants nothing.
+	Learning, Blocked int
+	Learned           map[sluice.Unit]*LearnedTotals
+}
+
+// LearnedTotals is what gates have learned of the limit of one unit, added up: see
+// sluice.Learned. Rates are per second.
+type LearnedTotals struct {
+	Pace, Rate, Proven, Refuted float64
+	Concurrency                 int64
+	Refusals                    uint64
+}
+
+// Sum adds up gates that have the same label, such as the name under which a [Table] counts
+// them. Totals.LimitedBy has, for each cause, how many gates have callers that wait for it.
+func Sum(gates iter.Seq[sluice.Stats], label func(name string) string) map[string]*Totals {
+	sums := make(map[string]*Totals)
+	now := time.Now()
+	for s := range gates {
+		name := label(s.Name)
+		sum := sums[name]
+		if sum == nil {
+			sum = &Totals{LimitedBy: make(map[limits.Cause]int), Learned: make(map[sluice.Unit]*LearnedTotals)}
+			sums[name] = sum
+		}
+		sum.add(s, now)
+	}
+	return sums
+}
+
+func (t *Totals) add(s sluice.Stats, now time.Time) {
+	t.Gates++
+	t.InFlight += s.InFlight
+	t.Waiting += s.Pacing + s.Waiting
+	if s.LimitedBy != "" {
+		t.LimitedBy[s.LimitedBy]++
+	}
+	if s.Rate.Count > 0 {
+		t.Rate += float64(s.Rate.Count) / s.Rate.Per.Seconds()
+	}
+	t.Concurrency += s.Concurrency
+	if !s.PausedUntil.IsZero() {
+		t.Paused++
+		t.PauseLeft = max(t.PauseLeft, s.PausedUntil.Sub(now))
+	}
+	t.RetryTokens += int64(s.RetryTokens)
+	if s.Learned != nil {
+		t.addLearned(*s.Learned)
+	}
+}
+
+func (t *Totals) addLearned(l sluice.Learned) {
+	t.Learning++
+	if l.Blocked {
+		t.Blocked++
+	}
+	if len(l.Units) == 0 {
+		l.Units = []sluice.Learned{l}
+	}
+	for _, of := range l.Units {
+		if of.Unit == "" {
+			of.Unit = sluice.Calls
+		}
+		sum := t.Learned[of.Unit]
+		if sum == nil {
+			sum = new(LearnedTotals)
+			t.Learned[of.Unit] = sum
+		}
+		sum.Pace += of.Pace
+		sum.Rate += of.Rate
+		sum.Proven += of.Proven
+		sum.Refuted += of.Refuted
+		sum.Concurrency += of.Concurrency
+		sum.Refusals += of.Refusals
+	}
+}
