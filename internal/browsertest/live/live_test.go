@@ -1,0 +1,202 @@
+// Package live_test looks at the page of package observe/live in a browser.
+package live_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/browsertest"
+	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/observe/live"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func text(n int) string { return strconv.Itoa(n) }
+
+const isLive = `document.querySelector("#status").innerText.startsWith("Live")`
+
+// One browser for all: it takes a second to start.
+func TestPage(t *testing.T) {
+	b := browsertest.Start(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *browsertest.Browser)
+	}{
+		{"Views", testViews}, {"Keyboard", testKeyboard}, {"Change", testChange}, {"NoScript", testNoScript},
+		{"Restart", testRestart}, {"Thousand", testThousand},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
+	}
+}
+
+// rowOf is the row of a gate.
+func rowOf(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("#gates tr")].find(r => r.querySelector(".name").innerText.includes(%q))`, name)
+}
+
+// In every view the page is complete, accessible, quiet and no wider than the window, with open
+// details as well. What it says is what holds each gate up.
+func testViews(t *testing.T, b *browsertest.Browser) {
+	url := serve(t, live.Config{Title: "Gates of a program", Token: token})
+	var pages []*browsertest.Page
+	for _, v := range browsertest.Views {
+		p := b.Open(t, url, v)
+		p.WaitFor(`document.querySelectorAll("#gates tr").length === 10`)
+		p.WaitFor(isLive)
+		p.Eval(rowOf("unknown")+`.querySelector("details").open = true`, nil)
+		p.WaitFor(`document.querySelector("details[open] .chart svg .pace") !== null`)
+		pages = append(pages, p)
+	}
+	if os.Getenv("SLUICE_PICTURES") != "" {
+		time.Sleep(65 * time.Second) // a chart shows the last minute
+	}
+	for i, p := range pages {
+		p.CheckAccessible()
+		p.CheckFits()
+		// A wide window has room for the table, a narrow one for one gate.
+		if browsertest.Views[i].Width < 1000 {
+			p.Eval(rowOf("unknown")+`.scrollIntoView()`, nil)
+		} else {
+			p.Eval(rowOf("unknown")+`.querySelector("details").open = false`, nil)
+		}
+		p.Screenshot("live-" + browsertest.Views[i].String() + ".png")
+	}
+	p := pages[0]
+	for name, says := range map[string]string{
+		"github": "for the rate of 9/s", "slow": "in flight to end, about", "billing": "(429 Too Many Requests)",
+		"search.example": "refuses", "llm": "for the limit tokens", "broken": "failed", "idle": "Nothing to do", "cdn": "leave as they arrive",
+	} {
+		p.WaitFor(rowOf(name) + fmt.Sprintf(`.innerText.includes(%q)`, says))
+	}
+	p.WaitFor(`[...document.querySelectorAll("dd")].length > 0 && !document.body.innerText.includes("secret")`)
+}
+
+// The keyboard reaches everything: search, order, freeze, and the details of a gate, which say
+// what its server publishes.
+func testKeyboard(t *testing.T, b *browsertest.Browser) {
+	p := b.Open(t, serve(t, live.Config{Every: 100 * time.Millisecond}), browsertest.View{})
+	p.WaitFor(isLive)
+	p.Press("Tab")
+	p.Type("127.0.0.1")
+	p.WaitFor(`document.querySelectorAll("#gates tr").length === 1 && location.search.includes("127.0.0.1")`)
+	p.Press("Tab", "Tab", "Tab", "Enter")
+	p.WaitFor(`document.querySelector("details[open] dl").innerText.includes("5,000 requests remain")`)
+	p.WaitFor(`document.activeElement.tagName === "SUMMARY"`) // whatever is updated meanwhile
+
+	p.Click("#freeze")
+	p.WaitFor(`document.querySelector("#status").innerText.startsWith("Frozen")`)
+	p.Click("#freeze")
+	p.WaitFor(isLive)
+
+	p.Click("input[type=search]")
+	p.Eval(`document.querySelector("input[type=search]").value = ""; document.querySelector("select").value = "name"; document.querySelector("select").dispatchEvent(new Event("input", {bubbles: true}))`, nil)
+	p.WaitFor(`document.querySelectorAll("#gates tr").length === 10 && location.search.includes("sort=name")`)
+	p.WaitFor(`(n => n.length === 10 && n.join() === [...n].sort().join())([...document.querySelectorAll(".name")].map(e => e.innerText))`)
+}
+
+// With the token, and only with it, a gate is changed.
+func testChange(t *testing.T, b *browsertest.Browser) {
+	g := limits.Must(sluice.New(sluice.Config{Name: "g"}))
+	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: 100 * time.Millisecond, Token: token}, live.Gates(g))))
+	t.Cleanup(s.Close)
+	p := b.Open(t, s.URL+"/gates", browsertest.View{Noise: []string{"403"}})
+	p.WaitFor(isLive)
+	p.Click("summary")
+	p.Click(".change button")
+	p.WaitFor(`document.querySelector("#said").innerText === "the token is wrong"`)
+	p.Click("input[type=password]")
+	p.Type(token)
+	p.Click(".change button")
+	p.WaitFor(`document.querySelector("#gates").innerText.includes("Paused for another")`)
+	if !strings.Contains(g.String(), "paused by hand") {
+		t.Errorf("not paused: %v", g)
+	}
+	p.Click(".change button:nth-of-type(2)")
+	p.WaitFor(`document.querySelector("#gates").innerText.includes("Nothing to do")`)
+	p.Click(".change input")
+	p.Type("7/s")
+	p.Press("Enter")
+	p.WaitFor(`document.querySelector("#gates").innerText.includes("7/s asked")`)
+	p.CheckAccessible()
+	for _, r := range p.Requests() {
+		if strings.Contains(r, token) {
+			t.Errorf("the token is in %s", r)
+		}
+	}
+}
+
+// Without JavaScript the page has the same rows, details that open, and a search.
+func testNoScript(t *testing.T, b *browsertest.Browser) {
+	p := b.Open(t, serve(t, live.Config{}), browsertest.View{Width: 400, NoScript: true})
+	if got := p.Text("#gates"); !strings.Contains(got, "https://api.github.com") || !strings.Contains(got, "Paused for another") {
+		t.Errorf("%s", got)
+	}
+	if got := p.Text("#status"); !strings.Contains(got, "reload the page") {
+		t.Errorf("%s", got)
+	}
+	p.CheckFits()
+	p.Click("input[type=search]")
+	p.Type("github")
+	p.Press("Enter")
+	p.WaitFor(`document.querySelectorAll("#gates tr").length === 1`)
+	p.Click("summary")
+	if got := p.Text("details"); !strings.Contains(got, "9/s asked") {
+		t.Errorf("%s", got)
+	}
+}
+
+// When the program ends the page says so; when it is back the page goes on by itself, with
+// the gates of the new one.
+func testRestart(t *testing.T, b *browsertest.Browser) {
+	listener := limits.Must(net.Listen("tcp", "127.0.0.1:0"))
+	address := listener.Addr().String()
+	begin := func(l net.Listener, name string) *http.Server {
+		page := live.New(live.Gates(limits.Must(sluice.New(sluice.Config{Name: name}))))
+		s := &http.Server{Handler: page}
+		s.RegisterOnShutdown(page.Close)
+		go s.Serve(l)
+		return s
+	}
+	s := begin(listener, "before")
+	p := b.Open(t, "http://"+address+"/", browsertest.View{Noise: []string{"ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED"}})
+	p.WaitFor(isLive + ` && document.querySelector(".name").innerText === "before"`)
+	s.Close()
+	p.WaitFor(`document.querySelector("#status.lost").innerText.includes("connection is lost")`)
+	p.CheckAccessible()
+	s = begin(limits.Must(net.Listen("tcp", address)), "after")
+	t.Cleanup(func() { s.Close() })
+	p.WaitFor(isLive + ` && [...document.querySelectorAll(".name")].map(e => e.innerText).join() === "after"`)
+}
+
+// A thousand gates: the busiest are on top, and the rest can be found.
+func testThousand(t *testing.T, b *browsertest.Browser) {
+	c := newCrowd(t)
+	var all []*sluice.Gate
+	for i := range 1000 {
+		all = append(all, limits.Must(sluice.New(sluice.Config{Name: fmt.Sprintf("host-%03d.example", i)})))
+	}
+	busy := all[777]
+	c.calls(1, func() { _ = busy.Wait(c.ctx); c.sleep(5 * time.Millisecond) })
+	page := live.New(live.Gates(all...))
+	s := httptest.NewServer(page)
+	t.Cleanup(func() { page.Close(); s.Close() })
+	p := b.Open(t, s.URL, browsertest.View{})
+	p.WaitFor(`document.querySelectorAll("#gates tr").length === 100 && document.querySelector(".name").innerText === "host-777.example"`)
+	if got := p.Text("#count"); got != "100 of 1000 gates are shown: search for the others." {
+		t.Errorf("%s", got)
+	}
+	p.Click("input[type=search]")
+	p.Type("host-99")
+	p.WaitFor(`document.querySelectorAll("#gates tr").length === 10`)
+}

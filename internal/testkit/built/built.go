@@ -1,0 +1,66 @@
+// Package built builds the program that a test is about.
+package built
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Test builds the main package in this folder, with the race detector if the test
+// has it, as a binary called name, sets path to where that is, runs the tests
+// and returns their status; it is not 0 if they leak goroutines. With `go run`
+// every exit status but 0 would be 1.
+//
+// main is the function of the program and is not called. The result of go test is
+// kept as long as the binary of the test is the same. The linker would leave out
+// of it what only the program uses, so that a program that has changed would not
+// be tested again.
+func Test(m *testing.M, name string, path *string, main func()) int {
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*path = filepath.Join(dir, name)
+
+	args := []string{"build", "-o", *path}
+	if raceTested() {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+
+	if len(os.Args) == 0 {
+		main() // never
+	}
+	status := m.Run()
+	if err := goleak.Find(); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+// raceTested reports whether the tests were built with the race detector, so
+// that the program can be built with it as well.
+func raceTested() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}
