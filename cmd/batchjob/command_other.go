@@ -1,0 +1,24 @@
+//go:build !unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+)
+
+// alone does nothing: a cancelled command is killed, as os/exec has it.
+func alone(*exec.Cmd) {}
+
+// killRest does nothing: there are no groups to kill.
+func killRest(*exec.Cmd) {}
+
+func busy(error) bool { return true }
+
+// unlink does nothing: an open file cannot be deleted.
+func unlink(*os.File) error { return nil }
+
+func closeTemp(file *os.File) {
+	file.Close()
+	os.Remove(file.Name())
+}

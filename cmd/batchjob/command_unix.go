@@ -1,0 +1,48 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// alone gives a command a process group of its own, so that a Ctrl-C, which a
+// terminal sends to a whole group, does not reach it: what is running may
+// finish. When it is cancelled its children are, too, and killRest kills those
+// that do not listen.
+func alone(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+}
+
+// killRest kills what is left of the group of a cancelled command that is over, once it
+// has had time to end by itself: os/exec knows the command alone, and its children would
+// run beside the next attempt. Nothing reports the end of a group, so it is polled.
+func killRest(cmd *exec.Cmd) {
+	for end := time.Now().Add(killAfter); syscall.Kill(-cmd.Process.Pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			return
+		}
+	}
+}
+
+// busy reports whether a command could not start for want of resources, so that it may
+// start later. Other errors, such as an argument list that is too long, would come again.
+func busy(err error) bool {
+	for _, e := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY, syscall.EINTR} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlink deletes the name of an open file, which then goes with the process.
+func unlink(file *os.File) error { return os.Remove(file.Name()) }
+
+func closeTemp(file *os.File) { file.Close() }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+)
+
+// hosts are those that are set aside.
+type hosts struct {
+	mu    sync.Mutex
+	aside map[string]batch.GroupState
+	news  []string // what has happened, to be printed
+}
+
+// changed is batch.Aside.Changed. It must not block, so others print.
+func (h *hosts) changed(s batch.GroupState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, was := h.aside[s.Group]
+	switch {
+	case s.Why == nil:
+		delete(h.aside, s.Group)
+		h.say(s.Group, "is back")
+		return
+	case !was:
+		h.say(s.Group, fmt.Sprintf("is set aside: %v", s.Why))
+	case s.Failing && !before.Failing:
+		h.say(s.Group, "still fails: its items fail until it is back")
+	}
+	if h.aside == nil {
+		h.aside = make(map[string]batch.GroupState)
+	}
+	h.aside[s.Group] = s
+}
+
+// say adds news. Of hundreds of dead hosts they would fill the screen, and the display has a
+// line for how many there are.
+func (h *hosts) say(group, what string) {
+	const most = 1000
+	if len(h.news) < most {
+		h.news = append(h.news, cli.Plain(cmp.Or(group, "the command")+" "+what, cli.MostOfError))
+	}
+}
+
+// takeNews returns what has happened since the call before.
+func (h *hosts) takeNews() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news := h.news
+	h.news = nil
+	return news
+}
+
+// lines has a line for each host that is set aside, and one for those beyond most.
+func (h *hosts) lines(most int) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var lines []string
+	for _, group := range slices.Sorted(maps.Keys(h.aside)) {
+		if len(lines) == most {
+			return append(lines, fmt.Sprintf("%d more are set aside", len(h.aside)-most))
+		}
+		s := h.aside[group]
+		what := "its items wait"
+		if s.Failing {
+			what = "its items fail"
+		}
+		line := fmt.Sprintf("%s set aside, %s; tried again at %s (%v)", cmp.Or(group, "the command"), what, ceil(s.Probe), s.Why)
+		lines = append(lines, cli.Plain(line, cli.MostOfError))
+	}
+	return lines
+}
+
+// ceil writes a time of the day, never too early.
+func ceil(t time.Time) string {
+	return t.Add(time.Second - 1).Truncate(time.Second).Format(time.TimeOnly)
+}

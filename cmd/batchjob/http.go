@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/sluicehttp"
+)
+
+// A web is the template of a request.
+type web struct {
+	url, method, body string
+	headers           []header
+	shape             shape
+	json              bool // the body is JSON: items are escaped as in its strings
+}
+
+type header struct{ name, value string }
+
+func (w *web) addHeader(field string) error {
+	name, value, ok := strings.Cut(field, ":")
+	if !ok || name == "" {
+		return errors.New("want 'Name: value'")
+	}
+	w.headers = append(w.headers, header{name, strings.TrimSpace(value)})
+	return nil
+}
+
+// check refuses what no call could ever come of.
+func (w web) check() (web, error) {
+	if w.method == "" {
+		if w.method = http.MethodGet; w.body != "" {
+			w.method = http.MethodPost
+		}
+	}
+	w.json = w.body != "" && isJSON(w.body, w.shape)
+	all := w.url + w.body
+	for _, h := range w.headers {
+		all += h.value
+	}
+	if !hasPlaceholder(all, w.shape.numbered()) {
+		return w, errors.New("-url, -body and -header contain no {}, so they would be the same for all items")
+	}
+	text := "item"
+	if strings.HasPrefix(w.url, "{") {
+		text = "http://host/item" // the whole address
+	}
+	if strings.HasPrefix(w.url, "{}") && w.shape.n > 1 {
+		return w, errors.New("-n: an address cannot begin with several items; {1} is the first of them")
+	}
+	req, err := w.request(context.Background(), w.shape.sample(text))
+	if err != nil {
+		return w, fmt.Errorf("-url: %w", err)
+	}
+	if u := req.URL; u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return w, fmt.Errorf("-url %s: want http://host/… or https://host/…", w.url)
+	}
+	return w, nil
+}
+
+// escape makes an item a part of an address that means just the item, unless
+// the address begins with it.
+func escape(before, value string) string {
+	switch {
+	case before == "", inHost(before) && !strings.ContainsAny(value, "/?#@\\"):
+		return value
+	case strings.Contains(before, "?"):
+		return url.QueryEscape(value)
+	}
+	return url.PathEscape(value)
+}
+
+// inHost reports whether what follows is, or continues, the host of an address.
+func inHost(before string) bool {
+	_, host, ok := strings.Cut(before, "://")
+	return ok && !strings.ContainsAny(host, "/?#")
+}
+
+func (w web) request(ctx context.Context, s subject) (*http.Request, error) {
+	var body io.Reader
+	if w.body != "" {
+		body = strings.NewReader(w.expandBody(s)) // which can be sent again
+	}
+	req, err := http.NewRequestWithContext(ctx, w.method, expand(w.url, s, escape), body)
+	if err != nil {
+		return nil, err
+	}
+	if w.json {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range w.headers {
+		if http.CanonicalHeaderKey(h.name) == "Content-Type" {
+			req.Header.Del(h.name)
+		}
+	}
+	for _, h := range w.headers {
+		value := expand(h.value, s, verbatim)
+		if http.CanonicalHeaderKey(h.name) == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Add(h.name, value)
+	}
+	return req, nil
+}
+
+func (w web) expandBody(s subject) string {
+	escape := verbatim
+	if w.json {
+		escape = inString
+	}
+	return expand(w.body, s, escape)
+}
+
+// inString escapes a value for a string of JSON. A number stays as it is, also outside of
+// strings.
+func inString(_, value string) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // a string can be encoded
+	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
+}
+
+// isJSON reports whether a body is JSON if the items are.
+func isJSON(body string, f shape) bool {
+	return json.Valid([]byte(expand(body, f.sample("1"), verbatim)))
+}
+
+// describe is the request as flags of batchjob.
+func (w web) describe(s subject) string {
+	text := w.method + " " + expand(w.url, s, escape)
+	for _, h := range w.headers {
+		text += " -header " + cli.Quote(h.name+": "+expand(h.value, s, verbatim))
+	}
+	if w.body != "" {
+		text += " -body " + cli.Quote(w.expandBody(s))
+	}
+	return text
+}
+
+func (w web) config() string {
+	return fmt.Sprintf("http\x00%s\x00%s\x00%s\x00%q", w.method, w.url, w.body, w.headers)
+}
+
+// caller makes the calls of a web. Its client retries, and knows more about
+// when than batch could: so the transport passes the gate for each attempt, as
+// the parent of the gates of all hosts, and batch only looks on.
+type caller struct {
+	web
+	transport *sluicehttp.Transport
+	client    *http.Client
+}
+
+func (w web) start(o options, gate *sluice.Gate) (runner, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = o.jobs // all to one host, as a rule
+	transport, err := sluicehttp.New(departing{base}, sluicehttp.Config{
+		Gate:  sluice.Config{Parent: gate},
+		Retry: o.policy(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &caller{w, transport, &http.Client{Transport: transport}}, nil
+}
+
+// departing reports to batch when an attempt leaves, behind all gates. If another
+// one may follow, the attempt is over; otherwise it lasts until the body was
+// read, which is when run returns.
+type departing struct{ base http.RoundTripper }
+
+func (d departing) RoundTrip(req *http.Request) (*http.Response, error) {
+	arrive := batch.Depart(req.Context())
+	resp, err := d.base.RoundTrip(req)
+	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		arrive()
+	}
+	return resp, err
+}
+
+func (*caller) paced() bool { return true }
+
+// maxBody is the longest answer that is kept.
+const maxBody = 64 << 20
+
+func (c *caller) run(ctx context.Context, s subject) (output, error) {
+	ctx, report := sluicehttp.WithReport(ctx)
+	req, err := c.request(ctx, s)
+	if err != nil {
+		return output{}, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return output{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		failure := fmt.Errorf("%s: %s", req.URL.Redacted(), resp.Status)
+		last := report.Last()
+		if errors.Is(last.Why, sluice.ErrServerWait) {
+			// The item has not failed: the server wants no calls for a long time.
+			return output{}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
+		}
+		if n := len(last.Attempts); n > 1 {
+			failure = fmt.Errorf("gave up after %d attempts: %w", n, failure)
+		}
+		switch last.Why {
+		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay:
+			failure = fmt.Errorf("%w, not retried: %w", failure, last.Why) // or -retries would seem to lie
+		}
+		if last.Why == nil { // the answer is as good as any: it would be the same again
+			failure = finalError{failure}
+		}
+		return output{}, failure
+	}
+	var out output
+	more, err := out.stdout.readFrom(resp.Body, maxBody)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("reading %s: %w", req.URL.Redacted(), err)
+	case more:
+		err = fmt.Errorf("%s: the response is longer than %d MiB", req.URL.Redacted(), maxBody>>20)
+	default:
+		return out, out.stdout.endLine()
+	}
+	out.close()
+	return output{}, err
+}
+
+// A finalError reports to batch that an item has failed for good, even if the batch
+// ended while its call was in flight.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() []error {
+	return []error{e.error, &sluice.RetryError{Last: e.error, Why: sluice.ErrPermanent}}
+}
+
+// group is the host that is called.
+func (c *caller) group() func(item) string {
+	return func(it item) string {
+		u, err := url.Parse(expand(c.url, c.shape.subject(it.text, it.seq, 1), escape))
+		if err != nil {
+			return "" // its call will say so
+		}
+		return u.Host
+	}
+}
+
+func (c *caller) learned() []string {
+	var lines []string
+	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
+		if l := s.Learned; l != nil && l.Refusals > 0 {
+			lines = append(lines, fmt.Sprintf("%s refused %d calls; its limit, as far as is known: %v", host, l.Refusals, l))
+		}
+		return len(lines) < mostLearned
+	})
+	slices.Sort(lines)
+	return lines
+}
+
+// mostLearned is of how many hosts learned tells.
+const mostLearned = 5
+
+// pauses returns the hosts that asked to be left alone.
+func (c *caller) pauses() []pause {
+	var all []pause
+	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
+		if s.PausedUntil.After(time.Now()) {
+			all = append(all, pause{host, s.PausedUntil, s.PausedWhy})
+		}
+		return true
+	})
+	return all
+}

@@ -1,0 +1,278 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/sluicehttp"
+)
+
+// An api is a server that counts what it is asked.
+type api struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, times int)) *api {
+	t.Helper()
+	a := &api{asked: make(map[string]int)}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.asked[r.URL.String()]++
+		times := a.asked[r.URL.String()]
+		a.mu.Unlock()
+		answer(w, r, times)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *api) want(t *testing.T, asked map[string]int) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !maps.Equal(a.asked, asked) {
+		t.Errorf("asked %v, want %v", a.asked, asked)
+	}
+}
+
+// Items are put in and escaped, a 404 is not repeated, a 503 is.
+func TestBinaryURL(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		switch {
+		case r.URL.Path == "/gone":
+			http.NotFound(w, r)
+		case r.URL.Path == "/busy" && times == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintf(w, "%s %s", r.Header.Get("X-Item"), r.URL)
+		}
+	})
+	dir := t.TempDir()
+	args := []string{"-ordered", "-backoff", "1ms", "-header", "X-Item: {#}", "-log", "run.jsonl", "-url", a.URL + "/{}?n={}"}
+	r := runIn(t, dir, "a&b\ngone\nbusy\n", args...)
+	r.want(t, 1, "1 /a&b?n=a%26b\n3 /busy?n=busy\n", "gone failed: http://127.0.0.1:", "404 Not Found\n", "2 ok, 1 failed, 1 retries; ")
+	want := map[string]int{"/a&b?n=a%26b": 1, "/gone?n=gone": 1, "/busy?n=busy": 2}
+	a.want(t, want)
+	for _, l := range readLog(t, dir) {
+		if attempts := map[string]int{"a&b": 1, "gone": 1, "busy": 2}[l.Key]; l.Attempts != attempts || l.Sent.Before(l.Intended) {
+			t.Errorf("%+v, want %d attempts", l, attempts)
+		}
+	}
+	runIn(t, dir, "a&b\ngone\nbusy\n", append([]string{"-resume"}, args...)...).want(t, 1, "", "3 skipped")
+	a.want(t, want)
+}
+
+// The body and the method; a POST is not sent twice, unless the server refused it.
+func TestBinaryPost(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.Method != http.MethodPost || string(body) != `{"id":"`+r.URL.Path[1:]+`"}`:
+			w.WriteHeader(http.StatusBadRequest)
+		case r.URL.Path == "/broken":
+			w.WriteHeader(http.StatusInternalServerError)
+		case r.URL.Path == "/refused" && times == 1:
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			fmt.Fprint(w, string(body))
+		}
+	})
+	r := runIn(t, t.TempDir(), "x\nbroken\nrefused\n", "-ordered", "-backoff", "1ms", "-method", "POST", "-body", `{"id":"{}"}`, "-url", a.URL+"/{}")
+	r.want(t, 1, "{\"id\":\"x\"}\n{\"id\":\"refused\"}\n", "broken failed: ", "500 Internal Server Error")
+	a.want(t, map[string]int{"/x": 1, "/broken": 1, "/refused": 2})
+}
+
+// A Retry-After holds all of them, by no less than it says.
+func TestBinaryRetryAfter(t *testing.T) {
+	var mu sync.Mutex
+	var refused time.Time
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if refused.IsZero() {
+			refused = time.Now()
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		if early := time.Second - time.Since(refused); early > 0 {
+			t.Errorf("%s comes %v too early", r.URL, early)
+		}
+	})
+	runIn(t, t.TempDir(), "a\nb\nc\n", "-jobs", "1", "-url", a.URL+"/{}").want(t, 0, "", "3 ok, 0 failed, 1 retries; late by")
+}
+
+// Interrupted, calls in flight that fail for good have failed, and those that
+// would have been tried again are unfinished.
+func TestBinaryURLInterruptedFailures(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		arrived <- struct{}{}
+		<-release
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	dir := t.TempDir()
+	p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "-url", a.URL+"/{}")
+	fmt.Fprint(p.stdin, "busy\ngone\n")
+	<-arrived
+	<-arrived
+	p.signal(t, syscall.SIGTERM)
+	p.stderr.until("interrupted: ")
+	close(release)
+	if status := p.wait(t); status != 130 || !strings.Contains(p.stderr.String(), "0 ok, 1 failed, 1 unfinished; ") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+	if log := readLog(t, dir); len(log) != 1 || log[0].Key != "gone" || log[0].State != "failed" {
+		t.Errorf("the log has %+v", log)
+	}
+}
+
+// Fewer attempts than were asked for need a reason: the retry budget of a host
+// that fails all the time, or a request that may have been done already.
+func TestBinaryNotRetried(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { w.WriteHeader(http.StatusInternalServerError) })
+	items := strings.Repeat("a\n", 30)
+	r := runIn(t, t.TempDir(), items, "-jobs", "1", "-backoff", "1ms", "-aside", "0", "-url", a.URL+"/{}")
+	r.want(t, 1, "", "a failed: gave up after 4 attempts: http://127.0.0.1:", "/a: 500 Internal Server Error\n", "/a: 500 Internal Server Error, not retried: "+sluice.ErrBudget.Error()+"\n")
+	r = runIn(t, t.TempDir(), "a\n", "-method", "POST", "-backoff", "1ms", "-url", a.URL+"/{}")
+	r.want(t, 1, "", "/a: 500 Internal Server Error, not retried: "+sluicehttp.ErrUnsafe.Error()+"\n")
+}
+
+// A dead host holds up nobody, and its items do not wait for their turn to be refused a
+// connection.
+func TestBinaryDeadHost(t *testing.T) {
+	a := serve(t, func(http.ResponseWriter, *http.Request, int) {})
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close() // nobody listens there now
+	var items strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&items, "%s/%d\nhttp://%s/%d\n", a.URL, i, dead.Addr(), i)
+	}
+	dir := t.TempDir()
+	r := runIn(t, dir, items.String(), "-jobs", "4", "-backoff", "10ms", "-log", "run.jsonl", "-url", "{}")
+	r.want(t, 1, "", "100 ok, 100 failed, ", dead.Addr().String()+" is set aside: ", dead.Addr().String()+" still fails")
+	tried := 0
+	for i, l := range readLog(t, dir) {
+		if l.State == "failed" && l.Attempts > 0 {
+			tried++
+		}
+		if l.State == "ok" && i > 130 {
+			t.Errorf("%s is number %d", l.Key, i)
+		}
+	}
+	if tried > 20 {
+		t.Errorf("%d items of the dead host were tried", tried)
+	}
+}
+
+// A server that wants to be left alone for longer stops the job. Nothing has
+// failed, and it can be resumed.
+func TestBinaryServerWait(t *testing.T) {
+	var calls atomic.Int64
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		if calls.Add(1) > 1 {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	dir := t.TempDir()
+	r := runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-log", "run.jsonl", "-url", a.URL+"/{}")
+	// The message is that of b, which got the response, or of c, which finds the gate paused.
+	r.want(t, 3, "", "1 ok, 0 failed, ", "ended early: ", "sluice: http://127.0.0.1:", ": the server asks for too long a wait, ", "429 Too Many Requests", "come back at ", "resume it, with the same input, by\n")
+	if log := readLog(t, dir); len(log) != 1 || calls.Load() != 2 {
+		t.Errorf("the log has %+v, after %d calls", log, calls.Load())
+	}
+}
+
+// Interrupted: the call in flight is finished, to the end of its body, and
+// those that wait for the rate are not made.
+func TestBinaryURLInterrupted(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		fmt.Fprint(w, "begin ")
+		w.(http.Flusher).Flush()
+		arrived <- struct{}{}
+		<-release
+		fmt.Fprintln(w, "end")
+	})
+	dir := t.TempDir()
+	in := filepath.Join(dir, "items")
+	if err := os.WriteFile(in, []byte("a\nb\nc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, "-in", in, "-rate", "1/h", "-jobs", "3", "-url", a.URL+"/{}")
+	<-arrived
+	p.signal(t, syscall.SIGTERM)
+	p.stderr.until("interrupted: ")
+	close(release)
+	if status := p.wait(t); status != 130 || p.stdout.String() != "begin end\n" || !strings.Contains(p.stderr.String(), "1 ok, 0 failed, 2 unfinished; ") {
+		t.Errorf("status %d, stdout %q, stderr\n%s", status, p.stdout, p.stderr)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.asked) != 1 {
+		t.Errorf("asked %v", a.asked)
+	}
+}
+
+// Interrupted while a server wants to be left alone for a day: the call is in
+// no attempt, and is not waited for.
+func TestBinaryURLInterruptedInAPause(t *testing.T) {
+	arrived := make(chan struct{}, 100)
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		w.Header().Set("Retry-After", "86400")
+		w.WriteHeader(http.StatusTooManyRequests)
+		arrived <- struct{}{}
+	})
+	p := start(t, t.TempDir(), "-jobs", "1", "-max-wait", "48h", "-url", a.URL+"/{}")
+	fmt.Fprint(p.stdin, "a\nb\n")
+	<-arrived
+	p.signal(t, syscall.SIGINT)
+	if status := p.wait(t); status != 130 || !strings.Contains(p.stderr.String(), " unfinished") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+}
+
+// Nobody has to say how often a server may be called.
+func TestBinaryURL_RateAuto(t *testing.T) {
+	limit, err := leaky.New(sluice.Rate{Count: 200, Per: time.Second, Burst: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		if !limit.Take(1).Allowed() {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	var items strings.Builder
+	for i := range 100 {
+		fmt.Fprintln(&items, i)
+	}
+	runIn(t, t.TempDir(), items.String(), "-rate", "auto", "-quiet", "-url", a.URL+"/{}").
+		want(t, 0, "", "100 ok, 0 failed", "its limit, as far as is known: ")
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// An answer is what a host answered, or why there is none.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	cut    bool // whether there was more of it
+	err    error
+
+	sent   time.Time
+	waited time.Duration // before that, for the gate
+	took   time.Duration
+}
+
+// failure is why the answer is no good, or nil.
+func (a answer) failure() error {
+	switch {
+	case a.err != nil:
+		return a.err
+	case a.status >= 500 && a.status != http.StatusNotImplemented:
+		return &statusError{a.status}
+	}
+	return nil
+}
+
+// hopeless reports a failure that will be the same again.
+func (a answer) hopeless() bool {
+	var wrong *tls.CertificateVerificationError
+	var name *net.DNSError
+	var address *url.Error
+	if errors.As(a.err, &wrong) || errors.As(a.err, &name) && name.IsNotFound {
+		return true
+	}
+	return a.err != nil && !errors.As(a.err, &address) && errors.Is(a.err, errRequest)
+}
+
+var errRequest = errors.New("not a request")
+
+// get makes one request. want says how many bytes of the answer to read; it reads one more,
+// to know whether there is more.
+func (c *crawler) get(address string, want func(*http.Response) int64) (a answer) {
+	ctx, cancel := context.WithTimeout(c.calls, c.o.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return answer{err: errors.Join(errRequest, err)}
+	}
+	req.Body = once{} // see there
+	req.Header.Set("User-Agent", c.o.agent)
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer resp.Body.Close()
+	a = answer{status: resp.StatusCode, header: resp.Header}
+	most := want(resp)
+	if most == 0 {
+		// A short rest is read, so that the connection can be used again.
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+		return a
+	}
+	a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if int64(len(a.body)) > most {
+		a.body, a.cut = a.body[:most], true
+	}
+	return a
+}
+
+// once is an empty body, which is not sent: but net/http does not know that it can be sent
+// again. Without it a request on a connection that the server closes is sent a second time,
+// past the gate.
+type once struct{}
+
+func (once) Read([]byte) (int, error) { return 0, io.EOF }
+func (once) Close() error             { return nil }

@@ -1,0 +1,127 @@
+// Crawler fetches pages and the pages that they link to, politely.
+//
+//	go run ./cmd/crawler                                  # a built-in site of ten hosts, on loopback
+//	go run ./cmd/crawler -pages 50 https://example.com/
+//	go run ./cmd/crawler -pages 50 -resume https://example.com/
+//
+// Each host has a gate, with the delay as its greatest rate; a host that refuses requests
+// is called as often as it allows, which its gate finds out. All hosts share a parent gate.
+// gates.go has all that uses Sluice.
+//
+// What is known and what is left is on disk (store.go), so that a crawl may be large, and
+// killed at any time. A page is noted when its line is in pages.jsonl (output.go): the
+// store is an index of that file, and is brought up to date from it (crawl.go, replay).
+//
+// It does not run scripts, keep cookies or submit forms.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+)
+
+// The exit status, apart from 0.
+const (
+	exitFailed      = 1   // pages failed, there was none, or something could not be written
+	exitUsage       = 2   // it could not begin: flags, folder
+	exitStopped     = 3   // hosts are left
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+
+// run is the program; it returns the exit status.
+func run(args []string, stdout, stderr *os.File) int {
+	o, err := parseOptions(args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(stdout)
+		return 0
+	case err == nil && o.version:
+		fmt.Fprintln(stdout, "crawler", cli.Version())
+		return 0
+	}
+	if err == nil {
+		var status int
+		if status, err = program(o, args, stdout, stderr); err == nil {
+			return status
+		}
+	}
+	fmt.Fprintf(stderr, "crawler: %v\n", err)
+	if errors.Is(err, errUsage) {
+		fmt.Fprintln(stderr, "Run with -h for the flags.")
+	}
+	return exitUsage
+}
+
+// setMemoryLimit keeps garbage from growing with the crawl. What the store has outside of
+// Go's memory is not counted.
+func setMemoryLimit() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(192 << 20)
+	}
+}
+
+// program crawls. An error is why it could not begin.
+func program(o options, args []string, stdout, stderr *os.File) (status int, err error) {
+	setMemoryLimit()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	var site *loopback
+	if len(o.seeds) == 0 && !o.resume {
+		if site, err = serve(); err != nil {
+			return 0, err
+		}
+		defer site.close()
+		transport.Proxy = nil
+		transport.DialContext = site.dial
+		o.seeds = []*url.URL{start()}
+		fmt.Fprintf(stderr, "crawling the built-in site on %s; give addresses to crawl others\n", site.address())
+	}
+	kept := o.dir != ""
+	if !kept {
+		if o.dir, err = os.MkdirTemp("", "crawler"); err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(o.dir)
+	}
+	c, err := newCrawler(o, transport)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	show := c.newDisplay(stderr)
+	interrupts := cli.CatchInterrupts(show.log)
+	defer interrupts.Close()
+	begin, stop := untilClosed(interrupts.Stop)
+	defer stop()
+	err = c.run(begin, interrupts.Calls)
+	show.stop()
+
+	s := c.summary(time.Since(began))
+	if site != nil {
+		s.server = site.server
+	}
+	s.interrupted = interrupts.Happened()
+	err = errors.Join(err, s.write(stdout), c.writeSummary(s, err), c.close())
+	status = s.status(err)
+	for _, line := range s.hints(err, status) {
+		fmt.Fprintf(stderr, "crawler: %s\n", line)
+	}
+	if kept {
+		fmt.Fprintf(stderr, "crawler: the pages are in %s\n", cli.Plain(filepath.Join(o.dir, pagesFile), cli.MostOfItem))
+		if status == exitInterrupted || status == exitStopped || err != nil {
+			fmt.Fprintf(stderr, "crawler: continue it by\n\t%s\n", cli.ResumeCommand(args, o.resume))
+		}
+	}
+	return status, nil
+}
