@@ -51,10 +51,15 @@ type bench struct {
 
 func newBench(t *testing.T, to http.Handler, args string) *bench {
 	t.Helper()
-	o, err := parseOptions(strings.Fields("-url http://api.test/items/{} " + args))
+	const address = "http://api.test/items/{}"
+	if !strings.Contains(args, "-unknown") { // which is for the built-in server
+		args += " -url " + address
+	}
+	o, err := parseOptions(strings.Fields(args))
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.url = address
 	b := &bench{options: o}
 	m := newMeter()
 	if b.gate, err = newTransport(configOf(o, nil), metered{wire{to}, m}); err != nil {

@@ -69,6 +69,35 @@ func TestBinaryJSON(t *testing.T) {
 	}
 }
 
+// With -unknown the object has what was learned and the run of a gate that was told the
+// rate.
+func TestBinaryUnknown(t *testing.T) {
+	e := runBinary(t, "-n", "60", "-rate", "200", "-unknown", "-naive=false", "-json")
+	e.wantStatus(t, 0)
+	var out struct {
+		Gate, Told figures
+		Naive      *figures
+		Learned    *learnedFigures
+	}
+	if err := json.Unmarshal([]byte(e.stdout), &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Gate.Calls != 60 || out.Gate.Lost != 0 || out.Told.Calls != 60 || out.Told.Lost != 0 || out.Naive != nil {
+		t.Errorf("%s", e.stdout)
+	}
+	if out.Learned == nil || out.Learned.Phase == "" || out.Learned.Pace <= 0 {
+		t.Errorf("learned %+v", out.Learned)
+	}
+	if items := e.items(t); len(items) != 60 {
+		t.Errorf("%d items, want 60", len(items))
+	}
+	for _, part := range []string{"told gate", "Not told the rate, the gate learned: ", " % of the throughput."} {
+		if !strings.Contains(e.stderr, part) {
+			t.Errorf("no %q in\n%s", part, e.stderr)
+		}
+	}
+}
+
 // Without -json the table is on stdout, after plain lines of progress.
 func TestBinaryTable(t *testing.T) {
 	e := runBinary(t, "-n", "20", "-rate", "4000/20s", "-out=")

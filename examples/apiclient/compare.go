@@ -37,6 +37,13 @@ func (c *comparison) run(out *sink, stdout io.Writer) (status int, err error) {
 	defer c.interrupt.close()
 
 	first, lossErr := c.throughGate(out)
+	if c.unknown {
+		first.learned = learnedBy(c.gate)
+	}
+	if c.unknown && !c.interrupt.happened() && lossErr == nil {
+		told, err := c.throughToldGate()
+		first.told, lossErr = told, err
+	}
 	var second *result
 	if c.naive && !c.interrupt.happened() && lossErr == nil {
 		r := c.naively(naiveLimit(c.ideal(), first.wall))
@@ -75,6 +82,22 @@ func (c *comparison) throughGate(out *sink) (result, error) {
 		saved, err = out.close()
 	}
 	return newResult(c.options, j, saved, time.Since(start), c.server), err
+}
+
+// throughToldGate fetches the items again, through a gate that has the rate, and keeps
+// none of them.
+func (c *comparison) throughToldGate() (*result, error) {
+	c.server.Reset()
+	told := comparison{options: c.options, server: c.server, meter: newMeter(), screen: c.screen, interrupt: c.interrupt}
+	told.unknown = false
+	gate, err := newTransport(configOf(told.options, nil), metered{newBase(c.workers), told.meter})
+	if err != nil {
+		return nil, err
+	}
+	told.gate = gate
+	defer gate.Close()
+	r, err := told.throughGate(nil)
+	return &r, err
 }
 
 // naively fetches the items again, without a gate, and keeps none of them.

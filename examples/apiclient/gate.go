@@ -13,15 +13,17 @@ import (
 
 // configOf returns what the gate keeps to: at most so many calls in flight, one
 // started per interval of the rate, and, with the burst of 1 that is the default,
-// never two at once. With a Redis, all instances keep to that together.
+// never two at once. With -unknown it has no rate. With a Redis, all instances keep to that together.
 func configOf(o options, redis *shared) sluice.Config {
 	if redis != nil {
 		return redis.configOf()
 	}
-	gate := sluice.Config{
-		Concurrency: o.concurrency,
-		Rate:        o.rate,
+	gate := sluice.Config{Concurrency: o.concurrency}
+	if o.unknown {
+		gate.Adaptive.Search = true // without it, all workers call at once until the first refusal
+		return gate
 	}
+	gate.Rate = o.rate
 	if o.url == "" {
 		// A busy machine wakes callers late. The built-in server has a bucket
 		// of 5 and so forgives calls that come four intervals early; one of
@@ -77,6 +79,15 @@ func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 		})
 	}
 	pool.Wait()
+}
+
+// learnedBy returns what the gate has learned, nil if nothing.
+func learnedBy(gate *sluicehttp.Transport) (learned *sluice.Learned) {
+	gate.Stats(func(_ string, s sluicehttp.Stats) bool {
+		learned = s.Learned
+		return false // there is only one
+	})
+	return learned
 }
 
 // gateNow is the state of the gate run for the progress line.

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/sluice-go/sluice/observe/live"
 )
 
 // The exit status, apart from 0.
@@ -83,6 +85,14 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 		}
 		defer server.Close() // too late to report its error
 		o.url = server.URL() + "/items/{}"
+	}
+	if o.live != "" {
+		address, stop, err := live.New(live.Transport(gate)).Listen(o.live)
+		if err != nil {
+			return exitLost, fmt.Errorf("-live: %w", err)
+		}
+		defer stop()
+		screen.print(messages + "-live: " + address)
 	}
 	// The file comes last: it is emptied only when nothing else can fail.
 	out, err := openSink(o.out, stdout)

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/sluice-go/sluice/examples/internal/built"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // binary is the program.

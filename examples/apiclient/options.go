@@ -26,8 +26,10 @@ type options struct {
 	workers     int
 	url         string // "" for the built-in server
 	naive       bool
+	unknown     bool   // the gate is not told the rate
 	out         string // "" for nothing, "-" for stdout
 	json        bool
+	live        string // an address, "" for none
 	headers     string // a key of families
 
 	redis     string // "" for limits of this process alone
@@ -118,9 +120,11 @@ func newFlags() *flags {
 	f.set.IntVar(&f.workers, "workers", 64, "how many `goroutines` each pool has")
 	f.set.StringVar(&f.url, "url", "", "fetch from this `address` instead of the built-in server; {} stands for the number of the item; without {} the same address is fetched n times")
 	f.set.BoolVar(&f.naive, "naive", false, "fetch the items a second time with the naive pool (default: only from the built-in server)")
+	f.set.BoolVar(&f.unknown, "unknown", false, "do not tell the gate the rate: it finds it by itself, and a second gate that is told it follows for comparison")
 	f.set.StringVar(&f.out, "out", "items.jsonl", "the `file` for the items, replaced if it exists; - is stdout (progress and table then go to stderr), an empty name writes nothing")
 	f.set.BoolVar(&f.json, "json", false, "print one JSON object on stdout instead of the table; progress and table go to stderr")
 	f.set.StringVar(&f.headers, "headers", "ietf", "the `family` of header fields in which the built-in server reports its limits: github, openai, ietf or none")
+	f.set.StringVar(&f.live, "live", "", "serve a web page that shows the gate while it is used, at this `address`, such as localhost:8080, or :0 for any free port of localhost")
 	f.set.StringVar(&f.redis, "redis", "", "share the limits, in the Redis at this `address`, with all instances of the same -name")
 	f.set.StringVar(&f.budget, "name", "", "the `name` under which the limits are shared (default: a new one)")
 	f.set.IntVar(&f.instances, "instances", 1, "with -redis: how many `processes` fetch the items together")
@@ -148,6 +152,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.share, err = parseShare(f.share); err != nil {
 		return options{}, err
+	}
+	if o.unknown && !given["headers"] {
+		o.headers = "none" // which would tell the gate the rate
 	}
 	if o.instances > 1 && !given["naive"] {
 		o.naive = false // it is what the instances do together that is shown
@@ -189,8 +196,12 @@ func (o options) check(given map[string]bool) error {
 		return fmt.Errorf("-headers %s: want github, openai, ietf or none", o.headers)
 	case o.url != "" && given["headers"]:
 		return errors.New("-headers concerns the built-in server: leave it out with -url")
+	case o.live != "" && o.instances > 1:
+		return errors.New("-live shows the gate of one process: leave it out with -instances")
 	case o.out == "-" && o.json:
 		return errors.New("-out - and -json: only one of them can have stdout")
+	case o.unknown && (o.url != "" || o.redis != "" || o.instances > 1):
+		return errors.New("-unknown compares two gates at the built-in server: leave out -url, -redis and -instances")
 	case o.instances <= 0:
 		return fmt.Errorf("-instances %d: must be above 0", o.instances)
 	case o.budget != "" && o.redis == "":
@@ -278,6 +289,10 @@ answer, an instance waits up to 10 s and makes no calls. The permits of an insta
 that was killed are returned within 5 s.
 
 	go run ./examples/apiclient -redis 127.0.0.1:6379 -instances 4
+
+With -unknown the gate is not told the rate, by flags or (unless you set -headers) by
+header fields, and finds it by itself. It is still told the concurrency. A second gate
+that is told both fetches the same items for comparison.
 
 Exit status: 0 if nothing was lost; 1 if something was lost or could not begin; 2 if
 the flags are invalid; 130 if it was interrupted. Items that the naive pool loses do

@@ -34,6 +34,8 @@ func TestParseOptions(t *testing.T) {
 		{"-out -", func(o *options) { o.out = "-" }},
 		{"-out=", func(o *options) { o.out = "" }},
 		{"-headers github", func(o *options) { o.headers = "github" }},
+		{"-unknown", func(o *options) { o.unknown, o.headers = true, "none" }},
+		{"-unknown -headers ietf", func(o *options) { o.unknown = true }},
 		{"-headers none", func(o *options) { o.headers = "none" }},
 		{"-redis h:1 -name b", func(o *options) { o.redis, o.budget, o.named = "h:1", "b", true }},
 		{"-redis h:1 -name b -instances 4", func(o *options) {
@@ -58,6 +60,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		says string
 	}{
 		{"-n 0", "-n 0"},
+		{"-unknown -url http://x/", "-unknown"},
+		{"-unknown -redis h:1", "-unknown"},
 		{"-n -3", "-n -3"},
 		{"-n x", "-n"},
 		{"-workers 0", "-workers 0"},
@@ -84,6 +88,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"-headers=", "-headers"},
 		{"-headers none -url http://example.com/{}", "-headers"},
 		{"-instances 0", "-instances 0"},
+		{"-instances 4 -redis h:1 -live :0", "-live"},
 		{"-instances 4", "needs -redis"},
 		{"-instances 4 -redis h:1 -url http://example.com/{}", "start each process yourself"},
 		{"-instances 4 -redis h:1 -share 1/2", "-share"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/examples/internal/apiserver"
 )
 
@@ -39,6 +40,10 @@ type result struct {
 	explained   bool // whether it did
 	complaints  []error
 	unexplained int64 // losses beyond the complaints
+
+	// With -unknown:
+	told    *result // the same items through a gate that has the rate; nil if there was no such run
+	learned *sluice.Learned
 }
 
 // newResult adds up a run. saved is how many items it kept; server is nil if
@@ -78,6 +83,34 @@ func newResult(o options, j *job, saved int64, wall time.Duration, server *apise
 	return r
 }
 
+// learnedFigures is what -json prints of what the gate has learned, with -unknown. Rates are
+// per second; 0 means unknown.
+type learnedFigures struct {
+	Phase    string  `json:"phase"`
+	Pace     float64 `json:"pace"`
+	Rate     float64 `json:"rate"`
+	Proven   float64 `json:"proven"`
+	Refuted  float64 `json:"refuted"`
+	Refusals uint64  `json:"refusals"`
+	Changes  uint64  `json:"changes"`
+	Why      string  `json:"why"`
+}
+
+func learnedOf(l *sluice.Learned) *learnedFigures {
+	if l == nil {
+		return nil
+	}
+	return &learnedFigures{l.Phase, l.Pace, l.Rate, l.Proven, l.Refuted, l.Refusals, l.Changes, l.Why}
+}
+
+// refused is the share of the attempts that were answered 429, in per cent.
+func (r result) refused() float64 {
+	if r.Attempts == 0 {
+		return 0
+	}
+	return 100 * float64(r.Throttled) / float64(r.Attempts)
+}
+
 // wasted is the attempts that brought no item.
 func (r result) wasted() int64 { return r.Attempts - r.fetched }
 
@@ -88,10 +121,15 @@ func (r result) ofAllowed() float64 { return 100 * r.RateDelivered / r.RateAllow
 // there was no such run.
 func writeJSON(w io.Writer, gate result, naive *result) error {
 	type runs struct {
-		Gate  figures  `json:"gate"`
-		Naive *figures `json:"naive"`
+		Gate    figures         `json:"gate"`
+		Naive   *figures        `json:"naive"`
+		Told    *figures        `json:"told,omitempty"`
+		Learned *learnedFigures `json:"learned,omitempty"`
 	}
-	out := runs{Gate: gate.figures}
+	out := runs{Gate: gate.figures, Learned: learnedOf(gate.learned)}
+	if gate.told != nil {
+		out.Told = &gate.told.figures
+	}
 	if naive != nil {
 		out.Naive = &naive.figures
 	}

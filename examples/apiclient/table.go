@@ -17,11 +17,14 @@ func table(o options, gate result, naive *result) string {
 		thousands(int64(o.share.items(o.n))), o.rate, thousands(o.concurrency), thousands(int64(o.workers)))
 	fmt.Fprintf(&b, "rate delivered, spacing and most in flight are %s\n\n", where)
 
-	runs := []result{gate}
-	if naive != nil {
-		runs = append(runs, *naive)
+	names, runs := []string{"gate"}, []result{gate}
+	if gate.told != nil {
+		names, runs = append(names, "told gate"), append(runs, *gate.told)
 	}
-	for _, r := range rows(runs) {
+	if naive != nil {
+		names, runs = append(names, "naive"), append(runs, *naive)
+	}
+	for _, r := range rows(names, runs) {
 		fmt.Fprintf(&b, "%-28s", r.name)
 		for _, cell := range r.cells {
 			fmt.Fprintf(&b, " %14s", cell)
@@ -31,14 +34,17 @@ func table(o options, gate result, naive *result) string {
 	b.WriteByte('\n')
 	b.WriteString(conclusion(gate, naive))
 	b.WriteByte('\n')
-	if gate.MaxInFlight >= o.concurrency && gate.RateDelivered > 0 && gate.ofAllowed() < 95 {
+	if o.unknown {
+		b.WriteString(found(gate))
+	}
+	if !o.unknown && gate.MaxInFlight >= o.concurrency && gate.RateDelivered > 0 && gate.ofAllowed() < 95 {
 		fmt.Fprintf(&b, "The rate was not reached: calls take too long for %s in flight.\n", thousands(o.concurrency))
 	}
 	if o.out != "" && o.out != "-" {
 		fmt.Fprintf(&b, "%s written to %s.\n", plural(gate.fetched, "item"), o.out)
 	}
 	for i, r := range runs {
-		b.WriteString(complaints([]string{"gate", "naive"}[i], r))
+		b.WriteString(complaints(names[i], r))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -49,7 +55,7 @@ type row struct {
 	cells []string
 }
 
-func rows(runs []result) []row {
+func rows(names []string, runs []result) []row {
 	var all []row
 	add := func(name string, cell func(result) string) {
 		r := row{name: name}
@@ -70,7 +76,7 @@ func rows(runs []result) []row {
 		return false
 	}
 
-	all = append(all, row{cells: []string{"gate", "naive"}[:len(runs)]})
+	all = append(all, row{cells: names})
 	count("calls (items called for)", func(r result) int64 { return r.Calls })
 	count("attempts (requests sent)", func(r result) int64 { return r.Attempts })
 	count("429s seen", func(r result) int64 { return r.Throttled })
@@ -104,6 +110,23 @@ func conclusion(gate result, naive *result) string {
 	return fmt.Sprintf("Through the gate %s took %.2f s, with %s and %s; the naive pool got %s in %.2f s, with %s and %s.",
 		plural(gate.fetched, "item"), gate.Wall, plural(gate.wasted(), "wasted call"), plural(gate.Throttled, "429"),
 		thousands(naive.fetched), naive.Wall, plural(naive.wasted(), "wasted call"), plural(naive.Throttled, "429"))
+}
+
+// found says what a gate found that was not told the rate, and what that cost.
+func found(gate result) string {
+	var b strings.Builder
+	if gate.learned != nil {
+		fmt.Fprintf(&b, "Not told the rate, the gate learned: %v.\n", gate.learned)
+	} else {
+		b.WriteString("Not told the rate, the gate learned nothing: too little was refused.\n")
+	}
+	fmt.Fprintf(&b, "%.1f %% of its attempts were refused", gate.refused())
+	if told := gate.told; told != nil && gate.Wall > 0 {
+		fmt.Fprintf(&b, "; it took %.2f s, a gate that is told the rate %.2f s: %.1f %% of the throughput",
+			gate.Wall, told.Wall, 100*told.Wall/gate.Wall)
+	}
+	b.WriteString(".\n")
+	return b.String()
 }
 
 // complaints lists why items of a run were lost.

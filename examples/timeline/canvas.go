@@ -11,6 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/sluice-go/sluice/internal/svg"
 )
 
 func init() {
@@ -30,11 +32,11 @@ var (
 	shade = color.RGBA{0xFB, 0xEF, 0xD5, 0xFF} // of amber
 )
 
-// A picture is something that can be drawn, and its size.
+// A picture is something that can be drawn, its size, and what it shows in words.
 type picture struct {
-	name          string
-	width, height vg.Length
-	draw          func(c draw.Canvas)
+	name, title, description string
+	width, height            vg.Length
+	draw                     func(c draw.Canvas)
 }
 
 // save draws p to file.
@@ -47,10 +49,10 @@ func (p picture) save(file string) error {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return err
 	}
-	// Liberation Sans has the widths of Arial and Helvetica, which more people
-	// have.
-	image := bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
+	image, err := svg.Finish(out.Bytes(), p.title, p.description)
+	if err != nil {
+		return err
+	}
 	return os.WriteFile(file, image, 0o644)
 }
 

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"image/color"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -32,25 +35,48 @@ func drawAll(n numbers, dir string) (files []string, err error) {
 // pictures are all that there are, drawn from n.
 func pictures(n numbers) (all []picture) {
 	two, eight := confusion(), subjects()
-	all = append(all, picture{"confusion", 900, 2*lanesHeight + 34, func(c draw.Canvas) {
-		key(c)
-		for i, s := range two {
-			lanes(draw.Crop(c, 0, 0, 0, -26-vg.Length(i)*lanesHeight), s, n.Confusion[i])
-		}
-	}})
+	all = append(all, picture{
+		name: "confusion", title: "How many are in flight, and how often they leave",
+		description: "The same 16 calls pass two limiters. " +
+			two[0].title + ": " + inWords(two[0], n.Confusion[0]) + " " + two[1].title + ": " + inWords(two[1], n.Confusion[1]),
+		width: 900, height: 2*lanesHeight + 34,
+		draw: func(c draw.Canvas) {
+			key(c)
+			for i, s := range two {
+				lanes(draw.Crop(c, 0, 0, 0, -26-vg.Length(i)*lanesHeight), s, n.Confusion[i])
+			}
+		},
+	})
+	var words []string
 	for i, s := range eight {
-		all = append(all, picture{s.name, 640, panelHeight + 8, func(c draw.Canvas) {
-			panel(draw.Crop(c, 0, 0, 0, -4), s, n.Sixty[i])
-		}})
+		words = append(words, s.title+": "+inWords(s, n.Sixty[i]))
+		all = append(all, picture{
+			name: s.name, title: s.title, description: "60 calls arrive over 12 s: " + inWords(s, n.Sixty[i]),
+			width: 640, height: panelHeight + 8,
+			draw: func(c draw.Canvas) { panel(draw.Crop(c, 0, 0, 0, -4), s, n.Sixty[i]) },
+		})
 	}
 	const rows = 4
-	return append(all, picture{"sheet", 960, rows * (panelHeight + 14), func(c draw.Canvas) {
+	sheet := picture{name: "sheet", title: "What each limiter does to the same 60 calls", description: strings.Join(words, " "), width: 960, height: rows * (panelHeight + 14)}
+	sheet.draw = func(c draw.Canvas) {
 		for i, s := range eight {
 			column, row := vg.Length(i/rows), vg.Length(i%rows)
 			half := (c.Max.X - c.Min.X) / 2
 			panel(draw.Crop(c, column*half, (column-1)*half, 0, -6-row*(panelHeight+14)), s, n.Sixty[i])
 		}
-	}})
+	}
+	return append(all, sheet)
+}
+
+// inWords says what became of the calls, for people who do not see it.
+func inWords(s subject, r history) string {
+	refused := ""
+	if n := len(r.Refused); n > 0 {
+		refused = fmt.Sprintf(", %d are refused", n)
+	}
+	last := time.Duration(r.Left[len(r.Left)-1]) * time.Microsecond
+	return fmt.Sprintf("%s. %d leave, the last one at %.1f s, at most %d within 2 s%s.",
+		s.point, len(r.Left), last.Seconds(), mostWithin(r.Left, 2*time.Second), refused)
 }
 
 // key says what the colours of the first picture are.
