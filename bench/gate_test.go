@@ -84,3 +84,61 @@ func BenchmarkGateDo(b *testing.B) {
 		})
 	})
 }
+
+// BenchmarkGateAdaptive makes a call that does nothing through a gate that learns, and is
+// never held up. Locked is a gate without a learner whose calls, of cost 1, take its lock,
+// too, because its concurrency counts cost.
+func BenchmarkGateAdaptive(b *testing.B) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name string
+		cfg  sluice.Config
+	}{
+		{"sluice", sluice.Config{Adaptive: sluice.Adaptive{Search: true, Start: sluice.Rate{Count: perNano, Per: time.Second}}}},
+		{"locked", sluice.Config{Concurrency: 1 << 20, ConcurrencyUnit: sluice.Cost}},
+		{"plain", sluice.Config{Concurrency: 1 << 20}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			g := limits.Must(sluice.New(c.cfg))
+			each(b, func(n int) {
+				got := 0
+				for range n {
+					if g.Do(ctx, func(context.Context) error { return nil }) == nil {
+						got++
+					}
+				}
+				grants(b, got, n)
+			})
+		})
+	}
+}
+
+// BenchmarkGateParent is GateDo of a gate with a parent that has both limits, too. plain is
+// the gate without the parent, twice one gate after the other: neither or both is taken only
+// with the parent.
+func BenchmarkGateParent(b *testing.B) {
+	const limit = 1024
+	ctx := context.Background()
+	call := func(context.Context) error { return nil }
+	config := func(parent *sluice.Gate) sluice.Config {
+		return sluice.Config{Concurrency: limit, Rate: sluice.Rate{Count: perNano, Per: time.Second}, Parent: parent}
+	}
+	calls := func(b *testing.B, g *sluice.Gate, call func(context.Context) error) {
+		each(b, func(n int) {
+			got := 0
+			for range n {
+				if g.Do(ctx, call) == nil {
+					got++
+				}
+			}
+			grants(b, got, n)
+		})
+	}
+	plain := limits.Must(sluice.New(config(nil)))
+	b.Run("sluice", func(b *testing.B) { calls(b, limits.Must(sluice.New(config(plain))), call) })
+	b.Run("plain", func(b *testing.B) { calls(b, plain, call) })
+	b.Run("twice", func(b *testing.B) {
+		outer := limits.Must(sluice.New(config(nil)))
+		calls(b, outer, func(ctx context.Context) error { return plain.Do(ctx, call) })
+	})
+}

@@ -121,14 +121,19 @@ func (m *measured) add(n measured) {
 
 // gather starts the herd, returns when all of it waits, and what ends it.
 func gather(wait waitFunc) (cancel func()) {
-	ctx, stop := context.WithCancel(context.Background())
+	return gatherN(herdSize(), context.Background(), wait)
+}
+
+// gatherN is gather for n that wait with a child of parent.
+func gatherN(n int, parent context.Context, wait waitFunc) (cancel func()) {
+	ctx, stop := context.WithCancel(parent)
 	var gone sync.WaitGroup
-	gone.Add(herdSize())
+	gone.Add(n)
 	one := func() { // without arguments, so that go allocates nothing but the goroutine
 		_ = wait(ctx)
 		gone.Done()
 	}
-	for range herdSize() {
+	for range n {
 		go one()
 	}
 	settle()

@@ -92,9 +92,20 @@ func BenchmarkSemaphoreContendedCancel(b *testing.B) {
 }
 
 // BenchmarkSemaphoreGrow is SemaphoreContended with ever more goroutines.
-func BenchmarkSemaphoreGrow(b *testing.B) {
-	for _, g := range []int{1, 4, 16, 64, 256, 1024, 4096, 16384} {
-		b.Run(fmt.Sprint(g), func(b *testing.B) { contended(b, g, context.Background()) })
+func BenchmarkSemaphoreGrow(b *testing.B) { growContended(b, context.Background()) }
+
+// BenchmarkSemaphoreGrowCancel is SemaphoreContendedCancel with ever more goroutines.
+func BenchmarkSemaphoreGrowCancel(b *testing.B) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	growContended(b, ctx)
+}
+
+func growContended(b *testing.B, ctx context.Context) {
+	for _, g := range []int{1, 4, 16, 64, 256, 1024, 4096, 16_384, 131_072, 1_048_576} {
+		if g <= herdSize() || !testing.Short() {
+			b.Run(fmt.Sprint(g), func(b *testing.B) { contended(b, g, ctx) })
+		}
 	}
 }
 

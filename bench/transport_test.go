@@ -115,3 +115,24 @@ func roundTrips(b *testing.B, send func(*http.Request) (*http.Response, error)) 
 		grants(b, got, n)
 	})
 }
+
+// BenchmarkTransportBare is an http.Client whose transport has no limit configured: it reads
+// what the server says about limits and throttles, and may retry. client has none. The
+// others retry, and no more.
+func BenchmarkTransportBare(b *testing.B) {
+	base := inMemory{ordinary}
+	do := func(rt http.RoundTripper) func(*http.Request) (*http.Response, error) {
+		return (&http.Client{Transport: rt}).Do
+	}
+	b.Run("client", func(b *testing.B) { roundTrips(b, do(base)) })
+	b.Run("sluice", func(b *testing.B) {
+		rt, err := sluicehttp.New(base, sluicehttp.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		roundTrips(b, do(rt))
+	})
+	b.Run("failsafehttp", func(b *testing.B) {
+		roundTrips(b, do(failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().Build())))
+	})
+}

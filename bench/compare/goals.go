@@ -107,12 +107,34 @@ func (d beyond) of(s *results.Speed, k results.Key) (verdict, bool) {
 	}, ok && known
 }
 
+// grows is: at most most × what the first case of the work takes, for a library of ours.
+type grows struct {
+	library, first string
+	most           float64
+}
+
+func (g grows) of(s *results.Speed, k results.Key) (verdict, bool) {
+	k.Library = g.library
+	n, ok := s.Median(k, "ns/op")
+	k.Case = g.first
+	first, known := s.Median(k, "ns/op")
+	return verdict{
+		wanted:  fmt.Sprintf("%s ≤ %.4g × what it takes with %s", g.library, g.most, g.first),
+		got:     fmt.Sprintf("%.2f ×", n/first),
+		reached: n <= g.most*first,
+	}, ok && known
+}
+
 var (
 	one  = []int{1}
 	both = []int{1, 2}
 )
 
-const asks = "PacerTry/granted PacerTry/refused LeakyTake/granted LeakyTake/refused"
+const (
+	asks    = "PacerTry/granted PacerTry/refused LeakyTake/granted LeakyTake/refused"
+	crowds  = "SemaphoreGrow/4096 SemaphoreGrow/16384"
+	changes = "SetRateGrow/100000 SetConcurrencyGrow/100000 PauseUntilGrow/100000 SettleGrow/100000"
+)
 
 // goals are those set before anything was measured. A semaphore pair on two
 // CPUs is not uncontended, and so shown but not judged.
@@ -133,13 +155,23 @@ var goals = []goal{
 	{"SemaphoreContended", both, times{other: "chan", most: 1.3}},
 	{"SemaphoreContended", both, times{other: "xsync", most: 0.6, less: true}},
 	{"SemaphoreContended", both, allocates{most: 0}},
+	{crowds, both, times{other: "chan", most: 2}},
+	{"SemaphoreGrowCancel/4096 SemaphoreGrowCancel/16384", both, times{other: "chan+ctx", most: 1, less: true}},
 	{"SemaphoreMixed", both, times{other: "xsync", most: 1, less: true}},
 	{"SemaphoreMixed", both, allocates{most: 1, harness: "harness"}},
 	{"GateDo", both, times{other: "parts", most: 1.3}},
 	{"GateDo", both, allocates{most: 1}},
+	{"GateParent", both, times{other: "plain", most: 2}},
+	{"GateParent", both, allocates{most: 0}},
 	{"KeyedTake", both, times{other: "shardmap", most: 1.2}},
 	{"KeyedTake", both, times{other: "syncmap+xtime", most: 0.4}},
 	{"KeyedTake", both, atMost{"B/key", 64}},
+	{changes, both, grows{"sluice", "1", 2}},
+	{changes, both, grows{"deadlines", "1", 2}},
+	{"TransportBare", both, beyond{other: "client", unit: "ns/op", most: 500}},
+	{"TransportBare", both, times{other: "failsafehttp", most: 1, less: true}},
+	{"Parse/family", one, atMost{"ns/op", 600}},
+	{"Parse/family", both, allocates{most: 1}},
 	{"Herd", both, atMost{"timers", 1}},
 	{"Herd", both, beyond{other: "parked", unit: "B/waiter", most: 300}},
 }

@@ -91,12 +91,13 @@ func (o *options) sets() []set {
 		return []set{{o.bench, o.runs}}
 	}
 	return []set{
-		{"^Benchmark(PacerTry|LeakyTake|PacerReserve|GateDo)$", o.runs},
+		{"^Benchmark(PacerTry|LeakyTake|PacerReserve|GateDo|GateParent)$", o.runs},
 		{"^BenchmarkSemaphore(Pair|Contended|ContendedCancel|Mixed)$", o.runs},
 		{"^BenchmarkKeyedTake$", o.runs},
-		{"^Benchmark(KeyedLong|GateObserver|Parse|TransportOverhead)$", o.growRuns},
+		{"^Benchmark(KeyedLong|GateObserver|Parse|TransportOverhead|TransportBare)$", o.growRuns},
 		{"^BenchmarkHerd$", o.growRuns},
-		{"^Benchmark.*Grow$", o.growRuns},
+		{"^Benchmark.*Grow(Cancel)?$/^[0-9]{1,6}$", o.growRuns},
+		{"^Benchmark.*Grow(Cancel)?$/^[0-9]{7}$", 1}, // a million that wait take a while
 	}
 }
 

@@ -17,6 +17,8 @@ var tracing bool
 type searcher struct {
 	rule *adaptive.Rule
 	last adaptive.Belief
+	seen time.Duration // when last was printed
+	n    [3]int        // replies since then, by outcome
 }
 
 // searching returns strategies that know nothing of the world but what time it is, and
@@ -46,11 +48,20 @@ func (s *searcher) done(now time.Duration, t ticket, r reply) {
 	}
 	s.rule.Done(now, t.(adaptive.Call), report)
 	if tracing {
-		if b := s.rule.Belief(); b.Changes != s.last.Changes {
-			s.last = b
-			fmt.Fprintf(os.Stderr, "%9.3f %v: %+v\n", now.Seconds(), b.Why, b)
-		}
+		s.trace(now, r.outcome)
 	}
+}
+
+// trace prints what is believed when that changes, and each ten seconds.
+func (s *searcher) trace(now time.Duration, o outcome) {
+	s.n[o]++
+	b := s.rule.Belief()
+	if b.Changes == s.last.Changes && now < s.seen+10*time.Second {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%9.3f %6.4g granted/s, %4d refused, %v: %+v\n",
+		now.Seconds(), float64(s.n[granted])/(now-s.seen).Seconds(), s.n[refused], b.Why, b)
+	s.last, s.seen, s.n = b, now, [3]int{}
 }
 
 func (s *searcher) retry(int, reply) time.Duration { return 0 }

@@ -72,12 +72,29 @@ var entries = []entry{
 		make: func(w *World, r *rand.Rand) strategy { return newTold(w, r, 1) }, told: true, check: true,
 	},
 	{
-		name: "sluice-adaptive", about: "the rule of internal/adaptive, told nothing, in the event loop: no gate has it yet",
+		name: "sluice-adaptive", about: "sluice.Gate with Adaptive.Search, told nothing",
+		library: func(p *process) caller {
+			return p.throughGate(sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+		},
+	},
+	{
+		name: "sluice-zero", about: "sluice.Gate with no configuration at all",
+		library: func(p *process) caller { return p.throughGate(sluice.Config{}) },
+	},
+	{
+		name: "rule-adaptive", about: "the rule of internal/adaptive in the event loop, to check sluice-adaptive against this",
 		make: searching(adaptive.Config{}), check: true,
 	},
 	{
-		name: "sluice-zero", about: "the same, without a pace before the first refusal",
+		name: "rule-zero", about: "the same without a pace before the first refusal, to check sluice-zero",
 		make: searching(adaptive.Config{Unlimited: true}), check: true,
+	},
+	{
+		name: "sluice-penalised", about: "sluice-adaptive with the hint that refusals are costly: Adaptive.Costly",
+		library: func(p *process) caller {
+			return p.throughGate(sluice.Config{Adaptive: sluice.Adaptive{Costly: true}})
+		},
+		check: true,
 	},
 	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",

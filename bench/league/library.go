@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -95,6 +97,14 @@ func perSecond(n float64) sluice.Rate {
 // its loop with the cost of the call.
 func (p *process) throughGate(cfg sluice.Config) caller {
 	cfg.RetryBudget = -1
+	if tracing {
+		begin := time.Now()
+		cfg.Observer = func(e sluice.Event) {
+			if e.Kind == sluice.EventLearned {
+				fmt.Fprintf(os.Stderr, "%9.3f %d %s\n", time.Since(begin).Seconds(), p.number, e.Why)
+			}
+		}
+	}
 	gate, err := sluice.New(cfg)
 	if err != nil {
 		panic(err)

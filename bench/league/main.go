@@ -39,7 +39,7 @@ type options struct {
 	random, seeds          int
 	rseed                  uint64
 	quick, json, worlds    bool
-	out, into              string
+	out, into, learned     string
 }
 
 // parse reads the arguments. With -h it prints how to use the command and returns
@@ -58,6 +58,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags.BoolVar(&o.json, "json", false, "print the figures of each run as JSON, instead of tables")
 	flags.BoolVar(&o.worlds, "print-worlds", false, "print the worlds as JSON, and run nothing")
 	flags.BoolVar(&tracing, "trace", false, "print each change of what sluice-adaptive and sluice-zero believe")
+	flags.StringVar(&o.learned, "learned", "", "draw into this `file` what is learned over time in four worlds, and run nothing else")
 	flags.StringVar(&o.out, "o", "", "also write the JSON to this `file`")
 	flags.StringVar(&o.into, "into", "", "also put the tables into this Markdown `file`, between its marks for league")
 	flags.Usage = func() {
@@ -134,6 +135,9 @@ func run(args []string, out io.Writer, in bubbler) error {
 	}
 	if err != nil {
 		return err
+	}
+	if o.learned != "" {
+		return saveLearned(o.learned)
 	}
 	worlds, strategies, err := o.chosen()
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/sluice-go/sluice/internal/svg"
 )
 
 func init() {
@@ -45,28 +47,73 @@ var (
 	faint  = color.RGBA{0xE4, 0xE4, 0xE4, 0xFF}
 )
 
+// looks has a mark of its own for each library, because not all readers see the colours.
 var looks = map[string]look{
 	"sluice":        {blue, draw.CircleGlyph{}, nil},
+	"deadlines":     {blue, polygon{corners: 5}, []vg.Length{5, 3}},
 	"floor":         {ink, draw.PlusGlyph{}, []vg.Length{2, 2}},
 	"parts":         {ink, draw.RingGlyph{}, []vg.Length{2, 2}},
 	"xtime":         {red, draw.BoxGlyph{}, nil},
-	"xsync":         {red, draw.PyramidGlyph{}, nil},
-	"xsync+xtime":   {red, draw.CrossGlyph{}, nil},
-	"syncmap+xtime": {red, draw.BoxGlyph{}, nil},
+	"xsync":         {red, polygon{corners: 4, filled: true}, nil},
+	"xsync+xtime":   {red, polygon{corners: 4}, nil},
+	"syncmap+xtime": {red, polygon{corners: 6, filled: true}, nil},
 	"uber":          {orange, draw.PyramidGlyph{}, nil},
 	"uber-strict":   {orange, draw.TriangleGlyph{}, []vg.Length{5, 3}},
 	"failsafe":      {green, draw.SquareGlyph{}, nil},
 	"throttled":     {pink, draw.CrossGlyph{}, nil},
-	"sethvargo":     {sky, draw.TriangleGlyph{}, nil},
-	"chan":          {grey, draw.BoxGlyph{}, nil},
-	"chan+ctx":      {grey, draw.SquareGlyph{}, []vg.Length{5, 3}},
-	"shardmap":      {ink, draw.PlusGlyph{}, []vg.Length{2, 2}},
-	"ticker":        {grey, draw.CrossGlyph{}, []vg.Length{2, 2}},
+	"sethvargo":     {sky, polygon{corners: 3, filled: true}, nil},
+	"chan":          {grey, polygon{corners: 6}, nil},
+	"chan+ctx":      {grey, polygon{corners: 3}, []vg.Length{5, 3}},
+	"shardmap":      {ink, rays(6), []vg.Length{2, 2}},
+	"ticker":        {grey, rays(2), []vg.Length{2, 2}},
+}
+
+// A polygon is a mark with one of its corners at the bottom.
+type polygon struct {
+	corners int
+	filled  bool
+}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (p polygon) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	var path vg.Path
+	path.Move(around(at, style.Radius*1.2, 0, p.corners))
+	for i := 1; i < p.corners; i++ {
+		path.Line(around(at, style.Radius*1.2, i, p.corners))
+	}
+	path.Close()
+	if c.SetColor(style.Color); p.filled {
+		c.Fill(path)
+		return
+	}
+	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 0.8})
+	c.Stroke(path)
+}
+
+// rays is a mark of so many lines from the middle: 2 are a bar that stands.
+type rays int
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (n rays) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 0.9})
+	for i := range int(n) {
+		var path vg.Path
+		path.Move(at)
+		path.Line(around(at, style.Radius*1.3, i, int(n)))
+		c.Stroke(path)
+	}
+}
+
+// around returns the i-th of n points on a circle, from the lowest on.
+func around(at vg.Point, radius vg.Length, i, n int) vg.Point {
+	sin, cos := math.Sincos(2 * math.Pi * float64(i) / float64(n))
+	return vg.Point{X: at.X + radius*vg.Length(sin), Y: at.Y - radius*vg.Length(cos)}
 }
 
 // names are what libraries are called in plots, where that differs.
 var names = map[string]string{
 	"xtime":       "x/time/rate",
+	burstOne:      "x/time/rate, burst 1",
 	"xsync":       "x/sync",
 	"uber-strict": "uber, no slack",
 	"uber":        "uber, slack 10",
@@ -79,6 +126,11 @@ var names = map[string]string{
 
 	"syncmap+xtime": "sync.Map + x/time",
 }
+
+// burstOne is xtime where it has a burst of 1 throughout.
+const burstOne = "xtime, burst 1"
+
+func init() { looks[burstOne] = looks["xtime"] }
 
 func named(library string) string {
 	if n := names[library]; n != "" {
@@ -105,8 +157,10 @@ type panel struct {
 	labels bool // at the right ends of the series
 }
 
-// A figure is some panels beside each other.
+// A figure is some panels beside each other, and what they show in words.
 type figure struct {
+	title, description string
+
 	width, height vg.Length
 	panels        []panel
 	key           []string // libraries of a key above the panels
@@ -190,18 +244,13 @@ func (f figure) save(file string) error {
 	}
 	image := out.Bytes()
 	if !png {
-		// Liberation Sans has the widths of Arial and Helvetica, which more
-		// people have.
-		image = fonts.replace(image)
+		var err error
+		if image, err = svg.Finish(image, f.title, f.description); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(file, image, 0o644)
 }
-
-type replacer struct{ old, new string }
-
-var fonts = replacer{"font-family:Liberation Sans", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif"}
-
-func (r replacer) replace(b []byte) []byte { return bytes.ReplaceAll(b, []byte(r.old), []byte(r.new)) }
 
 func (f figure) draw(c draw.Canvas) {
 	c.FillPolygon(color.White, []vg.Point{{}, {X: f.width}, {X: f.width, Y: f.height}, {Y: f.height}})
@@ -220,9 +269,10 @@ func (f figure) draw(c draw.Canvas) {
 	}
 }
 
-// nameStyle is how the name of a library is written.
+// nameStyle is how the name of a library is written: in ink, because some colours are too
+// light to read.
 func nameStyle(library string) text.Style {
-	style := text.Style{Color: looks[library].color, Font: plot.DefaultFont, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
+	style := text.Style{Color: ink, Font: plot.DefaultFont, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 	style.Font.Size = 11
 	if library == "sluice" {
 		style.Font.Weight = 3 // bold
@@ -298,7 +348,7 @@ func (f figure) drawKey(c draw.Canvas) draw.Canvas {
 		if f.keyLines {
 			before = 26
 		}
-		width := before + style.Width(named(library)) + 14
+		width := before + style.Width(named(library))*1.1 + 12 // other fonts are wider
 		if x+width > c.Max.X {
 			x, y = c.Min.X+6, y-17
 		}

@@ -7,8 +7,10 @@ import (
 	"html"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice/bench/internal/results"
+	"github.com/sluice-go/sluice/internal/svg"
 )
 
 // A matrix is the mean score of each strategy in each world.
@@ -52,7 +54,7 @@ const (
 	nameWidth, nameHeight = 130, 84
 )
 
-// saveMatrix draws a cell for each score, the darker the better, with the number in it.
+// saveMatrix draws a cell for each score, the bluer the better, with the number in it.
 // Whoever cannot tell the shades apart can read the numbers.
 func saveMatrix(runs []results.Run, file string) error {
 	if len(runs) == 0 {
@@ -63,39 +65,54 @@ func saveMatrix(runs []results.Run, file string) error {
 	width := nameWidth + cellWidth*len(columns) + 30
 	height := nameHeight + cellHeight*len(m.strategies) + 8
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="Liberation Sans, Arial, sans-serif" font-size="11">`+"\n", width, height)
-	fmt.Fprintf(&b, `<title>Score of each strategy in each world</title><rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" style="font-family:Liberation Sans" font-size="11">`+"\n", width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" style="fill:#FFFFFF"/>`+"\n", width, height)
 	for i, w := range columns {
 		x := nameWidth + cellWidth*i + cellWidth/2
-		fmt.Fprintf(&b, `<text transform="translate(%d %d) rotate(-55)" fill="#222">%s</text>`+"\n", x, nameHeight-6, html.EscapeString(w))
+		fmt.Fprintf(&b, `<text transform="translate(%d %d) rotate(-55)" style="fill:#222222">%s</text>`+"\n", x, nameHeight-6, html.EscapeString(w))
 	}
 	for row, s := range m.strategies {
 		y := nameHeight + cellHeight*row
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222">%s</text>`+"\n", nameWidth-6, y+14, html.EscapeString(s))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" style="fill:#222222">%s</text>`+"\n", nameWidth-6, y+14, html.EscapeString(s))
 		for i, w := range columns {
 			score, weight := m.mean(s), "bold"
 			if i < len(m.worlds) {
 				score, weight = m.score(w, s), "normal"
 			}
-			fill, ink := shade(score)
+			opacity, ink := shade(score)
 			x := nameWidth + cellWidth*i
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/><text x="%d" y="%d" text-anchor="middle" font-weight="%s" fill="%s">%.0f</text>`+"\n",
-				x, y, cellWidth-1, cellHeight-1, fill, x+cellWidth/2, y+14, weight, ink, score)
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" style="fill:#0072B2;fill-opacity:%.2f"/><text x="%d" y="%d" text-anchor="middle" font-weight="%s" style="fill:%s">%.0f</text>`+"\n",
+				x, y, cellWidth-1, cellHeight-1, opacity, x+cellWidth/2, y+14, weight, ink, score)
 		}
 	}
 	b.WriteString("</svg>\n")
-	return os.WriteFile(file, b.Bytes(), 0o644)
+	out, err := svg.Finish(b.Bytes(), "Score of each strategy in each world", m.inWords())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, out, 0o644)
 }
 
-// shade returns the colours of a cell and of the number in it: white for 0, the blue of
-// Okabe and Ito for 100.
-func shade(score float64) (fill, ink string) {
-	part := max(0, min(1, score/100))
-	part *= part // most differences that matter are among the good ones
-	mix := func(to int) int { return 255 - int(part*float64(255-to)) }
-	fill, ink = fmt.Sprintf("#%02x%02x%02x", mix(int(blue.R)), mix(int(blue.G)), mix(int(blue.B))), "#222"
-	if part > .55 {
-		ink = "#fff"
+// inWords says what the picture shows: the means.
+func (m *matrix) inWords() string {
+	var words []string
+	for _, s := range m.strategies {
+		words = append(words, fmt.Sprintf("%s %.0f", s, m.mean(s)))
 	}
-	return fill, ink
+	return "A table of scores from 0 to 100. The means are: " + strings.Join(words, ", ") + "."
+}
+
+// shade returns how much of the blue of Okabe and Ito a cell has, nothing for 0, and the
+// colour of the number in it. Package svg has what these are on a dark background, where the
+// blue is bright.
+func shade(score float64) (opacity float64, ink string) {
+	opacity = max(0, min(1, score/100))
+	opacity *= opacity // most differences that matter are among the good ones
+	switch {
+	case opacity > .8:
+		return opacity, "#FFFFFF" // the background, in both
+	case opacity > .6:
+		return opacity, "#212121"
+	}
+	return opacity, "#222222"
 }

@@ -3,15 +3,18 @@
 //	go run ./bench/plots -speed speed.txt -precision precision.json -league league.json -o dir
 //
 //	delivered.svg  the rate delivered against the rate asked for
-//	spacing.svg    how the gaps between calls are distributed
+//	spacing.svg    how the gaps between calls are distributed, and what that costs
 //	cost.svg       what a call costs
 //	keys.svg       how that grows with the number of keys
+//	gates.svg      … with the number of gates
 //	waiters.svg    how a handover grows with the number of goroutines that wait
+//	contexts.svg   … and may be cancelled
+//	changes.svg    how a change of a gate grows with the number of callers that wait
 //	league.svg     the score of each strategy in each world
 //
 // Colours are those of Okabe and Ito (Color Universal Design, 2008), which
-// people with any kind of colour vision can tell apart; lines differ in their
-// marks, too.
+// people with any kind of colour vision can tell apart, and others on dark
+// backgrounds; lines differ in their marks, too.
 package main
 
 import (
@@ -52,7 +55,8 @@ func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
 		if err != nil {
 			return err
 		}
-		figures["cost"], figures["keys"], figures["waiters"] = cost(s), keys(s), waiters(s)
+		figures["cost"], figures["keys"], figures["gates"] = cost(s), keys(s), gates(s)
+		figures["waiters"], figures["contexts"], figures["changes"] = waiters(s), contexts(s), changes(s)
 	}
 	if precisionFile != "" {
 		p, err := results.ReadPrecision(precisionFile)
@@ -60,6 +64,11 @@ func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
 			return err
 		}
 		cells := p.Cells()
+		for i := range cells {
+			if cells[i].Library == "xtime" {
+				cells[i].Library = burstOne
+			}
+		}
 		figures["delivered"], figures["spacing"] = delivered(cells), spacing(cells)
 	}
 	if leagueFile != "" {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg/draw"
+
 	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
@@ -25,7 +27,9 @@ func sample() string {
 		}
 		for _, n := range []string{"1", "10", "1000"} {
 			line("KeyedGrow/"+n+"/"+library, ns)
-			line("SemaphoreGrow/"+n+"/"+library, ns)
+			for _, work := range []string{"SemaphoreGrow", "SemaphoreGrowCancel", "GatesGrow", "SetRateGrow", "PauseUntilGrow", "SettleGrow"} {
+				line(work+"/"+n+"/"+library, ns)
+			}
 		}
 	}
 	return b.String()
@@ -64,17 +68,20 @@ func TestRun(t *testing.T) {
 	}
 	for file, names := range map[string][]string{
 		"delivered": {"sluice", "x/time/rate", "100k"},
-		"spacing":   {"sluice", "time.Ticker", "1 ms"},
+		"spacing":   {"sluice", "time.Ticker", "1 ms", "processor time", "x/time/rate, burst 1"},
 		"cost":      {"sluice", "floor", "a million keys"},
 		"keys":      {"sluice", "1M"},
 		"waiters":   {"sluice", "10k"},
+		"contexts":  {"sluice", "10k"},
+		"gates":     {"sluice", "10k"},
+		"changes":   {"sluice", "10k", "SetRate", "PauseUntil", "Settle"},
 		"league":    {"sluice-told", "naive", "slow", ">4<", ">99<"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file+".svg"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range names {
+		for _, name := range append(names, "<title>", "<desc>", "prefers-color-scheme:dark") {
 			if !strings.Contains(string(text), name) {
 				t.Errorf("%s.svg does not say %q", file, name)
 			}
@@ -93,5 +100,19 @@ func TestRunNothing(t *testing.T) {
 	}
 	if err := run(speed, "", "", dir, false); err == nil {
 		t.Error("nothing was drawn, and that was no error")
+	}
+}
+
+// TestLooks: no mark is used twice, so no chart needs colours to tell libraries apart.
+func TestLooks(t *testing.T) {
+	of := make(map[draw.GlyphDrawer]string)
+	for library, l := range looks {
+		if library == burstOne {
+			continue
+		}
+		if other := of[l.mark]; other != "" {
+			t.Errorf("%s and %s have the same mark", library, other)
+		}
+		of[l.mark] = library
 	}
 }

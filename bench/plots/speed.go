@@ -37,7 +37,11 @@ var costRows = []struct {
 
 // cost shows what each work costs each library, one row each.
 func cost(s *results.Speed) figure {
-	f := figure{width: 900, height: 560}
+	f := figure{
+		title:       "What a call costs each library",
+		description: "Medians in nanoseconds, work by work, on a logarithmic axis. The floor is one clock reading and one compare-and-swap.",
+		width:       900, height: 560,
+	}
 	p := newPanel("", "ns per operation, median", "")
 	p.labels = false
 	low, high := math.Inf(1), 0.0
@@ -120,35 +124,73 @@ func grown(s *results.Speed, work string, cpus int) (all []series, low, high flo
 
 // keys shows how the cost of a call grows with the number of keys.
 func keys(s *results.Speed) figure {
-	return growth(s, "KeyedGrow", "number of keys, asked at random", "ns per call, median", 100, 1_000_000)
+	return growth("How the cost of a call grows with the number of keys",
+		"number of keys, asked at random", "ns per call, median", 100, onCPUs(s, "KeyedGrow")...)
+}
+
+// gates shows how the cost of a call grows with the number of gates.
+func gates(s *results.Speed) figure {
+	return growth("How the cost of a call grows with the number of gates",
+		"number of gates, called at random", "ns per call, median", 1, onCPUs(s, "GatesGrow")...)
 }
 
 // waiters shows how the cost of handing a permit over grows with the number of
 // goroutines that want it.
 func waiters(s *results.Speed) figure {
-	return growth(s, "SemaphoreGrow", "goroutines that want the one permit", "ns per handover, median", 1, 20_000)
+	return growth("How the cost of a handover grows with the goroutines that wait",
+		"goroutines that want the one permit", "ns per handover, median", 1, onCPUs(s, "SemaphoreGrow")...)
 }
 
-func growth(s *results.Speed, work, x, y string, from, to float64) figure {
-	f := figure{width: 900, height: 400}
+// contexts is waiters, with contexts that may be cancelled.
+func contexts(s *results.Speed) figure {
+	return growth("How the cost of a handover grows with the goroutines that wait with contexts",
+		"goroutines that want the one permit", "ns per handover, median", 1, onCPUs(s, "SemaphoreGrowCancel")...)
+}
+
+// changes shows how the cost of a change grows with the number of callers that wait.
+func changes(s *results.Speed) figure {
+	var works []grownWork
+	for _, change := range []string{"SetRate", "PauseUntil", "Settle"} {
+		works = append(works, grownOf(s, change+"Grow", 1, change))
+	}
+	return growth("How the cost of a change grows with the callers that wait",
+		"callers that wait", "ns per change, median", 1, works...)
+}
+
+// A grownWork is what one panel shows.
+type grownWork struct {
+	title     string
+	lines     []series
+	low, high float64
+}
+
+func grownOf(s *results.Speed, work string, cpus int, title string) grownWork {
+	w := grownWork{title: title}
+	w.lines, w.low, w.high = grown(s, work, cpus)
+	return w
+}
+
+// onCPUs returns a work on one CPU and on two.
+func onCPUs(s *results.Speed, work string) []grownWork {
+	return []grownWork{grownOf(s, work, 1, "one CPU"), grownOf(s, work, 2, "2 CPUs")}
+}
+
+// growth has a panel for each work, up to a million.
+func growth(title, x, y string, from float64, works ...grownWork) figure {
+	f := figure{title: title, description: "Medians in nanoseconds; both axes are logarithmic.", width: vg.Length(450 * len(works)), height: 400}
 	lowest, highest := math.Inf(1), 0.0
-	for _, cpus := range []int{1, 2} {
-		title := "one CPU"
-		if cpus > 1 {
-			title = fmt.Sprintf("%d CPUs", cpus)
-		}
-		p := newPanel(title, x, y)
-		all, low, high := grown(s, work, cpus)
-		lowest, highest = min(lowest, low), max(highest, high)
-		f.addSeries(&p, all)
-		logAxis(&p.X, from, to)
+	for _, w := range works {
+		p := newPanel(w.title, x, y)
+		lowest, highest = min(lowest, w.low), max(highest, w.high)
+		f.addSeries(&p, w.lines)
+		logAxis(&p.X, from, 1_100_000)
 		f.panels = append(f.panels, p)
 	}
 	if highest == 0 {
-		f.err = fmt.Errorf("%s was not measured", work)
+		f.err = fmt.Errorf("%s: nothing was measured", title)
 		return f
 	}
-	for _, p := range f.panels { // the same axis for both
+	for _, p := range f.panels { // the same axis for all
 		logAxis(&p.Y, lowest*0.8, highest*1.25)
 	}
 	return f
