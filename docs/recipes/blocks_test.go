@@ -9,7 +9,7 @@ import (
 )
 
 // documents are the pages whose blocks of Go are checked.
-var documents = []string{"../../README.md", "../recipes.md", "../coming-from.md", "../troubleshooting.md"}
+var documents = []string{"../../README.md", "../recipes.md", "../coming-from.md", "../troubleshooting.md", "../adaptive.md"}
 
 var (
 	// A block of Go, and the comment before it that names its code.

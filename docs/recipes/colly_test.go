@@ -30,19 +30,33 @@ func collector(base http.RoundTripper) (*colly.Collector, error) {
 	return c, nil
 }
 
+// Three hosts, each with a limit of its own; one asks for a minute.
 func TestColly(t *testing.T) {
-	limit := sluicetest.Limit{Count: 1, Per: time.Second, Burst: 1}
-	server(t, func(ctx context.Context, base http.RoundTripper) {
+	byHost := func(r *http.Request) string { return r.Host }
+	limit := sluicetest.Limit{Count: 1, Per: time.Second, Key: byHost}
+	hosts := []string{"a.test", "b.test", "busy.test"}
+	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
 		c, err := collector(base)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.OnError(func(r *colly.Response, err error) { t.Error(r.StatusCode, err) })
 		for n := range 30 {
-			if err := c.Visit(fmt.Sprintf("https://site.test/%d", n)); err != nil {
-				t.Error(err)
+			for _, host := range hosts {
+				if err := c.Visit(fmt.Sprintf("https://%s/%d", host, n)); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 		c.Wait()
-	}, sluicetest.Enforce(limit), sluicetest.Reply(200, "<html></html>", "Content-Type: text/html"))
+	}, sluicetest.Enforce(limit), sluicetest.Host("busy.test", sluicetest.On(10, sluicetest.Status(429, "Retry-After: 60"))),
+		sluicetest.Reply(200, "<html></html>", "Content-Type: text/html"))
+	promised{ok: 90, failed: 1}.check(t, seen)
+	for _, host := range hosts {
+		if err := seen.Host(host).Evenly(time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+	took(t, seen.Host("a.test"), 29*time.Second, 29*time.Second)
+	took(t, seen.Host("busy.test"), 89*time.Second, 90*time.Second) // a pause ends up to a second late
 }

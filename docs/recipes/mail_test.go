@@ -3,8 +3,10 @@ package recipes
 import (
 	"context"
 	"errors"
+	"net"
 	"net/smtp"
 	"net/textproto"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +29,10 @@ func mailGate() (*sluice.Gate, error) {
 }
 
 // begin mails, sending
-func sendMail(ctx context.Context, gate *sluice.Gate, auth smtp.Auth, from, to string, message []byte) error {
+// sendMail sends a message by a server such as "smtp.example.com:587".
+func sendMail(ctx context.Context, gate *sluice.Gate, server string, auth smtp.Auth, from, to string, message []byte) error {
 	return sluice.Retry(ctx, gate, sluice.RetryPolicy{MaxElapsed: time.Hour}, func(context.Context) error {
-		return classify(smtp.SendMail("smtp.example.com:587", auth, from, []string{to}, message))
+		return classify(smtp.SendMail(server, auth, from, []string{to}, message))
 	})
 }
 
@@ -75,5 +78,76 @@ func TestMails(t *testing.T) {
 			t.Errorf("took %v, want a pause of a minute", took)
 		}
 	})
-	_ = sendMail
+}
+
+// The client of net/smtp sends four messages to a server on a real socket: three are
+// accepted, refused for ever, and put off. The last one cannot wait for the end of the pause.
+func TestMails_Server(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	served := make(chan int)
+	go func() { served <- serveMail(listener, "250 accepted", "550 no such user", "421 too many messages") }()
+	gate, err := mailGate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.SetRate(sluice.Rate{}); err != nil { // not to wait in a test
+		t.Fatal(err)
+	}
+	send := func(longest time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), longest)
+		defer cancel()
+		return sendMail(ctx, gate, listener.Addr().String(), nil, "a@test", "b@test", []byte("hello"))
+	}
+	if err := send(time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := send(time.Hour); !errors.Is(err, sluice.ErrPermanent) {
+		t.Errorf("%v, want a permanent error", err)
+	}
+	var wait *limits.WaitError
+	for range 2 {
+		if err := send(30 * time.Second); !errors.As(err, &wait) || wait.For != limits.ByPause {
+			t.Errorf("%v, want one about the pause", err)
+		}
+	}
+	_ = listener.Close()
+	if n := <-served; n != 3 {
+		t.Errorf("%d messages were sent, want 3", n)
+	}
+}
+
+// serveMail answers RCPT with one reply after the other, and returns how many connections
+// there were.
+func serveMail(listener net.Listener, replies ...string) (served int) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return served
+		}
+		text := textproto.NewConn(conn)
+		_ = text.PrintfLine("220 test")
+		for {
+			line, err := text.ReadLine()
+			if err != nil {
+				break
+			}
+			reply := "250 ok"
+			switch command, _, _ := strings.Cut(line, " "); command {
+			case "RCPT":
+				reply = replies[served%len(replies)]
+			case "DATA":
+				_ = text.PrintfLine("354 go on")
+				_, _ = text.ReadDotBytes()
+			case "QUIT":
+				reply = "221 bye"
+			}
+			_ = text.PrintfLine("%s", reply)
+		}
+		_ = text.Close()
+		served++
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func isTransient(err error) bool { return errors.Is(err, driver.ErrBadConn) }
 
 func TestSQL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := sql.OpenDB(fakeDB{})
+		db := sql.OpenDB(fakeDB{new(atomic.Int64)})
 		defer db.Close()
 		u, err := newUsers(db)
 		if err != nil {
@@ -62,19 +63,48 @@ func TestSQL(t *testing.T) {
 		if took := time.Since(began); took != time.Second+fakeLatency {
 			t.Errorf("201 queries took %v", took)
 		}
+		if s := db.Stats(); s.WaitCount > 0 || s.MaxOpenConnections != 10 {
+			t.Errorf("%d of 201 queries waited for a connection, with %d of them", s.WaitCount, s.MaxOpenConnections)
+		}
+	})
+}
+
+// A connection breaks 9 times. database/sql tries three times at once, and the gate tries
+// that again after its backoff.
+func TestSQL_Broken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for broken, ok := range map[int64]bool{9: true, 13: false} {
+			fake := fakeDB{new(atomic.Int64)}
+			fake.broken.Store(broken)
+			db := sql.OpenDB(fake)
+			u, err := newUsers(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name, err := u.name(t.Context(), 1); (err == nil && name == "name") != ok || fake.broken.Load() != max(0, broken-12) {
+				t.Errorf("broken %d times: %q, %v, and then %d times", broken, name, err, fake.broken.Load())
+			}
+			_ = db.Close()
+		}
 	})
 }
 
 const fakeLatency = 10 * time.Millisecond
 
-// A fakeDB answers every query with one name.
-type fakeDB struct{}
+// A fakeDB answers every query with one name, except that its connections break at first.
+type fakeDB struct{ broken *atomic.Int64 }
 
-func (fakeDB) Connect(context.Context) (driver.Conn, error) { return fakeDB{}, nil }
-func (fakeDB) Driver() driver.Driver                        { return nil }
-func (fakeDB) Begin() (driver.Tx, error)                    { return nil, driver.ErrSkip }
-func (fakeDB) Close() error                                 { return nil }
-func (fakeDB) Prepare(string) (driver.Stmt, error)          { return fakeStmt{}, nil }
+func (db fakeDB) Connect(context.Context) (driver.Conn, error) { return db, nil }
+func (fakeDB) Driver() driver.Driver                           { return nil }
+func (fakeDB) Begin() (driver.Tx, error)                       { return nil, driver.ErrSkip }
+func (fakeDB) Close() error                                    { return nil }
+func (db fakeDB) Prepare(string) (driver.Stmt, error) {
+	if db.broken.Add(-1) >= 0 {
+		return nil, driver.ErrBadConn
+	}
+	db.broken.Store(0)
+	return fakeStmt{}, nil
+}
 
 type fakeStmt struct{}
 
