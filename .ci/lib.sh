@@ -13,8 +13,9 @@ export LC_ALL=C
 # A module of versions only, and the one that is not in go.work.
 readonly tools=tools
 
-# Modules with large dependencies of their own. .ci/run vets them, .ci/full tests them.
-readonly large=(docs/recipes sluicehttp/sdktest)
+# Modules with large dependencies of their own, which take minutes to compile in each way.
+# .ci/run tests them once, in the part work; .ci/full does the rest.
+readonly large=(cmd docs/recipes examples/fleet sluicehttp/sdktest)
 
 script=$(cd "$(dirname "$0")" && pwd -P)/$(basename "$0")
 root=$(dirname "$(dirname "$script")")
@@ -86,13 +87,30 @@ find_modules() {
 	files ':(glob)**/go.mod' | sed 's|^go.mod$|./go.mod|; s|/go.mod$||' | sort
 }
 
+# small_members prints the folders of all modules but the large ones.
+small_members() {
+	local module
+	for module in $members; do
+		[[ " ${large[*]} " = *" $module "* ]] || echo "$module"
+	done
+}
+
 # test_members tests the packages of all modules but the large ones.
 test_members() {
 	local module packages=()
-	for module in $members; do
-		[[ " ${large[*]} " = *" $module "* ]] || packages+=("./$module/...")
+	for module in $(small_members); do
+		packages+=("./$module/...")
 	done
 	at . go test "$@" "${packages[@]}"
+}
+
+# check_members runs staticcheck on the packages of modules.
+check_members() {
+	alone $tools go build -o "$tmp/staticcheck" honnef.co/go/tools/cmd/staticcheck
+	local module
+	for module in "$@"; do
+		alone "$module" "$tmp/staticcheck" ./...
+	done
 }
 
 have_c_compiler() {
