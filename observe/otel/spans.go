@@ -46,10 +46,18 @@ func (s *spans) observe(e sluice.Event) {
 		return
 	}
 	span := trace.SpanFromContext(e.Context)
-	if !span.IsRecording() {
+	in := span.SpanContext()
+	if !in.IsValid() {
 		return
 	}
-	at := place{span.SpanContext().TraceID(), span.SpanContext().SpanID(), e.Gate}
+	at := place{in.TraceID(), in.SpanID(), e.Gate}
+	if !span.IsRecording() {
+		// It may have ended while the call waited.
+		if e.Kind == sluice.EventGranted || e.Kind == sluice.EventRefused {
+			s.take(at)
+		}
+		return
+	}
 	switch e.Kind {
 	case sluice.EventQueued:
 		s.waiting.Store(at, e.LimitedBy)

@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/baggage"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
@@ -112,6 +114,44 @@ func TestSpans_OfAParent(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
+}
+
+// What a call waits for is forgotten when it no longer waits, also if its span has ended by then.
+func TestSpans_EndedMeanwhile(t *testing.T) {
+	for _, end := range []sluice.Event{{Kind: sluice.EventGranted, Wait: time.Second}, {Kind: sluice.EventRefused}} {
+		observe := sluiceotel.Spans()
+		span := &fakeSpan{recording: true}
+		ctx := trace.ContextWithSpan(bg, span)
+		send := func(e sluice.Event) { e.Context, e.Gate = ctx, "api"; observe(e) }
+		send(sluice.Event{Kind: sluice.EventQueued, LimitedBy: limits.ByRate})
+		span.recording = false
+		send(end)
+		span.recording = true // so that what is left can be seen
+		send(sluice.Event{Kind: sluice.EventGranted, Wait: time.Second})
+		if want := []string{"waited 1s"}; !slices.Equal(span.messages, want) {
+			t.Errorf("after %v: got %q, want %q", end.Kind, span.messages, want)
+		}
+	}
+}
+
+// A fakeSpan begins and ends to record as a test wants it.
+type fakeSpan struct {
+	noop.Span
+	recording bool
+	messages  []string
+}
+
+func (s *fakeSpan) IsRecording() bool { return s.recording }
+
+func (s *fakeSpan) SpanContext() trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+}
+
+func (s *fakeSpan) AddEvent(_ string, options ...trace.EventOption) {
+	cfg := trace.NewEventConfig(options...)
+	set := attribute.NewSet(cfg.Attributes()...)
+	message, _ := set.Value("message")
+	s.messages = append(s.messages, message.AsString())
 }
 
 // Baggage is what the call has, and a call without a recorded span costs nothing.
