@@ -4,43 +4,20 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/observe/live"
 )
 
 // serveLive serves the page of -live until the function that it returns is called.
 func (j *job) serveLive(stderr io.Writer) (stop func(), err error) {
-	if j.o.live == "" {
-		return func() {}, nil
-	}
-	cfg := live.Config{Title: "batchjob"}
-	if j.o.liveToken != "" {
-		text, err := os.ReadFile(j.o.liveToken)
-		if err != nil {
-			return nil, fmt.Errorf("-live-token: %w", err)
-		}
-		if cfg.Token = strings.TrimSpace(string(text)); cfg.Token == "" {
-			return nil, fmt.Errorf("-live-token: %s is empty", j.o.liveToken)
-		}
-	}
 	gates := []iter.Seq[live.Gate]{j.wholeJob()}
 	if c, ok := j.runner.(*caller); ok {
 		gates = append(gates, live.Transport(c.transport))
 	}
-	page, err := live.NewWith(cfg, gates...)
-	if err != nil {
-		return nil, fmt.Errorf("-live-token: %w", err)
-	}
-	url, stop, err := page.Listen(j.o.live)
-	if err != nil {
-		return nil, fmt.Errorf("-live: %w", err)
-	}
-	fmt.Fprintf(stderr, "batchjob: -live: %s\n", url)
-	return stop, nil
+	return cli.ServeLive("batchjob", j.o.live, j.o.liveToken, stderr, gates...)
 }
 
 // wholeJob is the gate that all attempts pass.

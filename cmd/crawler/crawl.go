@@ -16,9 +16,10 @@ import (
 type crawler struct {
 	o      options
 	client *http.Client
-	gates  *sluice.Keyed[string]
-	during sync.WaitGroup // workers
-	news   chan struct{}  // hosts wait that did not
+	all    *sluice.Gate          // above those of hosts
+	gates  *sluice.Keyed[string] // of hosts
+	during sync.WaitGroup        // workers
+	news   chan struct{}         // hosts wait that did not
 
 	begin context.Context // requests may leave; they wait for that
 	calls context.Context // requests may go on

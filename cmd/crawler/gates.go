@@ -26,7 +26,8 @@ const (
 // The delay of a host is its greatest rate. A host that refuses requests nevertheless gets
 // fewer: its gate finds out how many it allows (sluice.Adaptive).
 func (c *crawler) newGates() (*sluice.Keyed[string], error) {
-	all, err := sluice.New(sluice.Config{
+	var err error
+	c.all, err = sluice.New(sluice.Config{
 		Name: "all hosts", Concurrency: c.o.jobs, Rate: c.o.rate,
 		Adaptive: sluice.Adaptive{Off: true}, // what one host refuses says nothing about the others
 	})
@@ -40,7 +41,7 @@ func (c *crawler) newGates() (*sluice.Keyed[string], error) {
 			Concurrency: c.o.perHost,
 			Rate:        rateOf(c.delayOf(h)),
 			CatchUp:     -1, // strict: no gap is ever shorter, even if we are late
-			Parent:      all,
+			Parent:      c.all,
 			RetryBudget: -1, // a link is tried again behind the others
 		})
 		if err == nil && len(h.Learned) > 0 {

@@ -94,12 +94,19 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		}
 		defer os.RemoveAll(o.dir)
 	}
+	var page livePage
+	stopLive, err := cli.ServeLive("crawler", o.live, o.liveToken, stderr, page.gates) // before there is a folder
+	if err != nil {
+		return 0, err
+	}
+	defer stopLive()
 	c, err := newCrawler(o, transport)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	show := c.newDisplay(stderr)
+	page.shows(c, show)
 	interrupts := cli.CatchInterrupts(show.log)
 	defer interrupts.Close()
 	begin, stop := untilClosed(interrupts.Stop)

@@ -46,6 +46,9 @@ type options struct {
 	agent   string
 	quiet   bool
 	version bool
+
+	live      string // an address, "" for none
+	liveToken string // a file, "" for none
 }
 
 // siteDelay is the delay for the built-in site, which is ours.
@@ -88,6 +91,8 @@ func newFlags(o *options) *flag.FlagSet {
 	f.BoolVar(&o.resume, "resume", false, "continue the crawl in the folder, if there is one")
 	f.BoolVar(&o.bodies, "bodies", false, "keep the bodies of pages as files in the folder, named by their digest")
 	f.StringVar(&o.agent, "agent", "sluice-crawler/1 (+https://github.com/sluice-go/sluice)", "the User-Agent; robots.txt is read for its `name` before the slash")
+	f.StringVar(&o.live, "live", "", "serve a web page that shows the hosts while they are crawled, at this `address`, such as localhost:8080, or :0 for any free port of localhost")
+	f.StringVar(&o.liveToken, "live-token", "", "a `file` with a token of at least 16 bytes: whoever enters it on the page of -live can pause the crawl and change its rate and jobs")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	return f
@@ -170,6 +175,8 @@ func (o options) check() error {
 		return fmt.Errorf("-agent %q: must begin with a name of letters, - and _", o.agent)
 	case strings.ContainsAny(o.agent, "\r\n"):
 		return errors.New("-agent: must be one line")
+	case o.liveToken != "" && o.live == "":
+		return errors.New("-live-token is for the page of -live: give that, too")
 	}
 	return nil
 }
