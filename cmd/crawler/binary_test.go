@@ -26,19 +26,19 @@ func TestBinary(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
-	if pages := pagesIn(t, filepath.Join(cmd.Dir, "d", pagesFile)); len(pages) != 10 {
+	if pages := pagesIn(t, filepath.Join(cmd.Dir, "d", pagesFile)); len(pages) != 9 {
 		t.Errorf("%d pages", len(pages))
 	}
 	text, err := os.ReadFile(filepath.Join(cmd.Dir, "d", "summary.json"))
 	must(t, err)
 	var s summary
-	if err := json.Unmarshal(text, &s); err != nil || s.Pages != 7 || s.Forbidden != 3 || s.Hosts != 10 || s.Status != 0 {
+	if err := json.Unmarshal(text, &s); err != nil || s.Pages != 7 || s.Forbidden != 2 || s.Gone != 1 || s.Hosts != 10 || s.Status != 0 {
 		t.Errorf("%s: %v", text, err)
 	}
 	for _, want := range []string{
 		"host  pages  failed", "closest two", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: skipped",
 		`http://broken.test/robots.txt: line 3: Crawl-delay of "soon": not a number of seconds`, "links not followed: deeper than -depth",
-		"7 pages, 0 failed, 0 missing, 3 forbidden",
+		"7 pages, 0 failed, 0 missing, 2 forbidden",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, stdout.String())
@@ -64,9 +64,10 @@ func TestBinary_Status(t *testing.T) {
 		{"a.test", 2, `"a.test": want http://host/`},
 		{"-include ( http://a.test/", 2, "missing closing )"},
 		{"-dir /dev/null/x http://a.test/", 2, "crawler: mkdir /dev/null"},
-		// No server can listen there. That ends the request for robots.txt, and then
-		// there is nothing to crawl.
-		{"-delay 20ms http://127.0.0.1:0/", 1, "unreachable: skipped\n0 pages, 0 failed, 0 missing, 1 forbidden"},
+		{"-dir http://a.test/ http://a.test/", 2, "want a folder"},
+		{"-resume", 2, "crawl holds no crawl to resume; to begin one, give an address"},
+		// No server can listen there.
+		{"-delay 20ms http://127.0.0.1:0/", 3, "crawler: 1 host did not answer\ncrawler: the pages are in crawl/pages.jsonl\ncrawler: continue it by\n\t"},
 	} {
 		cmd := asProcess(t, strings.Fields(test.args)...)
 		out, err := cmd.CombinedOutput()
@@ -94,7 +95,9 @@ func TestBinary_FullDisk(t *testing.T) {
 	if status := cmd.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "crawler: writing the table: ") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}
-	cmd = asProcess(t, "-delay", "20ms", "-dir", "d", "-resume", "http://127.0.0.1:0/")
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	cmd = asProcess(t, "-delay", "20ms", "-dir", "d", "-resume", srv.URL)
 	must(t, os.Mkdir(filepath.Join(cmd.Dir, "d"), 0o777))
 	must(t, os.Symlink("/dev/full", filepath.Join(cmd.Dir, "d", pagesFile)))
 	out, _ := cmd.CombinedOutput()

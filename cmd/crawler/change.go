@@ -78,13 +78,20 @@ func (ch *change) add(l link) {
 		t.TooMany++
 		return
 	}
-	if first && !c.first[hid] {
-		c.first[hid] = true
-		ch.fail(ch.batch.Set(hostKeyOf('f', hid), nil, nil))
+	if first {
+		ch.first(hid)
 	}
 	t.Known++
 	ch.fresh = append(ch.fresh, id)
 	ch.enqueue(ch.host(key), id, l)
+}
+
+// first notes that links to a host are followed also without -span.
+func (ch *change) first(id hostID) {
+	if !ch.c.first[id] {
+		ch.c.first[id] = true
+		ch.fail(ch.batch.Set(hostKeyOf('f', id), nil, nil))
+	}
 }
 
 // seen reports whether an address is known. Most links of a page are to addresses that
@@ -162,6 +169,9 @@ func (ch *change) visited(p page) {
 	h, t := ch.host(keyOf(p.URL)), &ch.c.totals
 	if !ch.dequeue(h, id) {
 		return
+	}
+	if p.From == "" { // as the store knows, unless it was lost
+		ch.first(h.id)
 	}
 	ch.fail(ch.batch.Set(seenKey(id), nil, nil)) // visited
 	ch.count(h, p)

@@ -37,6 +37,7 @@ type crawler struct {
 	near      int // of those that wait, not counting far ones
 	asking    int // pages that are being asked for
 	first     map[hostID]bool
+	failures  []string           // the first pages that failed in this run, and why
 	recent    [1 << 16]addressID // addresses that were seen, as a cache
 }
 
@@ -83,14 +84,18 @@ const (
 
 // open opens the file of pages and the store, and brings the store up to date.
 func (c *crawler) open() error {
-	if err := os.MkdirAll(c.o.dir, 0o777); err != nil {
-		return err
-	}
 	pages, folder := filepath.Join(c.o.dir, pagesFile), filepath.Join(c.o.dir, storeFolder)
 	_, noPages := os.Stat(pages)
 	_, noStore := storeFS.Stat(folder)
-	if (noPages == nil || noStore == nil) && !c.o.resume {
+	exists := noPages == nil || noStore == nil
+	switch {
+	case exists && !c.o.resume:
 		return fmt.Errorf("%s %w", c.o.dir, errExists)
+	case !exists && len(c.o.seeds) == 0:
+		return fmt.Errorf("%s holds no crawl to resume; to begin one, give an address", c.o.dir)
+	}
+	if err := os.MkdirAll(c.o.dir, 0o777); err != nil {
+		return err
 	}
 	var err error
 	if c.store, err = openStore(folder); err != nil { // which another crawler has locked
@@ -149,13 +154,17 @@ func (c *crawler) replay() error {
 	})
 }
 
-// addFirst adds the addresses of the command line.
+// addFirst adds the addresses of the command line. They are on disk at once: of what the store
+// has, only they cannot be made from the file of pages.
 func (c *crawler) addFirst() error {
 	ch := c.change()
 	for _, u := range c.o.seeds {
 		ch.add(link{URL: u.String()})
 	}
-	return ch.commit()
+	if err := ch.commit(); err != nil {
+		return err
+	}
+	return c.store.sync()
 }
 
 // rebuild finds the hosts that have links. Those that were given up get another chance.

@@ -41,7 +41,7 @@ func TestSite(t *testing.T) {
 		{"strict.test", 4, 0, 0, 0, 0, time.Second, "0 rules, Crawl-delay 1s", seconds(0.25, 1.25, 2.25, 3.25, 4.25)},
 		{"sleepy.test", 0, 0, 0, 1, 0, siteDelay, "0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: skipped", seconds(0.25)},
 		{"closed.test", 0, 0, 0, 1, 0, siteDelay, "1 rule", seconds(0.25)},
-		{"down.test", 0, 0, 0, 1, 0, siteDelay, "status 500: skipped", nil},
+		{"down.test", 0, 0, 0, 0, 0, siteDelay, "status 500: left", nil},
 		{"endless.test", 4, 0, 0, 0, 0, siteDelay, "status 404: all allowed", nil},
 	} {
 		h, seen := r.host(test.host), r.record.Host(test.host)
@@ -68,7 +68,7 @@ func TestSite(t *testing.T) {
 	if err := r.record.Obeyed(); err != nil {
 		t.Error(err)
 	}
-	if len(r.pages) != 47 || r.TooDeep != 1 {
+	if len(r.pages) != 46 || r.TooDeep != 1 {
 		t.Errorf("%d pages, %d links too deep", len(r.pages), r.TooDeep)
 	}
 	first := r.pages["http://start.test/"]
@@ -214,7 +214,11 @@ func TestHopeless(t *testing.T) {
 		if want := map[string]int{"no such host": 1, "connection refused": 3}[name]; dials != want {
 			t.Errorf("%s: %d dials", name, dials)
 		}
-		if p := r.pages["http://a.test/"]; p.Skipped != "robots.txt: unreachable: skipped" {
+		about := map[string]string{"no such host": "skipped", "connection refused": "left"}[name]
+		if h := r.host("a.test"); h.About != "unreachable: "+about+" ("+name+")" {
+			t.Errorf("%q", h.About)
+		}
+		if p := r.pages["http://a.test/"]; (p.Skipped != "") != (name == "no such host") {
 			t.Errorf("page %+v", p)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 )
 
@@ -44,6 +45,24 @@ func (a answer) hopeless() bool {
 		return true
 	}
 	return a.err != nil && !errors.As(a.err, &address) && errors.Is(a.err, errRequest)
+}
+
+// cause is what went wrong, in few words.
+func (a answer) cause() string {
+	var name *net.DNSError
+	var system syscall.Errno
+	var address *url.Error
+	switch {
+	case errors.As(a.err, &name):
+		return name.Err
+	case errors.As(a.err, &system):
+		return system.Error()
+	case errors.Is(a.err, context.DeadlineExceeded):
+		return "no answer within -timeout"
+	case errors.As(a.err, &address):
+		return address.Err.Error()
+	}
+	return a.err.Error()
 }
 
 var errRequest = errors.New("not a request")

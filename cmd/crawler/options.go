@@ -175,6 +175,8 @@ func (o options) check() error {
 		return fmt.Errorf("-agent %q: must begin with a name of letters, - and _", o.agent)
 	case strings.ContainsAny(o.agent, "\r\n"):
 		return errors.New("-agent: must be one line")
+	case strings.Contains(o.dir, "://"):
+		return fmt.Errorf("-dir %s: want a folder, not an address", o.dir)
 	case o.liveToken != "" && o.live == "":
 		return errors.New("-live-token is for the page of -live: give that, too")
 	}
@@ -234,7 +236,7 @@ rel=nofollow. If a page equals an earlier one of its host, its links are not fol
 
 Exit status: 0 if all pages that may be fetched were fetched; 1 if some failed, could
 not be written, or there were none; 2 if the crawl could not begin; 3 if hosts are left
-that stopped answering, or asked for more time than -max-wait: -resume tries them again;
+that did not answer, or asked for more time than -max-wait: -resume tries them again;
 130 if it was interrupted. The first Ctrl-C lets requests in flight finish, the second
 cancels them, the third ends the program. SIGTERM and SIGHUP do as Ctrl-C does.
 

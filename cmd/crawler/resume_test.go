@@ -57,6 +57,7 @@ func TestResume_FileCounts(t *testing.T) {
 		lines int // that are left
 	}{
 		{"no store", func(t *testing.T, _, frontier string) { must(t, storeFS.RemoveAll(frontier)) }, 3},
+		{"no store, no address", func(t *testing.T, _, frontier string) { must(t, storeFS.RemoveAll(frontier)) }, 3},
 		{"half a line", func(t *testing.T, pages, _ string) {
 			f, err := os.OpenFile(pages, os.O_APPEND|os.O_WRONLY, 0)
 			must(t, err)
@@ -77,7 +78,11 @@ func TestResume_FileCounts(t *testing.T) {
 	} {
 		r := crawlWith(t, crawling{stop: 3500 * millisecond}, chain, "http://a.test/")
 		test.spoil(t, filepath.Join(r.dir, pagesFile), filepath.Join(r.dir, storeFolder))
-		r = crawlWith(t, crawling{dir: r.dir}, chain, "-resume", "http://a.test/")
+		again := []string{"-resume", "http://a.test/"}
+		if strings.Contains(test.name, "no address") {
+			again = again[:1]
+		}
+		r = crawlWith(t, crawling{dir: r.dir}, chain, again...)
 		want := 5
 		if test.lines == 4 {
 			want = 6 // with the page that the line linked to
@@ -114,5 +119,27 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A host whose robots.txt cannot be had for a while loses no page by that.
+func TestResume_AfterAnOutage(t *testing.T) {
+	r := crawl(t, site(sluicetest.Path("/robots.txt", sluicetest.Status(503)), htmlPage("/")), "http://a.test/")
+	if h := r.host("a.test"); h.Queued != 1 || !h.Gone || r.status(nil) != exitStopped {
+		t.Errorf("%+v, status %d", h, r.status(nil))
+	}
+	r = crawlWith(t, crawling{dir: r.dir}, chain, "-resume")
+	if len(r.pages) != 5 || r.Queued != 0 || r.status(nil) != 0 {
+		t.Errorf("%d pages, %d left, status %d", len(r.pages), r.Queued, r.status(nil))
+	}
+}
+
+// Of the pages that failed the first are named.
+func TestFailuresAreNamed(t *testing.T) {
+	links := []string{"/x1", "/x2", "/x3", "/x4", "/good"} // or the host would be set aside
+	r := crawl(t, site(noRobots, sluicetest.Path("/x", sluicetest.Status(500)), htmlPage("/", links...)), "http://a.test/")
+	hints := r.hints(nil, exitFailed)
+	if len(hints) != 4 || hints[0] != "failed: http://a.test/x1: 500 Internal Server Error" || hints[3] != "other pages that failed have an error in pages.jsonl" {
+		t.Errorf("%q", hints)
 	}
 }

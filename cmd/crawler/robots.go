@@ -24,7 +24,7 @@ type robotsAnswer struct {
 	file  []byte
 	rules *robots.Rules // nil if the host is to be skipped: there may be a file, and what it says is not known
 	about string        // in words
-	again bool          // it may be different later
+	again bool          // it may be different later: the host is asked again, and then left for -resume
 }
 
 // robots asks for robots.txt of h.
@@ -38,10 +38,14 @@ func (c *crawler) robots(gate *sluice.Gate, h *host) robotsAnswer {
 		switch {
 		case what == notAsked:
 			return robotsAnswer{again: true}
+		case a.err != nil && a.hopeless():
+			return robotsAnswer{about: "unreachable: skipped (" + a.cause() + ")"}
 		case a.err != nil:
-			return robotsAnswer{about: "unreachable: skipped", again: !a.hopeless()}
+			return robotsAnswer{about: "unreachable: left (" + a.cause() + ")", again: true}
+		case a.status == http.StatusNotImplemented:
+			return robotsAnswer{about: fmt.Sprintf("status %d: skipped", a.status)}
 		case what != answered, a.status >= 500:
-			return robotsAnswer{about: fmt.Sprintf("status %d: skipped", a.status), again: a.status != http.StatusNotImplemented}
+			return robotsAnswer{about: fmt.Sprintf("status %d: left", a.status), again: true}
 		case a.status/100 == 2:
 			rules := robots.Parse(a.body, c.o.token())
 			return robotsAnswer{file: a.body, rules: rules, about: plural(rules.Len(), "rule")}

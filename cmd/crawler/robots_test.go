@@ -27,11 +27,12 @@ func TestRobots(t *testing.T) {
 		{"empty", robots(sluicetest.Reply(200, "")), "0 rules", 2, "", 1},
 		{"404", robots(sluicetest.Status(404)), "status 404: all allowed", 2, "", 1},
 		{"403", robots(sluicetest.Status(403)), "status 403: all allowed", 2, "", 1},
-		{"500", robots(sluicetest.Status(500)), "status 500: skipped", 0, "robots.txt: status 500: skipped", 3},
+		{"500", robots(sluicetest.Status(500)), "status 500: left", 0, "", 3},
+		{"501", robots(sluicetest.Status(501)), "status 501: skipped", 0, "robots.txt: status 501: skipped", 1},
 		{"503 once", robots(sluicetest.First(1, sluicetest.Status(503)), sluicetest.Reply(200, file)), "1 rule", 1, "robots.txt: forbidden", 2},
-		{"429", robots(sluicetest.Status(429)), "status 429: skipped", 0, "robots.txt: status 429: skipped", 3},
-		{"cut off", robots(sluicetest.CutBody(10), sluicetest.Reply(200, file)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
-		{"never", robots(sluicetest.Delay(limits.Never)), "unreachable: skipped", 0, "robots.txt: unreachable: skipped", 3},
+		{"429", robots(sluicetest.Status(429)), "status 429: left", 0, "", 3},
+		{"cut off", robots(sluicetest.CutBody(10), sluicetest.Reply(200, file)), "unreachable: left (unexpected EOF)", 0, "", 3},
+		{"never", robots(sluicetest.Delay(limits.Never)), "unreachable: left (no answer within -timeout)", 0, "", 3},
 		{"redirected", robots(sluicetest.Status(301, "Location: /other.txt")), "1 rule", 1, "robots.txt: forbidden", 1},
 		{"in a circle", robots(sluicetest.Status(302, "Location: /robots.txt")), "more than 5 redirects: skipped", 0, "robots.txt: more than 5 redirects: skipped", 6},
 		{"nowhere", robots(sluicetest.Status(302)), "status 302, and no Location: skipped", 0, "robots.txt: status 302, and no Location: skipped", 1},
@@ -42,6 +43,9 @@ func TestRobots(t *testing.T) {
 		h := r.host("a.test")
 		if h.About != test.about || h.Pages != test.pages {
 			t.Errorf("%s: %q, %d pages", test.name, h.About, h.Pages)
+		}
+		if left := strings.Contains(h.About, ": left"); left != (h.Queued == 1) || left && r.status(nil) != exitStopped {
+			t.Errorf("%s: %d left, status %d", test.name, h.Queued, r.status(nil))
 		}
 		page := "http://a.test/a"
 		if test.pages == 0 {

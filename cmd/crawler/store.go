@@ -110,6 +110,9 @@ func (silent) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("the store: "+format, args...))
 }
 
+// sync waits until what was stored is on the disk.
+func (s *store) sync() error { return s.db.LogData(nil, pebble.Sync) }
+
 func (s *store) close() error { return s.db.Close() }
 
 // get returns a copy of a value, or false.

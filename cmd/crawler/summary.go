@@ -36,6 +36,7 @@ type summary struct {
 	notes       []string     // about robots.txt
 	learned     map[string]string
 	until       time.Time // when the first of those that wait may be asked
+	failures    []string  // the first of this run
 	interrupted bool
 	full        bool               // -pages were fetched
 	server      *sluicetest.Server // the built-in one, or nil
@@ -45,7 +46,7 @@ type summary struct {
 func (c *crawler) summary(took time.Duration) summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := summary{totals: c.totals, Seconds: took.Seconds(), full: c.fullCrawl(), learned: make(map[string]string)}
+	s := summary{totals: c.totals, Seconds: took.Seconds(), failures: c.failures, full: c.fullCrawl(), learned: make(map[string]string)}
 	c.fail(c.store.each([]byte{'h'}, []byte{'h' + 1}, func(_, value []byte) (bool, error) {
 		var h hostRecord
 		if err := decode(value, &h); err != nil {
@@ -100,7 +101,7 @@ func (s *summary) status(err error) int {
 		s.Status = exitFailed
 	case s.interrupted:
 		s.Status = exitInterrupted
-	case s.Gone+s.Far > 0 && !s.full:
+	case s.Gone+s.Far > 0 && !s.full && s.server == nil: // of the built-in site one never works
 		s.Status = exitStopped
 	case s.Failed > 0, s.Pages == 0: // each host was away, forbade it or had none
 		s.Status = exitFailed
@@ -113,8 +114,14 @@ func (s *summary) hints(err error, status int) (lines []string) {
 	if err != nil {
 		lines = append(lines, cli.Plain(err.Error(), cli.MostOfError))
 	}
+	for _, text := range s.failures {
+		lines = append(lines, "failed: "+cli.Plain(text, cli.MostOfError))
+	}
+	if s.Failed > int64(len(s.failures)) && len(s.failures) == mostFailures {
+		lines = append(lines, "other pages that failed have an error in "+pagesFile)
+	}
 	if s.Gone > 0 {
-		lines = append(lines, plural(s.Gone, "host")+" stopped answering")
+		lines = append(lines, plural(s.Gone, "host")+" did not answer")
 	}
 	if s.Far > 0 {
 		lines = append(lines, fmt.Sprintf("%s asked to be left alone, the first until %s", plural(s.Far, "host"), s.until.Format(time.DateTime)))
@@ -122,7 +129,7 @@ func (s *summary) hints(err error, status int) (lines []string) {
 	switch {
 	case status == exitInterrupted:
 		lines = append(lines, "interrupted")
-	case s.Pages == 0 && err == nil:
+	case s.Pages == 0 && s.Gone+s.Far == 0 && err == nil:
 		lines = append(lines, "no page could be fetched")
 	}
 	return lines

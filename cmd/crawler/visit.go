@@ -104,6 +104,9 @@ func (c *crawler) note(h *host, p page) bool {
 		return false
 	}
 	c.totals.Offset = c.out.size()
+	if p.Error != "" && len(c.failures) < mostFailures {
+		c.failures = append(c.failures, p.URL+": "+p.Error)
+	}
 	ch.visited(p)
 	c.fail(ch.commit())
 	return c.err == nil
@@ -203,6 +206,9 @@ func (c *crawler) save(digest string, body []byte) error {
 	return os.WriteFile(filepath.Join(folder, digest), body, 0o666)
 }
 
+// mostFailures is how many pages that failed are named at the end.
+const mostFailures = 3
+
 // prepare reads robots.txt of h if that is due, and decides what follows. It returns
 // false if the host is to be left for now.
 func (c *crawler) prepare(gate *sluice.Gate, h *host) bool {
@@ -231,7 +237,10 @@ func (c *crawler) prepare(gate *sluice.Gate, h *host) bool {
 			h.leaving = true
 			return false
 		}
-		h.RobotsDue = now.Add(robotsAge)
+		// What it allows is not known, so nothing is asked for. Its links are left.
+		h.RobotsTries, h.About = 0, r.about
+		h.Gone, h.leaving = true, true
+		return false
 	}
 	h.RobotsTries = 0
 	ch := c.change()
