@@ -19,7 +19,7 @@ import (
 // The example of the documentation.
 func TestBinary(t *testing.T) {
 	r := runIn(t, t.TempDir(), "a\nb\nc\n", "-rate", "100/s", "-ordered", "--", "echo", "{}", "is {#}")
-	r.want(t, 0, "a is 1\nb is 2\nc is 3\n", "batchjob: 3 ok, 0 failed; late by less than ")
+	r.want(t, 0, "a is 1\nb is 2\nc is 3\n", "batchjob: 3 ok, 0 failed; p95: late < ")
 	if strings.ContainsAny(r.stderr, "\r\x1b") {
 		t.Errorf("control characters where there is no terminal: %q", r.stderr)
 	}
@@ -95,7 +95,7 @@ func TestBinaryFailuresAndModes(t *testing.T) {
 	}
 	r := runIn(t, dir, "a\nf\ng\n", args()...)
 	r.want(t, 1, "out a\nout f\nout g\n", "err a\nerr f\n",
-		"batchjob: f failed: sluice: gave up after 2 attempts: no attempts left: exit status 7\n", "2 ok, 1 failed, 2 retries; ")
+		"batchjob: f failed: exit status 7 (2 attempts)\n", "2 ok, 1 failed, 2 retries; ")
 	if strings.Contains(r.stderr, "resume") {
 		t.Errorf("there is nothing to resume:\n%s", r.stderr)
 	}
@@ -111,8 +111,8 @@ func TestBinaryFailuresAndModes(t *testing.T) {
 	}
 	states("a ok 1, f failed 2, g ok 2")
 
-	runIn(t, dir, "a\n", args()...).want(t, 2, "", "the log already has items", "-resume continues it")
-	runIn(t, dir, "a\n", "-resume", "-log", "run.jsonl", "--", "echo").want(t, 2, "", "another configuration", "-any-config")
+	runIn(t, dir, "a\n", args()...).want(t, 2, "", "-log run.jsonl: the log already has items; -resume continues it")
+	runIn(t, dir, "a\n", "-resume", "-log", "run.jsonl", "--", "echo").want(t, 2, "", "another command or request; -any-config resumes it anyway")
 	states("a ok 1, f failed 2, g ok 2")
 
 	// In another order, with more.
@@ -134,7 +134,7 @@ func TestBinaryHalt(t *testing.T) {
 	args := []string{"-in", in, "-jobs", "1", "-ordered", "-retries", "0", "-log", "run.jsonl", "-halt", "soon,fail=2", "--", "sh", "-c", "echo \"$1\"\ncase $1 in f*) exit 1 ;; esac", "sh", "{}"}
 	r := runIn(t, dir, "", args...)
 	const hint = "batchjob: resume it by\n\t"
-	r.want(t, 3, "a\nf1\nb\nf2\n", "ended early: batch: halted: 2 of 4 items failed", hint)
+	r.want(t, 3, "a\nf1\nb\nf2\n", "ended early: halted: 2 of 4 items failed", hint)
 	_, command, _ := strings.Cut(r.stderr, hint)
 	// The command that it prints, by a shell.
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -145,7 +145,7 @@ func TestBinaryHalt(t *testing.T) {
 	}
 
 	r = runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-ordered", "-halt", "now,success=2", "--", "echo")
-	r.want(t, 0, "a\nb\n", "ended early: batch: halted: 2 items are ok")
+	r.want(t, 0, "a\nb\n", "ended early: halted: 2 items are ok")
 	r = runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-retries", "0", "-halt", "soon,fail=1", "--", "false")
 	r.want(t, 3, "", "there is no -log, so it cannot be resumed")
 }
@@ -221,8 +221,7 @@ func TestBinaryInterruptedTwice(t *testing.T) {
 	untilExists(t, filepath.Join(dir, "began.a"))
 	untilExists(t, filepath.Join(dir, "began.b"))
 	p.signal(t, syscall.SIGINT)
-	p.stderr.until("interrupted: ")
-	p.signal(t, syscall.SIGINT)
+	p.signalAgain(t, syscall.SIGINT)
 	if status := p.wait(t); status != 130 || p.stdout.String() != "" || !strings.Contains(p.stderr.String(), "interrupted again: ") {
 		t.Errorf("status %d, stdout %q, stderr\n%s", status, p.stdout, p.stderr)
 	}
@@ -253,8 +252,7 @@ func TestBinaryInterruptedThrice(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.signal(t, syscall.SIGINT)
-	p.stderr.until("interrupted: ")
-	p.signal(t, syscall.SIGINT)
+	p.signalAgain(t, syscall.SIGINT)
 	p.stderr.until("interrupted again: ")
 	p.signal(t, syscall.SIGINT)
 	p.wait(t)
@@ -263,6 +261,58 @@ func TestBinaryInterruptedThrice(t *testing.T) {
 	}
 	if log := readLog(t, dir); len(log) != 0 {
 		t.Errorf("the log has %+v", log)
+	}
+}
+
+// When nobody reads its output any more it stops, and so do the commands that run.
+func TestBinaryOutputNotRead(t *testing.T) {
+	dir := t.TempDir()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const work = `case $1 in
+b) trap "echo >ended.b; exit" TERM; echo >began.b; while :; do sleep 0.02; done ;;
+c) while ! test -e go; do sleep 0.02; done ;;
+esac
+echo "$1"`
+	p := &process{cmd: exec.CommandContext(t.Context(), binary, "-jobs", "2", "-log", "run.jsonl", "--", "sh", "-c", work, "sh", "{}"), stderr: newPrinted()}
+	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = dir, strings.NewReader("a\nb\nc\n"), in, p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	line := make([]byte, 2)
+	if _, err := io.ReadFull(out, line); err != nil || string(line) != "a\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	untilExists(t, filepath.Join(dir, "began.b"))
+	out.Close()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status := p.wait(t); status != 141 || !strings.Contains(p.stderr.String(), "1 ok, 0 failed, 2 unfinished; ") || !strings.Contains(p.stderr.String(), "resume it") {
+		t.Errorf("status %d, stderr\n%s", status, p.stderr)
+	}
+	untilExists(t, filepath.Join(dir, "ended.b"))
+	if log := readLog(t, dir); len(log) != 1 || log[0].Key != "a" {
+		t.Errorf("the log has %+v", log)
+	}
+}
+
+// A closed stdout is not taken for one that keeps outputs, nor one that was sent to /dev/null
+// for a closed one.
+func TestBinaryStdoutClosed(t *testing.T) {
+	for _, test := range []struct {
+		flags, redirect string
+		warns           bool
+	}{{"", ">&-", true}, {"", ">/dev/null", false}, {"", "", false}, {"-results out", ">&-", false}} {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "echo a | "+binary+" -quiet "+test.flags+" -- echo "+test.redirect)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if warned := strings.Contains(string(out), "stdout is closed: outputs are dropped"); err != nil || warned != test.warns {
+			t.Errorf("%s %s: %v, %s", test.flags, test.redirect, err, out)
+		}
 	}
 }
 
@@ -281,8 +331,7 @@ func TestBinaryCancelsChildren(t *testing.T) {
 	}
 	defer fifo.Close()
 	p.signal(t, syscall.SIGINT)
-	p.stderr.until("interrupted: ")
-	p.signal(t, syscall.SIGINT)
+	p.signalAgain(t, syscall.SIGINT)
 	if status := p.wait(t); status != 130 {
 		t.Errorf("status %d, stderr\n%s", status, p.stderr)
 	}
@@ -376,7 +425,7 @@ func TestBinaryFullDisk(t *testing.T) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	cmd.Run()
-	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(stderr.String(), "printing an output: ") {
+	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(stderr.String(), "printing an output: ") || !strings.Contains(stderr.String(), "0 ok, 0 failed, 2 unfinished") {
 		t.Errorf("status %d, stderr\n%s", cmd.ProcessState.ExitCode(), stderr.String())
 	}
 	runIn(t, dir, "a\nb\n", "-jobs", "1", "-log", "run.jsonl", "-resume", "--", "echo").want(t, 0, "a\nb\n")
@@ -385,7 +434,7 @@ func TestBinaryFullDisk(t *testing.T) {
 // -timeout ends an attempt.
 func TestBinaryTimeout(t *testing.T) {
 	r := runIn(t, t.TempDir(), "a\n", "-timeout", "50ms", "-retries", "1", "-backoff", "1ms", "--", "sh", "-c", "sleep 1000; echo {}")
-	r.want(t, 1, "", "a failed: sluice: gave up after 2 attempts: ", "deadline exceeded")
+	r.want(t, 1, "", "a failed: it took longer than -timeout (2 attempts)\n")
 }
 
 // Items are tried as often as -retries says, however many of them fail.
@@ -474,6 +523,8 @@ func TestBinaryVersion(t *testing.T) {
 func TestBinaryTag(t *testing.T) {
 	r := runIn(t, t.TempDir(), "a\nb\n", "-ordered", "-tag", "--", "printf", "1 {}\\n2 {}\\n")
 	r.want(t, 0, "a\t1 a\na\t2 a\nb\t1 b\nb\t2 b\n")
+	r = runIn(t, t.TempDir(), "a\nb\n", "-ordered", "-tag", "--", "printf", "1 {}\\n2")
+	r.want(t, 0, "a\t1 a\na\t2\nb\t1 b\nb\t2\n")
 	r = runIn(t, t.TempDir(), "a\n", "-tag", "--", "sh", "-c", "yes 1234567 | head -c 3000000")
 	if want := strings.Repeat("a\t1234567\n", 375_000); r.stdout != want {
 		t.Errorf("%d bytes, want %d", len(r.stdout), len(want))
@@ -506,6 +557,10 @@ func TestBinaryControl(t *testing.T) {
 	if status := p.wait(t); status != 0 || !strings.Contains(p.stderr.String(), "-control: rate 1000/s, jobs 2\n") {
 		t.Errorf("status %d, stdout %q, stderr\n%s", status, p.stdout, p.stderr)
 	}
+}
+
+func TestBinaryEmptyInput(t *testing.T) {
+	runIn(t, t.TempDir(), "\n\n", "--", "echo").want(t, 0, "", "batchjob: the input has no items\n")
 }
 
 func TestBinaryFolderAsInput(t *testing.T) {

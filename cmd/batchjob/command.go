@@ -33,6 +33,8 @@ type runner interface {
 	learned() []string
 	// group returns the function for batch.Config.Group, or nil.
 	group() func(item) string
+	// lastFailure returns why the last attempt for a group failed, or "".
+	lastFailure(group string) string
 }
 
 // A command is the template of one, run without a shell.
@@ -82,6 +84,8 @@ func (command) learned() []string { return nil }
 // Nothing is known of what holds up a command.
 func (command) group() func(item) string { return nil }
 
+func (command) lastFailure(string) string { return "" }
+
 // killAfter is how long a cancelled command has to end by itself.
 const killAfter = 2 * time.Second
 
@@ -121,7 +125,16 @@ func wait(ctx context.Context, cmd *exec.Cmd) error {
 	if err != nil && ctx.Err() != nil {
 		killRest(cmd)
 		// Else it would say "signal: terminated", and not whose doing it was.
+		if ctx.Err() == context.DeadlineExceeded {
+			return timeoutError{err}
+		}
 		return fmt.Errorf("%w (%w)", ctx.Err(), err)
 	}
 	return err
 }
+
+// A timeoutError is that of a command that -timeout has ended.
+type timeoutError struct{ error }
+
+func (e timeoutError) Error() string   { return "it took longer than -timeout" }
+func (e timeoutError) Unwrap() []error { return []error{context.DeadlineExceeded, e.error} }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // alone gives a command a process group of its own, so that a Ctrl-C, which a
@@ -40,6 +42,22 @@ func busy(err error) bool {
 		}
 	}
 	return false
+}
+
+// leadsNowhere reports whether a standard file was closed when the program began: then the
+// runtime of Go has opened /dev/null in its place, for reading and writing. A shell opens it
+// for one of them.
+func leadsNowhere(file *os.File) bool {
+	flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_ACCMODE != unix.O_RDWR {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
 }
 
 // unlink deletes the name of an open file, which then goes with the process.

@@ -12,11 +12,15 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 const (
 	// liveEvery is how often a terminal is drawn.
 	liveEvery = 200 * time.Millisecond
+	// widestBar is the most columns of the bar.
+	widestBar = 60
 	// plainEvery is how often a line is printed where lines stay.
 	plainEvery = 10 * time.Second
 )
@@ -137,7 +141,8 @@ func (d *display) drawBar(now func() moment, w io.Writer, color bool) {
 		}
 		return nil
 	})
-	bar := d.bar.New(0, mpb.BarStyle(), mpb.BarExtender(numbers, false),
+	// A wide bar would be left behind, in pieces, when the terminal becomes narrower.
+	bar := d.bar.New(0, mpb.BarStyle(), mpb.BarWidth(widestBar), mpb.BarExtender(numbers, false),
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {
 			mu.Lock()
 			defer mu.Unlock()
@@ -183,5 +188,5 @@ func cut(line string, width int) string {
 	if width <= 0 || utf8.RuneCountInString(bare) <= width {
 		return line
 	}
-	return string([]rune(bare)[:width-1]) + "…"
+	return cli.Cut(bare, width)
 }

@@ -14,9 +14,19 @@ import (
 
 // hosts are those that are set aside.
 type hosts struct {
-	mu    sync.Mutex
-	aside map[string]batch.GroupState
-	news  []string // what has happened, to be printed
+	mu          sync.Mutex
+	aside       map[string]batch.GroupState
+	news        []string // what has happened, to be printed
+	lastFailure func(group string) string
+}
+
+// why is why a host is set aside. Of attempts of items that are not done yet batch does not
+// know it.
+func (h *hosts) why(s batch.GroupState) string {
+	if text := h.lastFailure(s.Group); text != "" {
+		return text
+	}
+	return reason(s.Why)
 }
 
 // changed is batch.Aside.Changed. It must not block, so others print.
@@ -30,9 +40,9 @@ func (h *hosts) changed(s batch.GroupState) {
 		h.say(s.Group, "is back")
 		return
 	case !was:
-		h.say(s.Group, fmt.Sprintf("is set aside: %v", s.Why))
+		h.say(s.Group, "is set aside, too many attempts in a row have failed: "+h.why(s))
 	case s.Failing && !before.Failing:
-		h.say(s.Group, "still fails: its items fail until it is back")
+		h.say(s.Group, "still fails, and so do its items until it is back: "+h.why(s))
 	}
 	if h.aside == nil {
 		h.aside = make(map[string]batch.GroupState)
@@ -72,7 +82,7 @@ func (h *hosts) lines(most int) []string {
 		if s.Failing {
 			what = "its items fail"
 		}
-		line := fmt.Sprintf("%s set aside, %s; tried again at %s (%v)", cmp.Or(group, "the command"), what, ceil(s.Probe), s.Why)
+		line := fmt.Sprintf("%s set aside, %s; tried again at %s (%s)", cmp.Or(group, "the command"), what, ceil(s.Probe), h.why(s))
 		lines = append(lines, cli.Plain(line, cli.MostOfError))
 	}
 	return lines

@@ -161,30 +161,41 @@ type caller struct {
 	web
 	transport *sluicehttp.Transport
 	client    *http.Client
+	why       *failures
 }
 
 func (w web) start(o options, gate *sluice.Gate) (runner, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = o.jobs // all to one host, as a rule
-	transport, err := sluicehttp.New(departing{base}, sluicehttp.Config{
+	why := new(failures)
+	transport, err := sluicehttp.New(departing{base, why}, sluicehttp.Config{
 		Gate:  sluice.Config{Parent: gate},
 		Retry: o.policy(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &caller{w, transport, &http.Client{Transport: transport}}, nil
+	return &caller{w, transport, &http.Client{Transport: transport}, why}, nil
 }
 
 // departing reports to batch when an attempt leaves, behind all gates. If another
 // one may follow, the attempt is over; otherwise it lasts until the body was
 // read, which is when run returns.
-type departing struct{ base http.RoundTripper }
+// It remembers for each host why the last attempt failed.
+type departing struct {
+	base http.RoundTripper
+	why  *failures
+}
 
 func (d departing) RoundTrip(req *http.Request) (*http.Response, error) {
 	arrive := batch.Depart(req.Context())
 	resp, err := d.base.RoundTrip(req)
 	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		if err != nil {
+			d.why.add(req.URL.Host, err.Error())
+		} else {
+			d.why.add(req.URL.Host, resp.Status)
+		}
 		arrive()
 	}
 	return resp, err
@@ -213,13 +224,13 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 			// The item has not failed: the server wants no calls for a long time.
 			return output{}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
 		}
-		if n := len(last.Attempts); n > 1 {
-			failure = fmt.Errorf("gave up after %d attempts: %w", n, failure)
+		why := last.Why
+		switch why {
+		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay: // or -retries would seem to lie
+		default:
+			why = nil
 		}
-		switch last.Why {
-		case sluice.ErrBudget, sluicehttp.ErrUnsafe, sluicehttp.ErrReplay:
-			failure = fmt.Errorf("%w, not retried: %w", failure, last.Why) // or -retries would seem to lie
-		}
+		failure = fmt.Errorf("%w%s", failure, tried(len(last.Attempts), why))
 		if last.Why == nil { // the answer is as good as any: it would be the same again
 			failure = finalError{failure}
 		}
@@ -257,6 +268,8 @@ func (c *caller) group() func(item) string {
 		return u.Host
 	}
 }
+
+func (c *caller) lastFailure(host string) string { return c.why.of(host) }
 
 func (c *caller) learned() []string {
 	var lines []string

@@ -20,7 +20,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
-	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 // An api is a server that counts what it is asked.
@@ -117,7 +116,7 @@ func TestBinaryRetryAfter(t *testing.T) {
 			t.Errorf("%s comes %v too early", r.URL, early)
 		}
 	})
-	runIn(t, t.TempDir(), "a\nb\nc\n", "-jobs", "1", "-url", a.URL+"/{}").want(t, 0, "", "3 ok, 0 failed, 1 retries; late by")
+	runIn(t, t.TempDir(), "a\nb\nc\n", "-jobs", "1", "-url", a.URL+"/{}").want(t, 0, "", "3 ok, 0 failed, 1 retries; p95: late < ")
 }
 
 // Interrupted, calls in flight that fail for good have failed, and those that
@@ -155,9 +154,9 @@ func TestBinaryNotRetried(t *testing.T) {
 	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { w.WriteHeader(http.StatusInternalServerError) })
 	items := strings.Repeat("a\n", 30)
 	r := runIn(t, t.TempDir(), items, "-jobs", "1", "-backoff", "1ms", "-aside", "0", "-url", a.URL+"/{}")
-	r.want(t, 1, "", "a failed: gave up after 4 attempts: http://127.0.0.1:", "/a: 500 Internal Server Error\n", "/a: 500 Internal Server Error, not retried: "+sluice.ErrBudget.Error()+"\n")
+	r.want(t, 1, "", "a failed: http://127.0.0.1:", "/a: 500 Internal Server Error (4 attempts)\n", "/a: 500 Internal Server Error (not retried: "+sluice.ErrBudget.Error()+")\n")
 	r = runIn(t, t.TempDir(), "a\n", "-method", "POST", "-backoff", "1ms", "-url", a.URL+"/{}")
-	r.want(t, 1, "", "/a: 500 Internal Server Error, not retried: "+sluicehttp.ErrUnsafe.Error()+"\n")
+	r.want(t, 1, "", "/a: 500 Internal Server Error (not retried: the request may not be sent twice)\n")
 }
 
 // A dead host holds up nobody, and its items do not wait for their turn to be refused a
@@ -175,7 +174,8 @@ func TestBinaryDeadHost(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r := runIn(t, dir, items.String(), "-jobs", "4", "-backoff", "10ms", "-log", "run.jsonl", "-url", "{}")
-	r.want(t, 1, "", "100 ok, 100 failed, ", dead.Addr().String()+" is set aside: ", dead.Addr().String()+" still fails")
+	r.want(t, 1, "", "100 ok, 100 failed, ", dead.Addr().String()+" is set aside, too many attempts in a row have failed: dial tcp "+dead.Addr().String()+": connect: connection refused\n",
+		"not tried: too many failed before it (-aside)\n", dead.Addr().String()+" still fails")
 	tried := 0
 	for i, l := range readLog(t, dir) {
 		if l.State == "failed" && l.Attempts > 0 {
@@ -203,7 +203,7 @@ func TestBinaryServerWait(t *testing.T) {
 	dir := t.TempDir()
 	r := runIn(t, dir, "a\nb\nc\nd\n", "-jobs", "1", "-log", "run.jsonl", "-url", a.URL+"/{}")
 	// The message is that of b, which got the response, or of c, which finds the gate paused.
-	r.want(t, 3, "", "1 ok, 0 failed, ", "ended early: ", "sluice: http://127.0.0.1:", ": the server asks for too long a wait, ", "429 Too Many Requests", "come back at ", "resume it, with the same input, by\n")
+	r.want(t, 3, "", "1 ok, 0 failed, ", "ended early: ", "ended early: http://127.0.0.1:", ": the server asks for too long a wait, ", "429 Too Many Requests", "come back at ", "resume it, with the same input, by\n")
 	if log := readLog(t, dir); len(log) != 1 || calls.Load() != 2 {
 		t.Errorf("the log has %+v, after %d calls", log, calls.Load())
 	}

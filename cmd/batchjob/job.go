@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -28,6 +29,8 @@ type job struct {
 	tally  batch.Tally
 	slots  slots // the numbers for {%}
 	hosts  hosts
+
+	unprinted int64 // items that are ok, but are not in the log, because their output could not be printed
 
 	interrupts atomic.Pointer[cli.Interrupts] // nil before signals are caught
 }
@@ -65,6 +68,7 @@ func newJob(o options, in *input) (*job, error) {
 	if j.runner, err = o.task.start(o, gate); err != nil {
 		return nil, err
 	}
+	j.hosts.lastFailure = j.runner.lastFailure
 	if o.results != "" {
 		if err := os.MkdirAll(o.results, 0o777); err != nil {
 			return nil, fmt.Errorf("-results: %w", err)
@@ -84,9 +88,9 @@ func newJob(o options, in *input) (*job, error) {
 		j.log.Log, err = batch.OpenLog(o.log, batch.LogConfig{Mode: o.mode, Config: config, AnyConfig: o.anyConfig})
 		switch {
 		case errors.Is(err, batch.ErrLogExists):
-			return nil, fmt.Errorf("%w; -resume continues it", err)
+			return nil, fmt.Errorf("-log %s: the log already has items; -resume continues it, or use another name", o.log)
 		case errors.Is(err, batch.ErrLogConfig):
-			return nil, fmt.Errorf("%w; -any-config resumes it anyway", err)
+			return nil, fmt.Errorf("-log %s: the log belongs to another command or request; -any-config resumes it anyway", o.log)
 		case err != nil:
 			return nil, err
 		}
@@ -97,6 +101,9 @@ func newJob(o options, in *input) (*job, error) {
 // run runs the job and returns the exit status.
 func (j *job) run(args []string, stdout, stderr *os.File) int {
 	start := time.Now()
+	if j.o.results == "" && leadsNowhere(stdout) {
+		fmt.Fprintln(stderr, "batchjob: stdout is closed: outputs are dropped; -results keeps them")
+	}
 	show := j.newDisplay(stdout, stderr)
 	interrupts := cli.CatchInterrupts(show.log)
 	j.interrupts.Store(interrupts)
@@ -133,6 +140,9 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 		if err := j.print(show, r); err != nil {
 			// The item is not noted in the log, and so will be run again.
 			why = fmt.Errorf("printing an output: %w", err)
+			if r.Err == nil {
+				j.unprinted = 1
+			}
 			break
 		}
 	}
@@ -200,7 +210,7 @@ func (j *job) print(show *display, r batch.Result[item, output]) error {
 		return err
 	}
 	if r.Err != nil {
-		show.log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), cli.Plain(r.Err.Error(), cli.MostOfError)))
+		show.log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
 	}
 	return nil
 }
@@ -217,6 +227,9 @@ func (j *job) printOutput(show *display, r batch.Result[item, output]) error {
 	}{{show.stderr, &r.Out.stderr}, {show.stdout, &r.Out.stdout}} {
 		write := func(b []byte) error { return show.write(to.w, b) }
 		if j.o.tag {
+			if err := to.s.endLine(); err != nil { // or the next tag would not begin a line
+				return err
+			}
 			tagged := tagger{tag: []byte(cli.Plain(j.name(r.In), cli.MostOfItem) + "\t"), write: write, begin: true}
 			write = tagged.add
 		}
@@ -234,6 +247,8 @@ func (j *job) status(why error, interrupted bool) int {
 	switch {
 	case interrupted:
 		return exitInterrupted
+	case errors.Is(why, syscall.EPIPE):
+		return exitPipe
 	case errors.Is(why, batch.ErrHalted) && j.o.halt.Successes > 0:
 		return 0 // as many as were asked for
 	case why != nil:
@@ -256,7 +271,7 @@ func (j *job) known() (ok, failed int) {
 func (j *job) report(status int, why error, args []string) string {
 	text := "batchjob: " + j.summary() + "\n"
 	if why != nil && !errors.Is(why, batch.ErrStopped) && !errors.Is(why, context.Canceled) {
-		text += "batchjob: ended early: " + cli.Plain(why.Error(), cli.MostOfError) + "\n"
+		text += "batchjob: ended early: " + reason(why) + "\n"
 	}
 	if _, failedBefore := j.known(); j.o.mode == batch.Resume && failedBefore > 0 {
 		text += fmt.Sprintf("batchjob: %d of those in the log failed before: -resume-failed runs them again\n", failedBefore)
@@ -271,7 +286,8 @@ func (j *job) report(status int, why error, args []string) string {
 		text += "batchjob: items end with a carriage return, as in files of Windows: -crlf removes it\n"
 	}
 	switch {
-	case status != exitInterrupted && status != exitStopped:
+	case status == 0 || status == exitFailed:
+	case status == exitPipe && j.log.Log == nil: // as with any program before head(1)
 	case j.log.Log == nil:
 		text += "batchjob: there is no -log, so it cannot be resumed\n"
 	case j.o.in == "-":
@@ -282,8 +298,19 @@ func (j *job) report(status int, why error, args []string) string {
 	return text
 }
 
-func (j *job) summary() string {
+// stats are the counts at the end.
+func (j *job) stats() batch.Stats {
 	s := j.tally.Stats()
+	s.OK -= j.unprinted
+	s.Unfinished += j.unprinted
+	return s
+}
+
+func (j *job) summary() string {
+	s := j.stats()
+	if s.OK+s.Failed+s.Skipped+s.Unfinished == 0 && j.in.total.Load() == 0 {
+		return "the input has no items"
+	}
 	text := fmt.Sprintf("%d ok, %d failed", s.OK, s.Failed)
 	if left := j.unfinished(s); left > 0 {
 		text += fmt.Sprintf(", %d unfinished", left)
@@ -295,7 +322,7 @@ func (j *job) summary() string {
 		text += fmt.Sprintf(", %d retries", s.Retries)
 	}
 	if s.Service.Count() > 0 {
-		text += fmt.Sprintf("; late by less than %v for 95 %% of them, an attempt took less than %v for 95 %%",
+		text += fmt.Sprintf("; p95: late < %v, attempt < %v",
 			cli.Roughly(s.Queued.Quantile(0.95)), cli.Roughly(s.Service.Quantile(0.95)))
 	}
 	return text

@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
@@ -26,6 +28,7 @@ const (
 	exitUsage       = 2   // it could not begin: flags, input, log
 	exitStopped     = 3   // stopped before the end; it can be resumed
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	exitPipe        = 141 // 128 + SIGPIPE: its output is no longer read
 )
 
 func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
@@ -77,6 +80,9 @@ func program(o options, args []string, stdin, stdout, stderr *os.File) (status i
 		return 0, err
 	}
 	defer stopLive()
+	// A write to a closed pipe is an error, and does not end the program: commands would go on
+	// without it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return j.run(args, stdout, stderr), nil
 }
 

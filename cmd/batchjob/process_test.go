@@ -95,6 +95,15 @@ func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
+// signalAgain sends a signal for the second time. Two within togetherInterrupt of package cli
+// are one; what this waits is longer, whatever the load: the program has the first one already.
+func (p *process) signalAgain(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	p.stderr.until("interrupted: ")
+	time.Sleep(60 * time.Millisecond)
+	p.signal(t, sig)
+}
+
 // ran is how a run of the program ended.
 type ran struct {
 	status         int

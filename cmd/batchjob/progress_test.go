@@ -98,6 +98,7 @@ func TestPrintLines(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
 	for _, tt := range []struct {
 		line  string
 		width int

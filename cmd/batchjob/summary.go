@@ -27,7 +27,7 @@ func (j *job) writeSummary(status int, why error, took time.Duration) error {
 		return nil
 	}
 	millis := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	s := j.tally.Stats()
+	s := j.stats()
 	sum := summary{
 		Status: status, OK: s.OK, Failed: s.Failed, Unfinished: j.unfinished(s), Skipped: s.Skipped, Repeated: s.Repeated, Retries: s.Retries,
 		Seconds: took.Seconds(), Late: millis(s.Queued.Quantile(0.95)), Attempt: millis(s.Service.Quantile(0.95)),

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -151,7 +154,7 @@ func TestTerminalPause(t *testing.T) {
 // Where there is little room the lines of the progress are cut: one that wraps
 // would not be taken back.
 func TestTerminalNarrow(t *testing.T) {
-	text := onTerminal(t, 30, "a\n", nil, "-rate", "1000/s", "-retries", "0", "--", "false")
+	text := onTerminal(t, 30, "a\n", []string{"LC_ALL=C.UTF-8"}, "-rate", "1000/s", "-retries", "0", "--", "false")
 	for line := range strings.Lines(shown(t, text)) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "batchjob: ") {
@@ -163,5 +166,60 @@ func TestTerminalNarrow(t *testing.T) {
 	}
 	if !strings.Contains(text, "…") {
 		t.Errorf("nothing was cut: %q", text)
+	}
+	// What comes first is the time that is left, and without UTF-8 there is no ellipsis.
+	text = onTerminal(t, 30, "a\nb\n", []string{"LC_ALL=C"}, "-rate", "5/s", "--", "true")
+	if !strings.Contains(text, "\nETA ") || !strings.Contains(text, "~\r\n") || strings.Contains(text, "…") {
+		t.Errorf("written %q", text)
+	}
+}
+
+// A wide terminal that becomes narrower must not break the bar in pieces.
+func TestTerminalWide(t *testing.T) {
+	text := onTerminal(t, 200, "a\n", nil, "-rate", "1000/s", "--", "true")
+	for line := range strings.Lines(shown(t, text)) {
+		if n := utf8.RuneCountInString(strings.TrimSpace(line)); strings.Contains(line, " done [") && n > 80 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+}
+
+// After a Ctrl-C, which the terminal itself writes, lines stay whole, and say what is waited for.
+func TestTerminalInterrupted(t *testing.T) {
+	master, tty := terminal(t, 100)
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), binary, "-jobs", "1", "--", "sh", "-c", waits, "sh", "{}")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader("a\nb\n"), tty, tty
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}
+	read := newPrinted()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = io.Copy(read, master) // until EIO
+	}()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	untilExists(t, filepath.Join(dir, "began.a"))
+	read.until(", 1 running")
+	if _, err := master.Write([]byte{3}); err != nil {
+		t.Fatal(err)
+	}
+	read.until("stopping, 1 running")
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	tty.Close()
+	<-over
+	text := shown(t, strings.ReplaceAll(read.String(), "^C", ""))
+	for _, line := range []string{"batchjob: interrupted: nothing more is begun; waiting for what is running (again to cancel it)\n", "done a\n", "batchjob: 1 ok, 0 failed, 1 unfinished; "} {
+		if !strings.Contains("\n"+text, "\n"+line) {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	if status := cmd.ProcessState.ExitCode(); status != 130 {
+		t.Errorf("status %d", status)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -163,7 +162,7 @@ func (d *display) draw(line string) {
 	d.last = line
 	switch {
 	case d.live != nil:
-		fmt.Fprintf(d.w, "\r\x1b[K%s", cut(line, d.live()-1))
+		fmt.Fprintf(d.w, "\r\x1b[K%s", cli.Cut(line, d.live()-1))
 	case line != "":
 		fmt.Fprintf(d.w, "crawler: %s\n", line)
 	}
@@ -177,13 +176,5 @@ func (d *display) log(text string) {
 		fmt.Fprintf(d.w, "crawler: %s\n", text)
 		return
 	}
-	fmt.Fprintf(d.w, "\r\x1b[Kcrawler: %s\n%s", text, cut(d.last, d.live()-1))
-}
-
-// cut cuts a line that would wrap.
-func cut(line string, width int) string {
-	if utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:max(0, width-1)]) + "…"
+	fmt.Fprintf(d.w, "\r\x1b[Kcrawler: %s\n%s", text, cli.Cut(d.last, d.live()-1))
 }

@@ -17,9 +17,12 @@ type Interrupts struct {
 	Close func()          // gives the signals back
 }
 
-// together is the time within which signals of one kind are one, unless they are of a
-// keyboard: timeout(1), for one, signals a process and then its group.
-const together = 200 * time.Millisecond
+// Signals of one kind within this time are one: timeout(1), for one, signals a process and then
+// its group. Nobody presses Ctrl-C twice as quickly.
+const (
+	together          = 200 * time.Millisecond
+	togetherInterrupt = 50 * time.Millisecond
+)
 
 // CatchInterrupts begins to catch the signals, and says what each of them does
 // when it has done it.
@@ -79,7 +82,11 @@ func nextSignal() func(signals <-chan os.Signal, quit <-chan struct{}) bool {
 		for {
 			select {
 			case sig := <-signals:
-				again := sig == last && sig != os.Interrupt && time.Since(at) < together
+				window := together
+				if sig == os.Interrupt {
+					window = togetherInterrupt
+				}
+				again := sig == last && time.Since(at) < window
 				if last, at = sig, time.Now(); !again {
 					return true
 				}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,8 @@ func TestNextSignal(t *testing.T) {
 		}{
 			{0, syscall.SIGTERM}, {199 * time.Millisecond, syscall.SIGTERM}, // one
 			{200 * time.Millisecond, syscall.SIGTERM},
-			{time.Millisecond, os.Interrupt}, {time.Millisecond, os.Interrupt}, // a person
+			{time.Millisecond, os.Interrupt}, {49 * time.Millisecond, os.Interrupt}, // one, of timeout -s INT
+			{50 * time.Millisecond, os.Interrupt}, // a person
 		} {
 			time.Sleep(s.after)
 			signals <- s.sig
@@ -33,7 +35,7 @@ func TestNextSignal(t *testing.T) {
 		}
 		close(quit)
 		synctest.Wait()
-		if want := []time.Duration{0, 399 * time.Millisecond, 400 * time.Millisecond, 401 * time.Millisecond}; len(got) != len(want) || got[1] != want[1] || got[3] != want[3] {
+		if want := []time.Duration{0, 399 * time.Millisecond, 400 * time.Millisecond, 499 * time.Millisecond}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Plain makes text of others fit for a line on a terminal: control characters, with which
@@ -24,6 +28,28 @@ func Plain(text string, most int) string {
 		}
 	}
 	return b.String()
+}
+
+// Cut cuts a line that is longer than a terminal is wide.
+func Cut(line string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	cut := "…"
+	if !inUTF8() {
+		cut = "~"
+	}
+	return string([]rune(line)[:width-1]) + cut
+}
+
+// inUTF8 reports whether the terminal understands UTF-8, as the locale says.
+func inUTF8() bool {
+	if runtime.GOOS == "windows" {
+		return true
+	}
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	locale = strings.ToLower(locale)
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // What a line shows of an item, and of an error.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -71,6 +72,21 @@ func TestPlain(t *testing.T) {
 	} {
 		if got := Plain(text, 20); got != want {
 			t.Errorf("plain(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		locale, line string
+		width        int
+		want         string
+	}{
+		{"de_DE.UTF-8", "abcd", 3, "ab…"}, {"C.utf8", "äöüx", 3, "äö…"}, {"C", "abcd", 3, "ab~"}, {"C", "abc", 3, "abc"}, {"C", "abc", 0, "abc"},
+	} {
+		t.Setenv("LC_ALL", test.locale)
+		if got := Cut(test.line, test.width); got != test.want && runtime.GOOS != "windows" {
+			t.Errorf("%+v: %q", test, got)
 		}
 	}
 }

@@ -13,7 +13,10 @@ import (
 func Parse(set *flag.FlagSet, args []string, others map[string]string) error {
 	err := set.Parse(args)
 	if err == nil {
-		return nil
+		return forgotten(set)
+	}
+	if text, ok := strings.CutSuffix(err.Error(), ": parse error"); ok && !strings.Contains(text, "boolean") {
+		return errors.New(text + ": want a number")
 	}
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
@@ -23,6 +26,17 @@ func Parse(set *flag.FlagSet, args []string, others map[string]string) error {
 		return fmt.Errorf("no flag -%s: did you mean -%s?", name, meant)
 	}
 	return errors.New("no flag -" + name)
+}
+
+// forgotten returns an error if the value of a flag is --, which ends the flags: then the value
+// was forgotten.
+func forgotten(set *flag.FlagSet) (err error) {
+	set.Visit(func(f *flag.Flag) {
+		if f.Value.String() == "--" {
+			err = fmt.Errorf("flag needs an argument: -%s", f.Name)
+		}
+	})
+	return err
 }
 
 // flagFor returns the flag that name stands for, or "".

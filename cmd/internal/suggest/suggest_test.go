@@ -22,12 +22,18 @@ func TestParse(t *testing.T) {
 		"-jx":       "no flag -jx",
 		"-delay":    "no flag -delay: did you mean -rate?",
 		"-xyz":      "no flag -xyz",
-		"-rate=a":   `invalid value "a" for flag -rate: parse error`,
+		"-rate=a":   `invalid value "a" for flag -rate: want a number`,
 		"-journal3": "no flag -journal3: did you mean -journal?",
 	} {
 		if err := Parse(set, []string{arg}, others); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", arg, err, want)
 		}
+	}
+	texts := flag.NewFlagSet("texts", flag.ContinueOnError)
+	texts.SetOutput(io.Discard)
+	texts.String("log", "", "")
+	if err := Parse(texts, []string{"-log", "--", "echo"}, nil); err == nil || err.Error() != "flag needs an argument: -log" {
+		t.Errorf("-log --: %v", err)
 	}
 	if err := Parse(set, []string{"-h"}, nil); err != flag.ErrHelp {
 		t.Errorf("-h: %v", err)
