@@ -48,6 +48,9 @@ import (
 // permits for a moment; the alternative starves the large request for as long
 // as small ones keep coming.
 //
+// A call for one permit whose context cannot be cancelled has come when its goroutine sleeps,
+// which is a moment later than Waiting counts it. All others have come when they are counted.
+//
 // A cancelled call loses its place and nothing else. If its context ends while the
 // permits are being handed over, they go to the next caller.
 //

@@ -10,7 +10,8 @@
 // That makes first come, first served part of what is checked, and of TryAcquire
 // that it never overtakes. One more is possible for a call whose context ended:
 // a semaphore may have handed it permits, which others saw in flight, and it
-// gave them back.
+// gave them back. All calls have contexts that can be cancelled: others share a channel, in
+// which they are in order from when their goroutines sleep, and a model does not see that.
 //
 //	go test ./bench/linear                 half a second for each kind of history
 //	go test ./bench/linear -for 10m        as long as you like

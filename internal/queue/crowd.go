@@ -20,7 +20,14 @@ package queue
 // A message may wait in the channel for a goroutine that has been counted and does not
 // receive yet, and its sender waits if there are too many of those. Two callers that
 // join at the same time may begin to receive in another order than they were counted;
-// then that is the order in which they came.
+// then that is the order in which they came. If one is not run for a while in between, a
+// caller that comes after it was counted may overtake it.
+//
+// Callers with contexts could be of the crowd, too, and count themselves out by a
+// compare-and-swap when their contexts end. One permit and 4,096 goroutines then take 600 ns
+// per hand-over instead of 1,230. But in two seconds of recorded histories (bench/linear)
+// one call had overtaken another that was counted, and one whose context had ended, but
+// whose goroutine had not run since, had held a permit. So they have entries of their own.
 type crowd struct {
 	Waiter // without a channel: no goroutine attends it alone
 	left   int
