@@ -134,7 +134,7 @@ func TestBinaryHalt(t *testing.T) {
 	args := []string{"-in", in, "-jobs", "1", "-ordered", "-retries", "0", "-log", "run.jsonl", "-halt", "soon,fail=2", "--", "sh", "-c", "echo \"$1\"\ncase $1 in f*) exit 1 ;; esac", "sh", "{}"}
 	r := runIn(t, dir, "", args...)
 	const hint = "batchjob: resume it by\n\t"
-	r.want(t, 3, "a\nf1\nb\nf2\n", "ended early: halted: 2 of 4 items failed", hint)
+	r.want(t, 3, "a\nf1\nb\nf2\n", "2 ok, 2 failed, 3 unfinished; ", "ended early: halted: 2 of 4 items failed", hint)
 	_, command, _ := strings.Cut(r.stderr, hint)
 	// The command that it prints, by a shell.
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -402,7 +402,7 @@ func TestBinaryLogInUse(t *testing.T) {
 	p := start(t, dir, "-log", "run.jsonl", "--", "sh", "-c", waits, "sh", "{}")
 	fmt.Fprint(p.stdin, "a\n")
 	untilExists(t, filepath.Join(dir, "began.a"))
-	runIn(t, dir, "b\n", "-log", "run.jsonl", "-resume", "--", "sh", "-c", waits, "sh", "{}").want(t, 2, "", "batchjob: batch: the log is in use: run.jsonl\n")
+	runIn(t, dir, "b\n", "-log", "run.jsonl", "-resume", "--", "sh", "-c", waits, "sh", "{}").want(t, 2, "", "batchjob: -log: the log is in use: run.jsonl\n")
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func newJob(o options, in *input) (*job, error) {
 		case errors.Is(err, batch.ErrLogConfig):
 			return nil, fmt.Errorf("-log %s: the log belongs to another command or request; -any-config resumes it anyway", o.log)
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("-log: %s", strings.TrimPrefix(err.Error(), "batch: "))
 		}
 	}
 	return j, nil

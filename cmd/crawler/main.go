@@ -22,8 +22,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/internal/cli"
@@ -108,6 +110,7 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 	show := c.newDisplay(stderr)
 	page.shows(c, show)
 	interrupts := cli.CatchInterrupts(show.log)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or the table, behind head, would end it before the store is closed
 	defer interrupts.Close()
 	begin, stop := untilClosed(interrupts.Stop)
 	defer stop()
