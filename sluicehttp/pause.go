@@ -1,6 +1,8 @@
 package sluicehttp
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -68,6 +70,58 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 		}
 	}
 	return found
+}
+
+// SetRate changes the configured rate of the gate of a key, spelled as in Stats, and reports
+// whether the transport has that key. A slower rate from Config.Spread stays in force; a rate
+// from Config.FromPolicy is replaced, and counts again if rate is zero. The change is lost when
+// the gate is forgotten.
+func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error) {
+	for _, st := range t.states.Range {
+		if st := st.(*state); st.key.String() == key {
+			found = true
+			err = errors.Join(err, st.configure(rate))
+		}
+	}
+	return found, err
+}
+
+// configure is SetRate for one gate.
+func (st *state) configure(rate sluice.Rate) error {
+	if rate != (sluice.Rate{}) {
+		if err := rate.Check(); err != nil {
+			return fmt.Errorf("sluicehttp: %w", err)
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.configured, st.policy = rate, sluice.Rate{}
+	st.setRate()
+	return nil
+}
+
+// SetConcurrency changes how many requests of a key, spelled as in Stats, may be in flight, and
+// reports whether the transport has that key. A limit of 0 is none, or that of
+// Config.FromPolicy. The change is lost when the gate is forgotten.
+func (t *Transport) SetConcurrency(key string, limit int64) (found bool, err error) {
+	for _, st := range t.states.Range {
+		if st := st.(*state); st.key.String() == key {
+			found = true
+			err = errors.Join(err, st.place(limit))
+		}
+	}
+	return found, err
+}
+
+// place is SetConcurrency for one gate.
+func (st *state) place(limit int64) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := st.gate.SetConcurrency(limit); err != nil {
+		return err
+	}
+	st.own, st.placesInForce = limit > 0, limit
+	return nil
 }
 
 // Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the

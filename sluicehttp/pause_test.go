@@ -215,6 +215,84 @@ func TestTransport_PauseUntil(t *testing.T) {
 	})
 }
 
+// The rate and the concurrency of a key can be changed by hand: the rate holds between those
+// that servers cause, and other keys keep theirs.
+func TestTransport_SetRate(t *testing.T) {
+	slow, fast := sluice.Rate{Count: 1, Per: time.Minute}, sluice.Rate{Count: 1, Per: time.Second}
+	inWorld(t, sluicehttp.Config{Gate: sluice.Config{Rate: slow, Concurrency: 5}}, layers(), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		for _, c := range []struct {
+			key         string
+			rate        sluice.Rate
+			found, fail bool
+		}{
+			{"http://b.test", fast, false, false},
+			{"http://a.test", sluice.Rate{Count: -1, Per: 1}, true, true},
+			{"http://a.test", fast, true, false},
+		} {
+			if found, err := w.rt.SetRate(c.key, c.rate); found != c.found || (err != nil) != c.fail {
+				t.Errorf("%+v: %v, %v", c, found, err)
+			}
+		}
+		w.wantGet("http://a.test/", 200)
+		w.wantGet("http://a.test/", 200)
+		if w.now() != 2*time.Second {
+			t.Errorf("the third request left at %v", w.now())
+		}
+		if found, err := w.rt.SetConcurrency("http://a.test", 2); !found || err != nil {
+			t.Error(found, err)
+		}
+		if _, err := w.rt.SetConcurrency("http://a.test", -1); err == nil {
+			t.Error("a negative concurrency")
+		}
+		if s := stats(t, w.rt); s.Rate != fast || s.Concurrency != 2 {
+			t.Errorf("%v, %d in flight", s.Rate, s.Concurrency)
+		}
+		w.wantGet("http://b.test/", 200)
+		w.wantGet("http://b.test/", 200)
+		if w.now() != 2*time.Second+time.Minute {
+			t.Errorf("another key went on at %v", w.now())
+		}
+	})
+}
+
+// A slower rate that a server has caused stays in force when the configured one is changed; a
+// published one is replaced, and counts again when there is none.
+func TestTransport_SetRate_AndServers(t *testing.T) {
+	left := sluicetest.Status(200, "X-RateLimit-Limit: 10000", "X-RateLimit-Remaining: 500", "X-RateLimit-Reset: 1000")
+	cfg := sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
+	inWorld(t, cfg, layers(left), func(w *world) {
+		w.wantGet("http://a.test/", 200)
+		for _, rate := range []int64{100, 9} {
+			if _, err := w.rt.SetRate("http://a.test", sluice.Rate{Count: rate, Per: time.Second}); err != nil {
+				t.Error(err)
+			}
+			if s := stats(t, w.rt); s.Rate.Interval() != 2*time.Second {
+				t.Errorf("%d/s asked: %v", rate, s.Rate)
+			}
+		}
+		if _, err := w.rt.SetRate("http://a.test", sluice.Rate{Count: 1, Per: time.Hour}); err != nil || stats(t, w.rt).Rate.Per != time.Hour {
+			t.Errorf("%v, %v", stats(t, w.rt).Rate, err)
+		}
+	})
+	published := sluicetest.Status(200, "RateLimit-Policy: \"a\";q=10;w=5")
+	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(published), func(w *world) {
+		for _, want := range []sluice.Rate{{Count: 10, Per: 5 * time.Second}, {Count: 7, Per: time.Second}, {Count: 10, Per: 5 * time.Second}} {
+			w.wantGet("http://a.test/", 200)
+			if got := stats(t, w.rt).Rate; got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+			next := sluice.Rate{Count: 7, Per: time.Second}
+			if want == next {
+				next = sluice.Rate{}
+			}
+			if _, err := w.rt.SetRate("http://a.test", next); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A secondary limit doubles its waits; Resume begins anew.
 func TestTransport_Resume_DoubledWaits(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)

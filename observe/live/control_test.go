@@ -116,7 +116,7 @@ func TestControls(t *testing.T) {
 	for gates, letters := range map[*sampler]string{
 		{sources: []iter.Seq[Gate]{Gates(mustGate(t, sluice.Config{}))}}: "prc",
 		{sources: []iter.Seq[Gate]{Keyed(keyed)}}:                        "prc",
-		{sources: []iter.Seq[Gate]{Transport(transport)}}:                "p",
+		{sources: []iter.Seq[Gate]{Transport(transport)}}:                "prc",
 		{sources: []iter.Seq[Gate]{Stats(transport.Gates())}}:            "",
 	} {
 		now := func() *sluice.Stats { gates.take(time.Now()); return &gates.rows[0].gate.Stats }

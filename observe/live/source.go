@@ -100,8 +100,7 @@ func (c keyControl[K]) SetConcurrency(limit int64) error {
 }
 
 // Transport returns a sequence of all gates of a transport, in no particular order, with what
-// their servers said about their limits. The page can pause and resume them, and not change
-// their rates, which the transport sets by what servers publish.
+// their servers said about their limits. A change is lost when the transport forgets the gate.
 func Transport(t *sluicehttp.Transport) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		t.Stats(func(key string, s sluicehttp.Stats) bool {
@@ -118,6 +117,16 @@ type hostControl struct {
 
 func (c hostControl) PauseUntil(t time.Time, why string) { c.transport.PauseUntil(c.key, t, why) }
 func (c hostControl) Resume()                            { c.transport.Resume(c.key) }
+
+func (c hostControl) SetRate(rate sluice.Rate) error {
+	_, err := c.transport.SetRate(c.key, rate)
+	return err
+}
+
+func (c hostControl) SetConcurrency(limit int64) error {
+	_, err := c.transport.SetConcurrency(c.key, limit)
+	return err
+}
 
 // Stats returns a sequence of gates of which only the Stats are known, such as those that
 // the exporters of package observe take. The page cannot change them.
