@@ -138,7 +138,7 @@ func (h *Handler) fresh(now time.Time) {
 
 // encode returns the event for a query, from the last sample. h.mu is held.
 func (h *Handler) encode(q query) []byte {
-	chosen, matching := q.choose(h.sampler.rows)
+	chosen, matching := q.choose(&h.sampler)
 	head := marshal(message{
 		Start:    h.start,
 		At:       h.sampler.at.UnixMilli(),
@@ -146,7 +146,12 @@ func (h *Handler) encode(q query) []byte {
 		Total:    h.sampler.total,
 		Matching: matching,
 	})
-	text := append([]byte("data: "), head[:len(head)-1]...)
+	size := len("data: ") + len(head) + len(`,"gates":[`) + len("]}\n\n")
+	for _, row := range chosen {
+		size += len(h.encoded(row)) + 1
+	}
+	text := append(make([]byte, 0, size), "data: "...)
+	text = append(text, head[:len(head)-1]...)
 	text = append(text, `,"gates":[`...)
 	for i, row := range chosen {
 		if i > 0 {
@@ -175,7 +180,7 @@ func marshal(v any) []byte {
 
 // views returns what a query shows. h.mu is held.
 func (h *Handler) views(q query) (views []view, matching int) {
-	chosen, matching := q.choose(h.sampler.rows)
+	chosen, matching := q.choose(&h.sampler)
 	views = make([]view, 0, len(chosen))
 	for _, row := range chosen {
 		views = append(views, viewOf(row, h.sampler.at, h.cfg.Token != ""))

@@ -38,31 +38,52 @@ func parseQuery(v url.Values) query {
 }
 
 // choose returns the rows of a page, and how many match altogether.
-func (q query) choose(rows []*history) (chosen []*history, matching int) {
+func (q query) choose(s *sampler) (chosen []*history, matching int) {
+	chosen = make([]*history, 0, min(perPage, len(s.rows)))
+	for _, h := range s.sorted(q.sort) {
+		if q.search != "" && !strings.Contains(h.lower, q.search) {
+			continue
+		}
+		if matching++; matching <= perPage {
+			chosen = append(chosen, h)
+		}
+	}
+	return chosen, matching
+}
+
+// sorted returns the rows of the last sample in an order, which all viewers share. The rows must
+// not be changed.
+func (s *sampler) sorted(by string) []*history {
+	if rows, ok := s.orders[by]; ok {
+		return rows
+	}
 	type ranked struct {
 		h     *history
 		score int
 	}
-	all := make([]ranked, 0, len(rows))
-	for _, h := range rows {
-		if q.search == "" || strings.Contains(h.lower, q.search) {
-			all = append(all, ranked{h, q.score(h)})
-		}
+	all := make([]ranked, len(s.rows))
+	for i, h := range s.rows {
+		all[i] = ranked{h, score(by, h)}
 	}
 	slices.SortFunc(all, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.h.name, b.h.name), cmp.Compare(a.h.id, b.h.id))
 	})
-	for _, r := range all[:min(perPage, len(all))] {
-		chosen = append(chosen, r.h)
+	rows := make([]*history, len(all))
+	for i, r := range all {
+		rows[i] = r.h
 	}
-	return chosen, len(all)
+	if s.orders == nil {
+		s.orders = make(map[string][]*history)
+	}
+	s.orders[by] = rows
+	return rows
 }
 
 // score is in powers of two, so that rows do not change places all the time.
-func (q query) score(h *history) int {
+func score(by string, h *history) int {
 	s := &h.gate.Stats
 	queue := float64(s.Pacing + s.Waiting)
-	switch q.sort {
+	switch by {
 	case "name":
 		return 0
 	case "waiting":

@@ -24,11 +24,12 @@ const (
 type sampler struct {
 	sources []iter.Seq[Gate]
 	known   map[identity]*history
-	rows    []*history // of the last sample
-	more    int        // gates beyond mostGates
-	at      time.Time  // of the last sample
-	total   string     // what all gates do together
-	number  uint64     // of the last sample
+	rows    []*history            // of the last sample
+	orders  map[string][]*history // the rows, by the orders that viewers have asked for
+	more    int                   // gates beyond mostGates
+	at      time.Time             // of the last sample
+	total   string                // what all gates do together
+	number  uint64                // of the last sample
 	lastID  uint64
 }
 
@@ -72,6 +73,7 @@ func (s *sampler) take(now time.Time) {
 	s.number++
 	s.at, s.more = now, 0
 	s.rows = s.rows[:0]
+	clear(s.orders)
 	if s.known == nil {
 		s.known = make(map[identity]*history)
 	}
@@ -237,7 +239,7 @@ func (f flow) refusedFor() (reason string, most uint64) {
 
 // forget drops everything, because there are no viewers left.
 func (s *sampler) forget() {
-	s.known, s.rows, s.at = nil, nil, time.Time{}
+	s.known, s.rows, s.orders, s.at = nil, nil, nil, time.Time{}
 }
 
 // sum says what all gates do together.

@@ -147,7 +147,7 @@ func TestQuery(t *testing.T) {
 		"name":    "[Idle a b queue refuses slow]",
 		"unknown": "[a b queue refuses Idle slow]",
 	} {
-		chosen, n := parseQuery(map[string][]string{"sort": {key}}).choose(sample.rows)
+		chosen, n := parseQuery(map[string][]string{"sort": {key}}).choose(&sample)
 		var names []string
 		for _, h := range chosen {
 			names = append(names, h.name)
@@ -156,8 +156,14 @@ func TestQuery(t *testing.T) {
 			t.Errorf("%s: %d: %s, want %s", key, n, got, want)
 		}
 	}
-	chosen, n := parseQuery(map[string][]string{"q": {"IDLE"}}).choose(sample.rows)
+	chosen, n := parseQuery(map[string][]string{"q": {"IDLE"}}).choose(&sample)
 	if n != 1 || chosen[0].name != "Idle" {
 		t.Errorf("search: %d", n)
+	}
+	// A sample later the order is another.
+	gates[0].Granted = 1_000_000
+	sample.take(noon.Add(2 * time.Second))
+	if chosen, _ := parseQuery(nil).choose(&sample); chosen[0].name != "Idle" {
+		t.Errorf("busiest is %s", chosen[0].name)
 	}
 }
