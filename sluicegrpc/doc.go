@@ -72,9 +72,11 @@
 // call again that the server has not seen, as one attempt. Messages that are too large have
 // the code ResourceExhausted; only the text of the error tells them apart.
 //
-// A stream is retried if it could not be opened, or if the client sends one message and has
-// seen nothing of the response yet. (gRPC's own retries, gRFC A6, end earlier, when the header
-// arrives.) While a connection is down, gRPC fails calls without sending them and dials only
+// A stream is retried if it could not be opened, or if the client has seen nothing of the
+// response yet. What the client has sent is sent again, of several messages copies, in order;
+// after 256 KiB of these, the bound of gRPC's own retries, the stream is not retried any more.
+// Nor is it if one of them is not of protobuf, or was lost because the server sent a header
+// and then ended the stream. (gRPC's own retries, gRFC A6, end whenever the header arrives.) While a connection is down, gRPC fails calls without sending them and dials only
 // from time to time; calls with grpc.WaitForReady wait instead of using up their attempts.
 // From the second attempt on, the metadata grpc-previous-rpc-attempts counts those before.
 //

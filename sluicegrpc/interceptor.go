@@ -85,8 +85,9 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 // is sent; SendMsg then waits for the gate.
 //
 // A stream that could not be opened is retried like a unary call. Later errors are retried
-// only if the client sends a single message, and before it has received one or called Header
-// or Context. RecvMsg then blocks during the backoff and the wait for the gate.
+// until the client has received a message or called Header or Context, and if it has sent no
+// more than 256 KiB: what it has sent is sent again, in order. SendMsg, RecvMsg or CloseSend
+// then block during the backoff and the wait for the gate.
 func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	open := func(request any) (grpc.ClientStream, error) {
 		return i.stream(ctx, desc, cc, method, request, streamer, opts)

@@ -103,8 +103,11 @@ func oversize(s *status.Status) bool {
 // hedging grpc-go knows nothing.) The config of an xDS route cannot be read, but that gRPC
 // has used up its attempts is in the error.
 func (c *call) retriedBelow(err error) bool {
-	return c.cc != nil && c.cc.GetMethodConfig(c.method).RetryPolicy != nil ||
-		strings.HasPrefix(err.Error(), "max retries exhausted")
+	return c.hasRetryPolicy() || strings.HasPrefix(err.Error(), "max retries exhausted")
+}
+
+func (c *call) hasRetryPolicy() bool {
+	return c.cc != nil && c.cc.GetMethodConfig(c.method).RetryPolicy != nil
 }
 
 // idempotent reports whether the call may be sent twice.

@@ -27,13 +27,12 @@ type stream struct {
 
 	failing chan struct{} // holds a token during another attempt, which may wait
 
-	mu         sync.Mutex // also guards the fields of call once the stream is open
-	turn       *turn
-	committed  bool // the client has seen a part of the response
-	answered   bool // the server has sent a message
-	over       bool // finish was called
-	message    any  // what the client has sent, if it can be sent again
-	sent, half bool // the message; the end of all messages
+	mu        sync.Mutex // also guards the fields of call once the stream is open
+	turn      *turn
+	committed bool // the client has seen a part of the response, or sent what is not kept
+	answered  bool // the server has sent a message
+	over      bool // finish was called
+	kept      kept // what the client has sent
 }
 
 // A turn is one attempt of a stream.
@@ -48,11 +47,10 @@ type turn struct {
 	timer  *time.Timer             // of the AttemptTimeout, or nil
 
 	// Guarded by s.mu.
-	opened bool
-	stop   func() bool // stops watching the context of the client
-	done   bool
-	again  bool // there must be another attempt
-	err    error
+	stop  func() bool // stops watching the context of the client
+	done  bool
+	again bool // there must be another attempt
+	err   error
 }
 
 // open opens the stream through the gate, in as many attempts as necessary.
@@ -112,7 +110,7 @@ func (t *turn) open() (again bool, err error) {
 	stop := context.AfterFunc(t.s.ctx, func() { t.end(status.FromContextError(t.s.ctx.Err()).Err()) })
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	t.s.turn, t.opened, opened = t, true, true
+	t.s.turn, opened = t, true
 	if t.stop = stop; t.done {
 		stop() // if there must be another attempt, now: the client has sent nothing yet
 	}
@@ -155,7 +153,7 @@ func (t *turn) decide(err error) (again bool, final error) {
 	t.done = true
 	switch {
 	case err != nil:
-		s.last = s.judge(t.ctx, err, &t.probe, s.committed || s.desc.ClientStreams && t.opened)
+		s.last = s.judge(t.ctx, err, &t.probe, s.committed)
 		if s.last.refused {
 			t.bill.void(s.call)
 		}
@@ -265,46 +263,36 @@ func (s *stream) received(t *turn, m any) {
 // answer records, with s.mu locked, that the server has answered.
 func (s *stream) answer() {
 	if !s.answered {
-		s.answered, s.committed, s.message = true, true, nil
+		s.answered, s.committed, s.kept.messages = true, true, nil
 		s.attempts.Ended(s.ctx, nil)
 	}
 }
 
-// resend sends what the client has sent to t.
-func (s *stream) resend(t *turn) error {
-	s.mu.Lock()
-	message, sent, half := s.message, s.sent, s.half
-	s.mu.Unlock()
-	if sent {
-		if err := t.stream.SendMsg(message); err != nil && err != io.EOF { // RecvMsg has the error
+// SendMsg implements grpc.ClientStream.
+func (s *stream) SendMsg(m any) error {
+	for {
+		t := s.ready()
+		err := t.stream.SendMsg(m)
+		if err == io.EOF && s.desc.ClientStreams {
+			_, _ = t.stream.Header() // lets gRPC call OnFinish, unless there is a header
+		}
+		switch {
+		case err != nil && err != io.EOF:
+		case !s.keep(t, m, err == nil):
+			return err // io.EOF: RecvMsg has the error
+		}
+		if err := s.failed(t, err); err != nil {
 			return err
 		}
 	}
-	if half {
-		return t.stream.CloseSend()
-	}
-	return nil
-}
-
-// SendMsg implements grpc.ClientStream.
-func (s *stream) SendMsg(m any) error {
-	s.mu.Lock()
-	if !s.desc.ClientStreams && !s.committed {
-		s.message, s.sent = m, true
-	}
-	t := s.turn
-	s.mu.Unlock()
-	err := t.stream.SendMsg(m)
-	if err == nil || err == io.EOF { // RecvMsg has the error
-		return err
-	}
-	return s.failed(t, err)
 }
 
 // CloseSend implements grpc.ClientStream.
 func (s *stream) CloseSend() error {
+	s.failing <- struct{}{}
+	defer func() { <-s.failing }()
 	s.mu.Lock()
-	s.half = true
+	s.kept.half = true
 	t := s.turn
 	s.mu.Unlock()
 	return t.stream.CloseSend()

@@ -275,10 +275,9 @@ func TestStream_IsRetriedUntilItsFirstMessage(t *testing.T) {
 	})
 }
 
-// TestStream_ThatIsNotRetried: when a client has seen the header or the context, sends
-// several messages, or the error is not one to retry.
+// TestStream_ThatIsNotRetried: when a client has seen the header or the context, or the call
+// must not be retried.
 func TestStream_ThatIsNotRetried(t *testing.T) {
-	sorry := failure(codes.ResourceExhausted, after(time.Minute))
 	for _, test := range []struct {
 		name string
 		do   func(w *world) error
@@ -304,24 +303,10 @@ func TestStream_ThatIsNotRetried(t *testing.T) {
 			_, err = s.Recv()
 			return err
 		}},
-		{"client stream", func(w *world) error {
-			s, err := w.client.StreamingInputCall(w.Context())
-			wantCode(t, err, codes.OK)
-			_, err = s.CloseAndRecv()
-			return err
-		}},
-		{"both ways", func(w *world) error {
-			s, err := w.client.FullDuplexCall(w.Context())
-			wantCode(t, err, codes.OK)
-			_, err = s.Recv()
-			return err
-		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds}, func(w *world) {
 				w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return sorry }
-				w.in = func(int, pb.TestService_StreamingInputCallServer) error { return sorry }
-				w.both = func(int, pb.TestService_FullDuplexCallServer) error { return sorry }
 				wantCode(t, test.do(w), codes.ResourceExhausted)
 				w.wantCame(0)
 				if left := time.Until(w.stats().PausedUntil); left != time.Minute {

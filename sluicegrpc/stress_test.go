@@ -2,6 +2,7 @@ package sluicegrpc_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -100,6 +101,21 @@ func stress(t *testing.T, cfg sluicegrpc.Config) {
 		_ = s.Send(response)
 		return fault()
 	}
+	w.in = func(_ int, s pb.TestService_StreamingInputCallServer) error {
+		early := rand.IntN(2) == 0
+		if early {
+			if err := fault(); err != nil {
+				return err
+			}
+		}
+		n := int32(read(t, s, -1))
+		if !early {
+			if err := fault(); err != nil {
+				return err
+			}
+		}
+		return s.SendAndClose(&pb.StreamingInputCallResponse{AggregatedPayloadSize: n})
+	}
 	w.serve(listener)
 	defer w.server.Stop()
 	tokens := limits.Must(leaky.New(limits.Rate{Count: 1e6, Per: time.Second, Burst: 1e6}))
@@ -154,10 +170,28 @@ func stress(t *testing.T, cfg sluicegrpc.Config) {
 // any makes a call of any kind.
 func (w *world) any(ctx context.Context, opts ...grpc.CallOption) error {
 	var read func() error
-	switch rand.IntN(3) {
+	switch rand.IntN(4) {
 	case 0:
 		return w.call(ctx, opts...)
 	case 1:
+		s, err := w.client.StreamingInputCall(ctx, opts...)
+		if err != nil {
+			return err
+		}
+		from := sender{s: s}
+		for range 5 {
+			if err := from.send(); err == io.EOF {
+				break
+			} else if err != nil {
+				return err
+			}
+		}
+		reply, err := s.CloseAndRecv()
+		if err == nil && reply.AggregatedPayloadSize != 5 {
+			err = fmt.Errorf("%d messages came, want 5", reply.AggregatedPayloadSize)
+		}
+		return err
+	case 2:
 		s, err := w.client.StreamingOutputCall(ctx, request, opts...)
 		if err != nil {
 			return err

@@ -68,6 +68,20 @@ func (s *shop) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, out pb.Test
 	return out.Send(&pb.StreamingOutputCallResponse{})
 }
 
+func (s *shop) StreamingInputCall(in pb.TestService_StreamingInputCallServer) error {
+	if err := s.refuse(); err != nil {
+		return err
+	}
+	n := int32(0)
+	for _, err := in.Recv(); err != io.EOF; _, err = in.Recv() {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	return in.SendAndClose(&pb.StreamingInputCallResponse{AggregatedPayloadSize: n})
+}
+
 func TestGRPC(t *testing.T) {
 	unary := func(ctx context.Context, client pb.TestServiceClient) error {
 		_, err := client.EmptyCall(ctx, &pb.Empty{})
@@ -88,7 +102,23 @@ func TestGRPC(t *testing.T) {
 			}
 		}
 	}
-	for name, call := range map[string]func(context.Context, pb.TestServiceClient) error{"unary": unary, "stream": stream} {
+	upload := func(ctx context.Context, client pb.TestServiceClient) error {
+		s, err := client.StreamingInputCall(ctx)
+		if err != nil {
+			return err
+		}
+		for range 5 {
+			if err := s.Send(&pb.StreamingInputCallRequest{}); err != nil && err != io.EOF {
+				return err
+			}
+		}
+		reply, err := s.CloseAndRecv()
+		if err == nil && reply.GetAggregatedPayloadSize() != 5 {
+			t.Errorf("%d messages came, want 5", reply.GetAggregatedPayloadSize())
+		}
+		return err
+	}
+	for name, call := range map[string]func(context.Context, pb.TestServiceClient) error{"unary": unary, "stream": stream, "upload": upload} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := bufconn.Listen(1 << 16)
