@@ -79,10 +79,10 @@ func saveMatrix(runs []results.Run, file string) error {
 			if i < len(m.worlds) {
 				score, weight = m.score(w, s), "normal"
 			}
-			opacity, ink := shade(score)
+			opacity := shade(score)
 			x := nameWidth + cellWidth*i
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" style="fill:#0072B2;fill-opacity:%.2f"/><text x="%d" y="%d" text-anchor="middle" font-weight="%s" style="fill:%s">%.0f</text>`+"\n",
-				x, y, cellWidth-1, cellHeight-1, opacity, x+cellWidth/2, y+14, weight, ink, score)
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" style="fill:#0072B2;fill-opacity:%.2f"/><text x="%d" y="%d" text-anchor="middle" font-weight="%s" style="fill:#222222">%.0f</text>`+"\n",
+				x, y, cellWidth-1, cellHeight-1, opacity, x+cellWidth/2, y+14, weight, score)
 		}
 	}
 	b.WriteString("</svg>\n")
@@ -102,17 +102,9 @@ func (m *matrix) inWords() string {
 	return "A table of scores from 0 to 100. The means are: " + strings.Join(words, ", ") + "."
 }
 
-// shade returns how much of the blue of Okabe and Ito a cell has, nothing for 0, and the
-// colour of the number in it. Package svg has what these are on a dark background, where the
-// blue is bright.
-func shade(score float64) (opacity float64, ink string) {
+// shade returns how much of the blue of Okabe and Ito a cell has: nothing for 0, and at most as
+// much as leaves the number in it readable, also on a dark background, where that blue is bright.
+func shade(score float64) (opacity float64) {
 	opacity = max(0, min(1, score/100))
-	opacity *= opacity // most differences that matter are among the good ones
-	switch {
-	case opacity > .8:
-		return opacity, "#FFFFFF" // the background, in both
-	case opacity > .6:
-		return opacity, "#212121"
-	}
-	return opacity, "#222222"
+	return 0.55 * opacity * opacity // most differences that matter are among the good ones
 }

@@ -118,7 +118,7 @@ func refusals(c draw.Canvas, r history, x func(micros) vg.Length, bottom vg.Leng
 		cross := draw.LineStyle{Color: red, Width: 2}
 		c.StrokeLine2(cross, u-arm, y-arm, u+arm, y+arm)
 		c.StrokeLine2(cross, u-arm, y+arm, u+arm, y-arm)
-		write(c, letters(11, red, true, draw.XLeft, draw.YCenter), u+8, y, fmt.Sprintf("%d refused", n))
+		write(c, letters(11, rust, true, draw.XLeft, draw.YCenter), u+8, y, fmt.Sprintf("%d refused", n))
 	}
 }
 

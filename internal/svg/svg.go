@@ -15,7 +15,6 @@ import (
 var dark = map[string]string{
 	"#FFFFFF": "#0D1117", // the background
 	"#222222": "#E6EDF3", // ink
-	"#212121": "#0D1117", // ink on blue, which is brighter on a dark background
 	"#707070": "#9DA7B3", // grey
 	"#777777": "#9DA7B3",
 	"#E4E4E4": "#30363D", // lines of a grid
@@ -24,6 +23,7 @@ var dark = map[string]string{
 	"#56B4E9": "#2A78AE", // sky blue, darker than blue here
 	"#BFE1F6": "#12324A", // water
 	"#D55E00": "#F58A4B", // vermilion
+	"#A84A00": "#F58A4B", // and of texts, for which it is too bright on white
 	"#E69F00": "#E8B23A", // orange
 	"#FBEFD5": "#3A2F14", // pale orange
 	"#009E73": "#3CC79A", // green
