@@ -244,7 +244,7 @@ func TestMasterThatIsLost(t *testing.T) {
 		if _, err := l.Take(bg, key, 1); err != nil {
 			t.Fatal(err)
 		}
-		place := g.(Topology).Place(s.key("leaky2", "l", key, ""))
+		place := g.(Topology).Place(s.key("b1", "l", key, ""))
 		keys[place] = append(keys[place], key)
 	}
 	if len(keys) != 3 || len(keys[servers[0].Addr]) == 0 {

@@ -10,7 +10,7 @@ import (
 // A Bucket is a leaky bucket for each key, shared by all machines. It allows what a
 // bucket of package leaky does, by the server's clock.
 //
-// A bucket takes about 100 bytes of the server's memory besides its key, and
+// A bucket takes 70 to 100 bytes of the server's memory besides its key, and
 // expires when it is empty. A Bucket is safe for use by multiple goroutines.
 type Bucket struct{ limiters }
 
@@ -33,7 +33,7 @@ func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 		return nil, err
 	}
 	b := new(Bucket)
-	b.init(s, "leaky2", name, rule, 0)
+	b.init(s, "b1", name, rule, 0)
 	return b, nil
 }
 

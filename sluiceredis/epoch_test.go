@@ -65,7 +65,7 @@ func TestBucketAfterLoss(t *testing.T) {
 				{0, 2, remaining(3, 2*sec)},
 			})
 			if !survives {
-				b.redis.Del(bg, s.key("leaky2", "loss", "k", ""))
+				b.redis.Del(bg, s.key("b1", "loss", "k", ""))
 			}
 			replace()
 			// The epoch is 0.5 s: the bucket was full then, at worst.

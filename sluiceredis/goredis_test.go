@@ -85,7 +85,7 @@ func TestStoreCountsOutcomes(t *testing.T) {
 		t.Errorf("no reply: %v", err)
 	}
 	p.Set(redistest.Fault{})
-	b.redis.LPush(bg, store.key("leaky2", "b", "list", ""), "x")
+	b.redis.LPush(bg, store.key("b1", "b", "list", ""), "x")
 	if _, err := l.Take(bg, "list", 1); !errors.Is(err, ErrData) {
 		t.Errorf("a list: %v", err)
 	}
@@ -95,7 +95,7 @@ func TestStoreCountsOutcomes(t *testing.T) {
 		t.Errorf("no memory: %v", err)
 	}
 	b.redis.ConfigSet(bg, "maxmemory", "0")
-	if n := b.redis.Exists(bg, store.key("leaky2", "b", "other", "")).Val(); n != 0 {
+	if n := b.redis.Exists(bg, store.key("b1", "b", "other", "")).Val(); n != 0 {
 		t.Error("a key was written without memory")
 	}
 	got := store.Stats()

@@ -20,6 +20,7 @@ import (
 var texts = []string{
 	"", "abc", "-1", "+1", "1.5", "1e9", " 1", "1 ", "\x00\xff", "99999999999999999999", "9223372036854775808",
 	"1790000000000000000 x", "1790000000000000000 -5", "1790000000000000000 99999999999999999", "1 2 3", "nan", "{}", strings.Repeat("9", 10000),
+	"1790000000000000000 5@e9", "1790000000000000000 5@1e9e1", "1790000000000000000 5@1e999", "1790000000000000000 0@1e999",
 }
 
 // others are keys of other types.
@@ -54,7 +55,7 @@ func victims(t *testing.T, b *backend) []victim {
 	}
 	p := newPacer(t, s, "hostile", 10, sec, PacerConfig{})
 	return []victim{
-		{"Leaky", s.key("leaky2", "hostile", "k", ""), map[string]func() error{
+		{"Leaky", s.key("b1", "hostile", "k", ""), map[string]func() error{
 			"take":   func() error { _, err := l.Take(bg, "k", 1); return err },
 			"peek":   func() error { _, err := l.Take(bg, "k", 0); return err },
 			"add":    func() error { return l.on("k").Adjust(bg, 1, 0) },
@@ -174,7 +175,7 @@ func TestNumbersAtTheEdges(t *testing.T) {
 			{"9223372036854775807", limits.Result{Limit: 2, ResetAfter: 2 * sec}},
 		} {
 			l := newLeaky(t, s, "edge", limits.Rate{Burst: 2, Count: 1, Per: sec})
-			key, value := s.key("leaky2", "edge", "k", ""), v.value+" 2@1000000000"
+			key, value := s.key("b1", "edge", "k", ""), v.value+" 2@1e9"
 			b.redis.Set(bg, key, value, 0)
 			if got, err := l.Take(bg, "k", 0); err != nil || got != v.want {
 				t.Errorf("%s: %+v, %v; want %+v", v.value, got, err, v.want)

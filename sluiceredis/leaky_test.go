@@ -160,7 +160,7 @@ func TestTakeOfZeroNeverWrites(t *testing.T) {
 		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 3 {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if n := b.redis.Exists(bg, s.key("leaky2", "n3", "k", "")).Val(); n != 0 {
+		if n := b.redis.Exists(bg, s.key("b1", "n3", "k", "")).Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
 		}
 	})
@@ -202,7 +202,7 @@ func TestAdjust(t *testing.T) {
 		adjust(-100, 0, nil) // no fuller than a bucket was it
 		admit(5, 0)
 		adjust(-5, 0, nil)
-		if n := b.redis.Exists(bg, s.key("leaky2", "adjust", "k", "")).Val(); n != 0 {
+		if n := b.redis.Exists(bg, s.key("b1", "adjust", "k", "")).Val(); n != 0 {
 			t.Error("an empty bucket is remembered")
 		}
 		adjust(math.MaxInt64, 0, nil)
@@ -236,7 +236,7 @@ func TestExpiryOfBuckets(t *testing.T) {
 				t.Fatal(err)
 			}
 			debt := time.Duration(i+1) * 7 * 24 * time.Hour
-			ttl := b.redis.PTTL(bg, s.key("leaky2", "ttl", "k", "")).Val()
+			ttl := b.redis.PTTL(bg, s.key("b1", "ttl", "k", "")).Val()
 			if ttl > debt+2*time.Millisecond || ttl < debt-time.Minute {
 				t.Errorf("after %d: forgotten in %v, empty in %v", i+1, ttl, debt)
 			}
@@ -255,7 +255,7 @@ func TestExpiryOfSeveralQuotas(t *testing.T) {
 		if res, err := l.Take(bg, "k", 1); err != nil || res.RetryAfter.Round(sec) != 20*time.Minute {
 			t.Errorf("%+v, %v", res, err)
 		}
-		ttl := b.redis.PTTL(bg, s.key("leaky2", "ttl2", "k", "")).Val()
+		ttl := b.redis.PTTL(bg, s.key("b1", "ttl2", "k", "")).Val()
 		if ttl > 180*time.Minute+2*time.Millisecond || ttl < 179*time.Minute {
 			t.Errorf("forgotten in %v, empty in 3 h", ttl)
 		}
@@ -299,8 +299,8 @@ func TestMemoryOfABucket(t *testing.T) {
 	if _, err := l.Take(bg, "k", 1); err != nil {
 		t.Fatal(err)
 	}
-	key := s.key("leaky2", "memory", "k", "")
-	if n := b.redis.MemoryUsage(bg, key).Val(); n > int64(len(key))+110 {
+	key := s.key("b1", "memory", "k", "")
+	if n := b.redis.MemoryUsage(bg, key).Val(); n > int64(len(key))+90 {
 		t.Errorf("%d bytes, %d of them the key", n, len(key))
 	} else {
 		t.Logf("%d bytes, %d of them the key", n, len(key))

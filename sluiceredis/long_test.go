@@ -252,7 +252,7 @@ func TestLongMillionKeys(t *testing.T) {
 		wg.Go(func() {
 			for i := next.Add(1); i <= keys; i = next.Add(1) {
 				key := strconv.FormatInt(i, 10)
-				bytes.Add(int64(len(s.key("leaky2", "soak", key, ""))))
+				bytes.Add(int64(len(s.key("b1", "soak", key, ""))))
 				if res, err := l.Take(bg, key, 1); err != nil || !res.Allowed() {
 					t.Errorf("%s: %+v, %v", key, res, err)
 					return

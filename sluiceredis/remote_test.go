@@ -142,11 +142,11 @@ func limitOf(kind string, args []string) (m kinds.Rule, used int) {
 	}
 	switch kind {
 	case "bucket":
-		var capacity, interval int64
-		if _, err := fmt.Sscanf(args[1], " %d@%d", &capacity, &interval); err != nil {
+		var capacity, interval float64
+		if _, err := fmt.Sscanf(args[1], " %g@%g", &capacity, &interval); err != nil {
 			panic(err)
 		}
-		b, err := kinds.NewBucket(limits.Rate{Count: 1, Per: time.Duration(interval), Burst: capacity}, nil)
+		b, err := kinds.NewBucket(limits.Rate{Count: 1, Per: time.Duration(interval), Burst: int64(capacity)}, nil)
 		if err != nil {
 			panic(err)
 		}

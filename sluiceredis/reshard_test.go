@@ -54,7 +54,7 @@ func TestLongReshard(t *testing.T) {
 		keys = append(keys, fmt.Sprint("key", i))
 	}
 	moving := keys[0]
-	slot := slotAt(t, client, s.key("leaky2", name, moving, ""))
+	slot := slotAt(t, client, s.key("b1", name, moving, ""))
 	l := startLoad(t, s, 16, sec, keys...)
 
 	// The other limits of the slot: those with the same tag.
@@ -178,7 +178,7 @@ func TestLongClusterLosesAMaster(t *testing.T) {
 			for i := range 30 {
 				key := fmt.Sprint("key", i)
 				keys = append(keys, key)
-				if slotAt(t, client, s.key("leaky2", "load", key, "")) < 16384/3 {
+				if slotAt(t, client, s.key("b1", "load", key, "")) < 16384/3 {
 					dead = append(dead, key)
 				} else {
 					alive = append(alive, key)

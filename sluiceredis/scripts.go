@@ -40,7 +40,7 @@ var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 		}
 		adds[set] = strictScript("add", parts...)
 		general := ""
-		for _, part := range append(parts, "set") {
+		for _, part := range append(append([]string{"replies"}, parts...), "set") {
 			general += source(part)
 		}
 		takes[set] = NewScript("take", source("clock")+"local function general()\n"+general+"return epoch, take_set\nend\n"+source("take"))
@@ -53,7 +53,7 @@ var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 // script returns the script of lua/name.lua, behind those parts it needs.
 func script(name string, parts ...string) *Script {
 	var text strings.Builder
-	for _, part := range append(append([]string{"clock"}, parts...), name) {
+	for _, part := range append(append([]string{"clock", "replies"}, parts...), name) {
 		text.WriteString(source(part))
 	}
 	return NewScript(name, text.String())

@@ -1,7 +1,7 @@
 -- A leaky bucket is the instant at which it will be empty, and of which rate it is:
 --
---   1790000002000000000 100@20000000             holds 100, leaks one each 20,000,000 ns
---   1790000002500000000 100@20000000+500000000   and is overdrawn by 0.5 s
+--   1790000002000000000 100@2e7             holds 100, leaks one each 20,000,000 ns
+--   1790000002500000000 100@2e7+500000000   and is overdrawn by 0.5 s
 --   …,…                                          a key that several rates are used for
 --
 -- Each rate has a bucket, and what one grants is poured into all; of more than two, one
@@ -18,14 +18,20 @@ local function bucket_units(ns, from, to)
   return math.min(units, most)
 end
 
+-- bucket_number returns the number of a text such as 25e6, or nil.
+local function bucket_number(text)
+  local digits, zeros = string.match(text, '^(%d+)e?(%d*)$')
+  return digits and tonumber(digits) * 10 ^ (tonumber(zeros) or 0)
+end
+
 -- bucket_parse returns the bucket that a text is, or nil. One that is fuller than it can
 -- be is full: a clock stepped back, and would have it full until it has caught up.
 local function bucket_parse(text)
-  local digits, c, t, over = string.match(text, '^(%d+) (%d+)@(%d+)%+?(%d*)$')
+  local digits, c, t, over = string.match(text, '^(%d+) (%d[%de]*)@(%d[%de]*)%+?(%d*)$')
   if not digits or #t > 16 or #c > 16 or #over > 16 then return nil end
   local level = ahead(digits)
-  t, c, over = tonumber(t), tonumber(c), tonumber(over) or 0
-  if not level or t * c == 0 or t * c > most then return nil end
+  t, c, over = bucket_number(t), bucket_number(c), tonumber(over) or 0
+  if not level or not t or not c or not (t * c >= 1 and t * c <= most) then return nil end
   local full = math.min(t * c + over, most)
   if level > full then return {t = t, c = c, level = full, clamped = 1} end
   return {t = t, c = c, level = math.max(0, level), clamped = 0}
@@ -57,12 +63,12 @@ end
 -- bucket_read returns the bucket of KEYS[i], or nil and what to reply.
 --
 -- ARGV[a]    its depth: how many nanoseconds a full one takes to drain
--- ARGV[a+1]  what stands behind the instant, such as " 100@20000000"
+-- ARGV[a+1]  what stands behind the instant, such as " 100@2e7"
 local function bucket_read(i, a)
   local tag, value = ARGV[a + 1], redis.pcall('GET', KEYS[i])
   if type(value) == 'table' then return nil, failed(value, i) end
-  local c, t = string.match(tag, '^ (%d+)@(%d+)$')
-  local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = tonumber(t), c = tonumber(c),
+  local c, t = string.match(tag, '^ ([%de]+)@([%de]+)$')
+  local b = {key = KEYS[i], depth = tonumber(ARGV[a]), tag = tag, t = bucket_number(t), c = bucket_number(c),
     clamped = 0, level = 0, taken = 0}
 
   if value then

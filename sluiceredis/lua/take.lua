@@ -26,7 +26,7 @@ if strict then
 end
 while k < last do
   local usual, level = false, 0
-  local depth, tag, runs = args[a + 1], args[a + 2], args[a + 3]
+  local depth, tag, runs = tonumber(args[a + 1]), args[a + 2], args[a + 3]
   if args[a] == 'bucket' and (runs == '1' or runs == '0') and not strict then
     local value = pcall('GET', keys[k + 1])
     usual = not value
@@ -35,7 +35,7 @@ while k < last do
       if of == tag then
         level = (s - sec) * 1000000000 + (tonumber(ns) - us * 1000) -- miniredis takes 0… for octal in arithmetic
         if level < 0 then level = 0 end
-        usual = level <= depth + 0
+        usual = level <= depth
       end
     end
   end

@@ -38,8 +38,24 @@ func NewBucket(rate limits.Rate, old *Bucket) (*Bucket, error) {
 		b.before = old.interval
 	}
 	b.depthArg = Format(b.depth)
-	b.tag = " " + Format(rule.Capacity()) + "@" + Format(b.interval) // which is in the value, behind the instant
+	b.tag = " " + brief(rule.Capacity()) + "@" + brief(b.interval) // which is in the value, behind the instant
 	return b, nil
+}
+
+// brief returns n > 0 in as few bytes as Lua reads without loss: 25000000 is 25e6. It is part
+// of each key's value.
+func brief(n int64) string {
+	zeros := int64(0)
+	for ; n%10 == 0; n /= 10 {
+		zeros++
+	}
+	if text := Format(n) + "e" + Format(zeros); zeros > 2 {
+		return text
+	}
+	for ; zeros > 0; zeros-- {
+		n *= 10
+	}
+	return Format(n)
 }
 
 func (b *Bucket) Kind() Kind            { return BucketKind }
