@@ -167,9 +167,18 @@ func (p *Page) WaitFor(expression string) {
 	}
 }
 
-// Click clicks the middle of the first element that matches a selector, after scrolling to it.
+// Click clicks the middle of the first element that matches a selector, after scrolling to it,
+// once it is where it was a moment before and nothing lies over it.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
+	p.WaitFor(fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		e.scrollIntoView({block: "center"});
+		const r = e.getBoundingClientRect(), at = [r.x, r.y, r.width, r.height].join();
+		const still = e.browsertestAt === at;
+		e.browsertestAt = at;
+		return still && e.contains(document.elementFromPoint(r.x + r.width/2, r.y + r.height/2));
+	})()`, selector))
 	var at struct{ X, Y float64 }
 	p.Eval(fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);

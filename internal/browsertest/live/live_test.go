@@ -112,19 +112,24 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 	t.Cleanup(s.Close)
 	p := b.Open(t, s.URL+"/gates", browsertest.View{Noise: []string{"403"}})
 	p.WaitFor(isLive)
+	// By the keyboard: the details grow, and what is below them moves.
+	press := func(button string) {
+		p.Eval(fmt.Sprintf(`document.querySelector(%q).focus()`, button), nil)
+		p.Press("Enter")
+	}
 	p.Click("summary")
-	p.Click(".change button")
+	press(".change button")
 	p.WaitFor(`document.querySelector("#said").innerText === "the token is wrong"`)
 	p.Click("input[type=password]")
 	p.Type(token)
-	p.Click(".change button")
+	press(".change button")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("Paused for another")`)
 	if !strings.Contains(g.String(), "paused by hand") {
 		t.Errorf("not paused: %v", g)
 	}
-	p.Click(".change button:nth-of-type(2)")
+	press(".change button:nth-of-type(2)")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("Nothing to do")`)
-	p.Click(".change input")
+	p.Eval(`document.querySelector(".change input").focus()`, nil)
 	p.Type("7/s")
 	p.Press("Enter")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("7/s asked")`)

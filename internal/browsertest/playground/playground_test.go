@@ -159,6 +159,9 @@ func testSliders(t *testing.T, b *browsertest.Browser, url string) {
 	p.Press("ArrowRight", "ArrowRight")
 	p.WaitFor(`location.hash === "#story=semaphore&concurrency=6"`)
 	p.WaitFor(drawn)
+	var took float64
+	p.Eval(`Number(document.body.dataset.took)`, &took)
+	t.Logf("after a key, computed in %.0f ms", took)
 	p.Eval(path, &after)
 	if said := p.Text("#verdict"); after == before || said == verdict || !strings.Contains(said, "6 in flight at most") {
 		t.Errorf("the picture changed: %v; the verdict is %q", after != before, said)
