@@ -106,6 +106,41 @@ func TestBinary_FullDisk(t *testing.T) {
 	}
 }
 
+// When the disk is full in the middle of a crawl, whichever file that hits first, it says so, and
+// loses nothing.
+func TestBinary_FullDiskLater(t *testing.T) {
+	t.Parallel()
+	var links []string
+	for i := range 150 {
+		links = append(links, fmt.Sprintf("/%d", i))
+	}
+	server := sluicetest.NewServer(noRobots, sluicetest.When(func(_ int, r *http.Request) bool { return r.URL.Path == "/" }, htmlPage("/", links...)), htmlPage("/"))
+	defer server.Close()
+	srv := httptest.NewServer(server)
+	defer srv.Close()
+	for _, blocks := range []string{"20", "60", "100"} {
+		dir := t.TempDir()
+		args := []string{"-delay", "0", "-quiet", "-dir", dir, srv.URL}
+		limited := asProcess(t, args...)
+		limited.Args = append([]string{"sh", "-c", `ulimit -f ` + blocks + ` && exec "$0" "$@"`, os.Args[0]}, args...)
+		limited.Path = "/bin/sh"
+		out, err := limited.CombinedOutput()
+		if limited.ProcessState == nil {
+			t.Skip(err)
+		}
+		if got := limited.ProcessState.ExitCode(); got != exitFailed || !strings.Contains(string(out), "file too large") ||
+			!strings.Contains(string(out), "continue it by\n\t") || strings.Contains(string(out), "goroutine ") {
+			t.Errorf("%s blocks: status %d, %s", blocks, got, out)
+		}
+		if out, err := asProcess(t, append([]string{"-resume"}, args...)...).CombinedOutput(); err != nil {
+			t.Errorf("%s blocks: continued: %v, %s", blocks, err, out)
+		}
+		if pages := pagesIn(t, filepath.Join(dir, pagesFile)); len(pages) != 151 {
+			t.Errorf("%s blocks: %d pages", blocks, len(pages))
+		}
+	}
+}
+
 // Interrupted it keeps what it has, and says how to go on, without secrets.
 func TestBinary_Interrupt(t *testing.T) {
 	t.Parallel()

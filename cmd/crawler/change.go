@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -234,7 +236,7 @@ func (ch *change) commit() error {
 	if ch.err != nil {
 		return ch.err
 	}
-	if err := ch.batch.Commit(pebble.NoSync); err != nil {
+	if err := ch.store(); err != nil {
 		return err
 	}
 	for _, id := range ch.fresh {
@@ -244,4 +246,18 @@ func (ch *change) commit() error {
 		ch.c.wake(h)
 	}
 	return ch.batch.Close()
+}
+
+// store hands the change to pebble. When it cannot write its log, as on a full disk, pebble
+// panics with the error, and keeps its locks: the store cannot even be closed then.
+func (ch *change) store() error {
+	defer func() {
+		if r := recover(); r != nil {
+			if err, ok := r.(error); ok && errors.As(err, new(*fs.PathError)) {
+				fatal("the store: " + err.Error())
+			}
+			panic(r)
+		}
+	}()
+	return ch.batch.Commit(pebble.NoSync)
 }

@@ -92,7 +92,7 @@ func (c *crawler) open() error {
 	case exists && !c.o.resume:
 		return fmt.Errorf("%s %w", c.o.dir, errExists)
 	case !exists && len(c.o.seeds) == 0:
-		return fmt.Errorf("%s holds no crawl to resume; to begin one, give an address", c.o.dir)
+		return fmt.Errorf("%s %w", c.o.dir, errNothing)
 	}
 	if err := os.MkdirAll(c.o.dir, 0o777); err != nil {
 		return err
@@ -127,6 +127,9 @@ func (c *crawler) open() error {
 	c.totals.Version = storeVersion
 	if err := c.replay(); err != nil {
 		return err
+	}
+	if c.totals.Known == 0 && len(c.o.seeds) == 0 {
+		return fmt.Errorf("%s %w", c.o.dir, errNothing)
 	}
 	return c.rebuild()
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -96,6 +97,11 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		}
 		defer os.RemoveAll(o.dir)
 	}
+	fatal = func(why string) {
+		fmt.Fprintf(stderr, "crawler: %s\n", cli.Plain(why, cli.MostOfError))
+		sayContinue(stderr, args, o)
+		os.Exit(exitFailed)
+	}
 	var page livePage
 	stopLive, err := cli.ServeLive("crawler", o.live, o.liveToken, stderr, page.gates) // before there is a folder
 	if err != nil {
@@ -130,8 +136,13 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 	if kept {
 		fmt.Fprintf(stderr, "crawler: the pages are in %s\n", cli.Plain(filepath.Join(o.dir, pagesFile), cli.MostOfItem))
 		if status == exitInterrupted || status == exitStopped || err != nil {
-			fmt.Fprintf(stderr, "crawler: continue it by\n\t%s\n", cli.ResumeCommand(args, o.resume))
+			sayContinue(stderr, args, o)
 		}
 	}
 	return status, nil
+}
+
+// sayContinue says how to go on.
+func sayContinue(stderr io.Writer, args []string, o options) {
+	fmt.Fprintf(stderr, "crawler: continue it by\n\t%s\n", cli.ResumeCommand(args, o.resume))
 }

@@ -78,6 +78,8 @@ type sink struct {
 // be written to it, for as long as a second if the disk is busy.
 const syncAfter = 5 * time.Second
 
+var errNothing = errors.New("holds no crawl to resume; to begin one, give an address")
+
 var errExists = errors.New("holds a crawl; -resume continues it")
 
 // openSink opens the file. A line that was not finished is removed.

@@ -104,11 +104,13 @@ func openStore(dir string) (*store, error) {
 // from calls.
 type silent struct{}
 
-func (silent) Infof(string, ...any)  {}
-func (silent) Errorf(string, ...any) {}
-func (silent) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("the store: "+format, args...))
-}
+func (silent) Infof(string, ...any)              {}
+func (silent) Errorf(string, ...any)             {}
+func (silent) Fatalf(format string, args ...any) { fatal(fmt.Sprintf("the store: "+format, args...)) }
+
+// fatal ends the program when the store cannot go on, such as when the disk is full. It must not
+// return. What has a line in the file of pages is kept.
+var fatal = func(why string) { panic(why) }
 
 // sync waits until what was stored is on the disk.
 func (s *store) sync() error { return s.db.LogData(nil, pebble.Sync) }

@@ -112,7 +112,9 @@ func (s *summary) status(err error) int {
 // hints say what the table does not.
 func (s *summary) hints(err error, status int) (lines []string) {
 	if err != nil {
-		lines = append(lines, cli.Plain(err.Error(), cli.MostOfError))
+		for line := range strings.SplitSeq(err.Error(), "\n") { // of several errors
+			lines = append(lines, cli.Plain(line, cli.MostOfError))
+		}
 	}
 	for _, text := range s.failures {
 		lines = append(lines, "failed: "+cli.Plain(text, cli.MostOfError))
