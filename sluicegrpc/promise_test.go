@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,26 +19,46 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/promise"
+	"github.com/sluice-go/sluice/leaky"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicegrpc"
 )
 
 // TestPromise runs the cells of the table of promises and features that are about gRPC.
 func TestPromise(t *testing.T) {
+	unary := func(ctx context.Context, client pb.TestServiceClient) error {
+		_, err := client.EmptyCall(ctx, &pb.Empty{})
+		return err
+	}
+	stream := func(ctx context.Context, client pb.TestServiceClient) error {
+		s, err := client.StreamingOutputCall(ctx, request)
+		for err == nil {
+			_, err = s.Recv()
+		}
+		if err == io.EOF {
+			return nil
+		}
+		return err
+	}
+	upload := func(ctx context.Context, client pb.TestServiceClient) error {
+		s, err := client.StreamingInputCall(ctx)
+		if err != nil {
+			return err
+		}
+		for range 3 {
+			if err := s.Send(&pb.StreamingInputCallRequest{}); err != nil && err != io.EOF {
+				return err
+			}
+		}
+		_, err = s.CloseAndRecv()
+		return err
+	}
 	promise.Run(t, "sluicegrpc", map[string]promise.Setup{
-		"grpc": overGRPC(func(ctx context.Context, client pb.TestServiceClient) error {
-			_, err := client.EmptyCall(ctx, &pb.Empty{})
-			return err
-		}),
-		"grpc_stream": overGRPC(func(ctx context.Context, client pb.TestServiceClient) error {
-			s, err := client.StreamingOutputCall(ctx, request)
-			for err == nil {
-				_, err = s.Recv()
-			}
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}),
+		"grpc":               overGRPC(unary, false),
+		"grpc_stream":        overGRPC(stream, false),
+		"grpc_client_stream": overGRPC(upload, false),
+		"grpc_cost":          overGRPC(unary, true),
+		"grpc_stream_cost":   overGRPC(stream, true),
 	})
 }
 
@@ -46,13 +67,18 @@ var serverWaits = []promise.ServerWait{
 	{Status: int(codes.ResourceExhausted)}, {Status: int(codes.Unavailable)}, {Status: int(codes.Internal), Alone: true},
 }
 
-// overGRPC makes subjects whose calls leave when they arrive at a server in memory.
-func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error) promise.Setup {
+// overGRPC makes subjects whose calls leave when they arrive at a server in memory. If cost
+// is true, they take tokens besides, of which there are many.
+func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error, cost bool) promise.Setup {
 	return func(tb testing.TB, l promise.Limits) *promise.Subject {
 		if l.Policy.MaxServerWait == 0 {
 			l.Policy.MaxServerWait = -1 // some pauses here are for an hour
 		}
-		gate, err := sluice.New(l.Config())
+		config := l.Config()
+		if cost {
+			config.Limits = []sluice.Limit{{Unit: "tokens", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000}))}}
+		}
+		gate, err := sluice.New(config)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -60,9 +86,14 @@ func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		i := mustNew(tb, sluicegrpc.Config{
+		cfg := sluicegrpc.Config{
 			Gates: gates, Retry: l.Policy, Idempotent: idempotent, AlsoRetry: []codes.Code{codes.Internal},
-		})
+		}
+		if cost {
+			cfg.Cost = func(string, any) sluice.Costs { return sluice.Costs{"tokens": 2} }
+			cfg.Usage = func(_ string, _ any, used sluice.Costs) { used["tokens"] = 1 }
+		}
+		i := mustNew(tb, cfg)
 		desk := &desk{calls: map[string]func() error{}}
 		listener := bufconn.Listen(1 << 16)
 		server := grpc.NewServer(grpc.WaitForHandlers(true))
@@ -159,4 +190,16 @@ func (d *desk) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, s pb.TestSe
 		return err
 	}
 	return s.Send(response)
+}
+
+func (d *desk) StreamingInputCall(s pb.TestService_StreamingInputCallServer) error {
+	if err := d.answer(s.Context()); err != nil {
+		return err
+	}
+	for _, err := s.Recv(); err != io.EOF; _, err = s.Recv() {
+		if err != nil {
+			return err
+		}
+	}
+	return s.SendAndClose(&pb.StreamingInputCallResponse{})
 }

@@ -30,6 +30,19 @@ var Gates = map[string]Setup{
 	"shutdown":           besideShutdown,
 	"rate_change":        changed,
 
+	"costs_parent":             withCostsInParent,
+	"costs_quota_far_away":     withFarCosts,
+	"costs_pause":              costs(paused),
+	"costs_no_rate":            costs(withoutRate),
+	"costs_empty_retry_budget": costs(spent),
+	"costs_deadline":           costs(withDeadline),
+	"costs_acquire_within":     costs(withAcquireWithin),
+	"costs_keyed":              costs(inKeyed),
+	"costs_rate_change":        costs(changed),
+	"costs_settled":            withSettledCosts,
+	"costs_exhausted":          withExhausted,
+	"grain_costs":              grain(20*time.Millisecond, withCosts),
+
 	"real_clock_grain":  grain(20*time.Millisecond, withParent),
 	"grain":             grain(20*time.Millisecond, plain),
 	"fine_grain":        grain(-1, withParent),
@@ -67,7 +80,7 @@ func NewLevel(name string, g *sluice.Gate, quotas ...Quota) *Level {
 
 // Config returns the configuration of a gate with these limits.
 func (l Limits) Config() sluice.Config {
-	return sluice.Config{Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain}
+	return sluice.Config{Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain, Limits: l.more}
 }
 
 func mustGate(tb testing.TB, cfg sluice.Config) *sluice.Gate {
@@ -90,6 +103,7 @@ type verbs struct {
 	cost     int64         // what a call costs
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
+	settle   sluice.Costs  // what a call has really taken when it ends, nil for what it was granted
 }
 
 // subject returns a subject whose calls enter the gate that use passes on.
@@ -134,7 +148,7 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 		p, err = g.AcquireWithin(ctx, n, v.within)
 	case v.within > 0:
 		p, err = g.AcquireWithin(ctx, n, limit)
-	case n == 1:
+	case n == 1 && v.settle == nil:
 		return g.Do(ctx, func(context.Context) error { return marked(f()) })
 	default:
 		p, err = g.Acquire(ctx, n)
@@ -143,6 +157,7 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 		return err
 	}
 	defer p.Release()
+	defer p.SettleCosts(v.settle)
 	return f()
 }
 
@@ -152,7 +167,7 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 		ctx, cancel = context.WithTimeout(ctx, v.deadline)
 		defer cancel()
 	}
-	if v.cost == 1 {
+	if v.cost == 1 && v.settle == nil {
 		return sluice.Retry(ctx, g, policy, func(context.Context) error { return marked(f()) })
 	}
 	a := sluice.NewAttempts(g, policy)
@@ -162,6 +177,7 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 			return err
 		}
 		again, err := a.Try(ctx, p, func(context.Context) error { return marked(f()) })
+		p.SettleCosts(v.settle)
 		p.Release()
 		if !again {
 			return err

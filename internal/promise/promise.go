@@ -69,6 +69,8 @@ type Limits struct {
 	Policy   sluice.RetryPolicy // of Subject.Call
 	Real     bool               // on the real clock
 	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
+
+	more []sluice.Limit // further ones
 }
 
 // A Setup makes the subject of a column. It may wait until the subject is ready, on the

@@ -155,28 +155,6 @@ func withCost(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// withCosts has calls with an amount of each of two units, and limits that count them, one
-// of them in a parent.
-func withCosts(tb testing.TB, l Limits) *Subject {
-	tokens, quota := newBucket(2)
-	tokens.Unit = "tokens"
-	points, quota2 := newLog(3)
-	points.Unit = "points"
-	parent := mustGate(tb, sluice.Config{Limits: []sluice.Limit{points}})
-	cfg := l.Config()
-	cfg.Parent, cfg.Limits = parent, []sluice.Limit{tokens}
-	g := mustGate(tb, cfg)
-	s := OfGate(l, g, NewLevel("gate", g, quota), NewLevel("parent", parent, quota2))
-	costs := sluice.Costs{"tokens": 2, "points": 3}
-	do, call := s.Do, s.Call
-	s.Do = func(ctx context.Context, ask Ask, f func() error) error {
-		return do(sluice.WithCosts(ctx, costs), ask, f)
-	}
-	s.Call = func(ctx context.Context, f func() error) error { return call(sluice.WithCosts(ctx, costs), f) }
-	s.Try = nil // which has no context
-	return s
-}
-
 // paused is paused when the first calls come.
 func paused(tb testing.TB, l Limits) *Subject {
 	s := plain(tb, l)
@@ -284,7 +262,7 @@ func besideShutdown(tb testing.TB, l Limits) *Subject {
 
 // changed has had other rates and another limit before, and a call that left.
 func changed(tb testing.TB, l Limits) *Subject {
-	g := mustGate(tb, sluice.Config{Name: "gate", Rate: Every(time.Microsecond), Concurrency: 100})
+	g := mustGate(tb, sluice.Config{Name: "gate", Rate: Every(time.Microsecond), Concurrency: 100, Limits: l.more})
 	before := l.Interval <= time.Second // else the first call would have to wait for an hour
 	if before {
 		if p, ok := g.TryAcquire(1); ok {
