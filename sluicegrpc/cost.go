@@ -33,25 +33,29 @@ func (c *call) estimate(request any) {
 	c.costs, c.ctx = costs, sluice.WithCosts(c.ctx, costs)
 }
 
-// exhausted returns the unit of costs that the text of a QuotaFailure names, sluice.Calls if
-// that is requests, or "" if it names none or several. Of "input_tokens" and "tokens" it
-// names the longer one.
+// exhausted returns the unit of costs that the text of a QuotaFailure names, in singular or
+// plural, sluice.Calls if that is requests, or "" if it names none or several. A longer name
+// counts more than one that it contains, and any more than "tokens": "input tokens" is input.
 func exhausted(costs sluice.Costs, quota string) (unit sluice.Unit) {
 	quota = strings.ToLower(quota)
 	longest := func(a, b sluice.Unit) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) }
+	var named []sluice.Unit
 	for _, u := range slices.SortedFunc(maps.Keys(costs), longest) {
-		switch {
-		case !strings.Contains(quota, string(u)) || strings.Contains(string(unit), string(u)):
-		case unit != "":
-			return ""
-		default:
-			unit = u
+		within := func(other sluice.Unit) bool { return strings.Contains(string(other), string(u)) }
+		if strings.Contains(quota, strings.TrimSuffix(string(u), "s")) && !slices.ContainsFunc(named, within) {
+			named = append(named, u)
 		}
 	}
-	if unit == "" && len(costs) > 0 && strings.Contains(quota, "request") {
+	if len(named) == 2 {
+		named = slices.DeleteFunc(named, func(u sluice.Unit) bool { return u == "tokens" })
+	}
+	switch {
+	case len(named) == 1:
+		return named[0]
+	case len(named) == 0 && len(costs) > 0 && strings.Contains(quota, "request"):
 		return sluice.Calls
 	}
-	return unit
+	return ""
 }
 
 // A bill is what an attempt took. The message of a response may arrive while its context ends.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -222,6 +224,67 @@ func TestConfig_Cost_OfARefusedAttempt(t *testing.T) {
 		}
 		w.refuse(false)
 	})
+}
+
+// TestExhausted: which unit a QuotaFailure names.
+func TestExhausted(t *testing.T) {
+	all := sluice.Costs{"tokens": 700, "input": 200, "output": 500, "bytes": 1000}
+	for quota, want := range map[string]sluice.Unit{
+		"":                             "",
+		"project:42: reads per minute": "",
+		"Requests per minute":          sluice.Calls,
+		"generativelanguage.googleapis.com/generate_requests_per_model":        sluice.Calls,
+		"generativelanguage.googleapis.com/generate_content_token_count":       "tokens",
+		"generativelanguage.googleapis.com/generate_content_input_token_count": "input",
+		"GenerateContentOutputTokensPerMinute":                                 "output",
+		"bytes of requests per day":                                            "bytes",
+		"tokens, bytes and output":                                             "",
+		"input or output":                                                      "",
+	} {
+		if got := sluicegrpc.Exhausted(all, quota); got != want {
+			t.Errorf("%q names %q, want %q", quota, got, want)
+		}
+	}
+	for want, costs := range map[sluice.Unit]sluice.Costs{
+		"input_tokens": {"tokens": 2, "input_tokens": 1},
+		"tokens":       {"tokens": 2, "points": 1},
+		"":             {"points": 1},
+	} {
+		if got := sluicegrpc.Exhausted(costs, "input_tokens per minute"); got != want {
+			t.Errorf("of %v, %q is named, want %q", costs, got, want)
+		}
+	}
+	if got := sluicegrpc.Exhausted(nil, "requests per minute"); got != "" {
+		t.Errorf("without costs, %q is named", got)
+	}
+}
+
+// TestConfig_Cost_LearnsTheUnitThatWasRefused: the gate gets that unit, whether the text of the
+// quota names it or its metric.
+func TestConfig_Cost_LearnsTheUnitThatWasRefused(t *testing.T) {
+	for _, violation := range []*errdetails.QuotaFailure_Violation{
+		{Subject: "project:42", Description: "Output tokens per minute"},
+		{Subject: "project:42", QuotaMetric: "example.com/output_tokens"},
+	} {
+		cost := func(string, any) sluice.Costs { return sluice.Costs{"tokens": 30, "output": 20} }
+		inWorld(t, sluicegrpc.Config{Cost: cost}, func(w *world) {
+			bucket := limits.Must(leaky.New(limits.Rate{Count: 60, Per: time.Second, Burst: 300}))
+			w.unary = func(context.Context, int) error {
+				if bucket.Take(30).Allowed() {
+					return nil
+				}
+				return failure(codes.ResourceExhausted, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{violation}})
+			}
+			var wg sync.WaitGroup
+			for range 60 {
+				wg.Go(func() { wantCode(t, w.call(w.Context()), codes.OK) })
+			}
+			wg.Wait()
+			if l := w.stats().Learned; l == nil || l.Unit != "output" {
+				t.Errorf("learned %v, want the limit of output", l)
+			}
+		})
+	}
 }
 
 // TestStream_IsOpenedByItsMessage: with a Config.Cost. What comes earlier opens it without one.

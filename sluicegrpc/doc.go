@@ -90,7 +90,8 @@
 //
 // The time is that of a google.rpc.RetryInfo in the details of the status, or of the trailer
 // grpc-retry-pushback-ms; of two times the later counts, and at most a day. 0 means no time. A
-// google.rpc.QuotaFailure becomes part of Stats.PausedWhy.
+// google.rpc.QuotaFailure becomes part of Stats.PausedWhy. With a Config.Cost, the unit that it
+// names is the one whose limit the gate learns: "input_tokens_per_minute" names input.
 //
 // # Who retries
 //

@@ -127,7 +127,8 @@ type Config struct {
 
 // An Inspector reads what a server says about limits outside of the header. said is what
 // status and header say, and may be changed: Throttled makes the response a throttle, RetryAt
-// is when to retry, and ShouldRetry = new(false) prevents a retry.
+// is when to retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason
+// that is one of its units, or "requests", says whose limit has refused the request.
 //
 // peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits
 // for it, but at most for a second or the AttemptTimeout, whichever is shorter. Meanwhile the

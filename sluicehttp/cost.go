@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,21 +45,27 @@ type spending struct {
 
 type spendingKey struct{}
 
-// exhausted returns the unit of the only limit of which less remains, as a throttle says, than
-// the request takes, or "".
+// exhausted returns the unit of the limit that has refused the request, as a throttle says: the
+// only one of which less remains than the request takes, or else the one that the reason
+// names. It returns "" if there is none.
 func (s *spending) exhausted(said *ratelimit.Info) (unit sluice.Unit) {
-	need := charge{costs: s.costs}
+	need, several := charge{costs: s.costs}, false
 	for i := range said.Limits {
 		l := &said.Limits[i]
 		remaining, known := l.Remaining.Value()
 		if u := unitOf(l); known && remaining < max(1, need.of(u)) && u != unit {
-			if unit != "" {
-				return ""
-			}
+			several = several || unit != ""
 			unit = u
 		}
 	}
-	if _, named := s.costs[requests]; unit == requests && !named {
+	_, costly := s.costs[requests]
+	if several || unit == "" {
+		unit = sluice.Unit(strings.ToLower(said.Reason))
+		if _, known := s.costs[unit]; !known && unit != requests {
+			return ""
+		}
+	}
+	if unit == requests && !costly {
 		return sluice.Calls
 	}
 	return unit

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -186,6 +187,96 @@ func TestConfig_Cost_ThrottleGivesBack(t *testing.T) {
 				w.wantCame(0, time.Second)
 				wantLeft(t, b, 40)
 			})
+		})
+	}
+}
+
+// A throttle names the unit whose limit has refused the request: by what remains of each, in
+// every family of headers, or by its reason.
+func TestConfig_Cost_WhichUnitWasRefused(t *testing.T) {
+	openAI := func(requests, tokens string) []string {
+		return []string{
+			"X-Ratelimit-Limit-Requests: 500", "X-Ratelimit-Remaining-Requests: " + requests, "X-Ratelimit-Reset-Requests: 1s",
+			"X-Ratelimit-Limit-Tokens: 60000", "X-Ratelimit-Remaining-Tokens: " + tokens, "X-Ratelimit-Reset-Tokens: 1s",
+		}
+	}
+	anthropic := func(requests, input, output string) (header []string) {
+		for name, remaining := range map[string]string{"Requests": requests, "Input-Tokens": input, "Output-Tokens": output} {
+			name = "Anthropic-Ratelimit-" + name
+			header = append(header, name+"-Limit: 50000", name+"-Remaining: "+remaining, name+"-Reset: 2000-01-01T00:01:00Z")
+		}
+		return header
+	}
+	draft := func(requests, bytes string) []string {
+		return []string{
+			`RateLimit-Policy: "r";q=100;w=60, "b";q=5000;w=60;qu="content-bytes"`,
+			`RateLimit: "r";r=` + requests + `;t=10, "b";r=` + bytes + `;t=10`,
+		}
+	}
+	costs := sluice.Costs{"tokens": 700, "input": 200, "output": 500, "bytes": 1000}
+	for name, c := range map[string]struct {
+		header []string
+		reason string
+		want   sluice.Unit
+	}{
+		"OpenAI, tokens":               {openAI("400", "699"), "", "tokens"},
+		"OpenAI, requests":             {openAI("0", "700"), "", sluice.Calls},
+		"OpenAI, both":                 {openAI("0", "0"), "", ""},
+		"OpenAI, both, and the reason": {openAI("0", "0"), "requests", sluice.Calls},
+		"OpenAI, none":                 {openAI("400", "700"), "", ""},
+		"OpenAI, none, and the reason": {openAI("400", "700"), "Tokens", "tokens"},
+		"OpenAI, against the reason":   {openAI("400", "0"), "requests", "tokens"},
+		"Anthropic, input":             {anthropic("100", "199", "500"), "", "input"},
+		"Anthropic, output":            {anthropic("100", "200", "0"), "", "output"},
+		"Anthropic, requests":          {anthropic("0", "200", "500"), "", sluice.Calls},
+		"Anthropic, two":               {anthropic("100", "0", "0"), "", ""},
+		"the draft, bytes":             {draft("50", "999"), "", "bytes"},
+		"the draft, requests":          {draft("0", "1000"), "", sluice.Calls},
+		"GitHub":                       {[]string{"X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 946684860"}, "", sluice.Calls},
+		"Retry-After":                  {[]string{"Retry-After: 5"}, "", ""},
+		"a reason alone":               {nil, "output", "output"},
+		"a reason that is no unit":     {nil, "rate_limit_exceeded", ""},
+	} {
+		header := make(http.Header)
+		for _, line := range c.header {
+			key, value, _ := strings.Cut(line, ": ")
+			header.Add(key, value)
+		}
+		said, warnings := ratelimit.Parse(429, header, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
+		if c.reason != "" {
+			said.Reason = c.reason
+		}
+		if got := sluicehttp.Exhausted(costs, said); got != c.want || len(warnings) > 0 {
+			t.Errorf("%s: %q, want %q (%v)", name, got, c.want, warnings)
+		}
+	}
+	costs = sluice.Costs{"requests": 3}
+	if got := sluicehttp.Exhausted(costs, ratelimit.Info{Reason: "requests"}); got != "requests" {
+		t.Errorf("requests that Config.Cost counts: %q", got)
+	}
+}
+
+// The gate gets that unit, and learns its limit.
+func TestConfig_Cost_LearnsTheUnitThatWasRefused(t *testing.T) {
+	for _, unit := range []sluice.Unit{"tokens", "output"} {
+		named := func(_ *http.Response, _ func() []byte, said *ratelimit.Info) { said.Reason = string(unit) }
+		cost := func(*http.Request, []byte) sluice.Costs { return sluice.Costs{"tokens": 30, "output": 20} }
+		limit := sluicetest.Limit{Name: "limit", Count: 60, Per: time.Second, Burst: 300, Cost: func(*http.Request, []byte) int64 { return 30 }}
+		inWorld(t, sluicehttp.Config{Cost: cost, Inspect: named}, layers(sluicetest.Enforce(limit), sluicetest.Reply(200, "ok")), func(w *world) {
+			var wg sync.WaitGroup
+			for range 60 {
+				wg.Go(func() {
+					if status, _, err := w.do(request(w, bg, http.MethodGet, "https://a.test/", nil)); status != 200 {
+						t.Error(status, err)
+					}
+				})
+			}
+			wg.Wait()
+			for s := range w.rt.Gates() {
+				if s.Learned == nil || s.Learned.Unit != unit {
+					t.Errorf("learned %v, want the limit of %s", s.Learned, unit)
+				}
+			}
 		})
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
 // SetRandom replaces the source of jitter.
@@ -56,6 +59,12 @@ func RefillRates(most float64, seen ...[2]float64) (rates []float64) {
 		rates = append(rates, 60*r.of(most, s[0], time.Duration(s[1]*float64(time.Second))))
 	}
 	return rates
+}
+
+// Exhausted returns the unit of the limit that has refused a request with costs, as the
+// response says.
+func Exhausted(costs sluice.Costs, said ratelimit.Info) sluice.Unit {
+	return (&spending{costs: costs}).exhausted(&said)
 }
 
 // Charges returns how many attempts are remembered for published limits, of all keys.

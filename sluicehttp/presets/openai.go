@@ -29,7 +29,7 @@ func ForOpenAI() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        hostAndModel,
 		Idempotent: func(req *http.Request) bool { return toModel(req, openAIModels...) },
-		Inspect:    noCredit,
+		Inspect:    whichLimit,
 		Cost:       openAICost(nil, &outputs),
 		Usage:      openAIUsage(&outputs),
 	}
@@ -82,8 +82,9 @@ func openAIUsage(outputs *average) sluicehttp.Usage {
 	}
 }
 
-// noCredit is an Inspector that prevents retries of a 429 that no waiting ends.
-func noCredit(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
+// whichLimit is an Inspector that reads the error of a 429: which limit it was, "tokens" or
+// "requests", or that there is no credit, which no waiting ends.
+func whichLimit(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode != http.StatusTooManyRequests {
 		return
 	}
@@ -96,7 +97,10 @@ func noCredit(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if json.Unmarshal(peek(), &answer) != nil {
 		return
 	}
-	if e := answer.Error; e.Code == "insufficient_quota" || e.Type == "insufficient_quota" {
+	switch e := answer.Error; {
+	case e.Code == "insufficient_quota" || e.Type == "insufficient_quota":
 		said.ShouldRetry, said.Reason = new(false), "insufficient_quota"
+	case e.Type == "tokens" || e.Type == "requests":
+		said.Reason = e.Type
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/presets"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -198,6 +199,24 @@ func TestForOpenAI_Idempotent(t *testing.T) {
 	}
 	if !presets.ForAnthropic().Idempotent(post(t, messages, "")) {
 		t.Error("a message may be sent twice")
+	}
+}
+
+// A 429 says which limit it was.
+func TestForOpenAI_WhichLimit(t *testing.T) {
+	inspect := presets.ForOpenAI().Inspect
+	for body, want := range map[string]string{
+		`{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}`:   "tokens",
+		`{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`: "requests",
+		`{"error":{"type":"insufficient_quota"}}`:                                                   "insufficient_quota",
+		`{"error":{"type":"server_error"}}`:                                                         "before",
+		`tokens`:                                                                                    "before",
+	} {
+		said := ratelimit.Info{Status: 429, Reason: "before"}
+		inspect(&http.Response{StatusCode: 429}, func() []byte { return []byte(body) }, &said)
+		if said.Reason != want {
+			t.Errorf("%s: the reason is %q, want %q", body, said.Reason, want)
+		}
 	}
 }
 
