@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A shortError is the error if a wait does not fit the deadline of a request, usually the
-// Timeout of a client.
+// A shortError is the error if a wait does not fit the deadline of a request: the Timeout of a
+// client, or that of a context.
 type shortError struct {
 	text string
 	err  error // a *limits.WaitError, or a *sluice.RetryError because of one
@@ -39,7 +39,7 @@ func (c *call) tooShort(err error) error {
 	return &shortError{text, err}
 }
 
-// shortText says that a wait is too long for a client with that timeout.
+// shortText says that a wait is too long for a request with that timeout.
 func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	what := "wait"
 	switch wait.For {
@@ -50,7 +50,7 @@ func shortText(wait *limits.WaitError, timeout time.Duration) string {
 		what += " for the " + string(wait.For)
 	}
 	if wait.Need == limits.Never {
-		return fmt.Sprintf("client timeout %s is shorter than the %s, which does not end", seconds(timeout), what)
+		return fmt.Sprintf("the timeout of %s is shorter than the %s, which does not end", seconds(timeout), what)
 	}
 	// The text shows the configured timeout, unless earlier attempts took a
 	// significant part of it.
@@ -71,13 +71,13 @@ func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	}
 	switch whole := seconds(timeout); {
 	case have == need && wait.Have >= timeout:
-		return fmt.Sprintf("client timeout %s is over when the %s ends", whole, what)
+		return fmt.Sprintf("the timeout of %s is over when the %s ends", whole, what)
 	case have == need:
-		return fmt.Sprintf("what is left of the client timeout %s, %s, is over when the %s ends", whole, have, what)
+		return fmt.Sprintf("what is left of the timeout of %s, %s, is over when the %s ends", whole, have, what)
 	case left && have != whole:
-		return fmt.Sprintf("what is left of the client timeout %s, %s, is shorter than the %s %s", whole, have, need, what)
+		return fmt.Sprintf("what is left of the timeout of %s, %s, is shorter than the %s %s", whole, have, need, what)
 	}
-	return fmt.Sprintf("client timeout %s is shorter than the %s %s", have, need, what)
+	return fmt.Sprintf("the timeout of %s is shorter than the %s %s", have, need, what)
 }
 
 // seconds formats d in a few digits: "10 s", "1.5 s", "2 ms".

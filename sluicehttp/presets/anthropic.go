@@ -22,31 +22,18 @@ func ForAnthropic() sluicehttp.Config {
 		Key:        hostAndModel,
 		Idempotent: func(req *http.Request) bool { return toModel(req, "/messages") },
 		Inspect:    sluicehttp.Anthropic,
-		Cost:       anthropicCost(nil, &outputs),
+		Cost:       anthropicCost(&outputs),
 		Usage:      anthropicUsage(&outputs),
 	}
 }
 
-// AnthropicCost returns a Config.Cost for the units "tokens", "input" and "output". count
-// counts the tokens of a request by its path and the JSON of its body, without the output;
-// body is cut after 1 MiB and nil if it cannot be read twice. If count is nil, they are
-// estimated.
-//
-// If ForAnthropic has its Cost replaced, the output of a request is taken to be at most
-// 1,000.
-func AnthropicCost(count func(path string, body []byte) int64) func(*http.Request, []byte) sluice.Costs {
-	return anthropicCost(count, new(average))
-}
-
-func anthropicCost(count func(path string, body []byte) int64, outputs *average) func(*http.Request, []byte) sluice.Costs {
+// anthropicCost estimates what a request takes of the units "tokens", "input" and "output".
+func anthropicCost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 	return func(req *http.Request, body []byte) sluice.Costs {
 		if !toModel(req, "/messages") {
 			return nil
 		}
-		r := readRequest(body, req.ContentLength)
-		if count != nil {
-			r.input = count(req.URL.Path, body)
-		}
+		r := readRequest(req, body)
 		// Anthropic counts what is written, not max_tokens, which is often far more; a
 		// gateway may count a max_tokens that is small.
 		out := max(firstOutput, outputs.expected())

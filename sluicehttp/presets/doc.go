@@ -44,6 +44,6 @@
 //
 // A call that takes less leaves some tokens in reserve, and one that takes more may be refused,
 // so these estimates are rather too high. If calls are refused although enough remained for
-// their estimate, later ones are taken to need more. [OpenAICost] and [AnthropicCost] accept a tokenizer. What the
-// response says was used corrects the estimate.
+// their estimate, later ones are taken to need more. [WithTokenizer] counts the input exactly.
+// What the response says was used corrects the estimate.
 package presets

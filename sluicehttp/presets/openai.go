@@ -30,30 +30,18 @@ func ForOpenAI() sluicehttp.Config {
 		Key:        hostAndModel,
 		Idempotent: func(req *http.Request) bool { return toModel(req, openAIModels...) },
 		Inspect:    whichLimit,
-		Cost:       openAICost(nil, &outputs),
+		Cost:       openAICost(&outputs),
 		Usage:      openAIUsage(&outputs),
 	}
 }
 
-// OpenAICost returns a Config.Cost for the unit "tokens". count counts the tokens of a
-// request by its path and the JSON of its body, without the output; body is cut after 1 MiB
-// and nil if it cannot be read twice. If count is nil, they are estimated.
-//
-// If ForOpenAI has its Cost replaced, the output of a request that states no maximum is
-// taken to be 1,000.
-func OpenAICost(count func(path string, body []byte) int64) func(*http.Request, []byte) sluice.Costs {
-	return openAICost(count, new(average))
-}
-
-func openAICost(count func(path string, body []byte) int64, outputs *average) func(*http.Request, []byte) sluice.Costs {
+// openAICost estimates what a request takes of the unit "tokens".
+func openAICost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 	return func(req *http.Request, body []byte) sluice.Costs {
 		if !toModel(req, openAIModels...) {
 			return nil
 		}
-		r := readRequest(body, req.ContentLength)
-		if count != nil {
-			r.input = count(req.URL.Path, body)
-		}
+		r := readRequest(req, body)
 		if toModel(req, openAIWriters...) {
 			if r.maxOutput == 0 {
 				r.maxOutput = outputs.expected()

@@ -78,19 +78,40 @@ func TestForOpenAI_Cost(t *testing.T) {
 	}
 }
 
-func TestOpenAICost_AsksTheTokenizer(t *testing.T) {
-	count := func(path string, body []byte) int64 {
-		if path != "/v1/chat/completions" || string(body) != `{"max_tokens":10}` {
-			t.Errorf("%s %s", path, body)
+// A tokenizer replaces the estimate of the input; that of the output goes on learning.
+func TestWithTokenizer(t *testing.T) {
+	for path, want := range map[string]sluice.Costs{
+		chat:     {"tokens": 17},
+		messages: {"tokens": 17, "input": 7, "output": 10},
+	} {
+		cfg := presets.ForOpenAI()
+		if path == messages {
+			cfg = presets.ForAnthropic()
 		}
-		return 7
+		cfg = presets.WithTokenizer(cfg, func(got string, body []byte) int64 {
+			if !strings.HasSuffix(path, got) || string(body) != `{"max_tokens":10}` && string(body) != `{}` {
+				t.Errorf("%s %s", got, body)
+			}
+			return 7
+		})
+		if got := cfg.Cost(post(t, path, ""), []byte(`{"max_tokens":10}`)); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+		if path == chat {
+			used(cfg, `{"usage":{"completion_tokens":50,"total_tokens":57}}`)
+			if got := cfg.Cost(post(t, path, ""), []byte(`{}`)); got["tokens"] != 107 {
+				t.Errorf("after an output of 50: %v, want 107", got)
+			}
+		}
+		if got := cfg.Cost(post(t, "https://api.test/v1/files", ""), nil); got != nil {
+			t.Errorf("a file: %v", got)
+		}
 	}
-	if got := presets.OpenAICost(count)(post(t, chat, ""), []byte(`{"max_tokens":10}`)); got["tokens"] != 17 {
-		t.Error(got)
+	if cfg := presets.WithTokenizer(presets.ForAWS(), func(string, []byte) int64 { return 1 }); cfg.Cost != nil {
+		t.Error("AWS has a Cost")
 	}
-	anthropic := func(path string, body []byte) int64 { return 7 }
-	if got := presets.AnthropicCost(anthropic)(post(t, messages, ""), []byte(`{"max_tokens":10}`)); !maps.Equal(got, sluice.Costs{"tokens": 17, "input": 7, "output": 10}) {
-		t.Error(got)
+	if cfg := presets.WithTokenizer(presets.ForOpenAI(), nil); cfg.Cost(post(t, chat, ""), nil)["tokens"] != 1000 {
+		t.Error("without a tokenizer there is no estimate")
 	}
 }
 

@@ -2,12 +2,16 @@ package presets
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"math"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
 )
 
 const (
@@ -18,15 +22,40 @@ const (
 	shortestEncoded = 1000 // bytes without a space
 )
 
+// WithTokenizer returns cfg, that of ForOpenAI or ForAnthropic, with a tokenizer: count counts
+// the tokens of a request by its path and the JSON of its body, without the output. body is cut
+// after 1 MiB, and nil if it cannot be read twice.
+//
+//	cfg := presets.WithTokenizer(presets.ForOpenAI(), count)
+func WithTokenizer(cfg sluicehttp.Config, count func(path string, body []byte) int64) sluicehttp.Config {
+	if cost := cfg.Cost; cost != nil && count != nil {
+		cfg.Cost = func(req *http.Request, body []byte) sluice.Costs {
+			return cost(req.WithContext(context.WithValue(req.Context(), tokenizerKey{}, count)), body)
+		}
+	}
+	return cfg
+}
+
+type tokenizerKey struct{}
+
 // A request is what matters in the body of a request to a model.
 type request struct {
-	input     int64 // estimated
+	input     int64 // estimated, or by the tokenizer
 	maxOutput int64 // tokens per choice; 0 if not stated
 	choices   int64
 }
 
-// readRequest reads body, the beginning of a body of length bytes, which is JSON.
-func readRequest(body []byte, length int64) request {
+// readRequest reads body, the beginning of the body of req.
+func readRequest(req *http.Request, body []byte) request {
+	r := readBody(body, req.ContentLength)
+	if count, ok := req.Context().Value(tokenizerKey{}).(func(path string, body []byte) int64); ok {
+		r.input = count(req.URL.Path, body)
+	}
+	return r
+}
+
+// readBody reads body, the beginning of a body of length bytes, which is JSON.
+func readBody(body []byte, length int64) request {
 	r := request{choices: 1}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
