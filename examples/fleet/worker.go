@@ -98,10 +98,11 @@ func (w *worker) next(stop context.Context) {
 }
 
 // keep renews the lease of an item, however long it has to wait for the limit, until
-// the returned function is called or this process ends.
+// the returned function is called or this process ends. After that call nothing is renewed.
 func keep(msg jetstream.Msg, lease time.Duration) (done func()) {
 	ended := make(chan struct{})
-	go func() {
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
 		tick := time.NewTicker(lease / 3)
 		defer tick.Stop()
 		for {
@@ -112,8 +113,8 @@ func keep(msg jetstream.Msg, lease time.Duration) (done func()) {
 				return
 			}
 		}
-	}()
-	return func() { close(ended) }
+	})
+	return func() { close(ended); renewing.Wait() }
 }
 
 // call calls the API. It knows nothing of limits, queues and retries. If it fails, again
