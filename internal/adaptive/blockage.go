@@ -35,6 +35,7 @@ func (r *Rule) block(t float64, c Call, at point, told bool) {
 	r.epoch++
 	r.blocked++
 	r.pace.blocked(r.blocked)
+	r.cycles.end(at, math.Max(c.pace, r.pace.now), r.unit)
 	if r.blockage.crowd {
 		r.crowded(at)
 	} else {

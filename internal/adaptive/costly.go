@@ -24,6 +24,9 @@ type costlyCycle struct {
 // oldShare is the share of the time that another look at settled bounds may cost.
 const oldShare = .05
 
+// foundShare is that of a rate that two cycles have shown.
+const foundShare = .1
+
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
 // bound.
 func (k *costly) pace(p *pace, unit float64) float64 {
@@ -100,7 +103,11 @@ func (k *costly) narrow(r *Rule, got, mean, blocked float64) {
 	}
 	k.hold = math.Max(k.hold, 1.3*got/r.unit+8)
 	rate := .98 * k.low
-	if !k.settled() {
+	if f := r.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
+		// It may be wrong, because the server counts in another way: the bounds stay.
+		rate = f.rate * (1 - f.error/2)
+		k.hold = math.Max(k.hold, k.price*rate/r.unit/foundShare)
+	} else if !k.settled() {
 		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
 		if k.high < 4*k.low {
 			k.hold = math.Max(k.hold, blocked*rate/r.unit/(math.Pow(k.high/k.low, .1)-1))

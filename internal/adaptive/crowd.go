@@ -5,13 +5,13 @@ import "math"
 // A crowd is the calls that left before the first refusal of a rule that had no pace.
 type crowd struct {
 	sent float64 // cost sent when the first refusal came
-	hold int     // saturated calls until the pace may grow
+	hold int     // saturated calls until the search begins
 }
 
 // answered notes that a call of the crowd was answered. While they come back, the server
-// is still busy with them: neither may the pace grow, nor is latency what it will be.
+// is still busy with them: the search does not begin, and latency is not what it will be.
 func (k *crowd) answered(r *Rule) {
-	k.hold = 8
+	k.hold = 4
 	r.latency = latency{round: r.latency.round + 1}
 }
 

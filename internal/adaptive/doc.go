@@ -31,9 +31,10 @@
 // time as an argument, has no lock, starts no goroutine and reads no clock. Its cost is in
 // the units of the server's limit: calls, or whatever a call costs.
 //
-// Each file has one idea: ledger.go measures, pace.go turns a rate into a pace, crowd.go
-// begins without one, blockage.go asks a server that refuses when it will grant again,
-// costly.go bounds a rate by few refusals, and patient.go by still fewer, window.go,
-// capacity.go and latency.go recognize other limits, chance.go ignores refusals without
-// meaning, suspect.go finds the unit that is limited where calls take of several, belief.go reports and restores what was learned.
+// Each file has one idea: ledger.go measures, cycle.go measures in spite of pauses, pace.go
+// turns a rate into a pace, crowd.go begins without one, blockage.go asks a server that
+// refuses when it will grant again, costly.go bounds a rate by few refusals, and patient.go
+// by still fewer, window.go, capacity.go and latency.go recognize other limits, chance.go
+// ignores refusals without meaning, suspect.go finds the unit that is limited where calls
+// take of several, belief.go reports and restores what was learned.
 package adaptive

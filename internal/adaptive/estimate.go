@@ -7,6 +7,10 @@ import "math"
 // look like a low rate.
 const floor = .4
 
+// leastPause is how many seconds a refusal must cost for two cycles to be compared. Without
+// pauses the bounds are near each other, and chance is most of the difference.
+const leastPause = .2
+
 // estimate finds the rate from a refusal. The ledger has a lower bound, the pace of the
 // refused call is an upper one.
 func (r *Rule) estimate(c Call, at point) {
@@ -38,6 +42,10 @@ func (r *Rule) estimate(c Call, at point) {
 	default: // the server has become slower: the bounds are far apart
 		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
 		p.shown, p.shows = rate, 0
+	}
+	if f := r.cycles.found; f.good() && r.costly.price > leastPause {
+		rate = math.Max(top/4, math.Min(top, f.rate*(1-f.error/2)))
+		p.unsure = math.Min(p.unsure, f.error)
 	}
 	rate = math.Max(rate, math.Min(top, floor*r.ledger.lately(at.at)))
 	p.agree(old, rate)

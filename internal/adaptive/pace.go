@@ -70,7 +70,9 @@ func (p *pace) advance(r *Rule, c *Call) {
 // refusals are quick, answers need not be.
 func (p *pace) search(r *Rule, c *Call) {
 	if r.crowd.hold > 0 {
-		r.crowd.hold--
+		if r.crowd.hold--; r.crowd.hold == 0 { // the server has taken several at once
+			p.now = r.within(math.Max(p.now, 2*r.cfg.Start*r.unit))
+		}
 		return
 	}
 	delay := r.refusal
@@ -105,7 +107,9 @@ func (p *pace) set(r *Rule) {
 		case x <= 2:
 			p.now = p.rate * (1 + above*(x-1)*(x-1)*(x-1))
 		default:
-			p.now = p.rate * (1 + above) * math.Exp2(math.Min(40, 1.5*(x-2)))
+			// Doubling takes no more calls than a few seconds have, or at 1/s it took minutes.
+			double := math.Min(p.rise/1.5, math.Max(8, 3*p.rate/r.unit))
+			p.now = p.rate * (1 + above) * math.Exp2(math.Min(40, (p.calls-p.span-p.rise)/double))
 		}
 		if r.chance.testing {
 			p.now = math.Min(p.now, testPace*p.rate)

@@ -34,6 +34,7 @@ type Rule struct {
 	latency  latency
 	chance   chance
 	crowd    crowd
+	cycles   cycles
 
 	began   bool
 	unit    float64 // mean cost of a call
@@ -182,6 +183,7 @@ func (r *Rule) Leave(now time.Duration, cost float64, inFlight int) Call {
 		c.pace = r.pace.now
 	}
 	r.window.used += cost
+	r.cycles.leave(t, &r.ledger)
 	r.ledger.leave(t, cost)
 	r.unit += (cost - r.unit) * .02
 	r.next = math.Max(r.next, t-catchUp-r.late) + cost/r.bounded()
@@ -201,6 +203,7 @@ func (r *Rule) begin(t, cost float64) {
 		r.pace.now *= r.unit
 	}
 	r.ledger.begin(t)
+	r.cycles.begin(r.ledger.start)
 	r.costly.start = r.ledger.start
 	r.next = t
 }
@@ -285,6 +288,7 @@ func (r *Rule) refused(t float64, c Call, took float64, told bool) {
 	average(&r.refusal, took, .2)
 	at := r.ledger.refuse(c)
 	r.blockage.from.without(c)
+	r.cycles.without(c)
 	r.costly.start.without(c)
 	r.window.refused(c)
 	if r.capacity.refused(r, t, c) {
@@ -292,9 +296,9 @@ func (r *Rule) refused(t float64, c Call, took float64, told bool) {
 	}
 	switch {
 	case c.epoch != r.epoch: // it left before the news
-		r.ledger.again(at)
+		r.again(at)
 	case r.blockage.on:
-		r.ledger.again(at)
+		r.again(at)
 		r.blockage.again(r, t, c)
 	case r.chance.may(r.expected(), told):
 		r.ignored++
@@ -320,4 +324,12 @@ func (r *Rule) expected() bool {
 func (r *Rule) note(why Why) {
 	r.why, r.changed = why, r.at
 	r.changes++
+}
+
+// again records a refusal of a blockage that is known.
+func (r *Rule) again(at point) {
+	r.ledger.again(at)
+	if r.blockage.on {
+		r.cycles.again(at)
+	}
 }

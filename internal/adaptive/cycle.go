@@ -1,0 +1,170 @@
+package adaptive
+
+import "math"
+
+// cycles finds the rate that explains the last two cycles. A cycle lasts from one empty
+// point to the next.
+//
+// # What do two cycles say?
+//
+// Take a bucket that gets r per second and holds b. It is empty at the end of a cycle. If
+// it was full before, b more were granted from then on than r × the time. So for each r
+// there is one b: the most that any last part of the cycle was granted above r × its time.
+// Two cycles at different paces have r and b in common.
+//
+// Without this, the rate was taken to be in the middle between the refused pace and the rate
+// granted in the cycle. If the server asks for a pause after each refusal, that is far off:
+// at 50/s with a burst of 5, a second of pause and a second of calls were granted 28/s.
+type cycles struct {
+	points [cyclePoints]point // of this cycle: when calls left, every stride-th of them
+	n      int
+	stride int
+	skip   int  // calls until the next point
+	begun  bool // with an empty point: the bucket of the first cycle is full
+	past   [2]cycle
+	next   int // of past
+	found  fit // by the last cycle
+}
+
+const (
+	cyclePoints = 24
+	fitError    = .1 // of a rate that is used
+)
+
+// A cycle is its last parts: from a point of it to its end.
+type cycle struct {
+	parts [cyclePoints]part
+	n     int
+	full  bool // the bucket was full when it began
+}
+
+type part struct{ took, granted float64 }
+
+// A fit is a rate that explains two cycles.
+type fit struct {
+	rate  float64
+	error float64 // as a share of rate
+}
+
+// good reports whether there is a rate, and whether it is known well enough.
+func (f fit) good() bool { return f.rate > 0 && f.error < fitError }
+
+// begin begins a cycle at a point.
+func (k *cycles) begin(p point) {
+	k.points[0] = p
+	k.n, k.stride, k.skip = 1, 1, 0
+}
+
+// again begins the cycle anew if p is later: it was refused, too.
+func (k *cycles) again(p point) {
+	if p.at > k.points[0].at {
+		k.begin(p)
+	}
+}
+
+// leave notes that a call leaves at t.
+func (k *cycles) leave(t float64, l *ledger) {
+	if k.skip > 0 {
+		k.skip--
+		return
+	}
+	if k.n == len(k.points) {
+		k.n = 2 // the beginning, and the first call after the pause
+		for i := 3; i < len(k.points); i += 2 {
+			k.points[k.n] = k.points[i]
+			k.n++
+		}
+		k.stride *= 2
+	}
+	k.points[k.n] = point{t, l.sent - l.denied, l.sent}
+	k.n++
+	k.skip = k.stride - 1
+}
+
+// without corrects the points by a call that was refused.
+func (k *cycles) without(c Call) {
+	for i := range k.points[:k.n] {
+		k.points[i].without(c)
+	}
+}
+
+// end ends a cycle at an empty point, and begins another. The rate is less than most.
+func (k *cycles) end(p point, most, unit float64) {
+	now := cycle{full: !k.begun}
+	for _, from := range k.points[:k.n] {
+		if from.at < p.at {
+			now.parts[now.n] = part{p.at - from.at, p.granted - from.granted}
+			now.n++
+		}
+	}
+	k.found = fit{}
+	if now.n > 1 {
+		for i := range k.past {
+			if f := common(&now, &k.past[i], most, unit); f.rate > 0 && (k.found.rate == 0 || f.error < k.found.error) {
+				k.found = f
+			}
+		}
+		k.past[k.next] = now
+		k.next = 1 - k.next
+	}
+	k.begun = true
+	k.begin(p)
+}
+
+// mean returns what was granted per second. No rate is less.
+func (c *cycle) mean() float64 {
+	if c.full {
+		return 0
+	}
+	return c.parts[0].granted / c.parts[0].took
+}
+
+// burst returns what a bucket of rate holds if it was full in c.
+func (c *cycle) burst(rate float64) float64 {
+	most := math.Inf(-1)
+	for _, p := range c.parts[:c.n] {
+		most = math.Max(most, p.granted-rate*p.took)
+	}
+	return most
+}
+
+// common returns the rate, less than most, at which a bucket must hold the same for both
+// cycles. The one with the higher mean is first: at that rate it needs the larger bucket, or
+// else its bucket was never full, and nothing is known. Windows look like that.
+func common(first, second *cycle, most, unit float64) fit {
+	if first.n == 0 || second.n == 0 {
+		return fit{}
+	}
+	if first.mean() < second.mean() {
+		first, second = second, first
+	}
+	least := first.mean()
+	if !(least > 0 && least < most) {
+		return fit{}
+	}
+	// Calls come in units, and the network moves them: a difference of two means nothing.
+	const steps, blur = 48, 2.
+	ratio := math.Pow(most/least, 1./steps)
+	low, high := 0., 0.
+	for i, rate := 0, least; i <= steps; i, rate = i+1, rate*ratio {
+		differ := (first.burst(rate) - second.burst(rate)) / unit
+		if math.Abs(differ) <= blur {
+			if low == 0 {
+				low = rate
+			}
+			high = rate
+			continue
+		}
+		if low == 0 && differ < 0 && i > 0 {
+			low, high = rate/ratio, rate
+		}
+		if low > 0 || differ < 0 {
+			break
+		}
+	}
+	if low == 0 {
+		return fit{}
+	}
+	rate := (low + high) / 2
+	return fit{rate, math.Max((high-low)/2/rate, (ratio-1)/2)}
+}
