@@ -180,7 +180,7 @@ func untilExists(t *testing.T, name string) {
 // One signal: the two that run are finished, nothing else begins, and the
 // command that it prints does the rest.
 func TestBinaryInterruptedOnce(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			p := start(t, dir, "-jobs", "2", "-log", "run.jsonl", "--", "sh", "-c", waits, "sh", "{}")
@@ -557,6 +557,12 @@ func TestBinaryControl(t *testing.T) {
 	if status := p.wait(t); status != 0 || !strings.Contains(p.stderr.String(), "-control: rate 1000/s, jobs 2\n") {
 		t.Errorf("status %d, stdout %q, stderr\n%s", status, p.stdout, p.stderr)
 	}
+}
+
+// Without a place for outputs nothing is begun.
+func TestBinaryNoTemporaryFiles(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	runIn(t, ".", "a\n", "--", "echo").want(t, 2, "", "outputs are kept in temporary files: ", "no such file or directory")
 }
 
 func TestBinaryEmptyInput(t *testing.T) {

@@ -65,14 +65,19 @@ func (c command) describe(s subject) string { return cli.QuoteAll(c.expand(s)) }
 
 func (c command) config() string { return "command\x00" + strings.Join(c.args, "\x00") }
 
-// start looks for the program, if it is the same for all items: otherwise each
-// of them would fail, with all its retries.
+// start looks for the program, if it is the same for all items, and for room for outputs:
+// otherwise each item would fail, with all its retries.
 func (c command) start(options, *sluice.Gate) (runner, error) {
 	if !hasPlaceholder(c.args[0], true) {
 		if _, err := exec.LookPath(c.args[0]); err != nil {
 			return nil, err
 		}
 	}
+	file, err := tempFile()
+	if err != nil {
+		return nil, fmt.Errorf("outputs are kept in temporary files: %w", err)
+	}
+	closeTemp(file)
 	return c, nil
 }
 

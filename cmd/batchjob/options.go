@@ -284,7 +284,8 @@ Exit status: 0 if all items are ok, or as many as -halt success requires; 1 if s
 failed; 2 if the job could not begin; 3 if it stopped before the end and can be
 resumed; 130 if it was interrupted; 141 if its output was no longer read, as by head.
 (go run returns 1 for all but 0.) The first Ctrl-C lets running items finish, the second
-cancels them, the third ends the program. SIGTERM and SIGHUP do as Ctrl-C does.
+cancels them, the third ends the program. SIGTERM, SIGHUP and SIGQUIT do as Ctrl-C
+does.
 
 At the end, p95 says how late 95 of 100 items left, compared with the rate and -jobs, and
 how long an attempt took.

@@ -238,7 +238,7 @@ Exit status: 0 if all pages that may be fetched were fetched; 1 if some failed, 
 not be written, or there were none; 2 if the crawl could not begin; 3 if hosts are left
 that did not answer, or asked for more time than -max-wait: -resume tries them again;
 130 if it was interrupted. The first Ctrl-C lets requests in flight finish, the second
-cancels them, the third ends the program. SIGTERM and SIGHUP do as Ctrl-C does.
+cancels them, the third ends the program. SIGTERM, SIGHUP and SIGQUIT do as Ctrl-C does.
 
 `)
 	f := newFlags(new(options))

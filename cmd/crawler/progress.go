@@ -162,7 +162,7 @@ func (d *display) draw(line string) {
 	d.last = line
 	switch {
 	case d.live != nil:
-		fmt.Fprintf(d.w, "\r\x1b[K%s", cli.Cut(line, d.live()-1))
+		fmt.Fprintf(d.w, "\r\x1b[K%s", cli.Cut(line, max(1, d.live()-1)))
 	case line != "":
 		fmt.Fprintf(d.w, "crawler: %s\n", line)
 	}
@@ -176,5 +176,5 @@ func (d *display) log(text string) {
 		fmt.Fprintf(d.w, "crawler: %s\n", text)
 		return
 	}
-	fmt.Fprintf(d.w, "\r\x1b[Kcrawler: %s\n%s", text, cli.Cut(d.last, d.live()-1))
+	fmt.Fprintf(d.w, "\r\x1b[Kcrawler: %s\n%s", text, cli.Cut(d.last, max(1, d.live()-1)))
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Interrupts turns Ctrl-C, SIGTERM or SIGHUP into what batch understands: the first
+// Interrupts turns Ctrl-C, SIGTERM, SIGHUP or SIGQUIT into what batch understands: the first
 // signal closes Stop, the second one ends calls. The third one ends the program,
 // which may be waiting for its output to be read.
 type Interrupts struct {
@@ -28,7 +28,7 @@ const (
 // when it has done it.
 func CatchInterrupts(notify func(string)) *Interrupts {
 	signals := make(chan os.Signal, 2)
-	caught := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	caught := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		caught = append(caught, syscall.SIGHUP) // the terminal was closed
 	}
