@@ -24,7 +24,9 @@
 //	quiet_runs  in how many of the runs stall is 0. The errors, cpu and what is said of
 //	            them are of those runs alone if there are any, for all libraries alike:
 //	            a run is a second, and a machine that stalled in it shows nothing of the
-//	            limiter. If there are none, goals about evenness are not judged
+//	            limiter. If there are none, goals about evenness, processor time and the
+//	            highest rate are not judged; nor are they if a library that is compared
+//	            has none
 //	cpu         processor seconds of the measuring process per second, user and
 //	            system, on all CPUs
 //	stall       the longest time in ms for which the machine stood still, as

@@ -192,6 +192,27 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+// The highest rate of runs in which the machine stalled is not judged, nor is a cell that is
+// compared with one of them.
+func TestGoals_Stalled(t *testing.T) {
+	fast := results.Cell{Asked: 1000, Delivered: 1000, DeliveredMax: 1010}
+	if got, ok := delivered(99.5, 100.1)(fast); !ok {
+		t.Errorf("stalled: %s", got)
+	}
+	fast.Quiet = 1
+	if got, ok := delivered(99.5, 100.1)(fast); ok {
+		t.Errorf("quiet: %s", got)
+	}
+	own := results.Cell{Work: "1 caller, 1,000/s", Library: "sluice", Asked: 1000, Delivered: 1000, CPU: 1, Quiet: 1}
+	for quiet, want := range []string{"not judged", ", no**"} {
+		text := report(&results.Precision{}, []results.Cell{own, {Work: own.Work, Library: "xtime", Asked: 1000, Delivered: 1000, Quiet: quiet}})
+		_, line, _ := strings.Cut(text, "takes at most 1.1 ×")
+		if line, _, _ = strings.Cut(line, "\n"); !strings.Contains(line, want) {
+			t.Errorf("%d quiet runs of xtime: %q, want %s", quiet, line, want)
+		}
+	}
+}
+
 // Microseconds are a goal of the fine grain alone, and only where the machine did not stall.
 func TestGoals_OfWhom(t *testing.T) {
 	for _, test := range []struct {

@@ -29,8 +29,8 @@ func report(p *results.Precision, cells []results.Cell) string {
 }
 
 func table(b *strings.Builder, cells []results.Cell, frozen bool) {
-	b.WriteString("| callers | asked/s | library | delivered ÷ allowed | error p50 | p90 | p99 | max, µs | ahead, µs | early | CPU | stall, ms |\n")
-	b.WriteString("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| callers | asked/s | library | delivered ÷ allowed | error p50 | p90 | p99 | max, µs | ahead, µs | early | CPU | quiet runs | stall, ms |\n")
+	b.WriteString("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range cells {
 		if frozen != (c.Frozen > 0) {
 			continue
@@ -39,8 +39,8 @@ func table(b *strings.Builder, cells []results.Cell, frozen bool) {
 		if name == "sluice" {
 			name = "**sluice**"
 		}
-		fmt.Fprintf(b, "| %d | %.0f | %s | %.1f %% | %s | %s | %s | %s | %.0f | %d | %.1f %% | %.0f |\n",
-			c.Callers, c.Asked, name, 100*c.Ratio(), number(c.ErrP50), number(c.ErrP90), number(c.ErrP99), number(c.ErrMax), c.Ahead, c.Early, 100*c.CPU, c.Stall)
+		fmt.Fprintf(b, "| %d | %.0f | %s | %.1f %% | %s | %s | %s | %s | %.0f | %d | %.1f %% | %d of %d | %.0f |\n",
+			c.Callers, c.Asked, name, 100*c.Ratio(), number(c.ErrP50), number(c.ErrP90), number(c.ErrP99), number(c.ErrMax), c.Ahead, c.Early, 100*c.CPU, c.Quiet, c.Runs, c.Stall)
 	}
 }
 
@@ -56,16 +56,22 @@ func number(v float64) string {
 type goal struct {
 	name string
 	fine bool // with a fine grain only
-	calm bool // only runs in which the machine did not stall show it
+	calm bool // only runs in which the machine did not stall show it, see stalled
 	at   func(c results.Cell) bool
 	of   func(c results.Cell) (got string, reached bool)
+}
+
+// stalled reports whether the machine stalled in every run of one of cells: then nothing is
+// said of how even its calls are and of what they cost, whichever library it is of.
+func stalled(cells ...results.Cell) bool {
+	return slices.ContainsFunc(cells, func(c results.Cell) bool { return c.Quiet == 0 })
 }
 
 func delivered(least, most float64) func(c results.Cell) (string, bool) {
 	return func(c results.Cell) (string, bool) {
 		highest := 100 * c.DeliveredMax / c.Asked
 		return fmt.Sprintf("%.2f %%, highest of %d runs %.2f %%", 100*c.Ratio(), c.Runs, highest),
-			100*c.Ratio() >= least && highest <= most
+			100*c.Ratio() >= least && (highest <= most || stalled(c))
 	}
 }
 
@@ -99,7 +105,7 @@ func goals(b *strings.Builder, cells []results.Cell) {
 			if c.Library != "sluice-fine" && (c.Library != "sluice" || g.fine) || c.Frozen > 0 || isPriced(c) || !g.at(c) {
 				continue
 			}
-			if g.calm && c.Quiet == 0 {
+			if g.calm && stalled(c) {
 				fmt.Fprintf(&rows, "| %s: %s | %.0f | %d | not judged: the machine stalled in each run |\n", c.Library, g.name, c.Asked, c.Callers)
 				continue
 			}
@@ -134,7 +140,7 @@ func goals(b *strings.Builder, cells []results.Cell) {
 			if !judged {
 				continue
 			}
-			if g.calm && c.Quiet == 0 {
+			if g.calm && (stalled(c) || stalled(rival("xtime", othersAt(c, cells)))) {
 				fmt.Fprintf(&rows, "| %s: %s | %.0f | %d | %s, not judged: the machine stalled in each run |\n", c.Work, g.name, c.Asked, c.Callers, got)
 				continue
 			}
