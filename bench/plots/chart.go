@@ -57,6 +57,7 @@ var looks = map[string]look{
 	"xsync":         {red, polygon{corners: 4, filled: true}, nil},
 	"xsync+xtime":   {red, polygon{corners: 4}, nil},
 	"syncmap+xtime": {red, polygon{corners: 6, filled: true}, nil},
+	"redis_rate":    {red, polygon{corners: 5, filled: true}, nil},
 	"uber":          {orange, draw.PyramidGlyph{}, nil},
 	"uber-strict":   {orange, draw.TriangleGlyph{}, []vg.Length{5, 3}},
 	"failsafe":      {green, draw.SquareGlyph{}, nil},

@@ -9,6 +9,7 @@
 //	gates.svg      … with the number of gates
 //	waiters.svg    how a handover grows with the number of goroutines that wait
 //	contexts.svg   … and may be cancelled
+//	processes.svg  how a decision in Redis grows with the number of processes that share it
 //	changes.svg    how a change of a gate grows with the number of callers that wait
 //	league.svg     the score of each strategy in each world
 //
@@ -57,6 +58,7 @@ func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
 		}
 		figures["cost"], figures["keys"], figures["gates"] = cost(s), keys(s), gates(s)
 		figures["waiters"], figures["contexts"], figures["changes"] = waiters(s), contexts(s), changes(s)
+		figures["processes"] = processes(s)
 	}
 	if precisionFile != "" {
 		p, err := results.ReadPrecision(precisionFile)

@@ -27,7 +27,7 @@ func sample() string {
 		}
 		for _, n := range []string{"1", "10", "1000"} {
 			line("KeyedGrow/"+n+"/"+library, ns)
-			for _, work := range []string{"SemaphoreGrow", "SemaphoreGrowCancel", "GatesGrow", "SetRateGrow", "PauseUntilGrow", "SettleGrow"} {
+			for _, work := range []string{"SemaphoreGrow", "SemaphoreGrowCancel", "GatesGrow", "ProcessesGrow", "SetRateGrow", "PauseUntilGrow", "SettleGrow"} {
 				line(work+"/"+n+"/"+library, ns)
 			}
 		}
@@ -73,6 +73,7 @@ func TestRun(t *testing.T) {
 		"keys":      {"sluice", "1M"},
 		"waiters":   {"sluice", "10k"},
 		"contexts":  {"sluice", "10k"},
+		"processes": {"sluice", "10k"},
 		"gates":     {"sluice", "10k"},
 		"changes":   {"sluice", "10k", "SetRate", "PauseUntil", "Settle"},
 		"league":    {"sluice-told", "naive", "slow", ">4<", ">99<"},

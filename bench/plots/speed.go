@@ -157,6 +157,13 @@ func changes(s *results.Speed) figure {
 		"callers that wait", "ns per change, median", 1, works...)
 }
 
+// processes shows how the cost of a decision grows with the number of processes that share
+// a limit.
+func processes(s *results.Speed) figure {
+	return growth("How the cost of a decision in Redis grows with the processes that share the limit",
+		"processes, of which one at random asks", "ns per decision, median", 1, onCPUs(s, "ProcessesGrow")...)
+}
+
 // A grownWork is what one panel shows.
 type grownWork struct {
 	title     string

@@ -47,6 +47,7 @@ import (
 
 	"github.com/sluice-go/sluice/bench/internal/machine"
 	"github.com/sluice-go/sluice/bench/internal/results"
+	"github.com/sluice-go/sluice/bench/internal/server"
 )
 
 // A run is everything that was measured.
@@ -115,12 +116,12 @@ func get(ctx context.Context, o options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := startServer()
+	s, err := server.Start()
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
-	r := &run{Machine: machine.Describe(), Measured: time.Now().UTC().Format("2006-01-02 15:04 MST"), Redis: s.version(ctx)}
+	defer s.Stop()
+	r := &run{Machine: machine.Describe(), Measured: time.Now().UTC().Format("2006-01-02 15:04 MST"), Redis: s.Version(ctx)}
 	for i := range o.rounds {
 		began := time.Now()
 		for _, w := range works {

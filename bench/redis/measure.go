@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/bench/internal/machine"
+	"github.com/sluice-go/sluice/bench/internal/server"
 )
 
 // A work is what is asked, and by how many at once.
@@ -60,12 +61,12 @@ func (c cell) of(unit string) float64 {
 const warmUp = 50 * time.Millisecond
 
 // measure has l do w for so long, on an empty server.
-func measure(ctx context.Context, s *server, l library, w work, d time.Duration) (cell, error) {
+func measure(ctx context.Context, s *server.Server, l library, w work, d time.Duration) (cell, error) {
 	c := cell{Work: w.name(), Library: l.name}
-	if err := s.admin.FlushAll(ctx).Err(); err != nil {
+	if err := s.Admin.FlushAll(ctx).Err(); err != nil {
 		return c, err
 	}
-	ask, end, err := l.open(s.addr)
+	ask, end, err := l.open(s.Addr)
 	if err != nil {
 		return c, err
 	}
@@ -73,7 +74,7 @@ func measure(ctx context.Context, s *server, l library, w work, d time.Duration)
 	if _, _, err := drive(ctx, ask, w, warmUp); err != nil {
 		return c, err
 	}
-	before, err := s.cpu(ctx)
+	before, err := s.CPU(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -83,7 +84,7 @@ func measure(ctx context.Context, s *server, l library, w work, d time.Duration)
 	if err != nil {
 		return c, err
 	}
-	after, err := s.cpu(ctx)
+	after, err := s.CPU(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -154,13 +155,13 @@ type size struct {
 }
 
 // weigh has l decide once about each of a thousand keys.
-func weigh(ctx context.Context, s *server, l library) (size, error) {
+func weigh(ctx context.Context, s *server.Server, l library) (size, error) {
 	const n = 1000
 	m := size{Library: l.name}
-	if err := s.admin.FlushAll(ctx).Err(); err != nil {
+	if err := s.Admin.FlushAll(ctx).Err(); err != nil {
 		return m, err
 	}
-	ask, end, err := l.open(s.addr)
+	ask, end, err := l.open(s.Addr)
 	if err != nil {
 		return m, err
 	}
@@ -170,12 +171,12 @@ func weigh(ctx context.Context, s *server, l library) (size, error) {
 			return m, err
 		}
 	}
-	found, err := s.admin.Keys(ctx, "*").Result()
+	found, err := s.Admin.Keys(ctx, "*").Result()
 	if err != nil {
 		return m, err
 	}
 	for _, key := range found {
-		bytes, err := s.admin.MemoryUsage(ctx, key).Result()
+		bytes, err := s.Admin.MemoryUsage(ctx, key).Result()
 		if err != nil {
 			return m, err
 		}

@@ -1,4 +1,5 @@
-package main
+// Package server starts a redis-server to measure with.
+package server
 
 import (
 	"context"
@@ -14,17 +15,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a redis-server that keeps nothing.
-type server struct {
-	addr  string
-	admin *redis.Client
-	dir   string
-	cmd   *exec.Cmd
-	done  chan struct{}
+// A Server is a redis-server that keeps nothing.
+type Server struct {
+	Addr  string
+	Admin *redis.Client
+
+	dir  string
+	cmd  *exec.Cmd
+	done chan struct{}
 }
 
-// startServer starts one on a free port of the loopback interface.
-func startServer() (*server, error) {
+// Start starts one on a free port of the loopback interface.
+func Start() (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func startServer() (*server, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	s := &server{addr: addr, dir: dir, done: make(chan struct{})}
+	s := &Server{Addr: addr, dir: dir, done: make(chan struct{})}
 	s.cmd = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no", "--loglevel", "warning")
 	if err := s.cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)
@@ -50,32 +52,33 @@ func startServer() (*server, error) {
 		_ = s.cmd.Wait() // killed is how it ends
 		close(s.done)
 	}()
-	s.admin = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	s.Admin = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	for range 1000 {
-		if s.admin.Ping(context.Background()).Err() == nil {
+		if s.Admin.Ping(context.Background()).Err() == nil {
 			return s, nil
 		}
 		select {
 		case <-s.done:
-			s.stop()
+			s.Stop()
 			return nil, errors.New("redis-server ended at once")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	s.stop()
+	s.Stop()
 	return nil, errors.New("redis-server does not answer")
 }
 
-func (s *server) stop() {
-	_ = s.admin.Close()
+// Stop ends it, and forgets all.
+func (s *Server) Stop() {
+	_ = s.Admin.Close()
 	_ = s.cmd.Process.Kill()
 	<-s.done
 	_ = os.RemoveAll(s.dir)
 }
 
 // info returns a field of INFO.
-func (s *server) info(ctx context.Context, section, field string) (string, error) {
-	text, err := s.admin.Info(ctx, section).Result()
+func (s *Server) info(ctx context.Context, section, field string) (string, error) {
+	text, err := s.Admin.Info(ctx, section).Result()
 	if err != nil {
 		return "", err
 	}
@@ -87,13 +90,14 @@ func (s *server) info(ctx context.Context, section, field string) (string, error
 	return "", fmt.Errorf("INFO has no %s", field)
 }
 
-func (s *server) version(ctx context.Context) string {
+// Version returns the version of Redis.
+func (s *Server) Version(ctx context.Context) string {
 	v, _ := s.info(ctx, "server", "redis_version")
 	return v
 }
 
-// cpu returns the processor time that the server has used.
-func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+// CPU returns the processor time that the server has used.
+func (s *Server) CPU(ctx context.Context) (time.Duration, error) {
 	var sum float64
 	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
 		text, err := s.info(ctx, "cpu", field)
