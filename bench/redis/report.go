@@ -27,7 +27,7 @@ var goals = func() (goals []goal) {
 			goal{work: "hot/512", library: own, factor: 1, other: "ping/rueidis"},
 			goal{work: "hot/64", library: own, factor: 4, other: "redis_rate/go-redis"},
 			goal{work: "hot/1", library: own, factor: 1.1, other: "script/" + client, unit: "p50", most: true},
-			goal{work: "10000/512", library: own, factor: 2, other: "redis_rate/go-redis"},
+			goal{work: "10000/512", library: own, factor: 4, other: "redis_rate/go-redis"},
 		)
 	}
 	return goals
