@@ -1,0 +1,137 @@
+// Package peers divides a learned limit among the gates that share it: the rule of
+// limits.Peers. The script of sluiceredis is the same rule in Lua, and is tested against it.
+//
+// # How is a limit divided?
+//
+// By what each gate could use (max-min fairness): a gate that wants less than an equal part
+// gets what it wants, and the others divide what is left. If all want less than there is,
+// each has an equal part of the rest on top, so that it can become busier at once.
+//
+//	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
+//	parts          10/s      25/s  25/s         25/s       35/s
+//
+// A gate knows its part from its last report, and the others may have joined since. If each
+// simply took what is due, their parts were more than the limit until all have reported. So
+// the group also keeps the part that each gate took, and no gate takes what another one still
+// has:
+//
+//	gate   a reports   c joins    a reports   b reports   c reports
+//	a        1/2         1/2        1/3         1/3         1/3
+//	b        1/2         1/2        1/2         1/3         1/3
+//	c                     0          0           0          1/3
+//
+// Before a rate was learned, nothing is divided: parts are equal, and nobody waits for them.
+package peers
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice/limits"
+)
+
+const (
+	// Lasts is how long a gate is in the group without a report.
+	Lasts = 3 * time.Second
+
+	// Keeps is how long a group is kept after its last report.
+	Keeps = 10 * time.Minute
+)
+
+// A Group is the gates that share one limit. The zero Group is empty. Times are microseconds
+// on one clock.
+type Group struct {
+	members map[string]member
+	news    []int64
+	stamp   int64
+	ends    int64 // when it is forgotten
+	granted int64
+}
+
+type member struct {
+	seen, want, part, granted, use int64
+}
+
+// Exchange records a report at now.
+func (g *Group) Exchange(now int64, r limits.PeerReport) limits.PeerReply {
+	if g.Over(now) {
+		*g = Group{members: map[string]member{}}
+	}
+	lasts := Lasts.Microseconds()
+	free, since := limits.PeerPart, int64(0)
+	if m, known := g.members[r.ID]; known {
+		g.granted += r.Granted - m.granted
+	}
+	for id, m := range g.members {
+		if id == r.ID || m.seen <= now-lasts || m.seen > now+lasts { // its clock stepped back
+			delete(g.members, id)
+			continue
+		}
+		free -= m.part
+		since += int64(float64(m.use) * float64(max(0, now-m.seen)) / 1e12)
+	}
+	if r.News != nil && r.Seen == g.stamp {
+		g.news, g.stamp = r.News, max(now, g.stamp+1)
+	}
+	rate := int64(0)
+	g.ends = now + Keeps.Microseconds()
+	if g.news != nil {
+		rate = g.news[0]
+	}
+	reply := limits.PeerReply{Peers: int64(len(g.members)), Granted: g.granted + since, News: g.news, Stamp: g.stamp}
+	if g.news != nil {
+		reply.Age = time.Duration(max(0, now-g.stamp)) * time.Microsecond
+	}
+	if r.Want == limits.PeerLeaves {
+		if reply.Peers == 0 && g.news == nil {
+			*g = Group{}
+		}
+		return reply
+	}
+	g.members[r.ID] = member{want: r.Want}
+	reply.Peers++
+	reply.Due = g.due(r.ID, rate)
+	reply.Part = reply.Due
+	if rate > 0 {
+		reply.Part = max(0, min(reply.Due, free))
+	}
+	g.members[r.ID] = member{now, r.Want, reply.Part, r.Granted, r.Use}
+	return reply
+}
+
+// Over reports whether the group can be forgotten.
+func (g *Group) Over(now int64) bool { return now >= g.ends }
+
+// due returns the part of a limit that id should have.
+func (g *Group) due(id string, rate int64) int64 {
+	left := float64(len(g.members))
+	if rate <= 0 {
+		return int64(float64(limits.PeerPart) / left)
+	}
+	var wants []int64
+	for _, m := range g.members {
+		if m.want >= 0 {
+			wants = append(wants, m.want)
+		}
+	}
+	slices.SortFunc(wants, cmp.Compare[int64])
+	rest, all := float64(rate), left
+	for _, want := range wants {
+		if float64(want)*left > rest {
+			break
+		}
+		rest -= float64(want)
+		left--
+	}
+	// If all want less than there is, all have a part of the rest on top. Otherwise the
+	// gates that want more than others divide it.
+	share, mine := rest/max(1, left), g.members[id].want
+	switch {
+	case left == 0:
+		share = float64(mine) + rest/all
+	case mine >= 0 && float64(mine) < share:
+		share = float64(mine)
+	}
+	return int64(share / float64(rate) * float64(limits.PeerPart))
+}

@@ -1,0 +1,222 @@
+package peers
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/limits"
+)
+
+const (
+	second = int64(1e6)
+	all    = limits.PeerWantsAll
+)
+
+// ask is a report of id, which says how much it wants per second.
+func ask(id string, want int64) limits.PeerReport {
+	if want > 0 {
+		want *= 1e6
+	}
+	return limits.PeerReport{ID: id, Want: want}
+}
+
+// told returns r with news of a rate per second, by a gate that has seen a stamp.
+func told(r limits.PeerReport, rate, seen int64) limits.PeerReport {
+	r.News, r.Seen = []int64{rate * 1e6, 7}, seen
+	return r
+}
+
+func TestGroup_Exchange_Divides(t *testing.T) {
+	for name, test := range map[string]struct {
+		rate  int64 // 0: nothing was learned
+		wants []int64
+		parts []int64 // of the rate
+	}{
+		"one":                          {60, []int64{all}, []int64{60}},
+		"one that wants less":          {60, []int64{10}, []int64{60}},
+		"equal":                        {60, []int64{all, all, all}, []int64{20, 20, 20}},
+		"one wants less":               {60, []int64{10, all, all}, []int64{10, 25, 25}},
+		"all want less":                {60, []int64{10, 20}, []int64{25, 35}},
+		"all want just it":             {60, []int64{20, 40}, []int64{20, 40}},
+		"all want more":                {60, []int64{40, 50}, []int64{30, 30}},
+		"the least want less":          {60, []int64{5, 10, 40, 50}, []int64{5, 10, 22, 22}},
+		"one wants nothing":            {60, []int64{0, all}, []int64{0, 60}},
+		"none wants anything":          {60, []int64{0, 0}, []int64{30, 30}},
+		"nothing was learned":          {0, []int64{10, all, 0, all}, []int64{15, 15, 15, 15}},
+		"exactly an equal part":        {60, []int64{20, all, 20}, []int64{20, 20, 20}},
+		"more than there is, and less": {60, []int64{100, 1}, []int64{59, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g Group
+			if test.rate > 0 {
+				r := told(ask("first", all), test.rate, 0)
+				g.Exchange(0, r)
+				r.Want = limits.PeerLeaves
+				g.Exchange(0, r)
+			}
+			ids := []string{"a", "b", "c", "d"}
+			for range 3 { // until all know all
+				for i, want := range test.wants {
+					g.Exchange(1, ask(ids[i], want))
+				}
+			}
+			whole := max(60, test.rate)
+			for i, want := range test.wants {
+				r := g.Exchange(2, ask(ids[i], want))
+				least := test.parts[i] * limits.PeerPart / whole
+				if name == "the least want less" && i > 1 {
+					least = limits.PeerPart * 45 / 2 / whole
+				}
+				if r.Part != r.Due || r.Part > least || r.Part < least-1 || r.Peers != int64(len(test.wants)) {
+					t.Errorf("gate %d: %+v, want a part of %d", i, r, least)
+				}
+			}
+		})
+	}
+}
+
+// A gate that joins gets nothing that another one still uses.
+func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
+	var g Group
+	g.Exchange(0, told(ask("a", all), 60, 0))
+	g.Exchange(0, ask("b", all))
+	a, b := g.Exchange(1, ask("a", all)), g.Exchange(1, ask("b", all))
+	if half := limits.PeerPart / 2; a.Part != half || b.Part != half {
+		t.Fatalf("%+v, %+v", a, b)
+	}
+	for _, step := range []struct {
+		id        string
+		part, due int64
+	}{
+		{"c", 0, 333_333_333},
+		{"a", 333_333_333, 333_333_333},
+		{"c", 166_666_667, 333_333_333},
+		{"b", 333_333_333, 333_333_333},
+		{"c", 333_333_333, 333_333_333},
+	} {
+		if r := g.Exchange(2, ask(step.id, all)); r.Part != step.part || r.Due != step.due {
+			t.Errorf("%s: %+v, want %+v", step.id, r, step)
+		}
+	}
+}
+
+// Whatever is reported when, the parts of all do not exceed the limit once there are news.
+func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var g Group
+		now, stamp := int64(0), int64(0)
+		members := map[string]int64{}
+		report := func(r limits.PeerReport) {
+			got := g.Exchange(now, r)
+			stamp = got.Stamp
+			members[r.ID] = now
+			if r.Want == limits.PeerLeaves {
+				delete(members, r.ID)
+			}
+			sum, here := int64(0), 0
+			for id, m := range g.members {
+				if seen, ok := members[id]; ok && now-seen < Lasts.Microseconds() {
+					sum += m.part
+					here++
+				}
+			}
+			if len(g.members) != here || int64(here) != got.Peers || sum > limits.PeerPart || got.Part > got.Due {
+				t.Fatalf("seed %d at %d: parts of %d in all, %d gates, %+v", seed, now, sum, here, got)
+			}
+		}
+		report(told(ask("a", all), 60, 0))
+		for range 300 {
+			now += random.Int64N(second)
+			if random.IntN(20) == 0 {
+				now += 4 * second
+			}
+			r := ask(string(rune('a'+random.IntN(6))), random.Int64N(60)-2)
+			if random.IntN(4) == 0 {
+				r = told(r, 1+random.Int64N(100), stamp)
+			}
+			report(r)
+		}
+	}
+}
+
+func TestGroup_Exchange_WhoIsInIt(t *testing.T) {
+	var g Group
+	g.Exchange(0, told(ask("a", all), 60, 0))
+	steps := []struct {
+		at    int64
+		r     limits.PeerReport
+		peers int64
+		due   int64
+	}{
+		{second, ask("b", all), 2, limits.PeerPart / 2},
+		{3*second - 1, ask("b", all), 2, limits.PeerPart / 2},
+		{3 * second, ask("b", all), 1, limits.PeerPart}, // a has not reported for 3 s
+		{4 * second, ask("a", all), 2, limits.PeerPart / 2},
+		{5 * second, ask("b", limits.PeerLeaves), 1, 0},
+		{5 * second, ask("a", all), 1, limits.PeerPart},
+		{-60 * second, ask("c", all), 1, limits.PeerPart}, // the clock was put back: they may be gone
+	}
+	for i, step := range steps {
+		if r := g.Exchange(step.at, step.r); r.Peers != step.peers || r.Due != step.due {
+			t.Errorf("step %d: %+v, want %d gates, %d due", i, r, step.peers, step.due)
+		}
+	}
+}
+
+func TestGroup_Exchange_News(t *testing.T) {
+	var g Group
+	if r := g.Exchange(5, ask("a", all)); r.News != nil || r.Stamp != 0 || r.Age != 0 {
+		t.Errorf("%+v of nothing", r)
+	}
+	first := g.Exchange(10, told(ask("a", all), 60, 0))
+	if first.Stamp != 10 || !slices.Equal(first.News, []int64{60e6, 7}) {
+		t.Errorf("%+v", first)
+	}
+	if r := g.Exchange(20, told(ask("b", all), 30, 0)); r.Stamp != 10 || r.News[0] != 60e6 || r.Age != 10*time.Microsecond {
+		t.Errorf("news of a gate that had not seen the last ones: %+v", r)
+	}
+	if r := g.Exchange(10, told(ask("b", all), 30, 10)); r.Stamp != 11 || r.News[0] != 30e6 || r.Age != 0 {
+		t.Errorf("two news of one microsecond: %+v", r)
+	}
+	g.Exchange(20, ask("a", limits.PeerLeaves))
+	g.Exchange(20, ask("b", limits.PeerLeaves))
+	keeps := Keeps.Microseconds()
+	if r := g.Exchange(20+keeps-1, ask("c", limits.PeerLeaves)); r.Stamp != 11 {
+		t.Errorf("news of a group without gates: %+v", r)
+	}
+	if r := g.Exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.Over(20+3*keeps) {
+		t.Errorf("10 min after the last report: %+v", r)
+	}
+}
+
+// What all were granted includes what the others have probably been granted since their last
+// reports, and does not shrink when a gate leaves.
+func TestGroup_Exchange_Granted(t *testing.T) {
+	var g Group
+	report := func(id string, granted, use int64) limits.PeerReport {
+		return limits.PeerReport{ID: id, Want: all, Granted: granted, Use: use * 1e6}
+	}
+	leaves := report("a", 130, 10)
+	leaves.Want = limits.PeerLeaves
+	for i, step := range []struct {
+		at   int64
+		r    limits.PeerReport
+		want int64
+	}{
+		{0, report("a", 100, 10), 0}, // counts from now on
+		{0, report("b", 1000, 20), 0},
+		{second, report("b", 1020, 20), 20 + 10},
+		{second, report("a", 112, 10), 32},
+		{2 * second, report("a", 122, 10), 32 + 10 + 20},
+		{2 * second, leaves, 32 + 10 + 8 + 20},
+		{2 * second, report("b", 1035, 20), 50 + 15},
+		{3 * second, report("a", 130, 10), 65 + 20},
+	} {
+		if r := g.Exchange(step.at, step.r); r.Granted != step.want {
+			t.Errorf("step %d: %d, want %d", i, r.Granted, step.want)
+		}
+	}
+}

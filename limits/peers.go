@@ -1,0 +1,69 @@
+package limits
+
+import (
+	"context"
+	"time"
+)
+
+// Peers connects the gates of several processes that call the same server, so that each
+// takes a part of its limit and all use what one of them learns: sluice.Adaptive.Peers. A
+// sluiceredis.Store is a Peers.
+//
+// The gates of one name form a group. Peers keeps who is in it, divides the limit among them,
+// and keeps the news that was reported last.
+type Peers interface {
+	// Exchange records what a gate reports, and returns what the group has. A gate calls
+	// it at most four times a second, from a goroutine of its own, and no call waits for
+	// it. It must return when ctx is done. After an error, the gate goes on with the share
+	// that it has.
+	Exchange(ctx context.Context, group string, r PeerReport) (PeerReply, error)
+}
+
+// A PeerReport is what a gate tells the other gates of its group.
+type PeerReport struct {
+	ID string // of the gate, no other one has it
+
+	// Want is what the gate could use of the limit, in millionths per second, or
+	// PeerWantsAll. A gate that reports PeerLeaves leaves the group, until it reports again.
+	Want int64
+
+	// Granted is the cost of all calls that were granted to the gate so far, and Use how
+	// much it was per second lately, in millionths.
+	Granted, Use int64
+
+	// Seen is the Stamp of the last reply, 0 if there was none. News are dropped if others have
+	// come since: what was learned first is nearest to the truth.
+	Seen int64
+
+	// News is what the gate has learned since its last report, nil if that is nothing. The
+	// first number is the rate of the limit in millionths per second, and the others are
+	// for the gates only. Each is from 0 to 2⁵³.
+	News []int64
+}
+
+const (
+	PeerWantsAll int64 = -1 // PeerReport.Want: as much as it can get
+	PeerLeaves   int64 = -2 // PeerReport.Want: the gate is not used any more
+)
+
+// PeerPart is what the parts of a limit add up to.
+const PeerPart int64 = 1e9
+
+// A PeerReply is what a gate learns about its group.
+type PeerReply struct {
+	Peers int64 // how many gates are in the group
+
+	// Part is the part of the limit that the gate may use, of PeerPart. The parts of all
+	// gates never exceed PeerPart together, except before there are News. Due is the part
+	// that it should have: more than Part if another gate has to report first, because it
+	// still uses some of it.
+	Part, Due int64
+
+	// Granted is the cost of what was granted to all gates, counted from any beginning, with
+	// an estimate of what was granted to the others since their last reports.
+	Granted int64
+
+	News  []int64       // of the last report that had some; nil: there is none
+	Stamp int64         // of that report: no two have the same
+	Age   time.Duration // of that report
+}
