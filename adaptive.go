@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/limits"
 )
 
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
@@ -52,6 +54,16 @@ type Adaptive struct {
 	// Price is the share of the calls that may be refused for the sake of finding out,
 	// more than 0 and less than 1. 0 means 0.02.
 	Price float64
+
+	// Peers, if set, lets the gates of several processes share one limit, such as those of
+	// one account: each learns what any of them learns, and takes its part. It is for gates
+	// with a Name; those of one name share a limit. A sluiceredis.Store is a Peers. See
+	// Learned.Share.
+	//
+	// No call waits for Peers. While it does not answer, the gate learns alone, from the
+	// part that it had. The gate reports twice a second or, if there is news, up to four
+	// times, in a goroutine that ends a second after the last call, or with Close.
+	Peers limits.Peers
 }
 
 // searches reports whether a gate begins with a search.
@@ -92,6 +104,13 @@ type Learned struct {
 	Proven  float64 // a lower bound of Rate: granted between refusals; 0: none
 	Refuted float64 // an upper bound of Rate: refused; 0: none
 
+	// Share is the part of the limit that the gate may use, and Peers how many gates share
+	// it, if Adaptive.Peers is set: then Pace is that of this gate, and the other rates are
+	// those of all. Share is 0 if nothing is shared, and Peers while the others cannot be
+	// reached.
+	Share float64
+	Peers int64
+
 	Concurrency int64 // the bound of the calls in flight; 0: none
 	Window      Rate  // that the server grants, if it counts in windows
 
@@ -118,6 +137,12 @@ func (l Learned) String() string {
 		add("%v", l.Window)
 	case l.Pace > 0:
 		add("%s", perSecond(l.Pace))
+	}
+	switch {
+	case l.Peers > 1:
+		add("%.3g%% of what %d share", 100*l.Share, l.Peers)
+	case l.Share > 0 && l.Peers == 0:
+		add("%.3g%% of a limit, without news of the others", 100*l.Share)
 	}
 	if l.Concurrency > 0 {
 		add("%s in flight", grouped(l.Concurrency))

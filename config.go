@@ -122,6 +122,7 @@ func newGate(cfg Config) (*Gate, error) {
 		rate:            cfg.Rate,
 		adaptive:        cfg.Adaptive,
 		refusedBy:       cfg.Refused,
+		peering:         newPeering(cfg.Adaptive),
 		schedule:        *s,
 		budget:          newBudget(cfg.RetryBudget),
 	}
@@ -165,6 +166,9 @@ func (cfg *Config) check() error {
 	}
 	if err := cfg.Adaptive.check(); err != nil {
 		return err
+	}
+	if cfg.Adaptive.Peers != nil && cfg.Name == "" {
+		return errors.New("Adaptive.Peers without a Name: gates of one name share a limit")
 	}
 	for i, l := range cfg.Limits {
 		if err := l.check(); err != nil {

@@ -81,6 +81,7 @@ type Gate struct {
 	budget      budget
 	ramp        *ramp    // or nil
 	learner     *learner // or nil
+	peering     *peering // or nil
 	strikes     strikes
 	recently    recently
 	granted     uint64

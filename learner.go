@@ -178,9 +178,10 @@ func hertz(r Rate) float64 {
 // newLearner returns a learner that knows nothing.
 func newLearner(g *Gate) *learner {
 	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
-	l.belief = belief{rule: adaptive.New(g.learningConfig()), unit: Cost}
-	if g.rate.Count > 0 {
-		l.unit = g.rateUnit
+	l.belief = belief{rule: adaptive.New(g.learningConfig())}
+	l.unit = g.learningUnit()
+	if g.peering != nil {
+		g.peering.peer.Begin(g.queue.Now(), l.rule)
 	}
 	return l
 }
@@ -383,6 +384,7 @@ func (b *belief) learned(q interface {
 	s := Learned{
 		Phase: now.Phase.String(), Pace: now.Pace, Rate: now.Rate, Proven: now.Proven, Refuted: now.Refuted,
 		Concurrency: int64(now.Concurrency), Blocked: now.Blocked, Pause: now.Pause,
+		Share: now.Share, Peers: now.Peers,
 		Refusals: now.Refusals, Ignored: now.Ignored, Changes: now.Changes, Why: now.Why.String(),
 	}
 	if now.Changes > 0 {

@@ -54,6 +54,7 @@ func (r *rule) returnRoom(n int64) {
 // depart lets n with costs, which has taken its room, leave at now and returns 0, or changes
 // nothing and returns how long to wait.
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
+	r.peering.use((*Gate)(r))
 	others := r.flight.calls() - 1 // n has taken its room
 	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.wait(now, n, costs, others)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
@@ -221,7 +222,7 @@ func (g *Gate) countPassed() {
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
-	if r.ask != nil && r.path == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil {
+	if r.ask != nil && r.path == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil || r.peering != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()

@@ -65,6 +65,8 @@ type learned struct {
 	Rate        float64   `json:"rate,omitzero"`
 	Proven      float64   `json:"proven,omitzero"`
 	Refuted     float64   `json:"refuted,omitzero"`
+	Share       float64   `json:"share,omitzero"`
+	Peers       int64     `json:"peers,omitzero"`
 	Concurrency int64     `json:"concurrency,omitzero"`
 	Window      string    `json:"window,omitzero"`
 	Blocked     bool      `json:"blocked"`
@@ -103,7 +105,7 @@ func ofLearned(l *sluice.Learned) *learned {
 	}
 	v := &learned{
 		Unit: string(l.Unit), Phase: l.Phase, Pace: l.Pace, Rate: l.Rate, Proven: l.Proven, Refuted: l.Refuted,
-		Concurrency: l.Concurrency, Blocked: l.Blocked, Pause: in(l.Pause),
+		Share: l.Share, Peers: l.Peers, Concurrency: l.Concurrency, Blocked: l.Blocked, Pause: in(l.Pause),
 		Refusals: l.Refusals, Ignored: l.Ignored, Changes: l.Changes, Changed: l.Changed, Why: l.Why,
 	}
 	if l.Window != (sluice.Rate{}) {

@@ -76,7 +76,11 @@ func (cfg *Config) check() error {
 			return fmt.Errorf("code %v in AlsoRetry cannot be retried", code)
 		}
 	}
-	_, err := sluice.New(cfg.Gate) // an error of all gates
+	gate := cfg.Gate
+	if gate.Adaptive.Peers != nil {
+		gate.Name = "key" // gates have the names of their keys
+	}
+	_, err := sluice.New(gate) // an error of all gates
 	return err
 }
 

@@ -154,7 +154,11 @@ func (cfg *Config) check() error {
 			return fmt.Errorf("status %d in AlsoRetry: must be from 400 to 599, and not 501", status)
 		}
 	}
-	_, err := sluice.New(cfg.Gate) // an error of all gates
+	gate := cfg.Gate
+	if gate.Adaptive.Peers != nil {
+		gate.Name = "key" // gates have the names of their keys
+	}
+	_, err := sluice.New(gate) // an error of all gates
 	return err
 }
 

@@ -57,6 +57,37 @@ func TestAdaptive_Client(t *testing.T) {
 	took(t, seen, 60*time.Second, 70*time.Second)
 }
 
+func gateThatShares(store limits.Peers) (*sluice.Gate, error) {
+	// begin peers
+	// store is a *sluiceredis.Store.
+	gate, err := sluice.New(sluice.Config{
+		Name:     "api", // gates of one name share a limit
+		Adaptive: sluice.Adaptive{Peers: store},
+	})
+	// end peers
+	return gate, err
+}
+
+// A gate whose group cannot be reached works as if it had none.
+func TestAdaptive_Peers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, err := gateThatShares(nobody{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gate.Close()
+		if err := gate.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type nobody struct{}
+
+func (nobody) Exchange(context.Context, string, limits.PeerReport) (limits.PeerReply, error) {
+	return limits.PeerReply{}, errors.New("away")
+}
+
 var errBusy = errors.New("busy")
 
 // begin refused

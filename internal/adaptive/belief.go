@@ -16,12 +16,13 @@ const (
 	Latency                 // the server got slow, or quick again
 	Restored                // the state comes from a snapshot
 	Acquitted               // the limit is one of another unit
+	Shared                  // another process has learned it
 )
 
 func (w Why) String() string {
 	return [...]string{"nothing was refused", "first refusal", "measured between refusals", "costly refusal",
 		"same number per window", "refused above a number in flight", "not refused above a number in flight",
-		"latency", "restored", "another unit is limited"}[w]
+		"latency", "restored", "another unit is limited", "learned by another process"}[w]
 }
 
 func (p Phase) String() string {
@@ -31,7 +32,7 @@ func (p Phase) String() string {
 // A Belief is what a Rule believes. Rates are in units of cost per second.
 type Belief struct {
 	Phase       Phase
-	Pace        float64       // at which calls leave; 0: there is none
+	Pace        float64       // at which calls of this process leave; 0: there is none
 	Rate        float64       // that the server is believed to grant; 0: unknown
 	Proven      float64       // granted since the last refusals, a lower bound; 0: none
 	Refuted     float64       // the last pace that was refused, an upper bound; 0: none
@@ -40,6 +41,8 @@ type Belief struct {
 	Window      time.Duration // its length
 	Blocked     bool          // the last call was refused, and none was granted since
 	Pause       time.Duration // what a refusal costs
+	Share       float64       // the part of the limit for this process; 0: it shares it with nobody
+	Peers       int64         // that share it, 0: they are out of touch
 	Blockages   uint64
 	Refusals    uint64
 	Ignored     uint64 // refusals that were taken for chance
@@ -54,10 +57,11 @@ func (r *Rule) Belief() Belief {
 		Phase: r.phase, Rate: r.pace.rate, Proven: r.proven(), Refuted: r.pace.refuted,
 		Blocked: r.blockage.on, Pause: duration(r.costly.price),
 		Blockages: r.blocked, Refusals: r.refusals, Ignored: r.ignored,
+		Share: r.sharing.part, Peers: r.sharing.peers,
 		Changes: r.changes, Changed: duration(r.changed), Why: r.why,
 	}
 	if r.paced() {
-		b.Pace = r.bounded()
+		b.Pace = r.bounded() / r.sharing.scale()
 	}
 	if r.phase == Windowed {
 		b.Count, b.Window = r.window.count, duration(r.window.length)

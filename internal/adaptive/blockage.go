@@ -36,6 +36,9 @@ func (r *Rule) block(t float64, c Call, at point, told bool) {
 	r.blocked++
 	r.pace.blocked(r.blocked)
 	r.cycles.end(at, math.Max(c.pace, r.pace.now), r.unit)
+	if r.sharing.peers > 1 { // others empty the bucket, too
+		r.cycles.found = fit{}
+	}
 	if r.blockage.crowd {
 		r.crowded(at)
 	} else {
@@ -143,7 +146,7 @@ func (r *Rule) unblock(c Call) {
 	if b.polls >= 2 || r.cfg.Costly {
 		b.quiet = c.sent - b.last
 	}
-	if r.cfg.Costly || lost > 15 && b.costly(blocked, r.refusal) {
+	if r.cfg.Costly || lost > 15 && b.costly(blocked-2*r.sharing.lag(), r.refusal) {
 		r.costly.end(r, c, blocked)
 		return
 	}

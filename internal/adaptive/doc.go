@@ -36,5 +36,6 @@
 // refuses when it will grant again, costly.go bounds a rate by few refusals, and patient.go
 // by still fewer, window.go, capacity.go and latency.go recognize other limits, chance.go
 // ignores refusals without meaning, suspect.go finds the unit that is limited where calls
-// take of several, belief.go reports and restores what was learned.
+// take of several, peers.go shares what was learned with other processes, belief.go reports
+// and restores it.
 package adaptive

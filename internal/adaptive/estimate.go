@@ -15,11 +15,11 @@ const leastPause = .2
 // refused call is an upper one.
 func (r *Rule) estimate(c Call, at point) {
 	p := &r.pace
-	low, ok := r.ledger.slope(at, 12*r.unit, r.unit)
+	low, ok := r.ledger.slope(at, r.sharing.enough()*r.unit, r.unit)
 	if !ok {
 		low = r.ledger.first(at)
 	}
-	top, old := c.pace, p.rate
+	top, old := r.sharing.top(c.pace, low), p.rate
 	searched := !r.paced() || r.phase == Searching
 	switch {
 	case !r.paced():
@@ -74,6 +74,9 @@ func (r *Rule) shown(low float64) bool {
 // refine corrects an estimate by the blockage that followed. Until c was granted, the
 // server granted all that it could.
 func (r *Rule) refine(c Call) {
+	if r.sharing.peers > 1 {
+		return // what the others were granted in so short a time is not known
+	}
 	b, p := &r.blockage, &r.pace
 	low, high := r.ledger.blocked(r.unit, .25*r.refusal)
 	if p.refusals < 3 {

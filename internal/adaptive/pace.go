@@ -85,7 +85,8 @@ func (p *pace) search(r *Rule, c *Call) {
 	if r.answer > 0 && float64(c.inFlight) > 4+1.3*p.now/r.unit*r.answer {
 		return // calls pile up: the server is slower than the pace
 	}
-	double := 8. // calls
+	double := math.Max(1, r.sharing.quiet(8)) // calls
+	delay += r.sharing.lag()
 	if r.cfg.Costly {
 		double = patientDouble
 	}
@@ -124,11 +125,13 @@ func (p *pace) set(r *Rule) {
 
 // learn sets the rate.
 func (p *pace) learn(r *Rule, rate float64, why Why) {
-	rate = r.within(rate)
+	if r.sharing.peers <= 1 {
+		rate = r.within(rate) // the maximum is one of this process
+	}
 	p.rate, p.calls = rate, 0
 	calls := rate / r.unit // per second
 	gap := math.Max(0, p.refuted/rate-1)
-	p.span = math.Max(p.quiet, calls*math.Max(quietTime, 2*r.refusal))
+	p.span = math.Max(r.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*r.refusal))
 	p.span = math.Max(p.span, (p.flood-1)/(2*r.cfg.Price))
 	p.rise = 3 * p.span // costly refusals are a reason to look seldom, but not slowly
 	// A refusal costs price. Not risking one costs what the rate may be too low by. With the

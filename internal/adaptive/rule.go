@@ -35,6 +35,7 @@ type Rule struct {
 	chance   chance
 	crowd    crowd
 	cycles   cycles
+	sharing  sharing
 
 	began   bool
 	unit    float64 // mean cost of a call
@@ -125,7 +126,7 @@ func New(cfg Config) *Rule {
 // if it may leave at once, Never if a reply must come first. A call that asks too early
 // counts as demand.
 func (r *Rule) Next(now time.Duration, inFlight int) time.Duration {
-	if at := instant(r.until); at > now {
+	if at := instant(r.opens()); at > now {
 		return at
 	}
 	if inFlight >= r.capacity.bound() {
@@ -162,6 +163,7 @@ func instant(t float64) time.Duration {
 // have returned an instant that is not after now.
 func (r *Rule) Leave(now time.Duration, cost float64, inFlight int) Call {
 	t := now.Seconds()
+	cost = r.sharing.whole(cost)
 	if !r.began {
 		r.begin(t, cost)
 	}

@@ -26,9 +26,10 @@ const snapshotKind = "adaptive"
 
 // Snapshot returns what was learned, so that a later process need not search again.
 func (r *Rule) Snapshot() []byte {
+	scale := r.sharing.scale() // the part of this process is kept, for one that may be alone
 	s := learned{
-		Phase: r.phase, Unit: r.unit, Rate: r.pace.rate, Refuted: r.pace.refuted, Quiet: r.pace.quiet,
-		Refusal: r.refusal, Price: r.costly.price, Low: r.costly.low, High: r.costly.high, Hold: r.costly.hold,
+		Phase: r.phase, Unit: r.unit / scale, Rate: r.pace.rate / scale, Refuted: r.pace.refuted / scale, Quiet: r.pace.quiet,
+		Refusal: r.refusal, Price: r.costly.price, Low: r.costly.low / scale, High: r.costly.high / scale, Hold: r.costly.hold,
 	}
 	if r.phase == Capped {
 		s.Limit = r.capacity.limit
@@ -52,6 +53,7 @@ func (r *Rule) Restore(data []byte) error {
 	if s.Phase <= Searching || s.Unit == 0 || s.Rate == 0 {
 		return nil // nothing was learned
 	}
+	s.whole(&r.sharing)
 	r.unit, r.refusal = s.Unit, math.Min(s.Refusal, 60)
 	r.pace.refuted = s.Refuted
 	r.pace.quiet = math.Max(quietMin, math.Min(quietMax, s.Quiet))
@@ -68,4 +70,11 @@ func (r *Rule) Restore(data []byte) error {
 	}
 	r.pace.learn(r, s.Rate, Restored)
 	return nil
+}
+
+// whole makes what one process has used what all have, if the rule shares its limit.
+func (s *learned) whole(share *sharing) {
+	for _, x := range []*float64{&s.Unit, &s.Rate, &s.Refuted, &s.Low, &s.High} {
+		*x = share.whole(*x)
+	}
 }

@@ -22,17 +22,17 @@ type Past struct {
 func (r *Rule) TakeOver(now time.Duration, p Past) {
 	t := now.Seconds()
 	r.at = t
-	unit := 1.
+	unit, cost := r.sharing.whole(1), r.sharing.whole(p.Cost)
 	if p.Calls > 0 && p.Cost > 0 {
-		unit = p.Cost / p.Calls
+		unit = cost / p.Calls
 	}
 	r.begin(math.Min(t, p.Since.Seconds()), unit)
 	r.next = t
-	r.ledger.sent, r.past = p.Cost, p.Cost
+	r.ledger.sent, r.past = cost, cost
 	r.answer = p.Answer.Seconds()
 	if p.Rate > 0 {
 		r.phase = Tracking
-		r.pace.learn(r, p.Rate, Nothing)
+		r.pace.learn(r, r.sharing.whole(p.Rate), Nothing)
 		r.changes = 0
 	}
 }
@@ -41,6 +41,7 @@ func (r *Rule) TakeOver(now time.Duration, p Past) {
 // so many others out.
 func (r *Rule) Before(since time.Duration, cost float64, inFlight int) Call {
 	out := float64(inFlight) * r.unit
+	cost = r.sharing.whole(cost)
 	return Call{
 		sent: since.Seconds(), cost: cost, before: math.Max(0, r.past-out-cost),
 		pace: r.pace.now, inFlight: int32(min(inFlight, math.MaxInt32-1)) + 1,
@@ -50,7 +51,7 @@ func (r *Rule) Before(since time.Duration, cost float64, inFlight int) Call {
 
 // Wait is Next for somebody who only looks: no call asks to leave.
 func (r *Rule) Wait(now time.Duration, inFlight int) time.Duration {
-	if at := instant(r.until); at > now {
+	if at := instant(r.opens()); at > now {
 		return at
 	}
 	if inFlight >= r.capacity.bound() {
@@ -72,6 +73,7 @@ func (r *Rule) Late(by time.Duration) { r.late = by.Seconds() }
 
 // Settle adds delta to the cost of a call that left at since and may have ended.
 func (r *Rule) Settle(now, since time.Duration, delta float64) {
+	delta = r.sharing.whole(delta)
 	r.ledger.sent += delta
 	if since.Seconds() >= r.window.from {
 		r.window.used += delta
@@ -93,6 +95,7 @@ func (r *Rule) SetMax(limit float64) {
 // Resume ends a pause that the server asked for.
 func (r *Rule) Resume(now time.Duration) {
 	t := now.Seconds()
+	r.sharing.until = 0
 	if r.until > t {
 		r.until, r.next = t, math.Min(r.next, t)
 	}

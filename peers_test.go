@@ -1,0 +1,389 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// A meeting is a limits.Peers of this process, as a Redis would be one.
+type meeting struct {
+	began time.Time
+
+	mu      sync.Mutex
+	groups  map[string]*peers.Group
+	reports []meetingReport
+	fails   bool
+	hangs   bool
+}
+
+type meetingReport struct {
+	at    time.Duration
+	group string
+	limits.PeerReport
+}
+
+var errAway = errors.New("away")
+
+func newMeeting() *meeting { return &meeting{began: time.Now(), groups: map[string]*peers.Group{}} }
+
+func (m *meeting) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+	m.mu.Lock()
+	at, hangs := time.Since(m.began), m.hangs
+	m.reports = append(m.reports, meetingReport{at, group, r})
+	m.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return limits.PeerReply{}, ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails {
+		return limits.PeerReply{}, errAway
+	}
+	if m.groups[group] == nil {
+		m.groups[group] = new(peers.Group)
+	}
+	return m.groups[group].Exchange(at.Microseconds(), r), nil
+}
+
+// tell lets another gate tell that the limit of group is rate per second, and that nothing
+// may leave for some time.
+func (m *meeting) tell(group string, rate int64, until time.Duration) {
+	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), 2}
+	r := limits.PeerReport{ID: "other", Want: limits.PeerWantsAll}
+	reply, _ := m.Exchange(context.Background(), group, r)
+	r.News, r.Seen = news, reply.Stamp
+	_, _ = m.Exchange(context.Background(), group, r)
+	m.mu.Lock()
+	m.reports = nil
+	m.mu.Unlock()
+}
+
+// take returns the instants of the reports to group since the last take, and the reports.
+func (m *meeting) take(group string) (at []time.Duration, reports []meetingReport) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.reports {
+		if r.group == group {
+			at = append(at, r.at)
+			reports = append(reports, r)
+		}
+	}
+	m.reports = nil
+	return at, reports
+}
+
+func sharing(t *testing.T, m limits.Peers, cfg sluice.Config) *sluice.Gate {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "api"
+	}
+	cfg.Adaptive.Peers = m
+	g := mustGate(t, cfg)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// served is a call that the server serves.
+func served(context.Context) error { return nil }
+
+// A gate reports with its first call, then twice a second, and no more when it is not used.
+func TestGate_Peers_ReportWhileTheGateIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{})
+		time.Sleep(time.Minute)
+		if at, _ := m.take("api"); at != nil {
+			t.Errorf("before the first call it reported at %v", at)
+		}
+		for range 3 {
+			if err := g.Do(t.Context(), served); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			time.Sleep(600 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		at, reports := m.take("api")
+		var want []time.Duration
+		for i := range 6 {
+			want = append(want, time.Minute+time.Duration(i)*500*time.Millisecond)
+		}
+		if !slices.Equal(at, want) {
+			t.Fatalf("it reported at %v, want %v", at, want)
+		}
+		for i, r := range reports {
+			if leaves := r.Want == limits.PeerLeaves; leaves != (i == len(reports)-1) || r.ID != reports[0].ID || r.ID == "" || r.News != nil {
+				t.Errorf("report %d: %+v", i, r)
+			}
+		}
+		if r := reports[4]; r.Granted != 3 {
+			t.Errorf("%d granted", r.Granted)
+		}
+		if g.Stats().Learned != nil {
+			t.Error("it learns although nothing was refused")
+		}
+	})
+}
+
+// What another process has learned is there with the reply to the first report, and calls
+// leave at the part of the pace.
+func TestGate_Peers_BeginWithWhatOthersHaveLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 10, 0)
+		var learned []string
+		g := sharing(t, m, sluice.Config{Observer: func(e sluice.Event) {
+			if e.Kind == sluice.EventLearned {
+				learned = append(learned, e.Reason)
+			}
+		}})
+		if err := g.Do(t.Context(), served); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l := g.Stats().Learned
+		if l == nil || l.Phase != "tracking" || l.Rate != 10 || l.Peers != 2 || l.Share > .01 || l.Refusals != 0 {
+			t.Fatalf("learned %+v", l)
+		}
+		if !slices.Equal(learned, []string{"learned by another process"}) {
+			t.Errorf("events %q", learned)
+		}
+		// The other one gives up what it has when it reports next.
+		time.Sleep(100 * time.Millisecond)
+		_, _ = m.Exchange(t.Context(), "api", limits.PeerReport{ID: "other", Want: limits.PeerWantsAll})
+		for range 2 {
+			if err := g.Do(t.Context(), served); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l = g.Stats().Learned
+		if l.Share != .5 || l.Pace < 4.8 || l.Pace > 5 {
+			t.Errorf("learned %+v", l)
+		}
+		if text := l.String(); !strings.Contains(text, "50% of what 2 share") {
+			t.Error(text)
+		}
+		if took := time.Since(m.began); took < 300*time.Millisecond || took > time.Second {
+			t.Errorf("three calls took %v", took)
+		}
+	})
+}
+
+// A pause that another process was asked for holds for this one, and Resume ends it.
+func TestGate_Peers_ObeyThePausesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 10, time.Minute)
+		g := sharing(t, m, sluice.Config{})
+		_ = g.Do(t.Context(), served)
+		synctest.Wait()
+		if _, ok := g.TryAcquire(1); ok {
+			t.Error("a call left during the pause")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := g.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call that waits 30 s: %v", err)
+		}
+		g.Resume()
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := g.Wait(ctx); err != nil {
+			t.Errorf("after Resume: %v", err)
+		}
+	})
+}
+
+// No call waits for an exchange, and one that has no reply changes nothing.
+func TestGate_Peers_NoCallWaitsForThem(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMeeting()
+			m.hangs, m.fails = hangs, !hangs
+			g := sharing(t, m, sluice.Config{})
+			for range 100 {
+				if err := g.Do(t.Context(), served); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(m.began); took != 0 {
+				t.Errorf("100 calls took %v", took)
+			}
+			time.Sleep(10 * time.Second)
+			if l := g.Stats().Learned; l != nil {
+				t.Errorf("learned %+v", l)
+			}
+			if at, _ := m.take("api"); len(at) < 3 || len(at) > 5 {
+				t.Errorf("it reported at %v", at)
+			}
+		})
+	}
+}
+
+// A gate that has lost the others goes on with its part, and is told so.
+func TestGate_Peers_Away(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{})
+		m.tell("api", 100, 0)
+		other := limits.PeerReport{ID: "other", Want: limits.PeerWantsAll}
+		call := func(seconds int, others bool) {
+			for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
+				if err := g.Do(t.Context(), served); err != nil {
+					t.Fatal(err)
+				}
+				if others {
+					_, _ = m.Exchange(t.Context(), "api", other)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		call(3, true)
+		if l := g.Stats().Learned; l.Share != .5 || l.Peers != 2 {
+			t.Fatalf("%+v", l)
+		}
+		m.fails = true
+		call(5, false)
+		if l := g.Stats().Learned; l.Share != .5 || l.Peers != 0 || !strings.Contains(l.String(), "without news of the others") {
+			t.Errorf("away: %v", l)
+		}
+		m.fails = false
+		call(2, false)
+		if l := g.Stats().Learned; l.Share != 1 || l.Peers != 1 {
+			t.Errorf("when it is back, alone: %v", l)
+		}
+	})
+}
+
+func TestGate_Peers_CloseEndsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.hangs = true
+		g := sharing(t, m, sluice.Config{})
+		_ = g.Do(t.Context(), served)
+		synctest.Wait()
+		g.Close()
+		synctest.Wait() // the exchange has ended, and with it the goroutine
+		if at, _ := m.take("api"); len(at) != 1 {
+			t.Errorf("it reported at %v", at)
+		}
+		if err := g.Do(t.Context(), served); !errors.Is(err, limits.ErrClosed) {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if at, _ := m.take("api"); at != nil {
+			t.Errorf("closed, it reported at %v", at)
+		}
+	})
+}
+
+// Impossible news are as good as none.
+func TestGate_Peers_ImpossibleNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.groups["api"] = new(peers.Group)
+		m.groups["api"].Exchange(0, limits.PeerReport{ID: "other", News: []int64{1e6, 2}})
+		g := sharing(t, m, sluice.Config{})
+		_ = g.Do(t.Context(), served)
+		synctest.Wait()
+		if l := g.Stats().Learned; l != nil {
+			t.Errorf("learned %+v", l)
+		}
+	})
+}
+
+// Callers that wait count as use, and a refused call as not granted.
+func TestGate_Peers_WhatTheyReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{RateUnit: sluice.Cost, Rate: sluice.Rate{Count: 1000, Per: time.Second, Burst: 1000}})
+		for range 3 {
+			p, err := g.Acquire(t.Context(), 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+		}
+		p, err := g.Acquire(t.Context(), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Ended(sluice.RetryAfter(errors.New("too many"), 0))
+		p.Release()
+		g.PauseUntil(time.Now().Add(time.Minute), "test")
+		waits := make(chan error, 1)
+		go func() { waits <- g.Wait(t.Context()) }()
+		time.Sleep(30*time.Second + time.Millisecond)
+		at, reports := m.take("api")
+		if len(at) != 61 {
+			t.Errorf("%d reports in 30 s in which a call waits", len(at))
+		}
+		for i, r := range reports {
+			if i > 0 && r.Granted != 30 || r.Want == limits.PeerLeaves {
+				t.Fatalf("report %d: %+v", i, r)
+			}
+		}
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Each key is a group of its own, and a key that is not used reports nothing and is forgotten.
+func TestKeyed_Peers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
+			return sluice.New(sluice.Config{Name: host, Adaptive: sluice.Adaptive{Peers: m}})
+		}, sluice.KeyedConfig{Idle: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range []string{"a", "b"} {
+			if err := hosts.Do(t.Context(), host, served); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		for range 3 {
+			_ = hosts.Do(t.Context(), "a", served)
+		}
+		if n := hosts.Len(); n != 1 {
+			t.Errorf("%d gates", n)
+		}
+		synctest.Wait()
+		m.mu.Lock()
+		n := map[string]int{}
+		for _, r := range m.reports {
+			n[r.group]++
+		}
+		m.mu.Unlock()
+		if n["b"] != 3 || n["a"] != 4 { // joins, is idle, leaves; a has joined again
+			t.Errorf("reports %v", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestConfig_Peers(t *testing.T) {
+	m := newMeeting()
+	if _, err := sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Peers: m}}); err == nil || !strings.Contains(err.Error(), "Peers without a Name") {
+		t.Errorf("without a name: %v", err)
+	}
+	g := sharing(t, m, sluice.Config{Adaptive: sluice.Adaptive{Off: true}})
+	_ = g.Do(t.Context(), served)
+	if at, _ := m.take("api"); at != nil {
+		t.Error("a gate that does not learn reported")
+	}
+}
