@@ -8,6 +8,7 @@
 //	one call every 10 ms, from whichever machine            Store.Pacer
 //	at most 8 calls in flight on all machines               Store.Semaphore
 //	several of them for one call, all or none               a gate, or Join
+//	a limit that is not known, found by all processes       sluice.Adaptive.Peers, see Store.Exchange
 //
 // It needs a Redis (5 or later; tested with 7.0) or a Valkey, as a single server, with
 // Sentinel or as a Cluster, and a client of go-redis:

@@ -204,6 +204,42 @@ func ExamplePacer() {
 	// true
 }
 
+// Gates of several processes that share what they learn about a limit.
+func ExampleStore_Exchange() {
+	store, end := open()
+	defer end()
+	ctx := context.Background()
+
+	gate, err := sluice.New(sluice.Config{
+		Name:     "api", // gates of one name share a limit
+		Adaptive: sluice.Adaptive{Peers: store},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer gate.Close()
+	fmt.Println(gate.Do(ctx, func(context.Context) error { return nil }))
+
+	// What gates do by themselves: one reports that the server grants 60 calls per second,
+	// and has the half of it as soon as another one has joined.
+	first := limits.PeerReport{ID: "1", Want: limits.PeerWantsAll, News: []int64{60_000_000}}
+	second := limits.PeerReport{ID: "2", Want: limits.PeerWantsAll}
+	for _, report := range []limits.PeerReport{first, second, first, second} {
+		reply, err := store.Exchange(ctx, "other", report)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%d share %d/s, gate %s has %d/s\n",
+			reply.Peers, reply.News[0]/1_000_000, report.ID, reply.Part*60/limits.PeerPart)
+	}
+	// Output:
+	// <nil>
+	// 1 share 60/s, gate 1 has 60/s
+	// 2 share 60/s, gate 2 has 0/s
+	// 2 share 60/s, gate 1 has 30/s
+	// 2 share 60/s, gate 2 has 30/s
+}
+
 // A service that must not let a burst out twice. An operator says once that its
 // Redis is new. Here that is a miniredis, which has no history to go by.
 func ExampleStore_Vouch() {

@@ -98,6 +98,8 @@ type Store struct {
 	instances atomic.Int64 // 0: not known
 	beats     beats
 
+	groups groups // of Exchange, without a server
+
 	id    string // of this store, in names that no other one gives
 	names atomic.Uint64
 }

@@ -1,0 +1,112 @@
+package sluiceredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/limits"
+)
+
+var exchange = script("peers")
+
+// A Store is the [limits.Peers] of gates that find their limit by themselves.
+var _ limits.Peers = (*Store)(nil)
+
+// mostNews is how many numbers news may have.
+const mostNews = 64
+
+// Exchange makes s a [limits.Peers]: gates of several processes that call one server share
+// what they learn about its limit, and each takes its part of it.
+//
+//	gate, err := sluice.New(sluice.Config{
+//		Name:     "api", // gates of one name, prefix and Redis are a group
+//		Adaptive: sluice.Adaptive{Peers: store},
+//	})
+//
+// The gate calls Exchange itself, at most four times a second, while it is in use: one
+// script that reads and writes one key, whose cost grows with the number of processes. The
+// clocks of the machines do not matter. A process that has not reported for 3 s does not
+// count any more. What was learned is kept for 10 min after the last report, so that a
+// process that starts later begins there.
+//
+// While the server does not answer, gates learn alone; OnOutage does not matter. Strict mode
+// does not either: a server that has lost its data makes gates forget what the others have
+// learned, but not what they know themselves. Without a server ([InProcess]), the gates of
+// one name in this store are the group.
+//
+// Exchange returns an error if the report is not possible, or the server cannot be asked.
+func (s *Store) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+	if err := checkReport(r); err != nil {
+		return limits.PeerReply{}, fmt.Errorf("sluiceredis: exchange of group %q: %w", group, err)
+	}
+	if s.alone {
+		if err := ctx.Err(); err != nil {
+			return limits.PeerReply{}, err
+		}
+		return s.groups.exchange(s.elapsed().Microseconds(), group, r), nil
+	}
+	args := []string{
+		r.ID, format(r.Want), format(r.Granted), format(r.Use), format(r.Seen),
+		format(peers.Lasts.Microseconds()), format(peers.Keeps.Milliseconds()),
+	}
+	for _, n := range r.News {
+		args = append(args, format(n))
+	}
+	reply, err := s.run(ctx, exchange, []string{s.key("peers1", "learned", group, "")}, args)
+	if err != nil {
+		return limits.PeerReply{}, err
+	}
+	if len(reply) < 8 {
+		return limits.PeerReply{}, expect(exchange, reply, 8)
+	}
+	got := limits.PeerReply{
+		Peers: reply[1], Part: reply[2], Due: reply[3], Granted: reply[4],
+		Stamp: reply[5], Age: time.Duration(reply[6]) * time.Microsecond,
+	}
+	if news := reply[7 : len(reply)-1]; len(news) > 0 {
+		got.News = news
+	}
+	return got, nil
+}
+
+func checkReport(r limits.PeerReport) error {
+	for _, n := range append([]int64{r.Granted, r.Use, r.Seen, r.Want - limits.PeerLeaves}, r.News...) {
+		if n < 0 || n > 1<<53 {
+			return fmt.Errorf("a number of the report, %d, is not from 0 to 2⁵³", n)
+		}
+	}
+	switch {
+	case r.ID == "":
+		return errors.New("the report has no ID")
+	case len(r.News) > mostNews:
+		return fmt.Errorf("%d numbers of news: at most %d are possible", len(r.News), mostNews)
+	}
+	return nil
+}
+
+// groups are the groups of a store without a server.
+type groups struct {
+	mu  sync.Mutex
+	all map[string]*peers.Group
+}
+
+func (g *groups) exchange(now int64, group string, r limits.PeerReport) limits.PeerReply {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all[group] == nil {
+		for name, old := range g.all { // a new group is rare
+			if old.Over(now) {
+				delete(g.all, name)
+			}
+		}
+		if g.all == nil {
+			g.all = map[string]*peers.Group{}
+		}
+		g.all[group] = new(peers.Group)
+	}
+	return g.all[group].Exchange(now, r)
+}
