@@ -63,10 +63,13 @@ func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	if round >= 10*time.Second { // without the jitter
 		round = round.Truncate(time.Second)
 	}
-	// Two different numbers that look the same get all their digits; of two equal
-	// numbers one is left out.
+	// Two different numbers that look the same get milliseconds, or all their digits; of
+	// two equal numbers one is left out.
 	have, need := seconds(least), seconds(round)
 	if have == need || round <= least {
+		have, need = least.Round(time.Millisecond).String(), wait.Need.Round(time.Millisecond).String()
+	}
+	if have == need {
 		have, need = least.String(), wait.Need.String()
 	}
 	switch whole := seconds(timeout); {

@@ -23,6 +23,7 @@ func TestShortText(t *testing.T) {
 		{4 * s, 4 * s, 10 * s, "what is left of the timeout of 10 s, 4s, is over when the wait for the rate ends"},
 		{20 * s, 20*s - 400*time.Millisecond, 20 * s, "what is left of the timeout of 20 s, 19.6s, is shorter than the 20s wait for the rate"},
 		{19*s + 800*time.Millisecond, 19*s + 600*time.Millisecond, 20 * s, "what is left of the timeout of 20 s, 19.6s, is shorter than the 19.8s wait for the rate"},
+		{2*s + 48923253, 2*s - 17*time.Microsecond, 2*s - 16*time.Microsecond, "the timeout of 2s is shorter than the 2.049s wait for the rate"},
 		{limits.Never, 10 * s, 10 * s, "the timeout of 10 s is shorter than the wait for the rate, which does not end"},
 	} {
 		if got := shortText(&limits.WaitError{For: limits.ByRate, Need: c.need, Have: c.have}, c.timeout); got != c.want {
