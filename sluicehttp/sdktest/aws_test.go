@@ -121,7 +121,10 @@ func TestAWSAccidents(t *testing.T) {
 	}
 	noRetries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 	j := with()
-	j.wantAll(t, j.run(t, "DynamoDB, 5 % 500s, as it is"))
+	// The SDK tries three times: of 300 calls it loses one in 27 runs, and never a few.
+	if y := j.run(t, "DynamoDB, 5 % 500s, as it is"); y.ok < j.calls-4 {
+		t.Errorf("%d of %d calls succeed", y.ok, j.calls)
+	}
 	j = with(noRetries)
 	j.idempotent = true
 	j.wantAll(t, j.run(t, "DynamoDB, 5 % 500s, NopRetryer, idempotent"))

@@ -154,7 +154,7 @@ function say(picture) {
   saying = setTimeout(() => {
     $("verdict").replaceChildren(...picture.Verdicts.map((v, i) =>
       el("span", {}, el("b", {}, picture.Lanes[i].Name + ": "), v)));
-    $("verdict").dataset.of = JSON.stringify(state.values);
+    $("verdict").dataset.of = state.story.Key + JSON.stringify(state.values);
   }, 250);
 }
 

@@ -62,7 +62,7 @@ func serve(t *testing.T, program string) string {
 
 // drawn is true once the verdict is that of the sliders and nothing is being computed.
 const drawn = `!document.querySelector("#lanes.stale") && document.querySelectorAll(".lane svg").length > 0 &&
-	document.querySelector("#verdict").dataset.of === JSON.stringify(state.values)`
+	document.querySelector("#verdict").dataset.of === state.story.Key + JSON.stringify(state.values)`
 
 func TestPlayground(t *testing.T) {
 	b := browsertest.Start(t)
