@@ -151,10 +151,11 @@ function draw(picture) {
 let saying;
 function say(picture) {
   clearTimeout(saying);
+  const of = state.story.Key + JSON.stringify(state.values);
   saying = setTimeout(() => {
     $("verdict").replaceChildren(...picture.Verdicts.map((v, i) =>
       el("span", {}, el("b", {}, picture.Lanes[i].Name + ": "), v)));
-    $("verdict").dataset.of = state.story.Key + JSON.stringify(state.values);
+    $("verdict").dataset.of = of;
   }, 250);
 }
 
