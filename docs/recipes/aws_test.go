@@ -175,6 +175,8 @@ func TestAWS_S3(t *testing.T) { bothModes(t, tryS3) }
 func tryS3(t *testing.T) {
 	throttling := sluicetest.First(20, sluicetest.Reply(503, slowDown, "Content-Type: application/xml"))
 	failing := sluicetest.On(20, sluicetest.Status(500))
+	// With the delay all calls have left before the first is refused. Those that leave later
+	// would ask one after the other, ever more slowly.
 	for name, fault := range map[string]sluicetest.Layer{"throttling": throttling, "failing": failing} {
 		t.Run(name, func(t *testing.T) {
 			seen := server(t, func(ctx context.Context, base http.RoundTripper) {
@@ -183,7 +185,7 @@ func tryS3(t *testing.T) {
 					t.Fatal(err)
 				}
 				parallel(t, 50, func() error { return getObject(ctx, client) })
-			}, fault, sluicetest.Reply(200, "content"))
+			}, sluicetest.Delay(time.Millisecond), fault, sluicetest.Reply(200, "content"))
 			want := byTransport // which repeats a GET; and all throttles
 			want.ok, want.failed = 50, map[string]int{"throttling": 20, "failing": 1}[name]
 			want.check(t, seen)
@@ -243,7 +245,7 @@ func tryDynamoDB(t *testing.T) {
 					t.Fatal(err)
 				}
 				parallel(t, 50, func() error { return putItem(ctx, client) })
-			}, fault, sluicetest.Reply(200, "{}", jsonOfAWS))
+			}, sluicetest.Delay(time.Millisecond), fault, sluicetest.Reply(200, "{}", jsonOfAWS))
 			want := byTransport
 			want.ok, want.failed = 50, 20
 			if name == "failing" {
