@@ -20,7 +20,7 @@ import (
 //	place  take a place in flight of each       none: give back those taken, ask
 //	slot   take the slot of each                not any more: give back all, ask
 //
-// Each lane is closed while a caller waits in its gate, so nobody is overtaken. A slot is
+// Each lane is closed while a caller waits in its gate, so no caller is overtaken. A slot is
 // given back under the lock. If the goroutine stalled for an interval between two steps, calls
 // that waited for that slot may have left meanwhile; see schedule.GiveBack.
 

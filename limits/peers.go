@@ -9,7 +9,7 @@ import (
 // takes a part of its limit and all use what one of them learns: sluice.Adaptive.Peers. A
 // sluiceredis.Store is a Peers.
 //
-// The gates of one name form a group. Peers keeps who is in it, divides the limit among them,
+// The gates of one name form a group. Peers keeps a list of its members, divides the limit among them,
 // and keeps the news that was reported last.
 type Peers interface {
 	// Exchange records what a gate reports, and returns what the group has. A gate calls

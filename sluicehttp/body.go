@@ -68,7 +68,7 @@ func (h *hold) lapse() {
 	if h.cancel != nil {
 		h.cancel()
 	}
-	h.meter.stop() // before the release, so that who comes next finds what is given back
+	h.meter.stop() // before the release, so that the next caller finds what is given back
 	h.bill.end()
 	h.release()
 }

@@ -144,7 +144,7 @@ func (c *crawler) judge(gate *sluice.Gate, h *host, l *link, a answer) (what out
 	case a.failure() != nil:
 		return c.failed(h, l, a, now)
 	}
-	if until, source := said.PauseUntil(); !until.IsZero() { // the last one that it allows for now
+	if until, source := said.PauseUntil(); !until.IsZero() { // the last one that it allows until then
 		h.NotBefore = later(h.NotBefore, until)
 		h.Far = h.Far || until.Sub(now) > c.o.maxWait
 		gate.PauseUntil(until, source)

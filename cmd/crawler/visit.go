@@ -210,7 +210,7 @@ func (c *crawler) save(digest string, body []byte) error {
 const mostFailures = 3
 
 // prepare reads robots.txt of h if that is due, and decides what follows. It returns
-// false if the host is to be left for now.
+// false if no more pages of the host are to be fetched yet.
 func (c *crawler) prepare(gate *sluice.Gate, h *host) bool {
 	c.mu.Lock()
 	now := time.Now()

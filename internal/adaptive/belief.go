@@ -41,7 +41,7 @@ type Belief struct {
 	Window      time.Duration // its length
 	Blocked     bool          // the last call was refused, and none was granted since
 	Pause       time.Duration // what a refusal costs
-	Share       float64       // the part of the limit for this process; 0: it shares it with nobody
+	Share       float64       // this process's part of the limit; 0: the limit is not shared
 	Peers       int64         // that share it, 0: they are out of touch
 	Blockages   uint64
 	Refusals    uint64

@@ -76,7 +76,7 @@ func (k *cycles) leave(t float64, l *ledger) {
 		}
 		k.stride *= 2
 	}
-	k.points[k.n] = point{t, l.sent - l.denied, l.sent}
+	k.points[k.n] = l.now(t)
 	k.n++
 	k.skip = k.stride - 1
 }

@@ -7,7 +7,7 @@ import "math"
 // look like a low rate.
 const floor = .4
 
-// leastPause is how many seconds a refusal must cost for two cycles to be compared. Without
+// leastPause is how many seconds a refusal must cost for cycles to be compared. Without
 // pauses the bounds are near each other, and chance is most of the difference.
 const leastPause = .2
 
@@ -68,7 +68,7 @@ func (r *Rule) estimate(c Call, at point) {
 // each costs a pause. Now and then it is tried: the server may have become a little faster.
 func (r *Rule) shown(low float64) bool {
 	p := &r.pace
-	return r.costly.price > .2 && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
+	return r.costly.price > leastPause && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
 // refine corrects an estimate by the blockage that followed. Until c was granted, the

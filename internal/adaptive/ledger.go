@@ -38,10 +38,13 @@ func (l *ledger) begin(t float64) {
 // leave counts a call.
 func (l *ledger) leave(t, cost float64) {
 	if t-l.recent.at > 15 {
-		l.earlier, l.recent = l.recent, point{t, l.sent - l.denied, l.sent}
+		l.earlier, l.recent = l.recent, l.now(t)
 	}
 	l.sent += cost
 }
+
+// now returns the point at t, before the next call.
+func (l *ledger) now(t float64) point { return point{t, l.sent - l.denied, l.sent} }
 
 // lately returns the rate granted in the last 15 to 30 seconds.
 func (l *ledger) lately(t float64) float64 {

@@ -20,7 +20,7 @@
 //	b        1/2         1/2        1/2         1/3         1/3
 //	c                     0          0           0          1/3
 //
-// Before a rate was learned, nothing is divided: parts are equal, and nobody waits for them.
+// Until a rate is learned, nothing is divided: parts are equal, and no call waits for them.
 package peers
 
 import (
