@@ -2,10 +2,7 @@ package adaptive
 
 import (
 	"math"
-	"slices"
 	"time"
-
-	"github.com/sluice-go/sluice/limits"
 )
 
 // # How do several processes learn one limit?
@@ -188,29 +185,35 @@ func (r *Rule) News(now time.Duration) []int64 {
 	return append(all, int64(n.phase))
 }
 
-// Adopt makes r believe the news of another process, which are of that age. It reports
-// whether they are possible.
-func (r *Rule) Adopt(now time.Duration, all []int64, age time.Duration) bool {
-	var n news
+// read returns the news that are written as numbers, and whether they are possible.
+func read(all []int64) (n news, possible bool) {
 	numbers := n.numbers()
 	if len(all) != len(numbers)+1 {
-		return false
+		return n, false
 	}
 	for i, x := range numbers {
 		if all[i] < 0 || all[i] > mostNews {
-			return false
+			return n, false
 		}
 		*x = float64(all[i]) * millionth
 	}
 	n.phase = Phase(all[len(numbers)])
 	switch {
 	case all[len(numbers)] != int64(n.phase) || n.rate == 0 || n.unit == 0:
-		return false
+		return n, false
 	case n.phase == Bounding && !(n.low > 0 && n.high >= n.low):
-		return false
+		return n, false
 	case n.phase == Windowed && !(n.count > 0 && n.length > 0):
-		return false
-	case n.phase != Tracking && n.phase != Bounding && n.phase != Windowed:
+		return n, false
+	}
+	return n, n.phase == Tracking || n.phase == Bounding || n.phase == Windowed
+}
+
+// Adopt makes r believe the news of another process, which are of that age. It reports
+// whether they are possible.
+func (r *Rule) Adopt(now time.Duration, all []int64, age time.Duration) bool {
+	n, possible := read(all)
+	if !possible {
 		return false
 	}
 	if r.phase != Capped && r.phase != Slowed {
@@ -246,188 +249,6 @@ func (r *Rule) adopt(t float64, n news, age float64) {
 		r.epoch++ // calls that left before say nothing of the news
 	}
 	p.learn(r, n.rate, Shared)
-}
-
-// A Peer is what one process knows of the group that shares a limit: what it reports, and
-// what it takes from the others. Instants are those of its Rule, which may begin later.
-type Peer struct {
-	id      string
-	part    float64 // 0: none yet
-	peers   int64
-	stamp   int64  // of the newest news seen
-	told    uint64 // version of the rule that was told, or came from others
-	telling uint64 // likewise, of the report on its way
-	waited  int    // saturated calls, at the last report
-	held    int    // reports in a row that callers had waited for the pace
-	sent    float64
-	net     float64       // sent and not refused
-	at      time.Duration // of the last report
-	reports int
-	idle    int     // of them, the last ones without a call
-	use     float64 // per second
-	cut     bool    // the last report had no reply
-	short   bool    // another process still has some of the part
-
-	// See count.
-	known   bool    // ledger is that of the rule
-	counts  bool    // counted, own and others are there
-	ledger  float64 // granted to all by the ledger of the rule, at the last report
-	counted float64 // the same when it was corrected, at the last reply
-	own     float64 // granted to this process, at the last reply
-	others  float64 // granted to the others, at the last reply
-}
-
-// NewPeer returns the peer of the rule of a gate. No two have the same id.
-func NewPeer(id string) *Peer { return &Peer{id: id} }
-
-const (
-	peerEvery = 500 * time.Millisecond // between two reports
-	peerSoon  = 250 * time.Millisecond // if there are news, or a part to come
-	peerFades = .7                     // of what was used, per report
-	peerRoom  = 1.25                   // wanted, of what is used
-)
-
-// Begin sets what a new rule must know.
-func (p *Peer) Begin(now time.Duration, r *Rule) {
-	p.told, p.known, p.counts, p.waited, p.held = 0, false, false, 0, busyAfter
-	if p.part > 0 {
-		r.Share(now, p.part, p.peers)
-	}
-}
-
-// Due reports whether it is time to report.
-func (p *Peer) Due(now time.Duration, r *Rule) bool {
-	switch since := now - p.at; {
-	case p.reports == 0 || since >= peerEvery:
-		return true
-	case since < peerSoon || p.cut:
-		return false
-	default:
-		return p.short || r != nil && r.pace.calls > r.pace.span || p.held >= busyAfter && r != nil && r.version() != p.told && r.News(now) != nil
-	}
-}
-
-// Report returns what to report at now. r may be nil. sent is the cost of what was sent so far,
-// refused of what of it was refused, and callers wait if waiting. The second result is false
-// if the gate has not been used of late: it leaves the group, and need not report any more.
-func (p *Peer) Report(now time.Duration, r *Rule, sent, refused float64, waiting bool) (limits.PeerReport, bool) {
-	took := math.Max(peerSoon.Seconds(), (now - p.at).Seconds())
-	used := (sent - p.sent) / took
-	if p.idle++; used > 0 || waiting || p.reports == 0 {
-		p.idle = 0
-	}
-	p.use = math.Max(used, p.use*peerFades)
-	net := math.Max(0, sent-refused)
-	granted := math.Max(0, (net-p.net)/took)
-	p.at, p.sent, p.net = now, sent, net
-	p.reports++
-	report := limits.PeerReport{
-		ID: p.id, Want: int64(math.Min(mostNews, p.use*peerRoom/millionth)),
-		Seen: p.stamp, Granted: int64(net), Use: int64(math.Min(mostNews, granted/millionth)),
-	}
-	if p.idle >= 2 {
-		p.idle, p.reports = 0, 0
-		report.Want = limits.PeerLeaves
-		return report, false
-	}
-	busy := p.busy(r)
-	if busy || p.reports == 1 { // a new one does not know yet
-		report.Want = limits.PeerWantsAll
-	}
-	if r != nil && report.Want == limits.PeerWantsAll && r.cfg.Max < mostNews*millionth {
-		report.Want = int64(r.cfg.Max * r.meanCost() * peerRoom / millionth)
-	}
-	if r != nil {
-		p.known, p.ledger = true, r.ledger.sent-r.ledger.denied
-	}
-	if r != nil && !p.cut {
-		p.telling = r.version()
-		switch {
-		case p.telling == p.told:
-		case busy:
-			report.News = r.News(now)
-		default: // other calls than ours use the limit up, so we know little of it
-			p.told = p.telling
-		}
-	}
-	return report, true
-}
-
-// busy reports whether the pace of r has held calls up in the last two reports, or longer. A
-// process that keeps to its own maximum is not busy: it does not know the limit.
-func (p *Peer) busy(r *Rule) bool {
-	if r == nil {
-		p.held = 0
-		return false
-	}
-	held := r.asked || r.pace.pasts != p.waited
-	p.waited = r.pace.pasts
-	if r.blockage.on || p.reports == 1 {
-		return p.held >= busyAfter
-	}
-	if p.held++; !held || r.bounded() >= r.cfg.Max*r.unit {
-		p.held = 0
-	}
-	return p.held >= busyAfter
-}
-
-const busyAfter = 2 // reports
-
-// News reports whether a reply has news for a rule.
-func (p *Peer) News(reply limits.PeerReply) bool {
-	return len(reply.News) > 0 && reply.Stamp != p.stamp
-}
-
-// Heard records the reply to a report. r may be nil if there are no News.
-func (p *Peer) Heard(now time.Duration, r *Rule, report limits.PeerReport, reply limits.PeerReply) {
-	part := float64(reply.Part) / float64(limits.PeerPart)
-	if p.cut && p.part > 0 {
-		part = math.Min(part, p.part) // the others have not come back yet
-	}
-	p.part, p.peers = math.Max(leastPart, part), reply.Peers
-	p.short = float64(reply.Due) > 1.1*p.part*float64(limits.PeerPart)
-	was := p.cut
-	p.cut = false
-	if r == nil {
-		p.stamp = reply.Stamp
-		return
-	}
-	p.count(r, report, reply, was)
-	r.Share(now, p.part, p.peers)
-	switch {
-	case report.News != nil && slices.Equal(report.News, reply.News):
-		p.told = p.telling
-	case p.News(reply):
-		r.Adopt(now, reply.News, reply.Age)
-		p.told = r.version()
-	case was: // what was learned alone is no news
-		p.told = r.version()
-	}
-	p.stamp = reply.Stamp
-}
-
-// count corrects what r takes for granted to all by what the group has counted.
-func (p *Peer) count(r *Rule, report limits.PeerReport, reply limits.PeerReply, gap bool) {
-	if !p.known { // the rule is new
-		return
-	}
-	others := float64(reply.Granted - report.Granted)
-	counted := p.ledger
-	own := float64(report.Granted) - p.own
-	if p.counts && !gap {
-		wrong := math.Max(0, others-p.others) - (counted - p.counted - own)
-		r.ledger.sent += wrong
-		counted += wrong
-	}
-	p.counts, p.others, p.counted, p.own = true, others, counted, float64(report.Granted)
-}
-
-// Lost records that a report had no reply.
-func (p *Peer) Lost(now time.Duration, r *Rule) {
-	p.cut = true
-	if r != nil && p.part > 0 {
-		r.Share(now, p.part, 0)
-	}
 }
 
 // enough returns over how many calls of this process a rate is measured: more if the calls of

@@ -270,7 +270,7 @@ func (u *Unit) Accuse(now time.Duration, told bool) bool {
 	u.accused = 0
 	if rate := math.Max(u.recent(now), u.rate); rate > 0 {
 		r.phase = Tracking
-		r.pace.learn(r, rate, r.why)
+		r.pace.learn(r, r.sharing.whole(rate), r.why)
 		r.changes--
 	}
 	r.chance.suspect = 0 // this is the second one
