@@ -60,9 +60,14 @@ type Adaptive struct {
 	// with a Name; those of one name share a limit. A sluiceredis.Store is a Peers. See
 	// Learned.Share.
 	//
+	// If calls take of several units, see Costs, each unit is shared apart, among the gates
+	// whose calls take of it. Gates of one name must count alike: if one has a RateUnit,
+	// all should have it.
+	//
 	// No call waits for Peers. While it does not answer, the gate learns alone, from the
-	// part that it had. The gate reports twice a second or, if there is news, up to four
-	// times, in a goroutine that ends a second after the last call, or with Close.
+	// part that it had. The gate reports twice a second of each unit or, if there is news,
+	// up to four times, in a goroutine that ends a second after the last call, or after
+	// Close. Close lets the others have the part at once.
 	Peers limits.Peers
 }
 

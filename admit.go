@@ -223,9 +223,9 @@ func (g *Gate) wouldWait(ctx context.Context, n int64, next limits.Cause) queue.
 	return (*rule)(g).wait(g.queue.Now(), n, g.costsOf(ctx))
 }
 
-// costsOf returns the costs of ctx if g, whose queue is locked, learns from them.
+// costsOf returns the costs of ctx if g, whose queue is locked, learns from them, or others do.
 func (g *Gate) costsOf(ctx context.Context) Costs {
-	if g.learner == nil {
+	if g.learner == nil && g.peering == nil {
 		return nil
 	}
 	return costsOf(ctx)

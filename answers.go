@@ -99,7 +99,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		n = p.n
 		p.first(denied)
 	}
-	g.peering.refused(g, n)
+	g.peering.refused(g, n, p)
 	switch {
 	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked)):
 		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts

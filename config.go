@@ -122,7 +122,7 @@ func newGate(cfg Config) (*Gate, error) {
 		rate:            cfg.Rate,
 		adaptive:        cfg.Adaptive,
 		refusedBy:       cfg.Refused,
-		peering:         newPeering(cfg.Adaptive),
+		peering:         newPeering(cfg),
 		schedule:        *s,
 		budget:          newBudget(cfg.RetryBudget),
 	}

@@ -51,7 +51,7 @@ type extra struct {
 // addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
 // count them.
 func (p *Permit) addCosts(ctx context.Context) {
-	if len(p.gate.steps) == 0 && !p.gate.heeding.Load() {
+	if len(p.gate.steps) == 0 && !p.heeded() {
 		return
 	}
 	costs := costsOf(ctx)
@@ -112,7 +112,7 @@ func (p *Permit) SettleCosts(actual Costs) {
 		})
 	}
 	for ; p != nil; p = p.up {
-		if p.gate.heeding.Load() {
+		if p.gate.heeds() {
 			p.settleLearned(before, actual)
 		}
 		if less {
@@ -126,12 +126,13 @@ func (p *Permit) settleLearned(before, actual Costs) {
 	g := p.gate
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	if g.learner == nil || p.done.Load()&denied != 0 {
+	if p.done.Load()&denied != 0 {
 		return
 	}
 	for unit, n := range actual {
 		if unit != Calls && unit != Cost && n != before[unit] {
 			g.learner.settle(g.queue.Now(), p.since, unit, before[unit], n-before[unit])
+			g.peering.settle(g, unit, n-before[unit])
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
 		}
 	}
 	if g.path != nil {
-		if now, v := g.passAll(n); v != schedule.Ask {
+		if now, v := g.passAll(context.Background(), n); v != schedule.Ask {
 			return now, v == schedule.Leave
 		}
 	}
@@ -169,7 +169,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(1); v == schedule.Leave {
+		if now, v := g.passAll(ctx, 1); v == schedule.Leave {
 			g.leavePath(now)
 			return nil
 		}
@@ -198,7 +198,7 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(1); v == schedule.Leave {
+		if now, v := g.passAll(ctx, 1); v == schedule.Leave {
 			return g.doPath(ctx, f, now)
 		}
 	}
@@ -338,7 +338,9 @@ func (g *Gate) Resume() {
 }
 
 // Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight
-// stay valid and release their permits as usual. Closing twice has no effect.
+// stay valid and release their permits as usual. Closing twice has no effect. A gate with
+// [Adaptive].Peers then leaves the others, for which Close does not wait: a program that ends
+// at once should call Shutdown.
 func (g *Gate) Close() {
 	g.queue.Close(limits.ErrClosed)
 	g.end()
@@ -349,16 +351,20 @@ func (g *Gate) Close() {
 }
 
 // Shutdown closes the gate and blocks until nothing is in flight. If ctx is done
-// first, it returns ctx.Err(), and the gate stays closed.
+// first, it returns ctx.Err(), and the gate stays closed. With [Adaptive].Peers it also waits
+// until the gate has left the others, for at most a second, or until ctx is done; whether that
+// worked does not matter to the result.
 func (g *Gate) Shutdown(ctx context.Context) error {
 	g.Close()
 	select {
 	case <-g.drained:
+		g.left(ctx)
 		return nil
 	default:
 	}
 	select {
 	case <-g.drained:
+		g.left(ctx)
 		return nil
 	case <-ctx.Done():
 		return errs.Done(ctx)

@@ -102,6 +102,14 @@ func (g *Gate) suspects(now, since, asked time.Duration) bool {
 	return asked > 0 || g.ramp.on && g.ramp.began > now
 }
 
+// learningUnit returns the unit of the first belief of a new learner.
+func (g *Gate) learningUnit() Unit {
+	if g.rate.Count > 0 {
+		return g.rateUnit
+	}
+	return Cost
+}
+
 // hasRate reports whether g has a rate.
 func (g *Gate) hasRate() bool {
 	g.queue.Lock()
@@ -113,6 +121,13 @@ func (g *Gate) hasRate() bool {
 func (g *Gate) learn(now time.Duration, n int64) {
 	g.learner, g.ramp = newLearner(g), nil
 	g.heeding.Store(true)
+	g.learner.takeOver(now, n)
+}
+
+// takeOver tells the rule of the first unit, which is new, of the calls before. One of them
+// was of n.
+func (l *learner) takeOver(now time.Duration, n int64) {
+	g := l.gate
 	early := g.recently.early
 	past := adaptive.Past{
 		Since: early.at, Calls: float64(g.granted - early.calls), Cost: float64(g.sent - early.cost),
@@ -121,10 +136,10 @@ func (g *Gate) learn(now time.Duration, n int64) {
 	if past.Calls == 0 { // all have left before the last 15 s
 		past.Calls, past.Cost = 1, float64(n)
 	}
-	if g.learner.unit == Calls {
+	if l.unit == Calls {
 		past.Cost = past.Calls
 	}
-	g.learner.rule.TakeOver(now, past)
+	l.rule.TakeOver(now, past)
 }
 
 // opens returns when a gate that learns asks the server again.
@@ -180,9 +195,7 @@ func newLearner(g *Gate) *learner {
 	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
 	l.belief = belief{rule: adaptive.New(g.learningConfig())}
 	l.unit = g.learningUnit()
-	if g.peering != nil {
-		g.peering.peer.Begin(g.queue.Now(), l.rule)
-	}
+	g.peering.begin(g, "", l.rule)
 	return l
 }
 

@@ -81,7 +81,10 @@ func (g *Gate) look(l *look) (v schedule.Verdict) {
 }
 
 // passAll lets a call leave all gates of g.path at now, if no caller waits and all would.
-func (g *Gate) passAll(n int64) (now time.Duration, v schedule.Verdict) {
+func (g *Gate) passAll(ctx context.Context, n int64) (now time.Duration, v schedule.Verdict) {
+	if g.counts(ctx) {
+		return 0, schedule.Ask
+	}
 	v = schedule.Ask
 	for losses := 0; n == 1 && losses < fewLosses && g.idle(); losses = contend.Lost(losses) {
 		opened := true
@@ -98,6 +101,16 @@ func (g *Gate) passAll(n int64) (now time.Duration, v schedule.Verdict) {
 		}
 	}
 	return now, v
+}
+
+// counts reports whether a gate of g.path counts what a call of ctx takes of several units.
+func (g *Gate) counts(ctx context.Context) bool {
+	for _, gate := range g.path {
+		if gate.heeds() {
+			return costsOf(ctx) != nil
+		}
+	}
+	return false
 }
 
 // fewLosses is how often a call tries to find open lanes, while other calls close them for a

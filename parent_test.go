@@ -76,7 +76,7 @@ func TestGate_Do_WithAParent_TakesNothingIfOneRefuses(t *testing.T) {
 				child, parent := newFamily(t)
 				hold(child, parent)
 				before := [2]Stats{child.Stats(), parent.Stats()}
-				if _, v := child.passAll(1); v == schedule.Leave {
+				if _, v := child.passAll(context.Background(), 1); v == schedule.Leave {
 					t.Error("left")
 				}
 				if _, ok := child.TryAcquire(1); ok {

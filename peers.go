@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
@@ -15,48 +16,169 @@ import (
 // limit. Package adaptive decides what to report and what to believe. Here is only the
 // goroutine that does it: it begins with the first call and ends when no call has left or
 // waited for a second, so that unused gates cost the group nothing. Calls never wait for it.
+//
+// A server may limit several units, see units.go, and processes need not use each of them
+// alike. So each unit has a group of its own, of the gates whose calls take of it. A gate
+// joins it with the first such call: the limit of tokens may be known to others before any
+// call of this gate was refused.
 
-// A peering is what a gate has to do with its group. It is guarded by the lock of the queue.
+// A peering is what a gate has to do with its groups. It is guarded by the lock of the queue.
 type peering struct {
 	with    limits.Peers
-	peer    *adaptive.Peer
+	id      string
+	units   []*peerUnit // the first one is that of the first belief of a learner
 	running bool
-	denied  uint64 // cost that the server refused, in the unit of the learner
+	ended   chan struct{} // closed when the goroutine has ended; nil: none began
+}
+
+// A peerUnit is what a gate has to do with the group of one unit.
+type peerUnit struct {
+	unit   Unit // of the first one, see Gate.learningUnit
+	group  string
+	peer   *adaptive.Peer
+	used   bool    // by a call since it left the group
+	sent   float64 // what has left so far,
+	denied float64 // and what of that the server refused
 }
 
 const (
 	peeringLook    = 250 * time.Millisecond // between two looks whether to report
-	peeringTimeout = time.Second            // of one exchange
+	peeringTimeout = time.Second            // of what is exchanged at one time
 )
 
 // newPeering returns the peering of a gate, nil if it shares nothing.
-func newPeering(a Adaptive) *peering {
-	if a.Off || a.Peers == nil {
+func newPeering(cfg Config) *peering {
+	if cfg.Adaptive.Off || cfg.Adaptive.Peers == nil {
 		return nil
 	}
-	return &peering{with: a.Peers, peer: adaptive.NewPeer(rand.Text())}
+	p := &peering{with: cfg.Adaptive.Peers, id: rand.Text()}
+	p.units = []*peerUnit{{group: cfg.Name, peer: adaptive.NewPeer(p.id)}}
+	return p
 }
 
-// use notes, with the queue locked, that a call wants to leave.
-func (p *peering) use(g *Gate) {
-	if p != nil && !p.running && g.queue.Closed() == nil {
-		p.running = true
-		go g.exchange()
+// unitGroup returns the name of the group of a further unit of gates called name. What stands
+// between the two is the unit separator of ASCII, which no name has.
+func unitGroup(name string, unit Unit) string { return name + "\x1f" + string(unit) }
+
+// use notes, with the queue locked, that a call of n with costs wants to leave.
+func (p *peering) use(g *Gate, n int64, costs Costs) {
+	if p == nil || g.queue.Closed() != nil {
+		return
+	}
+	p.each(g, n, costs, func(u *peerUnit, amount int64) { u.used = true })
+	if !p.running {
+		p.running, p.ended = true, make(chan struct{})
+		go g.exchange(p.ended)
 	}
 }
 
-// refused notes, with the queue locked, that the server refused a call of n.
-func (p *peering) refused(g *Gate, n int64) {
+// leave notes, with the queue locked, that a call of n with costs leaves.
+func (p *peering) leave(g *Gate, n int64, costs Costs) {
 	if p != nil {
-		p.denied += uint64(g.learningUnit().of(n))
+		p.each(g, n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
 	}
 }
 
-// exchange reports and listens, as long as the gate is in use.
-func (g *Gate) exchange() {
+// refused notes, with the queue locked, that the server refused the call of n of permit, which
+// may be nil. What the permit was settled by before stands, so it had better be 0.
+func (p *peering) refused(g *Gate, n int64, permit *Permit) {
+	if p == nil {
+		return
+	}
+	done := uint32(0)
+	if permit != nil {
+		done = permit.done.Load()
+	}
+	p.each(g, n, permit.costs(), func(u *peerUnit, amount int64) {
+		switch unit := u.is(g); {
+		case unit == Cost && done&settled != 0:
+		case unit != Cost && unit != Calls && done&settledCosts != 0:
+		default:
+			u.denied += float64(amount)
+		}
+	})
+}
+
+// settle notes, with the queue locked, that a call took so much more of unit.
+func (p *peering) settle(g *Gate, unit Unit, delta int64) {
+	if p == nil {
+		return
+	}
+	for _, u := range p.units {
+		if u.is(g) == unit {
+			u.sent += float64(delta)
+		}
+	}
+}
+
+// each calls f with each unit of a call of n with costs, and with what it takes of that.
+func (p *peering) each(g *Gate, n int64, costs Costs, f func(u *peerUnit, amount int64)) {
+	f(p.units[0], p.units[0].is(g).of(n))
+	if n > 1 || len(p.units) > 1 {
+		for _, unit := range [...]Unit{Calls, Cost} {
+			if u := p.further(g, unit, n > 1); u != nil {
+				f(u, unit.of(n))
+			}
+		}
+	}
+	for unit, amount := range costs {
+		if amount > 0 && unit != Calls && unit != Cost && unit != "" {
+			if u := p.further(g, unit, true); u != nil {
+				f(u, amount)
+			}
+		}
+	}
+}
+
+// further returns the group of a further unit, nil if unit is the first one. If it is new it is
+// added, if add is true and there are not too many.
+func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
+	if unit == g.firstUnit() {
+		return nil
+	}
+	for _, u := range p.units[1:] {
+		if u.unit == unit {
+			return u
+		}
+	}
+	if !add || len(p.units) == mostUnits {
+		return nil
+	}
+	u := &peerUnit{unit: unit, group: unitGroup(g.name, unit), peer: adaptive.NewPeer(p.id)}
+	p.units = append(p.units, u)
+	if rule := g.ruleOf(u); rule != nil {
+		u.peer.Begin(g.queue.Now(), rule)
+	}
+	return u
+}
+
+// begin tells the group of unit, if there is one, of a new rule. That of the first unit is "".
+func (p *peering) begin(g *Gate, unit Unit, rule *adaptive.Rule) {
+	if p == nil {
+		return
+	}
+	for _, u := range p.units {
+		if u.unit == unit {
+			u.peer.Begin(g.queue.Now(), rule)
+			return
+		}
+	}
+}
+
+// is returns the unit of u.
+func (u *peerUnit) is(g *Gate) Unit {
+	if u.unit == "" {
+		return g.firstUnit()
+	}
+	return u.unit
+}
+
+// exchange reports and listens, as long as the gate is in use. It closes ended in the end.
+func (g *Gate) exchange(ended chan struct{}) {
+	defer close(ended)
 	ticker := time.NewTicker(peeringLook)
 	defer ticker.Stop()
-	for g.exchangeOnce() {
+	for g.exchangeAll() {
 		select {
 		case <-ticker.C:
 		case <-g.life.Done():
@@ -64,83 +186,157 @@ func (g *Gate) exchange() {
 	}
 }
 
-// exchangeOnce reports if it is time, and reports whether to go on.
-func (g *Gate) exchangeOnce() bool {
+// exchangeAll reports of each unit of which it is time to, and returns whether to go on.
+func (g *Gate) exchangeAll() bool {
 	p := g.peering
-	g.queue.Lock()
-	now, rule := g.queue.Now(), g.learningRule()
-	if g.queue.Closed() != nil {
-		p.running = false
-		g.queue.Unlock()
-		return false
-	}
-	if !p.peer.Due(now, rule) {
-		g.queue.Unlock()
-		return true
-	}
-	seen := g.granted
-	report, used := p.peer.Report(now, rule, g.sentSoFar(), float64(p.denied), g.queue.Len() > 0)
-	g.queue.Unlock()
-
 	ctx, cancel := context.WithTimeout(g.life, peeringTimeout)
 	defer cancel()
-	reply, err := p.with.Exchange(ctx, g.name, report)
-
-	g.queue.Lock()
-	if !used {
-		// A call that came during the exchange found the goroutine running.
-		p.running = g.granted != seen || g.queue.Len() > 0
-		defer g.queue.Unlock()
-		return p.running
+	for i := 0; ; i++ {
+		g.queue.Lock()
+		if g.queue.Closed() != nil {
+			p.running = false
+			g.queue.Unlock()
+			g.sayGoodbye()
+			return false
+		}
+		if i == len(p.units) {
+			p.running = slices.ContainsFunc(p.units, func(u *peerUnit) bool { return u.used })
+			defer g.queue.Unlock()
+			return p.running
+		}
+		g.exchangeOf(ctx, p.units[i])
 	}
-	g.heard(report, reply, err)
-	return true
 }
 
-// heard takes the reply to a report, with the queue locked, and unlocks it. Callers may leave
-// earlier then.
-func (g *Gate) heard(report limits.PeerReport, reply limits.PeerReply, err error) {
-	peer, now := g.peering.peer, g.queue.Now()
-	if err != nil {
-		peer.Lost(now, g.learningRule())
+// exchangeOf reports of u if it is time. The queue is locked, and is unlocked afterwards.
+func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
+	now, rule := g.queue.Now(), g.ruleOf(u)
+	if u.unit == g.firstUnit() { // since SetRate
+		u.used = false
+	}
+	if !u.used || !u.peer.Due(now, rule) {
 		g.queue.Unlock()
 		return
 	}
-	made := g.learner == nil && peer.News(reply)
-	if made {
-		g.learner = newLearner(g)
+	report, used := u.peer.Report(now, rule, u.sent, u.denied, g.queue.Len() > 0)
+	u.used = used // or by a call that comes during the exchange
+	g.queue.Unlock()
+
+	reply, err := g.peering.with.Exchange(ctx, u.group, report)
+	if used {
+		g.queue.Lock()
+		g.heard(u, report, reply, err)
 	}
-	peer.Heard(now, g.learningRule(), report, reply)
-	switch {
-	case made && g.learner.changes() == 0: // the news were impossible
-		g.learner = nil
-	case made:
-		g.ramp = nil
+}
+
+// sayGoodbye leaves the groups of a gate that was closed, so that the others need not wait
+// until its parts time out.
+func (g *Gate) sayGoodbye() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.life), peeringTimeout)
+	defer cancel()
+	for _, u := range g.peering.units { // there are no new ones after Close
+		g.queue.Lock()
+		report, joined := u.peer.Leave(u.sent, u.denied)
+		g.queue.Unlock()
+		if joined {
+			_, _ = g.peering.with.Exchange(ctx, u.group, report)
+		}
+	}
+}
+
+// left blocks until a gate that was closed has said goodbye, or ctx is done.
+func (g *Gate) left(ctx context.Context) {
+	if g.peering == nil {
+		return
+	}
+	g.queue.Lock()
+	ended := g.peering.ended
+	g.queue.Unlock()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// heard takes the reply to a report of u, with the queue locked, and unlocks it. Callers may
+// leave earlier then.
+func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
+	now := g.queue.Now()
+	if err != nil {
+		u.peer.Lost(now, g.ruleOf(u))
+		g.queue.Unlock()
+		return
+	}
+	if g.ruleOf(u) == nil && u.peer.News(reply) {
+		g.believe(now, u)
+	}
+	rule, before := g.ruleOf(u), uint64(0)
+	if rule != nil {
+		before = rule.Changes()
+	}
+	u.peer.Heard(now, rule, report, reply)
+	if rule != nil {
+		g.learner.told(g.beliefOf(u), rule.Changes() > before)
 	}
 	g.endAnswer(now)
 }
 
-// learningRule returns the rule that the processes share, nil if the gate does not learn. If
-// there are several units, it is that of the first one.
-func (g *Gate) learningRule() *adaptive.Rule {
-	if g.learner == nil {
+// believe gives g a rule for the first news of u, unless there are too many units.
+func (g *Gate) believe(now time.Duration, u *peerUnit) {
+	switch {
+	case g.learner != nil:
+	case u == g.peering.units[0]:
+		g.learner, g.ramp = newLearner(g), nil
+	default:
+		g.learn(now, 1)
+	}
+	if u != g.peering.units[0] {
+		if b := g.learner.add(u.unit); b != nil {
+			b.rule = g.furtherRule(u.unit)
+		}
+	}
+}
+
+// beliefOf returns what g believes of the limit of u, nil if that is nothing.
+func (g *Gate) beliefOf(u *peerUnit) *belief {
+	switch l := g.learner; {
+	case l == nil:
 		return nil
+	case u.unit == "":
+		return &l.belief
+	default:
+		return l.known(u.unit)
 	}
-	return g.learner.rule
 }
 
-// sentSoFar returns what has left so far, in the unit of the learner.
-func (g *Gate) sentSoFar() float64 {
-	if g.learningUnit() == Cost {
-		return float64(g.sent)
+// ruleOf returns the rule that is shared in the group of u, or nil.
+func (g *Gate) ruleOf(u *peerUnit) *adaptive.Rule {
+	if b := g.beliefOf(u); b != nil {
+		return b.rule
 	}
-	return float64(g.granted)
+	return nil
 }
 
-// learningUnit returns the unit of the first belief of a learner.
-func (g *Gate) learningUnit() Unit {
-	if g.rate.Count > 0 {
-		return g.rateUnit
+// firstUnit returns the unit of the first belief of a learner, whether there is one or not.
+func (g *Gate) firstUnit() Unit {
+	if g.learner != nil {
+		return g.learner.unit
 	}
-	return Cost
+	return g.learningUnit()
+}
+
+// heeds reports whether the costs and the ends of calls count for g.
+func (g *Gate) heeds() bool { return g.heeding.Load() || g.peering != nil }
+
+// heeded is heeds for the gates of p.
+func (p *Permit) heeded() bool {
+	for ; p != nil; p = p.up {
+		if p.gate.heeds() {
+			return true
+		}
+	}
+	return false
 }

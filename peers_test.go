@@ -46,10 +46,17 @@ func (m *meeting) Exchange(ctx context.Context, group string, r limits.PeerRepor
 		return limits.PeerReply{}, ctx.Err()
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.fails {
+	fails := m.fails
+	m.mu.Unlock()
+	if fails {
 		return limits.PeerReply{}, errAway
 	}
+	return m.exchange(at, group, r)
+}
+
+func (m *meeting) exchange(at time.Duration, group string, r limits.PeerReport) (limits.PeerReply, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.groups[group] == nil {
 		m.groups[group] = new(peers.Group)
 	}
@@ -67,6 +74,13 @@ func (m *meeting) tell(group string, rate int64, until time.Duration) {
 	m.mu.Lock()
 	m.reports = nil
 	m.mu.Unlock()
+}
+
+// all returns all reports since the last take.
+func (m *meeting) all() []meetingReport {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.reports)
 }
 
 // take returns the instants of the reports to group since the last take, and the reports.
@@ -262,28 +276,6 @@ func TestGate_Peers_Away(t *testing.T) {
 		call(2, false)
 		if l := g.Stats().Learned; l.Share != 1 || l.Peers != 1 {
 			t.Errorf("when it is back, alone: %v", l)
-		}
-	})
-}
-
-func TestGate_Peers_CloseEndsThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMeeting()
-		m.hangs = true
-		g := sharing(t, m, sluice.Config{})
-		_ = g.Do(t.Context(), served)
-		synctest.Wait()
-		g.Close()
-		synctest.Wait() // the exchange has ended, and with it the goroutine
-		if at, _ := m.take("api"); len(at) != 1 {
-			t.Errorf("it reported at %v", at)
-		}
-		if err := g.Do(t.Context(), served); !errors.Is(err, limits.ErrClosed) {
-			t.Error(err)
-		}
-		time.Sleep(time.Minute)
-		if at, _ := m.take("api"); at != nil {
-			t.Errorf("closed, it reported at %v", at)
 		}
 	})
 }

@@ -123,12 +123,12 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(r.N); v == schedule.Leave {
+		if now, v := g.passAll(ctx, r.N); v == schedule.Leave {
 			p.fill(g, r.N, now, nil)
 			return nil
 		}
 	}
-	if r.Ask == nil && g.heeding.Load() && costsOf(ctx) != nil {
+	if r.Ask == nil && g.heeds() && costsOf(ctx) != nil {
 		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
 	}
 	now, waited, err := g.queue.Acquire(ctx, *r)
@@ -260,8 +260,9 @@ func (p *Permit) settle(delta int64) {
 		g.cost.Add(delta)
 		p.held += delta
 	}
-	if g.learner != nil && p.done.Load()&denied == 0 {
+	if p.done.Load()&denied == 0 {
 		g.learner.settle(g.queue.Now(), p.since, Cost, p.n, delta)
+		g.peering.settle(g, Cost, delta)
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back
 		g.wake(g.queue.Now())

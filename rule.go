@@ -54,7 +54,7 @@ func (r *rule) returnRoom(n int64) {
 // depart lets n with costs, which has taken its room, leave at now and returns 0, or changes
 // nothing and returns how long to wait.
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
-	r.peering.use((*Gate)(r))
+	r.peering.use((*Gate)(r), n, costs)
 	others := r.flight.calls() - 1 // n has taken its room
 	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.wait(now, n, costs, others)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
@@ -68,6 +68,7 @@ func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duratio
 	r.heldBy = ""
 	r.granted++
 	r.sent += uint64(n)
+	r.peering.leave((*Gate)(r), n, costs)
 	return 0
 }
 

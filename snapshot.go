@@ -50,6 +50,9 @@ func (g *Gate) Restore(data []byte) error {
 		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
 	}
 	if l.changes() > 0 && !g.adaptive.Off {
+		if g.rate.Count > 0 && l.rule.Changes() == 0 && !g.adaptive.searches() {
+			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
+		}
 		g.learner, g.ramp = l, nil
 		g.heeding.Store(true)
 		g.queue.Recheck()
@@ -78,7 +81,7 @@ func (l *learner) restoreUnit(u unitSnapshot) error {
 		if b = l.add(u.Unit); b == nil || b.rule != nil {
 			return snapshot.Impossible() // too many, or one of them twice
 		}
-		b.rule = l.gate.furtherRule()
+		b.rule = l.gate.furtherRule(u.Unit)
 	}
 	if err := b.rule.Restore(u.Rule); err != nil {
 		return err

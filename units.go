@@ -30,6 +30,19 @@ type belief struct {
 // mostUnits bounds the memory for a program that invents units.
 const mostUnits = 8
 
+// known returns the belief of a further unit, nil if there is none.
+func (l *learner) known(unit Unit) *belief {
+	if at, known := l.find(unit); known {
+		return l.more[at]
+	}
+	return nil
+}
+
+// find returns where the belief of a further unit is, or would be, and whether there is one.
+func (l *learner) find(unit Unit) (at int, known bool) {
+	return slices.BinarySearchFunc(l.more, unit, func(b *belief, u Unit) int { return cmp.Compare(b.unit, u) })
+}
+
 // amount returns what a call of n with costs takes of unit.
 func (c Costs) amount(unit Unit, n int64) int64 {
 	if unit == Calls || unit == Cost {
@@ -62,7 +75,7 @@ func (l *learner) meet(n int64, costs Costs) {
 // add returns the belief of a further unit, a new one if it is new, nil if there are too
 // many. The order does not depend on that of a map.
 func (l *learner) add(unit Unit) *belief {
-	at, known := slices.BinarySearchFunc(l.more, unit, func(b *belief, u Unit) int { return cmp.Compare(b.unit, u) })
+	at, known := l.find(unit)
 	switch {
 	case known:
 		return l.more[at]
@@ -227,19 +240,35 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	paced := false
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
 	if accused.rule == nil {
-		accused.rule = l.gate.furtherRule()
+		accused.rule = l.gate.furtherRule(accused.unit)
 		accused.rule.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
 	}
 	u := adaptive.Unit{Suspect: &accused.suspect, Rule: accused.rule}
 	return !paced || u.Accuse(now, told)
 }
 
-// furtherRule returns the rule of a unit that is not the first: its pace is not bounded by the
+// furtherRule returns a rule for a unit that is not the first: its pace is not bounded by the
 // rate of the gate, and the calls in flight are the business of the first one.
-func (g *Gate) furtherRule() *adaptive.Rule {
+func (g *Gate) furtherRule(unit Unit) *adaptive.Rule {
 	cfg := g.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
-	return adaptive.New(cfg)
+	rule := adaptive.New(cfg)
+	g.peering.begin(g, unit, rule)
+	return rule
+}
+
+// told notes what another process has told of the limit of b, and whether that has changed the
+// belief: then that limit has refused a call, as far as is known the last one.
+func (l *learner) told(b *belief, changed bool) {
+	if l.more == nil {
+		return
+	}
+	if now := b.rule.Belief(); now.Rate > 0 && now.Peers > 1 {
+		b.suspect.Restore(now.Rate * now.Share) // which is what this gate may take
+	}
+	if changed {
+		l.blamed = b
+	}
 }
 
 // callsPerSecond returns the pace in calls, 0 if there is none.
@@ -263,6 +292,9 @@ func (l *learner) several() (several bool) {
 // settle changes what the call that left at since with amount of unit took of that by delta,
 // unless it is refused.
 func (l *learner) settle(now, since time.Duration, unit Unit, amount, delta int64) {
+	if l == nil {
+		return
+	}
 	l.each(func(b *belief) {
 		if b.unit == unit && !b.out.settle(since, amount, delta) {
 			b.settle(now, since, float64(delta))

@@ -9,13 +9,15 @@ import (
 // takes a part of its limit and all use what one of them learns: sluice.Adaptive.Peers. A
 // sluiceredis.Store is a Peers.
 //
-// The gates of one name form a group. Peers keeps a list of its members, divides the limit among them,
-// and keeps the news that was reported last.
+// The gates of one name form a group. Peers keeps a list of its members, divides the limit
+// among them, and keeps the news that was reported last. If calls take of several units, such
+// as requests and tokens, each unit has a group: that of the first one has the name of the
+// gates, and those of the others have names made of that and the unit.
 type Peers interface {
 	// Exchange records what a gate reports, and returns what the group has. A gate calls
-	// it at most four times a second, from a goroutine of its own, and no call waits for
-	// it. It must return when ctx is done. After an error, the gate goes on with the share
-	// that it has.
+	// it at most four times a second for each group, from a goroutine of its own, and no
+	// call waits for it. It must return when ctx is done. After an error, the gate goes on
+	// with the share that it has.
 	Exchange(ctx context.Context, group string, r PeerReport) (PeerReply, error)
 }
 
@@ -24,7 +26,8 @@ type PeerReport struct {
 	ID string // of the gate, no other one has it
 
 	// Want is what the gate could use of the limit, in millionths per second, or
-	// PeerWantsAll. A gate that reports PeerLeaves leaves the group, until it reports again.
+	// PeerWantsAll. A gate that reports PeerLeaves leaves the group, until it reports again:
+	// it was closed, or not used for a second.
 	Want int64
 
 	// Granted is the cost of all calls that were granted to the gate so far, and Use how
@@ -43,7 +46,7 @@ type PeerReport struct {
 
 const (
 	PeerWantsAll int64 = -1 // PeerReport.Want: as much as it can get
-	PeerLeaves   int64 = -2 // PeerReport.Want: the gate is not used any more
+	PeerLeaves   int64 = -2 // PeerReport.Want: the gate is closed, or not used any more
 )
 
 // PeerPart is what the parts of a limit add up to.

@@ -28,10 +28,11 @@ const mostNews = 64
 //	})
 //
 // The gate calls Exchange itself, at most four times a second, while it is in use: one
-// script that reads and writes one key, whose cost grows with the number of processes. The
-// clocks of the machines do not matter. A process that has not reported for 3 s does not
-// count any more. What was learned is kept for 10 min after the last report, so that a
-// process that starts later begins there.
+// script that reads and writes one key, whose cost grows with the number of processes. If
+// calls take of several units, it does so for each unit. The clocks of the machines do not
+// matter. A gate that is closed, or not used for a second, leaves the group; a process that
+// has not reported for 3 s does not count any more. What was learned is kept for 10 min after
+// the last report, so that a process that starts later begins there.
 //
 // While the server does not answer, gates learn alone; OnOutage does not matter. Strict mode
 // does not either: a server that has lost its data makes gates forget what the others have

@@ -263,6 +263,55 @@ func TestStore_Exchange_GatesOnARedis(t *testing.T) {
 	})
 }
 
+// Gates share what they learn of each unit, each with a key of its own, and a gate that is shut
+// down has left all groups when Shutdown returns.
+func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
+	onBackends(t, func(t *testing.T, b *backend) {
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		probe := b.store(t)
+		groups := []string{"api", "api\x1ftokens"}
+		exchange := func(group string, news []int64) limits.PeerReply {
+			t.Helper()
+			r, err := probe.Exchange(ctx, group, limits.PeerReport{ID: "probe", Want: limits.PeerWantsAll, News: news})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		// As a gate that has learned 1,000 tokens per second.
+		exchange(groups[1], []int64{1000e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2})
+		g := b.shared(t, true)
+		calls := sluice.WithCosts(ctx, sluice.Costs{"tokens": 1})
+		for {
+			if err := g.Do(calls, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			l := g.Stats().Learned
+			if l != nil && l.Unit == "tokens" && l.Rate == 1000 && l.Peers == 2 && exchange("api", nil).Peers == 2 {
+				break
+			}
+			exchange(groups[1], nil)
+			<-time.After(20 * time.Millisecond)
+		}
+		if n := len(b.redis.Keys(ctx, probe.prefix+":peers1:*").Val()); n != 2 {
+			t.Errorf("%d keys", n)
+		}
+		began := time.Now()
+		if err := g.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Skipf("the server or this machine stalls: Shutdown took %v", took)
+		}
+		for _, group := range groups {
+			if r := exchange(group, nil); r.Peers != 1 || r.Part != limits.PeerPart {
+				t.Errorf("after Shutdown, of %q: %+v", group, r)
+			}
+		}
+	})
+}
+
 // What processes get of a limit after 10 s, with and without an exchange, on a real server and
 // clock.
 func TestLongExchange(t *testing.T) {

@@ -1,0 +1,435 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
+)
+
+const ofTokens = "api\x1ftokens" // the group of the unit tokens of gates called api
+
+// withTokens returns a context of calls that take n tokens.
+func withTokens(t *testing.T, n int64) context.Context {
+	return sluice.WithCosts(t.Context(), sluice.Costs{"tokens": n})
+}
+
+// ofUnit returns what was learned of one unit.
+func ofUnit(t *testing.T, g *sluice.Gate, unit sluice.Unit) sluice.Learned {
+	t.Helper()
+	l := g.Stats().Learned
+	if l == nil {
+		t.Fatal("nothing was learned")
+	}
+	for _, one := range append(l.Units, *l) {
+		if one.Unit == unit {
+			return one
+		}
+	}
+	t.Fatalf("nothing was learned of %s: %v", unit, l)
+	return *l
+}
+
+// another lets another gate be in the groups until the test ends. It wants all.
+func (m *meeting) another(t *testing.T, groups ...string) {
+	go func() {
+		for ; t.Context().Err() == nil; doze(t.Context(), 200*time.Millisecond) {
+			for _, group := range groups {
+				_, _ = m.exchange(time.Since(m.began), group, limits.PeerReport{ID: "other", Want: limits.PeerWantsAll})
+			}
+		}
+	}()
+}
+
+// doze is a Sleep that ends with ctx.
+func doze(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// A gate whose calls take tokens begins with what others have learned of them, and takes its
+// part. One whose calls take none has nothing to do with it.
+func TestGate_Peers_BeginWithTheLimitOfAUnit(t *testing.T) {
+	for _, rate := range []sluice.Rate{{}, {Count: 100, Per: time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMeeting()
+			m.tell(ofTokens, 1000, 0)
+			m.another(t, ofTokens)
+			var events []string
+			g := sharing(t, m, sluice.Config{Rate: rate, Observer: func(e sluice.Event) {
+				if e.Kind == sluice.EventLearned {
+					events = append(events, e.Why)
+				}
+			}})
+			plain := sharing(t, m, sluice.Config{Rate: rate})
+			_ = g.Do(withTokens(t, 100), served)
+			synctest.Wait()
+			began, most := time.Now(), 250*time.Millisecond
+			if rate.Count == 0 {
+				most = 0
+			}
+			for range 20 { // which take no tokens
+				_ = g.Do(t.Context(), served)
+			}
+			if took := time.Since(began); took > most {
+				t.Errorf("20 calls without tokens took %v", took)
+			}
+			for range 10 {
+				if err := g.Do(withTokens(t, 100), served); err != nil {
+					t.Fatal(err)
+				}
+				if err := plain.Do(t.Context(), served); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			l := g.Stats().Learned
+			if l == nil || l.Unit != "tokens" || l.Rate != 1000 || l.Share != .5 || l.Peers != 2 || l.Refusals != 0 {
+				t.Fatalf("learned %+v", l)
+			}
+			if len(events) != 1 || l.Why != "learned by another process" {
+				t.Errorf("events %q, why %q", events, l.Why)
+			}
+			if l := plain.Stats().Learned; l != nil {
+				t.Errorf("without tokens it has learned %v", l)
+			}
+			const n = 50
+			began = time.Now()
+			for range n {
+				if err := g.Do(withTokens(t, 100), served); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if rate := float64(100*n) / time.Since(began).Seconds(); rate < 450 || rate > 520 {
+				t.Errorf("%.0f tokens per second, want half of 1000", rate)
+			}
+		})
+	}
+}
+
+// What a gate knows itself of a unit when that is blamed first is a part of what all know.
+func TestGate_Peers_AUnitIsBlamed(t *testing.T) {
+	learned := func(t *testing.T, others bool) (l sluice.Learned) {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMeeting()
+			if others {
+				m.another(t, "api", ofTokens)
+			}
+			g := sharing(t, m, sluice.Config{})
+			for i := range 100 {
+				_ = g.Do(withTokens(t, 100), func(context.Context) error {
+					if i == 80 || i == 99 {
+						return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
+					}
+					return nil
+				})
+				time.Sleep(50 * time.Millisecond)
+			}
+			l = ofUnit(t, g, "tokens")
+		})
+		return l
+	}
+	alone, half := learned(t, false), learned(t, true)
+	if alone.Share != 1 || half.Share != .5 || alone.Refuted < 1000 || half.Refuted < 1.5*alone.Refuted || half.Refuted > 2.5*alone.Refuted {
+		t.Errorf("alone %v, with another one %v", alone, half)
+	}
+}
+
+// How much is used of a unit is compared with the part of the gate, whoever has learned the
+// limit: here nearly all of the calls is used, and little of the tokens.
+func TestGate_Peers_BlamesAUnitByItsPart(t *testing.T) {
+	for _, restores := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMeeting()
+			m.tell("api", 10, 0)
+			m.tell(ofTokens, 1000, 0)
+			m.another(t, "api", ofTokens)
+			g := sharing(t, m, sluice.Config{})
+			call := func(err error) {
+				if got := g.Do(withTokens(t, 1), func(context.Context) error { return err }); !errors.Is(got, err) {
+					t.Fatal(got)
+				}
+				synctest.Wait()
+			}
+			for range 100 {
+				call(nil)
+			}
+			if restores {
+				data := g.Snapshot()
+				g = sharing(t, newMeeting(), sluice.Config{})
+				if err := g.Restore(data); err != nil {
+					t.Fatal(err)
+				}
+				for range 100 {
+					call(nil)
+				}
+			}
+			for range 3 {
+				call(sluice.RetryAfter(errBusy, time.Millisecond))
+			}
+			if calls, tokens := ofUnit(t, g, sluice.Cost), ofUnit(t, g, "tokens"); calls.Refusals == 0 || tokens.Refusals > 0 {
+				t.Errorf("restored %v: %v; %v", restores, calls, tokens)
+			}
+		})
+	}
+}
+
+// What is reported of a unit is what the calls took of it, settled, and without what was refused.
+func TestGate_Peers_WhatIsReportedOfUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{})
+		call := func(n int64, use func(p *sluice.Permit)) {
+			p, err := g.Acquire(withTokens(t, 100), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			use(p)
+			p.Release()
+		}
+		busy := sluice.RetryAfter(errors.New("too many"), 0)
+		call(5, func(p *sluice.Permit) { p.SettleCosts(sluice.Costs{"tokens": 30, sluice.Cost: 7}) })
+		call(1, func(*sluice.Permit) {})
+		call(1, func(p *sluice.Permit) { p.Ended(busy) })
+		call(5, func(p *sluice.Permit) {
+			p.Ended(busy)
+			p.SettleCosts(sluice.Costs{"tokens": 0, sluice.Cost: 0})
+		})
+		call(5, func(p *sluice.Permit) {
+			p.SettleCosts(sluice.Costs{"tokens": 0, sluice.Cost: 0})
+			p.Ended(busy)
+		})
+		time.Sleep(time.Minute)
+		for group, want := range map[string]int64{"api": 1 + 7, "api\x1fcalls": 2, ofTokens: 100 + 30} {
+			var last limits.PeerReport
+			for _, r := range m.all() {
+				if r.group == group {
+					last = r.PeerReport
+				}
+			}
+			if last.Granted != want || last.Want != limits.PeerLeaves {
+				t.Errorf("of %q it reported %+v, want %d granted", group, last, want)
+			}
+		}
+	})
+}
+
+// A gate leaves the group of a unit that no call takes any more, and comes back.
+func TestGate_Peers_LeaveTheGroupOfAUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{})
+		use := func(ctx context.Context, n int) {
+			for range n {
+				if err := g.Do(ctx, served); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		wants := func() (first, tokens []int64) {
+			for _, r := range m.all() {
+				if r.group == ofTokens {
+					tokens = append(tokens, r.Want)
+				} else {
+					first = append(first, r.Want)
+				}
+			}
+			m.take("")
+			return first, tokens
+		}
+		use(withTokens(t, 100), 4)
+		use(t.Context(), 10)
+		first, tokens := wants()
+		if len(first) < 13 || slices.Contains(first, limits.PeerLeaves) || len(tokens) > 7 || tokens[len(tokens)-1] != limits.PeerLeaves {
+			t.Errorf("it reported of calls %v, of tokens %v", first, tokens)
+		}
+		use(withTokens(t, 100), 2)
+		if _, tokens = wants(); len(tokens) == 0 || tokens[0] != limits.PeerWantsAll {
+			t.Errorf("when it came back it reported %v", tokens)
+		}
+	})
+}
+
+// A program that invents units does not fill the Redis.
+func TestGate_Peers_FewUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{})
+		for i := range 30 {
+			ctx := sluice.WithCosts(t.Context(), sluice.Costs{sluice.Unit(fmt.Sprint(i)): 1, "": 1})
+			_ = g.Do(ctx, served)
+		}
+		time.Sleep(time.Minute)
+		groups := map[string]bool{}
+		for _, r := range m.all() {
+			groups[r.group] = true
+		}
+		if len(groups) != 8 {
+			t.Errorf("%d groups", len(groups))
+		}
+	})
+}
+
+// The calls of its children count in a parent that shares.
+func TestGate_Peers_UnitsOfAParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell(ofTokens, 1000, 0)
+		parent := sharing(t, m, sluice.Config{})
+		child := mustGate(t, sluice.Config{Parent: parent})
+		if err := child.Do(withTokens(t, 100), served); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if l := ofUnit(t, parent, "tokens"); l.Rate != 1000 || child.Stats().Learned != nil {
+			t.Errorf("learned %v", l)
+		}
+	})
+}
+
+// While the others are away a gate goes on with its parts of all units.
+func TestGate_Peers_UnitsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 100, 0)
+		m.tell(ofTokens, 10000, 0)
+		m.another(t, "api", ofTokens)
+		g := sharing(t, m, sluice.Config{})
+		call := func(seconds int) {
+			for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
+				if err := g.Do(withTokens(t, 100), served); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		set := func(fails, hangs bool) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.fails, m.hangs = fails, hangs
+		}
+		check := func(when string, share float64, peers int64) {
+			t.Helper()
+			for _, unit := range []sluice.Unit{sluice.Cost, "tokens"} {
+				if l := ofUnit(t, g, unit); l.Share != share || l.Peers != peers {
+					t.Errorf("%s: %v", when, l)
+				}
+			}
+		}
+		call(3)
+		check("together", .5, 2)
+		set(true, false)
+		call(5)
+		check("away", .5, 0)
+		set(false, true)
+		call(5)
+		check("it hangs", .5, 0)
+		set(false, false)
+		call(2)
+		check("it is back", .5, 2)
+	})
+}
+
+// A snapshot has what the gate used itself of each unit. A gate that shares begins with it only if
+// the others know nothing.
+func TestGate_Peers_UnitsAndSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 100, 0)
+		m.tell(ofTokens, 10000, 0)
+		m.another(t, "api", ofTokens)
+		g := sharing(t, m, sluice.Config{})
+		for range 40 {
+			_ = g.Do(withTokens(t, 100), served)
+			synctest.Wait()
+		}
+		data := g.Snapshot()
+		alone := mustGate(t, sluice.Config{})
+		if err := alone.Restore(data); err != nil {
+			t.Fatal(err)
+		}
+		again := func(m *meeting) *sluice.Gate {
+			g := sharing(t, m, sluice.Config{})
+			if err := g.Restore(data); err != nil {
+				t.Fatal(err)
+			}
+			_ = g.Do(withTokens(t, 100), served)
+			synctest.Wait()
+			return g
+		}
+		first := newMeeting()
+		together, alone2 := again(m), again(first)
+		for unit, rate := range map[sluice.Unit]float64{sluice.Cost: 100, "tokens": 10000} {
+			if l := ofUnit(t, alone, unit); l.Rate != rate/2 || l.Share != 0 {
+				t.Errorf("alone: %v", l)
+			}
+			if l := ofUnit(t, together, unit); l.Rate != rate || l.Peers != 3 {
+				t.Errorf("with others: %v", l)
+			}
+			if l := ofUnit(t, alone2, unit); l.Rate != rate/2 || l.Peers != 1 {
+				t.Errorf("the first one of a group: %v", l)
+			}
+		}
+		if _, reports := first.take(ofTokens); len(reports) != 1 || len(reports[0].News) == 0 || reports[0].News[0] != 5e9 {
+			t.Errorf("the first one of a group reported %+v", reports)
+		}
+	})
+}
+
+// A snapshot with the limit of a further unit only does not make a gate search for its rate.
+func TestGate_Restore_AUnitAndARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		for i := range 100 {
+			_ = g.Do(withTokens(t, 100), func(context.Context) error {
+				if i == 80 || i == 99 {
+					return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
+				}
+				return nil
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		next := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}})
+		if err := next.Restore(g.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		if l := ofUnit(t, next, "tokens"); l.Rate == 0 {
+			t.Errorf("restored %v", l)
+		}
+		began := time.Now()
+		for range 20 { // which take no tokens
+			_ = next.Do(t.Context(), served)
+		}
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("20 calls at 100/s took %v: %v", took, next)
+		}
+	})
+}
+
+// A gate with a parent learns of each unit, too, also while no caller waits.
+func TestGate_Units_UnderAParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{})})
+		for i := range 100 {
+			_ = g.Do(withTokens(t, 100), func(context.Context) error {
+				if i == 80 || i == 99 {
+					return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
+				}
+				return nil
+			})
+			time.Sleep(300 * time.Millisecond)
+		}
+		if l := ofUnit(t, g, "tokens"); l.Refusals != 1 || l.Rate == 0 {
+			t.Errorf("learned %v", l)
+		}
+	})
+}
