@@ -30,9 +30,12 @@ type Totals struct {
 }
 
 // LearnedTotals is what gates have learned of the limit of one unit, added up: see
-// sluice.Learned. Rates are per second.
+// sluice.Learned. Rates are per second. Share is 0 if no gate shares its limit with others;
+// otherwise, Peers is 0 if none of them can reach the others.
 type LearnedTotals struct {
 	Pace, Rate, Proven, Refuted float64
+	Share                       float64
+	Peers                       int64
 	Concurrency                 int64
 	Refusals                    uint64
 }
@@ -96,6 +99,8 @@ func (t *Totals) addLearned(l sluice.Learned) {
 		sum.Rate += of.Rate
 		sum.Proven += of.Proven
 		sum.Refuted += of.Refuted
+		sum.Share += of.Share
+		sum.Peers += of.Peers
 		sum.Concurrency += of.Concurrency
 		sum.Refusals += of.Refusals
 	}

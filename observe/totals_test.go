@@ -21,7 +21,7 @@ func TestSum(t *testing.T) {
 				Name: "a1", InFlight: 2, Pacing: 1, Waiting: 3, LimitedBy: limits.ByRate, RetryTokens: 4,
 				Rate: sluice.Rate{Count: 3, Per: 2 * time.Second}, Concurrency: 8,
 				PausedUntil: time.Now().Add(3 * time.Second),
-				Learned:     &sluice.Learned{Pace: 19, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 3, Blocked: true},
+				Learned:     &sluice.Learned{Pace: 19, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 3, Blocked: true, Share: .5, Peers: 2},
 			},
 			{
 				Name: "a2", InFlight: 1, Waiting: 1, LimitedBy: limits.ByRate, Rate: sluice.Rate{Count: 1, Per: time.Second},
@@ -29,7 +29,7 @@ func TestSum(t *testing.T) {
 			},
 			{Name: "a3", Waiting: 1, LimitedBy: limits.ByConcurrency},
 			{Name: "a4", Learned: &sluice.Learned{Unit: "tokens", Pace: 1000, Blocked: true, Units: []sluice.Learned{
-				{Unit: "tokens", Pace: 1000, Refusals: 2}, {Unit: sluice.Calls, Pace: 5, Refusals: 4},
+				{Unit: "tokens", Pace: 1000, Refusals: 2, Share: .125}, {Unit: sluice.Calls, Pace: 5, Refusals: 4, Share: .25, Peers: 3},
 			}}},
 			{Name: "b"},
 		})
@@ -43,8 +43,8 @@ func TestSum(t *testing.T) {
 		}
 		want.Learning, want.Blocked = 3, 2
 		want.Learned = map[sluice.Unit]*observe.LearnedTotals{
-			sluice.Calls: {Pace: 25, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 8},
-			"tokens":     {Pace: 1000, Refusals: 2},
+			sluice.Calls: {Pace: 25, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 8, Share: .75, Peers: 5},
+			"tokens":     {Pace: 1000, Refusals: 2, Share: .125},
 		}
 		if !reflect.DeepEqual(*got["a"], want) {
 			t.Errorf("got %+v\nwant %+v", *got["a"], want)

@@ -13,13 +13,15 @@ import (
 	sluiceotel "github.com/sluice-go/sluice/observe/otel"
 )
 
-// Two gates of one name, one with no pace but a bound of the calls in flight, and one that
+// Two gates of one name, of which one shares its limit, one that cannot reach those with which it
+// shares, one with no pace but a bound of the calls in flight, and one that
 // has learned nothing.
 func TestObserver_Learned(t *testing.T) {
 	gates := func(yield func(sluice.Stats) bool) {
 		for _, s := range []sluice.Stats{
-			{Name: "api", Learned: &sluice.Learned{Pace: 19, Rate: 20, Proven: 19, Refuted: 20.5, Blocked: true, Refusals: 3}},
+			{Name: "api", Learned: &sluice.Learned{Pace: 19, Rate: 20, Proven: 19, Refuted: 20.5, Blocked: true, Refusals: 3, Share: .25, Peers: 3}},
 			{Name: "api", Learned: &sluice.Learned{Pace: 0.5, Refusals: 2}},
+			{Name: "cut", Learned: &sluice.Learned{Share: .5}},
 			{Name: "slow", Learned: &sluice.Learned{Concurrency: 7, Refusals: 9}},
 			{Name: "idle"},
 		} {
@@ -43,6 +45,12 @@ func TestObserver_Learned(t *testing.T) {
 		"sluice.learned.refusals {call} sluice.gate.name=api,sluice.unit=calls":     "5 up and down",
 		"sluice.blocked_gates {gate} sluice.gate.name=api":                          "1 up and down",
 		"sluice.learned.concurrency {call} sluice.gate.name=slow,sluice.unit=calls": "7 up and down",
+		"sluice.learned.share 1 sluice.gate.name=api,sluice.unit=calls":             "0.25 up and down",
+		"sluice.learned.peers {gate} sluice.gate.name=api,sluice.unit=calls":        "3 up and down",
+		"sluice.learned.share 1 sluice.gate.name=cut,sluice.unit=calls":             "0.5 up and down",
+		"sluice.learned.peers {gate} sluice.gate.name=cut,sluice.unit=calls":        "0 up and down",
+		"sluice.learned.refusals {call} sluice.gate.name=cut,sluice.unit=calls":     "0 up and down",
+		"sluice.blocked_gates {gate} sluice.gate.name=cut":                          "0 up and down",
 		"sluice.learned.refusals {call} sluice.gate.name=slow,sluice.unit=calls":    "9 up and down",
 		"sluice.blocked_gates {gate} sluice.gate.name=slow":                         "0 up and down",
 	})

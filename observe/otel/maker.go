@@ -17,7 +17,12 @@ func (m *maker) count(name, unit, what string) metric.Int64ObservableUpDownCount
 
 // perSecond makes an instrument for a rate that adds up over gates.
 func (m *maker) perSecond(name, what string) metric.Float64ObservableUpDownCounter {
-	c, err := m.Float64ObservableUpDownCounter(name, metric.WithUnit("1/s"), metric.WithDescription(what))
+	return m.sum(name, "1/s", what)
+}
+
+// sum makes an instrument for a number with a fraction that adds up over gates.
+func (m *maker) sum(name, unit, what string) metric.Float64ObservableUpDownCounter {
+	c, err := m.Float64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
 	m.errs = append(m.errs, err)
 	return c
 }

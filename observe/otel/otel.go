@@ -34,6 +34,8 @@
 //	sluice.learned.rate          up-down counter, 1/s: rate that the server is believed to grant
 //	sluice.learned.proven_rate   up-down counter, 1/s: lower bound of that rate
 //	sluice.learned.refuted_rate  up-down counter, 1/s: upper bound of that rate
+//	sluice.learned.share         up-down counter, 1: part of the limit that the gate may use, with sluice.Adaptive.Peers
+//	sluice.learned.peers         up-down counter, {gate}: gates that share the limit, this one included; 0 while the others cannot be reached
 //	sluice.learned.concurrency   up-down counter, {call}: bound of the calls in flight
 //	sluice.learned.refusals      up-down counter, {call}: calls that the server refused; it falls when a Keyed forgets a gate
 //	sluice.blocked_gates         up-down counter, {gate}: 1 while the server grants nothing

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
@@ -146,7 +147,10 @@ func busyProgram(t *testing.T) (address string) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(base.CloseIdleConnections)
 	transport, err := sluicehttp.New(base, sluicehttp.Config{
-		Gate:      sluice.Config{Concurrency: 4, Rate: sluice.Rate{Count: 200, Per: time.Second}, Observer: metrics.Observe},
+		Gate: sluice.Config{
+			Concurrency: 4, Rate: sluice.Rate{Count: 200, Per: time.Second}, Observer: metrics.Observe,
+			Adaptive: sluice.Adaptive{Peers: onlyOne{}},
+		},
 		Retry:     sluice.RetryPolicy{Backoff: sluice.Constant(10 * time.Millisecond)},
 		OnAttempt: metrics.ObserveAttempt,
 	})
@@ -175,6 +179,13 @@ func busyProgram(t *testing.T) (address string) {
 	scraped := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(scraped.Close)
 	return strings.TrimPrefix(scraped.URL, "http://")
+}
+
+// onlyOne is a limits.Peers with one gate in each group.
+type onlyOne struct{}
+
+func (onlyOne) Exchange(context.Context, string, limits.PeerReport) (limits.PeerReply, error) {
+	return limits.PeerReply{Peers: 1, Part: limits.PeerPart, Due: limits.PeerPart}, nil
 }
 
 // startPrometheus starts a Prometheus that scrapes target, with the alerts. The function

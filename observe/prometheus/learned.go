@@ -8,7 +8,7 @@ import (
 
 // learnedDescs are the metrics of what gates have learned.
 type learnedDescs struct {
-	pace, rate, proven, refuted, concurrency, refusals, blocked *prometheus.Desc
+	pace, rate, proven, refuted, share, peers, concurrency, refusals, blocked *prometheus.Desc
 }
 
 func newLearnedDescs(desc newDesc) *learnedDescs {
@@ -17,6 +17,8 @@ func newLearnedDescs(desc newDesc) *learnedDescs {
 		rate:        desc("learned_rate", "Rate that the server is believed to grant, per second.", "unit"),
 		proven:      desc("learned_proven_rate", "Lower bound of the rate that the server grants, per second.", "unit"),
 		refuted:     desc("learned_refuted_rate", "Upper bound of the rate that the server grants, per second.", "unit"),
+		share:       desc("learned_share", "Part of the learned limit that the gate may use.", "unit"),
+		peers:       desc("learned_peers", "Gates that share the learned limit, 0 while the others cannot be reached.", "unit"),
 		concurrency: desc("learned_concurrency", "Learned bound of the calls in flight.", "unit"),
 		refusals:    desc("learned_refusals", "Calls that the server refused.", "unit"),
 		blocked:     desc("blocked", "Gates whose server grants nothing."),
@@ -24,7 +26,7 @@ func newLearnedDescs(desc newDesc) *learnedDescs {
 }
 
 func (d *learnedDescs) describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{d.pace, d.rate, d.proven, d.refuted, d.concurrency, d.refusals, d.blocked} {
+	for _, desc := range []*prometheus.Desc{d.pace, d.rate, d.proven, d.refuted, d.share, d.peers, d.concurrency, d.refusals, d.blocked} {
 		ch <- desc
 	}
 }
@@ -43,10 +45,13 @@ func (d *learnedDescs) collect(ch chan<- prometheus.Metric, t *observe.Totals, l
 		for _, one := range []struct {
 			desc  *prometheus.Desc
 			value float64
-		}{{d.pace, s.Pace}, {d.rate, s.Rate}, {d.proven, s.Proven}, {d.refuted, s.Refuted}, {d.concurrency, float64(s.Concurrency)}} {
+		}{{d.pace, s.Pace}, {d.rate, s.Rate}, {d.proven, s.Proven}, {d.refuted, s.Refuted}, {d.share, s.Share}, {d.concurrency, float64(s.Concurrency)}} {
 			if one.value > 0 {
 				gauge(one.desc, one.value)
 			}
+		}
+		if s.Share > 0 { // then no peers are a fact
+			gauge(d.peers, float64(s.Peers))
 		}
 	}
 }

@@ -35,6 +35,8 @@
 //	sluice_learned_rate             gauge: rate that the server is believed to grant
 //	sluice_learned_proven_rate      gauge: lower bound of that rate
 //	sluice_learned_refuted_rate     gauge: upper bound of that rate
+//	sluice_learned_share            gauge: part of the limit that the gate may use, with sluice.Adaptive.Peers
+//	sluice_learned_peers            gauge: gates that share the limit, this one included; 0 while the others cannot be reached
 //	sluice_learned_concurrency      gauge: bound of the calls in flight
 //	sluice_learned_refusals         gauge: calls that the server refused; it falls when a Keyed forgets a gate
 //	sluice_blocked                  gauge: 1 while the server grants nothing
