@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/peers"
@@ -48,7 +47,7 @@ func (s *Store) Exchange(ctx context.Context, group string, r limits.PeerReport)
 		if err := ctx.Err(); err != nil {
 			return limits.PeerReply{}, err
 		}
-		return s.groups.exchange(s.elapsed().Microseconds(), group, r), nil
+		return s.groups.Exchange(s.elapsed().Microseconds(), group, r), nil
 	}
 	args := []string{
 		r.ID, format(r.Want), format(r.Granted), format(r.Use), format(r.Seen),
@@ -87,27 +86,4 @@ func checkReport(r limits.PeerReport) error {
 		return fmt.Errorf("%d numbers of news: at most %d are possible", len(r.News), mostNews)
 	}
 	return nil
-}
-
-// groups are the groups of a store without a server.
-type groups struct {
-	mu  sync.Mutex
-	all map[string]*peers.Group
-}
-
-func (g *groups) exchange(now int64, group string, r limits.PeerReport) limits.PeerReply {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all[group] == nil {
-		for name, old := range g.all { // a new group is rare
-			if old.Over(now) {
-				delete(g.all, name)
-			}
-		}
-		if g.all == nil {
-			g.all = map[string]*peers.Group{}
-		}
-		g.all[group] = new(peers.Group)
-	}
-	return g.all[group].Exchange(now, r)
 }

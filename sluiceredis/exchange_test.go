@@ -151,7 +151,7 @@ func TestStore_Exchange_InProcess(t *testing.T) {
 	b.Want = limits.PeerLeaves
 	_, _ = s.Exchange(bg, "other", b)
 	_, _ = s.Exchange(bg, "third", b)
-	if _, kept := s.groups.all["other"]; kept {
+	if s.groups.Has("other") {
 		t.Error("a group without gates and news is kept")
 	}
 	ctx, cancel := context.WithCancel(bg)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/peers"
 	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 	"github.com/sluice-go/sluice/sluiceredis/internal/memory"
@@ -98,7 +99,7 @@ type Store struct {
 	instances atomic.Int64 // 0: not known
 	beats     beats
 
-	groups groups // of Exchange, without a server
+	groups peers.Groups // of Exchange, without a server
 
 	id    string // of this store, in names that no other one gives
 	names atomic.Uint64

@@ -43,6 +43,12 @@ var Gates = map[string]Setup{
 	"costs_exhausted":          withExhausted,
 	"grain_costs":              grain(20*time.Millisecond, withCosts),
 
+	"peers":       sharing(plain),
+	"peers_away":  sharingAway(plain),
+	"peers_pause": sharing(paused),
+	"peers_costs": sharing(costs(plain)),
+	"peers_keyed": sharing(inKeyed),
+
 	"real_clock_grain":  grain(20*time.Millisecond, withParent),
 	"grain":             grain(20*time.Millisecond, plain),
 	"fine_grain":        grain(-1, withParent),
@@ -80,7 +86,10 @@ func NewLevel(name string, g *sluice.Gate, quotas ...Quota) *Level {
 
 // Config returns the configuration of a gate with these limits.
 func (l Limits) Config() sluice.Config {
-	return sluice.Config{Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain, Limits: l.more}
+	return sluice.Config{
+		Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain, Limits: l.more,
+		Adaptive: sluice.Adaptive{Peers: l.peers},
+	}
 }
 
 func mustGate(tb testing.TB, cfg sluice.Config) *sluice.Gate {

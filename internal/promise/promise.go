@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A Promise is a row of the table.
@@ -70,7 +71,8 @@ type Limits struct {
 	Real     bool               // on the real clock
 	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
 
-	more []sluice.Limit // further ones
+	more  []sluice.Limit // further ones
+	peers limits.Peers   // with which a gate shares what it learns, or nil
 }
 
 // A Setup makes the subject of a column. It may wait until the subject is ready, on the
