@@ -68,6 +68,13 @@ func gateThatShares(store limits.Peers) (*sluice.Gate, error) {
 	return gate, err
 }
 
+func endSharing(ctx context.Context, gate *sluice.Gate) error {
+	// begin peers shutdown
+	err := gate.Shutdown(ctx)
+	// end peers shutdown
+	return err
+}
+
 // A gate whose group cannot be reached works as if it had none.
 func TestAdaptive_Peers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +82,10 @@ func TestAdaptive_Peers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer gate.Close()
 		if err := gate.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := endSharing(t.Context(), gate); err != nil {
 			t.Error(err)
 		}
 	})
