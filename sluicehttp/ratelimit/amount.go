@@ -3,12 +3,19 @@ package ratelimit
 // An Amount is a number of requests, tokens or whatever a limit counts. The zero Amount is
 // unknown. An Amount is never negative, exact to nine decimals, and comparable.
 type Amount struct {
-	number
+	whole int64 // as in number, which would make it half as long again
+	nano  int32
 	known bool
 }
 
+// amount returns n as a known amount.
+func (n number) amount() Amount { return Amount{n.whole, n.nano, true} }
+
+// number returns the amount, 0 if it is unknown.
+func (a Amount) number() number { return number{a.whole, a.nano} }
+
 // amountOf returns the amount n ≥ 0.
-func amountOf(n int64) Amount { return Amount{number{whole: n}, true} }
+func amountOf(n int64) Amount { return Amount{whole: n, known: true} }
 
 // isZero reports whether the amount is known to be 0.
 func (a Amount) isZero() bool { return a == Amount{known: true} }
@@ -24,5 +31,5 @@ func (a Amount) String() string {
 	if !a.known {
 		return "unknown"
 	}
-	return a.number.String()
+	return a.number().String()
 }

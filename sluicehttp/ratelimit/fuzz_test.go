@@ -155,6 +155,44 @@ func TestParse_RandomHeaders(t *testing.T) {
 	}
 }
 
+// The short way to the order of reading agrees with comparing.
+func TestInOrder_AgreesWithCompare(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	short := 0
+	for range 5000 {
+		var fields []knownField
+		seen := map[string]bool{}
+		for range rng.IntN(9) {
+			key := names[rng.IntN(len(names))]
+			if rng.IntN(2) == 0 {
+				key = http.CanonicalHeaderKey(key)
+			}
+			if k, read := classified(key); read && !seen[key] && len(fields) < few {
+				seen[key] = true
+				fields = append(fields, knownField{key, nil, k})
+			}
+		}
+		order := make([]uint8, len(fields))
+		inOrder(fields, order)
+		var got []string
+		for _, i := range order {
+			got = append(got, fields[i].key)
+		}
+		if !slices.ContainsFunc(fields, func(f knownField) bool { return f.family >= perUnit }) {
+			short++
+		}
+		slices.SortFunc(fields, func(f, g knownField) int { return f.compare(&g) })
+		for i := range fields {
+			if got[i] != fields[i].key {
+				t.Fatalf("got %q, want %+v", got, fields)
+			}
+		}
+	}
+	if short < 500 {
+		t.Errorf("the short way was tried %d times", short)
+	}
+}
+
 // Names are read in whatever case they are spelled.
 func TestParse_NamesInAnyCase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -186,8 +224,7 @@ func TestKnownField_Classify(t *testing.T) {
 		"X-RateLimit-Limit-": true, "-RateLimit--Limit": true, "Retry": true, "Content-Length": true}
 	for _, name := range names {
 		for _, spelled := range []string{name, strings.ToLower(name), strings.ToUpper(name), http.CanonicalHeaderKey(name)} {
-			var f knownField
-			if read := mayMatter(spelled) && f.classify(spelled); read == unread[name] {
+			if _, read := classified(spelled); read == unread[name] {
 				t.Errorf("%s: read is %v", spelled, read)
 			}
 		}
@@ -205,17 +242,24 @@ func TestKnownField_Classify(t *testing.T) {
 		{"X-Ms-RateLimit-Remaining-Subscription-Reads", "subscription-reads"},
 		{"X-RateLimit-Limit-" + strings.Repeat("u", longestName-len("X-RateLimit-Limit-")), strings.Repeat("u", longestName-len("X-RateLimit-Limit-"))},
 	} {
-		var f knownField
-		if !mayMatter(tt.name) || !f.classify(tt.name) || f.unit() != tt.unit {
+		k, read := classified(tt.name)
+		if f := (knownField{key: tt.name, kind: k}); !read || f.unit() != tt.unit {
 			t.Errorf("%s: got unit %q, want %q", tt.name, f.unit(), tt.unit)
 		}
 	}
 	for _, name := range []string{"", "R", "Ratelimi", "Ratelimits", "X-Ratelimit-Limit-" + strings.Repeat("u", longestName),
 		"Ratelimit-Limit-Minute", "X-Hubspot-Ratelimit-Remaining", "Anthropic-Ratelimit-Limit",
 		"X-Ms-Ratelimit-Remaining-", "X-Rapid-Limit", "X-Ratelimit-Status", "Server-Timing-Etc-Etc", "Transfer-Encoding", "Content-Security-Policy-Limit"} {
-		var f knownField
-		if mayMatter(name) && f.classify(name) {
-			t.Errorf("%s is read: %+v", name, f)
+		if k, read := classified(name); read {
+			t.Errorf("%s is read: %+v", name, k)
 		}
 	}
+}
+
+// classified is classify as Parse calls it.
+func classified(name string) (k kind, read bool) {
+	if !mayMatter(name) {
+		return kind{}, false
+	}
+	return classify(name)
 }

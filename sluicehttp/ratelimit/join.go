@@ -26,10 +26,23 @@ func (l *limit) stated() bool {
 	return l.Max.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
 }
 
+// next returns an empty limit, to be filled and added. It is the first one if there is none
+// yet: most headers have one, and limits are large.
+func (r *reader) next() *limit {
+	if r.some {
+		return new(limit)
+	}
+	r.first = limit{}
+	return &r.first
+}
+
 // add adds what a family says about one limit. The first one is kept separately, which
 // saves an allocation for most headers.
 func (r *reader) add(l *limit) {
 	switch {
+	case l == &r.first:
+		r.some = true
+		return
 	case !r.some:
 		r.first, r.some = *l, true
 		return
@@ -44,7 +57,8 @@ func (r *reader) add(l *limit) {
 func (r *reader) join() {
 	if r.limits == nil && len(r.policies) == 0 {
 		if r.some {
-			r.Limits = []Limit{r.first.finished(r.now)}
+			r.first.finish(r.now)
+			r.Limits = []Limit{r.first.Limit}
 		}
 		return
 	}
@@ -72,7 +86,8 @@ func (r *reader) join() {
 		r.Limits = make([]Limit, len(kept))
 	}
 	for i := range kept {
-		r.Limits[i] = kept[i].finished(r.now)
+		kept[i].finish(r.now)
+		r.Limits[i] = kept[i].Limit
 	}
 }
 
@@ -142,7 +157,7 @@ func (r *reader) judge() {
 		empty = empty || l.Remaining.isZero() && (l.NextAt.IsZero() || l.countsCalls())
 		left = left || l.Remaining.known && !l.Remaining.isZero()
 		switch {
-		case l.Max.known && l.Max.less(l.Remaining.number):
+		case l.Max.known && l.Max.number().less(l.Remaining.number()):
 			r.warn(l.Source, l.Remaining.String(), "more remains than the limit")
 		case l.Remaining.isZero() && l.ResetAt.IsZero() && r.Status < 300:
 			r.warn(l.Source, "", "nothing remains, but there is no reset")

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"bytes"
+	"math/bits"
 	"strings"
 )
 
@@ -68,18 +69,21 @@ const (
 	amazon
 )
 
-// A knownField is a header field that this package reads. key[from:to] is the unit in its
-// name.
-type knownField struct {
-	key      string
-	values   []string
+// A kind is what a field says.
+type kind struct {
 	family   family
 	part     part
-	from, to uint8
+	from, to uint8 // where the unit is in the name of the field
+}
+
+// A knownField is a header field that this package reads.
+type knownField struct {
+	key    string
+	values []string
+	kind
 }
 
 const (
-	shortestName  = len("ratelimit")
 	shortestInfix = len("x-ratelimit-a-limit")
 	longestName   = 128 // far more than any known server uses
 )
@@ -95,24 +99,76 @@ var lower = func() (table [256]byte) {
 	return table
 }()
 
-// mayMatter reports whether the field called key may be one that is read. It is called for
-// every field of every response, so it looks at a few letters only.
+// Most fields of a header are not about limits. mayMatter rejects nearly all of those by their
+// length, first letter and last letter, with tables and a single branch: a map is visited in
+// random order, so the processor would mispredict each further branch. mayBeKnown and classify
+// reject the others.
+
+// Groups of names, for mayMatter.
+const (
+	groupAge    = 1 << iota // Age
+	groupR                  // RateLimit, Retry-After
+	groupX                  // X-…
+	groupStripe             // Stripe-Should-Retry
+	groupGrpc               // Grpc-Retry-Pushback-Ms
+	groupInfix              // …-RateLimit-…-Limit, -Remaining, -Reset
+)
+
+var (
+	groupsBegun  = groupsOf(map[byte]uint8{'a': groupAge, 'r': groupR, 'x': groupX, 's': groupStripe, 'g': groupGrpc})
+	groupsEnded  = groupsOf(map[byte]uint8{'t': groupInfix, 'g': groupInfix})
+	groupsOfSize = func() (table [longestName + 1]uint8) {
+		table[len("Age")] |= groupAge
+		table[len("Stripe-Should-Retry")] |= groupStripe
+		table[len("Grpc-Retry-Pushback-Ms")] |= groupGrpc
+		for i := range table {
+			if i >= len("ratelimit") {
+				table[i] |= groupR
+			}
+			if i >= len("x-retry-after") {
+				table[i] |= groupX
+			}
+			if i >= shortestInfix {
+				table[i] |= groupInfix
+			}
+		}
+		return table
+	}()
+)
+
+// groupsOf returns a table of the groups of letters, in both cases.
+func groupsOf(letters map[byte]uint8) (table [256]uint8) {
+	for c, group := range letters {
+		table[c], table[c-'a'+'A'] = group, group
+	}
+	return table
+}
+
+// mayMatter reports whether the field called key may be Age or one that classify knows.
 func mayMatter(key string) bool {
-	if len(key) < shortestName || len(key) > longestName {
+	n := len(key)
+	return n > 0 && n <= longestName && (groupsBegun[key[0]]|groupsEnded[key[n-1]])&groupsOfSize[n] != 0
+}
+
+// isAge reports whether key, for which mayMatter returned true, is Age.
+func isAge(key string) bool { return len(key) == len("Age") && strings.EqualFold(key, "Age") }
+
+// mayBeKnown reports whether key, for which mayMatter returned true, may be one that
+// classifyLower knows. It looks at a few letters only.
+func mayBeKnown(key string) bool {
+	if len(key) < len("ratelimit") {
 		return false
 	}
 	last := lower[key[len(key)-1]]
 	if len(key) >= shortestInfix && (last == 't' || last == 'g') {
-		return true // …-RateLimit-…-Limit, -Remaining, -Reset
+		return true
 	}
 	third := lower[key[2]]
 	switch lower[key[0]] {
 	case 'r':
 		return third == 't' // RateLimit, Retry-After
-	case 's':
-		return len(key) == len("Stripe-Should-Retry")
-	case 'g':
-		return len(key) == len("Grpc-Retry-Pushback-Ms")
+	case 's', 'g':
+		return true
 	case 'x':
 		switch third {
 		case 'r':
@@ -126,154 +182,155 @@ func mayMatter(key string) bool {
 	return false
 }
 
-// classify sets f to the field called key, and reports whether it is one that is read.
-// mayMatter(key) must be true.
-func (f *knownField) classify(key string) bool {
-	f.key = key
+// classify returns the kind of the field called key, for which mayMatter returned true, and
+// whether it is one that is read.
+func classify(key string) (k kind, read bool) {
 	switch key { // the most frequent ones, as net/http spells them: saves an eighth of Parse
 	case "X-Ratelimit-Limit":
-		return f.is(xPlain, most)
+		return of(xPlain, most)
 	case "X-Ratelimit-Remaining":
-		return f.is(xPlain, remaining)
+		return of(xPlain, remaining)
 	case "X-Ratelimit-Used":
-		return f.is(xPlain, used)
+		return of(xPlain, used)
 	case "X-Ratelimit-Reset":
-		return f.is(xPlain, reset)
+		return of(xPlain, reset)
 	case "X-Ratelimit-Resource":
-		return f.is(xPlain, resource)
+		return of(xPlain, resource)
 	}
-	return f.classifyLower(key)
+	if !mayBeKnown(key) {
+		return kind{}, false
+	}
+	return classifyLower(key)
 }
 
 // classifyLower is classify for names in any case.
-func (f *knownField) classifyLower(key string) bool {
+func classifyLower(key string) (kind, bool) {
 	var buf [longestName]byte
 	name := buf[:len(key)]
 	for i := range name {
 		name[i] = lower[key[i]]
 	}
 	if from := after(name, "x-ratelimit-"); from > 0 {
-		return f.classifyX(name, from)
+		return classifyX(name, from)
 	}
 	if from := after(name, "x-rate-limit-"); from > 0 {
-		return f.classifyX(name, from)
+		return classifyX(name, from)
 	}
 	switch string(name) {
 	case "retry-after-ms":
-		return f.is(retryAfter, retryAfterMs)
+		return of(retryAfter, retryAfterMs)
 	case "x-ms-retry-after-ms":
-		return f.is(retryAfter, msRetryAfterMs)
+		return of(retryAfter, msRetryAfterMs)
 	case "x-amz-retry-after":
-		return f.is(retryAfter, amzRetryAfter)
+		return of(retryAfter, amzRetryAfter)
 	case "retry-after":
-		return f.is(retryAfter, retryAfterItself)
+		return of(retryAfter, retryAfterItself)
 	case "x-retry-after":
-		return f.is(retryAfter, xRetryAfter)
+		return of(retryAfter, xRetryAfter)
 	case "grpc-retry-pushback-ms":
-		return f.is(retryAfter, grpcPushback)
+		return of(retryAfter, grpcPushback)
 	case "x-should-retry":
-		return f.is(shouldRetry, xShouldRetry)
+		return of(shouldRetry, xShouldRetry)
 	case "stripe-should-retry":
-		return f.is(shouldRetry, stripeShouldRetry)
+		return of(shouldRetry, stripeShouldRetry)
 	case "ratelimit":
-		return f.is(structured, items)
+		return of(structured, items)
 	case "ratelimit-policy":
-		return f.is(structured, policy)
+		return of(structured, policy)
 	case "x-shopify-shop-api-call-limit":
-		return f.is(vendor, shopify)
+		return of(vendor, shopify)
 	case "x-amzn-ratelimit-limit":
-		return f.is(vendor, amazon)
+		return of(vendor, amazon)
 	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		return f.isOf(perUnit, most, len("x-hubspot-ratelimit-"), len(key))
+		return ofUnit(perUnit, most, len("x-hubspot-ratelimit-"), len(key))
 	}
 	if from := after(name, "ratelimit-"); from > 0 {
-		return f.classifyPlain(name, from)
+		return classifyPlain(name, from)
 	}
 	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
-		return from < len(key) && f.isOf(vendor, azure, from, len(key))
+		if from == len(key) {
+			return kind{}, false
+		}
+		return ofUnit(vendor, azure, from, len(key))
 	}
 	if from := bytes.Index(name, []byte("-ratelimit-")); from > 0 {
-		return f.classifyInfix(name, from+len("-ratelimit-"))
+		return classifyInfix(name, from+len("-ratelimit-"))
 	}
-	return false
+	return kind{}, false
 }
 
-// is sets the family and part of f.
-func (f *knownField) is(family family, part part) bool {
-	f.family, f.part = family, part
-	return true
-}
+// of returns the kind of a name without a unit.
+func of(family family, part part) (kind, bool) { return kind{family: family, part: part}, true }
 
-// isOf sets the family, part and unit of f.
-func (f *knownField) isOf(family family, part part, from, to int) bool {
-	f.from, f.to = uint8(from), uint8(to)
-	return f.is(family, part)
+// ofUnit returns the kind of a name with a unit.
+func ofUnit(family family, part part, from, to int) (kind, bool) {
+	return kind{family, part, uint8(from), uint8(to)}, true
 }
 
 // classifyPlain is classify for RateLimit- and the rest of the name at from.
-func (f *knownField) classifyPlain(name []byte, from int) bool {
+func classifyPlain(name []byte, from int) (kind, bool) {
 	switch string(name[from:]) {
 	case "limit":
-		return f.is(plain, most)
+		return of(plain, most)
 	case "remaining":
-		return f.is(plain, remaining)
+		return of(plain, remaining)
 	case "reset":
-		return f.is(plain, reset)
+		return of(plain, reset)
 	case "reset-after":
-		return f.is(plain, resetAfter)
+		return of(plain, resetAfter)
 	case "observed":
-		return f.is(plain, used)
+		return of(plain, used)
 	case "resettime":
-		return f.is(plain, resetTime)
+		return of(plain, resetTime)
 	case "reason":
-		return f.is(plain, reason)
+		return of(plain, reason)
 	}
-	return false
+	return kind{}, false
 }
 
 // classifyX is classify for X-RateLimit- and the rest of the name at from.
-func (f *knownField) classifyX(name []byte, from int) bool {
+func classifyX(name []byte, from int) (kind, bool) {
 	switch string(name[from:]) {
 	case "limit":
-		return f.is(xPlain, most)
+		return of(xPlain, most)
 	case "remaining":
-		return f.is(xPlain, remaining)
+		return of(xPlain, remaining)
 	case "reset":
-		return f.is(xPlain, reset)
+		return of(xPlain, reset)
 	case "reset-after":
-		return f.is(xPlain, resetAfter)
+		return of(xPlain, resetAfter)
 	case "used":
-		return f.is(xPlain, used)
+		return of(xPlain, used)
 	case "next":
-		return f.is(xPlain, next)
+		return of(xPlain, next)
 	case "resource":
-		return f.is(xPlain, resource)
+		return of(xPlain, resource)
 	case "bucket":
-		return f.is(xPlain, bucket)
+		return of(xPlain, bucket)
 	case "scope":
-		return f.is(xPlain, scope)
+		return of(xPlain, scope)
 	case "global":
-		return f.is(xPlain, global)
+		return of(xPlain, global)
 	case "retry-after":
-		return f.is(retryAfter, xRateLimitRetryAfter)
+		return of(retryAfter, xRateLimitRetryAfter)
 	}
 	for _, prefix := range partNames {
 		if to := from + after(name[from:], prefix.name); to > from && to+1 < len(name) && name[to] == '-' {
-			return f.isOf(perUnit, prefix.part, to+1, len(name))
+			return ofUnit(perUnit, prefix.part, to+1, len(name))
 		}
 	}
-	return f.classifyInfix(name, from)
+	return classifyInfix(name, from)
 }
 
 // classifyInfix is classify for a name with a unit at from, followed by a part.
-func (f *knownField) classifyInfix(name []byte, from int) bool {
+func classifyInfix(name []byte, from int) (kind, bool) {
 	for _, suffix := range partNames {
 		to := len(name) - len(suffix.name) - 1
 		if to > from && name[to] == '-' && string(name[to+1:]) == suffix.name {
-			return f.isOf(perUnit, suffix.part, from, to)
+			return ofUnit(perUnit, suffix.part, from, to)
 		}
 	}
-	return false
+	return kind{}, false
 }
 
 // partNames are the parts that can have a unit, longer names before their prefixes.
@@ -302,6 +359,36 @@ func (f *knownField) unit() string {
 	}
 }
 
+// ranks is the number of ranks: at most 64, the bits of a word, or this does not compile.
+const ranks = uint(perUnit) * uint(reason+1)
+
+var _ [64 - ranks]struct{}
+
+// rank is the place of a field in the order of reading, for families before perUnit.
+func (k kind) rank() uint { return uint(k.family)*uint(reason+1) + uint(k.part) }
+
+// inOrder sets order to the indices of fields in the order of reading. It sorts by rank if all
+// ranks differ, as in most headers, which takes no branches that can be mispredicted.
+func inOrder(fields []knownField, order []uint8) {
+	var at [64]uint8 // by rank
+	seen := uint64(0)
+	for i := range fields {
+		bit := uint64(1) << (fields[i].rank() % 64)
+		if fields[i].family >= perUnit || seen&bit != 0 {
+			for i := range fields {
+				insert(fields, order[:i+1], uint8(i))
+			}
+			return
+		}
+		seen |= bit
+		at[fields[i].rank()%64] = uint8(i)
+	}
+	for i := range order {
+		order[i] = at[bits.TrailingZeros64(seen)%64]
+		seen &= seen - 1
+	}
+}
+
 // compare orders fields for reading. No two fields of a header are equal.
 func (f *knownField) compare(g *knownField) int {
 	if f.family != g.family {
@@ -320,6 +407,12 @@ func (f *knownField) compare(g *knownField) int {
 		return c
 	}
 	return strings.Compare(f.key, g.key)
+}
+
+// belongsTo reports whether f is about the same limit as g, a field of plain, xPlain or
+// perUnit.
+func (f *knownField) belongsTo(g *knownField) bool {
+	return f.family == g.family && (f.family < perUnit || compareFold(f.key[f.from:f.to], g.key[g.from:g.to]) == 0)
 }
 
 // compareFold compares two names of header fields, ignoring case.

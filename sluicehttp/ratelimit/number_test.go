@@ -78,7 +78,7 @@ func TestAmount(t *testing.T) {
 		if why != "" {
 			t.Fatal(why)
 		}
-		return Amount{n, true}
+		return n.amount()
 	}
 	for _, tt := range []struct {
 		a     Amount

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
@@ -28,7 +29,7 @@ func amount(s string) Amount {
 	if why != "" {
 		panic(why)
 	}
-	return Amount{n, true}
+	return n.amount()
 }
 
 // What the vectors do not have: units, windows, partitions, sources, words.
@@ -332,12 +333,43 @@ func TestParse_Bounds(t *testing.T) {
 	}
 }
 
+func TestParseNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		for name, header := range map[string]http.Header{
+			"ordinary": ordinary(), "github": github(), "openai": openai(), "ietf": ietf(),
+			"more than a few": manyLimits(20), "only Retry-After": fields("Retry-After: 5"), "only Age": fields("Age: 5"), "empty": nil,
+		} {
+			for _, status := range []int{200, 429} {
+				want, wantWarnings := Parse(status, header, time.Now())
+				got, warnings, now := Options{}.ParseNow(status, header)
+				if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(warnings, wantWarnings) {
+					t.Errorf("%s, %d: got %+v, want %+v", name, status, got, want)
+				}
+				silent := name == "ordinary" || name == "only Age" || name == "empty"
+				if now.IsZero() != silent || !silent && !now.Equal(time.Now()) {
+					t.Errorf("%s, %d: arrived at %v", name, status, now)
+				}
+			}
+		}
+	})
+}
+
+// manyLimits are n fields, each of another limit.
+func manyLimits(n int) http.Header {
+	h := http.Header{}
+	for i := range n {
+		h.Set(fmt.Sprintf("X-RateLimit-Limit-L%d", i), "5")
+	}
+	return h
+}
+
 func TestParse_Allocations(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		header http.Header
 		most   float64
-	}{{"none of ours", ordinary(), 0}, {"one family", github(), 4}} {
+	}{{"none of ours", ordinary(), 0}, {"one family", github(), 1}} {
 		got := testing.AllocsPerRun(100, func() { Parse(200, tt.header, arrival) })
 		if got > tt.most {
 			t.Errorf("%s: %v allocations, want at most %v", tt.name, got, tt.most)

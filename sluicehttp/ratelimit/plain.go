@@ -9,23 +9,24 @@ import (
 
 // readPlain reads the fields of one limit: those of plain, of xPlain, or those of perUnit
 // with the same unit.
-func (r *reader) readPlain(fields []knownField) {
-	f := &fields[0]
-	l := limit{family: f.family}
+func (r *reader) readPlain(fields []knownField, order []uint8) {
+	f := &fields[order[0]]
+	l := r.next()
+	l.family = f.family
 	if f.family == perUnit {
 		l.Name = f.unit()
 		l.Unit, l.Window = unitOf(l.Name)
 	}
-	for i := range fields {
-		r.readPart(&l, &fields[i])
+	for _, i := range order {
+		r.readPart(l, &fields[i])
 	}
 	if !l.stated() {
 		return
 	}
 	if !l.Max.known && l.Used.known && l.Remaining.known { // Reddit
-		l.Max = Amount{l.Used.plus(l.Remaining.number), true}
+		l.Max = l.Used.number().plus(l.Remaining.number()).amount()
 	}
-	r.add(&l)
+	r.add(l)
 }
 
 // unitOf returns what a limit counts whose fields have name in their names, and its window
@@ -104,7 +105,7 @@ func (r *reader) readAmount(a *Amount, l *limit, f *knownField) {
 // that into X-RateLimit- fields.
 func (r *reader) amount(f *knownField, l *limit) Amount {
 	if n, ok := f.isNumber(); ok {
-		return Amount{n, true}
+		return n.amount()
 	}
 	if f.family == plain || f.family == xPlain && strings.Contains(f.values[0], "w=") {
 		return r.amountInList(f, l)
@@ -123,7 +124,7 @@ func (r *reader) amount(f *knownField, l *limit) Amount {
 		case why != "":
 			r.warn(f.key, v, why)
 		default:
-			first = Amount{n, true}
+			first = n.amount()
 		}
 	}
 	return first

@@ -38,11 +38,11 @@ type reader struct {
 	hides      bool // the server has limits that it does not show
 }
 
-// read reads fields, which are in order, into s.
-func (o *Options) read(s *Info, fields []knownField, header http.Header, now time.Time) (Info, []Warning) {
+// read reads fields, in order, into a copy of s.
+func (o *Options) read(s *Info, fields []knownField, order []uint8, header http.Header, now time.Time) (Info, []Warning) {
 	r := reader{Info: *s, options: *o, header: header, now: now}
-	for len(fields) > 0 {
-		fields = fields[r.read(fields):]
+	for len(order) > 0 {
+		order = order[r.read(fields, order):]
 	}
 	r.join()
 	r.judge()
@@ -51,8 +51,8 @@ func (o *Options) read(s *Info, fields []knownField, header http.Header, now tim
 
 // read reads the first of fields and those that belong to it, and returns how many these
 // are.
-func (r *reader) read(fields []knownField) int {
-	f := &fields[0]
+func (r *reader) read(fields []knownField, order []uint8) int {
+	f := &fields[order[0]]
 	if len(f.values) > mostItems {
 		r.warn(f.key, f.values[mostItems], "too many values: this one and those after it are ignored")
 		f.values = f.values[:mostItems]
@@ -66,7 +66,7 @@ func (r *reader) read(fields []knownField) int {
 		return 1
 	}
 	if r.FromCache {
-		return len(fields)
+		return len(order)
 	}
 	switch f.family {
 	case structured:
@@ -77,10 +77,10 @@ func (r *reader) read(fields []knownField) int {
 		return 1
 	}
 	n := 1
-	for n < len(fields) && fields[n].family == f.family && compareFold(fields[n].key[fields[n].from:fields[n].to], f.key[f.from:f.to]) == 0 {
+	for n < len(order) && fields[order[n]].belongsTo(f) {
 		n++
 	}
-	r.readPlain(fields[:n])
+	r.readPlain(fields, order[:n])
 	return n
 }
 

@@ -28,8 +28,8 @@ func (f *knownField) refills(name string) bool {
 	return strings.HasSuffix(name, "requests") || strings.HasSuffix(name, "tokens") || name == "tokens_usage_based"
 }
 
-// finished returns the Limit of a response that arrived at now.
-func (l *limit) finished(now time.Time) Limit {
+// finish sets NextAt of a Limit of a response that arrived at now.
+func (l *limit) finish(now time.Time) {
 	if l.refills && !l.ResetAt.IsZero() && (l.Max.known || !l.countsCalls()) {
 		l.NextAt = l.ResetAt
 		if missing := l.missing(); missing > 1 {
@@ -38,7 +38,6 @@ func (l *limit) finished(now time.Time) Limit {
 			l.NextAt = now.Add(min(full, time.Duration(math.Ceil(float64(full)/missing))))
 		}
 	}
-	return l.Limit
 }
 
 // missing returns how much of the maximum does not remain.

@@ -103,7 +103,7 @@ func (r *reader) readItem(l *limit, params *httpsfv.Params) bool {
 	if !ok1 || !ok2 || !ok3 {
 		return false
 	}
-	l.Remaining = Amount{number{whole: left}, known}
+	l.Remaining = Amount{whole: left, known: known}
 	if resets {
 		l.ResetAt = r.now.Add(number{whole: wait}.of(time.Second))
 	}
@@ -121,7 +121,7 @@ func readPolicy(l *limit, params *httpsfv.Params) bool {
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return false
 	}
-	l.Max = Amount{number{whole: most}, known}
+	l.Max = Amount{whole: most, known: known}
 	l.Window = number{whole: window}.of(time.Second)
 	l.Partition = string(partition)
 	switch unit {

@@ -41,9 +41,9 @@ func (r *reader) readShopify(f *knownField) {
 		found = true
 		r.add(&limit{family: vendor, Limit: Limit{
 			Unit:      "requests",
-			Max:       Amount{most, true},
-			Used:      Amount{used, true},
-			Remaining: Amount{most.minus(used), true},
+			Max:       most.amount(),
+			Used:      used.amount(),
+			Remaining: most.minus(used).amount(),
 			Source:    f.key,
 		}})
 	}
@@ -75,7 +75,7 @@ func (r *reader) readAzure(f *knownField) {
 			default:
 				r.add(&limit{family: vendor, Limit: Limit{
 					Name:      name,
-					Remaining: Amount{n, true},
+					Remaining: n.amount(),
 					Source:    f.key,
 				}})
 			}
