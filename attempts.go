@@ -75,9 +75,21 @@ func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 // does not wait for the gate. If the gate refuses the first attempt, Next returns the
 // error of the gate; later, a [*RetryError] that matches it. It panics if n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
+	p := new(Permit)
+	if err := a.NextIn(ctx, n, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// NextIn is Next, but makes p the permit instead of allocating one: p can be a field of a
+// struct that the caller allocates anyway. p must be a zero Permit, another one for each
+// attempt, and must not be copied afterwards. After an error it stays zero, and Release does
+// nothing.
+func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 	a.again(ctx)
 	if err := a.sleep(ctx, n); err != nil {
-		return nil, err
+		return err
 	}
 	longest, began := time.Duration(queue.Forever), time.Duration(0)
 	if a.began >= 0 && a.policy.MaxElapsed != limits.Never {
@@ -86,7 +98,6 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
-	p := new(Permit)
 	err := p.acquire(ctx, a.gate, &queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
 	if err == nil {
 		a.permit = p
@@ -98,15 +109,15 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		} else if waited := a.left - began; a.excusable(waited) {
 			a.excused += waited
 		}
-		return p, nil
+		return nil
 	}
 	var wait *limits.WaitError
 	var paused *pausedError
 	switch {
 	case errors.As(err, &paused):
-		return nil, a.stop(err, sat.Add(a.gate.queue.Now(), paused.left))
+		return a.stop(err, sat.Add(a.gate.queue.Now(), paused.left))
 	case a.last == nil:
-		return nil, err
+		return err
 	case errors.As(err, &wait):
 		at := sat.Add(a.gate.queue.Now(), wait.Need)
 		switch {
@@ -116,11 +127,11 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 		default:
 			err = ErrElapsed
 		}
-		return nil, a.stop(err, at)
+		return a.stop(err, at)
 	case errors.Is(err, limits.ErrTimeout):
-		return nil, a.stop(ErrElapsed, 0)
+		return a.stop(ErrElapsed, 0)
 	}
-	return nil, a.stop(err, 0)
+	return a.stop(err, 0)
 }
 
 // elapsed returns what counts for MaxElapsed at now.

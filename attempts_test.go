@@ -99,6 +99,57 @@ func TestAttempts_Next_PermitMayOutliveTheAttempts(t *testing.T) {
 	})
 }
 
+func TestAttempts_NextIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Concurrency: 1})
+		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
+		var first, second, third struct{ permit sluice.Permit }
+		if err := a.NextIn(bg, 1, &first.permit); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := a.Ended(bg, errors.New("down")); !again {
+			t.Fatalf("no other attempt: %v", err)
+		}
+		if n := g.Stats().InFlight; n != 1 {
+			t.Errorf("%d in flight, want 1", n)
+		}
+		first.permit.Release()
+		if err := a.NextIn(bg, 1, &second.permit); err != nil {
+			t.Fatal(err)
+		}
+		first.permit.Release() // has no effect any more
+		refused := sluice.NewAttempts(g, sluice.RetryPolicy{})
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := refused.NextIn(ctx, 1, &third.permit); err != context.DeadlineExceeded {
+			t.Errorf("got %v, want DeadlineExceeded", err)
+		}
+		third.permit.Release() // is no permit
+		if n := g.Stats().InFlight; n != 1 {
+			t.Errorf("%d in flight, want 1", n)
+		}
+		second.permit.Release()
+		if n := g.Stats().InFlight; n != 0 {
+			t.Errorf("%d in flight after the last release", n)
+		}
+	})
+}
+
+func TestAttempts_NextIn_Allocations(t *testing.T) {
+	g := mustGate(t, sluice.Config{Concurrency: 1000})
+	var permits [200]sluice.Permit
+	next := 0
+	if n := testing.AllocsPerRun(100, func() {
+		a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+		if a.NextIn(bg, 1, &permits[next]) != nil {
+			t.Fatal("refused")
+		}
+		next++
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestAttempts_Next_HoldsNoPermitDuringBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
