@@ -15,9 +15,10 @@ import (
 // A hold is a permit that is out, from the grant until the body of the response was read.
 type hold struct {
 	body    io.ReadCloser
-	permit  *sluice.Permit
-	bill    *bill  // nil if there is none
-	meter   *meter // of the body; nil if there is none
+	permit  *sluice.Permit // own, or nil if there is none
+	own     sluice.Permit  // a field, which saves an allocation
+	bill    *bill          // nil if there is none
+	meter   *meter         // of the body; nil if there is none
 	state   *state
 	cancel  func()      // ends the context of the attempt; nil if it has none of its own
 	unwatch func()      // stops waiting for the permit to be lost; nil if it cannot be
@@ -27,14 +28,16 @@ type hold struct {
 	listed bool // in state.held; not changed once the caller has h
 
 	// Guarded by state.mu.
-	since      time.Time
+	since      time.Duration // after Transport.epoch
 	prev, next *hold
 }
 
 // Read implements io.Reader. As in net/http it may run concurrently with Close.
 func (h *hold) Read(p []byte) (int, error) {
 	n, err := h.body.Read(p)
-	h.meter.read(p[:n], err)
+	if h.meter != nil {
+		h.meter.read(p[:n], err)
+	}
 	if err != nil {
 		h.end()
 	}
@@ -100,8 +103,8 @@ func (d *duplex) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// hand passes resp, the response to a request with method that arrived at now, to the caller,
-// together with h. ctx is that of the request. free releases the permit.
+// hand passes resp, the response to a request with method that arrived at now, or just now if
+// that is zero, to the caller, together with h. ctx is that of the request. free releases the permit.
 func (h *hold) hand(ctx context.Context, resp *http.Response, method string, now time.Time, free bool) {
 	empty := bodiless(resp, method)
 	if empty {

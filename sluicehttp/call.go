@@ -41,16 +41,12 @@ type call struct {
 	handed    bool       // a hold will call its end
 
 	spent *spending // nil without a Config.Cost
-
-	resp *http.Response
 }
 
 // run sends c through the gate of st until there is no other attempt.
 func (c *call) run(st *state) (*http.Response, error) {
-	st.goesTo(c.server())
-	policy := c.t.cfg.Retry
-	policy.Retryable = nil // called by final
-	attempts := sluice.NewAttempts(st.gate, policy)
+	st.goesTo(c)
+	attempts := st.attempts
 	if retriedOutside(c.req) {
 		attempts.Charge()
 	}
@@ -59,28 +55,28 @@ func (c *call) run(st *state) (*http.Response, error) {
 		if c.noted() {
 			asked = time.Now()
 		}
-		permit, err := attempts.Next(c.ctx, c.cost)
-		if err != nil {
+		h := &hold{state: st}
+		if err := attempts.NextIn(c.ctx, c.cost, &h.own); err != nil {
 			return c.refused(err)
 		}
+		h.permit, h.bill = &h.own, c.newBill(st, &h.own)
 		req, err := c.body.next(c.req, !c.o.NoRetry)
 		if err != nil {
-			c.newBill(st, permit).failed(time.Now())
-			permit.Release()
+			h.bill.failed(time.Now())
+			h.permit.Release()
 			return c.refused(err)
 		}
 		c.discard()
-		resp, again, err := c.attempt(req, st, permit, &attempts, asked)
+		resp, again, err := c.attempt(req, st, h, &attempts, asked)
 		if !again {
 			return resp, err
 		}
 	}
 }
 
-// attempt sends req once, with permit. again reports whether there is another attempt; if
-// not, the other results are those of RoundTrip.
-func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
-	h := &hold{permit: permit, state: st, bill: c.newBill(st, permit)}
+// attempt sends req once, with the permit of h. again reports whether there is another
+// attempt; if not, the other results are those of RoundTrip.
+func (c *call) attempt(req *http.Request, st *state, h *hold, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
 	handed := false
 	var open *http.Response // closed if a function of the configuration panics
 	defer func() {
@@ -97,15 +93,18 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	}
 	resp, unwritten, err := c.send(req, h)
 	open = resp
-	now := time.Now()
+	var now time.Time // of arrival; zero if nothing depends on it
 	var f *failure
 	if err == nil {
-		f = c.learn(st, resp, now, h.bill)
+		f, now = c.learn(st, resp, h.bill)
 	} else {
+		now = time.Now()
 		h.bill.failed(now)
 		f = c.judgeError(err, unwritten)
 	}
-	c.note(st, asked, sent, now, resp, f)
+	if c.noted() {
+		c.note(st, asked, sent, now, resp, f)
+	}
 	if f == nil {
 		open = nil
 		st.adjust()
@@ -137,15 +136,24 @@ func (c *call) attempt(req *http.Request, st *state, permit *sluice.Permit, atte
 	return resp, false, nil
 }
 
-// learn applies what resp says about limits to st, and judges resp.
-func (c *call) learn(st *state, resp *http.Response, now time.Time, b *bill) *failure {
-	said := st.read(resp, now, c.patience())
+// learn applies what resp says about limits to st, and judges resp. It also returns when resp
+// arrived, or the zero time if resp says nothing, as most do, and that needs no note either.
+func (c *call) learn(st *state, resp *http.Response, b *bill) (*failure, time.Time) {
+	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
+	if now.IsZero() {
+		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && b == nil && st.floors.Load() == 0 && !c.noted() {
+			return nil, now
+		}
+		now = time.Now()
+	}
+	st.inspect(resp, &said, now, c.patience())
+	st.noteWarnings(warnings)
 	b.answered(&said, now)
 	st.learn(&said, now)
 	if said.Throttled && said.Global {
 		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
 	}
-	return c.judge(resp, &said, now)
+	return c.judge(resp, &said, now), now
 }
 
 // hand passes resp and h to the caller, see hold.hand.
@@ -178,9 +186,6 @@ func (c *call) noted() bool { return c.page != nil || c.t.cfg.OnAttempt != nil }
 
 // note adds an attempt to the report, and passes it to Config.OnAttempt.
 func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, f *failure) {
-	if !c.noted() {
-		return
-	}
 	a := Attempt{Waited: sent.Sub(asked), Sent: sent, Took: now.Sub(sent)}
 	if resp != nil {
 		a.Status = resp.StatusCode

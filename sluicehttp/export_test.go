@@ -78,3 +78,22 @@ func (t *Transport) Charges() (n int) {
 	}
 	return n
 }
+
+// A State is the state of a key, for its tests.
+type State struct{ *state }
+
+// StateOf returns the state of one key of t.
+func StateOf(t *Transport) (st State) {
+	for _, s := range t.states.Range {
+		st.state = s.(*state)
+	}
+	return st
+}
+
+func (st State) Pin() bool    { return st.pin() }
+func (st State) Unpin()       { st.unpin() }
+func (st State) Retire() bool { return st.retire() }
+func (st State) Revive()      { st.revive() }
+
+// KeyedEvery is how often Pin fails.
+const KeyedEvery = keyedEvery

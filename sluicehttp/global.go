@@ -61,17 +61,19 @@ func (st *state) pauseAll(server key, p pause, now time.Time) {
 	}
 }
 
-// goesTo notes that a request through st goes to server, and pauses the gate if that server
-// has paused all calls.
-func (st *state) goesTo(server key) {
+// goesTo notes that c goes through st to its server, and pauses the gate if that server has
+// paused all calls.
+func (st *state) goesTo(c *call) {
+	g := &st.t.global
+	if st.key.scheme != "" && !g.some.Load() {
+		return // the key is the server
+	}
+	server := c.server()
 	if !st.leadsTo(server) {
-		if st.key.scheme == "" {
-			st.t.global.grouped.Store(true)
-		}
+		g.grouped.Store(true)
 		another := server // allocates only here
 		st.server.Store(&another)
 	}
-	g := &st.t.global
 	if !g.some.Load() {
 		return
 	}

@@ -89,3 +89,22 @@ func TestTransport_GlobalThrottle_LongestPauseCounts(t *testing.T) {
 		}
 	})
 }
+
+// It also pauses the gate of the server itself, which others without a key use.
+func TestTransport_GlobalThrottle_GateOfTheServer(t *testing.T) {
+	faults := layers(sluicetest.Path("/refused", sluicetest.On(1, sluicetest.Delay(time.Second), sluicetest.Status(429, "Retry-After: 60", "X-RateLimit-Global: true"))))
+	cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Second}}}
+	inWorld(t, cfg, faults, func(w *world) {
+		w.wantGet("http://a.test/before", 200)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx := sluicehttp.With(bg, sluicehttp.Overrides{Key: "search"})
+			if status, _, err := w.get(ctx, "http://a.test/refused"); status != 200 {
+				t.Errorf("%d, %v", status, err)
+			}
+		})
+		wg.Go(func() { w.wantGet("http://a.test/waits", 200) }) // since before the throttle
+		wg.Wait()
+		w.wantCame(0, 0, 61*time.Second, 61*time.Second)
+	})
+}

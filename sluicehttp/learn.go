@@ -8,32 +8,34 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// read returns what resp, which arrived at now, says about limits. An Inspector waits for
-// its body for at most patience.
-func (st *state) read(resp *http.Response, now time.Time, patience time.Duration) ratelimit.Info {
-	said, warnings := st.t.cfg.Headers.Parse(resp.StatusCode, resp.Header, now)
+// inspect completes said, what the header of resp says about limits: by an Inspector, and by
+// when to retry. resp arrived at now. An Inspector waits for its body for at most patience.
+func (st *state) inspect(resp *http.Response, said *ratelimit.Info, now time.Time, patience time.Duration) {
 	if inspect := st.inspector(resp); inspect != nil {
-		seen, header := said, said // copies, so that only an Inspector causes allocations
+		seen, header := *said, *said // copies, so that only an Inspector causes allocations
 		inspect(resp, st.peeker(resp, &header, now, patience), &seen)
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			// The exhausted limit refused it, as if the status had said so.
 			seen.RetryAt, seen.RetrySource = said.PauseUntil()
 		}
-		said = seen
+		*said = seen
 	}
 	if !said.RetryAt.IsZero() {
 		said.RetryAt = st.cut(said.RetryAt, now, said.RetrySource)
 	}
 	if said.Throttled {
-		st.when(&said, now)
+		st.when(said, now)
 	}
+}
+
+// noteWarnings counts warnings and keeps the last one.
+func (st *state) noteWarnings(warnings []ratelimit.Warning) {
 	if len(warnings) > 0 {
 		st.mu.Lock()
 		st.warnings += uint64(len(warnings))
 		st.warning = warnings[len(warnings)-1]
 		st.mu.Unlock()
 	}
-	return said
 }
 
 // inspector returns the Inspector for resp, or nil.

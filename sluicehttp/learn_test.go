@@ -246,3 +246,26 @@ func TestStats_Limits(t *testing.T) {
 		}
 	})
 }
+
+// A success ends the doubling of the waits after throttles without a time, although it says
+// nothing about limits.
+func TestTransport_SilentSuccessEndsDoubling(t *testing.T) {
+	secondary := sluicetest.Status(429, "X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 12", "X-RateLimit-Reset: 2100", "X-GitHub-Request-Id: 1")
+	for name, c := range map[string]struct {
+		second int // which of the requests after the first is refused, too
+		want   []time.Duration
+	}{
+		"twice in a row":    {1, []time.Duration{0, time.Minute, 3 * time.Minute, 3 * time.Minute}},
+		"a success between": {2, []time.Duration{0, time.Minute, time.Minute, 2 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := layers(sluicetest.On(1, secondary), sluicetest.On(c.second, secondary))
+			cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Adaptive: sluice.Adaptive{Off: true}}}
+			inWorld(t, cfg, faults, func(w *world) {
+				w.wantGet("http://a.test/", 200)
+				w.wantGet("http://a.test/", 200)
+				w.wantCame(c.want...)
+			})
+		})
+	}
+}

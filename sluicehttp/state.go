@@ -17,13 +17,13 @@ type state struct {
 	gate *sluice.Gate
 	key  key
 
+	attempts sluice.Attempts // of a call, before the first; each call has a copy
+
 	published *published // limits of the gate; nil without Config.Cost
 
-	pins    atomic.Int64  // requests that use st without a pin of Keyed
-	uses    atomic.Uint32 // calls of pin
-	retired atomic.Bool   // pin fails
+	pins atomic.Uint64 // see pin
 
-	server   atomic.Pointer[key] // destination of the last request
+	server   atomic.Pointer[key] // destination of the last request; key if that is one
 	inFlight atomic.Int64        // attempts without a response; counted only for Config.Spread
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
@@ -54,6 +54,12 @@ type state struct {
 func newState(t *Transport, key key, gate *sluice.Gate, published *published) *state {
 	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
+	if key.scheme != "" {
+		st.server.Store(&st.key)
+	}
+	policy := t.cfg.Retry
+	policy.Retryable = nil // called by final
+	st.attempts = sluice.NewAttempts(gate, policy)
 	now := gate.Stats()
 	st.configured, st.inForce = now.Rate, now.Rate
 	st.own = now.Concurrency > 0
@@ -64,37 +70,47 @@ func newState(t *Transport, key key, gate *sluice.Gate, published *published) *s
 	return st
 }
 
-// keyedEvery is how often pin makes a request go through Keyed, which forgets other gates
-// only when it is used.
-const keyedEvery = 64
+// The word of state.pins, which is one so that a request changes it only twice:
+//
+//	bits 0 … 30    requests that use st without a pin of Keyed
+//	bit 31         retired: pin fails
+//	bits 32 … 63   calls of pin, which wrap
+const (
+	onePin  = 1
+	retired = 1 << 31
+	pinned  = retired - 1
+	oneUse  = 1 << 32
+
+	// keyedEvery is how often pin makes a request go through Keyed, which forgets other
+	// gates only when it is used.
+	keyedEvery = 64
+)
 
 // pin keeps st from being retired until unpin is called, and reports whether it succeeded.
 // It replaces the lock and the map of Keyed for the key that was used last, which saves an
 // eighth of the cost of a transport.
 func (st *state) pin() bool {
-	if st.uses.Add(1)%keyedEvery == 0 {
-		return false
-	}
-	st.pins.Add(1)
-	if st.retired.Load() {
+	if w := st.pins.Add(oneUse + onePin); w&retired != 0 || w/oneUse%keyedEvery == 0 {
 		st.unpin()
 		return false
 	}
 	return true
 }
 
-func (st *state) unpin() { st.pins.Add(-1) }
+func (st *state) unpin() { st.pins.Add(^uint64(onePin - 1)) }
 
 // retire makes pin fail from now on and reports true, unless st is in use. A request may
 // have come and gone since Keyed saw the gate unused, and its response may still be read.
 func (st *state) retire() bool {
-	st.retired.Store(true)
-	if st.pins.Load() > 0 || st.gate.Stats().InFlight > 0 {
-		st.retired.Store(false)
+	if w := st.pins.Or(retired); w&pinned > 0 || st.gate.Stats().InFlight > 0 {
+		st.revive()
 		return false
 	}
 	return true
 }
+
+// revive undoes retire.
+func (st *state) revive() { st.pins.And(^uint64(retired)) }
 
 // dispensable reports whether a new gate would behave the same.
 func (st *state) dispensable(now time.Time) bool {
@@ -118,10 +134,16 @@ func (st *state) mustSet(err error) {
 	}
 }
 
-// add adds h to the permits that are out.
+// add adds h to the permits that are out since now, or since this moment if that is zero.
 func (st *state) add(h *hold, now time.Time) {
+	var since time.Duration
+	if now.IsZero() {
+		since = time.Since(st.t.epoch) // half of the cost of time.Now
+	} else {
+		since = now.Sub(st.t.epoch)
+	}
 	st.mu.Lock()
-	h.since = now
+	h.since = since
 	h.prev, h.next = st.held.prev, &st.held
 	h.prev.next, st.held.prev = h, h
 	st.mu.Unlock()
@@ -153,7 +175,7 @@ func (st *state) stats(now time.Time) Stats {
 		Warnings:   st.warnings, Warning: st.warning,
 	}
 	for h := st.held.next; h != &st.held; h = h.next {
-		d := now.Sub(h.since)
+		d := now.Sub(st.t.epoch) - h.since
 		s.Held++
 		if d >= st.t.cfg.LongHeld {
 			s.HeldLong++

@@ -54,6 +54,43 @@ func TestTransport_GatesInUseAreKept(t *testing.T) {
 	t.Logf("%d gates were made", made.Load())
 }
 
+// A state that is pinned cannot be retired, and one that is retired cannot be pinned.
+func TestState_Pin(t *testing.T) {
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 204, Header: http.Header{}, Body: http.NoBody}, nil
+	})
+	rt := mustTransport(t, base, sluicehttp.Config{})
+	if _, err := rt.RoundTrip(request(t, bg, http.MethodGet, "http://a.test/", nil)); err != nil {
+		t.Fatal(err)
+	}
+	st := sluicehttp.StateOf(rt)
+	pinned := 0
+	for range 10 * sluicehttp.KeyedEvery {
+		if st.Pin() {
+			pinned++
+			if st.Retire() {
+				t.Fatal("retired while it is pinned")
+			}
+			st.Unpin()
+		}
+	}
+	if want := 10 * (sluicehttp.KeyedEvery - 1); pinned != want {
+		t.Errorf("pinned %d times, want %d", pinned, want)
+	}
+	if !st.Retire() {
+		t.Fatal("not retired although no request uses it")
+	}
+	for range 3 {
+		if st.Pin() {
+			t.Error("pinned after it was retired")
+		}
+	}
+	st.Revive()
+	if !st.Pin() {
+		t.Error("not pinned after it was revived")
+	}
+}
+
 // A slow context lets others run when it is asked whether it is done, and that is
 // between choosing a gate and passing it.
 type slow struct{ context.Context }

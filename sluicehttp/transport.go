@@ -140,7 +140,7 @@ func (t *Transport) drop(gate *sluice.Gate, may func(*state) bool, agreed func(*
 		return false
 	}
 	if agreed != nil && !agreed(gate) {
-		st.retired.Store(false)
+		st.revive()
 		return false
 	}
 	t.states.Delete(gate)
@@ -153,12 +153,16 @@ func (t *Transport) stateOf(gate *sluice.Gate) *state {
 	return st.(*state)
 }
 
+// pinned returns the state of k, to be unpinned, if that was used last, or nil.
+func (t *Transport) pinned(k key) *state {
+	if st := t.recent.Load(); st != nil && st.key == k && st.pin() {
+		return st
+	}
+	return nil
+}
+
 // use calls f with the state of k, whose gate is not forgotten meanwhile.
 func (t *Transport) use(k key, f func(*state) error) error {
-	if st := t.recent.Load(); st != nil && st.key == k && st.pin() {
-		defer st.unpin()
-		return f(st)
-	}
 	return t.gates.Use(k, func(gate *sluice.Gate) error {
 		st := t.stateOf(gate)
 		t.recent.Store(st)
@@ -190,10 +194,23 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	defer c.unwatch()
-	var err error
-	c.body, err = newReplay(c.ctx, req, !c.o.NoRetry || t.cfg.Cost != nil)
 	defer c.body.end()
-	if err == nil && t.cfg.Cost != nil {
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	if st := t.pinned(c.key); st != nil { // the common case, without a closure
+		defer st.unpin()
+		return c.run(st)
+	}
+	return c.enter()
+}
+
+// prepare makes the body of c ready to be sent, and asks what c will take.
+func (c *call) prepare() (err error) {
+	if c.req.Body != nil {
+		c.body, err = newReplay(c.ctx, c.req, !c.o.NoRetry || c.t.cfg.Cost != nil)
+	}
+	if err == nil && c.t.cfg.Cost != nil {
 		err = c.estimate()
 	}
 	if err != nil {
@@ -201,18 +218,22 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			err = c.ended()
 		}
 		c.stop(err, time.Time{})
-		return nil, err
 	}
+	return err
+}
+
+// enter runs c with the gate of its key, which it makes if there is none.
+func (c *call) enter() (resp *http.Response, err error) {
 	entered := false
-	err = t.use(c.key, func(st *state) (err error) {
+	err = c.t.use(c.key, func(st *state) (err error) {
 		entered = true
-		c.resp, err = c.run(st)
+		resp, err = c.run(st)
 		return err
 	})
 	if !entered { // no gate
 		c.stop(err, time.Time{})
 	}
-	return c.resp, err
+	return resp, err
 }
 
 // begin prepares c for the choice of a gate.

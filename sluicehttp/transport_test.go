@@ -412,3 +412,22 @@ func TestTransport_BaseIgnoresTheContext(t *testing.T) {
 		}
 	}
 }
+
+// Without a limit, a call costs one allocation beyond those of its base.
+func TestTransport_Allocations(t *testing.T) {
+	base := instant{header: http.Header{"Content-Type": {"application/json"}}, body: true}
+	get := func(rt http.RoundTripper) func() {
+		req := request(t, bg, http.MethodGet, "https://api.example.com/v1/items", nil)
+		return func() {
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+	}
+	own := testing.AllocsPerRun(1000, get(base))
+	if n := testing.AllocsPerRun(1000, get(mustTransport(t, base, sluicehttp.Config{}))) - own; n > 1 {
+		t.Errorf("%v allocations beyond those of the base", n)
+	}
+}
