@@ -73,16 +73,16 @@ func (s *Store) keysOf(script *Script, keys []string) []string {
 }
 
 // sendStrictly is send, and notes when an epoch begins.
-func (s *Store) sendStrictly(ctx context.Context, call ScriptCall) ([]int64, error) {
-	call.Keys = s.keysOf(call.Script, call.Keys)
-	if s.strict && call.Script.marked {
-		call.Args = append(call.Args, "epoch")
+func (s *Store) sendStrictly(c *sending) ([]int64, error) {
+	c.call.Keys = s.keysOf(c.call.Script, c.call.Keys)
+	if s.strict && c.call.Script.marked {
+		c.call.Args = append(c.call.Args, "epoch")
 	}
 	for i := range mostEpochs {
 		if i > 0 {
 			s.stats.scripts.Add(1)
 		}
-		reply, err := s.send(ctx, call)
+		reply, err := s.send(c)
 		switch {
 		case err != nil || len(reply) == 0:
 			return reply, err

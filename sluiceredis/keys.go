@@ -69,10 +69,13 @@ func escape(text string) string {
 		sum := sha256.Sum256([]byte(text))
 		return hashMark + hex.EncodeToString(sum[:16])
 	}
-	if !strings.ContainsAny(text, "{|}%") {
-		return text
+	for i := range len(text) { // strings.ContainsAny takes five times as long
+		switch text[i] {
+		case '{', '|', '}', '%':
+			return escaper.Replace(text)
+		}
 	}
-	return escaper.Replace(text)
+	return text
 }
 
 var escaper = strings.NewReplacer("%", "%25", "{", "%7b", "|", "%7c", "}", "%7d")

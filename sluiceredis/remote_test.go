@@ -182,6 +182,9 @@ func found(m kinds.Rule, st kinds.Held, now int64) []int64 {
 func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if s.name == "take" && len(args) == shortArgs {
+		args = []string{"bucket", args[1], args[2], "1", "1", args[0]}
+	}
 	var n []int64
 	for _, arg := range args {
 		i, _ := strconv.ParseInt(arg, 10, 64)

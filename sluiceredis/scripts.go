@@ -43,7 +43,7 @@ var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 		for _, part := range append(append([]string{"replies"}, parts...), "set") {
 			general += source(part)
 		}
-		takes[set] = NewScript("take", source("clock")+"local function general()\n"+general+"return epoch, take_set\nend\n"+source("take"))
+		takes[set] = NewScript("take", source("clock")+strings.Replace(source("take"), "parts_of_general()\n", general, 1))
 		takes[set].strict, takes[set].marked, adds[set].marked = true, true, true
 		takes[set].joins = kinds.Kind(set)&kinds.SlidingKind == 0
 	}

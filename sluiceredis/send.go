@@ -3,6 +3,8 @@ package sluiceredis
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 )
 
 // # How do many keys need few scripts?
@@ -16,6 +18,9 @@ import (
 //	           └──────────────────────┘
 //	               take a, b, c         │ reserve d
 //
+// Sets that ask for the same, but for the key, say it once: each argument costs the server
+// 0.1 µs, of 3 for a bucket.
+//
 // A set of limits is as good as alone in such a script: what is wrong with one does not
 // matter to others. Only an answer that does not come is missing for all of them,
 // as for all in a pipeline. Sliding windows have scripts of their own, because each may
@@ -27,17 +32,22 @@ const mostSets = 64
 
 // A sending is a call on its way, and its reply.
 type sending struct {
-	call  ScriptCall
-	reply Reply
+	call   ScriptCall
+	reply  Reply
+	within bounded // for as long as its caller waits
+}
+
+// patience returns what ends the wait of c for others.
+func (c *sending) patience() (ctx context.Context, until time.Time) {
+	return c.within.Context, c.within.limit
 }
 
 // send has a call made, with those for other keys if that pays.
-func (s *Store) send(ctx context.Context, call ScriptCall) ([]int64, error) {
+func (s *Store) send(c *sending) ([]int64, error) {
 	if s.most == 0 {
-		return s.client.Run(ctx, call.Script, call.Keys, call.Args)
+		return s.client.Run(&c.within, c.call.Script, c.call.Keys, c.call.Args)
 	}
-	c := sending{call: call}
-	if err := s.ways.Do(ctx, s.nextWay.Add(1)%s.most, &c); err != nil {
+	if err := s.ways.Do(&c.within, s.nextWay.Add(1)%s.most, c); err != nil {
 		return nil, err
 	}
 	return c.reply.Ints, c.reply.Err
@@ -45,10 +55,11 @@ func (s *Store) send(ctx context.Context, call ScriptCall) ([]int64, error) {
 
 // sendAll makes calls that go the same way.
 func (s *Store) sendAll(ctx context.Context, _ uint64, requests []*sending) error {
-	if _, bounded := ctx.Deadline(); !bounded { // that of a call which goes alone is
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.timeout)
-		defer cancel()
+	if _, is := ctx.Deadline(); !is { // that of a call which goes alone is bounded
+		within := new(bounded)
+		within.begin(ctx, time.Now().Add(s.timeout))
+		defer within.end()
+		ctx = within
 	}
 	if len(requests) == 1 {
 		c := requests[0]
@@ -86,8 +97,12 @@ func joinSets(requests []*sending, strict bool) ScriptCall {
 	if strict {
 		end = 1 // one epoch for all
 	}
-	for _, c := range requests {
+	for i, c := range requests {
 		call.Keys = append(call.Keys, c.call.Keys[:len(c.call.Keys)-end]...)
+		if i > 0 && len(c.call.Args) == shortArgs && slices.Equal(c.call.Args, requests[i-1].call.Args) {
+			call.Args = append(call.Args, "=")
+			continue
+		}
 		call.Args = append(call.Args, c.call.Args[:len(c.call.Args)-end]...)
 	}
 	call.Keys = append(call.Keys, last.Keys[len(last.Keys)-end:]...)
@@ -107,6 +122,12 @@ func splitSets(requests []*sending, reply Reply) {
 	for i, c := range requests {
 		if i == 0 && len(rest) > 0 {
 			rest = rest[1:]
+		}
+		if len(rest) > 1 && rest[0] < 0 { // of a short set
+			begin := len(all)
+			all = append(all, 0, rest[0], reply.Ints[len(reply.Ints)-1])
+			c.reply.Ints, rest = all[begin:len(all):len(all)], rest[1:]
+			continue
 		}
 		if len(rest) < 2 || rest[0] < 2 || rest[0] > int64(len(rest)-2) {
 			c.reply.Err = fmt.Errorf("sluiceredis: %s replied %d integers for %d sets", c.call.Script.name, len(reply.Ints), len(requests))

@@ -49,7 +49,7 @@ func takeCalls(keys []string, runs ...string) []*sending {
 func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		_, clock := b.freeze(t)
-		random := rand.New(rand.NewPCG(1, 2))
+		random, shorter := rand.New(rand.NewPCG(1, 2)), 0
 		for i := range 3000 {
 			at := time.Duration(random.Int64N(int64(time.Hour)))
 			clock.set(at)
@@ -87,7 +87,9 @@ func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			old := &state
 			if random.IntN(10) == 0 {
+				old = nil
 				b.redis.Del(bg, a, c)
 			}
 			want, err := clock.Run(bg, takes[kinds.BucketKind], []string{a}, []string{"bucket", format(depth), tag, "2", count, format(cost), "0", "1"})
@@ -101,9 +103,37 @@ func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
 			if err != nil || !slices.Equal(got, want) {
 				t.Fatalf("%d: %q, depth %d, %s of %d: %d, %v, want %d", i, state, depth, count, cost, got, err, want)
 			}
-			if x, y := b.redis.Get(bg, a).Val(), b.redis.Get(bg, c).Val(); x != y {
+			x, y := b.redis.Get(bg, a).Val(), b.redis.Get(bg, c).Val()
+			if x != y {
 				t.Fatalf("%d: %q becomes %q and not %q", i, state, y, x)
 			}
+			if count != "1" {
+				continue
+			}
+			// A short set says the same in fewer words.
+			short := &taking{sending: sending{call: ScriptCall{Args: []string{format(cost), format(depth), tag}}}}
+			d := b.prefix + " {d}"
+			b.redis.Del(bg, d)
+			if old != nil {
+				b.redis.Set(bg, d, state, 0)
+			}
+			reply, err := clock.Run(bg, takes[kinds.BucketKind], []string{d}, short.call.Args)
+			got = short.widen(reply)
+			if want[0] < 0 {
+				got = got[:1]
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%d: short: %q, depth %d, one of %d: %d, %v, want %d", i, state, depth, cost, got, err, want)
+			}
+			if z := b.redis.Get(bg, d).Val(); x != z {
+				t.Fatalf("%d: short: %q becomes %q and not %q", i, state, z, x)
+			}
+			if len(reply) == 3 && reply[0] == 0 {
+				shorter++
+			}
+		}
+		if shorter < 500 {
+			t.Errorf("%d replies of one integer: nothing is shown", shorter)
 		}
 	})
 }

@@ -144,7 +144,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	_, s.alone = client.(inProcess)
 	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
 	s.pacers.Run, s.pacers.Undo = s.reserveOrElse, s.giveBackSlots
-	s.ways.Run, s.ways.Ended = s.sendAll, ambiguous
+	s.ways.Run, s.ways.Ended, s.ways.Patience = s.sendAll, ambiguous, (*sending).patience
 	if t, ok := client.(Topology); ok {
 		s.most, s.sharded, s.places = uint64(max(0, t.Pipelines())), t.Sharded(), t.Place
 	}
@@ -188,21 +188,29 @@ func (s *Store) place(key string) string {
 // a key as an error. It counts what became of it. If the server is away, or could
 // not be asked although there was time, the error is an outageError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
+	return s.runCall(ctx, &sending{call: ScriptCall{script, keys, args}})
+}
+
+// runCall is run of a call that was not sent before.
+func (s *Store) runCall(ctx context.Context, c *sending) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	script, keys := c.call.Script, c.call.Keys
 	place, said, cause := s.place(keys[0]), outage.Nothing, error(nil)
 	probe, no := s.breaker.Enter(place)
 	if no != nil {
 		return nil, &outageError{server: place, since: no.Since, retry: no.Retry, cause: no.Cause}
 	}
 	defer func() { s.breaker.Leave(place, probe, said, cause) }() // also if the client panics
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	s.stats.scripts.Add(1)
 	sent := time.Now()
-	reply, err := s.sendStrictly(bounded, ScriptCall{script, keys, args})
-	said, cause = s.judge(ctx, err, time.Since(sent)), err
+	c.within.begin(ctx, sent.Add(s.timeout))
+	defer c.within.end()
+	reply, err := s.sendStrictly(c)
+	if said, cause = outage.Answered, err; err != nil {
+		said = s.judge(ctx, err, time.Since(sent))
+	}
 	s.hears(place, said)
 	if said == outage.Answered {
 		s.beat()

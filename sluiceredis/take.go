@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
@@ -44,16 +45,53 @@ func (s *Store) decide(ctx context.Context, g sign, r *request) error {
 // takeOrElse has requests decided by the server or, if that is away, by this process.
 func (s *Store) takeOrElse(ctx context.Context, _ sign, requests []*request) error {
 	err := s.takeFromServer(ctx, requests)
+	if err == nil {
+		return nil
+	}
 	var away *outageError
-	if err != nil && errors.As(err, &away) {
+	if errors.As(err, &away) {
 		return s.takeAway(requests, away)
 	}
 	return err
 }
 
+// A taking is a call that takes, in one piece of memory if it is a short set.
+type taking struct {
+	sending
+	keys [1]string
+	args [shortArgs]string
+	room kinds.Room
+	wide [6]int64
+}
+
+// shortArgs is how many arguments a short set has: one request for one bucket. See
+// lua/take.lua.
+const shortArgs = 3
+
+// sent returns when t was sent, since s was made.
+func (t *taking) sent(s *Store) time.Duration { return t.within.limit.Sub(s.beats.made) - s.timeout }
+
+// widen returns the reply for a short set as it is for any other.
+func (t *taking) widen(reply []int64) []int64 {
+	if len(t.call.Args) != shortArgs || len(reply) != 3 || reply[1] >= 0 {
+		return reply
+	}
+	of := -1 - reply[1]
+	t.wide = [6]int64{reply[0], 3, of & 1, 0, of >> 1, reply[2]}
+	return t.wide[:]
+}
+
 // call returns the call that takes what requests ask for, and how many numbers of its
 // reply are when a request will fit.
-func (s *Store) call(requests []*request) (call ScriptCall, whens int) {
+func (s *Store) call(requests []*request) (t *taking, whens int) {
+	t = new(taking)
+	call := &t.call
+	if r := requests[0]; len(requests) == 1 && len(r.parts) == 1 && r.decided() && !s.strict && r.parts[0].Kind() == kinds.BucketKind {
+		p := &r.parts[0]
+		call.Script, call.Keys = takes[kinds.BucketKind], append(t.keys[:0], p.key)
+		call.Args = p.Args(append(t.args[:0], p.Cost(p.n)), "")
+		return t, 0
+	}
 	parts, runs, each, all := requests[0].parts, 0, 0, kinds.Kind(0)
 	name := ""
 	for i := range parts {
@@ -84,11 +122,11 @@ func (s *Store) call(requests []*request) (call ScriptCall, whens int) {
 		call.Args = append(call.Args, format(n))
 		for i := range r.parts {
 			p := &r.parts[i]
-			call.Args = append(call.Args, format(min(p.n, p.Most())*p.Unit()))
+			call.Args = append(call.Args, p.Cost(min(p.n, p.Most())))
 		}
 	})
 	call.Args[count] = format(int64(runs))
-	return call, runs * each
+	return t, runs * each
 }
 
 // takeFromServer has requests for the same limits decided, in order, at one instant.
@@ -99,15 +137,16 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 			return err
 		}
 	}
-	sent := s.elapsed()
-	call, whens := s.call(requests)
+	t, whens := s.call(requests)
 	found := 0
 	for i := range parts {
 		found += parts[i].Kind().Found()
 	}
-	reply, err := s.run(ctx, call.Script, call.Keys, call.Args)
+	script := t.call.Script
+	reply, err := s.runCall(ctx, &t.sending)
 	if err == nil {
-		err = expect(call.Script, reply, 4+found+whens)
+		reply = t.widen(reply)
+		err = expect(script, reply, 4+found+whens)
 	}
 	if err != nil {
 		return err
@@ -118,11 +157,15 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		units = make([]int64, len(parts))
 	}
 	for i := range parts {
-		states = append(states, parts[i].State(rest, now))
+		room := &t.room
+		if i > 0 {
+			room = nil
+		}
+		states = append(states, parts[i].State(rest, now, room))
 		clamped += rest[0]
 		rest = rest[parts[i].Kind().Found():]
 	}
-	granted := int64(0)
+	granted, sent := int64(0), t.sent(s)
 	eachRun(requests, func(run []*request) {
 		if whens > 0 && run[0].decided() {
 			for _, state := range states {
@@ -148,7 +191,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(clamped))
 	if granted != reply[2] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", call.Script.name, reply[2], granted)
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[2], granted)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package gather
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // # How do many callers of one key need few round trips?
@@ -48,6 +49,12 @@ type Gatherer[K comparable, O any] struct {
 	// way. Nil: err.
 	Ended func(err error) error
 
+	// Patience, if not nil, returns until when a caller waits for a call that is made for
+	// several, and a context that ends its wait, too, in place of its own. Then its own
+	// context needs no timer: one timer serves all that wait. If the time has come the
+	// caller leaves as if its context had reached a deadline.
+	Patience func(request O) (ctx context.Context, until time.Time)
+
 	// Units, if not nil, returns how many units a request adds to a call, of which one
 	// has at most MostUnits if it is for several requests.
 	Units     func(request O) int64
@@ -56,6 +63,7 @@ type Gatherer[K comparable, O any] struct {
 	mu     sync.Mutex
 	groups map[K]*group[O] // those of which a call is under way
 	spare  *group[O]       // one that is not in use, or nil
+	queue  queue[O]
 
 	waiters sync.Pool // of the Gatherer, because a channel of one synctest bubble must not get into another
 }
@@ -71,7 +79,11 @@ type waiter[O any] struct {
 	request O
 	err     chan error // of capacity 1
 
-	sent, gone bool // guarded by the lock of the Gatherer
+	// Guarded by the lock of the Gatherer:
+	sent, gone bool
+	until      time.Time  // zero: no end
+	ahead      *waiter[O] // in the queue
+	behind     *waiter[O]
 }
 
 // Do makes a call for request, along with others of key.
@@ -94,13 +106,20 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 	}
 	w.request, w.sent = request, false
 	g.waiting = append(g.waiting, w)
+	if c.Patience != nil {
+		ctx, w.until = c.Patience(request)
+		c.enqueue(w)
+	}
 	c.mu.Unlock()
 
+	done := ctx.Done()
+	if done == nil { // a receive is cheaper than a select
+		return c.answered(w, <-w.err)
+	}
 	select {
 	case err := <-w.err:
-		c.waiters.Put(w) // no other goroutine has it: it was answered
-		return err
-	case <-ctx.Done():
+		return c.answered(w, err)
+	case <-done:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,11 +128,25 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 		return err
 	default:
 	}
-	w.gone = true
-	if w.sent && c.Ended != nil {
-		return c.Ended(ctx.Err())
+	return c.leave(w, ctx.Err())
+}
+
+// answered returns err, the answer for w.
+func (c *Gatherer[K, O]) answered(w *waiter[O], err error) error {
+	if !w.gone { // or its call still has it
+		c.waiters.Put(w)
 	}
-	return ctx.Err()
+	return err
+}
+
+// leave has w wait no longer, and returns its error. The lock is held.
+func (c *Gatherer[K, O]) leave(w *waiter[O], err error) error {
+	w.gone = true
+	c.dequeue(w)
+	if w.sent && c.Ended != nil {
+		return c.Ended(err)
+	}
+	return err
 }
 
 // begin returns the group of a key that has none. The lock is held.
@@ -153,6 +186,7 @@ func (c *Gatherer[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 		for _, w := range batch {
 			switch {
 			case !w.gone:
+				c.dequeue(w)
 				w.err <- err
 			case err == nil:
 				undo = append(undo, w.request)

@@ -15,7 +15,7 @@ type Bucket struct {
 	interval int64 // how many nanoseconds one unit takes to leak
 	depth    int64 // and a full bucket
 
-	tag, depthArg string
+	tag, depthArg, unitArg string
 
 	since  time.Time // when the rate came into force
 	before int64     // interval of the rate before it, or its own
@@ -37,7 +37,7 @@ func NewBucket(rate limits.Rate, old *Bucket) (*Bucket, error) {
 	if old != nil {
 		b.before = old.interval
 	}
-	b.depthArg = Format(b.depth)
+	b.depthArg, b.unitArg = Format(b.depth), Format(b.interval)
 	b.tag = " " + brief(rule.Capacity()) + "@" + brief(b.interval) // which is in the value, behind the instant
 	return b, nil
 }
@@ -68,8 +68,20 @@ func (b *Bucket) Counts() time.Duration { return time.Duration(b.depth) }
 
 func (b *Bucket) Args(args []string, _ string) []string { return append(args, b.depthArg, b.tag) }
 
-func (b *Bucket) State(found []int64, _ int64) State {
-	return &BucketState{b, found[1]}
+// Cost has the text for one unit, which is what most calls take.
+func (b *Bucket) Cost(n int64) string {
+	if n == 1 {
+		return b.unitArg
+	}
+	return Format(n * b.interval)
+}
+
+func (b *Bucket) State(found []int64, _ int64, room *Room) State {
+	if room == nil {
+		return &BucketState{b, found[1]}
+	}
+	room.bucket = BucketState{b, found[1]}
+	return &room.bucket
 }
 
 // leaked reports whether n units of a call that was admitted age ago may have leaked, by
@@ -104,6 +116,7 @@ func (b *Bucket) Share(m int64) Rule {
 	}
 	share := *b
 	share.rule, share.interval, share.depth = rule, int64(rule.Interval()), int64(rule.Depth())
+	share.unitArg = Format(share.interval)
 	return &share
 }
 

@@ -39,11 +39,12 @@ func (w *Fixed) Limit() int64          { return w.limit }
 func (w *Fixed) Most() int64           { return w.limit }
 func (w *Fixed) AtOnce() int64         { return unlimited }
 func (w *Fixed) Unit() int64           { return 1 }
+func (w *Fixed) Cost(n int64) string   { return Format(n) }
 func (w *Fixed) Counts() time.Duration { return Micro(w.window) }
 
 func (w *Fixed) Args(args []string, _ string) []string { return append(args, w.args[:]...) }
 
-func (w *Fixed) State(found []int64, now int64) State {
+func (w *Fixed) State(found []int64, now int64, _ *Room) State {
 	return &FixedState{window: w, Used: found[1], Left: Micro(found[2]), now: now}
 }
 

@@ -75,12 +75,15 @@ type Rule interface {
 	AtOnce() int64
 	Unit() int64
 
+	// Cost returns n units in what scripts count, as a script wants it.
+	Cost(n int64) string
+
 	// Counts returns how long what was granted counts at most.
 	Counts() time.Duration
 
 	// State returns what a script found: the numbers that it replied of the limit, at the
-	// server's clock, in µs.
-	State(found []int64, now int64) State
+	// server's clock, in µs. It may be kept in room, if that is not nil.
+	State(found []int64, now int64, room *Room) State
 
 	// Correction returns what a script is to add for delta ≥ −Most units of a call
 	// that was admitted age ago, and what else it needs; end is what Take returned for
@@ -111,6 +114,9 @@ type State interface {
 	// are.
 	Holds() (remaining, limit int64, reset time.Duration)
 }
+
+// A Room is memory for the State of the usual kind, which then needs no other.
+type Room struct{ bucket BucketState }
 
 // A Whener is a State of a kind with [Kind.When].
 type Whener interface {

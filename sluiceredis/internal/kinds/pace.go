@@ -30,11 +30,12 @@ func (p *Pace) Limit() int64          { return 1 + p.missed/p.interval }
 func (p *Pace) Most() int64           { return p.horizon / p.interval }
 func (p *Pace) AtOnce() int64         { return unlimited }
 func (p *Pace) Unit() int64           { return p.interval }
+func (p *Pace) Cost(n int64) string   { return Format(n * p.interval) }
 func (p *Pace) Counts() time.Duration { return 2 * time.Duration(p.horizon) }
 
 func (p *Pace) Args(args []string, _ string) []string { return append(args, p.args[:]...) }
 
-func (p *Pace) State(found []int64, now int64) State {
+func (p *Pace) State(found []int64, now int64, _ *Room) State {
 	return &PaceState{pace: p, free: found[1], now: now * 1000}
 }
 

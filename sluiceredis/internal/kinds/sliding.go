@@ -41,6 +41,7 @@ func (w *Sliding) Limit() int64          { return w.limit }
 func (w *Sliding) Most() int64           { return min(w.limit, SlidingAtOnce) }
 func (w *Sliding) AtOnce() int64         { return SlidingAtOnce }
 func (w *Sliding) Unit() int64           { return 1 }
+func (w *Sliding) Cost(n int64) string   { return Format(n) }
 func (w *Sliding) Counts() time.Duration { return w.length() }
 
 func (w *Sliding) Args(args []string, name string) []string {
@@ -50,7 +51,7 @@ func (w *Sliding) Args(args []string, name string) []string {
 // length returns the window, short enough to be added to others.
 func (w *Sliding) length() time.Duration { return Micro(min(w.window, math.MaxInt64/4000)) }
 
-func (w *Sliding) State(found []int64, now int64) State {
+func (w *Sliding) State(found []int64, now int64, _ *Room) State {
 	return &slidingState{window: w, used: found[1], newest: found[2], now: now}
 }
 

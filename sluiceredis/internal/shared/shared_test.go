@@ -138,6 +138,12 @@ func TestReadsWhatScriptsSay(t *testing.T) {
 	if at := grants("leaky", []script{s}); !slices.Equal(at, []int64{7000, 7000, 7000}) {
 		t.Errorf("%v", at)
 	}
+	for _, reply := range [][]int64{{0, -1 - 2*3600 - 1, 7}, {0, 3, 1, 0, 3600, 7}} {
+		s, err = readTake([]string{"1000", "5000", " 5@1000"}, reply)
+		if err != nil || s.Before != 3600 || s.Granted != 1 || s.Reply != 1 || !slices.Equal(s.Costs, []int64{1000}) {
+			t.Errorf("a short set: %+v, %v", s, err)
+		}
+	}
 	for _, reply := range [][]int64{nil, {0}, {-1, 7, 0}, {0, 1, 2, 3, 4, 5, 6, 7}} {
 		if _, err := readTake([]string{"1", "1", "1", "1"}, reply); err == nil {
 			t.Errorf("%v was read", reply)

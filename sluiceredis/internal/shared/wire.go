@@ -102,6 +102,12 @@ func readReserve(args []string, reply []int64) (script, error) {
 
 // readTake reads a call of take for one bucket, with one run of requests.
 func readTake(args []string, reply []int64) (script, error) {
+	if len(args) == 3 { // a short set
+		args = []string{"bucket", args[1], args[2], "1", "1", args[0]}
+		if len(reply) == 3 && reply[0] == 0 && reply[1] < 0 {
+			reply = []int64{0, 3, (-1 - reply[1]) % 2, 0, (-1 - reply[1]) / 2, reply[2]}
+		}
+	}
 	isText := func(text string) bool { return text == "bucket" || strings.HasPrefix(text, " ") } // the tag
 	numbers, err := integers(slices.DeleteFunc(slices.Clone(args), isText))
 	if err != nil || len(reply) != 6 || len(numbers) != 4 || numbers[1] != 1 || reply[0] != 0 {
