@@ -1,12 +1,14 @@
 package sluiceredis
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
@@ -82,4 +84,40 @@ func TestShortSetsShareAScript(t *testing.T) {
 			t.Errorf("%d sets were as the one before: nothing is shown", same)
 		}
 	})
+}
+
+// A granting is a client that grants whatever a short set asks for.
+type granting struct{ unreachable }
+
+func (granting) Pipelines() int      { return 1 }
+func (granting) Sharded() bool       { return false }
+func (granting) Place(string) string { return "" }
+
+var grantedShort = []int64{0, -1 - 2*int64(time.Second) - 1, int64(epoch / time.Microsecond)}
+
+func (granting) Run(ctx context.Context, _ *Script, _, args []string) ([]int64, error) {
+	if at, ok := ctx.Deadline(); !ok || len(args) != shortArgs || time.Until(at) <= 0 {
+		return nil, errRefused
+	}
+	return grantedShort, ctx.Err()
+}
+
+// A decision is the key, the request and its call: no timer and nothing else, if one
+// caller asks.
+func TestTakeAllocates(t *testing.T) {
+	s, err := New(granting{}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Bucket("b", limits.Rate{Count: 1, Per: time.Second, Burst: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() || res.Remaining != 8 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}); n > 3 {
+		t.Errorf("%v allocations", n)
+	}
 }

@@ -81,6 +81,7 @@ type waiter[O any] struct {
 
 	// Guarded by the lock of the Gatherer:
 	sent, gone bool
+	answered   bool       // what its call returned is in err, or will be at once
 	until      time.Time  // zero: no end
 	ahead      *waiter[O] // in the queue
 	behind     *waiter[O]
@@ -104,7 +105,7 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 	if w == nil {
 		w = &waiter[O]{err: make(chan error, 1)}
 	}
-	w.request, w.sent = request, false
+	w.request, w.sent, w.answered = request, false, false
 	g.waiting = append(g.waiting, w)
 	if c.Patience != nil {
 		ctx, w.until = c.Patience(request)
@@ -114,25 +115,24 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 
 	done := ctx.Done()
 	if done == nil { // a receive is cheaper than a select
-		return c.answered(w, <-w.err)
+		return c.end(w, <-w.err)
 	}
 	select {
 	case err := <-w.err:
-		return c.answered(w, err)
+		return c.end(w, err)
 	case <-done:
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case err := <-w.err: // at the last moment
-		return err
-	default:
+	if w.answered || w.gone { // at the last moment
+		c.mu.Unlock()
+		return <-w.err
 	}
+	defer c.mu.Unlock()
 	return c.leave(w, ctx.Err())
 }
 
-// answered returns err, the answer for w.
-func (c *Gatherer[K, O]) answered(w *waiter[O], err error) error {
+// end returns err, what w was sent.
+func (c *Gatherer[K, O]) end(w *waiter[O], err error) error {
 	if !w.gone { // or its call still has it
 		c.waiters.Put(w)
 	}
@@ -175,6 +175,7 @@ func (c *Gatherer[K, O]) next(key K, g *group[O]) {
 // serve sends batch, and the callers that gather meanwhile, until none waits.
 func (c *Gatherer[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 	var requests []O
+	var answered []*waiter[O]
 	for len(batch) > 0 {
 		requests = requests[:0]
 		for _, w := range batch {
@@ -182,18 +183,23 @@ func (c *Gatherer[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 		}
 		err := c.Run(context.Background(), key, requests)
 		var undo []O
+		answered = answered[:0]
 		c.mu.Lock()
 		for _, w := range batch {
 			switch {
 			case !w.gone:
 				c.dequeue(w)
-				w.err <- err
+				w.answered = true
+				answered = append(answered, w)
 			case err == nil:
 				undo = append(undo, w.request)
 			}
 		}
 		batch = c.gather(key, g, batch[:0])
 		c.mu.Unlock()
+		for _, w := range answered { // without the lock, for which those that come again would wait
+			w.err <- err
+		}
 		if len(undo) > 0 && c.Undo != nil {
 			c.Undo(key, undo)
 		}
