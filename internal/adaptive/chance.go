@@ -29,6 +29,7 @@ type chance struct {
 const (
 	doubtCalls  = 25  // calls that take one refusal off the doubt
 	doubtEnough = 1.7 // refusals that are not chance
+	doubtSilent = 3.  // the same, if others said how long to wait and these did not
 
 	often     = .006 // single refusals that call for a test
 	noisy     = .002 // share from which on all refusals must be confirmed
@@ -83,6 +84,9 @@ func (k *chance) may(expected bool, told bool) bool {
 	enough := doubtEnough
 	if expected {
 		enough = 1
+	}
+	if silent {
+		enough = doubtSilent
 	}
 	if told || k.doubt > enough || expected && k.share < noisy && !silent {
 		k.suspect, k.doubt = -1, 0

@@ -186,17 +186,7 @@ func TestRule_FollowsTheRate(t *testing.T) {
 }
 
 func TestRule_RecognizesAWindow(t *testing.T) {
-	used, number := 0, -1
-	r := newRun(t, Config{Clock: 23 * time.Second}, server{take: func(t float64) bool {
-		if n := int((t + 23) / 60); n != number {
-			used, number = 0, n
-		}
-		if used >= 100 {
-			return false
-		}
-		used++
-		return true
-	}})
+	r := newRun(t, Config{Clock: 23 * time.Second}, server{take: windows(100, 60, 37)})
 	r.until(60*15 - 23)
 	b := r.rule.Belief()
 	if b.Phase != Windowed || math.Abs(b.Count-100) > 1 || b.Window != time.Minute {
@@ -204,6 +194,91 @@ func TestRule_RecognizesAWindow(t *testing.T) {
 	}
 	if g, f := count(r.granted, 157, 877), count(r.refused, 157, 877); g < 1190 || f > 8 {
 		t.Errorf("in twelve windows %d were granted and %d refused", g, f)
+	}
+}
+
+// windows returns windows of count per length that begin at phase.
+func windows(count int, length, phase float64) func(t float64) bool {
+	used, number := 0, math.Inf(-1)
+	return func(t float64) bool {
+		if n := math.Floor((t - phase) / length); n != number {
+			used, number = 0, n
+		}
+		if used >= count {
+			return false
+		}
+		used++
+		return true
+	}
+}
+
+// The first two windows begin somewhere between two polls, so that windows of 10 s to 60 s
+// would explain them.
+func TestRule_AWindowMayBeLongerThanItSeems(t *testing.T) {
+	r := newRun(t, Config{}, server{take: windows(175, 60, 35.5)})
+	r.until(35.5 + 10*60)
+	b := r.rule.Belief()
+	if b.Phase != Windowed || math.Abs(b.Count-175) > 2 || b.Window != time.Minute {
+		t.Fatalf("believes %+v", b)
+	}
+	if g, f := count(r.granted, 215.5, 635.5), count(r.refused, 215.5, 635.5); g < 7*175-20 || f > 20 {
+		t.Errorf("in seven windows %d were granted and %d refused", g, f)
+	}
+}
+
+// Polls have found the beginnings of two windows to within 33 s, so the windows may have 10 s to
+// 60 s. The shortest length is believed until a call is refused that windows of it would grant.
+func TestWindow_LengthIsTheShortest(t *testing.T) {
+	w := window{brackets: [2]bracket{{25, 58}, {65, 99}}, n: 2}
+	if l := w.period(41); l != 10 {
+		t.Fatalf("windows have %v s", l)
+	}
+	w.length, w.last = 10, 99
+	for _, c := range []struct{ at, before, after float64 }{
+		{100, 99, 109}, {109, 109, 114}, {113, 109, 114}, {114, 114, 119}, {120, 119, 129}, {159, 159, 219}, {9999, 3699, math.Inf(1)},
+	} {
+		if before, after := w.begins(c.at); before != c.before || after != c.after {
+			t.Errorf("at %v it may begin at %v and %v, want %v and %v", c.at, before, after, c.before, c.after)
+		}
+	}
+}
+
+// A window that was refused as soon as it should have begun has not begun, and is not rolled on.
+func TestWindow_WaitsForItsBeginning(t *testing.T) {
+	r := New(Config{})
+	r.Leave(0, 1, 0)
+	w := &r.window
+	w.begin(r, 175, 10, 109)
+	w.last, w.denied, r.blockage.on = 99, true, true
+	for at := 109.; at < 159; at++ {
+		w.opens(r, at)
+		if w.from != 109 || w.wrong > 0 || r.phase != Windowed {
+			t.Fatalf("at %v it is %+v", at, *w)
+		}
+	}
+	w.resume(Call{sent: 159.1, cost: 1})
+	if w.length != 60 || w.from != 159.1 {
+		t.Errorf("windows of %v s, the last one since %v", w.length, w.from)
+	}
+}
+
+// Two refusals by chance close to each other, while the window is not used up, must not make
+// the calls wait for the next one, even if this is a window in which more is tried.
+func TestRule_ChanceDoesNotEndAWindow(t *testing.T) {
+	r := New(Config{})
+	r.Leave(0, 1, 0)
+	r.window.begin(r, 7000, 60, 0)
+	r.window.last, r.window.extra, r.window.used = -60, 1, 2000
+	for i := range 2 {
+		at := seconds(20 + float64(i)/350)
+		c := r.Leave(at, 1, 0)
+		r.Done(at+seconds(.1), c, Reply{Outcome: Refused})
+	}
+	if b := r.Belief(); b.Phase != Windowed || !b.Blocked {
+		t.Fatalf("it believes %+v", b)
+	}
+	if at := r.Next(seconds(20.2), 0); at > seconds(21) {
+		t.Errorf("the next call leaves at %v", at)
 	}
 }
 
@@ -494,6 +569,30 @@ func TestRule_GivesUpAWrongCap(t *testing.T) {
 	r.until(40)
 	if n := len(r.refused) - began; r.rule.phase == Capped || n > 700 {
 		t.Errorf("after %d refusals it believes %+v", n, r.rule.Belief())
+	}
+}
+
+// Where refusals say how long to wait, two that do not are of something else, such as a proxy.
+func TestRule_RefusalsThatSayLessAreChance(t *testing.T) {
+	may := func(told int, refusals int) bool {
+		k := chance{}
+		k.init()
+		for range told {
+			k.may(true, true)
+		}
+		for range refusals - 1 {
+			k.may(false, false)
+		}
+		return k.may(false, false)
+	}
+	if may(0, 2) {
+		t.Error("two refusals in a row are chance, although none ever said how long to wait")
+	}
+	if !may(3, 2) {
+		t.Error("two refusals in a row are no chance, although others said how long to wait")
+	}
+	if may(3, 4) {
+		t.Error("four refusals in a row are chance")
 	}
 }
 

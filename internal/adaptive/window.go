@@ -71,31 +71,33 @@ func (w *window) begin(r *Rule, count, length, from float64) {
 // lengths are those that servers use.
 var lengths = [...]float64{1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600}
 
-// period returns the usual length that fits the last two beginnings of windows best.
+// period returns the shortest usual length that fits the last two beginnings of windows. If the
+// windows are longer, a few polls show it. If they were shorter than believed, nothing would,
+// and half of the windows were never used.
 func (w *window) period(cycle float64) float64 {
 	if w.n < 2 {
 		return cycle
 	}
 	a, b := w.brackets[(w.n-2)%len(w.brackets)], w.brackets[(w.n-1)%len(w.brackets)]
-	best, seen := cycle, b.before-a.before
 	for _, l := range lengths {
-		if l >= b.after-a.before && l <= b.before-a.after && (best == cycle || math.Abs(l-seen) < math.Abs(best-seen)) {
-			best = l
+		if l >= b.after-a.before && l <= b.before-a.after {
+			return l
 		}
 	}
-	return best
+	return cycle
 }
 
 // usual returns the next instant after t at which a window would begin if it had one of
-// the usual lengths and the last one began where the last blockage ended.
-func (w *window) usual(t float64) float64 {
+// the usual lengths and the last one began where the last blockage ended. A call that leaves so
+// late must arrive after that instant: the one that ended the blockage may have been slower.
+func (w *window) usual(t, late float64) float64 {
 	if w.n == 0 {
 		return math.Inf(1)
 	}
 	last := w.brackets[(w.n-1)%len(w.brackets)].before
 	for _, l := range lengths[3:] {
 		if last+l > t {
-			return last + l + .01
+			return last + l + late
 		}
 	}
 	return math.Inf(1)
@@ -126,7 +128,7 @@ func (w *window) pace() float64 { return front * w.count / w.length }
 
 // opens returns when the next call may leave: now, or in the next window.
 func (w *window) opens(r *Rule, t float64) float64 {
-	if t >= w.from+w.length {
+	if t >= w.from+w.length && (w.begun() || !r.blockage.on) { // else it may be longer
 		if w.used > .5*w.count {
 			w.last = w.from
 		}
@@ -160,7 +162,7 @@ func (w *window) next(r *Rule) {
 		switch {
 		case w.wrong > 3: // it is something else
 			r.phase = Tracking
-			r.pace.learn(r, math.Max(w.used, r.unit)/w.length, Measured)
+			r.pace.learn(r, math.Max(math.Max(w.used, r.unit), w.count/2)/w.length, Measured)
 		case w.wrong > 1:
 			w.count = math.Max(w.used, w.count/2)
 		}
@@ -177,17 +179,38 @@ func (w *window) refused(c Call) {
 	}
 }
 
-// poll returns when to ask a blocked server again, not after next: soon if a window
-// should have begun by now, when the next one begins if this one is used up.
+// poll returns when to ask a blocked server again, not after next: soon after an instant at
+// which a window may have begun, and when one may begin.
 func (w *window) poll(r *Rule, t, next float64) float64 {
-	begun := w.from + math.Floor((t-w.from)/w.length)*w.length
-	if soon := t - begun; soon < .1*w.length && (begun > w.from || w.used < .1*w.count) {
+	late := .01 + .5*r.refusal
+	if w.begun() {
+		if w.used >= .9*w.count {
+			return w.from + w.length + late
+		}
+		return math.Min(next, w.from+w.length)
+	}
+	before, after := w.begins(t)
+	if soon := t - before; soon < .1*(before-w.last) {
 		r.blockage.gap = math.Min(r.blockage.gap, math.Max(.1, soon))
-		return math.Min(next, t+r.blockage.gap)
+		next = math.Min(next, t+r.blockage.gap)
 	}
-	reopens := begun + w.length + .01 + .5*r.refusal
-	if w.extra > 0 || w.used >= .9*w.count {
-		return reopens
+	return math.Min(next, after+late)
+}
+
+// begun reports whether any of the current window was granted, as far as is known.
+func (w *window) begun() bool { return w.last == 0 || !w.denied || w.used >= .1*w.count }
+
+// begins returns the last instant until t and the next one at which a window may begin, if the
+// current one has not: its length was taken for too short, and is a longer one of the usual.
+func (w *window) begins(t float64) (before, after float64) {
+	before, after = w.last, w.last+w.length
+	for _, l := range lengths {
+		if after > t {
+			return before, after
+		}
+		if l > w.length {
+			before, after = after, w.last+l
+		}
 	}
-	return math.Min(next, reopens)
+	return after, math.Inf(1)
 }
