@@ -50,6 +50,7 @@ var (
 // looks has a mark of its own for each library, because not all readers see the colours.
 var looks = map[string]look{
 	"sluice":        {blue, draw.CircleGlyph{}, nil},
+	"sluice-fine":   {sky, polygon{corners: 8}, []vg.Length{5, 3}},
 	"deadlines":     {blue, polygon{corners: 5}, []vg.Length{5, 3}},
 	"floor":         {ink, draw.PlusGlyph{}, []vg.Length{2, 2}},
 	"parts":         {ink, draw.RingGlyph{}, []vg.Length{2, 2}},
@@ -117,6 +118,7 @@ var names = map[string]string{
 	burstOne:      "x/time/rate, burst 1",
 	"xsync":       "x/sync",
 	"uber-strict": "uber, no slack",
+	"sluice-fine": "sluice, no grain",
 	"uber":        "uber, slack 10",
 	"ticker":      "time.Ticker",
 	"chan":        "channel",
@@ -196,6 +198,10 @@ func (f *figure) addSeries(p *panel, all []series) {
 	for _, s := range all {
 		if len(s.points) == 0 {
 			continue
+		}
+		if _, ok := looks[s.library]; !ok {
+			f.err = fmt.Errorf("%s has no look", s.library)
+			return
 		}
 		line, marks, err := plotter.NewLinePoints(s.points)
 		if err != nil {

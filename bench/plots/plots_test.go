@@ -93,6 +93,14 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// All libraries that are measured can be drawn.
+func TestRunPublished(t *testing.T) {
+	const results = "../results/"
+	if err := run(results+"speed.txt", results+"precision.json", results+"league.json", t.TempDir(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRunNothing(t *testing.T) {
 	dir := t.TempDir()
 	speed := filepath.Join(dir, "speed.txt")
