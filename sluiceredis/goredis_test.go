@@ -72,7 +72,7 @@ func TestStoreCountsOutcomes(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
 	b := newBackend(t, p.Addr)
-	store, err := New(b.client, Config{Timeout: 50 * time.Millisecond})
+	store, err := New(b.client, Config{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
