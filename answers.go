@@ -105,7 +105,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts
 			g.slowStart(now, since, 0)
 		}
-		g.heeding.Store(g.ramp != nil)
+		g.answersCount.Store(g.ramp != nil)
 		g.queue.Unlock()
 		return lesson{}
 	case g.learner == nil:
@@ -134,7 +134,7 @@ func (g *Gate) wake(now time.Duration) {
 func (g *Gate) slowStart(now, since, asked time.Duration) {
 	if g.rate.Count == 0 && g.learner == nil {
 		g.ramp = g.ramp.refuse(now, since, asked)
-		g.heeding.Store(true)
+		g.answersCount.Store(true)
 	}
 }
 
@@ -159,7 +159,7 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 // leave earlier now, and the observer learns what has changed, with the queue unlocked.
 func (g *Gate) endAnswer(now time.Duration) {
 	event, report := g.learner.news(g)
-	g.heeding.Store(g.ramp != nil || g.learner != nil)
+	g.answersCount.Store(g.ramp != nil || g.learner != nil)
 	g.wake(now)
 	g.queue.Unlock()
 	if report {

@@ -51,7 +51,7 @@ type extra struct {
 // addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
 // count them.
 func (p *Permit) addCosts(ctx context.Context) {
-	if len(p.gate.steps) == 0 && !p.heeded() {
+	if len(p.gate.steps) == 0 && !p.countsCosts() {
 		return
 	}
 	costs := costsOf(ctx)
@@ -112,7 +112,7 @@ func (p *Permit) SettleCosts(actual Costs) {
 		})
 	}
 	for ; p != nil; p = p.up {
-		if p.gate.heeds() {
+		if p.gate.countsCosts() {
 			p.settleLearned(before, actual)
 		}
 		if less {

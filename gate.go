@@ -40,13 +40,13 @@ type Gate struct {
 
 	// What a call reads that leaves without the lock, see rule.go. After the queue: what it
 	// reads of that is at its end.
-	lane     schedule.Lane
-	plain    bool        // no further limits, semaphore, parent or observer
-	observed bool        // it or a parent has an observer
-	impaired atomic.Bool // the budget is not full: successes mend it
-	heeding  atomic.Bool // there is a ramp or a learner: answers count
-	path     []*Gate     // see admitPath
-	hold     holdTime
+	lane         schedule.Lane
+	plain        bool        // no further limits, semaphore, parent or observer
+	observed     bool        // it or a parent has an observer
+	impaired     atomic.Bool // the budget is not full: successes mend it
+	answersCount atomic.Bool // there is a ramp or a learner: answers count
+	path         []*Gate     // see admitPath
+	hold         holdTime
 
 	name      string
 	limits    []Limit

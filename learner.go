@@ -120,7 +120,7 @@ func (g *Gate) hasRate() bool {
 // learn gives g, whose queue is locked, a learner at the refusal of a call of n.
 func (g *Gate) learn(now time.Duration, n int64) {
 	g.learner, g.ramp = newLearner(g), nil
-	g.heeding.Store(true)
+	g.answersCount.Store(true)
 	g.learner.takeOver(now, n)
 }
 
@@ -164,7 +164,7 @@ func (g *Gate) beginToLearn() {
 		g.queue.Lock() // calls that leave without the lock are not seen
 		defer g.queue.Unlock()
 		g.learner = newLearner(g)
-		g.heeding.Store(true)
+		g.answersCount.Store(true)
 	}
 }
 

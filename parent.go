@@ -106,7 +106,7 @@ func (g *Gate) passAll(ctx context.Context, n int64) (now time.Duration, v sched
 // counts reports whether a gate of g.path counts what a call of ctx takes of several units.
 func (g *Gate) counts(ctx context.Context) bool {
 	for _, gate := range g.path {
-		if gate.heeds() {
+		if gate.countsCosts() {
 			return costsOf(ctx) != nil
 		}
 	}

@@ -65,7 +65,7 @@ func (p *peering) use(g *Gate, n int64, costs Costs) {
 	if p == nil || g.queue.Closed() != nil {
 		return
 	}
-	p.each(g, n, costs, func(u *peerUnit, amount int64) { u.used = true })
+	p.each(g, n, costs, func(u *peerUnit, _ int64) { u.used = true })
 	if !p.running {
 		p.running, p.ended = true, make(chan struct{})
 		go g.exchange(p.ended)
@@ -328,13 +328,14 @@ func (g *Gate) firstUnit() Unit {
 	return g.learningUnit()
 }
 
-// heeds reports whether the costs and the ends of calls count for g.
-func (g *Gate) heeds() bool { return g.heeding.Load() || g.peering != nil }
+// countsCosts reports whether g needs to know what calls cost of several units: because it
+// learns, or because others do.
+func (g *Gate) countsCosts() bool { return g.answersCount.Load() || g.peering != nil }
 
-// heeded is heeds for the gates of p.
-func (p *Permit) heeded() bool {
+// countsCosts reports whether a gate of p does.
+func (p *Permit) countsCosts() bool {
 	for ; p != nil; p = p.up {
-		if p.gate.heeds() {
+		if p.gate.countsCosts() {
 			return true
 		}
 	}

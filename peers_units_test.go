@@ -36,6 +36,20 @@ func ofUnit(t *testing.T, g *sluice.Gate, unit sluice.Unit) sluice.Learned {
 	return *l
 }
 
+// blameTokens makes 100 calls of 100 tokens, so far apart, of which the server refuses two
+// because of their tokens. It is for bubbles.
+func blameTokens(t *testing.T, g *sluice.Gate, apart time.Duration) {
+	for i := range 100 {
+		_ = g.Do(withTokens(t, 100), func(context.Context) error {
+			if i == 80 || i == 99 {
+				return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
+			}
+			return nil
+		})
+		time.Sleep(apart)
+	}
+}
+
 // another lets another gate be in the groups until the test ends. It wants all.
 func (m *meeting) another(t *testing.T, groups ...string) {
 	go func() {
@@ -124,15 +138,7 @@ func TestGate_Peers_AUnitIsBlamed(t *testing.T) {
 				m.another(t, "api", ofTokens)
 			}
 			g := sharing(t, m, sluice.Config{})
-			for i := range 100 {
-				_ = g.Do(withTokens(t, 100), func(context.Context) error {
-					if i == 80 || i == 99 {
-						return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
-					}
-					return nil
-				})
-				time.Sleep(50 * time.Millisecond)
-			}
+			blameTokens(t, g, 50*time.Millisecond)
 			l = ofUnit(t, g, "tokens")
 		})
 		return l
@@ -389,15 +395,7 @@ func TestGate_Peers_UnitsAndSnapshots(t *testing.T) {
 func TestGate_Restore_AUnitAndARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
-		for i := range 100 {
-			_ = g.Do(withTokens(t, 100), func(context.Context) error {
-				if i == 80 || i == 99 {
-					return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
-				}
-				return nil
-			})
-			time.Sleep(50 * time.Millisecond)
-		}
+		blameTokens(t, g, 50*time.Millisecond)
 		next := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}})
 		if err := next.Restore(g.Snapshot()); err != nil {
 			t.Fatal(err)
@@ -419,15 +417,7 @@ func TestGate_Restore_AUnitAndARate(t *testing.T) {
 func TestGate_Units_UnderAParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{})})
-		for i := range 100 {
-			_ = g.Do(withTokens(t, 100), func(context.Context) error {
-				if i == 80 || i == 99 {
-					return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
-				}
-				return nil
-			})
-			time.Sleep(300 * time.Millisecond)
-		}
+		blameTokens(t, g, 300*time.Millisecond)
 		if l := ofUnit(t, g, "tokens"); l.Refusals != 1 || l.Rate == 0 {
 			t.Errorf("learned %v", l)
 		}

@@ -128,7 +128,7 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 			return nil
 		}
 	}
-	if r.Ask == nil && g.heeds() && costsOf(ctx) != nil {
+	if r.Ask == nil && g.countsCosts() && costsOf(ctx) != nil {
 		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
 	}
 	now, waited, err := g.queue.Acquire(ctx, *r)
@@ -311,7 +311,7 @@ func (p *Permit) Ended(err error) {
 // parents, once.
 func (p *Permit) answer(outcome adaptive.Outcome) {
 	for ; p != nil; p = p.up {
-		if g := p.gate; g != nil && g.heeding.Load() {
+		if g := p.gate; g != nil && g.answersCount.Load() {
 			g.answer(p, outcome)
 		}
 	}

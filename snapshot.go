@@ -54,7 +54,7 @@ func (g *Gate) Restore(data []byte) error {
 			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
 		}
 		g.learner, g.ramp = l, nil
-		g.heeding.Store(true)
+		g.answersCount.Store(true)
 		g.queue.Recheck()
 		g.wake(g.queue.Now())
 	}

@@ -114,9 +114,8 @@ func (b *blockage) again(r *Rule, t float64, c Call) {
 		r.next = math.Min(r.next, math.Max(t+1, r.minute(t)+.5))
 	}
 	if b.gap > 1 && b.polls > 1 && r.phase == Bounding {
-		late := .01 + .5*r.refusal
-		r.next = math.Min(r.next, r.window.usual(t+math.Min(b.gap/2, 10), late))
-		if at := r.window.usual(r.next, late); at < r.next+b.gap/4 {
+		r.next = math.Min(r.next, r.window.usual(r, t+math.Min(b.gap/2, 10)))
+		if at := r.window.usual(r, r.next); at < r.next+b.gap/4 {
 			r.next = at // to ask just before a window begins would cost all of it
 		}
 	}

@@ -82,11 +82,11 @@ func (k *chance) may(expected bool, told bool) bool {
 	silent := k.told == 3 && !told // it says less than the others did
 	k.doubt++
 	enough := doubtEnough
-	if expected {
-		enough = 1
-	}
-	if silent {
+	switch {
+	case silent:
 		enough = doubtSilent
+	case expected:
+		enough = 1
 	}
 	if told || k.doubt > enough || expected && k.share < noisy && !silent {
 		k.suspect, k.doubt = -1, 0

@@ -88,16 +88,16 @@ func (w *window) period(cycle float64) float64 {
 }
 
 // usual returns the next instant after t at which a window would begin if it had one of
-// the usual lengths and the last one began where the last blockage ended. A call that leaves so
-// late must arrive after that instant: the one that ended the blockage may have been slower.
-func (w *window) usual(t, late float64) float64 {
+// the usual lengths and the last one began where the last blockage ended. A call that leaves
+// then arrives after that instant.
+func (w *window) usual(r *Rule, t float64) float64 {
 	if w.n == 0 {
 		return math.Inf(1)
 	}
 	last := w.brackets[(w.n-1)%len(w.brackets)].before
 	for _, l := range lengths[3:] {
 		if last+l > t {
-			return last + l + late
+			return last + l + r.arrival()
 		}
 	}
 	return math.Inf(1)
@@ -162,7 +162,7 @@ func (w *window) next(r *Rule) {
 		switch {
 		case w.wrong > 3: // it is something else
 			r.phase = Tracking
-			r.pace.learn(r, math.Max(math.Max(w.used, r.unit), w.count/2)/w.length, Measured)
+			r.pace.learn(r, max(w.used, r.unit, w.count/2)/w.length, Measured)
 		case w.wrong > 1:
 			w.count = math.Max(w.used, w.count/2)
 		}
@@ -182,10 +182,9 @@ func (w *window) refused(c Call) {
 // poll returns when to ask a blocked server again, not after next: soon after an instant at
 // which a window may have begun, and when one may begin.
 func (w *window) poll(r *Rule, t, next float64) float64 {
-	late := .01 + .5*r.refusal
 	if w.begun() {
 		if w.used >= .9*w.count {
-			return w.from + w.length + late
+			return w.from + w.length + r.arrival()
 		}
 		return math.Min(next, w.from+w.length)
 	}
@@ -194,8 +193,12 @@ func (w *window) poll(r *Rule, t, next float64) float64 {
 		r.blockage.gap = math.Min(r.blockage.gap, math.Max(.1, soon))
 		next = math.Min(next, t+r.blockage.gap)
 	}
-	return math.Min(next, after+late)
+	return math.Min(next, after+r.arrival())
 }
+
+// arrival is how long after the expected beginning of a window a call leaves, so that it does
+// not arrive before: the one that the beginning is known from may have been slower.
+func (r *Rule) arrival() float64 { return .01 + .5*r.refusal }
 
 // begun reports whether any of the current window was granted, as far as is known.
 func (w *window) begun() bool { return w.last == 0 || !w.denied || w.used >= .1*w.count }
