@@ -169,7 +169,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(ctx, 1); v == schedule.Leave {
+		if now, v := g.passOpen(ctx); v == schedule.Leave {
 			g.leavePath(now)
 			return nil
 		}
@@ -198,7 +198,7 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(ctx, 1); v == schedule.Leave {
+		if now, v := g.passOpen(ctx); v == schedule.Leave {
 			return g.doPath(ctx, f, now)
 		}
 	}

@@ -80,19 +80,32 @@ func (g *Gate) look(l *look) (v schedule.Verdict) {
 	return v
 }
 
-// passAll lets a call leave all gates of g.path at now, if no caller waits and all would.
-func (g *Gate) passAll(ctx context.Context, n int64) (now time.Duration, v schedule.Verdict) {
-	if g.counts(ctx) {
-		return 0, schedule.Ask
-	}
+// passOpen lets a call of cost 1 leave all gates of g.path at now without a lock, if no caller
+// waits and their lanes are open. Of each gate it takes a place and a slot and nothing else,
+// which leavePath returns.
+func (g *Gate) passOpen(ctx context.Context) (now time.Duration, v schedule.Verdict) {
 	v = schedule.Ask
-	for losses := 0; n == 1 && losses < fewLosses && g.idle(); losses = contend.Lost(losses) {
+	if g.counts(ctx) {
+		return 0, v
+	}
+	for losses := 0; losses < fewLosses && g.idle(); losses = contend.Lost(losses) {
 		opened := true
 		if now, v, opened = g.admitPath(); v != schedule.Ask || !opened {
 			break
 		}
 	}
-	if v == schedule.Ask && g.idle() {
+	return now, v
+}
+
+// passAll lets a call of n leave all gates of g.path at now, if no caller waits and all would.
+// Only a Permit returns all that it may have taken: the cost in flight, and its answer to a
+// slow start or to a gate that learns.
+func (g *Gate) passAll(ctx context.Context, n int64) (now time.Duration, v schedule.Verdict) {
+	v = schedule.Ask
+	if n == 1 {
+		now, v = g.passOpen(ctx)
+	}
+	if v == schedule.Ask && !g.counts(ctx) && g.idle() {
 		// As admitPath would, but with the locks, while no caller waits: if a call queued, those
 		// that come meanwhile would have to, and so on.
 		// It has just come, and so is not late by our fault.
@@ -154,14 +167,14 @@ func (g *Gate) backOut(places, slots int, seen *[mostGates]look) {
 	}
 }
 
-// doPath is Do for a call that left all gates of g.path at now. A second defer in Do would cost
+// doPath is Do for a call that passOpen let leave at now. A second defer in Do would cost
 // each call of a plain gate a quarter of its time.
 func (g *Gate) doPath(ctx context.Context, f func(ctx context.Context) error, now time.Duration) error {
 	defer g.leavePath(now)
 	return g.ended(f(ctx), now, nil)
 }
 
-// leavePath ends a call that left at since, in all gates of g.path.
+// leavePath ends a call that passOpen let leave at since, in all gates of g.path.
 func (g *Gate) leavePath(since time.Duration) {
 	for _, gate := range g.path {
 		gate.leave(since)

@@ -2,7 +2,9 @@ package sluice
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // newFamily returns a gate of 10/s with room for 3, and its parent of 20/s with room for 2.
@@ -255,4 +258,118 @@ func TestGate_Do_WithAParent_MeasuresHowLongCallsTake(t *testing.T) {
 			t.Errorf("%v in the child, %v in the parent", child.hold.mean(), parent.hold.mean())
 		}
 	})
+}
+
+// verbsUnderAParent make one call of 10 ms through a gate, but Wait, which makes none.
+var verbsUnderAParent = map[string]func(g *Gate){
+	"Do":   func(g *Gate) { _ = g.Do(context.Background(), tenMillis) },
+	"Wait": func(g *Gate) { _ = g.Wait(context.Background()); time.Sleep(10 * time.Millisecond) },
+	"Acquire": func(g *Gate) {
+		p, _ := g.Acquire(context.Background(), 1)
+		_ = tenMillis(context.Background())
+		p.Release()
+	},
+	"TryAcquire": func(g *Gate) {
+		p, _ := g.TryAcquire(1)
+		_ = tenMillis(context.Background())
+		p.Release()
+	},
+	"Retry": func(g *Gate) { _ = Retry(context.Background(), g, RetryPolicy{}, tenMillis) },
+	"Do that panics": func(g *Gate) {
+		defer func() { _ = recover() }()
+		_ = g.Do(context.Background(), func(ctx context.Context) error { _ = tenMillis(ctx); panic("f") })
+	},
+	"Do that exits": func(g *Gate) {
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			_ = g.Do(context.Background(), func(ctx context.Context) error { _ = tenMillis(ctx); runtime.Goexit(); return nil })
+		})
+		calls.Wait()
+	},
+}
+
+func tenMillis(context.Context) error {
+	time.Sleep(10 * time.Millisecond)
+	return nil
+}
+
+// A call under a parent returns all that it took, in whichever gate and whoever made it: with
+// cost in flight, 100 calls by Do wedged a gate of 100 for ever.
+func TestGate_WithAParent_ReturnsCostInFlight(t *testing.T) {
+	for verb, call := range verbsUnderAParent {
+		for where, units := range map[string][2]Unit{"child": {Cost, Calls}, "parent": {Calls, Cost}, "both": {Cost, Cost}} {
+			t.Run(verb+", "+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					parent := limits.Must(New(Config{Concurrency: 3, ConcurrencyUnit: units[1]}))
+					child := limits.Must(New(Config{Concurrency: 3, ConcurrencyUnit: units[0], Parent: parent}))
+					began := time.Now()
+					for i := range uint64(20) {
+						call(child)
+						wantFlight(t, "afterwards", child, parent, 0, i+1)
+					}
+					if took := time.Since(began); took != 200*time.Millisecond {
+						t.Errorf("20 calls of 10 ms took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// After a pause, each response lets two more calls leave, however the calls are made. The
+// answers to calls of Do were not counted: each of them waited 10 s for the one before.
+func TestGate_WithAParent_CountsAnswersInASlowStart(t *testing.T) {
+	for verb, call := range verbsUnderAParent {
+		if verb == "Do that panics" || verb == "Do that exits" {
+			continue // no server has answered
+		}
+		for _, off := range []bool{false, true} {
+			for _, above := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, off %t, parent paused %t", verb, off, above), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						parent := limits.Must(New(Config{Adaptive: Adaptive{Off: off}}))
+						child := limits.Must(New(Config{Adaptive: Adaptive{Off: off}, Parent: parent}))
+						paused := child
+						if above {
+							paused = parent
+						}
+						paused.PauseUntil(time.Now().Add(time.Second), "")
+						time.Sleep(time.Second)
+						began := time.Now()
+						for range 20 {
+							call(child)
+						}
+						if took := time.Since(began); took != 200*time.Millisecond {
+							t.Errorf("20 calls of 10 ms took %v", took)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A gate that learns is told how each of its calls ended, and keeps nothing of them.
+func TestGate_WithAParent_LearnsFromAllCalls(t *testing.T) {
+	for verb, call := range verbsUnderAParent {
+		for _, above := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, parent learns %t", verb, above), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					parent := limits.Must(New(Config{Adaptive: Adaptive{Search: above}}))
+					child := limits.Must(New(Config{Adaptive: Adaptive{Search: !above}, Parent: parent}))
+					learns := child
+					if above {
+						learns = parent
+					}
+					for range 100 {
+						time.Sleep(time.Second)
+						call(child)
+					}
+					if out := learns.learner.out.calls; len(out) > 0 {
+						t.Errorf("%d calls are in flight, as far as it knows", len(out))
+					}
+				})
+			})
+		}
+	}
 }
