@@ -16,7 +16,7 @@ import (
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
 		p.answer(adaptive.Granted)
-		g.succeeded(true)
+		g.succeeded(since, true)
 		return nil
 	}
 	permanent, throttled := g.marks(err)
@@ -25,7 +25,7 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
 	switch {
 	case wellAnswered:
-		g.answeredDefinitely()
+		g.answeredDefinitely(since)
 	case !errors.Is(err, context.Canceled):
 		g.failed()
 	}
@@ -81,7 +81,18 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 type lesson struct {
 	learned bool
 	blocked time.Duration // for how long the server has granted nothing
-	granted uint64        // calls that it has granted before
+}
+
+// refusedAlone records that the server refused a call of p for its own sake: that says nothing
+// about others, and nothing about how long they take.
+func (g *Gate) refusedAlone(p *Permit) {
+	g.queue.Lock()
+	if p.gate != nil {
+		g.hold.skip(p.since)
+		p.first(denied)
+	}
+	g.queue.Unlock()
+	p.answer(adaptive.Unknown)
 }
 
 // throttled records that the server refused with err a call that left at since, and asked for
@@ -94,6 +105,8 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		g.queue.Unlock()
 		return lesson{}
 	}
+	g.tally.refuse()
+	g.impaired.Store(true) // so that grants count
 	n := int64(1)
 	if p != nil {
 		n = p.n
@@ -112,7 +125,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		g.learn(now, n)
 	}
 	g.learner.refused(now, since, n, p.costs(), g.flight.calls()-1, asked, exhausted(err))
-	l = lesson{true, g.learner.blockedFor(now), g.learner.granted}
+	l = lesson{true, g.learner.blockedFor(now)}
 	g.endAnswer(now)
 	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
 		g.queue.Change(func(time.Duration) {})
@@ -175,6 +188,7 @@ const (
 	throttle
 	timeout
 	learned // a throttle that the learner of the gate deals with: it spaces calls out itself
+	alone   // a throttle of one call for its own sake
 )
 
 // payRetry pays for a retry of a call that left at left. If the budget cannot pay, it
@@ -185,7 +199,7 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	now := g.queue.Now()
 	cost := retryCost
 	switch {
-	case kind == learned:
+	case kind == learned || kind == alone:
 		cost = 0
 	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
 		// Not "left before": in a bubble calls leave, are refused and pay at one
@@ -224,24 +238,25 @@ func (g *Gate) failed() {
 	g.endQuiet(g.queue.Now())
 }
 
-// succeeded records that a call succeeded, at its first attempt or later.
-func (g *Gate) succeeded(first bool) {
-	g.mend(func(b *budget) { b.refund(first) })
+// succeeded records that a call succeeded that left at since, at its first attempt or later.
+func (g *Gate) succeeded(since time.Duration, first bool) {
+	g.mend(since, func(b *budget) { b.refund(first) })
 }
 
-// answeredDefinitely records that a call failed with a definite answer: the server is
+// answeredDefinitely records that a call that left at since failed with a definite answer: the server is
 // well, and the call was wrong. It puts back no tokens: that a retry ends so is no
 // reason for more of them.
-func (g *Gate) answeredDefinitely() { g.mend(func(*budget) {}) }
+func (g *Gate) answeredDefinitely(since time.Duration) { g.mend(since, func(*budget) {}) }
 
-// mend calls refund and halves the spacing.
-func (g *Gate) mend(refund func(b *budget)) {
+// mend counts a grant of a call that left at since, calls refund and halves the spacing.
+func (g *Gate) mend(since time.Duration, refund func(b *budget)) {
 	if !g.impaired.Load() { // nothing to mend, as for nearly all calls
 		return
 	}
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
+	g.tally.grant(since)
 	b := g.budget.at(now)
 	refund(&b)
 	spaced := g.budget.spacing > 0
@@ -249,7 +264,7 @@ func (g *Gate) mend(refund func(b *budget)) {
 		b.halve(g.rate.Interval())
 	}
 	g.budget = b
-	g.impaired.Store(!b.recovered())
+	g.impaired.Store(!b.recovered() || !g.tally.quiet())
 	if spaced {
 		// Waiting callers may leave earlier now. The release of the permit would wake
 		// them, too, but may come much later.

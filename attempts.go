@@ -53,8 +53,7 @@ type Attempts struct {
 	last     error         // of the attempt before
 	charged  bool          // as a retry of an outer loop
 	permit   *Permit       // of this attempt
-	refused  bool          // before, by a server that had granted so many calls
-	granted  uint64
+	refused  refusedCall   // its refusals by the server
 
 	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
 	// that a server asks for, and for the gate, do not count.
@@ -157,7 +156,7 @@ func (a *Attempts) tooLate(d time.Duration) error {
 func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final error) {
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
-		a.gate.succeeded(a.attempts == 1 && !a.charged)
+		a.gate.succeeded(a.left, a.attempts == 1 && !a.charged)
 		return false, nil
 	}
 	final = a.failed(ctx, err)
@@ -167,8 +166,11 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 // failed is Ended for an err that is not nil. It returns nil for another attempt.
 func (a *Attempts) failed(ctx context.Context, err error) error {
 	permanent, throttled := a.gate.marks(err)
-	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)
 	a.last, a.wait = err, 0
+	if throttled != nil && !permanent && !a.gate.concernsOthers(&a.refused) {
+		return a.refusedAlone(ctx, throttled)
+	}
+	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)
 	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
 	a.permit.answer(outcomeOf(err, definite(err, permanent || rejected, throttled)))
 	kind := plain
@@ -177,11 +179,11 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 		return a.stop(ctx.Err(), 0)
 	case permanent:
 		return a.final(err, throttled)
-	case wait > 0:
-		return a.serverWait(ctx, wait)
 	case throttled != nil && lesson.blocked > a.policy.MaxServerWait:
 		return a.stop(ErrServerWait, a.gate.opens())
-	case throttled != nil && a.forTheGate(lesson): // which decides when to ask again
+	case wait > 0:
+		return a.serverWait(ctx, wait)
+	case throttled != nil && lesson.learned: // the gate decides when to ask again
 		a.asked++
 		return a.mayWait(ctx, learned, 0, a.policy.Throttled(1, 0, almostOne), limits.ByLearned, false)
 	case throttled != nil:
@@ -194,19 +196,21 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 	return a.backOff(ctx, kind, delayed(err))
 }
 
-// forTheGate reports whether a refusal is one of the gate. A call that is refused again,
-// although the server has granted others in between, may be refused for its own sake: its
-// further attempts count and have a backoff.
-func (a *Attempts) forTheGate(l lesson) bool {
-	again := a.refused && l.granted > a.granted
-	a.refused, a.granted = true, l.granted
-	return l.learned && !again
+// refusedAlone is failed for a call that the server refuses for its own sake: the refusal counts
+// as an attempt, and only this call waits, as long as the server asks. It costs nothing of the
+// retry budget: the server is well, and the attempts are bounded.
+func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) error {
+	a.gate.refusedAlone(a.permit)
+	if ctx.Err() != nil {
+		return a.stop(ctx.Err(), 0)
+	}
+	return a.backOff(ctx, alone, throttled.at)
 }
 
 // final returns the error with which the call ends after the permanent err.
 func (a *Attempts) final(err error, throttled *throttledError) error {
 	if definite(err, true, throttled) {
-		a.gate.answeredDefinitely()
+		a.gate.answeredDefinitely(a.left)
 	} else {
 		a.gate.failed()
 	}
@@ -263,7 +267,7 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 		return a.stop(ErrAttempts, 0)
 	}
 	curve := a.policy.Backoff
-	if kind == throttle {
+	if kind == throttle || kind == alone {
 		curve = a.policy.Throttled
 	}
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))

@@ -43,7 +43,7 @@ type Gate struct {
 	lane         schedule.Lane
 	plain        bool        // no further limits, semaphore, parent or observer
 	observed     bool        // it or a parent has an observer
-	impaired     atomic.Bool // the budget is not full: successes mend it
+	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
 	answersCount atomic.Bool // there is a ramp or a learner: answers count
 	path         []*Gate     // see admitPath
 	hold         holdTime
@@ -79,6 +79,7 @@ type Gate struct {
 	schedule    schedule.Schedule
 	why         string // of the pause
 	budget      budget
+	tally       tally
 	ramp        *ramp    // or nil
 	learner     *learner // or nil
 	peering     *peering // or nil

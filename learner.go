@@ -19,9 +19,10 @@ type learner struct {
 	blamedAt  time.Duration
 	gate      *Gate
 	catchUp   time.Duration
-	blockedAt time.Duration // when the last blockage began, or its wait ends
-	reported  uint64        // changes
-	granted   uint64        // calls that the server granted
+	blockedAt time.Duration // when the last blockage began
+	// askedUntil is until when the last refusals asked to wait.
+	askedUntil time.Duration
+	reported   uint64 // changes
 }
 
 // # When does a gate begin to learn?
@@ -250,9 +251,6 @@ func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight i
 
 // ended records how a call of n with costs ended that left at since.
 func (l *learner) ended(now, since time.Duration, n int64, costs Costs, inFlight int64, reply adaptive.Reply) {
-	if reply.Outcome == adaptive.Granted {
-		l.granted++
-	}
 	if l.more == nil {
 		l.endedAlone(now, since, l.unit.of(n), inFlight, reply)
 		return
@@ -263,9 +261,10 @@ func (l *learner) ended(now, since time.Duration, n int64, costs Costs, inFlight
 // refused records that the server refused a call of n with costs that left at since, and
 // asked for a wait of asked. It may have named the unit whose limit was exhausted.
 func (l *learner) refused(now, since time.Duration, n int64, costs Costs, inFlight int64, asked time.Duration, named Unit) {
-	if asked > 0 || !l.isBlocked() {
-		l.blockedAt = now + asked
+	if !l.isBlocked() || since > l.askedUntil+forgottenBlockage {
+		l.blockedAt = now
 	}
+	l.askedUntil = max(l.askedUntil, now+asked)
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.take(since, l.unit.of(n), inFlight)
@@ -285,8 +284,13 @@ func (l *learner) isBlocked() (blocked bool) {
 	return blocked
 }
 
-// blockedFor returns for how long the server has granted nothing, without the time for
-// which it asked.
+// forgottenBlockage is after how long without a call a blockage is over, as far as its length
+// counts: a program that makes a call an hour must not be told that the server has refused all of
+// them for an hour.
+const forgottenBlockage = 5 * time.Minute
+
+// blockedFor returns for how long the server has granted nothing, the time included for which
+// it asked.
 func (l *learner) blockedFor(now time.Duration) time.Duration {
 	if l == nil || !l.isBlocked() {
 		return 0

@@ -12,8 +12,9 @@ import (
 // A RetryPolicy says when [RetryValue] tries again. It is plain data: one value may serve
 // any number of calls at once. The zero RetryPolicy is a good one.
 type RetryPolicy struct {
-	// Attempts is the most attempts, the first included. Attempts after which the
-	// server asked for a wait do not count. 0 means 4, negative no bound.
+	// Attempts is the most attempts, the first included. Attempts that the server
+	// throttled do not count, unless it throttles this call and not the others: see
+	// RetryValue. 0 means 4, negative no limit.
 	Attempts int
 
 	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms
@@ -38,7 +39,8 @@ type RetryPolicy struct {
 	// MaxServerWait is the longest wait that a server may ask for. If it asks for
 	// more, calls stop at once with ErrServerWait and say when to come back: the call
 	// that got the response, those that wait, and those that come while the rest of the
-	// pause is longer. 0 means 5 min, negative no bound.
+	// pause is longer. They also stop when the server has throttled all calls for longer
+	// than this, even if it asked for short waits. 0 means 5 min, negative no bound.
 	MaxServerWait time.Duration
 
 	// AttemptTimeout bounds each attempt: its context ends then, and it may be
@@ -98,8 +100,10 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // marked with [RetryAfter] or [RetryAt] pauses the gate for as long as the server asks,
 // for all callers, who then leave at the paced rate. The call itself queues again at
 // once and leaves when the pause is over; this does not count as one of
-// RetryPolicy.Attempts. An error marked with [NotBefore] delays only the next attempt of
-// this call.
+// RetryPolicy.Attempts. But if the call is throttled again and again although the server
+// has accepted calls that started later, only this call is affected: its attempts count,
+// it alone waits, and the gate learns nothing from it. An error marked with [NotBefore]
+// delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: 100 tokens, of which a retry takes 5, or
 // 10 after a timeout. A success puts back 1, or 5 after a retry; each 30 s in which no

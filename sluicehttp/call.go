@@ -147,6 +147,11 @@ func (c *call) learn(st *state, resp *http.Response, b *bill) (*failure, time.Ti
 		now = time.Now()
 	}
 	st.inspect(resp, &said, now, c.patience())
+	if said.ShouldRetry != nil && !*said.ShouldRetry {
+		// No waiting ends it: an account without credit, a spend limit. It says nothing about how
+		// often calls may be made.
+		said.Throttled, said.Global = false, false
+	}
 	st.noteWarnings(warnings)
 	b.answered(&said, now)
 	st.learn(&said, now)

@@ -269,3 +269,31 @@ func TestTransport_SilentSuccessEndsDoubling(t *testing.T) {
 		})
 	}
 }
+
+// A refusal that no waiting ends is about one account, and not about how often calls are made:
+// each call learns why, without a wait. It taught the gate, and calls hung for minutes.
+func TestTransport_RefusedForGood_HoldsUpNoOthers(t *testing.T) {
+	for name, answer := range map[string]sluicetest.Layer{
+		"header":                   sluicetest.Status(429, "X-Should-Retry: false"),
+		"header, Retry-After":      sluicetest.Status(429, "X-Should-Retry: false", "Retry-After: 30"),
+		"header, nothing remains":  sluicetest.Status(429, "X-Should-Retry: false", "X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 60"),
+		"503 that says not to try": sluicetest.Status(503, "X-Should-Retry: false", "Retry-After: 30"),
+	} {
+		for config, cfg := range map[string]sluicehttp.Config{
+			"default": {}, "search": {Gate: sluice.Config{Adaptive: sluice.Adaptive{Search: true}}},
+			"rate": {Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}},
+		} {
+			t.Run(name+", "+config, func(t *testing.T) {
+				inWorld(t, cfg, layers(sluicetest.Delay(10*ms), answer), func(w *world) {
+					for range 20 {
+						w.wantGet("http://a.test/", map[bool]int{true: 503, false: 429}[strings.HasPrefix(name, "503")])
+						time.Sleep(time.Second)
+					}
+					if last := w.srv.Record().Arrivals()[19]; last != 19*1010*ms {
+						t.Errorf("the twentieth request arrived at %v", last)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package sluice
+
+import (
+	"math"
+	"time"
+)
+
+// # Whom does a refusal concern?
+//
+// A server that refuses a call may refuse all calls, because there are too many. Then all of
+// them have to wait, as long as it asks, and a gate learns from it. Or it refuses this one call,
+// always: an account without credit, an endpoint with a quota of its own, a disabled key. If that
+// paused the gate each time, one such call of 201 held up all others: a batch of 3 seconds took
+// hours, and what the gate learned from it was wrong.
+//
+// One refusal does not tell the two apart. The next one of the same call does, if the server
+// granted others in between that left after the first. If it refuses a share q of the others,
+// too, a call is refused n more times by chance with probability qⁿ. Once that is improbable,
+// its refusals concern only itself: they count as attempts, their wait holds nobody else, and
+// they teach nothing. At a server that refuses everybody q is 1, and nothing of this applies.
+//
+//	granted  refused   the call is refused for its own sake
+//	others   others    after how many more refusals
+//	      0        n   never
+//	      6        0   1
+//	      2        0   2
+//	    100       10   1
+//	    100      100   3
+
+// chanceOfRefusals is the probability below which the refusals of one call are no chance. At
+// a quarter, calls at a limit whose pace is nearly right would be thought so now and then.
+const chanceOfRefusals = 1. / 8
+
+// A tally counts how the server answered the calls of a gate lately. It is guarded by the lock
+// of the gate's queue.
+type tally struct {
+	granted, refused int64         // answers, but refusals of calls that were found to be alone
+	grantedSince     time.Duration // when the granted call left that left last
+	quietAt          int64         // granted, from which on the answers need not be counted
+
+	// Calls that were refused, and of these those that were found to be refused for their own
+	// sake. Most such calls come in numbers: if most of those before were alone, a further one is
+	// thought to be, too, until as many of them were not.
+	calls, alone int
+}
+
+// tallied is after how many grants in a row, since a refusal, a gate need not count any more:
+// that is enough for concernsOthers.
+const tallied = 64
+
+// grant counts a call that left at since and was granted.
+func (t *tally) grant(since time.Duration) {
+	t.granted++
+	t.grantedSince = max(t.grantedSince, since)
+}
+
+// refuse counts a refusal that concerns all calls.
+func (t *tally) refuse() {
+	t.refused++
+	t.quietAt = t.granted + tallied
+}
+
+// quiet reports whether grants need not be counted, because no call is refused.
+func (t *tally) quiet() bool { return t.granted >= t.quietAt }
+
+// meet counts a call at its first refusal.
+func (t *tally) meet() {
+	if t.calls++; t.calls > tallied {
+		t.calls, t.alone = t.calls/2, t.alone/2
+	}
+}
+
+// mostAreAlone reports whether most of the calls that were refused are refused for their own sake.
+func (t *tally) mostAreAlone() bool { return 2*t.alone > t.calls }
+
+// allAreAlone reports whether no other refusal is known.
+func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
+
+// A refusedCall is what the attempts of one call remember of its refusals.
+type refusedCall struct {
+	n       int           // how many there were
+	own     int64         // of these, in the tally since the first
+	at      time.Duration // the last one
+	granted int64         // in the tally at the first
+	refused int64         // likewise
+	alone   bool          // it was thought to be refused for its own sake,
+	then    int64         // when so many refusals were in the tally
+	sure    bool          // because others were granted
+}
+
+// concernsOthers reports whether a refusal of c now, its first or a further one, concerns the
+// other calls of the gate, too: see above. It does not change c.
+func (c *refusedCall) concernsOthers(t *tally) bool {
+	switch {
+	case c.n == 0:
+		return !t.mostAreAlone()
+	case c.alone && t.refused <= c.then:
+		return false // nothing was refused since that is not alone
+	case t.grantedSince <= c.at:
+		return true
+	}
+	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
+	share := (refused + 1) / (granted + refused + 2)
+	return math.Pow(share, float64(c.n)) > chanceOfRefusals
+}
+
+// note records a refusal of c at now, which concerns others or not.
+func (c *refusedCall) note(now time.Duration, t *tally, others bool) {
+	if c.n++; c.n == 1 {
+		c.granted, c.refused = t.granted, t.refused
+		t.meet()
+	}
+	before := c.at
+	c.at = now
+	if others {
+		c.own++
+		return
+	}
+	if c.n > 1 && !c.sure && t.grantedSince > before {
+		c.sure = true
+		t.alone++
+		t.refused -= c.own
+		c.own = 0
+	}
+	c.alone, c.then = true, t.refused
+}
+
+// concernsOthers notes that the server refused a call of g again, or for the first time, and
+// reports whether that concerns other calls. If it does not, and no other refusal is known, the
+// gate forgets what it has learned from those of this call.
+func (g *Gate) concernsOthers(c *refusedCall) bool {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	others := c.concernsOthers(&g.tally)
+	c.note(g.queue.Now(), &g.tally, others)
+	if !others && g.tally.allAreAlone() && !g.adaptive.searches() && (g.learner != nil || g.ramp != nil) {
+		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
+		g.answersCount.Store(false)
+		g.wake(g.queue.Now())
+	}
+	return others
+}
