@@ -105,7 +105,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		g.queue.Unlock()
 		return lesson{}
 	}
-	g.tally.refuse()
+	g.tally.refuse(now, since)
 	g.impaired.Store(true) // so that grants count
 	n := int64(1)
 	if p != nil {
@@ -168,16 +168,23 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 	g.endAnswer(now)
 }
 
-// endAnswer ends what the answer to a call has begun with the queue locked: callers may
-// leave earlier now, and the observer learns what has changed, with the queue unlocked.
+// endAnswer ends what the answer to a call has begun with the queue locked, and unlocks it, see
+// changedMind.
 func (g *Gate) endAnswer(now time.Duration) {
-	event, report := g.learner.news(g)
-	g.answersCount.Store(g.ramp != nil || g.learner != nil)
-	g.wake(now)
+	event, report := g.changedMind(now)
 	g.queue.Unlock()
 	if report {
 		g.report(event)
 	}
+}
+
+// changedMind is called with the queue locked after something was learned: callers may leave
+// earlier now. It returns the event of that, if it is to be reported, with the queue unlocked.
+func (g *Gate) changedMind(now time.Duration) (event Event, report bool) {
+	event, report = g.learner.news(g)
+	g.answersCount.Store(g.ramp != nil || g.learner != nil)
+	g.wake(now)
+	return event, report
 }
 
 // failure is what kind of error an attempt ended with.

@@ -167,7 +167,7 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 func (a *Attempts) failed(ctx context.Context, err error) error {
 	permanent, throttled := a.gate.marks(err)
 	a.last, a.wait = err, 0
-	if throttled != nil && !permanent && !a.gate.concernsOthers(&a.refused) {
+	if throttled != nil && !permanent && !a.gate.concernsOthers(a.permit, &a.refused) {
 		return a.refusedAlone(ctx, throttled)
 	}
 	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)

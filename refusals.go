@@ -27,9 +27,18 @@ import (
 //	    100       10   1
 //	    100      100   3
 
-// chanceOfRefusals is the probability below which the refusals of one call are no chance. At
-// a quarter, calls at a limit whose pace is nearly right would be thought so now and then.
-const chanceOfRefusals = 1. / 8
+// chanceOfRefusals is the probability below which the refusals of one call are no chance, if only
+// few calls are refused. Of a crowd of 54 some have bad luck: what is believed of one of them must
+// be less probable, as many times as the crowd is larger than few. At a quarter, calls at a limit whose pace is
+// nearly right would be thought alone now and then.
+//
+// Where calls cost different amounts, large ones are refused more often than others, and it takes
+// twice as many refusals.
+const (
+	chanceOfRefusals      = 1. / 8
+	chanceOfLargeRefusals = chanceOfRefusals * chanceOfRefusals
+	fewRefused            = 8
+)
 
 // A tally counts how the server answered the calls of a gate lately. It is guarded by the lock
 // of the gate's queue.
@@ -37,6 +46,11 @@ type tally struct {
 	granted, refused int64         // answers, but refusals of calls that were found to be alone
 	grantedSince     time.Duration // when the granted call left that left last
 	quietAt          int64         // granted, from which on the answers need not be counted
+
+	// The last burst of refusals, of calls that were in flight together: when it began, and how
+	// many refusals there were before.
+	burst  time.Duration
+	before int64
 
 	// Calls that were refused, and of these those that were found to be refused for their own
 	// sake. Most such calls come in numbers: if most of those before were alone, a further one is
@@ -54,8 +68,11 @@ func (t *tally) grant(since time.Duration) {
 	t.grantedSince = max(t.grantedSince, since)
 }
 
-// refuse counts a refusal that concerns all calls.
-func (t *tally) refuse() {
+// refuse counts a refusal at now that concerns all calls, of one that left at since.
+func (t *tally) refuse(now, since time.Duration) {
+	if since >= t.burst {
+		t.burst, t.before = now, t.refused
+	}
 	t.refused++
 	t.quietAt = t.granted + tallied
 }
@@ -82,10 +99,11 @@ type refusedCall struct {
 	own     int64         // of these, in the tally since the first
 	at      time.Duration // the last one
 	granted int64         // in the tally at the first
-	refused int64         // likewise
+	refused int64         // likewise, but those of the same burst
 	alone   bool          // it was thought to be refused for its own sake,
 	then    int64         // when so many refusals were in the tally
 	sure    bool          // because others were granted
+	costs   bool          // calls cost different amounts
 }
 
 // concernsOthers reports whether a refusal of c now, its first or a further one, concerns the
@@ -101,13 +119,20 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 	}
 	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
 	share := (refused + 1) / (granted + refused + 2)
-	return math.Pow(share, float64(c.n)) > chanceOfRefusals
+	chance := chanceOfRefusals
+	if c.costs {
+		chance = chanceOfLargeRefusals
+	}
+	return math.Pow(share, float64(c.n)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
 }
 
-// note records a refusal of c at now, which concerns others or not.
-func (c *refusedCall) note(now time.Duration, t *tally, others bool) {
+// note records a refusal of c at now, which concerns others or not. c left at since.
+func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	if c.n++; c.n == 1 {
 		c.granted, c.refused = t.granted, t.refused
+		if since < t.burst {
+			c.refused = t.before
+		}
 		t.meet()
 	}
 	before := c.at
@@ -125,14 +150,15 @@ func (c *refusedCall) note(now time.Duration, t *tally, others bool) {
 	c.alone, c.then = true, t.refused
 }
 
-// concernsOthers notes that the server refused a call of g again, or for the first time, and
+// concernsOthers notes that the server refused the call of p again, or for the first time, and
 // reports whether that concerns other calls. If it does not, and no other refusal is known, the
 // gate forgets what it has learned from those of this call.
-func (g *Gate) concernsOthers(c *refusedCall) bool {
+func (g *Gate) concernsOthers(p *Permit, c *refusedCall) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
+	c.costs = p.n > 1 || p.costs() != nil
 	others := c.concernsOthers(&g.tally)
-	c.note(g.queue.Now(), &g.tally, others)
+	c.note(g.queue.Now(), p.since, &g.tally, others)
 	if !others && g.tally.allAreAlone() && !g.adaptive.searches() && (g.learner != nil || g.ramp != nil) {
 		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
 		g.answersCount.Store(false)

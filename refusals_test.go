@@ -35,14 +35,14 @@ func TestRefusedCall_ConcernsOthers(t *testing.T) {
 		var call refusedCall
 		now := time.Second
 		for i := range c.n {
-			call.note(now, &tl, true)
-			tl.refuse()
+			call.note(now, now-1, &tl, true) // the only call that is refused, as far as is counted
+			tl.refuse(now, now-1)
 			if i == 0 {
 				for range c.granted {
 					tl.grant(now + 1)
 				}
 				for range c.refused {
-					tl.refuse()
+					tl.refuse(now, now-1)
 				}
 			}
 		}
