@@ -23,7 +23,8 @@ import (
 // server asked for a wait. Events of different calls may arrive out of order. Once all
 // calls have returned, there were as many events of each kind as Stats counts.
 //
-// The goroutine of the call calls the observer, so it must be safe for use by multiple
+// The goroutine of the call calls the observer, or with [Adaptive].Peers the one that talks to
+// the other processes, in which a panic ends the program. So it must be safe for use by multiple
 // goroutines, and should return soon. No lock is held: it may use the gate. It delays
 // only its own call, with two exceptions. A call that is first in the queue, and is held
 // up only there by one of Config.Limits, delays those behind it; and a call whose server
@@ -93,9 +94,8 @@ const (
 	// begins to wait for it. Fields: Context, Wait, Attempt, Err. Stats.Retried counts them.
 	EventRetried EventKind = "retried"
 
-	// EventLearned: a gate with [Adaptive] has changed its mind about the limit of the
-	// server. Fields: Reason, which is Learned.Why, and Why, which is Stats.Learned in one
-	// line.
+	// EventLearned: a gate with [Adaptive] has a new estimate of the limit of the server.
+	// Fields: Reason (a copy of Learned.Why) and Why (the text of Stats.Learned).
 	EventLearned EventKind = "learned"
 
 	// EventReleased: the permit of a call was released. Fields: N, Held.

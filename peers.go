@@ -29,6 +29,8 @@ type peering struct {
 	units   []*peerUnit // the first one is that of the first belief of a learner
 	running bool
 	ended   chan struct{} // closed when the goroutine has ended; nil: none began
+	next    int           // the first unit of the next exchange: those before had their turn
+	paused  time.Duration // until then the gate is paused because another process was told to wait
 }
 
 // A peerUnit is what a gate has to do with the group of one unit.
@@ -186,47 +188,66 @@ func (g *Gate) exchange(ended chan struct{}) {
 	}
 }
 
-// exchangeAll reports of each unit of which it is time to, and returns whether to go on.
+// exchangeAll reports of each unit of which it is time to, and returns whether to go on. All of
+// them together take no longer than peeringTimeout: if the store is slow, the next exchange begins
+// with those that had no turn.
 func (g *Gate) exchangeAll() bool {
 	p := g.peering
 	ctx, cancel := context.WithTimeout(g.life, peeringTimeout)
 	defer cancel()
-	for i := 0; ; i++ {
-		g.queue.Lock()
-		if g.queue.Closed() != nil {
-			p.running = false
-			g.queue.Unlock()
-			g.sayGoodbye()
-			return false
+	for i, u := range g.peerUnits() {
+		g.exchangeOf(ctx, u)
+		if ctx.Err() != nil && i > 0 { // what is too slow even alone gives way to the others
+			break
 		}
-		if i == len(p.units) {
-			p.running = slices.ContainsFunc(p.units, func(u *peerUnit) bool { return u.used })
-			defer g.queue.Unlock()
-			return p.running
-		}
-		g.exchangeOf(ctx, p.units[i])
+		p.next++
+	}
+	g.queue.Lock()
+	closed := g.queue.Closed() != nil
+	p.running = !closed && slices.ContainsFunc(p.units, func(u *peerUnit) bool { return u.used })
+	running := p.running
+	g.queue.Unlock()
+	if closed {
+		g.sayGoodbye()
+	}
+	return running
+}
+
+// peerUnits returns the units of g, first those that have waited longest for an exchange.
+func (g *Gate) peerUnits() []*peerUnit {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	p := g.peering
+	p.next %= len(p.units)
+	return slices.Concat(p.units[p.next:], p.units[:p.next])
+}
+
+// exchangeOf reports of u if it is time, and believes the reply.
+func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
+	report, used, due := g.reportOf(u)
+	if !due {
+		return
+	}
+	reply, err := g.peering.with.Exchange(ctx, u.group, report)
+	if used {
+		g.heard(u, report, reply, err)
 	}
 }
 
-// exchangeOf reports of u if it is time. The queue is locked, and is unlocked afterwards.
-func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
+// reportOf returns what to report of u, and whether the gate uses it and it is time to.
+func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
 	now, rule := g.queue.Now(), g.ruleOf(u)
 	if u.unit == g.firstUnit() { // since SetRate
 		u.used = false
 	}
-	if !u.used || !u.peer.Due(now, rule) {
-		g.queue.Unlock()
-		return
+	if g.queue.Closed() != nil || !u.used || !u.peer.Due(now, rule) {
+		return report, false, false
 	}
-	report, used := u.peer.Report(now, rule, u.sent, u.denied, g.queue.Len() > 0)
+	report, used = u.peer.Report(now, rule, u.sent, u.denied, g.queue.Len() > 0)
 	u.used = used // or by a call that comes during the exchange
-	g.queue.Unlock()
-
-	reply, err := g.peering.with.Exchange(ctx, u.group, report)
-	if used {
-		g.queue.Lock()
-		g.heard(u, report, reply, err)
-	}
+	return report, used, true
 }
 
 // sayGoodbye leaves the groups of a gate that was closed, so that the others need not wait
@@ -244,7 +265,9 @@ func (g *Gate) sayGoodbye() {
 	}
 }
 
-// left blocks until a gate that was closed has said goodbye, or ctx is done.
+// left blocks until a gate that was closed has said goodbye, for at most a second, or until ctx
+// is done. A store that ignores its context, and an observer that shuts its gate down from the
+// goroutine that would say goodbye, would otherwise block it for ever.
 func (g *Gate) left(ctx context.Context) {
 	if g.peering == nil {
 		return
@@ -255,15 +278,18 @@ func (g *Gate) left(ctx context.Context) {
 	if ended == nil {
 		return
 	}
+	timer := time.NewTimer(peeringTimeout)
+	defer timer.Stop()
 	select {
 	case <-ended:
 	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
-// heard takes the reply to a report of u, with the queue locked, and unlocks it. Callers may
-// leave earlier then.
+// heard takes the reply to a report of u. Callers may leave earlier then, or wait longer.
 func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
+	g.queue.Lock()
 	now := g.queue.Now()
 	if err != nil {
 		u.peer.Lost(now, g.ruleOf(u))
@@ -281,7 +307,41 @@ func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerRep
 	if rule != nil {
 		g.learner.told(g.beliefOf(u), rule.Changes() > before)
 	}
-	g.endAnswer(now)
+	event, changed := g.changedMind(now)
+	g.queue.Unlock()
+	if changed {
+		g.report(event)
+	}
+	g.pauseForPeers()
+}
+
+// toldToPeers is Stats.PausedWhy of a pause that the server has told another process.
+const toldToPeers = "another process was told to wait"
+
+// pauseForPeers pauses g for as long as the server has asked another process to wait. If that
+// ends earlier than was thought, so does the pause, unless there is another reason for it.
+func (g *Gate) pauseForPeers() {
+	var left time.Duration
+	g.queue.Adjust(func(now time.Duration) (later bool) {
+		p := g.peering
+		until := g.learner.toldToPeers()
+		if until == p.paused || until <= now && p.paused <= now {
+			return false
+		}
+		if g.schedule.Paused() == p.paused {
+			g.schedule.Resume(now)
+		}
+		if p.paused = until; until <= g.schedule.Paused() || until <= now {
+			return false
+		}
+		g.schedule.PauseUntil(until)
+		g.why = toldToPeers
+		left = until - now
+		return true
+	})
+	if left > 0 {
+		g.report(Event{Kind: EventPaused, Wait: left, Why: toldToPeers})
+	}
 }
 
 // believe gives g a rule for the first news of u, unless there are too many units.

@@ -102,6 +102,51 @@ func TestGate_Peers_GoodbyeToNobody(t *testing.T) {
 	}
 }
 
+// A deafMeeting does not end an exchange when its context is done.
+type deafMeeting struct {
+	*meeting
+	hangs chan struct{}
+}
+
+func (m deafMeeting) Exchange(_ context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+	<-m.hangs
+	return limits.PeerReply{}, errAway
+}
+
+// Shutdown ends although the store of a gate ignores its context, and if an observer calls it
+// from the goroutine that leaves the group.
+func TestGate_Peers_ShutdownEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := deafMeeting{newMeeting(), make(chan struct{})}
+		g := sharing(t, m, sluice.Config{})
+		_ = g.Do(t.Context(), served)
+		synctest.Wait()
+		began := time.Now()
+		if err := g.Shutdown(context.Background()); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		close(m.hangs)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 10, 0)
+		var g *sluice.Gate
+		var took time.Duration
+		g = sharing(t, m, sluice.Config{Observer: func(e sluice.Event) {
+			if e.Kind == sluice.EventLearned {
+				began := time.Now()
+				_ = g.Shutdown(context.Background())
+				took = time.Since(began)
+			}
+		}})
+		_ = g.Do(t.Context(), served)
+		time.Sleep(10 * time.Second)
+		if took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // A gate that is closed during an exchange ends it, and then leaves. One that was not used, or
 // is not used any more, has nothing to leave.
 func TestGate_Peers_GoodbyeOnlyOfMembers(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -66,7 +67,7 @@ func (m *meeting) exchange(at time.Duration, group string, r limits.PeerReport) 
 // tell lets another gate tell that the limit of group is rate per second, and that nothing
 // may leave for some time.
 func (m *meeting) tell(group string, rate int64, until time.Duration) {
-	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), 2}
+	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), until.Microseconds(), 2}
 	r := limits.PeerReport{ID: "other", Want: limits.PeerWantsAll}
 	reply, _ := m.Exchange(context.Background(), group, r)
 	r.News, r.Seen = news, reply.Stamp
@@ -207,16 +208,128 @@ func TestGate_Peers_ObeyThePausesOfOthers(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		if err := g.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call that waits 30 s: %v", err)
+		var wait *limits.WaitError
+		if err := g.Wait(ctx); !errors.As(err, &wait) || wait.For != limits.ByPause || wait.Need < 59*time.Second {
+			t.Errorf("a call that may wait 30 s: %v", err)
+		}
+		if _, err := g.AcquireWithin(t.Context(), 1, 10*time.Second); !errors.As(err, &wait) {
+			t.Errorf("a call that may wait 10 s: %v", err)
+		}
+		policy := sluice.RetryPolicy{MaxServerWait: 30 * time.Second}
+		if err := sluice.Retry(t.Context(), g, policy, served); !errors.Is(err, sluice.ErrServerWait) {
+			t.Errorf("a call for which the server may ask for 30 s: %v", err)
+		}
+		if took := time.Since(m.began); took != 0 {
+			t.Errorf("these calls took %v", took)
+		}
+		if s := g.Stats(); s.PausedUntil.Sub(m.began) != time.Minute || s.PausedWhy != "another process was told to wait" {
+			t.Errorf("paused until %v: %s", s.PausedUntil, s.PausedWhy)
 		}
 		g.Resume()
+		if s := g.Stats(); !s.PausedUntil.IsZero() {
+			t.Errorf("after Resume it is paused until %v", s.PausedUntil)
+		}
 		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := g.Wait(ctx); err != nil {
 			t.Errorf("after Resume: %v", err)
 		}
 	})
+}
+
+// A pause that another process was told ends when the group says so, but not one of this gate.
+func TestGate_Peers_APauseOfOthersEnds(t *testing.T) {
+	for _, own := range []time.Duration{0, 30 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMeeting()
+			m.tell("api", 10, 10*time.Minute)
+			g := sharing(t, m, sluice.Config{})
+			_ = g.Do(t.Context(), served)
+			synctest.Wait()
+			if own > 0 {
+				g.PauseUntil(time.Now().Add(own), "mine")
+			}
+			calls := time.AfterFunc(time.Second, func() { _ = g.Do(t.Context(), served) })
+			defer calls.Stop()
+			time.Sleep(20 * time.Second)
+			m.tell("api", 10, 0) // it was resumed there
+			time.Sleep(2 * time.Second)
+			want := map[time.Duration]time.Duration{30 * time.Second: 0, time.Hour: time.Hour}[own]
+			if s := g.Stats(); want == 0 && !s.PausedUntil.IsZero() || want > 0 && s.PausedUntil.Sub(m.began) != want {
+				t.Errorf("a pause of its own of %v: paused until %v", own, s.PausedUntil)
+			}
+			g.Resume()
+			synctest.Wait()
+		})
+	}
+}
+
+// A call that has to wait takes its gate back into the group, whatever it asks before it starts:
+// what the gate was told of its part is of the past. Beside a busy process, callers that ask a
+// parent or a limit, or take several units, waited up to 100 s for a second call.
+func TestGate_Peers_ACallThatWaitsJoinsTheGroup(t *testing.T) {
+	for name, cfg := range map[string]func() sluice.Config{
+		"plain":  func() sluice.Config { return sluice.Config{} },
+		"parent": func() sluice.Config { return sluice.Config{Parent: limits.Must(sluice.New(sluice.Config{}))} },
+		"limit": func() sluice.Config {
+			return sluice.Config{Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(sluice.Rate{Count: 1000, Per: time.Second, Burst: 1000}))}}}
+		},
+	} {
+		for _, unit := range []sluice.Unit{sluice.Cost, "tokens"} {
+			t.Run(name+", "+string(unit), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMeeting()
+					server := limits.Must(leaky.New(sluice.Rate{Count: 20000, Per: time.Second, Burst: 20000}))
+					busy, rare := sharing(t, m, cfg()), sharing(t, m, cfg())
+					stop, cancel := context.WithCancel(t.Context())
+					var calls sync.WaitGroup
+					for range 20 {
+						calls.Go(func() {
+							for {
+								if _, err := takeTokens(stop, busy, server, unit); err != nil {
+									return
+								}
+							}
+						})
+					}
+					time.Sleep(2 * time.Minute)
+					for range 20 {
+						_, _ = takeTokens(t.Context(), rare, server, unit)
+						time.Sleep(2 * time.Second)
+						if waited, _ := takeTokens(t.Context(), rare, server, unit); waited > 4*time.Second {
+							t.Errorf("a second call waited %v", waited)
+						}
+						time.Sleep(20 * time.Second)
+					}
+					cancel()
+					calls.Wait()
+				})
+			})
+		}
+	}
+}
+
+// takeTokens makes a call of 2,000 tokens, and returns how long it waited.
+func takeTokens(ctx context.Context, g *sluice.Gate, server *leaky.Bucket, unit sluice.Unit) (time.Duration, error) {
+	n := int64(2000)
+	if unit != sluice.Cost {
+		ctx, n = sluice.WithCosts(ctx, sluice.Costs{unit: n}), 1
+	}
+	began := time.Now()
+	p, err := g.Acquire(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	waited := time.Since(began)
+	granted := server.Take(2000).Allowed()
+	time.Sleep(50 * time.Millisecond)
+	if granted {
+		p.Ended(nil)
+	} else {
+		p.Ended(sluice.Exhausted(sluice.RetryAfter(errors.New("busy"), 0), unit))
+	}
+	return waited, nil
 }
 
 // No call waits for an exchange, and one that has no reply changes nothing.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -422,4 +424,53 @@ func TestGate_Units_UnderAParent(t *testing.T) {
 			t.Errorf("learned %v", l)
 		}
 	})
+}
+
+// A slowMeeting is a meeting whose answers take long.
+type slowMeeting struct {
+	*meeting
+	takes time.Duration
+
+	mu       sync.Mutex
+	answered map[string]int
+}
+
+func (m *slowMeeting) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+	select {
+	case <-time.After(m.takes):
+	case <-ctx.Done():
+		return limits.PeerReply{}, ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answered[group]++
+	return m.meeting.Exchange(ctx, group, r)
+}
+
+// With a slow store every unit has its turn: the last of five never heard anything.
+func TestGate_Peers_ASlowStoreServesAllUnits(t *testing.T) {
+	for _, takes := range []time.Duration{50 * time.Millisecond, 220 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &slowMeeting{meeting: newMeeting(), takes: takes, answered: make(map[string]int)}
+			g := sharing(t, m, sluice.Config{})
+			ctx := sluice.WithCosts(t.Context(), sluice.Costs{"input": 1, "output": 1, "images": 1})
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				p, err := g.Acquire(ctx, 5)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Release()
+			}
+			_ = g.Shutdown(t.Context())
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			least, most := math.MaxInt, 0
+			for _, n := range m.answered {
+				least, most = min(least, n), max(most, n)
+			}
+			if len(m.answered) != 5 || least < 5 || most > 2*least {
+				t.Errorf("with %v, answered in a minute: %v", takes, m.answered)
+			}
+		})
+	}
 }

@@ -89,8 +89,10 @@ func (r *rule) mostInFlight() int64 {
 func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
 // wait returns how long n with costs, a call that asks to leave, waits at the head of the
-// queue.
+// queue. A call that waits uses the gate as one that leaves does: its groups go on telling it
+// what its part is.
 func (r *rule) wait(now time.Duration, n int64, costs Costs) queue.Wait {
+	r.peering.use((*Gate)(r), n, costs)
 	return r.waitFor(now, n, r.learner.wait(now, n, costs, r.flight.calls()))
 }
 

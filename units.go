@@ -271,6 +271,20 @@ func (l *learner) told(b *belief, changed bool) {
 	}
 }
 
+// toldToPeers returns until when the server has asked another process to wait, for any unit; 0 if
+// it has not.
+func (l *learner) toldToPeers() (until time.Duration) {
+	if l == nil {
+		return 0
+	}
+	l.each(func(b *belief) {
+		if b.rule != nil {
+			until = max(until, b.rule.ToldToPeers())
+		}
+	})
+	return until
+}
+
 // callsPerSecond returns the pace in calls, 0 if there is none.
 func (b *belief) callsPerSecond() float64 {
 	if b.rule == nil {

@@ -29,6 +29,7 @@ type sharing struct {
 	part  float64 // 0: all of it
 	peers int64   // this one included; 0: the others are out of touch
 	until float64 // another process is blocked, and asks then whether the server grants again
+	told  float64 // the server has asked another process to wait until then
 }
 
 // leastPart bounds the part of a process that has none yet.
@@ -101,6 +102,7 @@ type news struct {
 	price, low, high, hold                      float64
 	count, length, begun                        float64 // window, how long ago it began
 	until                                       float64 // for how long no call should leave
+	told                                        float64 // for how long the server has asked to wait
 	phase                                       Phase
 }
 
@@ -108,7 +110,7 @@ type news struct {
 func (n *news) numbers() []*float64 {
 	return []*float64{
 		&n.rate, &n.unit, &n.refuted, &n.unsure, &n.quiet, &n.refusal,
-		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until,
+		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told,
 	}
 }
 
@@ -128,6 +130,11 @@ func (r *Rule) meanCost() float64 {
 // opens returns until when no call may leave: the server has asked for a pause, or another
 // process is blocked.
 func (r *Rule) opens() float64 { return math.Max(r.until, r.sharing.until) }
+
+// ToldToPeers returns until when the server has asked another process to wait, 0 if it has not.
+func (r *Rule) ToldToPeers() time.Duration {
+	return time.Duration(r.sharing.told * float64(time.Second))
+}
 
 const (
 	mostPause = 86400. // seconds that another process can be blocked
@@ -156,7 +163,7 @@ func (r *Rule) blocksOthers() bool {
 
 // version returns a number that changes when there are news.
 func (r *Rule) version() uint64 {
-	v := r.changes << 8
+	v := r.changes<<16 + uint64(r.resumed)<<8
 	if r.blocksOthers() {
 		v += uint64(r.blockage.polls & 255)
 	}
@@ -173,7 +180,7 @@ func (r *Rule) News(now time.Duration) []int64 {
 	n := news{
 		rate: p.rate, unit: r.unit / scale, refuted: p.refuted, unsure: p.unsure, quiet: p.quiet, refusal: r.refusal,
 		price: r.costly.price, low: r.costly.low, high: r.costly.high, hold: r.costly.hold * scale,
-		until: r.blockedFor(t), phase: r.phase,
+		until: r.blockedFor(t), told: math.Max(0, r.until-t), phase: r.phase,
 	}
 	if r.phase == Windowed {
 		n.count, n.length, n.begun = r.window.count, r.window.length, math.Max(0, t-r.window.from)
@@ -232,6 +239,9 @@ func (r *Rule) adopt(t float64, n news, age float64) {
 		r.refusal = math.Min(n.refusal, 60)
 	}
 	r.sharing.until = t + math.Min(n.until, mostPause) - age
+	if r.sharing.told = 0; n.told > age {
+		r.sharing.told = t + math.Min(n.told, mostPause) - age
+	}
 	p := &r.pace
 	p.refuted, p.unsure = n.refuted, math.Min(n.unsure, .25)
 	p.quiet = math.Max(quietMin, math.Min(quietMax, n.quiet))

@@ -57,6 +57,7 @@ type Rule struct {
 	changes  uint64
 	changed  float64
 	why      Why
+	resumed  uint8 // how often a pause was ended by Resume
 }
 
 // A Phase is what a Rule is doing.

@@ -95,7 +95,8 @@ func (r *Rule) SetMax(limit float64) {
 // Resume ends a pause that the server asked for.
 func (r *Rule) Resume(now time.Duration) {
 	t := now.Seconds()
-	r.sharing.until = 0
+	r.sharing.until, r.sharing.told = 0, 0
+	r.resumed++
 	if r.until > t {
 		r.until, r.next = t, math.Min(r.next, t)
 	}
