@@ -231,7 +231,14 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 		bounded, cancel = context.WithTimeout(bounded, timeout)
 		defer cancel()
 	}
+	returned := false
+	defer func() {
+		if !returned { // f has panicked, and nobody knows what the server answered
+			permit.answer(adaptive.Unknown)
+		}
+	}()
 	err := f(bounded)
+	returned = true
 	if err != nil && context.Cause(bounded) == limits.ErrLeaseLost {
 		err = fmt.Errorf("%w: %w", limits.ErrLeaseLost, err)
 	}

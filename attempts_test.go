@@ -135,6 +135,46 @@ func TestAttempts_NextIn(t *testing.T) {
 	})
 }
 
+// If the observer panics, the permit is given back, and only once, although its owner has it.
+func TestAttempts_NextIn_ObserverPanics(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"alone":         {},
+		"with a parent": {Parent: mustGate(t, sluice.Config{Concurrency: 2})},
+		"cost":          {ConcurrencyUnit: sluice.Cost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			armed := false
+			cfg.Concurrency = 2
+			cfg.Observer = func(e sluice.Event) {
+				if e.Kind == sluice.EventGranted && armed {
+					panic("mine")
+				}
+			}
+			g := mustGate(t, cfg)
+			held := must(g.Acquire(bg, 1))
+			armed = true
+			a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+			var p sluice.Permit
+			func() {
+				defer func() {
+					if recover() != "mine" {
+						t.Error("the panic did not propagate")
+					}
+				}()
+				_ = a.NextIn(bg, 1, &p)
+			}()
+			armed = false
+			p.Release()
+			for gate, of := g, "gate"; gate != nil; gate, of, cfg.Parent = cfg.Parent, "parent", nil {
+				if n := gate.Stats().InFlight; n != 1 {
+					t.Errorf("the %s has %d in flight, want the one of another call", of, n)
+				}
+			}
+			held.Release()
+		})
+	}
+}
+
 func TestAttempts_NextIn_Allocations(t *testing.T) {
 	g := mustGate(t, sluice.Config{Concurrency: 1000})
 	var permits [200]sluice.Permit

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -33,8 +34,8 @@ import (
 // rate and the concurrency, and pauses, reach waiting callers at once.
 //
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not
-// be copied. It starts no goroutine and need not be closed. A Gate made in a
-// testing/synctest bubble belongs to that bubble.
+// be copied. Without [Adaptive].Peers it starts no goroutine and need not be closed. A
+// Gate made in a testing/synctest bubble belongs to that bubble.
 type Gate struct {
 	queue queue.Queue
 
@@ -179,7 +180,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 	if err := p.acquire(ctx, g, &queue.Request{N: 1, Max: queue.Forever}); err != nil {
 		return err
 	}
-	p.end()
+	p.end(adaptive.Granted)
 	return nil
 }
 
@@ -190,7 +191,8 @@ func (g *Gate) Wait(ctx context.Context) error {
 // If f returns nil, the call counts as a success for the retry budget; if the error is
 // marked with [Permanent], as a definite answer: see [RetryValue]. If it is marked
 // with [RetryAfter] or [RetryAt], the gate is paused, as if by PauseUntil, before any
-// other call leaves. If f panics, Do releases the permit and the panic propagates.
+// other call leaves. If f panics, Do releases the permit and the panic propagates; the call
+// counts neither as a success nor as a failure.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -207,7 +209,7 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	if err := p.acquire(ctx, g, &queue.Request{N: 1, Max: queue.Forever}); err != nil {
 		return err
 	}
-	defer p.end()
+	defer p.end(adaptive.Unknown) // unless f returns: see ended
 	if p.extra != nil {
 		var stop func()
 		ctx, stop = p.watch(ctx)

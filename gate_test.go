@@ -3,7 +3,9 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -324,6 +326,54 @@ func TestGate_Do_PanicReleasesThePermit(t *testing.T) {
 	}()
 	if s := g.Stats(); s.InFlight != 0 {
 		t.Errorf("%d in flight", s.InFlight)
+	}
+}
+
+// A call that does not return says nothing about the server: it ends no blockage, and counts as
+// neither a success nor a failure in what the gate learns.
+func TestGate_Do_PanicIsNoAnswer(t *testing.T) {
+	boom := func(context.Context) error { panic("mine") }
+	exit := func(context.Context) error { runtime.Goexit(); return nil }
+	for name, call := range map[string]func(g *sluice.Gate){
+		"Do panics":    func(g *sluice.Gate) { _ = g.Do(bg, boom) },
+		"Do exits":     func(g *sluice.Gate) { _ = g.Do(bg, exit) },
+		"Retry panics": func(g *sluice.Gate) { _ = sluice.Retry(bg, g, sluice.RetryPolicy{}, boom) },
+		"Retry exits":  func(g *sluice.Gate) { _ = sluice.Retry(bg, g, sluice.RetryPolicy{}, exit) },
+	} {
+		for _, parent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, parent %v", name, parent), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var cfg sluice.Config
+					if parent {
+						cfg.Parent = mustGate(t, sluice.Config{})
+					}
+					g := mustGate(t, cfg)
+					for range 6 {
+						_ = g.Do(bg, func(context.Context) error { return sluice.RetryAfter(errors.New("429"), 0) })
+					}
+					time.Sleep(time.Second)
+					if l := g.Stats().Learned; l == nil || !l.Blocked {
+						t.Fatalf("before: %v is not blocked", g)
+					}
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						defer func() { _ = recover() }()
+						call(g)
+					}()
+					<-done
+					if l := g.Stats().Learned; l == nil || !l.Blocked {
+						t.Errorf("the call that did not return ended the blockage: %v", g)
+					}
+					if n := g.Stats().InFlight; n != 0 {
+						t.Errorf("%d in flight", n)
+					}
+					if err := g.Do(bg, nothing); err != nil || g.Stats().Learned.Blocked {
+						t.Errorf("a success does not end the blockage: %v, %v", g, err)
+					}
+				})
+			})
+		}
 	}
 }
 

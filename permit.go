@@ -163,8 +163,8 @@ func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Dur
 	done := false
 	defer func() {
 		if !done {
-			p.answer(adaptive.Unknown) // no server has answered
-			p.giveBack()
+			p.first(released) // also if the caller has p, see Attempts.NextIn
+			p.giveBack(adaptive.Unknown)
 		}
 	}()
 	later.report()
@@ -176,26 +176,26 @@ func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Dur
 // has an effect. Release of the nil permit that comes with an error does nothing.
 func (p *Permit) Release() {
 	if p != nil && p.gate != nil && p.first(released) {
-		p.end()
+		p.end(adaptive.Granted)
 	}
 }
 
-// end is the first Release.
-func (p *Permit) end() {
+// end is the first Release. It counts the call as answered by outcome if nothing has before.
+func (p *Permit) end(outcome adaptive.Outcome) {
 	if !p.gate.observed {
-		p.giveBack()
+		p.giveBack(outcome)
 		return
 	}
 	held := p.gate.queue.Now() - p.since // before giveBack, which may take a round trip
-	p.giveBack()
+	p.giveBack(outcome)
 	p.reportReleased(held)
 }
 
 // giveBack gives back what p holds. It takes the lock only if a caller waits for the
 // room or Shutdown does, if concurrency counts cost, or in a slow start.
-func (p *Permit) giveBack() {
+func (p *Permit) giveBack(outcome adaptive.Outcome) {
 	g := p.gate
-	p.answer(adaptive.Granted)
+	p.answer(outcome)
 	if g.concurrencyUnit == Cost {
 		g.queue.Lock() // for Settle may change what is held
 		g.cost.Add(-p.held)
@@ -205,7 +205,7 @@ func (p *Permit) giveBack() {
 	g.leave(p.since)
 	if p.up != nil {
 		p.up.first(released)
-		p.up.giveBack()
+		p.up.giveBack(outcome)
 	}
 	if lease := p.lease(); lease != nil {
 		lease.Release()
