@@ -48,8 +48,10 @@ func Seal(kind string, state any) []byte {
 func Open[S any](data []byte, kind string) (state S, err error) {
 	var head struct{ Version int }
 	var parts map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &parts)); err != nil {
-		return state, unreadable(err)
+	for _, v := range []any{&parts, &head} { // one error: bad JSON is bad for both
+		if err := json.Unmarshal(data, v); err != nil {
+			return state, unreadable(err)
+		}
 	}
 	if head.Version != version {
 		return state, unreadable(fmt.Errorf("version %d, not %d", head.Version, version))

@@ -86,6 +86,9 @@ func TestOpen_WhatIsNotASnapshot(t *testing.T) {
 		if !errors.Is(err, limits.ErrSnapshot) || !strings.Contains(err.Error(), c.says) || got != (state{}) {
 			t.Errorf("%s: %v, %v, want %q", c.data, got, err, c.says)
 		}
+		if strings.Count(err.Error(), c.says) > 1 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: says its cause twice: %v", c.data, err)
+		}
 	}
 }
 
