@@ -208,9 +208,9 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // call had left under the new rate, or now if that has passed. The saved burst stays
 // that many calls, at most the new burst; a larger burst fills from now on.
 //
-// SetRate returns an error and changes nothing if New would return one. It looks at
-// every caller that waits, and nothing leaves meanwhile: about 10 ns for each, and
-// 40 ns for each with a deadline. PauseUntil does the same.
+// SetRate returns an error and changes nothing if New would return one. How long it takes
+// does not depend on how many callers wait, only on how many of them fail. That is also true
+// of PauseUntil.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
 	if err == nil {
