@@ -268,7 +268,7 @@ func (g *Gate) SetRate(rate Rate) error {
 			if rate.Count > 0 { // which paces the calls from now on
 				g.ramp = nil
 			}
-			g.learner.bound(rate)
+			g.learner.bound()
 		}
 	})
 	if err != nil {
@@ -288,6 +288,7 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	}
 	g.queue.Change(func(time.Duration) {
 		g.concurrency = limit
+		g.learner.bound()
 		g.queue.Recheck()
 	})
 	return nil

@@ -113,3 +113,77 @@ func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
 		})
 	}
 }
+
+// SetConcurrency holds from now on in a gate that learns, as in any other: 20 callers use all
+// of each new limit.
+func TestGate_SetConcurrency_Learned(t *testing.T) {
+	refuse := func(t *testing.T, g *sluice.Gate) {
+		_ = g.Do(bg, always(sluice.RetryAfter(errBusy, 10*ms)))
+		time.Sleep(time.Second)
+		if g.Stats().Learned == nil {
+			t.Fatal("the gate does not learn")
+		}
+	}
+	none := func(*testing.T, *sluice.Gate) {}
+	for name, c := range map[string]struct {
+		cfg           sluice.Config
+		before, after func(*testing.T, *sluice.Gate) // the first SetConcurrency
+		n             int64
+	}{
+		"before the rule": {sluice.Config{}, none, refuse, 1},
+		"after the rule":  {sluice.Config{}, refuse, none, 1},
+		"search":          {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, none, none, 1},
+		"several units":   {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, none, none, 3},
+		"unit of cost":    {sluice.Config{ConcurrencyUnit: sluice.Cost, Adaptive: sluice.Adaptive{Search: true}}, none, none, 1},
+		"restored": {sluice.Config{}, func(t *testing.T, g *sluice.Gate) {
+			other := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Adaptive: sluice.Adaptive{Search: true}})
+			refuse(t, other)
+			if err := g.Restore(other.Snapshot()); err != nil {
+				t.Fatal(err)
+			}
+		}, none, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := c.cfg
+				cfg.Concurrency = 3
+				cfg.Adaptive.Start = sluice.Rate{Count: 1000, Per: time.Second}
+				g := mustGate(t, cfg)
+				c.before(t, g)
+				limits := []int64{2, 10, 1, 6, 0, 4}
+				ctx, cancel := context.WithTimeout(bg, time.Duration(len(limits)+2)*time.Minute)
+				defer cancel()
+				g.SetConcurrency(limits[0])
+				c.after(t, g)
+				for range 20 {
+					go func() {
+						for {
+							p, err := g.Acquire(ctx, c.n)
+							if err != nil {
+								return
+							}
+							time.Sleep(time.Second)
+							p.Release()
+						}
+					}()
+				}
+				for _, limit := range limits {
+					if err := g.SetConcurrency(limit); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute + 500*ms)
+					want := limit
+					if limit == 0 {
+						want = 20
+					}
+					if s := g.Stats(); s.InFlight != want || s.Learned == nil {
+						t.Errorf("limit %d: %v", limit, s)
+					}
+				}
+				cancel()
+				synctest.Wait()
+				time.Sleep(2 * time.Second)
+			})
+		})
+	}
+}

@@ -177,10 +177,16 @@ func (g *Gate) learningConfig() adaptive.Config {
 		Unlimited: !a.searches() && g.rate.Count == 0,
 		Clock:     begin.Sub(begin.Truncate(time.Hour)),
 	}
-	if g.concurrencyUnit == Calls {
-		cfg.MaxConcurrency = int(min(g.concurrency, math.MaxInt32))
-	}
+	cfg.MaxConcurrency = g.mostCalls()
 	return cfg
+}
+
+// mostCalls returns how many calls may be in flight as configured, 0 if that is not bounded.
+func (g *Gate) mostCalls() int {
+	if g.concurrencyUnit != Calls {
+		return 0
+	}
+	return int(min(g.concurrency, math.MaxInt32))
 }
 
 // hertz returns r in units per second, 0 if there is no rate.
@@ -298,10 +304,10 @@ func (l *learner) blockedFor(now time.Duration) time.Duration {
 	return max(0, now-l.blockedAt)
 }
 
-// bound sets the most that the rate may be.
-func (l *learner) bound(rate Rate) {
+// bound tells l that the rate or the concurrency of its gate has changed.
+func (l *learner) bound() {
 	if l != nil {
-		l.rule.SetMax(hertz(rate))
+		l.rule.Bound(hertz(l.gate.rate), l.gate.mostCalls())
 	}
 }
 

@@ -66,8 +66,8 @@ func (r *Rule) Belief() Belief {
 	if r.phase == Windowed {
 		b.Count, b.Window = r.window.count, duration(r.window.length)
 	}
-	if n := r.capacity.limit; n <= 1e9 {
-		b.Concurrency = r.capacity.bound()
+	if n := r.capacity.bound(); n <= 1e9 {
+		b.Concurrency = n
 	}
 	return b
 }

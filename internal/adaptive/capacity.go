@@ -11,7 +11,7 @@ import "math"
 // best separates refused calls from granted ones (Youden's J). If it separates them
 // well, that number is the cap, and there is no rate.
 type capacity struct {
-	limit float64 // at most so many in flight
+	limit float64 // at most so many in flight; most unless it was learned
 	most  float64 // configured
 	held  int     // calls that limit held back since it was last looked at
 
@@ -36,19 +36,28 @@ type sighting struct {
 }
 
 func (k *capacity) init(cfg Config) {
+	k.setMost(cfg, false)
+	k.patience = 1
+}
+
+// setMost sets the configured bound. A limit that was learned stays as it is, even if it is
+// more: lowering the bound for a while must not lower what the server is known to grant.
+func (k *capacity) setMost(cfg Config, learned bool) {
 	k.most = math.Inf(1)
 	if cfg.MaxConcurrency > 0 {
 		k.most = float64(cfg.MaxConcurrency)
 	}
-	k.limit = k.most
-	k.patience = 1
+	if !learned {
+		k.limit = k.most
+	}
 }
 
 func (k *capacity) bound() int {
-	if k.limit > 1e9 {
+	limit := math.Min(k.limit, k.most)
+	if limit > 1e9 {
 		return math.MaxInt
 	}
-	return max(1, int(k.limit))
+	return max(1, int(limit))
 }
 
 func (k *capacity) granted(r *Rule, c Call) {
@@ -96,7 +105,7 @@ func (k *capacity) refused(r *Rule, t float64, c Call) bool {
 }
 
 func (k *capacity) move(r *Rule, by float64) {
-	k.limit = math.Min(k.most, k.limit+by)
+	k.limit = math.Min(math.Max(k.most, k.limit), k.limit+by)
 	k.full, k.bad = 0, 0
 	r.epoch++
 	r.note(Cap)

@@ -65,7 +65,7 @@ func (r *Rule) Restore(data []byte) error {
 		r.costly.low, r.costly.high, r.costly.hold = s.Low, s.High, s.Hold
 	case s.Phase == Capped && s.Limit >= 1:
 		r.phase = Capped
-		r.capacity.limit = math.Min(r.capacity.most, s.Limit)
+		r.capacity.limit = s.Limit
 		r.capacity.entry = r.capacity.limit
 	}
 	r.pace.learn(r, s.Rate, Restored)

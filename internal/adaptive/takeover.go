@@ -83,13 +83,15 @@ func (r *Rule) Settle(now, since time.Duration, delta float64) {
 	}
 }
 
-// SetMax changes Config.Max; 0 means none.
-func (r *Rule) SetMax(limit float64) {
-	if !(limit > 0) {
-		limit = math.Inf(1)
+// Bound changes Config.Max and Config.MaxConcurrency; 0 means none. What was learned stays.
+func (r *Rule) Bound(rate float64, concurrency int) {
+	if !(rate > 0) {
+		rate = math.Inf(1)
 	}
-	r.cfg.Max = limit
+	r.cfg.Max, r.cfg.MaxConcurrency = rate, concurrency
 	r.pace.now = r.within(r.pace.now)
+	k := &r.capacity
+	k.setMost(r.cfg, k.limit < k.most || r.phase == Capped || r.phase == Slowed)
 }
 
 // Resume ends a pause that the server asked for.

@@ -87,17 +87,57 @@ func TestRule_Settle(t *testing.T) {
 	}
 }
 
-func TestRule_SetMax(t *testing.T) {
+func TestRule_Bound(t *testing.T) {
 	r := paced(t)
-	r.SetMax(2)
+	r.Bound(2, 0)
 	if b := r.Belief(); b.Pace != 2 {
 		t.Errorf("%+v", b)
 	}
 	for _, none := range []float64{0, -1, math.NaN()} {
-		if r.SetMax(none); !math.IsInf(r.cfg.Max, 1) {
+		if r.Bound(none, 0); !math.IsInf(r.cfg.Max, 1) {
 			t.Errorf("%v: %v", none, r.cfg.Max)
 		}
 	}
+}
+
+// A configured bound of the calls in flight holds from now on, and what was learned of the
+// server's is not lost while a lower one holds.
+func TestRule_Bound_Concurrency(t *testing.T) {
+	want := func(r *Rule, configured, want int) {
+		t.Helper()
+		r.Bound(0, configured)
+		if got := r.capacity.bound(); got != want {
+			t.Errorf("%v: with %d configured, the bound is %d, want %d", r.phase, configured, got, want)
+		}
+	}
+	r := paced(t)
+	want(r, 2, 2)
+	want(r, 10, 10)
+	want(r, 0, math.MaxInt)
+	want(r, 3, 3)
+	if b := r.Belief(); b.Concurrency != 3 {
+		t.Errorf("%+v", b)
+	}
+	for _, phase := range []Phase{Capped, Slowed} {
+		r := paced(t)
+		r.phase, r.capacity.limit = phase, 8
+		want(r, 20, 8)
+		want(r, 2, 2)
+		want(r, 10, 8)
+		want(r, 0, 8)
+	}
+	capped := paced(t)
+	capped.phase, capped.capacity.limit = Capped, 8
+	capped.Bound(0, 2)
+	if capped.capacity.move(capped, +1); capped.capacity.limit != 8 {
+		t.Errorf("a bound that was not reached has moved to %v", capped.capacity.limit)
+	}
+	small := New(Config{MaxConcurrency: 2})
+	if err := small.Restore(capped.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	want(small, 2, 2)
+	want(small, 0, 8)
 }
 
 func TestRule_Resume(t *testing.T) {
