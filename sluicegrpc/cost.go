@@ -103,7 +103,7 @@ func (b *bill) settle(permit *sluice.Permit) {
 }
 
 // A pending stream is opened when its client sends its only message, because Config.Cost has
-// to see that. Other methods open it without one, if they come first.
+// to see that. RecvMsg, CloseSend and Header open it without one, if they come first.
 type pending struct {
 	ctx    context.Context
 	opener func(request any) (grpc.ClientStream, error)
@@ -173,21 +173,26 @@ func (p *pending) Header() (metadata.MD, error) {
 	return s.Header()
 }
 
-// Context implements grpc.ClientStream.
+// Context implements grpc.ClientStream. It does not open the stream: interceptors call it
+// before there is a message, and without that Config.Cost would see no request.
 func (p *pending) Context() context.Context {
-	s, err := p.open(nil)
-	if err != nil {
-		return p.ctx
+	if s := p.current(); s != nil {
+		return s.Context()
 	}
-	return s.Context()
+	return p.ctx
 }
 
 // Trailer implements grpc.ClientStream.
 func (p *pending) Trailer() metadata.MD {
+	if s := p.current(); s != nil {
+		return s.Trailer()
+	}
+	return nil
+}
+
+// current returns the stream, nil if it is not open.
+func (p *pending) current() grpc.ClientStream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stream == nil {
-		return nil
-	}
-	return p.stream.Trailer()
+	return p.stream
 }

@@ -287,7 +287,11 @@ func TestConfig_Cost_LearnsTheUnitThatWasRefused(t *testing.T) {
 	}
 }
 
-// TestStream_IsOpenedByItsMessage: with a Config.Cost. What comes earlier opens it without one.
+// A marked is a key of a context.
+type marked struct{}
+
+// TestStream_IsOpenedByItsMessage: with a Config.Cost, which must see the request. What comes
+// earlier does not open it.
 func TestStream_IsOpenedByItsMessage(t *testing.T) {
 	var asked []any
 	cost := func(_ string, request any) sluice.Costs {
@@ -298,15 +302,18 @@ func TestStream_IsOpenedByItsMessage(t *testing.T) {
 	const method = "/grpc.testing.TestService/StreamingOutputCall"
 	for name, test := range map[string]struct {
 		first func(s grpc.ClientStream)
-		sees  int // messages
 	}{
-		"SendMsg": {func(s grpc.ClientStream) {}, 1},
+		"SendMsg": {func(s grpc.ClientStream) {}},
 		"Trailer": {func(s grpc.ClientStream) {
 			if s.Trailer() != nil {
 				t.Error("there is a trailer")
 			}
-		}, 1},
-		"Context": {func(s grpc.ClientStream) { _ = s.Context() }, 0},
+		}},
+		"Context": {func(s grpc.ClientStream) { // interceptors before ours do so
+			if s.Context().Value(marked{}) != "caller" {
+				t.Error("the context is not that of the caller")
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked = nil
@@ -316,7 +323,7 @@ func TestStream_IsOpenedByItsMessage(t *testing.T) {
 					_ = s.SendHeader(metadata.Pairs("n", "2"))
 					return s.Send(response)
 				}
-				s, err := w.conn.NewStream(w.Context(), desc, method)
+				s, err := w.conn.NewStream(context.WithValue(w.Context(), marked{}, "caller"), desc, method)
 				wantCode(t, err, codes.OK)
 				if len(asked) != 0 {
 					t.Errorf("Cost was called with %v, too early", asked)
@@ -332,8 +339,8 @@ func TestStream_IsOpenedByItsMessage(t *testing.T) {
 				if err := s.RecvMsg(got); err != io.EOF {
 					t.Error(err)
 				}
-				if len(asked) != 1 || (asked[0] != nil) != (test.sees == 1) {
-					t.Errorf("Cost was called with %v", asked)
+				if len(asked) != 1 || asked[0] != any(request) {
+					t.Errorf("Cost was called with %v, want the request", asked)
 				}
 				if s.Trailer().Get("n")[0] != "1" || s.Context() == nil {
 					t.Errorf("trailer %v", s.Trailer())

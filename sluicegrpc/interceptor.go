@@ -82,12 +82,14 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 // is neither read to its end nor cancelled holds its permit.
 //
 // With Config.Cost, a stream on which the client sends a single message is opened when that
-// is sent; SendMsg then waits for the gate.
+// is sent; SendMsg then waits for the gate. Until then Context returns ctx.
 //
 // A stream that could not be opened is retried like a unary call. Later errors are retried
 // until the client has received a message or called Header or Context, and if it has sent no
 // more than 256 KiB: what it has sent is sent again, in order. SendMsg, RecvMsg or CloseSend
-// then block during the backoff and the wait for the gate.
+// then block during the backoff and the wait for the gate. A client never receives messages
+// of two attempts, and its OnFinish is called exactly once: if it does not call RecvMsg after
+// an attempt that is to be retried, when its context is done.
 func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	open := func(request any) (grpc.ClientStream, error) {
 		return i.stream(ctx, desc, cc, method, request, streamer, opts)

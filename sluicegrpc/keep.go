@@ -32,11 +32,11 @@ const mostKept = 256 << 10
 // sizeOfEmpty is what a message without content counts.
 const sizeOfEmpty = 64
 
-// ready is current(false), but waits for another attempt that is being made.
+// ready is current, but waits for another attempt that is being made.
 func (s *stream) ready() *turn {
 	s.failing <- struct{}{}
 	defer func() { <-s.failing }()
-	return s.current(false)
+	return s.current()
 }
 
 // keep keeps m, which the client has sent on t or, if sent is false, could not send because t
@@ -44,8 +44,8 @@ func (s *stream) ready() *turn {
 func (s *stream) keep(t *turn, m any, sent bool) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.done {
-		return t.again
+	if t.phase != opened {
+		return t.phase == due
 	}
 	if s.committed {
 		return false

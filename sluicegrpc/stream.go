@@ -16,9 +16,22 @@ import (
 
 // A stream is the stream of a call, however often it is opened.
 //
+// # Who decides whether a stream is opened again?
+//
 // gRPC says how a stream ended by calling OnFinish, from the method that ends it or, if the
-// context is done or the connection closed, from a goroutine of its own. So turn.end decides
-// on another attempt, and RecvMsg or SendMsg makes it.
+// context is done or the connection closed, from a goroutine of its own. That may be just
+// when a message of the same stream reaches the client. So there are two decisions, both
+// made under stream.mu, and the first one holds:
+//
+//	open ── commit ──▶ open, committed ── decide ──▶ closed
+//	 ├───── decide ──────────────────────────────────▶ closed
+//	 └───── decide ──▶ due ── RecvMsg or SendMsg ────▶ the next turn is open
+//	                    └──── giveUp ────────────────▶ closed
+//
+// A committed stream never becomes due. Of a turn that is due nothing more reaches the client:
+// commit then returns false, and a message that has just arrived is dropped, as grpc-go does
+// when it retries. If the client does not call RecvMsg or SendMsg again, its context ends the
+// turn, so the client's OnFinish is always called.
 type stream struct {
 	*call
 	desc     *grpc.StreamDesc
@@ -29,7 +42,7 @@ type stream struct {
 
 	mu        sync.Mutex // also guards the fields of call once the stream is open
 	turn      *turn
-	committed bool // the client has seen a part of the response, or sent what is not kept
+	committed bool // the client has seen a part of the response, or sent what is not kept: no other turn
 	answered  bool // the server has sent a message
 	over      bool // finish was called
 	kept      kept // what the client has sent
@@ -48,10 +61,18 @@ type turn struct {
 
 	// Guarded by s.mu.
 	stop  func() bool // stops watching the context of the client
-	done  bool
-	again bool // there must be another attempt
-	err   error
+	phase phase
+	err   error // for the client, of a closed turn
 }
+
+// A phase is what has been decided about a turn.
+type phase int
+
+const (
+	opened phase = iota
+	due          // it has ended, and there must be another attempt
+	closed       // it has ended, and there is no other
+)
 
 // open opens the stream through the gate, in as many attempts as necessary.
 func (s *stream) open() error {
@@ -91,9 +112,9 @@ func (s *stream) newTurn(permit *sluice.Permit) *turn {
 
 // open opens the stream once. again reports that there must be another attempt.
 func (t *turn) open() (again bool, err error) {
-	opened := false
+	ok := false
 	defer func() {
-		if !opened { // an error, or a panic
+		if !ok { // an error, or a panic
 			t.release()
 		}
 	}()
@@ -106,15 +127,33 @@ func (t *turn) open() (again bool, err error) {
 		}
 		return again, final
 	}
-	// For streams of interceptors that do not pass options on.
-	stop := context.AfterFunc(t.s.ctx, func() { t.end(status.FromContextError(t.s.ctx.Err()).Err()) })
+	stop := context.AfterFunc(t.s.ctx, t.cancelled)
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	t.s.turn, opened = t, true
-	if t.stop = stop; t.done {
-		stop() // if there must be another attempt, now: the client has sent nothing yet
+	ok = true
+	if t.phase != opened {
+		stop()
 	}
-	return t.again, nil
+	if t.phase == due { // there is another attempt now: the client has sent nothing yet
+		return true, nil
+	}
+	if before := t.s.turn; before != nil {
+		before.unwatch()
+	}
+	t.s.turn, t.stop = t, stop
+	return false, nil
+}
+
+// cancelled is called when the context of the client ends. gRPC then ends an open stream, but
+// streams of interceptors that do not pass options on do not tell t, and a turn that is due
+// has no stream any more.
+func (t *turn) cancelled() {
+	if again, _ := t.end(status.FromContextError(t.s.ctx.Err()).Err()); again {
+		t.s.mu.Lock()
+		err := t.s.refused(t.s.ctx.Err())
+		t.s.mu.Unlock()
+		t.giveUp(err)
+	}
 }
 
 // finished is the OnFinish of t.
@@ -143,30 +182,68 @@ func (t *turn) inTime() {
 	}
 }
 
+// decide ends an open turn. A turn that has ended stays as it was decided.
 func (t *turn) decide(err error) (again bool, final error) {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.done {
-		return t.again, t.err
+	if t.phase != opened {
+		return t.phase == due, t.err
 	}
-	t.done = true
-	switch {
-	case err != nil:
+	t.phase = closed
+	if err == nil {
+		s.answer()
+	} else {
 		s.last = s.judge(t.ctx, err, &t.probe, s.committed)
 		if s.last.refused {
 			t.bill.void(s.call)
 		}
-		var why error
-		t.again, why = s.attempts.Ended(s.ctx, s.last.marked)
-		t.err = s.final(why)
-	default:
-		s.answer()
+		again, why := s.attempts.Ended(s.ctx, s.last.marked)
+		if t.err = s.final(why); again {
+			t.phase = due
+		}
 	}
-	if t.stop != nil {
+	if t.phase == closed {
+		t.unwatch()
+	}
+	return t.phase == due, t.err
+}
+
+// giveUp closes t if it is due, with err: there will be no other attempt. It returns the error
+// for the client.
+func (t *turn) giveUp(err error) error {
+	t.s.mu.Lock()
+	if t.phase == due {
+		t.phase, t.err = closed, err
+		t.unwatch()
+	}
+	err = t.err
+	t.s.mu.Unlock()
+	t.s.finished(err)
+	return err
+}
+
+// unwatch stops watching the context of the client, with s.mu locked.
+func (t *turn) unwatch() {
+	if t.stop != nil { // nil while t is being opened, and open then does it
 		t.stop()
 	}
-	return t.again, t.err
+}
+
+// commit decides that the client sees a part of the response of t: a message if answered is
+// true, and otherwise something that comes earlier. It returns false, and the client must not
+// see that, if t is due or has been replaced.
+func (t *turn) commit(answered bool) bool {
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.phase == due || s.turn != t {
+		return false
+	}
+	if s.committed = true; answered {
+		s.answer()
+	}
+	return true
 }
 
 // release gives the permit back and ends the context of the turn.
@@ -190,26 +267,20 @@ func (s *stream) finished(err error) {
 	}
 }
 
-// current returns the turn whose stream is open. commit reports that the client will see a
-// part of its response, so that there is no other.
-func (s *stream) current(commit bool) *turn {
+// current returns the turn whose stream was opened last.
+func (s *stream) current() *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.committed = s.committed || commit
 	return s.turn
 }
 
 // RecvMsg implements grpc.ClientStream.
 func (s *stream) RecvMsg(m any) error {
 	for {
-		t := s.current(false)
+		t := s.current()
 		err := t.stream.RecvMsg(m)
-		switch {
-		case err == nil:
-			s.received(t, m)
-			return nil
-		case err == io.EOF:
-			t.end(nil)
+		if (err == nil || err == io.EOF) && t.commit(true) {
+			s.received(t, m, err)
 			return err
 		}
 		if err := s.failed(t, err); err != nil {
@@ -223,7 +294,7 @@ func (s *stream) RecvMsg(m any) error {
 func (s *stream) failed(t *turn, err error) error {
 	s.failing <- struct{}{}
 	defer func() { <-s.failing }()
-	if s.current(false) != t { // SendMsg and RecvMsg have both failed
+	if s.current() != t { // SendMsg and RecvMsg have both failed
 		return nil
 	}
 	for {
@@ -235,27 +306,22 @@ func (s *stream) failed(t *turn, err error) error {
 			return final
 		}
 		if err := s.i.use(s.call, s.open); err != nil {
-			s.mu.Lock()
-			t.again, t.err = false, err // RecvMsg may be called again
-			s.mu.Unlock()
-			s.finished(err)
-			return err
+			return t.giveUp(err)
 		}
-		t = s.current(false)
+		t = s.current()
 		if err = s.resend(t); err == nil {
 			return nil
 		}
 	}
 }
 
-// received is called after the message m.
-func (s *stream) received(t *turn, m any) {
+// received is called after the message m of t or, if err is io.EOF, the end of t.
+func (s *stream) received(t *turn, m any, err error) {
 	t.inTime()
-	t.bill.read(s.call, m)
-	s.mu.Lock()
-	s.answer()
-	s.mu.Unlock()
-	if !s.desc.ServerStreams {
+	if err == nil {
+		t.bill.read(s.call, m)
+	}
+	if err != nil || !s.desc.ServerStreams {
 		t.end(nil)
 	}
 }
@@ -302,8 +368,8 @@ func (s *stream) CloseSend() error {
 // of the next one.
 func (s *stream) Header() (metadata.MD, error) {
 	for {
-		t, again := s.committing()
-		if !again {
+		t := s.current()
+		if t.commit(false) {
 			header, err := t.stream.Header()
 			t.inTime()
 			return header, err
@@ -314,17 +380,14 @@ func (s *stream) Header() (metadata.MD, error) {
 	}
 }
 
-// committing is current(true), unless there must be another attempt.
-func (s *stream) committing() (t *turn, again bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	again = s.turn.done && s.turn.again
-	s.committed = s.committed || !again
-	return s.turn, again
+// Context implements grpc.ClientStream. If there must be another attempt, it does not wait
+// for that: it is the context of the client.
+func (s *stream) Context() context.Context {
+	if t := s.current(); t.commit(false) {
+		return t.stream.Context()
+	}
+	return s.ctx
 }
 
-// Context implements grpc.ClientStream.
-func (s *stream) Context() context.Context { return s.current(true).stream.Context() }
-
 // Trailer implements grpc.ClientStream.
-func (s *stream) Trailer() metadata.MD { return s.current(false).stream.Trailer() }
+func (s *stream) Trailer() metadata.MD { return s.current().stream.Trailer() }
