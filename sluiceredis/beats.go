@@ -2,6 +2,7 @@ package sluiceredis
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,15 +110,33 @@ func (s *Store) beat() {
 // aliveKey returns where instances are counted.
 func (s *Store) aliveKey() string { return s.key("alive1", "instances", "", "") }
 
-// hears notes what a call said about the server at place, if that is the one that
-// counts instances.
-func (s *Store) hears(place string, v outage.Verdict) {
+// hears notes what c said about its server, and tells the one that counts instances.
+func (s *Store) hears(c *sending, v outage.Verdict, err error, took time.Duration) {
+	if v == outage.Answered || isReply(err) {
+		s.pulse.Heard(c.place, took)
+	}
+	s.present(c.place, v)
+	if v == outage.Answered {
+		s.beat()
+	}
+}
+
+// isReply reports whether err is what a server replied.
+func isReply(err error) bool {
+	var reply *ServerError
+	return errors.As(err, &reply)
+}
+
+// present notes what a call said about the server at place, if that is the one that counts
+// instances.
+func (s *Store) present(place string, v outage.Verdict) {
 	b := &s.beats
-	if b.fixed || v != outage.Unanswered && (v != outage.Answered || !b.away.Load()) { // nothing new
+	away := v == outage.Unanswered || v == outage.Silent
+	if b.fixed || !away && (v != outage.Answered || !b.away.Load()) { // nothing new
 		return
 	}
 	if b.wanted.Load() && s.place(s.aliveKey()) == place {
-		b.answered(v == outage.Answered)
+		b.answered(!away)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestBreaker(t *testing.T) {
 			for take() != nil && l.calls.Load() == calls+int64(i) {
 				time.Sleep(ms)
 			}
-			waited := time.Since(since) - 200*ms // which the probe took
+			waited := time.Since(since) - 100*ms // for which its caller waited for the probe
 			if waited < longest*3/4-ms || waited > longest+ms {
 				t.Errorf("probe %d after %v, want up to %v", i, waited, longest)
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
 // # How do many keys need few scripts?
@@ -35,6 +37,11 @@ type sending struct {
 	call   ScriptCall
 	reply  Reply
 	within bounded // for as long as its caller waits
+
+	place   string        // where it goes
+	probe   *outage.Place // if it is a probe
+	sent    time.Time     // or a little earlier
+	hearing *hearing      // nil if its caller waits until it ends
 }
 
 // patience returns what ends the wait of c for others.

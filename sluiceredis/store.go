@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,9 @@ type Store struct {
 	stats counters
 
 	breaker   *outage.Breaker
+	pulse     outage.Pulse
+	listened  atomic.Int64 // when the next caller listens, ns since the store was made
+	hearings  sync.Pool    // of the store, because a channel of one synctest bubble must not get into another
 	away      OutagePolicy
 	places    func(key string) string // which server has a key; or nil
 	alone     bool                    // there is no server
@@ -196,26 +200,46 @@ func (s *Store) runCall(ctx context.Context, c *sending) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	script, keys := c.call.Script, c.call.Keys
-	place, said, cause := s.place(keys[0]), outage.Nothing, error(nil)
+	place := s.place(c.call.Keys[0])
 	probe, no := s.breaker.Enter(place)
 	if no != nil {
 		return nil, &outageError{server: place, since: no.Since, retry: no.Retry, cause: no.Cause}
 	}
-	defer func() { s.breaker.Leave(place, probe, said, cause) }() // also if the client panics
 	s.stats.scripts.Add(1)
-	sent := time.Now()
-	c.within.begin(ctx, sent.Add(s.timeout))
+	c.place, c.probe, c.sent = place, probe, time.Now()
+	longest := s.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = min(longest, deadline.Sub(c.sent))
+	}
+	patience := s.pulse.Patience(place, probe != nil, max(shortestPatience, s.timeout/10), longest)
+	if s.listens(c, patience, longest) {
+		return s.listen(ctx, c, patience, longest)
+	}
+	c.within.begin(ctx, c.sent.Add(s.timeout))
+	return s.conduct(ctx, c)
+}
+
+// conduct sends c, and notes what became of it.
+func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
+	script, keys := c.call.Script, c.call.Keys
+	said, cause := outage.Nothing, error(nil)
+	defer func() { s.breaker.Leave(c.place, c.probe, said, cause) }() // also if the client panics
 	defer c.within.end()
 	reply, err := s.sendStrictly(c)
+	took := time.Since(c.sent)
+	left := c.hearing.end()
+	if left {
+		ctx = context.Background() // the caller waits no longer
+	}
 	if said, cause = outage.Answered, err; err != nil {
-		said = s.judge(ctx, err, time.Since(sent))
+		said = s.judge(ctx, err, took)
 	}
-	s.hears(place, said)
-	if said == outage.Answered {
-		s.beat()
+	if said == outage.Unanswered && s.silent(c, err, took) {
+		said = outage.Silent
 	}
+	s.hears(c, said, err, took)
 	switch {
+	case left && err != nil: // and was told so
 	case errors.Is(err, ErrAmbiguous):
 		s.stats.ambiguous.Add(1)
 	case err != nil:
@@ -230,8 +254,8 @@ func (s *Store) runCall(ctx context.Context, c *sending) ([]int64, error) {
 		}
 		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
 	}
-	if (said == outage.Unanswered || said == outage.NotThese) && ctx.Err() == nil {
-		err = &outageError{server: place, sent: true, retry: outage.ShortestRetry, cause: err}
+	if said > outage.Answered && ctx.Err() == nil {
+		err = c.away(err)
 	}
 	return reply, err
 }

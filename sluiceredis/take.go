@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
@@ -67,9 +66,6 @@ type taking struct {
 // shortArgs is how many arguments a short set has: one request for one bucket. See
 // lua/take.lua.
 const shortArgs = 3
-
-// sent returns when t was sent, since s was made.
-func (t *taking) sent(s *Store) time.Duration { return t.within.limit.Sub(s.beats.made) - s.timeout }
 
 // widen returns the reply for a short set as it is for any other.
 func (t *taking) widen(reply []int64) []int64 {
@@ -165,7 +161,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		clamped += rest[0]
 		rest = rest[parts[i].Kind().Found():]
 	}
-	granted, sent := int64(0), t.sent(s)
+	granted, sent := int64(0), t.sent.Sub(s.beats.made)
 	eachRun(requests, func(run []*request) {
 		if whens > 0 && run[0].decided() {
 			for _, state := range states {

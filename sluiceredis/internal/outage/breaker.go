@@ -24,6 +24,11 @@ import (
 // Nothing runs meanwhile: it is a call that finds that it is time. A probe whose
 // caller leaves says nothing, and the next call is one.
 //
+// A server that hangs is silent, and to wait for failures would cost each caller its
+// deadline. So it is away as soon as one caller has left because of the silence, see Hangs.
+// The calls that such callers have left are still under way, and an answer to any of them
+// ends the outage, as that of a probe does.
+//
 // Of several servers each is away on its own.
 
 // ShortestRetry is how long a server is left alone at first.
@@ -45,6 +50,7 @@ const (
 	Nothing    Verdict = iota // its caller left too soon
 	Answered                  // it can be asked
 	Unanswered                // it cannot
+	Silent                    // it cannot, and it does not say so
 	NotThese                  // it can, but not for these keys: they are on their way to another one, or forbidden
 )
 
@@ -67,6 +73,7 @@ type Breaker struct {
 type Place struct {
 	name     string
 	mode     Mode
+	hangs    bool // it is away because it was silent
 	failures int
 	since    time.Time     // it was first away
 	next     time.Time     // it is left alone until then
@@ -145,33 +152,65 @@ func (b *Breaker) Leave(name string, probe *Place, v Verdict, cause error) {
 	case probe != nil && v == Nothing:
 		p.next = time.Now()
 		b.change(p, Away, p.cause)
-	case probe != nil && v == Unanswered:
+	case probe != nil && v != Answered:
 		p.cause, p.wait = cause, min(2*p.wait, b.longest)
 		b.alone(p)
 	case v == Answered:
-		if p != nil && (probe != nil || p.mode == Asking) {
+		if p != nil && (probe != nil || p.mode == Asking || p.hangs) {
 			b.forget(p)
 		}
 	case p != nil && p.mode != Asking: // it was sent before the server was away
 	default:
-		if p == nil {
-			p = &Place{name: name, asked: time.Now()}
-			b.places[name] = p
-			b.trouble.Add(1)
-		}
+		p = b.failed(p, name, cause)
 		p.failures++
-		if p.cause = cause; p.failures >= b.failures {
-			b.outages++
-			p.since, p.wait = time.Now(), min(ShortestRetry, b.longest)
+		if v == Silent || p.failures >= b.failures {
+			b.begin(p)
 			b.alone(p)
 		}
 	}
 }
 
+// Hangs records that the caller of a call to the server at name, which entered with probe,
+// has left because the server is silent. When the call ends, Leave is called without a probe.
+func (b *Breaker) Hangs(name string, probe *Place, cause error) {
+	defer b.events.flush()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.places[name]
+	switch {
+	case probe != nil && p == probe:
+		p.cause, p.wait = cause, min(2*p.wait, b.longest)
+	case probe != nil || p != nil && p.mode != Asking:
+		return
+	default:
+		p = b.failed(p, name, cause)
+		b.begin(p)
+	}
+	b.alone(p)
+	p.hangs = true
+}
+
+// failed returns p, or the new place of that name if it is nil. The lock is held.
+func (b *Breaker) failed(p *Place, name string, cause error) *Place {
+	if p == nil {
+		p = &Place{name: name, asked: time.Now()}
+		b.places[name] = p
+		b.trouble.Add(1)
+	}
+	p.cause = cause
+	return p
+}
+
+// begin begins an outage of p. The lock is held.
+func (b *Breaker) begin(p *Place) {
+	b.outages++
+	p.since, p.wait = time.Now(), min(ShortestRetry, b.longest)
+}
+
 // alone leaves p alone for a while, which differs between machines, so that
 // they do not all probe at once.
 func (b *Breaker) alone(p *Place) {
-	p.next = time.Now().Add(p.wait - rand.N(p.wait/4+1))
+	p.hangs, p.next = false, time.Now().Add(p.wait-rand.N(p.wait/4+1))
 	b.change(p, Away, p.cause)
 }
 

@@ -97,3 +97,67 @@ func TestBreaker_Enter_AfterAProbeWithoutAResult(t *testing.T) {
 		}
 	})
 }
+
+// A server that hangs is away from the first caller on that has left. Each probe that is left
+// doubles the time until the next, and an answer to any call that was left ends the outage.
+func TestBreaker_Hangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(3, time.Second, nil)
+		b.Hangs("a", nil, errDown)
+		b.Hangs("a", nil, errDown) // another one that was under way
+		for wait := ShortestRetry; wait < time.Second; wait *= 2 {
+			_, no := b.Enter("a")
+			if no == nil || no.Retry < wait*3/4-1 || no.Retry > wait || no.Cause != errDown {
+				t.Fatalf("after %v: %+v", wait, no)
+			}
+			time.Sleep(wait)
+			probe, no := b.Enter("a")
+			if probe == nil || no != nil {
+				t.Fatalf("no probe: %+v", no)
+			}
+			b.Hangs("a", probe, errDown)
+			b.Leave("a", nil, Silent, errDown) // one that was under way
+		}
+		if away, outages, probes := b.Counts(); away != 1 || outages != 1 || probes != 5 {
+			t.Errorf("%d away, %d outages, %d probes", away, outages, probes)
+		}
+		if b.Leave("a", nil, Answered, nil); b.Trouble() {
+			t.Error("an answer does not end the outage")
+		}
+		if b.Leave("a", nil, Silent, errDown); !b.Away("a") {
+			t.Error("the first call that was silent to its end does not begin one")
+		}
+	})
+}
+
+// Patience is four times what is usual, in bounds, for servers that were heard lately.
+func TestPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pulse
+		want := func(what string, probe bool, want time.Duration) {
+			t.Helper()
+			if got := p.Patience("a", probe, 100*time.Millisecond, time.Second); got != want {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		want("never heard", false, time.Second)
+		want("never heard, probe", true, 100*time.Millisecond)
+		p.Heard("a", time.Millisecond)
+		want("near", false, 100*time.Millisecond)
+		p.Heard("a", 50*time.Millisecond)
+		want("far", false, 200*time.Millisecond)
+		p.Heard("a", 300*time.Millisecond)
+		want("slow", false, time.Second)
+		for range 64 {
+			p.Heard("a", time.Millisecond)
+		}
+		if got := p.Patience("a", false, 0, time.Second); got < 400*time.Millisecond || got > 450*time.Millisecond {
+			t.Errorf("64 answers after a slow one: %v, want 4 × 300 ms ÷ e", got)
+		}
+		time.Sleep(idle + 1)
+		want("idle", false, time.Second)
+		if !p.Last("b").IsZero() || time.Since(p.Last("a")) != idle+1 {
+			t.Error("when it was last heard")
+		}
+	})
+}
