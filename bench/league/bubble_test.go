@@ -107,19 +107,31 @@ func TestPlayInBubble_RepeatsASeed(t *testing.T) {
 			continue
 		}
 		for _, name := range names {
-			most := .5
+			most, runs := .5, 1
 			switch e.name + " in " + name {
 			case "aws-adaptive in tokens": // which of the callers that wake together gets the token
 				most = 3
-			case "sluicehttp in siblings", "sluicehttp-told in siblings", "sluicehttp in tokens", "sluicehttp-told in tokens": // pauses end at random instants
-				most = 12
+			case "sluicehttp in siblings", "sluicehttp-told in siblings", "sluicehttp in tokens", "sluicehttp-told in tokens":
+				// Pauses end at random instants: of 160 runs 158 were within 3 of each other, and one 14 below.
+				most, runs = 3, 3
 			}
-			a, b := scoreOf(t, e.name, name), scoreOf(t, e.name, name)
-			if d := math.Abs(a.Score - b.Score); !(d <= most) {
-				t.Errorf("%s in %s: the same seed gave %.2f and %.2f", e.name, name, a.Score, b.Score)
+			a, b := medianScore(t, e.name, name, runs), medianScore(t, e.name, name, runs)
+			if d := math.Abs(a - b); !(d <= most) {
+				t.Errorf("%s in %s: the same seed gave %.2f and %.2f", e.name, name, a, b)
 			}
 		}
 	}
+}
+
+// medianScore returns the median of the scores of that many runs, an odd number.
+func medianScore(t *testing.T, strategy, world string, runs int) float64 {
+	t.Helper()
+	scores := make([]float64, runs)
+	for i := range scores {
+		scores[i] = scoreOf(t, strategy, world).Score
+	}
+	slices.Sort(scores)
+	return scores[runs/2]
 }
 
 func TestPlayInBubble_GivesTheDemandOfTheTwin(t *testing.T) {
