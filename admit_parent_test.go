@@ -235,3 +235,31 @@ func TestConfig_Parent_SettleAndEstimate(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits in its parent's queue takes nothing of its limits while its own gate is
+// paused meanwhile: they are asked once, when it can leave.
+func TestConfig_Parent_LimitsAreAskedWhenTheGatesBelowCould(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := mustGate(t, sluice.Config{Concurrency: 1})
+		b := &bucket{capacity: 5, interval: time.Hour}
+		g := mustGate(t, sluice.Config{Parent: all, Limits: []sluice.Limit{{Name: "b", Limiter: b}}})
+		first, err := all.Acquire(bg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := synclog.New()
+		l.Call(1, enter(g, bg))
+		synctest.Wait()
+		g.PauseUntil(time.Now().Add(10*time.Second), "")
+		time.Sleep(time.Second)
+		first.Release()
+		synctest.Wait()
+		if n := b.asks(); n != 0 {
+			t.Errorf("asked %d times while the gate is paused", n)
+		}
+		time.Sleep(time.Hour)
+		if l.Want(t, synclog.At(1, 10*time.Second)); b.asks() != 1 {
+			t.Errorf("asked %d times", b.asks())
+		}
+	})
+}
