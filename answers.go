@@ -124,7 +124,8 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 	case g.learner == nil:
 		g.learn(now, n)
 	}
-	g.learner.refused(now, since, n, p.costs(), g.flight.calls()-1, asked, exhausted(err))
+	call := g.ending(p, now, since)
+	g.learner.refused(&call, asked, exhausted(err))
 	l = lesson{true, g.learner.blockedFor(now)}
 	g.endAnswer(now)
 	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
@@ -160,12 +161,22 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 	}
 	now := g.queue.Now()
 	if g.learner != nil {
-		g.learner.ended(now, p.since, p.n, p.costs(), g.flight.calls()-1, adaptive.Reply{Outcome: outcome})
+		call := g.ending(p, now, p.since)
+		g.learner.ended(&call, adaptive.Reply{Outcome: outcome})
 		g.forgetLearned()
 	} else {
 		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*rule)(g).places())
 	}
 	g.endAnswer(now)
+}
+
+// ending returns the call of p, which may be nil, that left at since and has ended now.
+func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
+	e := ending{now: now, since: since, n: 1, inFlight: g.flight.calls() - 1}
+	if p != nil {
+		e.n, e.delta, e.costs, e.actual = p.n, p.delta, p.costs(), p.actual()
+	}
+	return e
 }
 
 // endAnswer ends what the answer to a call has begun with the queue locked, and unlocks it, see

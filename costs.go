@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/sluice-go/sluice/limits"
 )
@@ -44,8 +45,9 @@ func (c Costs) mustNotBeNegative() {
 // An extra is what few permits have, in one word of a Permit: with two more words of its
 // own it would not fit into 64 bytes.
 type extra struct {
-	lease limits.Lease // nil if there is none
-	costs Costs
+	lease  limits.Lease // nil if there is none
+	costs  Costs
+	actual Costs // as SettleCosts has said before the end; guarded by the lock of the gate's queue
 }
 
 // addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
@@ -72,6 +74,14 @@ func (p *Permit) costs() Costs {
 		return nil
 	}
 	return p.extra.costs
+}
+
+// actual returns what SettleCosts has said before the call ended. The gate's queue is locked.
+func (p *Permit) actual() Costs {
+	if p.extra == nil {
+		return nil
+	}
+	return p.extra.actual
 }
 
 // lease returns the lease of p, or nil.
@@ -126,13 +136,21 @@ func (p *Permit) settleLearned(before, actual Costs) {
 	g := p.gate
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	if p.done.Load()&denied != 0 {
+	done := p.done.Load()
+	if done&denied != 0 {
 		return
 	}
+	if p.extra != nil && done&answered == 0 {
+		p.extra.actual = maps.Clone(actual) // for its end
+	}
 	for unit, n := range actual {
-		if unit != Calls && unit != Cost && n != before[unit] {
-			g.learner.settle(g.queue.Now(), p.since, unit, before[unit], n-before[unit])
-			g.peering.settle(g, unit, n-before[unit])
+		delta := n - before[unit]
+		if unit == Calls || unit == Cost || delta == 0 {
+			continue
+		}
+		g.peering.settle(g, unit, delta)
+		if done&answered != 0 || before[unit] == 0 { // the end says nothing of it
+			g.learner.settle(g.queue.Now(), p.since, unit, delta)
 		}
 	}
 }

@@ -103,12 +103,13 @@ func (g *Gate) suspects(now, since, asked time.Duration) bool {
 	return asked > 0 || g.ramp.on && g.ramp.began > now
 }
 
-// learningUnit returns the unit of the first belief of a new learner.
+// learningUnit returns the unit of the first belief of a new learner: that of the rate, and calls
+// if there is none. Cost may be only an estimate, and only some servers limit it.
 func (g *Gate) learningUnit() Unit {
 	if g.rate.Count > 0 {
 		return g.rateUnit
 	}
-	return Cost
+	return Calls
 }
 
 // hasRate reports whether g has a rate.
@@ -245,8 +246,7 @@ func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight i
 		return
 	}
 	late := min(max(0, now-due), l.catchUp)
-	l.rule.Late(late)
-	l.out.add(now, l.unit.of(n), l.rule.Leave(now, float64(l.unit.of(n)), int(inFlight)))
+	l.belief.leave(now, late, costs.amount(l.unit, n), inFlight)
 	if n > 1 || costs != nil {
 		l.meet(n, costs)
 	}
@@ -255,30 +255,37 @@ func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight i
 	}
 }
 
-// ended records how a call of n with costs ended that left at since.
-func (l *learner) ended(now, since time.Duration, n int64, costs Costs, inFlight int64, reply adaptive.Reply) {
+// ended records how a call ended that was not refused. If it was settled, what it took is of
+// interest from now on.
+func (l *learner) ended(e *ending, reply adaptive.Reply) {
+	if e.delta != 0 {
+		l.add(Cost)
+	}
 	if l.more == nil {
-		l.endedAlone(now, since, l.unit.of(n), inFlight, reply)
+		l.belief.ended(e, reply)
 		return
 	}
-	l.each(func(b *belief) { b.ended(now, since, costs.amount(b.unit, n), inFlight, reply) })
+	l.each(func(b *belief) {
+		if took := b.ended(e, reply); took > 0 && reply.Outcome == adaptive.Granted {
+			b.suspect.Granted(e.now, took)
+		}
+	})
 }
 
-// refused records that the server refused a call of n with costs that left at since, and
-// asked for a wait of asked. It may have named the unit whose limit was exhausted.
-func (l *learner) refused(now, since time.Duration, n int64, costs Costs, inFlight int64, asked time.Duration, named Unit) {
-	if !l.isBlocked() || since > l.askedUntil+forgottenBlockage {
-		l.blockedAt = now
+// refused records that the server refused a call, and asked for a wait of asked. It may have
+// named the unit whose limit was exhausted.
+func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
+	if !l.isBlocked() || e.since > l.askedUntil+forgottenBlockage {
+		l.blockedAt = e.now
 	}
-	l.askedUntil = max(l.askedUntil, now+asked)
+	l.askedUntil = max(l.askedUntil, e.now+asked)
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
-		call, _ := l.take(since, l.unit.of(n), inFlight)
-		l.rule.Done(now, call, reply)
+		call, _ := l.take(e.since, e.amount(l.unit), e.inFlight)
+		l.rule.Done(e.now, call, reply)
 		return
 	}
-	blamed := l.blame(now, since, n, costs, named, asked > 0)
-	l.refusedBy(now, since, blamed, n, costs, inFlight, reply)
+	l.refusedBy(l.blame(e, named, asked > 0), e, reply)
 }
 
 // isBlocked reports whether the last call was refused because of some unit.

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,36 @@ func TestGate_ForgetLearned_NotWithSeveralUnits(t *testing.T) {
 		l.more, tokens.rule = nil, nil
 		if g.forgetLearned(); g.learner != nil {
 			t.Error("it goes on learning at its rate")
+		}
+	})
+}
+
+// Of two calls of one cost that left at one instant each keeps what it is settled by: what the one
+// that is refused has taken is not counted, and the other's is.
+func TestPermit_Settle_OfTwoAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, refusedFirst := range []bool{false, true} {
+			g := limits.Must(New(Config{}))
+			g.queue.Lock()
+			g.learn(g.queue.Now(), 1)
+			g.queue.Unlock()
+			a, b := limits.Must(g.Acquire(t.Context(), 5)), limits.Must(g.Acquire(t.Context(), 5))
+			if a.since != b.since {
+				t.Fatal("they did not leave together")
+			}
+			b.Settle(50)
+			a.Settle(5000)
+			if refusedFirst {
+				a.Ended(RetryAfter(context.DeadlineExceeded, 0))
+				b.Release()
+			} else {
+				b.Release()
+				a.Ended(RetryAfter(context.DeadlineExceeded, 0))
+			}
+			a.Release()
+			if u := g.learner.known(Cost).usual; u.estimated != 5 || u.actual != 50 {
+				t.Errorf("refused first: %v: %+v", refusedFirst, u)
+			}
 		}
 	})
 }

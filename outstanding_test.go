@@ -19,7 +19,7 @@ func TestOutstanding(t *testing.T) {
 	for range 100_000 {
 		if len(order) < 50 || random.IntN(2) == 0 && len(order) < 500 {
 			now += time.Duration(random.IntN(3))
-			o.add(now, 1, rule.Leave(now, 1, 0))
+			o.add(now, 1, 1, rule.Leave(now, 1, 0))
 			live[now]++
 			order = append(order, now)
 			continue
@@ -62,7 +62,7 @@ func TestOutstanding_Cost(t *testing.T) {
 	calls := make([]adaptive.Call, 6)
 	for n := range calls {
 		calls[n] = rule.Leave(time.Duration(n/3), float64(n), 0)
-		o.add(time.Duration(n/3), int64(n), calls[n])
+		o.add(time.Duration(n/3), int64(n), float64(n), calls[n])
 	}
 	for _, c := range []struct {
 		since time.Duration

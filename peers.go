@@ -106,10 +106,12 @@ func (p *peering) settle(g *Gate, unit Unit, delta int64) {
 	if p == nil {
 		return
 	}
-	for _, u := range p.units {
-		if u.is(g) == unit {
-			u.sent += float64(delta)
-		}
+	u := p.further(g, unit, true)
+	if unit == g.firstUnit() {
+		u = p.units[0]
+	}
+	if u != nil {
+		u.sent += float64(delta)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestGate_Peers_GoodbyeAtClose(t *testing.T) {
 				go call(goes)
 				go call(stays)
 				time.Sleep(5 * time.Second)
-				for _, unit := range []sluice.Unit{sluice.Cost, "tokens"} {
+				for _, unit := range []sluice.Unit{sluice.Calls, "tokens"} {
 					if l := ofUnit(t, stays, unit); l.Peers != 2 || l.Share < .45 || l.Share > .55 {
 						t.Errorf("together: %v", l)
 					}
@@ -51,7 +51,7 @@ func TestGate_Peers_GoodbyeAtClose(t *testing.T) {
 					t.Errorf("%d goodbyes, want one of each unit: %+v", n, m.all())
 				}
 				time.Sleep(600 * time.Millisecond)
-				for _, unit := range []sluice.Unit{sluice.Cost, "tokens"} {
+				for _, unit := range []sluice.Unit{sluice.Calls, "tokens"} {
 					if l := ofUnit(t, stays, unit); l.Peers != 1 || l.Share != 1 {
 						t.Errorf("0.6 s after the other one was closed: %v", l)
 					}

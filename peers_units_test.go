@@ -183,7 +183,7 @@ func TestGate_Peers_BlamesAUnitByItsPart(t *testing.T) {
 			for range 3 {
 				call(sluice.RetryAfter(errBusy, time.Millisecond))
 			}
-			if calls, tokens := ofUnit(t, g, sluice.Cost), ofUnit(t, g, "tokens"); calls.Refusals == 0 || tokens.Refusals > 0 {
+			if calls, tokens := ofUnit(t, g, sluice.Calls), ofUnit(t, g, "tokens"); calls.Refusals == 0 || tokens.Refusals > 0 {
 				t.Errorf("restored %v: %v; %v", restores, calls, tokens)
 			}
 		})
@@ -216,7 +216,7 @@ func TestGate_Peers_WhatIsReportedOfUnits(t *testing.T) {
 			p.Ended(busy)
 		})
 		time.Sleep(time.Minute)
-		for group, want := range map[string]int64{"api": 1 + 7, "api\x1fcalls": 2, ofTokens: 100 + 30} {
+		for group, want := range map[string]int64{"api": 2, "api\x1fcost": 1 + 7, ofTokens: 100 + 30} {
 			var last limits.PeerReport
 			for _, r := range m.all() {
 				if r.group == group {
@@ -327,7 +327,7 @@ func TestGate_Peers_UnitsAway(t *testing.T) {
 		}
 		check := func(when string, share float64, peers int64) {
 			t.Helper()
-			for _, unit := range []sluice.Unit{sluice.Cost, "tokens"} {
+			for _, unit := range []sluice.Unit{sluice.Calls, "tokens"} {
 				if l := ofUnit(t, g, unit); l.Share != share || l.Peers != peers {
 					t.Errorf("%s: %v", when, l)
 				}
@@ -376,7 +376,7 @@ func TestGate_Peers_UnitsAndSnapshots(t *testing.T) {
 		}
 		first := newMeeting()
 		together, alone2 := again(m), again(first)
-		for unit, rate := range map[sluice.Unit]float64{sluice.Cost: 100, "tokens": 10000} {
+		for unit, rate := range map[sluice.Unit]float64{sluice.Calls: 100, "tokens": 10000} {
 			if l := ofUnit(t, alone, unit); l.Rate != rate/2 || l.Share != 0 {
 				t.Errorf("alone: %v", l)
 			}

@@ -22,7 +22,10 @@ type Permit struct {
 	n     int64
 	since time.Duration // when it was granted
 
-	held int64 // cost in flight for it; guarded by the lock of the gate's queue
+	// These two are guarded by the lock of the gate's queue.
+	held  int64 // cost in flight for it
+	delta int64 // by which Settle has changed n, if its end was not counted before
+
 	done atomic.Uint32
 }
 
@@ -260,8 +263,13 @@ func (p *Permit) settle(delta int64) {
 		g.cost.Add(delta)
 		p.held += delta
 	}
-	if p.done.Load()&denied == 0 {
-		g.learner.settle(g.queue.Now(), p.since, Cost, p.n, delta)
+	switch done := p.done.Load(); {
+	case done&denied != 0:
+	case done&answered == 0:
+		p.delta = delta // for its end
+		g.peering.settle(g, Cost, delta)
+	default:
+		g.learner.settle(g.queue.Now(), p.since, Cost, delta)
 		g.peering.settle(g, Cost, delta)
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back

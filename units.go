@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -25,6 +26,31 @@ type belief struct {
 	rule    *adaptive.Rule // nil until the unit is blamed; always there for the first unit
 	out     outstanding    // of rule
 	suspect adaptive.Suspect
+	usual   correction
+}
+
+// An ending is a call that has ended, as a learner has to know it.
+type ending struct {
+	now, since time.Duration // since when it was in flight
+	n          int64
+	costs      Costs // with which it was granted
+	actual     Costs // what SettleCosts has said
+	delta      int64 // by which Settle has changed n
+	inFlight   int64 // other calls
+}
+
+// amount returns what the call was granted with of unit.
+func (e *ending) amount(unit Unit) int64 { return e.costs.amount(unit, e.n) }
+
+// took returns what the call took of unit, as far as is known.
+func (e *ending) took(unit Unit) int64 {
+	if unit == Cost {
+		return e.n + e.delta
+	}
+	if actual, settled := e.actual[unit]; settled && unit != Calls {
+		return actual
+	}
+	return e.amount(unit)
 }
 
 // mostUnits bounds the memory for a program that invents units.
@@ -116,26 +142,30 @@ func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int6
 	}
 }
 
-// leave records that a call leaves that takes amount.
+// leave records that a call leaves that is to take amount.
 func (b *belief) leave(now, late time.Duration, amount, inFlight int64) {
 	if amount == 0 {
 		return
 	}
 	var call adaptive.Call
+	charged := b.usual.of(amount)
 	if b.rule != nil {
 		b.rule.Late(late)
-		call = b.rule.Leave(now, float64(amount), int(inFlight))
+		call = b.rule.Leave(now, charged, int(inFlight))
 	}
-	b.out.add(now, amount, call)
+	b.out.add(now, amount, charged, call)
 }
 
-// take returns the call that left at since, if there is a rule, and by what it was settled.
-func (b *belief) take(since time.Duration, amount, inFlight int64) (call adaptive.Call, settled float64) {
-	call, n, ok := b.out.take(since, amount)
-	if b.rule != nil && (!ok || call == adaptive.Call{}) { // it left before there was a rule
-		call = b.rule.Before(since, float64(amount), int(inFlight))
+// take returns the call that left at since, if there is a rule, and what it was charged.
+func (b *belief) take(since time.Duration, amount, inFlight int64) (call adaptive.Call, charged float64) {
+	call, charged, ok := b.out.take(since, amount)
+	if !ok {
+		charged = b.usual.of(amount)
 	}
-	return call, float64(n)
+	if b.rule != nil && (!ok || call == adaptive.Call{}) { // it left before there was a rule
+		call = b.rule.Before(since, charged, int(inFlight))
+	}
+	return call, charged
 }
 
 // leaveMore is leave for a gate of several units; the first rule knows already.
@@ -145,35 +175,32 @@ func (l *learner) leaveMore(now, late time.Duration, n int64, costs Costs, inFli
 	}
 	l.each(func(b *belief) {
 		if amount := costs.amount(b.unit, n); amount > 0 {
-			b.suspect.Leave(now, float64(amount))
+			b.suspect.Leave(now, b.usual.of(amount))
 		}
 	})
 }
 
-// endedAlone is ended for the only unit.
-func (b *belief) endedAlone(now, since time.Duration, amount, inFlight int64, reply adaptive.Reply) {
-	call, settled := b.take(since, amount, inFlight)
-	if settled != 0 {
-		b.rule.Settle(now, since, settled)
-	}
-	b.rule.Done(now, call, reply)
-}
-
-// ended records how a call ended that took amount, and was not refused.
-func (b *belief) ended(now, since time.Duration, amount, inFlight int64, reply adaptive.Reply) {
+// ended records how a call ended that was not refused, and returns what it took.
+func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
+	amount := e.amount(b.unit)
 	if amount == 0 {
-		return
+		return 0
 	}
-	call, settled := b.take(since, amount, inFlight)
-	if settled != 0 {
-		b.settle(now, since, settled)
+	call, charged := b.take(e.since, amount, e.inFlight)
+	took = math.Max(float64(e.took(b.unit)), leastCorrection*float64(amount))
+	switch {
+	case reply.Outcome == adaptive.Granted || e.took(b.unit) != amount:
+		b.usual.learn(float64(amount), took)
+	default:
+		took = charged // it is not known
+	}
+	if took != charged {
+		b.settle(e.now, e.since, took-charged)
 	}
 	if b.rule != nil {
-		b.rule.Done(now, call, reply)
+		b.rule.Done(e.now, call, reply)
 	}
-	if reply.Outcome == adaptive.Granted {
-		b.suspect.Granted(now, float64(amount)+settled)
-	}
+	return took
 }
 
 // settle adds delta to what a call took that left at since and was not refused.
@@ -185,53 +212,54 @@ func (b *belief) settle(now, since time.Duration, delta float64) {
 }
 
 // refusedBy records that a call was refused, by the limit of blamed, or by chance if that is nil.
-func (l *learner) refusedBy(now, since time.Duration, blamed *belief, n int64, costs Costs, inFlight int64, reply adaptive.Reply) {
+// It took nothing, whatever it was settled by.
+func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 	l.each(func(b *belief) {
-		amount := costs.amount(b.unit, n)
+		amount := e.amount(b.unit)
 		if amount == 0 {
 			return
 		}
-		call, _ := b.take(since, amount, inFlight) // it took nothing, whatever it was settled by
-		b.suspect.Denied(now, float64(amount))
+		call, charged := b.take(e.since, amount, e.inFlight)
+		b.suspect.Denied(e.now, charged)
 		switch {
 		case b == blamed:
-			b.rule.Done(now, b.rule.Accused(call), reply)
+			b.rule.Done(e.now, b.rule.Accused(call), reply)
 		case b.rule != nil:
-			b.rule.Elsewhere(now, call)
+			b.rule.Elsewhere(e.now, call)
 		}
 	})
 }
 
 // blame returns the unit that has refused a call, nil if that may be chance. named is the one
 // that the answer names, and told says that it asks for a wait.
-func (l *learner) blame(now, since time.Duration, n int64, costs Costs, named Unit, told bool) *belief {
+func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 	var units []adaptive.Unit
 	var beliefs []*belief
 	last, known := 0, -1
 	l.each(func(b *belief) {
-		amount := costs.amount(b.unit, n)
+		amount := b.usual.of(e.amount(b.unit))
 		if b.unit == named || known < 0 && b == &l.belief && (named == Calls || named == Cost) {
 			known = len(beliefs) // of calls that cost 1, both units are one
 		}
 		if b == l.blamed {
 			last = len(beliefs)
 		}
-		units = append(units, adaptive.Unit{Suspect: &b.suspect, Rule: b.rule, Cost: float64(amount)})
+		units = append(units, adaptive.Unit{Suspect: &b.suspect, Rule: b.rule, Cost: amount})
 		beliefs = append(beliefs, b)
 	})
 	b := beliefs[last]
 	switch {
 	case known >= 0:
 		b, told = beliefs[known], true
-	case l.blamed != nil && units[last].Cost > 0 && (since < l.blamedAt || b.rule.Blocked()):
+	case l.blamed != nil && units[last].Cost > 0 && (e.since < l.blamedAt || b.rule.Blocked()):
 		return b // it belongs to the refusal before
 	default:
-		b = beliefs[adaptive.Blame(now, units, last)]
+		b = beliefs[adaptive.Blame(e.now, units, last)]
 	}
-	if !l.accuse(now, b, told) {
+	if !l.accuse(e.now, b, told) {
 		return nil
 	}
-	l.blamed, l.blamedAt = b, now+1
+	l.blamed, l.blamedAt = b, e.now+1
 	return b
 }
 
@@ -303,15 +331,14 @@ func (l *learner) several() (several bool) {
 	return several
 }
 
-// settle changes what the call that left at since with amount of unit took of that by delta,
-// unless it is refused.
-func (l *learner) settle(now, since time.Duration, unit Unit, amount, delta int64) {
-	if l == nil {
+// settle records that a call that has ended, and was not refused, took delta more of unit than
+// was known.
+func (l *learner) settle(now, since time.Duration, unit Unit, delta int64) {
+	if l == nil || delta == 0 {
 		return
 	}
-	l.each(func(b *belief) {
-		if b.unit == unit && !b.out.settle(since, amount, delta) {
-			b.settle(now, since, float64(delta))
-		}
-	})
+	if b := l.add(unit); b != nil {
+		b.usual.amend(float64(delta))
+		b.settle(now, since, float64(delta))
+	}
 }

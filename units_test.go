@@ -151,14 +151,14 @@ func TestGate_UnitsAreShown(t *testing.T) {
 		s.work(g, 5*time.Minute, 10, 100)
 		s.work(g, 5*time.Minute, 1000, 3000)
 		l := g.Stats().Learned
-		if l.Unit != "tokens" || len(l.Units) != 2 || l.Units[0].Unit != sluice.Cost || l.Units[1].Unit != "tokens" {
+		if l.Unit != "tokens" || len(l.Units) != 2 || l.Units[0].Unit != sluice.Calls || l.Units[1].Unit != "tokens" {
 			t.Fatalf("%+v", l)
 		}
 		calls, tokens := l.Units[0], l.Units[1]
 		if calls.Proven < 7.5 || calls.Proven > 9 || tokens.Proven < 500 || tokens.Proven > 1100 || l.Proven != tokens.Proven {
 			t.Errorf("%+v", l)
 		}
-		if line := l.String(); !strings.HasPrefix(line, "tokens ") || !strings.Contains(line, "; cost ") || !strings.HasPrefix(last, "tokens ") {
+		if line := l.String(); !strings.HasPrefix(line, "tokens ") || !strings.Contains(line, "; calls ") || !strings.HasPrefix(last, "tokens ") {
 			t.Errorf("%s\n%s", line, last)
 		}
 
@@ -178,7 +178,7 @@ func TestGate_UnitsAreShown(t *testing.T) {
 		if s.denied > 10 || s.granted < 45 {
 			t.Errorf("after a restart: %d granted, %d refused", s.granted, s.denied)
 		}
-		twice := bytes.Replace(data, []byte(`"cost"`), []byte(`"tokens"`), 1)
+		twice := bytes.Replace(data, []byte(`"calls"`), []byte(`"tokens"`), 1)
 		fresh := mustGate(t, sluice.Config{})
 		if err := fresh.Restore(twice); err == nil || fresh.Stats().Learned != nil {
 			t.Errorf("a damaged snapshot: %v, %v", err, fresh)

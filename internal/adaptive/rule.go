@@ -188,11 +188,14 @@ func (r *Rule) Leave(now time.Duration, cost float64, inFlight int) Call {
 	r.window.used += cost
 	r.cycles.leave(t, &r.ledger)
 	r.ledger.leave(t, cost)
-	r.unit += (cost - r.unit) * .02
+	r.unit += (cost - r.unit) * inUnit
 	r.next = math.Max(r.next, t-catchUp-r.late) + cost/r.bounded()
 	r.late = 0
 	return c
 }
+
+// inUnit is the weight of a call in the mean cost.
+const inUnit = .02
 
 // catchUp is the lateness, in seconds, that the following calls make up for.
 const catchUp = .001

@@ -75,6 +75,7 @@ func (r *Rule) Late(by time.Duration) { r.late = by.Seconds() }
 func (r *Rule) Settle(now, since time.Duration, delta float64) {
 	delta = r.sharing.whole(delta)
 	r.ledger.sent += delta
+	r.unit = math.Max(1e-9, r.unit+delta*inUnit)
 	if since.Seconds() >= r.window.from {
 		r.window.used += delta
 	}
