@@ -300,5 +300,8 @@ func (c *call) stop(err error, at time.Time) {
 			at = stopped.RetryAt
 		}
 	}
+	if long, ok := errors.AsType[*serverWait](err); ok {
+		at = long.at
+	}
 	c.page.stopped(c.tooShort(err), at)
 }

@@ -2,6 +2,7 @@ package sluicehttp
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -49,9 +50,10 @@ const requests = "requests"
 
 // A published is what a server says about its limits, as a limit of a gate.
 type published struct {
-	most   time.Duration // Config.MaxPause
-	spread float64       // Config.Spread
-	bell   bell.Bell
+	most      time.Duration // Config.MaxPause
+	tolerated time.Duration // RetryPolicy.MaxServerWait
+	spread    float64       // Config.Spread
+	bell      bell.Bell
 
 	mu      sync.Mutex
 	apart   time.Duration // by how much two requests may overtake each other
@@ -80,7 +82,21 @@ func (c *charge) of(unit sluice.Unit) float64 {
 	return float64(n)
 }
 
-// Admit implements limits.Limiter.
+// A serverWait is the error of a call that published limits hold up for longer than
+// RetryPolicy.MaxServerWait.
+type serverWait struct {
+	wait time.Duration
+	at   time.Time
+}
+
+func (e *serverWait) Error() string {
+	return fmt.Sprintf("%v: by the limits that it publishes, %v", sluice.ErrServerWait, e.wait.Round(time.Millisecond))
+}
+
+func (e *serverWait) Unwrap() error { return sluice.ErrServerWait }
+
+// Admit implements limits.Limiter. It returns a serverWait instead of a wait that is longer
+// than is tolerated.
 func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	c, _ := ctx.Value(spendingKey{}).(*spending)
 	k := new(charge)
@@ -102,8 +118,11 @@ func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	if wait == limits.Never {
 		return wait, nil
 	}
+	if wait = min(wait, p.most); wait > p.tolerated {
+		return 0, &serverWait{wait, now.Add(wait)}
+	}
 	if wait > 0 {
-		return min(wait, p.most), nil
+		return wait, nil
 	}
 	for _, l := range p.limits {
 		l.take(l.of(k), now)

@@ -483,6 +483,57 @@ func TestConfig_Cost_PublishedLimitDeadlineAndCancel(t *testing.T) {
 	})
 }
 
+// A wait for a published limit that is longer than MaxServerWait ends the call at once, and all
+// that wait behind it, and the report says when to come back. So it is with a limit of a unit that
+// no call is known to take.
+func TestConfig_Cost_PublishedLimitBeyondMaxServerWait(t *testing.T) {
+	for name, headers := range map[string][]string{
+		"window":       {"X-Ratelimit-Limit: 5000", "X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 3600"},
+		"tokens":       {"X-Ratelimit-Limit-Tokens: 60", "X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 1h"},
+		"unknown unit": {"X-Ratelimit-Limit-Widgets: 60", "X-Ratelimit-Remaining-Widgets: 0", "X-Ratelimit-Reset-Widgets: 1h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := func(most time.Duration, f func(w *world)) {
+				cfg := sluicehttp.Config{Cost: estimated("tokens"), Retry: sluice.RetryPolicy{MaxServerWait: most}}
+				once := sluicetest.On(1, shows(headers...)[0])
+				inWorld(t, cfg, layers(once, sluicetest.Reply(200, "ok")), func(w *world) {
+					if _, err := w.spend(bg, 1); err != nil {
+						t.Fatal(err)
+					}
+					f(w)
+				})
+			}
+			with(0, func(w *world) {
+				var calls sync.WaitGroup
+				for range 3 {
+					calls.Go(func() {
+						ctx, report := sluicehttp.WithReport(bg)
+						_, err := w.spend(ctx, 60)
+						if !errors.Is(err, sluice.ErrServerWait) || w.now() != 0 {
+							t.Errorf("after %v: %v", w.now(), err)
+						}
+						if last := report.Last(); !errors.Is(last.Why, sluice.ErrServerWait) || last.RetryAt.Sub(time.Now()).Round(time.Minute) != time.Hour {
+							t.Errorf("%v, retry at %v", last.Why, last.RetryAt)
+						}
+					})
+				}
+				calls.Wait()
+				time.Sleep(time.Hour + time.Minute)
+				if _, err := w.spend(bg, 1); err != nil {
+					t.Errorf("an hour later: %v", err)
+				}
+			})
+			for _, most := range []time.Duration{-1, 2 * time.Hour} {
+				with(most, func(w *world) {
+					if at, err := w.spend(bg, 60); err != nil || at.Round(time.Minute) != time.Hour {
+						t.Errorf("MaxServerWait %v: left at %v, %v", most, at, err)
+					}
+				})
+			}
+		})
+	}
+}
+
 // Resume forgets what the server published, and a call that waits leaves.
 func TestTransport_Resume_ForgetsPublishedLimits(t *testing.T) {
 	headers := []string{"X-Ratelimit-Limit-Tokens: 60", "X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 60s"}

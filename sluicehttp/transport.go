@@ -87,7 +87,7 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 		cfg := t.cfg.Gate
 		cfg.Name = name
 		if t.cfg.Cost != nil {
-			shown = &published{most: t.mostPause, spread: t.cfg.Spread}
+			shown = &published{most: t.mostPause, tolerated: t.tolerated, spread: t.cfg.Spread}
 			cfg.Limits = append(slices.Clip(cfg.Limits), sluice.Limit{Name: "of the server", Limiter: shown, Unit: sluice.Calls})
 		}
 		gate, err = sluice.New(cfg)
