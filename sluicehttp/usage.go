@@ -1,7 +1,6 @@
 package sluicehttp
 
 import (
-	"bytes"
 	"io"
 	"maps"
 	"net/http"
@@ -15,8 +14,9 @@ import (
 // finds into used; later ones replace earlier ones. It gets the body in parts, while the
 // caller reads it:
 //
-//	text/event-stream   part is the data of each event, when it has been read; an event
-//	                    with more than 64 KiB is left out. The last part is nil.
+//	text/event-stream   part is the data of each event, when it has been read; of more than
+//	                    64 KiB the last 64 KiB. An event at the end of the body needs no
+//	                    empty line after it. The last part is nil.
 //	other bodies        one part, the last 64 KiB of what was read
 //
 // The last part comes when the body was read to its end, and resp.Trailer is complete, or
@@ -42,7 +42,7 @@ type meter struct {
 	resp   http.Response
 	used   sluice.Costs
 	events *eventReader // nil unless the body is an event stream
-	tail   []byte       // of another body
+	tail   tail         // of another body
 	over   bool
 }
 
@@ -73,7 +73,7 @@ func (m *meter) read(p []byte, err error) {
 	case m.events != nil:
 		m.events.read(p, m.part)
 	default:
-		m.keep(p)
+		m.tail.add(p)
 	}
 	if err == io.EOF {
 		m.resp.Trailer = m.from.Trailer
@@ -82,16 +82,6 @@ func (m *meter) read(p []byte, err error) {
 		}
 		m.last()
 	}
-}
-
-// keep keeps the end of a body.
-func (m *meter) keep(p []byte) {
-	if len(m.tail)+len(p) > 2*mostOfUsage { // moves each byte about once
-		p = p[max(0, len(p)-mostOfUsage):]
-		old := m.tail[max(0, len(m.tail)-mostOfUsage):]
-		m.tail = m.tail[:copy(m.tail, old)]
-	}
-	m.tail = append(m.tail, p...)
 }
 
 // close is read for a body that is closed.
@@ -113,7 +103,7 @@ func (m *meter) last() {
 	if m.events != nil {
 		m.part(nil)
 	} else {
-		m.part(m.tail[max(0, len(m.tail)-mostOfUsage):])
+		m.part(m.tail.last())
 	}
 	m.settle()
 }
@@ -140,77 +130,15 @@ func (m *meter) settle() {
 	}
 }
 
-// An eventReader finds the data of the events of a stream (HTML, section 9.2.6), of which it
-// gets any parts. It keeps at most one event.
-type eventReader struct {
-	data  []byte // of the event so far
-	line  []byte // of which the end has not been read
-	some  bool   // the event has data
-	long  bool   // the event is left out
-	after bool   // the last byte was a CR
+// A tail keeps the last mostOfUsage bytes of what is added.
+type tail []byte
+
+func (t *tail) add(p []byte) {
+	if len(*t)+len(p) > 2*mostOfUsage { // moves each byte about once
+		p = p[max(0, len(p)-mostOfUsage):]
+		*t = (*t)[:copy(*t, t.last())]
+	}
+	*t = append(*t, p...)
 }
 
-// read calls event with the data of each event that ends in p.
-func (e *eventReader) read(p []byte, event func([]byte)) {
-	for len(p) > 0 {
-		if e.after {
-			e.after = false
-			if p[0] == '\n' {
-				p = p[1:]
-				continue
-			}
-		}
-		i := bytes.IndexAny(p, "\r\n")
-		if i < 0 {
-			e.add(p)
-			return
-		}
-		e.add(p[:i])
-		e.after = p[i] == '\r'
-		p = p[i+1:]
-		e.endLine(event)
-	}
-}
-
-// add adds p to the line.
-func (e *eventReader) add(p []byte) {
-	if len(e.line)+len(e.data)+len(p) > mostOfUsage {
-		e.long = true
-		p = p[:max(0, min(len(p), len("data:")-len(e.line)))] // whether it is data
-	}
-	e.line = append(e.line, p...)
-}
-
-// endLine ends a line; an empty one ends the event.
-func (e *eventReader) endLine(event func([]byte)) {
-	line := e.line
-	e.line = e.line[:0]
-	if len(line) == 0 {
-		e.endEvent(event)
-		return
-	}
-	data, ok := bytes.CutPrefix(line, []byte("data:"))
-	if !ok {
-		return
-	}
-	if e.some {
-		e.data = append(e.data, '\n')
-	}
-	e.data = append(e.data, bytes.TrimPrefix(data, []byte(" "))...)
-	e.some = true
-}
-
-func (e *eventReader) endEvent(event func([]byte)) {
-	data, wanted := e.data, e.some && !e.long
-	e.data, e.some, e.long = e.data[:0], false, false
-	if wanted {
-		event(data)
-	}
-}
-
-// end ends the stream. An event without its empty line counts if it ends with a whole line.
-func (e *eventReader) end(event func([]byte)) {
-	if len(e.line) == 0 {
-		e.endEvent(event)
-	}
-}
+func (t *tail) last() []byte { return (*t)[max(0, len(*t)-mostOfUsage):] }

@@ -87,7 +87,8 @@ func TestUsage_Settles(t *testing.T) {
 		{name: "event", answer: answerWith{kind: stream, parts: []string{delta, usage20, done}}, read: -1, want: 20},
 		{name: "last event", answer: answerWith{kind: stream, parts: []string{usage20, delta, usage30, done}}, read: -1, want: 30},
 		{name: "event without its empty line", answer: answerWith{kind: stream, parts: []string{delta, strings.TrimSuffix(usage20, "\n")}}, read: -1, want: 20},
-		{name: "event that was cut", answer: answerWith{kind: stream, parts: []string{usage30, `data: {"usage":{"total_tokens":1}}`}}, read: -1, want: 30},
+		{name: "event without its newline", answer: answerWith{kind: stream, parts: []string{usage30, `data: {"usage":{"total_tokens":20}}`}}, read: -1, want: 20},
+		{name: "event that was cut", answer: answerWith{kind: stream, parts: []string{usage30, `data: {"usage":{"total_tokens":1`}}, read: -1, want: 30},
 		{name: "stream closed early", answer: answerWith{kind: stream, parts: []string{usage20, delta}, open: true}, read: len(usage20) + 3, want: 20},
 		{name: "stream closed before it is known", answer: answerWith{kind: stream, parts: []string{delta}, open: true}, read: 5, want: 100},
 		{name: "stream cancelled", answer: answerWith{kind: stream, parts: []string{usage20, delta}, open: true}, read: len(usage20), cancel: true, want: 20},
@@ -183,19 +184,22 @@ func TestUsage_ComesAfterReportSettle(t *testing.T) {
 }
 
 // The parts of a body: the end of a long one, and the events of a stream wherever the reads
-// cut it, without those that are too long.
+// cut it, of long ones the end.
 func TestUsage_GetsBoundedParts(t *testing.T) {
 	long := strings.Repeat("0123456789", 20_000) + "end"
 	events := []string{"a", "b\nc", "", strings.Repeat("d", 60_000), "e"}
+	tooLong := strings.Repeat("too long", 10_000)
+	var parts []string
 	var sse strings.Builder
 	for i, e := range events {
+		parts = append(parts, e, tooLong[len(tooLong)-64<<10:])
 		newline := []string{"\n", "\r\n", "\r"}[i%3]
 		fmt.Fprint(&sse, ": ", strings.Repeat("c", i*100), newline, "id: 1", newline)
 		for line := range strings.SplitSeq(e, "\n") {
 			fmt.Fprint(&sse, "data:", []string{"", " "}[i%2], line, newline)
 		}
 		fmt.Fprint(&sse, newline)
-		fmt.Fprint(&sse, "data: ", strings.Repeat("too long", 10_000), "\n\n")
+		fmt.Fprint(&sse, "data: ", tooLong, "\n\n")
 	}
 	for _, c := range []struct {
 		kind, body string
@@ -203,7 +207,11 @@ func TestUsage_GetsBoundedParts(t *testing.T) {
 	}{
 		{"application/json", long, []string{long[len(long)-64<<10:]}},
 		{"application/json", "short", []string{"short"}},
-		{"text/event-stream", sse.String(), append(slices.Clone(events), "")},
+		{"text/event-stream", sse.String(), append(slices.Clone(parts), "")},
+		{"text/event-stream", "\ufeffdata:a\n\ndata: b\n\n", []string{"a", "b", ""}},
+		{"text/event-stream", "\ufeff\ufeffdata:a\n\ndata:b\n\n", []string{"b", ""}},
+		{"text/event-stream", "data:a\n\ndata:  b\rdata:\r\ndata:c", []string{"a", " b\n\nc", ""}},
+		{"text/event-stream", "data:a\n\nevent: x\nDATA: b\ndatas: b\ndat", []string{"a", ""}},
 	} {
 		for _, size := range []int{1, 7, 4096, 100_000} {
 			var got []string
