@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -150,14 +151,10 @@ func bodiless(resp *http.Response, method string) bool {
 }
 
 // A response before a retry should free its connection for the next attempt, but must remain
-// whole until that leaves, because a RoundTripper that has a response returns no error. So
-// its first 4 KiB are read into memory, usually all of it. The rest of a longer one stays in
-// the connection.
+// readable until that leaves, because a RoundTripper that has a response returns no error. So
+// its first 64 KiB are read into memory, usually all of it, and the rest is dropped.
 
-const (
-	discarded = 4 << 10     // bytes of the body of a response
-	patience  = time.Second // the longest wait for them
-)
+const patience = time.Second // the longest wait for them
 
 // patience returns how long to wait for a body that is not for the caller: at most as long
 // as for the header.
@@ -168,46 +165,43 @@ func (c *call) patience() time.Duration {
 	return patience
 }
 
-// setAside reads the beginning of the body of resp into memory, and reports whether resp is
-// still whole.
+// mostAside is how much of a response is kept while the call is tried again.
+const mostAside = 64 << 10
+
+// errAside is the error after the first mostAside bytes of a response that was kept. The rest
+// would have held its connection through the waits before the other attempts.
+var errAside = errors.New("sluicehttp: the rest of this response was dropped when the request was tried again")
+
+// setAside reads resp into memory, up to mostAside, and closes it, so that it holds no connection.
+// It reports whether there is something to return if no response is better.
 func setAside(resp *http.Response, patience time.Duration) bool {
 	body := resp.Body
+	defer body.Close()
 	if stalled(body) { // peek has already waited
-		body.Close()
 		return false
 	}
 	late := time.AfterFunc(patience, func() { body.Close() })
-	content := make([]byte, discarded)
-	n, err := readFull(body, content)
+	content, err := readMost(body)
 	if !late.Stop() {
 		return false
 	}
-	if err == nil {
-		resp.Body = &partly{io.MultiReader(bytes.NewReader(content), body), body}
-		return true
+	if len(content) > mostAside {
+		content, err = content[:mostAside], errAside
 	}
-	body.Close() // it was read to its end or to an error
-	if resp.Body = io.NopCloser(bytes.NewReader(content[:n])); err != io.EOF {
-		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(content[:n]), broken{err}))
-	}
+	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(content), broken{err}))
 	return true
 }
 
-// readFull is io.ReadFull, but returns the error of r, which distinguishes a short body from
-// one that was cut.
-func readFull(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var k int
-		k, err = r.Read(p[n:])
-		n += k
+// readMost reads r until it has more than mostAside bytes, and returns its error, which
+// distinguishes a short body from one that was cut.
+func readMost(r io.Reader) (content []byte, err error) {
+	for len(content) <= mostAside && err == nil {
+		content = slices.Grow(content, 512)
+		var n int
+		n, err = r.Read(content[len(content):cap(content)])
+		content = content[:len(content)+n]
 	}
-	return n, err
-}
-
-// partly is a body whose beginning has been read.
-type partly struct {
-	io.Reader
-	io.Closer
+	return content, err
 }
 
 // broken is a reader that fails.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -295,6 +296,15 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 			})
 		}
 	}
+	for size, dropped := range map[int]bool{64 << 10: false, 64<<10 + 1: true, 300 << 10: true} {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.Reply(503, strings.Repeat("x", size))), func(w *world) {
+			time.AfterFunc(500*ms, w.rt.Close)
+			status, got, err := w.get(bg, "http://a.test/")
+			if status != 503 || len(got) != min(size, 64<<10) || (err != nil) != dropped {
+				t.Errorf("%d bytes: %d, %d bytes, %v", size, status, len(got), err)
+			}
+		})
+	}
 	t.Run("cut", func(t *testing.T) {
 		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.CutBody(2), sluicetest.Reply(503, "sorry")), func(w *world) {
 			time.AfterFunc(500*ms, w.rt.Close)
@@ -314,6 +324,47 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A response that was set aside holds no connection while its call waits: another call of the
+// host gets the only one.
+func TestTransport_Retry_AnswerSetAsideHoldsNoConnection(t *testing.T) {
+	for _, size := range []int{100, 10 << 10, 300 << 10} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/bad" {
+				w.WriteHeader(http.StatusBadGateway)
+				_, _ = io.WriteString(w, strings.Repeat("x", size))
+			}
+		}))
+		base := &http.Transport{MaxConnsPerHost: 1}
+		refused := make(chan struct{})
+		rt := mustTransport(t, base, sluicehttp.Config{
+			Retry: sluice.RetryPolicy{Backoff: func(int, time.Duration, float64) time.Duration { return time.Minute }},
+			OnAttempt: func(_ string, a sluicehttp.Attempt) {
+				if a.Status == http.StatusBadGateway {
+					close(refused)
+				}
+			},
+		})
+		ctx, cancel := context.WithCancel(bg)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if resp, err := rt.RoundTrip(request(t, ctx, "GET", srv.URL+"/bad", nil)); err == nil {
+				t.Errorf("%d bytes: %v", size, resp.Status)
+			}
+		}()
+		<-refused
+		resp, err := rt.RoundTrip(request(t, bg, "GET", srv.URL+"/good", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		cancel()
+		<-done
+		base.CloseIdleConnections()
+		srv.Close()
+	}
 }
 
 func TestTransport_Retry_CanceledCaller(t *testing.T) {
