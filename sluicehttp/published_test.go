@@ -512,7 +512,7 @@ func TestConfig_Cost_PublishedLimitBeyondMaxServerWait(t *testing.T) {
 						if !errors.Is(err, sluice.ErrServerWait) || w.now() != 0 {
 							t.Errorf("after %v: %v", w.now(), err)
 						}
-						if last := report.Last(); !errors.Is(last.Why, sluice.ErrServerWait) || last.RetryAt.Sub(time.Now()).Round(time.Minute) != time.Hour {
+						if last := report.Last(); !errors.Is(last.Why, sluice.ErrServerWait) || time.Until(last.RetryAt).Round(time.Minute) != time.Hour {
 							t.Errorf("%v, retry at %v", last.Why, last.RetryAt)
 						}
 					})

@@ -112,8 +112,12 @@ func (c command) run(ctx context.Context, s subject) (out output, err error) {
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err = wait(ctx, cmd)
-	if broken := errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr)); broken != nil && err == nil {
+	switch broken := errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr)); {
+	case broken == nil:
+	case err == nil:
 		err = fmt.Errorf("its output: %w", broken)
+	default:
+		err = fmt.Errorf("%w; its output: %w", err, broken)
 	}
 	return out, err
 }

@@ -162,6 +162,7 @@ type caller struct {
 	transport *sluicehttp.Transport
 	client    *http.Client
 	why       *failures
+	policy    sluice.RetryPolicy
 }
 
 func (w web) start(o options, gate *sluice.Gate) (runner, error) {
@@ -175,7 +176,7 @@ func (w web) start(o options, gate *sluice.Gate) (runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &caller{w, transport, &http.Client{Transport: transport}, why}, nil
+	return &caller{w, transport, &http.Client{Transport: transport}, why, o.policy()}, nil
 }
 
 // departing reports to batch when an attempt leaves, behind all gates. If another
@@ -189,6 +190,9 @@ type departing struct {
 
 func (d departing) RoundTrip(req *http.Request) (*http.Response, error) {
 	arrive := batch.Depart(req.Context())
+	if t, ok := req.Context().Value(tripKey{}).(*trip); ok {
+		t.arrive = arrive
+	}
 	resp, err := d.base.RoundTrip(req)
 	if err != nil || resp.StatusCode >= http.StatusBadRequest {
 		if err != nil {
@@ -206,7 +210,10 @@ func (*caller) paced() bool { return true }
 // maxBody is the longest answer that is kept.
 const maxBody = 64 << 20
 
-func (c *caller) run(ctx context.Context, s subject) (output, error) {
+// call makes the request of s, which the transport tries again until it has a response.
+func (c *caller) call(ctx context.Context, s subject) (output, error) {
+	ctx, hang := context.WithCancelCause(ctx)
+	defer hang(nil)
 	ctx, report := sluicehttp.WithReport(ctx)
 	req, err := c.request(ctx, s)
 	if err != nil {
@@ -236,18 +243,7 @@ func (c *caller) run(ctx context.Context, s subject) (output, error) {
 		}
 		return output{}, failure
 	}
-	var out output
-	more, err := out.stdout.readFrom(resp.Body, maxBody)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("reading %s: %w", req.URL.Redacted(), err)
-	case more:
-		err = fmt.Errorf("%s: the response is longer than %d MiB", req.URL.Redacted(), maxBody>>20)
-	default:
-		return out, out.stdout.endLine()
-	}
-	out.close()
-	return output{}, err
+	return c.readBody(ctx, resp, hang)
 }
 
 // A finalError reports to batch that an item has failed for good, even if the batch

@@ -276,3 +276,36 @@ func TestBinaryURL_RateAuto(t *testing.T) {
 	runIn(t, t.TempDir(), items.String(), "-rate", "auto", "-quiet", "-url", a.URL+"/{}").
 		want(t, 0, "", "100 ok, 0 failed", "its limit, as far as is known: ")
 }
+
+// A body that stalls or is cut is asked for again, as often as -retries says, but no POST is. The
+// others are served meanwhile, and the job ends.
+func TestBinaryURL_BrokenBodies(t *testing.T) {
+	ended := make(chan struct{})
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		kind, often, _ := strings.Cut(r.URL.Path[1:], "-")
+		if often == "once" && times > 1 || kind == "fine" {
+			fmt.Fprint(w, r.URL.Path)
+			return
+		}
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "begins")
+		if w.(http.Flusher).Flush(); kind == "stall" {
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
+		}
+		panic(http.ErrAbortHandler)
+	})
+	defer close(ended)
+	items := "stall-once\nstall-ever\ncut-once\ncut-ever\nfine\n"
+	args := []string{"-ordered", "-backoff", "1ms", "-timeout", "300ms", "-retries", "2", "-url", a.URL + "/{}"}
+	r := runIn(t, t.TempDir(), items, args...)
+	r.want(t, 1, "/stall-once\n/cut-once\n/fine\n",
+		"stall-ever failed: reading "+a.URL+"/stall-ever: nothing came for 300ms (-timeout) (3 attempts)",
+		"cut-ever failed: reading "+a.URL+"/cut-ever: unexpected EOF (3 attempts)", "3 ok, 2 failed")
+	a.want(t, map[string]int{"/stall-once": 2, "/stall-ever": 3, "/cut-once": 2, "/cut-ever": 3, "/fine": 1})
+
+	runIn(t, t.TempDir(), "cut-post\n", append([]string{"-method", "POST"}, args...)...).want(t, 1, "", "unexpected EOF")
+	a.want(t, map[string]int{"/stall-once": 2, "/stall-ever": 3, "/cut-once": 2, "/cut-ever": 3, "/fine": 1, "/cut-post": 1})
+}

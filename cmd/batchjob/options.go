@@ -80,7 +80,7 @@ func newFlags() *flags {
 	f.set.IntVar(&f.retries, "retries", 3, "how many `times` a failed item is retried")
 	f.backoff, f.maxWait = 500*time.Millisecond, 5*time.Minute
 	f.set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry; it doubles with each, up to 30s, and is random below that")
-	f.set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that an attempt may take, with -url up to the header of the response; 0 for no limit, which is the default of commands; 1m for -url")
+	f.set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, and with -url the longest silence, before the header of the response and in its body; 0 for no limit, which is the default of commands; 1m for -url")
 	f.set.Var(cli.Duration(&f.maxWait), "max-wait", "with -url: the longest `wait` that a server may ask for; if it asks for more, the job stops and prints when to come back")
 	f.set.Func("halt", "when to stop early: soon or now (which cancels running items), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
 		f.halt, err = batch.ParseHalt(s)

@@ -29,16 +29,18 @@ func tempFile() (*os.File, error) {
 	return file, nil
 }
 
-// adopt keeps what a file holds.
+// adopt keeps what a file holds. It returns an error if that may not be all, because the disk is
+// full.
 func (s *spool) adopt(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
+	full := isFull(info.Size())
 	if info.Size() > inMemory {
 		s.file = file // a child that is running may write on
 		_, err = file.Seek(0, io.SeekStart)
-		return err
+		return errors.Join(full, err)
 	}
 	defer closeTemp(file)
 	s.head = make([]byte, info.Size())
@@ -47,6 +49,22 @@ func (s *spool) adopt(file *os.File) error {
 		err = nil // it may have been truncated meanwhile
 	}
 	s.head = s.head[:n]
+	return errors.Join(full, err)
+}
+
+// isFull returns an error if the disk of temporary files is full, as far as an output of size
+// bytes may have been cut by that: a command need not notice. What is cut ends with a block, so
+// other outputs cost no look.
+func isFull(size int64) error {
+	if size == 0 || size%512 != 0 {
+		return nil
+	}
+	file, err := tempFile()
+	if err != nil {
+		return err
+	}
+	defer closeTemp(file)
+	_, err = file.Write(make([]byte, 1))
 	return err
 }
 
