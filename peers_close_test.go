@@ -141,6 +141,7 @@ func TestGate_Peers_ShutdownEnds(t *testing.T) {
 		}})
 		_ = g.Do(t.Context(), served)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if took != time.Second {
 			t.Errorf("it took %v", took)
 		}
