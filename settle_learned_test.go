@@ -87,7 +87,7 @@ func settleWhileLearning(t *testing.T, cfg sluice.Config, tokens, byActual bool,
 		}
 		s := &settledServer{rate: 20 * weight, burst: 5 * weight, level: 5 * weight, at: time.Now()}
 		g := mustGate(t, cfg)
-		ctx, cancel := context.WithTimeout(bg, 10*time.Minute)
+		ctx, cancel := context.WithTimeout(bg, 4*time.Minute)
 		defer cancel()
 		var mu sync.Mutex
 		var calls sync.WaitGroup
@@ -100,12 +100,12 @@ func settleWhileLearning(t *testing.T, cfg sluice.Config, tokens, byActual bool,
 				})
 			})
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		mu.Lock()
 		before := s.granted
 		mu.Unlock()
 		calls.Wait()
-		if got, most := s.granted-before, 20*300; got < most*95/100 {
+		if got, most := s.granted-before, 20*120; got < most*95/100 {
 			t.Errorf("%+v, search %v, tokens %v, by actual %v: %d calls of %d; %v",
 				e, cfg.Adaptive.Search, tokens, byActual, got, most, g.Stats().Learned)
 		}
