@@ -111,12 +111,12 @@ const (
 	groupX                  // X-…
 	groupStripe             // Stripe-Should-Retry
 	groupGrpc               // Grpc-Retry-Pushback-Ms
-	groupInfix              // …-RateLimit-…-Limit, -Remaining, -Reset
+	groupInfix              // …-RateLimit-…-Limit, -Remaining, -Reset, -Reset-After
 )
 
 var (
 	groupsBegun  = groupsOf(map[byte]uint8{'a': groupAge, 'r': groupR, 'x': groupX, 's': groupStripe, 'g': groupGrpc})
-	groupsEnded  = groupsOf(map[byte]uint8{'t': groupInfix, 'g': groupInfix})
+	groupsEnded  = groupsOf(map[byte]uint8{'t': groupInfix, 'g': groupInfix, 'r': groupInfix})
 	groupsOfSize = func() (table [longestName + 1]uint8) {
 		table[len("Age")] |= groupAge
 		table[len("Stripe-Should-Retry")] |= groupStripe
@@ -160,7 +160,7 @@ func mayBeKnown(key string) bool {
 		return false
 	}
 	last := lower[key[len(key)-1]]
-	if len(key) >= shortestInfix && (last == 't' || last == 'g') {
+	if len(key) >= shortestInfix && (last == 't' || last == 'g' || last == 'r') {
 		return true
 	}
 	third := lower[key[2]]
