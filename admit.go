@@ -99,7 +99,7 @@ func (p *path) asker(i int) queue.AskFunc {
 // pass queues in the parent of the i-th gate.
 func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error) {
 	g := p.gates[i]
-	_, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
+	left, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asks[i+1],
 		Came: g.queue.Epoch().Add(t.Due), // had it been woken in time
 	})
@@ -108,7 +108,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	case err == nil:
 		g.parent.waited(waited)
 		p.later.add(g.parent, Event{Kind: EventGranted, Context: ctx, N: t.N, Wait: waited})
-		return queue.Wait{}, nil
+		return queue.Wait{Receipt: left.Receipt}, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
 	case no != nil:
@@ -168,15 +168,16 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		taken++
 	}
 	answered = true
-	if g, wait, err := commit(ctx, t, p.gates); g != nil {
+	g, wait, err := commit(ctx, t, p.gates)
+	if g != nil {
 		giveBack()
 		return no(g, wait, err)
 	}
-	return queue.Wait{}, nil
+	return wait, nil
 }
 
-// commit takes the room and the slots of all gates of p at one instant, or returns which
-// gate refuses, and for how long or with which error.
+// commit takes the room and the slots of all gates of p at one instant and returns the receipt
+// for that, or which gate refuses, and for how long or with which error.
 func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait queue.Wait, err error) {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i].queue.Lock()
@@ -207,11 +208,21 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	for _, g := range p {
 		late = min(late, at.Sub(g.queue.Epoch())-g.schedule.Slot())
 	}
-	for _, g := range p {
+	var left queue.Receipt
+	for i, g := range p {
 		now := at.Sub(g.queue.Epoch())
 		(*rule)(g).depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
+		switch number := g.departures.receipt(); {
+		case i == 0:
+			left.Own = number
+		case number != 0 && left.Up == nil:
+			left.Up = make([]uint32, len(p)-1)
+			fallthrough
+		case left.Up != nil:
+			left.Up[i-1] = number
+		}
 	}
-	return nil, queue.Wait{}, nil
+	return nil, queue.Wait{Receipt: left}, nil
 }
 
 // wouldWait returns how long a call of n would wait at the head of the queue for the

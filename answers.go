@@ -105,6 +105,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 		g.queue.Unlock()
 		return lesson{}
 	}
+	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
 	g.impaired.Store(true) // so that grants count
 	n := int64(1)
@@ -124,7 +125,6 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 	case g.learner == nil:
 		g.learn(now, n)
 	}
-	call := g.ending(p, now, since)
 	g.learner.refused(&call, asked, exhausted(err))
 	l = lesson{true, g.learner.blockedFor(now)}
 	g.endAnswer(now)
@@ -160,8 +160,8 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 		return
 	}
 	now := g.queue.Now()
+	call := g.ending(p, now, p.since)
 	if g.learner != nil {
-		call := g.ending(p, now, p.since)
 		g.learner.ended(&call, adaptive.Reply{Outcome: outcome})
 		g.forgetLearned()
 	} else {
@@ -170,11 +170,13 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 	g.endAnswer(now)
 }
 
-// ending returns the call of p, which may be nil, that left at since and has ended now.
+// ending returns the call of p, which may be nil, that left at since and has ended now. It ends
+// the record of the call.
 func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
 	e := ending{now: now, since: since, n: 1, inFlight: g.flight.calls() - 1}
 	if p != nil {
 		e.n, e.delta, e.costs, e.actual = p.n, p.delta, p.costs(), p.actual()
+		e.charges = g.departures.end(p.departure)
 	}
 	return e
 }

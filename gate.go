@@ -83,6 +83,7 @@ type Gate struct {
 	tally       tally
 	ramp        *ramp    // or nil
 	learner     *learner // or nil
+	departures  departures
 	peering     *peering // or nil
 	strikes     strikes
 	recently    recently
@@ -130,7 +131,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		return p, err == nil
 	}
 	ask, later := g.asking()
-	now, ok := g.try(n, ask)
+	left, ok := g.try(n, ask)
 	if !ok {
 		g.refused[reasonBusy].Add(1)
 		later.report()
@@ -138,7 +139,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 		return nil, false
 	}
 	p := new(Permit)
-	p.fill(g, n, now, nil)
+	p.fill(g, n, left, nil)
 	if g.observed {
 		p.reportGranted(context.Background(), later, 0)
 	}
@@ -146,15 +147,15 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 }
 
 // try is TryAcquire for a positive n of a gate without a semaphore.
-func (g *Gate) try(n int64, ask queue.AskFunc) (now time.Duration, ok bool) {
+func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
 	if n == 1 && ask == nil {
 		if now, v := g.admitUnlocked(); v != schedule.Ask {
-			return now, v == schedule.Leave
+			return queue.Grant{At: now}, v == schedule.Leave
 		}
 	}
 	if g.path != nil {
-		if now, v := g.passAll(context.Background(), n); v != schedule.Ask {
-			return now, v == schedule.Leave
+		if left, v := g.passAll(context.Background(), n); v != schedule.Ask {
+			return left, v == schedule.Leave
 		}
 	}
 	return g.queue.Try(queue.Request{N: n, Ask: ask})

@@ -245,13 +245,14 @@ func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight i
 	if l == nil {
 		return
 	}
+	d := l.gate.departures.add()
 	late := min(max(0, now-due), l.catchUp)
-	l.belief.leave(now, late, costs.amount(l.unit, n), inFlight)
+	l.belief.leave(d, now, late, costs.amount(l.unit, n), inFlight)
 	if n > 1 || costs != nil {
 		l.meet(n, costs)
 	}
 	if l.more != nil {
-		l.leaveMore(now, late, n, costs, inFlight)
+		l.leaveMore(d, now, late, n, costs, inFlight)
 	}
 }
 
@@ -281,7 +282,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	l.askedUntil = max(l.askedUntil, e.now+asked)
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
-		call, _ := l.take(e.since, e.amount(l.unit), e.inFlight)
+		call, _ := l.charged(e)
 		l.rule.Done(e.now, call, reply)
 		return
 	}

@@ -100,20 +100,20 @@ func (g *Gate) passOpen(ctx context.Context) (now time.Duration, v schedule.Verd
 // passAll lets a call of n leave all gates of g.path at now, if no caller waits and all would.
 // Only a Permit returns all that it may have taken: the cost in flight, and its answer to a
 // slow start or to a gate that learns.
-func (g *Gate) passAll(ctx context.Context, n int64) (now time.Duration, v schedule.Verdict) {
+func (g *Gate) passAll(ctx context.Context, n int64) (left queue.Grant, v schedule.Verdict) {
 	v = schedule.Ask
 	if n == 1 {
-		now, v = g.passOpen(ctx)
+		left.At, v = g.passOpen(ctx)
 	}
 	if v == schedule.Ask && !g.counts(ctx) && g.idle() {
 		// As admitPath would, but with the locks, while no caller waits: if a call queued, those
 		// that come meanwhile would have to, and so on.
 		// It has just come, and so is not late by our fault.
-		if refuses, _, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, g.path); refuses == nil {
-			return g.queue.Now(), schedule.Leave
+		if refuses, wait, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, g.path); refuses == nil {
+			return queue.Grant{At: g.queue.Now(), Receipt: wait.Receipt}, schedule.Leave
 		}
 	}
-	return now, v
+	return left, v
 }
 
 // counts reports whether a gate of g.path counts what a call of ctx takes of several units.

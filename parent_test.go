@@ -365,8 +365,8 @@ func TestGate_WithAParent_LearnsFromAllCalls(t *testing.T) {
 						time.Sleep(time.Second)
 						call(child)
 					}
-					if out := learns.learner.out.calls; len(out) > 0 {
-						t.Errorf("%d calls are in flight, as far as it knows", len(out))
+					if n := learns.departures.used; n > 0 {
+						t.Errorf("%d calls are in flight, as far as it knows", n)
 					}
 				})
 			})

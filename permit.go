@@ -27,6 +27,8 @@ type Permit struct {
 	delta int64 // by which Settle has changed n, if its end was not counted before
 
 	done atomic.Uint32
+
+	departure uint32 // the number of its record in Gate.departures; 0: there is none
 }
 
 // What happens to a permit only once: bits of Permit.done. Three fields would make it
@@ -118,7 +120,7 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
 			g.waited(before)
-			p.fill(g, 1, now, lease)
+			p.fill(g, 1, queue.Grant{At: now}, lease)
 			if g.observed {
 				p.reportGranted(ctx, nil, before)
 			}
@@ -126,21 +128,21 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passAll(ctx, r.N); v == schedule.Leave {
-			p.fill(g, r.N, now, nil)
+		if left, v := g.passAll(ctx, r.N); v == schedule.Leave {
+			p.fill(g, r.N, left, nil)
 			return nil
 		}
 	}
 	if r.Ask == nil && g.countsCosts() && costsOf(ctx) != nil {
 		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
 	}
-	now, waited, err := g.queue.Acquire(ctx, *r)
+	left, waited, err := g.queue.Acquire(ctx, *r)
 	if err != nil {
 		later.report()
 		return g.refuse(ctx, r.N, err)
 	}
 	g.waited(before + waited)
-	p.fill(g, r.N, now, lease)
+	p.fill(g, r.N, left, lease)
 	p.addCosts(ctx)
 	if g.observed {
 		p.reportGranted(ctx, later, before+waited)
@@ -148,15 +150,19 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	return nil
 }
 
-// fill makes p the permit of a call of cost n that left at now.
-func (p *Permit) fill(g *Gate, n int64, now time.Duration, lease limits.Lease) {
-	p.gate, p.n, p.since, p.held = g, n, now, n
+// fill makes p the permit of a call of cost n that has left.
+func (p *Permit) fill(g *Gate, n int64, left queue.Grant, lease limits.Lease) {
+	p.gate, p.n, p.since, p.held, p.departure = g, n, left.At, n, left.Receipt.Own
 	if lease != nil {
 		p.extra = &extra{lease: lease}
 	}
 	if g.parent != nil {
 		p.up = new(Permit)
-		p.up.fill(g.parent, n, g.parent.queue.Now(), nil)
+		up := queue.Grant{At: g.parent.queue.Now()}
+		if above := left.Receipt.Up; above != nil {
+			up.Receipt = queue.Receipt{Own: above[0], Up: above[1:]}
+		}
+		p.up.fill(g.parent, n, up, nil)
 	}
 }
 
@@ -316,10 +322,10 @@ func (p *Permit) Ended(err error) {
 }
 
 // answer counts how the call ended in the ramps and learners of the gate and its
-// parents, once.
+// parents, once, and ends its records.
 func (p *Permit) answer(outcome adaptive.Outcome) {
 	for ; p != nil; p = p.up {
-		if g := p.gate; g != nil && g.answersCount.Load() {
+		if g := p.gate; g != nil && (p.departure != 0 || g.answersCount.Load()) {
 			g.answer(p, outcome)
 		}
 	}

@@ -203,6 +203,9 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 	return r.heldBy
 }
 
+// Receipt implements queue.HasReceipt.
+func (r *rule) Receipt() uint32 { return r.departures.receipt() }
+
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.
 func (r *rule) Close() (asleep int) {
 	next, used := r.lane.Close()

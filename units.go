@@ -24,7 +24,6 @@ import (
 type belief struct {
 	unit    Unit
 	rule    *adaptive.Rule // nil until the unit is blamed; always there for the first unit
-	out     outstanding    // of rule
 	suspect adaptive.Suspect
 	usual   correction
 }
@@ -37,6 +36,7 @@ type ending struct {
 	actual     Costs // what SettleCosts has said
 	delta      int64 // by which Settle has changed n
 	inFlight   int64 // other calls
+	charges    []charge
 }
 
 // amount returns what the call was granted with of unit.
@@ -142,36 +142,36 @@ func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int6
 	}
 }
 
-// leave records that a call leaves that is to take amount.
-func (b *belief) leave(now, late time.Duration, amount, inFlight int64) {
+// leave records in d that a call leaves that is to take amount.
+func (b *belief) leave(d *departure, now, late time.Duration, amount, inFlight int64) {
 	if amount == 0 {
 		return
 	}
-	var call adaptive.Call
-	charged := b.usual.of(amount)
+	c := charge{to: b, amount: b.usual.of(amount)}
 	if b.rule != nil {
 		b.rule.Late(late)
-		call = b.rule.Leave(now, charged, int(inFlight))
+		c.call = b.rule.Leave(now, c.amount, int(inFlight))
 	}
-	b.out.add(now, amount, charged, call)
+	d.charges = append(d.charges, c)
 }
 
-// take returns the call that left at since, if there is a rule, and what it was charged.
-func (b *belief) take(since time.Duration, amount, inFlight int64) (call adaptive.Call, charged float64) {
-	call, charged, ok := b.out.take(since, amount)
-	if !ok {
-		charged = b.usual.of(amount)
+// charged returns the call of e, if there is a rule, and what it was charged.
+func (b *belief) charged(e *ending) (call adaptive.Call, charged float64) {
+	if i := slices.IndexFunc(e.charges, func(c charge) bool { return c.to == b }); i >= 0 {
+		call, charged = e.charges[i].call, e.charges[i].amount
+	} else {
+		charged = b.usual.of(e.amount(b.unit))
 	}
-	if b.rule != nil && (!ok || call == adaptive.Call{}) { // it left before there was a rule
-		call = b.rule.Before(since, charged, int(inFlight))
+	if b.rule != nil && (call == adaptive.Call{}) { // it left before there was a rule
+		call = b.rule.Before(e.since, charged, int(e.inFlight))
 	}
 	return call, charged
 }
 
 // leaveMore is leave for a gate of several units; the first rule knows already.
-func (l *learner) leaveMore(now, late time.Duration, n int64, costs Costs, inFlight int64) {
+func (l *learner) leaveMore(d *departure, now, late time.Duration, n int64, costs Costs, inFlight int64) {
 	for _, b := range l.more {
-		b.leave(now, late, costs.amount(b.unit, n), inFlight)
+		b.leave(d, now, late, costs.amount(b.unit, n), inFlight)
 	}
 	l.each(func(b *belief) {
 		if amount := costs.amount(b.unit, n); amount > 0 {
@@ -186,7 +186,7 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	if amount == 0 {
 		return 0
 	}
-	call, charged := b.take(e.since, amount, e.inFlight)
+	call, charged := b.charged(e)
 	took = math.Max(float64(e.took(b.unit)), leastCorrection*float64(amount))
 	switch {
 	case reply.Outcome == adaptive.Granted || e.took(b.unit) != amount:
@@ -215,11 +215,10 @@ func (b *belief) settle(now, since time.Duration, delta float64) {
 // It took nothing, whatever it was settled by.
 func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 	l.each(func(b *belief) {
-		amount := e.amount(b.unit)
-		if amount == 0 {
+		if e.amount(b.unit) == 0 {
 			return
 		}
-		call, charged := b.take(e.since, amount, e.inFlight)
+		call, charged := b.charged(e)
 		b.suspect.Denied(e.now, charged)
 		switch {
 		case b == blamed:

@@ -29,12 +29,32 @@ type Request struct {
 	stop      context.CancelFunc // of asking
 }
 
-// Try admits r if it can leave at once and the queue is empty. at is when.
-func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
+// A Grant is how a wait ended well.
+type Grant struct {
+	At      time.Duration // when the caller was admitted, not set for an untimed rule
+	Receipt Receipt
+}
+
+// A Receipt is what the rules that have admitted a caller hand to it. 0 is none.
+type Receipt struct {
+	Own uint32   // of the rule of the queue, see HasReceipt
+	Up  []uint32 // of others, for a caller that asks; nil if there are none
+}
+
+// receipt returns that of the caller that Admit has just let through.
+func (q *Queue) receipt() uint32 {
+	if !q.hands {
+		return 0
+	}
+	return q.rule.(HasReceipt).Receipt()
+}
+
+// Try admits r if it can leave at once and the queue is empty.
+func (q *Queue) Try(r Request) (g Grant, ok bool) {
 	q.Lock()
 	if q.refuse(r.N) != nil {
 		q.Unlock()
-		return 0, false
+		return g, false
 	}
 	now := q.tick()
 	if q.front != nil {
@@ -42,18 +62,21 @@ func (q *Queue) Try(r Request) (at time.Duration, ok bool) {
 	}
 	ok = q.front == nil
 	if ok && r.Ask == nil {
-		ok = q.rule.Admit(now, now, r.N) == 0
+		if ok = q.rule.Admit(now, now, r.N) == 0; ok {
+			g.Receipt.Own = q.receipt()
+		}
 	} else if ok {
 		r.asking, r.stop = context.WithCancel(context.Background()) // which is not the caller's own
 		defer r.stop()
-		ok = q.tryAsk(now, &r)
+		g.Receipt, ok = q.tryAsk(now, &r)
 	}
+	g.At = now
 	q.Unlock()
-	return now, ok
+	return g, ok
 }
 
 // tryAsk is Try for a caller that asks, as the only one in the queue.
-func (q *Queue) tryAsk(now time.Duration, r *Request) bool {
+func (q *Queue) tryAsk(now time.Duration, r *Request) (Receipt, bool) {
 	w := q.attended(now, r.N, nil)
 	w.setRequest(r, q, now)
 	w.rare.maxAt = now
@@ -63,33 +86,32 @@ func (q *Queue) tryAsk(now time.Duration, r *Request) bool {
 	if w.state == granted {
 		q.putBack(w)
 	}
-	return wait.For == 0 && err == nil
+	return wait.Receipt, wait.For == 0 && err == nil
 }
 
-// Acquire blocks until the rule admits r, in the order of the calls. at is when it was
-// admitted, not set for an untimed rule, and waited is how long that took, 0 if it did
-// not block. The error is ctx.Err(), the reason given to Close or by Refuse,
+// Acquire blocks until the rule admits r, in the order of the calls. waited is how long that
+// took, 0 if it did not block. The error is ctx.Err(), the reason given to Close or by Refuse,
 // limits.ErrQueueFull, a *limits.WaitError if the wait cannot end in time, or
 // limits.ErrTimeout if it did not. After an error nothing is taken.
-func (q *Queue) Acquire(ctx context.Context, r Request) (at, waited time.Duration, err error) {
+func (q *Queue) Acquire(ctx context.Context, r Request) (g Grant, waited time.Duration, err error) {
 	if r.Ask != nil {
 		// The context of the AskFunc is made here and not where it is called: that is
 		// between two locks, and context.WithCancel calls methods of ctx.
 		r.asking, r.stop = context.WithCancel(errs.Honest(ctx))
 		defer r.stop()
 	}
-	w, now, err := q.admitOrQueue(ctx, &r)
+	w, now, err := q.admitOrQueue(ctx, &r, &g)
 	if w == nil {
-		return now, 0, err
+		return g, 0, err
 	}
-	at, err = q.wait(ctx, w, Look)
-	return at, sat.Sub(at, now), err
+	g, err = q.wait(ctx, w, Look)
+	return g, sat.Sub(g.At, now), err
 }
 
 // admitOrQueue is Acquire up to the wait, at now. If r need not wait or must not it
-// returns no entry, with the queue unlocked; otherwise the entry, and the queue is
+// returns no entry, with the queue unlocked and g set; otherwise the entry, and the queue is
 // locked.
-func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now time.Duration, err error) {
+func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Waiter, now time.Duration, err error) {
 	done, deadline := ctx.Done(), q.deadline(ctx)
 	q.Lock()
 	// Looked at under the lock: a context that was done before our turn at
@@ -107,6 +129,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		q.Advance(now)
 	}
 	if q.front == nil && r.Ask == nil && q.rule.Admit(now, q.dueNow(now), r.N) == 0 {
+		g.At, g.Receipt.Own = now, q.receipt()
 		q.Unlock()
 		return nil, now, nil
 	}
@@ -124,7 +147,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request) (w *Waiter, now ti
 		q.recycle(w)
 		q.Unlock()
 		q.cfg.Waits(ctx, r.N)
-		return q.admitOrQueue(ctx, r) // perhaps it need not wait any more
+		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
 	q.push(w)
 	q.hurry(now, w)

@@ -103,9 +103,9 @@ func TestQueue_Acquire_ReturnsWhenAndHowLong(t *testing.T) {
 		l := newLine(0, Config{})
 		time.Sleep(30 * ms)
 		for _, want := range [][2]time.Duration{{30 * ms, 0}, {130 * ms, 100 * ms}, {230 * ms, 100 * ms}} {
-			at, waited, err := l.Acquire(bg, Request{N: 1, Max: Forever})
-			if at != want[0] || waited != want[1] || err != nil {
-				t.Errorf("%v, %v, %v; want %v", at, waited, err, want)
+			g, waited, err := l.Acquire(bg, Request{N: 1, Max: Forever})
+			if g.At != want[0] || waited != want[1] || err != nil {
+				t.Errorf("%v, %v, %v; want %v", g.At, waited, err, want)
 			}
 		}
 	})
@@ -297,12 +297,12 @@ func TestQueue_Try_NeverOvertakes(t *testing.T) {
 		line := newLine(100*ms, Config{})
 		line.acquire(0, bg, Request{})
 		time.Sleep(100 * ms) // now it is the turn of the one that waits, not of a newcomer
-		if at, ok := line.Try(Request{N: 1}); ok || at != 100*ms {
-			t.Errorf("at %v: %v", at, ok)
+		if g, ok := line.Try(Request{N: 1}); ok || g.At != 100*ms {
+			t.Errorf("at %v: %v", g.At, ok)
 		}
 		time.Sleep(100 * ms)
-		if at, ok := line.Try(Request{N: 1}); !ok || at != 200*ms {
-			t.Errorf("at %v: %v", at, ok)
+		if g, ok := line.Try(Request{N: 1}); !ok || g.At != 200*ms {
+			t.Errorf("at %v: %v", g.At, ok)
 		}
 	})
 }

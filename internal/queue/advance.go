@@ -116,7 +116,7 @@ func (q *Queue) Advance(now time.Duration) {
 		}
 		q.remove(w)
 		w.at, w.state = at, granted
-		w.send(Message(at))
+		w.send(Message{at, q.receipt()})
 		q.recycle(w)
 	}
 	q.setDue(Forever)

@@ -33,6 +33,9 @@ type Wait struct {
 	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
 	Paced bool
 
+	// Receipt is handed to the caller if it need not wait.
+	Receipt Receipt
+
 	// By, if set, calls back when it is worth asking again earlier. The caller is
 	// registered there, and then asks once more: something may have come back before.
 	By *Bell
@@ -90,7 +93,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	now := q.Now()
 	switch {
 	case err == nil && wait.For == 0:
-		w.at = now
+		w.at, w.rare.receipt = now, wait.Receipt
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
 		if !w.settled() {

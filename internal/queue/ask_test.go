@@ -207,8 +207,8 @@ func TestQueue_Try_Asks(t *testing.T) {
 			t.Errorf("%v, turns %+v", ok, o.turns)
 		}
 		time.Sleep(100 * ms)
-		if at, ok := o.Try(Request{N: 1, Ask: o.ask}); !ok || at != 110*ms {
-			t.Errorf("%v, %v", at, ok)
+		if g, ok := o.Try(Request{N: 1, Ask: o.ask}); !ok || g.At != 110*ms {
+			t.Errorf("%v, %v", g.At, ok)
 		}
 		o.err = limits.ErrTooLarge
 		if _, ok := o.Try(Request{N: 1, Ask: o.ask}); ok || o.len() != 0 {

@@ -72,6 +72,7 @@ type Queue struct {
 	open    bool    // the latch
 	fine    bool    // not in a testing/synctest bubble, where only timers know the time
 	outside bool    // nor are those that wait
+	hands   bool    // the rule is a HasReceipt
 	driver  *Waiter // first entry with a goroutine behind it
 
 	weight   total
@@ -101,6 +102,7 @@ type Queue struct {
 func (q *Queue) Init(rule Rule, cfg Config) {
 	q.rule, q.cfg, q.clock = rule, cfg, &theClock
 	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
+	_, q.hands = rule.(HasReceipt)
 	q.mu.Lock()
 	defer q.Unlock() // which opens the latch
 }

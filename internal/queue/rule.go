@@ -36,6 +36,13 @@ type HasUnit interface {
 	Unit() float64
 }
 
+// HasReceipt is what a Rule may have, too.
+type HasReceipt interface {
+	// Receipt is called when Admit has let a caller through, and returns what the caller is
+	// handed, such as the number under which the rule has recorded it. 0 is none.
+	Receipt() uint32
+}
+
 // A Latch lets callers pass without the lock while the queue is empty. While it is open
 // the state of the rule lies in one atomic word, which callers change as Admit would.
 // The queue closes it before it looks at that state, and opens it, if the rule can, when

@@ -154,7 +154,7 @@ func TestSpares_KeepTheirMessages(t *testing.T) {
 	r := newRooms(0, Config{})
 	r.herd(t, 1)
 	w := r.spares.front
-	w.wake <- 0 // as to a goroutine that does not run
+	w.wake <- Message{} // as to a goroutine that does not run
 	r.herd(t, 1)
 	if n := r.kept(t); n != 2 || r.spares.front != w {
 		t.Errorf("%d are kept", n)
@@ -202,9 +202,9 @@ func TestWaiter_Send_DoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Waiter{wake: make(chan Message, 1)}
 		w.nudge()
-		w.send(5)
-		if m := heard(w.wake); m != 5 {
-			t.Errorf("heard %d", m)
+		w.send(Message{at: 5})
+		if m := heard(w.wake); m != (Message{at: 5}) {
+			t.Errorf("heard %v", m)
 		}
 	})
 }

@@ -17,13 +17,13 @@ const near = 100 * time.Millisecond
 // sleep is alarm.Sleep but in tests.
 var sleep = alarm.Sleep
 
-// wait blocks until w, which has heard m, is settled, and returns when it was granted. The
+// wait blocks until w, which has heard m, is settled, and returns its grant. The
 // queue is locked before and unlocked after. It is the one loop in which all callers wait:
 //
 //	locked    Is the wait over? Must w ask? Until when to sleep?
 //	unlocked  sleep, until then, a message, or the end of the context
 //	locked    hand over to all whose turn it is; give up if that is due
-func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (at time.Duration, err error) {
+func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err error) {
 	wake, done := w.wake, w.done // w is not to be touched once it was granted
 	var timer *time.Timer
 	if w.rare != nil {
@@ -37,21 +37,21 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (at time.Duratio
 		case m.Granted():
 			q.Unlock()
 			stop(timer)
-			return time.Duration(m), nil
+			return m.grant(), nil
 		case w.settled():
 			q.Unlock()
 			stop(timer)
-			return 0, w.result(ctx)
+			return g, w.result(ctx)
 		case w.asks() && w == q.front:
 			switch next, err := q.askAtFront(w); next {
 			case over:
-				at = w.at
+				g = Grant{w.at, w.rare.receipt}
 				if err == nil {
 					q.putBack(w)
 				}
 				q.Unlock()
 				stop(timer)
-				return at, err
+				return g, err
 			case lookAgain:
 				continue
 			}
@@ -74,12 +74,15 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (at time.Duratio
 		}
 		if m.Granted() {
 			stop(timer)
-			return time.Duration(m), nil
+			return m.grant(), nil
 		}
 		q.Lock()
 		m = q.awoken(w, wake, m, cancelled)
 	}
 }
+
+// grant is what a message that says so means.
+func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
 
 // stop stops the timer of a wait, if there is one.
 func stop(timer *time.Timer) {

@@ -37,17 +37,21 @@ type Waiter struct {
 	listed bool // it is one of the bounds of the queue
 }
 
-// A Message to the goroutine of a waiter is the instant at which it was granted, or one
-// of these.
-type Message time.Duration
+// A Message to the goroutine of a waiter says that it was granted, at which instant and with
+// which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
+// as much memory as for one word.
+type Message struct {
+	at      time.Duration
+	receipt uint32
+}
 
-const (
-	Look  Message = math.MinInt64 + iota // at the entry, under the lock
-	sorry                                // it has failed
+var (
+	Look  = Message{at: math.MinInt64}     // at the entry, under the lock
+	sorry = Message{at: math.MinInt64 + 1} // it has failed
 )
 
 // Granted reports whether the wait ended well.
-func (m Message) Granted() bool { return m > sorry }
+func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
 
 // rare is what only an entry needs whose wait is bounded, or that asks, or that
 // has failed.
@@ -67,6 +71,7 @@ type rare struct {
 	due       time.Duration      // when it is to ask again, or was to when it asked
 	by        *Bell              // of what refused it when it asked, or nil
 	paced     bool               // see Wait
+	receipt   Receipt            // of an entry that was granted
 	bells     []hung             // the bells it is registered at
 }
 
