@@ -121,9 +121,20 @@ func (g *Gate) hasRate() bool {
 
 // learn gives g, whose queue is locked, a learner at the refusal of a call of n.
 func (g *Gate) learn(now time.Duration, n int64) {
-	g.learner, g.ramp = newLearner(g), nil
-	g.answersCount.Store(true)
+	g.setLearner(newLearner(g))
 	g.learner.takeOver(now, n)
+}
+
+// setLearner makes l the learner of g, whose queue is locked.
+func (g *Gate) setLearner(l *learner) {
+	g.learner, g.ramp = l, nil
+	g.answersCount.Store(true)
+	g.peering.begin(g, "", l.rule)
+	for _, b := range l.more {
+		if b.rule != nil {
+			g.peering.begin(g, b.unit, b.rule)
+		}
+	}
 }
 
 // takeOver tells the rule of the first unit, which is new, of the calls before. One of them
@@ -165,8 +176,7 @@ func (g *Gate) beginToLearn() {
 	if g.adaptive.searches() {
 		g.queue.Lock() // calls that leave without the lock are not seen
 		defer g.queue.Unlock()
-		g.learner = newLearner(g)
-		g.answersCount.Store(true)
+		g.setLearner(newLearner(g))
 	}
 }
 
@@ -198,12 +208,12 @@ func hertz(r Rate) float64 {
 	return float64(r.Count) / r.Per.Seconds()
 }
 
-// newLearner returns a learner that knows nothing.
+// newLearner returns a learner that knows nothing, for setLearner.
 func newLearner(g *Gate) *learner {
 	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
 	l.belief = belief{rule: adaptive.New(g.learningConfig())}
 	l.unit = g.learningUnit()
-	g.peering.begin(g, "", l.rule)
+	g.peering.scale(g, "", l.rule)
 	return l
 }
 

@@ -156,17 +156,31 @@ func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
 	return u
 }
 
-// begin tells the group of unit, if there is one, of a new rule. That of the first unit is "".
+// begin makes rule, which is new, that of the group of unit, if there is one. The group of the
+// first unit is "".
 func (p *peering) begin(g *Gate, unit Unit, rule *adaptive.Rule) {
-	if p == nil {
-		return
+	if peer := p.peerOf(unit); peer != nil {
+		peer.Begin(g.queue.Now(), rule)
 	}
-	for _, u := range p.units {
-		if u.unit == unit {
-			u.peer.Begin(g.queue.Now(), rule)
-			return
+}
+
+// scale tells a new rule of unit its part. The group keeps the rule that it has.
+func (p *peering) scale(g *Gate, unit Unit, rule *adaptive.Rule) {
+	if peer := p.peerOf(unit); peer != nil {
+		peer.Scale(g.queue.Now(), rule)
+	}
+}
+
+// peerOf returns the peer of the group of unit, nil if there is none.
+func (p *peering) peerOf(unit Unit) *adaptive.Peer {
+	if p != nil {
+		for _, u := range p.units {
+			if u.unit == unit {
+				return u.peer
+			}
 		}
 	}
+	return nil
 }
 
 // is returns the unit of u.
@@ -351,13 +365,14 @@ func (g *Gate) believe(now time.Duration, u *peerUnit) {
 	switch {
 	case g.learner != nil:
 	case u == g.peering.units[0]:
-		g.learner, g.ramp = newLearner(g), nil
+		g.setLearner(newLearner(g))
 	default:
 		g.learn(now, 1)
 	}
 	if u != g.peering.units[0] {
 		if b := g.learner.add(u.unit); b != nil {
 			b.rule = g.furtherRule(u.unit)
+			g.peering.begin(g, u.unit, b.rule)
 		}
 	}
 }

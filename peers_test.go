@@ -492,3 +492,53 @@ func TestConfig_Peers(t *testing.T) {
 		t.Error("a gate that does not learn reported")
 	}
 }
+
+// A Restore that fails or changes nothing leaves the group alone: the gate has nothing more to
+// tell than before.
+func TestGate_Restore_ThatChangesNothing_TellsNothing(t *testing.T) {
+	news := func(t *testing.T, data []byte) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			m, s := newMeeting(), newLimited(t, 100, 10)
+			g := sharing(t, m, sluice.Config{})
+			calls := func(lasting time.Duration) {
+				ctx, cancel := context.WithTimeout(bg, lasting)
+				defer cancel()
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							_ = g.Do(ctx, s.call)
+						}
+					})
+				}
+				if data != nil {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							_ = g.Restore(data)
+							time.Sleep(time.Second)
+						}
+					})
+				}
+				all.Wait()
+			}
+			calls(time.Minute)
+			m.take("api")
+			calls(time.Minute)
+			_, reports := m.take("api")
+			for _, r := range reports {
+				if r.News != nil {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	var unlearned []byte
+	synctest.Test(t, func(t *testing.T) { unlearned = mustGate(t, sluice.Config{}).Snapshot() })
+	usual := news(t, nil)
+	for _, data := range [][]byte{[]byte("x"), unlearned} {
+		if n := news(t, data); n > usual+usual/2 {
+			t.Errorf("with a Restore of %.20q each second: %d reports with news in a minute, %d without", data, n, usual)
+		}
+	}
+}

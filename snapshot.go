@@ -53,8 +53,7 @@ func (g *Gate) Restore(data []byte) error {
 		if g.rate.Count > 0 && l.rule.Changes() == 0 && !g.adaptive.searches() {
 			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
 		}
-		g.learner, g.ramp = l, nil
-		g.answersCount.Store(true)
+		g.setLearner(l)
 		g.queue.Recheck()
 		g.wake(g.queue.Now())
 	}

@@ -268,6 +268,7 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
 	if accused.rule == nil {
 		accused.rule = l.gate.furtherRule(accused.unit)
+		l.gate.peering.begin(l.gate, accused.unit, accused.rule)
 		accused.rule.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
 	}
 	u := adaptive.Unit{Suspect: &accused.suspect, Rule: accused.rule}
@@ -280,7 +281,7 @@ func (g *Gate) furtherRule(unit Unit) *adaptive.Rule {
 	cfg := g.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
 	rule := adaptive.New(cfg)
-	g.peering.begin(g, unit, rule)
+	g.peering.scale(g, unit, rule)
 	return rule
 }
 

@@ -47,9 +47,14 @@ const (
 	peerRoom  = 1.25                   // wanted, of what is used
 )
 
-// Begin sets what a new rule must know.
+// Begin makes p the peer of r, which is new, in place of the rule before.
 func (p *Peer) Begin(now time.Duration, r *Rule) {
 	p.told, p.known, p.counts, p.waited, p.held = 0, false, false, 0, busyAfter
+	p.Scale(now, r)
+}
+
+// Scale tells r, a new rule, its part, and does not change p.
+func (p *Peer) Scale(now time.Duration, r *Rule) {
 	if p.part > 0 {
 		r.Share(now, p.part, p.peers)
 	}
