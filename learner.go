@@ -184,7 +184,7 @@ func (g *Gate) beginToLearn() {
 func (g *Gate) learningConfig() adaptive.Config {
 	a, begin := g.adaptive, g.queue.Time(0)
 	cfg := adaptive.Config{
-		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(g.rate), Price: a.Price, Costly: a.Costly,
+		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(g.rate), MaxCost: g.rateUnit == Cost, Price: a.Price, Costly: a.Costly,
 		Unlimited: !a.searches() && g.rate.Count == 0,
 		Clock:     begin.Sub(begin.Truncate(time.Hour)),
 	}
@@ -324,9 +324,14 @@ func (l *learner) blockedFor(now time.Duration) time.Duration {
 
 // bound tells l that the rate or the concurrency of its gate has changed.
 func (l *learner) bound() {
-	if l != nil {
-		l.rule.Bound(hertz(l.gate.rate), l.gate.mostCalls())
+	if l == nil {
+		return
 	}
+	rate := hertz(l.gate.rate)
+	if l.unit != l.gate.rateUnit { // it began without a rate, and counts calls
+		rate = 0
+	}
+	l.rule.Bound(rate, l.gate.mostCalls())
 }
 
 // resume ends the pause that the server asked for.

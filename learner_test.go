@@ -181,3 +181,45 @@ func TestPermit_Settle_OfTwoAlike(t *testing.T) {
 		}
 	})
 }
+
+// A gate forgets what it has learned when its own rate is granted, whatever that counts.
+func TestGate_ForgetLearned_WhateverTheRateCounts(t *testing.T) {
+	for unit, n := range map[Unit]int64{Calls: 1, Cost: 100} {
+		synctest.Test(t, func(t *testing.T) {
+			g := limits.Must(New(Config{Rate: Rate{Count: 10 * n, Per: time.Second}, RateUnit: unit}))
+			most := 10 * float64(n)
+			for i := range 10_000 {
+				p := limits.Must(g.Acquire(t.Context(), n))
+				if i < 12 && i%3 == 2 { // chance
+					p.Ended(RetryAfter(context.DeadlineExceeded, 0))
+				}
+				p.Release()
+				switch l := g.Stats().Learned; {
+				case i == 12 && l == nil:
+					t.Fatalf("%s: it does not learn", unit)
+				case i > 12 && l == nil:
+					return
+				case i > 12 && l.Pace > most*1.001:
+					t.Fatalf("%s: a pace of %v/s at a rate of %v/s", unit, l.Pace, most)
+				}
+			}
+			t.Errorf("%s: it has not forgotten: %v", unit, g.Stats().Learned)
+		})
+	}
+}
+
+// A rate that counts cost does not bound a learner that counts calls.
+func TestLearner_Bound_InItsUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := learning(t, Config{Concurrency: 5, RateUnit: Cost})
+		l.rule.TakeOver(0, adaptive.Past{Rate: 50, Calls: 10, Cost: 10})
+		l.gate.rate = Rate{Count: 10, Per: time.Second}
+		if l.bound(); l.rule.CallsPerSecond() < 45 {
+			t.Errorf("%v calls per second", l.rule.CallsPerSecond())
+		}
+		l.gate.rateUnit = Calls
+		if l.bound(); l.rule.CallsPerSecond() != 10 {
+			t.Errorf("%v calls per second at a rate of 10", l.rule.CallsPerSecond())
+		}
+	})
+}

@@ -101,7 +101,11 @@ func (p *Peer) Report(now time.Duration, r *Rule, sent, refused float64, waiting
 		report.Want = limits.PeerWantsAll
 	}
 	if r != nil && report.Want == limits.PeerWantsAll && r.cfg.Max < mostNews*millionth {
-		report.Want = int64(r.cfg.Max * r.meanCost() * peerRoom / millionth)
+		most := r.cfg.Max
+		if !r.cfg.MaxCost {
+			most *= r.meanCost()
+		}
+		report.Want = int64(math.Min(mostNews, most*peerRoom/millionth))
 	}
 	if r != nil {
 		p.known, p.ledger = true, r.ledger.sent-r.ledger.denied
@@ -131,7 +135,7 @@ func (p *Peer) busy(r *Rule) bool {
 	if r.blockage.on || p.reports == 1 {
 		return p.held >= busyAfter
 	}
-	if p.held++; !held || r.bounded() >= r.cfg.Max*r.unit {
+	if p.held++; !held || r.bounded() >= r.most() {
 		p.held = 0
 	}
 	return p.held >= busyAfter

@@ -9,6 +9,7 @@ import (
 type Config struct {
 	Start          float64       // pace before anything is known, in units per second; 5
 	Min, Max       float64       // bounds of the pace; one per minute, and none
+	MaxCost        bool          // Max counts cost, and not units of the mean cost of a call
 	MaxConcurrency int           // bound of the calls in flight; none
 	Price          float64       // share of the calls that finding out may cost; 0.02
 	Unlimited      bool          // there is no pace before the first refusal
@@ -239,7 +240,7 @@ func (r *Rule) paced() bool {
 // bounded returns the pace within the bounds of the configuration.
 func (r *Rule) bounded() float64 {
 	if !r.paced() {
-		return r.cfg.Max * r.unit
+		return r.most()
 	}
 	return r.within(r.pace.now)
 }
@@ -249,7 +250,15 @@ func (r *Rule) within(pace float64) float64 {
 	if !r.began && r.unit == 0 {
 		return math.Max(r.cfg.Min, math.Min(r.cfg.Max, pace))
 	}
-	return math.Max(r.cfg.Min*r.unit, math.Min(r.cfg.Max*r.unit, pace))
+	return math.Max(r.cfg.Min*r.unit, math.Min(r.most(), pace))
+}
+
+// most returns Config.Max in cost, for all that share the limit.
+func (r *Rule) most() float64 {
+	if r.cfg.MaxCost {
+		return r.sharing.whole(r.cfg.Max)
+	}
+	return r.cfg.Max * r.unit
 }
 
 // Done records how a call ended. It must be called once for each call.

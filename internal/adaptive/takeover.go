@@ -111,7 +111,7 @@ func (r *Rule) Blocked() bool { return r.blockage.on }
 // AtMax reports whether the configured rate has been granted for long.
 func (r *Rule) AtMax() bool {
 	return r.phase == Tracking && !r.blockage.on && r.pace.calls >= 2*r.pace.span &&
-		r.pace.now >= .999*r.cfg.Max*r.unit && r.capacity.limit >= r.capacity.most
+		r.pace.now >= .999*r.most() && r.capacity.limit >= r.capacity.most
 }
 
 // Changes returns Belief.Changes.

@@ -100,6 +100,23 @@ func TestRule_Bound(t *testing.T) {
 	}
 }
 
+// A maximum counts calls, of whatever they cost in the mean, or cost; of this process, while all
+// that share the limit are paced together.
+func TestRule_Most(t *testing.T) {
+	for _, ofCost := range []bool{false, true} {
+		r := New(Config{Max: 2, MaxCost: ofCost})
+		r.TakeOver(0, Past{Rate: 1000, Calls: 10, Cost: 1000})
+		r.Share(0, .25, 4)
+		want := 4 * 2 * 100.
+		if ofCost {
+			want = 4 * 2
+		}
+		if b := r.Belief(); r.most() != want || b.Pace*4 > want*1.001 {
+			t.Errorf("of cost %v: at most %v, want %v; %+v", ofCost, r.most(), want, b)
+		}
+	}
+}
+
 // A configured bound of the calls in flight holds from now on, and what was learned of the
 // server's is not lost while a lower one holds.
 func TestRule_Bound_Concurrency(t *testing.T) {
