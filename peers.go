@@ -29,6 +29,7 @@ type peering struct {
 	units   []*peerUnit // the first one is that of the first belief of a learner
 	running bool
 	ended   chan struct{} // closed when the goroutine has ended; nil: none began
+	retired chan struct{} // takes a message when a Keyed has forgotten the gate
 	next    int           // the first unit of the next exchange: those before had their turn
 	paused  time.Duration // until then the gate is paused because another process was told to wait
 }
@@ -53,7 +54,7 @@ func newPeering(cfg Config) *peering {
 	if cfg.Adaptive.Off || cfg.Adaptive.Peers == nil {
 		return nil
 	}
-	p := &peering{with: cfg.Adaptive.Peers, id: rand.Text()}
+	p := &peering{with: cfg.Adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
 	p.units = []*peerUnit{{group: cfg.Name, peer: adaptive.NewPeer(p.id)}}
 	return p
 }
@@ -70,6 +71,9 @@ func (p *peering) use(g *Gate, n int64, costs Costs) {
 	p.each(g, n, costs, func(u *peerUnit, _ int64) { u.used = true })
 	if !p.running {
 		p.running, p.ended = true, make(chan struct{})
+		if len(p.retired) > 0 { // the goroutine before has not seen it
+			<-p.retired
+		}
 		go g.exchange(p.ended)
 	}
 }
@@ -200,8 +204,34 @@ func (g *Gate) exchange(ended chan struct{}) {
 		select {
 		case <-ticker.C:
 		case <-g.life.Done():
+		case <-g.peering.retired:
+			g.stopUsing()
 		}
 	}
+}
+
+// retirePeering makes a gate that a Keyed has forgotten leave its groups: another gate of its key
+// may join them and needs the share. If the gate is used all the same, it joins them again.
+func (g *Gate) retirePeering() {
+	p := g.peering
+	if p == nil {
+		return
+	}
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	if p.running && len(p.retired) == 0 {
+		p.retired <- struct{}{}
+	}
+}
+
+// stopUsing leaves all groups, until the next call.
+func (g *Gate) stopUsing() {
+	g.queue.Lock()
+	for _, u := range g.peering.units {
+		u.used = false
+	}
+	g.queue.Unlock()
+	g.sayGoodbye()
 }
 
 // exchangeAll reports of each unit of which it is time to, and returns whether to go on. All of
@@ -266,12 +296,15 @@ func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) 
 	return report, used, true
 }
 
-// sayGoodbye leaves the groups of a gate that was closed, so that the others need not wait
-// until its parts time out.
+// sayGoodbye leaves the groups of a gate that was closed or forgotten, so that the others need
+// not wait until its parts time out.
 func (g *Gate) sayGoodbye() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.life), peeringTimeout)
 	defer cancel()
-	for _, u := range g.peering.units { // there are no new ones after Close
+	g.queue.Lock()
+	units := slices.Clone(g.peering.units)
+	g.queue.Unlock()
+	for _, u := range units {
 		g.queue.Lock()
 		report, joined := u.peer.Leave(u.sent, u.denied)
 		g.queue.Unlock()

@@ -205,3 +205,51 @@ func TestGate_Peers_GoodbyeWithCallsInFlight(t *testing.T) {
 		}
 	})
 }
+
+// A gate that a Keyed evicts leaves its groups at once: the next gate of its key is not one more.
+// If it is used all the same, it joins them again.
+func TestKeyed_Peers_GoodbyeOfTheEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.tell("api", 100, 0)
+		m.tell(ofTokens, 10000, 0)
+		k := limits.Must(sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
+			return sharing(t, m, sluice.Config{Name: key}), nil
+		}, sluice.KeyedConfig{MaxKeys: 1, Evict: func(*sluice.Gate, bool) bool { return true }}))
+		use := func(key string) (used *sluice.Gate) {
+			t.Helper()
+			err := k.Use(key, func(g *sluice.Gate) error {
+				used = g
+				return g.Do(withTokens(t, 100), served)
+			})
+			synctest.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return used
+		}
+		left := func(group string) (leaves bool) {
+			for _, r := range m.all() {
+				if r.group == group {
+					leaves = r.Want == limits.PeerLeaves
+				}
+			}
+			return leaves
+		}
+		first := use("api")
+		time.Sleep(10 * time.Millisecond)
+		use("b")
+		if !left("api") || !left(ofTokens) || left("b") {
+			t.Errorf("not only the evicted gate has left its groups: %+v", m.all())
+		}
+		if second := use("api"); second == first || ofUnit(t, second, sluice.Calls).Peers != 2 { // with the one that tells
+			t.Errorf("the next gate: %v", second.Stats().Learned)
+		}
+		_ = first.Do(t.Context(), served)
+		synctest.Wait()
+		time.Sleep(300 * time.Millisecond)
+		if left("api") || ofUnit(t, first, sluice.Calls).Peers != 3 {
+			t.Errorf("a forgotten gate that is used: %v", first.Stats().Learned)
+		}
+	})
+}
