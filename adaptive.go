@@ -62,7 +62,8 @@ type Adaptive struct {
 	//
 	// If calls take of several units, see Costs, each unit is shared apart, among the gates
 	// whose calls take of it. Gates of one name must count alike: if one has a RateUnit,
-	// all should have it.
+	// all should have it. Set Costly in all of them or in none: what a Costly gate learns
+	// makes the others as careful, and all of them may use only half of the limit for hours.
 	//
 	// No call waits for Peers. While it does not answer, the gate learns alone, from the
 	// part that it had. The gate reports twice a second of each unit or, if there is news,
