@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -87,17 +88,17 @@ type Gate struct {
 	peering     *peering // or nil
 	strikes     strikes
 	recently    recently
+	borrowers   list.List // when each caller came that waits for Config.Semaphore, in this order
 	granted     uint64
 	sent        uint64 // their cost
 
 	flight flight       // calls in flight
 	cost   atomic.Int64 // their cost, if concurrency counts that
 
-	atSemaphore atomic.Int64 // callers that wait for Config.Semaphore
-	refused     [reasonOther + 1]atomic.Uint64
-	retried     atomic.Uint64
-	stranded    atomic.Uint64
-	waits       waits
+	refused  [reasonOther + 1]atomic.Uint64
+	retried  atomic.Uint64
+	stranded atomic.Uint64
+	waits    waits
 }
 
 // Acquire blocks until a call of cost n may leave, behind the callers that came

@@ -90,18 +90,11 @@ func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) e
 // borrow takes permits from Config.Semaphore and returns how long that took. It ends
 // when the gate is closed.
 func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time.Duration, error) {
-	g.queue.Lock()
-	err := g.queue.Closed()
-	if err == nil && g.maxWaiting > 0 && g.queue.Len()+int(g.atSemaphore.Load()) >= g.maxWaiting {
-		err = limits.ErrQueueFull
-	}
-	began := g.queue.Now()
-	g.queue.Unlock()
+	began, leave, err := g.queueToBorrow()
 	if err != nil {
 		return nil, 0, err
 	}
-	g.atSemaphore.Add(1)
-	defer g.atSemaphore.Add(-1)
+	defer leave()
 	asking, stop := context.WithCancel(errs.Honest(ctx))
 	defer stop()
 	defer context.AfterFunc(g.life, stop)()
@@ -110,6 +103,26 @@ func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time
 		err = limits.ErrClosed
 	}
 	return lease, g.queue.Now() - began, err
+}
+
+// queueToBorrow counts a caller that waits for Config.Semaphore from now on, until it calls
+// leave.
+func (g *Gate) queueToBorrow() (now time.Duration, leave func(), err error) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	switch err := g.queue.Closed(); {
+	case err != nil:
+		return 0, nil, err
+	case g.maxWaiting > 0 && g.queue.Len()+g.borrowers.Len() >= g.maxWaiting:
+		return 0, nil, limits.ErrQueueFull
+	}
+	now = g.queue.Now()
+	place := g.borrowers.PushBack(now)
+	return now, func() {
+		g.queue.Lock()
+		g.borrowers.Remove(place)
+		g.queue.Unlock()
+	}, nil
 }
 
 // takeTurn leaves at once if that is possible without the lock, and otherwise waits in

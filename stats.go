@@ -27,6 +27,10 @@ type Stats struct {
 	// those, for room, too.
 	Pacing, Waiting int64
 
+	// OldestWait is how long the caller has waited that came first of them, 0 if no caller
+	// waits. In a parent it counts from when the first caller of a child came to the parent.
+	OldestWait time.Duration
+
 	// LimitedBy is what holds up the first of them, empty if no caller waits.
 	// If it is limits.ByParent, the Stats of the parent say for what.
 	LimitedBy limits.Cause
@@ -230,11 +234,17 @@ func (g *Gate) Stats() Stats {
 			return true
 		})
 	}
-	borrowing := g.atSemaphore.Load()
+	borrowing := int64(g.borrowers.Len())
 	if borrowing > 0 && s.Waiting == 0 {
 		s.LimitedBy = limits.BySemaphore
 	}
 	s.Waiting += borrowing - s.Pacing
+	if came, waits := g.queue.Oldest(); waits {
+		s.OldestWait = now - came
+	}
+	if borrowing > 0 {
+		s.OldestWait = max(s.OldestWait, now-g.borrowers.Front().Value.(time.Duration))
+	}
 	g.queue.Unlock()
 
 	s.Refused = Refusals{

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
+	"github.com/sluice-go/sluice/window"
 )
 
 func TestGate_Stats_PacingAndWaiting(t *testing.T) {
@@ -53,6 +54,54 @@ func TestGate_Stats_PacingAndWaiting(t *testing.T) {
 			t.Errorf("no call waited longer than %v", q)
 		}
 	})
+}
+
+// OldestWait is the age of the first caller, whatever holds it up, and that of the next one
+// once it has left or given up.
+func TestGate_Stats_OldestWait(t *testing.T) {
+	day := func() []sluice.Limit {
+		return []sluice.Limit{{Name: "day", Limiter: limits.Must(window.NewFixed(window.Quota{Limit: 1, Window: 24 * time.Hour}))}}
+	}
+	parent := func() *sluice.Gate { return mustGate(t, sluice.Config{Concurrency: 1}) }
+	for name, make := range map[string]func() sluice.Config{
+		"rate":        func() sluice.Config { return sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}} },
+		"concurrency": func() sluice.Config { return sluice.Config{Concurrency: 1} },
+		"limit":       func() sluice.Config { return sluice.Config{Limits: day()} },
+		"parent":      func() sluice.Config { return sluice.Config{Parent: parent()} },
+		"cost":        func() sluice.Config { return sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost} },
+		"semaphore":   func() sluice.Config { return sluice.Config{Semaphore: shared{semaphore.NewWeighted(1), nil}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := mustGate(t, make())
+				defer g.Close()
+				check := func(want time.Duration) {
+					t.Helper()
+					synctest.Wait()
+					if s := g.Stats(); s.OldestWait != want {
+						t.Errorf("%v, want %v: %+v", s.OldestWait, want, s)
+					}
+				}
+				if _, err := g.Acquire(bg, 1); err != nil {
+					t.Fatal(err)
+				}
+				check(0)
+				first, giveUp := context.WithCancel(bg)
+				second, end := context.WithCancel(bg)
+				go g.Acquire(first, 1)
+				check(0) // it has just come
+				time.Sleep(time.Minute)
+				go g.Acquire(second, 1)
+				check(time.Minute)
+				time.Sleep(20 * time.Minute)
+				check(21 * time.Minute)
+				giveUp()
+				check(20 * time.Minute)
+				end()
+				check(0)
+			})
+		})
+	}
 }
 
 func TestConfig_Semaphore_CloseAndStatsCountWaiters(t *testing.T) {

@@ -157,6 +157,15 @@ func (q *Queue) Len() int {
 	return int(q.length)
 }
 
+// Oldest returns when the caller came that has waited longest, and false if none waits.
+// The queue must be locked, and timed.
+func (q *Queue) Oldest() (came time.Duration, ok bool) {
+	if q.front == nil {
+		return 0, false
+	}
+	return q.front.came, true
+}
+
 // Weight returns the cost of all entries, saturated. The queue must be
 // locked, and timed.
 func (q *Queue) Weight() int64 { return q.weight.value() }

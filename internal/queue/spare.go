@@ -24,7 +24,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 		w = &Waiter{shared: q.fine && q.Now() >= 0}
 	}
 	w.attend(done)
-	w.n = n
+	w.n, w.came = n, now
 	return w
 }
 

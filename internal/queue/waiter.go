@@ -12,8 +12,8 @@ import (
 
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
 //
-// 100,000 may wait, so it has what all of them need, 64 bytes. With the channel
-// that makes 192, and the runtime adds 112 for each channel that a goroutine
+// 100,000 may wait, so it has what all of them need, 72 bytes. With the channel
+// that makes 208, and the runtime adds 112 for each channel that a goroutine
 // waits on.
 //
 // A message on its channel ends the sleep of its goroutine. From a grant on the entry
@@ -29,7 +29,8 @@ type Waiter struct {
 
 	// at is until when the goroutine sleeps without a message: Forever, an instant,
 	// or awake; and once it was granted, when it left.
-	at time.Duration
+	at   time.Duration
+	came time.Duration // when it was made for its caller; 0 in a queue that is untimed
 
 	seq    uint32 // its number, modulo 2³²: no queue is as long
 	state  state
