@@ -15,6 +15,8 @@ type Totals struct {
 	Waiting   int64 // calls that wait
 	LimitedBy map[limits.Cause]int
 
+	OldestWait time.Duration // of the call that has waited longest
+
 	Rate        float64 // in force, per second; 0 if no gate has one
 	Concurrency int64   // in force; 0 if no gate has one
 
@@ -61,6 +63,7 @@ func (t *Totals) add(s sluice.Stats, now time.Time) {
 	t.Gates++
 	t.InFlight += s.InFlight
 	t.Waiting += s.Pacing + s.Waiting
+	t.OldestWait = max(t.OldestWait, s.OldestWait)
 	if s.LimitedBy != "" {
 		t.LimitedBy[s.LimitedBy]++
 	}

@@ -18,7 +18,7 @@ func TestSum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates := slices.Values([]sluice.Stats{
 			{
-				Name: "a1", InFlight: 2, Pacing: 1, Waiting: 3, LimitedBy: limits.ByRate, RetryTokens: 4,
+				Name: "a1", InFlight: 2, Pacing: 1, Waiting: 3, LimitedBy: limits.ByRate, RetryTokens: 4, OldestWait: 2 * time.Second,
 				Rate: sluice.Rate{Count: 3, Per: 2 * time.Second}, Concurrency: 8,
 				PausedUntil: time.Now().Add(3 * time.Second),
 				Learned:     &sluice.Learned{Pace: 19, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 3, Blocked: true, Share: .5, Peers: 2},
@@ -27,7 +27,7 @@ func TestSum(t *testing.T) {
 				Name: "a2", InFlight: 1, Waiting: 1, LimitedBy: limits.ByRate, Rate: sluice.Rate{Count: 1, Per: time.Second},
 				PausedUntil: time.Now().Add(time.Second), Learned: &sluice.Learned{Pace: 1, Refusals: 1},
 			},
-			{Name: "a3", Waiting: 1, LimitedBy: limits.ByConcurrency},
+			{Name: "a3", Waiting: 1, OldestWait: time.Minute, LimitedBy: limits.ByConcurrency},
 			{Name: "a4", Learned: &sluice.Learned{Unit: "tokens", Pace: 1000, Blocked: true, Units: []sluice.Learned{
 				{Unit: "tokens", Pace: 1000, Refusals: 2, Share: .125}, {Unit: sluice.Calls, Pace: 5, Refusals: 4, Share: .25, Peers: 3},
 			}}},
@@ -38,7 +38,7 @@ func TestSum(t *testing.T) {
 			t.Fatalf("labels %q", keys)
 		}
 		want := observe.Totals{
-			Gates: 4, InFlight: 3, Waiting: 6, RetryTokens: 4, Rate: 2.5, Concurrency: 8, Paused: 2, PauseLeft: 3 * time.Second,
+			Gates: 4, InFlight: 3, Waiting: 6, OldestWait: time.Minute, RetryTokens: 4, Rate: 2.5, Concurrency: 8, Paused: 2, PauseLeft: 3 * time.Second,
 			LimitedBy: map[limits.Cause]int{limits.ByRate: 2, limits.ByConcurrency: 1},
 		}
 		want.Learning, want.Blocked = 3, 2

@@ -10,6 +10,7 @@
 //	sluice.queue.duration   histogram, s: time that granted calls waited
 //	sluice.call.duration    histogram, s: time that calls were in flight
 //	sluice.active_calls     up-down counter, {call}: calls in flight
+//	sluice.admitted_calls   counter, {call}: admitted calls
 //	sluice.queued_calls     counter, {call}: calls that had to wait
 //	sluice.refused_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
 //	sluice.retries          counter, {retry}: retries
@@ -19,6 +20,7 @@
 // With Config.Gates there are also these, which cost calls nothing:
 //
 //	sluice.waiting_calls    up-down counter, {call}: calls that wait
+//	sluice.oldest_wait      gauge, s: how long the call has waited that has waited longest; the histogram has only calls that do not wait any more
 //	sluice.limited_gates    up-down counter, {gate}: 1 while calls wait; sluice.limited_by is what the first of them waits for
 //	sluice.rate             gauge, 1/s: rate in force
 //	sluice.concurrency      up-down counter, {call}: most calls in flight, in force
@@ -66,6 +68,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
+	"github.com/sluice-go/sluice/observe/internal/metrics"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -76,8 +79,14 @@ const scope = "github.com/sluice-go/sluice/observe/otel"
 // Config configures an [Observer]. The zero Config is valid.
 type Config struct {
 	// MaxGates is how many gates have attributes of their own: the first ones
-	// that are used. All others are added up as "other". 0 means 100.
+	// that are used. All others are added up as "other". 0 means 100, and 10,000 is the
+	// most. Each gate has about 20 time series; the SDK of OpenTelemetry has a limit of its
+	// own for each instrument.
 	MaxGates int
+
+	// MaxHistograms is how many of those gates have histograms of their own, of about
+	// 20 time series each. Those of all others are added up as "other". 0 means 100.
+	MaxHistograms int
 
 	// Gates, if set, provides the Stats of gates whenever metrics are collected:
 	// see observe.Gates and observe.Keyed.
@@ -91,10 +100,12 @@ type Config struct {
 // An Observer records the events of gates. It is safe for use by multiple goroutines and
 // must be made by [New].
 type Observer struct {
-	queue, call                      metric.Float64Histogram
-	active                           metric.Int64UpDownCounter
-	queued, refused, retries, pauses metric.Int64Counter
-	changes, responses               metric.Int64Counter
+	queue, call        metric.Float64Histogram
+	active             metric.Int64UpDownCounter
+	admitted, queued   metric.Int64Counter
+	refused, retries   metric.Int64Counter
+	pauses             metric.Int64Counter
+	changes, responses metric.Int64Counter
 
 	table        *observe.Table[*attributes]
 	registration metric.Registration // nil without Config.Gates and Config.Limits
@@ -112,23 +123,22 @@ type attributes struct {
 	answers *observe.Table[[]metric.AddOption] // by status code, once there was one
 }
 
-// seconds are the bounds of the semantic conventions for durations, and larger ones,
-// because calls may wait for minutes.
-var seconds = metric.WithExplicitBucketBoundaries(
-	0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 25, 50, 100)
-
 // New returns an Observer that records to provider. It returns an error if cfg.MaxGates is
-// negative or provider does not create an instrument. It panics if provider is nil.
+// negative or more than 10,000, if cfg.MaxHistograms is negative, or if provider does not create an instrument. It panics if provider is nil.
 func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
-	switch {
-	case provider == nil:
+	if provider == nil {
 		panic("sluiceotel: New(nil)")
-	case cfg.MaxGates < 0:
-		return nil, fmt.Errorf("sluiceotel: negative MaxGates %d", cfg.MaxGates)
+	}
+	if err := metrics.Check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
+		return nil, fmt.Errorf("sluiceotel: %w", err)
 	}
 	meter := provider.Meter(scope)
-	o := &Observer{table: observe.NewTable(cfg.MaxGates, attributesOf)}
+	timed := observe.NewTable(cfg.MaxHistograms, recordOptions)
+	o := &Observer{table: observe.NewTable(cfg.MaxGates, func(gate string) *attributes {
+		return attributesOf(gate, timed.Of(gate))
+	})}
 	var errs []error
+	seconds := metric.WithExplicitBucketBoundaries(metrics.Buckets()...)
 	histogram := func(name, what string) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what), seconds)
 		errs = append(errs, err)
@@ -145,6 +155,7 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	o.active, err = meter.Int64UpDownCounter("sluice.active_calls",
 		metric.WithUnit("{call}"), metric.WithDescription("Calls in flight."))
 	errs = append(errs, err)
+	o.admitted = counter("sluice.admitted_calls", "{call}", "Admitted calls.")
 	o.queued = counter("sluice.queued_calls", "{call}", "Calls that had to wait.")
 	o.refused = counter("sluice.refused_calls", "{call}", "Refused calls, by reason.")
 	o.retries = counter("sluice.retries", "{retry}", "Retries.")
@@ -162,12 +173,15 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 
 // register creates the instruments for Config.Gates and Config.Limits.
 func (o *Observer) register(meter metric.Meter, cfg Config) error {
-	m := &maker{Meter: meter}
-	state, learned, published := newState(m), newLearned(m), newPublished(m)
-	if err := errors.Join(m.errs...); err != nil {
+	gauges, err := newGauges(meter)
+	published, failed := newPublished(meter)
+	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	var err error
+	instruments := []metric.Observable{published.limit, published.remaining}
+	for _, g := range gauges {
+		instruments = append(instruments, g.Float64Observable)
+	}
 	o.registration, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		if cfg.Limits != nil {
 			published.observe(to, o, cfg.Limits)
@@ -176,12 +190,12 @@ func (o *Observer) register(meter metric.Meter, cfg Config) error {
 			return nil
 		}
 		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.table.Of(name).name }) {
-			a := o.table.Of(name)
-			state.observe(to, sum, a)
-			learned.observe(to, sum, a)
+			for _, g := range gauges {
+				g.observe(to, sum, o.table.Of(name))
+			}
 		}
 		return nil
-	}, append(append(state.all(), learned.all()...), published.limit, published.remaining)...)
+	}, instruments...)
 	return err
 }
 
@@ -199,8 +213,13 @@ const maxReasons = 20
 // maxCodes is more than a server has; further ones are added up.
 const maxCodes = 30
 
-// attributesOf returns the attributes of a gate.
-func attributesOf(gate string) *attributes {
+// recordOptions are those with which the histograms of a gate are recorded.
+func recordOptions(gate string) []metric.RecordOption {
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attribute.String("sluice.gate.name", valid(gate))))}
+}
+
+// attributesOf returns the attributes of a gate whose histograms are recorded with record.
+func attributesOf(gate string, record []metric.RecordOption) *attributes {
 	gate = valid(gate)
 	name := attribute.String("sluice.gate.name", gate)
 	set := metric.WithAttributeSet(attribute.NewSet(name))
@@ -208,7 +227,7 @@ func attributesOf(gate string) *attributes {
 		name:   gate,
 		set:    set,
 		add:    []metric.AddOption{set},
-		record: []metric.RecordOption{set},
+		record: record,
 
 		refused: make(map[string][]metric.AddOption),
 	}
@@ -248,6 +267,7 @@ func (o *Observer) Observe(e sluice.Event) {
 	case sluice.EventQueued:
 		o.queued.Add(ctx, 1, a.add...)
 	case sluice.EventGranted:
+		o.admitted.Add(ctx, 1, a.add...)
 		o.queue.Record(ctx, e.Wait.Seconds(), a.record...)
 		o.active.Add(ctx, 1, a.add...)
 	case sluice.EventReleased:

@@ -146,10 +146,13 @@ func TestObserver_Metrics(t *testing.T) {
 			go g.Acquire(ctx, 1)
 			synctest.Wait()
 		}
+		time.Sleep(time.Minute) // of the pause
 		want := map[string]string{
 			"sluice.queue.duration s sluice.gate.name=api":                             "5, 0.748 in all",
 			"sluice.call.duration s sluice.gate.name=api":                              "4, 1.000 in all",
 			"sluice.active_calls {call} sluice.gate.name=api":                          "1 up and down",
+			"sluice.admitted_calls {call} sluice.gate.name=api":                        "5",
+			"sluice.oldest_wait s sluice.gate.name=api":                                "60",
 			"sluice.queued_calls {call} sluice.gate.name=api":                          "5",
 			"sluice.refused_calls {call} error.type=busy,sluice.gate.name=api":         "1",
 			"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=api":   "1",
@@ -157,10 +160,10 @@ func TestObserver_Metrics(t *testing.T) {
 			"sluice.pauses {pause} sluice.gate.name=api":                               "1",
 			"sluice.waiting_calls {call} sluice.gate.name=api":                         "2 up and down",
 			"sluice.paused_gates {gate} sluice.gate.name=api":                          "1 up and down",
-			"sluice.retry.tokens {token} sluice.gate.name=api":                         "96 up and down",
+			"sluice.retry.tokens {token} sluice.gate.name=api":                         "100 up and down",
 			"sluice.rate 1/s sluice.gate.name=api":                                     "4",
 			"sluice.concurrency {call} sluice.gate.name=api":                           "2 up and down",
-			"sluice.pause.left s sluice.gate.name=api":                                 "3600",
+			"sluice.pause.left s sluice.gate.name=api":                                 "3540",
 			"sluice.limited_gates {gate} sluice.gate.name=api,sluice.limited_by=pause": "1 up and down",
 		}
 		compare(t, e.collect(t), want)
@@ -169,7 +172,7 @@ func TestObserver_Metrics(t *testing.T) {
 			t.Error(err)
 		}
 		for k := range want {
-			for _, asked := range []string{"waiting", "paused", "tokens", "rate", "concurrency", "left", "limited"} {
+			for _, asked := range []string{"waiting", "oldest", "paused", "tokens", "rate", "concurrency", "left", "limited"} {
 				if strings.Contains(k, asked) {
 					delete(want, k)
 				}
@@ -194,20 +197,40 @@ func testMaxGates(t *testing.T) {
 		g.PauseUntil(time.Now().Add(time.Hour), "")
 	}
 	compare(t, e.collect(t), map[string]string{
-		"sluice.queue.duration s sluice.gate.name=0":         "1, 0.000 in all",
-		"sluice.queue.duration s sluice.gate.name=other":     "2, 0.000 in all",
-		"sluice.active_calls {call} sluice.gate.name=0":      "1 up and down",
-		"sluice.active_calls {call} sluice.gate.name=other":  "2 up and down",
-		"sluice.pauses {pause} sluice.gate.name=0":           "1",
-		"sluice.pauses {pause} sluice.gate.name=other":       "2",
-		"sluice.waiting_calls {call} sluice.gate.name=0":     "0 up and down",
-		"sluice.waiting_calls {call} sluice.gate.name=other": "0 up and down",
-		"sluice.paused_gates {gate} sluice.gate.name=0":      "1 up and down",
-		"sluice.paused_gates {gate} sluice.gate.name=other":  "2 up and down",
-		"sluice.pause.left s sluice.gate.name=0":             "3600",
-		"sluice.pause.left s sluice.gate.name=other":         "3600",
-		"sluice.retry.tokens {token} sluice.gate.name=0":     "10 up and down",
-		"sluice.retry.tokens {token} sluice.gate.name=other": "23 up and down",
+		"sluice.queue.duration s sluice.gate.name=0":          "1, 0.000 in all",
+		"sluice.queue.duration s sluice.gate.name=other":      "2, 0.000 in all",
+		"sluice.active_calls {call} sluice.gate.name=0":       "1 up and down",
+		"sluice.active_calls {call} sluice.gate.name=other":   "2 up and down",
+		"sluice.admitted_calls {call} sluice.gate.name=0":     "1",
+		"sluice.admitted_calls {call} sluice.gate.name=other": "2",
+		"sluice.oldest_wait s sluice.gate.name=0":             "0",
+		"sluice.oldest_wait s sluice.gate.name=other":         "0",
+		"sluice.pauses {pause} sluice.gate.name=0":            "1",
+		"sluice.pauses {pause} sluice.gate.name=other":        "2",
+		"sluice.waiting_calls {call} sluice.gate.name=0":      "0 up and down",
+		"sluice.waiting_calls {call} sluice.gate.name=other":  "0 up and down",
+		"sluice.paused_gates {gate} sluice.gate.name=0":       "1 up and down",
+		"sluice.paused_gates {gate} sluice.gate.name=other":   "2 up and down",
+		"sluice.pause.left s sluice.gate.name=0":              "3600",
+		"sluice.pause.left s sluice.gate.name=other":          "3600",
+		"sluice.retry.tokens {token} sluice.gate.name=0":      "10 up and down",
+		"sluice.retry.tokens {token} sluice.gate.name=other":  "23 up and down",
+	})
+}
+
+// Beyond MaxHistograms gates still have all their other series.
+func TestConfig_MaxHistograms(t *testing.T) {
+	e := newExporter(t, sluiceotel.Config{MaxHistograms: 1})
+	for i, name := range []string{"a", "b", "b"} {
+		e.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: name, N: 1, Wait: time.Duration(i) * time.Second})
+	}
+	compare(t, e.collect(t), map[string]string{
+		"sluice.queue.duration s sluice.gate.name=a":      "1, 0.000 in all",
+		"sluice.queue.duration s sluice.gate.name=other":  "2, 3.000 in all",
+		"sluice.admitted_calls {call} sluice.gate.name=a": "1",
+		"sluice.admitted_calls {call} sluice.gate.name=b": "2",
+		"sluice.active_calls {call} sluice.gate.name=a":   "1 up and down",
+		"sluice.active_calls {call} sluice.gate.name=b":   "2 up and down",
 	})
 }
 
@@ -229,11 +252,14 @@ func TestNew_BadInput(t *testing.T) {
 		"sluice.waiting_calls {call} sluice.gate.name=a\ufffd":            "0 up and down",
 		"sluice.paused_gates {gate} sluice.gate.name=a\ufffd":             "0 up and down",
 		"sluice.pause.left s sluice.gate.name=a\ufffd":                    "0",
+		"sluice.oldest_wait s sluice.gate.name=a\ufffd":                   "0",
 		"sluice.retry.tokens {token} sluice.gate.name=a\ufffd":            "200 up and down",
 	})
 
-	if o, err := sluiceotel.New(noop.NewMeterProvider(), sluiceotel.Config{MaxGates: -1}); err == nil || o != nil {
-		t.Errorf("%v, %v", o, err)
+	for _, cfg := range []sluiceotel.Config{{MaxGates: -1}, {MaxGates: 10_001}, {MaxHistograms: -1}} {
+		if o, err := sluiceotel.New(noop.NewMeterProvider(), cfg); err == nil || o != nil {
+			t.Errorf("%+v: %v, %v", cfg, o, err)
+		}
 	}
 	o, err := sluiceotel.New(failing{}, sluiceotel.Config{Gates: observe.Gates()})
 	if o != nil || !errors.Is(err, errFailing) || !strings.HasPrefix(err.Error(), "sluiceotel: ") {

@@ -1,6 +1,7 @@
 package sluiceotel
 
 import (
+	"errors"
 	"iter"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -12,11 +13,12 @@ import (
 // published are the instruments of the limits that servers publish.
 type published struct{ limit, remaining metric.Float64ObservableGauge }
 
-func newPublished(m *maker) *published {
-	return &published{
-		limit:     m.gauge("sluice.server.limit", "", "Limit that the server publishes."),
-		remaining: m.gauge("sluice.server.remaining", "", "What remains of the limit that the server publishes."),
-	}
+func newPublished(meter metric.Meter) (*published, error) {
+	limit, err := meter.Float64ObservableGauge("sluice.server.limit",
+		metric.WithDescription("Limit that the server publishes."))
+	remaining, failed := meter.Float64ObservableGauge("sluice.server.remaining",
+		metric.WithDescription("What remains of the limit that the server publishes."))
+	return &published{limit, remaining}, errors.Join(err, failed)
 }
 
 // observe leaves out gates without attributes of their own: what remains for some of them is

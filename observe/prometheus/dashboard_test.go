@@ -157,6 +157,7 @@ func busyProgram(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { transport.Shutdown(bg) }) // which ends its talk with peers
 	client := &http.Client{Transport: transport}
 	for i := range 16 {
 		all.Go(func() {

@@ -24,7 +24,7 @@ sluice_blocked{gate="slow"} 0
 # HELP sluice_learned_concurrency Learned bound of the calls in flight.
 # TYPE sluice_learned_concurrency gauge
 sluice_learned_concurrency{gate="slow",unit="calls"} 7
-# HELP sluice_learned_pace Pace at which calls leave, per second.
+# HELP sluice_learned_pace Pace at which calls start, per second.
 # TYPE sluice_learned_pace gauge
 sluice_learned_pace{gate="api",unit="calls"} 19.5
 # HELP sluice_learned_peers Gates that share the learned limit, 0 while the others cannot be reached.

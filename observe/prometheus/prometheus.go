@@ -8,9 +8,10 @@
 // A [Collector] can serve any number of gates. Its metrics have the label gate, the
 // Config.Name of the gate:
 //
-//	sluice_queue_duration_seconds   histogram: time that granted calls waited; its count is the number of granted calls
+//	sluice_queue_duration_seconds   histogram: time that admitted calls waited
 //	sluice_call_duration_seconds    histogram: time that calls were in flight
 //	sluice_calls_in_flight          gauge: calls in flight
+//	sluice_calls_admitted_total     counter: admitted calls
 //	sluice_calls_queued_total       counter: calls that had to wait
 //	sluice_calls_refused_total      counter: refused calls, with the label reason
 //	sluice_retries_total            counter: retries
@@ -20,6 +21,7 @@
 // With Config.Gates there are also these, which cost calls nothing:
 //
 //	sluice_calls_waiting            gauge: calls that wait
+//	sluice_oldest_wait_seconds      gauge: how long the call has waited that has waited longest; the histogram has only calls that do not wait any more
 //	sluice_limited_by               gauge: 1 while calls wait, with the label cause: what the first of them waits for
 //	sluice_rate                     gauge: rate in force, per second
 //	sluice_concurrency              gauge: most calls in flight, in force
@@ -65,6 +67,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
+	"github.com/sluice-go/sluice/observe/internal/metrics"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -72,11 +75,16 @@ import (
 // Config configures a [Collector]. The zero Config is valid.
 type Config struct {
 	// MaxGates is how many gates have a label of their own: the first ones that
-	// are used. All others are added up as "other". 0 means 100.
+	// are used. All others are added up as "other". 0 means 100, and 10,000 is the most:
+	// each gate has about 20 time series, 1.2 kB of each scrape.
 	MaxGates int
 
-	// Buckets are the upper bounds of both histograms in seconds. nil means powers
-	// of 2 from 1 ms to about a minute.
+	// MaxHistograms is how many of those gates have histograms of their own, of 40 further
+	// time series. Those of all others are added up as "other". 0 means 100.
+	MaxHistograms int
+
+	// Buckets are the upper bounds of both histograms in seconds. nil means 17 bounds
+	// from 1 ms to 4 hours.
 	Buckets []float64
 
 	// Gates, if set, provides the Stats of gates at each scrape: see
@@ -96,39 +104,44 @@ type Config struct {
 type Collector struct {
 	queue, call                      *prometheus.HistogramVec
 	inFlight                         *prometheus.GaugeVec
+	admitted                         *prometheus.CounterVec
 	queued, refused, retries, pauses *prometheus.CounterVec
 	changes                          *prometheus.CounterVec
-	state                            *stateDescs
-	learned                          *learnedDescs
+	gauges                           []gauge
 	published                        *publishedDescs
 	responses                        *prometheus.CounterVec
 
 	gates  iter.Seq[sluice.Stats]
 	limits iter.Seq2[string, []ratelimit.Limit]
-	table  *observe.Table[*metrics]
+	table  *observe.Table[*gateMetrics]
+	timed  *observe.Table[*times]
 }
 
-// metrics are those of one gate.
-type metrics struct {
+// gateMetrics are those of one gate.
+type gateMetrics struct {
+	*times
 	name                    string
-	queue, call             prometheus.Observer
 	inFlight                prometheus.Gauge
+	admitted                prometheus.Counter
 	queued, retries, pauses prometheus.Counter
 	refused                 map[string]prometheus.Counter      // by reason
 	changes                 *observe.Table[prometheus.Counter] // by reason, once there was one
 	responses               *observe.Table[prometheus.Counter] // by code, once there was one
 }
 
+// times are the histograms of one gate.
+type times struct{ queue, call prometheus.Observer }
+
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a Collector. It returns an error if cfg.MaxGates is negative, if cfg.Buckets
-// do not increase, or if cfg.Labels has a name that is invalid or used by the Collector.
+// New returns a Collector. It returns an error if cfg.MaxGates is negative or more than 10,000,
+// if cfg.MaxHistograms is negative, if cfg.Buckets do not increase, or if cfg.Labels has a name that is invalid or used by the Collector.
 func New(cfg Config) (*Collector, error) {
-	if cfg.MaxGates < 0 {
-		return nil, fmt.Errorf("sluiceprom: negative MaxGates %d", cfg.MaxGates)
+	if err := metrics.Check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
+		return nil, fmt.Errorf("sluiceprom: %w", err)
 	}
 	if cfg.Buckets == nil {
-		cfg.Buckets = prometheus.ExponentialBuckets(0.001, 2, 17)
+		cfg.Buckets = metrics.Buckets()
 	}
 	for i, bound := range cfg.Buckets {
 		if math.IsNaN(bound) || i > 0 && bound <= cfg.Buckets[i-1] {
@@ -157,19 +170,20 @@ func New(cfg Config) (*Collector, error) {
 		queue:    histogram("queue_duration_seconds", "Time that granted calls waited."),
 		call:     histogram("call_duration_seconds", "Time that calls were in flight."),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("calls_in_flight", "Calls in flight.")), []string{"gate"}),
+		admitted: counter("calls_admitted_total", "Admitted calls."),
 		queued:   counter("calls_queued_total", "Calls that had to wait."),
 		refused:  counter("calls_refused_total", "Refused calls, by reason.", "reason"),
 		retries:  counter("retries_total", "Retries."),
 		pauses:   counter("pauses_total", "Pauses, and extensions of a pause."),
 		changes:  counter("learned_changes_total", "Changes of what is learned about the limit of the server, by reason.", "reason"),
-		learned:  newLearnedDescs(desc),
-		state:    newStateDescs(desc),
+		gauges:   newGauges(desc),
 		gates:    cfg.Gates,
 		limits:   cfg.Limits,
 
 		published: newPublishedDescs(desc),
 		responses: counter("responses_total", "HTTP responses, by status code; the code 0 stands for none.", "code"),
 	}
+	c.timed = observe.NewTable(cfg.MaxHistograms, c.timesOf)
 	c.table = observe.NewTable(cfg.MaxGates, c.of)
 	if err := prometheus.NewRegistry().Register(c); err != nil { // finds invalid labels
 		return nil, fmt.Errorf("sluiceprom: %w", err)
@@ -186,13 +200,20 @@ const maxReasons = 20
 // maxCodes is more than a server has; further ones are added up as "other".
 const maxCodes = 30
 
-// of returns the metrics of a gate.
-func (c *Collector) of(gate string) *metrics {
+// timesOf returns the histograms of a gate.
+func (c *Collector) timesOf(gate string) *times {
 	gate = valid(gate)
-	m := &metrics{
+	return &times{queue: c.queue.WithLabelValues(gate), call: c.call.WithLabelValues(gate)}
+}
+
+// of returns the metrics of a gate.
+func (c *Collector) of(gate string) *gateMetrics {
+	times := c.timed.Of(gate)
+	gate = valid(gate)
+	m := &gateMetrics{
+		times:    times,
 		name:     gate,
-		queue:    c.queue.WithLabelValues(gate),
-		call:     c.call.WithLabelValues(gate),
+		admitted: c.admitted.WithLabelValues(gate),
 		inFlight: c.inFlight.WithLabelValues(gate),
 		queued:   c.queued.WithLabelValues(gate),
 		retries:  c.retries.WithLabelValues(gate),
@@ -224,6 +245,7 @@ func (c *Collector) Observe(e sluice.Event) {
 	case sluice.EventQueued:
 		m.queued.Inc()
 	case sluice.EventGranted:
+		m.admitted.Inc()
 		m.queue.Observe(e.Wait.Seconds())
 		m.inFlight.Inc()
 	case sluice.EventReleased:
@@ -249,8 +271,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range c.parts() {
 		p.Describe(ch)
 	}
-	c.state.describe(ch)
-	c.learned.describe(ch)
+	for _, g := range c.gauges {
+		ch <- g.desc
+	}
 	c.published.describe(ch)
 }
 
@@ -265,11 +288,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	label := func(name string) string { return c.table.Of(name).name }
 	for label, sum := range observe.Sum(c.gates, label) {
-		c.state.collect(ch, sum, label)
-		c.learned.collect(ch, sum, label)
+		for _, g := range c.gauges {
+			g.collect(ch, sum, label)
+		}
 	}
 }
 
 func (c *Collector) parts() []prometheus.Collector {
-	return []prometheus.Collector{c.queue, c.call, c.inFlight, c.queued, c.refused, c.retries, c.pauses, c.changes, c.responses}
+	return []prometheus.Collector{c.queue, c.call, c.inFlight, c.admitted, c.queued, c.refused, c.retries, c.pauses, c.changes, c.responses}
 }

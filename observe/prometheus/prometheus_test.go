@@ -53,6 +53,9 @@ sluice_call_duration_seconds_bucket{app="x",gate="api",le="2"} 4
 sluice_call_duration_seconds_bucket{app="x",gate="api",le="+Inf"} 4
 sluice_call_duration_seconds_sum{app="x",gate="api"} 1
 sluice_call_duration_seconds_count{app="x",gate="api"} 4
+# HELP sluice_calls_admitted_total Admitted calls.
+# TYPE sluice_calls_admitted_total counter
+sluice_calls_admitted_total{app="x",gate="api"} 5
 # HELP sluice_calls_in_flight Calls in flight.
 # TYPE sluice_calls_in_flight gauge
 sluice_calls_in_flight{app="x",gate="api"} 1
@@ -74,12 +77,15 @@ sluice_calls_waiting{app="x",gate="api"} 2
 # HELP sluice_concurrency Most calls in flight, in force.
 # TYPE sluice_concurrency gauge
 sluice_concurrency{app="x",gate="api"} 2
-# HELP sluice_limited_by Gates whose first caller waits for this.
+# HELP sluice_limited_by Gates whose first caller waits, by what it waits for.
 # TYPE sluice_limited_by gauge
 sluice_limited_by{app="x",cause="pause",gate="api"} 1
 # HELP sluice_pause_left_seconds Time until the pause ends.
 # TYPE sluice_pause_left_seconds gauge
-sluice_pause_left_seconds{app="x",gate="api"} 3600
+sluice_pause_left_seconds{app="x",gate="api"} 3540
+# HELP sluice_oldest_wait_seconds How long the call has waited that has waited longest, 0 if none waits.
+# TYPE sluice_oldest_wait_seconds gauge
+sluice_oldest_wait_seconds{app="x",gate="api"} 60
 # HELP sluice_paused Gates that are paused.
 # TYPE sluice_paused gauge
 sluice_paused{app="x",gate="api"} 1
@@ -101,7 +107,7 @@ sluice_rate{app="x",gate="api"} 4
 sluice_retries_total{app="x",gate="api"} 2
 # HELP sluice_retry_tokens Tokens in the retry budget.
 # TYPE sluice_retry_tokens gauge
-sluice_retry_tokens{app="x",gate="api"} 96
+sluice_retry_tokens{app="x",gate="api"} 100
 `
 
 // Everything that a scrape shows after a story of a few seconds, to the last digit.
@@ -130,6 +136,7 @@ func TestCollector_Metrics(t *testing.T) {
 			go g.Acquire(ctx, 1)
 			synctest.Wait()
 		}
+		time.Sleep(time.Minute) // of the pause
 		if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}
@@ -184,8 +191,64 @@ func TestConfig_MaxGates(t *testing.T) {
 			t.Errorf("%s is %v, %v, want %v", name, v, ok, want)
 		}
 	}
-	if len(got) != 3*(6+7+4) { // for each name, 7 of them by reason and 4 that are asked for
+	if len(got) != 3*(7+7+5) { // for each name, 7 of them by reason and 5 that are asked for
 		t.Errorf("%d series: %v", len(got), got)
+	}
+}
+
+// Beyond MaxHistograms gates still have all their other series.
+func TestConfig_MaxHistograms(t *testing.T) {
+	c := mustNew(t, sluiceprom.Config{MaxHistograms: 1})
+	for i, name := range []string{"a", "b", "b", "c"} {
+		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: name, N: 1, Wait: time.Duration(i) * time.Second})
+	}
+	got := gather(t, c)
+	for name, want := range map[string]float64{
+		"queue_duration_seconds a": 1, "queue_duration_seconds other": 3,
+		"calls_admitted_total a": 1, "calls_admitted_total b": 2, "calls_admitted_total c": 1, "calls_in_flight b": 2,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	for _, name := range []string{"queue_duration_seconds b", "call_duration_seconds c", "calls_admitted_total other"} {
+		if v, ok := got[name]; ok {
+			t.Errorf("%s is there: %v", name, v)
+		}
+	}
+}
+
+// Two calls start per minute and 30 wait, the last for a quarter of an hour: the buckets show
+// waits of minutes, and none is beyond them.
+func TestConfig_Buckets_LongWaits(t *testing.T) {
+	c := mustNew(t, sluiceprom.Config{})
+	for i := range 30 {
+		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Duration(i+1) * 30 * time.Second})
+	}
+	want := map[float64]uint64{30: 1, 60: 2, 300: 10, 900: 30, 3600: 30}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0.0
+	for _, f := range families {
+		if f.GetName() != "sluice_queue_duration_seconds" {
+			continue
+		}
+		for _, b := range f.GetMetric()[0].GetHistogram().GetBucket() {
+			last = b.GetUpperBound()
+			if n, ok := want[last]; ok {
+				if b.GetCumulativeCount() != n {
+					t.Errorf("%d waits of at most %v s, want %d", b.GetCumulativeCount(), last, n)
+				}
+				delete(want, last)
+			}
+		}
+	}
+	if len(want) > 0 || last < 3600 {
+		t.Errorf("no bounds of %v; the last is %v s", want, last)
 	}
 }
 
@@ -195,7 +258,7 @@ func TestConfig_NoGates(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	c.Observe(sluice.Event{Kind: sluice.EventResumed, Gate: "g"})
-	if got := gather(t, c); len(got) != 6+7 {
+	if got := gather(t, c); len(got) != 7+7 {
 		t.Errorf("%v", got)
 	}
 }
@@ -219,6 +282,8 @@ func TestNew_BadInput(t *testing.T) {
 
 	for _, cfg := range []sluiceprom.Config{
 		{MaxGates: -1},
+		{MaxGates: 10_001},
+		{MaxHistograms: -1},
 		{Buckets: []float64{1, 1}},
 		{Buckets: []float64{math.NaN()}},
 		{Labels: prometheus.Labels{"gate": "x"}},
