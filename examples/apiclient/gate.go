@@ -24,13 +24,6 @@ func configOf(o options, redis *shared) sluice.Config {
 		return gate
 	}
 	gate.Rate = o.rate
-	if o.url == "" {
-		// A busy machine wakes callers late. The built-in server has a bucket
-		// of 5 and so forgives calls that come four intervals early; one of
-		// them may be used to make up for such delays, and three are left for
-		// those on the way. Of another server that much is not known.
-		gate.CatchUp = o.rate.Interval()
-	}
 	return gate
 }
 

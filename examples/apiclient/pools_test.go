@@ -276,3 +276,24 @@ func TestNaiveLimit(t *testing.T) {
 		}
 	}
 }
+
+// On a busy machine the gate is woken late and catches up, by as much as it does by default.
+// The built-in server has room for that.
+func TestServerHasRoomToCatchUp(t *testing.T) {
+	for rate, want := range map[string]int64{"100": 10, "1000": 100, "4000/20s": 20, "300/20s": 5} {
+		o, err := parseOptions([]string{"-rate", rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gate := configOf(o, nil); gate.CatchUp != 0 {
+			t.Errorf("-rate %s: CatchUp is %v, not the default", rate, gate.CatchUp)
+		}
+		s, err := newServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, most := s.MostPerPeriod(); most-o.rate.Count != want {
+			t.Errorf("-rate %s: a bucket of %d, want %d", rate, most-o.rate.Count, want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ func TestBinaryTogether(t *testing.T) {
 	if n := redis.CommandCount(); n < 300 {
 		t.Errorf("the Redis was asked %d times for 100 slots, permits and their return", n)
 	}
-	if s.Calls != 100 || s.Lost != 0 || s.MaxInFlight > 10 || s.AllowedPerPeriod != 105 || s.MostPerPeriod > 105 ||
+	if s.Calls != 100 || s.Lost != 0 || s.MaxInFlight > 10 || s.AllowedPerPeriod != 110 || s.MostPerPeriod > 110 ||
 		s.RateAllowed != 100 || s.Ideal != 1 || s.RateDelivered > 106 {
 		t.Errorf("%+v", s)
 	}
