@@ -1,26 +1,18 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
-
-	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 const (
 	// liveEvery is how often a terminal is drawn.
 	liveEvery = 200 * time.Millisecond
-	// widestBar is the most columns of the bar.
-	widestBar = 60
 	// plainEvery is how often a line is printed where lines stay.
 	plainEvery = 10 * time.Second
 )
@@ -33,7 +25,7 @@ type display struct {
 
 	// bar, if not nil, draws above the bar what is written to a terminal:
 	// all of them, if they are terminals at all, are taken to be the same one.
-	bar    *mpb.Progress
+	bar    *bar
 	onTerm map[io.Writer]bool
 }
 
@@ -60,9 +52,7 @@ func (d *display) write(w io.Writer, b []byte) error {
 		if b[len(b)-1] != '\n' {
 			b = append(b[:len(b):len(b)], '\n') // or the bar would be drawn behind it
 		}
-		if _, err := d.bar.Write(b); !errors.Is(err, mpb.ErrDone) {
-			return err
-		}
+		return d.bar.draw(b)
 	}
 	_, err := w.Write(b)
 	return err
@@ -74,119 +64,75 @@ func (d *display) log(text string) { d.write(d.stderr, []byte("batchjob: "+text+
 // follow prints news, also when there is no progress to show, until the function that it
 // returns is called.
 func (d *display) follow(takeNews func() []string) (stop func()) {
-	quit := make(chan struct{})
-	var printing sync.WaitGroup
 	print := func() {
 		for _, text := range takeNews() {
 			d.log(text)
 		}
 	}
-	printing.Go(func() {
-		tick := time.NewTicker(liveEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				print()
-			case <-quit:
-				print()
-				return
-			}
-		}
-	})
-	return func() { close(quit); printing.Wait() }
+	stopped := every(liveEvery, print)
+	return func() { stopped(); print() }
 }
 
 // printLines prints a line now and then.
 func (d *display) printLines(now func() moment) {
-	quit := make(chan struct{})
-	var printing sync.WaitGroup
-	d.stop = sync.OnceFunc(func() { close(quit); printing.Wait() })
 	plain := func(s string) string { return s }
 	var past history
 	past.add(now())
-	printing.Go(func() {
-		tick := time.NewTicker(plainEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				m := now()
-				d.log(strings.Join(append([]string{m.count() + ", " + m.detail(past.add(m), plain)}, m.paused()...), "; "))
-			case <-quit:
-				return
-			}
-		}
-	})
+	d.stop = sync.OnceFunc(every(plainEvery, func() {
+		m := now()
+		d.log(strings.Join(append([]string{m.count() + ", " + m.detail(past.add(m), plain)}, m.paused()...), "; "))
+	}))
 }
 
-// drawBar draws a bar, a line of numbers below it, and one for each pause.
-func (d *display) drawBar(now func() moment, w io.Writer, color bool) {
-	d.bar = mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(liveEvery))
+// drawBar draws a bar, the numbers below it, and a line for each pause.
+func (d *display) drawBar(now func() moment, w *os.File, color bool) {
 	paint := func(s string) string { return s }
 	if color {
 		paint = func(s string) string { return "\x1b[31m" + s + "\x1b[0m" }
 	}
-	var mu sync.Mutex // mpb draws in goroutines of its own
-	var past history
-	var m, then moment
-	numbers := mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
-		mu.Lock()
-		defer mu.Unlock()
-		lines := append([]string{m.detail(then, paint)}, m.paused()...)
-		for _, line := range lines {
-			if _, err := io.WriteString(w, cut(line, s.AvailableWidth)+"\n"); err != nil {
-				return err
+	var past history // the mutex of the bar guards it
+	past.add(now())
+	d.bar = &bar{
+		w: w,
+		size: func() (width, height int) {
+			width, height, err := term.GetSize(int(w.Fd()))
+			if err != nil || width <= 0 || height <= 0 {
+				return 80, 24
 			}
-		}
-		return nil
-	})
-	// A wide bar would be left behind, in pieces, when the terminal becomes narrower.
-	bar := d.bar.New(0, mpb.BarStyle(), mpb.BarWidth(widestBar), mpb.BarExtender(numbers, false),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {
-			mu.Lock()
-			defer mu.Unlock()
-			return m.count()
-		})))
-	look := func() {
-		mu.Lock()
-		m = now()
-		then = past.add(m)
-		total, done := m.total, m.done()
-		mu.Unlock()
-		bar.SetTotal(total, false) // not above 0 if it is unknown: an empty bar
-		bar.SetCurrent(done)
+			return width, height
+		},
+		lines: func(width int) []string {
+			m := now()
+			lines := []string{m.gauge(width)}
+			for _, line := range append([]string{m.detail(past.add(m), paint)}, m.paused()...) {
+				lines = append(lines, wrap(line, width)...)
+			}
+			return lines
+		},
 	}
-	look()
+	_ = d.bar.draw(nil)
+	stop := every(liveEvery, func() { _ = d.bar.draw(nil) })
+	d.stop = sync.OnceFunc(func() {
+		stop()
+		d.bar.end()
+	})
+}
+
+// every calls f at an interval until stop is called.
+func every(interval time.Duration, f func()) (stop func()) {
 	quit := make(chan struct{})
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		tick := time.NewTicker(liveEvery)
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				look()
+				f()
 			case <-quit:
 				return
 			}
 		}
 	})
-	d.stop = sync.OnceFunc(func() {
-		close(quit)
-		looking.Wait()
-		look()
-		bar.Abort(false) // leaves it as it is; it need not be full
-		d.bar.Wait()
-	})
-}
-
-// cut cuts a line that would wrap, for mpb counts the lines that it takes back.
-// Colours are not counted, and dropped if it is cut.
-func cut(line string, width int) string {
-	bare := strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(line)
-	if width <= 0 || utf8.RuneCountInString(bare) <= width {
-		return line
-	}
-	return cli.Cut(bare, width)
+	return func() { close(quit); calling.Wait() }
 }
