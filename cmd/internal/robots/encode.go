@@ -8,12 +8,17 @@ import "strings"
 // escaped. In a pattern * and a $ at its end are signs, and stay; elsewhere
 // they are characters like others, and escaped. Several * in a row are one, and
 // those at the end say nothing and go.
+//
+// After a ?, an escaped : / ? or @ is as it is, too: RFC 9309 has a rule baz=http://foo.bar
+// match baz=http%3A%2F%2Ffoo.bar (second row of its table), and servers answer both with the
+// same page. Google's parser tells them apart.
 func normal(s string, pattern bool) string {
 	const hex = "0123456789ABCDEF"
 	if pattern {
 		s = strings.TrimRight(s, "*")
 	}
 	var out strings.Builder
+	query := false // whether it has begun
 	escape := func(c byte) {
 		out.WriteByte('%')
 		out.WriteByte(hex[c>>4])
@@ -22,7 +27,7 @@ func normal(s string, pattern bool) string {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0:
-			if c = byte(unhex(s[i+1])<<4 | unhex(s[i+2])); unreserved(c) {
+			if c = byte(unhex(s[i+1])<<4 | unhex(s[i+2])); unreserved(c) || query && strings.IndexByte(":/?@", c) >= 0 {
 				out.WriteByte(c)
 			} else {
 				escape(c)
@@ -39,8 +44,24 @@ func normal(s string, pattern bool) string {
 		default:
 			out.WriteByte(c)
 		}
+		query = query || s[i] == '?'
 	}
 	return out.String()
+}
+
+// intoQuery returns patterns for the paths with a query that a pattern without a ? matches
+// because a * of it stands for the ?: what is escaped after that * is not escaped in a query
+// that is normal. There are none if it has no escape.
+func intoQuery(pattern string) (all []string) {
+	if strings.Contains(pattern, "?") || !strings.Contains(pattern, "%") {
+		return nil
+	}
+	for i := range len(pattern) {
+		if pattern[i] == '*' {
+			all = append(all, normal(pattern[:i+1]+"?"+pattern[i:], true))
+		}
+	}
+	return all
 }
 
 // unhex returns the value of a hexadecimal digit, or -1.

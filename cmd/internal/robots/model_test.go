@@ -39,6 +39,12 @@ func model(file, path string) bool {
 				if value != "" {
 					groups[a] = append(groups[a], line{key == "Allow", octets(value, true)})
 				}
+				// A * may stand for the ? of a query.
+				for i, c := range value {
+					if c == '*' && !strings.Contains(value, "?") && strings.Contains(value, "%") {
+						groups[a] = append(groups[a], line{key == "Allow", octets(value[:i]+"*?*"+plain(value[i+1:]), true)})
+					}
+				}
 			}
 		}
 	}
@@ -61,6 +67,9 @@ func model(file, path string) bool {
 // is three of them: the RFC compares what is written, as Google's parser does,
 // so that *A matches /%AF.
 func octets(s string, pattern bool) (all []string) {
+	if before, query, ok := strings.Cut(s, "?"); ok {
+		s = before + "?" + plain(query)
+	}
 	escaped := func(c byte) []string { return strings.Split(fmt.Sprintf("%%%02X", c), "") }
 	for pattern && strings.HasSuffix(s, "*") {
 		s = s[:len(s)-1]
@@ -91,6 +100,11 @@ func octets(s string, pattern bool) (all []string) {
 		}
 	}
 	return all
+}
+
+// plain writes what may stand unescaped in a query so.
+func plain(query string) string {
+	return strings.NewReplacer("%3A", ":", "%3a", ":", "%2F", "/", "%2f", "/", "%3F", "?", "%3f", "?", "%40", "@").Replace(query)
 }
 
 func matches(pattern, path []string) bool {

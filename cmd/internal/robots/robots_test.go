@@ -80,7 +80,22 @@ func TestAllowed(t *testing.T) {
 		{"User-agent: *|Disallow: /a%2Fb", "/a/b", "/a%2Fb /a%2fb"},
 		{"User-agent: *|Disallow: /100%", "/100", "/100% /100%25"},
 
+		// RFC 9309, table of section 2.2.2, second row, and the other way round.
+		{"User-agent: *|Disallow: /foo/bar?baz=http://foo.bar", "/foo/bar?baz=http /foo/bar?baz%3Dhttp://foo.bar", "/foo/bar?baz=http://foo.bar /foo/bar?baz=http%3A%2F%2Ffoo.bar /foo/bar?baz=http:%2f/foo.bar"},
+		{"User-agent: *|Disallow: /foo/bar?baz=http%3A%2F%2Ffoo.bar", "/foo/bar", "/foo/bar?baz=http://foo.bar /foo/bar?baz=http%3A%2F%2Ffoo.bar"},
+		{"User-agent: *|Disallow: /*//x", "/a?b=/x /a%2F/x", "/a?b=//x /a?b=%2F/x /a//x"},
+		{"User-agent: *|Disallow: /*%2fx", "/a?b=x /a/x", "/a%2Fx /a?b=%2Fx /a?b=/x"},
+		{"User-agent: *|Disallow: /*b*%2fx", "/ab?x /ab/x", "/ab%2Fx /a?b=%2Fx /ab?%2Fx"},
+		{"User-agent: *|Disallow: /|Allow: /a?b=/", "/a?b=/ /a?b=%2F", "/a"},
+		{"User-agent: *|Disallow: /|Allow: /a?b=%2f", "/a?b=/ /a?b=%2F", "/a"},
+		{"User-agent: *|Disallow: /a%3Fb", "/a?b", "/a%3Fb"},
+		{"User-agent: *|Disallow: /a?b%3Dc", "/a?b=c", "/a?b%3Dc"},
+
 		// Groups.
+		{"User-agent: sluice-crawler|Crawl-delay: 0|User-agent: other|Disallow: /a", "/", "/a"}, // RFC 9309, 2.2.4
+		{"User-agent: *|Crawl-delay: 9|User-agent: other|Disallow: /a", "/", "/a"},
+		{"User-agent: *|Disallow: /b|Crawl-delay: 9|User-agent: other|Disallow: /a", "/a", "/b"},
+		{"User-agent: sluice-crawler|Sitemap: /x|User-agent: other|Disallow: /a", "/", "/a"},
 		{"User-agent: sluice-crawler|Disallow: /a||User-agent: *|Disallow: /b", "/b", "/a"},
 		{"User-agent: *|Disallow: /b||User-agent: Sluice-Crawler/2.0 (x)|Disallow: /a", "/b", "/a"},
 		{"User-agent: sluice|Disallow: /a|User-agent: s|Disallow: /|User-agent: sluice-crawler-news|Disallow: /", "/ /a", ""},
@@ -181,6 +196,9 @@ func TestDelay(t *testing.T) {
 		{"User-agent: *|Crawl-delay: 5|User-agent: sluice-crawler|Crawl-delay: 1", time.Second, ""},
 		{"User-agent: *|Crawl-delay: 5|User-agent: sluice-crawler|Disallow: /a", -1, ""},
 		{"User-agent: sluice-crawler|Crawl-delay: 1|User-agent: *|Crawl-delay: 5", time.Second, ""},
+		{"User-agent: *|Crawl-delay: 5|Crawl-delay: 7|User-agent: other|Crawl-delay: 9|Disallow: /a", 7 * time.Second, ""},
+		{"User-agent: other|User-agent: *|Crawl-delay: 5|Disallow: /a|Crawl-delay: 6", 6 * time.Second, ""},
+		{"User-agent: *|Crawl-delay: 5|User-agent: other|Disallow: /a|Crawl-delay: 9", 5 * time.Second, ""},
 	} {
 		r := Parse([]byte(strings.ReplaceAll(test.file, "|", "\n")), us)
 		d, ok := r.Delay()

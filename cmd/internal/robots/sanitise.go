@@ -55,8 +55,10 @@ type group struct {
 type reading struct {
 	agent     string
 	ours, all group    // for agent, for everybody
-	into      []*group // which the lines are for that come
-	header    bool     // whether the line before was a User-agent
+	into      []*group // which the rules are for that come
+	header    bool     // whether no rule came after the last User-agent
+	delayed   []*group // which a Crawl-delay is for that comes
+	paced     bool     // whether one came after the last User-agent
 	hasAgent  bool     // whether there was one at all
 	notes     []string
 	unsaid    int // notes beyond maxNotes
@@ -134,9 +136,17 @@ func (r *reading) line(number int, text string) {
 }
 
 // userAgent begins a group, or makes it one for another crawler, too.
+//
+// A Crawl-delay between two User-agent lines does not end the group: it is not in RFC 9309,
+// by which other records must not interfere (section 2.2.4), and Google's parser does not
+// know it. So the rules that follow are for both. But the delay is only for those before it,
+// as those mean it who write a line User-agent and a line Crawl-delay for each crawler.
 func (r *reading) userAgent(value string) {
 	if !r.header {
 		r.into = r.into[:0]
+	}
+	if !r.header || r.paced {
+		r.delayed, r.paced = r.delayed[:0], false
 	}
 	r.header, r.hasAgent = true, true
 	var g *group
@@ -156,6 +166,9 @@ func (r *reading) userAgent(value string) {
 	if !slices.Contains(r.into, g) {
 		r.into = append(r.into, g)
 	}
+	if !slices.Contains(r.delayed, g) {
+		r.delayed = append(r.delayed, g)
+	}
 }
 
 // notInToken reports whether c ends a product token.
@@ -163,13 +176,11 @@ func notInToken(c rune) bool {
 	return (c < 'a' || 'z' < c) && c != '-' && c != '_'
 }
 
-// member reports whether a line may stand where it does.
-func (r *reading) member(number int, what string) bool {
-	r.header = false
+// placed notes a line that may not stand where it does.
+func (r *reading) placed(number int, what string) {
 	if !r.hasAgent {
 		r.note(number, "%s before the first User-agent", what)
 	}
-	return len(r.into) > 0
 }
 
 // rule reads the pattern of a rule. An empty one is none: it says nothing,
@@ -179,7 +190,9 @@ func (r *reading) rule(number int, allow bool, value string) {
 	if allow {
 		what = "Allow"
 	}
-	if !r.member(number, what) || value == "" {
+	r.placed(number, what)
+	r.header = false
+	if len(r.into) == 0 || value == "" {
 		return
 	}
 	if value[0] != '/' && value[0] != '*' {
@@ -197,12 +210,17 @@ func (r *reading) rule(number int, allow bool, value string) {
 	}
 	for _, g := range r.into {
 		g.rules = append(g.rules, rule{allow, pattern})
+		for _, p := range intoQuery(value) {
+			g.rules = append(g.rules, rule{allow, p})
+		}
 	}
 }
 
 // crawlDelay reads a number of seconds.
 func (r *reading) crawlDelay(number int, value string) {
-	if !r.member(number, "Crawl-delay") {
+	r.placed(number, "Crawl-delay")
+	r.paced = true
+	if len(r.delayed) == 0 {
 		return
 	}
 	seconds, err := strconv.ParseFloat(value, 64)
@@ -219,7 +237,7 @@ func (r *reading) crawlDelay(number int, value string) {
 	} else if seconds > MaxDelay.Seconds() {
 		r.note(number, "Crawl-delay of %s s: taken for %v", clip(value), MaxDelay)
 	}
-	for _, g := range r.into {
+	for _, g := range r.delayed {
 		g.delay, g.hasDelay = max(g.delay, delay), true
 	}
 }
