@@ -290,7 +290,7 @@ func TestAdaptive_Blocked(t *testing.T) {
 		waiting := make(chan error)
 		go func() { waiting <- g.Do(bg, fine) }()
 		synctest.Wait()
-		if s := g.Stats(); s.LimitedBy != limits.ByLearned || !strings.Contains(g.String(), "1 waiting for the learned limit, learned ") {
+		if s := g.Stats(); s.LimitedBy != limits.ByLearned || !strings.Contains(g.String(), "; 1 call waits for the learned limit of ") {
 			t.Errorf("%v", g)
 		}
 		if e := g.Estimate(1); e.Unknown != limits.ByLearned {

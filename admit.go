@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -162,7 +163,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if wait > 0 || err != nil {
 			giveBack()
 			answered = true
-			by.gate.noteHeldBy(by.cause())
+			by.gate.noteHeldBy(by.cause(), wait)
 			return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.cause()), err))
 		}
 		taken++
@@ -230,7 +231,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 func (g *Gate) wouldWait(ctx context.Context, n int64, next limits.Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.heldBy = next
+	g.heldBy, g.heldUntil = next, 0
 	return (*rule)(g).wait(g.queue.Now(), n, g.costsOf(ctx))
 }
 
@@ -243,9 +244,9 @@ func (g *Gate) costsOf(ctx context.Context) Costs {
 }
 
 // noteHeldBy records that cause, which is not the gate itself, holds up the head of
-// the queue.
-func (g *Gate) noteHeldBy(cause limits.Cause) {
+// the queue for wait.
+func (g *Gate) noteHeldBy(cause limits.Cause, wait time.Duration) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.heldBy = cause
+	g.heldBy, g.heldUntil = cause, sat.Add(g.queue.Now(), wait)
 }

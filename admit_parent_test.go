@@ -98,7 +98,7 @@ func TestConfig_Parent_FullOneWastesNoSlotOfItsChild(t *testing.T) {
 		if _, ok := child.TryAcquire(1); ok {
 			t.Error("passed a full parent")
 		}
-		if _, err := child.AcquireWithin(bg, 1, time.Second); !errors.Is(err, limits.ErrTimeout) || err.Error() != "sluice: child: all: waited for the concurrency as long as allowed" {
+		if _, err := child.AcquireWithin(bg, 1, time.Second); !errors.Is(err, limits.ErrTimeout) || err.Error() != "sluice: child: all: waited for the concurrency of 1 as long as allowed" {
 			t.Errorf("AcquireWithin: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Second)

@@ -348,7 +348,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if have := time.Until(deadline); d >= have {
-			return a.stop(&limits.WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have)}, until)
+			return a.stop(&limits.WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have), Until: a.gate.queue.Time(until)}, until)
 		}
 	}
 	if !a.gate.payRetry(kind, a.left, worst) {

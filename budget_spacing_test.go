@@ -272,7 +272,7 @@ func TestStats_Spacing_WaitsEndAtTheirDeadline(t *testing.T) {
 				l.Want(t, synclog.At(0, 8*time.Second), synclog.At(1, 16*time.Second), synclog.Failed(2, 20*time.Second, context.DeadlineExceeded),
 					synclog.Failed(3, 24*time.Second-1, limits.ErrTimeout), synclog.At(4, 24*time.Second))
 				for _, left := range l.Sofar() {
-					if errors.Is(left.Err, limits.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget as long as allowed" {
+					if errors.Is(left.Err, limits.ErrTimeout) && left.Err.Error() != "sluice: api: waited for the retry budget (calls are 8.0 s apart after failures) as long as allowed" {
 						t.Error(left.Err)
 					}
 				}

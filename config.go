@@ -192,7 +192,7 @@ func (g *Gate) initQueue() {
 	}
 	if g.observer != nil {
 		cfg.Waits = func(ctx context.Context, n int64) {
-			g.report(Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: r.queues(n)})
+			g.report(r.queues(ctx, n))
 		}
 	}
 	g.queue.Init(r, cfg)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -276,12 +277,14 @@ func (e *throttledError) wait() time.Duration {
 // A pausedError ends the wait of a call in a gate that is paused for longer than
 // RetryPolicy.MaxServerWait.
 type pausedError struct {
-	left time.Duration // of the pause
-	why  string
+	left  time.Duration // of the pause
+	until time.Time
+	why   string
 }
 
 func (e *pausedError) Error() string {
-	return "sluice: " + ErrServerWait.Error() + ", the gate is paused: " + e.why
+	wait := sentence.Wait{For: string(limits.ByPause), Why: e.why, End: e.until}
+	return fmt.Sprintf("sluice: %v, %v %s", ErrServerWait, e.left.Round(time.Millisecond), wait.Clause(e.until.Add(-e.left)))
 }
 
 func (e *pausedError) Unwrap() error { return ErrServerWait }

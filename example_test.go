@@ -79,7 +79,6 @@ func ExampleStats_String() {
 		Pacing:      5,
 		Waiting:     7,
 		LimitedBy:   limits.ByRate,
-		NextSlot:    at(2, 100),
 		Granted:     1010,
 		Refused:     sluice.Refusals{Deadline: 2, QueueFull: 1},
 		Retried:     7,
@@ -93,8 +92,8 @@ func ExampleStats_String() {
 		Granted:     20,
 	})
 	// Output:
-	// github: 5/s, 3 of 8 in flight, 12 waiting for the rate, next 10:31:02.100, 1,010 granted, 3 refused, 7 retried
-	// 1 in flight, 4 waiting for the pause, paused until 10:31:30.000 (429 Too Many Requests), 20 granted
+	// github: 5/s, 3 of 8 in flight, 1,010 granted, 3 refused, 7 retried; 12 calls wait for the rate of 5/s
+	// 1 in flight, paused until 10:31:30.000 (429 Too Many Requests), 20 granted; 4 calls wait for the pause (429 Too Many Requests)
 }
 
 // A wait that cannot end in time is refused before it begins.

@@ -75,9 +75,10 @@ type Gate struct {
 	drained chan struct{} // closed when closed and nothing is in flight
 
 	// Guarded by the queue's lock.
-	concurrency int64        // 0: no limit
-	heldBy      limits.Cause // what holds up the head of the queue but the gate itself, or ""
-	rate        Rate         // as configured
+	concurrency int64         // 0: no limit
+	heldBy      limits.Cause  // what holds up the head of the queue but the gate itself, or ""
+	heldUntil   time.Duration // as heldBy has said; 0 if it has not
+	rate        Rate          // as configured
 	schedule    schedule.Schedule
 	why         string // of the pause
 	budget      budget
@@ -95,10 +96,11 @@ type Gate struct {
 	flight flight       // calls in flight
 	cost   atomic.Int64 // their cost, if concurrency counts that
 
-	refused  [reasonOther + 1]atomic.Uint64
-	retried  atomic.Uint64
-	stranded atomic.Uint64
-	waits    waits
+	refused   [reasonOther + 1]atomic.Uint64
+	lastError atomic.Pointer[lastError]
+	retried   atomic.Uint64
+	stranded  atomic.Uint64
+	waits     waits
 }
 
 // Acquire blocks until a call of cost n may leave, behind the callers that came
@@ -417,6 +419,7 @@ func (g *Gate) refuse(ctx context.Context, n int64, err error) error {
 func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
 	reason := reasonOf(err)
 	g.refused[reason].Add(1)
+	g.noteError(reason, err)
 	return Event{Kind: EventRefused, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 

@@ -98,7 +98,7 @@ func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 		if !errors.As(err, &wait) || wait.Need != 100*ms || wait.Have != 50*ms || wait.By != "api" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("deadline before the slot: %v", err)
 		}
-		if want := "sluice: api: would have to wait 100ms for the rate, 50ms were allowed"; err.Error() != want {
+		if want := "sluice: api: would have to wait 100ms for the rate of 10/s, 50ms were allowed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
 		}
 		if _, err = g.AcquireWithin(bg, 1, 99*ms); !errors.As(err, &wait) {
@@ -112,7 +112,7 @@ func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 		if !errors.Is(err, limits.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*ms {
 			t.Errorf("AcquireWithin 200 ms of a full gate: %v after %v", err, time.Since(start))
 		}
-		if want := "sluice: api: waited for the concurrency as long as allowed"; err.Error() != want {
+		if want := "sluice: api: waited for the concurrency of 1 as long as allowed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
 		}
 		if _, err = g.AcquireWithin(bg, 1, 0); !errors.Is(err, limits.ErrTimeout) || time.Since(start) != 200*ms {

@@ -12,7 +12,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // messages have times of day
+	goleak.VerifyTestMain(m)
+}
 
 const ms = time.Millisecond
 

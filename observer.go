@@ -54,9 +54,9 @@ type Event struct {
 	// EventRetried have none.
 	N int64
 
-	// Wait is how long the call waited (EventGranted), how long the pause lasts
-	// from now (EventPaused), or how long the next attempt waits at least
-	// (EventRetried).
+	// Wait is how long the call waited (EventGranted), how long it will wait at least, as
+	// far as the rate, a pause and a limit say (EventQueued), how long the pause lasts from now
+	// (EventPaused), or how long the next attempt waits at least (EventRetried).
 	Wait time.Duration
 
 	LimitedBy limits.Cause // what holds up the first of the callers that wait
@@ -65,14 +65,14 @@ type Event struct {
 	Reason  string        // why the call was refused, in a word: see Refusals; or Learned.Why
 	Attempt int           // how many attempts of the call have failed
 	Err     error         // the error of the refusal, or of the attempt
-	Why     string        // the text passed to PauseUntil, or what was learned
+	Why     string        // the text passed to PauseUntil, what was learned, or as WaitError.Why
 }
 
 // An EventKind says what happened, in a word.
 type EventKind string
 
 const (
-	// EventQueued: a call is about to wait. Fields: Context, N, LimitedBy.
+	// EventQueued: a call is about to wait. Fields: Context, N, Wait, LimitedBy, Why.
 	EventQueued EventKind = "queued"
 
 	// EventGranted: a call may leave. Fields: Context, N, Wait. Stats.Granted and

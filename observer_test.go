@@ -88,7 +88,7 @@ func TestObserver_Calls(t *testing.T) {
 		p.Release()
 		p.Release()
 		d.want(t,
-			"1ms g queued n=3 for=rate",
+			"1ms g queued n=3 wait=99ms for=rate why=10/s",
 			"100ms g granted n=3 wait=99ms",
 			"101ms g released n=3 held=1ms")
 
@@ -102,7 +102,7 @@ func TestObserver_Calls(t *testing.T) {
 		d.want(t, "200ms g granted n=2", "200ms g released n=2")
 
 		g.AcquireWithin(bg, 1, 0)
-		d.want(t, "200ms g refused n=1 deadline err=sluice: g: would have to wait 100ms for the rate, 0s were allowed")
+		d.want(t, "200ms g refused n=1 deadline err=sluice: g: would have to wait 100ms for the rate of 10/s, 0s were allowed")
 
 		g.Acquire(bg, 0) // takes nothing
 		d.want(t)
@@ -171,7 +171,7 @@ func TestObserver_Refusals(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		go g.Acquire(ctx, 1)
 		synctest.Wait()
-		d.want(t, "0s g paused wait=1h0m0s", "0s g queued n=1 for=pause")
+		d.want(t, "0s g paused wait=1h0m0s", "0s g queued n=1 wait=1h0m0s for=pause")
 		g.Acquire(bg, 1)
 		d.want(t, "0s g refused n=1 queue_full err=sluice: g: too many callers are waiting")
 		cancel()
@@ -248,7 +248,7 @@ func TestObserver_Retries(t *testing.T) {
 			"1s g paused wait=1m0s why=429",
 			"1s g released n=1",
 			"1s g retried wait=1m0s attempt=2 err=429",
-			"1s g queued n=1 for=pause",
+			"1s g queued n=1 wait=1m0s for=pause why=429",
 			"1m1s g granted n=1 wait=1m0s",
 			"1m1s g released n=1",
 		)
@@ -290,7 +290,7 @@ func TestObserver_OfAParent(t *testing.T) {
 			p.Release()
 		}()
 		time.Sleep(1500 * ms) // the rate of a is over, all is full
-		d.want(t, "0s a queued n=2 for=rate", "1s all queued n=2 for=concurrency")
+		d.want(t, "0s a queued n=2 wait=2s for=rate why=1/s", "1s all queued n=2 for=concurrency why=1")
 		if _, ok := a.TryAcquire(1); ok {
 			t.Error("overtook")
 		}
@@ -313,12 +313,12 @@ func TestObserver_OfAParent(t *testing.T) {
 		time.Sleep(time.Second)
 		a.AcquireWithin(bg, 1, time.Second)
 		d.want(t,
-			"3s all queued n=1 for=concurrency",
-			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency as long as allowed",
-			"4s a refused n=1 deadline err=sluice: a: silent: all: waited for the concurrency as long as allowed")
+			"3s all queued n=1 for=concurrency why=1",
+			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
+			"4s a refused n=1 deadline err=sluice: a: silent: all: waited for the concurrency of 1 as long as allowed")
 		a.TryAcquire(1) // asks for the room of all, and does not wait
 		d.want(t,
-			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency as long as allowed",
+			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
 			"4s a refused n=1 busy")
 		p.Release()
 		d.want(t, "4s all released n=1 held=2s")
@@ -346,8 +346,8 @@ func TestObserver_OfALimit(t *testing.T) {
 		calls.Wait()
 		d.want(t,
 			"0s g granted n=1",
-			"1ms g queued n=1 for=limit q",
-			"2ms g queued n=1 for=limit q",
+			"1ms g queued n=1 wait=999ms for=limit q",
+			"2ms g queued n=1 wait=998ms for=limit q",
 			"1s g granted n=1 wait=999ms",
 			"2s g granted n=1 wait=1.998s")
 	})

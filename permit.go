@@ -74,6 +74,9 @@ func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) e
 	r.Max = max(0, r.Max)
 	lease, waited, err := g.borrow(ctx, r)
 	if err != nil {
+		if reasonOf(err) == reasonOther { // it could not decide
+			err = errs.Named(string(limits.BySemaphore), err)
+		}
 		return g.refuse(ctx, r.N, err)
 	}
 	defer func() {

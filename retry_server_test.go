@@ -194,7 +194,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 				at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 10*time.Second + d,
 			})
 			var wait *limits.WaitError
-			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByPause, Need: d, Have: 30 * time.Second}) {
+			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByPause, Need: d, Have: 30 * time.Second, Until: time.Now().Add(d)}) {
 				t.Errorf("%v has %+v", err, wait)
 			}
 			if ctx.Err() != nil {
@@ -243,7 +243,7 @@ func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 			s.wantStop(t, left[0].Err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, at: 500 * ms, elapsed: 500 * ms, retryAt: over})
 			s.wantStop(t, left[1].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
 			s.wantStop(t, left[2].Err, stop{why: sluice.ErrServerWait, at: 500 * ms, retryAt: over})
-			const want = "sluice: api: gave up after 0 attempts: the server asks for too long a wait, the gate is paused: 429 Too Many Requests, come back at 2000-01-01T00:06:01Z"
+			const want = "sluice: api: gave up after 0 attempts: the server asks for too long a wait, 6m0s for the pause (429 Too Many Requests), until 00:06:01, come back at 2000-01-01T00:06:01Z"
 			if got := left[1].Err.Error(); got != want {
 				t.Errorf("message %q, want %q", got, want)
 			}

@@ -122,7 +122,7 @@ func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
 			s.want(t, 0)
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
 			var wait *limits.WaitError
-			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByBackoff, Need: d, Have: 10 * time.Second}) {
+			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByBackoff, Need: d, Have: 10 * time.Second, Until: time.Now().Add(d)}) {
 				t.Errorf("%v has %+v", err, wait)
 			}
 			if ctx.Err() != nil {
@@ -152,7 +152,7 @@ func TestRetry_GateRefusesTheFirstAttempt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
-		if wait, ok := err.(*limits.WaitError); !ok || *wait != (limits.WaitError{By: "api", For: limits.ByRate, Need: time.Minute, Have: time.Second}) {
+		if wait, ok := err.(*limits.WaitError); !ok || *wait != (limits.WaitError{By: "api", For: limits.ByRate, Why: "1/m", Need: time.Minute, Have: time.Second, Until: time.Now().Add(time.Minute)}) {
 			t.Errorf("hopeless: %v", err)
 		}
 

@@ -1,13 +1,16 @@
 package sluice
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -134,26 +137,42 @@ func (r *rule) refuse(n int64) error {
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.
 func (r *rule) giveUp(now, patience time.Duration) error {
 	if until := r.schedule.Paused(); until > now && until-now > patience {
-		return &pausedError{until - now, r.why}
+		return &pausedError{until - now, r.queue.Time(until), r.why}
 	}
 	if r.learner.blockedFor(now) > patience {
 		// One call must go on asking whether it is over.
 		if wait := r.learner.looksLike(now, r.flight.calls()); wait > 0 {
-			return &pausedError{wait, "the server refuses all calls"}
+			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}
 		}
 	}
 	return nil
 }
 
 // blame implements queue.Config.Blame.
-func (r *rule) blame(now, need time.Duration, n int64) limits.Cause {
+func (r *rule) blame(now, need time.Duration, n int64) sentence.Wait {
+	var cause limits.Cause
 	switch {
 	case need > 0:
-		return r.slowest(now, need)
+		cause = r.slowest(now, need)
 	case r.queue.Len() == 0:
-		return r.holdsUp(now, n)
+		cause = r.holdsUp(now, n)
+	default:
+		cause = r.holds(now)
 	}
-	return r.holds(now)
+	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
+	if left := r.heldFor(now, cause); left > 0 {
+		w.End = r.queue.Time(sat.Add(now, left))
+	}
+	return w
+}
+
+// heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
+// it has not or is the gate itself.
+func (r *rule) heldFor(now time.Duration, cause limits.Cause) time.Duration {
+	if cause == "" || cause != r.heldBy || r.heldUntil <= now || r.heldUntil == queue.Forever {
+		return 0
+	}
+	return r.heldUntil - now
 }
 
 // slowest returns what most of a wait of need, which the schedule adds up to, is for.
@@ -174,16 +193,21 @@ func (r *rule) holds(now time.Duration) limits.Cause {
 	return by
 }
 
-// queues returns what holds up a call of n that is about to wait: what holds up the first
-// caller, if there is one.
-func (r *rule) queues(n int64) limits.Cause {
+// queues returns the event of a call of n that is about to wait. What holds it up is what holds
+// up the first caller, if there is one.
+func (r *rule) queues(ctx context.Context, n int64) Event {
 	r.queue.Lock()
 	defer r.queue.Unlock()
 	now := r.queue.Now()
-	if by := r.holds(now); by != "" {
-		return by
+	cause := r.holds(now)
+	if cause == "" {
+		cause = r.holdsUp(now, n)
 	}
-	return r.holdsUp(now, n)
+	e := Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: cause, Why: r.about(cause)}
+	if wait := r.schedule.Wait(now, r.queue.Weight()); wait != queue.Forever {
+		e.Wait = max(wait, r.heldFor(now, cause))
+	}
+	return e
 }
 
 // holdsUp returns what holds up a call of n at the head of the queue, or "".

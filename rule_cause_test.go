@@ -39,7 +39,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}})
 				take(t, g, 1)
 				return g
-			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate of 1/m, until 00:01:00, 1s were allowed",
 		},
 		"concurrency": {
 			func(t *testing.T) *sluice.Gate {
@@ -47,7 +47,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				time.Sleep(time.Second) // the rate has room again
 				return g
-			}, limits.ByConcurrency, "sluice: g: waited for the concurrency as long as allowed",
+			}, limits.ByConcurrency, "sluice: g: waited for the concurrency of 1 as long as allowed",
 		},
 		"pause": {
 			func(t *testing.T) *sluice.Gate {
@@ -55,7 +55,7 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				g.PauseUntil(time.Now().Add(time.Hour), "maintenance")
 				return g
-			}, limits.ByPause, "sluice: g: would have to wait 1h0m0s for the pause, 1s were allowed",
+			}, limits.ByPause, "sluice: g: would have to wait 1h0m0s for the pause (maintenance), until 01:00:00, 1s were allowed",
 		},
 		"pause shorter than the rate": {
 			func(t *testing.T) *sluice.Gate {
@@ -63,11 +63,11 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 				take(t, g, 1)
 				g.PauseUntil(time.Now().Add(10*time.Second), "maintenance")
 				return g
-			}, limits.ByRate, "sluice: g: would have to wait 30s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 30s for the rate of 2/m, 1s were allowed",
 		},
 		"retry budget": {
 			func(t *testing.T) *sluice.Gate { return emptied(t, sluice.Config{Name: "g"}, 8*time.Second) },
-			limits.ByRetryBudget, "sluice: g: waited for the retry budget as long as allowed",
+			limits.ByRetryBudget, "sluice: g: waited for the retry budget (calls are 8.0 s apart after failures) as long as allowed",
 		},
 		"slow start": {
 			func(t *testing.T) *sluice.Gate {
@@ -84,25 +84,25 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 					{Name: "requests", Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Minute, Burst: 100}))},
 					{Name: "tokens", Limiter: full()},
 				}})
-			}, "limit tokens", "sluice: g: would have to wait 1m0s for the limit tokens, 1s were allowed",
+			}, "limit tokens", "sluice: g: would have to wait 1m0s for the limit tokens, until 00:01:00, 1s were allowed",
 		},
 		"quota without a name": {
 			func(t *testing.T) *sluice.Gate {
 				return mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: full()}}})
-			}, "limit", "sluice: would have to wait 1m0s for the limit, 1s were allowed",
+			}, "limit", "sluice: would have to wait 1m0s for the limit, until 00:01:00, 1s were allowed",
 		},
 		"parent": {
 			func(t *testing.T) *sluice.Gate {
 				all := mustGate(t, sluice.Config{Name: "all", Concurrency: 1})
 				take(t, all, 1)
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
-			}, limits.ByParent, "sluice: g: all: waited for the concurrency as long as allowed",
+			}, limits.ByParent, "sluice: g: all: waited for the concurrency of 1 as long as allowed",
 		},
 		"quota of a parent": {
 			func(t *testing.T) *sluice.Gate {
 				all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "daily", Limiter: full()}}})
 				return mustGate(t, sluice.Config{Name: "g", Parent: all})
-			}, limits.ByParent, "sluice: all: would have to wait 1m0s for the limit daily, 1s were allowed",
+			}, limits.ByParent, "sluice: all: would have to wait 1m0s for the limit daily, until 00:01:00, 1s were allowed",
 		},
 		"own quota below a parent": {
 			func(t *testing.T) *sluice.Gate {
@@ -110,14 +110,14 @@ func TestCause_IsTheLimitThatHoldsCallsUp(t *testing.T) {
 					Name: "g", Parent: mustGate(t, sluice.Config{Name: "all"}),
 					Limits: []sluice.Limit{{Name: "daily", Limiter: full()}},
 				})
-			}, "limit daily", "sluice: g: would have to wait 1m0s for the limit daily, 1s were allowed",
+			}, "limit daily", "sluice: g: would have to wait 1m0s for the limit daily, until 00:01:00, 1s were allowed",
 		},
 		"rate below a parent": {
 			func(t *testing.T) *sluice.Gate {
 				g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 1, Per: time.Minute}, Parent: mustGate(t, sluice.Config{Name: "all"})})
 				take(t, g, 1)
 				return g
-			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate, 1s were allowed",
+			}, limits.ByRate, "sluice: g: would have to wait 1m0s for the rate of 1/m, until 00:01:00, 1s were allowed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,14 +10,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
 // Stats is what a gate is doing at one moment and has done so far.
 type Stats struct {
 	Name        string
-	Concurrency int64 // the limit in force, 0 for none
-	Rate        Rate  // as configured or set, the zero Rate for none
+	Parent      string // the name of Config.Parent
+	Concurrency int64  // the limit in force, 0 for none
+	Rate        Rate   // as configured or set, the zero Rate for none
 
 	// InFlight is what is in flight, in the unit of the concurrency limit.
 	InFlight int64
@@ -32,7 +34,7 @@ type Stats struct {
 	OldestWait time.Duration
 
 	// LimitedBy is what holds up the first of them, empty if no caller waits.
-	// If it is limits.ByParent, the Stats of the parent say for what.
+	// If it is limits.ByParent, the Stats of the parent say for what. Why says more.
 	LimitedBy limits.Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
@@ -61,11 +63,22 @@ type Stats struct {
 	Retried  uint64   // further attempts that RetryValue and Attempts decided on
 	Stranded uint64   // units that could not be given back, so those limits allow less
 	Waits    WaitTime // how long granted calls waited
+
+	// LastError is the error of the last call that was refused because it would have waited
+	// too long or cost too much, or because a limit could not decide, such as one in a Redis
+	// that is away. It has the name of the limit and not that of the gate, at most 300 bytes,
+	// and of an address only host and path. Calls that were refused for another reason of
+	// Refusals leave it as it is.
+	LastError   string
+	LastErrorAt time.Time
+
+	held sentence.Wait // of the calls that wait, for Why
+	at   time.Time     // of the Stats
 }
 
 // String returns s in one line for people, such as
 //
-//	github: 5/s, 3 of 8 in flight, 12 waiting for the rate, next 10:31:02.100, 1,010 granted, 3 refused
+//	github: 5/s, 3 of 8 in flight, 1,010 granted, 3 refused; 12 calls wait for the rate of 5/s, for another 2.4 s
 //
 // Parts that are zero are left out. The form may change.
 func (s Stats) String() string {
@@ -79,17 +92,7 @@ func (s Stats) String() string {
 	} else {
 		add("%s in flight", grouped(s.InFlight))
 	}
-	if waiting := s.Pacing + s.Waiting; waiting > 0 {
-		add("%s waiting", grouped(waiting))
-		switch s.LimitedBy {
-		case "":
-		case limits.ByRate, limits.ByRetryBudget:
-			parts[len(parts)-1] += fmt.Sprintf(" for the %s, next %s", s.LimitedBy, clock(s.NextSlot))
-		default:
-			parts[len(parts)-1] += fmt.Sprintf(" for the %s", s.LimitedBy)
-		}
-	}
-	if !s.PausedUntil.IsZero() {
+	if !s.PausedUntil.IsZero() && (s.LimitedBy != limits.ByPause || s.held.End.IsZero()) { // else Why says it
 		add("paused until %s", clock(s.PausedUntil))
 		if s.PausedWhy != "" {
 			parts[len(parts)-1] += " (" + s.PausedWhy + ")"
@@ -113,6 +116,16 @@ func (s Stats) String() string {
 		add("%s retried", grouped(s.Retried))
 	}
 	line := strings.Join(parts, ", ")
+	if why := s.Why(); why != "" {
+		line += "; " + why
+	}
+	if s.LastError != "" {
+		line += "; last error"
+		if !s.at.IsZero() {
+			line += " " + sentence.Rough(s.at.Sub(s.LastErrorAt)) + " ago"
+		}
+		line += ": " + s.LastError
+	}
 	if s.Name != "" {
 		line = s.Name + ": " + line
 	}
@@ -196,7 +209,7 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-// Stats returns a consistent picture of the gate. Only the counts of refusals and waits
+// Stats returns a consistent picture of the gate, but for what Why says about parents. Only the counts of refusals and waits
 // may be a call behind, and a call that is just arriving may count as granted although it
 // then has to wait. Its cost grows with Pacing, the number of callers that wait although
 // there is room in flight.
@@ -245,8 +258,20 @@ func (g *Gate) Stats() Stats {
 	if borrowing > 0 {
 		s.OldestWait = max(s.OldestWait, now-g.borrowers.Front().Value.(time.Duration))
 	}
+	s.held.End, s.held.AtLeast = (*rule)(g).ends(now, s.LimitedBy)
+	s.at = g.queue.Time(now)
 	g.queue.Unlock()
 
+	if g.parent != nil {
+		s.Parent = g.parent.name
+	}
+	s.held.For, s.held.Why = string(s.LimitedBy), s.about(s.LimitedBy)
+	if s.LimitedBy == limits.ByParent {
+		s.held = s.held.Below(g.parent.heldUp())
+	}
+	if last := g.lastError.Load(); last != nil {
+		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
+	}
 	s.Refused = Refusals{
 		Busy:      g.refused[reasonBusy].Load(),
 		Deadline:  g.refused[reasonDeadline].Load(),

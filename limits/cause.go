@@ -15,10 +15,3 @@ const (
 	BySemaphore   Cause = "semaphore"     // that the gate shares with others
 	ByParent      Cause = "parent"        // the Stats of the parent say what holds it up
 )
-
-func (c Cause) forIt() string {
-	if c == "" {
-		return ""
-	}
-	return " for the " + string(c)
-}

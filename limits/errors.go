@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sentence"
 )
 
 // Why a call may not leave. Every package of Sluice returns these values, so errors.Is
@@ -56,22 +58,43 @@ type WaitError struct {
 	For  Cause         // what the wait is for
 	Need time.Duration // how long the caller would have had to wait, or Never
 	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
+
+	// Why says more about For, as far as it is known, in the words of sluice.Stats.Why: the
+	// rate, such as "5/s", or the reason of a pause.
+	Why string
+
+	// Until is when the wait would have ended. It is zero if that is unknown or never.
+	Until time.Time
 }
 
-// Error returns both times, and what the wait is for.
+// Error returns both times, and what the wait is for. Of a wait of a minute or more it also
+// says when it would have ended.
 func (e *WaitError) Error() string {
 	by := "sluice: "
 	if e.By != "" {
 		by += e.By + ": "
 	}
 	need, have := roughly(e.Need), roughly(e.Have)
+	wait := sentence.Wait{For: string(e.For), Why: e.Why, End: e.Until}
 	if e.Need == Never {
-		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, e.For.forIt(), have)
+		return fmt.Sprintf("%sthe wait%s would not end, %v were allowed", by, after(" ", wait.Cause()), have)
 	}
 	if need == have { // they must not look the same unless they are
 		need, have = e.Need, e.Have
 	}
-	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, need, e.For.forIt(), have)
+	what := wait.Cause()
+	if !e.Until.IsZero() {
+		what = wait.Clause(e.Until.Add(-e.Need))
+	}
+	return fmt.Sprintf("%swould have to wait %v%s, %v were allowed", by, need, after(" ", what), have)
+}
+
+// after returns text after a separator, if there is any.
+func after(separator, text string) string {
+	if text == "" {
+		return ""
+	}
+	return separator + text
 }
 
 // Timeout reports true: the error is about time.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -66,7 +67,8 @@ type line struct {
 // it writes one line.
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
-//	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause, 5s were allowed" left_out=999
+//	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
+//	DEBUG call queued gate=api n=1 wait=1m0s until=2026-11-21T12:01:00Z why="waits for the pause (429 Too Many Requests), until 12:01:00"
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)"
 //
 // What a gate has learned is [sluice.Learned] in one line, with the reason of the change in
@@ -103,6 +105,15 @@ func NewLogger(to *slog.Logger, cfg LoggerConfig) (sluice.Observer, error) {
 		return nil, fmt.Errorf("observe: %d lines at once, and one every %v: %w", max(1, cfg.Burst), cfg.Every, err)
 	}
 	return l.observe, nil
+}
+
+// waitOf says what a call is about to wait for, and until when, in the words of sluice.Stats.Why.
+func waitOf(e sluice.Event, now time.Time) string {
+	w := sentence.Wait{For: string(e.LimitedBy), Why: e.Why}
+	if e.Wait > 0 {
+		w.End = now.Add(e.Wait)
+	}
+	return w.Clause(now)
 }
 
 var messages = map[sluice.EventKind]string{
@@ -154,9 +165,12 @@ func (l *logger) observe(e sluice.Event) {
 	if e.Err != nil {
 		r.AddAttrs(slog.Any("err", e.Err))
 	}
-	if e.Kind == sluice.EventLearned {
+	switch {
+	case e.Kind == sluice.EventLearned:
 		r.AddAttrs(slog.String("now", e.Why))
-	} else if e.Why != "" {
+	case e.LimitedBy != "":
+		r.AddAttrs(slog.String("why", "waits "+waitOf(e, now)))
+	case e.Why != "":
 		r.AddAttrs(slog.String("why", e.Why))
 	}
 	if n := l.leftOut.Swap(0); n != 0 {

@@ -41,6 +41,8 @@ type vars struct {
 	Pacing      int64    `json:"pacing"`
 	Waiting     int64    `json:"waiting"`
 	LimitedBy   string   `json:"limited_by"`
+	Why         string   `json:"why,omitzero"`
+	Parent      string   `json:"parent,omitzero"`
 	Concurrency int64    `json:"concurrency,omitzero"`
 	Rate        string   `json:"rate"`
 	Spacing     seconds  `json:"spacing,omitzero"`
@@ -49,6 +51,9 @@ type vars struct {
 
 	PausedUntil time.Time `json:"paused_until,omitzero"`
 	PausedWhy   string    `json:"paused_why,omitzero"`
+
+	LastError   string    `json:"last_error,omitzero"`
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 
 	Granted  uint64  `json:"granted"`
 	Refused  refused `json:"refused"`
@@ -124,6 +129,10 @@ func of(s sluice.Stats) vars {
 		Pacing:      s.Pacing,
 		Waiting:     s.Waiting,
 		LimitedBy:   string(s.LimitedBy),
+		Why:         s.Why(),
+		Parent:      s.Parent,
+		LastError:   s.LastError,
+		LastErrorAt: s.LastErrorAt,
 		Concurrency: s.Concurrency,
 		Rate:        s.Rate.String(),
 		Spacing:     in(s.Spacing),

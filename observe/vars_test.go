@@ -55,8 +55,9 @@ func TestVars_BusyGate(t *testing.T) {
 			synctest.Wait()
 		}
 		want := `[{"name":"a \"b\"","in_flight":1,"pacing":1,"waiting":2,"limited_by":"pause",` +
-			`"concurrency":2,"rate":"20/s","spacing":0.05,"retry_tokens":0,` +
+			`"why":"3 calls wait for the pause (429), until 01:00:00 (1 h)","concurrency":2,"rate":"20/s","spacing":0.05,"retry_tokens":0,` +
 			`"paused_until":"2000-01-01T01:00:00.15Z","paused_why":"429",` +
+			`"last_error":"would have to wait 50ms for the rate of 20/s, 0s were allowed","last_error_at":"2000-01-01T00:00:00.15Z",` +
 			`"granted":3,"refused":{"busy":1,"deadline":1,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},` +
 			`"retried":1,"stranded":0,"wait":{"p50":0.065536,"p90":0.065536,"p99":0.065536}}]`
 		if got := observe.Vars(observe.Gates(g)).String(); got != want {

@@ -251,7 +251,7 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 		}
 		p.learn(r.pauses, r.at)
 		if !r.ok {
-			return span{}, &limits.WaitError{For: limits.ByRate, Need: r.wait, Have: time.Duration(patience)}
+			return span{}, &limits.WaitError{For: limits.ByRate, Need: r.wait, Have: time.Duration(patience), Until: time.Now().Add(r.wait)}
 		}
 		slots := r.span()
 		p.mu.Lock()

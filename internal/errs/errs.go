@@ -5,29 +5,44 @@ package errs
 import (
 	"context"
 	"strings"
+	"time"
 
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
 const prefix = "sluice: "
 
-// For returns err, which is about a wait, with cause as what the wait was for.
-func For(cause limits.Cause, err error) error {
+// For returns err, which is about a wait, with what is known about that.
+func For(w sentence.Wait, err error) error {
 	switch e := err.(type) {
 	case *limits.WaitError:
-		return &limits.WaitError{By: e.By, For: cause, Need: e.Need, Have: e.Have}
+		c := *e // it may be shared
+		c.For, c.Why = limits.Cause(w.For), w.Why
+		return &c
 	}
-	if err == limits.ErrTimeout && cause != "" {
-		return &timeout{cause}
+	if err == limits.ErrTimeout && w.For != "" {
+		t := &timeout{wait: w}
+		if !w.End.IsZero() {
+			t.at = time.Now()
+		}
+		return t
 	}
 	return err
 }
 
 // A timeout is an ErrTimeout with what the wait was for.
-type timeout struct{ cause limits.Cause }
+type timeout struct {
+	wait sentence.Wait
+	at   time.Time // when it ended, if it is known when the wait would have
+}
 
 func (t *timeout) Error() string {
-	return prefix + "waited for the " + string(t.cause) + " as long as allowed"
+	text := t.wait.Cause()
+	if !t.at.IsZero() {
+		text = t.wait.Clause(t.at) + ","
+	}
+	return prefix + "waited " + text + " as long as allowed"
 }
 func (t *timeout) Timeout() bool { return true }
 func (t *timeout) Unwrap() error { return limits.ErrTimeout }
@@ -43,7 +58,9 @@ func Named(name string, err error) error {
 		if e.By != "" {
 			return e
 		}
-		return &limits.WaitError{By: name, For: e.For, Need: e.Need, Have: e.Have} // it may be shared
+		c := *e // it may be shared
+		c.By = name
+		return &c
 	}
 	if name == "" || err == context.Canceled || err == context.DeadlineExceeded {
 		return err

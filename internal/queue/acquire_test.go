@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -409,14 +410,14 @@ func TestConfig_GiveUp(t *testing.T) {
 func TestConfig_Blame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var need time.Duration
-		blame := func(_, d time.Duration, n int64) limits.Cause {
+		blame := func(_, d time.Duration, n int64) sentence.Wait {
 			need = d
-			return limits.Cause("rule " + string(rune('0'+n)))
+			return sentence.Wait{For: "rule " + string(rune('0'+n)), Why: "why"}
 		}
 		l := newLine(time.Second, Config{Blame: blame})
 		_, _, err := l.Acquire(bg, Request{N: 7, Max: ms})
 		var wait *limits.WaitError
-		if !errors.As(err, &wait) || wait.For != "rule 7" || need != time.Second {
+		if !errors.As(err, &wait) || wait.For != "rule 7" || wait.Why != "why" || need != time.Second {
 			t.Errorf("%v, for a need of %v", err, need)
 		}
 		q := newRooms(0, Config{Blame: blame})

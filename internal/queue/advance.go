@@ -164,7 +164,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	if need == 0 && w.maxAt() <= now && !asks {
 		return q.blame(now, 0, w, limits.ErrTimeout)
 	}
-	return q.blame(now, need, w, w.tooLong(now, need))
+	return q.blame(now, need, w, q.tooLong(w, now, need))
 }
 
 // blame returns err, with which the wait of w ends, with the limit that is to blame. A

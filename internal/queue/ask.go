@@ -105,7 +105,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 		w.at, w.rare.by, w.rare.paced = sat.Add(now, wait.For), wait.By, wait.Paced
 		w.rare.due = w.at // Forever: no wake-up can be late
 		if wait.For != Forever {
-			err = w.tooLong(now, wait.Sure)
+			err = q.tooLong(w, now, wait.Sure)
 		}
 		if err == nil && now >= w.maxAt() {
 			err = limits.ErrTimeout

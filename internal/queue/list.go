@@ -78,6 +78,16 @@ func (q *Queue) Each(f func(n int64) bool) {
 	}
 }
 
+// AheadOfLast returns the cost of all entries but the last. The queue must be locked, and timed.
+func (q *Queue) AheadOfLast() int64 {
+	if q.back == nil {
+		return 0
+	}
+	ahead := q.weight
+	ahead.sub(q.weigh(q.back.n))
+	return ahead.value()
+}
+
 // total is a sum of costs. 128 bits hold any number of int64s, so that
 // taking out what was put in is exact however large the sum was in between.
 type total struct{ hi, lo uint64 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/internal/sentence"
 )
 
 // Forever as a wait means that only a change can end it; as the most that a
@@ -114,6 +114,6 @@ type Config struct {
 	// Blame, if set, is called with the queue locked when the wait of an entry of n
 	// ends because it is too long. It returns the limit that is to blame: the one that
 	// the Forecast need consists of or, if need is 0, the one that holds up the head.
-	// If the queue is empty, the head would be that entry.
-	Blame func(now, need time.Duration, n int64) limits.Cause
+	// If the queue is empty, the head would be that entry. The End need not be set.
+	Blame func(now, need time.Duration, n int64) sentence.Wait
 }

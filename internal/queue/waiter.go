@@ -180,14 +180,18 @@ func (w *Waiter) result(ctx context.Context) error {
 // tooLong returns an error if w cannot wait for need from now on. Leaving
 // exactly when the longest allowed wait is over is in time; leaving exactly at
 // the deadline of a context is not, for then it is done.
-func (w *Waiter) tooLong(now, need time.Duration) error {
+func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
 	if need == 0 || w.rare == nil {
 		return nil
 	}
 	at := sat.Add(now, need)
 	maxAt, ctxAt := w.rare.maxAt, w.rare.ctxAt
 	if maxAt != Forever && at > maxAt || ctxAt != Forever && at >= ctxAt {
-		return &limits.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
+		err := &limits.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
+		if at != Forever {
+			err.Until = q.Time(at)
+		}
+		return err
 	}
 	return nil
 }

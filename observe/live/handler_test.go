@@ -52,7 +52,7 @@ func TestHandler_Page(t *testing.T) {
 		w := get(t, h, path)
 		page := w.Body.String()
 		for _, part := range []string{
-			"&lt;/td&gt;&lt;script&gt;x&lt;/script&gt;", "Paused for another", "https://host/", "0 of 8",
+			"&lt;/td&gt;&lt;script&gt;x&lt;/script&gt;", "No call waits; the next would wait for the pause (see https://host/), until ", "0 of 8",
 			">17<", "5/s asked", "from an exporter", "3 of 3 gates are shown", "Nothing to do: no calls arrive.",
 			`<script src="?asset=js" defer>`,
 		} {

@@ -2,8 +2,12 @@ package live
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // sentences have times of day
+	goleak.VerifyTestMain(m)
+}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/clean"
 )
 
 // perPage is how many gates a page shows.
@@ -28,7 +30,7 @@ var orders = []struct{ key, name string }{
 
 // parseQuery reads what the form of the page sends. It ignores what it does not know.
 func parseQuery(v url.Values) query {
-	q := query{search: strings.ToLower(shorten(v.Get("q"))), sort: "busy"}
+	q := query{search: strings.ToLower(clean.Shorten(v.Get("q"))), sort: "busy"}
 	for _, o := range orders {
 		if o.key == v.Get("sort") {
 			q.sort = o.key

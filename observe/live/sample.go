@@ -1,11 +1,15 @@
 package live
 
 import (
+	"fmt"
 	"iter"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clean"
+	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // mostGates bounds the memory of a Handler, at about 3 kB for each gate. Further gates are
@@ -57,6 +61,7 @@ type history struct {
 	newerAt time.Time
 
 	left, refused float64 // per second, lately
+	below         below   // of the gates that have it as their parent
 	text          []byte  // the encoded view of the last sample, nil if not needed
 }
 
@@ -89,7 +94,58 @@ func (s *sampler) take(now time.Time) {
 			}
 		}
 	}
+	s.relate()
 	s.total = s.sum()
+}
+
+// A below is what gates do that have the same parent. Their calls are calls of the parent, too,
+// and the first call that waits for the parent in each of them waits in the queue of both.
+type below struct {
+	waiting int64   // for the parent, in all of them
+	first   int64   // of these, those that wait in the queue of the parent
+	left    float64 // as of a history
+	refused float64
+	flight  int64
+}
+
+// relate finds the gates below each gate, by the name of the parent.
+func (s *sampler) relate() {
+	all := make(map[string]*below)
+	for _, h := range s.rows {
+		h.below = below{}
+		if h.gate.Parent == "" {
+			continue
+		}
+		b := all[h.gate.Parent]
+		if b == nil {
+			b = new(below)
+			all[h.gate.Parent] = b
+		}
+		b.left += h.left
+		b.refused += h.refused
+		b.flight += h.gate.InFlight
+		if n := h.gate.Pacing + h.gate.Waiting; h.gate.LimitedBy == limits.ByParent && n > 0 {
+			b.waiting += n
+			b.first++
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	for _, h := range s.rows {
+		if b := all[h.gate.Name]; b != nil { // which never is ""
+			h.below = *b
+		}
+	}
+}
+
+// withBelow adds to the sentence of a gate how many calls wait below it: of those its own
+// queue has only the first of each gate.
+func (h *history) withBelow(text string) string {
+	if h.below.waiting <= h.below.first || h.gate.Pacing+h.gate.Waiting == 0 {
+		return text
+	}
+	return strings.TrimSuffix(text, ".") + fmt.Sprintf("; with those behind them in the gates below, %s.", sentence.Calls(h.below.waiting+max(0, h.gate.Pacing+h.gate.Waiting-h.below.first)))
 }
 
 func (s *sampler) add(source int, g Gate, now time.Time) {
@@ -118,7 +174,7 @@ func (s *sampler) add(source int, g Gate, now time.Time) {
 
 // nameOf returns what to call a gate.
 func nameOf(g Gate, id uint64) string {
-	name, key := clean(g.Name), clean(g.Key)
+	name, key := clean.Text(g.Name), clean.Text(g.Key)
 	switch {
 	case name == "" && key == "":
 		return "gate " + count(id)
@@ -242,16 +298,17 @@ func (s *sampler) forget() {
 	s.known, s.rows, s.orders, s.at = nil, nil, nil, time.Time{}
 }
 
-// sum says what all gates do together.
+// sum says what all gates do together. A call of a gate whose parent is shown, too, counts once.
+// Which refusals of a parent were of calls of its own is unknown: as few as possible are.
 func (s *sampler) sum() string {
 	var queue, inFlight int64
 	var left, refused float64
 	var pauses int
 	for _, h := range s.rows {
-		left += h.left
-		refused += h.refused
-		queue += h.gate.Pacing + h.gate.Waiting
-		inFlight += h.gate.InFlight
+		left += max(0, h.left-h.below.left)
+		refused += max(0, h.refused-h.below.refused)
+		queue += max(0, h.gate.Pacing+h.gate.Waiting-h.below.first)
+		inFlight += max(0, h.gate.InFlight-h.below.flight)
 		if h.gate.PausedUntil.After(s.at) {
 			pauses++
 		}

@@ -1,12 +1,14 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // of returns a sequence of the Stats that next returns.
@@ -165,5 +167,66 @@ func TestQuery(t *testing.T) {
 	sample.take(noon.Add(2 * time.Second))
 	if chosen, _ := parseQuery(nil).choose(&sample); chosen[0].name != "Idle" {
 		t.Errorf("busiest is %s", chosen[0].name)
+	}
+}
+
+// A call of a gate below another one counts once in what all do together: so does the call that
+// waits first in the gate below, and for that in the queue of its parent.
+func TestSampler_Parents(t *testing.T) {
+	child := func(name string) sluice.Stats {
+		return sluice.Stats{Name: name, Parent: "all", Waiting: 20, LimitedBy: limits.ByParent}
+	}
+	gates := []sluice.Stats{
+		{Name: "all", Waiting: 3, LimitedBy: limits.ByRate}, child("a"), child("b"),
+		{Name: "c", Parent: "all", Waiting: 5, LimitedBy: limits.ByRate}, // none of which is in the queue of all
+		{Name: "d", Parent: "not shown", Waiting: 1, LimitedBy: limits.ByParent}, {},
+	}
+	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return gates })}}
+	sample.take(noon)
+	for i, left := range []uint64{10, 3, 4, 2, 7, 0} { // one of the parent itself
+		gates[i].Granted, gates[i].InFlight, gates[i].Refused.Deadline = left, int64(left), left
+	}
+	sample.take(noon.Add(time.Second))
+	if want := "6 gates: 17/s leave, 47 wait, 17 in flight, 17/s refused"; sample.total != want {
+		t.Errorf("%s, want %s", sample.total, want)
+	}
+	for i, want := range []string{"; with those behind them in the gates below, 41 calls wait.", "", "", "", "", ""} {
+		if got := sample.rows[i].withBelow("."); got != cmp.Or(want, ".") {
+			t.Errorf("%d: %s", i, got)
+		}
+	}
+}
+
+// A pace keeps its unit where it changes about 1/s, and has that of the rate beside it.
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		perSecond float64
+		want, as  string
+		asRate    sluice.Rate
+	}{
+		{0, "0/s", "0/s", sluice.Rate{Count: 1, Per: time.Minute}},
+		{0.955, "0.955/s", "0.955/s", sluice.Rate{Count: 1, Per: time.Second}},
+		{0.955, "0.955/s", "57.3/m", sluice.Rate{Count: 60, Per: time.Minute}},
+		{1.0 / 30, "2/m", "2/m", sluice.Rate{Count: 2, Per: time.Minute}},
+		{1.0 / 30, "2/m", "2/m", sluice.Rate{Count: 2, Per: time.Second}}, // 0.0333/s says less
+		{1.0 / 3600, "1/h", "1/h", sluice.Rate{}},
+		{1500, "1,500/s", "1,500/s", sluice.Rate{Count: 1, Per: time.Second}},
+	} {
+		if got, as := pace(c.perSecond), paceAs(c.perSecond, c.asRate); got != c.want || as != c.as {
+			t.Errorf("%v: %s, %s, want %s, %s", c.perSecond, got, as, c.want, c.as)
+		}
+	}
+}
+
+// The table says of an upper bound that it is one.
+func TestView_Waits(t *testing.T) {
+	s := sluice.Stats{Name: "g"}
+	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return []sluice.Stats{s} })}}
+	sample.take(noon)
+	s.Waits[0], s.Waits[19] = 5, 2 // less than 524 ms
+	s.Granted = 7
+	sample.take(noon.Add(time.Second))
+	if v := viewOf(sample.rows[0], sample.at, false); v.Wait != "0 s / < 524 ms" {
+		t.Errorf("%s", v.Wait)
 	}
 }

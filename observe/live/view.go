@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clean"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -57,11 +59,12 @@ func viewOf(h *history, now time.Time, control bool) view {
 		Facts:    facts(&h.gate, f, now),
 	}
 	v.State, v.Why = why(*s, f, now)
+	v.Why = h.withBelow(v.Why)
 	if f.over > 0 {
-		v.Leaving, v.Refused, v.Pace = pace(f.leaving), pace(f.refused), digits(f.lately)
+		v.Leaving, v.Refused, v.Pace = paceAs(f.leaving, s.Rate), pace(f.refused), digits(f.lately)
 	}
 	if f.waits > 0 {
-		v.Wait = atMost(f.p50) + " / " + atMost(f.p99)
+		v.Wait = lessThan(f.p50) + " / " + lessThan(f.p99)
 	}
 	if l := s.Learned; l != nil {
 		v.Low, v.High = digits(l.Proven), digits(l.Refuted)
@@ -118,6 +121,15 @@ func atMost(d time.Duration) string {
 	return rough(d)
 }
 
+// lessThan writes a quantile for the table, so that it does not look measured. Only a call that
+// did not wait has waited exactly as long.
+func lessThan(d time.Duration) string {
+	if d == 0 {
+		return "0 s"
+	}
+	return "< " + atMost(d)
+}
+
 // digits rounds x to four digits, which is as much as a chart shows.
 func digits(x float64) float64 {
 	if x <= 0 || math.IsNaN(x) || math.IsInf(x, 0) {
@@ -144,6 +156,7 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 	if f.waits > 0 {
 		add("Waited", fmt.Sprintf("half of %s calls less than %s, 99 %% less than %s, in the last minute", count(f.waits), atMost(f.p50), atMost(f.p99)))
 	}
+	add("Parent", clean.Text(s.Parent))
 	add("Pace", askedText(s)+spacingText(s))
 	for i, l := range g.Limits {
 		if i == 4 {
@@ -153,11 +166,14 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 		add("Server says", saysText(l, g.SeenAt, now))
 	}
 	if l := s.Learned; l != nil {
-		add("Learned", clean(l.String()))
+		add("Learned", clean.Text(l.String()))
 		add("Server refused", fmt.Sprintf("%s calls, %s of them taken for chance", count(l.Refusals), count(l.Ignored)))
 	}
 	if s.PausedUntil.After(now) {
-		add("Paused", clean(list("until "+s.PausedUntil.Format("15:04:05"), s.PausedWhy)))
+		add("Paused", clean.Text(list("until "+sentence.Clock(s.PausedUntil, now), s.PausedWhy)))
+	}
+	if s.LastError != "" {
+		add("Last error", clean.Text(rough(now.Sub(s.LastErrorAt))+" ago: "+s.LastError))
 	}
 	add("Retries", retriesText(s, f))
 	add("So far", totalsText(s))
@@ -230,7 +246,7 @@ func saysText(l ratelimit.Limit, seen, now time.Time) string {
 	if age := now.Sub(seen); age >= time.Second && !seen.IsZero() {
 		text += "; said " + rough(age) + " ago"
 	}
-	return clean(text)
+	return clean.Text(text)
 }
 
 // amount writes what a server counts.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clean"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -21,21 +23,31 @@ const (
 	failing  state = "failing" // the server refuses calls, or they fail
 )
 
+// leastRefused is which part of the calls that are sent must be refused for that to be what
+// the gate is doing. It does not depend on whether a call waits at the moment: of calls that
+// give up soon, one sample has some and the next has none.
+const leastRefused = 0.01
+
 // why returns what a gate is doing, and one sentence about why it is as slow as it is and what
-// would change that. It depends on nothing but its arguments.
+// would change that. What it says about a wait is [sluice.Stats.Why]. It depends on nothing
+// but its arguments.
 func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 	st, text := held(s, f, now)
 	reason, n := f.refusedFor()
-	if n == 0 {
+	switch {
+	case n == 0:
 		return st, text + "."
+	case st == paused, st == failing, f.refused < leastRefused*f.leaving: // then that is why
+		return st, fmt.Sprintf("%s; it refuses %s (%s).", text, pace(f.refused), strings.ReplaceAll(reason, "_", " "))
 	}
-	if st == idle || st == flowing {
-		if text = refusals[reason]; text == "" {
-			text = "an error of one of its limits"
-		}
-		return refusing, fmt.Sprintf("Refuses %s: %s.", pace(f.refused), text)
+	text = fmt.Sprintf("Refuses %s: %s", pace(f.refused), refusals[reason])
+	if s.LastError != "" && hasError[reason] {
+		text += " (last error: " + s.LastError + ")"
 	}
-	return st, fmt.Sprintf("%s; it refuses %s (%s).", text, pace(f.refused), strings.ReplaceAll(reason, "_", " "))
+	if wait := s.Why(); wait != "" {
+		text += "; " + wait
+	}
+	return refusing, text + "."
 }
 
 // refusals say why calls are refused and what would change that, by the words of
@@ -45,22 +57,27 @@ var refusals = map[string]string{
 	"deadline":   "the calls would have to wait longer than they may; longer deadlines or fewer calls would help",
 	"cancelled":  "the callers gave up while they waited",
 	"too_large":  "the calls cost more than a limit ever allows at once; make them smaller",
-	"queue_full": "the queue is as long as MaxWaiting allows; fewer callers or a larger bound would help",
+	"queue_full": "the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help",
 	"closed":     "the gate is closed",
+	"other":      "a limit cannot decide; calls are sent again when it can, or if its outage policy lets them through",
 }
+
+// hasError are the reasons of which Stats.LastError says more.
+var hasError = map[string]bool{"deadline": true, "too_large": true, "other": true}
 
 // held is why without what is refused, and without the period.
 func held(s sluice.Stats, f flow, now time.Time) (state, string) {
 	queue := s.Pacing + s.Waiting
 	switch {
 	case s.PausedUntil.After(now):
-		return paused, pauseText(s, queue, s.PausedUntil.Sub(now))
+		return paused, pauseText(s, now)
 	case queue > 0 && s.LimitedBy != "":
-		return heldBy(s, f, queue)
+		st, help := heldBy(s, f)
+		return st, s.Why() + help
 	case queue > 0:
-		return waiting, calls(queue) + ", and can leave"
+		return waiting, s.Why() + ", and can be sent"
 	case s.Spacing > 0:
-		return failing, fmt.Sprintf("No call waits, but too many have failed: calls leave at least %s apart until others succeed", rough(s.Spacing))
+		return failing, fmt.Sprintf("No call waits, but too many have failed: calls are sent at least %s apart until others succeed", rough(s.Spacing))
 	case f.leaving > 0 && s.InFlight > 0:
 		return flowing, fmt.Sprintf("Nothing holds calls up: they leave as they arrive, and %s in flight", are(s.InFlight))
 	case f.leaving > 0:
@@ -71,23 +88,16 @@ func held(s sluice.Stats, f flow, now time.Time) (state, string) {
 	return idle, "Nothing to do: no calls arrive"
 }
 
-func pauseText(s sluice.Stats, queue int64, left time.Duration) string {
-	text := "Paused for another " + rough(left)
-	if s.PausedWhy != "" {
-		text += " (" + clean(s.PausedWhy) + ")"
+// pauseText is about a pause, whatever else holds up the calls that wait.
+func pauseText(s sluice.Stats, now time.Time) string {
+	if s.LimitedBy == limits.ByPause && s.Pacing+s.Waiting > 0 {
+		return s.Why() + "; Resume would end it"
 	}
-	if queue == 0 {
-		return text + "; no call waits"
+	pause := sentence.Wait{For: string(limits.ByPause), Why: clean.Text(s.PausedWhy), End: s.PausedUntil}
+	if wait := s.Why(); wait != "" {
+		return wait + "; all must wait " + pause.Text(now)
 	}
-	return text + fmt.Sprintf("; %s until then, or until somebody resumes the gate", calls(queue))
-}
-
-// calls writes how many calls wait.
-func calls(n int64) string {
-	if n == 1 {
-		return "1 call waits"
-	}
-	return count(n) + " calls wait"
+	return "No call waits; the next would wait " + pause.Text(now)
 }
 
 func are(n int64) string {
@@ -97,70 +107,76 @@ func are(n int64) string {
 	return count(n) + " are"
 }
 
-// heldBy is about the first of the waiting calls.
-func heldBy(s sluice.Stats, f flow, queue int64) (state, string) {
-	n := calls(queue)
+// fewestExpected is how many calls must have been due for a pace below the rate to mean something.
+const fewestExpected = 10
+
+// heldBy says what would help the calls that wait, in addition to Stats.Why.
+func heldBy(s sluice.Stats, f flow) (state, string) {
 	switch s.LimitedBy {
 	case limits.ByRate:
-		if most := perSecond(s.Rate); f.over >= 5*time.Second && f.leaving < 0.8*most {
-			return waiting, fmt.Sprintf("%s for the rate of %v, and only %s leave: the program is too busy, or calls cost more than 1", n, s.Rate, pace(f.leaving))
+		most := perSecond(s.Rate)
+		if f.over >= 5*time.Second && most*f.over.Seconds() >= fewestExpected && f.leaving < 0.8*most {
+			return waiting, fmt.Sprintf(", and only %s are sent: the program is too busy, or calls cost more than 1", paceAs(f.leaving, s.Rate))
 		}
-		return waiting, fmt.Sprintf("%s for the rate of %v; a higher rate would let more leave, if the server grants it", n, s.Rate)
+		return waiting, "; a higher rate would help, if the server grants it"
 	case limits.ByConcurrency:
-		return waiting, concurrencyText(s, f, n)
+		return waiting, concurrencyText(s, f)
 	case limits.ByPause:
-		return paused, n + " for the end of a pause"
+		return paused, ""
 	case limits.ByRetryBudget:
-		return failing, fmt.Sprintf("%s because too many calls failed: calls leave %s apart, and each success halves that", n, rough(s.Spacing))
+		return failing, "; each success halves that"
 	case limits.ByLearned:
-		return learnedText(s, n)
+		return learnedText(s)
 	case limits.BySlowStart:
-		return waiting, n + " for a slow start after a pause: each response lets two more leave; with a rate there would be none"
+		return waiting, "; each response lets two more start; with a rate there would be no slow start"
 	case limits.ByBackoff:
-		return failing, n + " before a retry; fewer failures would help"
+		return failing, "; fewer failures would help"
 	case limits.BySemaphore:
-		return waiting, n + " for the semaphore that the gate shares with others"
+		return waiting, "; others share it, and more permits would help"
 	case limits.ByParent:
-		return waiting, n + " for the gate above this one, which has a sentence of its own"
+		return waiting, "; a larger limit of the parent would help"
 	}
-	if name, ok := strings.CutPrefix(string(s.LimitedBy), "limit "); ok {
-		return waiting, fmt.Sprintf("%s for the limit %s, which is used up; cheaper calls, or more of it, would help", n, clean(name))
+	if strings.HasPrefix(string(s.LimitedBy), "limit") {
+		return waiting, "; cheaper calls, or a larger limit, would help"
 	}
-	return waiting, fmt.Sprintf("%s for the %s", n, clean(string(s.LimitedBy)))
+	return waiting, ""
 }
 
 // concurrencyText names the time that a call takes, by Little's law: what is in flight is how
 // many leave per second, times how long each takes. It holds only if a call takes one place.
-func concurrencyText(s sluice.Stats, f flow, n string) string {
-	if l := s.Learned; l != nil && l.Concurrency > 0 && s.InFlight >= l.Concurrency {
-		return fmt.Sprintf("%s because the server gets slow or refuses with more than %s in flight; only the server can change that", n, count(l.Concurrency))
-	}
-	text := fmt.Sprintf("%s for one of the %s in flight to end", n, count(s.InFlight))
-	if s.InFlight == 1 {
-		text = n + " for the one in flight to end"
-	}
-	if f.leaving <= 0 {
-		return text + ", and none has for a while: the server may hang"
+func concurrencyText(s sluice.Stats, f flow) string {
+	switch l := s.Learned; {
+	case l != nil && l.Concurrency > 0 && s.InFlight >= l.Concurrency:
+		return cappedText(l)
+	case f.over <= 0:
+		return ""
+	case f.leaving <= 0:
+		return "; none has in the last " + rough(f.over) + ": the server may hang"
 	}
 	took := time.Duration(float64(s.InFlight) / f.leaving * float64(time.Second))
-	return fmt.Sprintf("%s, about %s each; a faster server or a higher Concurrency would help", text, rough(took))
+	last := time.Duration(float64(s.Pacing+s.Waiting) / f.leaving * float64(time.Second))
+	return fmt.Sprintf(", about %s each, and the last is sent in about %s; a faster server or a higher Concurrency would help", rough(took), rough(last))
 }
 
-func learnedText(s sluice.Stats, n string) (state, string) {
+func cappedText(l *sluice.Learned) string {
+	return fmt.Sprintf(": the server gets slow or refuses with more than %s in flight; only the server can change that", count(l.Concurrency))
+}
+
+func learnedText(s sluice.Stats) (state, string) {
 	l := s.Learned
 	switch {
 	case l == nil:
-		return waiting, n + " for the limit of the server that the gate has learned"
+		return waiting, ""
 	case l.Blocked:
-		return failing, n + " because the server refuses all calls; one at a time asks whether it grants again"
+		return failing, ": the server refuses all calls; one at a time asks whether it grants again"
 	case l.Phase == "searching":
-		return waiting, fmt.Sprintf("%s while the gate looks for the limit of the server, now at %s; a configured rate would end the search", n, pace(l.Pace))
+		return waiting, "; the gate still looks for the limit of the server, and a configured rate would end the search"
 	case l.Window != (sluice.Rate{}):
-		return waiting, fmt.Sprintf("%s for the next window: the server grants %v; only a higher quota there would help", n, l.Window)
+		return waiting, ": the server grants that; only a higher quota there would help"
 	case l.Concurrency > 0 && s.InFlight >= l.Concurrency:
-		return waiting, fmt.Sprintf("%s because the server gets slow or refuses with more than %s in flight; only the server can change that", n, count(l.Concurrency))
+		return waiting, cappedText(l)
 	case l.Proven > 0 && l.Refuted > 0:
-		return waiting, fmt.Sprintf("%s because the server granted %s and refused %s; only a higher quota there would help", n, pace(l.Proven), pace(l.Refuted))
+		return waiting, fmt.Sprintf(": the server granted %s and refused %s; only a higher quota there would help", pace(l.Proven), pace(l.Refuted))
 	}
-	return waiting, fmt.Sprintf("%s because the server refuses more than about %s; only a higher quota there would help", n, pace(l.Pace))
+	return waiting, ": the server refuses more than that; only a higher quota there would help"
 }

@@ -1,4 +1,4 @@
-package live
+package clean
 
 import (
 	"net/url"
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestClean(t *testing.T) {
+func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "",
 		"github":                              "github",
@@ -29,18 +29,18 @@ func TestClean(t *testing.T) {
 		"a\nb\x1b[31m\u202ec": "a b [31m c",
 		"a\xffb":              "a\ufffdb",
 	} {
-		if got := clean(text); got != want {
-			t.Errorf("clean(%q) = %q, want %q", text, got, want)
+		if got := Text(text); got != want {
+			t.Errorf("Text(%q) = %q, want %q", text, got, want)
 		}
 	}
-	if got := clean(strings.Repeat("é", 1000)); len(got) > mostText+len("…") || !utf8.ValidString(got) {
+	if got := Text(strings.Repeat("é", 1000)); len(got) > most+len("…") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }
 
 // Of a valid address neither user nor query nor fragment is shown, whatever stands around it,
 // and what is shown is short and has no control characters.
-func FuzzClean(f *testing.F) {
+func FuzzText(f *testing.F) {
 	f.Add("a ", "user", "pass", "host", "/path", "q=1", "top", " b")
 	f.Add("", "", "s?:/#@", "h:80", "/@x", "x=@", "@", "://")
 	f.Fuzz(func(t *testing.T, before, user, pass, host, path, query, fragment, after string) {
@@ -56,11 +56,11 @@ func FuzzClean(f *testing.F) {
 		if strings.HasSuffix(before, ":") { // another "://", which may hide the address
 			return
 		}
-		text := clean(before + " " + u.String() + " " + after)
+		text := Text(before + " " + u.String() + " " + after)
 		if strings.Contains(text, secret) {
 			t.Errorf("%q is in %q, of %q", secret, text, u.String())
 		}
-		if len(text) > mostText+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\t\x00\x1b") {
+		if len(text) > most+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\t\x00\x1b") {
 			t.Errorf("%q", text)
 		}
 	})

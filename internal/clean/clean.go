@@ -1,4 +1,5 @@
-package live
+// Package clean makes texts of others fit to be shown.
+package clean
 
 import (
 	"strings"
@@ -6,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// mostText is how many bytes of a name or a reason are shown.
-const mostText = 300
+// most is how many bytes of a text are shown.
+const most = 300
 
-// clean returns text as the page may show it: without the user, the query and the fragment of
+// Text returns text as it may be shown: without the user, the query and the fragment of
 // any address in it, which may be secrets, without control characters, and short. What is left
 // is not HTML; the page escapes it.
-func clean(text string) string {
+func Text(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -35,7 +36,7 @@ func clean(text string) string {
 		b.WriteString(withoutSecrets(after[:end]))
 		text = after[end:]
 	}
-	return shorten(b.String())
+	return Shorten(b.String())
 }
 
 // withoutSecrets returns the host and the path of an address without its scheme.
@@ -63,12 +64,12 @@ func port(host string) string {
 	return ""
 }
 
-// shorten cuts text between two runes.
-func shorten(text string) string {
-	if len(text) <= mostText {
+// Shorten cuts text between two runes.
+func Shorten(text string) string {
+	if len(text) <= most {
 		return text
 	}
-	end := mostText
+	end := most
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

@@ -1,0 +1,176 @@
+package sluice
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/clean"
+	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/limits"
+)
+
+// Why says how many calls wait, for what and until when, without a period, such as
+//
+//	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
+//
+// It is "" if no call waits. For the rate and a pause the time is that of the last call, as far
+// as it is known now; for other causes it is that of the first one, "at least". The errors of
+// the gate, the observers of package observe and its live page use the same words. Of an
+// address in the reason of a pause it shows only host and path.
+func (s Stats) Why() string {
+	n := s.Pacing + s.Waiting
+	if n == 0 {
+		return ""
+	}
+	w, now := s.held, s.at
+	if w.For == "" { // s was not made by a gate
+		w.For, w.Why, now = string(s.LimitedBy), s.about(s.LimitedBy), time.Now()
+	}
+	w.For, w.Why = clean.Text(w.For), clean.Text(w.Why) // names and reasons, which may have secrets
+	text := sentence.Calls(n)
+	if what := w.Text(now); what != "" {
+		text += " " + what
+	}
+	return text
+}
+
+// about returns what s knows about cause, for sentence.Wait.Why.
+func (s *Stats) about(cause limits.Cause) string {
+	switch cause {
+	case limits.ByRate:
+		if s.Rate.Count > 0 {
+			return s.Rate.String()
+		}
+	case limits.ByPause:
+		return s.PausedWhy
+	case limits.ByConcurrency:
+		if s.Concurrency > 0 {
+			return grouped(s.Concurrency)
+		}
+	case limits.ByRetryBudget:
+		if s.Spacing > 0 {
+			return "calls are " + sentence.Rough(s.Spacing) + " apart after failures"
+		}
+	case limits.ByLearned:
+		return s.Learned.bound()
+	case limits.ByParent:
+		if s.Parent != "" {
+			return strconv.Quote(s.Parent)
+		}
+		return "without a name"
+	}
+	return ""
+}
+
+// bound returns what limits the calls by l: a window, a pace, or a number in flight.
+func (l *Learned) bound() string {
+	switch {
+	case l == nil:
+	case l.Window != (Rate{}):
+		return l.Window.String()
+	case l.Pace > 0:
+		return perSecond(l.Pace)
+	case l.Concurrency > 0:
+		return grouped(l.Concurrency) + " in flight"
+	}
+	return ""
+}
+
+// about returns what the gate knows about cause.
+func (r *rule) about(cause limits.Cause) string {
+	if cause == "" {
+		return ""
+	}
+	s := Stats{Rate: r.rate, Concurrency: r.concurrency, PausedWhy: r.why, Spacing: r.budget.spacing}
+	switch cause {
+	case limits.ByLearned:
+		s.Learned = r.learner.learned(&r.queue)
+	case limits.ByParent:
+		s.Parent = r.parent.name
+	}
+	return s.about(cause)
+}
+
+// ends returns when the wait of the calls for cause, which holds up the first of them, is over,
+// the zero time if that is unknown. atLeast means that it is so for the first of several.
+func (r *rule) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
+	at := queue.Forever
+	switch cause {
+	case "", limits.ByConcurrency, limits.BySemaphore:
+		return time.Time{}, false
+	case r.heldBy:
+		left := r.heldFor(now, cause)
+		if left == 0 {
+			return time.Time{}, false
+		}
+		at, atLeast = now+left, true
+	case limits.ByRate, limits.ByPause:
+		at = sat.Add(now, r.schedule.Wait(now, r.queue.AheadOfLast()))
+	default:
+		r.queue.Each(func(n int64) bool {
+			at, atLeast = sat.Add(now, r.wouldWait(now, n).For), true
+			return false
+		})
+	}
+	if at == queue.Forever {
+		return time.Time{}, false
+	}
+	return r.queue.Time(at), atLeast && r.queue.Len() > 1
+}
+
+// heldUp returns what the first call in the queue of g waits for, and the gates above g.
+func (g *Gate) heldUp() sentence.Wait {
+	r := (*rule)(g)
+	g.queue.Lock()
+	now := g.queue.Now()
+	cause := r.holds(now)
+	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
+	w.End, w.AtLeast = r.ends(now, cause)
+	g.queue.Unlock()
+	if cause == limits.ByParent {
+		w = w.Below(g.parent.heldUp())
+	}
+	return w
+}
+
+// A lastError is what Stats.LastError shows.
+type lastError struct {
+	err  error  // of a kind that is small; nil: see text
+	text string // of any other: a gate must not keep what an error has
+	at   time.Duration
+}
+
+// noteError records with which error a call was refused.
+func (g *Gate) noteError(why reason, err error) {
+	if why != reasonDeadline && why != reasonTooLarge && why != reasonOther {
+		return
+	}
+	last := &lastError{at: g.queue.Now()}
+	_, small := err.(*limits.WaitError)
+	switch small = small || err == limits.ErrTooLarge || err == limits.ErrTimeout || err == context.DeadlineExceeded; {
+	case small:
+		last.err = err
+	default:
+		last.text = lastErrorText(err)
+	}
+	g.lastError.Store(last)
+}
+
+func lastErrorText(err error) string {
+	return clean.Text(strings.TrimPrefix(err.Error(), "sluice: "))
+}
+
+// String returns the text of the error; "" for nil.
+func (e *lastError) String() string {
+	switch {
+	case e == nil:
+		return ""
+	case e.err != nil:
+		return lastErrorText(e.err)
+	}
+	return e.text
+}
