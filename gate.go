@@ -272,7 +272,7 @@ func (g *Gate) SetRate(rate Rate) error {
 			if rate.Count > 0 { // which paces the calls from now on
 				g.ramp = nil
 			}
-			g.learner.bound()
+			g.learner.bound(now)
 		}
 	})
 	if err != nil {
@@ -290,9 +290,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("sluice: negative concurrency %d", limit)
 	}
-	g.queue.Change(func(time.Duration) {
+	g.queue.Change(func(now time.Duration) {
 		g.concurrency = limit
-		g.learner.bound()
+		g.learner.bound(now)
 		g.queue.Recheck()
 	})
 	return nil

@@ -323,7 +323,7 @@ func (l *learner) blockedFor(now time.Duration) time.Duration {
 }
 
 // bound tells l that the rate or the concurrency of its gate has changed.
-func (l *learner) bound() {
+func (l *learner) bound(now time.Duration) {
 	if l == nil {
 		return
 	}
@@ -331,7 +331,7 @@ func (l *learner) bound() {
 	if l.unit != l.gate.rateUnit { // it began without a rate, and counts calls
 		rate = 0
 	}
-	l.rule.Bound(rate, l.gate.mostCalls())
+	l.rule.Bound(now, rate, l.gate.mostCalls())
 }
 
 // resume ends the pause that the server asked for.

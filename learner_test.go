@@ -214,11 +214,11 @@ func TestLearner_Bound_InItsUnit(t *testing.T) {
 		l := learning(t, Config{Concurrency: 5, RateUnit: Cost})
 		l.rule.TakeOver(0, adaptive.Past{Rate: 50, Calls: 10, Cost: 10})
 		l.gate.rate = Rate{Count: 10, Per: time.Second}
-		if l.bound(); l.rule.CallsPerSecond() < 45 {
+		if l.bound(0); l.rule.CallsPerSecond() < 45 {
 			t.Errorf("%v calls per second", l.rule.CallsPerSecond())
 		}
 		l.gate.rateUnit = Calls
-		if l.bound(); l.rule.CallsPerSecond() != 10 {
+		if l.bound(0); l.rule.CallsPerSecond() != 10 {
 			t.Errorf("%v calls per second at a rate of 10", l.rule.CallsPerSecond())
 		}
 	})

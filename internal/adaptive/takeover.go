@@ -84,13 +84,22 @@ func (r *Rule) Settle(now, since time.Duration, delta float64) {
 	}
 }
 
-// Bound changes Config.Max and Config.MaxConcurrency; 0 means none. What was learned stays.
-func (r *Rule) Bound(rate float64, concurrency int) {
+// Bound changes Config.Max and Config.MaxConcurrency; 0 means none. What was learned stays, also
+// while a lower bound holds, and the next call is as far behind the last one as the new pace says.
+func (r *Rule) Bound(now time.Duration, rate float64, concurrency int) {
 	if !(rate > 0) {
 		rate = math.Inf(1)
 	}
+	before := r.bounded()
 	r.cfg.Max, r.cfg.MaxConcurrency = rate, concurrency
-	r.pace.now = r.within(r.pace.now)
+	if r.phase == Searching {
+		r.pace.now = math.Max(r.pace.now, r.cfg.Start*r.unit)
+	}
+	r.pace.set(r)
+	if t := now.Seconds(); r.left > 0 && r.next > t && r.paced() && !r.blockage.on {
+		last := r.recent[(r.left-1)%uint64(len(r.recent))]
+		r.next = math.Max(t, last+(r.next-last)*before/r.bounded())
+	}
 	k := &r.capacity
 	k.setMost(r.cfg, k.limit < k.most || r.phase == Capped || r.phase == Slowed)
 }

@@ -89,12 +89,12 @@ func TestRule_Settle(t *testing.T) {
 
 func TestRule_Bound(t *testing.T) {
 	r := paced(t)
-	r.Bound(2, 0)
+	r.Bound(0, 2, 0)
 	if b := r.Belief(); b.Pace != 2 {
 		t.Errorf("%+v", b)
 	}
 	for _, none := range []float64{0, -1, math.NaN()} {
-		if r.Bound(none, 0); !math.IsInf(r.cfg.Max, 1) {
+		if r.Bound(0, none, 0); !math.IsInf(r.cfg.Max, 1) {
 			t.Errorf("%v: %v", none, r.cfg.Max)
 		}
 	}
@@ -117,12 +117,36 @@ func TestRule_Most(t *testing.T) {
 	}
 }
 
+// A rate that was lowered for a while does not hold up calls after that: the pace is what was
+// learned before, and the next call does not wait for its slot at the lower rate.
+func TestRule_Bound_LowerForAWhile(t *testing.T) {
+	for _, search := range []bool{false, true} {
+		r := paced(t)
+		if search {
+			r = New(Config{Start: 10})
+			r.Leave(0, 1, 0)
+		}
+		pace, next := r.Belief().Pace, r.Next(0, 0)
+		r.Bound(0, 1./3600, 0)
+		if at := r.Next(0, 0); at < time.Minute-time.Millisecond {
+			t.Errorf("search %v: at a rate of 1/h the next call leaves at %v, want a minute, the least pace", search, at)
+		}
+		r.Bound(0, 100, 0)
+		if b := r.Belief(); b.Pace < pace {
+			t.Errorf("search %v: the pace is %v, and was %v", search, b.Pace, pace)
+		}
+		if at := r.Next(0, 0); at > next+time.Microsecond {
+			t.Errorf("search %v: the next call leaves at %v, want %v", search, at, next)
+		}
+	}
+}
+
 // A configured bound of the calls in flight holds from now on, and what was learned of the
 // server's is not lost while a lower one holds.
 func TestRule_Bound_Concurrency(t *testing.T) {
 	want := func(r *Rule, configured, want int) {
 		t.Helper()
-		r.Bound(0, configured)
+		r.Bound(0, 0, configured)
 		if got := r.capacity.bound(); got != want {
 			t.Errorf("%v: with %d configured, the bound is %d, want %d", r.phase, configured, got, want)
 		}
@@ -145,7 +169,7 @@ func TestRule_Bound_Concurrency(t *testing.T) {
 	}
 	capped := paced(t)
 	capped.phase, capped.capacity.limit = Capped, 8
-	capped.Bound(0, 2)
+	capped.Bound(0, 0, 2)
 	if capped.capacity.move(capped, +1); capped.capacity.limit != 8 {
 		t.Errorf("a bound that was not reached has moved to %v", capped.capacity.limit)
 	}

@@ -258,15 +258,27 @@ func (x *crowd) leftAt(caller, nth int) time.Duration {
 // wantLeft checks when a caller left: exactly at an instant or, on the real clock, not
 // before it.
 func (x *crowd) wantLeft(caller int, at time.Duration) {
-	got := x.leftAt(caller, 0)
+	got, late := x.leftAt(caller, 0), x.late()
+	if !x.s.Paced {
+		late += x.s.Pace
+	}
 	switch {
 	case got < 0:
 		x.errorf("call %d did not leave: %v", caller, x.errOf(caller))
 	case got < at:
 		x.errorf("call %d left at %v, before %v", caller, got, at)
-	case !x.real && got > at+x.s.Late:
-		x.errorf("call %d left at %v, later than %v", caller, got, at+x.s.Late)
+	case !x.real && got > at+late:
+		x.errorf("call %d left at %v, later than %v", caller, got, at+late)
 	}
+}
+
+// late returns how much later than its exact instant a call may leave in a bubble. What a gate has
+// learned is computed in floating-point numbers.
+func (x *crowd) late() time.Duration {
+	if x.s.Pace > 0 {
+		return x.s.Late + 2
+	}
+	return x.s.Late
 }
 
 // wantEnded checks that a call has ended, when it must have, and returns its error.

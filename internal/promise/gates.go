@@ -30,6 +30,24 @@ var Gates = map[string]Setup{
 	"shutdown":           besideShutdown,
 	"rate_change":        changed,
 
+	"learned":                 learned(plain),
+	"learned_no_rate":         learned(searching(withoutRate)),
+	"learned_parent":          learned(withParent),
+	"learned_quota":           learned(withQuotas),
+	"learned_cost":            learned(withCost),
+	"learned_costs":           learned(costs(plain)),
+	"learned_keyed":           learned(inKeyed),
+	"learned_peers":           sharing(learned(plain)),
+	"learned_deadline":        learned(withDeadline),
+	"settled":                 settled,
+	"learned_settled":         learned(settled),
+	"settled_no_rate":         settledWithoutRate,
+	"learned_settled_no_rate": learned(searching(settledWithoutRate)),
+	"told_elsewhere":          toldElsewhere,
+	"parent_no_rate":          withParentAndNoRate,
+	"cost_parent":             withCostAndParent,
+	"room_of_cost_parent":     withRoomOfCost,
+
 	"costs_parent":             withCostsInParent,
 	"costs_quota_far_away":     withFarCosts,
 	"costs_pause":              costs(paused),
@@ -88,7 +106,7 @@ func NewLevel(name string, g *sluice.Gate, quotas ...Quota) *Level {
 func (l Limits) Config() sluice.Config {
 	return sluice.Config{
 		Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain, Limits: l.more,
-		Adaptive: sluice.Adaptive{Peers: l.peers},
+		Adaptive: sluice.Adaptive{Peers: l.peers, Search: l.search.Count > 0, Start: l.search},
 	}
 }
 
@@ -113,6 +131,7 @@ type verbs struct {
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
 	settle   sluice.Costs  // what a call has really taken when it ends, nil for what it was granted
+	took     int64         // likewise its cost, 0 for what it was granted
 }
 
 // subject returns a subject whose calls enter the gate that use passes on.
@@ -157,7 +176,7 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 		p, err = g.AcquireWithin(ctx, n, v.within)
 	case v.within > 0:
 		p, err = g.AcquireWithin(ctx, n, limit)
-	case n == 1 && v.settle == nil:
+	case n == 1 && !v.settles():
 		return g.Do(ctx, func(context.Context) error { return marked(f()) })
 	default:
 		p, err = g.Acquire(ctx, n)
@@ -166,8 +185,22 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 		return err
 	}
 	defer p.Release()
-	defer p.SettleCosts(v.settle)
-	return f()
+	defer v.end(p) // if f panics
+	err = marked(f())
+	v.end(p)
+	p.Ended(err)
+	return err
+}
+
+// settles reports whether a call takes something else than it was granted with.
+func (v verbs) settles() bool { return v.settle != nil || v.took > 0 }
+
+// end settles the call of p.
+func (v verbs) end(p *sluice.Permit) {
+	p.SettleCosts(v.settle)
+	if v.took > 0 {
+		p.Settle(v.took)
+	}
 }
 
 func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPolicy, f func() error) error {
@@ -176,7 +209,7 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 		ctx, cancel = context.WithTimeout(ctx, v.deadline)
 		defer cancel()
 	}
-	if v.cost == 1 && v.settle == nil {
+	if v.cost == 1 && !v.settles() {
 		return sluice.Retry(ctx, g, policy, func(context.Context) error { return marked(f()) })
 	}
 	a := sluice.NewAttempts(g, policy)
@@ -186,7 +219,7 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 			return err
 		}
 		again, err := a.Try(ctx, p, func(context.Context) error { return marked(f()) })
-		p.SettleCosts(v.settle)
+		v.end(p)
 		p.Release()
 		if !again {
 			return err

@@ -71,8 +71,9 @@ type Limits struct {
 	Real     bool               // on the real clock
 	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
 
-	more  []sluice.Limit // further ones
-	peers limits.Peers   // with which a gate shares what it learns, or nil
+	more   []sluice.Limit // further ones
+	peers  limits.Peers   // with which a gate shares what it learns, or nil
+	search sluice.Rate    // at which a gate begins to look for the limit of its server; zero: it does not
 }
 
 // A Setup makes the subject of a column. It may wait until the subject is ready, on the
@@ -108,6 +109,10 @@ type Subject struct {
 	// Late is how much later than its exact instant each call may leave in a bubble,
 	// because a limit is a round trip away.
 	Late time.Duration
+
+	// Pace is how far apart calls may leave because the gate has learned a pace; 0 if it has
+	// not. After a refusal it may be slower.
+	Pace time.Duration
 
 	// Paced reports whether calls leave an interval apart, Weighs whether a longer gap
 	// follows a call of higher cost.
@@ -162,6 +167,10 @@ type Quota struct {
 	Left func() int64  // how much is left
 	Take func(n int64) // takes n, or gives back -n if n < 0
 	Cost int64         // what a call takes; 0 means 1
+
+	// Rings reports whether it wakes callers that wait for it when something is given back. If not,
+	// they ask again when the wait that it named is over, however long that is.
+	Rings bool
 }
 
 // A ServerWait is the error of a call that a server refuses, with the time to wait.

@@ -41,6 +41,11 @@ var broken = map[string]map[string]Setup{
 	"conservation": {"an error loses the permit": leaking},
 	"paid_retries": {"retries as often as it likes": naiveSetup(false)},
 	"server_wait":  {"waits as long as the server sets": patient},
+	"throughput": {
+		"a little too slow":                faster(106),
+		"a pause never ends":               sleepy,
+		"a refusal slows it down for ever": offended,
+	},
 }
 
 // A check must be able to fail.
@@ -238,6 +243,36 @@ func faster(percent time.Duration) Setup {
 		l.Interval = l.Interval * percent / 100
 		return plain(tb, l)
 	}
+}
+
+// sleepy does not come back from a pause by itself: Resume does nothing, and only a later pause ends
+// an earlier one.
+func sleepy(tb testing.TB, l Limits) *Subject {
+	s := plain(tb, l)
+	s.Levels[0].Control = deafToResume{s.Levels[0].Control}
+	return s
+}
+
+// A deafToResume does not end pauses.
+type deafToResume struct{ Control }
+
+func (deafToResume) Resume() {}
+
+// offended takes ten intervals for each call after a refusal, for ever.
+func offended(tb testing.TB, l Limits) *Subject {
+	s := plain(tb, l)
+	do := s.Do
+	s.Do = func(ctx context.Context, ask Ask, f func() error) error {
+		return do(ctx, ask, func() error {
+			err := f()
+			var wait *ServerWait
+			if errors.As(err, &wait) {
+				_ = s.Levels[0].SetRate(sluice.Rate{Count: 1, Per: 10 * l.Interval})
+			}
+			return err
+		})
+	}
+	return s
 }
 
 func bursting(tb testing.TB, l Limits) *Subject {

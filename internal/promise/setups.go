@@ -30,15 +30,17 @@ func withGrandparent(tb testing.TB, l Limits) *Subject {
 	return OfGate(l, g, NewLevel("gate", g), NewLevel("middle", middle, quota), NewLevel("top", top))
 }
 
-const plenty = 2000
+// plenty is more than the calls of a scene take.
+const plenty = 10_000
 
 // newBucket returns a bucket that calls of a cost hardly empty.
 func newBucket(cost int64) (sluice.Limit, Quota) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: 100 * time.Hour, Burst: plenty}))
 	return sluice.Limit{Name: "bucket", Limiter: b}, Quota{
-		Name: "bucket",
-		Cost: cost,
-		Left: func() int64 { return b.Take(0).Remaining },
+		Name:  "bucket",
+		Cost:  cost,
+		Rings: true,
+		Left:  func() int64 { return b.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				b.Adjust(context.Background(), n, 0)
@@ -53,9 +55,10 @@ func newBucket(cost int64) (sluice.Limit, Quota) {
 func newLog(cost int64) (sluice.Limit, Quota) {
 	log := limits.Must(window.NewSliding(window.Quota{Limit: plenty, Window: 100 * time.Hour}))
 	return sluice.Limit{Name: "log", Limiter: log}, Quota{
-		Name: "log",
-		Cost: cost,
-		Left: func() int64 { return log.Take(0).Remaining },
+		Name:  "log",
+		Cost:  cost,
+		Rings: true,
+		Left:  func() int64 { return log.Take(0).Remaining },
 		Take: func(n int64) {
 			if n < 0 {
 				_ = log.Adjust(context.Background(), n, 0)
@@ -122,7 +125,7 @@ const trip = 500 * time.Microsecond
 func farQuota(tb testing.TB, cfg sluice.Config) farGate {
 	bucket, quota := newBucket(1)
 	log, quota2 := newLog(1)
-	bucket.Limiter = far{bucket.Limiter, trip}
+	bucket.Limiter, quota.Rings = far{bucket.Limiter, trip}, false
 	cfg.Limits = []sluice.Limit{bucket, log}
 	g := mustGate(tb, cfg)
 	return farGate{g, []*Level{NewLevel("gate", g, quota, quota2)}}

@@ -66,7 +66,7 @@ func withCostsInParent(tb testing.TB, l Limits) *Subject {
 func withFarCosts(tb testing.TB, l Limits) *Subject {
 	tokens, quota := newTokens()
 	points, quota2 := newPoints()
-	tokens.Limiter = far{tokens.Limiter, trip}
+	tokens.Limiter, quota.Rings = far{tokens.Limiter, trip}, false
 	cfg := l.Config()
 	cfg.Limits = []sluice.Limit{points, tokens}
 	g := mustGate(tb, cfg)

@@ -125,15 +125,15 @@ func noHerd(c *check) {
 				}
 				if how.name == "Resume" {
 					x.sleep(c.unit)
-					ends = max(x.origin, how.end(x, l))
+					ends = max(x.origin, min(ends, how.end(x, l)))
 				}
 				x.finish()
-				x.apart(ends)
+				x.apart(ends, x.late())
 			})
 		}
 	}
 	c.scene("calls without an answer", Limits{Interval: c.unit}, func(x *crowd) {
-		if x.s.Paced || x.real {
+		if x.s.Paced || x.s.Pace > 0 || x.real {
 			return
 		}
 		x.s.Levels[0].PauseUntil(time.Now().Add(c.unit), "on purpose")
@@ -172,7 +172,11 @@ func noHerdAfterServerWait(c *check, callers int) {
 			x.left[i].answered--
 		}
 		x.mu.Unlock()
-		x.apart(said + wait.After)
+		late := x.late()
+		if x.s.Pace > 0 { // it has learned from the refusal
+			late = x.long
+		}
+		x.apart(said+wait.After, late)
 	})
 }
 
@@ -186,17 +190,21 @@ func (x *crowd) awaitPause() {
 	}
 }
 
-// apart checks that the calls did not leave in a herd from an instant on.
-func (x *crowd) apart(from time.Duration) {
-	for k, d := range x.departures() {
+// apart checks that the calls did not leave in a herd from an instant on. With a rate, the first
+// leaves then and each other one an interval after the one before, or so much later.
+func (x *crowd) apart(from, late time.Duration) {
+	all := x.departures()
+	for k, d := range all {
 		switch at := from + time.Duration(k)*x.unit; {
 		case d.at < from:
 			x.errorf("call %d left at %v, before the end of the pause at %v", d.caller, d.at, from)
 		case x.s.Paced && d.at < at:
 			x.errorf("the call %d places after the first left at %v, before %v", k, d.at, at)
-		case x.s.Paced && !x.real && d.at > at+x.s.Late:
-			x.errorf("the call %d places after the first left at %v, later than %v", k, d.at, at+x.s.Late)
-		case !x.s.Paced && k > 2*d.answered:
+		case x.s.Paced && !x.real && d.at > at+late:
+			x.errorf("the call %d places after the first left at %v, later than %v", k, d.at, at+late)
+		case !x.s.Paced && x.s.Pace > 0 && k > 0 && d.at <= all[k-1].at && !x.real:
+			x.errorf("the call %d places after the first left with the one before, at %v", k, d.at)
+		case !x.s.Paced && x.s.Pace == 0 && k > 2*d.answered:
 			x.errorf("%d calls had left at %v, after %d answers: a herd", k+1, d.at, d.answered)
 			return
 		}
