@@ -10,8 +10,9 @@ import (
 
 // A Queue makes callers wait for a limiter that does not wait itself. See [NewQueue].
 type Queue struct {
-	queue queue.Queue
-	ask   queue.AskFunc
+	queue  queue.Queue
+	behind queue.Behind
+	ask    queue.AskFunc
 }
 
 // NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter allows
@@ -34,24 +35,24 @@ func NewQueue(limiter limits.Limiter) *Queue {
 		wait, err := limiter.Admit(ctx, t.N)
 		return queue.Wait{For: wait, Sure: wait, By: bell}, err
 	}}
-	q.queue.Init(unknown{}, queue.Config{})
+	q.queue.Init(unknown{}, queue.Config{Behind: &q.behind})
 	return q
 }
 
 // Acquire blocks until the limiter allows n, behind the callers that came before. n = 0
 // takes nothing and never blocks.
 //
-// If ctx is done, it returns ctx.Err(). If the limiter says that n fits only after the
-// deadline of ctx, it returns a [*limits.WaitError] at once. If the limiter returns an
+// If ctx is done, it returns ctx.Err(). If the limiter says that n, or the call of the first
+// caller, fits only after the deadline of ctx, it returns a [*limits.WaitError] at once. If the limiter returns an
 // error, such as [limits.ErrTooLarge], so does Acquire. After an error nothing is taken,
 // as far as the limiter can know. It panics if n < 0.
 func (q *Queue) Acquire(ctx context.Context, n int64) error {
 	return q.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. Once the caller is the
-// first, and the limiter says that the wait is longer, it returns a [*limits.WaitError]
-// at once. If the caller has not become the first by then, it returns
+// AcquireWithin is Acquire, but waits no longer than longest. As soon as the limiter says
+// that the wait is longer, also if it says so to the first caller, behind which this one waits,
+// it returns a [*limits.WaitError]. If the caller has not become the first by then, it returns
 // [limits.ErrTimeout]. longest ≤ 0 does not wait.
 func (q *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return q.acquire(ctx, n, longest)

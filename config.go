@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
@@ -181,7 +182,8 @@ func (cfg *Config) check() error {
 func (g *Gate) initQueue() {
 	r := (*rule)(g)
 	cfg := queue.Config{
-		MaxWaiting: g.maxWaiting,
+		MaxWaiting: int32(min(g.maxWaiting, math.MaxInt32)),
+		Behind:     &g.behind,
 		Refuse:     r.refuse,
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
@@ -189,6 +191,9 @@ func (g *Gate) initQueue() {
 		Fine:       g.schedule.Fine,
 		Hold:       g.schedule.Hold,
 		Latch:      r,
+	}
+	if g.parent != nil {
+		g.behind.Above = &g.parent.queue
 	}
 	if g.observer != nil {
 		cfg.Waits = func(ctx context.Context, n int64) {

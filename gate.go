@@ -66,6 +66,8 @@ type Gate struct {
 	adaptive                  Adaptive
 	refusedBy                 func(error) (bool, time.Duration) // Config.Refused
 
+	behind queue.Behind
+
 	tie      *tie         // to the parent, or nil
 	children atomic.Int64 // gates that have it as their parent
 	lent     atomic.Int64 // how many Keyeds have it
@@ -108,7 +110,8 @@ type Gate struct {
 // n = 0 takes nothing and is granted at once.
 //
 // If ctx is done, it returns ctx.Err(). If the call cannot leave before the deadline
-// of ctx, it returns a [*limits.WaitError], at once or as soon as a change makes it so. It
+// of ctx, it returns a [*limits.WaitError], immediately or as soon as that is known: a change may
+// make it so, or the first caller learns it, which alone asks further limits and the parent. It
 // returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the
 // error of a limit or of Config.Semaphore that could not decide. After an error nothing
 // is taken from any limit. It panics if n < 0.

@@ -160,6 +160,7 @@ func (g *Gate) backOut(places, slots int, seen *[mostGates]look) {
 		if i < slots {
 			gate.queue.Lock()
 			gate.schedule.GiveBack(seen[i].now, seen[i].slots.Interval())
+			gate.queue.Kick() // the next slot is earlier
 			gate.queue.Unlock()
 		}
 		gate.flight.uncountPassed()

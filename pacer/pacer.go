@@ -37,6 +37,7 @@ package pacer
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
@@ -131,7 +132,7 @@ func New(rate limits.Rate, cfg Config) (*Pacer, error) {
 	p := &Pacer{schedule: *s}
 	p.lane.Init()
 	r := (*rule)(p)
-	p.queue.Init(r, queue.Config{MaxWaiting: cfg.MaxWaiting, Exact: true, Latch: r, Fine: p.schedule.Fine, Hold: p.schedule.Hold})
+	p.queue.Init(r, queue.Config{MaxWaiting: int32(min(cfg.MaxWaiting, math.MaxInt32)), Exact: true, Latch: r, Fine: p.schedule.Fine, Hold: p.schedule.Hold})
 	return p, nil
 }
 

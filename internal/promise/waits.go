@@ -221,7 +221,9 @@ func neverHopeless(c *check) {
 		}
 		x.do(x.ctx, 0, Ask{}, nil)
 		x.finishOf(0)
-		x.wantHopeless(1, c.long/2, x.leftAt(0, 0)+c.long-x.now())
+		need := x.leftAt(0, 0) + c.long - x.now()
+		x.wantHopeless(1, c.long/2, need, 0)
+		x.behindOne(func() { x.wantHopeless(3, c.long/2, need, c.long) })
 	})
 	c.scene("a wait that fits", Limits{Interval: 10 * c.unit}, func(x *crowd) {
 		if !x.s.Paced || x.real {
@@ -238,8 +240,16 @@ func neverHopeless(c *check) {
 			x.rest()
 			end := x.now() + c.long
 			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
-			x.wantHopeless(1, c.long/2, end-x.now())
+			x.wantHopeless(1, c.long/2, end-x.now(), 0)
+			x.behindOne(func() { x.wantHopeless(3, c.long/2, end-x.now(), c.unit) })
 		})
+		for _, q := range level.Quotas {
+			c.scene(q.Name+" of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+				free := x.block(x.s.Levels[i], q.Name)
+				defer free()
+				x.behindOne(func() { x.wantHopeless(3, c.long/2, c.long/2, 1000*time.Hour) })
+			})
+		}
 		if !level.Roomy {
 			continue
 		}
@@ -262,9 +272,22 @@ func neverHopeless(c *check) {
 	spacingMayEnd(c)
 }
 
+// behindOne calls f while caller 2 waits, who waits for as long as it takes.
+func (x *crowd) behindOne(f func()) {
+	if x.real { // it is not known when it has asked
+		return
+	}
+	ctx, cancel := context.WithCancel(x.ctx)
+	x.do(ctx, 2, Ask{}, nil)
+	x.sleep(4 * x.s.Late) // until it has asked limits that are far away
+	f()
+	cancel()
+	x.finishOf(2)
+}
+
 // wantHopeless makes a call that must be refused at once, because it would have to wait for
-// need.
-func (x *crowd) wantHopeless(caller int, within, need time.Duration) {
+// need, and for up to more because of those ahead of it.
+func (x *crowd) wantHopeless(caller int, within, need, more time.Duration) {
 	before, at := x.state(), x.now()
 	x.do(x.ctx, caller, Ask{Within: within}, nil)
 	x.finishOf(caller)
@@ -277,7 +300,7 @@ func (x *crowd) wantHopeless(caller int, within, need time.Duration) {
 		x.errorf("it took %v to say: %v", e.at-at, e.err)
 	case x.real && e.at-at >= within:
 		x.errorf("it was not refused before its time was over: %v", e.err)
-	case wait.Need > need || !x.real && wait.Need < need-x.s.Late:
+	case wait.Need > need+more || !x.real && wait.Need < need-x.s.Late:
 		x.errorf("it would have had to wait %v, by the error %v", need, wait.Need)
 	}
 	if after := x.state(); after != before {

@@ -24,6 +24,10 @@ type Request struct {
 	// It is for callers that ask.
 	Came time.Time
 
+	// Below, if set, is the queue at whose head the caller waits meanwhile. This queue is its
+	// Behind.Above.
+	Below *Queue
+
 	announced bool // Config.Waits was called
 	asking    context.Context
 	stop      context.CancelFunc // of asking
@@ -151,6 +155,11 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	}
 	q.push(w)
 	q.hurry(now, w)
+	if r.Below != nil {
+		q.cfg.Behind.noteBelow(Forever)
+		q.foresee(now, q.found())
+		q.failIn(r.Below)
+	}
 	if q.front == w {
 		if r.Ask != nil {
 			w.rare.first = true // since it came, also if that should have been earlier
@@ -183,6 +192,9 @@ func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d 
 	w.setLimits(d, q, now, r.Max)
 	if w.rare != nil {
 		err = q.hopeless(now, w, q.weight.value())
+		if err == nil && q.noteAbove(w) { // which may have learned something before it was told
+			err = q.hopeless(now, w, q.weight.value())
+		}
 	}
 	if err == nil && q.full() {
 		err = limits.ErrQueueFull
@@ -202,7 +214,7 @@ func (q *Queue) refuse(n int64) error {
 }
 
 func (q *Queue) full() bool {
-	return q.cfg.MaxWaiting > 0 && q.Len() >= q.cfg.MaxWaiting
+	return q.cfg.MaxWaiting > 0 && q.Len() >= int(q.cfg.MaxWaiting)
 }
 
 // A deadline is that of a context. It is read before the queue is locked: the context
@@ -225,7 +237,7 @@ func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
 		return
 	}
 	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
-	w.rare.patience, w.rare.announced = r.Patience, r.announced
+	w.rare.patience, w.rare.announced, w.rare.below = r.Patience, r.announced, r.Below
 	if w.rare.since = now; !r.Came.IsZero() {
 		w.rare.since = min(now, r.Came.Sub(q.epoch))
 	}

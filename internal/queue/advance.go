@@ -126,8 +126,14 @@ func (q *Queue) Advance(now time.Duration) {
 // have looked too early. The queue must be locked. Call it after anything that may let
 // such a head through; for other heads Advance asks the rule.
 func (q *Queue) Kick() {
-	if q.front != nil && q.front.asks() {
-		q.front.rare.since = min(q.front.rare.since, q.Now())
+	asks := q.front != nil && q.front.asks()
+	if !asks && q.found() == 0 {
+		return
+	}
+	now := q.Now()
+	q.foresee(now, 0) // until it has asked
+	if asks {
+		q.front.rare.since = min(q.front.rare.since, now)
 		q.front.nudge()
 	}
 }
@@ -143,6 +149,10 @@ func (q *Queue) setDue(due time.Duration) {
 // arm makes the driver wake at due.
 func (q *Queue) arm(now, due time.Duration) {
 	q.setDue(due)
+	if b := q.cfg.Behind; b != nil && b.soonestBelow.Load() != 0 {
+		q.foresee(now, 0)
+		q.failBelow(now, q.surely())
+	}
 	if d := q.driver; d != nil && d.at > due && !q.ringFor(d, now, due) {
 		d.nudge()
 	}
@@ -160,6 +170,11 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 		}
 	}
 	need := q.rule.Forecast(now, ahead)
+	if w != q.front { // which knows
+		if sure := sat.Sub(q.surely(), now); sure > need {
+			return q.blame(now, 0, w, w.tooLong(now, sure))
+		}
+	}
 	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
 	if need == 0 && w.maxAt() <= now && !asks {
 		return q.blame(now, 0, w, limits.ErrTimeout)

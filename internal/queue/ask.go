@@ -41,6 +41,14 @@ type Wait struct {
 	By *Bell
 }
 
+// sureAt returns until when w lasts for sure, if it began now.
+func (w Wait) sureAt(now time.Duration) time.Duration {
+	if w.For == Forever { // which a change may end at any time
+		return 0
+	}
+	return sat.Add(now, w.Sure)
+}
+
 // A Bell registers f at a limit outside the queue. The limit calls f whenever it may
 // admit a caller earlier than it said, until stop is called. f does not block.
 type Bell func(f func()) (stop func())
@@ -111,6 +119,8 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 			err = limits.ErrTimeout
 		}
 		if err == nil {
+			q.foresee(now, wait.sureAt(now))
+			q.failBehind(now)
 			return false, nil
 		}
 		err = q.blame(now, 0, w, err)

@@ -144,7 +144,7 @@ func (q *Queue) failHopeless(now time.Duration) {
 	case b == nil || b.n == 0:
 	case b.index != nil:
 		b.index.trim(q.front)
-		p := pass{q: q, index: b.index, now: now, unit: q.unit()}
+		p := pass{q: q, index: b.index, now: now, sure: q.surely(), unit: q.unit()}
 		for i := 0; i < len(p.index.nodes[levels-1]) && p.node(levels-1, i); i++ {
 		}
 	default:

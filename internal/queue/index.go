@@ -278,6 +278,7 @@ type pass struct {
 	*index
 	q     *Queue
 	now   time.Duration
+	sure  time.Duration // see Queue.surely
 	unit  float64
 	ahead total // the sum of the gaps so far
 }
@@ -291,9 +292,9 @@ func (p *pass) node(level, i int) (more bool) {
 	impatient := p.q.cfg.GiveUp != nil && n.patience != Forever && p.q.cfg.GiveUp(p.now, n.patience) != nil
 	latest := Forever // a bound after that is late enough
 	if n.bound != Forever {
-		latest = sat.Add(p.now, p.q.rule.Forecast(p.now, end.beyond(p.gone)))
+		latest = max(p.sure, sat.Add(p.now, p.q.rule.Forecast(p.now, end.beyond(p.gone))))
 	}
-	if !impatient && (n.bound == Forever || n.bound > latest || p.unit > 0 && p.unit <= n.unit &&
+	if !impatient && (n.bound == Forever || n.bound > latest || p.unit > 0 && p.unit <= n.unit && n.bound > p.sure &&
 		sat.Add(p.now, p.q.rule.Forecast(p.now, p.ahead.beyond(p.gone))) < n.start) {
 		p.ahead = end
 		return true

@@ -50,6 +50,7 @@ func (q *Queue) remove(w *Waiter) {
 		}
 	}
 	if w.prev == nil {
+		q.forget()
 		if q.front = w.next; q.front == nil && q.closed == nil {
 			q.busy.Store(false)
 		}

@@ -68,7 +68,7 @@ type Latch interface {
 // Config is what a queue needs besides its rule.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
-	MaxWaiting int
+	MaxWaiting int32
 
 	// Exact promises that Forecast is the true wait while nothing changes.
 	// Bounds on the wait then need no timers: a hopeless wait is refused when
@@ -101,6 +101,9 @@ type Config struct {
 	// Waits, unless it has to ask, at the head, to know. If Waits panics the caller's
 	// wait is over, and the panic propagates.
 	Waits func(ctx context.Context, n int64)
+
+	// Behind, if set, is the queue's own. It is for queues whose callers ask.
+	Behind *Behind
 
 	// Refuse, if set, is called with the queue locked for the n of each caller. An
 	// error means that no wait can help, and is returned. If it refuses n, it refuses

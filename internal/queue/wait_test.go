@@ -151,7 +151,7 @@ func TestQueue_Hold_NotInABubble(t *testing.T) {
 func TestQueue_Hold_NotForACallerThatCannotWait(t *testing.T) {
 	for name, r := range map[string]Request{"full": {N: 1, Max: Forever}, "at once": {N: 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			q := held(ms/4, 3*ms/4, Config{Exact: true, MaxWaiting: map[string]int{"full": 2}[name]})
+			q := held(ms/4, 3*ms/4, Config{Exact: true, MaxWaiting: map[string]int32{"full": 2}[name]})
 			got := make(chan []time.Duration)
 			go func() { got <- leave(q, Request{N: 1, Max: Forever}, 0, 0, 0) }()
 			time.Sleep(3 * ms / 4)

@@ -74,6 +74,7 @@ type rare struct {
 	paced     bool               // see Wait
 	receipt   Receipt            // of an entry that was granted
 	bells     []hung             // the bells it is registered at
+	below     *Queue             // at the head of which it waits, or nil
 }
 
 // A hung is a bell at which an entry is registered.
