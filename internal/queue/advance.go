@@ -172,7 +172,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	need := q.rule.Forecast(now, ahead)
 	if w != q.front { // which knows
 		if sure := sat.Sub(q.surely(), now); sure > need {
-			return q.blame(now, 0, w, w.tooLong(now, sure))
+			return q.blame(now, 0, w, q.tooLong(w, now, sure))
 		}
 	}
 	asks := w.asks() && (q.front == nil || q.front == w) // and then knows
