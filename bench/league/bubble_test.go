@@ -39,10 +39,15 @@ func TestPlayInBubble_AgreesWithTheTwin(t *testing.T) {
 // TestPlayInBubble_HasNoRace is small enough.
 func notRaced(t *testing.T) {
 	t.Helper()
-	info, ok := debug.ReadBuildInfo()
-	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raced() {
 		t.Skip("too much for the race detector")
 	}
+}
+
+// raced reports whether the race detector is on.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func TestPlayInBubble_HasNoRace(t *testing.T) {
@@ -112,8 +117,9 @@ func TestPlayInBubble_RepeatsASeed(t *testing.T) {
 			case "aws-adaptive in tokens": // which of the callers that wake together gets the token
 				most = 3
 			case "sluicehttp in siblings", "sluicehttp-told in siblings", "sluicehttp in tokens", "sluicehttp-told in tokens":
-				// Pauses end at random instants: of 160 runs 158 were within 3 of each other, and one 14 below.
-				most, runs = 3, 3
+				// Pauses end at random instants: of 160 runs 158 were within 3 of each other, and one 14 below;
+				// medians of three runs were once 4 apart.
+				most, runs = 5, 3
 			}
 			a, b := medianScore(t, e.name, name, runs), medianScore(t, e.name, name, runs)
 			if d := math.Abs(a - b); !(d <= most) {

@@ -11,9 +11,6 @@ import (
 	"testing"
 )
 
-// underRace reports whether the race detector is on.
-var underRace bool
-
 func world(t *testing.T, name string) *World {
 	t.Helper()
 	for _, w := range namedWorlds() {
@@ -95,7 +92,7 @@ func TestPlayAll_ScoreOfTheRule(t *testing.T) {
 		{"named", namedWorlds(), [2]float64{94.5, 92.2}, [2]float64{87.2, 83.7}},
 		{"random", drawWorlds(60, 1), [2]float64{89.6, 88.0}, [2]float64{75.1, 66.9}},
 	} {
-		if underRace && c.name == "random" {
+		if raced() && c.name == "random" {
 			continue
 		}
 		scores := newTable(playAll(c.worlds, kinds, 1, bubblesOf(t)))

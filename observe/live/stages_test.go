@@ -150,7 +150,7 @@ func TestStages(t *testing.T) {
 				s.load(s.gate(sluice.Config{Limits: []sluice.Limit{{Name: "day", Limiter: day}}}), 10, ms, 0)
 			}, waiting,
 			"10 calls wait for the limit day, at least until midnight (13 h 59 min)", "; cheaper calls, or a larger limit, would help.",
-			"waited for the limit day, until midnight, as long as allowed", "waits for the limit day, until midnight",
+			"would have to wait 13h59m48s for the limit day, until midnight, 5s were allowed", "waits for the limit day, until midnight",
 		},
 		"sliding quota": {
 			func(s *stage) {
@@ -158,7 +158,7 @@ func TestStages(t *testing.T) {
 				s.load(s.gate(sluice.Config{Limits: []sluice.Limit{{Name: "hour", Limiter: hour}}}), 1, 10*ms, 0)
 			}, waiting,
 			"1 call waits for the limit hour, until 11:00:00 (59 min 48 s)", "; cheaper calls, or a larger limit, would help.",
-			"waited for the limit hour, until 11:00:00, as long as allowed", "waits for the limit hour, until 11:00:00",
+			"would have to wait 59m48s for the limit hour, until 11:00:00, 5s were allowed", "waits for the limit hour, until 11:00:00",
 		},
 		"Redis away, limit": {
 			func(s *stage) {
