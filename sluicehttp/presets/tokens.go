@@ -196,20 +196,8 @@ func hostAndModel(req *http.Request) string {
 		return key // and so will the request
 	}
 	defer body.Close()
-	d := json.NewDecoder(io.LimitReader(body, mostRead))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return key
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			return key
-		}
-		var model string
-		if name == "model" && json.Unmarshal(value, &model) == nil {
-			return key + " " + model
-		}
+	if model := modelIn(io.LimitReader(body, mostRead)); model != "" {
+		return key + " " + model
 	}
 	return key
 }
