@@ -23,8 +23,9 @@ type PacerConfig struct {
 
 	// Late is how long after its slot a call may still leave. A call that wakes
 	// later reserves another slot, so that delayed calls do not leave together;
-	// its first slot stays empty. A machine that often stalls for longer needs
-	// more. 0 means 5 ms.
+	// its first slot stays empty. 0 means that it follows how late calls of this
+	// process are woken: 5 ms in one that is idle, up to 50 ms in one whose processors
+	// are all busy.
 	Late time.Duration
 
 	// PausePoll is how long it takes at most, besides a round trip, until a pause
@@ -67,7 +68,7 @@ type PacerConfig struct {
 // By the server's clock slots are exactly one interval apart, which is rounded up to
 // a nanosecond. A call leaves later than its slot by its round trip and its timer. In
 // any window W at most (W + Late) ÷ interval + n units leave, where n is the largest
-// cost, and Burst − 1 more after an idle time.
+// cost, and Burst − 1 more after an idle time. (Late is at most 50 ms if it is 0.)
 //
 // Callers are served in the order in which their requests reach the server. As a limit
 // of a gate, a Pacer holds one slot for the first caller in the gate's queue, so each
@@ -80,8 +81,9 @@ type Pacer struct {
 	away  OutagePolicy
 	paced atomic.Pointer[spacing] // changed as one, so that no request mixes two rates
 
-	horizon    int64 // ns
-	late, poll time.Duration
+	horizon int64 // ns
+	late    lateness
+	poll    time.Duration
 
 	ahead prefetched
 
@@ -117,14 +119,15 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 	if !cfg.OnOutage.valid() {
 		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
 	}
-	cfg.Horizon, cfg.Late, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.Late, 5*time.Millisecond), or(cfg.PausePoll, 100*time.Millisecond)
+	cfg.Horizon, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.PausePoll, 100*time.Millisecond)
 	if cfg.Prefetch > cfg.Horizon {
 		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
 		store: s, key: s.key("pacer1", name, "", ""), away: s.honor(cfg.OnOutage),
-		horizon: int64(cfg.Horizon), late: cfg.Late, poll: cfg.PausePoll, changed: make(chan struct{}),
+		horizon: int64(cfg.Horizon), poll: cfg.PausePoll, changed: make(chan struct{}),
 	}
+	p.late.fixed = cfg.Late
 	p.ahead.init(cfg.Prefetch)
 	if err := p.SetRate(rate); err != nil {
 		return nil, err
@@ -308,7 +311,11 @@ func (p *Pacer) wait(ctx context.Context, r *Reservation) (leaves bool, err erro
 			return false, nil
 		}
 		left := time.Until(r.at)
-		if -left > p.late { // by the timer, or before we came to wait at all
+		most := p.late.most()
+		if left <= 0 {
+			p.late.note(-left)
+		}
+		if -left > most { // by the timer, or before we came to wait at all
 			p.store.stats.lost.Add(uint64(r.n))
 			return false, nil
 		}

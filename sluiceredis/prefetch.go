@@ -97,7 +97,11 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 		if void {
 			break
 		}
-		p.miss()
+		most := p.late.most()
+		if late := time.Since(m.held.at); late >= 0 && m.ahead == 0 { // the head of the queue has waited for this slot
+			p.late.note(late)
+		}
+		p.miss(most)
 		switch late := time.Since(m.held.at); {
 		case m.held.takes == 0:
 		case m.held.takes < n*m.each || m.ahead == 0 && m.held.takes != n*m.each:
@@ -123,10 +127,10 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 	return 0, false, nil
 }
 
-// miss counts those held slots as lost for which it is too late.
-func (p *Pacer) miss() {
+// miss counts those held slots as lost that came more than most ago.
+func (p *Pacer) miss(most time.Duration) {
 	m := &p.ahead
-	if late := time.Since(m.held.at) - p.late; late > 0 {
+	if late := time.Since(m.held.at) - most; late > 0 {
 		lost := min(m.held.takes/m.each, (int64(late)+m.each-1)/m.each)
 		m.held.forward(lost * m.each)
 		p.store.stats.lost.Add(uint64(lost))
@@ -151,9 +155,9 @@ func (p *Pacer) keep() {
 		m.timer.Stop()
 	case m.held.takes == 0:
 	case m.timer == nil:
-		m.timer = time.AfterFunc(time.Until(m.held.at)+p.late+1, p.expire)
+		m.timer = time.AfterFunc(time.Until(m.held.at)+p.late.most()+1, p.expire)
 	default:
-		m.timer.Reset(time.Until(m.held.at) + p.late + 1)
+		m.timer.Reset(time.Until(m.held.at) + p.late.most() + 1)
 	}
 }
 
@@ -166,7 +170,7 @@ func (p *Pacer) expire() {
 	if before == 0 {
 		return
 	}
-	if p.miss(); m.held.takes == before {
+	if p.miss(p.late.most()); m.held.takes == before {
 		p.keep() // a call came at the last moment
 		return
 	}
@@ -199,7 +203,7 @@ func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 	}
 	// Its slot has come, but the caller did not leave: the next may have it.
 	switch {
-	case m.held.takes == 0 && time.Since(last.at) <= p.late:
+	case m.held.takes == 0 && time.Since(last.at) <= p.late.most():
 		m.held = last
 	case m.held.takes > 0 && m.held.slot == last.slot+last.takes:
 		m.held.forward(-last.takes)
