@@ -1,0 +1,333 @@
+package sluice_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A program is a few gates and what is done to them. FuzzAdmission knows the exact instant of each
+// call, so it is about features whose instants a model can compute. Programs have all features
+// together, those that learn and share included, and their model (program_model_test.go) knows only
+// what must never be: too many in flight, a call in a pause, a lost permit, a call that waits for
+// ever. Most defects so far were found there, where two features met.
+//
+// A program is drawn completely before it runs, so that it can be printed and made smaller.
+type program struct {
+	seed    uint64
+	gates   []gatePlan // the first one may be the parent of others
+	deeds   []deed
+	away    bool // the store of peers fails now and then
+	settles bool // calls are settled
+	rates   bool // rates change
+}
+
+// A gatePlan is a gate. Limits and semaphores are those of the last gate and of one other.
+type gatePlan struct {
+	cfg       sluice.Config // without what only a run can make
+	child     bool          // of the first gate
+	peers     bool
+	observed  bool // by somebody who calls back
+	semaphore bool
+	bucket    bool // limits
+	window    bool
+	slow      time.Duration // of a limit of tokens that counts, 0 for none,
+	fails     bool          // and that fails now and then
+}
+
+// A deed is a step of a program.
+type deed struct {
+	does  deedKind
+	gate  int
+	d     time.Duration // of a pause, or a sleep
+	n     int64         // the limit in flight, or the rate
+	burst int64
+	other int       // the gate whose snapshot is restored
+	call  *callPlan // of calls
+	then  time.Duration
+}
+
+type deedKind string
+
+const (
+	calls       deedKind = "call"
+	pauses      deedKind = "PauseUntil"
+	resumes     deedKind = "Resume"
+	changesRate deedKind = "SetRate"
+	changesRoom deedKind = "SetConcurrency"
+	restores    deedKind = "Restore"
+	looks       deedKind = "Stats"
+	closes      deedKind = "Close"
+	shutsDown   deedKind = "Shutdown"
+	sleepsFor   deedKind = "sleep"
+)
+
+// A callPlan is a call and how it ends.
+type callPlan struct {
+	verb     verb
+	n        int64
+	deadline time.Duration // of its context, negative for none
+	cancel   time.Duration // when it is cancelled, negative for never
+	within   time.Duration // of AcquireWithin
+	costs    sluice.Costs
+	hold     time.Duration
+	replies  []reply // of the server, one for each attempt; then it serves
+	end      ending  // of Do and Retry
+
+	settles []int64 // for a permit: in this order,
+	tokens  int64   // and its tokens, which it has if there are costs
+	before  bool    // it is settled before its release, not after
+	ended   int     // how often Ended is called
+	twice   bool    // it is released twice
+}
+
+type verb string
+
+const (
+	acquire verb = "Acquire"
+	within_ verb = "AcquireWithin"
+	try     verb = "TryAcquire"
+	do      verb = "Do"
+	retry   verb = "Retry"
+)
+
+// An ending is how the function of a call ends.
+type ending string
+
+const (
+	returns ending = "returns"
+	panics  ending = "panics"
+	exits   ending = "exits"
+)
+
+// A reply is what a server says to a call: it serves it, or why not.
+type reply struct {
+	says string        // served, refused, wait, not found, failed, timeout, or exhausted
+	wait time.Duration // with "wait"
+}
+
+// drawProgram returns the program of a seed.
+func drawProgram(seed uint64) program {
+	r := rand.New(rand.NewPCG(seed, 11))
+	p := program{seed: seed, settles: oneIn(r, 2), rates: oneIn(r, 3), away: oneIn(r, 4)}
+	last := r.IntN(3)
+	for i := 0; i <= last; i++ {
+		p.gates = append(p.gates, drawGate(r, i, i == last))
+	}
+	if i := 1 + r.IntN(4); i < len(p.gates) { // one gate at most
+		p.gates[i].semaphore = true
+	}
+	for range 20 + r.IntN(80) {
+		p.deeds = append(p.deeds, p.drawDeed(r))
+	}
+	return p
+}
+
+func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+
+func millis(r *rand.Rand, most int) time.Duration { return time.Duration(r.IntN(most)) * ms }
+
+func drawRate(r *rand.Rand) sluice.Rate {
+	return sluice.Rate{Count: 5 + r.Int64N(60), Per: time.Second, Burst: r.Int64N(4)}
+}
+
+func drawGate(r *rand.Rand, i int, last bool) gatePlan {
+	p := gatePlan{cfg: sluice.Config{Name: fmt.Sprint("g", i)}, child: i > 0 && !oneIn(r, 3), observed: oneIn(r, 3)}
+	if oneIn(r, 2) {
+		p.cfg.Concurrency = 3 + r.Int64N(4)
+		p.cfg.ConcurrencyUnit = []sluice.Unit{"", "", sluice.Cost}[r.IntN(3)]
+	}
+	if oneIn(r, 2) {
+		p.cfg.Rate = drawRate(r)
+		p.cfg.RateUnit = []sluice.Unit{"", "", sluice.Cost}[r.IntN(3)]
+	}
+	p.cfg.CatchUp = []time.Duration{0, 0, -1, 5 * ms}[r.IntN(4)]
+	p.cfg.Grain = []time.Duration{0, 0, -1, 20 * ms}[r.IntN(4)]
+	if oneIn(r, 8) {
+		p.cfg.MaxWaiting = 5
+	}
+	switch a := &p.cfg.Adaptive; r.IntN(6) {
+	case 0:
+		a.Off = true
+	case 1:
+		a.Search, a.Start = true, sluice.Rate{Count: 20, Per: time.Second}
+	case 2:
+		p.peers = true
+	case 3:
+		p.peers, a.Search = true, true
+		if oneIn(r, 2) {
+			p.cfg.Name = "g0" // in the group of the first
+		}
+	}
+	if last {
+		p.bucket, p.window = oneIn(r, 4), oneIn(r, 4)
+		if oneIn(r, 3) {
+			p.slow, p.fails = []time.Duration{1, 2 * ms}[r.IntN(2)], oneIn(r, 2)
+		}
+	}
+	return p
+}
+
+func (p *program) drawDeed(r *rand.Rand) deed {
+	d := deed{does: calls, gate: r.IntN(len(p.gates))}
+	switch k := r.IntN(40); {
+	case k == 0:
+		d.does, d.d = pauses, millis(r, 800)
+	case k == 1:
+		d.does = resumes
+	case k == 2 && p.rates && p.gates[d.gate].cfg.Rate.Count > 0:
+		rate := drawRate(r)
+		d.does, d.n, d.burst = changesRate, rate.Count, rate.Burst
+	case k == 3:
+		d.does, d.n = changesRoom, []int64{0, 3, 4, 8}[r.IntN(4)]
+	case k == 4:
+		d.does, d.other = restores, r.IntN(len(p.gates))
+	case k == 5:
+		d.does, d.n = looks, r.Int64N(1000)
+	case k == 6:
+		d.does, d.d = sleepsFor, millis(r, 5000)
+	case k == 7 && oneIn(r, 6):
+		d.does = []deedKind{closes, shutsDown}[r.IntN(2)]
+	default:
+		d.call = p.drawCall(r)
+		if oneIn(r, 2) {
+			d.then = millis(r, 60)
+		}
+	}
+	return d
+}
+
+func (p *program) drawCall(r *rand.Rand) *callPlan {
+	c := &callPlan{n: 1, deadline: -1, cancel: -1, hold: millis(r, 200), end: returns}
+	c.verb = []verb{acquire, acquire, acquire, acquire, within_, try, do, do, retry, retry}[r.IntN(10)]
+	if oneIn(r, 3) {
+		c.n = 1 + r.Int64N(3)
+	}
+	switch r.IntN(4) {
+	case 0:
+		c.deadline = millis(r, 3000)
+	case 1:
+		c.cancel = millis(r, 3000)
+	}
+	if oneIn(r, 3) {
+		c.costs = sluice.Costs{"tokens": 1 + r.Int64N(9), "points": r.Int64N(3)}
+	}
+	if oneIn(r, 8) {
+		c.hold = 0
+	}
+	c.within = millis(r, 2000)
+	for range 5 {
+		c.replies = append(c.replies, drawReply(r))
+	}
+	c.end = []ending{panics, exits, returns, returns, returns, returns, returns, returns, returns, returns, returns, returns}[r.IntN(12)]
+	if p.settles && oneIn(r, 2) {
+		for range 1 + r.IntN(2) {
+			c.settles = append(c.settles, r.Int64N(6))
+		}
+		c.tokens = r.Int64N(12)
+	}
+	c.before, c.twice = oneIn(r, 2), oneIn(r, 5)
+	c.ended = []int{0, 1, 1, 1, 2}[r.IntN(5)]
+	return c
+}
+
+func drawReply(r *rand.Rand) reply {
+	says := []string{"refused", "refused", "wait", "not found", "failed", "timeout", "exhausted"}
+	if k := r.IntN(14); k < len(says) {
+		return reply{says[k], millis(r, 400) + ms}
+	}
+	return reply{says: "served"}
+}
+
+func (p program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, settles %v, rates change %v, peers fail %v\n", p.seed, p.settles, p.rates, p.away)
+	for i, g := range p.gates {
+		fmt.Fprintf(&b, "  gate %d: %s, concurrency %d %s, rate %v %s, catch up %v, grain %v, most waiting %d, off %v, search %v, peers %v, child %v, observed %v, semaphore %v, bucket %v, window %v, slow limit %v, fails %v\n",
+			i, g.cfg.Name, g.cfg.Concurrency, g.cfg.ConcurrencyUnit, g.cfg.Rate, g.cfg.RateUnit, g.cfg.CatchUp, g.cfg.Grain, g.cfg.MaxWaiting,
+			g.cfg.Adaptive.Off, g.cfg.Adaptive.Search, g.peers, g.child, g.observed, g.semaphore, g.bucket, g.window, g.slow, g.fails)
+	}
+	for _, d := range p.deeds {
+		switch {
+		case d.call != nil:
+			fmt.Fprintf(&b, "  gate %d: %+v", d.gate, *d.call)
+		case d.does == sleepsFor:
+			fmt.Fprintf(&b, "  sleep %v", d.d)
+		default:
+			fmt.Fprintf(&b, "  gate %d: %s, %v, n %d, burst %d, other gate %d", d.gate, d.does, d.d, d.n, d.burst, d.other)
+		}
+		if d.then > 0 {
+			fmt.Fprintf(&b, "; sleep %v", d.then)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// smaller returns p without the deeds that it does not need in order to be wrong.
+func (p program) smaller(wrong func(program) bool) program {
+	runs := 0
+	for size := len(p.deeds) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(p.deeds) && runs < 500; {
+			q := p
+			q.deeds = slices.Delete(slices.Clone(p.deeds), i, i+size)
+			if runs++; wrong(q) {
+				p = q
+			} else {
+				i += size
+			}
+		}
+	}
+	return p
+}
+
+// judge runs p and returns what was wrong.
+func (p program) judge(t *testing.T) (wrong []string) {
+	synctest.Test(t, func(t *testing.T) { wrong = newRun(t, p).play() })
+	return wrong
+}
+
+// check fails t, with a small program, if p is wrong.
+func (p program) check(t *testing.T) {
+	t.Helper()
+	wrong := p.judge(t)
+	if len(wrong) == 0 {
+		return
+	}
+	small := p.smaller(func(q program) bool { return len(q.judge(t)) > 0 })
+	again := small.judge(t)
+	t.Errorf("seed %d: %s\nof these %d deeds that is so of %d:\n%v%s",
+		p.seed, strings.Join(wrong, "\n\t"), len(p.deeds), len(small.deeds), small, strings.Join(again, "\n\t"))
+}
+
+// TestPrograms runs random programs: a few thousand, and 35,000 with SLUICE_FULL.
+func TestPrograms(t *testing.T) {
+	n := uint64(2000)
+	switch {
+	case os.Getenv("SLUICE_FULL") != "":
+		n = 35_000
+	case testing.Short():
+		n = 200
+	}
+	for seed := range n {
+		if t.Failed() {
+			break
+		}
+		drawProgram(seed).check(t)
+	}
+}
+
+// FuzzPrograms runs programs of further seeds.
+func FuzzPrograms(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(1_000_000 + seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { drawProgram(seed).check(t) })
+}
