@@ -143,9 +143,10 @@ func (x *crowd) block(l *Level, name string) (free func()) {
 	panic("no such block: " + name)
 }
 
-// awaitLeft waits until a caller has left.
+// awaitLeft waits until a caller has left. It looks less often if that takes long.
 func (x *crowd) awaitLeft(caller int) {
-	for limit := x.now() + x.longest(); x.leftAt(caller, 0) < 0; x.sleep(x.unit / 2) {
+	since := x.now()
+	for limit := since + x.longest(); x.leftAt(caller, 0) < 0; x.sleep(max(x.unit/2, (x.now()-since)/50)) {
 		if x.ctx.Err() != nil || x.now() > limit {
 			x.errorf("call %d does not leave", caller)
 			return

@@ -32,6 +32,13 @@ func throughput(c *check) {
 			c.compare(fmt.Sprintf("after %s has held %s up", name, level.Name), func(x *crowd) int { return x.afterBlock(i, name) })
 		}
 	}
+	for i, level := range c.levels() {
+		c.compare("after a pause of "+level.Name+" that nobody waited for", func(x *crowd) int {
+			x.s.Levels[min(i, len(x.s.Levels)-1)].PauseUntil(time.Now().Add(10*c.unit), "on purpose")
+			x.sleep(20 * c.unit)
+			return x.deliver(100*c.unit, nil)
+		})
+	}
 	if len(c.ways()) == 0 {
 		return // no server answers its calls
 	}
