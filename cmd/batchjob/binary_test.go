@@ -616,3 +616,28 @@ func TestBinaryResults(t *testing.T) {
 		}
 	}
 }
+
+// If there are too few file handles for -jobs, fewer commands run at once, and none fails.
+func TestBinaryFewHandles(t *testing.T) {
+	r := runLimited(t, 40, numbers(100), "-jobs", "100", "-retries", "0", "--", "sh", "-c", "sleep 0.05; true {}")
+	r.want(t, 0, "", "100 ok, 0 failed", "fewer than -jobs ran at once")
+}
+
+// What cannot be written at the end is noticed before the job, and nothing is left by looking.
+func TestBinarySummary_CannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	runIn(t, dir, "a\n", "-summary", "no/such/folder", "--", "touch").want(t, 2, "", "batchjob: -summary: ")
+	runIn(t, dir, "a\n", "-summary", ".", "--", "touch").want(t, 2, "", "batchjob: -summary: ")
+	runIn(t, dir, "a\n", "-summary", "s.json", "--", "sh", "-c", "test ! -e s.json", "sh").want(t, 0, "", "1 ok")
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// What other programs take for a command line of a shell is no program.
+func TestBinaryNoShell(t *testing.T) {
+	for _, command := range []string{"echo {}", "echo hello"} {
+		runIn(t, t.TempDir(), "a\n", command).want(t, 2, "", "did you mean "+command+", or sh -c '"+command+"'?")
+	}
+}

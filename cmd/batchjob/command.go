@@ -33,8 +33,6 @@ type runner interface {
 	learned() []string
 	// group returns the function for batch.Config.Group, or nil.
 	group() func(item) string
-	// lastFailure returns why the last attempt for a group failed, or "".
-	lastFailure(group string) string
 }
 
 // A command is the template of one, run without a shell.
@@ -67,9 +65,14 @@ func (c command) config() string { return "command\x00" + strings.Join(c.args, "
 
 // start looks for the program, if it is the same for all items, and for room for outputs:
 // otherwise each item would fail, with all its retries.
-func (c command) start(options, *sluice.Gate) (runner, error) {
-	if !hasPlaceholder(c.args[0], true) {
-		if _, err := exec.LookPath(c.args[0]); err != nil {
+func (c command) start(j *job) (runner, error) {
+	if _, err := exec.LookPath(c.args[0]); err != nil {
+		if words := strings.Fields(c.args[0]); len(words) > 1 {
+			if _, notFound := exec.LookPath(words[0]); notFound == nil {
+				return nil, fmt.Errorf("there is no program %q: commands run without a shell; did you mean %s, or sh -c %s?", c.args[0], c.args[0], cli.Quote(c.args[0]))
+			}
+		}
+		if !hasPlaceholder(c.args[0], true) {
 			return nil, err
 		}
 	}
@@ -78,40 +81,75 @@ func (c command) start(options, *sluice.Gate) (runner, error) {
 		return nil, fmt.Errorf("outputs are kept in temporary files: %w", err)
 	}
 	closeTemp(file)
-	return c, nil
+	return &commands{command: c, timeout: j.o.timeout, stops: &j.stops, failures: &j.failures}, nil
 }
 
-func (command) paced() bool     { return false }
-func (command) pauses() []pause { return nil }
+// commands runs a command for each item.
+type commands struct {
+	command
+	timeout  time.Duration // 0: none
+	stops    *stops
+	failures *failures
+	room     room
+}
 
-func (command) learned() []string { return nil }
+func (*commands) paced() bool     { return false }
+func (*commands) pauses() []pause { return nil }
+
+func (c *commands) learned() []string { return c.room.says() }
 
 // Nothing is known of what holds up a command.
-func (command) group() func(item) string { return nil }
-
-func (command) lastFailure(string) string { return "" }
+func (*commands) group() func(item) string { return nil }
 
 // killAfter is how long a cancelled command has to end by itself.
 const killAfter = 2 * time.Second
 
-// run runs the command. It writes to files: then its end is the end of the command, as for
+// run runs the command. If the system has no room for it, it waits until another one has ended.
+func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
+	c.room.use(ctx, func() (nothingLeft bool) {
+		var began bool
+		out, began, err = c.once(ctx, c.expand(s))
+		return !began && isScarce(err)
+	})
+	if err != nil && ctx.Err() == nil {
+		c.failures.add("", reason(err))
+	}
+	return out, err
+}
+
+// The causes for which a command is cancelled.
+var (
+	errTimeout = errors.New("-timeout")
+	errAsks    = errors.New("it asks for input on the terminal, and would wait for ever: commands that run beside each other get none. See to it that it need not ask, as ssh -o BatchMode=yes and sudo -n do, or use xargs")
+)
+
+// once runs a command once. It writes to files: then its end is the end of the command, as for
 // a shell, although children of it may be running and may write on.
-func (c command) run(ctx context.Context, s subject) (out output, err error) {
-	args := c.expand(s)
+func (c *commands) once(ctx context.Context, args []string) (out output, began bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.WaitDelay = killAfter
-	alone(cmd)
 	stdout, err := tempFile()
 	if err != nil {
-		return out, err
+		return out, false, err
 	}
 	stderr, err := tempFile()
 	if err != nil {
 		closeTemp(stdout)
-		return out, err
+		return out, false, err
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err = wait(ctx, cmd)
+	defer alone(cmd)()
+	if err := cmd.Start(); err != nil {
+		closeTemp(stdout)
+		closeTemp(stderr)
+		if ctx.Err() == nil && !isBusy(err) {
+			err = sluice.Permanent(err)
+		}
+		return out, false, err
+	}
+	err = c.wait(ctx, cancel, cmd)
 	switch broken := errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr)); {
 	case broken == nil:
 	case err == nil:
@@ -119,27 +157,28 @@ func (c command) run(ctx context.Context, s subject) (out output, err error) {
 	default:
 		err = fmt.Errorf("%w; its output: %w", err, broken)
 	}
-	return out, err
+	return out, true, err
 }
 
-// wait runs a command to its end.
-func wait(ctx context.Context, cmd *exec.Cmd) error {
-	if err := cmd.Start(); err != nil {
-		if ctx.Err() != nil || busy(err) {
-			return err
-		}
-		return sluice.Permanent(err)
+// wait waits for the end of a command, which cancel cancels.
+func (c *commands) wait(ctx context.Context, cancel context.CancelCauseFunc, cmd *exec.Cmd) error {
+	if c.timeout > 0 {
+		defer c.stops.after(c.timeout, func() { cancel(errTimeout) })()
 	}
+	remove := c.stops.add(cmd.Process.Pid, func() { cancel(errAsks) })
 	err := cmd.Wait()
-	if err != nil && ctx.Err() != nil {
-		killRest(cmd)
-		// Else it would say "signal: terminated", and not whose doing it was.
-		if ctx.Err() == context.DeadlineExceeded {
-			return timeoutError{err}
-		}
-		return fmt.Errorf("%w (%w)", ctx.Err(), err)
+	remove()
+	if err == nil || ctx.Err() == nil {
+		return err
 	}
-	return err
+	killRest(cmd)
+	switch cause := context.Cause(ctx); cause { // else it would say "signal: terminated"
+	case errTimeout:
+		return timeoutError{err}
+	case errAsks:
+		return sluice.Permanent(cause)
+	}
+	return fmt.Errorf("%w (%w)", ctx.Err(), err)
 }
 
 // A timeoutError is that of a command that -timeout has ended.

@@ -8,12 +8,14 @@ import (
 )
 
 // alone does nothing: a cancelled command is killed, as os/exec has it.
-func alone(*exec.Cmd) {}
+func alone(*exec.Cmd) (ended func()) { return func() {} }
 
 // killRest does nothing: there are no groups to kill.
 func killRest(*exec.Cmd) {}
 
-func busy(error) bool { return true }
+func isBusy(error) bool { return true }
+
+func isScarce(error) bool { return false }
 
 func leadsNowhere(*os.File) bool { return false }
 

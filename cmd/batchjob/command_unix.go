@@ -15,10 +15,15 @@ import (
 // alone gives a command a process group of its own, so that a Ctrl-C, which a
 // terminal sends to a whole group, does not reach it: what is running may
 // finish. When it is cancelled its children are, too, and killRest kills those
-// that do not listen.
-func alone(cmd *exec.Cmd) {
+// that do not listen. It returns a function to be called when the command has ended.
+func alone(cmd *exec.Cmd) (ended func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		continueGroup(cmd.Process.Pid) // what is stopped does not listen
+		return err
+	}
+	return endWithUs(cmd.SysProcAttr)
 }
 
 // killRest kills what is left of the group of a cancelled command that is over, once it
@@ -33,10 +38,16 @@ func killRest(cmd *exec.Cmd) {
 	}
 }
 
-// busy reports whether a command could not start for want of resources, so that it may
-// start later. Other errors, such as an argument list that is too long, would come again.
-func busy(err error) bool {
-	for _, e := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY, syscall.EINTR} {
+// isBusy reports whether a command could not start for now, so that it may start later. Other
+// errors, such as an argument list that is too long, would come again.
+func isBusy(err error) bool {
+	return isScarce(err) || errors.Is(err, syscall.ETXTBSY) || errors.Is(err, syscall.EINTR)
+}
+
+// isScarce reports whether the system has no room for more. A program that is started needs a
+// number for a file that is higher than all others, and if that is beyond the limit it is bad.
+func isScarce(err error) bool {
+	for _, e := range []error{syscall.EBADF, syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 const (
@@ -36,7 +38,7 @@ func (j *job) newDisplay(stdout, stderr *os.File) *display {
 	d.onTerm = map[io.Writer]bool{stdout: isTerminal(stdout), stderr: isTerminal(stderr)}
 	switch {
 	case j.o.quiet:
-	case d.onTerm[stderr] && os.Getenv("TERM") != "dumb":
+	case d.onTerm[stderr] && hasEscapes(stderr):
 		d.drawBar(j.now, stderr, os.Getenv("NO_COLOR") == "")
 	default:
 		d.printLines(j.now)
@@ -60,6 +62,33 @@ func (d *display) write(w io.Writer, b []byte) error {
 
 // log prints a line for people. That they do not read it is no reason to stop.
 func (d *display) log(text string) { d.write(d.stderr, []byte("batchjob: "+text+"\n")) }
+
+// A packageLog prints what packages log: of lines that begin alike the first one, for a server can
+// cause any number of them.
+type packageLog struct {
+	print func(string)
+	seen  map[string]bool
+}
+
+func (l *packageLog) Write(line []byte) (int, error) {
+	text := cli.Plain(strings.TrimSpace(string(line)), cli.MostOfItem)
+	if kind := text[:min(len(text), 40)]; !l.seen[kind] && len(l.seen) < 10 {
+		if l.seen == nil {
+			l.seen = make(map[string]bool)
+		}
+		l.seen[kind] = true
+		l.print(text)
+	}
+	return len(line), nil
+}
+
+// hold leaves the terminal to others until resume is called.
+func (d *display) hold() (resume func()) {
+	if d.bar == nil {
+		return func() {}
+	}
+	return d.bar.hold()
+}
 
 // follow prints news, also when there is no progress to show, until the function that it
 // returns is called.

@@ -14,16 +14,16 @@ import (
 
 // hosts are those that are set aside.
 type hosts struct {
-	mu          sync.Mutex
-	aside       map[string]batch.GroupState
-	news        []string // what has happened, to be printed
-	lastFailure func(group string) string
+	mu       sync.Mutex
+	aside    map[string]batch.GroupState
+	news     []string // what has happened, to be printed
+	failures *failures
 }
 
 // why is why a host is set aside. Of attempts of items that are not done yet batch does not
 // know it.
 func (h *hosts) why(s batch.GroupState) string {
-	if text := h.lastFailure(s.Group); text != "" {
+	if text := h.failures.why(s.Group); text != "" {
 		return text
 	}
 	return reason(s.Why)
@@ -88,7 +88,11 @@ func (h *hosts) lines(most int) []string {
 	return lines
 }
 
-// ceil writes a time of the day, never too early.
+// ceil writes a time, never too early: that of the day, with the date if it is not within a day.
 func ceil(t time.Time) string {
-	return t.Add(time.Second - 1).Truncate(time.Second).Format(time.TimeOnly)
+	layout := time.TimeOnly
+	if time.Until(t) > 24*time.Hour {
+		layout = time.DateTime
+	}
+	return t.Add(time.Second - 1).Truncate(time.Second).Format(layout)
 }

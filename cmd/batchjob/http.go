@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/batch"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
@@ -159,61 +159,31 @@ func (w web) config() string {
 // the parent of the gates of all hosts, and batch only looks on.
 type caller struct {
 	web
+	o         options
 	transport *sluicehttp.Transport
 	client    *http.Client
-	why       *failures
 	policy    sluice.RetryPolicy
+	departing *departing
 }
 
-func (w web) start(o options, gate *sluice.Gate) (runner, error) {
+func (w web) start(j *job) (runner, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = o.jobs // all to one host, as a rule
-	why := new(failures)
-	transport, err := sluicehttp.New(departing{base, why}, sluicehttp.Config{
-		Gate:  sluice.Config{Parent: gate},
-		Retry: o.policy(),
+	base.MaxIdleConnsPerHost = j.o.jobs // all to one host, as a rule
+	d := &departing{base: base, timeout: j.o.timeout, maxTime: j.o.maxTime, failures: &j.failures, stops: &j.stops}
+	transport, err := sluicehttp.New(d, sluicehttp.Config{
+		Gate:  sluice.Config{Parent: j.gate},
+		Retry: j.o.policy(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &caller{w, transport, &http.Client{Transport: transport}, why, o.policy()}, nil
-}
-
-// departing reports to batch when an attempt leaves, behind all gates. If another
-// one may follow, the attempt is over; otherwise it lasts until the body was
-// read, which is when run returns.
-// It remembers for each host why the last attempt failed.
-type departing struct {
-	base http.RoundTripper
-	why  *failures
-}
-
-func (d departing) RoundTrip(req *http.Request) (*http.Response, error) {
-	arrive := batch.Depart(req.Context())
-	if t, ok := req.Context().Value(tripKey{}).(*trip); ok {
-		t.arrive = arrive
-	}
-	resp, err := d.base.RoundTrip(req)
-	if err != nil || resp.StatusCode >= http.StatusBadRequest {
-		if err != nil {
-			d.why.add(req.URL.Host, err.Error())
-		} else {
-			d.why.add(req.URL.Host, resp.Status)
-		}
-		arrive()
-	}
-	return resp, err
+	return &caller{w, j.o, transport, &http.Client{Transport: transport}, j.o.policy(), d}, nil
 }
 
 func (*caller) paced() bool { return true }
 
-// maxBody is the longest answer that is kept.
-const maxBody = 64 << 20
-
 // call makes the request of s, which the transport tries again until it has a response.
-func (c *caller) call(ctx context.Context, s subject) (output, error) {
-	ctx, hang := context.WithCancelCause(ctx)
-	defer hang(nil)
+func (c *caller) call(ctx context.Context, t *trip, s subject) (output, error) {
 	ctx, report := sluicehttp.WithReport(ctx)
 	req, err := c.request(ctx, s)
 	if err != nil {
@@ -243,7 +213,7 @@ func (c *caller) call(ctx context.Context, s subject) (output, error) {
 		}
 		return output{}, failure
 	}
-	return c.readBody(ctx, resp, hang)
+	return c.readBody(t, resp, s)
 }
 
 // A finalError reports to batch that an item has failed for good, even if the batch
@@ -265,8 +235,6 @@ func (c *caller) group() func(item) string {
 	}
 }
 
-func (c *caller) lastFailure(host string) string { return c.why.of(host) }
-
 func (c *caller) learned() []string {
 	var lines []string
 	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
@@ -276,18 +244,26 @@ func (c *caller) learned() []string {
 		return len(lines) < mostLearned
 	})
 	slices.Sort(lines)
-	return lines
+	return append(lines, c.departing.room.says()...)
 }
 
 // mostLearned is of how many hosts learned tells.
 const mostLearned = 5
 
-// pauses returns the hosts that asked to be left alone.
+// pauses returns the hosts that asked to be left alone, and those whose limit makes calls wait.
 func (c *caller) pauses() []pause {
 	var all []pause
 	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
-		if s.PausedUntil.After(time.Now()) {
-			all = append(all, pause{host, s.PausedUntil, s.PausedWhy})
+		now := time.Now()
+		switch {
+		case s.PausedUntil.After(now):
+			all = append(all, pause{name: host, until: s.PausedUntil, why: s.PausedWhy})
+		case s.Pacing > 0 && s.LimitedBy != limits.ByParent && s.NextSlot.Sub(now) > soon:
+			why := "limited by: " + string(s.LimitedBy)
+			if s.Learned != nil {
+				why += "; its limit, as far as is known: " + s.Learned.String()
+			}
+			all = append(all, pause{name: host, until: s.NextSlot, why: why, next: true})
 		}
 		return true
 	})

@@ -309,3 +309,134 @@ func TestBinaryURL_BrokenBodies(t *testing.T) {
 	runIn(t, t.TempDir(), "cut-post\n", append([]string{"-method", "POST"}, args...)...).want(t, 1, "", "unexpected EOF")
 	a.want(t, map[string]int{"/stall-once": 2, "/stall-ever": 3, "/cut-once": 2, "/cut-ever": 3, "/fine": 1, "/cut-post": 1})
 }
+
+// -max-time bounds a request to the end of its body, however busy it is, and -timeout does not.
+func TestBinaryURL_MaxTime(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		if times > 1 {
+			fmt.Fprint(w, "done")
+			return
+		}
+		if r.URL.Path == "/body" {
+			fmt.Fprint(w, "begins")
+			w.(http.Flusher).Flush()
+		}
+		for r.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+			if r.URL.Path == "/body" {
+				fmt.Fprint(w, ".")
+				w.(http.Flusher).Flush()
+			}
+		}
+	})
+	args := []string{"-ordered", "-backoff", "1ms", "-max-time", "200ms", "-url", a.URL + "/{}"}
+	runIn(t, t.TempDir(), "body\nheader\n", args...).want(t, 0, "done\ndone\n", "2 ok, 0 failed, 2 retries")
+	a.mu.Lock()
+	clear(a.asked)
+	a.mu.Unlock()
+	runIn(t, t.TempDir(), "body\nheader\n", append([]string{"-retries", "0"}, args...)...).
+		want(t, 1, "", "reading "+a.URL+"/body: not complete after 200ms (-max-time)\n", "header failed: not complete after 200ms (-max-time)\n")
+}
+
+// A redirect that is followed is no retry, and what is retried behind it is one.
+func TestBinaryURL_Redirects(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, times int) {
+		switch {
+		case r.URL.Path != "/0":
+			http.Redirect(w, r, fmt.Sprint("/", r.URL.Path[1]-'1'), http.StatusFound)
+		case times == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	dir := t.TempDir()
+	r := runIn(t, dir, "5\n", "-backoff", "1ms", "-log", "run.jsonl", "-url", a.URL+"/{}")
+	r.want(t, 0, "", "1 ok, 0 failed, 1 retries; ")
+	a.want(t, map[string]int{"/5": 1, "/4": 1, "/3": 1, "/2": 1, "/1": 1, "/0": 2})
+	if log := readLog(t, dir); len(log) != 1 || log[0].Attempts != 2 {
+		t.Errorf("the log has %+v", log)
+	}
+}
+
+// A body that is too long is refused by its length, before it is read; without one it is cut
+// short. -max-body moves the bound.
+func TestBinaryURL_MaxBody(t *testing.T) {
+	ended := make(chan struct{})
+	defer close(ended)
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		switch r.URL.Path {
+		case "/known":
+			w.Header().Set("Content-Length", "70000000") // and it never comes
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-ended
+		case "/unknown":
+			for r.Context().Err() == nil {
+				w.Write(make([]byte, 1<<16))
+			}
+		default:
+			io.WriteString(w, strings.Repeat("x", 1024))
+		}
+	})
+	dir := t.TempDir()
+	long := ": the response is longer than "
+	args := []string{"-retries", "0", "-results", "r", "-url", a.URL + "/{}"}
+	runIn(t, dir, "known\nunknown\nfine\n", args...).want(t, 1, "", "known failed: "+a.URL+"/known"+long+"64M (-max-body)", "unknown failed: "+a.URL+"/unknown"+long+"64M", "1 ok, 2 failed")
+	runIn(t, dir, "a\n", append([]string{"-max-body", "1023"}, args...)...).want(t, 1, "", long+"1023 (-max-body)")
+	runIn(t, dir, "a\n", append([]string{"-max-body", "1K"}, args...)...).want(t, 0, "", "1 ok")
+	runIn(t, dir, "a\n", append([]string{"-method", "HEAD", "-max-body", "1"}, args...)...).want(t, 0, "", "1 ok")
+	files, err := filepath.Glob(filepath.Join(dir, "r", "*.part"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("left %v, %v", files, err)
+	}
+}
+
+// With -results a body is in its file as it came, and a long one goes there, whatever room there
+// is for temporary files.
+func TestBinaryURL_Results(t *testing.T) {
+	bodies := map[string]string{"/short": "\x89PNG", "/long": strings.Repeat("long", 1<<20)}
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { io.WriteString(w, bodies[r.URL.Path]) })
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
+	runIn(t, dir, "short\nlong\n", "-max-body", "0", "-results", "r", "-url", a.URL+"/{}").want(t, 0, "", "2 ok")
+	for name, path := range map[string]string{"1.out": "/short", "2.out": "/long"} {
+		if got, err := os.ReadFile(filepath.Join(dir, "r", name)); err != nil || string(got) != bodies[path] {
+			t.Errorf("%s has %d bytes, %v", name, len(got), err)
+		}
+	}
+}
+
+// If there are too few file handles for -jobs, fewer calls are made at once, and none fails.
+func TestBinaryURL_FewHandles(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		w.Header().Set("Connection", "close")
+		time.Sleep(10 * time.Millisecond)
+	})
+	r := runLimited(t, 30, numbers(200), "-jobs", "100", "-retries", "0", "-rate", "100000/s", "-url", a.URL+"/{}")
+	r.want(t, 0, "", "200 ok, 0 failed", "fewer than -jobs ran at once")
+}
+
+// A server that sends more than a response makes package net/http print something. It is a line of
+// batchjob, once.
+func TestBinaryURL_Unsolicited(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+		time.Sleep(time.Millisecond)
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+		time.Sleep(10 * time.Millisecond)
+	})
+	r := runIn(t, t.TempDir(), numbers(20), "-jobs", "1", "-rate", "100/s", "-url", a.URL+"/{}")
+	for line := range strings.Lines(r.stderr) {
+		if !strings.HasPrefix(line, "batchjob: ") {
+			t.Errorf("line %q", line)
+		}
+	}
+	if n := strings.Count(r.stderr, "Unsolicited response"); n != 1 {
+		t.Errorf("%d lines in\n%s", n, r.stderr)
+	}
+}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,14 +20,16 @@ import (
 
 // A job is one run over the items.
 type job struct {
-	o      options
-	in     *input
-	gate   *sluice.Gate
-	runner runner
-	log    resumeLog
-	tally  batch.Tally
-	slots  slots // the numbers for {%}
-	hosts  hosts
+	o        options
+	in       *input
+	gate     *sluice.Gate
+	runner   runner
+	log      resumeLog
+	tally    batch.Tally
+	slots    slots // the numbers for {%}
+	hosts    hosts
+	failures failures
+	stops    stops
 
 	unprinted int64 // items that are ok, but are not in the log, because their output could not be printed
 
@@ -65,14 +66,17 @@ func newJob(o options, in *input) (*job, error) {
 		return nil, err
 	}
 	j := &job{o: o, in: in, gate: gate}
-	if j.runner, err = o.task.start(o, gate); err != nil {
+	j.hosts.failures = &j.failures
+	if j.runner, err = o.task.start(j); err != nil {
 		return nil, err
 	}
-	j.hosts.lastFailure = j.runner.lastFailure
 	if o.results != "" {
 		if err := os.MkdirAll(o.results, 0o777); err != nil {
 			return nil, fmt.Errorf("-results: %w", err)
 		}
+	}
+	if err := o.tryTheSummary(); err != nil {
+		return nil, fmt.Errorf("-summary: %w", err)
 	}
 	if o.log != "" {
 		config := o.task.config()
@@ -105,11 +109,15 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 		fmt.Fprintln(stderr, "batchjob: stdout is closed: outputs are dropped; -results keeps them")
 	}
 	show := j.newDisplay(stdout, stderr)
+	log.SetFlags(0)
+	log.SetOutput(&packageLog{print: show.log}) // net/http, for one, writes there, and would write into the bar
 	interrupts := cli.CatchInterrupts(show.log)
 	j.interrupts.Store(interrupts)
 	defer interrupts.Close()
 	stopNews := show.follow(j.hosts.takeNews)
 	stopControl := j.control(show.log)
+	releaseStops := j.stops.catch(show.hold)
+	stopLooking := every(lookEvery, j.stops.look)
 
 	// This is how package batch is used; the rest is what to do with the results.
 	ending := make(chan struct{})
@@ -149,6 +157,8 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	if why == nil {
 		why = j.in.err()
 	}
+	stopLooking()
+	releaseStops()
 	stopControl()
 	stopNews()
 	show.stop()
@@ -218,8 +228,7 @@ func (j *job) print(show *display, r batch.Result[item, output]) error {
 // printOutput writes what an item printed, or puts it into the files of -results.
 func (j *job) printOutput(show *display, r batch.Result[item, output]) error {
 	if j.o.results != "" {
-		name := filepath.Join(j.o.results, strconv.FormatInt(r.In.seq, 10))
-		return errors.Join(r.Out.stdout.save(name+".out"), r.Out.stderr.save(name+".err"))
+		return errors.Join(r.Out.stdout.save(j.o.resultFile(r.In.seq, ".out")), r.Out.stderr.save(j.o.resultFile(r.In.seq, ".err")))
 	}
 	for _, to := range []struct {
 		w io.Writer

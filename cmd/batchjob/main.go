@@ -65,6 +65,9 @@ func program(o options, args []string, stdin, stdout, stderr *os.File) (status i
 		return 0, err
 	}
 	defer in.close()
+	if isTerminal(in.file) && !o.quiet {
+		fmt.Fprintln(stderr, "batchjob: type the items, one per line; Ctrl-D at the beginning of a line ends them")
+	}
 	if o.dryRun {
 		return 0, dryRun(o, in, stdout)
 	}

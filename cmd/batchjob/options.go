@@ -5,6 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +26,8 @@ type options struct {
 	backoff   time.Duration
 	timeout   time.Duration
 	maxWait   time.Duration
+	maxTime   time.Duration // 0: no limit
+	maxBody   int64         // 0: no limit
 	halt      batch.Halt
 	aside     int // of batch.Aside
 	asideWait bool
@@ -57,7 +62,7 @@ type task interface {
 	// config is what must be the same for a log to be resumed.
 	config() string
 	// start prepares runs: what may wait waits for the gate.
-	start(o options, gate *sluice.Gate) (runner, error)
+	start(j *job) (runner, error)
 }
 
 var errUsage = errors.New("invalid flags")
@@ -81,6 +86,9 @@ func newFlags() *flags {
 	f.backoff, f.maxWait = 500*time.Millisecond, 5*time.Minute
 	f.set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry; it doubles with each, up to 30s, and is random below that")
 	f.set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, and with -url the longest silence, before the header of the response and in its body; 0 for no limit, which is the default of commands; 1m for -url")
+	f.set.Var(cli.Duration(&f.maxTime), "max-time", "with -url: the longest `time` that a request may take, to the end of the body; 0 for no limit")
+	f.maxBody = 64 << 20
+	f.set.Var((*size)(&f.maxBody), "max-body", "with -url: the most `bytes` of a body, such as 10M or 2G; what is longer fails; 0 for no limit. With -results a long body goes to its file while it comes")
 	f.set.Var(cli.Duration(&f.maxWait), "max-wait", "with -url: the longest `wait` that a server may ask for; if it asks for more, the job stops and prints when to come back")
 	f.set.Func("halt", "when to stop early: soon or now (which cancels running items), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
 		f.halt, err = batch.ParseHalt(s)
@@ -133,14 +141,14 @@ func parseOptions(args []string) (options, error) {
 		}
 		return options{}, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	o, err := f.check()
+	o, err := f.check(args)
 	if err != nil {
 		return options{}, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return o, nil
 }
 
-func (f *flags) check() (options, error) {
+func (f *flags) check(args []string) (options, error) {
 	o := f.options
 	given := make(map[string]bool)
 	f.set.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
@@ -155,6 +163,8 @@ func (f *flags) check() (options, error) {
 		return o, fmt.Errorf("-backoff %v: must be above 0 and at most %v", o.backoff, longestBackoff)
 	case o.timeout < 0:
 		return o, fmt.Errorf("-timeout %v: must not be negative", o.timeout)
+	case o.maxTime < 0:
+		return o, fmt.Errorf("-max-time %v: must not be negative", o.maxTime)
 	case o.shape.n < 1:
 		return o, fmt.Errorf("-n %d: must be above 0", o.shape.n)
 	case o.shape.n > 1 && o.shape.colsep != "":
@@ -195,13 +205,34 @@ func (f *flags) check() (options, error) {
 		o.task, err = f.web.check()
 		return o, err
 	}
-	for _, name := range []string{"method", "body", "header", "max-wait"} {
+	for _, name := range []string{"method", "body", "header", "max-wait", "max-time", "max-body"} {
 		if given[name] {
 			return o, fmt.Errorf("-%s without -url", name)
 		}
 	}
+	if err := foreign(args, f.set.Args()); err != nil {
+		return o, err
+	}
 	o.task, err = newCommand(f.set.Args(), o.shape.numbered())
 	return o, err
+}
+
+// foreign returns an error if a command has the items of GNU parallel behind it. A command that
+// begins after -- may have them.
+func foreign(args, command []string) error {
+	i := slices.IndexFunc(command, func(arg string) bool { return slices.Contains([]string{":::", ":::+", "::::", "::::+"}, arg) })
+	if before := len(args) - len(command) - 1; i < 0 || before >= 0 && args[before] == "--" {
+		return nil
+	}
+	first, more := command[:i], command[i+1:]
+	meant := "printf '%s\\n' " + cli.QuoteAll(more[:min(len(more), 3)])
+	if len(more) > 3 {
+		meant += " …"
+	}
+	if strings.HasPrefix(command[i], "::::") {
+		meant = "cat " + cli.QuoteAll(more)
+	}
+	return fmt.Errorf("items are read from stdin or -in, not from behind %s: did you mean\n\t%s | batchjob -- %s", command[i], meant, cli.QuoteAll(first))
 }
 
 // mode is what -resume and the like ask for.
@@ -240,12 +271,19 @@ const longestBackoff = 30 * time.Second
 func (o options) policy() sluice.RetryPolicy {
 	wait := sluice.FullJitter(o.backoff, longestBackoff)
 	return sluice.RetryPolicy{
-		Attempts:       o.retries + 1,
-		Backoff:        wait,
-		AttemptTimeout: o.timeout,
-		MaxServerWait:  o.maxWait,
-		MaxElapsed:     -1, // the number of retries bounds them
+		Attempts:      o.retries + 1,
+		Backoff:       wait,
+		MaxServerWait: o.maxWait,
+		MaxElapsed:    -1, // the number of retries bounds them
 	}
+}
+
+// resultFile is the file of -results for the number of an item, "" without -results.
+func (o options) resultFile(seq int64, ext string) string {
+	if o.results == "" {
+		return ""
+	}
+	return filepath.Join(o.results, strconv.FormatInt(seq, 10)+ext)
 }
 
 // usage writes the help.

@@ -32,6 +32,32 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
+// Behind -- a command may have the items of GNU parallel.
+func TestParseOptions_Parallel(t *testing.T) {
+	if o, err := parseOptions(strings.Fields("-- parallel echo ::: a {}")); err != nil || len(o.task.(command).args) != 5 {
+		t.Errorf("%+v, %v", o.task, err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]struct {
+		bytes int64
+		shown string
+	}{
+		"0": {0, "0"}, "500": {500, "500"}, "1024": {1024, "1K"}, "10M": {10 << 20, "10M"}, "64MiB": {64 << 20, "64M"}, "3gb": {3 << 30, "3G"}, "1T": {1 << 40, "1T"}, "1025k": {1025 << 10, "1025K"},
+	} {
+		var s size
+		if err := s.Set(text); err != nil || int64(s) != want.bytes || s.String() != want.shown {
+			t.Errorf("%q is %d, %v, %v", text, int64(s), s, err)
+		}
+	}
+	for _, text := range []string{"", "M", "-1", "1MM", "1.5G", "9999999T", "x", "IB"} {
+		if err := new(size).Set(text); err == nil {
+			t.Errorf("%q is a size", text)
+		}
+	}
+}
+
 func TestParseOptionsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "give a command or a -url", "-jobs 0 -- x": "-jobs 0", "-jobs 100001 -- x": "-jobs 100001", "-rate fast -- x": "-rate",
@@ -41,6 +67,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-url http://h/": "no {}", "-url ftp://h/{}": "want http", "-url {}/x -method G?T": "-url", "-url host/{}": "want http",
 		"-method PUT -- x": "-method without -url", "-header A:b -- x": "-header without -url", "-url http://h/{} -header x": "Name: value",
 		"-bogus": "bogus", "-rate 5 -- x": "did you mean 5/s?", "-rate 0.5/s -- x": "did you mean 1/2s?", "-timeout 5 -- x": "did you mean 5s?",
+		"echo {} ::: a b": "did you mean\n\tprintf '%s\\n' a b | batchjob -- echo '{}'", "echo ::: 1 2 3 4": "1 2 3 … |", "echo :::: f g": "cat f g | batchjob -- echo",
+		"-max-time -1s -url http://h/{}": "-max-time -1s", "-max-time 1s -- x": "without -url", "-max-body 1M -- x": "without -url", "-max-body much -url http://h/{}": "want bytes",
 		"-key x -- x": "item or seq", "-aside -1 -url http://h/{}": "-aside -1",
 	} {
 		_, err := parseOptions(strings.Fields(args))

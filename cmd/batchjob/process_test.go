@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -118,6 +119,25 @@ func runIn(t *testing.T, dir, input string, args ...string) ran {
 	p.stdin.Close()
 	status := p.wait(t)
 	return ran{status, p.stdout.String(), p.stderr.String()}
+}
+
+// runLimited runs the program with so many file handles.
+func runLimited(t *testing.T, handles int, input string, args ...string) ran {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", fmt.Sprintf("ulimit -n %d; exec \"$0\" \"$@\"", handles), binary}, args...)...)
+	var stdout, stderr strings.Builder
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), strings.NewReader(input), &stdout, &stderr
+	_ = cmd.Run()
+	return ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// numbers returns so many items.
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
 }
 
 // want fails the test unless the run ended with the status, printed exactly

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A pause is one of a host, or of the gate if it has no name.
@@ -14,6 +17,7 @@ type pause struct {
 	name  string
 	until time.Time
 	why   string
+	next  bool // it is no pause: the next call waits that long
 }
 
 // A moment is the state of a job at one instant.
@@ -30,8 +34,16 @@ type moment struct {
 	notes    []string      // about hosts
 	running  int64         // attempts in flight
 	stopping bool          // nothing more is begun
+	stopped  time.Duration // by ^Z, so far
+	next     time.Time     // when -rate allows the next attempt, if that is not soon
+	failure  failure       // the last one of an attempt
 	plan     time.Duration // what the gate says that the rest will take
 	target   sluice.Rate
+}
+
+// since returns the time since then in which the program ran.
+func (m moment) since(then moment) time.Duration {
+	return m.at.Sub(then.at) - (m.stopped - then.stopped)
 }
 
 func (m moment) done() int64 { return m.ok + m.failed + m.skipped }
@@ -46,6 +58,8 @@ func (j *job) now() moment {
 		queued:   s.Queued.Quantile(0.95),
 		pauses:   j.runner.pauses(),
 		notes:    j.hosts.lines(mostHosts),
+		stopped:  j.stops.stopped(),
+		failure:  j.failures.latest(),
 	}
 	if i := j.interrupts.Load(); i != nil {
 		m.stopping = i.Happened()
@@ -55,8 +69,11 @@ func (j *job) now() moment {
 	if m.target = g.Rate; m.target.Burst <= 1 {
 		m.target.Burst = 0 // is not worth showing
 	}
+	if g.LimitedBy == limits.ByRate && g.NextSlot.Sub(m.at) > soon {
+		m.next = g.NextSlot
+	}
 	if g.PausedUntil.After(m.at) {
-		m.pauses = append(m.pauses, pause{g.Name, g.PausedUntil, g.PausedWhy})
+		m.pauses = append(m.pauses, pause{name: g.Name, until: g.PausedUntil, why: g.PausedWhy})
 	}
 	if left := m.total - m.done(); left > 0 {
 		m.plan = j.gate.Estimate(left).Total
@@ -73,7 +90,7 @@ func (m moment) eta(then moment) (time.Duration, bool) {
 		return 0, false
 	}
 	eta := m.plan
-	span, finished := m.at.Sub(then.at), m.ok+m.failed-then.ok-then.failed
+	span, finished := m.since(then), m.ok+m.failed-then.ok-then.failed
 	if finished > 0 && span >= time.Second {
 		measured := float64(span) * float64(left) / float64(finished)
 		eta = max(eta, time.Duration(min(measured, float64(1<<62))))
@@ -123,12 +140,15 @@ func (m moment) detail(then moment, red func(string) string) string {
 		parts = append(parts, fmt.Sprintf("%d skipped", m.skipped))
 	}
 	rate := 0.0
-	if span := m.at.Sub(then.at).Seconds(); span > 0 {
+	if span := m.since(then).Seconds(); span > 0 {
 		rate = float64(m.attempts-then.attempts) / span
 	}
 	speed := fmt.Sprintf("%.3g/s", rate)
 	if m.target != (sluice.Rate{}) {
 		speed += " of " + m.target.String()
+	}
+	if !m.next.IsZero() {
+		speed += ", the next at " + ceil(m.next)
 	}
 	parts = append(parts, speed)
 	if !m.stopping && m.running > 0 {
@@ -143,21 +163,37 @@ func (m moment) detail(then moment, red func(string) string) string {
 // mostHosts is how many hosts have a line of their own.
 const mostHosts = 4
 
-// paused has a line for each pause, and for each host that is set aside.
+// soon is a wait that is not worth a word.
+const soon = 5 * time.Second
+
+// paused has a line for each pause, for each host that is set aside, and for the last attempt that
+// failed while its item may be tried again.
 func (m moment) paused() []string {
 	var lines []string
-	for _, p := range m.pauses {
-		name := p.name
-		if name == "" {
-			name = "all"
+	slices.SortFunc(m.pauses, func(a, b pause) int { return b.until.Compare(a.until) })
+	for i, p := range m.pauses {
+		if i == mostHosts {
+			lines = append(lines, fmt.Sprintf("%d more are paused, until %s or less", len(m.pauses)-i, ceil(p.until)))
+			break
 		}
-		line := fmt.Sprintf("%s paused until %s", name, ceil(p.until))
+		line := cmp.Or(p.name, "all") + " paused until " + ceil(p.until)
+		if p.next {
+			line = p.name + ": the next call at " + ceil(p.until)
+		}
 		if p.why != "" {
 			line += " (" + p.why + ")"
 		}
 		lines = append(lines, cli.Plain(line, cli.MostOfError))
 	}
-	return append(lines, m.notes...)
+	lines = append(lines, m.notes...)
+	if m.failure.why != "" && (m.total == unknown || m.done() < m.total) && m.ok+m.failed < m.attempts {
+		line := "last failed attempt, at " + ceil(m.failure.at) + ": "
+		if m.failure.of != "" {
+			line += m.failure.of + ": "
+		}
+		lines = append(lines, cli.Plain(line+m.failure.why, cli.MostOfItem))
+	}
+	return lines
 }
 
 // history keeps the moments that rates are measured over.
@@ -170,7 +206,7 @@ const rateOver = 5 * time.Second
 func (h *history) add(m moment) (then moment) {
 	h.recent = append(h.recent, m)
 	// A time in which no item ended says nothing about how long the rest will take.
-	for len(h.recent) > 2 && m.at.Sub(h.recent[1].at) >= rateOver && m.done() > h.recent[1].done() {
+	for len(h.recent) > 2 && m.since(h.recent[1]) >= rateOver && m.done() > h.recent[1].done() {
 		h.recent = h.recent[1:]
 	}
 	return h.recent[0]

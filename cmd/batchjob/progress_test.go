@@ -36,9 +36,9 @@ func TestMomentText(t *testing.T) {
 		{"resumed", moment{at: at}, moment{at: at, total: 100, ok: 0, skipped: 60},
 			"60/100 done, ETA unknown, 0 ok, 0 failed, 60 skipped, 0/s"},
 		{"a host is paused", moment{at: at}, moment{at: at.Add(2 * time.Second), total: 10, ok: 2, attempts: 2, plan: 8 * time.Second, target: sluice.Rate{Count: 1, Per: time.Second},
-			pauses: []pause{{"http://h:80", at.Add(62 * time.Second), "429"}}},
+			pauses: []pause{{name: "http://h:80", until: at.Add(62 * time.Second), why: "429"}}},
 			"2/10 done, ETA 1m8s, 2 ok, 0 failed, 1/s of 1/s; http://h:80 paused until 12:01:02 (429)"},
-		{"all is paused", moment{at: at}, moment{at: at, total: 10, plan: 70 * time.Second, pauses: []pause{{"", at.Add(61*time.Second + 1), ""}}},
+		{"all is paused", moment{at: at}, moment{at: at, total: 10, plan: 70 * time.Second, pauses: []pause{{until: at.Add(61*time.Second + 1)}}},
 			"0/10 done, ETA 1m10s, 0 ok, 0 failed, 0/s; all paused until 12:01:02"},
 		{"nothing has ended lately", moment{at: at, ok: 4}, moment{at: at.Add(5 * time.Second), total: 40, ok: 4, attempts: 8, running: 4, plan: time.Millisecond},
 			"4/40 done, ETA unknown, 4 ok, 0 failed, 1.6/s, 4 running"},
@@ -46,6 +46,14 @@ func TestMomentText(t *testing.T) {
 			"4/40 done, ETA 9m0s, 4 ok, 0 failed, 0.1/s, 4 running"},
 		{"stopping", moment{at: at}, moment{at: at.Add(time.Second), total: 40, ok: 4, attempts: 6, running: 2, stopping: true},
 			"4/40 done, stopping, 2 running, 4 ok, 0 failed, 6/s"},
+		{"stopped for a minute by ^Z", moment{at: at}, moment{at: at.Add(64 * time.Second), stopped: time.Minute, total: 8, ok: 4, attempts: 4},
+			"4/8 done, ETA 4s, 4 ok, 0 failed, 1/s"},
+		{"a slow rate", moment{at: at}, moment{at: at.Add(time.Second), total: 3, ok: 1, attempts: 1, target: sluice.Rate{Count: 1, Per: time.Hour}, plan: 2 * time.Hour, next: at.Add(time.Hour)},
+			"1/3 done, ETA 2h0m0s, 1 ok, 0 failed, 1/s of 1/h, the next at 13:00:00"},
+		{"a failed attempt", moment{at: at}, moment{at: at.Add(time.Second), total: 1, attempts: 1, failure: failure{at, "h:80", "503 Service Unavailable"}},
+			"0/1 done, ETA unknown, 0 ok, 0 failed, 1/s; last failed attempt, at 12:00:00: h:80: 503 Service Unavailable"},
+		{"a slow host", moment{at: at}, moment{at: at.Add(time.Second), total: 1, plan: time.Second, pauses: []pause{{name: "http://h:80", until: at.Add(time.Minute), why: "limited by: learned", next: true}}},
+			"0/1 done, ETA 1m0s, 0 ok, 0 failed, 0/s; http://h:80: the next call at 12:01:00 (limited by: learned)"},
 		{"the end", moment{at: at}, moment{at: at.Add(time.Second), total: 2, ok: 2, attempts: 2},
 			"2/2 done, ETA 0s, 2 ok, 0 failed, 2/s"},
 	} {
@@ -55,6 +63,32 @@ func TestMomentText(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
 		}
 	}
+}
+
+// Of hundreds of paused hosts those with the longest pauses have lines.
+func TestMoment_ManyPauses(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var m moment
+	for i := range 10 {
+		m.pauses = append(m.pauses, pause{name: string(rune('a' + i)), until: at.Add(time.Duration(i) * time.Minute)})
+	}
+	want := []string{"j paused until 12:09:00", "i paused until 12:08:00", "h paused until 12:07:00", "g paused until 12:06:00", "6 more are paused, until 12:05:00 or less"}
+	if got := m.paused(); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A time that is not within a day has its date.
+func TestCeil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is midnight of 2000-01-01
+		for after, want := range map[time.Duration]string{
+			time.Millisecond: "00:00:01", 24 * time.Hour: "00:00:00", 24*time.Hour + 1: "2000-01-02 00:00:01", 50 * time.Hour: "2000-01-03 02:00:00",
+		} {
+			if got := ceil(time.Now().UTC().Add(after)); got != want {
+				t.Errorf("%v: %s, want %s", after, got, want)
+			}
+		}
+	})
 }
 
 func TestHistory(t *testing.T) {

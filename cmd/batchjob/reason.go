@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
@@ -28,17 +29,23 @@ func reason(err error) string {
 			text = strings.Replace(text, r.Error(), r.Last.Error()+tried(r.Attempts, r.Why), 1)
 		}
 	}
-	text = strings.Replace(text, "sluicehttp: no response within the AttemptTimeout of ", "no response within -timeout ", 1)
 	for _, name := range []string{"batch: ", "sluice: "} {
 		text = strings.TrimPrefix(text, name)
 	}
 	return cli.Plain(text, cli.MostOfError)
 }
 
-// failures remembers why the last attempt for each host failed.
+// failures remembers why the last attempt for each host failed. Commands have no host.
 type failures struct {
 	mu   sync.Mutex
-	last map[string]string
+	last map[string]failure
+	of   string // the host of the last of them all
+}
+
+// A failure is that of an attempt.
+type failure struct {
+	at      time.Time
+	of, why string
 }
 
 // mostFailures bounds failures: beyond it all are forgotten.
@@ -48,15 +55,22 @@ func (f *failures) add(host, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last == nil || len(f.last) >= mostFailures {
-		f.last = make(map[string]string)
+		f.last = make(map[string]failure)
 	}
-	f.last[host] = why
+	f.last[host], f.of = failure{time.Now(), host, why}, host
 }
 
-func (f *failures) of(host string) string {
+// why returns why the last attempt for a host failed, or "".
+func (f *failures) why(host string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last[host]
+	return f.last[host].why
+}
+
+func (f *failures) latest() failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last[f.of]
 }
 
 // tried says how often an item was tried, if that is not once, and why not more often, if that

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 )
 
@@ -13,7 +14,8 @@ const inMemory = 1 << 20
 // A spool keeps what an item prints until it is its turn. Its zero value is empty.
 type spool struct {
 	head []byte
-	file *os.File // the rest, or nil; deleted already
+	file *os.File // the rest, or nil
+	part bool     // file has a name, and all of the output
 }
 
 // tempFile returns a file that is gone when it is closed, or with the process.
@@ -60,6 +62,9 @@ func isFull(size int64) error {
 		return nil
 	}
 	file, err := tempFile()
+	if isScarce(err) {
+		return nil // of files; the disk may have room
+	}
 	if err != nil {
 		return err
 	}
@@ -68,28 +73,39 @@ func isFull(size int64) error {
 	return err
 }
 
-// readFrom keeps what r yields, up to most bytes. It reports whether there is more.
-func (s *spool) readFrom(r io.Reader, most int64) (more bool, err error) {
+// readFrom keeps what r yields, up to most bytes if that is above 0. It reports whether there is
+// more. What does not fit into memory goes into a file with a name, all of it, or without one.
+func (s *spool) readFrom(r io.Reader, most int64, name string) (more bool, err error) {
+	if most <= 0 {
+		most = math.MaxInt64 - 1
+	}
+	r = io.LimitReader(r, most+1)
 	var head bytes.Buffer
 	n, err := io.Copy(&head, io.LimitReader(r, inMemory))
 	s.head = head.Bytes()
 	if err != nil || n < inMemory {
-		return false, err
+		return n > most, err
 	}
-	if s.file, err = tempFile(); err != nil {
-		return false, err
+	if s.part = name != ""; !s.part {
+		s.file, err = tempFile()
+	} else if s.file, err = os.OpenFile(name+".part", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666); err == nil {
+		_, err = s.file.Write(s.head)
+		s.head = nil
 	}
-	n, err = io.Copy(s.file, io.LimitReader(r, most-inMemory+1))
 	if err != nil {
 		return false, err
 	}
-	if n == 0 {
+	rest, err := io.Copy(s.file, r)
+	if err != nil {
+		return false, err
+	}
+	if rest == 0 && !s.part {
 		closeTemp(s.file)
 		s.file = nil
-		return false, nil
+		return n > most, nil
 	}
 	_, err = s.file.Seek(0, io.SeekStart)
-	return n > most-inMemory, err
+	return n+rest > most, err
 }
 
 // each calls write for all of it, in pieces.
@@ -141,6 +157,11 @@ func (s *spool) endLine() error {
 
 // save writes all of it to a file.
 func (s *spool) save(name string) error {
+	if s.part {
+		err := errors.Join(s.file.Close(), os.Rename(s.file.Name(), name))
+		*s = spool{}
+		return err
+	}
 	file, err := os.Create(name)
 	if err != nil {
 		return err
@@ -153,6 +174,9 @@ func (s *spool) save(name string) error {
 func (s *spool) close() {
 	if s.file != nil {
 		closeTemp(s.file)
+		if s.part {
+			os.Remove(s.file.Name())
+		}
 	}
 	*s = spool{}
 }

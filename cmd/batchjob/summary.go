@@ -21,6 +21,27 @@ type summary struct {
 	Attempt    float64 `json:"attempt_ms_p95"`
 }
 
+// tryTheSummary returns an error if the file of -summary cannot be written: at the end of the job
+// that would be too late.
+func (o options) tryTheSummary() error {
+	if o.summary == "" {
+		return nil
+	}
+	before, missing := os.Stat(o.summary)
+	if missing == nil && !before.IsDir() && !before.Mode().IsRegular() {
+		return nil // a pipe may wait for its reader
+	}
+	file, err := os.OpenFile(o.summary, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	if missing != nil {
+		return os.Remove(o.summary)
+	}
+	return nil
+}
+
 // writeSummary replaces the file of -summary, if there is one.
 func (j *job) writeSummary(status int, why error, took time.Duration) error {
 	if j.o.summary == "" {
