@@ -66,7 +66,7 @@ func program(o options, args []string, stdin, stdout, stderr *os.File) (status i
 	}
 	defer in.close()
 	if isTerminal(in.file) && !o.quiet {
-		fmt.Fprintln(stderr, "batchjob: type the items, one per line; Ctrl-D at the beginning of a line ends them")
+		fmt.Fprintln(stderr, "batchjob: type the items, one per line; Ctrl-D ends them")
 	}
 	if o.dryRun {
 		return 0, dryRun(o, in, stdout)

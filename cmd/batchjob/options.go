@@ -232,7 +232,7 @@ func foreign(args, command []string) error {
 	if strings.HasPrefix(command[i], "::::") {
 		meant = "cat " + cli.QuoteAll(more)
 	}
-	return fmt.Errorf("items are read from stdin or -in, not from behind %s: did you mean\n\t%s | batchjob -- %s", command[i], meant, cli.QuoteAll(first))
+	return fmt.Errorf("items are read from stdin or -in, not from behind %q: did you mean\n\t%s | batchjob -- %s", command[i], meant, cli.QuoteAll(first))
 }
 
 // mode is what -resume and the like ask for.
@@ -311,7 +311,9 @@ In an address the item is escaped, unless the address, or its host, begins with 
 The output of an item is printed in one piece when the item is done. The output of
 attempts that are retried is dropped. A command fails if its exit status is not 0, a
 call if its status is 400 or more. Calls obey Retry-After and rate limits. While most
-calls to a host fail, there are fewer retries than -retries allows.
+calls to a host fail, there are fewer retries than -retries allows. A redirect that is
+followed is no retry; it takes a turn of -rate, because the server counts it. A body that
+stalls or is cut is asked for again, unless the method is POST or PATCH.
 
 No host holds up the others: at most half of the -jobs are calls to one host, as long as
 others have items, and a host that fails -aside times in a row is set aside. It is tried
@@ -323,7 +325,13 @@ failed; 2 if the job could not begin; 3 if it stopped before the end and can be
 resumed; 130 if it was interrupted; 141 if its output was no longer read, as by head.
 (go run returns 1 for all but 0.) The first Ctrl-C lets running items finish, the second
 cancels them, the third ends the program. SIGTERM, SIGHUP and SIGQUIT do as Ctrl-C
-does.
+does. Ctrl-Z stops running commands, too; limits of time do not include the stop.
+
+Commands get no input: stdin is empty, and one that asks on the terminal, such as for a
+password, is ended (on Linux; elsewhere it waits until -timeout). If the system has too
+few file handles or processes for -jobs, fewer run at once. If batchjob itself is killed
+by SIGKILL, its commands get a SIGTERM, but not their children (on Linux; elsewhere they
+run on): let them end before you resume.
 
 At the end, p95 says how late 95 of 100 items left, compared with the rate and -jobs, and
 how long an attempt took.

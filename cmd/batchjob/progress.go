@@ -94,9 +94,10 @@ func (m moment) eta(then moment) (time.Duration, bool) {
 	if finished > 0 && span >= time.Second {
 		measured := float64(span) * float64(left) / float64(finished)
 		eta = max(eta, time.Duration(min(measured, float64(1<<62))))
-	} else if left > 0 && (m.plan == 0 || m.running > 0) {
+	} else if begun := m.attempts - m.retries; left > 0 && (m.plan == 0 || m.running > 0 || begun > m.ok+m.failed && len(m.pauses) == 0) {
 		// Too little to judge by. The gate knows how long calls took, not how
-		// long those in flight will take, of which none has ended lately.
+		// long those in flight will take, of which none has ended lately, nor how
+		// long those that failed will wait before they are tried again.
 		return 0, false
 	}
 	for _, p := range m.pauses {

@@ -50,7 +50,7 @@ func TestMomentText(t *testing.T) {
 			"4/8 done, ETA 4s, 4 ok, 0 failed, 1/s"},
 		{"a slow rate", moment{at: at}, moment{at: at.Add(time.Second), total: 3, ok: 1, attempts: 1, target: sluice.Rate{Count: 1, Per: time.Hour}, plan: 2 * time.Hour, next: at.Add(time.Hour)},
 			"1/3 done, ETA 2h0m0s, 1 ok, 0 failed, 1/s of 1/h, the next at 13:00:00"},
-		{"a failed attempt", moment{at: at}, moment{at: at.Add(time.Second), total: 1, attempts: 1, failure: failure{at, "h:80", "503 Service Unavailable"}},
+		{"a failed attempt", moment{at: at}, moment{at: at.Add(time.Second), total: 1, attempts: 1, plan: time.Millisecond, failure: failure{at, "h:80", "503 Service Unavailable"}},
 			"0/1 done, ETA unknown, 0 ok, 0 failed, 1/s; last failed attempt, at 12:00:00: h:80: 503 Service Unavailable"},
 		{"a slow host", moment{at: at}, moment{at: at.Add(time.Second), total: 1, plan: time.Second, pauses: []pause{{name: "http://h:80", until: at.Add(time.Minute), why: "limited by: learned", next: true}}},
 			"0/1 done, ETA 1m0s, 0 ok, 0 failed, 0/s; http://h:80: the next call at 12:01:00 (limited by: learned)"},
