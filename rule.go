@@ -218,6 +218,9 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 	case wait > 0 && r.ramp.wait(now) >= wait:
 		return limits.BySlowStart
 	case wait > 0 && r.schedule.Wait(now, 0) < wait && r.learner.looksLike(now, r.flight.calls()) >= wait:
+		if r.slowest(now, wait) == limits.ByPause { // which has a reason, and nearly its end
+			return limits.ByPause
+		}
 		return limits.ByLearned
 	case wait > 0 && r.budget.wait(now) >= wait:
 		return limits.ByRetryBudget

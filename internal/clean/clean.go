@@ -2,6 +2,7 @@
 package clean
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 const most = 300
 
 // Text returns text as it may be shown: without the user, the query and the fragment of
-// any address in it, which may be secrets, without control characters, and short. What is left
+// any address in it, which may be secrets, without what is named as one (token=…), without control characters, and short. What is left
 // is not HTML; the page escapes it.
 func Text(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
@@ -36,8 +37,16 @@ func Text(text string) string {
 		b.WriteString(withoutSecrets(after[:end]))
 		text = after[end:]
 	}
-	return Shorten(b.String())
+	text = b.String()
+	if strings.Contains(text, "=") {
+		text = secret.ReplaceAllString(text, "$1…")
+	}
+	return Shorten(text)
 }
+
+// secret matches what is named as a secret, wherever it stands: key=… in an address without a
+// scheme, too.
+var secret = regexp.MustCompile(`(?i)([\w-]*(?:token|key|secret|passw|auth|signature)[\w-]*=)[^\s&,;)]+`)
 
 // withoutSecrets returns the host and the path of an address without its scheme.
 func withoutSecrets(address string) string {

@@ -25,9 +25,12 @@ func TestText(t *testing.T) {
 		"https://a/?next=https://u:secret@b/": "https://a/",
 		"https://a@b@c/":                      "https://c/",
 		`429 for "https://u:secret@host/x?y", and ftp://z?w`: `429 for "https://host/x and ftp://z`,
-		"no://":               "no://",
-		"a\nb\x1b[31m\u202ec": "a b [31m c",
-		"a\xffb":              "a\ufffdb",
+		"token=sk-live-1 host?key=secret&page=2":             "token=… host?key=…&page=2",
+		"(api_key=5, X-Auth-Token=6)":                        "(api_key=…, X-Auth-Token=…)",
+		"a=b monkey = 3":                                     "a=b monkey = 3",
+		"no://":                                              "no://",
+		"a\nb\x1b[31m\u202ec":                                "a b [31m c",
+		"a\xffb":                                             "a\ufffdb",
 	} {
 		if got := Text(text); got != want {
 			t.Errorf("Text(%q) = %q, want %q", text, got, want)

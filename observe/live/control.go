@@ -24,13 +24,19 @@ const (
 
 // A change is what a POST asks for.
 type change struct {
-	Gate  uint64 `json:"gate"`  // the id of a row, as the page knows it
-	Start string `json:"start"` // of the message that had the row
-	Name  string `json:"name"`  // in place of both, for programs
+	Gate  uint64 `json:"gate,omitzero"`  // the id of a row, as the page knows it
+	Start string `json:"start,omitzero"` // of the message that had the row
+	Name  string `json:"name,omitzero"`  // in place of both, for programs
 	Do    string `json:"do"`
-	For   string `json:"for"`   // pause
-	Rate  string `json:"rate"`  // rate
-	Limit *int64 `json:"limit"` // concurrency
+	For   string `json:"for,omitzero"`   // pause
+	Rate  string `json:"rate,omitzero"`  // rate
+	Limit *int64 `json:"limit,omitzero"` // concurrency; nil is an error
+}
+
+// An answer is what a POST is answered.
+type answer struct {
+	Said string  `json:"said"`
+	Undo *change `json:"undo,omitempty"` // what takes the change back, without a gate; nil if nothing does
 }
 
 // can returns a letter for each thing that a Control changes: p, r, c.
@@ -54,7 +60,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	say := func(status int, text string) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"said": text})
+		_ = json.NewEncoder(w).Encode(answer{Said: text})
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	given := sha256.Sum256([]byte(r.Header.Get("Sluice-Token")))
@@ -83,21 +89,24 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		say(http.StatusBadRequest, "want one JSON object")
 		return
 	}
-	name, control, err := h.find(c)
+	row, before, err := h.find(c)
 	if err != nil {
 		say(http.StatusNotFound, err.Error())
 		return
 	}
-	did, err := c.apply(control, time.Now())
+	now := time.Now()
+	did, err := c.apply(before.Control, now)
 	if err != nil {
 		say(http.StatusBadRequest, err.Error())
 		return
 	}
-	say(http.StatusOK, name+": "+did)
+	h.refresh(row, c)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer{row.name + ": " + did, c.undo(&before.Stats, now)})
 }
 
-// find returns the gate that a change is for.
-func (h *Handler) find(c change) (name string, control Control, err error) {
+// find returns the gate that a change is for, and what the last sample had of it.
+func (h *Handler) find(c change) (row *history, before Gate, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.Name != "" {
@@ -111,13 +120,64 @@ func (h *Handler) find(c change) (name string, control Control, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return "", nil, errors.New("there is no such gate; it may have been forgotten, or the program has restarted")
+		return nil, before, errors.New("there is no such gate; it may have been forgotten, or the program has restarted")
 	case len(found) > 1:
-		return "", nil, fmt.Errorf("there are %d gates of this name", len(found))
+		return nil, before, fmt.Errorf("there are %d gates of this name", len(found))
 	case found[0].gate.Control == nil:
-		return "", nil, errors.New("this gate can only be shown")
+		return nil, before, errors.New("this gate can only be shown")
 	}
-	return found[0].name, found[0].gate.Control, nil
+	return found[0], found[0].gate, nil
+}
+
+// refresh notes a change that was made, for the undo of one that comes before the next sample.
+func (h *Handler) refresh(row *history, c change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch c.Do {
+	case "pause":
+		row.gate.PausedUntil = time.Now().Add(pauseFor) // roughly: a second pause has no undo
+	case "resume":
+		row.gate.PausedUntil = time.Time{}
+	case "rate":
+		row.gate.Rate, _ = c.rate()
+	case "concurrency":
+		row.gate.Concurrency = *c.Limit
+	}
+}
+
+// rate returns the rate that c asks for.
+func (c change) rate() (sluice.Rate, error) {
+	if c.Rate == "none" {
+		return sluice.Rate{}, nil
+	}
+	return limits.ParseRate(c.Rate)
+}
+
+// undo returns the change that takes c back, which was made at now, nil if there is none.
+func (c change) undo(before *sluice.Stats, now time.Time) *change {
+	switch was := before.PausedUntil.Sub(now); c.Do {
+	case "pause":
+		if was <= 0 { // otherwise it would end that pause, too
+			return &change{Do: "resume"}
+		}
+	case "resume":
+		if was > 0 {
+			return &change{Do: "pause", For: min(was, longestHold).String()}
+		}
+	case "rate":
+		return &change{Do: "rate", Rate: rateText(before.Rate)}
+	case "concurrency":
+		return &change{Do: "concurrency", Limit: &before.Concurrency}
+	}
+	return nil
+}
+
+// rateText writes a rate as a change has it.
+func rateText(r sluice.Rate) string {
+	if r == (sluice.Rate{}) {
+		return "none"
+	}
+	return r.String()
 }
 
 // apply makes a change and says what it was.
@@ -140,11 +200,9 @@ func (c change) apply(to Control, now time.Time) (did string, err error) {
 		if !ok {
 			return "", errors.New("the rate of this gate cannot be changed here")
 		}
-		var rate sluice.Rate // none
-		if c.Rate != "none" {
-			if rate, err = limits.ParseRate(c.Rate); err != nil {
-				return "", err
-			}
+		rate, err := c.rate()
+		if err != nil {
+			return "", err
 		}
 		return "rate " + c.Rate, rates.SetRate(rate)
 	case "concurrency":
@@ -153,7 +211,10 @@ func (c change) apply(to Control, now time.Time) (did string, err error) {
 			return "", errors.New("the calls in flight of this gate cannot be changed here")
 		}
 		if c.Limit == nil {
-			return "", errors.New("want a limit")
+			return "", errors.New("want a limit, 0 for none")
+		}
+		if *c.Limit == 0 {
+			return "no limit in flight", places.SetConcurrency(0)
 		}
 		return "at most " + count(*c.Limit) + " in flight", places.SetConcurrency(*c.Limit)
 	}

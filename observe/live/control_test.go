@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -78,6 +79,41 @@ func TestHandler_Change(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The answer to a change has the one that takes it back, also of a change just before the next
+// sample. A limit that is not given is not 0.
+func TestHandler_Undo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 10, Per: time.Second, Burst: 5}, Concurrency: 8})
+		h := limits.Must(NewWith(Config{Token: token}, Gates(g)))
+		get(t, h, "/")
+		post := func(body string, status int, want string) {
+			t.Helper()
+			r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Sluice-Token", token)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if got := strings.TrimSpace(w.Body.String()); w.Code != status || got != want {
+				t.Errorf("%s: %d %s, want %s", body, w.Code, got, want)
+			}
+		}
+		post(`{"name":"g","do":"concurrency","limit":null}`, 400, `{"said":"want a limit, 0 for none"}`)
+		post(`{"name":"g","do":"rate","rate":""}`, 400, `{"said":"sluice: rate \"\": want a count and a period, such as \"5/s\" or \"300/20s\""}`)
+		post(`{"name":"g","do":"concurrency","limit":0}`, 200, `{"said":"g: no limit in flight","undo":{"do":"concurrency","limit":8}}`)
+		post(`{"name":"g","do":"concurrency","limit":8}`, 200, `{"said":"g: at most 8 in flight","undo":{"do":"concurrency","limit":0}}`)
+		post(`{"name":"g","do":"rate","rate":"none"}`, 200, `{"said":"g: rate none","undo":{"do":"rate","rate":"10/s burst 5"}}`)
+		post(`{"name":"g","do":"rate","rate":"10/s burst 5"}`, 200, `{"said":"g: rate 10/s burst 5","undo":{"do":"rate","rate":"none"}}`)
+		if s := g.Stats(); s.Concurrency != 8 || s.Rate.Burst != 5 {
+			t.Errorf("%v", s)
+		}
+		post(`{"name":"g","do":"resume"}`, 200, `{"said":"g: resumed"}`)
+		post(`{"name":"g","do":"pause"}`, 200, `{"said":"g: paused for 1 min","undo":{"do":"resume"}}`)
+		post(`{"name":"g","do":"pause","for":"2m"}`, 200, `{"said":"g: paused for 2 min"}`) // a resume would end both
+		time.Sleep(time.Second)
+		post(`{"name":"g","do":"resume"}`, 200, `{"said":"g: resumed","undo":{"do":"pause","for":"1m59s"}}`)
+	})
 }
 
 // A page without a token can change nothing, even with an empty one.

@@ -11,10 +11,13 @@
 // JavaScript (reload it then), and loads nothing from elsewhere.
 //
 // The page shows the names of gates and the reasons of pauses, but of an address in them only
-// host and path. Whoever can open it sees these: serve it where /debug/pprof would be served,
+// host and path, and no token=… or key=…. Whoever can open it sees these: serve it where /debug/pprof would be served,
 // not to the public.
 //
-// It is read-only unless [Config].Token is set.
+// What a sentence says about a wait is [sluice.Stats.Why]: for what, and until when.
+//
+// It is read-only unless [Config].Token is set. A change that is made on the page can be undone
+// there.
 //
 // # Cost
 //

@@ -56,6 +56,6 @@ func ExampleNewWith() {
 	fmt.Print(string(text))
 	fmt.Println(gate)
 	// Output:
-	// {"said":"api: rate 5/s"}
+	// {"said":"api: rate 5/s","undo":{"do":"rate","rate":"none"}}
 	// api: 5/s, 0 in flight, 0 granted
 }

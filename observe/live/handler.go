@@ -45,6 +45,9 @@ type Config struct {
 //	{"name": "api", "do": "resume"}
 //	{"name": "api", "do": "rate", "rate": "5/s"}
 //	{"name": "api", "do": "concurrency", "limit": 8}
+//
+// The answer is a JSON object: "said" is a text, and "undo", if there is one, the change that
+// takes this one back, without its name.
 type Handler struct {
 	cfg    Config
 	start  string   // names this Handler: after a restart of the program it is another

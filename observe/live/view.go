@@ -33,6 +33,8 @@ type view struct {
 	Low   float64 `json:"low,omitzero"`    // proven by the server
 	High  float64 `json:"high,omitzero"`   // refuted by the server
 	Can   string  `json:"can,omitempty"`   // what can be changed: p, r, c
+	Rate  string  `json:"rate,omitempty"`  // what r changes
+	Most  int64   `json:"most,omitzero"`   // what c changes
 	Facts []fact  `json:"facts,omitempty"` // the details
 }
 
@@ -70,7 +72,9 @@ func viewOf(h *history, now time.Time, control bool) view {
 		v.Low, v.High = digits(l.Proven), digits(l.Refuted)
 	}
 	if control {
-		v.Can = can(h.gate.Control)
+		if v.Can = can(h.gate.Control); v.Can != "" {
+			v.Rate, v.Most = rateText(s.Rate), s.Concurrency
+		}
 	}
 	return v
 }

@@ -74,8 +74,8 @@ func testViews(t *testing.T, b *browsertest.Browser) {
 	}
 	p := pages[0]
 	for name, says := range map[string]string{
-		"github": "for the rate of 9/s", "slow": "in flight to end, about", "billing": "(429 Too Many Requests)",
-		"search.example": "refuses", "llm": "for the limit tokens", "broken": "failed", "idle": "Nothing to do", "cdn": "leave as they arrive",
+		"github": "for the rate of 9/s, for another", "slow": "until a call in flight ends, about", "billing": "(429 Too Many Requests)",
+		"search.example": "Refuses", "llm": "for the limit tokens", "broken": "fail", "idle": "Nothing to do", "cdn": "leave as they arrive",
 	} {
 		p.WaitFor(rowOf(name) + fmt.Sprintf(`.innerText.includes(%q)`, says))
 	}
@@ -107,7 +107,7 @@ func testKeyboard(t *testing.T, b *browsertest.Browser) {
 
 // With the token, and only with it, a gate is changed.
 func testChange(t *testing.T, b *browsertest.Browser) {
-	g := limits.Must(sluice.New(sluice.Config{Name: "g"}))
+	g := limits.Must(sluice.New(sluice.Config{Name: "g", Concurrency: 8}))
 	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: 100 * time.Millisecond, Token: token}, live.Gates(g))))
 	t.Cleanup(s.Close)
 	p := b.Open(t, s.URL+"/gates", browsertest.View{Noise: []string{"403"}})
@@ -119,20 +119,50 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 	}
 	p.Click("summary")
 	press(".change button")
-	p.WaitFor(`document.querySelector("#said").innerText === "the token is wrong"`)
+	said := func(text string) {
+		t.Helper()
+		p.WaitFor(fmt.Sprintf(`document.querySelector(".change output").innerText === %q`, text)) // beside the button
+	}
+	said("the token is wrong")
 	p.Click("input[type=password]")
 	p.Type(token)
 	press(".change button")
-	p.WaitFor(`document.querySelector("#gates").innerText.includes("Paused for another")`)
+	p.WaitFor(`document.querySelector("#gates").innerText.includes("would wait for the pause (paused by hand)")`)
 	if !strings.Contains(g.String(), "paused by hand") {
 		t.Errorf("not paused: %v", g)
 	}
 	press(".change button:nth-of-type(2)")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("Nothing to do")`)
-	p.Eval(`document.querySelector(".change input").focus()`, nil)
-	p.Type("7/s")
-	p.Press("Enter")
+
+	// A field has the present value, nothing in it changes nothing, and a change can be undone.
+	field := func(n int, text string) {
+		p.Eval(fmt.Sprintf(`(f => { f.focus(); f.select(); })(document.querySelectorAll(".change input")[%d])`, n), nil)
+		if text == "" {
+			p.Press("Backspace")
+		} else {
+			p.Type(text)
+		}
+		p.Press("Enter")
+	}
+	p.WaitFor(`[...document.querySelectorAll(".change input")].map(f => f.value).join() === "none,8"`)
+	field(1, "")
+	said("Nothing is changed: want a number or none.")
+	field(0, "")
+	said("Nothing is changed: want 5/s or none.")
+	press(`[aria-label="Set in flight"]`)
+	said("Nothing is changed: want a number or none.")
+	if s := g.Stats(); s.Concurrency != 8 {
+		t.Errorf("an empty field has changed %v", s)
+	}
+	field(1, "none")
+	said("g: no limit in flight")
+	p.WaitFor(`document.querySelector("[data-f=inFlight]").innerText === "0"`)
+	press(".change button:last-of-type")
+	said("g: at most 8 in flight")
+	p.WaitFor(`document.querySelector("[data-f=inFlight]").innerText === "0 of 8"`)
+	field(0, "7/s")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("7/s asked")`)
+	p.WaitFor(`document.activeElement.value === "7/s" && getComputedStyle(document.querySelector(".change button:last-of-type")).display !== "none"`)
 	p.CheckAccessible()
 	for _, r := range p.Requests() {
 		if strings.Contains(r, token) {
@@ -144,7 +174,7 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 // Without JavaScript the page has the same rows, details that open, and a search.
 func testNoScript(t *testing.T, b *browsertest.Browser) {
 	p := b.Open(t, serve(t, live.Config{}), browsertest.View{Width: 400, NoScript: true})
-	if got := p.Text("#gates"); !strings.Contains(got, "https://api.github.com") || !strings.Contains(got, "Paused for another") {
+	if got := p.Text("#gates"); !strings.Contains(got, "https://api.github.com") || !strings.Contains(got, "wait for the pause (429 Too Many Requests), until ") {
 		t.Errorf("%s", got)
 	}
 	if got := p.Text("#status"); !strings.Contains(got, "reload the page") {
@@ -167,7 +197,9 @@ func testRestart(t *testing.T, b *browsertest.Browser) {
 	listener := limits.Must(net.Listen("tcp", "127.0.0.1:0"))
 	address := listener.Addr().String()
 	begin := func(l net.Listener, name string) *http.Server {
-		page := live.New(live.Gates(limits.Must(sluice.New(sluice.Config{Name: name}))))
+		same := limits.Must(sluice.New(sluice.Config{Name: "same"}))
+		_ = same.Wait(t.Context())
+		page := live.New(live.Gates(limits.Must(sluice.New(sluice.Config{Name: name})), same))
 		s := &http.Server{Handler: page}
 		s.RegisterOnShutdown(page.Close)
 		go s.Serve(l)
@@ -175,13 +207,21 @@ func testRestart(t *testing.T, b *browsertest.Browser) {
 	}
 	s := begin(listener, "before")
 	p := b.Open(t, "http://"+address+"/", browsertest.View{Noise: []string{"ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED"}})
-	p.WaitFor(isLive + ` && document.querySelector(".name").innerText === "before"`)
+	names := func(want string) string {
+		return fmt.Sprintf(` && [...document.querySelectorAll(".name")].map(e => e.innerText).sort().join() === %q`, want)
+	}
+	p.WaitFor(isLive + names("before,same"))
+	p.Eval(rowOf("same")+`.querySelector("details").open = true`, nil)
+	points := rowOf("same") + `.querySelector(".chart .pace").getAttribute("d").split("L").length`
+	p.WaitFor(points + ` >= 3`)
 	s.Close()
-	p.WaitFor(`document.querySelector("#status.lost").innerText.includes("connection is lost")`)
+	p.WaitFor(`/connection is lost: these numbers are of .*[0-9]+:[0-9]+:[0-9]+/.test(document.querySelector("#status.lost").innerText)`)
 	p.CheckAccessible()
 	s = begin(limits.Must(net.Listen("tcp", address)), "after")
 	t.Cleanup(func() { s.Close() })
-	p.WaitFor(isLive + ` && [...document.querySelectorAll(".name")].map(e => e.innerText).join() === "after"`)
+	p.WaitFor(isLive + names("after,same"))
+	// What was open stays so, with its chart of before; the gate that is gone is not shown.
+	p.WaitFor(rowOf("same") + `.querySelector("details").open && ` + rowOf("same") + `.querySelector(".chart .pace").getAttribute("d").split(/[LM]/).length >= 4`)
 }
 
 // A thousand gates: the busiest are on top, and the rest can be found.

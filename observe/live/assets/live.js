@@ -9,7 +9,8 @@ const body = $("#gates"), form = $("#tools"), statusLine = $("#status"), freeze 
 const access = $("#access");
 const rows = new Map();    // id → element
 const past = new Map();    // id → [{at, pace, limit, low, high}]
-let start = null, source = null, retry = 0, timer = null, silence = null, frozen = false;
+let kept = new Map();      // name → {row, points} of the program before a restart
+let start = null, last = 0, source = null, retry = 0, timer = null, silence = null, frozen = false;
 
 // ---- The connection.
 
@@ -44,7 +45,7 @@ function listen(every) {
 
 function lost() {
 	disconnect();
-	say("The connection is lost: these numbers are old. Trying again.", true);
+	say("The connection is lost: these numbers are " + (last ? "of " + new Date(last).toLocaleTimeString() : "old") + ". Trying again.", true);
 	const wait = Math.min(10000, 500 * 2 ** retry++);
 	timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
 }
@@ -58,22 +59,19 @@ function say(text, bad) {
 // ---- The table.
 
 function show(message) {
-	if (start !== null && start !== message.start) {
-		past.clear(); // the program has restarted: other gates have these numbers
-		for (const row of rows.values()) row.remove();
-		rows.clear();
-	}
+	if (start !== null && start !== message.start) restarted();
 	if (start === null) body.replaceChildren(); // what the server has rendered
 	start = message.start;
+	last = message.at;
 	say("Live: updated every " + (message.every === 1000 ? "second" : message.every / 1000 + " s") + ".");
 	setText($("#total"), message.total + ".");
 	setText($("#count"), message.gates.length === 0 ? "No gates match or there are none yet." :
 		message.gates.length + " of " + message.matching + " gates are shown" +
 		(message.gates.length < message.matching ? ": search for the others." : "."));
 	const order = message.gates.map(gate => {
-		remember(gate, message.at);
 		let row = rows.get(gate.id);
-		if (!row) rows.set(gate.id, row = newRow(gate));
+		if (!row) rows.set(gate.id, row = take(gate) || newRow(gate));
+		remember(gate, message.at);
 		update(row, gate, message.at);
 		return row;
 	});
@@ -84,6 +82,27 @@ function show(message) {
 		rows.delete(id);
 	}
 	arrange(order);
+}
+
+// restarted sets aside what there is of the gates of the program before, which had other
+// numbers. A gate of the same name goes on with it.
+function restarted() {
+	kept = new Map();
+	for (const [id, row] of rows) {
+		row.remove();
+		if (!kept.has(row.gate.name)) kept.set(row.gate.name, {row, points: past.get(id) || []});
+	}
+	rows.clear();
+	past.clear();
+}
+
+// take returns the row of a gate of this name before the restart, and keeps its chart.
+function take(gate) {
+	const old = kept.get(gate.name);
+	if (!old) return null;
+	kept.delete(gate.name);
+	past.set(gate.id, old.points);
+	return old.row;
 }
 
 // arrange puts the rows in order, unless somebody points at them or types there.
@@ -101,7 +120,7 @@ function newRow(gate) {
 	const row = $("#row").content.firstElementChild.cloneNode(true);
 	row.querySelectorAll("dt, dd").forEach(e => e.remove());
 	$("details", row).addEventListener("toggle", () => draw(row));
-	if (gate.can) $("details", row).append(controls(gate));
+	if (gate.can) $("details", row).append(controls(row, gate));
 	return row;
 }
 
@@ -114,6 +133,8 @@ function update(row, gate, at) {
 	row.at = at;
 	if (row.className !== gate.state) row.className = gate.state;
 	for (const element of row.querySelectorAll("[data-f]")) setText(element, gate[element.dataset.f]);
+	$("th", row).setAttribute("aria-label", gate.name);
+	for (const input of row.querySelectorAll(".change input")) fill(input, gate);
 	if ($("details", row).open) facts($("dl", row), gate.facts || []);
 	draw(row);
 }
@@ -182,7 +203,7 @@ function chart(points, now, width, height, large) {
 	}
 	line(drawing, points, "pace", p => p.pace >= 0 ? [x(p), y(p.pace)] : null);
 	if (!large) {
-		drawing.append(svg("text", {x: width - right + 4, y: top + 8}, digits(high)));
+		drawing.append(svg("text", {x: width - right + 4, y: top + 8}, digits(high) + "/s"));
 		return drawing;
 	}
 	const label = (at, to, anchor, text) => drawing.append(svg("text", {x: at, y: to, "text-anchor": anchor}, text));
@@ -217,48 +238,79 @@ function band(drawing, points, x, y, high) {
 
 // ---- Changes.
 
-function controls(gate) {
-	const box = document.createElement("form");
+// controls returns the form of a row. It says there what a change has done, and takes it back.
+function controls(row, gate) {
+	const box = document.createElement("form"), said = document.createElement("output");
 	box.className = "change";
-	const button = (text, change) => {
+	box.addEventListener("submit", event => event.preventDefault());
+	const button = (text, act) => {
 		const b = document.createElement("button");
 		b.type = "button";
 		b.textContent = text;
-		b.addEventListener("click", () => send(gate, change()));
+		b.addEventListener("click", act);
 		return b;
 	};
-	const field = (name, hint, act) => {
+	const undo = button("Undo", () => { if (undo.change) apply(undo.change); });
+	undo.hidden = true;
+	const tell = (text, bad, change) => {
+		said.classList.toggle("bad", bad);
+		said.textContent = text;
+		undo.change = change;
+		if (!change && document.activeElement === undo) $("input, button", box).focus();
+		undo.hidden = !change;
+	};
+	const apply = async change => {
+		const answer = await send(row.gate, change);
+		tell(answer.said, !answer.ok, answer.undo);
+		for (const input of box.querySelectorAll("input")) if (answer.ok && input.does === change.do) input.shown = input.value;
+	};
+	const field = (name, does, value, hint, read) => {
 		const label = document.createElement("label"), input = document.createElement("input");
-		input.placeholder = hint;
+		Object.assign(input, {does, placeholder: hint, autocomplete: "off", current: value});
+		const act = () => {
+			const change = read(input.value.trim());
+			if (change) apply({do: does, ...change});
+			else tell("Nothing is changed: want " + hint + ".", true);
+		};
 		label.append(name + " ", input);
 		input.addEventListener("keydown", event => {
 			if (event.key !== "Enter") return;
 			event.preventDefault();
-			send(gate, act(input.value));
+			act();
 		});
-		box.append(label, button("Set", () => act(input.value)));
-		b(box.lastElementChild, "Set " + name.toLowerCase());
+		const set = button("Set", act);
+		set.setAttribute("aria-label", "Set " + name.toLowerCase());
+		box.append(label, set);
+		fill(input, gate);
 	};
-	const b = (element, label) => element.setAttribute("aria-label", label);
-	if (gate.can.includes("p")) box.append(button("Pause for 1 min", () => ({do: "pause"})), button("Resume", () => ({do: "resume"})));
-	if (gate.can.includes("r")) field("Rate", "5/s or none", rate => ({do: "rate", rate: rate.trim()}));
-	if (gate.can.includes("c")) field("In flight", "0 for no limit", limit => ({do: "concurrency", limit: Number(limit)}));
+	if (gate.can.includes("p")) box.append(button("Pause for 1 min", () => apply({do: "pause"})), button("Resume", () => apply({do: "resume"})));
+	if (gate.can.includes("r")) field("Rate", "rate", gate => gate.rate, "5/s or none", text => text && {rate: text});
+	if (gate.can.includes("c")) field("In flight", "concurrency", gate => gate.most ? String(gate.most) : "none", "a number or none",
+		text => text === "none" ? {limit: 0} : /^[0-9]{1,15}$/.test(text) && {limit: Number(text)});
+	box.append(undo, said);
 	return box;
 }
 
+// fill shows the current value in an input, unless somebody has typed another one there.
+function fill(input, gate) {
+	const value = input.current(gate);
+	if (input.shown !== undefined && input.value !== input.shown) return;
+	if (document.activeElement === input && input.shown !== undefined) return;
+	if (input.value !== value) input.value = value;
+	input.shown = value;
+}
+
 async function send(gate, change) {
-	let text;
 	try {
 		const response = await fetch("", {
 			method: "POST",
 			headers: {"Content-Type": "application/json", "Sluice-Token": access.elements.token.value},
 			body: JSON.stringify({start, gate: gate.id, ...change}),
 		});
-		text = (await response.json()).said;
+		return {...await response.json(), ok: response.ok};
 	} catch {
-		text = "The change could not be sent.";
+		return {said: "The change could not be sent.", ok: false};
 	}
-	$("#said").textContent = text;
 }
 
 // ---- The tools.
