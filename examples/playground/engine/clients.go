@@ -19,13 +19,14 @@ import (
 // repeats it until the server has served it or ctx is done, and one that returns the
 // pace in force, or nil.
 type client struct {
-	name string
-	make func(l *lane) (call func(ctx context.Context, c *caller) error, pace func() float64)
+	name     string
+	deadline bool // callers that give up have said so before: context.WithTimeout
+	make     func(l *lane) (call func(ctx context.Context, c *caller) error, pace func() float64)
 }
 
 // usual is what most programs have: the two packages of the Go project, and retries that
 // wait for the Retry-After or, without one, a random time that doubles.
-var usual = client{"x/time/rate + x/sync/semaphore", func(l *lane) (func(context.Context, *caller) error, func() float64) {
+var usual = client{name: "x/time/rate + x/sync/semaphore", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	limit, burst := xrate.Inf, 1
 	if l.Rate > 0 {
 		limit, burst = xrate.Limit(l.Rate), l.Burst
@@ -47,11 +48,15 @@ var usual = client{"x/time/rate + x/sync/semaphore", func(l *lane) (func(context
 	}), nil
 }}
 
+// usualDeadline is the same with callers that say when they give up. Then x/time/rate rejects
+// them immediately, if they cannot leave in time, and promises them nothing.
+var usualDeadline = client{name: "the same with context.WithTimeout", deadline: true, make: usual.make}
+
 // usualRate is the same in stories without a concurrency.
-var usualRate = client{"x/time/rate", usual.make}
+var usualRate = client{name: "x/time/rate", make: usual.make}
 
 // onlySemaphore bounds how many calls are in flight, and nothing else.
-var onlySemaphore = client{"semaphore alone", func(l *lane) (func(context.Context, *caller) error, func() float64) {
+var onlySemaphore = client{name: "semaphore alone", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	room := semaphore.NewWeighted(int64(max(1, l.Concurrency)))
 	return l.repeat(func(ctx context.Context) (func(), error) {
 		return func() { room.Release(1) }, room.Acquire(ctx, 1)
@@ -59,7 +64,7 @@ var onlySemaphore = client{"semaphore alone", func(l *lane) (func(context.Contex
 }}
 
 // onlyPacer bounds how often calls leave, and nothing else.
-var onlyPacer = client{"pacer alone", func(l *lane) (func(context.Context, *caller) error, func() float64) {
+var onlyPacer = client{name: "pacer alone", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	p := limits.Must(pacer.New(l.rate(), pacer.Config{}))
 	return l.repeat(func(ctx context.Context) (func(), error) {
 		return func() {}, p.Acquire(ctx, 1)
@@ -67,17 +72,17 @@ var onlyPacer = client{"pacer alone", func(l *lane) (func(context.Context, *call
 }}
 
 // gate is a sluice.Gate with all that is configured.
-var gate = client{"sluice.Gate", func(l *lane) (func(context.Context, *caller) error, func() float64) {
+var gate = client{name: "sluice.Gate", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	return throughGate(l, sluice.Config{Concurrency: int64(l.Concurrency), Rate: l.rate()})
 }}
 
 // gateWithoutRate is a sluice.Gate that has to find the rate.
-var gateWithoutRate = client{"sluice.Gate without a rate", func(l *lane) (func(context.Context, *caller) error, func() float64) {
+var gateWithoutRate = client{name: "sluice.Gate without a rate", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	return throughGate(l, sluice.Config{Concurrency: int64(l.Concurrency)})
 }}
 
 // gateUnconfigured is the same in stories without a concurrency.
-var gateUnconfigured = client{"sluice.Gate without configuration", gateWithoutRate.make}
+var gateUnconfigured = client{name: "sluice.Gate without configuration", make: gateWithoutRate.make}
 
 // rate returns the rate of a lane for Sluice.
 func (l *lane) rate() sluice.Rate {

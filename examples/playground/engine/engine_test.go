@@ -63,17 +63,18 @@ func TestStory_Play(t *testing.T) {
 		{"cancel", []Summary{ // those that wait hold slots until 9.8 s, 5.8 s after the last has gone
 			{Left: 21, Served: 21, GaveUp: 29, InFlight: 2, Busiest: 5, Longest: 7.149, Patient: 7.149},
 			{Left: 21, Served: 21, GaveUp: 29, InFlight: 2, Busiest: 5, Longest: 2, Patient: 1.549},
+			{Left: 21, Served: 21, GaveUp: 29, InFlight: 2, Busiest: 5, Longest: 2, Patient: 1.549},
 		}},
 		{"pause", []Summary{
 			{Left: 288, Served: 255, Refused: 30, Waiting: 30, InFlight: 13, Busiest: 19, After: 19, Longest: 2.7},
 			{Left: 241, Served: 237, Refused: 1, Waiting: 30, InFlight: 4, Busiest: 10, After: 10, Longest: 8.74},
 		}},
 		{"adaptive", []Summary{ // these change with the rule of adaptive gates
-			{Left: 721, Served: 605, Refused: 113, Waiting: 20, InFlight: 3, Busiest: 13, Longest: 1.583333},
+			{Left: 1149, Served: 839, Refused: 306, Waiting: 20, InFlight: 5, Busiest: 21, Longest: 0.95},
 			{Left: 809, Served: 777, Refused: 28, Waiting: 20, InFlight: 20, Busiest: 28, Longest: 2.46496},
 		}},
 		{"league", []Summary{
-			{Left: 451, Served: 279, Refused: 171, Waiting: 8, InFlight: 1, Busiest: 1, Longest: 15.707142},
+			{Left: 440, Served: 440, Waiting: 8, InFlight: 1, Busiest: 1, Longest: 16.101927},
 			{Left: 439, Served: 399, Refused: 40, Waiting: 8, InFlight: 8, Busiest: 10, Longest: 19.005165},
 		}},
 		{"free", []Summary{
@@ -198,7 +199,7 @@ func addsUp(t *testing.T, p *Picture, l *Lane) {
 // What the text of a story says is so.
 func TestStory_Text(t *testing.T) {
 	cancel := play(t, "cancel", nil)
-	if x, g := cancel.Lanes[0].Summary.Patient, cancel.Lanes[1].Summary.Patient; g > 2 || x < g+5 {
+	if x, g := cancel.Lanes[0].Summary.Patient, cancel.Lanes[2].Summary.Patient; g > 2 || x < g+5 {
 		t.Errorf("patient callers wait %g s and %g s", x, g)
 	}
 	pause := play(t, "pause", nil)
@@ -335,5 +336,66 @@ func readJSON(t *testing.T, file string, into any) {
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// No other rate serves more in the worlds of the league, by 1 % or more: x/time/rate gets its
+// best.
+func TestBestFixed(t *testing.T) {
+	for i, world := range []func() Scenario{slowWorld, stepsWorld} {
+		if i == 1 && os.Getenv("SLUICE_FULL") == "" {
+			continue // 30,000 calls each
+		}
+		served := func(rate float64) (n int) {
+			s := world()
+			s.Rate = rate
+			synctest.Test(t, func(*testing.T) { n = s.lane(usualRate).Summary.Served })
+			return n
+		}
+		best := served(bestFixed[i])
+		for _, f := range []float64{.3, .5, .8, .9, .95, .98, .99, .995, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5} {
+			if n := served(f * bestFixed[i]); float64(n) > 1.01*float64(best) {
+				t.Errorf("world %d: %g/s serves %d, more than the %d of %g/s", i, f*bestFixed[i], n, best, bestFixed[i])
+			}
+		}
+	}
+}
+
+// A verdict names the calls served, and says of a gate that serves fewer how many.
+func TestPicture_SaysFewer(t *testing.T) {
+	for _, test := range []struct {
+		key    string
+		values map[string]float64
+		fewer  string // "": the gate serves no fewer
+	}{
+		{"cancel", nil, ""},
+		{"adaptive", nil, "7.4 % fewer served than by x/time/rate."},
+		{"adaptive", map[string]float64{"rate": 12}, ""},
+		{"pause", nil, "237 served, 1 refused, 10 in the busiest second after the pause, 7.1 % fewer served than by x/time/rate + x/sync/semaphore."},
+		{"league", nil, "9.3 % fewer served than by x/time/rate."},
+		{"league", map[string]float64{"told": 1}, ""},
+		{"semaphore", nil, "27.3 % fewer served than by pacer alone."},
+	} {
+		p := play(t, test.key, test.values)
+		for i, v := range p.Verdicts {
+			if !strings.Contains(v, " served") {
+				t.Errorf("%s: %q does not say how many were served", test.key, v)
+			}
+			if says := strings.Contains(v, "fewer"); says != (isGate(p.Lanes[i].Name) && test.fewer != "") || says && !strings.HasSuffix(v, test.fewer) {
+				t.Errorf("%s: %s: %q, want %q in it", test.key, p.Lanes[i].Name, v, test.fewer)
+			}
+		}
+	}
+}
+
+// x/time/rate with deadlines that it knows is as quick as a gate, wherever the sliders are.
+func TestCancel_WithTimeout(t *testing.T) {
+	for _, values := range []map[string]float64{nil, {"giveup": 4}, {"rate": 10}, {"rate": 2, "callers": 60}, {"burst": 5, "time": 1}} {
+		p := play(t, "cancel", values)
+		cancelled, told, gate := p.Lanes[0].Summary, p.Lanes[1].Summary, p.Lanes[2].Summary
+		if told.Patient > gate.Patient+.01 || cancelled.Patient < gate.Patient+1 || told.GaveUp != gate.GaveUp {
+			t.Errorf("%v: patient callers wait %g, %g and %g s; %d and %d give up", values,
+				cancelled.Patient, told.Patient, gate.Patient, told.GaveUp, gate.GaveUp)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 // A lane is one client in its own copy of the world.
 type lane struct {
 	*Scenario
+	client   client
 	clock    *clock
 	upstream *upstream
 	call     func(ctx context.Context, c *caller) error
@@ -53,7 +54,7 @@ type attempt struct {
 func (s *Scenario) play(c client) *record {
 	ctx, end := context.WithCancel(context.Background())
 	k := newClock()
-	l := &lane{Scenario: s, clock: k, upstream: newUpstream(s.Server, k), ctx: ctx}
+	l := &lane{Scenario: s, client: c, clock: k, upstream: newUpstream(s.Server, k), ctx: ctx}
 	call, pace := c.make(l)
 	l.call = call
 	l.demand()
@@ -100,16 +101,31 @@ func (l *lane) impatient() {
 	c := l.caller()
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
-	l.clock.after(seconds(l.Demand.GiveUp), func() {
-		if c.first < 0 {
+	giveUp := func() {
+		if c.first < 0 && !c.gaveUp {
 			c.gaveUp = true
 			l.change(0, -1)
 			cancel()
 			l.clock.woke = true
 		}
-	})
-	l.call(ctx, c)
+	}
+	l.clock.after(seconds(l.Demand.GiveUp), giveUp)
+	if l.client.deadline {
+		ctx = announced{ctx, time.Now().Add(seconds(l.Demand.GiveUp))}
+	}
+	if l.call(ctx, c) != nil { // perhaps earlier: it cannot leave in time
+		l.clock.after(0, giveUp)
+	}
 }
+
+// announced is a context.WithTimeout that is cancelled by the clock of its lane: a timer of
+// its own would fire at the instant of the others in no certain order.
+type announced struct {
+	context.Context
+	deadline time.Time
+}
+
+func (a announced) Deadline() (time.Time, bool) { return a.deadline, true }
 
 // work makes one call after the other until the time is over.
 func (l *lane) work() {

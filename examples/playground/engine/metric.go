@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -59,10 +60,26 @@ func (p *Picture) tell(keys []string) {
 		}
 		p.Table = append(p.Table, row)
 	}
-	for _, v := range verdicts {
-		p.Verdicts = append(p.Verdicts, strings.Join(v, ", ")+".")
+	for i, v := range verdicts {
+		p.Verdicts = append(p.Verdicts, strings.Join(append(v, p.fewer(i)...), ", ")+".")
 	}
 }
+
+// fewer says of a gate that has served fewer calls than another lane how many, if any.
+func (p *Picture) fewer(lane int) []string {
+	if !isGate(p.Lanes[lane].Name) {
+		return nil
+	}
+	best := slices.MaxFunc(p.Lanes, func(a, b Lane) int { return cmp.Compare(a.Summary.Served, b.Summary.Served) })
+	less := best.Summary.Served - p.Lanes[lane].Summary.Served
+	if less == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%.1f %% fewer served than by %s", 100*float64(less)/float64(best.Summary.Served), best.Name)}
+}
+
+// isGate reports whether a lane with this name is a sluice.Gate.
+func isGate(name string) bool { return strings.HasPrefix(name, gate.name) }
 
 func allZero(lanes []Lane, m metric) bool {
 	zero := m.value(&Summary{})

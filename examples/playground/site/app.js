@@ -110,7 +110,10 @@ function ask() {
   $("lanes").classList.add("stale");
   $("picture").setAttribute("aria-busy", "true");
   clearTimeout(slow);
-  slow = setTimeout(() => { $("verdict").textContent = "Computing …"; }, 700);
+  slow = setTimeout(() => {
+    $("verdict").textContent = "Computing …";
+    delete $("verdict").dataset.of;
+  }, 700);
   worker.postMessage({id: wanted, story: state.story.Key, values: state.values});
 }
 
