@@ -18,7 +18,8 @@ type Rate struct {
 	Per   time.Duration // positive, and Count at most one per nanosecond
 
 	// Burst is how many may leave together after an idle time, the first one included. 0
-	// means 1: never closer than an interval.
+	// means 1: never closer than an interval. A pacer and a gate begin with none of it
+	// saved up, a leaky.Bucket with all of it.
 	Burst int64
 }
 

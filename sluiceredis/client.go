@@ -72,14 +72,14 @@ func (s *Script) Text() string { return s.text }
 // Digest returns the SHA-1 of the text, in hexadecimal digits.
 func (s *Script) Digest() string { return s.digest }
 
-// A Call is a script call: one script with its keys and arguments.
+// A ScriptCall is one script with its keys and arguments.
 type ScriptCall struct {
 	Script *Script
 	Keys   []string
 	Args   []string
 }
 
-// A Reply is what a Call returned.
+// A Reply is the result of a ScriptCall.
 type Reply struct {
 	Ints []int64
 	Err  error

@@ -18,38 +18,47 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func clientOfUnknown(base http.RoundTripper) *http.Client {
+// withUnknown calls f with a client that sends by base.
+func withUnknown(base http.RoundTripper, f func(client *http.Client) error) error {
+	defer func(before http.RoundTripper) { http.DefaultTransport = before }(http.DefaultTransport)
+	http.DefaultTransport = base
 	// begin unknown
-	// base sends the requests, such as http.DefaultTransport.
-	transport := limits.Must(sluicehttp.New(base, sluicehttp.Config{}))
-	client := &http.Client{Transport: transport} // share it
+	transport, err := sluicehttp.New(nil, sluicehttp.Config{}) // nil stands for http.DefaultTransport
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: transport} // share it; no Timeout, which would include the queue
 	// end unknown
-	return client
+	return f(client)
 }
 
 // 3,000 requests to a server of 50 per second take a minute. A client that repeats what is
 // refused has most of its requests refused; this one only some.
 func TestAdaptive_Client(t *testing.T) {
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
-		client := clientOfUnknown(base)
 		next := make(chan struct{}, 3000)
 		for range cap(next) {
 			next <- struct{}{}
 		}
 		close(next)
-		parallel(t, 32, func() error {
-			for range next {
-				resp, err := client.Get("http://api.example.com/")
-				if err != nil {
-					return err
+		if err := withUnknown(base, func(client *http.Client) error {
+			parallel(t, 32, func() error {
+				for range next {
+					resp, err := client.Get("http://api.example.com/")
+					if err != nil {
+						return err
+					}
+					resp.Body.Close()
+					if resp.StatusCode != 200 {
+						return errors.New(resp.Status)
+					}
 				}
-				resp.Body.Close()
-				if resp.StatusCode != 200 {
-					return errors.New(resp.Status)
-				}
-			}
+				return nil
+			})
 			return nil
-		})
+		}); err != nil {
+			t.Error(err)
+		}
 	},
 		sluicetest.Enforce(sluicetest.Limit{Count: 50, Per: time.Second}),
 		sluicetest.Delay(20*time.Millisecond), sluicetest.Status(200))

@@ -8,8 +8,14 @@ import (
 	"testing"
 )
 
-// documents are the pages whose blocks of Go are checked.
-var documents = []string{"../../README.md", "../recipes.md", "../coming-from.md", "../troubleshooting.md", "../adaptive.md"}
+// documents returns the pages whose blocks of Go are checked.
+func documents(t *testing.T) []string {
+	pages, err := filepath.Glob("../*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%v, %d pages", err, len(pages))
+	}
+	return append(pages, "../../README.md")
+}
 
 var (
 	// A block of Go, and the comment before it that names its code.
@@ -22,7 +28,7 @@ var (
 func TestBlocks(t *testing.T) {
 	compiled := read(t, "*_test.go", "*/sync.go", "../../examples/download/*.go")
 	used := make(map[string]bool)
-	for _, document := range documents {
+	for _, document := range documents(t) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)

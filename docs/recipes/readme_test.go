@@ -3,6 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,22 +11,14 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A User is a record of the store.
-type User struct{ ID int }
-
-type userStore func(ctx context.Context, id int) (*User, error)
-
-func (s userStore) User(ctx context.Context, id int) (*User, error) { return s(ctx, id) }
-
-var store userStore
-
 // begin call
 // One gate for the whole program.
-var gateOfUsers = limits.Must(sluice.New(sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 100, Per: time.Second}}))
+var userGate = limits.Must(sluice.New(sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 100, Per: time.Second}}))
 
-func fetchUser(ctx context.Context, id int) (*User, error) {
-	return sluice.RetryValue(ctx, gateOfUsers, sluice.RetryPolicy{}, func(ctx context.Context) (*User, error) {
-		return store.User(ctx, id) // an error wrapped by sluice.RetryAfter pauses all callers of the gate
+// userName returns what query returns, which is called again if it fails.
+func userName(ctx context.Context, id int, query func(ctx context.Context, id int) (string, error)) (string, error) {
+	return sluice.RetryValue(ctx, userGate, sluice.RetryPolicy{}, func(ctx context.Context) (string, error) {
+		return query(ctx, id) // an error wrapped by sluice.RetryAfter pauses all callers of the gate
 	})
 }
 
@@ -34,15 +27,14 @@ func fetchUser(ctx context.Context, id int) (*User, error) {
 func TestREADME(t *testing.T) {
 	const pause = 50 * time.Millisecond
 	first, began := true, time.Now()
-	store = func(ctx context.Context, id int) (*User, error) {
+	name, err := userName(t.Context(), 7, func(ctx context.Context, id int) (string, error) {
 		if first {
 			first = false
-			return nil, sluice.RetryAfter(errors.New("busy"), pause)
+			return "", sluice.RetryAfter(errors.New("busy"), pause)
 		}
-		return &User{id}, nil
-	}
-	user, err := fetchUser(t.Context(), 7)
-	if err != nil || user.ID != 7 || time.Since(began) < pause {
-		t.Errorf("%v, %v after %v", user, err, time.Since(began))
+		return fmt.Sprint("user ", id), nil
+	})
+	if err != nil || name != "user 7" || time.Since(began) < pause {
+		t.Errorf("%q, %v after %v", name, err, time.Since(began))
 	}
 }

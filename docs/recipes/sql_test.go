@@ -29,12 +29,13 @@ func newUsers(db *sql.DB) (*users, error) {
 	return &users{db, gate}, nil
 }
 
+// begin database/sql, a query
+// users is a table, and the gate of its database.
 type users struct {
 	db   *sql.DB
 	gate *sluice.Gate
 }
 
-// begin database/sql, a query
 func (u *users) name(ctx context.Context, id int64) (name string, err error) {
 	return sluice.RetryValue(ctx, u.gate, sluice.RetryPolicy{Retryable: isTransient}, func(ctx context.Context) (name string, err error) {
 		err = u.db.QueryRowContext(ctx, "SELECT name FROM users WHERE id = $1", id).Scan(&name)

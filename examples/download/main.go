@@ -2,7 +2,7 @@
 //
 //	go run ./examples/download https://example.com/ https://example.org/
 //
-// It is the program of README.md, whole.
+// Its functions are those of README.md.
 package main
 
 import (
@@ -23,29 +23,27 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := downloadAll(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "download: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, urls []string) error {
-	// begin download
-	// nil stands for http.DefaultTransport, which sends the requests.
+// begin download
+func downloadAll(ctx context.Context, urls []string) error {
 	transport, err := sluicehttp.New(nil, sluicehttp.Config{Gate: sluice.Config{
 		Concurrency: 8,                                        // in flight, for each host
-		Rate:        sluice.Rate{Count: 10, Per: time.Second}, // one each 100 ms
+		Rate:        sluice.Rate{Count: 10, Per: time.Second}, // one every 100 ms
 	}})
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: transport} // share it, also with API libraries
+	client := &http.Client{Transport: transport} // share it, also with SDKs
 	var group errgroup.Group
 	for _, url := range urls {
-		group.Go(func() error { return download(ctx, client, url) }) // must read or close the body
+		group.Go(func() error { return download(ctx, client, url) })
 	}
 	return group.Wait()
-	// end download
 }
 
 func download(ctx context.Context, client *http.Client, url string) error {
@@ -57,7 +55,7 @@ func download(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() // or the request stays in flight
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
@@ -65,3 +63,5 @@ func download(ctx context.Context, client *http.Client, url string) error {
 	fmt.Printf("%10d bytes  %s\n", n, url)
 	return err
 }
+
+// end download

@@ -19,10 +19,10 @@ func TestRun(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	if err := run(t.Context(), []string{server.URL + "/a", server.URL + "/b"}); err != nil || calls.Load() != 3 {
+	if err := downloadAll(t.Context(), []string{server.URL + "/a", server.URL + "/b"}); err != nil || calls.Load() != 3 {
 		t.Errorf("%v after %d calls, want 3", err, calls.Load())
 	}
-	if err := run(t.Context(), []string{server.URL + "/missing"}); err == nil {
+	if err := downloadAll(t.Context(), []string{server.URL + "/missing"}); err == nil {
 		t.Error("no error for a page that is missing")
 	}
 }

@@ -78,7 +78,7 @@ func NewWith(cfg Config, gates ...iter.Seq[Gate]) (*Handler, error) {
 	case cfg.MaxViewers < 0:
 		return nil, fmt.Errorf("live: negative MaxViewers %d", cfg.MaxViewers)
 	case cfg.Token != "" && len(cfg.Token) < 16:
-		return nil, errors.New("live: the Token has less than 16 bytes")
+		return nil, errors.New("live: the Token has fewer than 16 bytes")
 	}
 	for _, source := range gates {
 		if source == nil {
