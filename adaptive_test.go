@@ -418,7 +418,7 @@ func TestGate_Restore(t *testing.T) {
 		}
 		before := s.refused.Load()
 		took := work(t, 32, 1000, do(next))
-		if n := s.refused.Load() - before; took > 21*time.Second || n > 20 {
+		if n := s.refused.Load() - before; took > 21*time.Second || n > 30 { // 6 to 22: which callers of an instant run first differs
 			t.Errorf("%d refused, took %v", n, took)
 		}
 
