@@ -103,7 +103,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	left, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asks[i+1],
 		Came:  g.queue.Epoch().Add(t.Due), // had it been woken in time
-		Below: &g.queue,
+		Below: &g.queue, Refused: t.Refused, First: t.First,
 	})
 	var no *refusal
 	switch {

@@ -54,6 +54,7 @@ type Attempts struct {
 	charged  bool          // as a retry of an outer loop
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
+	place    int           // after this attempt, behind how many of those that wait; 0: all
 
 	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
 	// that a server asks for, and for the gate, do not count.
@@ -86,7 +87,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 // attempt, and must not be copied afterwards. After an error it stays zero, and Release does
 // nothing.
 func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
-	a.again(ctx)
+	a.reportRetry(ctx)
 	if err := a.sleep(ctx, n); err != nil {
 		return err
 	}
@@ -97,7 +98,11 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
-	err := p.acquire(ctx, a.gate, &queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait})
+	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait}
+	if a.place > 0 {
+		r.Refused, r.First = a.place, a.gate.queue.Epoch().Add(a.began)
+	}
+	err := p.acquire(ctx, a.gate, &r)
 	if err == nil {
 		a.permit = p
 		if a.left = p.since; p.gate == nil { // n was 0
@@ -166,9 +171,12 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 // failed is Ended for an err that is not nil. It returns nil for another attempt.
 func (a *Attempts) failed(ctx context.Context, err error) error {
 	permanent, throttled := a.gate.marks(err)
-	a.last, a.wait = err, 0
-	if throttled != nil && !permanent && !a.gate.concernsOthers(a.permit, &a.refused) {
-		return a.refusedAlone(ctx, throttled)
+	a.last, a.wait, a.place = err, 0, 0
+	if throttled != nil && !permanent {
+		if !a.gate.concernsOthers(a.permit, &a.refused) {
+			return a.refusedAlone(ctx, throttled)
+		}
+		a.place = a.refused.n
 	}
 	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)
 	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
@@ -298,9 +306,9 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	return err
 }
 
-// again counts and reports a retry, if Failed decided on one. It comes here and not in
+// reportRetry counts and reports a retry, if Failed decided on one. It comes here and not in
 // Failed because the permit is still held there, and others may wait for it.
-func (a *Attempts) again(ctx context.Context) {
+func (a *Attempts) reportRetry(ctx context.Context) {
 	if a.last == nil {
 		return
 	}

@@ -77,13 +77,13 @@ func (s *busyServer) call(item int) error {
 	return nil
 }
 
-// serve calls 200 good items and some bad ones with 8 workers, and returns how many failed.
-func (s *busyServer) serve(cfg Config, policy RetryPolicy, items int) (failed int, took time.Duration) {
+// serve calls 200 good items and some bad ones with so many workers, and returns how many failed.
+func (s *busyServer) serve(cfg Config, policy RetryPolicy, items, most int) (failed int, took time.Duration) {
 	g, began := limits.Must(New(cfg)), time.Now()
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var mu sync.Mutex
-	for range 8 {
+	for range most {
 		workers.Go(func() {
 			for item := range work {
 				if err := Retry(context.Background(), g, policy, func(context.Context) error { return s.call(item) }); err != nil {
@@ -113,6 +113,7 @@ func TestRetry_OneCallThatIsAlwaysRefused(t *testing.T) {
 		"told 1,000/s":   {Rate: Rate{Count: 1000, Per: time.Second}},
 		"concurrency 4":  {Concurrency: 4},
 		"no elapsed end": {},
+		"all at once":    {Rate: Rate{Count: 1000, Per: time.Second}},
 	} {
 		for _, asks := range []time.Duration{0, time.Second, 5 * time.Second} {
 			for _, bad := range []int{1, 5} {
@@ -121,13 +122,16 @@ func TestRetry_OneCallThatIsAlwaysRefused(t *testing.T) {
 						if cfg.Parent != nil { // which belongs to a bubble
 							cfg.Parent = limits.Must(New(Config{}))
 						}
-						policy := RetryPolicy{}
+						policy, most := RetryPolicy{}, 8
+						if name == "all at once" { // and the refused ones go ahead of most of the others
+							most = 200 + bad
+						}
 						if name == "no elapsed end" {
 							policy.MaxElapsed = -1
 						}
 						s := &busyServer{asks: asks, refuses: func(item int) bool { return item%40 == 20 && item/40 < bad }}
 						began := time.Now()
-						failed, took := s.serve(cfg, policy, 200+bad)
+						failed, took := s.serve(cfg, policy, 200+bad, most)
 						good := s.lastGood.Sub(began)
 						t.Logf("good after %v, all after %v, %d refusals", good, took, s.refusals)
 						if most := 10*time.Second + time.Duration(2*bad+2)*asks; good > most || failed != bad {
@@ -148,7 +152,7 @@ func TestRetry_AServerThatRefusesEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s := &busyServer{asks: time.Second, refuses: func(int) bool { return time.Since(began) < time.Minute }}
-		failed, took := s.serve(Config{}, RetryPolicy{}, 200)
+		failed, took := s.serve(Config{}, RetryPolicy{}, 200, 8)
 		t.Logf("all after %v, %d refusals", took, s.refusals)
 		if failed > 0 || s.refusals > 80 {
 			t.Errorf("%d of 200 failed, %d refusals in a minute; 8 callers and one in each second", failed, s.refusals)

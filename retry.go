@@ -93,7 +93,9 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 
 // RetryValue calls f through gate until it succeeds, and returns what f returned. Every
 // attempt acquires the gate anew, behind the callers that wait by then, and no permit is
-// held between attempts. The context of an attempt is ctx, bounded by
+// held between attempts. A call that the server throttles keeps its place instead: after the
+// first throttle it waits behind the first caller in line, after the second behind the first
+// two, and so on, and there behind throttled calls that first started before it. The context of an attempt is ctx, bounded by
 // RetryPolicy.AttemptTimeout.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent]. An error

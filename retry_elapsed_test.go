@@ -67,15 +67,17 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
 		})
 	})
-	t.Run("behind others after a server wait", func(t *testing.T) {
+	t.Run("behind others after an error", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
-			s := newServer(after(500*ms, retryAfter(30*time.Second)), fine)
+			s := newServer(down, fine)
+			p := p
+			p.Backoff = sluice.Constant(500 * ms)
 			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
 			for i := range 100 {
 				l.Call(i+1, enter(g, bg))
 			}
-			time.Sleep(time.Second)
+			time.Sleep(900 * ms)
 			l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrElapsed))
 			time.Sleep(time.Hour)
 		})

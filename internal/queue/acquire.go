@@ -28,6 +28,11 @@ type Request struct {
 	// Behind.Above.
 	Below *Queue
 
+	// Refused is how often the server has refused the call that wants to leave again, 0 if it
+	// goes behind all that wait. First is when it left first. See again.go.
+	Refused int
+	First   time.Time
+
 	announced bool // Config.Waits was called
 	asking    context.Context
 	stop      context.CancelFunc // of asking
@@ -140,7 +145,8 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	w, err = q.newEntry(now, r, done, deadline)
+	place, ahead := q.behindWhom(r)
+	w, err = q.newEntry(now, r, done, deadline, ahead)
 	if err != nil {
 		q.recycle(w)
 		q.Unlock()
@@ -153,7 +159,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		q.cfg.Waits(ctx, r.N)
 		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
-	q.push(w)
+	q.pushBehind(now, place, w)
 	q.hurry(now, w)
 	if r.Below != nil {
 		q.cfg.Behind.noteBelow(Forever)
@@ -185,15 +191,16 @@ func (q *Queue) asleep(now time.Duration, deadline bool) bool {
 	return now < due && !q.full()
 }
 
-// newEntry returns an entry for r that is not in the queue yet, and why it must not be.
-func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d deadline) (w *Waiter, err error) {
+// newEntry returns an entry for r that is not in the queue yet, with the cost ahead of it, and
+// why it must not be.
+func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d deadline, ahead int64) (w *Waiter, err error) {
 	w = q.attended(now, r.N, done)
 	w.setRequest(r, q, now)
 	w.setLimits(d, q, now, r.Max)
 	if w.rare != nil {
-		err = q.hopeless(now, w, q.weight.value())
+		err = q.hopeless(now, w, ahead)
 		if err == nil && q.noteAbove(w) { // which may have learned something before it was told
-			err = q.hopeless(now, w, q.weight.value())
+			err = q.hopeless(now, w, ahead)
 		}
 	}
 	if err == nil && q.full() {
@@ -233,11 +240,14 @@ func (q *Queue) deadline(ctx context.Context) (d deadline) {
 
 // setRequest notes what few requests have.
 func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
-	if r.Ask == nil && r.Patience == 0 {
+	if r.Ask == nil && r.Patience == 0 && r.Refused == 0 {
 		return
 	}
 	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
 	w.rare.patience, w.rare.announced, w.rare.below = r.Patience, r.announced, r.Below
+	if w.rare.refused = r.Refused; r.Refused > 0 {
+		w.rare.left = r.First.Sub(q.epoch)
+	}
 	if w.rare.since = now; !r.Came.IsZero() {
 		w.rare.since = min(now, r.Came.Sub(q.epoch))
 	}

@@ -63,6 +63,9 @@ type Turn struct {
 	Left time.Duration // how long the caller will still wait, Forever for no bound
 
 	Patience time.Duration // of the request
+
+	Refused int // of the request
+	First   time.Time
 }
 
 // A step is what follows after a caller has asked.
@@ -186,7 +189,10 @@ func (q *Queue) unlocked(w *Waiter, f func()) {
 func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	now := q.Now()
-	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience}
+	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience, Refused: r.refused}
+	if r.refused > 0 {
+		turn.First = q.epoch.Add(r.left)
+	}
 	if r.maxAt != Forever {
 		turn.Left = max(0, r.maxAt-now)
 	}

@@ -11,6 +11,7 @@ import (
 // caller with a deadline may attend them later. All others cost nothing here.
 type bounds struct {
 	n       int           // how many are listed
+	early   int           // of these, how many have no slot, see again.go
 	soonest time.Duration // no bound is earlier; those of entries that have left may be
 	index   *index        // nil while the queue is short
 }
@@ -40,13 +41,8 @@ func (w *Waiter) patience() time.Duration {
 // noteBound lists w, which has just joined the queue, if its wait is bounded or may be. The
 // weight of the queue is that of the entries ahead of w.
 func (q *Queue) noteBound(w *Waiter) {
-	if bound := w.bound(); w.wake == nil || bound != Forever || w.patience() != Forever {
-		if q.bounds == nil {
-			q.bounds = &bounds{soonest: Forever}
-		}
-		w.listed = true
-		q.bounds.n++
-		q.bounds.soonest = min(q.bounds.soonest, bound)
+	if w.bounded() {
+		q.list(w)
 	}
 	switch b := q.bounds; {
 	case b == nil || b.n == 0:
@@ -62,12 +58,27 @@ func (q *Queue) noteBound(w *Waiter) {
 		b.index = new(index)
 		var ahead total
 		for w := q.front; w != nil; w = w.next {
-			if w.listed {
+			if w.listed && !w.early {
 				b.index.add(w, ahead, q.unit())
 			}
 			ahead.add(q.weigh(w.n))
 		}
 	}
+}
+
+// bounded reports whether the wait of w is bounded, or may be.
+func (w *Waiter) bounded() bool {
+	return w.wake == nil || w.bound() != Forever || w.patience() != Forever
+}
+
+// list lists w.
+func (q *Queue) list(w *Waiter) {
+	if q.bounds == nil {
+		q.bounds = &bounds{soonest: Forever}
+	}
+	w.listed = true
+	q.bounds.n++
+	q.bounds.soonest = min(q.bounds.soonest, w.bound())
 }
 
 // unit returns the Unit of the rule, or 0.
@@ -97,6 +108,10 @@ func (q *Queue) forgetBound(w *Waiter) {
 		return
 	}
 	w.listed = false
+	if w.early {
+		w.early = false
+		b.early--
+	}
 	if b.n--; b.n > 0 {
 		return
 	}
@@ -115,7 +130,7 @@ func (q *Queue) endsBefore(t time.Duration) bool {
 		return false
 	}
 	if b.index != nil {
-		b.soonest = b.index.soonest(t)
+		b.soonest = min(b.index.soonest(t), q.soonestEarly())
 		return b.soonest < t
 	}
 	b.soonest = Forever // look for one that has not left
@@ -143,6 +158,9 @@ func (q *Queue) failHopeless(now time.Duration) {
 	switch b := q.bounds; {
 	case b == nil || b.n == 0:
 	case b.index != nil:
+		if q.failEarly(now); b.n == 0 {
+			return
+		}
 		b.index.trim(q.front)
 		p := pass{q: q, index: b.index, now: now, sure: q.surely(), unit: q.unit()}
 		for i := 0; i < len(p.index.nodes[levels-1]) && p.node(levels-1, i); i++ {

@@ -172,7 +172,7 @@ func (x *index) behind(w *Waiter) uint64 {
 // remove is called for w, of that cost, before it leaves the queue, listed or not.
 func (x *index) remove(w *Waiter, cost int64) {
 	if w.prev == nil {
-		if w.listed {
+		if w.listed && !w.early {
 			for x.slot(x.live).w != w { // those have left before
 				x.live++
 			}
@@ -183,7 +183,7 @@ func (x *index) remove(w *Waiter, cost int64) {
 		return
 	}
 	number := x.behind(w)
-	if w.listed {
+	if w.listed && !w.early {
 		x.slot(number - 1).leave()
 	}
 	if number < x.next {

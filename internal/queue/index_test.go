@@ -50,6 +50,33 @@ func newIndexed(seed uint64) *indexed {
 // join has an entry join: one in three has a deadline, a longest wait, a patience, or is a
 // reservation, which is attended later.
 func (q *indexed) join() {
+	w := q.newcomer()
+	q.push(w)
+	q.all = append(q.all, w)
+}
+
+// joinBehind has an entry join behind another that waits, and returns how many waits that ends. The
+// error says that these are not the ones that are hopeless now.
+func (q *indexed) joinBehind(p *Waiter) (ended int, err error) {
+	w := q.newcomer()
+	if w.wake == nil || p == q.back {
+		return 0, nil
+	}
+	all := q.waiting()
+	i := slices.Index(all, p) + 1
+	want := q.hopelessOf(slices.Insert(all, i, w))
+	q.pushBehind(q.now, p, w)
+	q.all = append(q.all, w)
+	for _, w := range q.all {
+		if (w.state == failed) != slices.Contains(want, w) {
+			return 0, fmt.Errorf("one joined: an entry has failed: %v", w.state == failed)
+		}
+	}
+	q.all = q.waiting()
+	return len(want), nil
+}
+
+func (q *indexed) newcomer() *Waiter {
 	w := &Waiter{n: 1 + q.rand.Int64N(3), at: Forever}
 	if q.rand.IntN(50) == 0 {
 		w.n = 1 << 62 // two of them are more than an int64
@@ -58,8 +85,7 @@ func (q *indexed) join() {
 		w.attend(nil)
 		q.bindOne(w, kind)
 	}
-	q.push(w)
-	q.all = append(q.all, w)
+	return w
 }
 
 func (q *indexed) bindOne(w *Waiter, kind int) {
@@ -105,9 +131,12 @@ func (q *indexed) step() {
 }
 
 // walk returns which are hopeless, found by looking at each.
-func (q *indexed) walk() (hopeless []*Waiter) {
+func (q *indexed) walk() (hopeless []*Waiter) { return q.hopelessOf(q.waiting()) }
+
+// hopelessOf is walk if all were waiting.
+func (q *indexed) hopelessOf(all []*Waiter) (hopeless []*Waiter) {
 	var ahead total
-	for _, w := range q.waiting() {
+	for _, w := range all {
 		if q.hopeless(q.now, w, ahead.value()) != nil {
 			hopeless = append(hopeless, w)
 		} else {
@@ -128,11 +157,13 @@ func (q *indexed) check() error {
 	}
 	for _, w := range q.waiting() {
 		soonest = min(soonest, w.bound())
-		if !w.listed {
+		if w.listed {
+			listed++
+		}
+		if !w.listed || w.early {
 			ahead.add(w.n)
 			continue
 		}
-		listed++
 		if x := q.bounds.index; x != nil {
 			own := x.behind(w) - 1
 			if x.slot(own).w != w {
@@ -211,6 +242,13 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd(t *testing.T) {
 		}
 		ended := 0
 		for i := range 3000 {
+			if all := q.waiting(); seed%2 == 1 && i%7 == 0 && len(all) > 0 {
+				n, err := q.joinBehind(all[q.rand.IntN(min(len(all), 40))])
+				if err != nil {
+					t.Fatalf("seed %d, step %d: %v", seed, i, err)
+				}
+				ended += n
+			}
 			if q.step(); i%100 == 0 {
 				if err := q.check(); err != nil {
 					t.Fatalf("seed %d, step %d: %v", seed, i, err)

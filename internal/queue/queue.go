@@ -43,6 +43,7 @@
 //	ask.go       callers whose limits must block to answer
 //	advance.go   which callers leave or fail, and what changes do
 //	reserve.go   entries without a goroutine
+//	again.go     callers that the server has refused
 //	behind.go    what those know that wait behind one that asks
 //	bounds.go    entries whose wait is bounded; index.go: a tree above them
 //	crowd.go     callers of a semaphore that share one entry

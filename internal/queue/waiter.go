@@ -36,6 +36,7 @@ type Waiter struct {
 	state  state
 	shared bool // it may be used again
 	listed bool // it is one of the bounds of the queue
+	early  bool // it is listed, and has no slot in the index
 }
 
 // A Message to the goroutine of a waiter says that it was granted, at which instant and with
@@ -75,6 +76,9 @@ type rare struct {
 	receipt   Receipt            // of an entry that was granted
 	bells     []hung             // the bells it is registered at
 	below     *Queue             // at the head of which it waits, or nil
+
+	refused int           // see Request.Refused
+	left    time.Duration // when it left first, if it was refused
 }
 
 // A hung is a bell at which an entry is registered.

@@ -1,0 +1,113 @@
+package queue
+
+import "time"
+
+// # Where does a call go that the server has refused?
+//
+// Behind all others, it waits for as long as it did before, and if it has a deadline that is too
+// long: it fails because of a refusal that concerned all. At the head, a call that is refused
+// again and again is all that the server ever sees. So after its k-th refusal it goes behind the
+// first k in line, which are one more each time, and there among those refused in the order in
+// which they came first:
+//
+//	in line     first     a b c d          1 and 2 have left, and are refused
+//	2 is back   a 2 b c d
+//	1 is back   a 1 2 b c d                the head stays the head: it may be asking its limits
+//	            1 2 b c d                  a leaves, then 1, which is refused again
+//	1 is back   2 b 1 c d                  behind two now
+//
+// Those behind it wait for its slot, too, as if it had never left. That may be too long for
+// them, so it is a change of the queue.
+//
+// Such an entry has no slot in the index, whose slots are in order. Its cost is in the gap of the
+// slot behind it, as that of any entry without a bound, and its bound is looked at by itself: it
+// is near the front.
+
+// behindWhom returns the entry behind which a caller of r goes, and the cost ahead of it.
+func (q *Queue) behindWhom(r *Request) (w *Waiter, ahead int64) {
+	w = q.front
+	if r.Refused == 0 || w == nil {
+		return q.back, q.weight.value()
+	}
+	var sum total
+	sum.add(q.weigh(w.n))
+	first := r.First.Sub(q.epoch)
+	for k := 1; w.next != nil && (k < r.Refused || w.next.refusedBefore(first)); k++ {
+		w = w.next
+		sum.add(q.weigh(w.n))
+	}
+	return w, sum.value()
+}
+
+// refusedBefore reports whether w was refused, and left no later than at first.
+func (w *Waiter) refusedBefore(first time.Duration) bool {
+	return w.rare != nil && w.rare.refused > 0 && w.rare.left <= first
+}
+
+// pushBehind adds w behind p, and ends the waits that become hopeless by that.
+func (q *Queue) pushBehind(now time.Duration, p, w *Waiter) {
+	if p == q.back {
+		q.push(w)
+		return
+	}
+	w.prev, w.next = p, p.next
+	p.next, w.next.prev = w, w
+	q.length++
+	q.heaviest = max(q.heaviest, w.n)
+	w.seq = p.seq // whose slot, if there is one, is the last before it
+	if w.bounded() {
+		q.list(w)
+		w.early = true
+		q.bounds.early++
+	}
+	if q.bounds != nil && q.bounds.index != nil {
+		q.bounds.index.insert(w, q.weigh(w.n))
+	}
+	q.weight.add(q.weigh(w.n))
+	q.failHopeless(now)
+}
+
+// insert is called for w, of that cost, which has come between others and has no slot.
+func (x *index) insert(w *Waiter, cost int64) {
+	number := x.behind(w)
+	if number == x.next {
+		return // it will be in the gap of the next slot
+	}
+	x.slot(number).gap.add(cost)
+	for level := range x.nodes {
+		n := x.node(level, number)
+		n.sum.add(cost)
+		n.start = latestStart(n.start, total{lo: uint64(cost)}, n.unit)
+	}
+	x.sum.add(cost)
+}
+
+// failEarly ends the hopeless waits of those that have no slot.
+func (q *Queue) failEarly(now time.Duration) {
+	var ahead total
+	for w, left := q.front, q.bounds.early; left > 0; {
+		next := w.next
+		if w.early {
+			left--
+			if err := q.hopeless(now, w, ahead.value()); err != nil {
+				q.fail(w, err)
+				w = next
+				continue
+			}
+		}
+		ahead.add(q.weigh(w.n))
+		w = next
+	}
+}
+
+// soonestEarly returns the earliest bound of those that have no slot.
+func (q *Queue) soonestEarly() (soonest time.Duration) {
+	soonest = Forever
+	for w, left := q.front, q.bounds.early; left > 0; w = w.next {
+		if w.early {
+			left--
+			soonest = min(soonest, w.bound())
+		}
+	}
+	return soonest
+}
