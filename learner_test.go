@@ -223,3 +223,49 @@ func TestLearner_Bound_InItsUnit(t *testing.T) {
 		}
 	})
 }
+
+// granted makes a call of 1 with costs that the server grants, and that is settled by actual.
+func (l *learner) granted(now time.Duration, costs, actual Costs) {
+	l.leave(now, now, 1, costs, 0)
+	e := ending{now: now, since: now, n: 1, costs: costs, actual: actual, charges: l.gate.departures.end(l.gate.departures.receipt())}
+	l.ended(&e, adaptive.Reply{Outcome: adaptive.Granted})
+}
+
+// blames returns which unit is to blame for a refusal of a call with costs.
+func (l *learner) blames(now time.Duration, costs Costs) *belief {
+	l.leave(now, now, 1, costs, 0)
+	e := ending{now: now, since: now, n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
+	return l.blame(&e, "", true)
+}
+
+// What was granted of a unit is what calls really took: who uses as much as ever is not suspect.
+func TestLearner_Blame_ComparesWithWhatCallsTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tokens := twoUnits(t)
+		call := Costs{"tokens": 1}
+		now := time.Duration(0)
+		for ; now < time.Minute; now += time.Second {
+			l.granted(now, call, Costs{"tokens": 1000})
+		}
+		if b := l.blames(now, call); b != &l.belief || b == tokens {
+			t.Errorf("tokens are blamed, of which no more was used than ever: %+v", tokens.suspect)
+		}
+	})
+}
+
+// Of a limit that others share, a gate may use its share: if it does, that limit is suspect.
+func TestLearner_Told_OfAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tokens := twoUnits(t)
+		tokens.rule.Share(0, .5, 2) // of 100 per second
+		l.told(tokens, true)
+		call := Costs{"tokens": 5}
+		now := time.Duration(0)
+		for ; now < time.Minute; now += 100 * time.Millisecond {
+			l.granted(now, call, nil)
+		}
+		if b := l.blames(now, call); b != tokens {
+			t.Errorf("calls are blamed, although all of the share of tokens is used: %+v", tokens.suspect)
+		}
+	})
+}

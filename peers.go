@@ -280,13 +280,15 @@ func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
 	}
 }
 
-// reportOf returns what to report of u, and whether the gate uses it and it is time to.
+// reportOf returns what to report of u, whether the gate uses it, and whether it is time to report.
 func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now, rule := g.queue.Now(), g.ruleOf(u)
-	if u.unit == g.firstUnit() { // since SetRate
+	if u.unit == g.firstUnit() { // since SetRate: the first group counts that now
 		u.used = false
+		report, due = u.peer.Leave(u.sent, u.denied)
+		return report, false, due
 	}
 	if g.queue.Closed() != nil || !u.used || !u.peer.Due(now, rule) {
 		return report, false, false

@@ -474,3 +474,36 @@ func TestGate_Peers_ASlowStoreServesAllUnits(t *testing.T) {
 		})
 	}
 }
+
+// With SetRate the unit of the rate becomes the first one. The group that it had before is left,
+// once: it is the group of the gate's name that counts it now.
+func TestGate_Peers_SetRate_LeavesTheGroupOfItsUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ofCost = "api\x1fcost"
+		m := newMeeting()
+		g := sharing(t, m, sluice.Config{RateUnit: sluice.Cost})
+		call := func() {
+			p, err := g.Acquire(t.Context(), 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range 20 {
+			call()
+		}
+		if _, reports := m.take(ofCost); len(reports) < 3 {
+			t.Fatalf("%d reports of cost", len(reports))
+		}
+		if err := g.SetRate(sluice.Rate{Count: 1000, Per: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			call()
+		}
+		if _, reports := m.take(ofCost); len(reports) != 1 || reports[0].Want != limits.PeerLeaves {
+			t.Errorf("%d reports of cost after SetRate: %+v", len(reports), reports)
+		}
+	})
+}

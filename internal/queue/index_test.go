@@ -436,3 +436,27 @@ func TestQueue_Push_IndexDoesNotGrow(t *testing.T) {
 		}
 	}
 }
+
+// A change that makes calls slower leaves some chunks unlooked at, because all of their bounds are
+// later. The next change must not trust what was known of them at the faster pace.
+func TestQueue_Change_AfterASlowerPace(t *testing.T) {
+	q, r := long(2*fan, func(i int) time.Duration {
+		switch {
+		case i == 0:
+			return 50 * ms // ends at the first change, so that its chunk is looked at
+		case i < fan:
+			return 10 * time.Second
+		}
+		return time.Second
+	})
+	r.interval, r.next = 4*ms, 60*ms
+	q.failHopeless(0)
+	if n := q.Len(); n != 2*fan-1 {
+		t.Fatalf("%d wait, of which one should have ended", n)
+	}
+	r.next = 600 * ms // those with more than 100 ahead leave after 1 s
+	q.failHopeless(0)
+	if n := q.Len(); n != 101 {
+		t.Errorf("%d wait, want 101", n)
+	}
+}
