@@ -302,7 +302,7 @@ func TestReadBody_100Continue(t *testing.T) {
 		if string(q[0].Body) != "" || string(q[1].Body) != "hello" || q[1].BodyLen != 5 {
 			t.Errorf("bodies %q and %q, of %d", q[0].Body, q[1].Body, q[1].BodyLen)
 		}
-		if d := time.Since(start); d > time.Second { // net/http's server may wait 500 ms before it closes
+		if d := time.Since(start); d > time.Minute { // and not the hour that the client would wait
 			t.Errorf("took %v", d)
 		}
 	})

@@ -96,7 +96,9 @@ func firstCome(c *check) {
 				x.do(x.ctx, caller, ask, x.hold(hold))
 				order = append(order, caller)
 				if caller > 0 && caller < 4 && x.s.Try != nil && x.now() < x.origin+c.unit/2 && x.s.Try() {
-					x.errorf("TryAcquire overtook %d callers", caller)
+					if left := len(x.departures()); left <= caller { // a machine that stalls may have let all leave before
+						x.errorf("TryAcquire overtook %d callers", caller+1-left)
+					}
 				}
 			}
 			x.finish()
@@ -274,6 +276,9 @@ func changedPauses(c *check) {
 			x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
 			end := x.now() + 30*c.unit
 			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
+			if x.real && len(x.departures()) > 1 {
+				return // the machine stalled, and the second left before the pause
+			}
 			x.finish()
 			x.wantLeft(1, end)
 			x.wantLeft(2, end+10*c.unit)

@@ -42,10 +42,9 @@ func TestQueue_Acquire_CancelDriverOfManyNearSlots(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	began := time.Now()
-	_, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever})
-	if took := time.Since(began); !errors.Is(err, context.Canceled) || took > time.Second {
-		t.Errorf("%v after %v; its turn was after 3 s", err, took)
+	// Its turn comes after 3 s, so if it was not cancelled it would succeed then.
+	if _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
 
