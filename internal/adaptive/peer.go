@@ -162,7 +162,7 @@ func (p *Peer) News(reply limits.PeerReply) bool {
 // Heard records the reply to a report. r may be nil if there are no News.
 func (p *Peer) Heard(now time.Duration, r *Rule, report limits.PeerReport, reply limits.PeerReply) {
 	part := float64(reply.Part) / float64(limits.PeerPart)
-	if p.cut && p.part > 0 {
+	if p.cut && p.part > 0 && reply.Peers < p.peers {
 		part = math.Min(part, p.part) // the others have not come back yet
 	}
 	p.part, p.peers = math.Max(leastPart, part), reply.Peers

@@ -159,7 +159,11 @@ func TestPeer_Heard_WaitsForTheOthersAfterAnOutage(t *testing.T) {
 		if step.part < 0 {
 			p.Lost(now, r)
 		} else {
-			p.Heard(now, r, report, limits.PeerReply{Peers: 2, Part: step.part, Due: step.part})
+			peers := int64(2)
+			if step.part == limits.PeerPart {
+				peers = 1
+			}
+			p.Heard(now, r, report, limits.PeerReply{Peers: peers, Part: step.part, Due: step.part})
 		}
 		if p.part != step.want || r.sharing.part != step.want || p.short != step.short {
 			t.Errorf("step %d: part %g, %g, short %v", i, p.part, r.sharing.part, p.short)
@@ -271,5 +275,37 @@ func TestPeer_Leave(t *testing.T) {
 	}
 	if _, joined := p.Leave(7, 2); joined {
 		t.Error("it leaves twice")
+	}
+}
+
+// A store that fails in every other exchange does not keep a process at the part that it had
+// before it joined: the others are still there, so what they leave is known.
+func TestPeer_Heard_TheStoreFailsEveryOtherTime(t *testing.T) {
+	p, r := NewPeer("a"), New(Config{})
+	at := time.Duration(0)
+	reply := func(part float64, peers int64) {
+		at += peerEvery
+		report, _ := p.Report(at, r, 0, 0, true)
+		p.Heard(at, r, report, limits.PeerReply{Part: int64(part * float64(limits.PeerPart)), Peers: peers})
+	}
+	lose := func() {
+		at += peerEvery
+		p.Report(at, r, 0, 0, true)
+		p.Lost(at, r)
+	}
+	reply(.001, 2)
+	for range 3 {
+		lose()
+		reply(.5, 2)
+	}
+	if p.part != .5 {
+		t.Errorf("its part is %v, want 0.5", p.part)
+	}
+	lose()
+	if reply(1, 1); p.part != .5 {
+		t.Errorf("before the others are back its part is %v, want 0.5", p.part)
+	}
+	if reply(.7, 2); p.part != .7 {
+		t.Errorf("when they are back its part is %v, want 0.7", p.part)
 	}
 }
