@@ -269,3 +269,18 @@ func TestLearner_Told_OfAShare(t *testing.T) {
 		}
 	})
 }
+
+// A call that the limit of one unit has refused took nothing of the others: its slot is free.
+func TestLearner_Refused_ByAnotherUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := twoUnits(t)
+		costs := Costs{"tokens": 1}
+		l.leave(0, 0, 1, costs, 0)
+		before := until(0, l.rule.Wait(0, 0))
+		e := ending{n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
+		l.refused(&e, 0, "tokens")
+		if got := until(0, l.rule.Wait(0, 0)); before < 50*time.Millisecond || got > before/2 {
+			t.Errorf("the next call waits %v for calls, before the refusal %v", got, before)
+		}
+	})
+}
