@@ -215,7 +215,7 @@ func conservation(c *check) {
 // each call that left once. left is what they had before.
 func (x *crowd) wantConserved(left map[string]int64, callers int64) {
 	ran := int64(len(x.departures()))
-	if ran == 0 || ran == callers {
+	if ran == 0 || ran == callers && !x.real { // a slow machine may cancel none in time
 		x.errorf("%d of %d calls left: nothing is shown", ran, callers)
 	}
 	if x.most > 3 && !x.s.Remote {

@@ -206,6 +206,7 @@ func changes(c *check) {
 			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
+		x.awaitLeft(0)
 		x.wantLeft(0, x.origin)
 		changed := x.now()
 		for _, l := range x.s.Levels {
