@@ -2,17 +2,19 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
 // A room bounds what runs at once by what the system has, such as file handles. Who finds nothing
-// left waits until another one leaves. Its zero value is ready to use.
+// left waits until another one leaves: each that leaves makes room for one. Its zero value is ready
+// to use.
 type room struct {
 	mu      sync.Mutex
 	inside  int
-	left    chan struct{} // closed when one leaves
 	exits   int
-	crowded bool // one had to wait
+	waiting []chan struct{} // closed for one whose turn it is, in order
+	crowded bool            // one had to wait
 }
 
 func (r *room) enter() {
@@ -24,11 +26,12 @@ func (r *room) enter() {
 func (r *room) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inside--
 	r.exits++
-	if r.left != nil {
-		close(r.left)
-		r.left = nil
+	r.inside--
+	if len(r.waiting) > 0 {
+		close(r.waiting[0])
+		r.waiting = r.waiting[1:]
+		r.inside++
 	}
 }
 
@@ -60,18 +63,21 @@ func (r *room) wait(ctx context.Context, exits int) bool {
 	}
 	r.inside--
 	r.crowded = true
-	if r.left == nil {
-		r.left = make(chan struct{})
-	}
-	left := r.left
+	turn := make(chan struct{})
+	r.waiting = append(r.waiting, turn)
 	r.mu.Unlock()
-	defer r.enter()
 	select {
-	case <-left:
+	case <-turn:
 		return true
 	case <-ctx.Done():
-		return false
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.waiting, turn); i >= 0 { // else it is inside already
+		r.waiting = slices.Delete(r.waiting, i, i+1)
+		r.inside++
+	}
+	return false
 }
 
 // says returns a line if one had to wait.
