@@ -440,3 +440,11 @@ func TestBinaryURL_Unsolicited(t *testing.T) {
 		t.Errorf("%d lines in\n%s", n, r.stderr)
 	}
 }
+
+// -timeout bounds the silence before the header of a response.
+func TestBinaryURL_NoResponse(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })
+	runIn(t, t.TempDir(), "a\n", "-backoff", "1ms", "-retries", "1", "-timeout", "100ms", "-url", a.URL+"/{}").
+		want(t, 1, "", "a failed: no response within 100ms (-timeout) (2 attempts)\n")
+	a.want(t, map[string]int{"/a": 2})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,16 +42,21 @@ func TestStops_After(t *testing.T) {
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r room
+		var mu sync.Mutex
 		handles := 2
 		start := time.Now()
 		var ended []time.Duration
 		for range 6 {
 			go r.use(t.Context(), func() (nothingLeft bool) {
+				mu.Lock()
+				defer mu.Unlock()
 				if handles == 0 {
 					return true
 				}
 				handles--
+				mu.Unlock()
 				time.Sleep(time.Second)
+				mu.Lock()
 				handles++
 				ended = append(ended, time.Since(start))
 				return false
@@ -58,6 +64,7 @@ func TestRoom(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if want := []time.Duration{1, 1, 2, 2, 3, 3}; !slices.EqualFunc(ended, want, func(d, w time.Duration) bool { return d == w*time.Second }) {
 			t.Errorf("ended after %v", ended)
 		}
@@ -65,18 +72,18 @@ func TestRoom(t *testing.T) {
 			t.Error("it says nothing")
 		}
 
-		tries := 0
+		var tries atomic.Int64
 		start = time.Now()
 		var over sync.WaitGroup
 		for range 3 {
 			over.Go(func() {
-				r.use(t.Context(), func() (nothingLeft bool) { tries++; time.Sleep(time.Second); return true })
+				r.use(t.Context(), func() (nothingLeft bool) { tries.Add(1); time.Sleep(time.Second); return true })
 			})
 		}
 		over.Wait()
 		// The last of the three gives up, and with each that does another one tries again.
-		if tries != 5 || time.Since(start) != 3*time.Second || r.inside != 0 {
-			t.Errorf("%d tries in %v, %d inside", tries, time.Since(start), r.inside)
+		if tries.Load() != 5 || time.Since(start) != 3*time.Second || r.inside != 0 {
+			t.Errorf("%d tries in %v, %d inside", tries.Load(), time.Since(start), r.inside)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
