@@ -107,7 +107,7 @@ func TestTransport_Throttle_BeyondTheClientTimeout(t *testing.T) {
 		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil || w.now() != 0 {
 			t.Errorf("an answer is there: %d, %v at %v", status, err, w.now())
 		}
-		const text = "the timeout of 10 s is shorter than the 60 s pause"
+		const text = "the timeout of 10 s is shorter than the 60 s pause, until 00:01:01"
 		wantWhy(t, report, context.DeadlineExceeded, 1)
 		if why := report.Last().Why; !strings.Contains(why.Error(), text) {
 			t.Errorf("the report says %v", why)
@@ -140,13 +140,13 @@ func TestTransport_TooShort(t *testing.T) {
 		fault   sluicetest.Layer
 		want    string
 	}{
-		{1500 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 90 * time.Second}}}, nil, "the timeout of 1.5 s is shorter than the 90 s wait for the rate"},
-		{20 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 30 * ms}}}, nil, "the timeout of 20 ms is shorter than the 30 ms wait for the rate"},
-		{10200 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: 104 * time.Second}}}, nil, "the timeout of 10.2s is shorter than the 10.4s wait for the rate"},
-		{ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, nil, "the timeout of 1 ms is shorter than the 1h0m0s wait for the rate"},
+		{1500 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 90 * time.Second}}}, nil, "the timeout of 1.5 s is shorter than the 90 s wait for the rate of 1/1m30s, until 00:01:30"},
+		{20 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: 30 * ms}}}, nil, "the timeout of 20 ms is shorter than the 30 ms wait for the rate of 1/30ms"},
+		{10200 * ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: 104 * time.Second}}}, nil, "the timeout of 10.2s is shorter than the 10.4s wait for the rate of 10/1m44s"},
+		{ms, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, nil, "the timeout of 1 ms is shorter than the 1h0m0s wait for the rate of 1/h, until 01:00:00"},
 		{500 * ms, sluicehttp.Config{Retry: seconds}, sluicetest.Cut(), "the timeout of 500 ms is shorter than the 1 s backoff: EOF"},
 		{1030 * ms, sluicehttp.Config{Retry: seconds}, slowly(40 * ms), "what is left of the timeout of 1 s, 990 ms, is shorter than the 1 s backoff: EOF"},
-		{10 * time.Second, sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}}, slowly(200 * ms), "the timeout of 10 s is shorter than the 60 s backoff: EOF"},
+		{10 * time.Second, sluicehttp.Config{Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}}, slowly(200 * ms), "the timeout of 10 s is shorter than the 60 s backoff, until 00:01:00: EOF"},
 		{2500 * ms, sluicehttp.Config{Retry: seconds}, sluicetest.Cut(), "what is left of the timeout of 2.5 s, 500 ms, is shorter than the 1 s backoff: EOF"},
 	} {
 		var faults []sluicetest.Layer

@@ -2,8 +2,12 @@ package sluicehttp_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // messages have times of day
+	goleak.VerifyTestMain(m)
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -90,7 +91,8 @@ type serverWait struct {
 }
 
 func (e *serverWait) Error() string {
-	return fmt.Sprintf("%v: by the limits that it publishes, %v", sluice.ErrServerWait, e.wait.Round(time.Millisecond))
+	w := sentence.Wait{For: "limit of the server", End: e.at}
+	return fmt.Sprintf("%v: by the limits that it publishes, %v%s", sluice.ErrServerWait, e.wait.Round(time.Millisecond), w.Until(e.at.Add(-e.wait)))
 }
 
 func (e *serverWait) Unwrap() error { return sluice.ErrServerWait }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -41,13 +42,15 @@ func (c *call) tooShort(err error) error {
 
 // shortText says that a wait is too long for a request with that timeout.
 func shortText(wait *limits.WaitError, timeout time.Duration) string {
-	what := "wait"
+	what, w := "wait", sentence.Wait{For: string(wait.For), Why: wait.Why, End: wait.Until}
+	long := what
 	switch wait.For {
 	case limits.ByPause, limits.ByBackoff:
-		what = string(wait.For)
+		what = string(wait.For) // its reason follows, as the last error
+		long = what + w.Until(wait.Until.Add(-wait.Need))
 	case "":
 	default:
-		what += " for the " + string(wait.For)
+		what, long = "wait "+w.Cause(), "wait "+w.Clause(wait.Until.Add(-wait.Need))
 	}
 	if wait.Need == limits.Never {
 		return fmt.Sprintf("the timeout of %s is shorter than the %s, which does not end", seconds(timeout), what)
@@ -78,9 +81,9 @@ func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	case have == need:
 		return fmt.Sprintf("what is left of the timeout of %s, %s, is over when the %s ends", whole, have, what)
 	case left && have != whole:
-		return fmt.Sprintf("what is left of the timeout of %s, %s, is shorter than the %s %s", whole, have, need, what)
+		return fmt.Sprintf("what is left of the timeout of %s, %s, is shorter than the %s %s", whole, have, need, long)
 	}
-	return fmt.Sprintf("the timeout of %s is shorter than the %s %s", have, need, what)
+	return fmt.Sprintf("the timeout of %s is shorter than the %s %s", have, need, long)
 }
 
 // seconds formats d in a few digits: "10 s", "1.5 s", "2 ms".

@@ -67,6 +67,14 @@ func (w Wait) Below(up Wait) Wait {
 	return w
 }
 
+// Until returns ", until 12:01:00" for a wait of a minute or more whose end is known, else "".
+func (w Wait) Until(now time.Time) string {
+	if until := w.until(now); until != "" && !w.End.IsZero() {
+		return ", " + until
+	}
+	return ""
+}
+
 // until returns when a wait of a minute or more ends, and what ends one of which the end is
 // not known. It is "" for a shorter wait: then only its length says something.
 func (w Wait) until(now time.Time) string {

@@ -74,7 +74,7 @@ func TestSpans(t *testing.T) {
 		{"refused", sluice.Config{Rate: second}, func(ctx context.Context, g *sluice.Gate) {
 			g.Do(ctx, sleep(0))
 			g.AcquireWithin(ctx, 1, time.Second)
-		}, []string{"sluice.refused api: sluice: api: would have to wait 3.2s for the rate, 1s were allowed"}},
+		}, []string{"sluice.refused api: sluice: api: would have to wait 3.2s for the rate of 1/3.2s, 1s were allowed"}},
 		{"retried", sluice.Config{}, func(ctx context.Context, g *sluice.Gate) {
 			n := 0
 			sluice.Retry(ctx, g, sluice.RetryPolicy{Backoff: sluice.Constant(1500 * time.Millisecond)}, func(context.Context) error {
