@@ -36,7 +36,7 @@ func TestBinary(t *testing.T) {
 		t.Errorf("%s: %v", text, err)
 	}
 	for _, want := range []string{
-		"host  pages  failed", "closest two", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: skipped",
+		"host  pages  forbidden  refused  left  closest two", "closest two", "start.test", "endless.test", "Crawl-delay 1h0m0s is over -max-delay 30s: skipped",
 		`http://broken.test/robots.txt: line 3: Crawl-delay of "soon": not a number of seconds`, "links not followed: deeper than -depth",
 		"7 pages, 0 failed, 0 missing, 2 forbidden",
 	} {
@@ -67,7 +67,7 @@ func TestBinary_Status(t *testing.T) {
 		{"-dir http://a.test/ http://a.test/", 2, "want a folder"},
 		{"-resume", 2, "crawl holds no crawl to resume; to begin one, give an address"},
 		// No server can listen there.
-		{"-delay 20ms http://127.0.0.1:0/", 3, "crawler: 1 host did not answer\ncrawler: the pages are in crawl/pages.jsonl\ncrawler: continue it by\n\t"},
+		{"-delay 20ms http://127.0.0.1:0/", 3, "crawler: left for -resume: http://127.0.0.1:0: robots.txt, asked for 3 times: unreachable: left (connection refused)\ncrawler: the pages are in crawl/pages.jsonl\ncrawler: continue it by\n\t"},
 	} {
 		cmd := asProcess(t, strings.Fields(test.args)...)
 		out, err := cmd.CombinedOutput()

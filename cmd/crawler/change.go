@@ -58,10 +58,12 @@ func (ch *change) fail(err error) {
 func (ch *change) add(l link) {
 	c, t := ch.c, &ch.c.totals
 	key := keyOf(l.URL)
-	hid := idOf(key)
-	first := l.From == ""
+	first := l.first()
+	if first {
+		ch.first(key)
+	}
 	switch {
-	case !first && !l.Sitemap && !c.o.span && !c.first[hid]:
+	case !first && !l.Sitemap && !c.follows(key):
 		t.Elsewhere++
 		return
 	case !first && !l.Sitemap && !c.o.wanted(l.URL):
@@ -76,21 +78,30 @@ func (ch *change) add(l link) {
 	case l.Depth > c.o.depth:
 		t.TooDeep++
 		return
+	case l.Hops > mostHops:
+		t.TooManyHops++
+		return
 	case t.Known >= c.o.frontier:
 		t.TooMany++
 		return
-	}
-	if first {
-		ch.first(hid)
 	}
 	t.Known++
 	ch.fresh = append(ch.fresh, id)
 	ch.enqueue(ch.host(key), id, l)
 }
 
-// first notes that links to a host are followed also without -span.
-func (ch *change) first(id hostID) {
-	if !ch.c.first[id] {
+// mostHops is how many redirects, and canonical addresses, are followed in a row. wget
+// follows 20 redirects, as browsers do; colly and net/http 10.
+const mostHops = 10
+
+// follows reports whether links to a host are followed.
+func (c *crawler) follows(key string) bool {
+	return c.o.span || c.first[idOf(siteOf(key))] || c.o.inDomains(nameOf(key))
+}
+
+// first notes that links to the site of a host are followed also without -span.
+func (ch *change) first(key string) {
+	if id := idOf(siteOf(key)); !ch.c.first[id] {
 		ch.c.first[id] = true
 		ch.fail(ch.batch.Set(hostKeyOf('f', id), nil, nil))
 	}
@@ -172,8 +183,9 @@ func (ch *change) visited(p page) {
 	if !ch.dequeue(h, id) {
 		return
 	}
-	if p.From == "" { // as the store knows, unless it was lost
-		ch.first(h.id)
+	first := p.From == "" || p.First
+	if first { // as the store knows, unless it was lost
+		ch.first(h.Key)
 	}
 	ch.fail(ch.batch.Set(seenKey(id), nil, nil)) // visited
 	ch.count(h, p)
@@ -182,12 +194,14 @@ func (ch *change) visited(p page) {
 	}
 	// A redirect, and an address that the page names as its own, are as far away as the
 	// page that they stand for.
-	for _, to := range []string{p.Location, p.Canonical} {
-		if to != "" && to != p.URL {
-			ch.add(link{URL: to, Depth: p.Depth, From: p.URL, Sitemap: p.Sitemap && to == p.Location})
-		}
+	if p.Location != "" && p.Location != p.URL {
+		ch.add(link{URL: p.Location, Depth: p.Depth, From: p.URL, Hops: p.Hops + 1, First: first, Sitemap: p.Sitemap})
+	}
+	if p.Canonical != "" && p.Canonical != p.URL {
+		ch.add(link{URL: p.Canonical, Depth: p.Depth, From: p.URL, Hops: p.Hops + 1})
 	}
 	t.Nofollow += int64(len(p.Nofollow))
+	t.Unreadable += int64(p.Unreadable)
 	if p.Duplicate != "" {
 		t.Duplicates++
 		return // its links are those of the other one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,12 +15,14 @@ import (
 
 // A crawler crawls once.
 type crawler struct {
-	o      options
-	client *http.Client
-	all    *sluice.Gate          // above those of hosts
-	gates  *sluice.Keyed[string] // of hosts
-	during sync.WaitGroup        // workers
-	news   chan struct{}         // hosts wait that did not
+	o         options
+	client    *http.Client
+	all       *sluice.Gate                                                 // above those of hosts
+	gates     *sluice.Keyed[string]                                        // of hosts, by name
+	addresses *sluice.Keyed[netip.Addr]                                    // between those
+	lookup    func(ctx context.Context, name string) ([]netip.Addr, error) // nil if the addresses of hosts are not known
+	during    sync.WaitGroup                                               // workers
+	news      chan struct{}                                                // hosts wait that did not
 
 	begin context.Context // requests may leave; they wait for that
 	calls context.Context // requests may go on
@@ -34,10 +37,11 @@ type crawler struct {
 	active    map[hostID]*host
 	waiting   waitings
 	isWaiting map[hostID]bool
-	near      int // of those that wait, not counting far ones
-	asking    int // pages that are being asked for
-	first     map[hostID]bool
+	near      int                // of those that wait, not counting far ones
+	asking    int                // pages that are being asked for
+	first     map[hostID]bool    // of sites, see siteOf
 	failures  []string           // the first pages that failed in this run, and why
+	moves     []string           // the first redirects of first pages to other sites
 	recent    [1 << 16]addressID // addresses that were seen, as a cache
 }
 
@@ -65,8 +69,7 @@ func newCrawler(o options, transport *http.Transport) (*crawler, error) {
 		first:     make(map[hostID]bool),
 		stop:      func() {},
 	}
-	var err error
-	if c.gates, err = c.newGates(); err != nil {
+	if err := c.newGates(); err != nil {
 		return nil, err
 	}
 	if err := c.open(); err != nil {
@@ -98,8 +101,8 @@ func (c *crawler) open() error {
 		return err
 	}
 	var err error
-	if c.store, err = openStore(folder); err != nil { // which another crawler has locked
-		return fmt.Errorf("%s: %w", folder, err)
+	if c.store, err = openStore(folder); err != nil {
+		return err
 	}
 	if c.out, err = openSink(pages); err != nil {
 		return err
@@ -108,7 +111,7 @@ func (c *crawler) open() error {
 		return fmt.Errorf("%s: %w", folder, err)
 	}
 	if c.totals.Version != storeVersion && c.totals.Version != 0 {
-		return fmt.Errorf("%s was made by another version of crawler", folder)
+		return fmt.Errorf("%s was made by another version of crawler; %s", folder, rebuildHint)
 	}
 	if c.totals.Offset > c.out.size() {
 		// After a power loss the file may have lost more than the store. The file counts,
@@ -121,7 +124,7 @@ func (c *crawler) open() error {
 		}
 		c.totals = totals{}
 		if c.store, err = openStore(folder); err != nil {
-			return fmt.Errorf("%s: %w", folder, err)
+			return err
 		}
 	}
 	c.totals.Version = storeVersion
@@ -138,8 +141,15 @@ func (c *crawler) open() error {
 // store does not know: a page is noted when its line is written.
 func (c *crawler) replay() error {
 	err := c.store.each([]byte{'f'}, []byte{'f' + 1}, func(key, _ []byte) (bool, error) {
-		c.first[hostID(key[1:])] = true
-		return true, nil
+		id := hostID(key[1:])
+		c.first[id] = true
+		// Stores of an earlier version know hosts here, by their keys, and not sites.
+		var h hostRecord
+		found, err := getJSON(c.store.db, hostKeyOf('h', id), &h)
+		if found {
+			c.first[idOf(siteOf(h.Key))] = true
+		}
+		return true, err
 	})
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func TestRedirects(t *testing.T) {
 		noRobots, sluicetest.Path("/a", sluicetest.Status(302, "Location: b")), sluicetest.Path("/b", sluicetest.Status(307, "Location: /a")),
 		sluicetest.Path("/c", sluicetest.Status(301, "Location: http://b.test/")), sluicetest.Path("/d", sluicetest.Status(304)), htmlPage("/"),
 	), "-depth", "0", "http://a.test/a", "http://a.test/c", "http://a.test/d")
-	if len(r.pages) != 4 || r.Elsewhere != 1 || r.pages["http://a.test/b"].Depth != 0 || r.pages["http://a.test/b"].Location != "http://a.test/a" {
+	if len(r.pages) != 5 || r.Elsewhere != 0 || r.pages["http://a.test/b"].Depth != 0 || r.pages["http://a.test/b"].Location != "http://a.test/a" {
 		t.Errorf("pages %+v, %d elsewhere", r.pages, r.Elsewhere)
 	}
 }

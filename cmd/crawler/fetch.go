@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -47,8 +49,11 @@ func (a answer) hopeless() bool {
 	return a.err != nil && !errors.As(a.err, &address) && errors.Is(a.err, errRequest)
 }
 
-// cause is what went wrong, in few words.
+// cause is what went wrong, in few words. There must be a failure.
 func (a answer) cause() string {
+	if a.err == nil {
+		return a.failure().Error()
+	}
 	var name *net.DNSError
 	var system syscall.Errno
 	var address *url.Error
@@ -67,6 +72,9 @@ func (a answer) cause() string {
 
 var errRequest = errors.New("not a request")
 
+// sniffed is of how many bytes http.DetectContentType looks at.
+const sniffed = 512
+
 // get makes one request. want says how many bytes of the answer to read; it reads one more,
 // to know whether there is more.
 func (c *crawler) get(address string, want func(*http.Response) int64) (a answer) {
@@ -83,14 +91,21 @@ func (c *crawler) get(address string, want func(*http.Response) int64) (a answer
 		return answer{err: err}
 	}
 	defer resp.Body.Close()
+	body := bufio.NewReaderSize(resp.Body, sniffed)
+	if resp.StatusCode/100 == 2 && strings.TrimSpace(resp.Header.Get("Content-Type")) == "" {
+		// What it looks like, as browsers see it; but not the charset, which is a guess.
+		begin, _ := body.Peek(sniffed) // an error comes again
+		kind, _, _ := strings.Cut(http.DetectContentType(begin), ";")
+		resp.Header.Set("Content-Type", kind)
+	}
 	a = answer{status: resp.StatusCode, header: resp.Header}
 	most := want(resp)
 	if most == 0 {
 		// A short rest is read, so that the connection can be used again.
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+		_, _ = io.CopyN(io.Discard, body, 4<<10)
 		return a
 	}
-	a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, most+1))
+	a.body, a.err = io.ReadAll(io.LimitReader(body, most+1))
 	if int64(len(a.body)) > most {
 		a.body, a.cut = a.body[:most], true
 	}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -20,44 +24,73 @@ const (
 	asideFirst = 2 * time.Second
 )
 
-// newGates returns the gates: one for each host, and above them one for all, which each
-// request passes at the same instant.
+// newGates makes the gates: one for each host, whatever the scheme and port; above those of
+// hosts with the same IP address one for that; and above them one for all. A request passes
+// all of them at the same instant.
 //
 // The delay of a host is its greatest rate. A host that refuses requests nevertheless gets
 // fewer: its gate finds out how many it allows (sluice.Adaptive).
-func (c *crawler) newGates() (*sluice.Keyed[string], error) {
-	var err error
-	c.all, err = sluice.New(sluice.Config{
-		Name: "all hosts", Concurrency: c.o.jobs, Rate: c.o.rate,
-		Adaptive: sluice.Adaptive{Off: true}, // what one host refuses says nothing about the others
-	})
+func (c *crawler) newGates() (err error) {
+	off := sluice.Adaptive{Off: true} // what one host refuses says nothing about the others
+	c.all, err = sluice.New(sluice.Config{Name: "all hosts", Concurrency: c.o.jobs, Rate: c.o.rate, Adaptive: off})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return sluice.NewKeyed(func(key string) (*sluice.Gate, error) {
-		h := c.recordOf(key)
-		gate, err := sluice.New(sluice.Config{
-			Name:        key,
-			Concurrency: c.o.perHost,
-			Rate:        rateOf(c.delayOf(h)),
-			CatchUp:     -1, // strict: no gap is ever shorter, even if we are late
-			Parent:      c.all,
-			RetryBudget: -1, // a link is tried again behind the others
+	c.addresses, err = sluice.NewKeyed(func(address netip.Addr) (*sluice.Gate, error) {
+		inFlight := c.o.jobs
+		if c.o.perHost < c.o.jobs/c.o.perAddress {
+			inFlight = c.o.perHost * c.o.perAddress
+		}
+		return sluice.New(sluice.Config{
+			Name: "address", Concurrency: inFlight, Rate: rateOf(c.o.delay / time.Duration(c.o.perAddress)), CatchUp: -1, Parent: c.all, Adaptive: off,
 		})
-		if err == nil && len(h.Learned) > 0 {
-			_ = gate.Restore(h.Learned) // or it learns again
+	}, sluice.KeyedConfig{Idle: time.Minute})
+	if err != nil {
+		return err
+	}
+	c.gates, err = sluice.NewKeyed(func(name string) (gate *sluice.Gate, err error) {
+		address, ok := c.addressOf(name)
+		if !ok {
+			return c.newGate(name, c.all)
 		}
-		if err == nil && !h.NotBefore.IsZero() {
-			gate.PauseUntil(h.NotBefore, "the delay between requests")
-		}
+		err = c.addresses.Use(address, func(parent *sluice.Gate) (err error) {
+			gate, err = c.newGate(name, parent)
+			return err
+		})
 		return gate, err
 	}, sluice.KeyedConfig{Idle: time.Minute})
+	return err
 }
 
-// recordOf is what is known of a host.
+// newGate returns the gate of a host, which is to be given what is owed to it, see owe.
+func (c *crawler) newGate(name string, parent *sluice.Gate) (*sluice.Gate, error) {
+	return sluice.New(sluice.Config{
+		Name:        name,
+		Concurrency: c.o.perHost,
+		Rate:        rateOf(c.o.delay),
+		CatchUp:     -1, // strict: no gap is ever shorter, even if we are late
+		Parent:      parent,
+		RetryBudget: -1, // a link is tried again behind the others
+	})
+}
+
+// addressOf returns the IP address that stands for the server of a host: the least one, if
+// it has several. It returns false if none is known, as behind a proxy, or none is needed.
+func (c *crawler) addressOf(name string) (netip.Addr, bool) {
+	if c.o.perAddress == 0 || c.lookup == nil {
+		return netip.Addr{}, false
+	}
+	ctx, cancel := context.WithTimeout(c.begin, c.o.timeout)
+	defer cancel()
+	all, err := c.lookup(ctx, name)
+	if err != nil || len(all) == 0 {
+		return netip.Addr{}, false // the request will say why
+	}
+	return slices.MinFunc(all, netip.Addr.Compare).Unmap(), true
+}
+
+// recordOf is what is known of a host. It is called with the lock held.
 func (c *crawler) recordOf(key string) hostRecord {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	id := idOf(key)
 	if h := c.active[id]; h != nil {
 		return h.hostRecord
@@ -66,6 +99,37 @@ func (c *crawler) recordOf(key string) hostRecord {
 	_, err := getJSON(c.store.db, hostKeyOf('h', id), &r)
 	c.fail(err)
 	return r
+}
+
+// owe makes the gate of h as slow as is known that it must be, which may be from an earlier
+// run. The same host by http and by https has one gate, and both count. It is called with
+// the lock held.
+func (c *crawler) owe(gate *sluice.Gate, h *host) {
+	both := h.hostRecord
+	if s, host, _ := strings.Cut(h.Key, "://"); s == "http" {
+		both = both.and(c.recordOf("https://" + host))
+	} else {
+		both = both.and(c.recordOf("http://" + host))
+	}
+	if err := gate.SetRate(rateOf(c.delayOf(both))); err != nil {
+		panic(err) // package robots has looked at it
+	}
+	if len(both.Learned) > 0 && gate.Stats().Learned == nil {
+		_ = gate.Restore(both.Learned) // or it learns again
+	}
+	if both.NotBefore.After(time.Now()) {
+		gate.PauseUntil(both.NotBefore, "the delay between requests")
+	}
+}
+
+// and returns what is owed because of h or of other.
+func (h hostRecord) and(other hostRecord) hostRecord {
+	h.CrawlDelay = max(h.CrawlDelay, other.CrawlDelay)
+	h.NotBefore = later(h.NotBefore, other.NotBefore)
+	if len(h.Learned) == 0 {
+		h.Learned = other.Learned
+	}
+	return h
 }
 
 // delayOf is the least time from one request to a host to the next.
@@ -146,7 +210,9 @@ func (c *crawler) judge(gate *sluice.Gate, h *host, l *link, a answer) (what out
 	}
 	if until, source := said.PauseUntil(); !until.IsZero() { // the last one that it allows until then
 		h.NotBefore = later(h.NotBefore, until)
-		h.Far = h.Far || until.Sub(now) > c.o.maxWait
+		if until.Sub(now) > c.o.maxWait {
+			h.Far, h.Last = true, source
+		}
 		gate.PauseUntil(until, source)
 	}
 	h.Granted++
@@ -166,6 +232,7 @@ func (c *crawler) refused(h *host, l *link, a answer, said ratelimit.Info, now t
 	h.Refused++
 	c.totals.Refused++
 	refusal := &statusError{a.status}
+	h.Last = refusal.Error()
 	itself := l.Refused > 0 && h.Granted > l.Granted
 	if h.Aside == 0 {
 		l.Refused++
@@ -192,6 +259,7 @@ func (c *crawler) refused(h *host, l *link, a answer, said ratelimit.Info, now t
 func (c *crawler) failed(h *host, l *link, a answer, now time.Time) (outcome, error) {
 	h.Bad++
 	err := a.failure()
+	h.Last = a.cause()
 	if a.hopeless() {
 		l.Tries++
 		return failed, sluice.Permanent(err)

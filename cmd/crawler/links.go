@@ -34,6 +34,8 @@ type document struct {
 	links     []string
 	rel       []string // links that the page does not vouch for: rel=nofollow
 	canonical string   // the address that the page names as its own
+
+	unreadable int // links that are not addresses
 	robotsSaid
 }
 
@@ -79,7 +81,8 @@ func linkHeader(header http.Header, base *url.URL) string {
 			for param := range strings.SplitSeq(params, ";") {
 				name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
 				if strings.EqualFold(name, "rel") && hasWord(strings.Trim(value, `"`), "canonical") {
-					return absolute(base, to[1:])
+					address, _ := absolute(base, to[1:])
+					return address
 				}
 			}
 		}
@@ -87,16 +90,17 @@ func linkHeader(header http.Header, base *url.URL) string {
 	return ""
 }
 
-// absolute returns the normal form of a link of a page, or "" if it goes to no page.
-func absolute(base *url.URL, href string) string {
-	u, err := base.Parse(strings.TrimSpace(href))
-	if err != nil {
-		return ""
+// absolute returns the normal form of a link of a page, or "" if it goes to no page: to
+// mail, or a script. It returns an error if it is not an address at all.
+func absolute(base *url.URL, href string) (string, error) {
+	u, err := resolve(base, href)
+	if err == nil {
+		return u.String(), nil
 	}
-	if u, err = normalURL(u); err != nil {
-		return ""
+	if s := schemeOf(browserForm(href)); s != "" && s != "http" && s != "https" {
+		return "", nil
 	}
-	return u.String()
+	return "", err
 }
 
 func hasWord(text, word string) bool {
@@ -133,7 +137,10 @@ func readHTML(page []byte, contentType string, base *url.URL, token string) docu
 		}
 	}
 	for _, a := range r.anchors {
-		to := absolute(r.base, a.href)
+		to, err := absolute(r.base, a.href)
+		if err != nil {
+			r.doc.unreadable++
+		}
 		if to == "" || r.seen[to] {
 			continue
 		}
@@ -145,7 +152,7 @@ func readHTML(page []byte, contentType string, base *url.URL, token string) docu
 		}
 	}
 	if r.canonical != "" {
-		r.doc.canonical = absolute(r.base, r.canonical)
+		r.doc.canonical, _ = absolute(r.base, r.canonical)
 	}
 	return r.doc
 }
@@ -169,7 +176,7 @@ type anchor struct {
 func (r *reader) element(n *html.Node) {
 	switch n.DataAtom {
 	case atom.Base: // the first one counts
-		if u, err := r.base.Parse(attribute(n, "href")); err == nil && has(n, "href") && !r.hasBase {
+		if u, err := r.base.Parse(browserForm(attribute(n, "href"))); err == nil && has(n, "href") && !r.hasBase {
 			r.base, r.hasBase = u, true
 		}
 	case atom.Title:

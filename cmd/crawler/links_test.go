@@ -24,6 +24,29 @@ func TestNormalURL(t *testing.T) {
 		{"http://a.test?x", "http://a.test/?x"},
 		{"http://[::1]:8080/", "http://[::1]:8080/"},
 		{"http://a.test//x", "http://a.test//x"},
+		// One way to write an address (RFC 3986, 6.2.2).
+		{"http://a.test/%7Ejoe", "http://a.test/~joe"},
+		{"http://a.test/%7ejoe", "http://a.test/~joe"},
+		{"http://a.test/~joe", "http://a.test/~joe"},
+		{"http://a.test/a%2fb", "http://a.test/a%2Fb"},
+		{"http://a.test/%2e%2e/x/%2E/y", "http://a.test/x/y"},
+		{"http://a.test/a!b", "http://a.test/a!b"},
+		{"http://a.test/a%21b", "http://a.test/a%21b"},
+		{"http://a.test/50%25-off", "http://a.test/50%25-off"},
+		{"http://a.test/x?q=%7e%2f", "http://a.test/x?q=~%2F"},
+		{"http://a.test/x?q=50%-off ü\"<>", "http://a.test/x?q=50%25-off%20%C3%BC%22%3C%3E"},
+		{"http://a.test/ü s", "http://a.test/%C3%BC%20s"},
+		// One name of a host.
+		{"http://bücher.test/", "http://xn--bcher-kva.test/"},
+		{"http://BÜCHER.test:80/", "http://xn--bcher-kva.test/"},
+		{"http://b%C3%BCcher.test/", "http://xn--bcher-kva.test/"},
+		{"http://XN--BCHER-KVA.test/", "http://xn--bcher-kva.test/"},
+		{"http://a.test./", "http://a.test/"},
+		{"http://a.test.:8080/", "http://a.test:8080/"},
+		{"http://a_b.test/", "http://a_b.test/"},
+		{"http://[0:0::1]/", "http://[::1]/"},
+		{"http://./", ""},
+		{"http://a\u2028ü.test/", ""},
 		{"ftp://a.test/", ""},
 		{"mailto:a@a.test", ""},
 		{"javascript:void(0)", ""},
@@ -96,6 +119,42 @@ func TestReadHTML(t *testing.T) {
 	doc := readHTML([]byte("<a href=/b><a href=/a><a href=/c>"), "", base, "")
 	if !slices.Equal(doc.links, []string{"http://a.test/b", "http://a.test/a", "http://a.test/c"}) {
 		t.Errorf("links %q", doc.links)
+	}
+}
+
+// Links are read as browsers read them, and those that nobody can read are counted.
+func TestReadHTML_AsBrowsers(t *testing.T) {
+	base := &url.URL{Scheme: "http", Host: "a.test", Path: "/dir/page"}
+	for _, test := range []struct {
+		href, want string // "" for none
+		unreadable int
+	}{
+		{"/50%-off", "http://a.test/50%25-off", 0},
+		{"/50%2", "http://a.test/50%252", 0},
+		{"/%zz%20", "http://a.test/%25zz%20", 0},
+		{"/x?50%-off", "http://a.test/x?50%25-off", 0},
+		{" /n\n  l\t\r\n", "http://a.test/n%20%20l", 0},
+		{"ht\ntp://b.test/", "http://b.test/", 0},
+		{`\x`, "http://a.test/x", 0},
+		{`..\x\y?a\b`, "http://a.test/x/y?a\\b", 0},
+		{`\\b.test\x`, "http://b.test/x", 0},
+		{`http:\\b.test\x`, "http://b.test/x", 0},
+		{"/a\x01b", "http://a.test/a%01b", 0},
+		{"mailto:a@b.test", "", 0},
+		{`javascript:alert("50%")`, "", 0},
+		{"tel:+1", "", 0},
+		{"data:text/html,x", "", 0},
+		{"http://", "", 1},
+		{"http://[::bad/", "", 1},
+		{"//b.test:port/", "", 1},
+		{":%zz", "", 1},
+		{"/" + strings.Repeat("x", maxURL), "", 1},
+	} {
+		var got []string
+		doc := readHTML([]byte("<a href='"+strings.ReplaceAll(test.href, "'", "&#39;")+"'>"), "text/html; charset=utf-8", base, "")
+		if got = doc.links; test.want == "" && len(got) > 0 || test.want != "" && !slices.Equal(got, []string{test.want}) || doc.unreadable != test.unreadable {
+			t.Errorf("%.40q: %q, %d unreadable", test.href, got, doc.unreadable)
+		}
 	}
 }
 

@@ -16,16 +16,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,6 +42,7 @@ const (
 	exitFailed      = 1   // pages failed, there was none, or something could not be written
 	exitUsage       = 2   // it could not begin: flags, folder
 	exitStopped     = 3   // hosts are left
+	exitLimit       = 4   // links are left, because of -pages or the like
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
@@ -112,10 +118,15 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 	if err != nil {
 		return 0, err
 	}
+	if site == nil {
+		c.lookup = lookupUnlessProxied(transport.Proxy)
+	}
 	began := time.Now()
 	show := c.newDisplay(stderr)
 	page.shows(c, show)
 	interrupts := cli.CatchInterrupts(show.log)
+	log.SetFlags(0)
+	log.SetOutput(show)                                     // net/http has something to say now and then
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or the table, behind head, would end it before the store is closed
 	defer interrupts.Close()
 	begin, stop := untilClosed(interrupts.Stop)
@@ -128,7 +139,7 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		s.server = site.server
 	}
 	s.interrupted = interrupts.Happened()
-	err = errors.Join(err, s.write(stdout), c.writeSummary(s, err), c.close())
+	err = errors.Join(err, s.write(stdout, widthOf(stdout)), c.writeSummary(s, err), c.close())
 	status = s.status(err)
 	for _, line := range s.hints(err, status) {
 		fmt.Fprintf(stderr, "crawler: %s\n", line)
@@ -140,6 +151,23 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		}
 	}
 	return status, nil
+}
+
+// lookupUnlessProxied looks up the addresses of hosts that requests go to, but not of those
+// that they reach through a proxy.
+func lookupUnlessProxied(proxy func(*http.Request) (*url.URL, error)) func(context.Context, string) ([]netip.Addr, error) {
+	return func(ctx context.Context, name string) ([]netip.Addr, error) {
+		for _, scheme := range []string{"http", "https"} {
+			host := (&url.URL{Scheme: scheme, Host: name})
+			if strings.Contains(name, ":") {
+				host.Host = "[" + name + "]"
+			}
+			if via, err := proxy(&http.Request{URL: host}); via != nil || err != nil {
+				return nil, err
+			}
+		}
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	}
 }
 
 // sayContinue says how to go on.

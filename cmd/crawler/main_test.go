@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -98,6 +99,8 @@ type crawling struct {
 	dir  string        // to be continued
 	stop time.Duration // after which nothing more begins
 	cut  bool          // and what has begun is cancelled
+
+	lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
 func crawlWith(t *testing.T, how crawling, srv func() *sluicetest.Server, args ...string) (r result) {
@@ -119,11 +122,13 @@ func crawlWith(t *testing.T, how crawling, srv func() *sluicetest.Server, args .
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.lookup = how.lookup
 		begin, calls := t.Context(), t.Context()
 		if how.stop > 0 {
 			var cancel context.CancelFunc
-			begin, cancel = context.WithTimeout(begin, how.stop)
+			begin, cancel = context.WithCancel(begin)
 			defer cancel()
+			defer time.AfterFunc(how.stop, cancel).Stop() // no deadline, which gates heed
 		}
 		if how.cut {
 			calls = begin

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +21,16 @@ import (
 type options struct {
 	seeds []*url.URL // normal, see normalURL; none for the built-in site
 
-	delay     time.Duration // from the start of one request to the start of the next, at least
-	maxDelay  time.Duration // the longest Crawl-delay that is obeyed, unless slowHosts
-	slowHosts bool
-	factor    float64 // wait so many times as long as the request took
-	perHost   int64
-	jobs      int64
-	rate      sluice.Rate // of all hosts together
-	maxWait   time.Duration
-	timeout   time.Duration
+	delay      time.Duration // from the start of one request to the start of the next, at least
+	maxDelay   time.Duration // the longest Crawl-delay that is obeyed, unless slowHosts
+	slowHosts  bool
+	factor     float64 // wait so many times as long as the request took
+	perHost    int64
+	perAddress int64 // times as much as one host, 0 for no limit
+	jobs       int64
+	rate       sluice.Rate // of all hosts together
+	maxWait    time.Duration
+	timeout    time.Duration
 
 	depth     int
 	pages     int
@@ -36,6 +38,7 @@ type options struct {
 	frontier  int64
 	maxBody   int64
 	span      bool
+	domains   []string // and what is below them; normal
 	sitemaps  bool
 	include   []*regexp.Regexp
 	exclude   []*regexp.Regexp
@@ -74,6 +77,7 @@ func newFlags(o *options) *flag.FlagSet {
 	f.BoolVar(&o.slowHosts, "slow-hosts", false, "crawl such hosts as slowly as they ask instead of skipping them")
 	f.Float64Var(&o.factor, "factor", 0, "after a request, wait this many `times` as long as it took, at most -max-delay")
 	f.Int64Var(&o.perHost, "per-host", 1, "how many `requests` to one host may be in flight")
+	f.Int64Var(&o.perAddress, "per-address", 10, "one IP address gets at most this many `times` what one host gets, in flight and per -delay, however many hosts it has; 0 for no limit; without effect behind a proxy")
 	f.Int64Var(&o.jobs, "jobs", 16, "how many `requests` may be in flight in total")
 	f.Var(cli.Rate(&o.rate), "rate", "the most requests to all hosts together, a `rate` such as 50/s; auto, the default, is no limit")
 	f.Var(cli.Duration(&o.maxWait), "max-wait", "the longest Retry-After that is waited for; hosts that ask for more `time` are left for -resume")
@@ -84,6 +88,7 @@ func newFlags(o *options) *flag.FlagSet {
 	f.Int64Var(&o.frontier, "frontier", 10_000_000, "how many `addresses` to know; further links are not followed")
 	f.Int64Var(&o.maxBody, "max-body", 2<<20, "how many `bytes` of a page are read")
 	f.BoolVar(&o.span, "span", false, "follow links to other hosts (always, in the built-in site)")
+	f.Func("domains", "follow links to these `domains` and hosts below them, too, such as example.com,example.org", o.setDomains)
 	f.BoolVar(&o.sitemaps, "sitemaps", true, "read the sitemaps that robots.txt names")
 	f.Func("include", "follow only links whose address matches this regular `expression`, or one of several; may be repeated", patterns(&o.include))
 	f.Func("exclude", "do not follow links whose address matches this regular `expression`; may be repeated", patterns(&o.exclude))
@@ -120,6 +125,8 @@ func parseOptions(args []string) (o options, err error) {
 	given := make(map[string]bool)
 	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
 	switch {
+	case o.span && len(o.domains) > 0:
+		return options{}, fmt.Errorf("%w: -span follows links to all hosts, and -domains to some: leave one of them out", errUsage)
 	case len(o.seeds) == 0 && !o.resume:
 		o.span = true
 		if !given["delay"] {
@@ -139,6 +146,7 @@ var otherNames = map[string]string{
 	"l": "depth", "level": "depth", "w": "delay", "wait": "delay", "H": "span", "U": "agent", "user-agent": "agent", "A": "agent",
 	"accept-regex": "include", "reject-regex": "exclude", "P": "dir", "o": "dir", "out": "dir", "c": "resume", "continue": "resume", "T": "timeout", "q": "quiet",
 	"state": "dir", "log": "dir", "concurrency": "jobs",
+	"D": "domains", "allowed-domains": "domains", "allowed_domains": "domains",
 }
 
 // check reports what makes no sense.
@@ -163,6 +171,8 @@ func (o options) check() error {
 		}
 	}
 	switch {
+	case o.perAddress < 0 || o.perAddress > 1_000_000:
+		return fmt.Errorf("-per-address %d: must be 0 to 1000000", o.perAddress)
 	case o.delay < 0:
 		return fmt.Errorf("-delay %v: must not be negative", o.delay)
 	case o.depth < 0:
@@ -181,6 +191,24 @@ func (o options) check() error {
 		return errors.New("-live-token is for the page of -live: give that, too")
 	}
 	return nil
+}
+
+// setDomains reads a list of domains.
+func (o *options) setDomains(list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(name), "*"), ".")
+		u, err := parseURL("http://" + name)
+		if err != nil || u.Host != u.Hostname() || u.Path != "/" || u.RawQuery != "" {
+			return fmt.Errorf("%q is not a domain: want names such as example.com,example.org", name)
+		}
+		o.domains = append(o.domains, u.Host)
+	}
+	return nil
+}
+
+// inDomains reports whether a host is in -domains, or below one of them.
+func (o options) inDomains(name string) bool {
+	return slices.ContainsFunc(o.domains, func(d string) bool { return name == d || strings.HasSuffix(name, "."+d) })
 }
 
 // token is the name that robots.txt knows the crawler by.

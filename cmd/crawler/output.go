@@ -16,26 +16,29 @@ import (
 // Together the lines are a graph, from URL to Links and Location.
 type page struct {
 	URL   string `json:"url"`
-	Depth int    `json:"depth"`          // links from the first pages
-	From  string `json:"from,omitempty"` // the page that had it first
+	Depth int    `json:"depth"`           // links from the first pages
+	From  string `json:"from,omitempty"`  // the page that had it first
+	First bool   `json:"first,omitempty"` // an address of the command line redirects here
+	Hops  int    `json:"hops,omitempty"`  // redirects, and canonical addresses, in a row before it
 
 	Skipped string `json:"skipped,omitempty"` // why it was not asked for
 	Error   string `json:"error,omitempty"`   // why there is no page
 
-	Status    int      `json:"status,omitempty"`
-	Type      string   `json:"type,omitempty"`
-	Bytes     int      `json:"bytes,omitempty"` // of the body that were read
-	Cut       bool     `json:"cut,omitempty"`   // there were more than -max-body
-	Title     string   `json:"title,omitempty"`
-	Location  string   `json:"location,omitempty"`  // where a redirect goes
-	Canonical string   `json:"canonical,omitempty"` // the address that the page names as its own
-	Noindex   bool     `json:"noindex,omitempty"`   // the page asks not to be in an index
-	Digest    string   `json:"digest,omitempty"`    // of the body, in hex
-	Duplicate string   `json:"duplicate,omitempty"` // the first page of the host with this digest: links are not followed
-	Links     []string `json:"links,omitempty"`
-	Nofollow  []string `json:"nofollow,omitempty"` // links that are not to be followed
-	Sitemap   bool     `json:"sitemap,omitempty"`  // links are those of a sitemap
-	Sitemaps  []string `json:"sitemaps,omitempty"` // of an index of sitemaps
+	Status     int      `json:"status,omitempty"`
+	Type       string   `json:"type,omitempty"`
+	Bytes      int      `json:"bytes,omitempty"` // of the body that were read
+	Cut        bool     `json:"cut,omitempty"`   // there were more than -max-body
+	Title      string   `json:"title,omitempty"`
+	Location   string   `json:"location,omitempty"`  // where a redirect goes
+	Canonical  string   `json:"canonical,omitempty"` // the address that the page names as its own
+	Noindex    bool     `json:"noindex,omitempty"`   // the page asks not to be in an index
+	Digest     string   `json:"digest,omitempty"`    // of the body, in hex
+	Duplicate  string   `json:"duplicate,omitempty"` // the first page of the host with this digest: links are not followed
+	Links      []string `json:"links,omitempty"`
+	Nofollow   []string `json:"nofollow,omitempty"`   // links that are not to be followed
+	Unreadable int      `json:"unreadable,omitempty"` // links that are not addresses
+	Sitemap    bool     `json:"sitemap,omitempty"`    // links are those of a sitemap, or it redirects to one
+	Sitemaps   []string `json:"sitemaps,omitempty"`   // of an index of sitemaps
 
 	Attempts int     `json:"attempts,omitempty"`
 	Sent     string  `json:"sent,omitempty"`    // the last attempt, RFC 3339 in UTC
@@ -136,11 +139,26 @@ func (s *sink) each(from int64, f func(p page, end int64) error) error {
 		}
 		var p page
 		if err := decode(line, &p); err != nil {
-			return fmt.Errorf("%s, byte %d: %w", s.f.Name(), at, err)
+			return fmt.Errorf("%s: line %d, at byte %d, is damaged: %w; delete this line and use -resume: its page is fetched again", s.f.Name(), s.lineAt(at), at, err)
 		}
 		at += int64(len(line))
 		if err := f(p, at); err != nil {
 			return err
+		}
+	}
+}
+
+// lineAt returns the number of the line at an offset, from 1 on.
+func (s *sink) lineAt(offset int64) int {
+	number := 1
+	r := bufio.NewReaderSize(io.NewSectionReader(s.f, 0, offset), 1<<20)
+	for {
+		_, err := r.ReadSlice('\n')
+		switch {
+		case err == nil:
+			number++
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return number
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -27,10 +28,10 @@ type moment struct {
 	left     int64         // links that will be visited, as far as is known
 	longest  time.Duration // for the host that takes longest
 	active   int
-	aside    int // active or not, they wait
 	inFlight int64
 	pauses   []string
 	paused   int
+	next     string // the host that is waited for if none is active, until when, and why
 }
 
 // now takes the state of the crawl. Of a million hosts only those are looked at that are
@@ -41,7 +42,7 @@ func (c *crawler) now() moment {
 		m.inFlight += s.InFlight
 		if wait := s.PausedUntil.Sub(m.at); wait > longWait {
 			if m.paused++; len(m.pauses) < 2 {
-				m.pauses = append(m.pauses, fmt.Sprintf("%s paused until %s (%s)", key, s.PausedUntil.Format(time.TimeOnly), s.PausedWhy))
+				m.pauses = append(m.pauses, fmt.Sprintf("%s paused until %s (%s)", key, clock(s.PausedUntil), s.PausedWhy))
 			}
 		}
 		return true
@@ -51,12 +52,39 @@ func (c *crawler) now() moment {
 	m.totals = c.totals
 	m.left = min(c.totals.Queued, int64(c.o.pages-c.totals.Taken))
 	m.active = len(c.active)
-	m.aside = len(c.waiting)
+	if m.active == 0 && len(c.waiting) > 0 && !c.waiting[0].far {
+		m.next = c.waitFor(c.waiting[0])
+	}
 	for _, h := range c.active {
 		left := min(h.Queued, int64(c.o.hostPages-h.Taken))
 		m.longest = max(m.longest, time.Duration(left)*c.delayOf(h.hostRecord))
 	}
 	return m
+}
+
+// waitFor says until when a host waits, and why. It is called with the lock held.
+func (c *crawler) waitFor(w waiting) string {
+	var h hostRecord
+	if _, err := getJSON(c.store.db, hostKeyOf('h', w.id), &h); err != nil {
+		c.fail(err)
+		return ""
+	}
+	text := fmt.Sprintf("%s waits until %s", h.Key, clock(time.Unix(0, w.at)))
+	switch {
+	case h.Aside > 0:
+		return fmt.Sprintf("%s, pause %d of %d (%d requests failed, the last: %s)", text, h.Aside, asideMost, h.Bad, h.Last)
+	case h.Bad > 0 || h.RobotsTries > 0:
+		return fmt.Sprintf("%s (%s)", text, h.Last)
+	}
+	return text + " (the delay between requests)"
+}
+
+// clock is an instant to be read soon: with its day only if that is not today.
+func clock(t time.Time) string {
+	if now := time.Now(); t.YearDay() != now.YearDay() || t.Sub(now).Abs() > 24*time.Hour {
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
 }
 
 // eta is how long the frontier will take, as it is: at the speed since then, or at the
@@ -88,6 +116,9 @@ func (m moment) line(then moment) string {
 	}
 	parts = append(parts, fmt.Sprintf("%d in flight", m.inFlight), fmt.Sprintf("%d active of %s", m.active, plural(int(m.Hosts), "host")),
 		fmt.Sprintf("%d known", m.Known))
+	if m.next != "" {
+		parts = append(parts, m.next)
+	}
 	if m.paused > 0 {
 		parts = append(parts, strings.Join(m.pauses, ", "))
 	}
@@ -111,14 +142,8 @@ type display struct {
 // newDisplay begins to show how the crawl is going.
 func (c *crawler) newDisplay(stderr *os.File) *display {
 	d := &display{w: stderr, stop: func() {}}
-	if fd := int(stderr.Fd()); term.IsTerminal(fd) && os.Getenv("TERM") != "dumb" {
-		d.live = func() int {
-			width, _, err := term.GetSize(fd)
-			if err != nil || width <= 0 {
-				return 80
-			}
-			return width
-		}
+	if widthOf(stderr) > 0 && os.Getenv("TERM") != "dumb" {
+		d.live = func() int { return widthOf(stderr) }
 	}
 	if c.o.quiet {
 		return d
@@ -128,6 +153,19 @@ func (c *crawler) newDisplay(stderr *os.File) *display {
 	d.stop = sync.OnceFunc(func() { close(quit); showing.Wait() })
 	showing.Go(func() { d.show(c.now, quit) })
 	return d
+}
+
+// widthOf is how wide a terminal is; 0 if it is none.
+func widthOf(f *os.File) int {
+	fd := int(f.Fd())
+	if !term.IsTerminal(fd) {
+		return 0
+	}
+	width, _, err := term.GetSize(fd)
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
 }
 
 // show shows the state until quit is closed.
@@ -166,6 +204,15 @@ func (d *display) draw(line string) {
 	case line != "":
 		fmt.Fprintf(d.w, "crawler: %s\n", line)
 	}
+}
+
+// Write is log for what package log prints: net/http does so now and then. That a server
+// sent more than it had announced is no news for people, and one may do so each time.
+func (d *display) Write(line []byte) (int, error) {
+	if !bytes.HasPrefix(line, []byte("Unsolicited response received on idle HTTP channel")) {
+		d.log(cli.Plain(string(bytes.TrimSpace(line)), cli.MostOfError))
+	}
+	return len(line), nil
 }
 
 // log prints a line that stays.

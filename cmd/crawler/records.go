@@ -12,6 +12,8 @@ type link struct {
 	Depth   int    `json:"d,omitempty"` // how many links it is away from the first pages
 	From    string `json:"f,omitempty"` // the page that had it first
 	Sitemap bool   `json:"s,omitempty"`
+	Hops    int    `json:"h,omitempty"` // redirects, and canonical addresses, in a row before it
+	First   bool   `json:"1,omitempty"` // an address of the command line redirects here
 
 	// What has happened: a link that failed or was refused goes behind the others.
 	Tries     int       `json:"t,omitempty"` // failures
@@ -21,6 +23,10 @@ type link struct {
 
 	place uint64 // in the queue of its host
 }
+
+// first reports whether the crawl begins here: an address of the command line, or where
+// such an address redirects.
+func (l link) first() bool { return l.From == "" || l.First }
 
 // A hostRecord is what the store has of a host.
 type hostRecord struct {
@@ -43,6 +49,7 @@ type hostRecord struct {
 	Bad       int       `json:"bad,omitempty"`       // requests since the last good answer
 	Aside     int       `json:"aside,omitempty"`     // how often it was set aside since then
 	Gone      bool      `json:"gone,omitempty"`      // too often
+	Last      string    `json:"last,omitempty"`      // why the last request that failed did so
 
 	RobotsTries int           `json:"robots_tries,omitempty"`
 	RobotsDue   time.Time     `json:"robots_due,omitzero"` // when robots.txt is to be read, again
@@ -91,11 +98,13 @@ type totals struct {
 	Bytes      int64 `json:"bytes"`
 
 	// Why links were not followed.
-	TooDeep   int64 `json:"too_deep"`
-	Elsewhere int64 `json:"elsewhere"`
-	Excluded  int64 `json:"excluded"`
-	Nofollow  int64 `json:"nofollow"`
-	TooMany   int64 `json:"too_many"`
+	TooDeep     int64 `json:"too_deep"`
+	Elsewhere   int64 `json:"elsewhere"`
+	Excluded    int64 `json:"excluded"`
+	Nofollow    int64 `json:"nofollow"`
+	TooMany     int64 `json:"too_many"`
+	TooManyHops int64 `json:"too_many_redirects"`
+	Unreadable  int64 `json:"unreadable"`
 }
 
 // storeVersion is that of the keys and values in a store.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +77,8 @@ func TestRefusedTooLong(t *testing.T) {
 	if r.took != 4*time.Second || r.Far != 1 || r.status(nil) != exitStopped {
 		t.Errorf("took %v, %d wait, status %d", r.took, r.Far, r.status(nil))
 	}
-	if hints := r.hints(nil, exitStopped); len(hints) != 1 || !strings.HasPrefix(hints[0], "1 host asked to be left alone, the first until 2000-01-01 ") {
+	const says = "left for -resume: http://a.test: it wants to be left alone until 2000-01-01 01:00:02, longer than -max-wait 1m0s: 429 Too Many Requests"
+	if hints := r.hints(nil, exitStopped); !slices.Equal(hints, []string{says}) {
 		t.Errorf("hints %q", hints)
 	}
 	// Continued before that time, it is left alone; afterwards it is visited.

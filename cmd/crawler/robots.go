@@ -72,11 +72,12 @@ func (c *crawler) askRobots(gate *sluice.Gate, h *host, u *url.URL) (a answer, w
 	if key == h.Key {
 		return c.ask(gate, h, &l, u.String(), want)
 	}
-	err := c.gates.Use(key, func(gate *sluice.Gate) error {
+	err := c.gates.Use(nameOf(key), func(gate *sluice.Gate) error {
 		c.mu.Lock()
 		ch := c.change()
 		other := ch.host(key)
 		c.fail(ch.commit())
+		c.owe(gate, other)
 		c.mu.Unlock()
 		a, what = c.ask(gate, other, &l, u.String(), want)
 		return nil
@@ -93,11 +94,7 @@ func location(u *url.URL, header http.Header) (*url.URL, error) {
 	if to == "" {
 		return nil, errors.New("no Location")
 	}
-	v, err := u.Parse(to)
-	if err != nil {
-		return nil, err
-	}
-	return normalURL(v)
+	return resolve(u, to)
 }
 
 // sitemapsOf returns the addresses of the lines "Sitemap: address" of robots.txt, which
@@ -113,10 +110,8 @@ func sitemapsOf(file []byte, key string) (addresses []string) {
 			continue
 		}
 		value, _, _ = strings.Cut(value, " #")
-		if u, err := base.Parse(strings.TrimSpace(value)); err == nil {
-			if u, err = normalURL(u); err == nil && len(addresses) < mostSitemaps {
-				addresses = append(addresses, u.String())
-			}
+		if u, err := resolve(base, value); err == nil && len(addresses) < mostSitemaps {
+			addresses = append(addresses, u.String())
 		}
 	}
 	return addresses

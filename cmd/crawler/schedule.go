@@ -196,7 +196,10 @@ func (c *crawler) fullCrawl() bool { return c.totals.Taken+c.asking >= c.o.pages
 
 // work goes to the links of h, one after the other, until there are none.
 func (c *crawler) work(h *host) {
-	err := c.gates.Use(h.Key, func(gate *sluice.Gate) error {
+	err := c.gates.Use(nameOf(h.Key), func(gate *sluice.Gate) error {
+		c.mu.Lock()
+		c.owe(gate, h)
+		c.mu.Unlock()
 		for c.visit(gate, h) {
 		}
 		c.mu.Lock()

@@ -22,14 +22,27 @@ const (
 )
 
 // isSitemap reports whether to read an answer as a sitemap: robots.txt or another sitemap
-// names it, or it is XML and an address of the command line.
+// names it, or it is XML and a first address.
 func isSitemap(header http.Header, l link) bool {
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-	return l.Sitemap || l.From == "" && (kind == "application/xml" || kind == "text/xml")
+	return l.Sitemap || l.first() && (kind == "application/xml" || kind == "text/xml")
 }
 
 // A sitemap lists pages, or other sitemaps.
-type sitemap struct{ pages, sitemaps []string }
+type sitemap struct {
+	pages, sitemaps []string
+	unreadable      int // that are not addresses
+}
+
+// add adds an address.
+func (s *sitemap) add(to *[]string, base *url.URL, address string) {
+	u, err := resolve(base, address)
+	if err != nil {
+		s.unreadable++
+		return
+	}
+	*to = append(*to, u.String())
+}
 
 // readSitemap reads a sitemap, an index of sitemaps, or a text of one address per line, any
 // of them perhaps compressed. It returns what it read before an error.
@@ -53,8 +66,8 @@ func readSitemap(body []byte, base *url.URL) (sitemap, error) {
 // listOf reads addresses, one per line.
 func listOf(text []byte, base *url.URL) (s sitemap) {
 	for line := range strings.Lines(string(text)) {
-		if to := absolute(base, line); to != "" && len(s.pages) < mostSitemapPages {
-			s.pages = append(s.pages, to)
+		if strings.TrimSpace(line) != "" && len(s.pages) < mostSitemapPages {
+			s.add(&s.pages, base, line)
 		}
 	}
 	return s
@@ -85,12 +98,10 @@ func readXML(r io.Reader, base *url.URL) (s sitemap, err error) {
 			if err := d.DecodeElement(&text, &start); err != nil {
 				return s, err
 			}
-			switch to := absolute(base, text); {
-			case to == "":
-			case inSitemap:
-				s.sitemaps = append(s.sitemaps, to)
-			default:
-				s.pages = append(s.pages, to)
+			if inSitemap {
+				s.add(&s.sitemaps, base, text)
+			} else {
+				s.add(&s.pages, base, text)
 			}
 		}
 	}

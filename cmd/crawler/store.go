@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -22,13 +22,16 @@ import (
 //	q host place    a link to be visited
 //	h host          a hostRecord
 //	r host          robots.txt, as it was answered
-//	f host          the crawl began at this host
+//	f site          the crawl began at this site
 //	c host digest   the address of the first page of this host with this content
 //	m               the totals
 //
 // Keys of addresses begin with their host, because the links of a page mostly go to its
 // own host: they are near each other, and the cache has them.
-type store struct{ db *pebble.DB }
+type store struct {
+	db   *pebble.DB
+	lock *pebble.Lock
+}
 
 // A hostID stands for scheme, host and port. Of a million hosts two have the same with a
 // probability of 3e-8.
@@ -53,15 +56,6 @@ func addressIDOf(address string) (id addressID) {
 	return id
 }
 
-// keyOf is the scheme, host and port of a normal address.
-func keyOf(address string) string {
-	begin := strings.Index(address, "://") + len("://")
-	if end := strings.IndexByte(address[begin:], '/'); end >= 0 {
-		return address[:begin+end]
-	}
-	return address
-}
-
 func seenKey(id addressID) []byte           { return append([]byte{'s'}, id[:]...) }
 func hostKeyOf(kind byte, id hostID) []byte { return append([]byte{kind}, id[:]...) }
 func contentKey(id hostID, digest string) []byte {
@@ -84,9 +78,31 @@ const (
 // storeFS is where the store is. Tests have it in memory.
 var storeFS vfs.FS = vfs.Default
 
+// openStore opens a store, or makes one. It returns an error if another process has it.
 func openStore(dir string) (*store, error) {
+	if err := storeFS.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, storeFS)
+	switch {
+	case errors.As(err, new(*fs.PathError)): // it is not the lock
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: another crawler is at work here; wait until it has ended, or give another -dir (%w)", dir, err)
+	}
+	db, err := openDB(dir, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &store{db, lock}, nil
+}
+
+// rebuildHint is what to do about a store that cannot be read.
+const rebuildHint = "to repair it, delete the folder " + storeFolder + " and continue with -resume and the same addresses: it is made again from " + pagesFile
+
+func openDB(dir string, lock *pebble.Lock) (*pebble.DB, error) {
 	o := &pebble.Options{
-		FS:           storeFS,
+		FS: storeFS, Lock: lock,
 		MemTableSize: memTable, CacheSize: blockCache, MaxOpenFiles: openFiles,
 		Logger: silent{}, FormatMajorVersion: pebble.FormatNewest,
 	}
@@ -94,10 +110,10 @@ func openStore(dir string) (*store, error) {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most addresses are looked up once, and not there
 	}
 	db, err := pebble.Open(dir, o)
-	if err != nil {
-		return nil, err
+	if err != nil && (!errors.As(err, new(*fs.PathError)) || errors.Is(err, fs.ErrNotExist)) { // and not a full disk
+		return nil, fmt.Errorf("%s is damaged: %w; %s", dir, err, rebuildHint)
 	}
-	return &store{db}, nil
+	return db, err
 }
 
 // silent keeps pebble from printing what it does in the background. Its errors come back
@@ -115,7 +131,7 @@ var fatal = func(why string) { panic(why) }
 // sync waits until what was stored is on the disk.
 func (s *store) sync() error { return s.db.LogData(nil, pebble.Sync) }
 
-func (s *store) close() error { return s.db.Close() }
+func (s *store) close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
 
 // get returns a copy of a value, or false.
 func get(r pebble.Reader, key []byte) ([]byte, bool, error) {

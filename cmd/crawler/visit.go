@@ -20,7 +20,7 @@ func (c *crawler) visit(gate *sluice.Gate, h *host) bool {
 	if !ok {
 		return false
 	}
-	p := page{URL: l.URL, Depth: l.Depth, From: l.From}
+	p := page{URL: l.URL, Depth: l.Depth, From: l.From, First: l.First, Hops: l.Hops}
 	if p.Skipped = c.forbidden(h, l); p.Skipped != "" {
 		return c.note(h, p)
 	}
@@ -107,6 +107,9 @@ func (c *crawler) note(h *host, p page) bool {
 	if p.Error != "" && len(c.failures) < mostFailures {
 		c.failures = append(c.failures, p.URL+": "+p.Error)
 	}
+	if to := p.Location; to != "" && (p.From == "" || p.First) && !c.follows(keyOf(to)) && len(c.moves) < mostFailures {
+		c.moves = append(c.moves, p.URL+" redirects to "+to+": that site is crawled, too")
+	}
 	ch.visited(p)
 	c.fail(ch.commit())
 	return c.err == nil
@@ -165,12 +168,12 @@ func (c *crawler) read(p *page, a answer, l link) {
 	switch {
 	case a.status/100 == 3:
 		if to, err := location(base, a.header); err == nil {
-			p.Location = to.String()
+			p.Location, p.Sitemap = to.String(), l.Sitemap
 		}
 	case a.status >= 300 || len(a.body) == 0:
 	case isHTML(a.header):
 		doc := readHTML(a.body, a.header.Get("Content-Type"), base, c.o.token())
-		p.Title, p.Noindex = doc.title, doc.noindex || said.noindex
+		p.Title, p.Noindex, p.Unreadable = doc.title, doc.noindex || said.noindex, doc.unreadable
 		if p.Canonical = linkHeader(a.header, base); p.Canonical == "" {
 			p.Canonical = doc.canonical
 		}
@@ -193,7 +196,7 @@ func (c *crawler) read(p *page, a answer, l link) {
 		if err != nil {
 			p.Error = "sitemap: " + err.Error()
 		}
-		p.Links, p.Sitemaps, p.Sitemap = s.pages, s.sitemaps, true
+		p.Links, p.Sitemaps, p.Sitemap, p.Unreadable = s.pages, s.sitemaps, true, s.unreadable
 	}
 }
 
@@ -273,7 +276,5 @@ func (c *crawler) obeyRobots(gate *sluice.Gate, h *host) {
 		return
 	}
 	h.CrawlDelay = delay
-	if err := gate.SetRate(rateOf(c.delayOf(h.hostRecord))); err != nil {
-		panic(err) // package robots has looked at it
-	}
+	c.owe(gate, h)
 }
