@@ -54,7 +54,7 @@ func (f *fleet) startWorker() error {
 		f.books.follow(w.number, lines)
 	}()
 	c, err := start(log, f, f.self, "worker", "-nats", f.nats, "-redis", f.redis, "-url", f.url, "-name", f.name,
-		"-rate", f.rate.String(), "-goroutines", strconv.Itoa(f.goroutines), "-lease", f.lease.String(), fmt.Sprintf("-keys=%t", f.keys))
+		"-rate", f.rate.String(), "-goroutines", strconv.Itoa(f.goroutines), "-lease", f.lease.String(), "-catch-up", f.catchUp.String(), fmt.Sprintf("-keys=%t", f.keys))
 	if err != nil {
 		_ = log.Close()
 		return fmt.Errorf("worker %d: %w", w.number, err)

@@ -24,6 +24,7 @@ type options struct {
 	name             string
 	goroutines       int
 	rate             sluice.Rate
+	catchUp          time.Duration
 	lease            time.Duration
 	keys             bool
 
@@ -59,6 +60,7 @@ func newFlags(role string) (*flag.FlagSet, *options) {
 	set.IntVar(&o.goroutines, "goroutines", 64, "how many `items` a worker works on at once")
 	o.rate = sluice.Rate{Count: 1000, Per: time.Second}
 	set.TextVar(&o.rate, "rate", o.rate, "the `rate` that all workers share, such as 1000/s or 300/20s")
+	set.DurationVar(&o.catchUp, "catch-up", catchUp, "how much of the rate workers may catch up on: the calls of this `time` may be sent together after a stall, and as many after an idle time")
 	set.DurationVar(&o.lease, "lease", 5*time.Second, "how long after its last sign of life the items of a worker go to others")
 	set.BoolVar(&o.keys, "keys", true, "send an idempotency key with each call; -keys=false shows what that prevents")
 	return set, o
@@ -93,6 +95,8 @@ func (o options) check(role string) error {
 		return errors.New("-kill, -restart and -throttle must not be negative")
 	case o.goroutines <= 0:
 		return fmt.Errorf("-goroutines %d: must be above 0", o.goroutines)
+	case o.catchUp < 0 || o.catchUp > time.Second:
+		return fmt.Errorf("-catch-up %v: must be 0s to 1s", o.catchUp)
 	case o.lease < 100*time.Millisecond:
 		return fmt.Errorf("-lease %v: must be at least 100ms", o.lease)
 	case o.rate == sluice.Rate{}:

@@ -13,6 +13,8 @@ func TestUsageErrors(t *testing.T) {
 		{"-goroutines 0", "-goroutines 0: must be above 0"},
 		{"-kill -1s", "must not be negative"},
 		{"-lease 1ms", "at least 100ms"},
+		{"-catch-up -1s", "-catch-up -1s: must be 0s to 1s"},
+		{"-catch-up 2s", "-catch-up 2s: must be 0s to 1s"},
 		{"-rate unlimited", "must not be unlimited"},
 		{"-rate fast", "fast"},
 		{"x", `unexpected argument "x"`},

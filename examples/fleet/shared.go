@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// catchUp is how much of the rate may be made up for, if a process did not get to
-	// run. The API must tolerate as many calls at once.
+	// catchUp is the default of -catch-up: how much of the rate may be made up for, if a
+	// process did not get to run. The API must tolerate as many calls at once.
 	catchUp = 50 * time.Millisecond
+	// leastLate is how late a call may be whatever -catch-up says.
+	leastLate = 5 * time.Millisecond
 	// ahead is how far a worker reserves slots in one round trip: a Redis that stalls for
 	// less delays no call. So calls of other workers leave for as long after a 429.
 	ahead = 50 * time.Millisecond
@@ -40,9 +42,8 @@ func newTransport(o options, client *redis.Client) (*sluicehttp.Transport, error
 	if err != nil {
 		return nil, err
 	}
-	rate := o.rate
-	rate.Burst = slots(rate, catchUp)
-	pacer, err := store.Pacer(o.name, rate, sluiceredis.PacerConfig{Late: catchUp, Prefetch: ahead})
+	rate, config := pace(o)
+	pacer, err := store.Pacer(o.name, rate, config)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +57,15 @@ func newTransport(o options, client *redis.Client) (*sluicehttp.Transport, error
 		Key:   func(*http.Request) string { return "items" }, // one limit, whatever the address
 		Retry: sluice.RetryPolicy{AttemptTimeout: callTimeout},
 	})
+}
+
+// pace returns the rate that all workers share. What -catch-up allows counts twice: for
+// calls after an idle time, and for calls that were late for their slots. Some are always
+// late by a few milliseconds.
+func pace(o options) (limits.Rate, sluiceredis.PacerConfig) {
+	rate := o.rate
+	rate.Burst = slots(rate, o.catchUp)
+	return rate, sluiceredis.PacerConfig{Late: max(o.catchUp, leastLate), Prefetch: ahead}
 }
 
 // pauseAll returns an observer that shares each pause of this worker's gate, such as

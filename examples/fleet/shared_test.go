@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func newTestTransport(t *testing.T, redis string) *sluicehttp.Transport {
 	t.Helper()
 	client := newRedis(redis)
 	t.Cleanup(func() { _ = client.Close() })
-	tr, err := newTransport(options{name: "test", goroutines: 1, rate: sluice.Rate{Count: 1000, Per: time.Second}}, client)
+	tr, err := newTransport(options{name: "test", goroutines: 1, rate: sluice.Rate{Count: 1000, Per: time.Second}, catchUp: catchUp}, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,27 @@ func TestPauseAll(t *testing.T) {
 	}
 	if err := rec.Obeyed(); err != nil {
 		t.Error(err)
+	}
+}
+
+// -catch-up is what the pacer may catch up on: as its burst, and as its lateness.
+func TestPace(t *testing.T) {
+	for args, want := range map[string]struct {
+		burst int64
+		late  time.Duration
+	}{
+		"":                            {50, 50 * time.Millisecond},
+		"-catch-up 0":                 {1, 5 * time.Millisecond},
+		"-catch-up 10ms":              {10, 10 * time.Millisecond},
+		"-catch-up 250ms -rate 100/s": {25, 250 * time.Millisecond},
+	} {
+		o, err := parseOptions("", strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rate, config := pace(o); rate.Burst != want.burst || config.Late != want.late {
+			t.Errorf("%q: burst %d, late %v, want %+v", args, rate.Burst, config.Late, want)
+		}
 	}
 }
 
