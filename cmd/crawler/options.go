@@ -262,9 +262,15 @@ are given then, and fetches no page twice that has a line.
 The rules for crawlers are obeyed: robots.txt, robots in meta elements, X-Robots-Tag, and
 rel=nofollow. If a page equals an earlier one of its host, its links are not followed.
 
-Exit status: 0 if all pages that may be fetched were fetched; 1 if some failed, could
-not be written, or there were none; 2 if the crawl could not begin; 3 if hosts are left
-that did not answer, or asked for more time than -max-wait: -resume tries them again;
+Links are followed within the sites of the addresses: http and https, and www. or not,
+are one site. Where such an address redirects, the crawl begins, too. -domains adds
+domains, -span all hosts. At most 10 redirects are followed in a row.
+
+Exit status: 0 if all pages that may be fetched were fetched, down to -depth; 1 if some
+failed, could not be written, or there were none, or nothing but redirects; 2 if the crawl
+could not begin; 3 if hosts are left that did not answer, or asked for more time than
+-max-wait: -resume tries them again; 4 if links are left because of -pages, -host-pages or
+-frontier: -resume with a higher number goes on (but not to those beyond -frontier);
 130 if it was interrupted. The first Ctrl-C lets requests in flight finish, the second
 cancels them, the third ends the program. SIGTERM, SIGHUP and SIGQUIT do as Ctrl-C does.
 
