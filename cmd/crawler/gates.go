@@ -42,7 +42,7 @@ func (c *crawler) newGates() (err error) {
 			inFlight = c.o.perHost * c.o.perAddress
 		}
 		return sluice.New(sluice.Config{
-			Name: "address", Concurrency: inFlight, Rate: rateOf(c.o.delay / time.Duration(c.o.perAddress)), CatchUp: -1, Parent: c.all, Adaptive: off,
+			Name: "address", Concurrency: inFlight, Rate: rateOf(c.o.delay / time.Duration(c.o.perAddress)), Parent: c.all, Adaptive: off,
 		})
 	}, sluice.KeyedConfig{Idle: time.Minute})
 	if err != nil {
