@@ -16,8 +16,8 @@ func TestStops_After(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stops
 		start := time.Now()
-		var fired []time.Duration
-		s.after(10*time.Second, func() { fired = append(fired, time.Since(start)) })
+		fires := make(chan time.Duration, 9)
+		s.after(10*time.Second, func() { fires <- time.Since(start) })
 		cancel := s.after(10*time.Second, func() { t.Error("it was cancelled") })
 		for range 2 {
 			time.Sleep(4 * time.Second)
@@ -25,12 +25,18 @@ func TestStops_After(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.end()
 		}
-		s.after(5*time.Second, func() { fired = append(fired, time.Since(start)) })
+		s.after(5*time.Second, func() { fires <- time.Since(start) })
 		cancel()
 		if got := s.stopped(); got != 2*time.Minute {
 			t.Errorf("stopped for %v", got)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
+		close(fires)
+		var fired []time.Duration
+		for f := range fires {
+			fired = append(fired, f)
+		}
 		if want := []time.Duration{130 * time.Second, 133 * time.Second}; !slices.Equal(fired, want) {
 			t.Errorf("fired after %v, want %v", fired, want)
 		}
