@@ -159,6 +159,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		q.cfg.Waits(ctx, r.N)
 		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
+	head := q.front
 	q.pushBehind(now, place, w)
 	q.hurry(now, w)
 	if r.Below != nil {
@@ -166,10 +167,10 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		q.foresee(now, q.found())
 		q.failIn(r.Below)
 	}
-	if q.front == w {
-		if r.Ask != nil {
-			w.rare.first = true // since it came, also if that should have been earlier
-		}
+	if q.front == w && r.Ask != nil {
+		w.rare.first = true // since it came, also if that should have been earlier
+	}
+	if q.front != head { // w, or one whose head w has made fail
 		q.Advance(now)
 	}
 	return w, now, nil

@@ -115,6 +115,7 @@ func (q *Queue) failBehind(now time.Duration) {
 	at := q.surely()
 	if q.endsBefore(at) {
 		q.failHopeless(now)
+		q.Advance(now) // the head may be another
 	}
 	q.failBelow(now, at)
 }
@@ -143,9 +144,7 @@ func (q *Queue) failIn(b *Queue) {
 	if b.bounds == nil && b.cfg.Behind.soonestBelow.Load() == 0 {
 		return
 	}
-	now := b.Now()
-	b.failBehind(now)
-	b.Advance(now) // the head may be another
+	b.failBehind(b.Now())
 	soonest := time.Duration(Forever)
 	if b.bounds != nil {
 		b.endsBefore(b.surely()) // looks anew

@@ -45,7 +45,7 @@ func (q *Queue) noteBound(w *Waiter) {
 		q.list(w)
 	}
 	switch b := q.bounds; {
-	case b == nil || b.n == 0:
+	case b == nil || b.n == b.early: // an index would have no slot
 	case b.index != nil && w.listed:
 		b.index.trim(q.front)
 		b.index.compact(b.n, q.unit())
