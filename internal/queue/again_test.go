@@ -50,14 +50,7 @@ func TestQueue_PushBehind_TheOnlyBoundedEntry(t *testing.T) {
 // If a refused call comes, or the head learns that it has to wait, those may fail whose patience has
 // ended meanwhile. If the head is among them the next takes its place.
 func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
-
-	for name, c := range map[string]struct {
-		refused bool
-		want    []time.Duration
-	}{
-		"a refused call comes": {true, nil},
-		"the head asks":        {false, nil},
-	} {
+	for name, refused := range map[string]bool{"a refused call comes": true, "the head asks": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var behind Behind
@@ -84,7 +77,7 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 				q.acquire(2, bg, Request{N: 1, Max: time.Minute, Ask: ask})
 				time.Sleep(time.Second)
 				lost = q.Now()
-				if c.refused {
+				if refused {
 					q.acquire(3, bg, Request{N: 1, Max: Forever, Ask: ask, Refused: 2, First: time.Now()})
 				}
 				time.Sleep(10 * time.Second)
@@ -93,6 +86,44 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 				}
 				q.Close(limits.ErrClosed)
 			})
+		})
+	}
+}
+
+// However many are refused, and whether they come back in their order or not, one more costs a few
+// forecasts, and a change does.
+func TestQueue_PushBehind_ManyRefused(t *testing.T) {
+	const n = 10_000
+	for name, first := range map[string]func(i int) int{
+		"in order":       func(i int) int { return i },
+		"in reverse":     func(i int) int { return n - i },
+		"in any order":   func(i int) int { return i * 7919 % n },
+		"at one instant": func(int) int { return 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, rule := new(Queue), &counting{every: every{interval: time.Microsecond, next: time.Hour}}
+			q.Init(rule, Config{GiveUp: func(time.Duration, time.Duration) error { return nil }})
+			q.Lock()
+			defer q.Unlock()
+			steps := 0
+			for i := range n {
+				r := Request{N: 1, Max: Forever, Patience: time.Hour, Refused: 1, First: q.epoch.Add(time.Duration(first(i)))}
+				place, ahead := q.behindWhom(&r)
+				w, err := q.newEntry(0, &r, nil, deadline{}, ahead)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rule.forecasts = 0
+				q.pushBehind(0, place, w)
+				steps = max(steps, rule.forecasts)
+			}
+			if steps > 2*mostAgain {
+				t.Errorf("%d forecasts for one that comes", steps)
+			}
+			rule.forecasts = 0
+			if q.failHopeless(0); rule.forecasts > 2*mostAgain {
+				t.Errorf("%d forecasts for a change", rule.forecasts)
+			}
 		})
 	}
 }
