@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/clean"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -283,7 +284,7 @@ type pausedError struct {
 }
 
 func (e *pausedError) Error() string {
-	wait := sentence.Wait{For: string(limits.ByPause), Why: e.why, End: e.until}
+	wait := sentence.Wait{For: string(limits.ByPause), Why: clean.Text(e.why), End: e.until}
 	return fmt.Sprintf("sluice: %v, %v %s", ErrServerWait, e.left.Round(time.Millisecond), wait.Clause(e.until.Add(-e.left)))
 }
 

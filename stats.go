@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/clean"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -95,7 +96,7 @@ func (s Stats) String() string {
 	if !s.PausedUntil.IsZero() && (s.LimitedBy != limits.ByPause || s.held.End.IsZero()) { // else Why says it
 		add("paused until %s", clock(s.PausedUntil))
 		if s.PausedWhy != "" {
-			parts[len(parts)-1] += " (" + s.PausedWhy + ")"
+			parts[len(parts)-1] += " (" + clean.Text(s.PausedWhy) + ")"
 		}
 	}
 	if s.Learned != nil {

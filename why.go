@@ -85,8 +85,10 @@ func (r *rule) about(cause limits.Cause) string {
 	if cause == "" {
 		return ""
 	}
-	s := Stats{Rate: r.rate, Concurrency: r.concurrency, PausedWhy: r.why, Spacing: r.budget.spacing}
+	s := Stats{Rate: r.rate, Concurrency: r.concurrency, Spacing: r.budget.spacing}
 	switch cause {
+	case limits.ByPause:
+		s.PausedWhy = clean.Text(r.why) // the error of another call: its secrets are no business of this one
 	case limits.ByLearned:
 		s.Learned = r.learner.learned(&r.queue)
 	case limits.ByParent:
