@@ -156,6 +156,22 @@ func restoreLearned(gate *sluice.Gate, file string) error {
 	// end restore
 }
 
+// A call of several units is retried like any other.
+func TestAdaptive_Units(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		err := completeWithTokens(t.Context(), limits.Must(sluice.New(sluice.Config{})), func(context.Context) error {
+			if attempts++; attempts == 1 {
+				return sluice.RetryAfter(errBusy, time.Second)
+			}
+			return nil
+		})
+		if err != nil || attempts != 2 {
+			t.Errorf("%v after %d attempts", err, attempts)
+		}
+	})
+}
+
 // The line that docs/adaptive.md shows is one that a gate prints.
 func TestAdaptive_Gate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -229,14 +229,14 @@ func failsafeCost(*testing.T) string {
 	return "rate limiter yes, bulkhead no"
 }
 
-// hopeless makes a call that would have to wait longer than its deadline, and returns its error
-// and how long that took.
-func hopeless(call func(ctx context.Context) error) (err error, took time.Duration) {
+// hopeless makes a call that would have to wait longer than its deadline, and returns how long
+// that took, and its error.
+func hopeless(call func(ctx context.Context) error) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	began := time.Now()
 	err = call(ctx)
-	return err, time.Since(began)
+	return time.Since(began), err
 }
 
 func gateHopeless(t *testing.T) string {
@@ -246,7 +246,7 @@ func gateHopeless(t *testing.T) string {
 		t.Fatal(err)
 	}
 	p.Release()
-	err, took := hopeless(func(ctx context.Context) error { return g.Wait(ctx) })
+	took, err := hopeless(func(ctx context.Context) error { return g.Wait(ctx) })
 	var wait *limits.WaitError
 	switch {
 	case err == nil || took > 0:
@@ -260,7 +260,7 @@ func gateHopeless(t *testing.T) string {
 func timeHopeless(*testing.T) string {
 	l := rate.NewLimiter(1, 10)
 	l.AllowN(time.Now(), 10)
-	if err, took := hopeless(func(ctx context.Context) error { return l.WaitN(ctx, 10) }); err != nil && took == 0 {
+	if took, err := hopeless(func(ctx context.Context) error { return l.WaitN(ctx, 10) }); err != nil && took == 0 {
 		return "yes"
 	}
 	return "no"
@@ -269,7 +269,7 @@ func timeHopeless(*testing.T) string {
 func syncHopeless(*testing.T) string {
 	s := semaphore.NewWeighted(1)
 	s.TryAcquire(1)
-	if err, took := hopeless(func(ctx context.Context) error { return s.Acquire(ctx, 1) }); err != nil && took == 0 {
+	if took, err := hopeless(func(ctx context.Context) error { return s.Acquire(ctx, 1) }); err != nil && took == 0 {
 		return "yes"
 	}
 	return "no"
@@ -278,10 +278,10 @@ func syncHopeless(*testing.T) string {
 func failsafeHopeless(*testing.T) string {
 	l := limiterOf(1)
 	l.ReservePermits(10)
-	bounded, took := hopeless(func(context.Context) error {
+	took, bounded := hopeless(func(context.Context) error {
 		return l.AcquirePermitWithMaxWait(context.Background(), time.Second)
 	})
-	late, waited := hopeless(func(ctx context.Context) error { return l.AcquirePermit(ctx) })
+	waited, late := hopeless(func(ctx context.Context) error { return l.AcquirePermit(ctx) })
 	switch {
 	case bounded != nil && took == 0 && late != nil && waited == 0:
 		return "yes"
@@ -299,7 +299,7 @@ func gateTogether(t *testing.T) string {
 	}
 	time.Sleep(10 * time.Second)
 	began := time.Now()
-	if err, _ := hopeless(func(ctx context.Context) error { return g.Wait(ctx) }); err == nil {
+	if _, err := hopeless(func(ctx context.Context) error { return g.Wait(ctx) }); err == nil {
 		t.Error("two calls in flight")
 	}
 	p.Release()

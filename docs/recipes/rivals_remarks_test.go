@@ -28,7 +28,7 @@ var remarks = []struct {
 		return rate.NewLimiter(1, 5).WaitN(t.Context(), 6) != nil
 	}},
 	{"Theirs blocks until the context ends.", func(*testing.T) bool {
-		err, took := hopeless(func(ctx context.Context) error { return semaphore.NewWeighted(1).Acquire(ctx, 2) })
+		took, err := hopeless(func(ctx context.Context) error { return semaphore.NewWeighted(1).Acquire(ctx, 2) })
 		return errors.Is(err, context.DeadlineExceeded) && took == time.Second
 	}},
 	{"Theirs queues behind waiting callers.", func(*testing.T) bool {
