@@ -62,10 +62,9 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 					}
 					return nil
 				}})
-				open := false
 				ask := func(ctx context.Context, turn Turn) (Wait, error) {
 					switch {
-					case turn.Patience != 1 || open:
+					case turn.Patience != 1:
 						return Wait{}, nil
 					case turn.Due < 5*time.Second:
 						return Surely(5 * time.Second), nil
@@ -76,7 +75,9 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 				q.acquire(1, bg, Request{N: 1, Max: Forever, Ask: ask})
 				q.acquire(2, bg, Request{N: 1, Max: time.Minute, Ask: ask})
 				time.Sleep(time.Second)
+				q.Lock()
 				lost = q.Now()
+				q.Unlock()
 				if refused {
 					q.acquire(3, bg, Request{N: 1, Max: Forever, Ask: ask, Refused: 2, First: time.Now()})
 				}
