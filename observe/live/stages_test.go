@@ -142,7 +142,7 @@ func TestStages(t *testing.T) {
 				}
 			}, paused,
 			"20 calls wait for the pause (429 from https://host/a), until 10:05:00 (4 min 48 s)", "; Resume would end it.",
-			"would have to wait 4m48s for the pause (429 from https://u:secret@host/a?key=secret), until 10:05:00, 5s were allowed", "waits for the pause (429 from https://u:secret@host/a?key=secret), until 10:05:00",
+			"would have to wait 4m48s for the pause (429 from https://host/a), until 10:05:00, 5s were allowed", "waits for the pause (429 from https://host/a), until 10:05:00",
 		},
 		"quota of a day": {
 			func(s *stage) {
