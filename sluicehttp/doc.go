@@ -169,11 +169,13 @@
 // and faults.
 //
 // Two loops multiply: 3 attempts of an SDK, each with 4 of a Transport, are 12. The retry
-// budget of the key bounds that, but not the time: RetryPolicy.MaxElapsed bounds each request
-// that the SDK makes, and not all of them together. If a server throttles for ever, a loop that
-// sends again after a final 429 takes 15 min each time, an hour with 3 retries. Give the context a
-// deadline, which bounds both, or turn off the retries of the SDK for 429. A request that says it is a retry (X-Stainless-Retry-Count,
-// Amz-Sdk-Request, Grpc-Previous-Rpc-Attempts) is charged to the budget like a retry of the
+// budget of the key bounds that. If a server throttles all requests for longer than
+// RetryPolicy.MaxServerWait, 5 min by default, those that wait fail, and later ones fail
+// immediately, except one now and then: so a loop above ends soon after, too. With Adaptive.Off
+// RetryPolicy.MaxElapsed bounds each request of the loop, and not all of them together: an hour
+// with 3 retries. Give the context a deadline there, which bounds both. A request that says it is a
+// retry (X-Stainless-Retry-Count, Amz-Sdk-Request, Grpc-Previous-Rpc-Attempts) is charged to the
+// budget like a retry of the
 // Transport. The timeout of an SDK also covers the time in the queue. A signature of AWS is
 // made before the queue and expires after some minutes, so bound long queues by a timeout.
 //
