@@ -75,7 +75,7 @@ func TestStory_Play(t *testing.T) {
 		}},
 		{"league", []Summary{
 			{Left: 440, Served: 440, Waiting: 8, InFlight: 1, Busiest: 1, Longest: 16.101927},
-			{Left: 439, Served: 399, Refused: 40, Waiting: 8, InFlight: 8, Busiest: 10, Longest: 19.005165},
+			{Left: 439, Served: 399, Refused: 40, Waiting: 8, InFlight: 8, Busiest: 10, Longest: 22.885656},
 		}},
 		{"free", []Summary{
 			{Left: 301, Served: 243, Refused: 53, Waiting: 20, InFlight: 6, Busiest: 11, Longest: 1.9},
