@@ -15,7 +15,7 @@ func TestBinaryLive(t *testing.T) {
 	_, address, _ := strings.Cut(strings.TrimSpace(p.read.String()), "-live: ")
 	<-h.arrived
 	<-h.arrived
-	for !strings.Contains(read(t, address), "for one of the 2 in flight to end") {
+	for !strings.Contains(read(t, address), "for the concurrency of 2") {
 		if t.Context().Err() != nil {
 			t.Fatal(read(t, address))
 		}
