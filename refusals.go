@@ -114,8 +114,8 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 		return !t.mostAreAlone()
 	case c.alone && t.refused <= c.then:
 		return false // nothing was refused since that is not alone
-	case t.grantedSince <= c.at:
-		return true
+	case t.grantedSince <= c.at: // and nothing was granted since: what was believed holds
+		return !c.alone && !t.mostAreAlone()
 	}
 	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
 	share := (refused + 1) / (granted + refused + 2)

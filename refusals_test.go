@@ -122,22 +122,29 @@ func TestRetry_OneCallThatIsAlwaysRefused(t *testing.T) {
 						if cfg.Parent != nil { // which belongs to a bubble
 							cfg.Parent = limits.Must(New(Config{}))
 						}
-						policy, most := RetryPolicy{}, 8
+						policy, workers := RetryPolicy{}, 8
 						if name == "all at once" { // and the refused ones go ahead of most of the others
-							most = 200 + bad
+							workers = 200 + bad
 						}
 						if name == "no elapsed end" {
 							policy.MaxElapsed = -1
 						}
 						s := &busyServer{asks: asks, refuses: func(item int) bool { return item%40 == 20 && item/40 < bad }}
 						began := time.Now()
-						failed, took := s.serve(cfg, policy, 200+bad, most)
+						failed, took := s.serve(cfg, policy, 200+bad, workers)
 						good := s.lastGood.Sub(began)
 						t.Logf("good after %v, all after %v, %d refusals", good, took, s.refusals)
 						if most := 10*time.Second + time.Duration(2*bad+2)*asks; good > most || failed != bad {
 							t.Errorf("the good ones took %v, want at most %v; %d failed", good, most, failed)
 						}
-						if most := 2 * time.Minute; took > most {
+						most := 2 * time.Minute
+						if name == "all at once" {
+							// The last that are left may have been refused once, each, before the last
+							// good one was granted. Nothing tells them from the calls of a server that
+							// began to refuse everybody, which end after MaxServerWait.
+							most = 7 * time.Minute
+						}
+						if took > most {
 							t.Errorf("all took %v, want at most %v", took, most)
 						}
 					})
