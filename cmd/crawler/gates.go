@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -101,33 +102,93 @@ func (c *crawler) recordOf(key string) hostRecord {
 	return r
 }
 
+// Why the crawler itself pauses a gate.
+const (
+	delayBetween = "the delay between requests"
+	delayAfter   = "the delay after a request"
+)
+
+func isOwnDelay(why string) bool { return why == delayBetween || why == delayAfter }
+
 // owe makes the gate of h as slow as is known that it must be, which may be from an earlier
-// run. The same host by http and by https has one gate, and both count. It is called with
-// the lock held.
+// run. The same host by http and by https has one gate, and both count, and so do other
+// ports that are active. It is called with the lock held.
 func (c *crawler) owe(gate *sluice.Gate, h *host) {
-	both := h.hostRecord
+	all := h.hostRecord
 	if s, host, _ := strings.Cut(h.Key, "://"); s == "http" {
-		both = both.and(c.recordOf("https://" + host))
+		all = all.and(c.recordOf("https://" + host))
 	} else {
-		both = both.and(c.recordOf("http://" + host))
+		all = all.and(c.recordOf("http://" + host))
 	}
-	if err := gate.SetRate(rateOf(c.delayOf(both))); err != nil {
+	for other := range c.sameName(h) {
+		all = all.and(other.hostRecord)
+	}
+	if err := gate.SetRate(rateOf(c.delayOf(all))); err != nil {
 		panic(err) // package robots has looked at it
 	}
-	if len(both.Learned) > 0 && gate.Stats().Learned == nil {
-		_ = gate.Restore(both.Learned) // or it learns again
+	if len(all.Learned) > 0 && gate.Stats().Learned == nil {
+		_ = gate.Restore(all.Learned) // or it learns again
 	}
-	if both.NotBefore.After(time.Now()) {
-		gate.PauseUntil(both.NotBefore, "the delay between requests")
+	if all.NotBefore.After(time.Now()) {
+		why := delayBetween
+		if all.Far {
+			why = all.Last
+		}
+		gate.PauseUntil(all.NotBefore, why)
 	}
+}
+
+// sameName returns the active hosts that have the gate of h, without h. It is called with
+// the lock held.
+func (c *crawler) sameName(h *host) iter.Seq[*host] {
+	return func(yield func(*host) bool) {
+		name := nameOf(h.Key)
+		for _, other := range c.active {
+			if other != h && nameOf(other.Key) == name && !yield(other) {
+				return
+			}
+		}
+	}
+}
+
+// leaveIfFar makes h and the others with its gate leave, and reports true, if one of them asks
+// to be left alone for longer than -max-wait: they would wait for that in the gate. It is called
+// with the lock held.
+func (c *crawler) leaveIfFar(gate *sluice.Gate, h *host) bool {
+	s := gate.Stats()
+	if time.Until(s.PausedUntil) <= c.o.maxWait || isOwnDelay(s.PausedWhy) {
+		return false
+	}
+	why := s.PausedWhy
+	if h.Far {
+		why = h.Last
+	}
+	leave := func(h *host) {
+		h.leaving = true
+		h.NotBefore = later(h.NotBefore, s.PausedUntil)
+		if !h.Far {
+			h.Far, h.Last = true, why
+		}
+		h.end()
+	}
+	leave(h)
+	for other := range c.sameName(h) {
+		leave(other)
+	}
+	return true
 }
 
 // and returns what is owed because of h or of other.
 func (h hostRecord) and(other hostRecord) hostRecord {
 	h.CrawlDelay = max(h.CrawlDelay, other.CrawlDelay)
-	h.NotBefore = later(h.NotBefore, other.NotBefore)
+	if other.Aside == 0 && other.RobotsTries == 0 { // or it waits because it does not work
+		h.NotBefore = later(h.NotBefore, other.NotBefore)
+	}
 	if len(h.Learned) == 0 {
 		h.Learned = other.Learned
+	}
+	if other.Far && !h.Far {
+		h.Far, h.Last = true, other.Last
 	}
 	return h
 }
@@ -154,10 +215,10 @@ const (
 )
 
 // ask asks for an address through the gate of h. want says how many bytes of an answer to
-// read. It counts in l how often it failed, or was refused.
-func (c *crawler) ask(gate *sluice.Gate, h *host, l *link, address string, want func(*http.Response) int64) (answer, outcome) {
+// read. It counts in l how often it failed, or was refused. Nothing is asked after begin.
+func (c *crawler) ask(begin context.Context, gate *sluice.Gate, h *host, l *link, address string, want func(*http.Response) int64) (answer, outcome) {
 	queued := time.Now()
-	permit, err := gate.Acquire(c.begin, 1)
+	permit, err := gate.Acquire(begin, 1)
 	if err != nil {
 		return answer{}, notAsked
 	}
@@ -184,7 +245,7 @@ func (c *crawler) departed(gate *sluice.Gate, h *host, now time.Time) {
 	c.totals.Requests++
 	if delay := c.delayOf(h.hostRecord); delay > 0 {
 		h.NotBefore = now.Add(delay)
-		gate.PauseUntil(h.NotBefore, "the delay between requests")
+		gate.PauseUntil(h.NotBefore, delayBetween)
 	}
 }
 
@@ -297,7 +358,7 @@ func (c *crawler) settle(gate *sluice.Gate, h *host, a answer) {
 			wait = time.Duration(s * float64(time.Second))
 		}
 		h.NotBefore = later(h.NotBefore, now.Add(wait))
-		gate.PauseUntil(now.Add(wait), "the delay after a request")
+		gate.PauseUntil(now.Add(wait), delayAfter)
 	}
 	if h.Bad >= asideAfter {
 		h.Aside++
@@ -307,5 +368,6 @@ func (c *crawler) settle(gate *sluice.Gate, h *host, a answer) {
 	}
 	if h.NotBefore.Sub(now) > longWait {
 		h.leaving = true
+		c.leaveIfFar(gate, h)
 	}
 }

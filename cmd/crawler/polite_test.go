@@ -68,27 +68,72 @@ func TestPolite_CrawlDelayOfBoth(t *testing.T) {
 	evenly(r, 0)
 }
 
-// What is owed to a host by https is owed by http, too.
+// What is owed to a host by https is owed by http, too, and the other way round. But not the
+// time until it is tried again because it does not work.
 func TestPolite_Owe(t *testing.T) {
-	o := mustParse(t, "http://a.test/")
-	o.dir = t.TempDir()
-	c, err := newCrawler(o, new(http.Transport))
-	must(t, err)
-	defer c.close()
 	until := time.Now().Add(time.Hour)
-	ch := c.change()
-	h := ch.host("https://a.test")
-	h.CrawlDelay, h.NotBefore = 5*time.Second, until
-	must(t, ch.commit())
-	must(t, c.gates.Use("a.test", func(gate *sluice.Gate) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.owe(gate, &host{hostRecord: hostRecord{Key: "http://a.test"}})
-		if s := gate.Stats(); s.Rate != rateOf(5*time.Second) || s.PausedUntil.Sub(until).Abs() > time.Minute {
-			t.Errorf("rate %v, paused until %v, want %v", s.Rate, s.PausedUntil, until)
-		}
-		return nil
-	}))
+	for _, test := range []struct {
+		from, to string
+		is       hostRecord
+		why      string // "" for no pause
+	}{
+		{"https://a.test", "http://a.test", hostRecord{}, "the delay between requests"},
+		{"http://a.test", "https://a.test", hostRecord{}, "the delay between requests"},
+		{"https://a.test", "http://a.test", hostRecord{Far: true, Last: "429 Too Many Requests"}, "429 Too Many Requests"},
+		{"https://a.test", "http://a.test", hostRecord{Aside: 1}, ""},
+		{"https://a.test", "http://a.test", hostRecord{RobotsTries: 1}, ""},
+	} {
+		o := mustParse(t, "http://a.test/")
+		o.dir = t.TempDir()
+		c, err := newCrawler(o, new(http.Transport))
+		must(t, err)
+		ch := c.change()
+		h := ch.host(test.from)
+		test.is.Key, test.is.CrawlDelay, test.is.NotBefore = test.from, 5*time.Second, until
+		h.hostRecord = test.is
+		must(t, ch.commit())
+		must(t, c.gates.Use("a.test", func(gate *sluice.Gate) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.owe(gate, &host{hostRecord: hostRecord{Key: test.to}})
+			s := gate.Stats()
+			paused := !s.PausedUntil.IsZero() && s.PausedUntil.Sub(until).Abs() < time.Minute
+			if s.Rate != rateOf(5*time.Second) || s.PausedWhy != test.why || paused != (test.why != "") {
+				t.Errorf("%+v: rate %v, paused until %v, want %v (%s)", test, s.Rate, s.PausedUntil, until, s.PausedWhy)
+			}
+			return nil
+		}))
+		must(t, c.close())
+	}
+}
+
+// So it counts for all ports.
+func TestPolite_CrawlDelayOfPorts(t *testing.T) {
+	other := sluicetest.When(func(_ int, r *http.Request) bool { return r.Host == "a.test:8080" }, noRobots)
+	home := htmlPage("/", "/1", "/2", "/3", "http://a.test:8080/1")
+	r := crawl(t, site(other, robotsTxt("Crawl-delay: 5"), home, htmlPage("/1"), htmlPage("/2"), htmlPage("/3")), "-span", "http://a.test/")
+	if err := r.record.Evenly(5 * time.Second); err != nil || r.Hosts != 2 || r.Pages < 7 {
+		t.Errorf("%v, %d pages of %d hosts", err, r.Pages, r.Hosts)
+	}
+}
+
+// One that asks by https for more time than -max-wait is left by http, too, and nothing
+// waits for it: neither a request that is due already, nor a crawl that is continued.
+func TestPolite_TooLongForBoth(t *testing.T) {
+	secure := func(_ int, r *http.Request) bool { return r.TLS != nil && r.URL.Path != "/robots.txt" }
+	srv := site(noRobots, sluicetest.When(secure, sluicetest.Status(429, "Retry-After: 7200")),
+		htmlPage("/", "https://a.test/s", "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"))
+	r := crawl(t, srv, "-per-host", "2", "http://a.test/")
+	if r.took > time.Minute || r.Far != 2 || r.Queued == 0 || r.status(nil) != exitStopped {
+		t.Errorf("took %v, %d wait, %d links left, status %d", r.took, r.Far, r.Queued, r.status(nil))
+	}
+	const says = "left for -resume: http://a.test: it wants to be left alone until 2000-01-01 02:00:0"
+	if hints := strings.Join(r.hints(nil, exitStopped), "\n"); !strings.Contains(hints, says) || strings.Count(hints, "longer than -max-wait 1m0s: 429 Too Many Requests") != 2 {
+		t.Error(hints)
+	}
+	if r = crawlWith(t, crawling{dir: r.dir}, srv, "-resume", "http://a.test/new"); r.took != 0 || len(r.record.Requests) != 0 {
+		t.Errorf("took %v: %v", r.took, r.record.Requests)
+	}
 }
 
 // Hosts of one IP address together get ten times what one of them gets, or as -per-address

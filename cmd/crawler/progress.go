@@ -76,7 +76,7 @@ func (c *crawler) waitFor(w waiting) string {
 	case h.Bad > 0 || h.RobotsTries > 0:
 		return fmt.Sprintf("%s (%s)", text, h.Last)
 	}
-	return text + " (the delay between requests)"
+	return text + " (" + delayBetween + ")"
 }
 
 // clock is an instant to be read soon: with its day only if that is not today.

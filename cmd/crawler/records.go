@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/internal/robots"
@@ -75,6 +76,9 @@ type host struct {
 	cursor  uint64        // the place behind the window
 	busy    []uint64      // the places that workers have
 	latency time.Duration // of the last good answer
+
+	begin context.Context // of its workers; no request begins after it has ended
+	end   context.CancelFunc
 }
 
 // totals are those of the crawl. They are stored with each page.

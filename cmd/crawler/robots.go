@@ -70,7 +70,7 @@ func (c *crawler) askRobots(gate *sluice.Gate, h *host, u *url.URL) (a answer, w
 	var l link
 	key := keyOf(u.String())
 	if key == h.Key {
-		return c.ask(gate, h, &l, u.String(), want)
+		return c.ask(h.begin, gate, h, &l, u.String(), want)
 	}
 	err := c.gates.Use(nameOf(key), func(gate *sluice.Gate) error {
 		c.mu.Lock()
@@ -79,7 +79,7 @@ func (c *crawler) askRobots(gate *sluice.Gate, h *host, u *url.URL) (a answer, w
 		c.fail(ch.commit())
 		c.owe(gate, other)
 		c.mu.Unlock()
-		a, what = c.ask(gate, other, &l, u.String(), want)
+		a, what = c.ask(h.begin, gate, other, &l, u.String(), want)
 		return nil
 	})
 	c.mu.Lock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/heap"
+	"context"
 	"slices"
 	"time"
 
@@ -87,6 +88,7 @@ func (c *crawler) activate() (next time.Time, more bool) {
 			break
 		}
 		h.Far = false
+		h.begin, h.end = context.WithCancel(c.begin)
 		h.cursor, h.turn = h.Head, turn
 		c.known(h)
 		c.active[h.id] = h
@@ -199,8 +201,9 @@ func (c *crawler) work(h *host) {
 	err := c.gates.Use(nameOf(h.Key), func(gate *sluice.Gate) error {
 		c.mu.Lock()
 		c.owe(gate, h)
+		far := c.leaveIfFar(gate, h)
 		c.mu.Unlock()
-		for c.visit(gate, h) {
+		for !far && c.visit(gate, h) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -224,6 +227,7 @@ func (c *crawler) deactivate(h *host) {
 	if c.active[h.id] != h {
 		return
 	}
+	h.end()
 	h.Head = h.head()
 	delete(c.active, h.id)
 	ch := c.change()

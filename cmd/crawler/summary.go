@@ -187,7 +187,7 @@ func (s *summary) hints(err error, status int) (lines []string) {
 		lines = append(lines, "left for -resume: "+cli.Plain(text, cli.MostOfError))
 	}
 	if n := s.Gone + s.Far - len(s.left); n > 0 {
-		lines = append(lines, plural(n, "other host")+" are left, too")
+		lines = append(lines, "left for -resume: "+plural(n, "other host"))
 	}
 	for _, text := range s.moves {
 		lines = append(lines, cli.Plain(text, cli.MostOfError))

@@ -28,7 +28,7 @@ func (c *crawler) visit(gate *sluice.Gate, h *host) bool {
 		c.release(h, l)
 		return false
 	}
-	a, outcome := c.ask(gate, h, &l, l.URL, func(resp *http.Response) int64 { return c.wanted(resp, l) })
+	a, outcome := c.ask(h.begin, gate, h, &l, l.URL, func(resp *http.Response) int64 { return c.wanted(resp, l) })
 	switch outcome {
 	case notAsked:
 		c.release(h, l)
