@@ -37,6 +37,7 @@ type stream struct {
 	desc     *grpc.StreamDesc
 	streamer func(ctx context.Context, more ...grpc.CallOption) (grpc.ClientStream, error)
 	finish   func(error) // the OnFinish of the client
+	over     sync.Once   // calls finish
 
 	failing chan struct{} // holds a token during another attempt, which may wait
 
@@ -44,7 +45,6 @@ type stream struct {
 	turn      *turn
 	committed bool // the client has seen a part of the response, or sent what is not kept: no other turn
 	answered  bool // the server has sent a message
-	over      bool // finish was called
 	kept      kept // what the client has sent
 }
 
@@ -256,16 +256,9 @@ func (t *turn) release() {
 	}
 }
 
-// finished calls the OnFinish of the client, once.
-func (s *stream) finished(err error) {
-	s.mu.Lock()
-	before := s.over
-	s.over = true
-	s.mu.Unlock()
-	if !before {
-		s.finish(err)
-	}
-}
+// finished calls the OnFinish of the client, once. As with gRPC it has returned before the
+// client is given the error, whichever goroutine called it.
+func (s *stream) finished(err error) { s.over.Do(func() { s.finish(err) }) }
 
 // current returns the turn whose stream was opened last.
 func (s *stream) current() *turn {

@@ -426,7 +426,8 @@ func TestStream_HeaderWithoutAnotherAttempt(t *testing.T) {
 	})
 }
 
-// TestStream_EndsInTheBackoff: with its context.
+// TestStream_EndsInTheBackoff: with its context. OnFinish has returned before the client knows;
+// otherwise -race finds that out here.
 func TestStream_EndsInTheBackoff(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds}, func(w *world) {
 		w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return failure(codes.ResourceExhausted) }
