@@ -65,7 +65,8 @@ func TestPermit_Settle_WhileTheGateLearns(t *testing.T) {
 	if os.Getenv("SLUICE_FULL") != "" {
 		all = append(all, estimates{1, 1}, estimates{1, 3}, estimates{100, 1000}, estimates{1, 10}, estimates{1, 1500}, estimates{2, 1000}, estimates{1000, 300})
 	}
-	for _, cfg := range []sluice.Config{{}, {Adaptive: sluice.Adaptive{Search: true}}} {
+	byCost := sluice.Config{Rate: sluice.Rate{Count: 1e7, Per: time.Second}, RateUnit: sluice.Cost} // what it learns first, then
+	for _, cfg := range []sluice.Config{{}, {Adaptive: sluice.Adaptive{Search: true}}, byCost} {
 		for _, tokens := range []bool{false, true} {
 			for _, byActual := range []bool{false, true} {
 				for _, e := range all {
@@ -106,8 +107,8 @@ func settleWhileLearning(t *testing.T, cfg sluice.Config, tokens, byActual bool,
 		mu.Unlock()
 		calls.Wait()
 		if got, most := s.granted-before, 20*120; got < most*95/100 {
-			t.Errorf("%+v, search %v, tokens %v, by actual %v: %d calls of %d; %v",
-				e, cfg.Adaptive.Search, tokens, byActual, got, most, g.Stats().Learned)
+			t.Errorf("%+v, rate %v, search %v, tokens %v, by actual %v: %d calls of %d; %v",
+				e, cfg.Rate, cfg.Adaptive.Search, tokens, byActual, got, most, g.Stats().Learned)
 		}
 	})
 }
