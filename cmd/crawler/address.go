@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -70,7 +71,7 @@ func normalHost(u *url.URL) (string, error) {
 		}
 		name = ascii
 	}
-	if name = strings.TrimSuffix(name, "."); name == "" {
+	if name = strings.TrimSuffix(name, "."); slices.Contains(strings.Split(name, "."), "") { // DNS has no empty label
 		return "", fmt.Errorf("%q is not a host", u.Host)
 	}
 	return name, nil

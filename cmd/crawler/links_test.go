@@ -163,6 +163,7 @@ func FuzzReadHTML(f *testing.F) {
 	f.Add([]byte(`<base href="//B.test:80/../x?"><a href="./y/../z#q">`), "http://a.test/dir/")
 	f.Add([]byte(`<a href="http://A.test:">`), "https://a.test")
 	f.Add([]byte("<frame src=//b.test//..//x>"), "http://a.test")
+	f.Add([]byte("<a href=//b.test../x><a href=//.b.test/x><a href=//../x>"), "http://a.test")
 	f.Fuzz(func(t *testing.T, page []byte, from string) {
 		base, err := url.Parse(from)
 		if err != nil {
