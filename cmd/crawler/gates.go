@@ -108,19 +108,17 @@ const (
 	delayAfter   = "the delay after a request"
 )
 
-func isOwnDelay(why string) bool { return why == delayBetween || why == delayAfter }
-
 // owe makes the gate of h as slow as is known that it must be, which may be from an earlier
 // run. The same host by http and by https has one gate, and both count, and so do other
-// ports that are active. It is called with the lock held.
-func (c *crawler) owe(gate *sluice.Gate, h *host) {
-	all := h.hostRecord
+// ports that are active. It returns all that is owed. It is called with the lock held.
+func (c *crawler) owe(gate *sluice.Gate, h *host) (all hostRecord) {
+	all = h.hostRecord
 	if s, host, _ := strings.Cut(h.Key, "://"); s == "http" {
 		all = all.and(c.recordOf("https://" + host))
 	} else {
 		all = all.and(c.recordOf("http://" + host))
 	}
-	for other := range c.sameName(h) {
+	for other := range c.sharing(nameOf(h.Key)) {
 		all = all.and(other.hostRecord)
 	}
 	if err := gate.SetRate(rateOf(c.delayOf(all))); err != nil {
@@ -136,44 +134,35 @@ func (c *crawler) owe(gate *sluice.Gate, h *host) {
 		}
 		gate.PauseUntil(all.NotBefore, why)
 	}
+	return all
 }
 
-// sameName returns the active hosts that have the gate of h, without h. It is called with
-// the lock held.
-func (c *crawler) sameName(h *host) iter.Seq[*host] {
+// sharing returns the active hosts that have the gate of this name. It is called with the lock
+// held.
+func (c *crawler) sharing(name string) iter.Seq[*host] {
 	return func(yield func(*host) bool) {
-		name := nameOf(h.Key)
-		for _, other := range c.active {
-			if other != h && nameOf(other.Key) == name && !yield(other) {
+		for _, h := range c.active {
+			if nameOf(h.Key) == name && !yield(h) {
 				return
 			}
 		}
 	}
 }
 
-// leaveIfFar makes h and the others with its gate leave, and reports true, if one of them asks
-// to be left alone for longer than -max-wait: they would wait for that in the gate. It is called
-// with the lock held.
-func (c *crawler) leaveIfFar(gate *sluice.Gate, h *host) bool {
-	s := gate.Stats()
-	if time.Until(s.PausedUntil) <= c.o.maxWait || isOwnDelay(s.PausedWhy) {
+// leaveIfFar makes all active hosts with the gate of owed leave, and reports true, if it asks to be
+// left alone for longer than -max-wait: they would wait for that in the gate. It is called with
+// the lock held.
+func (c *crawler) leaveIfFar(owed hostRecord) bool {
+	if !owed.Far || time.Until(owed.NotBefore) <= c.o.maxWait {
 		return false
 	}
-	why := s.PausedWhy
-	if h.Far {
-		why = h.Last
-	}
-	leave := func(h *host) {
+	for h := range c.sharing(nameOf(owed.Key)) {
 		h.leaving = true
-		h.NotBefore = later(h.NotBefore, s.PausedUntil)
+		h.NotBefore = later(h.NotBefore, owed.NotBefore)
 		if !h.Far {
-			h.Far, h.Last = true, why
+			h.Far, h.Last = true, owed.Last
 		}
 		h.end()
-	}
-	leave(h)
-	for other := range c.sameName(h) {
-		leave(other)
 	}
 	return true
 }
@@ -368,6 +357,6 @@ func (c *crawler) settle(gate *sluice.Gate, h *host, a answer) {
 	}
 	if h.NotBefore.Sub(now) > longWait {
 		h.leaving = true
-		c.leaveIfFar(gate, h)
+		c.leaveIfFar(h.hostRecord)
 	}
 }

@@ -173,3 +173,21 @@ func TestAgent(t *testing.T) {
 		}
 	}
 }
+
+// A host that has the file of another and asks for a longer wait than -max-wait is not active,
+// and has no workers that could leave.
+func TestRobotsElsewhere_TooLong(t *testing.T) {
+	r := crawl(t, func() *sluicetest.Server {
+		return sluicetest.NewServer(
+			sluicetest.Path("/robots.txt", sluicetest.Status(302, "Location: http://b.test/r.txt")),
+			sluicetest.Path("/r.txt", sluicetest.Status(429, "Retry-After: 7200")),
+			htmlPage("/"))
+	}, "http://a.test/")
+	if h := r.host("a.test"); h.About != "status 429: left" {
+		t.Errorf("%q", h.About)
+	}
+	asked := r.record.Host("b.test")
+	if err := asked.Evenly(2 * time.Hour); err != nil || len(asked.Requests) < 2 {
+		t.Errorf("%v, %d requests to b.test", err, len(asked.Requests))
+	}
+}

@@ -200,8 +200,7 @@ func (c *crawler) fullCrawl() bool { return c.totals.Taken+c.asking >= c.o.pages
 func (c *crawler) work(h *host) {
 	err := c.gates.Use(nameOf(h.Key), func(gate *sluice.Gate) error {
 		c.mu.Lock()
-		c.owe(gate, h)
-		far := c.leaveIfFar(gate, h)
+		far := c.leaveIfFar(c.owe(gate, h))
 		c.mu.Unlock()
 		for !far && c.visit(gate, h) {
 		}
