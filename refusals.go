@@ -110,12 +110,10 @@ type refusedCall struct {
 // other calls of the gate, too: see above. It does not change c.
 func (c *refusedCall) concernsOthers(t *tally) bool {
 	switch {
-	case c.n == 0:
-		return !t.mostAreAlone()
+	case c.n == 0 || t.grantedSince <= c.at: // nothing was granted since: what was believed holds
+		return !c.alone && !t.mostAreAlone()
 	case c.alone && t.refused <= c.then:
 		return false // nothing was refused since that is not alone
-	case t.grantedSince <= c.at: // and nothing was granted since: what was believed holds
-		return !c.alone && !t.mostAreAlone()
 	}
 	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
 	share := (refused + 1) / (granted + refused + 2)
