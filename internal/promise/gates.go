@@ -43,6 +43,8 @@ var Gates = map[string]Setup{
 	"learned_settled":         learned(settled),
 	"settled_no_rate":         settledWithoutRate,
 	"learned_settled_no_rate": learned(searching(settledWithoutRate)),
+	"settled_cost":            settledByCost,
+	"learned_settled_cost":    learned(searching(settledByCost)),
 	"told_elsewhere":          toldElsewhere,
 	"parent_no_rate":          withParentAndNoRate,
 	"cost_parent":             withCostAndParent,

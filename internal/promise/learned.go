@@ -80,8 +80,10 @@ func (s *Subject) change(tb testing.TB, l Limits) {
 
 // settled has calls that are settled by ten times what they were granted with, which nothing
 // counts.
-func settled(tb testing.TB, l Limits) *Subject {
-	g := mustGate(tb, l.Config())
+func settled(tb testing.TB, l Limits) *Subject { return settledIn(tb, l, l.Config()) }
+
+func settledIn(tb testing.TB, l Limits, cfg sluice.Config) *Subject {
+	g := mustGate(tb, cfg)
 	v := verbs{cost: 1, took: 10}
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
 }
@@ -90,7 +92,19 @@ func settled(tb testing.TB, l Limits) *Subject {
 // not that of a rate.
 func settledWithoutRate(tb testing.TB, l Limits) *Subject {
 	l.Interval = 0
-	return settled(tb, l)
+	return settledIn(tb, l, l.Config())
+}
+
+// settledByCost is settledWithoutRate with a rate of cost that is above what its calls need: the
+// first unit of what such a gate learns is Cost.
+func settledByCost(tb testing.TB, l Limits) *Subject {
+	l.Interval = 0
+	cfg := l.Config()
+	cfg.Rate, cfg.RateUnit = sluice.Rate{Count: 1e9, Per: time.Second}, sluice.Cost
+	cfg.Adaptive.Start.Count *= 10 // as many calls
+	s := settledIn(tb, l, cfg)
+	s.Levels[0].Paced = false // no other rate is set
+	return s
 }
 
 // toldElsewhere has a gate that has heard of a pause: the server has told another process to wait.

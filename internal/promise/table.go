@@ -16,9 +16,14 @@ var Promises = []Promise{
 	{"throughput", "No standstill.", throughput},
 }
 
-// noRate and onePacer are why some features cannot meet some promises.
+// noRate, highRate and onePacer are why some features cannot meet some promises.
 var (
 	noRate   = map[string]string{"true_to_rate": "there is no rate to be true to"}
+	highRate = map[string]string{
+		"true_to_rate":       "the subject says that it has no rate, so that calls are judged by its limit",
+		"exact_cancellation": "it is exact to the interval of the rate, some nanoseconds",
+		"no_herd":            "a gate with a rate is back at it after a pause",
+	}
 	onePacer = map[string]string{
 		"one_admission": "a reservation is a claim on one pacer, which is one limit",
 		"conservation":  "a pacer lends nothing that could be lost; what a cancelled reservation gives back is exact_cancellation",
@@ -88,6 +93,8 @@ var Features = []Feature{
 	{Name: "settled_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "learned_settled", Says: "such calls of a gate that has learned", Runs: []string{"."}},
 	{Name: "learned_settled_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
+	{Name: "settled_cost", Says: "such calls of a gate that counts cost, whose rate is far above what they need", Runs: []string{"."}, Never: highRate},
+	{Name: "learned_settled_cost", Says: "such calls of a gate that has learned to count cost", Runs: []string{"."}, Never: highRate},
 	{Name: "told_elsewhere", Says: "a gate that has heard that another process was told to wait", Runs: []string{"."}},
 	{Name: "parent_no_rate", Says: "a limit also in a parent, and no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "cost_parent", Says: "calls with a cost, limits that count it, also in a parent", Runs: []string{"."}},
