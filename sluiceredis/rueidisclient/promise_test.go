@@ -21,7 +21,7 @@ func TestPromise(t *testing.T) {
 		"real_clock": clienttest.Promise(func(tb testing.TB, l promise.Limits) clienttest.Shared {
 			client := open(tb, rueidis.ClientOption{InitAddress: []string{redistest.Shared(tb).Addr}, ForceSingleClient: true})
 			stores++
-			s, err := sluiceredis.New(client, sluiceredis.Config{Prefix: fmt.Sprint("promise ", stores), Timeout: 10 * time.Second})
+			s, err := sluiceredis.New(client, sluiceredis.Config{Prefix: fmt.Sprint("promise ", stores), Timeout: time.Minute})
 			if err != nil {
 				tb.Fatal(err)
 			}
