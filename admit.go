@@ -18,8 +18,8 @@ import (
 // (rule.Admit). A further limit may be remote, and asking it must not hold that lock. A
 // parent has a queue of its own, in which calls of its other children wait, too.
 //
-// So a call of such a gate is granted by its own goroutine, once it is at the head of
-// its queue, in this order:
+// So a call of such a gate that must wait, or whose limits may take long to answer, is granted by its
+// own goroutine, once it is at the head of its queue, in this order (others: see parent.go):
 //
 //	its gate:   would it grant the call?      no: wait there, holding nothing
 //	its parent: queue; at its head:
@@ -147,32 +147,13 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		}
 	}
 	steps := p.gates[0].steps
-	taken := 0
-	giveBack := func() {
-		for i := range steps[:taken] {
-			steps[i].giveBack(context.WithoutCancel(ctx), t.N)
-		}
+	if wait, by, err := takeAll(ctx, t.N, steps); wait > 0 || err != nil {
+		by.gate.noteHeldBy(by.cause(), wait)
+		return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.cause()), err))
 	}
-	answered := false
-	defer func() {
-		if !answered { // a limit panicked
-			giveBack()
-		}
-	}()
-	for i := range steps {
-		wait, by, err := steps[i].take(ctx, t.N)
-		if wait > 0 || err != nil {
-			giveBack()
-			answered = true
-			by.gate.noteHeldBy(by.cause(), wait)
-			return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.cause()), err))
-		}
-		taken++
-	}
-	answered = true
 	g, wait, err := commit(ctx, t, p.gates)
 	if g != nil {
-		giveBack()
+		giveBack(ctx, t.N, steps)
 		return no(g, wait, err)
 	}
 	return wait, nil

@@ -140,7 +140,10 @@ func newGate(cfg Config) (*Gate, error) {
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tie = newTie(g)
-	g.path = unlockedPath(g)
+	g.direct = directPath(g)
+	if len(g.steps) == 0 && g.semaphore == nil && !g.observed {
+		g.path = g.direct
+	}
 	g.initQueue()
 	if g.parent != nil {
 		g.ahead = g.queue.Epoch().Sub(g.parent.queue.Epoch())

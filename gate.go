@@ -47,7 +47,8 @@ type Gate struct {
 	observed     bool        // it or a parent has an observer
 	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
 	answersCount atomic.Bool // there is a ramp or a learner: answers count
-	path         []*Gate     // see admitPath
+	direct       []*Gate     // the gate and its parents if calls need not queue to pass them, see admitPath
+	path         []*Gate     // direct, if calls of Do and Wait take nothing else
 	hold         holdTime
 
 	name      string
@@ -159,7 +160,7 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
 			return queue.Grant{At: now}, v == schedule.Leave
 		}
 	}
-	if g.path != nil {
+	if g.direct != nil {
 		if left, v := g.passAll(context.Background(), n); v != schedule.Ask {
 			return left, v == schedule.Leave
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,6 +107,15 @@ type ownedLimit struct {
 	bell *queue.Bell // of its Limiter; nil if that has none
 }
 
+// slow reports whether a limit of s may take long to answer: it is remote, or does not say that
+// it is a limits.Notifier, which is of this process.
+func (s step) slow() bool {
+	return slices.ContainsFunc(s.of, func(l ownedLimit) bool {
+		_, remote := l.Limiter.(limits.Remote)
+		return remote || l.bell == nil
+	})
+}
+
 // stepsOf returns the steps for the limits of g and of its parents.
 func stepsOf(g *Gate) []step {
 	var local, remote []step
@@ -158,9 +168,33 @@ func (s *step) take(ctx context.Context, n int64) (wait time.Duration, by ownedL
 	return wait, s.of[which], err
 }
 
-// giveBack undoes take for a call of n.
-func (s *step) giveBack(ctx context.Context, n int64) {
-	s.adjust(bell.Quietly(ctx), 0, func(l ownedLimit) int64 { return -l.of(ctx, n) })
+// takeAll takes from all steps for a call of n, or from none and returns how long to wait and the
+// limit that refuses.
+func takeAll(ctx context.Context, n int64, steps []step) (wait time.Duration, by ownedLimit, err error) {
+	taken := 0
+	defer func() {
+		if taken < len(steps) { // a limit refuses, or has panicked
+			giveBack(ctx, n, steps[:taken])
+		}
+	}()
+	for i := range steps {
+		if wait, by, err = steps[i].take(ctx, n); wait > 0 || err != nil {
+			return wait, by, err
+		}
+		taken++
+	}
+	return 0, by, nil
+}
+
+// giveBack undoes takeAll for a call of n, also if ctx is done.
+func giveBack(ctx context.Context, n int64, steps []step) {
+	if len(steps) == 0 {
+		return
+	}
+	ctx = bell.Quietly(context.WithoutCancel(ctx))
+	for i := range steps {
+		steps[i].adjust(ctx, 0, func(l ownedLimit) int64 { return -l.of(ctx, n) })
+	}
 }
 
 // settle corrects by delta what the limits that count cost gave age ago.

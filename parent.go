@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
@@ -9,27 +10,34 @@ import (
 	"github.com/sluice-go/sluice/internal/schedule"
 )
 
-// # Admission to a gate and its parents without a lock
+// # Admission to a gate with a parent or limits without a queue
 //
-// A gate that has a parent and no further limits needs its goroutine at the head of two
-// queues only if one of the gates makes the call wait. If none does, each is as in
-// admitUnlocked, and the call takes from all of them in three steps, from the gate to the
-// root:
+// A call of a gate that has a parent, or limits of this process, needs a place at the head of
+// its queues only if something makes it wait. If nothing does, each gate is as in
+// admitUnlocked, and the call takes from all of them without a lock, from the gate to the root:
 //
-//	look   has the slot of each come?           no: ask, having taken nothing
-//	place  take a place in flight of each       none: give back those taken, ask
-//	slot   take the slot of each                not any more: give back all, ask
+//	look    has the slot of each come?           no: ask, having taken nothing
+//	limits  take from each                       too little: ask, having given back those taken
+//	place   take a place in flight of each       none: give back all, ask
+//	slot    take the slot of each                not any more: give back all, ask
+//
+// Where a lane is not open, because the gate learns, for example, the same is done with the locks.
 //
 // Each lane is closed while a caller waits in its gate, so no caller is overtaken. A slot is
 // given back under the lock. If the goroutine stalled for an interval between two steps, calls
 // that waited for that slot may have left meanwhile; see schedule.GiveBack.
 
-// mostGates is through how many gates a call passes without a lock.
+// mostGates is through how many gates a call passes without a queue.
 const mostGates = 4
 
-// unlockedPath returns g and its parents if calls may pass them without a lock, or nil.
-func unlockedPath(g *Gate) (path []*Gate) {
-	if g.parent == nil || g.observed || g.semaphore != nil || len(g.steps) > 0 {
+// directPath returns g and its parents if a call may pass all of them, and their limits, without a
+// place in a queue while no caller waits; else nil. Limits that may take long to answer are asked
+// by one caller after the other.
+func directPath(g *Gate) (path []*Gate) {
+	switch {
+	case g.parent == nil && len(g.steps) == 0: // it is alone
+		return nil
+	case g.parent != nil && g.parent.observed || slices.ContainsFunc(g.steps, step.slow):
 		return nil
 	}
 	for ; g != nil; g = g.parent {
@@ -48,27 +56,31 @@ type look struct {
 	now   time.Duration // as the clock of that gate shows
 }
 
-// admitPath lets a call of cost 1 leave all gates of g.path at now, if that is possible without
-// a lock. opened is false if it never was, because of a burst, for example.
-func (g *Gate) admitPath() (now time.Duration, v schedule.Verdict, opened bool) {
+// admitPath lets a call of cost 1 leave all gates of g.direct, and their limits, at now, if that is
+// possible without a lock. again means that another call was faster, and that it may be possible if
+// tried again; it is not if a lane was never open, because of a burst, for example.
+func (g *Gate) admitPath(ctx context.Context) (now time.Duration, v schedule.Verdict, again bool) {
 	var seen [mostGates]look
 	at := g.queue.Now()
-	for i, gate := range g.path {
+	for i, gate := range g.direct {
 		seen[i] = look{gate.lane.Slots(), 0, at}
 		if v = gate.look(&seen[i]); v != schedule.Leave {
 			return 0, v, seen[i].slots.Places() > 0
 		}
 		at = seen[i].now + gate.ahead
 	}
-	for i, gate := range g.path {
+	if wait, _, err := takeAll(ctx, 1, g.steps); wait > 0 || err != nil {
+		return 0, schedule.Early, false
+	}
+	for i, gate := range g.direct {
 		if !gate.flight.addUnlocked(seen[i].slots.Places()) {
-			g.backOut(i, 0, nil)
+			g.backOut(ctx, i, 0, nil)
 			return 0, schedule.Ask, true
 		}
 	}
-	for i, gate := range g.path {
+	for i, gate := range g.direct {
 		if !gate.takeSlot(&seen[i]) {
-			g.backOut(len(g.path), i, &seen)
+			g.backOut(ctx, len(g.direct), i, &seen)
 			return 0, schedule.Ask, true
 		}
 	}
@@ -80,45 +92,56 @@ func (g *Gate) look(l *look) (v schedule.Verdict) {
 	return v
 }
 
-// passOpen lets a call of cost 1 leave all gates of g.path at now without a lock, if no caller
+// passOpen lets a call of cost 1 leave all gates of g.direct at now without a lock, if no caller
 // waits and their lanes are open. Of each gate it takes a place and a slot and nothing else,
-// which leavePath returns.
+// which leavePath returns. Early means that it cannot leave now.
 func (g *Gate) passOpen(ctx context.Context) (now time.Duration, v schedule.Verdict) {
 	v = schedule.Ask
 	if g.counts(ctx) {
 		return 0, v
 	}
 	for losses := 0; losses < fewLosses && g.idle(); losses = contend.Lost(losses) {
-		opened := true
-		if now, v, opened = g.admitPath(); v != schedule.Ask || !opened {
+		again := true
+		if now, v, again = g.admitPath(ctx); v != schedule.Ask || !again {
 			break
 		}
 	}
 	return now, v
 }
 
-// passAll lets a call of n leave all gates of g.path at now, if no caller waits and all would.
-// Only a Permit returns all that it may have taken: the cost in flight, and its answer to a
-// slow start or to a gate that learns.
+// passAll lets a call of n leave all gates of g.direct, and their limits, at now, if no caller waits
+// and all would. Only a Permit returns all that it may have taken: the cost in flight, and its answer
+// to a slow start or to a gate that learns. Early means that it cannot leave now.
 func (g *Gate) passAll(ctx context.Context, n int64) (left queue.Grant, v schedule.Verdict) {
 	v = schedule.Ask
 	if n == 1 {
 		left.At, v = g.passOpen(ctx)
 	}
-	if v == schedule.Ask && !g.counts(ctx) && g.idle() {
-		// As admitPath would, but with the locks, while no caller waits: if a call queued, those
-		// that come meanwhile would have to, and so on.
-		// It has just come, and so is not late by our fault.
-		if refuses, wait, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, g.path); refuses == nil {
-			return queue.Grant{At: g.queue.Now(), Receipt: wait.Receipt}, schedule.Leave
+	if v != schedule.Ask || g.counts(ctx) || !g.idle() {
+		return left, v
+	}
+	// As admitPath would, but with the locks, while no caller waits: if a call queued, those
+	// that come meanwhile would have to, and so on.
+	for _, gate := range g.direct {
+		if len(g.steps) > 0 && gate.wouldWait(context.Background(), n, "").For > 0 {
+			return left, v
 		}
 	}
-	return left, v
+	if wait, _, err := takeAll(ctx, n, g.steps); wait > 0 || err != nil {
+		return left, schedule.Early
+	}
+	// It has just come, and so is not late by our fault.
+	refuses, wait, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, g.direct)
+	if refuses != nil {
+		giveBack(ctx, n, g.steps)
+		return left, v
+	}
+	return queue.Grant{At: g.queue.Now(), Receipt: wait.Receipt}, schedule.Leave
 }
 
-// counts reports whether a gate of g.path counts what a call of ctx takes of several units.
+// counts reports whether a gate of g.direct counts what a call of ctx takes of several units.
 func (g *Gate) counts(ctx context.Context) bool {
-	for _, gate := range g.path {
+	for _, gate := range g.direct {
 		if gate.countsCosts() {
 			return costsOf(ctx) != nil
 		}
@@ -130,9 +153,9 @@ func (g *Gate) counts(ctx context.Context) bool {
 // moment, before it takes the locks.
 const fewLosses = 4
 
-// idle reports whether no caller waits for a gate of g.path, and none is closed.
+// idle reports whether no caller waits for a gate of g.direct, and none is closed.
 func (g *Gate) idle() bool {
-	for _, gate := range g.path {
+	for _, gate := range g.direct {
 		if gate.queue.Busy() {
 			return false
 		}
@@ -154,9 +177,11 @@ func (g *Gate) takeSlot(l *look) (ok bool) {
 	return true
 }
 
-// backOut gives back the places of the first gates of g.path, and the slots of some of them.
-func (g *Gate) backOut(places, slots int, seen *[mostGates]look) {
-	for i, gate := range g.path[:places] {
+// backOut gives back what was taken from the limits, the places of the first gates of g.direct, and
+// the slots of some of them.
+func (g *Gate) backOut(ctx context.Context, places, slots int, seen *[mostGates]look) {
+	giveBack(ctx, 1, g.steps)
+	for i, gate := range g.direct[:places] {
 		if i < slots {
 			gate.queue.Lock()
 			gate.schedule.GiveBack(seen[i].now, seen[i].slots.Interval())

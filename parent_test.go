@@ -45,11 +45,11 @@ func TestGate_Do_WithAParent_LeavesUnlocked(t *testing.T) {
 		child, parent := newFamily(t)
 		for i := range uint64(3) {
 			child.Stats() // with the lock: a lane that was closed opens
-			if at, v, _ := child.admitPath(); v != schedule.Leave || at != child.queue.Now() {
+			if at, v, _ := child.admitPath(context.Background()); v != schedule.Leave || at != child.queue.Now() {
 				t.Fatalf("call %d: %v at %v", i, v, at)
 			}
 			wantFlight(t, "in flight", child, parent, 1, i+1)
-			if _, v, _ := child.admitPath(); v != schedule.Early {
+			if _, v, _ := child.admitPath(context.Background()); v != schedule.Early {
 				t.Errorf("another call of the same instant: %v", v)
 			}
 			child.leavePath(child.queue.Now())
@@ -105,14 +105,14 @@ func TestGate_Do_WithAParent_BacksOut(t *testing.T) {
 			for i, g := range child.path {
 				seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 			}
-			child.admitPath()
+			child.admitPath(context.Background())
 			granted, wait := uint64(0), time.Duration(0)
 			if another { // leaves the parent, and did not wait for the slot there
 				time.Sleep(50 * time.Millisecond)
 				_ = parent.Wait(context.Background())
 				wait = 50 * time.Millisecond
 			}
-			child.backOut(2, 2, &seen)
+			child.backOut(context.Background(), 2, 2, &seen)
 			if s := child.Stats(); s.InFlight != 0 || s.Granted != granted {
 				t.Errorf("child: %v", s)
 			}
@@ -139,11 +139,11 @@ func TestGate_Do_WithAParent_BacksOutLate(t *testing.T) {
 			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 		}
 		began := time.Now()
-		child.admitPath()
+		child.admitPath(context.Background())
 		time.Sleep(10 * ms)
 		for i, want := range []time.Duration{50 * ms, 74 * ms, 100 * ms, 150 * ms} { // and not 50, 100, 150, 200
 			if i == 1 {
-				child.backOut(2, 2, &seen)
+				child.backOut(context.Background(), 2, 2, &seen)
 			}
 			if err := parent.Wait(context.Background()); err != nil || time.Since(began) != want {
 				t.Errorf("call %d leaves after %v, %v; want %v", i, time.Since(began), err, want)
@@ -163,7 +163,7 @@ func TestGate_Do_WithAParent_BacksOutLate_WakesWaiters(t *testing.T) {
 			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 		}
 		began := time.Now()
-		child.admitPath()
+		child.admitPath(context.Background())
 		time.Sleep(10 * ms)
 		left := make(chan time.Duration, 2)
 		for range 2 {
@@ -173,7 +173,7 @@ func TestGate_Do_WithAParent_BacksOutLate_WakesWaiters(t *testing.T) {
 			}()
 		}
 		time.Sleep(50 * ms) // one of them has left, at 50 ms
-		child.backOut(2, 2, &seen)
+		child.backOut(context.Background(), 2, 2, &seen)
 		if first, second := <-left, <-left; first != 50*ms || second != 74*ms {
 			t.Errorf("left after %v and %v, want 50 and 74 ms", first, second)
 		}

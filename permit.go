@@ -135,17 +135,13 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	r.Ask, later = g.asking()
 	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
-			g.waited(before)
-			p.fill(g, 1, queue.Grant{At: now}, lease)
-			if g.observed {
-				p.reportGranted(ctx, nil, before)
-			}
+			p.granted(ctx, g, 1, queue.Grant{At: now}, lease, nil, before)
 			return nil
 		}
 	}
-	if g.path != nil && ctx.Err() == nil {
+	if g.direct != nil && ctx.Err() == nil {
 		if left, v := g.passAll(ctx, r.N); v == schedule.Leave {
-			p.fill(g, r.N, left, nil)
+			p.granted(ctx, g, r.N, left, lease, nil, before)
 			return nil
 		}
 	}
@@ -157,13 +153,18 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 		later.report()
 		return g.refuse(ctx, r.N, err)
 	}
-	g.waited(before + waited)
-	p.fill(g, r.N, left, lease)
+	p.granted(ctx, g, r.N, left, lease, later, before+waited)
+	return nil
+}
+
+// granted makes p the permit of a call of cost n that has left after wait, and reports it.
+func (p *Permit) granted(ctx context.Context, g *Gate, n int64, left queue.Grant, lease limits.Lease, later *events, wait time.Duration) {
+	g.waited(wait)
+	p.fill(g, n, left, lease)
 	p.addCosts(ctx)
 	if g.observed {
-		p.reportGranted(ctx, later, before+waited)
+		p.reportGranted(ctx, later, wait)
 	}
-	return nil
 }
 
 // fill makes p the permit of a call of cost n that has left.

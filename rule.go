@@ -255,7 +255,7 @@ func (g *Gate) countPassed() {
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
-	if r.ask != nil && r.path == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil || r.peering != nil {
+	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil || r.peering != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()

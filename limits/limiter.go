@@ -29,7 +29,9 @@ type Limiter interface {
 
 // A Notifier is a Limiter of this process that reports when it may allow a call
 // earlier than it said: something was given back, or the limit has changed. A gate or
-// a queue then tries again at once.
+// a queue then tries again at once. While no caller waits, a gate asks its Notifiers in the
+// goroutine of each call; other Limiters, which may take long, are asked by one call after
+// the other.
 type Notifier interface {
 	Limiter
 
