@@ -118,11 +118,7 @@ func toldElsewhere(tb testing.TB, l Limits) *Subject {
 	s := OfGate(l, g, NewLevel("gate", g))
 	s.Close = func() { _ = g.Shutdown(context.Background()) }
 	OfGate(was, other, NewLevel("other", other)).teach(tb)
-	wait := 30 * time.Millisecond
-	if !l.Real {
-		wait += l.Interval + 3*time.Second
-	}
-	end := time.Now().Add(wait)
+	end := time.Now().Add(l.Interval + 3*time.Second)
 	_ = other.Do(context.Background(), func(context.Context) error {
 		return sluice.RetryAt(ErrDown, end)
 	})

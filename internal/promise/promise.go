@@ -56,8 +56,10 @@ type Feature struct {
 	// core is ".".
 	Runs []string
 
-	// Real reports whether the column runs on the real clock only.
-	Real bool
+	// Real reports whether the column runs on the real clock only, and Virtual why it does not
+	// run on that at all, if it does not.
+	Real    bool
+	Virtual string
 
 	// Never has, by promise, the reason why it cannot meet this feature.
 	Never map[string]string

@@ -43,7 +43,7 @@ func Run(t *testing.T, module string, setups map[string]Setup) {
 					if !f.Real {
 						synctest.Test(t, func(t *testing.T) { report(t, judge(t, p, setup, false), why) })
 					}
-					if f.Real || os.Getenv(Full) != "" && why == "" {
+					if f.Real || os.Getenv(Full) != "" && why == "" && f.Virtual == "" {
 						report(t, judge(t, p, setup, true), why)
 					}
 				})

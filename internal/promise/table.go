@@ -95,7 +95,7 @@ var Features = []Feature{
 	{Name: "learned_settled_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "settled_cost", Says: "such calls of a gate that counts cost, whose rate is far above what they need", Runs: []string{"."}, Never: highRate},
 	{Name: "learned_settled_cost", Says: "such calls of a gate that has learned to count cost", Runs: []string{"."}, Never: highRate},
-	{Name: "told_elsewhere", Says: "a gate that has heard that another process was told to wait", Runs: []string{"."}},
+	{Name: "told_elsewhere", Says: "a gate that has heard that another process was told to wait", Runs: []string{"."}, Virtual: "a process hears of others four times a second, and each scene would wait for that"},
 	{Name: "parent_no_rate", Says: "a limit also in a parent, and no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "cost_parent", Says: "calls with a cost, limits that count it, also in a parent", Runs: []string{"."}},
 	{Name: "room_of_cost_parent", Says: "calls without a cost, limits in flight that count it, also in a parent", Runs: []string{"."}},
