@@ -508,3 +508,332 @@ func TestGate_Do_LongestOfJoinedServerWaits(t *testing.T) {
 		}
 	})
 }
+
+// # Changes of a gate in use
+
+func TestGate_SetRate_ReachesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}, Concurrency: 2}), synclog.New()
+		for i := range 4 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Second)
+		g.SetRate(sluice.Rate{Count: 1000, Per: time.Second})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second)) // now it is full
+		g.SetConcurrency(3)
+		time.Sleep(time.Second)
+		g.SetConcurrency(0)
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 0), synclog.At(1, time.Second), synclog.At(2, 2*time.Second), synclog.At(3, 3*time.Second))
+	})
+}
+
+func TestGate_SetConcurrency_LetsHoldersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Concurrency: 3}), synclog.New()
+		for i := range 3 {
+			l.Call(i, func() error { return hold(g, time.Duration(i+1)*time.Second) })
+		}
+		g.SetConcurrency(1)
+		l.Call(9, enter(g, bg))
+		if s := g.Stats(); s.InFlight != 3 || s.Waiting != 1 || s.Concurrency != 1 {
+			t.Errorf("after the shrink: %+v", s)
+		}
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 2*time.Second), synclog.At(2, 3*time.Second), synclog.At(9, 3*time.Second))
+	})
+}
+
+func TestGate_SetRate_UnlimitedAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()
+		for i := range 4 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(150 * ms)
+		g.SetRate(sluice.Rate{})
+		l.Want(t, synclog.At(0, 0), synclog.At(1, 100*ms), synclog.At(2, 150*ms), synclog.At(3, 150*ms))
+		g.SetRate(sluice.Rate{Count: 1, Per: time.Second})
+		l.Call(4, enter(g, bg)) // one new interval after the last one left
+		time.Sleep(time.Minute)
+		if got := l.Sofar(); got[4] != synclog.At(4, 1150*ms) {
+			t.Errorf("got %v", got[4])
+		}
+	})
+}
+
+func TestGate_SetRate_CountsFromTheLastUnlimitedCall(t *testing.T) {
+	for _, at := range []time.Duration{0, time.Second} {
+		for n := range int64(3) {
+			synctest.Test(t, func(t *testing.T) {
+				g := mustGate(t, sluice.Config{})
+				if at > 0 {
+					g.PauseUntil(time.Now().Add(at), "so that the lane opens at that very instant")
+				}
+				time.Sleep(at)
+				began := time.Now()
+				if n > 0 { // 1 leaves past the lock, 2 under it
+					if p, err := g.Acquire(context.Background(), n); err == nil {
+						p.Release()
+					}
+				}
+				time.Sleep(300 * time.Millisecond)
+				if err := g.SetRate(sluice.Rate{Count: 1, Per: time.Second}); err != nil {
+					t.Fatal(err)
+				}
+				want := time.Second
+				if n == 0 {
+					want = 300 * time.Millisecond
+				}
+				if p, err := g.Acquire(context.Background(), 1); err == nil {
+					p.Release()
+				}
+				if got := time.Since(began); got != want {
+					t.Errorf("after a call of %d at %v the next leaves after %v, want %v", n, at, got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
+	for _, n := range []int64{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{Rate: withBurst(tenPerSecond, 11)})
+			time.Sleep(time.Minute)
+			for range 11 {
+				if _, ok := g.TryAcquire(1); !ok {
+					t.Fatal("the burst is 11 calls")
+				}
+			}
+			g.SetRate(sluice.Rate{})
+			if _, ok := g.TryAcquire(n); !ok {
+				t.Errorf("a call of %d is refused", n)
+			}
+		})
+	}
+}
+
+// SetConcurrency holds from now on in a gate that learns, as in any other: 20 callers use all
+// of each new limit.
+func TestGate_SetConcurrency_Learned(t *testing.T) {
+	refuse := func(t *testing.T, g *sluice.Gate) {
+		_ = g.Do(bg, always(sluice.RetryAfter(errBusy, 10*ms)))
+		time.Sleep(time.Second)
+		if g.Stats().Learned == nil {
+			t.Fatal("the gate does not learn")
+		}
+	}
+	none := func(*testing.T, *sluice.Gate) {}
+	for name, c := range map[string]struct {
+		cfg           sluice.Config
+		before, after func(*testing.T, *sluice.Gate) // the first SetConcurrency
+		n             int64
+	}{
+		"before the rule": {sluice.Config{}, none, refuse, 1},
+		"after the rule":  {sluice.Config{}, refuse, none, 1},
+		"search":          {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, none, none, 1},
+		"several units":   {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, none, none, 3},
+		"unit of cost":    {sluice.Config{ConcurrencyUnit: sluice.Cost, Adaptive: sluice.Adaptive{Search: true}}, none, none, 1},
+		"restored": {sluice.Config{}, func(t *testing.T, g *sluice.Gate) {
+			other := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Adaptive: sluice.Adaptive{Search: true}})
+			refuse(t, other)
+			if err := g.Restore(other.Snapshot()); err != nil {
+				t.Fatal(err)
+			}
+		}, none, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := c.cfg
+				cfg.Concurrency = 3
+				cfg.Adaptive.Start = sluice.Rate{Count: 1000, Per: time.Second}
+				g := mustGate(t, cfg)
+				c.before(t, g)
+				limits := []int64{2, 10, 1, 6, 0, 4}
+				ctx, cancel := context.WithTimeout(bg, time.Duration(len(limits)+2)*time.Minute)
+				defer cancel()
+				g.SetConcurrency(limits[0])
+				c.after(t, g)
+				for range 20 {
+					go func() {
+						for {
+							p, err := g.Acquire(ctx, c.n)
+							if err != nil {
+								return
+							}
+							time.Sleep(time.Second)
+							p.Release()
+						}
+					}()
+				}
+				for _, limit := range limits {
+					if err := g.SetConcurrency(limit); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute + 500*ms)
+					want := limit
+					if limit == 0 {
+						want = 20
+					}
+					s := g.Stats()
+					for range 20 { // the pace may hold one for a millisecond
+						time.Sleep(time.Millisecond)
+						if now := g.Stats(); now.InFlight > s.InFlight {
+							s = now
+						}
+					}
+					if s.InFlight != want || s.Learned == nil {
+						t.Errorf("limit %d: %v", limit, s)
+					}
+				}
+				cancel()
+				synctest.Wait()
+				time.Sleep(2 * time.Second)
+			})
+		})
+	}
+}
+
+// # Pauses
+
+// Retry-After: 30 reaches one of 64 workers. All of them come back after 30 s, one
+// interval apart, in order.
+func TestGate_PauseUntil_HoldsAllAndReleasesAtTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: withBurst(tenPerSecond, 10), Concurrency: 64}), synclog.New()
+		time.Sleep(time.Hour) // a full burst is stored
+		l.Start = time.Now()
+		g.PauseUntil(time.Now().Add(30*time.Second), "429")
+		g.PauseUntil(time.Now().Add(10*time.Second), "shorter, does not count")
+		var want []synclog.Left
+		for i := range 64 {
+			l.Call(i, enter(g, bg))
+			want = append(want, synclog.At(i, 30*time.Second+time.Duration(i)*100*ms))
+		}
+		s := g.Stats()
+		if !s.PausedUntil.Equal(l.Start.Add(30*time.Second)) || s.PausedWhy != "429" || s.Pacing != 64 || !s.NextSlot.Equal(s.PausedUntil) {
+			t.Errorf("while paused: %+v", s)
+		}
+		time.Sleep(time.Hour)
+		l.Want(t, want...)
+		if s := g.Stats(); !s.PausedUntil.IsZero() || s.PausedWhy != "" {
+			t.Errorf("after the pause: %+v", s)
+		}
+	})
+}
+
+// The answer that causes a pause frees the only permit. No call may leave in
+// between.
+func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
+	refused := errors.New("429")
+	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
+		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
+		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
+			return sluice.Retry(bg, g, sluice.RetryPolicy{}, f)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+				paused := false
+				for i := range 5 {
+					l.Call(i, func() error {
+						return call(g, func(context.Context) error {
+							if paused {
+								return nil
+							}
+							paused = true
+							time.Sleep(time.Second)
+							return sluice.RetryAfter(refused, 30*time.Second)
+						})
+					})
+				}
+				time.Sleep(10 * time.Second)
+				for _, left := range l.Sofar() {
+					if left.Caller != 0 || left.Err == nil {
+						t.Errorf("%v slipped through", left)
+					}
+				}
+				if s := g.Stats(); s.PausedWhy != "429" || time.Until(s.PausedUntil) != 21*time.Second {
+					t.Errorf("%+v", s)
+				}
+				time.Sleep(time.Minute)
+				if n := len(l.Sofar()); n != 5 {
+					t.Errorf("%d of 5 calls ended", n)
+				}
+			})
+		})
+	}
+}
+
+func TestGate_Resume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Rate: tenPerSecond}), synclog.New()
+		g.PauseUntil(time.Now().Add(time.Hour), "by mistake")
+		for i := range 3 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(time.Second)
+		g.Resume()
+		time.Sleep(time.Minute)
+		l.Want(t, synclog.At(0, time.Second), synclog.At(1, 1100*ms), synclog.At(2, 1200*ms))
+	})
+}
+
+func TestGate_PauseUntil_FailsWaitersWithoutTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := mustGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+		g.TryAcquire(1)
+		l.Call(0, func() error { _, err := g.AcquireWithin(bg, 1, time.Second); return err })
+		l.Call(1, func() error { _, err := g.AcquireWithin(bg, 1, time.Hour); return err })
+		time.Sleep(10 * ms)
+		g.PauseUntil(time.Now().Add(30*time.Second), "429")
+		time.Sleep(ms)
+		got := l.Sofar()
+		var wait *limits.WaitError
+		if len(got) != 1 || got[0].Caller != 0 || got[0].At != 10*ms || !errors.As(got[0].Err, &wait) || wait.Need != 30*time.Second {
+			t.Errorf("got %v", got)
+		}
+		g.Close()
+	})
+}
+
+func TestGate_PauseUntil_EndlessHasNoRetryAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api"})
+		g.PauseUntil(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "maintenance")
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
+		var stopped *sluice.RetryError
+		if !errors.As(err, &stopped) || !stopped.RetryAt.IsZero() || !errors.Is(err, sluice.ErrServerWait) || !strings.Contains(err.Error(), "maintenance") {
+			t.Errorf("%v, come back at %v", err, stopped.RetryAt)
+		}
+	})
+}
+
+// A change without effect does not make the first call ask its limiters again.
+func TestGate_PauseUntil_InThePastAsksNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asks, full := 0, false
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Unit: sluice.Calls, Limiter: answering(func(context.Context, int64) (time.Duration, error) {
+			if asks++; full {
+				return time.Hour, nil
+			}
+			return 0, nil
+		})}}})
+		p, _ := g.Acquire(bg, 1)
+		full = true
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		go g.Acquire(ctx, 1)
+		synctest.Wait()
+		asks = 0
+		p.Settle(2)
+		g.PauseUntil(time.Now().Add(-time.Second), "")
+		synctest.Wait()
+		if asks != 0 {
+			t.Errorf("asked %d times", asks)
+		}
+	})
+}

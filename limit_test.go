@@ -3,14 +3,21 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
+	"github.com/sluice-go/sluice/window"
 )
 
 func TestConfig_Limits_GrantTogetherOrNotAtAll(t *testing.T) {
@@ -280,3 +287,659 @@ func TestConfig_Limits_PanicLeaksNothing(t *testing.T) {
 		t.Errorf("%d permits and %d tokens are gone", sem.InFlight(), first.missing())
 	}
 }
+
+// # Limits that report changes
+
+var (
+	_ limits.Notifier = (*leaky.Bucket)(nil)
+	_ limits.Notifier = (*window.Sliding)(nil)
+	_ limits.Notifier = (*window.Fixed)(nil)
+)
+
+func made[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// emptyLimiters returns limiters of 1000 an hour that have nothing left, and how to give back
+// 900 by hand.
+func emptyLimiters(t *testing.T) map[string]struct {
+	limiter  limits.Limiter
+	giveBack func()
+} {
+	type row = struct {
+		limiter  limits.Limiter
+		giveBack func()
+	}
+	adjust := func(m limits.Limiter) row {
+		return row{m, func() { m.Adjust(context.Background(), -900, time.Second) }}
+	}
+	quota := limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}
+	an := window.Quota{Limit: 1000, Window: time.Hour}
+	bucket, log, counter := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000})), limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 1000, Window: time.Hour}))
+	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, limits.KeyedConfig{}))
+	logs := made[*window.Keyed[string]](t)(window.NewKeyedSliding[string](an, limits.KeyedConfig{}))
+	counters := made[*window.Keyed[string]](t)(window.NewKeyedFixed[string](an, limits.KeyedConfig{}))
+	tables := map[string]row{
+		"bucket":                   adjust(limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}))),
+		"bucket returned":          {bucket, func() { bucket.Adjust(context.Background(), -900, 0) }},
+		"log":                      adjust(limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))),
+		"log returned":             {log, func() { log.Adjust(context.Background(), -900, 0) }},
+		"counter":                  adjust(limits.Must(window.NewFixed(window.Quota{Limit: 1000, Window: time.Hour}))),
+		"limit of a counter grows": {counter, func() { counter.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
+		"keyed bucket":             adjust(buckets.On("a")),
+		"keyed log":                adjust(logs.On("a")),
+		"keyed counter":            adjust(counters.On("a")),
+		"keyed limit grows":        {logs.On("b"), func() { logs.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
+		"quotas grow": {buckets.On("c"), func() {
+			buckets.SetRate(limits.Rate{Count: 2000, Per: time.Hour, Burst: 2000})
+		}},
+		"limits grow": {counters.On("c"), func() { counters.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }},
+	}
+	grows, larger := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000})), limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))
+	tables["quota grows"] = row{grows, func() { grows.SetRate(limits.Rate{Count: 2000, Per: time.Hour, Burst: 2000}) }}
+	tables["limit grows"] = row{larger, func() { larger.SetQuota(window.Quota{Limit: 2000, Window: time.Hour}) }}
+	for name, r := range tables {
+		if wait, err := r.limiter.Admit(t.Context(), 1000); wait > 0 || err != nil {
+			t.Fatal(name, wait, err)
+		}
+	}
+	return tables
+}
+
+// A call that waits for a limiter of this process, in a gate, its parent or a Queue, leaves
+// at the instant at which enough is given back by hand.
+func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
+	for name := range emptyLimiters(t) {
+		for way, waits := range map[string]func(m limits.Limiter) func(ctx context.Context, n int64) error{
+			"gate": func(m limits.Limiter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
+			},
+			"with a rate": func(m limits.Limiter) func(context.Context, int64) error {
+				return acquireOf(sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, Concurrency: 3, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5000}))}, {Limiter: m}}})
+			},
+			"of the parent": func(m limits.Limiter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
+				return acquireOf(sluice.Config{Parent: p})
+			},
+			"beside a parent": func(m limits.Limiter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Concurrency: 7})
+				return acquireOf(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: m}}})
+			},
+			"of the grandparent": func(m limits.Limiter) func(context.Context, int64) error {
+				p, _ := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})
+				q, _ := sluice.New(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5000}))}}})
+				return acquireOf(sluice.Config{Parent: q})
+			},
+			"block": func(m limits.Limiter) func(context.Context, int64) error { return sluice.NewQueue(m).Acquire },
+		} {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := emptyLimiters(t)[name]
+					wait, began := waits(r.limiter), time.Now()
+					go func() {
+						time.Sleep(10*time.Second + 1)
+						r.giveBack()
+					}()
+					if err := wait(t.Context(), 500); err != nil {
+						t.Fatal(err)
+					}
+					if d := time.Since(began); d != 10*time.Second+1 {
+						t.Errorf("left after %v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// acquireOf returns how to wait in a gate of cfg, and keep the permit.
+func acquireOf(cfg sluice.Config) func(ctx context.Context, n int64) error {
+	g, err := sluice.New(cfg)
+	return func(ctx context.Context, n int64) error {
+		if err != nil {
+			return err
+		}
+		_, err := g.Acquire(ctx, n)
+		return err
+	}
+}
+
+// What one gate settles lets callers leave in another gate that has the same limiter.
+func TestNotifier_SettleReachesOtherGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}))
+		one := made[*sluice.Gate](t)(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}}))
+		p := made[*sluice.Permit](t)(one.Acquire(t.Context(), 1000))
+		began := time.Now()
+		go func() {
+			time.Sleep(3 * time.Second)
+			p.Settle(100)
+		}()
+		if err := acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})(t.Context(), 500); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// If less than the first call needs is given back, it waits on, and what is given back
+// later reaches it, too.
+func TestNotifier_TooLittleReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))
+		m.Take(1000)
+		began := time.Now()
+		go func() {
+			for range 5 {
+				time.Sleep(time.Second)
+				m.Adjust(context.Background(), -100, 0)
+			}
+		}()
+		if err := sluice.NewQueue(m).Acquire(t.Context(), 500); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// An askedLimiter is a bucket that counts the calls that wait for it and how often it is
+// asked.
+type askedLimiter struct {
+	*leaky.Bucket
+	waiting, asked atomic.Int64
+}
+
+func (m *askedLimiter) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	m.asked.Add(1)
+	return m.Bucket.Admit(ctx, n)
+}
+
+func (m *askedLimiter) OnChange(f func()) (stop func()) {
+	m.waiting.Add(1)
+	end := m.Bucket.OnChange(f)
+	return func() {
+		m.waiting.Add(-1)
+		end()
+	}
+}
+
+// Two gates that ask two limiters in opposite order do not wake each other with what they
+// give back.
+func TestNotifier_OppositeOrdersDoNotWakeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}, &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}
+		a.Take(90)
+		b.Take(90)
+		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
+		defer cancel()
+		ended := make(chan error, 2)
+		units := func(first, second limits.Limiter) []sluice.Limit {
+			return []sluice.Limit{{Limiter: first, Unit: sluice.Calls}, {Limiter: second}}
+		}
+		for _, q := range [][]sluice.Limit{units(a, b), units(b, a)} {
+			go func() {
+				g, _ := sluice.New(sluice.Config{Limits: q})
+				_, err := g.AcquireWithin(ctx, 12, 900*time.Hour)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		if n := a.asked.Load() + b.asked.Load(); n > 16 {
+			t.Errorf("asked %d times at once", n)
+		}
+		a.Adjust(context.Background(), -20, 0)
+		b.Adjust(context.Background(), -20, 0)
+		synctest.Wait()
+		for range 2 {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Error("a call waits although both limiters have enough")
+			}
+		}
+		if n := a.waiting.Load() + b.waiting.Load(); n != 0 {
+			t.Errorf("the limiters still have %d listeners", n)
+		}
+	})
+}
+
+// A limiter has no listener of a call whose wait is over, however it ended.
+func TestNotifier_OnlyWaitersAreRegistered(t *testing.T) {
+	for name, end := range map[string]struct {
+		end  func(g *sluice.Gate, m *askedLimiter, cancel func())
+		want error
+	}{
+		"granted":   {func(g *sluice.Gate, m *askedLimiter, cancel func()) { m.Adjust(context.Background(), math.MinInt64, 0) }, nil},
+		"in time":   {func(g *sluice.Gate, m *askedLimiter, cancel func()) { time.Sleep(2 * time.Hour) }, nil},
+		"cancelled": {func(g *sluice.Gate, m *askedLimiter, cancel func()) { cancel() }, context.Canceled},
+		"closed":    {func(g *sluice.Gate, m *askedLimiter, cancel func()) { g.Close() }, limits.ErrClosed},
+		"shut down": {func(g *sluice.Gate, m *askedLimiter, cancel func()) { g.Shutdown(context.Background()) }, limits.ErrClosed},
+		"too small": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
+			m.SetRate(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})
+		}, limits.ErrTooLarge},
+		"paused": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
+			g.PauseUntil(time.Now().Add(time.Minute), "")
+			m.Adjust(context.Background(), math.MinInt64, 0)
+			time.Sleep(time.Minute)
+		}, nil},
+		"not enough": {func(g *sluice.Gate, m *askedLimiter, cancel func()) {
+			m.Adjust(context.Background(), -1, 0)
+			time.Sleep(time.Second)
+			m.Adjust(context.Background(), -9, 0)
+		}, nil},
+	} {
+		for _, parent := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := &askedLimiter{Bucket: limits.Must(leaky.New(limits.Rate{Count: 10, Per: time.Hour, Burst: 10}))}
+					m.Take(10)
+					quotas := []sluice.Limit{{Limiter: m}}
+					cfg := sluice.Config{Limits: quotas}
+					if parent {
+						p, _ := sluice.New(cfg)
+						cfg = sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 100}))}}}
+					}
+					g, _ := sluice.New(cfg)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					ended := make(chan error, 1)
+					go func() {
+						_, err := g.Acquire(ctx, 10)
+						ended <- err
+					}()
+					synctest.Wait()
+					if n := m.waiting.Load(); n != 1 {
+						t.Fatalf("%d noted", n)
+					}
+					end.end(g, m, cancel)
+					synctest.Wait()
+					if err := <-ended; !errors.Is(err, end.want) {
+						t.Errorf("got %v, want %v", err, end.want)
+					}
+					synctest.Wait()
+					if n := m.waiting.Load(); n != 0 {
+						t.Errorf("%d still noted", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is given back after the answer and before the call listens is not missed.
+type returnsOnChange struct{ *leaky.Bucket }
+
+func (m returnsOnChange) OnChange(f func()) func() {
+	m.Adjust(context.Background(), -1, 0)
+	return m.Bucket.OnChange(f)
+}
+
+func TestNotifier_ReturnBeforeRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := returnsOnChange{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 1}))}
+		m.Take(1)
+		began := time.Now()
+		if err := acquireOf(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}})(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// A limiter whose OnChange panics does not stall other calls.
+type panicsOnChange struct{ *leaky.Bucket }
+
+func (panicsOnChange) OnChange(func()) func() { panic("no") }
+
+func TestNotifier_OnChangePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := panicsOnChange{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Second, Burst: 1}))}
+		b := sluice.NewQueue(m)
+		m.Take(1)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			b.Acquire(t.Context(), 1)
+		}()
+		if n := b.Waiting(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+		time.Sleep(time.Second)
+		if err := b.Acquire(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// # Limits that are asked together
+
+// A place is far away. All limiters in it can be asked in one trip.
+type place struct {
+	trip   time.Duration
+	away   error // why nothing can be asked
+	grudge error // why nothing can be given back
+
+	mu    sync.Mutex
+	trips []string
+}
+
+// went records a trip.
+func (p *place) went(ctx context.Context, format string, args ...any) error {
+	select {
+	case <-time.After(p.trip):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trips = append(p.trips, fmt.Sprintf(format, args...))
+	return p.away
+}
+
+// since returns the trips since the last call.
+func (p *place) since() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() { p.trips = nil }()
+	return p.trips
+}
+
+// A tenant is a bucket in a place.
+type tenant struct {
+	bucket
+	name string
+	at   *place
+}
+
+func (t *tenant) Admit(ctx context.Context, n int64) (time.Duration, error) {
+	if err := t.at.went(ctx, "ask %s %d", t.name, n); err != nil {
+		return 0, err
+	}
+	return t.bucket.Admit(ctx, n)
+}
+
+func (t *tenant) Adjust(ctx context.Context, delta int64, age time.Duration) error {
+	if err := errors.Join(t.at.went(ctx, "adjust %s %d %v", t.name, delta, age), t.at.grudge); err != nil {
+		return err
+	}
+	return t.bucket.Adjust(ctx, delta, age)
+}
+
+func (t *tenant) Join(others ...limits.Limiter) limits.Joint {
+	all := []*tenant{t}
+	for _, o := range others {
+		o, ok := o.(*tenant)
+		if !ok || o.at != t.at || slices.Contains(all, o) {
+			return nil
+		}
+		all = append(all, o)
+	}
+	return tenants(all)
+}
+
+// tenants of one place.
+type tenants []*tenant
+
+func (all tenants) String() (s string) {
+	for _, t := range all {
+		s += t.name
+	}
+	return s
+}
+
+func (all tenants) AdmitAll(ctx context.Context, n []int64) (longest time.Duration, which int, err error) {
+	if err := all[0].at.went(ctx, "ask %v %v", all, n); err != nil {
+		return 0, 0, err
+	}
+	for i, t := range all {
+		wait, err := t.bucket.Admit(ctx, n[i])
+		if err == nil && wait == 0 {
+			defer func() {
+				if longest > 0 || err != nil {
+					_ = t.bucket.Adjust(bg, -n[i], 0)
+				}
+			}()
+		}
+		if err != nil {
+			return 0, i, err
+		}
+		if wait > longest {
+			longest, which = wait, i
+		}
+	}
+	return longest, which, nil
+}
+
+func (all tenants) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
+	if err := all[0].at.went(ctx, "adjust %v %v %v", all, delta, age); err != nil {
+		return slices.Repeat([]error{err}, len(all))
+	}
+	lost := make([]error, len(all))
+	for i, t := range all {
+		if lost[i] = t.at.grudge; lost[i] == nil {
+			lost[i] = t.bucket.Adjust(ctx, delta[i], age)
+		}
+	}
+	return lost
+}
+
+func wantTrips(t *testing.T, p *place, want ...string) {
+	t.Helper()
+	if got := p.since(); !slices.Equal(got, want) {
+		t.Errorf("trips: %q, want %q", got, want)
+	}
+}
+
+// Quotas that live in one place are asked in one trip and need nothing back; the
+// gate names the one that refuses.
+func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &place{trip: 10 * ms}
+		second := &tenant{bucket{capacity: 2, interval: time.Second}, "s", far}
+		day := &tenant{bucket{capacity: 5, interval: time.Hour}, "d", far}
+		g := mustGate(t, sluice.Config{Name: "api", Limits: []sluice.Limit{
+			{Name: "second", Limiter: second}, {Name: "day", Limiter: day, Unit: sluice.Calls},
+		}})
+		l := synclog.New()
+		for i := range 3 {
+			l.Call(i, enter(g, bg))
+		}
+		time.Sleep(50 * ms)
+		if s := g.Stats(); s.LimitedBy != "limit second" || s.Pacing != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(2 * time.Second)
+		l.Want(t, synclog.At(0, 10*ms), synclog.At(1, 20*ms), synclog.At(2, 1020*ms)) // asked again a trip after 1010
+		wantTrips(t, far, "ask sd [1 1]", "ask sd [1 1]", "ask sd [1 1]", "ask sd [1 1]")
+		if second.missing() != 1 || day.missing() != 3 {
+			t.Errorf("%d and %d are gone", second.missing(), day.missing())
+		}
+		if _, err := g.AcquireWithin(bg, 3, time.Hour); !errors.Is(err, limits.ErrTooLarge) || err.Error() != "sluice: api: limit second: request is larger than the limit" {
+			t.Errorf("3 of 2: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for range 2 {
+			g.Acquire(bg, 1)
+		}
+		// Both refuse: the longer wait counts, and its quota is named.
+		far.since()
+		var wait *limits.WaitError
+		if _, err := g.AcquireWithin(bg, 1, time.Minute); !errors.As(err, &wait) || wait.For != "limit day" || wait.Need < 58*time.Minute {
+			t.Errorf("%v", err)
+		}
+		wantTrips(t, far, "ask sd [1 1]")
+		if s := g.Stats(); s.Stranded != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A call that a limiter of this machine refuses makes no trip, in whatever order the
+// limits are configured.
+func TestJoint_LocalLimitsAreAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &place{trip: 10 * ms}
+		shared := &tenant{bucket{capacity: 10, interval: time.Hour}, "s", far}
+		near := &bucket{capacity: 1, interval: time.Minute}
+		all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "near", Limiter: near}}})
+		for _, cfg := range []sluice.Config{
+			{Limits: []sluice.Limit{{Name: "shared", Limiter: shared}, {Name: "near", Limiter: near}}},
+			{Limits: []sluice.Limit{{Name: "shared", Limiter: shared}}, Parent: all},
+		} {
+			g := mustGate(t, cfg)
+			if _, ok := g.TryAcquire(1); !ok {
+				t.Error("one fits")
+			}
+			wantTrips(t, far, "ask s 1")
+			if _, ok := g.TryAcquire(1); ok {
+				t.Error("two do not")
+			}
+			wantTrips(t, far)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// What was taken in one place and refused in another is given back in one trip.
+func TestJoint_TwoStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := new(place), new(place)
+		a, c := &tenant{bucket{capacity: 10, interval: time.Hour}, "a", p}, &tenant{bucket{capacity: 10, interval: time.Hour}, "c", p}
+		b, d := &tenant{bucket{capacity: 10, interval: time.Hour}, "b", q}, &tenant{bucket{capacity: 1, interval: time.Hour}, "d", q}
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{
+			{Name: "a", Limiter: a}, {Name: "b", Limiter: b}, {Name: "c", Limiter: c, Unit: sluice.Calls}, {Name: "d", Limiter: d, Unit: sluice.Calls},
+			{Name: "a again", Limiter: a}, // cannot be joined to itself
+		}})
+		if _, ok := g.TryAcquire(3); !ok {
+			t.Error("three fit")
+		}
+		wantTrips(t, p, "ask ac [3 1]", "ask a 3")
+		wantTrips(t, q, "ask bd [3 1]")
+		if _, ok := g.TryAcquire(3); ok {
+			t.Error("d is empty")
+		}
+		wantTrips(t, p, "ask ac [3 1]", "adjust ac [-3 -1] 0s")
+		wantTrips(t, q, "ask bd [3 1]")
+		if a.missing() != 6 || b.missing() != 3 || c.missing() != 1 || d.missing() != 1 {
+			t.Errorf("%d %d %d %d are gone", a.missing(), b.missing(), c.missing(), d.missing())
+		}
+		// A refund that fails is counted for each quota, as is a place that is
+		// away.
+		p.grudge = errors.New("no way back")
+		g.TryAcquire(1)
+		if s := g.Stats(); s.Stranded != 2 {
+			t.Errorf("%d stranded, want 2", s.Stranded)
+		}
+		q.away = errors.New("away")
+		if _, err := g.AcquireWithin(bg, 1, 0); !errors.Is(err, q.away) || err.Error() != "sluice: limit b: away" {
+			t.Errorf("%v", err)
+		}
+		if s := g.Stats(); s.Stranded != 4 || s.Refused.Other != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A call that cost something else is settled in one trip, for the gate and its
+// parent, by those quotas that count cost.
+func TestJoint_SettlesInOneTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := new(place)
+		one := func(name string) *tenant { return &tenant{bucket{capacity: 10, interval: time.Hour}, name, far} }
+		a, b, c := one("a"), one("b"), one("c")
+		all := mustGate(t, sluice.Config{Name: "all", Limits: []sluice.Limit{{Name: "a", Limiter: a}}})
+		host := mustGate(t, sluice.Config{Name: "host", Parent: all, Limits: []sluice.Limit{{Name: "b", Limiter: b, Unit: sluice.Calls}, {Name: "c", Limiter: c}}})
+		p, err := host.Acquire(bg, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		p.Settle(7)
+		p.Settle(1)
+		wantTrips(t, far, "ask bca [1 5 5]", "adjust bca [0 2 2] 1s")
+		if a.missing() != 7 || b.missing() != 1 || c.missing() != 7 {
+			t.Errorf("%d %d %d are gone", a.missing(), b.missing(), c.missing())
+		}
+		// The quota of the parent refuses: the parent waits, and names the
+		// quota.
+		a.bucket.Adjust(bg, 3, 0)
+		l := synclog.New()
+		ctx, cancel := context.WithCancel(bg)
+		l.Call(0, enter(host, ctx))
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != limits.ByParent || a.LimitedBy != "limit a" {
+			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
+		}
+		// That of the host refuses: it is the host.
+		cancel()
+		a.bucket.Adjust(bg, -9, 0)
+		c.bucket.Adjust(bg, 3, 0)
+		l.Call(1, enter(host, bg))
+		if h, a := host.Stats(), all.Stats(); h.LimitedBy != "limit c" || a.LimitedBy != "" {
+			t.Errorf("%q, %q", h.LimitedBy, a.LimitedBy)
+		}
+		p, err = host.Acquire(bg, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		far.grudge = errors.New("no way back")
+		p.Settle(1)
+		if h, a := host.Stats(), all.Stats(); h.Stranded != 2 || a.Stranded != 1 { // all three that were joined
+			t.Errorf("%d, %d stranded", h.Stranded, a.Stranded)
+		}
+		time.Sleep(24 * time.Hour)
+		// If no limit counts cost, there is no trip.
+		calls := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: b, Unit: sluice.Calls}, {Limiter: c, Unit: sluice.Calls}}})
+		if p, err = calls.Acquire(bg, 2); err != nil {
+			t.Fatal(err)
+		}
+		far.since()
+		p.Settle(1)
+		wantTrips(t, far)
+	})
+}
+
+// A joint that panics leaves nothing taken elsewhere.
+func TestJoint_PanicTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := &bucket{capacity: 10, interval: time.Hour}
+		a, b := &bomb{}, &bomb{}
+		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Limiter: a}, {Limiter: near}, {Limiter: b}}})
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not propagate")
+				}
+			}()
+			g.Acquire(bg, 1)
+		}()
+		if near.missing() != 0 || g.Stats().InFlight != 0 {
+			t.Errorf("%d are gone, %+v", near.missing(), g.Stats())
+		}
+	})
+}
+
+// A bomb is a joint of bombs.
+type bomb struct{ bucket }
+
+func (b *bomb) Join(...limits.Limiter) limits.Joint { return b }
+
+func (b *bomb) AdmitAll(context.Context, []int64) (time.Duration, int, error) { panic("boom") }
+func (b *bomb) AdjustAll(context.Context, []int64, time.Duration) []error     { panic("not taken") }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 func TestRetryPolicy_Zero_MakesFourAttempts(t *testing.T) {
@@ -335,4 +338,560 @@ func TestRetryPolicy_HasNoState(t *testing.T) {
 		}
 		calls.Wait()
 	})
+}
+
+// # For how long calls are retried
+
+func TestRetryPolicy_MaxElapsed_BoundsTheStartOfRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Each attempt takes 3 s and each backoff 7 s. What an attempt takes
+		// counts, but one that begins in time may end when it likes.
+		g, s := fixedGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
+		p := each(7 * time.Second)
+		p.MaxElapsed, p.Attempts = 20*time.Second, -1
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0, 10*time.Second, 20*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 3,
+			at: 23 * time.Second, elapsed: 23 * time.Second, retryAt: 30 * time.Second,
+		})
+
+		s = newServer(after(3*time.Second, down))
+		p.MaxElapsed--
+		err = sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0, 10*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 2,
+			at: 13 * time.Second, elapsed: 13 * time.Second, retryAt: 20 * time.Second,
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
+	p := each(time.Second)
+	p.MaxElapsed = time.Minute
+	t.Run("when the gate is slow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
+			err := sluice.Retry(bg, g, p, s.call)
+			s.want(t, 0, 40*time.Second)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
+		})
+	})
+	t.Run("exactly then is not later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, time.Minute)
+		})
+	})
+	t.Run("whatever the deadline of the context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
+			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
+			defer cancel()
+			err := sluice.Retry(ctx, g, p, s.call)
+			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
+		})
+	})
+	t.Run("behind others after an error", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
+			s := newServer(down, fine)
+			p := p
+			p.Backoff = sluice.Constant(500 * ms)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			for i := range 100 {
+				l.Call(i+1, enter(g, bg))
+			}
+			time.Sleep(900 * ms)
+			l.Want(t, synclog.Failed(0, 500*ms, sluice.ErrElapsed))
+			time.Sleep(time.Hour)
+		})
+	})
+	t.Run("when a pause is prolonged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := fixedGate(t, sluice.Config{}), synclog.New()
+			s := newServer(retryAfter(30*time.Second), fine)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			time.Sleep(10 * time.Second)
+			g.PauseUntil(time.Now().Add(50*time.Second), "another")
+			l.Want(t)
+			g.PauseUntil(time.Now().Add(50*time.Second+1), "a third")
+			l.Want(t, synclog.Failed(0, 10*time.Second, sluice.ErrElapsed))
+			s.want(t, 0)
+		})
+	})
+	t.Run("for an unknown time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g, l := fixedGate(t, sluice.Config{Concurrency: 1}), synclog.New()
+			s := newServer(down, fine)
+			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			l.Call(1, func() error { return hold(g, time.Hour) })
+			time.Sleep(2 * time.Hour)
+			l.Want(t, synclog.Failed(0, time.Minute, sluice.ErrElapsed), synclog.At(1, time.Hour))
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := fixedGate(t, sluice.Config{}), newServer(down)
+		g.PauseUntil(time.Now().Add(time.Minute), "maintenance")
+		p := each(5 * time.Second)
+		p.MaxElapsed = 10 * time.Second
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 60*time.Second, 65*time.Second, 70*time.Second)
+		s.wantStop(t, err, stop{
+			last: errDown, why: sluice.ErrElapsed, attempts: 3,
+			at: 70 * time.Second, elapsed: 10 * time.Second, retryAt: 75 * time.Second,
+		})
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
+	for _, d := range []time.Duration{-1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := fixedGate(t, sluice.Config{}), newServer(down, retryAfter(10*24*time.Hour), down, fine)
+			p := each(365 * 24 * time.Hour)
+			p.MaxElapsed, p.MaxServerWait = d, -1
+			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, 365*24*time.Hour, 375*24*time.Hour, 740*24*time.Hour)
+		})
+	}
+}
+
+func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
+	for elapsed, others := range map[time.Duration]int{5 * time.Second: 100, 0: 1000} { // 0 means 15 min
+		synctest.Test(t, func(t *testing.T) {
+			g := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
+			var wg sync.WaitGroup
+			start := time.Now()
+			wg.Go(func() {
+				policy := sluice.RetryPolicy{MaxElapsed: elapsed, Backoff: sluice.Constant(ms)}
+				err := sluice.Retry(bg, g, policy, func(context.Context) error { return errors.New("x") })
+				var stopped *sluice.RetryError
+				if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
+					t.Errorf("%v", err)
+				}
+				if d := time.Since(start); d > time.Second {
+					t.Errorf("stopped after %v, though %d were before it in the queue", d, others)
+				}
+			})
+			synctest.Wait()
+			for range others {
+				wg.Go(func() { hold(g, 0) })
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second))
+		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
+		s.want(t, 0, 25*time.Second, 50*time.Second)
+		s.wantStop(t, err, stop{
+			last: errBusy, why: sluice.ErrElapsed, attempts: 3,
+			at: 50 * time.Second, elapsed: 50 * time.Second, retryAt: 75 * time.Second,
+		})
+
+		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second), retryAfter(35*time.Second), fine)
+		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
+			t.Error(err) // exactly then is not later
+		}
+	})
+}
+
+func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy sluice.RetryPolicy
+		wait   time.Duration
+		want   string
+	}{
+		"both set": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: 30 * time.Minute}, time.Hour,
+			"no time left for another attempt: the wait of 1h0m0s ends after MaxElapsed (30m0s), although MaxServerWait allows 2h0m0s"},
+		"no bound": {sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: 30 * time.Minute}, time.Hour,
+			"no time left for another attempt: the wait of 1h0m0s ends after MaxElapsed (30m0s), although MaxServerWait allows any wait"},
+		"defaults": {sluice.RetryPolicy{MaxElapsed: time.Minute}, 2 * time.Minute,
+			"no time left for another attempt: the wait of 2m0s ends after MaxElapsed (1m0s), although MaxServerWait allows 5m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(c.wait))
+				err := sluice.Retry(bg, g, c.policy, s.call)
+				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.wait})
+				var stopped *sluice.RetryError
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+
+				// It is for this call alone.
+				g, s = fixedGate(t, sluice.Config{}), newServer(notBefore(c.wait))
+				err = sluice.Retry(bg, g, c.policy, s.call)
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+
+				// The pause is that of another call.
+				g, s = fixedGate(t, sluice.Config{}), newServer(down)
+				p := c.policy
+				p.Backoff = sluice.Constant(time.Second)
+				done := make(chan error)
+				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
+				synctest.Wait()
+				g.PauseUntil(time.Now().Add(c.wait+time.Second), "")
+				err = <-done
+				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
+					t.Errorf("%v\nwant %v", stopped.Why, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := each(time.Second)
+		p.MaxServerWait = time.Minute
+		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute), fine)
+		if err := sluice.Retry(bg, g, p, s.call); err != nil {
+			t.Error(err)
+		}
+		s.want(t, 0, time.Minute)
+
+		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute+1), fine)
+		err := sluice.Retry(bg, g, p, s.call)
+		s.want(t, 0)
+		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
+	})
+}
+
+func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
+	for _, d := range []time.Duration{-1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(365*24*time.Hour), fine)
+			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
+				t.Error(err)
+			}
+			s.want(t, 0, 365*24*time.Hour)
+		})
+	}
+}
+
+func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
+	hour := retryAfter(time.Hour)
+	for name, c := range map[string]struct {
+		policy  sluice.RetryPolicy
+		answers []answer
+		at      []time.Duration // of the attempts
+		why     error
+	}{
+		"an hour":               {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
+		"exactly":               {sluice.RetryPolicy{MaxServerWait: time.Hour}, []answer{hour, fine}, []time.Duration{0, time.Hour}, nil},
+		"no bound":              {sluice.RetryPolicy{MaxServerWait: -1}, []answer{retryAfter(1000 * time.Hour), fine}, []time.Duration{0, 1000 * time.Hour}, nil},
+		"again and again":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{hour, hour, hour, hour, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour}, nil},
+		"failures beside":       {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(7 * time.Minute)}, []answer{down, hour, down, hour, fine}, []time.Duration{0, 7 * time.Minute, 67 * time.Minute, 74 * time.Minute, 134 * time.Minute}, nil},
+		"failures for too long": {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(8 * time.Minute)}, []answer{down, hour, down}, []time.Duration{0, 8 * time.Minute, 68 * time.Minute}, sluice.ErrElapsed},
+		"of this call alone":    {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour, Backoff: sluice.Constant(time.Minute)}, []answer{notBefore(time.Hour), notBefore(time.Hour), down, fine}, []time.Duration{0, time.Hour, 2 * time.Hour, 2*time.Hour + time.Minute}, nil},
+		"too long":              {sluice.RetryPolicy{MaxServerWait: 59 * time.Minute}, []answer{hour}, []time.Duration{0}, sluice.ErrServerWait},
+		"short ones count":      {sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}, []answer{retryAfter(5 * time.Minute)}, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, sluice.ErrElapsed},
+		"shorter than usual":    {sluice.RetryPolicy{MaxServerWait: time.Minute}, []answer{retryAfter(time.Minute)}, []time.Duration{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, sluice.ErrElapsed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := fixedGate(t, sluice.Config{}), newServer(c.answers...)
+				err := sluice.Retry(bg, g, c.policy, s.call)
+				if !errors.Is(err, c.why) {
+					t.Errorf("got %v, want %v", err, c.why)
+				}
+				if name == "shorter than usual" {
+					for i := range c.at {
+						c.at[i] *= time.Minute
+					}
+				}
+				s.want(t, c.at...)
+			})
+		})
+	}
+}
+
+// The same for calls that come back while others have paused the gate, or that queue
+// behind the pause.
+func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
+	long := sluice.RetryPolicy{MaxServerWait: 3 * time.Hour, Backoff: sluice.Constant(time.Minute)}
+	synctest.Test(t, func(t *testing.T) {
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		l.Call(0, func() error { return sluice.Retry(bg, g, long, newServer(after(30*time.Second, down), fine).call) })
+		time.Sleep(45 * time.Second)
+		g.PauseUntil(time.Now().Add(time.Hour), "429 of another") // while it waits for its backoff
+		time.Sleep(50 * time.Minute)
+		g.PauseUntil(time.Now().Add(2*time.Hour), "and once more")
+		time.Sleep(24 * time.Hour)
+		l.Want(t, synclog.At(0, 45*time.Second+50*time.Minute+2*time.Hour))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
+		for i := range 60 { // all refused at first
+			l.Call(i, func() error {
+				return sluice.Retry(bg, g, long, newServer(after(time.Hour, retryAfter(time.Hour)), fine).call)
+			})
+		}
+		time.Sleep(240 * time.Hour)
+		for _, left := range l.Sofar() {
+			if left.Err != nil {
+				t.Error(left)
+			}
+		}
+	})
+}
+
+// An endless wait ends never, and not in the past.
+func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := func(context.Context) error { return sluice.RetryAt(errBusy, time.Unix(1<<40, 0)) }
+		const century = 100 * 365 * 24 * time.Hour
+		endless := each(math.MaxInt64)
+		endless.MaxServerWait = -1
+		for name, c := range map[string]struct {
+			answer answer
+			policy sluice.RetryPolicy
+			why    error
+			at     time.Duration // 0: there is no time to come back
+		}{
+			"RetryAfter":             {retryAfter(math.MaxInt64), sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
+			"RetryAfter, no bound":   {retryAfter(math.MaxInt64), endless, sluice.ErrElapsed, 0},
+			"RetryAt":                {far, sluice.RetryPolicy{}, sluice.ErrServerWait, 0},
+			"RetryAt, no bound":      {far, endless, sluice.ErrElapsed, 0},
+			"a century":              {retryAfter(century), sluice.RetryPolicy{}, sluice.ErrServerWait, time.Second + century},
+			"backoff":                {down, endless, sluice.ErrElapsed, 0},
+			"backoff after throttle": {busy, endless, sluice.ErrElapsed, 0},
+			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
+		} {
+			g, s := fixedGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
+			err := sluice.Retry(bg, g, c.policy, s.call)
+			last := errBusy
+			if errors.Is(err, errDown) {
+				last = errDown
+			}
+			s.wantStop(t, err, stop{last: last, why: c.why, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: c.at})
+			s.want(t, 0)
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		}
+	})
+}
+
+// # Backoff
+
+// almostOne is the largest u there is.
+var almostOne = math.Nextafter(1, 0)
+
+func TestBackoff_Curves(t *testing.T) {
+	const base, longest = 500 * ms, 30 * time.Second
+	var (
+		full     = sluice.FullJitter(base, longest)
+		constant = sluice.Constant(7 * time.Second)
+	)
+	for _, c := range []struct {
+		name  string
+		curve sluice.Backoff
+		retry int
+		prev  time.Duration
+		want  [3]time.Duration // at u = 0, 0.5 and just below 1
+	}{
+
+		{"full", full, 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
+		{"full", full, 2, 0, [3]time.Duration{0, 500 * ms, 1000*ms - 1}},
+		{"full", full, 6, 0, [3]time.Duration{0, 8 * time.Second, 16*time.Second - 1}},
+		// The cap comes before the jitter, so that the waits of long outages
+		// are spread over all of it and not piled up at its end.
+		{"full", full, 7, 0, [3]time.Duration{0, 15 * time.Second, longest - 1}},
+		{"full", full, 8, time.Hour, [3]time.Duration{0, 15 * time.Second, longest - 1}},
+
+		{"constant", constant, 1, 0, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
+		{"constant", constant, 99, time.Hour, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
+		{"constant 0", sluice.Constant(0), 1, 0, [3]time.Duration{}},
+
+		{"full, base = longest", sluice.FullJitter(base, base), 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
+		{"full, 1 ns", sluice.FullJitter(1, 1), 1, 0, [3]time.Duration{0, 0, 0}},
+	} {
+		for i, u := range []float64{0, 0.5, almostOne} {
+			if got := c.curve(c.retry, c.prev, u); got != c.want[i] {
+				t.Errorf("%s: retry %d after %v with u = %v: %v, want %v", c.name, c.retry, c.prev, u, got, c.want[i])
+			}
+		}
+	}
+}
+
+func TestBackoff_CurvesDoNotOverflow(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	for _, c := range []struct {
+		base, longest time.Duration
+		retry         int
+		want          time.Duration // the range of FullJitter
+	}{
+		{1, most, 63, 1 << 62},
+		{1, most, 64, most}, // 2⁶³ is one too many
+		{1, most, 65, most},
+		{1, most, math.MaxInt, most},
+		{1, 1 << 62, 63, 1 << 62},
+		{1, 1<<62 - 1, 63, 1<<62 - 1},
+		{3, most, 62, 3 << 61},
+		{3, most, 63, most},
+		{most, most, 1, most},
+		{most, most, 2, most},
+		{1 << 62, most, 2, most},
+		{500 * ms, 30 * time.Second, 62, 30 * time.Second},
+		{500 * ms, 30 * time.Second, 1 << 30, 30 * time.Second},
+		{500 * ms, 30 * time.Second, math.MaxInt, 30 * time.Second},
+	} {
+		curve := sluice.FullJitter(c.base, c.longest)
+		if got, tolerance := curve(c.retry, 0, almostOne), c.want>>50; got > c.want || got < c.want-1-tolerance {
+			t.Errorf("FullJitter(%d, %d), retry %d: %d, want almost %d", c.base, c.longest, c.retry, got, c.want)
+		}
+		for _, u := range []float64{0, 0.5, almostOne} {
+			if got := curve(c.retry, c.longest, u); got < 0 || got > c.longest {
+				t.Errorf("FullJitter(%d, %d), retry %d, u = %v: %d", c.base, c.longest, c.retry, u, got)
+			}
+		}
+	}
+}
+
+func TestBackoff_ConstructorsPanic(t *testing.T) {
+	for name, curve := range map[string]func(base, longest time.Duration) sluice.Backoff{
+		"FullJitter": sluice.FullJitter,
+		"Constant":   func(base, _ time.Duration) sluice.Backoff { return sluice.Constant(base) },
+	} {
+		for _, c := range []struct {
+			base, longest time.Duration
+			constant      bool // Constant takes it
+		}{
+			{0, time.Second, true},
+			{0, 0, true},
+			{-1, time.Second, false},
+			{-time.Second, -time.Second, false},
+			{math.MinInt64, math.MaxInt64, false},
+			{time.Second + 1, time.Second, true},
+			{time.Second, 0, true},
+			{time.Second, -time.Second, true},
+		} {
+			if name == "Constant" && c.constant {
+				curve(c.base, c.longest)
+				continue
+			}
+			func() {
+				defer func() {
+					if msg, ok := recover().(string); !ok || !strings.HasPrefix(msg, "sluice: ") {
+						t.Errorf("%s(%v, %v): want a panic with the package's prefix, got %q", name, c.base, c.longest, msg)
+					}
+				}()
+				curve(c.base, c.longest)
+			}()
+		}
+	}
+}
+
+// A curveRange is what the documentation of a curve says, in exact numbers:
+// the range that the wait is uniform in. It is from if both are equal.
+type curveRange struct {
+	name  string
+	curve func(base, longest time.Duration) sluice.Backoff
+	of    func(base, longest, prev time.Duration, retry int) (from, to *big.Rat)
+}
+
+func curveRanges() []curveRange {
+	exact := func(d time.Duration) *big.Rat { return new(big.Rat).SetInt64(int64(d)) }
+	atMost := func(x *big.Rat, longest time.Duration) *big.Rat {
+		if limit := exact(longest); x.Cmp(limit) > 0 {
+			return limit
+		}
+		return x
+	}
+	doubled := func(base, longest time.Duration, retry int) *big.Rat {
+		x := big.NewInt(int64(base))
+		x.Lsh(x, uint(min(retry-1, 64))) // base ≥ 1, so 64 doublings are more than any limit
+		return atMost(new(big.Rat).SetInt(x), longest)
+	}
+	return []curveRange{
+		{"FullJitter", sluice.FullJitter, func(base, longest, _ time.Duration, retry int) (from, to *big.Rat) {
+			return new(big.Rat), doubled(base, longest, retry)
+		}},
+	}
+}
+
+// FuzzBackoff: whatever the numbers, a wait is never negative and never above
+// the longest, it grows with u, and it is what the documentation says.
+func FuzzBackoff(f *testing.F) {
+	f.Add(int64(500*ms), int64(30*time.Second), 1, int64(0), uint64(0), uint64(1<<52))
+	f.Add(int64(500*ms), int64(30*time.Second), 7, int64(10*time.Second), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(500*ms), int64(30*time.Second), 8, int64(20*time.Second), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(time.Second), int64(time.Second), 3, int64(time.Second), uint64(1), uint64(2))
+	f.Add(int64(1), int64(1<<62), 63, int64(1<<62), uint64(1<<53-1), uint64(1<<53-1))
+	f.Add(int64(1), int64(math.MaxInt64), 63, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1)) // 3·prev overflows
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), 2, int64(0), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(1), int64(math.MaxInt64>>1), math.MaxInt, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(1<<53+1), int64(1<<60), 5, int64(1<<55+1), uint64(1<<53-1), uint64(1<<53-1))
+	ranges := curveRanges()
+	f.Fuzz(func(t *testing.T, b, l int64, retry int, p int64, u1, u2 uint64) {
+		// Bent into the domain, so that no input is wasted.
+		b, l, p = max(1, b, -b), max(1, l, -l), max(0, p, -p)
+		base, longest, retry := time.Duration(min(b, l)), time.Duration(max(b, l)), max(1, retry)
+		prev := min(time.Duration(p), longest)
+		// Parts are rounded to a nanosecond, and u·d is computed in 53 bits.
+		tolerance := new(big.Rat).SetInt64(2 + int64(longest>>51))
+		for _, r := range ranges {
+			curve := r.curve(base, longest)
+			from, to := r.of(base, longest, prev, retry)
+			var smaller time.Duration // the wait for the previous, smaller u
+			for _, k := range []uint64{0, min(u1%(1<<53), u2%(1<<53)), max(u1%(1<<53), u2%(1<<53)), 1<<53 - 1} {
+				u := new(big.Rat).SetFrac64(int64(k), 1<<53)
+				got := curve(retry, prev, float64(k)/(1<<53))
+				wait := new(big.Rat).SetInt64(int64(got))
+
+				want := new(big.Rat).Sub(to, from)
+				want.Mul(want, u).Add(want, from)
+				off := new(big.Rat).Sub(wait, want)
+				switch {
+				case got < smaller:
+					t.Errorf("less than the %d of a smaller u", smaller)
+				case got > longest:
+					t.Errorf("more than the longest")
+				case off.Abs(off).Cmp(tolerance) > 0:
+					t.Errorf("want %s", want.FloatString(1))
+				case from.Cmp(to) < 0 && to.Cmp(new(big.Rat).SetInt64(int64(longest))) < 0 && wait.Cmp(to) >= 0:
+					t.Errorf("not below %s", to.FloatString(0))
+				}
+				if t.Failed() {
+					t.Fatalf("%s(%d, %d): %d before retry %d, %d before the one before it, u = %d/2⁵³", r.name, base, longest, got, retry, prev, k)
+				}
+				smaller = got
+			}
+		}
+	})
+}
+
+// The waits before the first eight retries, from the smallest to the largest random
+// number.
+func ExampleBackoff() {
+	full := sluice.FullJitter(500*time.Millisecond, 30*time.Second)
+	for retry := 1; retry <= 8; retry++ {
+		from, to := full(retry, 0, 0), full(retry, 0, 1-1e-9)
+		fmt.Printf("%d: %v to %v\n", retry, from, to.Round(time.Millisecond))
+	}
+	// Output:
+	// 1: 0s to 500ms
+	// 2: 0s to 1s
+	// 3: 0s to 2s
+	// 4: 0s to 4s
+	// 5: 0s to 8s
+	// 6: 0s to 16s
+	// 7: 0s to 30s
+	// 8: 0s to 30s
 }
