@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -475,5 +476,407 @@ func TestQueue_OneTimer(t *testing.T) {
 			t.Errorf("they sleep until %v, want %v", until, want)
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// # Contexts
+
+const ms = time.Millisecond
+
+// wrong is a context that breaks its contract: Done is closed, and Err is nil.
+type wrong struct {
+	context.Context
+	done chan struct{}
+}
+
+func (w wrong) Done() <-chan struct{} { return w.done }
+
+func newWrong() wrong {
+	w := wrong{context.Background(), make(chan struct{})}
+	close(w.done)
+	return w
+}
+
+// A context without an error is cancelled all the same once its Done is closed: nil would
+// say that the caller was let through.
+func TestQueue_Acquire_ContextWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yes := func(context.Context, Turn) (Wait, error) { return Wait{}, nil }
+		never := func(ctx context.Context, _ Turn) (Wait, error) { return Wait{For: Forever}, nil }
+		for name, ask := range map[string]AskFunc{"by the rule": nil, "asks": yes, "asks in vain": never} {
+			q := newRooms(0, Config{})
+			if _, _, err := q.Acquire(newWrong(), Request{N: 1, Max: Forever, Ask: ask}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, done before: %v", name, err)
+			}
+			if name == "asks" {
+				continue
+			}
+			ctx := newWrong()
+			ctx.done = make(chan struct{})
+			time.AfterFunc(time.Second, func() { close(ctx.done) })
+			if _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever, Ask: ask}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, done while it waits: %v", name, err)
+			}
+			q.Lock()
+			if n := q.Len(); n != 0 {
+				t.Errorf("%s: %d wait", name, n)
+			}
+			q.Unlock()
+		}
+	})
+}
+
+// nosy is a context that looks whether the queue is locked whenever it is asked
+// something: its methods are the caller's own code, and may use what the lock guards.
+type nosy struct {
+	context.Context
+	q    *Queue
+	t    *testing.T
+	when string
+}
+
+func (c nosy) look(method string) {
+	for range 1_000_000 { // another goroutine may hold the lock for a moment, or be kept from running with it
+		if c.q.mu.TryLock() {
+			c.q.mu.Unlock()
+			return
+		}
+		runtime.Gosched()
+	}
+	c.t.Errorf("%s: %s is called with the queue locked", c.when, method)
+}
+
+func (c nosy) Deadline() (time.Time, bool) { c.look("Deadline"); return c.Context.Deadline() }
+func (c nosy) Done() <-chan struct{}       { c.look("Done"); return c.Context.Done() }
+func (c nosy) Err() error                  { c.look("Err"); return c.Context.Err() }
+func (c nosy) Value(key any) any           { c.look("Value"); return c.Context.Value(key) }
+
+func TestQueue_Acquire_CallsContextsUnlocked(t *testing.T) {
+	forever := func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }
+	second := func(context.Context, Turn) (Wait, error) { return Surely(time.Second), nil }
+	until := func(ctx context.Context, _ Turn) (Wait, error) { <-ctx.Done(); return Wait{}, ctx.Err() }
+	acquire := func(r Request) func(q *Queue, ctx context.Context) error {
+		r.N, r.Max = 1, max(r.Max, time.Hour)
+		return func(q *Queue, ctx context.Context) error { _, _, err := q.Acquire(ctx, r); return err }
+	}
+	for _, exact := range []bool{true, false} {
+		for name, enter := range map[string]func(q *Queue, ctx context.Context) error{
+			"a slot":          acquire(Request{}),
+			"bounded":         acquire(Request{Max: 2 * time.Hour}),
+			"asks":            acquire(Request{Ask: forever}),
+			"asks for a slot": acquire(Request{Ask: second}),
+			"is asking":       acquire(Request{Ask: until}),
+			"attends": func(q *Queue, ctx context.Context) error {
+				w, _, err := q.Reserve(Request{N: 1, Max: Forever})
+				if err != nil {
+					return err
+				}
+				return q.Attend(ctx, w)
+			},
+			"without the time": acquire(Request{Max: Forever}),
+		} {
+			for how, end := range map[string]func(t *testing.T, ctx context.Context, q *Queue) context.Context{
+				"done before": func(_ *testing.T, ctx context.Context, _ *Queue) context.Context {
+					ctx, cancel := context.WithCancel(ctx)
+					cancel()
+					return ctx
+				},
+				"cancelled": func(_ *testing.T, ctx context.Context, _ *Queue) context.Context {
+					ctx, cancel := context.WithCancel(ctx)
+					time.AfterFunc(10*ms, cancel)
+					return ctx
+				},
+				"closed": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
+					ctx, cancel := context.WithTimeout(ctx, 100*24*time.Hour)
+					t.Cleanup(cancel)
+					time.AfterFunc(10*ms, func() { q.Close(limits.ErrClosed) })
+					return ctx
+				},
+				"hopeless": func(t *testing.T, ctx context.Context, q *Queue) context.Context {
+					ctx, cancel := context.WithTimeout(ctx, 24*time.Hour)
+					t.Cleanup(cancel)
+					time.AfterFunc(10*ms, func() {
+						q.Change(func(now time.Duration) { q.rule.(*every).next = now + 48*time.Hour })
+					})
+					return ctx
+				},
+			} {
+				if name == "without the time" && (exact || how == "closed" || how == "hopeless") {
+					continue // nothing else ends such a wait
+				}
+				t.Run(name+", "+how, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						q := new(Queue)
+						q.Init(&every{interval: time.Hour, next: time.Hour}, Config{Exact: exact, Untimed: name == "without the time"})
+						ctx := nosy{end(t, context.Background(), q), q, t, name + ", " + how}
+						if err := enter(q, ctx); err == nil {
+							t.Error("let through")
+						}
+						q.Lock()
+						defer q.Unlock()
+						if q.Len() > 0 {
+							t.Errorf("%d wait", q.Len())
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A caller that is failed while it asks: its context for that ends, and the error is why.
+func TestAskFunc_FailedWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRooms(0, Config{})
+		time.AfterFunc(time.Second, func() { q.Close(limits.ErrClosed) })
+		_, _, err := q.Acquire(t.Context(), Request{N: 1, Max: Forever, Ask: func(ctx context.Context, _ Turn) (Wait, error) {
+			<-ctx.Done()
+			return Wait{}, ctx.Err()
+		}})
+		if err != limits.ErrClosed {
+			t.Error(err)
+		}
+	})
+}
+
+// # Calls that are told to wait
+
+// told is a queue of rooms that counts whom it told to wait, and calls then, if
+// that is set, what a test wants to happen meanwhile.
+type told struct {
+	*rooms
+	n    []int64
+	then func()
+}
+
+func newTold(free int64, cfg Config) *told {
+	t := new(told)
+	cfg.Waits = func(_ context.Context, n int64) {
+		t.n = append(t.n, n)
+		if t.then != nil {
+			t.then()
+		}
+	}
+	t.rooms = newRooms(free, cfg)
+	return t
+}
+
+func (q *told) length() int {
+	q.Lock()
+	defer q.Unlock()
+	return q.Len()
+}
+
+func acquire(q *Queue, n int64, r Request) error {
+	r.N = n
+	if r.Max == 0 {
+		r.Max = Forever
+	}
+	_, _, err := q.Acquire(context.Background(), r)
+	return err
+}
+
+func TestConfig_Waits_BeforeThePlaceIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTold(1, Config{})
+		q.then = func() {
+			if n := q.length(); n != 0 { // nor is it locked
+				t.Errorf("%d wait already", n)
+			}
+		}
+		acquire(&q.Queue, 1, Request{}) // there is room
+		go acquire(&q.Queue, 2, Request{})
+		synctest.Wait()
+		if len(q.n) != 1 || q.n[0] != 2 || q.length() != 1 {
+			t.Errorf("told %v, %d wait", q.n, q.length())
+		}
+		q.release(2)
+	})
+}
+
+// What it waits for comes while it is told: it need not wait any more.
+func TestConfig_Waits_ThenThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTold(0, Config{})
+		q.then = func() { q.release(1) }
+		if err := acquire(&q.Queue, 1, Request{}); err != nil || len(q.n) != 1 {
+			t.Errorf("%v, told %v", err, q.n)
+		}
+	})
+}
+
+func TestConfig_Waits_NotForThoseRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTold(0, Config{MaxWaiting: 1})
+		if err := acquire(&q.Queue, 1, Request{Max: -1}); !errors.Is(err, limits.ErrTimeout) {
+			t.Error(err)
+		}
+		go acquire(&q.Queue, 1, Request{})
+		synctest.Wait()
+		q.n = nil
+		if err := acquire(&q.Queue, 1, Request{}); err != limits.ErrQueueFull {
+			t.Error(err)
+		}
+		if _, ok := q.Try(Request{N: 1}); ok {
+			t.Error("tried, and let through")
+		}
+		q.release(1)
+		synctest.Wait()
+		q.Close(limits.ErrClosed)
+		if err := acquire(&q.Queue, 1, Request{}); err != limits.ErrClosed {
+			t.Error(err)
+		}
+		if len(q.n) != 0 {
+			t.Errorf("told %v", q.n)
+		}
+	})
+}
+
+// A caller that must ask knows only at the head whether it has to wait; behind
+// others it knows before. Either way it is told once.
+func TestConfig_Waits_OnceForThoseThatAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTold(0, Config{})
+		no, asked := [3]int{0, 2, 2}, [3]int{}
+		for i := range asked {
+			ask := func(context.Context, Turn) (Wait, error) {
+				if asked[i]++; asked[i] <= no[i] {
+					return Surely(time.Second), nil
+				}
+				return Wait{}, nil
+			}
+			go acquire(&q.Queue, int64(i), Request{Ask: ask})
+			synctest.Wait()
+			if i == 0 && len(q.n) != 0 {
+				t.Error("the first need not wait")
+			}
+		}
+		if len(q.n) != 2 || q.n[0] != 1 || q.n[1] != 2 {
+			t.Errorf("told %v", q.n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(q.n) != 2 || asked != [3]int{1, 3, 3} {
+			t.Errorf("told %v, asked %v times", q.n, asked)
+		}
+	})
+}
+
+// The head hears what it is told to look at, and that it has failed, while it
+// tells that it waits.
+func TestConfig_Waits_HeadMissesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, want := range []error{nil, limits.ErrClosed} {
+			q := newTold(0, Config{})
+			open := false
+			q.then = func() {
+				if want != nil {
+					q.Close(want)
+					return
+				}
+				q.Lock()
+				open = true
+				q.Advance(q.Now())
+				q.Kick()
+				q.Unlock()
+			}
+			err := acquire(&q.Queue, 1, Request{Ask: func(context.Context, Turn) (Wait, error) {
+				if open {
+					return Wait{}, nil
+				}
+				return Wait{For: Forever}, nil
+			}})
+			if err != want || len(q.n) != 1 {
+				t.Errorf("%v, want %v; told %v", err, want, q.n)
+			}
+		}
+	})
+}
+
+// A panic leaves the queue as if its caller had not come.
+func TestConfig_Waits_Panics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ask := range []AskFunc{nil, func(context.Context, Turn) (Wait, error) { return Wait{For: Forever}, nil }} {
+			q := newTold(0, Config{})
+			q.then = func() {
+				q.then = nil
+				go acquire(&q.Queue, 1, Request{}) // behind the one that panics
+				synctest.Wait()
+				panic("told")
+			}
+			func() {
+				defer func() {
+					if r := recover(); r != "told" {
+						t.Errorf("recovered %v", r)
+					}
+				}()
+				acquire(&q.Queue, 5, Request{Ask: ask})
+			}()
+			if n := q.length(); n != 1 {
+				t.Errorf("%d wait", n)
+			}
+			q.release(1)
+			synctest.Wait()
+			if n := q.length(); n != 0 {
+				t.Errorf("%d wait", n)
+			}
+		}
+	})
+}
+
+// # Receipts
+
+// numbered hands a number to each caller that it admits.
+type numbered struct {
+	every
+	last uint32
+}
+
+func (r *numbered) Admit(now, due time.Duration, n int64) time.Duration {
+	wait := r.every.Admit(now, due, n)
+	if wait == 0 {
+		r.last += 10
+	}
+	return wait
+}
+
+func (r *numbered) Receipt() uint32 { return r.last }
+
+// Each caller gets the receipt of its own admission, whoever lets it leave.
+func TestQueue_Receipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := &numbered{every: every{interval: 100 * ms}}
+		var q Queue
+		q.Init(rule, Config{Exact: true})
+		acquire := func(r Request) uint32 {
+			g, _, err := q.Acquire(bg, r)
+			if err != nil || g.Receipt.Up != nil {
+				t.Errorf("%+v, %v", g, err)
+			}
+			return g.Receipt.Own
+		}
+		if got := acquire(Request{N: 1, Max: Forever}); got != 10 {
+			t.Errorf("at once: %d", got)
+		}
+		got := make([]uint32, 3)
+		for i := range got {
+			go func() { got[i] = acquire(Request{N: 1, Max: Forever}) }()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !slices.Equal(got, []uint32{20, 30, 40}) {
+			t.Errorf("in the queue: %d", got)
+		}
+		if g, ok := q.Try(Request{N: 1}); !ok || g.Receipt.Own != 50 {
+			t.Errorf("Try: %+v, %v", g, ok)
+		}
+		ask := func(context.Context, Turn) (Wait, error) { return Wait{Receipt: Receipt{7, []uint32{8}}}, nil }
+		if g, ok := q.Try(Request{N: 1, Ask: ask}); !ok || g.Receipt.Own != 7 || !slices.Equal(g.Receipt.Up, []uint32{8}) {
+			t.Errorf("Try, asks: %+v, %v", g, ok)
+		}
+		if g, _, err := q.Acquire(bg, Request{N: 1, Max: Forever, Ask: ask}); err != nil || g.Receipt.Own != 7 || !slices.Equal(g.Receipt.Up, []uint32{8}) {
+			t.Errorf("asks: %+v, %v", g, err)
+		}
 	})
 }

@@ -3,11 +3,15 @@ package queue
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
 // every is a rule that lets one through each interval.
@@ -326,4 +330,402 @@ func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 			t.Errorf("due at %v, want %v", w.due, want)
 		}
 	})
+}
+
+// # Deadlines behind a driver that is held
+
+// A heldLine is a queue with a slot each 5 ms from 5 ms on, whose driver may be held for
+// 20 ms, and a log of how its callers end.
+type heldLine struct {
+	*Queue
+	*synclog.Log
+}
+
+// eachClock runs f with drivers that have timers of their own, and with ones that share the
+// clock.
+func eachClock(t *testing.T, f func(t *testing.T, l heldLine)) {
+	for name, least := range map[string]int{"own timers": 1000, "clock": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := held(5*ms, 20*ms, Config{Exact: true})
+				q.clock.least = least
+				q.rule.(*slots).next = 5 * ms
+				f(t, heldLine{q, synclog.New()})
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+func (l heldLine) acquire(who int, ctx context.Context, r Request) {
+	r.N = 1
+	if r.Max == 0 {
+		r.Max = Forever
+	}
+	l.Call(who, func() error {
+		_, _, err := l.Acquire(ctx, r)
+		return err
+	})
+}
+
+// until returns a context that is done at an instant of the bubble's clock.
+func (l heldLine) until(t *testing.T, at time.Duration) context.Context {
+	ctx, cancel := context.WithDeadline(t.Context(), l.Epoch().Add(at))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A caller behind the driver whose slot comes before its deadline, and whose deadline comes
+// before the driver would wake, leaves at its slot, however it came.
+func TestQueue_Hold_NotBeyondTheDeadlineOfACallerBehind(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		l.acquire(1, l.until(t, 12*ms), Request{})
+		l.acquire(2, bg, Request{})
+		time.Sleep(time.Second)
+		// When the one with the deadline has left, the driver is held again.
+		l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms), synclog.At(2, 35*ms))
+	})
+	eachClock(t, func(t *testing.T, l heldLine) { // it comes when the driver sleeps
+		l.acquire(0, bg, Request{})
+		time.Sleep(3 * ms)
+		l.acquire(1, l.until(t, 12*ms), Request{})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms))
+	})
+	eachClock(t, func(t *testing.T, l heldLine) { // it comes when the driver is held
+		l.acquire(0, bg, Request{})
+		time.Sleep(7 * ms)
+		l.acquire(1, l.until(t, 12*ms), Request{})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 7*ms), synclog.At(1, 10*ms))
+	})
+	eachClock(t, func(t *testing.T, l heldLine) { // by a longest wait
+		l.acquire(0, bg, Request{})
+		l.acquire(1, bg, Request{Max: 11 * ms})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms))
+	})
+	eachClock(t, func(t *testing.T, l heldLine) { // it attends a reservation
+		l.acquire(0, bg, Request{})
+		w, _, _ := l.Reserve(Request{N: 1})
+		l.Call(1, func() error { return l.Attend(l.until(t, 12*ms), w) })
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms))
+	})
+}
+
+// A deadline after the driver wakes changes nothing.
+func TestQueue_Hold_ALateDeadlineBehind(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		l.acquire(1, l.until(t, 26*ms), Request{})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 25*ms), synclog.At(1, 25*ms))
+	})
+}
+
+// A deadline that is no more, because its caller has cancelled, changes nothing either.
+func TestQueue_Hold_ACancelledDeadlineBehind(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		ctx, cancel := context.WithCancel(l.until(t, 22*ms))
+		l.acquire(1, ctx, Request{})
+		l.acquire(2, bg, Request{})
+		time.Sleep(ms)
+		cancel()
+		time.Sleep(time.Second)
+		// The driver had been told to wake at its slot; the one behind it is held.
+		l.Want(t, synclog.Failed(1, ms, context.Canceled), synclog.At(0, 5*ms), synclog.At(2, 30*ms))
+	})
+}
+
+// If the driver cancels, the next one is woken for the deadline behind it, too.
+func TestQueue_Hold_TheDriverCancels(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		ctx, cancel := context.WithCancel(bg)
+		l.acquire(0, ctx, Request{})
+		l.acquire(1, bg, Request{})
+		l.acquire(2, l.until(t, 16*ms), Request{}) // its slot is at 15 ms, and then at 10
+		time.Sleep(ms)
+		cancel()
+		time.Sleep(time.Second)
+		l.Want(t, synclog.Failed(0, ms, context.Canceled), synclog.At(1, 5*ms), synclog.At(2, 10*ms))
+	})
+}
+
+// A pause moves the slots: the deadline behind the driver counts at the new ones.
+func TestQueue_Hold_APauseBeforeTheDeadlineBehind(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		l.acquire(1, l.until(t, 112*ms), Request{})
+		time.Sleep(2 * ms)
+		l.Change(func(time.Duration) { l.rule.(*slots).next = 100 * ms })
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 105*ms))
+	})
+}
+
+// A call that only tries neither overtakes them nor holds the driver up.
+func TestQueue_Hold_TryBesideADeadlineBehind(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		l.acquire(1, l.until(t, 12*ms), Request{})
+		time.Sleep(2 * ms)
+		if _, ok := l.Try(Request{N: 1}); ok {
+			t.Error("overtook those that wait")
+		}
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms))
+	})
+}
+
+// With a parent or limits the callers ask. The head is held while it waits for its own rate,
+// but not beyond the deadline of a caller behind it.
+func TestQueue_Hold_OfACallerThatAsks_TheDeadlineOfACallerBehind(t *testing.T) {
+	for _, before := range []time.Duration{0, 3 * ms} {
+		eachClock(t, func(t *testing.T, l heldLine) {
+			l.cfg.Exact = false
+			next, asked := 5*ms, 0
+			ask := func(context.Context, Turn) (Wait, error) {
+				asked++
+				if wait := next - l.Now(); wait > 0 {
+					return Wait{For: wait, Sure: wait, Paced: true}, nil
+				}
+				next += 5 * ms
+				return Wait{}, nil
+			}
+			l.rule = nobody{}
+			l.acquire(0, bg, Request{Ask: ask})
+			time.Sleep(before)
+			l.acquire(1, l.until(t, 12*ms), Request{Ask: ask})
+			time.Sleep(time.Second)
+			l.Want(t, synclog.At(0, 5*ms), synclog.At(1, 10*ms))
+		})
+	}
+}
+
+// A head that waits for another limit is not held, so a deadline behind it does not make it
+// ask again.
+func TestQueue_Hold_ADeadlineBehindACallerThatWaitsForALimit(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.cfg.Exact = false
+		l.rule = nobody{}
+		asked := 0
+		l.acquire(0, bg, Request{Ask: func(context.Context, Turn) (Wait, error) {
+			asked++
+			return Wait{For: max(0, 2*near-l.Now())}, nil
+		}})
+		time.Sleep(ms)
+		l.acquire(1, l.until(t, 2*near+ms), Request{Ask: func(context.Context, Turn) (Wait, error) { return Wait{}, nil }})
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 2*near), synclog.At(1, 2*near))
+		if asked != 2 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+// A caller that fails by its deadline gets the error of its context, as before.
+func TestQueue_Hold_ADeadlineBeforeTheSlot(t *testing.T) {
+	eachClock(t, func(t *testing.T, l heldLine) {
+		l.acquire(0, bg, Request{})
+		if _, _, err := l.Acquire(l.until(t, 9*ms), Request{N: 1, Max: Forever}); !errors.Is(err, context.DeadlineExceeded) || l.Now() != 0 {
+			t.Errorf("%v at %v", err, l.Now())
+		}
+		time.Sleep(time.Second)
+		l.Want(t, synclog.At(0, 25*ms))
+	})
+}
+
+// # A clock of many queues
+
+// rung is held without a hold: the clock rings at each slot.
+func rung(interval time.Duration) *Queue { return held(interval, 0, Config{Exact: true}) }
+
+// Queues with different intervals share a clock, which rings each at its slots. When none
+// waits it has nothing left.
+func TestClock_ManyQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, start := &clock{began: time.Now()}, time.Now()
+		time.Sleep(ms) // the queues are not as old as the clock
+		var callers sync.WaitGroup
+		for i := range 20 {
+			q := rung(time.Duration(i+1) * ms)
+			q.clock = c
+			for k := range 7 {
+				callers.Go(func() {
+					_, _, err := q.Acquire(context.Background(), Request{N: 1, Max: Forever})
+					if got := time.Since(start) - ms; err != nil || got%(time.Duration(i+1)*ms) != 0 || got > time.Duration(6*(i+1))*ms {
+						t.Errorf("queue %d, caller %d left at %v, %v", i, k, got, err)
+					}
+				})
+			}
+		}
+		callers.Wait()
+		synctest.Wait()
+		if len(c.queues) > 0 || c.ringing {
+			t.Errorf("%d queues are to be rung, ringing %v", len(c.queues), c.ringing)
+		}
+	})
+}
+
+// A clock that few ask serves none.
+func TestClock_OnlyIfManyAsk(t *testing.T) {
+	const while = 2 * ms
+	for name, asks := range map[string]struct {
+		at   []time.Duration
+		last bool
+	}{
+		"few":                 {[]time.Duration{0, 0, ms}, false},
+		"many":                {[]time.Duration{0, 0, ms, ms}, true},
+		"slowly":              {[]time.Duration{0, ms, 3 * ms, 4 * ms, 6 * ms, 7 * ms}, false},
+		"many a while before": {[]time.Duration{0, 0, ms, ms, while + 1}, true},
+		"many long before":    {[]time.Duration{0, 0, ms, ms, 2*while + 1}, false},
+	} {
+		c, got := &clock{least: 3}, false
+		for _, at := range asks.at {
+			got = c.serves(at)
+		}
+		if got != asks.last {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := rung(ms)
+		q.clock.least = 1000
+		if got, want := leave(q, Request{N: 1, Max: Forever}, 0, 0, 0), []time.Duration{0, ms, 2 * ms}; !slices.Equal(got, want) || q.clock.timer != nil {
+			t.Errorf("left at %v, want %v, without the clock", got, want)
+		}
+	})
+}
+
+// What has no part in an ordinary slot has a timer of its own.
+func TestClock_NotFor(t *testing.T) {
+	for name, f := range map[string]func(q *Queue, r *Request){
+		"a bubble":         func(q *Queue, _ *Request) { q.fine = false },
+		"exact wake-ups":   func(q *Queue, _ *Request) { q.cfg.Fine = func() bool { return true } },
+		"far away":         func(q *Queue, _ *Request) { q.rule.(*slots).interval = near + 1 },
+		"bounds and Exact": func(q *Queue, r *Request) { q.cfg.Exact, r.Max = false, 50*ms },
+		"no Hold":          func(q *Queue, _ *Request) { q.cfg.Hold = nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, r := rung(ms), Request{N: 1, Max: Forever}
+			f(q, &r)
+			t1 := q.rule.(*slots).interval
+			if got, want := leave(q, r, 0, 0, 0), []time.Duration{0, t1, 2 * t1}; !slices.Equal(got, want) || q.clock.timer != nil {
+				t.Errorf("%s: left at %v, want %v, without the clock", name, got, want)
+			}
+		})
+	}
+}
+
+// The driver need not be the same when the clock rings, nor its slot.
+func TestClock_OtherThanExpected(t *testing.T) {
+	bg := context.Background()
+	for name, f := range map[string]func(t *testing.T, q *Queue, left func(after time.Duration)){
+		// The second waits behind a reservation, drives, and drives again after it.
+		"a reservation is attended": func(t *testing.T, q *Queue, left func(time.Duration)) {
+			q.Reserve(Request{N: 1})
+			w, _, _ := q.Reserve(Request{N: 1})
+			go func() {
+				q.Acquire(bg, Request{N: 1, Max: Forever})
+				left(20 * ms)
+			}()
+			time.Sleep(ms)
+			if err := q.Attend(bg, w); err != nil {
+				t.Error(err)
+			}
+			left(10 * ms)
+		},
+		"the driver gives up": func(t *testing.T, q *Queue, left func(time.Duration)) {
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			ctx, cancel := context.WithCancel(bg)
+			go q.Acquire(ctx, Request{N: 1, Max: Forever})
+			time.Sleep(ms)
+			time.AfterFunc(5*ms, cancel)
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			left(10 * ms)
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			left(20 * ms)
+		},
+		"later": func(t *testing.T, q *Queue, left func(time.Duration)) {
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.rule.(*slots).next = 30 * ms }) })
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			left(30 * ms)
+		},
+		"earlier": func(t *testing.T, q *Queue, left func(time.Duration)) {
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.rule.(*slots).next = 7 * ms }) })
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			left(7 * ms)
+		},
+		"only a change helps": func(t *testing.T, q *Queue, left func(time.Duration)) {
+			w := &witness{slots: slots{interval: 10 * ms}}
+			q.rule = w
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			time.AfterFunc(5*ms, func() {
+				q.Lock()
+				defer q.Unlock()
+				w.full = true
+			})
+			time.AfterFunc(15*ms, func() { q.Change(func(time.Duration) { w.full, w.next = false, 18*ms }) })
+			q.Acquire(bg, Request{N: 1, Max: Forever})
+			left(18 * ms)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				f(t, rung(10*ms), func(want time.Duration) {
+					if got := time.Since(start); got != want {
+						t.Errorf("left at %v, want %v", got, want)
+					}
+				})
+				time.Sleep(50 * ms) // also for those that wait beside
+			})
+		})
+	}
+}
+
+// On the real clock, with callers that give up at any instant, all waits end.
+func TestClock_Stress(t *testing.T) {
+	var callers sync.WaitGroup
+	var granted, gaveUp atomic.Int64
+	for i := range 40 {
+		q := new(Queue)
+		q.Init(&slots{interval: time.Duration(i+1) * 50 * time.Microsecond}, Config{
+			Exact: true, Hold: func() time.Duration { return time.Duration(i%3) * ms / 2 },
+		})
+		for k := range 4 {
+			callers.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), uint64(k)))
+				for range 50 {
+					ctx, cancel := context.WithCancel(context.Background())
+					if r.IntN(3) == 0 {
+						time.AfterFunc(time.Duration(r.Int64N(int64(2*ms))), cancel)
+					}
+					if r.IntN(5) == 0 {
+						if w, _, err := q.Reserve(Request{N: 1}); err == nil && w != nil && r.IntN(2) == 0 {
+							_ = q.Attend(ctx, w)
+						}
+					}
+					switch _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever}); {
+					case err == nil:
+						granted.Add(1)
+					case errors.Is(err, context.Canceled):
+						gaveUp.Add(1)
+					default:
+						t.Error(err)
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	callers.Wait()
+	if n := granted.Load() + gaveUp.Load(); n != 40*4*50 || granted.Load() == 0 {
+		t.Errorf("%d waits ended, %d of them well", n, granted.Load())
+	}
 }
