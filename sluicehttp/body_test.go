@@ -1,10 +1,15 @@
 package sluicehttp_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"reflect"
 	"strings"
 	"sync"
@@ -265,3 +270,357 @@ func TestTransport_RoundTrip_DoesNotChangeTheRequest(t *testing.T) {
 type fail struct{ err error }
 
 func (f fail) Read([]byte) (int, error) { return 0, f.err }
+
+// # Responses without content
+
+// An answer without content gives its permit back with its header. Its body still
+// reads to its end, its trailers arrive, and the handler is not interrupted, also
+// where HTTP/2 ends the stream later than the header.
+func TestTransport_AnswerWithoutContent(t *testing.T) {
+	settings := []struct {
+		name string
+		cfg  func(cfg *sluicehttp.Config, l *lender)
+	}{
+		{"plain", func(*sluicehttp.Config, *lender) {}},
+		{"AttemptTimeout", func(cfg *sluicehttp.Config, _ *lender) { cfg.Retry.AttemptTimeout = time.Second }},
+		{"Permits", func(cfg *sluicehttp.Config, l *lender) { cfg.Gate.Semaphore = l }},
+		{"both", func(cfg *sluicehttp.Config, l *lender) {
+			cfg.Retry.AttemptTimeout, cfg.Gate.Semaphore = time.Second, l
+		}},
+		{"both, ReleaseAtHeaders", func(cfg *sluicehttp.Config, l *lender) {
+			cfg.Retry.AttemptTimeout, cfg.Gate.Semaphore, cfg.ReleaseAtHeaders = time.Second, l, true
+		}},
+	}
+	answers := []struct {
+		name, method string
+		status       int
+		header       string // Content-Length
+		retried      bool
+	}{
+		{"HEAD", "HEAD", 200, "5", false},
+		{"no content", "GET", 204, "", false},
+		{"no content to a DELETE", "DELETE", 204, "", false},
+		{"not modified", "GET", 304, "", false},
+		{"empty", "GET", 200, "0", false},
+		{"empty, to a POST", "POST", 201, "0", false},
+		{"not found", "GET", 404, "0", false},
+		{"a failure", "POST", 500, "0", false},
+		{"after a retry", "GET", 204, "", true},
+	}
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		for _, set := range settings {
+			for _, a := range answers {
+				for _, work := range []time.Duration{0, 5 * time.Second} { // after the header
+					for _, use := range []string{"read", "closed", "left"} {
+						t.Run(fmt.Sprintf("%s/%s/%s/%v/%s", proto, set.name, a.name, work, use), func(t *testing.T) {
+							l := new(lender)
+							cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Concurrency: 1}}
+							set.cfg(&cfg, l)
+							interrupted := false // net/http itself interrupts a HEAD in HTTP/2
+							handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+								if a.header != "" {
+									w.Header().Set("Content-Length", a.header)
+								}
+								w.Header().Set("Trailer", "X-Sum")
+								w.WriteHeader(a.status)
+								if work > 0 {
+									_ = http.NewResponseController(w).Flush()
+									select {
+									case <-time.After(work):
+									case <-r.Context().Done():
+										interrupted = a.method != http.MethodHead
+									}
+								}
+								w.Header().Set("X-Sum", "42")
+							})
+							faults := layers(sluicetest.Handler(handler))
+							attempts := 1
+							if a.retried {
+								faults, attempts = layers(sluicetest.On(1, sluicetest.Status(503)), sluicetest.Handler(handler)), 2
+							}
+							inWorld(t, cfg, faults, func(w *world) {
+								scheme := "http"
+								if proto == "HTTP/2.0" {
+									scheme = "https"
+								}
+								resp, err := w.rt.RoundTrip(request(t, bg, a.method, scheme+"://a.test/", nil))
+								if err != nil {
+									t.Fatal(err)
+								}
+								if resp.Proto != proto || resp.StatusCode != a.status {
+									t.Errorf("%s %d", resp.Proto, resp.StatusCode)
+								}
+								came := w.now()
+								if n := inFlight(w.rt); n != 0 {
+									t.Errorf("%d permits are held with the header", n)
+								}
+								if cfg.Gate.Semaphore != nil && l.released != attempts {
+									t.Errorf("%d leases were released, want %d", l.released, attempts)
+								}
+								switch use {
+								case "read":
+									body, err := io.ReadAll(resp.Body)
+									if err != nil || len(body) != 0 {
+										t.Errorf("read %q, %v", body, err)
+									}
+									http2 := proto == "HTTP/2.0" && a.method != "HEAD"
+									if took := w.now() - came; http2 && took != work || !http2 && took != 0 {
+										t.Errorf("the end of the body came after %v", took)
+									}
+									if got := resp.Trailer.Get("X-Sum"); http2 && work > 0 && got != "42" {
+										t.Errorf("the trailer is %q", got)
+									}
+									time.Sleep(work)
+									synctest.Wait()
+									if interrupted {
+										t.Error("the handler was interrupted")
+									}
+									resp.Body.Close()
+								case "closed":
+									resp.Body.Close()
+								case "left": // the bubble ends only if no goroutine is left
+									time.Sleep(work)
+									synctest.Wait()
+									if interrupted {
+										t.Error("the handler was interrupted")
+									}
+								}
+							})
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// # Streams
+
+func TestTransport_EventStream(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(events(5, time.Minute)), func(w *world) {
+			resp, err := w.client.Get(scheme + "://a.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			lines := bufio.NewScanner(resp.Body)
+			for i := range 5 {
+				if !lines.Scan() || lines.Text() != fmt.Sprint("data: ", i+1) || w.now() != time.Duration(i)*time.Minute {
+					t.Errorf("%q at %v", lines.Text(), w.now())
+				}
+				if n := inFlight(w.rt); n != 1 && i < 4 {
+					t.Errorf("%d in flight while it streams", n)
+				}
+				lines.Scan()
+			}
+			if lines.Scan() || lines.Err() != nil || inFlight(w.rt) != 0 {
+				t.Errorf("in the end %v, %d in flight", lines.Err(), inFlight(w.rt))
+			}
+		})
+	}
+}
+
+func TestTransport_Upgrade(t *testing.T) {
+	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}, {AttemptTimeout: time.Second, ReleaseAtHeaders: true}} {
+		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(echo(t, 10)), func(w *world) {
+			req := request(t, sluicehttp.With(bg, o), "GET", "http://a.test/", nil)
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", "echo")
+			resp, err := w.rt.RoundTrip(req)
+			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%v, %v", resp, err)
+			}
+			conn, ok := resp.Body.(io.ReadWriteCloser)
+			if !ok {
+				t.Fatalf("the body is a %T, and cannot be written to", resp.Body)
+			}
+			time.Sleep(time.Minute) // longer than an attempt may take
+			if _, err := conn.Write([]byte("0123456789")); err != nil {
+				t.Error(err)
+			}
+			if n := inFlight(w.rt); (n == 0) != o.ReleaseAtHeaders {
+				t.Errorf("%d in flight", n)
+			}
+			got, err := io.ReadAll(conn)
+			if string(got) != "0123456789" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			if half, ok := conn.(interface{ CloseWrite() error }); !ok {
+				t.Error("it cannot be closed for writing")
+			} else if err := half.CloseWrite(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, io.ErrClosedPipe) {
+				t.Logf("CloseWrite: %v", err)
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := inFlight(w.rt); n != 0 {
+				t.Errorf("%d in flight in the end", n)
+			}
+		})
+	}
+}
+
+func TestTransport_InformationalAnswers(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		for _, method := range []string{"GET", "POST"} { // the latter has a trace of ours, too
+			inWorld(t, sluicehttp.Config{}, layers(earlyHints), func(w *world) {
+				var codes []int
+				ctx := httptrace.WithClientTrace(bg, &httptrace.ClientTrace{
+					Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+						codes = append(codes, code)
+						return nil
+					},
+				})
+				status, _, err := w.do(request(t, ctx, method, scheme+"://a.test/", nil))
+				if status != 200 || err != nil || len(codes) != 1 || codes[0] != 103 {
+					t.Errorf("%d, %v, informed %v", status, err, codes)
+				}
+			})
+		}
+	}
+}
+
+// # Bodies of requests
+
+func TestReplay_Bodies(t *testing.T) {
+	content := strings.Repeat("body ", 1000)
+	plain := func(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} } // net/http knows no length
+	for _, c := range []struct {
+		name   string
+		body   io.Reader
+		length int64 // 0: as net/http has it
+		want   int   // attempts
+		why    error
+	}{
+		{"none", nil, 0, 2, nil},
+		{"NoBody", http.NoBody, 0, 2, nil},
+		{"GetBody", strings.NewReader(content), 0, 2, nil},
+		{"small", plain(content), int64(len(content)), 2, nil},
+		{"64 KiB", plain(strings.Repeat("x", 64<<10)), 64 << 10, 2, nil},
+		{"more", plain(strings.Repeat("x", 64<<10+1)), 64<<10 + 1, 1, sluicehttp.ErrReplay},
+		{"unknown", plain(content), 0, 1, sluicehttp.ErrReplay},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(503))), func(w *world) {
+				ctx, report := sluicehttp.WithReport(bg)
+				req := request(t, ctx, "PUT", "http://a.test/", c.body)
+				if c.length != 0 {
+					req.ContentLength = c.length
+				}
+				status, _, err := w.do(req)
+				want := 200
+				if c.why != nil {
+					want = 503
+				}
+				if err != nil || status != want {
+					t.Errorf("%d, %v; want %d", status, err, want)
+				}
+				wantWhy(t, report, c.why, c.want)
+				got := w.srv.Record().Requests
+				for _, r := range got[1:] {
+					if !bytes.Equal(r.Body, got[0].Body) || r.BodyLen != got[0].BodyLen {
+						t.Errorf("the second body is another: %d bytes, %d at first", r.BodyLen, got[0].BodyLen)
+					}
+				}
+				if got[0].BodyLen != max(c.length, req.ContentLength, 0) && c.name != "unknown" {
+					t.Errorf("%d bytes arrived", got[0].BodyLen)
+				}
+			})
+		})
+	}
+}
+
+// A body of which nothing was read can still be sent: no connection was made.
+func TestReplay_UntouchedBody(t *testing.T) {
+	for _, method := range []string{"PUT", "POST"} {
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+			onDial(w.rt.Unwrap(), func(_ context.Context, n int) error {
+				if n <= 2 {
+					return errRefused
+				}
+				return nil
+			})
+			body := &closing{Reader: strings.NewReader("long, of unknown length")}
+			status, _, err := w.do(request(t, bg, method, "http://a.test/", body))
+			if err != nil || status != 200 {
+				t.Errorf("%s: %d, %v", method, status, err)
+			}
+			got := w.srv.Record().Requests
+			if len(got) != 1 || string(got[0].Body) != "long, of unknown length" || w.now() != 2*time.Second {
+				t.Errorf("%s: got %+v at %v", method, got, w.now())
+			}
+			if _, closed := body.count(); closed == 0 {
+				t.Errorf("%s: the body was not closed", method)
+			}
+		})
+	}
+}
+
+func TestReplay_FailingBody(t *testing.T) {
+	wrong := errors.New("disk")
+	fails := func() io.Reader { return io.MultiReader(strings.NewReader("bo"), fail{wrong}) }
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody(), sluicetest.Status(503)), func(w *world) {
+		small := request(t, bg, "PUT", "http://a.test/", &closing{Reader: fails()})
+		small.ContentLength = 4
+		if _, _, err := w.do(small); !errors.Is(err, wrong) {
+			t.Errorf("a small body: %v", err)
+		}
+		if n := len(w.srv.Record().Requests); n != 0 {
+			t.Errorf("%d requests arrived", n)
+		}
+		again := request(t, bg, "PUT", "http://a.test/", strings.NewReader("body"))
+		again.GetBody = func() (io.ReadCloser, error) { return nil, wrong }
+		// There is an answer, so that is returned.
+		if status, _, err := w.do(again); status != 503 || err != nil {
+			t.Errorf("a GetBody that fails: %d, %v", status, err)
+		}
+		if inFlight(w.rt) != 0 {
+			t.Errorf("%d in flight", inFlight(w.rt))
+		}
+	})
+}
+
+// The Timeout of a client covers the reading of a small body, too.
+func TestReplay_StallingBody(t *testing.T) {
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		body, _ := io.Pipe() // without a writer
+		req := request(t, ctx, "PUT", "http://a.test/", body)
+		req.ContentLength = 4
+		resp, err := w.rt.RoundTrip(req)
+		if resp != nil || err != context.DeadlineExceeded || w.now() != time.Minute {
+			t.Errorf("%v, %v at %v", resp, err, w.now())
+		}
+		synctest.Wait()
+		if _, err := body.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+			t.Errorf("the body was not closed: %v", err)
+		}
+		wantWhy(t, report, context.DeadlineExceeded, 0)
+	})
+}
+
+// A body that does not have its length would fail at each attempt.
+func TestReplay_WrongLength(t *testing.T) {
+	for length, want := range map[int64]string{3: "and its body more bytes", 5: "and its body 4 bytes"} {
+		for _, ends := range []bool{false, true} {
+			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.ReadBody()), func(w *world) {
+				ctx := bg
+				if ends { // then another goroutine reads it
+					ctx = w.Context()
+				}
+				body := &closing{Reader: strings.NewReader("body")}
+				req := request(t, ctx, "PUT", "http://a.test/", body)
+				req.ContentLength = length
+				if _, _, err := w.do(req); err == nil || !strings.Contains(err.Error(), want) || w.now() != 0 {
+					t.Errorf("a length of %d: %v at %v; want %s", length, err, w.now(), want)
+				}
+				if _, closed := body.count(); closed != 1 || len(w.srv.Record().Requests) != 0 {
+					t.Errorf("closed %d times, %d requests", closed, len(w.srv.Record().Requests))
+				}
+			})
+		}
+	}
+}

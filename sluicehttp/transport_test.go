@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -429,5 +432,305 @@ func TestTransport_Allocations(t *testing.T) {
 	own := testing.AllocsPerRun(1000, get(base))
 	if n := testing.AllocsPerRun(1000, get(mustTransport(t, base, sluicehttp.Config{}))) - own; n > 1 {
 		t.Errorf("%v allocations beyond those of the base", n)
+	}
+}
+
+// # Keys
+
+// All spellings of one server share its gate, and no others do.
+func TestTransport_Key_Spellings(t *testing.T) {
+	servers := map[string][]string{
+		"http://example.test": {
+			"http://example.test/", "http://example.test", "http://EXAMPLE.test/", "HTTP://Example.Test/", "http://example.test:80/", "http://example.test./",
+			"http://example.test.:80/", "http://example.test:/", "http://example.test:080/", "http://example.test:0000080/",
+			"http://user:password@example.test/", "http://example.test/path?query#fragment",
+			"http://ｅｘａｍｐｌｅ.test/", "http://example。test/", "http://example.test。/",
+		},
+		"https://example.test":      {"https://example.test/", "https://example.test:443/", "https://example.test.:0443/"},
+		"https://example.test:80":   {"https://example.test:80/", "https://example.test:080/"},
+		"http://example.test:443":   {"http://example.test:443/", "http://EXAMPLE.test.:0443/"},
+		"http://example.test:8080":  {"http://example.test:8080/", "http://Example.test:08080"},
+		"http://xn--bcher-kva.test": {"http://bücher.test/", "http://BÜCHER.test/", "http://xn--bcher-kva.test/", "http://XN--BCHER-KVA.test:80", "http://bu\u0308cher.test./"},
+		"http://[::1]":              {"http://[::1]/", "http://[0:0:0:0:0:0:0:1]/", "http://[0000::0001]:80/", "http://[::1]:"},
+		"http://[2001:db8::a]:8080": {"http://[2001:db8::a]:8080/", "http://[2001:DB8:0::A]:8080/", "http://[2001:0db8:0000:0000:0000:0000:0000:000a]:08080/"},
+		"http://127.0.0.1":          {"http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://[::FFFF:7f00:1]:80/", "http://127.0.0.1./"},
+		"http://127.0.0.1:8080":     {"http://127.0.0.1:8080/"},
+		"http://[fe80::1%eth0]":     {"http://[fe80::1%25eth0]/", "http://[FE80:0::1%25eth0]:80/"},
+		"http://[fe80::1%ETH0]":     {"http://[fe80::1%25ETH0]/"},
+		"http://a_b.test":           {"http://a_b.test/", "http://A_B.test/"},
+		"http://a.test":             {"http://a.test"},
+	}
+	for want, urls := range servers {
+		for _, u := range urls {
+			rt := mustTransport(t, instant{header: http.Header{}}, sluicehttp.Config{})
+			for range 2 { // the second time it is the most recent
+				if _, err := rt.RoundTrip(request(t, bg, "GET", u, nil)); err != nil {
+					t.Errorf("%s: %v", u, err)
+				}
+			}
+			if _, err := rt.RoundTrip(request(t, bg, "GET", urls[0], nil)); err != nil {
+				t.Errorf("%s: %v", want, err)
+			}
+			gates := make(map[string]uint64)
+			rt.Stats(func(key string, s sluicehttp.Stats) bool {
+				gates[key] = s.Granted
+				return true
+			})
+			if len(gates) != 1 || gates[want] != 3 {
+				t.Errorf("%s: gates %v, want %s", u, gates, want)
+			}
+		}
+	}
+}
+
+// A host that no server can have gets some key, and no panic.
+func TestTransport_Key_InvalidHosts(t *testing.T) {
+	for _, host := range []string{"", ".", "..", ":", ":80", "[", "[]", "]", "[::1", "::1", "a.test:http", "a.test:-1", "a b", "\xff", "[\xff]", "%", "xn--\u0000", "a:b:c", "[::1]x"} {
+		rt := mustTransport(t, instant{header: http.Header{}}, sluicehttp.Config{})
+		req := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: host}, Header: http.Header{}}
+		if _, err := rt.RoundTrip(req); err != nil {
+			t.Errorf("%q: %v", host, err)
+		}
+		stats(t, rt)
+	}
+}
+
+func BenchmarkKey(b *testing.B) {
+	for _, host := range []string{"api.example.com", "api.example.com:8080", "API.example.com", "bücher.example.com"} {
+		b.Run(host, func(b *testing.B) {
+			u := &url.URL{Scheme: "http", Host: host}
+			b.ReportAllocs()
+			for b.Loop() {
+				sluicehttp.KeyOf(u)
+			}
+		})
+	}
+}
+
+// # The state of a key
+
+// Gates are forgotten as soon as they may be, by some while others are about to use
+// them: there are never two at once for a host.
+func TestTransport_GatesInUseAreKept(t *testing.T) {
+	const hosts, callers, each = 3, 8, 3000
+	var inFlight [hosts]atomic.Int32
+	base := roundTripper(func(req *http.Request) (*http.Response, error) {
+		host := &inFlight[req.URL.Host[0]-'a']
+		if n := host.Add(1); n > 1 {
+			t.Errorf("%d in flight at %s, want 1", n, req.URL.Host)
+		}
+		runtime.Gosched()
+		host.Add(-1)
+		return &http.Response{StatusCode: 204, Header: http.Header{}, Body: http.NoBody}, nil
+	})
+	var made atomic.Int32
+	rt := mustTransport(t, base, sluicehttp.Config{
+		NewGate: func(string) (*sluice.Gate, error) {
+			made.Add(1)
+			return sluice.New(sluice.Config{Concurrency: 1})
+		},
+		Keys: sluice.KeyedConfig{Idle: -1},
+	})
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				host := (c + i/7) % hosts // a few to one, so that it is the most recent
+				req, _ := http.NewRequestWithContext(slow{bg}, http.MethodGet, fmt.Sprintf("http://%c.test/", 'a'+host), nil)
+				if _, err := rt.RoundTrip(req); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() <= hosts {
+		t.Error("no gate was ever forgotten")
+	}
+	t.Logf("%d gates were made", made.Load())
+}
+
+// A state that is pinned cannot be retired, and one that is retired cannot be pinned.
+func TestState_Pin(t *testing.T) {
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 204, Header: http.Header{}, Body: http.NoBody}, nil
+	})
+	rt := mustTransport(t, base, sluicehttp.Config{})
+	if _, err := rt.RoundTrip(request(t, bg, http.MethodGet, "http://a.test/", nil)); err != nil {
+		t.Fatal(err)
+	}
+	st := sluicehttp.StateOf(rt)
+	pinned := 0
+	for range 10 * sluicehttp.KeyedEvery {
+		if st.Pin() {
+			pinned++
+			if st.Retire() {
+				t.Fatal("retired while it is pinned")
+			}
+			st.Unpin()
+		}
+	}
+	if want := 10 * (sluicehttp.KeyedEvery - 1); pinned != want {
+		t.Errorf("pinned %d times, want %d", pinned, want)
+	}
+	if !st.Retire() {
+		t.Fatal("not retired although no request uses it")
+	}
+	for range 3 {
+		if st.Pin() {
+			t.Error("pinned after it was retired")
+		}
+	}
+	st.Revive()
+	if !st.Pin() {
+		t.Error("not pinned after it was revived")
+	}
+}
+
+// A slow context lets others run when it is asked whether it is done, and that is
+// between choosing a gate and passing it.
+type slow struct{ context.Context }
+
+func (slow) Err() error {
+	runtime.Gosched()
+	return nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// # Peers
+
+// groups is a limits.Peers that hands on the names of the groups.
+type groups chan string
+
+func (g groups) Exchange(_ context.Context, group string, _ limits.PeerReport) (limits.PeerReply, error) {
+	g <- group
+	return limits.PeerReply{}, context.Canceled
+}
+
+// The gates of a key share what they learn with those of that key in other processes.
+func TestConfig_Gate_Peers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(groups, 100)
+		transport, err := sluicehttp.New(answers(200), sluicehttp.Config{
+			Gate: sluice.Config{Adaptive: sluice.Adaptive{Peers: seen}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer transport.Close()
+		client := &http.Client{Transport: transport}
+		resp, err := client.Get("http://api.example.com/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if group := <-seen; !strings.Contains(group, "api.example.com") {
+			t.Errorf("group %q", group)
+		}
+	})
+}
+
+// answers is a server that answers with a status.
+type answers int
+
+func (status answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: int(status), Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+// # Proxies
+
+// A proxy that refuses to connect us is asked once; one that is overloaded or broken
+// is asked again, as a server is.
+func TestTransport_ProxyRefuses(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		also   []int
+		tries  int
+	}{
+		{407, nil, 1},
+		{401, nil, 1},
+		{403, nil, 1},
+		{404, nil, 1},
+		{407, []int{407}, 4},
+		{408, nil, 4},
+		{429, nil, 4},
+		{500, nil, 4},
+		{502, nil, 4},
+		{503, nil, 4},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(fmt.Sprint(c.status, c.also, scheme), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					proxy := sluicetest.NewServer(sluicetest.Status(c.status))
+					defer proxy.Close()
+					base := proxy.Transport()
+					base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test"})
+					defer base.CloseIdleConnections()
+					cfg := sluicehttp.Config{Retry: seconds, AlsoRetry: c.also}
+					cfg.Retry.Throttled = sluice.Constant(time.Second)
+					cfg.Gate.Adaptive.Off = true // refused calls would not count as attempts
+					rt := mustTransport(t, base, cfg)
+					ctx, report := sluicehttp.WithReport(bg)
+					resp, err := rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/", nil))
+					switch {
+					case scheme == "https" && err == nil:
+						t.Error("there is an answer")
+					case scheme == "http" && (err != nil || resp.StatusCode != c.status):
+						t.Errorf("got %v, %v", resp, err)
+					}
+					if n := len(proxy.Record().Requests); n != c.tries {
+						t.Errorf("the proxy was asked %d times, want %d", n, c.tries)
+					}
+					if err != nil && c.tries == 1 && !errors.Is(report.Last().Why, sluice.ErrPermanent) {
+						t.Errorf("why: %v", report.Last().Why)
+					}
+					if resp != nil {
+						resp.Body.Close()
+					}
+				})
+			})
+		}
+	}
+}
+
+// A SOCKS proxy that wants other credentials is asked once.
+func TestTransport_ProxyRefuses_SOCKS(t *testing.T) {
+	for _, chosen := range []byte{0xff, 0x02} { // no method, or a password that is wrong
+		synctest.Test(t, func(t *testing.T) {
+			dials := 0
+			base := &http.Transport{
+				Proxy:       http.ProxyURL(&url.URL{Scheme: "socks5", Host: "proxy.test:1080", User: url.UserPassword("a", "b")}),
+				DialContext: socks(&dials, chosen),
+			}
+			rt := mustTransport(t, base, sluicehttp.Config{Retry: seconds})
+			if _, err := rt.RoundTrip(request(t, bg, "GET", "http://a.test/", nil)); err == nil {
+				t.Error("there is an answer")
+			}
+			if dials != 1 {
+				t.Errorf("%d dials", dials)
+			}
+		})
+	}
+}
+
+// socks dials a SOCKS5 proxy (RFC 1928) that chooses a method and then refuses.
+func socks(dials *int, chosen byte) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		*dials++
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			greeting := make([]byte, 64)
+			server.Read(greeting)
+			server.Write([]byte{5, chosen})
+			if chosen == 2 {
+				server.Read(greeting)
+				server.Write([]byte{1, 1})
+			}
+		}()
+		return client, nil
 	}
 }
