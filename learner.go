@@ -226,7 +226,7 @@ func (l *learner) wait(now time.Duration, n int64, costs Costs, inFlight int64) 
 	if l.more != nil {
 		return l.waitAll(now, n, costs, inFlight)
 	}
-	return until(now, l.rule.Next(now, int(inFlight)))
+	return until(now, l.rule.Demand(now, int(inFlight)))
 }
 
 // looksLike is wait for somebody who only looks.
@@ -234,10 +234,10 @@ func (l *learner) looksLike(now time.Duration, inFlight int64) time.Duration {
 	if l == nil {
 		return 0
 	}
-	wait := until(now, l.rule.Wait(now, int(inFlight)))
+	wait := until(now, l.rule.Peek(now, int(inFlight)))
 	for _, b := range l.more {
 		if b.rule != nil {
-			wait = max(wait, until(now, b.rule.Wait(now, int(inFlight))))
+			wait = max(wait, until(now, b.rule.Peek(now, int(inFlight))))
 		}
 	}
 	return wait
@@ -293,7 +293,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.charged(e)
-		l.rule.Done(e.now, call, reply)
+		l.rule.Ended(e.now, call, reply)
 		return
 	}
 	l.refusedBy(l.blame(e, named, asked > 0), e, reply)

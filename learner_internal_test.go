@@ -93,7 +93,7 @@ func TestLearner_LooksLike_TheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
 		l.leave(0, 0, 1, Costs{"tokens": 300}, 1)
-		calls, most := until(0, l.rule.Wait(0, 1)), until(0, tokens.rule.Wait(0, 1))
+		calls, most := until(0, l.rule.Peek(0, 1)), until(0, tokens.rule.Peek(0, 1))
 		if most < time.Second || calls > 200*time.Millisecond {
 			t.Fatalf("waits of %v and %v", calls, most)
 		}
@@ -109,7 +109,7 @@ func TestLearner_Wait_IsDemandForTheLongest(t *testing.T) {
 		l, tokens := twoUnits(t)
 		l.leave(0, 0, 1, Costs{"tokens": 300}, 1)
 		call := Costs{"tokens": 100}
-		if got, want := l.wait(0, 1, call, 1), until(0, tokens.rule.Wait(0, 1)); got != want {
+		if got, want := l.wait(0, 1, call, 1), until(0, tokens.rule.Peek(0, 1)); got != want {
 			t.Errorf("waits %v, want %v", got, want)
 		}
 	})
@@ -119,10 +119,10 @@ func TestLearner_Wait_IsDemandForTheLongest(t *testing.T) {
 func TestGate_FurtherRule_IsNotBoundedByTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		if at := tokens.rule.Wait(time.Minute, 7); at == adaptive.Never {
+		if at := tokens.rule.Peek(time.Minute, 7); at == adaptive.Never {
 			t.Error("seven calls in flight hold a unit up")
 		}
-		if at := l.rule.Wait(time.Minute, 7); at != adaptive.Never {
+		if at := l.rule.Peek(time.Minute, 7); at != adaptive.Never {
 			t.Errorf("seven calls in flight do not hold up the first unit: %v", at)
 		}
 		if b := tokens.rule.Belief(); b.Rate < 90 {
@@ -137,11 +137,11 @@ func TestGate_ForgetLearned_NotWithSeveralUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
 		g := l.gate
-		for now := time.Duration(0); !l.rule.AtMax(); now = l.rule.Next(now, 0) {
+		for now := time.Duration(0); !l.rule.AtMax(); now = l.rule.Demand(now, 0) {
 			if now > 24*time.Hour {
 				t.Fatal("the rate is not granted")
 			}
-			l.rule.Done(now, l.rule.Leave(now, 1, 1), adaptive.Reply{})
+			l.rule.Ended(now, l.rule.Started(now, 1, 1), adaptive.Reply{})
 		}
 		l.blamed = &l.belief
 		if g.forgetLearned(); g.learner == nil {
@@ -278,10 +278,10 @@ func TestLearner_Refused_ByAnotherUnit(t *testing.T) {
 		l, _ := twoUnits(t)
 		costs := Costs{"tokens": 1}
 		l.leave(0, 0, 1, costs, 0)
-		before := until(0, l.rule.Wait(0, 0))
+		before := until(0, l.rule.Peek(0, 0))
 		e := ending{n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
 		l.refused(&e, 0, "tokens")
-		if got := until(0, l.rule.Wait(0, 0)); before < 50*time.Millisecond || got > before/2 {
+		if got := until(0, l.rule.Peek(0, 0)); before < 50*time.Millisecond || got > before/2 {
 			t.Errorf("the next call waits %v for calls, before the refusal %v", got, before)
 		}
 	})

@@ -162,14 +162,14 @@ func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
 
 // begin makes rule, which is new, that of the group of unit, if there is one. The group of the
 // first unit is "".
-func (p *peering) begin(g *Gate, unit Unit, rule *adaptive.Rule) {
+func (p *peering) begin(g *Gate, unit Unit, rule *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
 		peer.Begin(g.queue.Now(), rule)
 	}
 }
 
 // scale tells a new rule of unit its part. The group keeps the rule that it has.
-func (p *peering) scale(g *Gate, unit Unit, rule *adaptive.Rule) {
+func (p *peering) scale(g *Gate, unit Unit, rule *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
 		peer.Scale(g.queue.Now(), rule)
 	}
@@ -287,7 +287,7 @@ func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) 
 	now, rule := g.queue.Now(), g.ruleOf(u)
 	if u.unit == g.firstUnit() { // since SetRate: the first group counts that now
 		u.used = false
-		report, due = u.peer.Leave(u.sent, u.denied)
+		report, due = u.peer.Deregister(u.sent, u.denied)
 		return report, false, due
 	}
 	if g.queue.Closed() != nil || !u.used || !u.peer.Due(now, rule) {
@@ -308,7 +308,7 @@ func (g *Gate) sayGoodbye() {
 	g.queue.Unlock()
 	for _, u := range units {
 		g.queue.Lock()
-		report, joined := u.peer.Leave(u.sent, u.denied)
+		report, joined := u.peer.Deregister(u.sent, u.denied)
 		g.queue.Unlock()
 		if joined {
 			_, _ = g.peering.with.Exchange(ctx, u.group, report)
@@ -425,7 +425,7 @@ func (g *Gate) beliefOf(u *peerUnit) *belief {
 }
 
 // ruleOf returns the rule that is shared in the group of u, or nil.
-func (g *Gate) ruleOf(u *peerUnit) *adaptive.Rule {
+func (g *Gate) ruleOf(u *peerUnit) *adaptive.Controller {
 	if b := g.beliefOf(u); b != nil {
 		return b.rule
 	}

@@ -23,7 +23,7 @@ import (
 // A belief is what is believed of the limit of one unit.
 type belief struct {
 	unit    Unit
-	rule    *adaptive.Rule // nil until the unit is blamed; always there for the first unit
+	rule    *adaptive.Controller // nil until the unit is blamed; always there for the first unit
 	suspect adaptive.Suspect
 	usual   correction
 }
@@ -126,7 +126,7 @@ func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int6
 		which, i := 0, 0
 		l.each(func(b *belief) {
 			if b.rule != nil && costs.amount(b.unit, n) > 0 && !asked[i] {
-				if w := until(now, b.rule.Wait(now, int(inFlight))); longest == nil || w > wait {
+				if w := until(now, b.rule.Peek(now, int(inFlight))); longest == nil || w > wait {
 					longest, wait, which = b, w, i
 				}
 			}
@@ -135,7 +135,7 @@ func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int6
 		if longest == nil {
 			return 0
 		}
-		if wait := until(now, longest.rule.Next(now, int(inFlight))); wait > 0 {
+		if wait := until(now, longest.rule.Demand(now, int(inFlight))); wait > 0 {
 			return wait
 		}
 		asked[which] = true // it lets the call leave now
@@ -150,7 +150,7 @@ func (b *belief) leave(d *departure, now, late time.Duration, amount, inFlight i
 	c := charge{to: b, amount: b.usual.of(amount)}
 	if b.rule != nil {
 		b.rule.Late(late)
-		c.call = b.rule.Leave(now, c.amount, int(inFlight))
+		c.call = b.rule.Started(now, c.amount, int(inFlight))
 	}
 	d.charges = append(d.charges, c)
 }
@@ -175,7 +175,7 @@ func (l *learner) leaveMore(d *departure, now, late time.Duration, n int64, cost
 	}
 	l.each(func(b *belief) {
 		if amount := costs.amount(b.unit, n); amount > 0 {
-			b.suspect.Leave(now, b.usual.of(amount))
+			b.suspect.Started(now, b.usual.of(amount))
 		}
 	})
 }
@@ -198,7 +198,7 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 		b.settle(e.now, e.since, took-charged)
 	}
 	if b.rule != nil {
-		b.rule.Done(e.now, call, reply)
+		b.rule.Ended(e.now, call, reply)
 	}
 	return took
 }
@@ -222,7 +222,7 @@ func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 		b.suspect.Denied(e.now, charged)
 		switch {
 		case b == blamed:
-			b.rule.Done(e.now, b.rule.Accused(call), reply)
+			b.rule.Ended(e.now, b.rule.Accused(call), reply)
 		case b.rule != nil:
 			b.rule.Elsewhere(e.now, call)
 		}
@@ -232,7 +232,7 @@ func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 // blame returns the unit that has refused a call, nil if that may be chance. named is the one
 // that the answer names, and told says that it asks for a wait.
 func (l *learner) blame(e *ending, named Unit, told bool) *belief {
-	var units []adaptive.Unit
+	var units []adaptive.Candidate
 	var beliefs []*belief
 	last, known := 0, -1
 	l.each(func(b *belief) {
@@ -243,7 +243,7 @@ func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 		if b == l.blamed {
 			last = len(beliefs)
 		}
-		units = append(units, adaptive.Unit{Suspect: &b.suspect, Rule: b.rule, Cost: amount})
+		units = append(units, adaptive.Candidate{Suspect: &b.suspect, Controller: b.rule, Cost: amount})
 		beliefs = append(beliefs, b)
 	})
 	b := beliefs[last]
@@ -271,13 +271,13 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 		l.gate.peering.begin(l.gate, accused.unit, accused.rule)
 		accused.rule.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
 	}
-	u := adaptive.Unit{Suspect: &accused.suspect, Rule: accused.rule}
+	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.rule}
 	return !paced || u.Accuse(now, told)
 }
 
 // furtherRule returns a rule for a unit that is not the first: its pace is not bounded by the
 // rate of the gate, and the calls in flight are the business of the first one.
-func (g *Gate) furtherRule(unit Unit) *adaptive.Rule {
+func (g *Gate) furtherRule(unit Unit) *adaptive.Controller {
 	cfg := g.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
 	rule := adaptive.New(cfg)

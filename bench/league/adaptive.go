@@ -15,7 +15,7 @@ var tracing bool
 // searcher drives the pure rule. A call that is refused goes to the end of the queue:
 // the rule says when it leaves, so it needs no backoff of its own.
 type searcher struct {
-	rule *adaptive.Rule
+	rule *adaptive.Controller
 	last adaptive.Belief
 	seen time.Duration // when last was printed
 	n    [3]int        // replies since then, by outcome
@@ -32,10 +32,10 @@ func searching(cfg adaptive.Config) func(*World, *rand.Rand) strategy {
 }
 
 func (s *searcher) leave(now time.Duration, inFlight int, cost float64) (ticket, time.Duration) {
-	if at := s.rule.Next(now, inFlight); at > now {
+	if at := s.rule.Demand(now, inFlight); at > now {
 		return nil, at
 	}
-	return s.rule.Leave(now, cost, inFlight), now
+	return s.rule.Started(now, cost, inFlight), now
 }
 
 func (s *searcher) done(now time.Duration, t ticket, r reply) {
@@ -46,7 +46,7 @@ func (s *searcher) done(now time.Duration, t ticket, r reply) {
 	case failed:
 		report.Outcome = adaptive.Failed
 	}
-	s.rule.Done(now, t.(adaptive.Call), report)
+	s.rule.Ended(now, t.(adaptive.Call), report)
 	if tracing {
 		s.trace(now, r.outcome)
 	}

@@ -1,6 +1,9 @@
 package adaptive
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Why is why a belief changed last.
 type Why uint8
@@ -29,10 +32,10 @@ func (p Phase) String() string {
 	return [...]string{"unlimited", "searching", "tracking", "bounding", "windowed", "slowed", "capped"}[p]
 }
 
-// A Belief is what a Rule believes. Rates are in units of cost per second.
+// A Belief is what a Controller believes. Rates are in units of cost per second.
 type Belief struct {
 	Phase       Phase
-	Pace        float64       // at which calls of this process leave; 0: there is none
+	Pace        float64       // at which calls of this process start; 0: there is none
 	Rate        float64       // that the server is believed to grant; 0: unknown
 	Proven      float64       // granted since the last refusals, a lower bound; 0: none
 	Refuted     float64       // the last pace that was refused, an upper bound; 0: none
@@ -52,36 +55,52 @@ type Belief struct {
 }
 
 // Belief returns what is believed now.
-func (r *Rule) Belief() Belief {
+func (c *Controller) Belief() Belief {
 	b := Belief{
-		Phase: r.phase, Rate: r.pace.rate, Proven: r.proven(), Refuted: r.pace.refuted,
-		Blocked: r.blockage.on, Pause: duration(r.costly.price),
-		Blockages: r.blocked, Refusals: r.refusals, Ignored: r.ignored,
-		Share: r.sharing.part, Peers: r.sharing.peers,
-		Changes: r.changes, Changed: duration(r.changed), Why: r.why,
+		Phase: c.phase, Rate: c.pace.rate, Proven: c.proven(), Refuted: c.pace.refuted,
+		Blocked: c.blockage.on, Pause: duration(c.costly.price),
+		Blockages: c.blocked, Refusals: c.refusals, Ignored: c.ignored,
+		Share: c.sharing.part, Peers: c.sharing.peers,
+		Changes: c.changes, Changed: duration(c.changed), Why: c.why,
 	}
-	if r.paced() {
-		b.Pace = r.bounded() / r.sharing.scale()
+	if c.paced() {
+		b.Pace = c.bounded() / c.sharing.scale()
 	}
-	if r.phase == Windowed {
-		b.Count, b.Window = r.window.count, duration(r.window.length)
+	if c.phase == Windowed {
+		b.Count, b.Window = c.window.count, duration(c.window.length)
 	}
-	if n := r.capacity.bound(); n <= 1e9 {
+	if n := c.capacity.bound(); n <= 1e9 {
 		b.Concurrency = n
 	}
 	return b
 }
 
-// proven returns a lower bound of the rate.
-func (r *Rule) proven() float64 {
-	if r.phase == Bounding {
-		return r.costly.low
+// Blocked returns Belief.Blocked.
+func (c *Controller) Blocked() bool { return c.blockage.on }
+
+// Changes returns Belief.Changes.
+func (c *Controller) Changes() uint64 { return c.changes }
+
+// Asleep reports whether so much time has passed since the last call that what was
+// learned may be lost.
+func (c *Controller) Asleep(now, enough time.Duration) bool {
+	last := c.at
+	if c.started > 0 {
+		last = math.Max(last, c.recent[(c.started-1)%uint64(len(c.recent))])
 	}
-	if r.ledger.empties == 0 {
+	return now.Seconds() >= last+enough.Seconds() && now.Seconds() >= c.until
+}
+
+// proven returns a lower bound of the rate.
+func (c *Controller) proven() float64 {
+	if c.phase == Bounding {
+		return c.costly.low
+	}
+	if c.ledger.empties == 0 {
 		return 0
 	}
-	last := r.ledger.empty[(r.ledger.empties-1)%len(r.ledger.empty)]
-	rate, _ := r.ledger.slope(last, 12*r.unit, r.unit)
+	last := c.ledger.empty[(c.ledger.empties-1)%len(c.ledger.empty)]
+	rate, _ := c.ledger.slope(last, 12*c.meanCost, c.meanCost)
 	return rate
 }
 

@@ -1,6 +1,9 @@
 package adaptive
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // A blockage lasts from a refusal to the next grant. First the calls go on at the pace
 // that the refusal has shown to be right. If one of these is refused too, one call at a
@@ -12,10 +15,10 @@ type blockage struct {
 	rate    float64 // believed before
 	held    float64 // saturated calls before it at that rate
 	told    bool    // the server said for how long to wait
-	crowd   bool    // the refused call left without a pace
+	crowd   bool    // the refused call started without a pace
 	polls   int     // refused ones
 	gap     float64 // between polls
-	last    float64 // when the last refused call left
+	last    float64 // when the last refused call started
 	polling bool    // a poll is out
 	poll    Call
 	quiet   float64 // the silence that ended a blockage before; 0: unknown
@@ -27,44 +30,44 @@ const (
 )
 
 // block begins a blockage: at a point nothing was left.
-func (r *Rule) block(t float64, c Call, at point, told bool) {
-	r.blockage = blockage{
-		on: true, from: at, pace: c.pace, rate: r.pace.rate, held: r.pace.calls,
-		told: told, crowd: r.phase == Unlimited, last: c.sent, quiet: r.blockage.quiet,
+func (c *Controller) block(t float64, call Call, at point, told bool) {
+	c.blockage = blockage{
+		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
+		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet,
 	}
-	r.epoch++
-	r.blocked++
-	r.pace.blocked(r.blocked)
-	r.cycles.end(at, math.Max(c.pace, r.pace.now), r.unit)
-	if r.sharing.peers > 1 { // others empty the bucket, too
-		r.cycles.found = fit{}
+	c.epoch++
+	c.blocked++
+	c.pace.blocked(c.blocked)
+	c.cycles.end(at, math.Max(call.pace, c.pace.now), c.meanCost)
+	if c.sharing.peers > 1 { // others empty the bucket, too
+		c.cycles.found = fit{}
 	}
-	if r.blockage.crowd {
-		r.crowded(at)
+	if c.blockage.crowd {
+		c.crowded(at)
 	} else {
-		r.estimate(c, at)
+		c.estimate(call, at)
 	}
-	r.ledger.mark(at)
-	r.next = t + c.cost/r.pace.now
-	if r.cfg.Costly {
-		r.blockage.beginPatiently(r, t)
+	c.ledger.mark(at)
+	c.next = t + call.cost/c.pace.now
+	if c.cfg.Costly {
+		c.blockage.beginPatiently(c, t)
 	}
-	if r.phase == Windowed {
-		r.next = r.window.poll(r, t, r.next)
+	if c.phase == Windowed {
+		c.next = c.window.poll(c, t, c.next)
 	}
-	r.next = math.Max(r.next, r.until)
+	c.next = math.Max(c.next, c.until)
 }
 
-// leave records a call that leaves during a blockage.
-func (b *blockage) leave(c Call) {
+// started records a call that starts during a blockage.
+func (b *blockage) started(call Call) {
 	if b.polls > 0 {
-		b.poll, b.polling = c, true
+		b.poll, b.polling = call, true
 	}
 }
 
-// forget lets another poll leave if c is the one that is out.
-func (b *blockage) forget(c Call) {
-	if b.polling && b.poll == c {
+// forget lets another poll start if call is the one that is out.
+func (b *blockage) forget(call Call) {
+	if b.polling && b.poll == call {
 		b.polling = false
 	}
 }
@@ -81,82 +84,98 @@ func (b *blockage) costly(blocked, refusal float64) bool {
 
 // silence returns when a poll without a reply counts as granted. Refusals come quickly,
 // answers need not.
-func (b *blockage) silence(r *Rule) float64 { return b.poll.sent + math.Max(leastSilence, 3*r.refusal) }
+func (b *blockage) silence(c *Controller) float64 {
+	return b.poll.sent + math.Max(leastSilence, 3*c.refusal)
+}
 
 // leastSilence is for servers that answer in no time, as in a testing/synctest bubble.
 const leastSilence = .001
 
 // presume ends a blockage because its poll was not refused in time.
-func (r *Rule) presume() { r.unblock(r.blockage.poll) }
+func (c *Controller) presume() { c.unblock(c.blockage.poll) }
 
 // end ends a blockage that was none, because something else explains the refusals.
 func (b *blockage) end() { b.on, b.polling = false, false }
 
 // again handles a refused poll: the next one waits longer, but not past an instant at
 // which servers often grant again.
-func (b *blockage) again(r *Rule, t float64, c Call) {
+func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.polls++
 	b.polling = false
-	b.last = c.sent
-	r.epoch++
-	slot := c.cost / r.pace.now
+	b.last = call.sent
+	c.epoch++
+	slot := call.cost / c.pace.now
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
-	case b.gap > longGap && !r.cfg.Costly:
+	case b.gap > longGap && !c.cfg.Costly:
 		b.gap *= 3
 	default:
 		b.gap *= 2
 	}
 	b.gap = math.Min(b.gap, longestGap)
-	r.next = t + b.gap
-	if b.gap > 1 && b.quiet == 0 && !r.cfg.Costly {
-		r.next = math.Min(r.next, math.Max(t+1, r.minute(t)+.5))
+	c.next = t + b.gap
+	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
+		c.next = math.Min(c.next, math.Max(t+1, c.minute(t)+.5))
 	}
-	if b.gap > 1 && b.polls > 1 && r.phase == Bounding {
-		r.next = math.Min(r.next, r.window.usual(r, t+math.Min(b.gap/2, 10)))
-		if at := r.window.usual(r, r.next); at < r.next+b.gap/4 {
-			r.next = at // to ask just before a window begins would cost all of it
+	if b.gap > 1 && b.polls > 1 && c.phase == Bounding {
+		c.next = math.Min(c.next, c.window.usual(c, t+math.Min(b.gap/2, 10)))
+		if at := c.window.usual(c, c.next); at < c.next+b.gap/4 {
+			c.next = at // to ask just before a window begins would cost all of it
 		}
 	}
-	if r.phase == Windowed {
-		r.next = r.window.poll(r, t, r.next)
+	if c.phase == Windowed {
+		c.next = c.window.poll(c, t, c.next)
 	}
-	r.next = math.Max(r.next, r.until)
+	c.next = math.Max(c.next, c.until)
 }
 
 // minute returns the next full minute of the wall clock: many servers count by it.
-func (r *Rule) minute(t float64) float64 {
-	return t + 60 - math.Mod(t+r.cfg.Clock.Seconds(), 60)
+func (c *Controller) minute(t float64) float64 {
+	return t + 60 - math.Mod(t+c.cfg.Clock.Seconds(), 60)
 }
 
-// unblock ends a blockage: c was granted.
-func (r *Rule) unblock(c Call) {
-	b := &r.blockage
+// unblock ends a blockage: call was granted.
+func (c *Controller) unblock(call Call) {
+	b := &c.blockage
 	b.end()
-	if r.phase == Windowed {
-		r.window.resume(c)
+	if c.phase == Windowed {
+		c.window.resume(call)
 		return
 	}
-	blocked := math.Max(0, c.sent-b.from.at-2*c.cost/r.pace.now-2*r.refusal)
-	lost := blocked * r.pace.rate / r.unit // in calls
+	blocked := math.Max(0, call.sent-b.from.at-2*call.cost/c.pace.now-2*c.refusal)
+	lost := blocked * c.pace.rate / c.meanCost // in calls
 	if b.crowd {
-		lost = r.crowdLost(c, blocked)
+		lost = c.crowdLost(call, blocked)
 	}
-	if b.polls >= 2 || r.cfg.Costly {
-		b.quiet = c.sent - b.last
+	if b.polls >= 2 || c.cfg.Costly {
+		b.quiet = call.sent - b.last
 	}
-	if r.cfg.Costly || lost > 15 && b.costly(blocked-2*r.sharing.lag(), r.refusal) {
-		r.costly.end(r, c, blocked)
+	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) {
+		c.costly.end(c, call, blocked)
 		return
 	}
 	if lost < 2 || !b.told {
 		blocked = 0
 	}
-	r.costly.price = math.Max(blocked, .3*r.costly.price)
-	r.costly.cheap(r, c)
-	if r.phase == Tracking {
+	c.costly.price = math.Max(blocked, .3*c.costly.price)
+	c.costly.cheap(c, call)
+	if c.phase == Tracking {
 		b.quiet = 0
-		r.refine(c)
+		c.refine(call)
+	}
+}
+
+// opens returns until when no call may start: the server has asked for a pause, or another
+// process is blocked.
+func (c *Controller) opens() float64 { return math.Max(c.until, c.sharing.until) }
+
+// Resume ends a pause that the server asked for.
+func (c *Controller) Resume(now time.Duration) {
+	t := now.Seconds()
+	c.sharing.until, c.sharing.told = 0, 0
+	c.resumed++
+	if c.until > t {
+		c.until, c.next = t, math.Min(c.next, t)
 	}
 }

@@ -7,7 +7,7 @@ import "math"
 // # How is a cap on calls in flight told from a rate?
 //
 // Both refuse. But at an unchanged pace a bucket does not care how many calls happen to
-// be in flight, and a cap cares for nothing else. So the rule looks for the number that
+// be in flight, and a cap cares for nothing else. So the controller looks for the number that
 // best separates refused calls from granted ones (Youden's J). If it separates them
 // well, that number is the cap, and there is no rate.
 type capacity struct {
@@ -60,96 +60,96 @@ func (k *capacity) bound() int {
 	return max(1, int(limit))
 }
 
-func (k *capacity) granted(r *Rule, c Call) {
+func (k *capacity) granted(c *Controller, call Call) {
 	k.total++
-	if r.phase != Capped {
-		k.see(r, c, false)
+	if c.phase != Capped {
+		k.see(c, call, false)
 		return
 	}
-	if c.epoch != r.epoch || float64(c.inFlight) < math.Floor(k.limit) {
+	if call.epoch != c.epoch || float64(call.inFlight) < math.Floor(k.limit) {
 		return
 	}
 	k.full++
 	if k.full >= 100*k.patience {
 		k.noise += (k.bad/k.full - k.noise) * .5
 		k.falls = 0
-		k.move(r, +1)
+		k.move(c, +1)
 	}
 }
 
 // refused reports whether it has dealt with a refusal.
-func (k *capacity) refused(r *Rule, t float64, c Call) bool {
+func (k *capacity) refused(c *Controller, t float64, call Call) bool {
 	k.total++
-	if r.phase != Capped {
-		k.see(r, c, true)
-		if !k.found(r) {
+	if c.phase != Capped {
+		k.see(c, call, true)
+		if !k.found(c) {
 			return false
 		}
-		r.next = t
+		c.next = t
 		return true
 	}
-	r.next = t + .5*r.answer/math.Max(1, k.limit) // another call ends soon
-	if c.epoch != r.epoch {
+	c.next = t + .5*c.answer/math.Max(1, k.limit) // another call ends soon
+	if call.epoch != c.epoch {
 		return true
 	}
 	k.bad++
 	k.full++
 	if k.bad >= 3 && k.bad > (2*k.noise+.02)*k.full {
 		k.patience = math.Min(16, 2*k.patience)
-		k.move(r, -1)
+		k.move(c, -1)
 		if k.falls++; k.falls >= 8 || k.limit < .55*k.entry || k.limit < 1 {
-			k.leave(r)
+			k.giveUp(c)
 		}
 	}
 	return true
 }
 
-func (k *capacity) move(r *Rule, by float64) {
+func (k *capacity) move(c *Controller, by float64) {
 	k.limit = math.Min(math.Max(k.most, k.limit), k.limit+by)
 	k.full, k.bad = 0, 0
-	r.epoch++
-	r.note(Cap)
+	c.epoch++
+	c.note(Cap)
 }
 
-// see notes a call, if it is comparable with those before: they left at one pace, and
+// see notes a call, if it is comparable with those before: they started at one pace, and
 // before it was known that calls are refused.
-func (k *capacity) see(r *Rule, c Call, refused bool) {
-	if c.pace > 1.65*k.pace || k.pace > 1.65*c.pace { // half a step of e; a logarithm took 20 ns
-		k.pace, k.n = c.pace, 0
+func (k *capacity) see(c *Controller, call Call, refused bool) {
+	if call.pace > 1.65*k.pace || k.pace > 1.65*call.pace { // half a step of e; a logarithm took 20 ns
+		k.pace, k.n = call.pace, 0
 	}
-	if r.phase == Searching || r.phase == Unlimited || refused && c.epoch != r.epoch {
+	if c.phase == Searching || c.phase == Unlimited || refused && call.epoch != c.epoch {
 		return
 	}
-	k.seen[k.n%len(k.seen)] = sighting{c.inFlight, refused}
+	k.seen[k.n%len(k.seen)] = sighting{call.inFlight, refused}
 	k.n++
 }
 
 // found looks for a cap.
-func (k *capacity) found(r *Rule) bool {
-	if r.cfg.Paced || k.n <= 24 || k.total < k.ban || r.phase == Bounding || r.phase == Windowed {
+func (k *capacity) found(c *Controller) bool {
+	if c.cfg.Paced || k.n <= 24 || k.total < k.ban || c.phase == Bounding || c.phase == Windowed {
 		return false
 	}
 	j, split, bad := k.separate()
 	if j <= .75 || bad < 4 || split < 2 || k.spread() < 3 && (j < .9 || bad < 6 || k.spread() < 1) {
 		return false
 	}
-	r.phase = Capped
-	r.blockage.end()
+	c.phase = Capped
+	c.blockage.end()
 	k.limit, k.entry = float64(split-1), float64(split-1)
 	k.full, k.bad, k.patience, k.falls = 0, 0, 1, 0
-	r.epoch++
-	r.note(Cap)
+	c.epoch++
+	c.note(Cap)
 	return true
 }
 
-// leave gives the belief in a cap up.
-func (k *capacity) leave(r *Rule) {
+// giveUp ends the belief in a cap.
+func (k *capacity) giveUp(c *Controller) {
 	k.limit, k.n = k.most, 0
 	k.ban = k.total + 500<<min(20, 2*k.bans)
 	k.bans++
-	r.phase = Tracking
-	r.pace.quiet = quietMin
-	r.pace.learn(r, r.pace.rate, NoCap)
+	c.phase = Tracking
+	c.pace.quiet = quietMin
+	c.pace.learn(c, c.pace.rate, NoCap)
 }
 
 // separate returns Youden's J, the number in flight from which calls are refused, and

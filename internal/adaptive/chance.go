@@ -46,7 +46,7 @@ func (k *chance) near() int {
 }
 
 // call counts a saturated call.
-func (k *chance) call(r *Rule) {
+func (k *chance) call(c *Controller) {
 	k.single -= k.single / 500
 	if k.suspect >= 0 {
 		if k.suspect++; k.suspect > k.near() {
@@ -65,7 +65,7 @@ func (k *chance) call(r *Rule) {
 			k.share, k.single = 0, 0
 		}
 		k.calls = 0
-	case !k.testing && k.calls >= k.patience && r.phase == Tracking && (k.single > often || k.share > 0):
+	case !k.testing && k.calls >= k.patience && c.phase == Tracking && (k.single > often || k.share > 0):
 		k.testing, k.calls, k.bad = true, 0, 0
 	}
 }

@@ -29,8 +29,8 @@ const foundShare = .1
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
 // bound.
-func (k *costly) pace(p *pace, unit float64) float64 {
-	calls := p.rate / unit // per second
+func (k *costly) pace(p *pace, meanCost float64) float64 {
+	calls := p.rate / meanCost // per second
 	if k.settled() {
 		// Bounds grow old: without another look, a server that has become faster was used at
 		// its old rate for ever.
@@ -54,44 +54,44 @@ func (k *costly) pace(p *pace, unit float64) float64 {
 func (k *costly) settled() bool { return k.high <= 1.12*k.low }
 
 // end handles the end of a costly blockage.
-func (k *costly) end(r *Rule, c Call, blocked float64) {
-	b, p := &r.blockage, &r.pace
+func (k *costly) end(c *Controller, call Call, blocked float64) {
+	b, p := &c.blockage, &c.pace
 	k.price = math.Max(blocked, .7*k.price)
 	k.cheaps = 0
-	got := math.Max(0, r.ledger.granted(c)-k.start.granted)
+	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
 	active := got / math.Max(1e-3, b.from.at-k.start.at)
-	cycle := math.Max(1e-3, c.sent-k.start.at)
+	cycle := math.Max(1e-3, call.sent-k.start.at)
 	mean := got / cycle
-	k.start = r.ledger.point(c)
-	r.window.bracket(b, c)
+	k.start = c.ledger.point(call)
+	c.window.bracket(b, call)
 	before := k.before
 	k.before = costlyCycle{got, active, cycle}
-	if r.window.fits(r, before, k.before) {
+	if c.window.fits(c, before, k.before) {
 		k.low, k.high, k.price, b.quiet = 0, 0, 0, 0
 		return
 	}
 	switch {
-	case k.low == 0 || r.phase != Bounding:
+	case k.low == 0 || c.phase != Bounding:
 		k.low, k.high = mean, b.pace
-		k.hold = 1.3*got/r.unit + 8
+		k.hold = 1.3*got/c.meanCost + 8
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
-			rate = math.Min(rate, r.cfg.Start*r.unit)
+			rate = math.Min(rate, c.cfg.Start*c.meanCost)
 		}
-		if r.cfg.Costly && !b.crowd {
-			rate = k.patiently(r, got, mean, blocked)
+		if c.cfg.Costly && !b.crowd {
+			rate = k.patiently(c, got, mean, blocked)
 		}
-		r.phase = Bounding
-		p.learn(r, math.Max(rate, .98*mean), Costly)
+		c.phase = Bounding
+		p.learn(c, math.Max(rate, .98*mean), Costly)
 	default:
-		k.narrow(r, got, mean, blocked)
+		k.narrow(c, got, mean, blocked)
 	}
 }
 
 // narrow moves a bound after a blockage that was costly again.
-func (k *costly) narrow(r *Rule, got, mean, blocked float64) {
-	b, p := &r.blockage, &r.pace
+func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
+	b, p := &c.blockage, &c.pace
 	if b.held > k.hold { // the rate was granted for long before the pace rose
 		k.low = math.Max(k.low, b.rate)
 		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
@@ -101,31 +101,31 @@ func (k *costly) narrow(r *Rule, got, mean, blocked float64) {
 			k.low = math.Max(mean, .7*k.high)
 		}
 	}
-	k.hold = math.Max(k.hold, 1.3*got/r.unit+8)
+	k.hold = math.Max(k.hold, 1.3*got/c.meanCost+8)
 	rate := .98 * k.low
-	if f := r.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
+	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
 		// It may be wrong, because the server counts in another way: the bounds stay.
 		rate = f.rate * (1 - f.error/2)
-		k.hold = math.Max(k.hold, k.price*rate/r.unit/foundShare)
+		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
 		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
 		if k.high < 4*k.low {
-			k.hold = math.Max(k.hold, blocked*rate/r.unit/(math.Pow(k.high/k.low, .1)-1))
+			k.hold = math.Max(k.hold, blocked*rate/c.meanCost/(math.Pow(k.high/k.low, .1)-1))
 		}
 	}
-	p.learn(r, rate, Costly)
+	p.learn(c, rate, Costly)
 }
 
 // cheap handles the end of a blockage that was not costly. After six of them refusals
 // are not costly any more.
-func (k *costly) cheap(r *Rule, c Call) {
-	if r.phase != Bounding {
+func (k *costly) cheap(c *Controller, call Call) {
+	if c.phase != Bounding {
 		return
 	}
 	if k.cheaps++; k.cheaps >= 6 {
-		*k = costly{start: r.ledger.point(c)}
-		r.phase = Tracking
-		r.blockage.quiet = 0
-		r.pace.learn(r, r.pace.rate, Measured)
+		*k = costly{start: c.ledger.point(call)}
+		c.phase = Tracking
+		c.blockage.quiet = 0
+		c.pace.learn(c, c.pace.rate, Measured)
 	}
 }

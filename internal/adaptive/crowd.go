@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// A crowd is the calls that left before the first refusal of a rule that had no pace.
+// A crowd is the calls that started before the first refusal of a controller that had no pace.
 type crowd struct {
 	sent float64 // cost sent when the first refusal came
 	hold int     // saturated calls until the search begins
@@ -10,12 +10,12 @@ type crowd struct {
 
 // answered notes that a call of the crowd was answered. While they come back, the server
 // is still busy with them: the search does not begin, and latency is not what it will be.
-func (k *crowd) answered(r *Rule) {
+func (k *crowd) answered(c *Controller) {
 	k.hold = 4
-	r.latency = latency{round: r.latency.round + 1}
+	c.latency = latency{round: c.latency.round + 1}
 }
 
-// crowded begins a search after the first refusal of a rule that had no pace.
+// crowded begins a search after the first refusal of a controller that had no pace.
 //
 // # What does the first refusal of a crowd say?
 //
@@ -26,31 +26,31 @@ func (k *crowd) answered(r *Rule) {
 // times too high, and each of the following refusals only halved them.
 //
 // How long the crowd took to be answered is no measure either: it has loaded the server.
-func (r *Rule) crowded(at point) {
-	p := &r.pace
-	r.phase = Searching
-	r.crowd = crowd{sent: r.ledger.sent}
-	r.ledger.recent, r.ledger.earlier = at, at // the bucket is not full again
-	r.answer = 0
-	r.crowd.answered(r)
-	p.now = r.cfg.Start * r.unit
-	if took := at.at - r.ledger.start.at; took > longCrowd {
+func (c *Controller) crowded(at point) {
+	p := &c.pace
+	c.phase = Searching
+	c.crowd = crowd{sent: c.ledger.sent}
+	c.ledger.recent, c.ledger.earlier = at, at // the bucket is not full again
+	c.answer = 0
+	c.crowd.answered(c)
+	p.now = c.cfg.Start * c.meanCost
+	if took := at.at - c.ledger.start.at; took > longCrowd {
 		p.now = math.Max(p.now, at.granted/took/2)
 	}
-	p.now = r.within(p.now)
-	r.note(FirstRefusal)
+	p.now = c.within(p.now)
+	c.note(FirstRefusal)
 }
 
 // crowdLost returns how many calls the blockage of a crowd has cost: a rate is not known
 // yet. A server that granted one call and then none for five seconds is slow. One that
 // granted a hundred, or is silent for long, is costly to ask again.
-func (r *Rule) crowdLost(c Call, blocked float64) float64 {
-	if (blocked < longCrowd || r.blockage.told) && r.ledger.granted(c) < few*r.unit {
+func (c *Controller) crowdLost(call Call, blocked float64) float64 {
+	if (blocked < longCrowd || c.blockage.told) && c.ledger.granted(call) < few*c.meanCost {
 		return 0
 	}
-	lost := r.pace.now / r.unit * blocked
+	lost := c.pace.now / c.meanCost * blocked
 	if blocked < longCrowd {
-		lost = math.Min(lost, r.ledger.granted(c)/r.unit)
+		lost = math.Min(lost, c.ledger.granted(call)/c.meanCost)
 	}
 	return lost
 }

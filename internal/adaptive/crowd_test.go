@@ -7,10 +7,10 @@ import (
 
 // After the first refusals of a crowd the pace is that of a search: a server that took 5
 // calls of 64 at once sees no second crowd.
-func TestRule_ACrowdIsFollowedByASearch(t *testing.T) {
+func TestController_ACrowdIsFollowedByASearch(t *testing.T) {
 	r := newRun(t, Config{Unlimited: true}, server{take: bucket(5, steady(20))})
 	r.until(1)
-	if b := r.rule.Belief(); b.Phase != Searching || b.Pace > 15 {
+	if b := r.controller.Belief(); b.Phase != Searching || b.Pace > 15 {
 		t.Errorf("after a second it believes %+v", b)
 	}
 	if n := len(r.sent); n > r.callers+15 {
@@ -20,23 +20,23 @@ func TestRule_ACrowdIsFollowedByASearch(t *testing.T) {
 
 // The refusals of a crowd may come back in any order. Each is one call that the points of
 // the ledger counted as granted.
-func TestRule_RefusalsOfACrowdCorrectTheLedger(t *testing.T) {
-	rule := New(Config{Unlimited: true})
+func TestController_RefusalsOfACrowdCorrectTheLedger(t *testing.T) {
+	controller := New(Config{Unlimited: true})
 	var calls []Call
 	for i := range 100 {
-		calls = append(calls, rule.Leave(0, 1, i))
+		calls = append(calls, controller.Started(0, 1, i))
 	}
 	for i := 99; i >= 10; i-- { // the first ten are granted
-		rule.Done(seconds(.05+.0001*float64(99-i)), calls[i], Reply{Outcome: Refused})
+		controller.Ended(seconds(.05+.0001*float64(99-i)), calls[i], Reply{Outcome: Refused})
 	}
-	if p := rule.ledger.empty[0]; math.Abs(p.granted-10) > 1 {
+	if p := controller.ledger.empty[0]; math.Abs(p.granted-10) > 1 {
 		t.Errorf("at the first refusal %v were granted, want 10", p.granted)
 	}
 }
 
 // A crowd fills the queue of a server, which takes a while to work through it. What these
 // calls took is not how quick the server is, and the pace does not grow meanwhile.
-func TestRule_ACrowdIsNoMeasureOfLatency(t *testing.T) {
+func TestController_ACrowdIsNoMeasureOfLatency(t *testing.T) {
 	const worked = 3. // seconds
 	n := 0.
 	r := newRun(t, Config{Unlimited: true}, server{slots: 50, delay: func(t float64, _ int) float64 {
@@ -44,23 +44,23 @@ func TestRule_ACrowdIsNoMeasureOfLatency(t *testing.T) {
 		return math.Max(.05, n*.06-t) // 50 calls of the crowd, one after the other
 	}})
 	r.until(worked)
-	if b := r.rule.Belief(); b.Pace > 20 {
-		t.Errorf("the server is still busy with the crowd, and the rule believes %+v", b)
+	if b := r.controller.Belief(); b.Pace > 20 {
+		t.Errorf("the server is still busy with the crowd, and the controller believes %+v", b)
 	}
 	r.until(20)
-	if base := r.rule.latency.base; base > .5 {
+	if base := r.controller.latency.base; base > .5 {
 		t.Errorf("a server that answers in 0.1 s is taken for one that needs %v s", base)
 	}
 }
 
 // A crowd that was granted two calls and then banned for half a minute has met something
 // costly. To search on at 5/s would begin the ban again and again.
-func TestRule_ABanOfASmallCrowdIsCostly(t *testing.T) {
+func TestController_ABanOfASmallCrowdIsCostly(t *testing.T) {
 	take, bans := banning(1, 2, 28)
 	r := newRun(t, Config{Unlimited: true}, server{take: take})
 	r.callers = 8
 	r.until(900)
 	if g := len(r.granted); g < 450 {
-		t.Errorf("of 900 calls %d were granted, with %d bans: %+v", g, bans(), r.rule.Belief())
+		t.Errorf("of 900 calls %d were granted, with %d bans: %+v", g, bans(), r.controller.Belief())
 	}
 }

@@ -16,7 +16,7 @@ import "math"
 // granted in the cycle. If the server asks for a pause after each refusal, that is far off:
 // at 50/s with a burst of 5, a second of pause and a second of calls were granted 28/s.
 type cycles struct {
-	points [cyclePoints]point // of this cycle: when calls left, every stride-th of them
+	points [cyclePoints]point // of this cycle: when calls started, every stride-th of them
 	n      int
 	stride int
 	skip   int  // calls until the next point
@@ -62,8 +62,8 @@ func (k *cycles) again(p point) {
 	}
 }
 
-// leave notes that a call leaves at t.
-func (k *cycles) leave(t float64, l *ledger) {
+// started notes that a call starts at t.
+func (k *cycles) started(t float64, l *ledger) {
 	if k.skip > 0 {
 		k.skip--
 		return
@@ -82,14 +82,14 @@ func (k *cycles) leave(t float64, l *ledger) {
 }
 
 // without corrects the points by a call that was refused.
-func (k *cycles) without(c Call) {
+func (k *cycles) without(call Call) {
 	for i := range k.points[:k.n] {
-		k.points[i].without(c)
+		k.points[i].without(call)
 	}
 }
 
 // end ends a cycle at an empty point, and begins another. The rate is less than most.
-func (k *cycles) end(p point, most, unit float64) {
+func (k *cycles) end(p point, most, meanCost float64) {
 	now := cycle{full: !k.begun}
 	for _, from := range k.points[:k.n] {
 		if from.at < p.at {
@@ -100,7 +100,7 @@ func (k *cycles) end(p point, most, unit float64) {
 	k.found = fit{}
 	if now.n > 1 {
 		for i := range k.past {
-			if f := common(&now, &k.past[i], most, unit); f.rate > 0 && (k.found.rate == 0 || f.error < k.found.error) {
+			if f := common(&now, &k.past[i], most, meanCost); f.rate > 0 && (k.found.rate == 0 || f.error < k.found.error) {
 				k.found = f
 			}
 		}
@@ -131,7 +131,7 @@ func (c *cycle) burst(rate float64) float64 {
 // common returns the rate, less than most, at which a bucket must hold the same for both
 // cycles. The one with the higher mean is first: at that rate it needs the larger bucket, or
 // else its bucket was never full, and nothing is known. Windows look like that.
-func common(first, second *cycle, most, unit float64) fit {
+func common(first, second *cycle, most, meanCost float64) fit {
 	if first.n == 0 || second.n == 0 {
 		return fit{}
 	}
@@ -147,7 +147,7 @@ func common(first, second *cycle, most, unit float64) fit {
 	ratio := math.Pow(most/least, 1./steps)
 	low, high := 0., 0.
 	for i, rate := 0, least; i <= steps; i, rate = i+1, rate*ratio {
-		differ := (first.burst(rate) - second.burst(rate)) / unit
+		differ := (first.burst(rate) - second.burst(rate)) / meanCost
 		if math.Abs(differ) <= blur {
 			if low == 0 {
 				low = rate

@@ -17,12 +17,12 @@ func cycling(take func(t float64) bool, pause float64, paces ...float64) *cycles
 	for _, pace := range paces {
 		for {
 			t += 1 / pace
-			c := Call{sent: t, cost: 1, before: l.sent}
-			k.leave(t, &l)
-			l.leave(t, 1)
+			call := Call{sent: t, cost: 1, before: l.sent}
+			k.started(t, &l)
+			l.started(t, 1)
 			if !take(t) {
-				at := l.refuse(c)
-				k.without(c)
+				at := l.refuse(call)
+				k.without(call)
 				k.end(at, pace, 1)
 				break
 			}
@@ -92,12 +92,12 @@ func TestCycles_FindNothing(t *testing.T) {
 
 // A pause after each refusal is long beside what is gained by searching on: after a few of
 // them the pace is near the rate.
-func TestRule_FewPausesShowTheRate(t *testing.T) {
+func TestController_FewPausesShowTheRate(t *testing.T) {
 	for burst, want := range map[float64]int{2: 6000, 10: 6900, 100: 7500} { // 4765, 6567, 6400 without cycles
 		r := newRun(t, Config{}, server{take: bucket(burst, steady(75)), retry: func(float64) time.Duration { return 4 * time.Second }})
 		r.until(120)
 		if n := len(r.granted); n < want {
-			t.Errorf("burst %v: of 9000 calls %d were granted: %+v", burst, n, r.rule.Belief())
+			t.Errorf("burst %v: of 9000 calls %d were granted: %+v", burst, n, r.controller.Belief())
 		}
 	}
 }

@@ -27,7 +27,7 @@
 //   - An overloaded server gets slow before it refuses ([Slowed]).
 //   - Some servers refuse at random; one refusal where none was expected changes nothing.
 //
-// A [Rule] is the state of all that. Like the other rules of this module it takes the
+// A [Controller] is the state of all that. Like the rules of this module it takes the
 // time as an argument, has no lock, starts no goroutine and reads no clock. Its cost is in
 // the units of the server's limit: calls, or whatever a call costs.
 //

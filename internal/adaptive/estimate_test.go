@@ -23,14 +23,14 @@ func TestLedger_SlopeEndsAtAChange(t *testing.T) {
 
 // A server that serves few calls at a time, and these slowly if others wait, is overloaded
 // before the first 32 answers are back.
-func TestRule_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
+func TestController_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
 	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 {
 		return math.Max(1, float64(busy)/3) * (1 + .5*math.Max(0, float64(busy-3))/3)
 	}})
 	r.callers = 40
 	r.until(300)
 	if g := float64(count(r.granted, 150, 300)) / 150; g < 2 {
-		t.Errorf("%.2f/s were granted of 3/s: %+v", g, r.rule.Belief())
+		t.Errorf("%.2f/s were granted of 3/s: %+v", g, r.controller.Belief())
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The tests of this file look at one estimator each, with exact numbers. In a rule with
+// The tests of this file look at one estimator each, with exact numbers. In a controller with
 // several feedbacks one of them reversed is made up for by the others, so tests of whole
-// rules, and the worlds of bench/league, notice little of it.
+// controllers, and the worlds of bench/league, notice little of it.
 
 func equal(t *testing.T, what string, got, want float64) {
 	t.Helper()
@@ -26,7 +26,7 @@ func TestAverage(t *testing.T) {
 }
 
 func TestLatency_Rise(t *testing.T) {
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		limit, knee float64
 		rises       int // before
 		want        float64
@@ -42,13 +42,13 @@ func TestLatency_Rise(t *testing.T) {
 		{120, 100, 0, 126, 0}, // past it
 		{120, 100, 3, 150, 0},
 	} {
-		r := New(Config{})
-		l := &r.latency
-		r.phase, r.capacity.limit, l.knee, l.rises = Slowed, c.limit, c.knee, c.rises
-		l.rise(r)
-		equal(t, "limit", r.capacity.limit, c.want)
-		equal(t, "knee", l.knee, c.wantKnee)
-		if l.rises != c.rises+1 {
+		c := New(Config{})
+		l := &c.latency
+		c.phase, c.capacity.limit, l.knee, l.rises = Slowed, tc.limit, tc.knee, tc.rises
+		l.rise(c)
+		equal(t, "limit", c.capacity.limit, tc.want)
+		equal(t, "knee", l.knee, tc.wantKnee)
+		if l.rises != tc.rises+1 {
 			t.Errorf("%d rises", l.rises)
 		}
 	}
@@ -57,7 +57,7 @@ func TestLatency_Rise(t *testing.T) {
 // A round ends early when twelve of its calls took three times what is normal, and not
 // because of fewer, of quicker ones, or while a lower bound is on trial.
 func TestLatency_EndsARoundEarly(t *testing.T) {
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		name    string
 		calls   int
 		took    float64
@@ -69,14 +69,14 @@ func TestLatency_EndsARoundEarly(t *testing.T) {
 		{"twelve that are not slow enough", 12, .29, false, false},
 		{"on trial", 12, .31, true, false},
 	} {
-		r := New(Config{})
-		l := &r.latency
-		l.base, l.known, l.testing = .1, knownAfter, c.testing
-		for range c.calls {
-			l.done(r, c.took, Call{round: l.leave(r), cost: 1, inFlight: 20}, true)
+		c := New(Config{})
+		l := &c.latency
+		l.base, l.known, l.testing = .1, knownAfter, tc.testing
+		for range tc.calls {
+			l.ended(c, tc.took, Call{round: l.started(c), cost: 1, inFlight: 20}, true)
 		}
-		if got := l.round == 1; got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		if got := l.round == 1; got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
 }
@@ -84,11 +84,11 @@ func TestLatency_EndsARoundEarly(t *testing.T) {
 // The unit of which the same was granted from one refusal to the next becomes more likely, the
 // others less.
 func TestCompare(t *testing.T) {
-	grew := func(by float64) Unit {
+	grew := func(by float64) Candidate {
 		// 20 calls in 10 s since the last refusal; 5 per second before.
-		return Unit{Suspect: &Suspect{at: 20, sent: 40 + 50*by, calls: 40, empty: mark{10, 40, 20}, rate: 5}}
+		return Candidate{Suspect: &Suspect{at: 20, sent: 40 + 50*by, calls: 40, empty: mark{10, 40, 20}, rate: 5}}
 	}
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		by, want []float64
 	}{
 		{[]float64{1, 2}, []float64{mostCycle, -mostCycle}},
@@ -96,14 +96,14 @@ func TestCompare(t *testing.T) {
 		{[]float64{1, 1}, []float64{0, 0}},
 		{[]float64{2, 1, 3}, []float64{mostCycle, mostCycle, -mostCycle}}, // compared with the mean
 	} {
-		var units []Unit
-		for _, by := range c.by {
+		var units []Candidate
+		for _, by := range tc.by {
 			units = append(units, grew(by))
 		}
 		compare(20*time.Second, units)
 		for i, u := range units {
-			if math.Abs(u.odds-c.want[i]) > 1e-9 {
-				t.Errorf("%v: unit %d has odds %v, want %v", c.by, i, u.odds, c.want[i])
+			if math.Abs(u.odds-tc.want[i]) > 1e-9 {
+				t.Errorf("%v: unit %d has odds %v, want %v", tc.by, i, u.odds, tc.want[i])
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestCompare(t *testing.T) {
 // A poll after more than a second of refusals leaves half a second after the full minute, if
 // that is earlier than the backoff says.
 func TestBlockage_PollsAfterTheMinute(t *testing.T) {
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		t, gap, quiet float64
 		clock         time.Duration
 		want          float64
@@ -124,40 +124,40 @@ func TestBlockage_PollsAfterTheMinute(t *testing.T) {
 		{30, 2, 0, 28 * time.Second, 32.5}, // by the clock on the wall
 		{58, 2, 1, 0, 62},                  // it is known how long the server is quiet
 	} {
-		r := New(Config{Clock: c.clock})
-		r.pace.now = 10
-		b := &r.blockage
-		b.on, b.polls, b.gap, b.quiet = true, 1, c.gap, c.quiet
-		b.again(r, c.t, Call{cost: 1, sent: c.t})
-		equal(t, "next", r.next, c.want)
+		c := New(Config{Clock: tc.clock})
+		c.pace.now = 10
+		b := &c.blockage
+		b.on, b.polls, b.gap, b.quiet = true, 1, tc.gap, tc.quiet
+		b.again(c, tc.t, Call{cost: 1, sent: tc.t})
+		equal(t, "next", c.next, tc.want)
 	}
 }
 
 // A part that grows takes the calls that were counted, and those to go, along.
-func TestRule_SetShare_TakesCountsAlong(t *testing.T) {
-	r := paced(t)
-	r.Share(time.Second, 1, 2)
-	r.pace.calls, r.pace.span, r.pace.rise, r.costly.hold = 40, 80, 20, 16
-	r.Share(time.Second, .5, 2)
-	equal(t, "calls", r.pace.calls, 20)
-	equal(t, "span", r.pace.span, 40)
-	equal(t, "rise", r.pace.rise, 10)
-	equal(t, "hold", r.costly.hold, 8)
+func TestController_SetShare_TakesCountsAlong(t *testing.T) {
+	c := paced(t)
+	c.Share(time.Second, 1, 2)
+	c.pace.calls, c.pace.span, c.pace.rise, c.costly.hold = 40, 80, 20, 16
+	c.Share(time.Second, .5, 2)
+	equal(t, "calls", c.pace.calls, 20)
+	equal(t, "span", c.pace.span, 40)
+	equal(t, "rise", c.pace.rise, 10)
+	equal(t, "hold", c.costly.hold, 8)
 }
 
 // What a call took more than was thought counts in the window that it left in.
-func TestRule_Settle_CountsInAWindow(t *testing.T) {
-	r := paced(t)
-	r.phase, r.window.from, r.window.count, r.window.length, r.window.used = Windowed, 10, 100, 60, 5
-	r.Settle(20*time.Second, 12*time.Second, 7)
-	equal(t, "used", r.window.used, 12)
-	r.Settle(20*time.Second, 9*time.Second, 7) // of the window before
-	equal(t, "used", r.window.used, 12)
+func TestController_Settle_CountsInAWindow(t *testing.T) {
+	c := paced(t)
+	c.phase, c.window.from, c.window.count, c.window.length, c.window.used = Windowed, 10, 100, 60, 5
+	c.Settle(20*time.Second, 12*time.Second, 7)
+	equal(t, "used", c.window.used, 12)
+	c.Settle(20*time.Second, 9*time.Second, 7) // of the window before
+	equal(t, "used", c.window.used, 12)
 }
 
 // What a window does next depends on whether all of it was granted.
 func TestWindow_Next(t *testing.T) {
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		name         string
 		was          window
 		count, extra float64
@@ -174,16 +174,16 @@ func TestWindow_Next(t *testing.T) {
 		{"much less was granted", window{count: 10, used: 1, denied: true, wrong: 1, patience: 2}, 5, 0, 2, 0, 2},
 		{"less was asked for", window{count: 10, used: 7, patience: 2}, 10, 0, 2, 0, 0},
 	} {
-		r := paced(t)
-		r.phase, r.window = Windowed, c.was
-		r.window.length = 60
-		w := &r.window
-		w.next(r)
-		if w.count != c.count || w.extra != c.extra || w.patience != c.patience || w.right != c.right || w.wrong != c.wrong {
-			t.Errorf("%s: %+v", c.name, *w)
+		c := paced(t)
+		c.phase, c.window = Windowed, tc.was
+		c.window.length = 60
+		w := &c.window
+		w.next(c)
+		if w.count != tc.count || w.extra != tc.extra || w.patience != tc.patience || w.right != tc.right || w.wrong != tc.wrong {
+			t.Errorf("%s: %+v", tc.name, *w)
 		}
-		if w.used != 0 || w.denied || r.phase != Windowed {
-			t.Errorf("%s: %+v in phase %v", c.name, *w, r.phase)
+		if w.used != 0 || w.denied || c.phase != Windowed {
+			t.Errorf("%s: %+v in phase %v", tc.name, *w, c.phase)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestWindow_Next(t *testing.T) {
 func TestLedger_Again(t *testing.T) {
 	var l ledger
 	l.mark(point{at: 10, granted: 100})
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		p    point
 		want float64
 	}{
@@ -201,14 +201,14 @@ func TestLedger_Again(t *testing.T) {
 		{point{at: 10.5, granted: 105}, 11},
 		{point{at: 13, granted: 104}, 13},
 	} {
-		l.again(c.p)
-		equal(t, "at", l.last.at, c.want)
+		l.again(tc.p)
+		equal(t, "at", l.last.at, tc.want)
 	}
 }
 
 // Answers count for a cap if they left since it was set, with as many in flight.
 func TestCapacity_CountsAnswersAtTheCap(t *testing.T) {
-	for _, c := range []struct {
+	for _, tc := range []struct {
 		name     string
 		since    uint32 // epochs ago
 		inFlight int
@@ -218,32 +218,32 @@ func TestCapacity_CountsAnswersAtTheCap(t *testing.T) {
 		{"below it", 0, 7, 0},
 		{"before it was set", 1, 8, 0},
 	} {
-		r := New(Config{})
-		r.phase, r.epoch = Capped, 5
-		k := &r.capacity
+		c := New(Config{})
+		c.phase, c.epoch = Capped, 5
+		k := &c.capacity
 		k.limit, k.entry, k.patience = 8, 8, 1
-		k.granted(r, Call{epoch: r.epoch - c.since, inFlight: int32(c.inFlight)})
-		equal(t, c.name, k.full, c.full)
+		k.granted(c, Call{epoch: c.epoch - tc.since, inFlight: int32(tc.inFlight)})
+		equal(t, tc.name, k.full, tc.full)
 		k.full = 0
-		if !k.refused(r, 1, Call{epoch: r.epoch - c.since, inFlight: 8}) {
-			t.Errorf("%s: a refusal at a cap is one of a rate", c.name)
+		if !k.refused(c, 1, Call{epoch: c.epoch - tc.since, inFlight: 8}) {
+			t.Errorf("%s: a refusal at a cap is one of a rate", tc.name)
 		}
-		equal(t, c.name+", refused", k.bad, float64(1-c.since))
+		equal(t, tc.name+", refused", k.bad, float64(1-tc.since))
 	}
 }
 
 // After six blockages that cost little refusals are not costly any more.
 func TestCostly_Cheap(t *testing.T) {
-	r := paced(t)
-	r.phase = Bounding
-	r.costly.low, r.costly.high = 5, 20
+	c := paced(t)
+	c.phase = Bounding
+	c.costly.low, c.costly.high = 5, 20
 	for i := range 6 {
-		if r.phase != Bounding {
-			t.Fatalf("%v after %d", r.phase, i)
+		if c.phase != Bounding {
+			t.Fatalf("%v after %d", c.phase, i)
 		}
-		r.costly.cheap(r, Call{sent: 1})
+		c.costly.cheap(c, Call{sent: 1})
 	}
-	if r.phase != Tracking || r.costly.high != 0 {
-		t.Errorf("%v, %+v", r.phase, r.costly)
+	if c.phase != Tracking || c.costly.high != 0 {
+		t.Errorf("%v, %+v", c.phase, c.costly)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// FuzzRule feeds a rule with any history: calls, replies in any order and of any kind,
+// FuzzController feeds a controller with any history: calls, replies in any order and of any kind,
 // pauses, idle time. Whatever happens, it must keep its promises.
-func FuzzRule(f *testing.F) {
+func FuzzController(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 10, 20, 30, 40, 200, 201, 202, 203, 77, 78, 79})
 	f.Add([]byte{255, 1, 1, 1, 1, 1, 1, 1, 130, 131, 132, 133, 134, 135, 136, 90, 91, 92, 1, 130})
 	f.Fuzz(func(t *testing.T, history []byte) {
@@ -30,7 +30,7 @@ func FuzzRule(f *testing.F) {
 type fuzzed struct {
 	t     *testing.T
 	cfg   Config
-	r     *Rule
+	r     *Controller
 	now   time.Duration
 	calls []Call
 	pause time.Duration // until here nothing may leave
@@ -45,7 +45,7 @@ func (h *fuzzed) step(b byte) {
 		h.now += time.Duration(math.Exp(float64(n)/63*22) * 1e3)
 	case 1: // callers
 		for range n {
-			at := h.r.Next(h.now, len(h.calls))
+			at := h.r.Demand(h.now, len(h.calls))
 			if at > h.now {
 				break
 			}
@@ -56,21 +56,21 @@ func (h *fuzzed) step(b byte) {
 			return
 		}
 		i := n % len(h.calls)
-		c := h.calls[i]
+		call := h.calls[i]
 		h.calls = append(h.calls[:i], h.calls[i+1:]...)
-		h.r.Done(h.now, c, Reply{Outcome: Outcome(n % 4)})
+		h.r.Ended(h.now, call, Reply{Outcome: Outcome(n % 4)})
 	case 3: // refusals, some with a pause
 		if len(h.calls) == 0 {
 			return
 		}
-		c := h.calls[0]
+		call := h.calls[0]
 		h.calls = h.calls[1:]
 		reply := Reply{Outcome: Refused}
 		if n > 40 {
 			reply.RetryAfter = time.Duration(n-40) * 100 * time.Millisecond
 			h.pause = max(h.pause, h.now+reply.RetryAfter)
 		}
-		h.r.Done(h.now, c, reply)
+		h.r.Ended(h.now, call, reply)
 	}
 }
 
@@ -81,36 +81,36 @@ func (h *fuzzed) leave() {
 	if h.cfg.MaxConcurrency > 0 && len(h.calls) >= h.cfg.MaxConcurrency {
 		h.t.Fatalf("%d calls are out", len(h.calls)+1)
 	}
-	h.calls = append(h.calls, h.r.Leave(h.now, 1, len(h.calls)))
+	h.calls = append(h.calls, h.r.Started(h.now, 1, len(h.calls)))
 }
 
 func (h *fuzzed) check() {
 	h.t.Helper()
-	r, b := h.r, h.r.Belief()
-	for _, x := range []float64{r.next, r.until, r.unit, r.pace.now, r.pace.span, b.Rate, b.Pace, b.Proven, b.Refuted, r.capacity.limit} {
+	c, b := h.r, h.r.Belief()
+	for _, x := range []float64{c.next, c.until, c.meanCost, c.pace.now, c.pace.span, b.Rate, b.Pace, b.Proven, b.Refuted, c.capacity.limit} {
 		if math.IsNaN(x) || x < 0 {
 			h.t.Fatalf("at %v: %g in %+v", h.now, x, b)
 		}
 	}
-	if r.paced() && (b.Pace < r.cfg.Min*(1-1e-9)*r.unit || b.Pace > r.cfg.Max*(1+1e-9)*math.Max(r.unit, 1)) {
-		h.t.Fatalf("at %v: pace %g, bounds %g and %g", h.now, b.Pace, r.cfg.Min, r.cfg.Max)
+	if c.paced() && (b.Pace < c.cfg.Min*(1-1e-9)*c.meanCost || b.Pace > c.cfg.Max*(1+1e-9)*math.Max(c.meanCost, 1)) {
+		h.t.Fatalf("at %v: pace %g, bounds %g and %g", h.now, b.Pace, c.cfg.Min, c.cfg.Max)
 	}
-	if b.Concurrency < 0 || b.Concurrency == 0 && r.capacity.limit < 1e9 {
+	if b.Concurrency < 0 || b.Concurrency == 0 && c.capacity.limit < 1e9 {
 		h.t.Fatalf("at %v: concurrency %d", h.now, b.Concurrency)
 	}
-	if r.ledger.denied > r.ledger.sent {
-		h.t.Fatalf("at %v: %g refused of %g", h.now, r.ledger.denied, r.ledger.sent)
+	if c.ledger.denied > c.ledger.sent {
+		h.t.Fatalf("at %v: %g refused of %g", h.now, c.ledger.denied, c.ledger.sent)
 	}
-	if r.epoch < h.moved {
-		h.t.Fatalf("epoch %d after %d", r.epoch, h.moved)
+	if c.epoch < h.moved {
+		h.t.Fatalf("epoch %d after %d", c.epoch, h.moved)
 	}
-	h.moved = r.epoch
+	h.moved = c.epoch
 	// With no call out there is always an instant at which the next may leave.
 	if len(h.calls) > 0 {
 		return
 	}
-	copied := *r
-	at := copied.Next(h.now, 0)
+	copied := *c
+	at := copied.Demand(h.now, 0)
 	if latest := max(h.now, h.pause) + 2*time.Hour; at == Never || at > latest {
 		h.t.Fatalf("at %v with no call out: the next may leave at %v: %+v", h.now, at, b)
 	}

@@ -6,13 +6,13 @@ import "math"
 //
 // # Is it slow because of us?
 //
-// Latency alone cannot tell. So the rule cuts the calls in flight and looks: if latency
+// Latency alone cannot tell. So the controller cuts the calls in flight and looks: if latency
 // does not fall, the server is slower by itself, and the slower time is the new normal.
 // Only this test raises what is taken for normal; a baseline that follows its own
 // measurements drifts to any length.
 type latency struct {
 	round    uint32 // number of the round
-	left     int    // calls of this round that have left
+	sent     int    // calls of this round that have started
 	back     int    // and that have come back
 	others   int    // calls of other rounds that have come back meanwhile
 	sum      float64
@@ -40,53 +40,53 @@ const (
 )
 
 // size is how many calls this round has: more if the bound must be set precisely.
-func (l *latency) size(r *Rule) int {
+func (l *latency) size(c *Controller) int {
 	if l.base == 0 && !l.byCost.varies() {
 		return firstRound
 	}
-	if !r.limited() {
+	if !c.limited() {
 		return roundSize
 	}
-	return max(roundSize, int(8*r.capacity.limit))
+	return max(roundSize, int(8*c.capacity.limit))
 }
 
-// leave returns the round that a call belongs to. The calls of a round leave one after
+// started returns the round that a call belongs to. The calls of a round start one after
 // the other, and it ends when all of them are back: the quick ones of many would be back
 // first, and say that the server is quicker than it is.
-func (l *latency) leave(r *Rule) uint32 {
-	if l.left >= l.size(r) {
+func (l *latency) started(c *Controller) uint32 {
+	if l.sent >= l.size(c) {
 		return 0
 	}
-	l.left++
+	l.sent++
 	return l.round + 1
 }
 
-// done counts a call that has come back. Its latency counts if it was served.
-func (l *latency) done(r *Rule, took float64, c Call, served bool) {
-	if c.round != l.round+1 {
+// ended counts a call that has come back. Its latency counts if it was served.
+func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
+	if call.round != l.round+1 {
 		l.others++
 	} else {
 		l.back++
 		if served {
-			took = l.byCost.normal(took, c.cost)
+			took = l.byCost.normal(took, call.cost)
 			if l.base > 0 {
 				took = math.Min(took, 6*l.base) // one straggler is no news
 			}
 			l.sum += took
-			l.inFlight += float64(c.inFlight)
+			l.inFlight += float64(call.inFlight)
 			l.n++
 		}
 	}
-	size := l.size(r)
+	size := l.size(c)
 	early := l.n >= 12 && l.base > 0 && l.sum > gross*l.base*l.n && !l.testing
 	if l.back < size && (l.others < max(64, 2*size) || l.n < float64(size)/2) && !early {
 		return
 	}
 	mean, in, n := l.sum/l.n, l.inFlight/l.n, l.n
 	l.round++
-	l.left, l.back, l.others, l.sum, l.inFlight, l.n = 0, 0, 0, 0, 0, 0
-	if (early || n >= float64(size)/2) && r.phase != Capped && !r.cfg.Paced {
-		l.judge(r, mean, in, n)
+	l.sent, l.back, l.others, l.sum, l.inFlight, l.n = 0, 0, 0, 0, 0, 0
+	if (early || n >= float64(size)/2) && c.phase != Capped && !c.cfg.Paced {
+		l.judge(c, mean, in, n)
 	}
 }
 
@@ -115,11 +115,11 @@ func (k *byCost) normal(took, cost float64) float64 {
 func (k *byCost) varies() bool { return k.variance > 1e-4*k.cost*k.cost }
 
 // limited reports whether the calls in flight are bounded because of latency.
-func (r *Rule) limited() bool { return r.phase != Capped && r.capacity.limit < r.capacity.most }
+func (c *Controller) limited() bool { return c.phase != Capped && c.capacity.limit < c.capacity.most }
 
 // judge looks at a round: the mean latency with so many calls in flight.
-func (l *latency) judge(r *Rule, mean, in, n float64) {
-	k := &r.capacity
+func (l *latency) judge(c *Controller, mean, in, n float64) {
+	k := &c.capacity
 	switch {
 	case l.base == 0:
 		l.base, l.known = mean, n
@@ -128,7 +128,7 @@ func (l *latency) judge(r *Rule, mean, in, n float64) {
 		l.base += (mean - l.base) * n / l.known
 	case mean < l.base:
 		l.base += .2 * (mean - l.base)
-	case !r.limited():
+	case !c.limited():
 		l.base *= 1.003
 	}
 	held, ratio := k.held > 0, mean/l.base
@@ -140,8 +140,8 @@ func (l *latency) judge(r *Rule, mean, in, n float64) {
 		l.testing = false
 		if mean > .88*l.wasTook { // fewer calls, as slow: it is not because of us
 			l.base, l.knee = mean, 0
-			l.bind(r, 1.3*l.wasIn)
-			r.note(Latency)
+			l.bind(c, 1.3*l.wasIn)
+			c.note(Latency)
 			return
 		}
 	}
@@ -151,68 +151,68 @@ func (l *latency) judge(r *Rule, mean, in, n float64) {
 		if l.knee == 0 || in < l.knee {
 			l.knee = in
 		}
-		l.cut(r, in, math.Min(k.limit, in)/ratio*1.15)
-	case !r.limited():
+		l.cut(c, in, math.Min(k.limit, in)/ratio*1.15)
+	case !c.limited():
 	case held && ratio > 1.2:
 		if !l.testing {
 			l.testing, l.wasIn, l.wasTook = true, in, mean
 		}
-		l.bind(r, k.limit*.93)
+		l.bind(c, k.limit*.93)
 	case held && ratio < 1.12:
 		l.testing = false
-		l.rise(r)
+		l.rise(c)
 	case !held && ratio < 1.2 && in < k.limit/2:
-		l.bind(r, k.limit*1.5)
+		l.bind(c, k.limit*1.5)
 	}
 }
 
 // rise raises the bound of a server that is not loaded: at once to where it was not when
 // it got slow, carefully near that, and quickly far from it.
-func (l *latency) rise(r *Rule) {
-	limit := r.capacity.limit
+func (l *latency) rise(c *Controller) {
+	limit := c.capacity.limit
 	l.rises++
 	switch {
 	case limit > 1.1*l.knee:
 		l.knee = 0
 		if l.rises > 3 {
-			l.bind(r, limit*1.25)
+			l.bind(c, limit*1.25)
 			return
 		}
 	case limit < .75*l.knee:
-		l.bind(r, .75*l.knee)
+		l.bind(c, .75*l.knee)
 		return
 	case limit > .85*l.knee:
-		l.bind(r, limit+math.Max(.5, limit/200))
+		l.bind(c, limit+math.Max(.5, limit/200))
 		return
 	}
-	l.bind(r, limit+math.Max(1, limit/20))
+	l.bind(c, limit+math.Max(1, limit/20))
 }
 
 // cut bounds the calls in flight of a server that has got slow with in of them.
-func (l *latency) cut(r *Rule, in, limit float64) {
-	if r.phase != Slowed {
-		if r.phase != Tracking {
-			r.pace.rate = r.within(in * r.unit / l.wasTook)
+func (l *latency) cut(c *Controller, in, limit float64) {
+	if c.phase != Slowed {
+		if c.phase != Tracking {
+			c.pace.rate = c.within(in * c.meanCost / l.wasTook)
 		}
-		r.phase = Slowed
-		r.blockage.end()
-		r.epoch++ // calls that filled the server's queue are still to be refused
-		r.next = 0
+		c.phase = Slowed
+		c.blockage.end()
+		c.epoch++ // calls that filled the server's queue are still to be refused
+		c.next = 0
 	}
-	r.note(Latency)
-	l.bind(r, limit)
+	c.note(Latency)
+	l.bind(c, limit)
 }
 
 // bind sets the bound. One that is too high to bind is given up.
-func (l *latency) bind(r *Rule, limit float64) {
-	k := &r.capacity
+func (l *latency) bind(c *Controller, limit float64) {
+	k := &c.capacity
 	k.limit = math.Min(k.most, math.Max(2, limit))
 	if k.limit < math.Min(k.most, 1e5) {
 		return
 	}
 	k.limit = k.most
-	if r.phase == Slowed {
-		r.phase = Tracking
-		r.pace.learn(r, r.pace.rate, NoCap)
+	if c.phase == Slowed {
+		c.phase = Tracking
+		c.pace.learn(c, c.pace.rate, NoCap)
 	}
 }

@@ -6,7 +6,7 @@ import "math"
 //
 // # What does a refusal say?
 //
-// That the allowance was used up when the call left. Between two such instants the
+// That the allowance was used up when the call started. Between two such instants the
 // server granted what it could: rate × time, less what its bucket could not hold
 // because calls came too slowly. So the slope between two empty points is a lower
 // bound of the rate, with an error of one call, and it is exact if the pace was above
@@ -35,8 +35,8 @@ func (l *ledger) begin(t float64) {
 	l.recent, l.earlier = l.start, l.start
 }
 
-// leave counts a call.
-func (l *ledger) leave(t, cost float64) {
+// started counts a call.
+func (l *ledger) started(t, cost float64) {
 	if t-l.recent.at > 15 {
 		l.earlier, l.recent = l.recent, l.now(t)
 	}
@@ -55,10 +55,10 @@ func (l *ledger) lately(t float64) float64 {
 }
 
 // granted returns the cost granted before a call.
-func (l *ledger) granted(c Call) float64 { return c.before - l.denied }
+func (l *ledger) granted(call Call) float64 { return call.before - l.denied }
 
-// point returns the point at which a call left.
-func (l *ledger) point(c Call) point { return point{c.sent, l.granted(c), c.before} }
+// point returns the point at which a call started.
+func (l *ledger) point(call Call) point { return point{call.sent, l.granted(call), call.before} }
 
 // previous returns where the blockage before the last one began, or the start.
 func (l *ledger) previous() point {
@@ -68,25 +68,25 @@ func (l *ledger) previous() point {
 	return l.empty[(l.empties-2)%len(l.empty)]
 }
 
-// refuse records a refusal and returns its point. Points of calls that left later counted
+// refuse records a refusal and returns its point. Points of calls that started later counted
 // it as granted. Without that correction, the first refusal of a crowd that comes back last
 // would say that all of the crowd was granted.
-func (l *ledger) refuse(c Call) point {
-	at := l.point(c)
-	l.denied += c.cost
+func (l *ledger) refuse(call Call) point {
+	at := l.point(call)
+	l.denied += call.cost
 	for i := range min(l.empties, len(l.empty)) {
-		l.empty[i].without(c)
+		l.empty[i].without(call)
 	}
 	for _, p := range [...]*point{&l.refused, &l.last, &l.recent, &l.earlier} {
-		p.without(c)
+		p.without(call)
 	}
 	return at
 }
 
 // without corrects a point by a call that was refused.
-func (p *point) without(c Call) {
-	if p.sent > c.before {
-		p.granted = math.Max(0, p.granted-c.cost)
+func (p *point) without(call Call) {
+	if p.sent > call.before {
+		p.granted = math.Max(0, p.granted-call.cost)
 	}
 }
 
@@ -109,19 +109,19 @@ func (l *ledger) again(p point) {
 // blocked returns the bounds of the rate that the last blockage has shown. Between two
 // empty points the server granted all that it could, to one unit.
 // In less than least, jitter is most of it.
-func (l *ledger) blocked(unit, least float64) (low, high float64) {
+func (l *ledger) blocked(meanCost, least float64) (low, high float64) {
 	took := l.last.at - l.refused.at
 	if took <= least {
 		return 0, math.Inf(1)
 	}
 	granted := l.last.granted - l.refused.granted
-	return math.Max(0, granted-unit) / took, (granted + unit) / took
+	return math.Max(0, granted-meanCost) / took, (granted + meanCost) / took
 }
 
 // slope returns the rate granted since the last empty point that is at least enough
 // away. It does not go back to before a change: between two empty points what was granted
 // measures the rate to a unit, and points that bound it to other rates are of another time.
-func (l *ledger) slope(p point, enough, unit float64) (rate float64, ok bool) {
+func (l *ledger) slope(p point, enough, meanCost float64) (rate float64, ok bool) {
 	most := math.Inf(1) // the rate is at most
 	for i := l.empties - 1; i >= max(0, l.empties-len(l.empty)); i-- {
 		e := l.empty[i%len(l.empty)]
@@ -129,10 +129,10 @@ func (l *ledger) slope(p point, enough, unit float64) (rate float64, ok bool) {
 			continue
 		}
 		took, granted := p.at-e.at, p.granted-e.granted
-		if (granted-unit)/took > most {
+		if (granted-meanCost)/took > most {
 			break
 		}
-		most = math.Min(most, (granted+2*unit)/took)
+		most = math.Min(most, (granted+2*meanCost)/took)
 		rate, ok = granted/took, true
 		if granted >= enough {
 			break

@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// A pace is how fast calls leave, in cost per second, as a function of the number of
+// A pace is how fast calls start, in cost per second, as a function of the number of
 // saturated calls since the rate was set. It counts calls, not seconds, so that 0.5/s
 // and 2,000/s behave alike.
 //
@@ -54,48 +54,48 @@ func (p *pace) blocked(number uint64) {
 }
 
 // advance moves the pace by one saturated call.
-func (p *pace) advance(r *Rule, c *Call) {
+func (p *pace) advance(c *Controller, call *Call) {
 	p.past[p.pasts%len(p.past)] = p.now
 	p.pasts++
-	if r.phase == Searching {
-		p.search(r, c)
+	if c.phase == Searching {
+		p.search(c, call)
 		return
 	}
 	p.calls++
-	p.set(r)
+	p.set(c)
 }
 
 // search doubles the pace with each 8 calls, or with more if refusals are costly, but not
 // within the time in which a refusal would arrive. Before the first answer that is taken to be a second at most:
 // refusals are quick, answers need not be.
-func (p *pace) search(r *Rule, c *Call) {
-	if r.crowd.hold > 0 {
-		if r.crowd.hold--; r.crowd.hold == 0 { // the server has taken several at once
-			p.now = r.within(math.Max(p.now, 2*r.cfg.Start*r.unit))
+func (p *pace) search(c *Controller, call *Call) {
+	if c.crowd.hold > 0 {
+		if c.crowd.hold--; c.crowd.hold == 0 { // the server has taken several at once
+			p.now = c.within(math.Max(p.now, 2*c.cfg.Start*c.meanCost))
 		}
 		return
 	}
-	delay := r.refusal
+	delay := c.refusal
 	if delay == 0 {
-		delay = math.Min(1, r.answer)
+		delay = math.Min(1, c.answer)
 	}
-	if r.answer == 0 && delay == 0 {
+	if c.answer == 0 && delay == 0 {
 		delay = .2
 	}
-	if r.answer > 0 && float64(c.inFlight) > 4+1.3*p.now/r.unit*r.answer {
+	if c.answer > 0 && float64(call.inFlight) > 4+1.3*p.now/c.meanCost*c.answer {
 		return // calls pile up: the server is slower than the pace
 	}
-	double := math.Max(1, r.sharing.quiet(8)) // calls
-	delay += r.sharing.lag()
-	if r.cfg.Costly {
+	double := math.Max(1, c.sharing.quiet(8)) // calls
+	delay += c.sharing.lag()
+	if c.cfg.Costly {
 		double = patientDouble
 	}
-	p.now = r.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/r.unit)))
+	p.now = c.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost)))
 }
 
 // set computes the pace from the calls since the rate was set.
-func (p *pace) set(r *Rule) {
-	switch r.phase {
+func (p *pace) set(c *Controller) {
+	switch c.phase {
 	case Tracking:
 		x := p.calls / p.span
 		if x > 1 {
@@ -109,39 +109,39 @@ func (p *pace) set(r *Rule) {
 			p.now = p.rate * (1 + above*(x-1)*(x-1)*(x-1))
 		default:
 			// Doubling takes no more calls than a few seconds have, or at 1/s it took minutes.
-			double := math.Min(p.rise/1.5, math.Max(8, 3*p.rate/r.unit))
+			double := math.Min(p.rise/1.5, math.Max(8, 3*p.rate/c.meanCost))
 			p.now = p.rate * (1 + above) * math.Exp2(math.Min(40, (p.calls-p.span-p.rise)/double))
 		}
-		if r.chance.testing {
+		if c.chance.testing {
 			p.now = math.Min(p.now, testPace*p.rate)
 		}
 	case Bounding:
-		p.now = r.costly.pace(p, r.unit)
+		p.now = c.costly.pace(p, c.meanCost)
 	case Windowed:
-		p.now = r.window.pace()
+		p.now = c.window.pace()
 	}
-	p.now = r.within(p.now)
+	p.now = c.within(p.now)
 }
 
 // learn sets the rate.
-func (p *pace) learn(r *Rule, rate float64, why Why) {
-	if r.sharing.peers <= 1 {
-		rate = r.within(rate) // the maximum is one of this process
+func (p *pace) learn(c *Controller, rate float64, why Why) {
+	if c.sharing.peers <= 1 {
+		rate = c.within(rate) // the maximum is one of this process
 	}
 	p.rate, p.calls = rate, 0
-	calls := rate / r.unit // per second
+	calls := rate / c.meanCost // per second
 	gap := math.Max(0, p.refuted/rate-1)
-	p.span = math.Max(r.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*r.refusal))
-	p.span = math.Max(p.span, (p.flood-1)/(2*r.cfg.Price))
+	p.span = math.Max(c.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*c.refusal))
+	p.span = math.Max(p.span, (p.flood-1)/(2*c.cfg.Price))
 	p.rise = 3 * p.span // costly refusals are a reason to look seldom, but not slowly
 	// A refusal costs price. Not risking one costs what the rate may be too low by. With the
 	// configured price alone, a rate that was only known to a factor of two was kept for as
 	// long as one that was known to a hundredth.
-	low := math.Max(math.Max((gap-.3)/2, p.unsure/2), r.cfg.Price)
-	p.span = math.Max(p.span, math.Min(1e6, r.costly.price*calls/low))
+	low := math.Max(math.Max((gap-.3)/2, p.unsure/2), c.cfg.Price)
+	p.span = math.Max(p.span, math.Min(1e6, c.costly.price*calls/low))
 	p.rise = math.Min(p.rise, p.span)
-	p.set(r)
-	r.note(why)
+	p.set(c)
+	c.note(why)
 }
 
 // agree makes the pace wait longer if an estimate agrees with the one before, and

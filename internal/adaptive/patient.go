@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// If refusals are costly from the first, all that a rule does to have few of them in the
+// If refusals are costly from the first, all that a controller does to have few of them in the
 // long run is too much. What it does instead:
 //
 //   - The pace doubles with each 128 calls, not with each 8. The excess over the rate that a
@@ -19,22 +19,22 @@ const (
 )
 
 // patiently returns the rate after the first refusal, and sets the bounds.
-func (k *costly) patiently(r *Rule, got, mean, blocked float64) float64 {
-	refused := r.blockage.pace
+func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
+	refused := c.blockage.pace
 	rate := math.Sqrt(refused * mean)
-	if got >= 16*r.unit { // else the search had hardly begun: the rate may be far below
+	if got >= 16*c.meanCost { // else the search had hardly begun: the rate may be far below
 		rate = patientShare * refused
 		// The mean contains the slow beginning. As the lower bound it had led the
 		// bisection to a tenth of the rate.
 		k.low = math.Max(mean, refused/2)
 	}
-	k.hold = math.Max(k.hold, patientHold*blocked*rate/r.unit/math.Max(.01, refused/rate-1))
+	k.hold = math.Max(k.hold, patientHold*blocked*rate/c.meanCost/math.Max(.01, refused/rate-1))
 	return rate
 }
 
 // beginPatiently waits before the first poll.
-func (b *blockage) beginPatiently(r *Rule, t float64) {
+func (b *blockage) beginPatiently(c *Controller, t float64) {
 	b.polls = 1
 	b.gap = math.Max(b.quiet, patientGap)
-	r.next = t + b.gap
+	c.next = t + b.gap
 }

@@ -47,7 +47,7 @@ func TestConfig_Costly_IsQuietAfterARefusal(t *testing.T) {
 func TestConfig_Costly_RisesSlowly(t *testing.T) {
 	r := newRun(t, Config{Costly: true}, server{})
 	r.until(20)
-	if b := r.rule.Belief(); b.Pace < 6 || b.Pace > 12 {
+	if b := r.controller.Belief(); b.Pace < 6 || b.Pace > 12 {
 		t.Errorf("after some 130 calls the pace is %v, want about 10", b.Pace)
 	}
 }

@@ -9,13 +9,13 @@ import (
 )
 
 // A Peer is what one process knows of the group that shares a limit: what it reports, and
-// what it takes from the others. Instants are those of its Rule, which may begin later.
+// what it takes from the others. Instants are those of its Controller, which may begin later.
 type Peer struct {
 	id      string
 	part    float64 // 0: none yet
 	peers   int64
 	stamp   int64  // of the newest news seen
-	told    uint64 // version of the rule that was told, or came from others
+	told    uint64 // version of the controller that was told, or came from others
 	telling uint64 // likewise, of the report on its way
 	waited  int    // saturated calls, at the last report
 	held    int    // reports in a row that callers had waited for the pace
@@ -29,15 +29,15 @@ type Peer struct {
 	short   bool    // another process still has some of the part
 
 	// See count.
-	known   bool    // ledger is that of the rule
+	known   bool    // ledger is that of the controller
 	counts  bool    // counted, own and others are there
-	ledger  float64 // granted to all by the ledger of the rule, at the last report
+	ledger  float64 // granted to all by the ledger of the controller, at the last report
 	counted float64 // the same when it was corrected, at the last reply
 	own     float64 // granted to this process, at the last reply
 	others  float64 // granted to the others, at the last reply
 }
 
-// NewPeer returns the peer of the rule of a gate. No two have the same id.
+// NewPeer returns the peer of the controller of a gate. No two have the same id.
 func NewPeer(id string) *Peer { return &Peer{id: id} }
 
 const (
@@ -47,35 +47,35 @@ const (
 	peerRoom  = 1.25                   // wanted, of what is used
 )
 
-// Begin makes p the peer of r, which is new, in place of the rule before.
-func (p *Peer) Begin(now time.Duration, r *Rule) {
+// Begin makes p the peer of c, which is new, in place of the controller before.
+func (p *Peer) Begin(now time.Duration, c *Controller) {
 	p.told, p.known, p.counts, p.waited, p.held = 0, false, false, 0, busyAfter
-	p.Scale(now, r)
+	p.Scale(now, c)
 }
 
-// Scale tells r, a new rule, its part, and does not change p.
-func (p *Peer) Scale(now time.Duration, r *Rule) {
+// Scale tells c, a new controller, its part, and does not change p.
+func (p *Peer) Scale(now time.Duration, c *Controller) {
 	if p.part > 0 {
-		r.Share(now, p.part, p.peers)
+		c.Share(now, p.part, p.peers)
 	}
 }
 
 // Due reports whether it is time to report.
-func (p *Peer) Due(now time.Duration, r *Rule) bool {
+func (p *Peer) Due(now time.Duration, c *Controller) bool {
 	switch since := now - p.at; {
 	case p.reports == 0 || since >= peerEvery:
 		return true
 	case since < peerSoon || p.cut:
 		return false
 	default:
-		return p.short || r != nil && r.pace.calls > r.pace.span || p.held >= busyAfter && r != nil && r.version() != p.told && r.News(now) != nil
+		return p.short || c != nil && c.pace.calls > c.pace.span || p.held >= busyAfter && c != nil && c.version() != p.told && c.News(now) != nil
 	}
 }
 
-// Report returns what to report at now. r may be nil. sent is the cost of what was sent so far,
+// Report returns what to report at now. c may be nil. sent is the cost of what was sent so far,
 // refused of what of it was refused, and callers wait if waiting. The second result is false
 // if the gate has not been used of late: it leaves the group, and need not report any more.
-func (p *Peer) Report(now time.Duration, r *Rule, sent, refused float64, waiting bool) (limits.PeerReport, bool) {
+func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, waiting bool) (limits.PeerReport, bool) {
 	took := math.Max(peerSoon.Seconds(), (now - p.at).Seconds())
 	used := (sent - p.sent) / took
 	if p.idle++; used > 0 || waiting || p.reports == 0 {
@@ -95,27 +95,27 @@ func (p *Peer) Report(now time.Duration, r *Rule, sent, refused float64, waiting
 		report.Want = limits.PeerLeaves
 		return report, false
 	}
-	busy := p.busy(r)
-	blocked := waiting && r != nil && r.blockage.on // it uses little because it may not
+	busy := p.busy(c)
+	blocked := waiting && c != nil && c.blockage.on // it uses little because it may not
 	if busy || blocked || p.reports == 1 {          // a new one does not know yet
 		report.Want = limits.PeerWantsAll
 	}
-	if r != nil && report.Want == limits.PeerWantsAll && r.cfg.Max < mostNews*millionth {
-		most := r.cfg.Max
-		if !r.cfg.MaxCost {
-			most *= r.meanCost()
+	if c != nil && report.Want == limits.PeerWantsAll && c.cfg.Max < mostNews*millionth {
+		most := c.cfg.Max
+		if !c.cfg.MaxCost {
+			most *= c.ownCost()
 		}
 		report.Want = int64(math.Min(mostNews, most*peerRoom/millionth))
 	}
-	if r != nil {
-		p.known, p.ledger = true, r.ledger.sent-r.ledger.denied
+	if c != nil {
+		p.known, p.ledger = true, c.ledger.sent-c.ledger.denied
 	}
-	if r != nil && !p.cut {
-		p.telling = r.version()
+	if c != nil && !p.cut {
+		p.telling = c.version()
 		switch {
 		case p.telling == p.told:
 		case busy:
-			report.News = r.News(now)
+			report.News = c.News(now)
 		default: // other calls than ours use the limit up, so we know little of it
 			p.told = p.telling
 		}
@@ -123,19 +123,19 @@ func (p *Peer) Report(now time.Duration, r *Rule, sent, refused float64, waiting
 	return report, true
 }
 
-// busy reports whether the pace of r has held calls up in the last two reports, or longer. A
+// busy reports whether the pace of c has held calls up in the last two reports, or longer. A
 // process that keeps to its own maximum is not busy: it does not know the limit.
-func (p *Peer) busy(r *Rule) bool {
-	if r == nil {
+func (p *Peer) busy(c *Controller) bool {
+	if c == nil {
 		p.held = 0
 		return false
 	}
-	held := r.asked || r.pace.pasts != p.waited
-	p.waited = r.pace.pasts
-	if r.blockage.on || p.reports == 1 {
+	held := c.asked || c.pace.pasts != p.waited
+	p.waited = c.pace.pasts
+	if c.blockage.on || p.reports == 1 {
 		return p.held >= busyAfter
 	}
-	if p.held++; !held || r.bounded() >= r.most() {
+	if p.held++; !held || c.bounded() >= c.most() {
 		p.held = 0
 	}
 	return p.held >= busyAfter
@@ -143,14 +143,14 @@ func (p *Peer) busy(r *Rule) bool {
 
 const busyAfter = 2 // reports
 
-// Leave returns what a gate reports that ends, and false if it is not in the group.
-func (p *Peer) Leave(sent, refused float64) (limits.PeerReport, bool) {
+// Deregister returns what a gate reports that ends, and false if it is not in the group.
+func (p *Peer) Deregister(sent, refused float64) (limits.PeerReport, bool) {
 	joined := p.reports > 0
 	p.reports, p.idle = 0, 0
 	return limits.PeerReport{ID: p.id, Want: limits.PeerLeaves, Granted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
 }
 
-// News reports whether a reply has news for a rule.
+// News reports whether a reply has news for a controller.
 func (p *Peer) News(reply limits.PeerReply) bool {
 	if len(reply.News) == 0 || reply.Stamp == p.stamp {
 		return false
@@ -159,8 +159,8 @@ func (p *Peer) News(reply limits.PeerReply) bool {
 	return possible
 }
 
-// Heard records the reply to a report. r may be nil if there are no News.
-func (p *Peer) Heard(now time.Duration, r *Rule, report limits.PeerReport, reply limits.PeerReply) {
+// Heard records the reply to a report. c may be nil if there are no News.
+func (p *Peer) Heard(now time.Duration, c *Controller, report limits.PeerReport, reply limits.PeerReply) {
 	part := float64(reply.Part) / float64(limits.PeerPart)
 	if p.cut && p.part > 0 && reply.Peers < p.peers {
 		part = math.Min(part, p.part) // the others have not come back yet
@@ -169,20 +169,20 @@ func (p *Peer) Heard(now time.Duration, r *Rule, report limits.PeerReport, reply
 	p.short = float64(reply.Due) > 1.1*p.part*float64(limits.PeerPart)
 	was := p.cut
 	p.cut = false
-	if r == nil {
+	if c == nil {
 		p.stamp = reply.Stamp
 		return
 	}
-	p.count(r, report, reply, was)
-	r.Share(now, p.part, p.peers)
+	p.count(c, report, reply, was)
+	c.Share(now, p.part, p.peers)
 	switch {
 	case report.News != nil && slices.Equal(report.News, reply.News):
 		p.told = p.telling
 	case p.News(reply):
-		r.Adopt(now, reply.News, reply.Age)
-		p.told = r.version()
+		c.Adopt(now, reply.News, reply.Age)
+		p.told = c.version()
 	case was: // what was learned alone is no news
-		p.told = r.version()
+		p.told = c.version()
 	}
 	p.stamp = reply.Stamp
 }
@@ -191,27 +191,27 @@ func (p *Peer) Heard(now time.Duration, r *Rule, report limits.PeerReport, reply
 // estimates what it was not told for 3 s at most.
 const lostCount = 15.
 
-// count corrects what r takes for granted to all by what the group has counted.
-func (p *Peer) count(r *Rule, report limits.PeerReport, reply limits.PeerReply, gap bool) {
-	if !p.known { // the rule is new
+// count corrects what c takes for granted to all by what the group has counted.
+func (p *Peer) count(c *Controller, report limits.PeerReport, reply limits.PeerReply, gap bool) {
+	if !p.known { // the controller is new
 		return
 	}
 	others := float64(reply.Granted - report.Granted)
 	counted := p.ledger
 	own := float64(report.Granted) - p.own
 	since := others - p.others // less than 0 if the group had estimated too much
-	if p.counts && !gap && since > -lostCount*r.pace.rate {
+	if p.counts && !gap && since > -lostCount*c.pace.rate {
 		wrong := since - (counted - p.counted - own)
-		r.ledger.sent += wrong
+		c.ledger.sent += wrong
 		counted += wrong
 	}
 	p.counts, p.others, p.counted, p.own = true, others, counted, float64(report.Granted)
 }
 
 // Lost records that a report had no reply.
-func (p *Peer) Lost(now time.Duration, r *Rule) {
+func (p *Peer) Lost(now time.Duration, c *Controller) {
 	p.cut = true
-	if r != nil && p.part > 0 {
-		r.Share(now, p.part, 0)
+	if c != nil && p.part > 0 {
+		c.Share(now, p.part, 0)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // A process that makes few calls is not in the group for long, and tells nothing of its own.
 func TestPeer_Report(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
+	p, c := NewPeer("a"), New(Config{})
 	for i, step := range []struct {
 		at   time.Duration
 		due  bool
@@ -23,32 +23,32 @@ func TestPeer_Report(t *testing.T) {
 		{time.Second, true, limits.PeerLeaves, false},
 		{time.Hour, true, limits.PeerWantsAll, true},
 	} {
-		if due := p.Due(step.at, r); due != step.due {
+		if due := p.Due(step.at, c); due != step.due {
 			t.Fatalf("step %d: due %v", i, due)
 		} else if !due {
 			continue
 		}
-		report, used := p.Report(step.at, r, 1, 0, false)
+		report, used := p.Report(step.at, c, 1, 0, false)
 		if used != step.used || report.Want != step.want || report.News != nil || report.ID != "a" {
 			t.Errorf("step %d: %+v, %v", i, report, used)
 		}
 		if used {
-			p.Heard(step.at, r, report, limits.PeerReply{Peers: 1, Part: limits.PeerPart, Due: limits.PeerPart})
+			p.Heard(step.at, c, report, limits.PeerReply{Peers: 1, Part: limits.PeerPart, Due: limits.PeerPart})
 		}
 	}
 }
 
-// newsOf returns news of a rule that believes in rate.
-func newsOf(t *testing.T, rate float64, change func(r *Rule)) []int64 {
+// newsOf returns news of a controller that believes in rate.
+func newsOf(t *testing.T, rate float64, change func(c *Controller)) []int64 {
 	t.Helper()
-	r := New(Config{})
-	r.Leave(0, 1, 0)
-	r.phase = Tracking
-	r.pace.learn(r, rate, Measured)
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	c.phase = Tracking
+	c.pace.learn(c, rate, Measured)
 	if change != nil {
-		change(r)
+		change(c)
 	}
-	all := r.News(0)
+	all := c.News(0)
 	if all == nil {
 		t.Fatal("no news")
 	}
@@ -56,19 +56,19 @@ func newsOf(t *testing.T, rate float64, change func(r *Rule)) []int64 {
 }
 
 func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
-	r.Leave(0, 1, 0)
+	p, c := NewPeer("a"), New(Config{})
+	c.Started(0, 1, 0)
 	now := time.Duration(0)
 	stamp := int64(1)
 	exchange := func(away bool) limits.PeerReport {
 		now += 500 * time.Millisecond
-		r.asked = true // callers wait
-		report, used := p.Report(now, r, 1, 0, true)
+		c.asked = true // callers wait
+		report, used := p.Report(now, c, 1, 0, true)
 		if !used || report.Seen != p.stamp {
 			t.Fatalf("at %v: %+v", now, report)
 		}
 		if away {
-			p.Lost(now, r)
+			p.Lost(now, c)
 			return report
 		}
 		reply := limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2, Stamp: stamp, News: []int64{1}}
@@ -76,12 +76,12 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 			stamp++
 			reply.Stamp, reply.News = stamp, report.News
 		}
-		p.Heard(now, r, report, reply)
+		p.Heard(now, c, report, reply)
 		return report
 	}
 	learn := func(rate float64) {
-		r.phase = Tracking
-		r.pace.learn(r, rate, Measured)
+		c.phase = Tracking
+		c.pace.learn(c, rate, Measured)
 	}
 	for range 3 {
 		exchange(false)
@@ -100,8 +100,8 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 			t.Errorf("exchange %d, after it was alone: %v", i, n)
 		}
 	}
-	if r.pace.rate != 20 {
-		t.Errorf("it has forgotten what it knew: %g", r.pace.rate)
+	if c.pace.rate != 20 {
+		t.Errorf("it has forgotten what it knew: %g", c.pace.rate)
 	}
 	learn(30)
 	if n := exchange(false).News; n == nil || n[0] != 30e6 {
@@ -111,27 +111,27 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 
 // A process that is refused while others use the limit up knows little of it.
 func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
-	r.Leave(0, 1, 0)
+	p, c := NewPeer("a"), New(Config{})
+	c.Started(0, 1, 0)
 	now := time.Duration(0)
 	exchange := func(asked bool) limits.PeerReport {
 		now += 500 * time.Millisecond
-		r.asked = asked
-		report, _ := p.Report(now, r, now.Seconds(), 0, true)
-		p.Heard(now, r, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
+		c.asked = asked
+		report, _ := p.Report(now, c, now.Seconds(), 0, true)
+		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
 		return report
 	}
 	for range 3 {
 		exchange(false)
 	}
-	r.phase = Tracking
-	r.pace.learn(r, 10, Measured)
+	c.phase = Tracking
+	c.pace.learn(c, 10, Measured)
 	for _, asked := range []bool{false, true, true, true} {
 		if n := exchange(asked).News; n != nil {
 			t.Errorf("at %v: news %v", now, n)
 		}
 	}
-	r.pace.learn(r, 20, Measured)
+	c.pace.learn(c, 20, Measured)
 	if report := exchange(true); report.News == nil || report.Want != limits.PeerWantsAll {
 		t.Errorf("busy: %+v", report)
 	}
@@ -139,8 +139,8 @@ func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
 
 // After an outage, the others may not be back yet.
 func TestPeer_Heard_WaitsForTheOthersAfterAnOutage(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
-	r.Leave(0, 1, 0)
+	p, c := NewPeer("a"), New(Config{})
+	c.Started(0, 1, 0)
 	now := time.Duration(0)
 	for i, step := range []struct {
 		part  int64 // −1: away
@@ -155,18 +155,18 @@ func TestPeer_Heard_WaitsForTheOthersAfterAnOutage(t *testing.T) {
 		{limits.PeerPart / 4, .25, false},
 	} {
 		now += time.Second
-		report, _ := p.Report(now, r, 1, 0, true)
+		report, _ := p.Report(now, c, 1, 0, true)
 		if step.part < 0 {
-			p.Lost(now, r)
+			p.Lost(now, c)
 		} else {
 			peers := int64(2)
 			if step.part == limits.PeerPart {
 				peers = 1
 			}
-			p.Heard(now, r, report, limits.PeerReply{Peers: peers, Part: step.part, Due: step.part})
+			p.Heard(now, c, report, limits.PeerReply{Peers: peers, Part: step.part, Due: step.part})
 		}
-		if p.part != step.want || r.sharing.part != step.want || p.short != step.short {
-			t.Errorf("step %d: part %g, %g, short %v", i, p.part, r.sharing.part, p.short)
+		if p.part != step.want || c.sharing.part != step.want || p.short != step.short {
+			t.Errorf("step %d: part %g, %g, short %v", i, p.part, c.sharing.part, p.short)
 		}
 	}
 }
@@ -191,54 +191,54 @@ func TestPeer_Report_OfRefusedCalls(t *testing.T) {
 	}
 }
 
-// A rule that was made during an exchange has nothing to do with what was reported.
-func TestPeer_count_OfANewRule(t *testing.T) {
+// A controller that was made during an exchange has nothing to do with what was reported.
+func TestPeer_count_OfANewController(t *testing.T) {
 	p, old := NewPeer("a"), New(Config{})
 	for i := range 100 {
-		old.Leave(time.Duration(i)*time.Second, 1, 0)
+		old.Started(time.Duration(i)*time.Second, 1, 0)
 	}
 	report, _ := p.Report(0, old, 100, 0, true)
 	reply := limits.PeerReply{Peers: 2, Part: limits.PeerPart, Due: limits.PeerPart, Granted: 100}
 	p.Heard(0, old, report, reply)
 	report, _ = p.Report(time.Second, old, 100, 0, true)
-	r := New(Config{})
-	p.Begin(time.Second, r)
-	r.TakeOver(time.Second, Past{Since: 0, Calls: 10, Cost: 10})
+	c := New(Config{})
+	p.Begin(time.Second, c)
+	c.TakeOver(time.Second, Past{Since: 0, Calls: 10, Cost: 10})
 	for i := range 3 {
-		p.Heard(time.Second, r, report, reply)
-		if r.ledger.sent != 10 {
-			t.Errorf("reply %d: %g sent, want 10", i, r.ledger.sent)
+		p.Heard(time.Second, c, report, reply)
+		if c.ledger.sent != 10 {
+			t.Errorf("reply %d: %g sent, want 10", i, c.ledger.sent)
 		}
-		report, _ = p.Report(time.Duration(2+i)*time.Second, r, 100, 0, true)
+		report, _ = p.Report(time.Duration(2+i)*time.Second, c, 100, 0, true)
 	}
 	reply.Granted += 5 // to the other one
-	p.Heard(5*time.Second, r, report, reply)
-	if r.ledger.sent != 15 {
-		t.Errorf("%g sent, want 15", r.ledger.sent)
+	p.Heard(5*time.Second, c, report, reply)
+	if c.ledger.sent != 15 {
+		t.Errorf("%g sent, want 15", c.ledger.sent)
 	}
 }
 
 // What a group had estimated and takes back is not counted as granted: each call of the others
 // would be counted nearly twice. What it has lost is not taken back.
 func TestPeer_count_EstimatesAreTakenBack(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
-	r.Leave(0, 1, 0)
-	r.phase = Tracking
-	r.pace.learn(r, 10, Measured)
+	p, c := NewPeer("a"), New(Config{})
+	c.Started(0, 1, 0)
+	c.phase = Tracking
+	c.pace.learn(c, 10, Measured)
 	now := time.Duration(0)
 	hear := func(granted int64) {
 		now += time.Second
-		report, _ := p.Report(now, r, 1, 0, true)
-		p.Heard(now, r, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2, Granted: 1 + granted})
+		report, _ := p.Report(now, c, 1, 0, true)
+		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2, Granted: 1 + granted})
 	}
 	hear(1000)
-	was := r.ledger.sent
+	was := c.ledger.sent
 	for i, step := range []struct{ granted, want int64 }{
 		{1010, 10}, {1005, 5}, {1012, 12}, // estimated too much
 		{0, 12}, {7, 19}, // a group that begins anew
 	} {
 		hear(step.granted)
-		if got := r.ledger.sent - was; math.Abs(got-float64(step.want)) > 1e-6 {
+		if got := c.ledger.sent - was; math.Abs(got-float64(step.want)) > 1e-6 {
 			t.Errorf("step %d: %g granted to the others, want %d", i, got, step.want)
 		}
 	}
@@ -246,34 +246,34 @@ func TestPeer_count_EstimatesAreTakenBack(t *testing.T) {
 
 // A process that may not call uses nothing, and wants all the same.
 func TestPeer_Report_Blocked(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
-	r.Leave(0, 1, 0)
+	p, c := NewPeer("a"), New(Config{})
+	c.Started(0, 1, 0)
 	for i, step := range []struct {
 		blocked, waiting bool
 		all              bool
 	}{{false, true, true}, {false, true, false}, {true, true, true}, {true, false, false}, {false, true, false}} {
 		now := time.Duration(i) * time.Second
-		r.blockage.on = step.blocked
-		report, _ := p.Report(now, r, 1, 0, step.waiting)
+		c.blockage.on = step.blocked
+		report, _ := p.Report(now, c, 1, 0, step.waiting)
 		if all := report.Want == limits.PeerWantsAll; all != step.all {
 			t.Errorf("step %d: it wants %d", i, report.Want)
 		}
-		p.Heard(now, r, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
+		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
 	}
 }
 
 // A gate that ends leaves the group if it is in it, and tells what it was granted.
 func TestPeer_Leave(t *testing.T) {
 	p := NewPeer("a")
-	if _, joined := p.Leave(0, 0); joined {
+	if _, joined := p.Deregister(0, 0); joined {
 		t.Error("it leaves before it has joined")
 	}
 	_, _ = p.Report(0, nil, 1, 0, true)
-	r, joined := p.Leave(7, 2)
+	r, joined := p.Deregister(7, 2)
 	if !joined || r.ID != "a" || r.Want != limits.PeerLeaves || r.Granted != 5 || r.News != nil {
 		t.Errorf("%+v, %v", r, joined)
 	}
-	if _, joined := p.Leave(7, 2); joined {
+	if _, joined := p.Deregister(7, 2); joined {
 		t.Error("it leaves twice")
 	}
 }
@@ -281,17 +281,17 @@ func TestPeer_Leave(t *testing.T) {
 // A store that fails in every other exchange does not keep a process at the part that it had
 // before it joined: the others are still there, so what they leave is known.
 func TestPeer_Heard_TheStoreFailsEveryOtherTime(t *testing.T) {
-	p, r := NewPeer("a"), New(Config{})
+	p, c := NewPeer("a"), New(Config{})
 	at := time.Duration(0)
 	reply := func(part float64, peers int64) {
 		at += peerEvery
-		report, _ := p.Report(at, r, 0, 0, true)
-		p.Heard(at, r, report, limits.PeerReply{Part: int64(part * float64(limits.PeerPart)), Peers: peers})
+		report, _ := p.Report(at, c, 0, 0, true)
+		p.Heard(at, c, report, limits.PeerReply{Part: int64(part * float64(limits.PeerPart)), Peers: peers})
 	}
 	lose := func() {
 		at += peerEvery
-		p.Report(at, r, 0, 0, true)
-		p.Lost(at, r)
+		p.Report(at, c, 0, 0, true)
+		p.Lost(at, c)
 	}
 	reply(.001, 2)
 	for range 3 {

@@ -7,24 +7,24 @@ import (
 
 // # How do several processes learn one limit?
 //
-// Each has a rule, and sees only the replies to its own calls. What it must know of the
+// Each has a controller, and sees only the replies to its own calls. What it must know of the
 // others is how much of the limit it may use, its part. Then each of its calls stands for
-// 1/part calls of all, and the rule measures the whole limit: between two refusals it was
+// 1/part calls of all, and the controller measures the whole limit: between two refusals it was
 // granted its part, and the others theirs.
 //
 //	calls of a, part 1/3     |  |  |  |  |  |  x     count as 3 each
 //	calls of b, part 2/3     | | || | || | || | |    count as 1.5 each
 //
-// So all rules have rates of the same limit, and news is simply the newest belief: the
+// So all controllers have rates of the same limit, and news is simply the newest belief: the
 // others begin there. There is no leader. A process that is cut off keeps its part as a scale,
 // and goes on as if it were alone.
 //
 // That the others use their parts is a guess, and it confirms itself: a process that takes
 // more than its part seems to be granted more. So the group also counts what was granted to
-// all, and that corrects the ledger of the rule with each reply. Counts alone would not do:
+// all, and that corrects the ledger of the controller with each reply. Counts alone would not do:
 // they come a few times a second, and refusals fall in between.
 
-// A sharing is what a Rule knows of the processes with which it shares a limit.
+// A sharing is what a Controller knows of the processes with which it shares a limit.
 type sharing struct {
 	part  float64 // 0: all of it
 	peers int64   // this one included; 0: the others are out of touch
@@ -72,44 +72,44 @@ func (s *sharing) lag() float64 {
 
 // Share sets the part of the limit that this process may use, and how many share it, 0 if
 // they are out of touch.
-func (r *Rule) Share(now time.Duration, part float64, peers int64) {
+func (c *Controller) Share(now time.Duration, part float64, peers int64) {
 	part = math.Max(leastPart, math.Min(1, part))
-	f := part * r.sharing.scale() // by which the part has grown
-	r.sharing.part, r.sharing.peers = part, peers
+	f := part * c.sharing.scale() // by which the part has grown
+	c.sharing.part, c.sharing.peers = part, peers
 	if f == 1 {
 		return
 	}
-	r.unit /= f
-	if t := now.Seconds(); r.next > t && !(r.blockage.on && r.blockage.polls > 0) {
-		r.next = t + (r.next-t)/f
+	c.meanCost /= f
+	if t := now.Seconds(); c.next > t && !(c.blockage.on && c.blockage.polls > 0) {
+		c.next = t + (c.next-t)/f
 	}
 	// These count calls of this process.
-	p := &r.pace
+	p := &c.pace
 	p.calls *= f
 	p.span *= f
 	p.rise *= f
-	r.costly.hold *= f
-	if !r.began && r.phase == Searching || r.phase == Unlimited {
+	c.costly.hold *= f
+	if !c.began && c.phase == Searching || c.phase == Unlimited {
 		return
 	}
-	p.now = r.within(p.now)
+	p.now = c.within(p.now)
 }
 
 // news is a Belief for other processes. All of it is of the whole limit, and no time in it
 // depends on a clock.
 type news struct {
-	rate, unit, refuted, unsure, quiet, refusal float64
-	price, low, high, hold                      float64
-	count, length, begun                        float64 // window, how long ago it began
-	until                                       float64 // for how long no call should leave
-	told                                        float64 // for how long the server has asked to wait
-	phase                                       Phase
+	rate, meanCost, refuted, unsure, quiet, refusal float64
+	price, low, high, hold                          float64
+	count, length, begun                            float64 // window, how long ago it began
+	until                                           float64 // for how long no call should start
+	told                                            float64 // for how long the server has asked to wait
+	phase                                           Phase
 }
 
 // numbers returns the addresses of the fields of n, the rate first.
 func (n *news) numbers() []*float64 {
 	return []*float64{
-		&n.rate, &n.unit, &n.refuted, &n.unsure, &n.quiet, &n.refusal,
+		&n.rate, &n.meanCost, &n.refuted, &n.unsure, &n.quiet, &n.refusal,
 		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told,
 	}
 }
@@ -119,21 +119,17 @@ const (
 	mostNews  = 1 << 53
 )
 
-// meanCost returns what a call of this process costs, in the mean.
-func (r *Rule) meanCost() float64 {
-	if r.unit == 0 {
+// ownCost returns what a call of this process costs, in the mean.
+func (c *Controller) ownCost() float64 {
+	if c.meanCost == 0 {
 		return 1
 	}
-	return r.unit / r.sharing.scale()
+	return c.meanCost / c.sharing.scale()
 }
 
-// opens returns until when no call may leave: the server has asked for a pause, or another
-// process is blocked.
-func (r *Rule) opens() float64 { return math.Max(r.until, r.sharing.until) }
-
 // ToldToPeers returns until when the server has asked another process to wait, 0 if it has not.
-func (r *Rule) ToldToPeers() time.Duration {
-	return time.Duration(r.sharing.told * float64(time.Second))
+func (c *Controller) ToldToPeers() time.Duration {
+	return time.Duration(c.sharing.told * float64(time.Second))
 }
 
 const (
@@ -146,44 +142,44 @@ const (
 // blockedFor returns for how long the others should not call either. One process asks
 // whether a server grants again: if each did, a server that begins its ban anew with each
 // call granted nothing, and each took the one refusal for news of its own.
-func (r *Rule) blockedFor(t float64) float64 {
-	until := r.until
-	if r.blocksOthers() {
-		until = math.Max(until, r.next+2*r.refusal+newsTakes)
+func (c *Controller) blockedFor(t float64) float64 {
+	until := c.until
+	if c.blocksOthers() {
+		until = math.Max(until, c.next+2*c.refusal+newsTakes)
 	}
 	return math.Max(0, until-t)
 }
 
 // blocksOthers reports whether others should not call either: refusals are known to be costly,
 // or the server has refused one call at a time for some time.
-func (r *Rule) blocksOthers() bool {
-	b := &r.blockage
-	return b.on && (r.phase == Bounding || b.polls > 0 && b.gap > longWait)
+func (c *Controller) blocksOthers() bool {
+	b := &c.blockage
+	return b.on && (c.phase == Bounding || b.polls > 0 && b.gap > longWait)
 }
 
 // version returns a number that changes when there are news.
-func (r *Rule) version() uint64 {
-	v := r.changes<<16 + uint64(r.resumed)<<8
-	if r.blocksOthers() {
-		v += uint64(r.blockage.polls & 255)
+func (c *Controller) version() uint64 {
+	v := c.changes<<16 + uint64(c.resumed)<<8
+	if c.blocksOthers() {
+		v += uint64(c.blockage.polls & 255)
 	}
 	return v
 }
 
-// News returns what r believes, for other processes, or nil if that is nothing that they
+// News returns what c believes, for other processes, or nil if that is nothing that they
 // could use: a bound of the calls in flight is one of this process.
-func (r *Rule) News(now time.Duration) []int64 {
-	if r.phase != Tracking && r.phase != Bounding && r.phase != Windowed || r.unit == 0 {
+func (c *Controller) News(now time.Duration) []int64 {
+	if c.phase != Tracking && c.phase != Bounding && c.phase != Windowed || c.meanCost == 0 {
 		return nil
 	}
-	t, p, scale := now.Seconds(), &r.pace, r.sharing.scale()
+	t, p, scale := now.Seconds(), &c.pace, c.sharing.scale()
 	n := news{
-		rate: p.rate, unit: r.unit / scale, refuted: p.refuted, unsure: p.unsure, quiet: p.quiet, refusal: r.refusal,
-		price: r.costly.price, low: r.costly.low, high: r.costly.high, hold: r.costly.hold * scale,
-		until: r.blockedFor(t), told: math.Max(0, r.until-t), phase: r.phase,
+		rate: p.rate, meanCost: c.meanCost / scale, refuted: p.refuted, unsure: p.unsure, quiet: p.quiet, refusal: c.refusal,
+		price: c.costly.price, low: c.costly.low, high: c.costly.high, hold: c.costly.hold * scale,
+		until: c.blockedFor(t), told: math.Max(0, c.until-t), phase: c.phase,
 	}
-	if r.phase == Windowed {
-		n.count, n.length, n.begun = r.window.count, r.window.length, math.Max(0, t-r.window.from)
+	if c.phase == Windowed {
+		n.count, n.length, n.begun = c.window.count, c.window.length, math.Max(0, t-c.window.from)
 	}
 	var all []int64
 	for _, x := range n.numbers() {
@@ -206,7 +202,7 @@ func read(all []int64) (n news, possible bool) {
 	}
 	n.phase = Phase(all[len(numbers)])
 	switch {
-	case all[len(numbers)] != int64(n.phase) || n.rate == 0 || n.unit == 0:
+	case all[len(numbers)] != int64(n.phase) || n.rate == 0 || n.meanCost == 0:
 		return n, false
 	case n.phase == Bounding && !(n.low > 0 && n.high >= n.low):
 		return n, false
@@ -216,49 +212,49 @@ func read(all []int64) (n news, possible bool) {
 	return n, n.phase == Tracking || n.phase == Bounding || n.phase == Windowed
 }
 
-// Adopt makes r believe the news of another process, which are of that age. It reports
+// Adopt makes c believe the news of another process, which are of that age. It reports
 // whether they are possible.
-func (r *Rule) Adopt(now time.Duration, all []int64, age time.Duration) bool {
+func (c *Controller) Adopt(now time.Duration, all []int64, age time.Duration) bool {
 	n, possible := read(all)
 	if !possible {
 		return false
 	}
-	if r.phase != Capped && r.phase != Slowed {
-		r.adopt(now.Seconds(), n, math.Max(0, age.Seconds()))
+	if c.phase != Capped && c.phase != Slowed {
+		c.adopt(now.Seconds(), n, math.Max(0, age.Seconds()))
 	}
 	return true
 }
 
 // adopt is Adopt for possible news.
-func (r *Rule) adopt(t float64, n news, age float64) {
-	r.at = math.Max(r.at, t)
-	if r.unit == 0 {
-		r.unit = r.sharing.whole(n.unit)
+func (c *Controller) adopt(t float64, n news, age float64) {
+	c.at = math.Max(c.at, t)
+	if c.meanCost == 0 {
+		c.meanCost = c.sharing.whole(n.meanCost)
 	}
-	if r.refusal == 0 {
-		r.refusal = math.Min(n.refusal, 60)
+	if c.refusal == 0 {
+		c.refusal = math.Min(n.refusal, 60)
 	}
-	r.sharing.until = t + math.Min(n.until, mostPause) - age
-	if r.sharing.told = 0; n.told > age {
-		r.sharing.told = t + math.Min(n.told, mostPause) - age
+	c.sharing.until = t + math.Min(n.until, mostPause) - age
+	if c.sharing.told = 0; n.told > age {
+		c.sharing.told = t + math.Min(n.told, mostPause) - age
 	}
-	p := &r.pace
+	p := &c.pace
 	p.refuted, p.unsure = n.refuted, math.Min(n.unsure, .25)
 	p.quiet = math.Max(quietMin, math.Min(quietMax, n.quiet))
-	k := &r.costly
+	k := &c.costly
 	k.price = math.Min(n.price, 3600)
-	k.low, k.high, k.hold = n.low, n.high, n.hold/r.sharing.scale()
+	k.low, k.high, k.hold = n.low, n.high, n.hold/c.sharing.scale()
 	if n.phase == Windowed {
-		r.window.begin(r, n.count, n.length, t-age-n.begun)
+		c.window.begin(c, n.count, n.length, t-age-n.begun)
 	}
-	r.phase = n.phase
+	c.phase = n.phase
 	if n.until > 0 {
-		r.blockage.end() // another one asks whether it is over
+		c.blockage.end() // another one asks whether it is over
 	}
-	if !r.blockage.on {
-		r.epoch++ // calls that left before say nothing of the news
+	if !c.blockage.on {
+		c.epoch++ // calls that started before say nothing of the news
 	}
-	p.learn(r, n.rate, Shared)
+	p.learn(c, n.rate, Shared)
 }
 
 // enough returns over how many calls of this process a rate is measured: more if the calls of

@@ -50,7 +50,7 @@ func (c *company) join(callers int) *process {
 		looks: c.now + time.Duration(i)*c.apart,
 	}
 	r.now = c.now
-	p.peer.Begin(c.now, p.rule)
+	p.peer.Begin(c.now, p.controller)
 	c.procs = append(c.procs, p)
 	return p
 }
@@ -95,7 +95,7 @@ func (p *process) leaves(now time.Duration) time.Duration {
 	if p.every > 0 && p.wish > now {
 		return p.wish
 	}
-	return max(now, p.rule.Next(now, p.out))
+	return max(now, p.controller.Demand(now, p.out))
 }
 
 func (c *company) step(p *process) {
@@ -109,7 +109,7 @@ func (c *company) step(p *process) {
 			return
 		}
 		p.out--
-		p.rule.Done(c.now, r.call, r.reply)
+		p.controller.Ended(c.now, r.call, r.reply)
 	case p.looks <= c.now && !p.gone(c.now):
 		p.looks = c.now + 50*time.Millisecond
 		c.exchange(p)
@@ -126,11 +126,11 @@ func (c *company) exchange(p *process) {
 	if p.peer.reports == 0 && len(p.sent) == p.stopped {
 		return // not used yet, or any more
 	}
-	if !p.peer.Due(c.now, p.rule) {
+	if !p.peer.Due(c.now, p.controller) {
 		return
 	}
 	waiting := p.out < p.callers && (p.every == 0 || p.wish <= c.now)
-	report, used := p.peer.Report(c.now, p.rule, float64(len(p.sent)), float64(p.rule.refusals), waiting)
+	report, used := p.peer.Report(c.now, p.controller, float64(len(p.sent)), float64(p.controller.refusals), waiting)
 	p.reports = append(p.reports, c.now)
 	if !used {
 		p.stopped = len(p.sent)
@@ -140,11 +140,11 @@ func (c *company) exchange(p *process) {
 		return
 	}
 	if p.away {
-		p.peer.Lost(c.now, p.rule)
+		p.peer.Lost(c.now, p.controller)
 		return
 	}
 	reply := c.group.Exchange(c.now.Microseconds(), report)
-	p.peer.Heard(c.now, p.rule, report, reply)
+	p.peer.Heard(c.now, p.controller, report, reply)
 	c.each()
 }
 
@@ -255,7 +255,7 @@ func TestPeers_JoinerIsWarmWithinASecond(t *testing.T) {
 	c.until(60)
 	late := c.join(32)
 	c.until(61)
-	b := late.rule.Belief()
+	b := late.controller.Belief()
 	if b.Why != Shared || b.Refusals > 1 || b.Peers != 3 || math.Abs(b.Share-1./3) > .01 || math.Abs(b.Pace-50./3) > 2 {
 		t.Errorf("after a second: %+v", b)
 	}
@@ -318,7 +318,7 @@ func TestPeers_PartsAreByDemand(t *testing.T) {
 func TestPeers_KeepToTheirOwnMaximum(t *testing.T) {
 	c := newCompany(t, bucket(10, steady(50)))
 	slow := c.join(32)
-	slow.rule = New(Config{Max: 5})
+	slow.controller = New(Config{Max: 5})
 	c.join(32)
 	c.until(100)
 	if g, most := count(slow.granted, 20, 100), count(slow.sent, 0, 100); g < 240 || most > 5*100+2 {
@@ -339,7 +339,7 @@ func TestPeers_Away(t *testing.T) {
 	}
 	c.until(62)
 	for _, p := range c.procs {
-		if b := p.rule.Belief(); b.Share != .5 || b.Peers != 0 || b.Pace < 20 || b.Pace > 30 {
+		if b := p.controller.Belief(); b.Share != .5 || b.Peers != 0 || b.Pace < 20 || b.Pace > 30 {
 			t.Errorf("cut off: %+v", b)
 		}
 	}
@@ -361,7 +361,7 @@ func TestPeers_Away(t *testing.T) {
 	c.until(122)
 	c.each = each
 	c.until(180)
-	if b := c.procs[0].rule.Belief(); b.Peers != 2 || math.Abs(b.Share-.5) > .01 {
+	if b := c.procs[0].controller.Belief(); b.Peers != 2 || math.Abs(b.Share-.5) > .01 {
 		t.Errorf("together again: %+v", b)
 	}
 	if g := c.granted(130, 180); g < 2400 {
@@ -400,9 +400,9 @@ func TestPeers_OneAsksWhetherABanIsOver(t *testing.T) {
 }
 
 // Instants of one process mean nothing to another one.
-func TestRule_Adopt_ClocksMayDiffer(t *testing.T) {
+func TestController_Adopt_ClocksMayDiffer(t *testing.T) {
 	a, b := New(Config{}), New(Config{})
-	a.Leave(1000*time.Second, 1, 0)
+	a.Started(1000*time.Second, 1, 0)
 	a.window.begin(a, 100, 60, 1000)
 	a.until = 1020
 	a.Share(1003*time.Second, .25, 4)
@@ -414,14 +414,14 @@ func TestRule_Adopt_ClocksMayDiffer(t *testing.T) {
 	if w := b.window; w.count != 100 || w.length != 60 || math.Abs(w.from - -7) > 1e-6 {
 		t.Errorf("the window began at %g: %+v", w.from, w)
 	}
-	if at := b.Next(5*time.Second, 0); at != 13*time.Second {
+	if at := b.Demand(5*time.Second, 0); at != 13*time.Second {
 		t.Errorf("the pause ends at %v", at)
 	}
-	if at := b.Wait(5*time.Second, 0); at != 13*time.Second {
+	if at := b.Peek(5*time.Second, 0); at != 13*time.Second {
 		t.Errorf("to somebody who looks, it ends at %v", at)
 	}
 	b.Resume(6 * time.Second)
-	if at := b.Next(6*time.Second, 0); at != 6*time.Second {
+	if at := b.Demand(6*time.Second, 0); at != 6*time.Second {
 		t.Errorf("after Resume it ends at %v", at)
 	}
 	if got := b.Belief(); got.Phase != Windowed || got.Why != Shared || math.Abs(got.Pace-front*100./60/2) > 1e-9 {
@@ -429,10 +429,10 @@ func TestRule_Adopt_ClocksMayDiffer(t *testing.T) {
 	}
 }
 
-func TestRule_Adopt_TellsImpossibleNews(t *testing.T) {
+func TestController_Adopt_TellsImpossibleNews(t *testing.T) {
 	a := newRun(t, Config{}, server{take: bucket(10, steady(80))})
 	a.until(30)
-	good := a.rule.News(a.now)
+	good := a.controller.News(a.now)
 	for name, spoil := range map[string]func([]int64) []int64{
 		"none":            func([]int64) []int64 { return nil },
 		"too few":         func(n []int64) []int64 { return n[1:] },
@@ -447,37 +447,37 @@ func TestRule_Adopt_TellsImpossibleNews(t *testing.T) {
 		"without bounds":  func(n []int64) []int64 { n[len(n)-1] = int64(Bounding); return n },
 		"without windows": func(n []int64) []int64 { n[len(n)-1] = int64(Windowed); return n },
 	} {
-		r := New(Config{})
-		if r.Adopt(0, spoil(slices.Clone(good)), 0) || r.Changes() != 0 || r.phase != Searching {
-			t.Errorf("%s: adopted %+v", name, r.Belief())
+		c := New(Config{})
+		if c.Adopt(0, spoil(slices.Clone(good)), 0) || c.Changes() != 0 || c.phase != Searching {
+			t.Errorf("%s: adopted %+v", name, c.Belief())
 		}
 	}
-	r := New(Config{})
-	if !r.Adopt(0, good, -time.Second) || r.Belief().Rate != math.Round(a.rule.pace.rate*1e6)/1e6 {
-		t.Errorf("adopted %+v of %+v", r.Belief(), a.rule.Belief())
+	c := New(Config{})
+	if !c.Adopt(0, good, -time.Second) || c.Belief().Rate != math.Round(a.controller.pace.rate*1e6)/1e6 {
+		t.Errorf("adopted %+v of %+v", c.Belief(), a.controller.Belief())
 	}
 }
 
 // A bound of the calls in flight is one of the process, and stays.
-func TestRule_Adopt_KeepsABoundOfTheCallsInFlight(t *testing.T) {
+func TestController_Adopt_KeepsABoundOfTheCallsInFlight(t *testing.T) {
 	a := newRun(t, Config{}, server{take: bucket(10, steady(80))})
 	a.until(30)
 	capped := newRun(t, Config{}, server{slots: 10, service: func() float64 { return .1 + .1*math.Mod(float64(a.out), 3) }})
-	capped.rule.phase = Capped
-	capped.rule.capacity.limit = 9
-	if capped.rule.News(0) != nil {
+	capped.controller.phase = Capped
+	capped.controller.capacity.limit = 9
+	if capped.controller.News(0) != nil {
 		t.Error("it is news for others")
 	}
-	if !capped.rule.Adopt(0, a.rule.News(a.now), 0) || capped.rule.phase != Capped || capped.rule.capacity.limit != 9 {
-		t.Errorf("adopted %+v", capped.rule.Belief())
+	if !capped.controller.Adopt(0, a.controller.News(a.now), 0) || capped.controller.phase != Capped || capped.controller.capacity.limit != 9 {
+		t.Errorf("adopted %+v", capped.controller.Belief())
 	}
 }
 
 // What a process restores alone is what it used, and not what all of them used.
-func TestRule_Snapshot_OfASharedLimit(t *testing.T) {
+func TestController_Snapshot_OfASharedLimit(t *testing.T) {
 	c := together(t, bucket(10, steady(50)), 2)
 	c.until(60)
-	shared := c.procs[0].rule
+	shared := c.procs[0].controller
 	alone := New(Config{})
 	if err := alone.Restore(shared.Snapshot()); err != nil {
 		t.Fatal(err)
@@ -496,80 +496,80 @@ func TestRule_Snapshot_OfASharedLimit(t *testing.T) {
 }
 
 // A part that grows or shrinks moves the next call, which may be minutes away.
-func TestRule_Share_MovesTheNextCall(t *testing.T) {
-	r := New(Config{Start: .1})
-	r.Leave(0, 1, 0)
-	r.Share(0, .1, 10)
-	if at := r.Next(0, 0); at != 100*time.Second {
+func TestController_Share_MovesTheNextCall(t *testing.T) {
+	c := New(Config{Start: .1})
+	c.Started(0, 1, 0)
+	c.Share(0, .1, 10)
+	if at := c.Demand(0, 0); at != 100*time.Second {
 		t.Errorf("with a tenth, the next call leaves at %v", at)
 	}
-	r.Share(50*time.Second, .5, 2)
-	if at := r.Next(50*time.Second, 0); at != 60*time.Second {
+	c.Share(50*time.Second, .5, 2)
+	if at := c.Demand(50*time.Second, 0); at != 60*time.Second {
 		t.Errorf("with a half, the next call leaves at %v", at)
 	}
-	r.Share(50*time.Second, .5, 0)
-	if at := r.Next(50*time.Second, 0); at != 60*time.Second {
+	c.Share(50*time.Second, .5, 0)
+	if at := c.Demand(50*time.Second, 0); at != 60*time.Second {
 		t.Errorf("alone, the next call leaves at %v", at)
 	}
 }
 
-func TestRule_Adopt_InABlockage(t *testing.T) {
-	blocked := func() *Rule {
-		r := New(Config{})
-		c := r.Leave(0, 1, 0)
-		r.phase = Tracking
-		r.pace.learn(r, 10, Measured)
-		r.block(1, c, point{at: 1}, false)
-		return r
+func TestController_Adopt_InABlockage(t *testing.T) {
+	blocked := func() *Controller {
+		c := New(Config{})
+		call := c.Started(0, 1, 0)
+		c.phase = Tracking
+		c.pace.learn(c, 10, Measured)
+		c.block(1, call, point{at: 1}, false)
+		return c
 	}
-	r := blocked()
-	if !r.Adopt(2*time.Second, newsOf(t, 20, nil), 0) || !r.Blocked() || r.pace.rate != 20 {
+	c := blocked()
+	if !c.Adopt(2*time.Second, newsOf(t, 20, nil), 0) || !c.Blocked() || c.pace.rate != 20 {
 		t.Error("a process that asks whether a server grants again must go on")
 	}
-	wait := newsOf(t, 20, func(r *Rule) {
-		r.phase, r.costly.low, r.costly.high = Bounding, 1, 2
-		r.blockage = blockage{on: true}
-		r.next = 30
+	wait := newsOf(t, 20, func(c *Controller) {
+		c.phase, c.costly.low, c.costly.high = Bounding, 1, 2
+		c.blockage = blockage{on: true}
+		c.next = 30
 	})
-	r = blocked()
-	if !r.Adopt(2*time.Second, wait, time.Second) || r.Blocked() {
+	c = blocked()
+	if !c.Adopt(2*time.Second, wait, time.Second) || c.Blocked() {
 		t.Error("another one asks: it must not ask, too")
 	}
-	if at := r.Next(2*time.Second, 0); at != 31*time.Second+750*time.Millisecond {
+	if at := c.Demand(2*time.Second, 0); at != 31*time.Second+750*time.Millisecond {
 		t.Errorf("it calls again at %v", at)
 	}
 }
 
 // Each refused call that asks is news: the others must go on waiting.
-func TestRule_News_WhileBlocked(t *testing.T) {
-	r := New(Config{})
-	r.Leave(0, 1, 0)
-	r.phase = Tracking
-	r.pace.learn(r, 10, Measured)
-	r.blockage = blockage{on: true, polls: 1, gap: .5}
-	cheap := r.version()
-	if until := r.blockedFor(1); until != 0 {
+func TestController_News_WhileBlocked(t *testing.T) {
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	c.phase = Tracking
+	c.pace.learn(c, 10, Measured)
+	c.blockage = blockage{on: true, polls: 1, gap: .5}
+	cheap := c.version()
+	if until := c.blockedFor(1); until != 0 {
 		t.Errorf("others wait %g s although a refusal is cheap", until)
 	}
-	r.blockage.gap, r.next = 4, 5
-	first := r.version()
-	r.blockage.polls++
-	if second := r.version(); first == cheap || second == first {
+	c.blockage.gap, c.next = 4, 5
+	first := c.version()
+	c.blockage.polls++
+	if second := c.version(); first == cheap || second == first {
 		t.Errorf("versions %d, %d, %d", cheap, first, second)
 	}
-	if until := r.blockedFor(1); until != 4.75 {
+	if until := c.blockedFor(1); until != 4.75 {
 		t.Errorf("others wait %g s", until)
 	}
-	r.until = 11
-	if until := r.blockedFor(1); until != 10 {
+	c.until = 11
+	if until := c.blockedFor(1); until != 10 {
 		t.Errorf("others wait %g s, the pause is 10", until)
 	}
 }
 
 // What counts calls of one process counts those of another one after it was told.
-func TestRule_Adopt_Scales(t *testing.T) {
+func TestController_Adopt_Scales(t *testing.T) {
 	a := New(Config{})
-	a.Leave(0, 2, 0)
+	a.Started(0, 2, 0)
 	a.Share(0, .25, 4)
 	a.phase, a.costly.low, a.costly.high, a.costly.hold = Bounding, 30, 40, 10
 	a.pace.learn(a, 35, Measured)
@@ -581,25 +581,25 @@ func TestRule_Adopt_Scales(t *testing.T) {
 	if k := b.costly; k.hold != 20 || k.low != 30 || k.high != 40 {
 		t.Errorf("%+v", k)
 	}
-	if got := b.Belief(); got.Rate != 35 || got.Pace != 10 || b.unit != 4 || b.CallsPerSecond() != 5 {
+	if got := b.Belief(); got.Rate != 35 || got.Pace != 10 || b.meanCost != 4 || b.CallsPerSecond() != 5 {
 		t.Errorf("%+v: the maximum of 5 calls of 2 is one of this process", got)
 	}
 }
 
 // What others were granted in so short a time is not known.
-func TestRule_refine_NotInAGroup(t *testing.T) {
+func TestController_refine_NotInAGroup(t *testing.T) {
 	for _, peers := range []int64{1, 2} {
-		r := New(Config{})
-		c := r.Leave(0, 1, 0)
-		r.Share(0, 1, peers)
-		r.phase, r.pace.refusals = Tracking, 5
-		r.pace.learn(r, 10, Measured)
-		r.ledger.mark(point{at: 1})
-		r.ledger.last = point{at: 2, granted: 1}
-		r.blockage.pace = 10
-		r.refine(c)
-		if alone := r.pace.rate < 10; alone != (peers == 1) {
-			t.Errorf("with %d processes the rate is %g", peers, r.pace.rate)
+		c := New(Config{})
+		call := c.Started(0, 1, 0)
+		c.Share(0, 1, peers)
+		c.phase, c.pace.refusals = Tracking, 5
+		c.pace.learn(c, 10, Measured)
+		c.ledger.mark(point{at: 1})
+		c.ledger.last = point{at: 2, granted: 1}
+		c.blockage.pace = 10
+		c.refine(call)
+		if alone := c.pace.rate < 10; alone != (peers == 1) {
+			t.Errorf("with %d processes the rate is %g", peers, c.pace.rate)
 		}
 	}
 }
@@ -609,8 +609,8 @@ func TestPeers_SearchTogether(t *testing.T) {
 	for _, n := range []int{2, 8} {
 		c := together(t, bucket(20, steady(50)), n)
 		for _, p := range c.procs {
-			p.rule = New(Config{Unlimited: true})
-			p.peer.Begin(0, p.rule)
+			p.controller = New(Config{Unlimited: true})
+			p.peer.Begin(0, p.controller)
 		}
 		c.until(30)
 		if g, f := c.granted(10, 30), c.refused(10, 30); g < 800 || f > 150 {

@@ -9,30 +9,30 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-func TestRule_Snapshot_StartsWarm(t *testing.T) {
+func TestController_Snapshot_StartsWarm(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(80))})
 	r.until(120)
 	warm := newRun(t, Config{}, server{take: bucket(10, steady(80))})
-	if err := warm.rule.Restore(r.rule.Snapshot()); err != nil {
+	if err := warm.controller.Restore(r.controller.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
-	if b := warm.rule.Belief(); b.Why != Restored || b.Rate != r.rule.Belief().Rate {
-		t.Errorf("restored %+v from %+v", b, r.rule.Belief())
+	if b := warm.controller.Belief(); b.Why != Restored || b.Rate != r.controller.Belief().Rate {
+		t.Errorf("restored %+v from %+v", b, r.controller.Belief())
 	}
 	warm.until(10)
 	if g, f := len(warm.granted), len(warm.refused); g < 760 || f > 15 {
 		t.Errorf("in the first 10 s %d of 800 calls were granted, %d refused", g, f)
 	}
 	if cold := len(New(Config{}).Snapshot()); cold == 0 {
-		t.Error("no snapshot of a rule that knows nothing")
+		t.Error("no snapshot of a controller that knows nothing")
 	}
 }
 
-func TestRule_Restore_KeepsItsOwnBounds(t *testing.T) {
+func TestController_Restore_KeepsItsOwnBounds(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(80))})
 	r.until(60)
 	slow := New(Config{Max: 10})
-	if err := slow.Restore(r.rule.Snapshot()); err != nil {
+	if err := slow.Restore(r.controller.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
 	if b := slow.Belief(); b.Pace > 10 {
@@ -40,40 +40,40 @@ func TestRule_Restore_KeepsItsOwnBounds(t *testing.T) {
 	}
 }
 
-func TestRule_Restore_RefusesOtherBytes(t *testing.T) {
+func TestController_Restore_RefusesOtherBytes(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(80))})
 	r.until(60)
-	good := string(r.rule.Snapshot())
+	good := string(r.controller.Snapshot())
 	for _, bad := range []string{"", "{}", good[:len(good)-1], good + "}", strings.Replace(good, `"rate":`, `"rate":1`, 1), strings.Replace(good, `"adaptive"`, `"bucket"`, 1)} {
 		fresh := New(Config{})
 		if err := fresh.Restore([]byte(bad)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%q: %v", bad, err)
 		}
 		if b := fresh.Belief(); b.Phase != Searching || b.Rate != 0 {
-			t.Errorf("%q changed the rule: %+v", bad, b)
+			t.Errorf("%q changed the controller: %+v", bad, b)
 		}
 	}
 	// Numbers that a hand has written, with a checksum that is right.
 	impossible := New(Config{})
-	impossible.phase, impossible.unit, impossible.pace.rate = Tracking, 1, -5
+	impossible.phase, impossible.meanCost, impossible.pace.rate = Tracking, 1, -5
 	if err := New(Config{}).Restore(impossible.Snapshot()); !errors.Is(err, limits.ErrSnapshot) {
 		t.Errorf("a rate of −5: %v", err)
 	}
 }
 
-func TestRule_Snapshot_OfEachPhase(t *testing.T) {
+func TestController_Snapshot_OfEachPhase(t *testing.T) {
 	for phase := Unlimited; phase <= Capped; phase++ {
-		r := New(Config{})
-		r.phase, r.unit, r.pace.rate, r.pace.quiet = phase, 1, 10, 32
-		r.costly.low, r.costly.high, r.costly.hold, r.capacity.limit = 8, 12, 50, 4
+		c := New(Config{})
+		c.phase, c.meanCost, c.pace.rate, c.pace.quiet = phase, 1, 10, 32
+		c.costly.low, c.costly.high, c.costly.hold, c.capacity.limit = 8, 12, 50, 4
 		s := New(Config{})
-		if err := s.Restore(r.Snapshot()); err != nil {
+		if err := s.Restore(c.Snapshot()); err != nil {
 			t.Errorf("%v: %v", phase, err)
 		}
-		at := s.Next(0, 0)
-		c := s.Leave(at, 1, 0)
-		s.Done(at+time.Second, c, Reply{Outcome: Refused})
-		if s.Next(at+time.Second, 0) == Never {
+		at := s.Demand(0, 0)
+		call := s.Started(at, 1, 0)
+		s.Ended(at+time.Second, call, Reply{Outcome: Refused})
+		if s.Demand(at+time.Second, 0) == Never {
 			t.Errorf("%v: no call may leave any more", phase)
 		}
 	}

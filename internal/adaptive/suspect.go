@@ -6,7 +6,7 @@ import (
 )
 
 // A Suspect is a unit that a server may limit: calls, tokens, bytes. Where calls take of
-// several, each unit has a Suspect, and a Rule as soon as it is blamed for a refusal.
+// several, each unit has a Suspect, and a Controller as soon as it is blamed for a refusal.
 //
 // # Which limit has refused a call?
 //
@@ -26,7 +26,7 @@ import (
 type Suspect struct {
 	began float64
 	at    float64
-	use   float64 // per second, lately: of the calls that left and were not refused
+	use   float64 // per second, lately: of the calls that started and were not refused
 	won   float64 // the same of the calls that were granted, when their answers came
 	high  float64 // the most of that; it fades
 	mean  float64 // cost of a call
@@ -41,7 +41,7 @@ type Suspect struct {
 	proved      float64 // the same when the unit was blamed last
 }
 
-// A mark is what had left at an instant.
+// A mark is what had started until an instant.
 type mark struct{ at, sent, calls float64 }
 
 const (
@@ -76,8 +76,8 @@ func (s *Suspect) pass(t float64) {
 	}
 }
 
-// Leave records that a call of cost leaves.
-func (s *Suspect) Leave(now time.Duration, cost float64) {
+// Started records that a call of cost starts.
+func (s *Suspect) Started(now time.Duration, cost float64) {
 	t := now.Seconds()
 	s.pass(t)
 	if t-s.late.at > 15 {
@@ -120,7 +120,7 @@ func (s *Suspect) recent(now time.Duration) float64 {
 	return s.use / (1 - math.Exp(-math.Max(1, s.at-s.began)/lately))
 }
 
-// Past returns what a rule must know that begins now.
+// Past returns what a controller must know that begins now.
 func (s *Suspect) Past(answer time.Duration) Past {
 	p := Past{
 		Since: duration(s.early.at), Calls: s.calls - s.early.calls, Cost: math.Max(0, s.sent-s.early.sent),
@@ -129,11 +129,11 @@ func (s *Suspect) Past(answer time.Duration) Past {
 	return p
 }
 
-// size notes that a call was refused that takes u.Cost.
-func (u *Unit) size() {
-	u.odds *= memory
-	if u.calls >= unmet {
-		u.odds += math.Log(tiny + (1-tiny)*u.Cost/u.mean)
+// size notes that a call was refused that takes s.Cost.
+func (s *Candidate) size() {
+	s.odds *= memory
+	if s.calls >= unmet {
+		s.odds += math.Log(tiny + (1-tiny)*s.Cost/s.mean)
 	}
 }
 
@@ -158,35 +158,36 @@ func (s *Suspect) cycle(t float64) (differs, error float64, ok bool) {
 }
 
 // pressure returns how much was used lately, compared with what was granted, as a logarithm.
-func (u *Unit) pressure() float64 {
-	bound := math.Max(u.proved, u.high)
-	if bound == 0 || u.use == 0 {
+func (s *Candidate) pressure() float64 {
+	bound := math.Max(s.proved, s.high)
+	if bound == 0 || s.use == 0 {
 		return 0
 	}
-	return math.Max(leastUse, math.Min(mostUse, pressed*math.Log(u.use/bound)))
+	return math.Max(leastUse, math.Min(mostUse, pressed*math.Log(s.use/bound)))
 }
 
-// A Unit is a Suspect, its rule, or nil, and what the refused call took of it.
-type Unit struct {
+// A Candidate may be to blame for the refusal of a call. Controller is nil if the unit was never
+// blamed, and Cost is what the call took of it.
+type Candidate struct {
 	*Suspect
-	Rule *Rule
-	Cost float64
+	Controller *Controller
+	Cost       float64
 }
 
-// Blame returns which of units has refused a call at now. last is the one that was blamed
+// Blame returns which of the candidates has refused a call at now. last is the one that was blamed
 // last.
-func Blame(now time.Duration, units []Unit, last int) int {
-	compare(now, units)
+func Blame(now time.Duration, all []Candidate, last int) int {
+	compare(now, all)
 	blamed, most := last, math.Inf(-1)
-	for i := range units {
-		u := &units[i]
-		u.pass(now.Seconds())
-		if u.Cost == 0 {
+	for i := range all {
+		s := &all[i]
+		s.pass(now.Seconds())
+		if s.Cost == 0 {
 			continue
 		}
-		u.size()
-		u.odds = math.Max(-mostOdds, math.Min(mostOdds, u.odds))
-		x := u.pressure() + u.odds
+		s.size()
+		s.odds = math.Max(-mostOdds, math.Min(mostOdds, s.odds))
+		x := s.pressure() + s.odds
 		if i == last {
 			x += again
 		}
@@ -194,118 +195,118 @@ func Blame(now time.Duration, units []Unit, last int) int {
 			blamed, most = i, x
 		}
 	}
-	units[blamed].proved = units[blamed].rate
-	convict(now, units, blamed)
+	all[blamed].proved = all[blamed].rate
+	convict(now, all, blamed)
 	return blamed
 }
 
 // compare finds the units of which the server has granted the same from one refusal to the
 // next. The limit of one unit refuses calls at a constant rate of that unit; the rates of
 // other units differ as the calls do.
-func compare(now time.Duration, units []Unit) {
+func compare(now time.Duration, all []Candidate) {
 	var mean, n float64
-	squares := make([]float64, len(units))
-	for i, u := range units {
+	squares := make([]float64, len(all))
+	for i, s := range all {
 		squares[i] = -1
-		if differs, error, ok := u.cycle(now.Seconds()); ok {
+		if differs, error, ok := s.cycle(now.Seconds()); ok {
 			squares[i] = differs * differs / (2 * error * error)
 			mean += squares[i]
 			n++
 		}
 	}
-	for i, u := range units {
+	for i, s := range all {
 		if squares[i] >= 0 {
-			u.odds += math.Max(-mostCycle, math.Min(mostCycle, mean/n-squares[i]))
+			s.odds += math.Max(-mostCycle, math.Min(mostCycle, mean/n-squares[i]))
 		}
 	}
 }
 
 // convict forgets what was learned of other units than blamed if that is certainly to blame,
 // and they never were.
-func convict(now time.Duration, units []Unit, blamed int) {
-	b := units[blamed]
-	for i, u := range units {
-		if i != blamed && u.Cost > 0 && b.odds-u.odds < certainly {
+func convict(now time.Duration, all []Candidate, blamed int) {
+	b := all[blamed]
+	for i, s := range all {
+		if i != blamed && s.Cost > 0 && b.odds-s.odds < certainly {
 			return
 		}
 	}
 	b.sure = true
-	for i, u := range units {
-		if i != blamed && u.Rule != nil && !u.sure {
-			u.Rule.acquit(now)
+	for i, s := range all {
+		if i != blamed && s.Controller != nil && !s.sure {
+			s.Controller.acquit(now)
 		}
 	}
 }
 
 // acquit forgets the rate: no limit of this unit has refused anything.
-func (r *Rule) acquit(now time.Duration) {
-	if !r.paced() || r.phase == Searching {
+func (c *Controller) acquit(now time.Duration) {
+	if !c.paced() || c.phase == Searching {
 		return
 	}
-	r.phase = Unlimited
-	r.pace = pace{}
-	r.pace.init(r.cfg)
-	r.pace.now *= r.unit
-	r.blockage.end()
-	r.costly = costly{start: r.costly.start}
-	r.window = window{}
-	r.next = now.Seconds()
-	r.epoch++
-	r.note(Acquitted)
+	c.phase = Unlimited
+	c.pace = pace{}
+	c.pace.init(c.cfg)
+	c.pace.now *= c.meanCost
+	c.blockage.end()
+	c.costly = costly{start: c.costly.start}
+	c.window = window{}
+	c.next = now.Seconds()
+	c.epoch++
+	c.note(Acquitted)
 }
 
-// Accuse prepares a rule without a pace for its first refusal, and reports whether it is to
-// get it. Calls left at a pace of another unit, so the limit is near what they took of this
+// Accuse prepares a controller without a pace for its first refusal, and reports whether it is to
+// get it. Calls started at a pace of another unit, so the limit is near what they took of this
 // one, or what was granted before. If the server did not ask for a wait, the first accusation
 // may be chance.
-func (u *Unit) Accuse(now time.Duration, told bool) bool {
-	r := u.Rule
-	if r.phase != Unlimited {
+func (s *Candidate) Accuse(now time.Duration, told bool) bool {
+	c := s.Controller
+	if c.phase != Unlimited {
 		return true
 	}
-	if !told && (u.accused == 0 || u.calls > u.accused+soon) {
-		u.accused = u.calls
+	if !told && (s.accused == 0 || s.calls > s.accused+soon) {
+		s.accused = s.calls
 		return false
 	}
-	u.accused = 0
-	if rate := math.Max(u.recent(now), u.rate); rate > 0 {
-		r.phase = Tracking
-		r.pace.learn(r, r.sharing.whole(rate), r.why)
-		r.changes--
+	s.accused = 0
+	if rate := math.Max(s.recent(now), s.rate); rate > 0 {
+		c.phase = Tracking
+		c.pace.learn(c, c.sharing.whole(rate), c.why)
+		c.changes--
 	}
-	r.chance.suspect = 0 // this is the second one
+	c.chance.suspect = 0 // this is the second one
 	return true
 }
 
-// Elsewhere records that c was refused because of a limit of another unit.
-func (r *Rule) Elsewhere(now time.Duration, c Call) {
+// Elsewhere records that call was refused because of a limit of another unit.
+func (c *Controller) Elsewhere(now time.Duration, call Call) {
 	t := now.Seconds()
-	r.at = t
-	r.latency.done(r, math.Max(0, t-c.sent), c, false)
-	r.ledger.refuse(c)
-	r.blockage.from.without(c)
-	r.costly.start.without(c)
-	r.blockage.forget(c)
-	if c.sent >= r.window.from {
-		r.window.used -= c.cost
+	c.at = t
+	c.latency.ended(c, math.Max(0, t-call.sent), call, false)
+	c.ledger.refuse(call)
+	c.blockage.from.without(call)
+	c.costly.start.without(call)
+	c.blockage.forget(call)
+	if call.sent >= c.window.from {
+		c.window.used -= call.cost
 	}
-	if r.paced() && !r.blockage.on { // its slot is free again
-		r.next = math.Max(t, r.next-c.cost/r.bounded())
+	if c.paced() && !c.blockage.on { // its slot is free again
+		c.next = math.Max(t, c.next-call.cost/c.bounded())
 	}
 }
 
-// Accused returns c, which left when r had no pace, as if it had left at the pace of Accuse.
-func (r *Rule) Accused(c Call) Call {
-	if r.phase == Tracking && r.pace.calls == 0 && r.chance.suspect == 0 {
-		c.pace, c.epoch = r.pace.now, r.epoch
+// Accused returns call, which started when c had no pace, as if it had started at the pace of Accuse.
+func (c *Controller) Accused(call Call) Call {
+	if c.phase == Tracking && c.pace.calls == 0 && c.chance.suspect == 0 {
+		call.pace, call.epoch = c.pace.now, c.epoch
 	}
-	return c
+	return call
 }
 
 // CallsPerSecond returns the pace in calls, 0 if there is none.
-func (r *Rule) CallsPerSecond() float64 {
-	if !r.paced() || r.unit == 0 {
+func (c *Controller) CallsPerSecond() float64 {
+	if !c.paced() || c.meanCost == 0 {
 		return 0
 	}
-	return r.bounded() / r.unit
+	return c.bounded() / c.meanCost
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // evenly lets 200 calls leave in 20 s, each of which takes the amounts of one unit each.
-func evenly(now time.Duration, units []Unit, amounts ...float64) time.Duration {
+func evenly(now time.Duration, units []Candidate, amounts ...float64) time.Duration {
 	for range 200 {
 		for i, u := range units {
-			u.Leave(now, amounts[i])
+			u.Started(now, amounts[i])
 			u.Granted(now, amounts[i])
 		}
 		now += 100 * time.Millisecond
@@ -34,11 +34,11 @@ func TestBlame(t *testing.T) {
 		{"more tokens than ever", 50, 5000, 0, 1},
 		{"a call without tokens", 0, 5000, 1, 0},
 	} {
-		units := []Unit{{Suspect: new(Suspect)}, {Suspect: new(Suspect)}}
+		units := []Candidate{{Suspect: new(Suspect)}, {Suspect: new(Suspect)}}
 		now := evenly(0, units, 1, 50)
 		for range 5 {
-			units[0].Leave(now, 1)
-			units[1].Leave(now, c.before)
+			units[0].Started(now, 1)
+			units[1].Started(now, c.before)
 			now += 100 * time.Millisecond
 		}
 		var blamed int
@@ -55,7 +55,7 @@ func TestBlame(t *testing.T) {
 // The unit of which the server grants the same from one refusal to the next is to blame.
 func TestBlame_Cycles(t *testing.T) {
 	for want := range 2 {
-		units := []Unit{{Suspect: new(Suspect)}, {Suspect: new(Suspect)}}
+		units := []Candidate{{Suspect: new(Suspect)}, {Suspect: new(Suspect)}}
 		now, last := time.Duration(0), 1-want
 		for i := range 12 {
 			amounts := []float64{1, 50}
@@ -70,48 +70,48 @@ func TestBlame_Cycles(t *testing.T) {
 	}
 }
 
-// A rule that another unit was blamed for again and again has no pace any more.
-func TestRule_Acquit(t *testing.T) {
-	r := New(Config{Unlimited: true, Paced: true})
-	r.TakeOver(0, Past{Calls: 10, Cost: 500, Rate: 400})
-	if r.CallsPerSecond() != 400*(1-margin)/50 {
-		t.Fatalf("%v calls per second", r.CallsPerSecond())
+// A controller that another unit was blamed for again and again has no pace any more.
+func TestController_Acquit(t *testing.T) {
+	c := New(Config{Unlimited: true, Paced: true})
+	c.TakeOver(0, Past{Calls: 10, Cost: 500, Rate: 400})
+	if c.CallsPerSecond() != 400*(1-margin)/50 {
+		t.Fatalf("%v calls per second", c.CallsPerSecond())
 	}
-	r.acquit(time.Second)
-	if b := r.Belief(); b.Phase != Unlimited || b.Pace != 0 || b.Why != Acquitted || r.CallsPerSecond() != 0 {
+	c.acquit(time.Second)
+	if b := c.Belief(); b.Phase != Unlimited || b.Pace != 0 || b.Why != Acquitted || c.CallsPerSecond() != 0 {
 		t.Errorf("%+v", b)
 	}
-	if at := r.Next(time.Second, 0); at != time.Second {
+	if at := c.Demand(time.Second, 0); at != time.Second {
 		t.Errorf("the next call leaves at %v", at)
 	}
 }
 
 // A call that was refused elsewhere took nothing.
-func TestRule_Elsewhere(t *testing.T) {
-	r := New(Config{Paced: true})
-	r.TakeOver(0, Past{Calls: 1, Cost: 1, Rate: 10})
-	r.Next(0, 0)
-	c := r.Leave(0, 1, 0)
-	before := r.Next(0, 1)
-	r.Elsewhere(0, c)
-	if after := r.Next(0, 0); after != 0 || before == 0 || r.ledger.sent-r.ledger.denied != 1 || r.Belief().Refusals != 0 {
-		t.Errorf("the next call leaves at %v, before at %v: %+v", after, before, r.ledger)
+func TestController_Elsewhere(t *testing.T) {
+	c := New(Config{Paced: true})
+	c.TakeOver(0, Past{Calls: 1, Cost: 1, Rate: 10})
+	c.Demand(0, 0)
+	call := c.Started(0, 1, 0)
+	before := c.Demand(0, 1)
+	c.Elsewhere(0, call)
+	if after := c.Demand(0, 0); after != 0 || before == 0 || c.ledger.sent-c.ledger.denied != 1 || c.Belief().Refusals != 0 {
+		t.Errorf("the next call leaves at %v, before at %v: %+v", after, before, c.ledger)
 	}
 }
 
 // FuzzBlame plays any history of three units. The evidence stays within its bounds, a unit is
-// blamed of which the call takes, and the rules keep their promises.
+// blamed of which the call takes, and the controllers keep their promises.
 func FuzzBlame(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 200, 100, 101, 250, 251, 130, 10, 64, 65, 128, 129, 192, 193})
 	f.Fuzz(func(t *testing.T, history []byte) {
 		if len(history) > 2000 {
 			return
 		}
-		units := make([]Unit, 3)
+		units := make([]Candidate, 3)
 		for i := range units {
-			r := New(Config{Unlimited: true, Paced: i > 0})
-			r.TakeOver(0, Past{Calls: 1, Cost: 1})
-			units[i] = Unit{Suspect: new(Suspect), Rule: r}
+			c := New(Config{Unlimited: true, Paced: i > 0})
+			c.TakeOver(0, Past{Calls: 1, Cost: 1})
+			units[i] = Candidate{Suspect: new(Suspect), Controller: c}
 		}
 		var out [][3]Call
 		now, last := time.Duration(0), 0
@@ -124,8 +124,8 @@ func FuzzBlame(f *testing.F) {
 				var calls [3]Call
 				for i := range units {
 					cost := []float64{1, float64(n + 1), float64(n * n)}[i]
-					units[i].Leave(now, cost)
-					calls[i] = units[i].Rule.Leave(now, cost, len(out))
+					units[i].Started(now, cost)
+					calls[i] = units[i].Controller.Started(now, cost, len(out))
 				}
 				out = append(out, calls)
 			default:
@@ -137,7 +137,7 @@ func FuzzBlame(f *testing.F) {
 				if b>>6 == 2 {
 					for i := range units {
 						units[i].Granted(now, calls[i].cost)
-						units[i].Rule.Done(now, calls[i], Reply{})
+						units[i].Controller.Ended(now, calls[i], Reply{})
 					}
 					continue
 				}
@@ -152,15 +152,15 @@ func FuzzBlame(f *testing.F) {
 				for i := range units {
 					units[i].Denied(now, calls[i].cost)
 					if i == last && blames {
-						units[i].Rule.Done(now, units[i].Rule.Accused(calls[i]), Reply{Outcome: Refused})
+						units[i].Controller.Ended(now, units[i].Controller.Accused(calls[i]), Reply{Outcome: Refused})
 					} else {
-						units[i].Rule.Elsewhere(now, calls[i])
+						units[i].Controller.Elsewhere(now, calls[i])
 					}
 				}
 			}
 			for i, u := range units {
 				s := u.Suspect
-				for _, x := range []float64{s.use, s.won, s.high, s.mean, s.rate, s.proved, u.Rule.Belief().Pace, u.Rule.next} {
+				for _, x := range []float64{s.use, s.won, s.high, s.mean, s.rate, s.proved, u.Controller.Belief().Pace, u.Controller.next} {
 					if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
 						t.Fatalf("unit %d: %v in %+v", i, x, *s)
 					}

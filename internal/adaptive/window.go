@@ -29,43 +29,43 @@ type window struct {
 // before.
 type bracket struct{ after, before float64 }
 
-func (w *window) bracket(b *blockage, c Call) {
+func (w *window) bracket(b *blockage, call Call) {
 	after := b.last
 	if b.polls == 0 {
-		after = math.Max(b.from.at, c.sent-1.2)
+		after = math.Max(b.from.at, call.sent-1.2)
 	}
-	w.brackets[w.n%len(w.brackets)] = bracket{after, c.sent}
+	w.brackets[w.n%len(w.brackets)] = bracket{after, call.sent}
 	w.n++
 }
 
 // fits reports whether the last costly cycles look like a window, and if so begins to
 // use it.
-func (w *window) fits(r *Rule, before, now costlyCycle) bool {
-	few := now.granted < 16*r.unit
-	tolerance := .06*before.granted + 2*r.unit
+func (w *window) fits(c *Controller, before, now costlyCycle) bool {
+	few := now.granted < 16*c.meanCost
+	tolerance := .06*before.granted + 2*c.meanCost
 	if few {
-		tolerance = .5 * r.unit
+		tolerance = .5 * c.meanCost
 	}
 	if before.granted == 0 || math.Abs(now.granted-before.granted) >= tolerance {
 		w.alike = 0
 		return false
 	}
 	w.alike++
-	if now.granted < 8*r.unit || (few || r.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
+	if now.granted < 8*c.meanCost || (few || c.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}
-	w.begin(r, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
-	w.used = r.unit
+	w.begin(c, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
+	w.used = c.meanCost
 	return true
 }
 
 // begin begins to believe in windows of count per length, one of which began at from.
-func (w *window) begin(r *Rule, count, length, from float64) {
+func (w *window) begin(c *Controller, count, length, from float64) {
 	w.count, w.length, w.from = count, length, from
 	w.used, w.denied = 0, false
 	w.wrong, w.patience, w.extra = 0, 2, 0
-	r.phase = Windowed
-	r.pace.learn(r, count/length, Window)
+	c.phase = Windowed
+	c.pace.learn(c, count/length, Window)
 }
 
 // lengths are those that servers use.
@@ -88,16 +88,16 @@ func (w *window) period(cycle float64) float64 {
 }
 
 // usual returns the next instant after t at which a window would begin if it had one of
-// the usual lengths and the last one began where the last blockage ended. A call that leaves
+// the usual lengths and the last one began where the last blockage ended. A call that starts
 // then arrives after that instant.
-func (w *window) usual(r *Rule, t float64) float64 {
+func (w *window) usual(c *Controller, t float64) float64 {
 	if w.n == 0 {
 		return math.Inf(1)
 	}
 	last := w.brackets[(w.n-1)%len(w.brackets)].before
 	for _, l := range lengths[3:] {
 		if last+l > t {
-			return last + l + r.arrival()
+			return last + l + c.arrival()
 		}
 	}
 	return math.Inf(1)
@@ -105,19 +105,19 @@ func (w *window) usual(r *Rule, t float64) float64 {
 
 // resume corrects the window by a blockage in it that has ended. If nothing of the window
 // was granted before, it has only just begun.
-func (w *window) resume(c Call) {
-	if w.used > .1*w.count+2*c.cost || c.sent < w.from+.1*w.length {
+func (w *window) resume(call Call) {
+	if w.used > .1*w.count+2*call.cost || call.sent < w.from+.1*w.length {
 		return
 	}
 	if w.last > 0 {
-		w.length = math.Max(w.length, c.sent-w.last)
+		w.length = math.Max(w.length, call.sent-w.last)
 		for _, l := range lengths {
 			if math.Abs(l-w.length) < .05*l {
 				w.length = l
 			}
 		}
 	}
-	w.from = c.sent
+	w.from = call.sent
 }
 
 // front is how much faster than its mean a window is used: what is left of its time
@@ -126,25 +126,29 @@ const front = 3
 
 func (w *window) pace() float64 { return front * w.count / w.length }
 
-// opens returns when the next call may leave: now, or in the next window.
-func (w *window) opens(r *Rule, t float64) float64 {
-	if t >= w.from+w.length && (w.begun() || !r.blockage.on) { // else it may be longer
+// pass lets time pass until t, which may begin another window.
+func (w *window) pass(c *Controller, t float64) {
+	if t >= w.from+w.length && (w.begun() || !c.blockage.on) { // else it may be longer
 		if w.used > .5*w.count {
 			w.last = w.from
 		}
 		w.from += math.Floor((t-w.from)/w.length) * w.length
-		w.next(r)
+		w.next(c)
 	}
-	if w.used+r.unit/2 < w.count+w.extra || r.blockage.on {
-		return t
+}
+
+// opens returns when the window lets the next call start, 0 if immediately.
+func (w *window) opens(meanCost float64) float64 {
+	if w.used+meanCost/2 < w.count+w.extra {
+		return 0
 	}
 	return w.from + w.length
 }
 
 // next begins another window. If all is well, it tries more now and then: the server may
 // have become more generous, or it may not count in windows at all.
-func (w *window) next(r *Rule) {
-	full := w.used+r.unit/2 >= w.count+w.extra
+func (w *window) next(c *Controller) {
+	full := w.used+c.meanCost/2 >= w.count+w.extra
 	switch {
 	case full && w.extra > 0: // more was granted
 		w.wrong = 0
@@ -153,16 +157,16 @@ func (w *window) next(r *Rule) {
 	case full:
 		w.wrong = 0
 		if w.right++; w.right >= w.patience {
-			w.extra, w.right = r.unit, 0
+			w.extra, w.right = c.meanCost, 0
 		}
-	case w.denied && w.extra > 0 && w.used+r.unit/2 >= w.count:
+	case w.denied && w.extra > 0 && w.used+c.meanCost/2 >= w.count:
 		w.extra, w.patience = 0, min(16, 2*w.patience)
 	case w.denied:
 		w.wrong++
 		switch {
 		case w.wrong > 3: // it is something else
-			r.phase = Tracking
-			r.pace.learn(r, max(w.used, r.unit, w.count/2)/w.length, Measured)
+			c.phase = Tracking
+			c.pace.learn(c, max(w.used, c.meanCost, w.count/2)/w.length, Measured)
 		case w.wrong > 1:
 			w.count = math.Max(w.used, w.count/2)
 		}
@@ -172,33 +176,33 @@ func (w *window) next(r *Rule) {
 }
 
 // refused corrects the count by a call of this window that was refused.
-func (w *window) refused(c Call) {
-	if c.sent >= w.from {
-		w.used -= c.cost
+func (w *window) refused(call Call) {
+	if call.sent >= w.from {
+		w.used -= call.cost
 		w.denied = true
 	}
 }
 
 // poll returns when to ask a blocked server again, not after next: soon after an instant at
 // which a window may have begun, and when one may begin.
-func (w *window) poll(r *Rule, t, next float64) float64 {
+func (w *window) poll(c *Controller, t, next float64) float64 {
 	if w.begun() {
 		if w.used >= .9*w.count {
-			return w.from + w.length + r.arrival()
+			return w.from + w.length + c.arrival()
 		}
 		return math.Min(next, w.from+w.length)
 	}
 	before, after := w.begins(t)
 	if soon := t - before; soon < .1*(before-w.last) {
-		r.blockage.gap = math.Min(r.blockage.gap, math.Max(.1, soon))
-		next = math.Min(next, t+r.blockage.gap)
+		c.blockage.gap = math.Min(c.blockage.gap, math.Max(.1, soon))
+		next = math.Min(next, t+c.blockage.gap)
 	}
-	return math.Min(next, after+r.arrival())
+	return math.Min(next, after+c.arrival())
 }
 
-// arrival is how long after the expected beginning of a window a call leaves, so that it does
+// arrival is how long after the expected beginning of a window a call starts, so that it does
 // not arrive before: the one that the beginning is known from may have been slower.
-func (r *Rule) arrival() float64 { return .01 + .5*r.refusal }
+func (c *Controller) arrival() float64 { return .01 + .5*c.refusal }
 
 // begun reports whether any of the current window was granted, as far as is known.
 func (w *window) begun() bool { return w.last == 0 || !w.denied || w.used >= .1*w.count }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -19,19 +20,19 @@ type server struct {
 	delay   func(t float64, busy int) float64 // more service time
 }
 
-// A run drives a rule in virtual time with more callers than it ever lets leave.
+// A run drives a controller in virtual time with more callers than it ever lets leave.
 type run struct {
-	t       *testing.T
-	rule    *Rule
-	server  server
-	rtt     float64
-	callers int
-	out     int // calls whose reply is to come
-	now     time.Duration
-	replies []pending // by time
-	sent    []float64 // when calls left
-	granted []float64 // when calls were granted
-	refused []float64
+	t          *testing.T
+	controller *Controller
+	server     server
+	rtt        float64
+	callers    int
+	out        int // calls whose reply is to come
+	now        time.Duration
+	replies    []pending // by time
+	sent       []float64 // when calls left
+	granted    []float64 // when calls were granted
+	refused    []float64
 }
 
 type pending struct {
@@ -42,7 +43,7 @@ type pending struct {
 }
 
 func newRun(t *testing.T, cfg Config, s server) *run {
-	return &run{t: t, rule: New(cfg), server: s, rtt: .04, callers: 64}
+	return &run{t: t, controller: New(cfg), server: s, rtt: .04, callers: 64}
 }
 
 func (r *run) add(p pending) {
@@ -62,7 +63,7 @@ func (r *run) until(end float64) {
 	for {
 		at := Never
 		if r.out < r.callers {
-			at = r.rule.Next(r.now, r.out)
+			at = r.controller.Demand(r.now, r.out)
 		}
 		if at <= r.now {
 			r.leave()
@@ -84,14 +85,14 @@ func (r *run) until(end float64) {
 				continue
 			}
 			r.out--
-			r.rule.Done(r.now, p.call, p.reply)
+			r.controller.Ended(r.now, p.call, p.reply)
 		}
 	}
 }
 
 // leave sends a call. It is at the server at once, and its reply takes the round trip.
 func (r *run) leave() {
-	c := r.rule.Leave(r.now, 1, r.out)
+	call := r.controller.Started(r.now, 1, r.out)
 	r.out++
 	t := r.now.Seconds()
 	s := &r.server
@@ -103,7 +104,7 @@ func (r *run) leave() {
 		if s.retry != nil {
 			reply.RetryAfter = s.retry(t)
 		}
-		r.add(pending{at: back, call: c, reply: reply})
+		r.add(pending{at: back, call: call, reply: reply})
 		return
 	}
 	took := .01
@@ -116,7 +117,7 @@ func (r *run) leave() {
 	s.busy++
 	r.granted = append(r.granted, t)
 	r.add(pending{at: r.now + seconds(took), ended: true})
-	r.add(pending{at: back + seconds(took), call: c})
+	r.add(pending{at: back + seconds(took), call: call})
 }
 
 func count(all []float64, from, to float64) int {
@@ -145,7 +146,7 @@ func bucket(burst float64, rate func(t float64) float64) func(t float64) bool {
 
 func steady(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-func TestRule_FindsARate(t *testing.T) {
+func TestController_FindsARate(t *testing.T) {
 	for _, c := range []struct{ rate, burst float64 }{{.5, 1}, {3, 3}, {20, 10}, {50, 1}, {300, 30}, {300, 600}, {2000, 200}} {
 		r := newRun(t, Config{}, server{take: bucket(c.burst, steady(c.rate))})
 		r.callers = 1000
@@ -163,7 +164,7 @@ func TestRule_FindsARate(t *testing.T) {
 
 // A change of the rate is found within 600 calls and 20 round trips, or in the time that
 // the pace needs to get there.
-func TestRule_FollowsTheRate(t *testing.T) {
+func TestController_FollowsTheRate(t *testing.T) {
 	for _, factor := range []float64{.2, .5, 2, 5} {
 		r := newRun(t, Config{}, server{take: bucket(10, func(at float64) float64 {
 			if at < 100 {
@@ -185,10 +186,10 @@ func TestRule_FollowsTheRate(t *testing.T) {
 	}
 }
 
-func TestRule_RecognizesAWindow(t *testing.T) {
+func TestController_RecognizesAWindow(t *testing.T) {
 	r := newRun(t, Config{Clock: 23 * time.Second}, server{take: windows(100, 60, 37)})
 	r.until(60*15 - 23)
-	b := r.rule.Belief()
+	b := r.controller.Belief()
 	if b.Phase != Windowed || math.Abs(b.Count-100) > 1 || b.Window != time.Minute {
 		t.Fatalf("believes %+v", b)
 	}
@@ -214,10 +215,10 @@ func windows(count int, length, phase float64) func(t float64) bool {
 
 // The first two windows begin somewhere between two polls, so that windows of 10 s to 60 s
 // would explain them.
-func TestRule_AWindowMayBeLongerThanItSeems(t *testing.T) {
+func TestController_AWindowMayBeLongerThanItSeems(t *testing.T) {
 	r := newRun(t, Config{}, server{take: windows(175, 60, 35.5)})
 	r.until(35.5 + 10*60)
-	b := r.rule.Belief()
+	b := r.controller.Belief()
 	if b.Phase != Windowed || math.Abs(b.Count-175) > 2 || b.Window != time.Minute {
 		t.Fatalf("believes %+v", b)
 	}
@@ -245,14 +246,14 @@ func TestWindow_LengthIsTheShortest(t *testing.T) {
 
 // A window that was refused as soon as it should have begun has not begun, and is not rolled on.
 func TestWindow_WaitsForItsBeginning(t *testing.T) {
-	r := New(Config{})
-	r.Leave(0, 1, 0)
-	w := &r.window
-	w.begin(r, 175, 10, 109)
-	w.last, w.denied, r.blockage.on = 99, true, true
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	w := &c.window
+	w.begin(c, 175, 10, 109)
+	w.last, w.denied, c.blockage.on = 99, true, true
 	for at := 109.; at < 159; at++ {
-		w.opens(r, at)
-		if w.from != 109 || w.wrong > 0 || r.phase != Windowed {
+		w.pass(c, at)
+		if w.from != 109 || w.wrong > 0 || c.phase != Windowed {
 			t.Fatalf("at %v it is %+v", at, *w)
 		}
 	}
@@ -264,29 +265,29 @@ func TestWindow_WaitsForItsBeginning(t *testing.T) {
 
 // Two refusals by chance close to each other, while the window is not used up, must not make
 // the calls wait for the next one, even if this is a window in which more is tried.
-func TestRule_ChanceDoesNotEndAWindow(t *testing.T) {
-	r := New(Config{})
-	r.Leave(0, 1, 0)
-	r.window.begin(r, 7000, 60, 0)
-	r.window.last, r.window.extra, r.window.used = -60, 1, 2000
+func TestController_ChanceDoesNotEndAWindow(t *testing.T) {
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	c.window.begin(c, 7000, 60, 0)
+	c.window.last, c.window.extra, c.window.used = -60, 1, 2000
 	for i := range 2 {
 		at := seconds(20 + float64(i)/350)
-		c := r.Leave(at, 1, 0)
-		r.Done(at+seconds(.1), c, Reply{Outcome: Refused})
+		call := c.Started(at, 1, 0)
+		c.Ended(at+seconds(.1), call, Reply{Outcome: Refused})
 	}
-	if b := r.Belief(); b.Phase != Windowed || !b.Blocked {
+	if b := c.Belief(); b.Phase != Windowed || !b.Blocked {
 		t.Fatalf("it believes %+v", b)
 	}
-	if at := r.Next(seconds(20.2), 0); at > seconds(21) {
+	if at := c.Demand(seconds(20.2), 0); at > seconds(21) {
 		t.Errorf("the next call leaves at %v", at)
 	}
 }
 
-func TestRule_RecognizesACap(t *testing.T) {
+func TestController_RecognizesACap(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	r := newRun(t, Config{}, server{slots: 10, service: func() float64 { return .3 * math.Exp(.5*rnd.NormFloat64()) }})
 	r.until(200)
-	if b := r.rule.Belief(); b.Phase != Capped || b.Concurrency < 9 || b.Concurrency > 12 || b.Pace != 0 {
+	if b := r.controller.Belief(); b.Phase != Capped || b.Concurrency < 9 || b.Concurrency > 12 || b.Pace != 0 {
 		t.Fatalf("believes %+v", b)
 	}
 	if f, g := count(r.refused, 100, 200), count(r.granted, 100, 200); f*50 > g {
@@ -296,17 +297,17 @@ func TestRule_RecognizesACap(t *testing.T) {
 
 // A server that serves ten calls at a time and lets the others wait: more than a few
 // waiting calls help nobody.
-func TestRule_RecognizesOverload(t *testing.T) {
+func TestController_RecognizesOverload(t *testing.T) {
 	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 { return .09 * math.Max(1, float64(busy)/10) }})
 	r.callers = 500
 	r.until(120)
-	if b := r.rule.Belief(); b.Phase != Slowed || b.Concurrency < 8 || b.Concurrency > 30 {
+	if b := r.controller.Belief(); b.Phase != Slowed || b.Concurrency < 8 || b.Concurrency > 30 {
 		t.Fatalf("believes %+v", b)
 	}
 }
 
 // The server itself gets slower, whatever the load. That is no reason to call less.
-func TestRule_DoesNotTakeASlowServerForOverload(t *testing.T) {
+func TestController_DoesNotTakeASlowServerForOverload(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(40)), delay: func(t float64, _ int) float64 {
 		if t > 100 {
 			return .3
@@ -315,80 +316,80 @@ func TestRule_DoesNotTakeASlowServerForOverload(t *testing.T) {
 	}})
 	r.until(300)
 	if g := count(r.granted, 200, 300); g < 3800 {
-		t.Errorf("%d of 4000 calls were granted: %+v", g, r.rule.Belief())
+		t.Errorf("%d of 4000 calls were granted: %+v", g, r.controller.Belief())
 	}
 }
 
-func TestRule_OneRefusalIsChance(t *testing.T) {
+func TestController_OneRefusalIsChance(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(20))})
 	r.until(100)
-	for r.rule.pace.calls > 1 { // begin where no refusal is expected
+	for r.controller.pace.calls > 1 { // begin where no refusal is expected
 		r.until(r.now.Seconds() + .01)
 	}
 	r.until(r.now.Seconds() + .3)
-	before := r.rule.Belief()
-	c := r.rule.Leave(r.now, 1, r.out)
-	r.rule.Done(r.now, c, Reply{Outcome: Refused})
-	after := r.rule.Belief()
+	before := r.controller.Belief()
+	call := r.controller.Started(r.now, 1, r.out)
+	r.controller.Ended(r.now, call, Reply{Outcome: Refused})
+	after := r.controller.Belief()
 	if after.Ignored != before.Ignored+1 || after.Rate != before.Rate || after.Changes != before.Changes || after.Blocked {
 		t.Errorf("one refusal made %+v of %+v", after, before)
 	}
-	c = r.rule.Leave(r.now, 1, r.out)
-	r.rule.Done(r.now, c, Reply{Outcome: Refused})
-	if !r.rule.Belief().Blocked {
+	call = r.controller.Started(r.now, 1, r.out)
+	r.controller.Ended(r.now, call, Reply{Outcome: Refused})
+	if !r.controller.Belief().Blocked {
 		t.Error("a second one changed nothing")
 	}
 }
 
 // Refusals of calls that were out together are one piece of news.
-func TestRule_ManyRefusalsAreOneNews(t *testing.T) {
+func TestController_ManyRefusalsAreOneNews(t *testing.T) {
 	r := newRun(t, Config{}, server{})
 	r.until(2)
 	var calls []Call
 	for i := range 20 {
-		calls = append(calls, r.rule.Leave(r.now, 1, i))
+		calls = append(calls, r.controller.Started(r.now, 1, i))
 	}
-	r.rule.Done(r.now+1, calls[0], Reply{Outcome: Refused})
-	rate := r.rule.Belief().Rate
-	for _, c := range calls[1:] {
-		r.rule.Done(r.now+1, c, Reply{Outcome: Refused})
+	r.controller.Ended(r.now+1, calls[0], Reply{Outcome: Refused})
+	rate := r.controller.Belief().Rate
+	for _, call := range calls[1:] {
+		r.controller.Ended(r.now+1, call, Reply{Outcome: Refused})
 	}
-	if b := r.rule.Belief(); b.Rate != rate || b.Blockages != 1 || b.Refusals != 20 {
+	if b := r.controller.Belief(); b.Rate != rate || b.Blockages != 1 || b.Refusals != 20 {
 		t.Errorf("after the first %g/s, after all %+v", rate, b)
 	}
 }
 
 // Callers that come one by one, and seldom wait, are no reason to call faster.
-func TestRule_DoesNotGrowWithoutDemand(t *testing.T) {
+func TestController_DoesNotGrowWithoutDemand(t *testing.T) {
 	for seed := range uint64(5) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		r := New(Config{})
+		c := New(Config{})
 		var now time.Duration
 		for now < 10*time.Minute {
 			now += time.Duration(rnd.ExpFloat64() * float64(time.Second) / 4)
-			for at := r.Next(now, 0); at > now; at = r.Next(now, 0) {
+			for at := c.Demand(now, 0); at > now; at = c.Demand(now, 0) {
 				now = at
 			}
-			c := r.Leave(now, 1, 0)
-			r.Done(now, c, Reply{})
+			call := c.Started(now, 1, 0)
+			c.Ended(now, call, Reply{})
 		}
-		if b := r.Belief(); b.Pace > 40 {
+		if b := c.Belief(); b.Pace > 40 {
 			t.Errorf("seed %d: 4 calls/s made a pace of %.0f/s", seed, b.Pace)
 		}
 	}
 }
 
-func TestRule_AnIdleHourChangesNothing(t *testing.T) {
+func TestController_AnIdleHourChangesNothing(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(20))})
 	r.until(100)
 	callers := r.callers
 	r.callers = 0
 	r.until(101)
-	before := r.rule.Belief()
+	before := r.controller.Belief()
 	r.until(3700)
 	r.callers = callers
 	r.until(3700.01)
-	if after := r.rule.Belief(); after.Rate != before.Rate || after.Phase != before.Phase {
+	if after := r.controller.Belief(); after.Rate != before.Rate || after.Phase != before.Phase {
 		t.Errorf("%+v became %+v", before, after)
 	}
 	if n := count(r.sent, 3700, 3700.01); n > 1 {
@@ -396,11 +397,11 @@ func TestRule_AnIdleHourChangesNothing(t *testing.T) {
 	}
 }
 
-func TestRule_KeepsItsBounds(t *testing.T) {
+func TestController_KeepsItsBounds(t *testing.T) {
 	r := newRun(t, Config{Min: 2, Max: 15, MaxConcurrency: 7}, server{take: bucket(1, steady(.5)), service: func() float64 { return 3 }})
 	for end := .1; end < 60; end += .1 {
 		r.until(end)
-		if b := r.rule.Belief(); b.Pace < 2 || b.Pace > 15 || b.Concurrency > 7 || r.out > 7 {
+		if b := r.controller.Belief(); b.Pace < 2 || b.Pace > 15 || b.Concurrency > 7 || r.out > 7 {
 			t.Fatalf("at %g s %d are out, %+v", end, r.out, b)
 		}
 	}
@@ -411,7 +412,7 @@ func TestRule_KeepsItsBounds(t *testing.T) {
 	}
 }
 
-func TestRule_UnlimitedBeginsAtOnce(t *testing.T) {
+func TestController_UnlimitedBeginsAtOnce(t *testing.T) {
 	r := newRun(t, Config{Unlimited: true}, server{take: bucket(5, steady(20))})
 	r.until(0)
 	if len(r.sent) != r.callers {
@@ -425,50 +426,50 @@ func TestRule_UnlimitedBeginsAtOnce(t *testing.T) {
 
 // How fast a crowd came says nothing of the server: after a costly refusal the pace begins
 // as that of a search does.
-func TestRule_ACrowdIsNoMeasurement(t *testing.T) {
+func TestController_ACrowdIsNoMeasurement(t *testing.T) {
 	n := 0
 	r := newRun(t, Config{Unlimited: true}, server{take: func(t float64) bool {
 		n++
 		return n <= 10 || t > 40
 	}})
-	for r.rule.Belief().Phase != Bounding && r.now < time.Minute*3 {
+	for r.controller.Belief().Phase != Bounding && r.now < time.Minute*3 {
 		r.until(r.now.Seconds() + .1)
 	}
-	if b := r.rule.Belief(); b.Phase != Bounding || b.Rate > 5 {
+	if b := r.controller.Belief(); b.Phase != Bounding || b.Rate > 5 {
 		t.Errorf("believes %+v, want a rate of 5/s at most", b)
 	}
 }
 
 // A poll that gets no reply makes room for the next one at once.
-func TestRule_SurvivesAPollWithoutReply(t *testing.T) {
-	r := New(Config{})
+func TestController_SurvivesAPollWithoutReply(t *testing.T) {
+	c := New(Config{})
 	var now time.Duration
 	end := func(o Outcome) {
-		now = max(now, r.Next(now, 0))
-		c := r.Leave(now, 1, 0)
+		now = max(now, c.Demand(now, 0))
+		call := c.Started(now, 1, 0)
 		now += time.Second
-		r.Done(now, c, Reply{Outcome: o})
+		c.Ended(now, call, Reply{Outcome: o})
 	}
 	end(Granted)
 	end(Refused)
 	end(Refused)
-	if at := r.Next(now, 0); at == Never || at <= now {
+	if at := c.Demand(now, 0); at == Never || at <= now {
 		t.Fatalf("the poll leaves at %v, now is %v", at, now)
 	}
-	now = r.Next(now, 0)
-	c := r.Leave(now, 1, 0)
-	if at := r.Next(now, 1); at < now+time.Second {
+	now = c.Demand(now, 0)
+	call := c.Started(now, 1, 0)
+	if at := c.Demand(now, 1); at < now+time.Second {
 		t.Errorf("another poll leaves %v after the first", at-now)
 	}
 	now += time.Millisecond
-	r.Done(now, c, Reply{Outcome: Unknown})
-	if at := r.Next(now, 0); at > now+time.Second {
+	c.Ended(now, call, Reply{Outcome: Unknown})
+	if at := c.Demand(now, 0); at > now+time.Second {
 		t.Errorf("the next poll leaves %v after the one without a reply", at-now)
 	}
 }
 
 // Nothing leaves before the end of a pause that the server has asked for.
-func TestRule_ObeysPauses(t *testing.T) {
+func TestController_ObeysPauses(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(5, steady(10)), retry: func(t float64) time.Duration { return 3 * time.Second }})
 	r.until(120)
 	for _, f := range r.refused {
@@ -482,32 +483,32 @@ func TestRule_ObeysPauses(t *testing.T) {
 	}
 }
 
-func TestRule_IsAFunctionOfItsInput(t *testing.T) {
+func TestController_IsAFunctionOfItsInput(t *testing.T) {
 	history := func() string {
 		rnd := rand.New(rand.NewPCG(3, 3))
 		r := newRun(t, Config{}, server{take: bucket(20, steady(30)), service: rnd.Float64})
 		r.until(100)
-		return fmt.Sprint(r.sent, r.rule.Belief())
+		return fmt.Sprint(r.sent, r.controller.Belief())
 	}
 	if first, second := history(), history(); first != second {
 		t.Error("two runs differ")
 	}
 }
 
-// Costs only change the unit: what a rule does with calls that cost 1000 is what it does
+// Costs only change the unit: what a controller does with calls that cost 1000 is what it does
 // with calls that cost 1.
-func TestRule_CountsCost(t *testing.T) {
+func TestController_CountsCost(t *testing.T) {
 	one, thousand := New(Config{}), New(Config{})
 	have, now := 20., time.Duration(0)
 	for range 5000 {
-		a, b := one.Next(now, 0), thousand.Next(now, 0)
+		a, b := one.Demand(now, 0), thousand.Demand(now, 0)
 		if d := a - b; d < -1000 || d > 1000 {
 			t.Fatalf("at %v one may leave at %v, the other at %v", now, a, b)
 		}
 		step := max(a, b, now)
 		have = math.Min(20, have+30*(step-now).Seconds())
 		now = step
-		c, d := one.Leave(now, 1, 0), thousand.Leave(now, 1000, 0)
+		call, d := one.Started(now, 1, 0), thousand.Started(now, 1000, 0)
 		reply := Reply{Outcome: Refused}
 		if have >= 1 {
 			have--
@@ -515,65 +516,65 @@ func TestRule_CountsCost(t *testing.T) {
 		}
 		now += time.Millisecond
 		have = math.Min(20, have+.03)
-		one.Done(now, c, reply)
-		thousand.Done(now, d, reply)
+		one.Ended(now, call, reply)
+		thousand.Ended(now, d, reply)
 	}
 	if a, b := one.Belief().Rate, thousand.Belief().Rate/1000; math.Abs(a/b-1) > 1e-3 || a < 25 || a > 35 {
 		t.Errorf("%g/s of cost 1, %g/s of cost 1000, want some 30", a, b)
 	}
 }
 
-func TestRule_DoesNotAllocate(t *testing.T) {
-	r := New(Config{})
+func TestController_DoesNotAllocate(t *testing.T) {
+	c := New(Config{})
 	now := time.Duration(0)
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() {
-		now = max(now, r.Next(now, 0))
-		c := r.Leave(now, 1, 0)
+		now = max(now, c.Demand(now, 0))
+		call := c.Started(now, 1, 0)
 		i++
 		reply := Reply{}
 		if i%50 == 0 {
 			reply.Outcome = Refused
 		}
-		r.Done(now, c, reply)
+		c.Ended(now, call, reply)
 	}); n != 0 {
 		t.Errorf("%g allocations per call", n)
 	}
 }
 
-func BenchmarkRule(b *testing.B) {
+func BenchmarkController(b *testing.B) {
 	b.ReportAllocs()
-	r := New(Config{})
+	c := New(Config{})
 	now := time.Duration(0)
 	for i := range b.N {
-		r.Next(now, 8)
-		now = max(now, r.Next(now, 8))
-		c := r.Leave(now, 1, 8)
+		c.Demand(now, 8)
+		now = max(now, c.Demand(now, 8))
+		call := c.Started(now, 1, 8)
 		reply := Reply{}
 		if i%200 == 0 {
 			reply.Outcome = Refused
 		}
-		r.Done(now, c, reply)
+		c.Ended(now, call, reply)
 	}
 }
 
 // Refusals may follow the calls in flight by chance. If fewer in flight are refused as
 // often, they are not the reason.
-func TestRule_GivesUpAWrongCap(t *testing.T) {
+func TestController_GivesUpAWrongCap(t *testing.T) {
 	r := newRun(t, Config{}, server{take: bucket(10, steady(50))})
 	r.until(30)
-	k := &r.rule.capacity
-	r.rule.phase = Capped
+	k := &r.controller.capacity
+	r.controller.phase = Capped
 	k.limit, k.entry, k.full, k.bad, k.falls = 60, 60, 0, 0, 0
 	began := len(r.refused)
 	r.until(40)
-	if n := len(r.refused) - began; r.rule.phase == Capped || n > 700 {
-		t.Errorf("after %d refusals it believes %+v", n, r.rule.Belief())
+	if n := len(r.refused) - began; r.controller.phase == Capped || n > 700 {
+		t.Errorf("after %d refusals it believes %+v", n, r.controller.Belief())
 	}
 }
 
 // Where refusals say how long to wait, two that do not are of something else, such as a proxy.
-func TestRule_RefusalsThatSayLessAreChance(t *testing.T) {
+func TestController_RefusalsThatSayLessAreChance(t *testing.T) {
 	may := func(told int, refusals int) bool {
 		k := chance{}
 		k.init()
@@ -598,13 +599,13 @@ func TestRule_RefusalsThatSayLessAreChance(t *testing.T) {
 
 // If refusals cost a second each, an estimate that may be far too low is tested sooner than
 // one that is nearly exact.
-func TestRule_TestsAVagueRateSooner(t *testing.T) {
+func TestController_TestsAVagueRateSooner(t *testing.T) {
 	span := func(unsure float64) float64 {
-		r := New(Config{})
-		r.Leave(0, 1, 0)
-		r.costly.price, r.pace.unsure = 1, unsure
-		r.pace.learn(r, 50, Measured)
-		return r.pace.span
+		c := New(Config{})
+		c.Started(0, 1, 0)
+		c.costly.price, c.pace.unsure = 1, unsure
+		c.pace.learn(c, 50, Measured)
+		return c.pace.span
 	}
 	if vague, exact := span(.2), span(.01); vague > 500 || exact < 2000 {
 		t.Errorf("it waits %v calls if it is unsure, %v if not", vague, exact)
@@ -613,29 +614,124 @@ func TestRule_TestsAVagueRateSooner(t *testing.T) {
 
 // A poll just before a window may begin would be refused, and the one after it would be
 // much later than that instant.
-func TestRule_PollsWhenAWindowMayBegin(t *testing.T) {
-	r := New(Config{})
-	r.Leave(0, 1, 0)
-	r.phase = Bounding
-	r.window.bracket(&blockage{}, Call{sent: 13.2})
-	r.blockage = blockage{on: true, polls: 2, gap: 12.8, quiet: 6}
-	r.blockage.again(r, 33.2, Call{sent: 33.1, cost: 1}) // the gap is 38.4 s now
-	if r.next < 73.2 || r.next > 73.3 {
-		t.Errorf("the next poll is at %v, want a minute after the last window began", r.next)
+func TestController_PollsWhenAWindowMayBegin(t *testing.T) {
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	c.phase = Bounding
+	c.window.bracket(&blockage{}, Call{sent: 13.2})
+	c.blockage = blockage{on: true, polls: 2, gap: 12.8, quiet: 6}
+	c.blockage.again(c, 33.2, Call{sent: 33.1, cost: 1}) // the gap is 38.4 s now
+	if c.next < 73.2 || c.next > 73.3 {
+		t.Errorf("the next poll is at %v, want a minute after the last window began", c.next)
 	}
 }
 
 // The calls that have made a server slow may still be refused, because they fill its queue.
 // That is no news: fewer calls leave already.
-func TestRule_RefusalsOfAnOverloadAreOldNews(t *testing.T) {
-	r := New(Config{})
-	c := r.Leave(0, 1, 0)
-	r.phase = Tracking
-	r.latency.cut(r, 40, 20)
+func TestController_RefusalsOfAnOverloadAreOldNews(t *testing.T) {
+	c := New(Config{})
+	call := c.Started(0, 1, 0)
+	c.phase = Tracking
+	c.latency.cut(c, 40, 20)
 	for range 3 {
-		r.Done(seconds(.1), c, Reply{Outcome: Refused})
+		c.Ended(seconds(.1), call, Reply{Outcome: Refused})
 	}
-	if b := r.Belief(); b.Phase != Slowed || b.Blocked {
+	if b := c.Belief(); b.Phase != Slowed || b.Blocked {
 		t.Errorf("it believes %+v", b)
+	}
+}
+
+// Peek changes nothing and agrees with Demand, which counts the demand.
+func TestController_Peek(t *testing.T) {
+	slotted := func(*Controller) {}
+	capped := func(c *Controller) { c.capacity.limit = 3 }
+	paused := func(c *Controller) { c.until = 3 }
+	polling := func(c *Controller) {
+		c.blockage.on, c.blockage.polling, c.blockage.poll, c.refusal = true, true, Call{sent: 1}, .5
+	}
+	windowed := func(c *Controller) { c.phase, c.window = Windowed, window{count: 1, length: 10, used: 1} }
+	for _, tc := range []struct {
+		name     string
+		set      func(*Controller)
+		now      time.Duration
+		inFlight int
+		want     time.Duration
+		asked    bool
+		held     int
+	}{
+		{"before the slot", slotted, 50 * time.Millisecond, 1, 103092784, true, 0},
+		{"after the slot", slotted, second, 1, second, false, 0},
+		{"below the cap", capped, second, 2, second, false, 0},
+		{"at the cap", capped, 0, 3, Never, false, 1},
+		{"in a pause", paused, second, 1, 3 * second, false, 0},
+		{"one call asks", polling, 2 * second, 1, 2500 * time.Millisecond, false, 0},
+		{"the window is used up", windowed, 2 * second, 1, 10 * second, true, 0},
+		{"in the next window", windowed, 11 * second, 1, 11 * second, false, 0},
+	} {
+		c := paced(t)
+		tc.set(c)
+		before := *c
+		if got := c.Peek(tc.now, tc.inFlight); got != tc.want {
+			t.Errorf("%s: Peek returns %v, want %v", tc.name, got, tc.want)
+		}
+		if !reflect.DeepEqual(before, *c) {
+			t.Errorf("%s: Peek has changed the controller", tc.name)
+		}
+		if got := c.Demand(tc.now, tc.inFlight); got != tc.want || c.asked != tc.asked || c.capacity.held != tc.held {
+			t.Errorf("%s: Demand returns %v, asked %v, held %d; want %v, %v, %d",
+				tc.name, got, c.asked, c.capacity.held, tc.want, tc.asked, tc.held)
+		}
+	}
+}
+
+// A call that is woken late costs the next one nothing.
+func TestController_Late(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{0: 222 * time.Millisecond, 20 * time.Millisecond: 203 * time.Millisecond} {
+		c := paced(t)
+		now := 120 * time.Millisecond // its slot came at 103 ms
+		c.Late(late)
+		c.Started(now, 1, 0)
+		next := c.Demand(now, 0)
+		if d := next - want; d < -5*time.Millisecond || d > 5*time.Millisecond {
+			t.Errorf("late by %v: the next one leaves at %v, want about %v", late, next, want)
+		}
+	}
+}
+
+func TestController_Settle(t *testing.T) {
+	c := paced(t)
+	before := c.Demand(0, 0)
+	c.Settle(0, 0, 1)
+	if got := c.Demand(0, 0) - before; got < 90*time.Millisecond || got > 110*time.Millisecond {
+		t.Errorf("a call that cost 1 more holds the next one up for %v", got)
+	}
+	c.Settle(0, 0, -2)
+	if got := c.Demand(0, 0); got > 0 || c.ledger.sent != 0 {
+		t.Errorf("a call that cost nothing holds the next one up until %v", got)
+	}
+}
+
+func TestController_Resume(t *testing.T) {
+	c := paced(t)
+	call := c.Started(second, 1, 0)
+	c.Ended(second, call, Reply{Outcome: Refused, RetryAfter: time.Hour})
+	if at := c.Demand(second, 0); at < time.Hour {
+		t.Fatalf("asked for an hour, asks again at %v", at)
+	}
+	c.Resume(2 * second)
+	if at := c.Demand(2*second, 0); at > 2*second {
+		t.Errorf("asks again at %v", at)
+	}
+}
+
+func TestController_Asleep(t *testing.T) {
+	c := paced(t)
+	if c.Asleep(59*second, time.Minute) || !c.Asleep(60*second, time.Minute) {
+		t.Error("not a minute after the last call")
+	}
+	call := c.Started(70*second, 1, 0)
+	c.Ended(70*second, call, Reply{Outcome: Refused, RetryAfter: time.Hour})
+	if c.Asleep(time.Hour, time.Minute) {
+		t.Error("while the server has asked for a pause")
 	}
 }
