@@ -133,7 +133,7 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		case <-ended:
 		}
 		if !m.Granted() {
-			err = s.queue.Leave(ctx, p, m)
+			err = s.queue.Finish(ctx, p, m)
 		}
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func (q *Queue) tryAsk(now time.Duration, r *Request) (Receipt, bool) {
 	w.rare.maxAt = now
 	q.push(w)
 	wait, err := q.ask(w)
-	q.leave(w)
+	q.handOn(w)
 	if w.state == granted {
 		q.putBack(w)
 	}

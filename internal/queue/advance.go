@@ -85,7 +85,7 @@ func (q *Queue) Advance(now time.Duration) {
 			if r := w.rare; !r.first {
 				// It is late by as much as the one that was first before it.
 				r.first, r.since = true, max(r.since, min(q.due, now))
-				if w.at == Forever {
+				if w.sleepsUntil() == Forever {
 					w.nudge()
 				}
 			}
@@ -115,7 +115,7 @@ func (q *Queue) Advance(now time.Duration) {
 			return
 		}
 		q.remove(w)
-		w.at, w.state = at, granted
+		w.grant(at)
 		w.send(Message{at, q.receipt()})
 		q.recycle(w)
 	}
@@ -153,7 +153,7 @@ func (q *Queue) arm(now, due time.Duration) {
 		q.foresee(now, 0)
 		q.failBelow(now, q.surely())
 	}
-	if d := q.driver; d != nil && d.at > due && !q.ringFor(d, now, due) {
+	if d := q.driver; d != nil && d.sleepsUntil() > due && !q.ringFor(d, now, due) {
 		d.nudge()
 	}
 }
@@ -214,8 +214,8 @@ func (q *Queue) fail(w *Waiter, err error) {
 	w.fail(err)
 }
 
-// leave takes w out of the queue, if it is still in it, and calls the next.
-func (q *Queue) leave(w *Waiter) {
+// handOn takes w out of the queue, if it is still in it, and calls the next.
+func (q *Queue) handOn(w *Waiter) {
 	if !w.settled() {
 		q.remove(w)
 		w.state = granted

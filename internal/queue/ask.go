@@ -98,13 +98,13 @@ func (q *Queue) askAtFront(w *Waiter) (next step, err error) {
 }
 
 // askFor asks on behalf of w, the head. ended reports that w's wait is over
-// with err; otherwise w is settled, or w.at says when to ask again.
+// with err; otherwise w is settled, or w sleeps until it is to ask again.
 func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	wait, err := q.ask(w)
 	now := q.Now()
 	switch {
 	case err == nil && wait.For == 0:
-		w.at, w.rare.receipt = now, wait.Receipt
+		w.rare.grant = Grant{now, wait.Receipt}
 		// It may have been failed while it asked. It keeps what it was
 		// given all the same: decided once, in favour of the grant.
 		if !w.settled() {
@@ -113,8 +113,10 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	case w.settled():
 		return false, nil
 	case err == nil:
-		w.at, w.rare.by, w.rare.paced = sat.Add(now, wait.For), wait.By, wait.Paced
-		w.rare.due = w.at // Forever: no wake-up can be late
+		again := sat.Add(now, wait.For)
+		w.sleep(again)
+		w.rare.by, w.rare.paced = wait.By, wait.Paced
+		w.rare.due = again // Forever: no wake-up can be late
 		if wait.For != Forever {
 			err = q.tooLong(w, now, wait.Sure)
 		}
@@ -128,7 +130,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 		}
 		err = q.blame(now, 0, w, err)
 	}
-	q.leave(w)
+	q.handOn(w)
 	return true, err
 }
 
@@ -161,9 +163,9 @@ func (q *Queue) listen(w *Waiter) bool {
 	return true
 }
 
-// leaveBells undoes listen. The queue must not be locked: a bell rings with a lock of its
+// stopBells undoes listen. The queue must not be locked: a bell rings with a lock of its
 // own, and takes the queue's.
-func (r *rare) leaveBells() {
+func (r *rare) stopBells() {
 	for _, h := range r.bells {
 		h.stop()
 	}
@@ -177,7 +179,7 @@ func (q *Queue) unlocked(w *Waiter, f func()) {
 	defer func() {
 		q.Lock()
 		if !returned {
-			q.leave(w)
+			q.handOn(w)
 			q.Unlock()
 		}
 	}()

@@ -145,10 +145,10 @@ func (q *Queue) endsBefore(t time.Duration) bool {
 func (q *Queue) hurry(now time.Duration, w *Waiter) {
 	d := q.driver
 	switch {
-	case !w.listed || d == nil || d == w || d.at == awake || d.at == Forever:
-	case sat.Add(d.at, q.hold()) <= w.bound():
+	case !w.listed || d == nil || d == w || d.sleepsUntil() == awake || d.sleepsUntil() == Forever:
+	case sat.Add(d.sleepsUntil(), q.hold()) <= w.bound():
 	case d.asks() && !d.rare.paced: // it is not held
-	case d.asks() || !q.ringFor(d, now, d.at):
+	case d.asks() || !q.ringFor(d, now, d.sleepsUntil()):
 		d.nudge()
 	}
 }

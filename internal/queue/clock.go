@@ -111,8 +111,8 @@ func (c *clock) ring() {
 func (q *Queue) ring() {
 	q.Lock()
 	defer q.Unlock()
-	if d := q.driver; d != nil && d.at != awake && !d.asks() {
-		d.at = Forever // no wake-up is on its way to it
+	if d := q.driver; d != nil && d.sleepsUntil() != awake && !d.asks() {
+		d.sleep(Forever) // no wake-up is on its way to it
 	}
 	now := q.Now()
 	q.Advance(now)
@@ -127,10 +127,10 @@ func (q *Queue) ringFor(w *Waiter, now, due time.Duration) bool {
 		!q.cfg.Exact && w.maxAt() != Forever || q.cfg.Fine != nil && q.cfg.Fine() {
 		return false
 	}
-	before := w.at
-	w.at = due
+	before := w.sleepsUntil()
+	w.sleep(due)
 	if !q.clock.ringAt(q, now, q.wakeAt(w)) {
-		w.at = before
+		w.sleep(before)
 		return false
 	}
 	return true

@@ -87,7 +87,7 @@ func (l *latched) joinWith(who int, ctx context.Context, n int64) {
 		if m.Granted() {
 			return nil
 		}
-		return l.Leave(ctx, p, m)
+		return l.Finish(ctx, p, m)
 	})
 }
 

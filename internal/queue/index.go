@@ -176,7 +176,7 @@ func (x *index) remove(w *Waiter, cost int64) {
 			for x.slot(x.live).w != w { // those have left before
 				x.live++
 			}
-			x.slot(x.live).leave()
+			x.slot(x.live).clear()
 			x.live++
 		}
 		x.gone.add(cost)
@@ -184,7 +184,7 @@ func (x *index) remove(w *Waiter, cost int64) {
 	}
 	number := x.behind(w)
 	if w.listed && !w.early {
-		x.slot(number - 1).leave()
+		x.slot(number - 1).clear()
 	}
 	if number < x.next {
 		x.slot(number).gap.sub(cost)
@@ -195,7 +195,7 @@ func (x *index) remove(w *Waiter, cost int64) {
 	}
 }
 
-func (s *slot) leave() { s.w, s.bound = nil, Forever }
+func (s *slot) clear() { s.w, s.bound = nil, Forever }
 
 // trim drops the chunks ahead of front, the first entry of the queue.
 func (x *index) trim(front *Waiter) {

@@ -15,7 +15,7 @@ import (
 // have: it mispredicts each return, and none of these frames is in its cache. With one
 // permit and 64 goroutines with contexts a hand-over took 550 ns that way instead of 430.
 // So Join is Acquire up to the sleep, the semaphore sleeps, and only a wait that does not
-// end with a grant goes on in the loop of all others, by Leave.
+// end with a grant goes on in the loop of all others, by Finish.
 
 // A Place is where a caller waits after Join.
 type Place struct {
@@ -54,9 +54,9 @@ func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 	return Place{Wake: w.wake, w: w}, nil
 }
 
-// Leave ends the wait of a caller that has received m from Wake, which is not a grant, or
+// Finish ends the wait of a caller that has received m from Wake, which is not a grant, or
 // whose context is done: then m is Look. It may block. The error is that of Acquire.
-func (q *Queue) Leave(ctx context.Context, p Place, m Message) error {
+func (q *Queue) Finish(ctx context.Context, p Place, m Message) error {
 	q.Lock()
 	m = q.awoken(p.w, p.Wake, m, isDone(ctx.Done()))
 	_, err := q.wait(ctx, p.w, m)

@@ -44,8 +44,8 @@ func (q *Queue) remove(w *Waiter) {
 			for q.driver != nil && q.driver.wake == nil {
 				q.driver = q.driver.next
 			}
-			if d := q.driver; d != nil && d.at != awake {
-				d.at = Forever // if it drove before, the clock rang for the one that leaves
+			if d := q.driver; d != nil && d.sleepsUntil() != awake {
+				d.sleep(Forever) // if it drove before, the clock rang for the one that leaves
 			}
 		}
 	}

@@ -96,3 +96,13 @@ func newQueue() *Queue {
 	q.Init(never{}, Config{})
 	return q
 }
+
+// 100,000 may wait, so an entry is as small as it can be.
+func TestWaiter_IsSmall(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("pointers are shorter here")
+	}
+	if size, rarely := unsafe.Sizeof(Waiter{}), unsafe.Sizeof(rare{}); size != 72 || rarely > 192 {
+		t.Errorf("an entry takes %d bytes, and %d more if it is bounded, want 72 and 192", size, rarely)
+	}
+}

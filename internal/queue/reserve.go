@@ -26,7 +26,8 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 	if q.full() {
 		return nil, 0, limits.ErrQueueFull
 	}
-	w = &Waiter{n: r.N, at: Forever}
+	w = &Waiter{n: r.N}
+	w.sleep(Forever) // no goroutine looks
 	q.push(w)
 	if q.front == w {
 		q.Advance(now)
@@ -107,7 +108,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	case waiting:
 		return sat.Add(now, q.rule.Forecast(now, q.ahead(w))), now, true
 	case granted:
-		return w.at, now, true
+		return w.grantedAt(), now, true
 	}
 	return 0, now, false
 }

@@ -16,13 +16,14 @@ const Forever = sat.Max
 // are called with the queue locked and must not block. Instants are durations
 // since the queue was made.
 type Rule interface {
-	// Admit lets n through at now and returns 0, or changes nothing and
+	// Admit lets n through at now and returns 0, or takes nothing and
 	// returns how long to wait before it is worth asking again: Forever when
-	// only a change can help. due ≤ now is the instant for which the head was
+	// only a change can help. The head wants to start, so that counts as demand
+	// where a rule learns from it. due ≤ now is the instant for which the head was
 	// to be woken; by now − due this package is late, and not the caller.
 	Admit(now, due time.Duration, n int64) time.Duration
 
-	// Forecast returns how long a caller would wait from now on that has this
+	// Forecast only looks. It returns how long a caller would wait from now on that has this
 	// cost queued ahead of it, as far as the rule can know: never more
 	// than the true wait, 0 if it knows nothing.
 	Forecast(now time.Duration, ahead int64) time.Duration

@@ -27,7 +27,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 	wake, done := w.wake, w.done // w is not to be touched once it was granted
 	var timer *time.Timer
 	if w.rare != nil {
-		defer w.rare.leaveBells()
+		defer w.rare.stopBells()
 	}
 	for {
 		if m == Look {
@@ -45,7 +45,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 		case w.asks() && w == q.front:
 			switch next, err := q.askAtFront(w); next {
 			case over:
-				g = Grant{w.at, w.rare.receipt}
+				g = w.rare.grant
 				if err == nil {
 					q.putBack(w)
 				}
@@ -94,13 +94,13 @@ func stop(timer *time.Timer) {
 // sleepUntil returns until when the goroutine of w sleeps unless it gets a message, and
 // whether it is worth while to wake it more exactly than timers do.
 func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
-	until = w.at // Forever, or what askFor set
-	if w.at == awake {
-		w.at = Forever
+	until = w.sleepsUntil() // Forever, or what askFor set
+	if until == awake {
+		w.sleep(Forever)
 		if w == q.driver && !w.asks() {
-			w.at = q.due // also if it sleeps for longer: what is due later need not wake it
+			w.sleep(q.due) // also if it sleeps for longer: what is due later need not wake it
 			fine = q.fine && q.cfg.Fine != nil && q.cfg.Fine()
-			if !fine && q.ringFor(w, q.Now(), w.at) {
+			if !fine && q.ringFor(w, q.Now(), q.due) {
 				return Forever, false
 			}
 		}
@@ -120,11 +120,12 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 }
 
 // wakeAt returns when w is to be woken, the driver or one that asks, which need not look
-// before w.at.
+// before it sleeps no more.
 func (q *Queue) wakeAt(w *Waiter) time.Duration {
-	at := sat.Add(w.at, q.hold())
-	if at != w.at && q.endsBefore(at) {
-		return w.at // a wait, of w or of one behind it, must not end before
+	until := w.sleepsUntil()
+	at := sat.Add(until, q.hold())
+	if at != until && q.endsBefore(at) {
+		return until // a wait, of w or of one behind it, must not end before
 	}
 	return at
 }
@@ -174,7 +175,7 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 	if m != Look || w.settled() {
 		return m
 	}
-	w.at = awake
+	w.sleep(awake)
 	if q.cfg.Untimed && w.rare == nil { // there is nothing to do at a time
 		if cancelled {
 			q.cancel(0, w)

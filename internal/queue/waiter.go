@@ -27,10 +27,10 @@ type Waiter struct {
 	wake chan Message    // nil if no goroutine waits
 	rare *rare           // what few have, or nil
 
-	// at is until when the goroutine sleeps without a message: Forever, an instant,
-	// or awake; and once it was granted, when it left.
-	at   time.Duration
-	came time.Duration // when it was made for its caller; 0 in a queue that is untimed
+	// moment is one thing after the other: until when the goroutine sleeps, and once the
+	// entry was granted, when that was. Use sleep, sleepsUntil, grant and grantedAt.
+	moment time.Duration
+	came   time.Duration // when it was made for its caller; 0 in a queue that is untimed
 
 	seq    uint32 // its number, modulo 2³²: no queue is as long
 	state  state
@@ -69,11 +69,11 @@ type rare struct {
 	stop      context.CancelFunc // of asking
 	first     bool               // it is, or has been, at the head
 	announced bool               // Config.Waits was called
+	paced     bool               // see Wait
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
 	by        *Bell              // of what refused it when it asked, or nil
-	paced     bool               // see Wait
-	receipt   Receipt            // of an entry that was granted
+	grant     Grant              // what it was given; it may have failed while it asked
 	bells     []hung             // the bells it is registered at
 	below     *Queue             // at the head of which it waits, or nil
 
@@ -97,12 +97,27 @@ const (
 	dropped              // removed because its context was done, or it was cancelled with no goroutine
 )
 
-// awake marks a waiter whose goroutine will look for itself before it sleeps.
+// awake, as an instant until which a goroutine sleeps, says that it does not: it will look
+// before it sleeps.
 const awake = time.Duration(math.MinInt64)
+
+// sleep notes that the goroutine of w sleeps until then unless it gets a message: an instant,
+// Forever, or awake. If w asks, that is when to ask again.
+func (w *Waiter) sleep(until time.Duration) { w.moment = until }
+
+// sleepsUntil returns until when the goroutine of w sleeps. w must not be settled.
+func (w *Waiter) sleepsUntil() time.Duration { return w.moment }
+
+// grant settles w, which starts at now.
+func (w *Waiter) grant(now time.Duration) { w.moment, w.state = now, granted }
+
+// grantedAt returns when w was granted. It must have been.
+func (w *Waiter) grantedAt() time.Duration { return w.moment }
 
 // attend puts a goroutine behind w.
 func (w *Waiter) attend(done <-chan struct{}) {
-	w.done, w.at = done, awake
+	w.done = done
+	w.sleep(awake)
 	if w.wake == nil {
 		w.wake = make(chan Message, 1)
 	}
