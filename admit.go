@@ -85,12 +85,12 @@ func (p *path) asker(i int) queue.AskFunc {
 	here := p.gates[i]
 	return func(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if here.parent == nil {
-			if wait := here.wouldWait(ctx, t.N, ""); wait.For > 0 {
+			if wait := here.demandAtHead(ctx, t.N, ""); wait.For > 0 {
 				return wait, nil
 			}
 			return p.join(ctx, t)
 		}
-		if wait := here.wouldWait(ctx, t.N, limits.ByParent); wait.For > 0 {
+		if wait := here.demandAtHead(ctx, t.N, limits.ByParent); wait.For > 0 {
 			return wait, nil
 		}
 		return p.pass(ctx, t, i)
@@ -142,7 +142,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		return queue.Wait{}, &refusal{g, wait, err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
-		if wait := p.gates[i].wouldWait(ctx, t.N, limits.ByParent); wait.For > 0 {
+		if wait := p.gates[i].demandAtHead(ctx, t.N, limits.ByParent); wait.For > 0 {
 			return no(p.gates[i], wait, nil)
 		}
 	}
@@ -172,7 +172,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	for i, g := range p {
 		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
-			wait = (*rule)(g).wait(g.queue.Now(), t.N, g.costsOf(ctx))
+			wait = (*rule)(g).demand(g.queue.Now(), t.N, g.costsOf(ctx))
 		}
 		if err == nil && wait.For == 0 && !(*rule)(g).takeRoom(t.N) {
 			wait.For = queue.Forever // a call without the lock took the last place
@@ -208,13 +208,13 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	return nil, queue.Wait{Receipt: left}, nil
 }
 
-// wouldWait returns how long a call of n would wait at the head of the queue for the
+// demandAtHead returns how long a call of n would wait at the head of the queue for the
 // gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) wouldWait(ctx context.Context, n int64, next limits.Cause) queue.Wait {
+func (g *Gate) demandAtHead(ctx context.Context, n int64, next limits.Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.heldBy, g.heldUntil = next, 0
-	return (*rule)(g).wait(g.queue.Now(), n, g.costsOf(ctx))
+	return (*rule)(g).demand(g.queue.Now(), n, g.costsOf(ctx))
 }
 
 // costsOf returns the costs of ctx if g, whose queue is locked, learns from them, or others do.

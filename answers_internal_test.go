@@ -251,11 +251,11 @@ func TestBudget_Wait_QuietHalvesTheSpacing(t *testing.T) {
 func TestBudget_Leave_EndsASpacing(t *testing.T) {
 	b := newBudget(0)
 	b.spacing, b.tokens = 4*time.Millisecond, 50
-	b.leave(quiet)
+	b.started(quiet)
 	if b.spacing != 2*time.Millisecond || b.tokens != 55 || b.since != quiet || b.left != quiet {
 		t.Errorf("after %v: %+v", quiet, b)
 	}
-	b.leave(10 * quiet)
+	b.started(10 * quiet)
 	if b.spacing != 0 || b.left != 10*quiet {
 		t.Errorf("after %v: %+v", 10*quiet, b)
 	}

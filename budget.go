@@ -151,8 +151,8 @@ func (b *budget) spaced(now time.Duration, calls int64) time.Duration {
 	return sat.Add(b.wait(now), time.Duration(behind))
 }
 
-// leave records that a call leaves at now.
-func (b *budget) leave(now time.Duration) {
+// started records that a call leaves at now.
+func (b *budget) started(now time.Duration) {
 	if b.spacing > 0 { // once it is none, calls may pass without the lock again
 		*b = b.at(now)
 	}

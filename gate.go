@@ -174,13 +174,13 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
 func (g *Gate) Wait(ctx context.Context) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
-			g.leave(now)
+			g.finish(now)
 			return nil
 		}
 	}
 	if g.path != nil && ctx.Err() == nil {
 		if now, v := g.passOpen(ctx); v == schedule.Leave {
-			g.leavePath(now)
+			g.finishPath(now)
 			return nil
 		}
 	}
@@ -204,7 +204,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
-			defer g.leave(now)
+			defer g.finish(now)
 			return g.ended(f(ctx), now, nil)
 		}
 	}
@@ -234,8 +234,8 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 	return p, nil
 }
 
-// leave ends a call that left at since.
-func (g *Gate) leave(since time.Duration) {
+// finish ends a call that left at since.
+func (g *Gate) finish(since time.Duration) {
 	g.vacate()
 	if g.hold.wanted(since) {
 		g.queue.Lock()
@@ -249,7 +249,7 @@ func (g *Gate) leave(since time.Duration) {
 // vacate gives back a place in flight. It takes the lock only if a caller waits for
 // it, or Shutdown does.
 func (g *Gate) vacate() {
-	g.flight.leave()
+	g.flight.end()
 	if g.queue.Busy() {
 		g.queue.Lock()
 		g.queue.Advance(g.queue.Now())

@@ -41,7 +41,7 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 			}
 			if g.flight.addUnlocked(places) {
 				g.flight.uncountPassed()
-				g.flight.leave()
+				g.flight.end()
 			}
 		}
 	})
@@ -52,7 +52,7 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 			if g.flight.calls() > places {
 				over++
 			}
-			g.flight.leave()
+			g.flight.end()
 		}
 		g.queue.Unlock()
 	}
@@ -159,14 +159,14 @@ func TestLane_OldClockRefusesNoCall(t *testing.T) {
 func TestLane_FlightDoesNotGoBelowZero(t *testing.T) {
 	var f flight
 	f.addUnlocked(2)
-	f.leave()
+	f.end()
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		f.leave()
+		f.end()
 	}()
 	if n := f.calls(); n != 0 {
 		t.Errorf("%d in flight", n)

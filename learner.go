@@ -129,10 +129,10 @@ func (g *Gate) learn(now time.Duration, n int64) {
 func (g *Gate) setLearner(l *learner) {
 	g.learner, g.ramp = l, nil
 	g.answersCount.Store(true)
-	g.peering.begin(g, "", l.rule)
+	g.peering.begin(g, "", l.controller)
 	for _, b := range l.more {
-		if b.rule != nil {
-			g.peering.begin(g, b.unit, b.rule)
+		if b.controller != nil {
+			g.peering.begin(g, b.unit, b.controller)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (l *learner) takeOver(now time.Duration, n int64) {
 	if l.unit == Calls {
 		past.Cost = past.Calls
 	}
-	l.rule.TakeOver(now, past)
+	l.controller.TakeOver(now, past)
 }
 
 // opens returns when a gate that learns asks the server again.
@@ -160,13 +160,13 @@ func (g *Gate) opens() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	return sat.Add(now, g.learner.looksLike(now, g.flight.calls()))
+	return sat.Add(now, g.learner.peek(now, g.flight.calls()))
 }
 
 // forgetLearned makes g, whose queue is locked, an ordinary gate again if its own rate has
 // been granted for long.
 func (g *Gate) forgetLearned() {
-	if g.rate.Count > 0 && !g.adaptive.searches() && g.learner.rule.AtMax() && !g.learner.several() {
+	if g.rate.Count > 0 && !g.adaptive.searches() && g.learner.controller.AtMax() && !g.learner.several() {
 		g.learner, g.strikes = nil, strikes{}
 	}
 }
@@ -211,33 +211,33 @@ func hertz(r Rate) float64 {
 // newLearner returns a learner that knows nothing, for setLearner.
 func newLearner(g *Gate) *learner {
 	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
-	l.belief = belief{rule: adaptive.New(g.learningConfig())}
+	l.belief = belief{controller: adaptive.New(g.learningConfig())}
 	l.unit = g.learningUnit()
-	g.peering.scale(g, "", l.rule)
+	g.peering.scale(g, "", l.controller)
 	return l
 }
 
-// wait returns how long a caller with a call of n and costs has to wait if so many calls are
+// demand returns how long a caller with a call of n and costs has to wait if so many calls are
 // out, Forever until a call ends. The caller wants to leave, so its waiting counts as demand.
-func (l *learner) wait(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
+func (l *learner) demand(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
 	if l == nil {
 		return 0
 	}
 	if l.more != nil {
-		return l.waitAll(now, n, costs, inFlight)
+		return l.demandAll(now, n, costs, inFlight)
 	}
-	return until(now, l.rule.Demand(now, int(inFlight)))
+	return until(now, l.controller.Demand(now, int(inFlight)))
 }
 
-// looksLike is wait for somebody who only looks.
-func (l *learner) looksLike(now time.Duration, inFlight int64) time.Duration {
+// peek is demand for somebody who only looks.
+func (l *learner) peek(now time.Duration, inFlight int64) time.Duration {
 	if l == nil {
 		return 0
 	}
-	wait := until(now, l.rule.Peek(now, int(inFlight)))
+	wait := until(now, l.controller.Peek(now, int(inFlight)))
 	for _, b := range l.more {
-		if b.rule != nil {
-			wait = max(wait, until(now, b.rule.Peek(now, int(inFlight))))
+		if b.controller != nil {
+			wait = max(wait, until(now, b.controller.Peek(now, int(inFlight))))
 		}
 	}
 	return wait
@@ -250,19 +250,19 @@ func until(now, at time.Duration) time.Duration {
 	return max(0, at-now)
 }
 
-// leave records that a call of n with costs leaves, which could have left at due.
-func (l *learner) leave(now, due time.Duration, n int64, costs Costs, inFlight int64) {
+// started records that a call of n with costs leaves, which could have left at due.
+func (l *learner) started(now, due time.Duration, n int64, costs Costs, inFlight int64) {
 	if l == nil {
 		return
 	}
 	d := l.gate.departures.add()
 	late := min(max(0, now-due), l.catchUp)
-	l.belief.leave(d, now, late, costs.amount(l.unit, n), inFlight)
+	l.belief.started(d, now, late, costs.amount(l.unit, n), inFlight)
 	if n > 1 || costs != nil {
 		l.meet(n, costs)
 	}
 	if l.more != nil {
-		l.leaveMore(d, now, late, n, costs, inFlight)
+		l.startedMore(d, now, late, n, costs, inFlight)
 	}
 }
 
@@ -293,7 +293,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.charged(e)
-		l.rule.Ended(e.now, call, reply)
+		l.controller.Ended(e.now, call, reply)
 		return
 	}
 	l.refusedBy(l.blame(e, named, asked > 0), e, reply)
@@ -301,9 +301,9 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 
 // isBlocked reports whether the last call was refused because of some unit.
 func (l *learner) isBlocked() (blocked bool) {
-	blocked = l.rule.Blocked()
+	blocked = l.controller.Blocked()
 	for _, b := range l.more {
-		blocked = blocked || b.rule != nil && b.rule.Blocked()
+		blocked = blocked || b.controller != nil && b.controller.Blocked()
 	}
 	return blocked
 }
@@ -331,7 +331,7 @@ func (l *learner) bound(now time.Duration) {
 	if l.unit != l.gate.rateUnit { // it began without a rate, and counts calls
 		rate = 0
 	}
-	l.rule.Bound(now, rate, l.gate.mostCalls())
+	l.controller.Bound(now, rate, l.gate.mostCalls())
 }
 
 // resume ends the pause that the server asked for.
@@ -340,18 +340,18 @@ func (l *learner) resume(now time.Duration) {
 		return
 	}
 	l.each(func(b *belief) {
-		if b.rule != nil {
-			b.rule.Resume(now)
+		if b.controller != nil {
+			b.controller.Resume(now)
 		}
 	})
 }
 
 // changes returns how often a belief has changed.
 func (l *learner) changes() (n uint64) {
-	n = l.rule.Changes()
+	n = l.controller.Changes()
 	for _, b := range l.more {
-		if b.rule != nil {
-			n += b.rule.Changes()
+		if b.controller != nil {
+			n += b.controller.Changes()
 		}
 	}
 	return n
@@ -359,7 +359,7 @@ func (l *learner) changes() (n uint64) {
 
 // asleep reports whether the last call was so long ago that what was learned may be lost.
 func (l *learner) asleep(now time.Duration) bool {
-	return l == nil || l.rule.Asleep(now, learnedFor)
+	return l == nil || l.controller.Asleep(now, learnedFor)
 }
 
 // learnedFor is how long an unused gate of a Keyed is kept because of what it has learned.
@@ -381,12 +381,12 @@ func (l *learner) lasts(now time.Duration, calls, inFlight int64) time.Duration 
 	if l == nil {
 		return 0
 	}
-	wait := l.looksLike(now, inFlight)
+	wait := l.peek(now, inFlight)
 	if wait == limits.Never {
 		return wait
 	}
 	spaced := 0.
-	if pace := l.rule.Belief().Pace; pace > 0 {
+	if pace := l.controller.Belief().Pace; pace > 0 {
 		spaced = float64(calls-1) / pace
 	}
 	for _, b := range l.more {
@@ -426,7 +426,7 @@ func (l *learner) learned(q interface {
 func (b *belief) learned(q interface {
 	Time(time.Duration) time.Time
 }) Learned {
-	now := b.rule.Belief()
+	now := b.controller.Belief()
 	s := Learned{
 		Phase: now.Phase.String(), Pace: now.Pace, Rate: now.Rate, Proven: now.Proven, Refuted: now.Refuted,
 		Concurrency: int64(now.Concurrency), Blocked: now.Blocked, Pause: now.Pause,

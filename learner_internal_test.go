@@ -56,7 +56,7 @@ func TestLearner_TakeOver_InCalls(t *testing.T) {
 		defer g.queue.Unlock()
 		g.granted, g.sent = 50, 5000
 		g.learn(g.queue.Now(), 100)
-		if got := g.learner.rule.CallsPerSecond(); got < 9 || got > 10 {
+		if got := g.learner.controller.CallsPerSecond(); got < 9 || got > 10 {
 			t.Errorf("%v calls per second", got)
 		}
 	})
@@ -67,8 +67,8 @@ func TestLearner_Leave_MakesUpForCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, CatchUp: 500 * time.Millisecond})
 		now, n := 60*time.Second, 0
-		for due := now - 10*time.Second; l.wait(now, 1, nil, 1) == 0; due += 100 * time.Millisecond {
-			l.leave(now, due, 1, nil, 1)
+		for due := now - 10*time.Second; l.demand(now, 1, nil, 1) == 0; due += 100 * time.Millisecond {
+			l.started(now, due, 1, nil, 1)
 			n++
 		}
 		if n < 5 || n > 7 {
@@ -83,8 +83,8 @@ func twoUnits(t *testing.T) (l *learner, tokens *belief) {
 	t.Helper()
 	l = learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, Concurrency: 7})
 	tokens = l.add("tokens")
-	tokens.rule = l.gate.furtherRule(tokens.unit)
-	tokens.rule.TakeOver(0, adaptive.Past{Rate: 100, Calls: 10, Cost: 100})
+	tokens.controller = l.gate.furtherController(tokens.unit)
+	tokens.controller.TakeOver(0, adaptive.Past{Rate: 100, Calls: 10, Cost: 100})
 	return l, tokens
 }
 
@@ -92,12 +92,12 @@ func twoUnits(t *testing.T) (l *learner, tokens *belief) {
 func TestLearner_LooksLike_TheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		l.leave(0, 0, 1, Costs{"tokens": 300}, 1)
-		calls, most := until(0, l.rule.Peek(0, 1)), until(0, tokens.rule.Peek(0, 1))
+		l.started(0, 0, 1, Costs{"tokens": 300}, 1)
+		calls, most := until(0, l.controller.Peek(0, 1)), until(0, tokens.controller.Peek(0, 1))
 		if most < time.Second || calls > 200*time.Millisecond {
 			t.Fatalf("waits of %v and %v", calls, most)
 		}
-		if got := l.looksLike(0, 1); got != most {
+		if got := l.peek(0, 1); got != most {
 			t.Errorf("%v, want %v", got, most)
 		}
 	})
@@ -107,9 +107,9 @@ func TestLearner_LooksLike_TheLongestWait(t *testing.T) {
 func TestLearner_Wait_IsDemandForTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		l.leave(0, 0, 1, Costs{"tokens": 300}, 1)
+		l.started(0, 0, 1, Costs{"tokens": 300}, 1)
 		call := Costs{"tokens": 100}
-		if got, want := l.wait(0, 1, call, 1), until(0, tokens.rule.Peek(0, 1)); got != want {
+		if got, want := l.demand(0, 1, call, 1), until(0, tokens.controller.Peek(0, 1)); got != want {
 			t.Errorf("waits %v, want %v", got, want)
 		}
 	})
@@ -119,13 +119,13 @@ func TestLearner_Wait_IsDemandForTheLongest(t *testing.T) {
 func TestGate_FurtherRule_IsNotBoundedByTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		if at := tokens.rule.Peek(time.Minute, 7); at == adaptive.Never {
+		if at := tokens.controller.Peek(time.Minute, 7); at == adaptive.Never {
 			t.Error("seven calls in flight hold a unit up")
 		}
-		if at := l.rule.Peek(time.Minute, 7); at != adaptive.Never {
+		if at := l.controller.Peek(time.Minute, 7); at != adaptive.Never {
 			t.Errorf("seven calls in flight do not hold up the first unit: %v", at)
 		}
-		if b := tokens.rule.Belief(); b.Rate < 90 {
+		if b := tokens.controller.Belief(); b.Rate < 90 {
 			t.Errorf("%v tokens per second", b.Rate)
 		}
 	})
@@ -137,17 +137,17 @@ func TestGate_ForgetLearned_NotWithSeveralUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
 		g := l.gate
-		for now := time.Duration(0); !l.rule.AtMax(); now = l.rule.Demand(now, 0) {
+		for now := time.Duration(0); !l.controller.AtMax(); now = l.controller.Demand(now, 0) {
 			if now > 24*time.Hour {
 				t.Fatal("the rate is not granted")
 			}
-			l.rule.Ended(now, l.rule.Started(now, 1, 1), adaptive.Reply{})
+			l.controller.Ended(now, l.controller.Started(now, 1, 1), adaptive.Reply{})
 		}
 		l.blamed = &l.belief
 		if g.forgetLearned(); g.learner == nil {
 			t.Fatal("what was learned of tokens is forgotten")
 		}
-		l.more, tokens.rule = nil, nil
+		l.more, tokens.controller = nil, nil
 		if g.forgetLearned(); g.learner != nil {
 			t.Error("it goes on learning at its rate")
 		}
@@ -214,28 +214,28 @@ func TestGate_ForgetLearned_WhateverTheRateCounts(t *testing.T) {
 func TestLearner_Bound_InItsUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := learning(t, Config{Concurrency: 5, RateUnit: Cost})
-		l.rule.TakeOver(0, adaptive.Past{Rate: 50, Calls: 10, Cost: 10})
+		l.controller.TakeOver(0, adaptive.Past{Rate: 50, Calls: 10, Cost: 10})
 		l.gate.rate = Rate{Count: 10, Per: time.Second}
-		if l.bound(0); l.rule.CallsPerSecond() < 45 {
-			t.Errorf("%v calls per second", l.rule.CallsPerSecond())
+		if l.bound(0); l.controller.CallsPerSecond() < 45 {
+			t.Errorf("%v calls per second", l.controller.CallsPerSecond())
 		}
 		l.gate.rateUnit = Calls
-		if l.bound(0); l.rule.CallsPerSecond() != 10 {
-			t.Errorf("%v calls per second at a rate of 10", l.rule.CallsPerSecond())
+		if l.bound(0); l.controller.CallsPerSecond() != 10 {
+			t.Errorf("%v calls per second at a rate of 10", l.controller.CallsPerSecond())
 		}
 	})
 }
 
 // granted makes a call of 1 with costs that the server grants, and that is settled by actual.
 func (l *learner) granted(now time.Duration, costs, actual Costs) {
-	l.leave(now, now, 1, costs, 0)
+	l.started(now, now, 1, costs, 0)
 	e := ending{now: now, since: now, n: 1, costs: costs, actual: actual, charges: l.gate.departures.end(l.gate.departures.receipt())}
 	l.ended(&e, adaptive.Reply{Outcome: adaptive.Granted})
 }
 
 // blames returns which unit is to blame for a refusal of a call with costs.
 func (l *learner) blames(now time.Duration, costs Costs) *belief {
-	l.leave(now, now, 1, costs, 0)
+	l.started(now, now, 1, costs, 0)
 	e := ending{now: now, since: now, n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
 	return l.blame(&e, "", true)
 }
@@ -259,7 +259,7 @@ func TestLearner_Blame_ComparesWithWhatCallsTook(t *testing.T) {
 func TestLearner_Told_OfAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		tokens.rule.Share(0, .5, 2) // of 100 per second
+		tokens.controller.Share(0, .5, 2) // of 100 per second
 		l.told(tokens, true)
 		call := Costs{"tokens": 5}
 		now := time.Duration(0)
@@ -277,11 +277,11 @@ func TestLearner_Refused_ByAnotherUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := twoUnits(t)
 		costs := Costs{"tokens": 1}
-		l.leave(0, 0, 1, costs, 0)
-		before := until(0, l.rule.Peek(0, 0))
+		l.started(0, 0, 1, costs, 0)
+		before := until(0, l.controller.Peek(0, 0))
 		e := ending{n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
 		l.refused(&e, 0, "tokens")
-		if got := until(0, l.rule.Peek(0, 0)); before < 50*time.Millisecond || got > before/2 {
+		if got := until(0, l.controller.Peek(0, 0)); before < 50*time.Millisecond || got > before/2 {
 			t.Errorf("the next call waits %v for calls, before the refusal %v", got, before)
 		}
 	})

@@ -94,7 +94,7 @@ func (g *Gate) look(l *look) (v schedule.Verdict) {
 
 // passOpen lets a call of cost 1 leave all gates of g.direct at now without a lock, if no caller
 // waits and their lanes are open. Of each gate it takes a place and a slot and nothing else,
-// which leavePath returns. Early means that it cannot leave now.
+// which finishPath returns. Early means that it cannot leave now.
 func (g *Gate) passOpen(ctx context.Context) (now time.Duration, v schedule.Verdict) {
 	v = schedule.Ask
 	if g.counts(ctx) {
@@ -123,7 +123,7 @@ func (g *Gate) passAll(ctx context.Context, n int64) (left queue.Grant, v schedu
 	// As admitPath would, but with the locks, while no caller waits: if a call queued, those
 	// that come meanwhile would have to, and so on.
 	for _, gate := range g.direct {
-		if len(g.steps) > 0 && gate.wouldWait(context.Background(), n, "").For > 0 {
+		if len(g.steps) > 0 && gate.demandAtHead(context.Background(), n, "").For > 0 {
 			return left, v
 		}
 	}
@@ -196,14 +196,14 @@ func (g *Gate) backOut(ctx context.Context, places, slots int, seen *[mostGates]
 // doPath is Do for a call that passOpen let leave at now. A second defer in Do would cost
 // each call of a plain gate a quarter of its time.
 func (g *Gate) doPath(ctx context.Context, f func(ctx context.Context) error, now time.Duration) error {
-	defer g.leavePath(now)
+	defer g.finishPath(now)
 	return g.ended(f(ctx), now, nil)
 }
 
-// leavePath ends a call that passOpen let leave at since, in all gates of g.path.
-func (g *Gate) leavePath(since time.Duration) {
+// finishPath ends a call that passOpen let leave at since, in all gates of g.path.
+func (g *Gate) finishPath(since time.Duration) {
 	for _, gate := range g.path {
-		gate.leave(since)
+		gate.finish(since)
 		since += gate.ahead
 	}
 }

@@ -52,7 +52,7 @@ func TestGate_Do_WithAParent_LeavesUnlocked(t *testing.T) {
 			if _, v, _ := child.admitPath(context.Background()); v != schedule.Early {
 				t.Errorf("another call of the same instant: %v", v)
 			}
-			child.leavePath(child.queue.Now())
+			child.finishPath(child.queue.Now())
 			wantFlight(t, "afterwards", child, parent, 0, i+1)
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -78,8 +78,8 @@ func (p *peering) use(g *Gate, n int64, costs Costs) {
 	}
 }
 
-// leave notes, with the queue locked, that a call of n with costs leaves.
-func (p *peering) leave(g *Gate, n int64, costs Costs) {
+// started notes, with the queue locked, that a call of n with costs leaves.
+func (p *peering) started(g *Gate, n int64, costs Costs) {
 	if p != nil {
 		p.each(g, n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
 	}
@@ -154,7 +154,7 @@ func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
 	}
 	u := &peerUnit{unit: unit, group: unitGroup(g.name, unit), peer: adaptive.NewPeer(p.id)}
 	p.units = append(p.units, u)
-	if rule := g.ruleOf(u); rule != nil {
+	if rule := g.controllerOf(u); rule != nil {
 		u.peer.Begin(g.queue.Now(), rule)
 	}
 	return u
@@ -284,7 +284,7 @@ func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
 func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	now, rule := g.queue.Now(), g.ruleOf(u)
+	now, rule := g.queue.Now(), g.controllerOf(u)
 	if u.unit == g.firstUnit() { // since SetRate: the first group counts that now
 		u.used = false
 		report, due = u.peer.Deregister(u.sent, u.denied)
@@ -343,14 +343,14 @@ func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerRep
 	g.queue.Lock()
 	now := g.queue.Now()
 	if err != nil {
-		u.peer.Lost(now, g.ruleOf(u))
+		u.peer.Lost(now, g.controllerOf(u))
 		g.queue.Unlock()
 		return
 	}
-	if g.ruleOf(u) == nil && u.peer.News(reply) {
+	if g.controllerOf(u) == nil && u.peer.News(reply) {
 		g.believe(now, u)
 	}
-	rule, before := g.ruleOf(u), uint64(0)
+	rule, before := g.controllerOf(u), uint64(0)
 	if rule != nil {
 		before = rule.Changes()
 	}
@@ -406,8 +406,8 @@ func (g *Gate) believe(now time.Duration, u *peerUnit) {
 	}
 	if u != g.peering.units[0] {
 		if b := g.learner.add(u.unit); b != nil {
-			b.rule = g.furtherRule(u.unit)
-			g.peering.begin(g, u.unit, b.rule)
+			b.controller = g.furtherController(u.unit)
+			g.peering.begin(g, u.unit, b.controller)
 		}
 	}
 }
@@ -424,10 +424,10 @@ func (g *Gate) beliefOf(u *peerUnit) *belief {
 	}
 }
 
-// ruleOf returns the rule that is shared in the group of u, or nil.
-func (g *Gate) ruleOf(u *peerUnit) *adaptive.Controller {
+// controllerOf returns the rule that is shared in the group of u, or nil.
+func (g *Gate) controllerOf(u *peerUnit) *adaptive.Controller {
 	if b := g.beliefOf(u); b != nil {
-		return b.rule
+		return b.controller
 	}
 	return nil
 }

@@ -93,11 +93,11 @@ func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) e
 // borrow takes permits from Config.Semaphore and returns how long that took. It ends
 // when the gate is closed.
 func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time.Duration, error) {
-	began, leave, err := g.queueToBorrow()
+	began, done, err := g.queueToBorrow()
 	if err != nil {
 		return nil, 0, err
 	}
-	defer leave()
+	defer done()
 	asking, stop := context.WithCancel(errs.Honest(ctx))
 	defer stop()
 	defer context.AfterFunc(g.life, stop)()
@@ -109,8 +109,8 @@ func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time
 }
 
 // queueToBorrow counts a caller that waits for Config.Semaphore from now on, until it calls
-// leave.
-func (g *Gate) queueToBorrow() (now time.Duration, leave func(), err error) {
+// done.
+func (g *Gate) queueToBorrow() (now time.Duration, done func(), err error) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	switch err := g.queue.Closed(); {
@@ -228,7 +228,7 @@ func (p *Permit) giveBack(outcome adaptive.Outcome) {
 		p.held = 0
 		g.queue.Unlock()
 	}
-	g.leave(p.since)
+	g.finish(p.since)
 	if p.up != nil {
 		p.up.first(released)
 		p.up.giveBack(outcome)

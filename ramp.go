@@ -207,8 +207,8 @@ func (r *ramp) asleep(now, paused time.Duration) bool {
 	return r == nil || !r.on || now-max(r.began, r.left, paused) >= rampSleep
 }
 
-// leave records that a call left.
-func (r *ramp) leave(now time.Duration) {
+// started records that a call left.
+func (r *ramp) started(now time.Duration) {
 	if r == nil || !r.on {
 		return
 	}

@@ -48,7 +48,7 @@ func (r *rule) takeRoom(n int64) bool {
 // returnRoom undoes takeRoom. The lock was held since: a caller that found no room
 // meanwhile asks again under the lock before it waits.
 func (r *rule) returnRoom(n int64) {
-	r.flight.leave()
+	r.flight.end()
 	if r.concurrencyUnit == Cost {
 		r.cost.Add(-n)
 	}
@@ -59,19 +59,19 @@ func (r *rule) returnRoom(n int64) {
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
 	r.peering.use((*Gate)(r), n, costs)
 	others := r.flight.calls() - 1 // n has taken its room
-	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.wait(now, n, costs, others)); wait > 0 {
+	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.demand(now, n, costs, others)); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
-	r.budget.leave(now)
-	r.ramp.leave(now)
-	r.learner.leave(now, due, n, costs, others)
+	r.budget.started(now)
+	r.ramp.started(now)
+	r.learner.started(now, due, n, costs, others)
 	r.heldBy = ""
 	r.granted++
 	r.sent += uint64(n)
-	r.peering.leave((*Gate)(r), n, costs)
+	r.peering.started((*Gate)(r), n, costs)
 	return 0
 }
 
@@ -91,17 +91,17 @@ func (r *rule) mostInFlight() int64 {
 // places returns how many calls may be in flight, as far as a flight can count.
 func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
-// wait returns how long n with costs, a call that asks to leave, waits at the head of the
+// demand returns how long n with costs, a call that asks to leave, waits at the head of the
 // queue. A call that waits uses the gate as one that leaves does: its groups go on telling it
 // what its part is.
-func (r *rule) wait(now time.Duration, n int64, costs Costs) queue.Wait {
+func (r *rule) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	r.peering.use((*Gate)(r), n, costs)
-	return r.waitFor(now, n, r.learner.wait(now, n, costs, r.flight.calls()))
+	return r.waitFor(now, n, r.learner.demand(now, n, costs, r.flight.calls()))
 }
 
-// wouldWait is wait for somebody who only looks.
-func (r *rule) wouldWait(now time.Duration, n int64) queue.Wait {
-	return r.waitFor(now, n, r.learner.looksLike(now, r.flight.calls()))
+// demandAtHead is wait for somebody who only looks.
+func (r *rule) peek(now time.Duration, n int64) queue.Wait {
+	return r.waitFor(now, n, r.learner.peek(now, r.flight.calls()))
 }
 
 func (r *rule) waitFor(now time.Duration, n int64, learned time.Duration) queue.Wait {
@@ -141,7 +141,7 @@ func (r *rule) giveUp(now, patience time.Duration) error {
 	}
 	if r.learner.blockedFor(now) > patience {
 		// One call must go on asking whether it is over.
-		if wait := r.learner.looksLike(now, r.flight.calls()); wait > 0 {
+		if wait := r.learner.peek(now, r.flight.calls()); wait > 0 {
 			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}
 		}
 	}
@@ -212,12 +212,12 @@ func (r *rule) queues(ctx context.Context, n int64) Event {
 
 // holdsUp returns what holds up a call of n at the head of the queue, or "".
 func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
-	switch wait := r.wouldWait(now, n).For; {
+	switch wait := r.peek(now, n).For; {
 	case !r.room(n):
 		return limits.ByConcurrency
 	case wait > 0 && r.ramp.wait(now) >= wait:
 		return limits.BySlowStart
-	case wait > 0 && r.schedule.Wait(now, 0) < wait && r.learner.looksLike(now, r.flight.calls()) >= wait:
+	case wait > 0 && r.schedule.Wait(now, 0) < wait && r.learner.peek(now, r.flight.calls()) >= wait:
 		if r.slowest(now, wait) == limits.ByPause { // which has a reason, and nearly its end
 			return limits.ByPause
 		}
@@ -343,9 +343,9 @@ func (f *flight) take(places, by int64) bool {
 // uncountPassed corrects passed for a call of addUnlocked that did not leave.
 func (f *flight) uncountPassed() { f.word.Add(-onePassed) }
 
-// leave takes a call away. It panics if there is none: below 0 the number would wrap
+// end takes a call away. It panics if there is none: below 0 the number would wrap
 // to the largest there is, and the gate would be full for good.
-func (f *flight) leave() {
+func (f *flight) end() {
 	if f.word.Add(-1)&inFlight == inFlight {
 		f.word.Add(1)
 		panic("sluice: more calls ended than began")

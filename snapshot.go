@@ -26,12 +26,12 @@ func (g *Gate) Snapshot() []byte {
 	case l == nil:
 		return adaptive.New(adaptive.Config{}).Snapshot()
 	case l.blamed == nil:
-		return l.rule.Snapshot()
+		return l.controller.Snapshot()
 	}
 	var units []unitSnapshot
 	l.each(func(b *belief) {
 		if b.limited() {
-			units = append(units, unitSnapshot{b.unit, b.rule.Snapshot()})
+			units = append(units, unitSnapshot{b.unit, b.controller.Snapshot()})
 		}
 	})
 	return snapshot.Seal(unitsKind, units)
@@ -50,7 +50,7 @@ func (g *Gate) Restore(data []byte) error {
 		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
 	}
 	if l.changes() > 0 && !g.adaptive.Off {
-		if g.rate.Count > 0 && l.rule.Changes() == 0 && !g.adaptive.searches() {
+		if g.rate.Count > 0 && l.controller.Changes() == 0 && !g.adaptive.searches() {
 			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
 		}
 		g.setLearner(l)
@@ -64,7 +64,7 @@ func (g *Gate) Restore(data []byte) error {
 func (l *learner) restore(data []byte) error {
 	units, err := snapshot.Open[[]unitSnapshot](data, unitsKind)
 	if err != nil {
-		return l.rule.Restore(data)
+		return l.controller.Restore(data)
 	}
 	for _, u := range units {
 		if err := l.restoreUnit(u); err != nil {
@@ -77,15 +77,15 @@ func (l *learner) restore(data []byte) error {
 func (l *learner) restoreUnit(u unitSnapshot) error {
 	b := &l.belief
 	if u.Unit != l.unit {
-		if b = l.add(u.Unit); b == nil || b.rule != nil {
+		if b = l.add(u.Unit); b == nil || b.controller != nil {
 			return snapshot.Impossible() // too many, or one of them twice
 		}
-		b.rule = l.gate.furtherRule(u.Unit)
+		b.controller = l.gate.furtherController(u.Unit)
 	}
-	if err := b.rule.Restore(u.Rule); err != nil {
+	if err := b.controller.Restore(u.Rule); err != nil {
 		return err
 	}
-	if known := b.rule.Belief(); known.Changes > 0 {
+	if known := b.controller.Belief(); known.Changes > 0 {
 		b.suspect.Restore(known.Rate)
 		l.blamed = b
 	}

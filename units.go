@@ -22,10 +22,10 @@ import (
 
 // A belief is what is believed of the limit of one unit.
 type belief struct {
-	unit    Unit
-	rule    *adaptive.Controller // nil until the unit is blamed; always there for the first unit
-	suspect adaptive.Suspect
-	usual   correction
+	unit       Unit
+	controller *adaptive.Controller // nil until the unit is blamed; always there for the first unit
+	suspect    adaptive.Suspect
+	usual      correction
 }
 
 // An ending is a call that has ended, as a learner has to know it.
@@ -115,18 +115,18 @@ func (l *learner) add(unit Unit) *belief {
 	return b
 }
 
-// waitAll returns how long a call of n with costs has to wait for all units that it takes of.
+// demandAll returns how long a call of n with costs has to wait for all units that it takes of.
 // Only the unit for which it waits longest sees demand: the pace of another one is not what
 // holds the call up.
-func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
+func (l *learner) demandAll(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
 	var asked [mostUnits]bool
 	for {
 		var longest *belief
 		var wait time.Duration
 		which, i := 0, 0
 		l.each(func(b *belief) {
-			if b.rule != nil && costs.amount(b.unit, n) > 0 && !asked[i] {
-				if w := until(now, b.rule.Peek(now, int(inFlight))); longest == nil || w > wait {
+			if b.controller != nil && costs.amount(b.unit, n) > 0 && !asked[i] {
+				if w := until(now, b.controller.Peek(now, int(inFlight))); longest == nil || w > wait {
 					longest, wait, which = b, w, i
 				}
 			}
@@ -135,22 +135,22 @@ func (l *learner) waitAll(now time.Duration, n int64, costs Costs, inFlight int6
 		if longest == nil {
 			return 0
 		}
-		if wait := until(now, longest.rule.Demand(now, int(inFlight))); wait > 0 {
+		if wait := until(now, longest.controller.Demand(now, int(inFlight))); wait > 0 {
 			return wait
 		}
 		asked[which] = true // it lets the call leave now
 	}
 }
 
-// leave records in d that a call leaves that is to take amount.
-func (b *belief) leave(d *departure, now, late time.Duration, amount, inFlight int64) {
+// started records in d that a call leaves that is to take amount.
+func (b *belief) started(d *departure, now, late time.Duration, amount, inFlight int64) {
 	if amount == 0 {
 		return
 	}
 	c := charge{to: b, amount: b.usual.of(amount)}
-	if b.rule != nil {
-		b.rule.Late(late)
-		c.call = b.rule.Started(now, c.amount, int(inFlight))
+	if b.controller != nil {
+		b.controller.Late(late)
+		c.call = b.controller.Started(now, c.amount, int(inFlight))
 	}
 	d.charges = append(d.charges, c)
 }
@@ -162,16 +162,16 @@ func (b *belief) charged(e *ending) (call adaptive.Call, charged float64) {
 	} else {
 		charged = b.usual.of(e.amount(b.unit))
 	}
-	if b.rule != nil && (call == adaptive.Call{}) { // it left before there was a rule
-		call = b.rule.Before(e.since, charged, int(e.inFlight))
+	if b.controller != nil && (call == adaptive.Call{}) { // it left before there was a rule
+		call = b.controller.Before(e.since, charged, int(e.inFlight))
 	}
 	return call, charged
 }
 
-// leaveMore is leave for a gate of several units; the first rule knows already.
-func (l *learner) leaveMore(d *departure, now, late time.Duration, n int64, costs Costs, inFlight int64) {
+// startedMore is started for a gate of several units; the first rule knows already.
+func (l *learner) startedMore(d *departure, now, late time.Duration, n int64, costs Costs, inFlight int64) {
 	for _, b := range l.more {
-		b.leave(d, now, late, costs.amount(b.unit, n), inFlight)
+		b.started(d, now, late, costs.amount(b.unit, n), inFlight)
 	}
 	l.each(func(b *belief) {
 		if amount := costs.amount(b.unit, n); amount > 0 {
@@ -197,8 +197,8 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	if took != charged {
 		b.settle(e.now, e.since, took-charged)
 	}
-	if b.rule != nil {
-		b.rule.Ended(e.now, call, reply)
+	if b.controller != nil {
+		b.controller.Ended(e.now, call, reply)
 	}
 	return took
 }
@@ -206,8 +206,8 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 // settle adds delta to what a call took that left at since and was not refused.
 func (b *belief) settle(now, since time.Duration, delta float64) {
 	b.suspect.Settle(delta)
-	if b.rule != nil {
-		b.rule.Settle(now, since, delta)
+	if b.controller != nil {
+		b.controller.Settle(now, since, delta)
 	}
 }
 
@@ -222,9 +222,9 @@ func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 		b.suspect.Denied(e.now, charged)
 		switch {
 		case b == blamed:
-			b.rule.Ended(e.now, b.rule.Accused(call), reply)
-		case b.rule != nil:
-			b.rule.Elsewhere(e.now, call)
+			b.controller.Ended(e.now, b.controller.Accused(call), reply)
+		case b.controller != nil:
+			b.controller.Elsewhere(e.now, call)
 		}
 	})
 }
@@ -243,14 +243,14 @@ func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 		if b == l.blamed {
 			last = len(beliefs)
 		}
-		units = append(units, adaptive.Candidate{Suspect: &b.suspect, Controller: b.rule, Cost: amount})
+		units = append(units, adaptive.Candidate{Suspect: &b.suspect, Controller: b.controller, Cost: amount})
 		beliefs = append(beliefs, b)
 	})
 	b := beliefs[last]
 	switch {
 	case known >= 0:
 		b, told = beliefs[known], true
-	case l.blamed != nil && units[last].Cost > 0 && (e.since < l.blamedAt || b.rule.Blocked()):
+	case l.blamed != nil && units[last].Cost > 0 && (e.since < l.blamedAt || b.controller.Blocked()):
 		return b // it belongs to the refusal before
 	default:
 		b = beliefs[adaptive.Blame(e.now, units, last)]
@@ -266,18 +266,18 @@ func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	paced := false
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
-	if accused.rule == nil {
-		accused.rule = l.gate.furtherRule(accused.unit)
-		l.gate.peering.begin(l.gate, accused.unit, accused.rule)
-		accused.rule.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
+	if accused.controller == nil {
+		accused.controller = l.gate.furtherController(accused.unit)
+		l.gate.peering.begin(l.gate, accused.unit, accused.controller)
+		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
 	}
-	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.rule}
+	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.controller}
 	return !paced || u.Accuse(now, told)
 }
 
-// furtherRule returns a rule for a unit that is not the first: its pace is not bounded by the
+// furtherController returns a rule for a unit that is not the first: its pace is not bounded by the
 // rate of the gate, and the calls in flight are the business of the first one.
-func (g *Gate) furtherRule(unit Unit) *adaptive.Controller {
+func (g *Gate) furtherController(unit Unit) *adaptive.Controller {
 	cfg := g.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
 	rule := adaptive.New(cfg)
@@ -291,7 +291,7 @@ func (l *learner) told(b *belief, changed bool) {
 	if l.more == nil {
 		return
 	}
-	if now := b.rule.Belief(); now.Rate > 0 && now.Peers > 1 {
+	if now := b.controller.Belief(); now.Rate > 0 && now.Peers > 1 {
 		b.suspect.Restore(now.Rate * now.Share) // which is what this gate may take
 	}
 	if changed {
@@ -306,8 +306,8 @@ func (l *learner) toldToPeers() (until time.Duration) {
 		return 0
 	}
 	l.each(func(b *belief) {
-		if b.rule != nil {
-			until = max(until, b.rule.ToldToPeers())
+		if b.controller != nil {
+			until = max(until, b.controller.ToldToPeers())
 		}
 	})
 	return until
@@ -315,14 +315,16 @@ func (l *learner) toldToPeers() (until time.Duration) {
 
 // callsPerSecond returns the pace in calls, 0 if there is none.
 func (b *belief) callsPerSecond() float64 {
-	if b.rule == nil {
+	if b.controller == nil {
 		return 0
 	}
-	return b.rule.CallsPerSecond()
+	return b.controller.CallsPerSecond()
 }
 
 // limited reports whether something was learned of the limit of this unit.
-func (b *belief) limited() bool { return b.rule != nil && b.rule.Belief().Phase > adaptive.Unlimited }
+func (b *belief) limited() bool {
+	return b.controller != nil && b.controller.Belief().Phase > adaptive.Unlimited
+}
 
 // several reports whether something was learned of other units than the one that was blamed
 // last.

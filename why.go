@@ -114,7 +114,7 @@ func (r *rule) ends(now time.Duration, cause limits.Cause) (end time.Time, atLea
 		at = sat.Add(now, r.schedule.Wait(now, r.queue.AheadOfLast()))
 	default:
 		r.queue.Each(func(n int64) bool {
-			at, atLeast = sat.Add(now, r.wouldWait(now, n).For), true
+			at, atLeast = sat.Add(now, r.peek(now, n).For), true
 			return false
 		})
 	}
