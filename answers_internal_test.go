@@ -240,7 +240,7 @@ func TestBudget_Wait_QuietHalvesTheSpacing(t *testing.T) {
 	} {
 		b := newBudget(0)
 		b.spacing, b.left = c.spacing, c.left
-		if got := b.wait(c.at); got != c.want {
+		if got := b.peek(c.at, 0); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -251,12 +251,12 @@ func TestBudget_Wait_QuietHalvesTheSpacing(t *testing.T) {
 func TestBudget_Leave_EndsASpacing(t *testing.T) {
 	b := newBudget(0)
 	b.spacing, b.tokens = 4*time.Millisecond, 50
-	b.started(quiet)
-	if b.spacing != 2*time.Millisecond || b.tokens != 55 || b.since != quiet || b.left != quiet {
+	b.started(quiet, quiet, want{})
+	if b.spacing != 2*time.Millisecond || b.tokens != 55 || b.since != quiet {
 		t.Errorf("after %v: %+v", quiet, b)
 	}
-	b.started(10 * quiet)
-	if b.spacing != 0 || b.left != 10*quiet {
+	b.started(10*quiet, quiet, want{})
+	if b.spacing != 0 {
 		t.Errorf("after %v: %+v", 10*quiet, b)
 	}
 }

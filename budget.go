@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # The retry budget
@@ -121,9 +122,8 @@ func (b *budget) empty(backoff time.Duration) {
 	b.spacing = min(max(b.spacing, backoff), maxSpacing)
 }
 
-// wait returns how long a call at the head of the queue has to wait if only quiet
-// shortens the spacing meanwhile.
-func (b *budget) wait(now time.Duration) time.Duration {
+// peek implements brake: how long a call has to wait if only quiet shortens the spacing meanwhile.
+func (b *budget) peek(now time.Duration, _ int64) time.Duration {
 	if b.spacing == 0 { // as for nearly all calls
 		return 0
 	}
@@ -141,23 +141,26 @@ func (b *budget) wait(now time.Duration) time.Duration {
 	}
 }
 
-// spaced returns how long it takes until the last of calls leaves if the spacing
-// stays as it is.
-func (b *budget) spaced(now time.Duration, calls int64) time.Duration {
+// demand implements brake.
+func (b *budget) demand(now time.Duration, _ want) time.Duration { return b.peek(now, 0) }
+
+// started implements brake. Once the spacing is none, calls may pass without the lock again.
+func (b *budget) started(now, _ time.Duration, _ want) { *b = b.at(now) }
+
+// forecast implements brake, as if the spacing stayed as it is.
+func (b *budget) forecast(now time.Duration, calls, _ int64, _ time.Duration) forecast {
 	behind, _, ok := sat.MulDiv(calls-1, int64(b.at(now).spacing), 0, 1)
 	if !ok {
-		return sat.Max
+		return forecast{last: sat.Max}
 	}
-	return sat.Add(b.wait(now), time.Duration(behind))
+	return forecast{last: sat.Add(b.peek(now, 0), time.Duration(behind))}
 }
 
-// started records that a call leaves at now.
-func (b *budget) started(now time.Duration) {
-	if b.spacing > 0 { // once it is none, calls may pass without the lock again
-		*b = b.at(now)
-	}
-	b.left = now
-}
+// asleep implements brake.
+func (b *budget) asleep(now, _ time.Duration) bool { return b.at(now).spacing == 0 }
+
+// cause implements brake.
+func (b *budget) cause() limits.Cause { return limits.ByRetryBudget }
 
 // recovered reports whether nothing is left to mend.
 func (b budget) recovered() bool { return b.tokens == b.capacity && b.spacing == 0 }

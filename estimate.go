@@ -99,33 +99,29 @@ func (g *Gate) estimate(n int64) Estimate {
 	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), free, hold))
 
 	e.First, e.Last = max(first, firstRoom), max(last, lastRoom)
-	atRate := e.Last
-	firstLearned := g.learner.lasts(now, int64(g.queue.Len())+1, g.flight.calls())
-	learned := g.learner.lasts(now, int64(calls), g.flight.calls())
-	if learned < limits.Never { // otherwise an answer must come first
-		e.First, e.Last = max(e.First, firstLearned), max(e.Last, learned)
-	}
-	e.Total = sat.Add(e.Last, hold)
-	spaced, slow := g.budget.spaced(now, int64(calls)), g.ramp.lasts(now, int64(calls), hold)
 	switch {
-	case slow > 0:
-		e.Unknown = limits.BySlowStart
-	case g.learner != nil:
-		e.Unknown = limits.ByLearned
-	}
-	switch {
-	case learned > max(atRate, spaced):
-		e.LimitedBy = limits.ByLearned
-	case slow > max(e.Last, spaced):
-		e.LimitedBy = limits.BySlowStart
-	case spaced > e.Last:
-		e.LimitedBy = limits.ByRetryBudget
 	case e.Last == 0:
 	case lastRoom > last && paused <= e.Last-paused:
 		e.LimitedBy = limits.ByConcurrency
 	default:
 		e.LimitedBy = (*rule)(g).slowest(now, e.Last)
 	}
+	longest := e.Last
+	var on [mostBrakes]brake
+	for _, b := range (*rule)(g).brakes(on[:0]) {
+		f := b.forecast(now, int64(calls), g.flight.calls(), hold)
+		if f.shortest && e.Unknown == "" {
+			e.Unknown = b.cause()
+		}
+		if f.last > longest {
+			longest, e.LimitedBy = f.last, b.cause()
+		}
+		if f.sure {
+			first := b.forecast(now, int64(g.queue.Len())+1, g.flight.calls(), hold)
+			e.First, e.Last = max(e.First, first.last), max(e.Last, f.last)
+		}
+	}
+	e.Total = sat.Add(e.Last, hold)
 	return e
 }
 

@@ -160,7 +160,8 @@ func (g *Gate) opens() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	return sat.Add(now, g.learner.peek(now, g.flight.calls()))
+	wait, _ := (*rule)(g).peekBrakes(now)
+	return sat.Add(now, wait)
 }
 
 // forgetLearned makes g, whose queue is locked, an ordinary gate again if its own rate has
@@ -217,23 +218,16 @@ func newLearner(g *Gate) *learner {
 	return l
 }
 
-// demand returns how long a caller with a call of n and costs has to wait if so many calls are
-// out, Forever until a call ends. The caller wants to leave, so its waiting counts as demand.
-func (l *learner) demand(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
-	if l == nil {
-		return 0
-	}
+// demand implements brake. It is Never until a call ends.
+func (l *learner) demand(now time.Duration, w want) time.Duration {
 	if l.more != nil {
-		return l.demandAll(now, n, costs, inFlight)
+		return l.demandAll(now, w)
 	}
-	return until(now, l.controller.Demand(now, int(inFlight)))
+	return until(now, l.controller.Demand(now, int(w.inFlight)))
 }
 
-// peek is demand for somebody who only looks.
+// peek implements brake.
 func (l *learner) peek(now time.Duration, inFlight int64) time.Duration {
-	if l == nil {
-		return 0
-	}
 	wait := until(now, l.controller.Peek(now, int(inFlight)))
 	for _, b := range l.more {
 		if b.controller != nil {
@@ -250,19 +244,16 @@ func until(now, at time.Duration) time.Duration {
 	return max(0, at-now)
 }
 
-// started records that a call of n with costs leaves, which could have left at due.
-func (l *learner) started(now, due time.Duration, n int64, costs Costs, inFlight int64) {
-	if l == nil {
-		return
-	}
+// started implements brake.
+func (l *learner) started(now, due time.Duration, w want) {
 	d := l.gate.departures.add()
 	late := min(max(0, now-due), l.catchUp)
-	l.belief.started(d, now, late, costs.amount(l.unit, n), inFlight)
-	if n > 1 || costs != nil {
-		l.meet(n, costs)
+	l.belief.started(d, now, late, w)
+	if w.n > 1 || w.costs != nil {
+		l.meet(w.n, w.costs)
 	}
 	if l.more != nil {
-		l.startedMore(d, now, late, n, costs, inFlight)
+		l.startedMore(d, now, late, w)
 	}
 }
 
@@ -357,10 +348,11 @@ func (l *learner) changes() (n uint64) {
 	return n
 }
 
-// asleep reports whether the last call was so long ago that what was learned may be lost.
-func (l *learner) asleep(now time.Duration) bool {
-	return l == nil || l.controller.Asleep(now, learnedFor)
-}
+// asleep implements brake.
+func (l *learner) asleep(now, _ time.Duration) bool { return l.controller.Asleep(now, learnedFor) }
+
+// cause implements brake.
+func (l *learner) cause() limits.Cause { return limits.ByLearned }
 
 // learnedFor is how long an unused gate of a Keyed is kept because of what it has learned.
 const learnedFor = time.Hour
@@ -375,26 +367,23 @@ func (l *learner) news(g *Gate) (e Event, ok bool) {
 	return Event{Kind: EventLearned, Reason: now.Why, Why: now.String()}, true
 }
 
-// lasts returns how long it takes until the last of calls leaves at the present pace.
-// It is Never if a reply must come first.
-func (l *learner) lasts(now time.Duration, calls, inFlight int64) time.Duration {
-	if l == nil {
-		return 0
+// forecast implements brake, at the present pace.
+func (l *learner) forecast(now time.Duration, calls, inFlight int64, _ time.Duration) forecast {
+	first := l.peek(now, inFlight)
+	if first == limits.Never { // an answer must come first
+		return forecast{last: first, shortest: true}
 	}
-	wait := l.peek(now, inFlight)
-	if wait == limits.Never {
-		return wait
-	}
-	spaced := 0.
+	apart := 0. // the calls, in seconds
 	if pace := l.controller.Belief().Pace; pace > 0 {
-		spaced = float64(calls-1) / pace
+		apart = 1 / pace
 	}
 	for _, b := range l.more {
 		if pace := b.callsPerSecond(); pace > 0 {
-			spaced = max(spaced, float64(calls-1)/pace)
+			apart = max(apart, 1/pace)
 		}
 	}
-	return time.Duration(min(float64(wait)+spaced*1e9, float64(limits.Never)/2))
+	last := min(float64(first)+float64(calls-1)*apart*1e9, float64(limits.Never)/2)
+	return forecast{time.Duration(last), true, true}
 }
 
 // learned returns what l has learned, nil if there is nothing: of the unit that was blamed

@@ -67,8 +67,8 @@ func TestLearner_Leave_MakesUpForCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, CatchUp: 500 * time.Millisecond})
 		now, n := 60*time.Second, 0
-		for due := now - 10*time.Second; l.demand(now, 1, nil, 1) == 0; due += 100 * time.Millisecond {
-			l.started(now, due, 1, nil, 1)
+		for due := now - 10*time.Second; l.demand(now, want{1, nil, 1}) == 0; due += 100 * time.Millisecond {
+			l.started(now, due, want{1, nil, 1})
 			n++
 		}
 		if n < 5 || n > 7 {
@@ -92,7 +92,7 @@ func twoUnits(t *testing.T) (l *learner, tokens *belief) {
 func TestLearner_LooksLike_TheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		l.started(0, 0, 1, Costs{"tokens": 300}, 1)
+		l.started(0, 0, want{1, Costs{"tokens": 300}, 1})
 		calls, most := until(0, l.controller.Peek(0, 1)), until(0, tokens.controller.Peek(0, 1))
 		if most < time.Second || calls > 200*time.Millisecond {
 			t.Fatalf("waits of %v and %v", calls, most)
@@ -107,10 +107,10 @@ func TestLearner_LooksLike_TheLongestWait(t *testing.T) {
 func TestLearner_Wait_IsDemandForTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		l.started(0, 0, 1, Costs{"tokens": 300}, 1)
+		l.started(0, 0, want{1, Costs{"tokens": 300}, 1})
 		call := Costs{"tokens": 100}
-		if got, want := l.demand(0, 1, call, 1), until(0, tokens.controller.Peek(0, 1)); got != want {
-			t.Errorf("waits %v, want %v", got, want)
+		if got, most := l.demand(0, want{1, call, 1}), until(0, tokens.controller.Peek(0, 1)); got != most {
+			t.Errorf("waits %v, want %v", got, most)
 		}
 	})
 }
@@ -228,14 +228,14 @@ func TestLearner_Bound_InItsUnit(t *testing.T) {
 
 // granted makes a call of 1 with costs that the server grants, and that is settled by actual.
 func (l *learner) granted(now time.Duration, costs, actual Costs) {
-	l.started(now, now, 1, costs, 0)
+	l.started(now, now, want{1, costs, 0})
 	e := ending{now: now, since: now, n: 1, costs: costs, actual: actual, charges: l.gate.departures.end(l.gate.departures.receipt())}
 	l.ended(&e, adaptive.Reply{Outcome: adaptive.Granted})
 }
 
 // blames returns which unit is to blame for a refusal of a call with costs.
 func (l *learner) blames(now time.Duration, costs Costs) *belief {
-	l.started(now, now, 1, costs, 0)
+	l.started(now, now, want{1, costs, 0})
 	e := ending{now: now, since: now, n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
 	return l.blame(&e, "", true)
 }
@@ -277,7 +277,7 @@ func TestLearner_Refused_ByAnotherUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := twoUnits(t)
 		costs := Costs{"tokens": 1}
-		l.started(0, 0, 1, costs, 0)
+		l.started(0, 0, want{1, costs, 0})
 		before := until(0, l.controller.Peek(0, 0))
 		e := ending{n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
 		l.refused(&e, 0, "tokens")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // # Slow start
@@ -67,7 +68,7 @@ const (
 	rampEnough = 1 << 20 // a window that is as good as none
 )
 
-// A ramp is the slow start of a gate after a throttle. A nil ramp holds nothing up. It is
+// A ramp is the slow start of a gate after a throttle, a brake. It is
 // guarded by the lock of the gate's queue.
 type ramp struct {
 	on      bool   // otherwise it only counts the throttles without a time
@@ -164,10 +165,9 @@ func (r *ramp) best(now time.Duration) time.Duration {
 	return gap
 }
 
-// wait returns how long the next call has to wait, if no call is answered
-// meanwhile.
-func (r *ramp) wait(now time.Duration) time.Duration {
-	if r == nil || !r.on {
+// peek implements brake.
+func (r *ramp) peek(now time.Duration, _ int64) time.Duration {
+	if !r.on {
 		return 0
 	}
 	at := max(r.began, r.left) + r.gap
@@ -177,18 +177,20 @@ func (r *ramp) wait(now time.Duration) time.Duration {
 	return max(0, at-now)
 }
 
-// lasts returns how long it would take until the last of calls leaves if the window
-// and the gap stayed as they are, with calls in flight for hold. It is not 0 if some of
+// demand implements brake.
+func (r *ramp) demand(now time.Duration, _ want) time.Duration { return r.peek(now, 0) }
+
+// forecast implements brake, as if the window and the gap stayed as they are. It is not 0 if some of
 // the calls have to wait for a response.
-func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Duration {
-	if r == nil || !r.on {
-		return 0
+func (r *ramp) forecast(now time.Duration, calls, _ int64, hold time.Duration) forecast {
+	if !r.on {
+		return forecast{}
 	}
 	var paced time.Duration
 	if r.gap > 0 {
 		behind, _, ok := sat.MulDiv(calls-1, int64(r.gap), 0, 1)
 		if !ok {
-			return sat.Max
+			return forecast{last: sat.Max, shortest: true}
 		}
 		paced = sat.Add(max(0, max(r.began, r.left)+r.gap-now), time.Duration(behind))
 	}
@@ -196,20 +198,23 @@ func (r *ramp) lasts(now time.Duration, calls int64, hold time.Duration) time.Du
 	last := int64(sat.Add(time.Duration(r.out), time.Duration(calls-1)))
 	rounds, _, ok := sat.MulDiv(last/window, int64(max(1, hold)), 0, 1)
 	if !ok {
-		return sat.Max
+		rounds = int64(sat.Max)
 	}
-	return max(paced, time.Duration(rounds))
+	lasts := max(paced, time.Duration(rounds))
+	return forecast{last: lasts, shortest: lasts > 0}
 }
 
-// asleep reports whether the last call and the last pause were so long ago that the ramp
-// may be lost.
+// asleep implements brake.
 func (r *ramp) asleep(now, paused time.Duration) bool {
-	return r == nil || !r.on || now-max(r.began, r.left, paused) >= rampSleep
+	return !r.on || now-max(r.began, r.left, paused) >= rampSleep
 }
 
-// started records that a call left.
-func (r *ramp) started(now time.Duration) {
-	if r == nil || !r.on {
+// cause implements brake.
+func (r *ramp) cause() limits.Cause { return limits.BySlowStart }
+
+// started implements brake.
+func (r *ramp) started(now, _ time.Duration, _ want) {
+	if !r.on {
 		return
 	}
 	if r.left = now; r.sent == 0 {

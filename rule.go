@@ -54,20 +54,19 @@ func (r *rule) returnRoom(n int64) {
 	}
 }
 
-// depart lets n with costs, which has taken its room, leave at now and returns 0, or changes
-// nothing and returns how long to wait.
+// depart lets n with costs, which has taken its room, start at now and returns 0, or returns how
+// long to wait.
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
 	r.peering.use((*Gate)(r), n, costs)
-	others := r.flight.calls() - 1 // n has taken its room
-	if wait := max(r.budget.wait(now), r.ramp.wait(now), r.learner.demand(now, n, costs, others)); wait > 0 {
+	w := want{n, costs, r.flight.calls() - 1} // n has taken its room
+	if wait := r.demandBrakes(now, w); wait > 0 {
 		return max(wait, r.schedule.Wait(now, 0))
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
-	r.budget.started(now)
-	r.ramp.started(now)
-	r.learner.started(now, due, n, costs, others)
+	r.startBrakes(now, due, w)
+	r.budget.left = now // also while it is no brake: an answer may make it one
 	r.heldBy = ""
 	r.granted++
 	r.sent += uint64(n)
@@ -91,26 +90,27 @@ func (r *rule) mostInFlight() int64 {
 // places returns how many calls may be in flight, as far as a flight can count.
 func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 
-// demand returns how long n with costs, a call that asks to leave, waits at the head of the
-// queue. A call that waits uses the gate as one that leaves does: its groups go on telling it
+// demand returns how long n with costs, a call that wants to start, waits at the head of the
+// queue. A call that waits uses the gate as one that starts does: its groups go on telling it
 // what its part is.
 func (r *rule) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	r.peering.use((*Gate)(r), n, costs)
-	return r.waitFor(now, n, r.learner.demand(now, n, costs, r.flight.calls()))
+	return r.waitFor(now, n, r.demandBrakes(now, want{n, costs, r.flight.calls()}))
 }
 
-// demandAtHead is wait for somebody who only looks.
+// peek is demand for somebody who only looks.
 func (r *rule) peek(now time.Duration, n int64) queue.Wait {
-	return r.waitFor(now, n, r.learner.peek(now, r.flight.calls()))
+	braked, _ := r.peekBrakes(now)
+	return r.waitFor(now, n, braked)
 }
 
-func (r *rule) waitFor(now time.Duration, n int64, learned time.Duration) queue.Wait {
+func (r *rule) waitFor(now time.Duration, n int64, braked time.Duration) queue.Wait {
 	if !r.room(n) {
 		return queue.Wait{For: queue.Forever}
 	}
 	wait := queue.Surely(r.schedule.Wait(now, 0))
 	wait.Paced = true
-	wait.For = max(wait.For, r.budget.wait(now), r.ramp.wait(now), learned) // answers make these shorter
+	wait.For = max(wait.For, braked) // which answers make shorter
 	return wait
 }
 
@@ -212,20 +212,15 @@ func (r *rule) queues(ctx context.Context, n int64) Event {
 
 // holdsUp returns what holds up a call of n at the head of the queue, or "".
 func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
-	switch wait := r.peek(now, n).For; {
-	case !r.room(n):
+	if !r.room(n) {
 		return limits.ByConcurrency
-	case wait > 0 && r.ramp.wait(now) >= wait:
-		return limits.BySlowStart
-	case wait > 0 && r.schedule.Wait(now, 0) < wait && r.learner.peek(now, r.flight.calls()) >= wait:
-		if r.slowest(now, wait) == limits.ByPause { // which has a reason, and nearly its end
-			return limits.ByPause
-		}
-		return limits.ByLearned
-	case wait > 0 && r.budget.wait(now) >= wait:
-		return limits.ByRetryBudget
-	case wait > 0:
-		return r.slowest(now, wait)
+	}
+	wait := r.schedule.Wait(now, 0)
+	switch braked, cause := r.peekBrakes(now); {
+	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
+		return cause
+	case max(wait, braked) > 0:
+		return r.slowest(now, max(wait, braked))
 	}
 	return r.heldBy
 }
@@ -255,7 +250,7 @@ func (g *Gate) countPassed() {
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
-	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.budget.spacing > 0 || r.ramp != nil || r.learner != nil || r.peering != nil {
+	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.braked() || r.peering != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()

@@ -227,7 +227,7 @@ func (g *Gate) Stats() Stats {
 		InFlight:    g.inFlight(),
 		Waiting:     int64(g.queue.Len()),
 		LimitedBy:   (*rule)(g).holds(now),
-		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.wait(now))),
+		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
 		Spacing:     budget.spacing,
 		RetryTokens: budget.tokens,
 		Granted:     g.granted,

@@ -115,19 +115,19 @@ func (l *learner) add(unit Unit) *belief {
 	return b
 }
 
-// demandAll returns how long a call of n with costs has to wait for all units that it takes of.
+// demandAll returns how long a call that wants w has to wait for all units that it takes of.
 // Only the unit for which it waits longest sees demand: the pace of another one is not what
 // holds the call up.
-func (l *learner) demandAll(now time.Duration, n int64, costs Costs, inFlight int64) time.Duration {
+func (l *learner) demandAll(now time.Duration, w want) time.Duration {
 	var asked [mostUnits]bool
 	for {
 		var longest *belief
 		var wait time.Duration
 		which, i := 0, 0
 		l.each(func(b *belief) {
-			if b.controller != nil && costs.amount(b.unit, n) > 0 && !asked[i] {
-				if w := until(now, b.controller.Peek(now, int(inFlight))); longest == nil || w > wait {
-					longest, wait, which = b, w, i
+			if b.controller != nil && w.amount(b.unit) > 0 && !asked[i] {
+				if one := until(now, b.controller.Peek(now, int(w.inFlight))); longest == nil || one > wait {
+					longest, wait, which = b, one, i
 				}
 			}
 			i++
@@ -135,22 +135,26 @@ func (l *learner) demandAll(now time.Duration, n int64, costs Costs, inFlight in
 		if longest == nil {
 			return 0
 		}
-		if wait := until(now, longest.controller.Demand(now, int(inFlight))); wait > 0 {
+		if wait := until(now, longest.controller.Demand(now, int(w.inFlight))); wait > 0 {
 			return wait
 		}
-		asked[which] = true // it lets the call leave now
+		asked[which] = true // it lets the call start now
 	}
 }
 
-// started records in d that a call leaves that is to take amount.
-func (b *belief) started(d *departure, now, late time.Duration, amount, inFlight int64) {
+// amount returns what w takes of unit.
+func (w want) amount(unit Unit) int64 { return w.costs.amount(unit, w.n) }
+
+// started records in d that a call starts that is to take what it wants.
+func (b *belief) started(d *departure, now, late time.Duration, w want) {
+	amount := w.amount(b.unit)
 	if amount == 0 {
 		return
 	}
 	c := charge{to: b, amount: b.usual.of(amount)}
 	if b.controller != nil {
 		b.controller.Late(late)
-		c.call = b.controller.Started(now, c.amount, int(inFlight))
+		c.call = b.controller.Started(now, c.amount, int(w.inFlight))
 	}
 	d.charges = append(d.charges, c)
 }
@@ -168,13 +172,13 @@ func (b *belief) charged(e *ending) (call adaptive.Call, charged float64) {
 	return call, charged
 }
 
-// startedMore is started for a gate of several units; the first rule knows already.
-func (l *learner) startedMore(d *departure, now, late time.Duration, n int64, costs Costs, inFlight int64) {
+// startedMore is started for a gate of several units; the first controller knows already.
+func (l *learner) startedMore(d *departure, now, late time.Duration, w want) {
 	for _, b := range l.more {
-		b.started(d, now, late, costs.amount(b.unit, n), inFlight)
+		b.started(d, now, late, w)
 	}
 	l.each(func(b *belief) {
-		if amount := costs.amount(b.unit, n); amount > 0 {
+		if amount := w.amount(b.unit); amount > 0 {
 			b.suspect.Started(now, b.usual.of(amount))
 		}
 	})
