@@ -97,13 +97,26 @@ func (g *Gate) refusedAlone(p *Permit) {
 
 // throttled records that the server refused with err a call that left at since, and asked for
 // a wait of asked, 0 if it set no time.
-func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l lesson) {
+func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) lesson {
+	l, news := g.noteThrottled(err, since, asked, p)
+	if news != nil {
+		g.report(*news)
+	}
+	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
+		g.queue.Change(func(time.Duration) {})
+	}
+	return l
+}
+
+// noteThrottled is throttled but for what is done without the lock. It returns the event of a
+// change of mind, or nil.
+func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit) (l lesson, news *Event) {
 	g.queue.Lock()
+	defer g.queue.Unlock()
 	now := g.queue.Now()
 	g.hold.skip(since)
 	if p != nil && !p.first(answered) { // by this error, and not by the release
-		g.queue.Unlock()
-		return lesson{}
+		return l, nil
 	}
 	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
@@ -120,18 +133,12 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) (l le
 			g.slowStart(now, since, 0)
 		}
 		g.answersCount.Store(g.ramp != nil)
-		g.queue.Unlock()
-		return lesson{}
+		return l, nil
 	case g.learner == nil:
 		g.learn(now, n)
 	}
 	g.learner.refused(&call, asked, exhausted(err))
-	l = lesson{true, g.learner.blockedFor(now)}
-	g.endAnswer(now)
-	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
-		g.queue.Change(func(time.Duration) {})
-	}
-	return l
+	return lesson{true, g.learner.blockedFor(now)}, g.changedMind(now)
 }
 
 // wake looks, with the queue locked, whether callers may leave earlier than they thought.
@@ -154,10 +161,17 @@ func (g *Gate) slowStart(now, since, asked time.Duration) {
 
 // answer is Permit.answer for one gate.
 func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
+	if news := g.noteAnswer(p, outcome); news != nil {
+		g.report(*news)
+	}
+}
+
+// noteAnswer is answer but for the report: it returns the event of a change of mind, or nil.
+func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 	g.queue.Lock()
+	defer g.queue.Unlock()
 	if !p.first(answered) {
-		g.queue.Unlock()
-		return
+		return nil
 	}
 	now := g.queue.Now()
 	call := g.ending(p, now, p.since)
@@ -167,7 +181,7 @@ func (g *Gate) answer(p *Permit, outcome adaptive.Outcome) {
 	} else {
 		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*rule)(g).places())
 	}
-	g.endAnswer(now)
+	return g.changedMind(now)
 }
 
 // ending returns the call of p, which may be nil, that left at since and has ended now. It ends
@@ -181,23 +195,13 @@ func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
 	return e
 }
 
-// endAnswer ends what the answer to a call has begun with the queue locked, and unlocks it, see
-// changedMind.
-func (g *Gate) endAnswer(now time.Duration) {
-	event, report := g.changedMind(now)
-	g.queue.Unlock()
-	if report {
-		g.report(event)
-	}
-}
-
 // changedMind is called with the queue locked after something was learned: callers may leave
-// earlier now. It returns the event of that, if it is to be reported, with the queue unlocked.
-func (g *Gate) changedMind(now time.Duration) (event Event, report bool) {
-	event, report = g.learner.news(g)
+// earlier now. It returns the event of that, to be reported when the queue is unlocked, or nil.
+func (g *Gate) changedMind(now time.Duration) (news *Event) {
+	news = g.learner.news(g)
 	g.answersCount.Store(g.ramp != nil || g.learner != nil)
 	g.wake(now)
-	return event, report
+	return news
 }
 
 // failure is what kind of error an attempt ended with.

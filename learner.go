@@ -357,14 +357,14 @@ func (l *learner) cause() limits.Cause { return limits.ByLearned }
 // learnedFor is how long an unused gate of a Keyed is kept because of what it has learned.
 const learnedFor = time.Hour
 
-// news returns the event of a change of mind, if there was one and somebody observes g.
-func (l *learner) news(g *Gate) (e Event, ok bool) {
+// news returns the event of a change of mind, or nil if there was none or nobody observes g.
+func (l *learner) news(g *Gate) *Event {
 	if l == nil || g.observer == nil || l.changes() == l.reported {
-		return e, false
+		return nil
 	}
 	l.reported = l.changes()
 	now := l.learned(&g.queue)
-	return Event{Kind: EventLearned, Reason: now.Why, Why: now.String()}, true
+	return &Event{Kind: EventLearned, Reason: now.Why, Why: now.String()}
 }
 
 // forecast implements brake, at the present pace.

@@ -69,8 +69,10 @@ func (g *Gate) admitPath(ctx context.Context) (now time.Duration, v schedule.Ver
 		}
 		at = seen[i].now + gate.ahead
 	}
-	if wait, _, err := takeAll(ctx, 1, g.steps); wait > 0 || err != nil {
-		return 0, schedule.Early, false
+	if len(g.steps) > 0 {
+		if wait, _, err := takeAll(ctx, 1, g.steps); wait > 0 || err != nil {
+			return 0, schedule.Early, false
+		}
 	}
 	for i, gate := range g.direct {
 		if !gate.flight.addUnlocked(seen[i].slots.Places()) {

@@ -340,30 +340,40 @@ func (g *Gate) left(ctx context.Context) {
 
 // heard takes the reply to a report of u. Callers may leave earlier then, or wait longer.
 func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
-	g.queue.Lock()
-	now := g.queue.Now()
 	if err != nil {
-		u.peer.Lost(now, g.controllerOf(u))
-		g.queue.Unlock()
+		g.lost(u)
 		return
 	}
+	if news := g.noteHeard(u, report, reply); news != nil {
+		g.report(*news)
+	}
+	g.pauseForPeers()
+}
+
+// lost notes that a report of u had no reply.
+func (g *Gate) lost(u *peerUnit) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	u.peer.Lost(g.queue.Now(), g.controllerOf(u))
+}
+
+// noteHeard believes the reply to a report of u, and returns the event of a change of mind, or nil.
+func (g *Gate) noteHeard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply) (news *Event) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
 	if g.controllerOf(u) == nil && u.peer.News(reply) {
 		g.believe(now, u)
 	}
-	rule, before := g.controllerOf(u), uint64(0)
-	if rule != nil {
-		before = rule.Changes()
+	controller, before := g.controllerOf(u), uint64(0)
+	if controller != nil {
+		before = controller.Changes()
 	}
-	u.peer.Heard(now, rule, report, reply)
-	if rule != nil {
-		g.learner.told(g.beliefOf(u), rule.Changes() > before)
+	u.peer.Heard(now, controller, report, reply)
+	if controller != nil {
+		g.learner.told(g.beliefOf(u), controller.Changes() > before)
 	}
-	event, changed := g.changedMind(now)
-	g.queue.Unlock()
-	if changed {
-		g.report(event)
-	}
-	g.pauseForPeers()
+	return g.changedMind(now)
 }
 
 // toldToPeers is Stats.PausedWhy of a pause that the server has told another process.

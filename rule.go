@@ -59,13 +59,18 @@ func (r *rule) returnRoom(n int64) {
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
 	r.peering.use((*Gate)(r), n, costs)
 	w := want{n, costs, r.flight.calls() - 1} // n has taken its room
-	if wait := r.demandBrakes(now, w); wait > 0 {
-		return max(wait, r.schedule.Wait(now, 0))
+	braked := r.braked()                      // no gate that was never refused anything is
+	if braked {
+		if wait := r.demandBrakes(now, w); wait > 0 {
+			return max(wait, r.schedule.Wait(now, 0))
+		}
 	}
 	if wait := r.schedule.Admit(now, due, r.rateUnit.of(n)); wait > 0 {
 		return wait
 	}
-	r.startBrakes(now, due, w)
+	if braked {
+		r.startBrakes(now, due, w)
+	}
 	r.budget.left = now // also while it is no brake: an answer may make it one
 	r.heldBy = ""
 	r.granted++
