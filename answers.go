@@ -126,7 +126,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit) (
 		n = p.n
 		p.first(denied)
 	}
-	g.peering.refused(g, n, p)
+	g.peering.refused(n, p)
 	switch {
 	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked)):
 		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts

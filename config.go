@@ -123,10 +123,10 @@ func newGate(cfg Config) (*Gate, error) {
 		rate:            cfg.Rate,
 		adaptive:        cfg.Adaptive,
 		refusedBy:       cfg.Refused,
-		peering:         newPeering(cfg),
 		schedule:        *s,
 		budget:          newBudget(cfg.RetryBudget),
 	}
+	g.peering = newPeering(g, cfg)
 	for _, l := range cfg.Limits {
 		l.Unit = cmp.Or(l.Unit, Cost)
 		g.limits = append(g.limits, l)
@@ -142,7 +142,7 @@ func newGate(cfg Config) (*Gate, error) {
 	g.tie = newTie(g)
 	g.direct = directPath(g)
 	if len(g.steps) == 0 && g.semaphore == nil && !g.observed {
-		g.path = g.direct
+		g.open = g.direct
 	}
 	g.initQueue()
 	if g.parent != nil {

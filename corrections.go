@@ -6,7 +6,7 @@ import "math"
 //
 // Callers estimate, and Settle says later what a call really took. A program's estimates are
 // usually wrong by one factor: it reserves all tokens that an answer may have, or counts calls
-// as 1 and pages as they come. A rule that charged calls with their estimates would let too many
+// as 1 and pages as they come. A controller that charged calls with their estimates would let too many
 // leave until the first are settled, or let one leave after another if estimates are too high:
 // each reserves more than is there until it ends. So a learner charges what a call will take as
 // far as is known, its estimate times the usual factor, and corrects that at its end.

@@ -148,7 +148,7 @@ func (p *Permit) settleLearned(before, actual Costs) {
 		if unit == Calls || unit == Cost || delta == 0 {
 			continue
 		}
-		g.peering.settle(g, unit, delta)
+		g.peering.settle(unit, delta)
 		if done&answered != 0 || before[unit] == 0 { // the end says nothing of it
 			g.learner.settle(g.queue.Now(), p.since, unit, delta)
 		}

@@ -4,7 +4,7 @@ import "github.com/sluice-go/sluice/internal/adaptive"
 
 // # Where is the record of a call?
 //
-// When a call ends, a learner must know what it was charged when it left, and what its rules
+// When a call ends, a learner must know what it was charged when it left, and what its controllers
 // knew then. The goroutine of the call cannot keep that: the one that lets it leave is often
 // another. So the record is written where the call leaves, under the lock, and the permit has
 // its number: the queue hands that over with the grant (queue.Receipt).
@@ -32,7 +32,7 @@ type departure struct {
 type charge struct {
 	to     *belief
 	amount float64
-	call   adaptive.Call // at its rule; zero if there was none
+	call   adaptive.Call // at its controller; zero if there was none
 }
 
 // add returns an empty record for a call that leaves.

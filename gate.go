@@ -47,8 +47,8 @@ type Gate struct {
 	observed     bool        // it or a parent has an observer
 	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
 	answersCount atomic.Bool // there is a ramp or a learner: answers count
-	direct       []*Gate     // the gate and its parents if calls need not queue to pass them, see admitPath
-	path         []*Gate     // direct, if calls of Do and Wait take nothing else
+	direct       direct      // the way through the gate and its parents without a queue, or nil
+	open         direct      // the same for Do and Wait, which take nothing else; or nil
 	hold         holdTime
 
 	name      string
@@ -161,7 +161,7 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
 		}
 	}
 	if g.direct != nil {
-		if left, v := g.passAll(context.Background(), n); v != schedule.Ask {
+		if left, v := g.direct.passAll(context.Background(), n); v != schedule.Ask {
 			return left, v == schedule.Leave
 		}
 	}
@@ -178,9 +178,9 @@ func (g *Gate) Wait(ctx context.Context) error {
 			return nil
 		}
 	}
-	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passOpen(ctx); v == schedule.Leave {
-			g.finishPath(now)
+	if g.open != nil && ctx.Err() == nil {
+		if now, v := g.open.passOpen(ctx); v == schedule.Leave {
+			g.open.finish(now)
 			return nil
 		}
 	}
@@ -208,9 +208,9 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 			return g.ended(f(ctx), now, nil)
 		}
 	}
-	if g.path != nil && ctx.Err() == nil {
-		if now, v := g.passOpen(ctx); v == schedule.Leave {
-			return g.doPath(ctx, f, now)
+	if g.open != nil && ctx.Err() == nil {
+		if now, v := g.open.passOpen(ctx); v == schedule.Leave {
+			return g.open.do(ctx, f, now)
 		}
 	}
 	var p Permit
@@ -370,13 +370,13 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	g.Close()
 	select {
 	case <-g.drained:
-		g.left(ctx)
+		g.peering.left(ctx)
 		return nil
 	default:
 	}
 	select {
 	case <-g.drained:
-		g.left(ctx)
+		g.peering.left(ctx)
 		return nil
 	case <-ctx.Done():
 		return errs.Done(ctx)

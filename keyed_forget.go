@@ -98,7 +98,7 @@ func (k *Keyed[K]) lend(gate *Gate) {
 func (k *Keyed[K]) takeBack(gate *Gate) {
 	if gate.lent.Add(-1) == 0 {
 		gate.tie.end()
-		gate.retirePeering()
+		gate.peering.retire()
 	}
 	for limiter := range gate.limiters() {
 		if l := k.limiters[limiter]; l.gates == 1 {

@@ -129,15 +129,15 @@ func (g *Gate) learn(now time.Duration, n int64) {
 func (g *Gate) setLearner(l *learner) {
 	g.learner, g.ramp = l, nil
 	g.answersCount.Store(true)
-	g.peering.begin(g, "", l.controller)
+	g.peering.begin("", l.controller)
 	for _, b := range l.more {
 		if b.controller != nil {
-			g.peering.begin(g, b.unit, b.controller)
+			g.peering.begin(b.unit, b.controller)
 		}
 	}
 }
 
-// takeOver tells the rule of the first unit, which is new, of the calls before. One of them
+// takeOver tells the controller of the first unit, which is new, of the calls before. One of them
 // was of n.
 func (l *learner) takeOver(now time.Duration, n int64) {
 	g := l.gate
@@ -181,7 +181,7 @@ func (g *Gate) beginToLearn() {
 	}
 }
 
-// learningConfig returns the configuration of a rule for g. Rates are in units per second.
+// learningConfig returns the configuration of a controller for g. Rates are in units per second.
 func (g *Gate) learningConfig() adaptive.Config {
 	a, begin := g.adaptive, g.queue.Time(0)
 	cfg := adaptive.Config{
@@ -214,7 +214,7 @@ func newLearner(g *Gate) *learner {
 	l := &learner{gate: g, catchUp: g.schedule.CatchUp()}
 	l.belief = belief{controller: adaptive.New(g.learningConfig())}
 	l.unit = g.learningUnit()
-	g.peering.scale(g, "", l.controller)
+	g.peering.scale("", l.controller)
 	return l
 }
 

@@ -30,10 +30,13 @@ import (
 // mostGates is through how many gates a call passes without a queue.
 const mostGates = 4
 
-// directPath returns g and its parents if a call may pass all of them, and their limits, without a
-// place in a queue while no caller waits; else nil. Limits that may take long to answer are asked
-// by one caller after the other.
-func directPath(g *Gate) (path []*Gate) {
+// A direct is a gate and its parents, which a call may pass, and their limits, without a place in a
+// queue while no caller waits.
+type direct []*Gate
+
+// directPath returns that of g, nil if a call needs a place to wait, or to ask limits that may take
+// long to answer: those are asked by one caller after the other.
+func directPath(g *Gate) (d direct) {
 	switch {
 	case g.parent == nil && len(g.steps) == 0: // it is alone
 		return nil
@@ -41,13 +44,16 @@ func directPath(g *Gate) (path []*Gate) {
 		return nil
 	}
 	for ; g != nil; g = g.parent {
-		path = append(path, g)
+		d = append(d, g)
 	}
-	if len(path) > mostGates {
+	if len(d) > mostGates {
 		return nil
 	}
-	return path
+	return d
 }
+
+// steps returns those for the limits of d.
+func (d direct) steps() []step { return d[0].steps }
 
 // A look is what a call has seen of one gate.
 type look struct {
@@ -56,33 +62,33 @@ type look struct {
 	now   time.Duration // as the clock of that gate shows
 }
 
-// admitPath lets a call of cost 1 leave all gates of g.direct, and their limits, at now, if that is
+// admit lets a call of cost 1 leave all gates of d, and their limits, at now, if that is
 // possible without a lock. again means that another call was faster, and that it may be possible if
 // tried again; it is not if a lane was never open, because of a burst, for example.
-func (g *Gate) admitPath(ctx context.Context) (now time.Duration, v schedule.Verdict, again bool) {
+func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdict, again bool) {
 	var seen [mostGates]look
-	at := g.queue.Now()
-	for i, gate := range g.direct {
+	at := d[0].queue.Now()
+	for i, gate := range d {
 		seen[i] = look{gate.lane.Slots(), 0, at}
 		if v = gate.look(&seen[i]); v != schedule.Leave {
 			return 0, v, seen[i].slots.Places() > 0
 		}
 		at = seen[i].now + gate.ahead
 	}
-	if len(g.steps) > 0 {
-		if wait, _, err := takeAll(ctx, 1, g.steps); wait > 0 || err != nil {
+	if len(d.steps()) > 0 {
+		if wait, _, err := takeAll(ctx, 1, d.steps()); wait > 0 || err != nil {
 			return 0, schedule.Early, false
 		}
 	}
-	for i, gate := range g.direct {
+	for i, gate := range d {
 		if !gate.flight.addUnlocked(seen[i].slots.Places()) {
-			g.backOut(ctx, i, 0, nil)
+			d.backOut(ctx, i, 0, nil)
 			return 0, schedule.Ask, true
 		}
 	}
-	for i, gate := range g.direct {
+	for i, gate := range d {
 		if !gate.takeSlot(&seen[i]) {
-			g.backOut(ctx, len(g.direct), i, &seen)
+			d.backOut(ctx, len(d), i, &seen)
 			return 0, schedule.Ask, true
 		}
 	}
@@ -94,56 +100,56 @@ func (g *Gate) look(l *look) (v schedule.Verdict) {
 	return v
 }
 
-// passOpen lets a call of cost 1 leave all gates of g.direct at now without a lock, if no caller
+// passOpen lets a call of cost 1 leave all gates of d at now without a lock, if no caller
 // waits and their lanes are open. Of each gate it takes a place and a slot and nothing else,
-// which finishPath returns. Early means that it cannot leave now.
-func (g *Gate) passOpen(ctx context.Context) (now time.Duration, v schedule.Verdict) {
+// which finish returns. Early means that it cannot leave now.
+func (d direct) passOpen(ctx context.Context) (now time.Duration, v schedule.Verdict) {
 	v = schedule.Ask
-	if g.counts(ctx) {
+	if d.counts(ctx) {
 		return 0, v
 	}
-	for losses := 0; losses < fewLosses && g.idle(); losses = contend.Lost(losses) {
+	for losses := 0; losses < fewLosses && d.idle(); losses = contend.Lost(losses) {
 		again := true
-		if now, v, again = g.admitPath(ctx); v != schedule.Ask || !again {
+		if now, v, again = d.admit(ctx); v != schedule.Ask || !again {
 			break
 		}
 	}
 	return now, v
 }
 
-// passAll lets a call of n leave all gates of g.direct, and their limits, at now, if no caller waits
+// passAll lets a call of n leave all gates of d, and their limits, at now, if no caller waits
 // and all would. Only a Permit returns all that it may have taken: the cost in flight, and its answer
 // to a slow start or to a gate that learns. Early means that it cannot leave now.
-func (g *Gate) passAll(ctx context.Context, n int64) (left queue.Grant, v schedule.Verdict) {
+func (d direct) passAll(ctx context.Context, n int64) (left queue.Grant, v schedule.Verdict) {
 	v = schedule.Ask
 	if n == 1 {
-		left.At, v = g.passOpen(ctx)
+		left.At, v = d.passOpen(ctx)
 	}
-	if v != schedule.Ask || g.counts(ctx) || !g.idle() {
+	if v != schedule.Ask || d.counts(ctx) || !d.idle() {
 		return left, v
 	}
-	// As admitPath would, but with the locks, while no caller waits: if a call queued, those
+	// As admit would, but with the locks, while no caller waits: if a call queued, those
 	// that come meanwhile would have to, and so on.
-	for _, gate := range g.direct {
-		if len(g.steps) > 0 && gate.demandAtHead(context.Background(), n, "").For > 0 {
+	for _, gate := range d {
+		if len(d.steps()) > 0 && gate.demandAtHead(context.Background(), n, "").For > 0 {
 			return left, v
 		}
 	}
-	if wait, _, err := takeAll(ctx, n, g.steps); wait > 0 || err != nil {
+	if wait, _, err := takeAll(ctx, n, d.steps()); wait > 0 || err != nil {
 		return left, schedule.Early
 	}
 	// It has just come, and so is not late by our fault.
-	refuses, wait, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, g.direct)
+	refuses, wait, _ := commit(context.Background(), queue.Turn{N: n, Due: queue.Forever}, d)
 	if refuses != nil {
-		giveBack(ctx, n, g.steps)
+		giveBack(ctx, n, d.steps())
 		return left, v
 	}
-	return queue.Grant{At: g.queue.Now(), Receipt: wait.Receipt}, schedule.Leave
+	return queue.Grant{At: d[0].queue.Now(), Receipt: wait.Receipt}, schedule.Leave
 }
 
-// counts reports whether a gate of g.direct counts what a call of ctx takes of several units.
-func (g *Gate) counts(ctx context.Context) bool {
-	for _, gate := range g.direct {
+// counts reports whether a gate of d counts what a call of ctx takes of several units.
+func (d direct) counts(ctx context.Context) bool {
+	for _, gate := range d {
 		if gate.countsCosts() {
 			return costsOf(ctx) != nil
 		}
@@ -155,9 +161,9 @@ func (g *Gate) counts(ctx context.Context) bool {
 // moment, before it takes the locks.
 const fewLosses = 4
 
-// idle reports whether no caller waits for a gate of g.direct, and none is closed.
-func (g *Gate) idle() bool {
-	for _, gate := range g.direct {
+// idle reports whether no caller waits for a gate of d, and none is closed.
+func (d direct) idle() bool {
+	for _, gate := range d {
 		if gate.queue.Busy() {
 			return false
 		}
@@ -179,11 +185,11 @@ func (g *Gate) takeSlot(l *look) (ok bool) {
 	return true
 }
 
-// backOut gives back what was taken from the limits, the places of the first gates of g.direct, and
+// backOut gives back what was taken from the limits, the places of the first gates of d, and
 // the slots of some of them.
-func (g *Gate) backOut(ctx context.Context, places, slots int, seen *[mostGates]look) {
-	giveBack(ctx, 1, g.steps)
-	for i, gate := range g.direct[:places] {
+func (d direct) backOut(ctx context.Context, places, slots int, seen *[mostGates]look) {
+	giveBack(ctx, 1, d.steps())
+	for i, gate := range d[:places] {
 		if i < slots {
 			gate.queue.Lock()
 			gate.schedule.GiveBack(seen[i].now, seen[i].slots.Interval())
@@ -195,16 +201,16 @@ func (g *Gate) backOut(ctx context.Context, places, slots int, seen *[mostGates]
 	}
 }
 
-// doPath is Do for a call that passOpen let leave at now. A second defer in Do would cost
+// do is Gate.Do for a call that passOpen let leave at now. A second defer in Do would cost
 // each call of a plain gate a quarter of its time.
-func (g *Gate) doPath(ctx context.Context, f func(ctx context.Context) error, now time.Duration) error {
-	defer g.finishPath(now)
-	return g.ended(f(ctx), now, nil)
+func (d direct) do(ctx context.Context, f func(ctx context.Context) error, now time.Duration) error {
+	defer d.finish(now)
+	return d[0].ended(f(ctx), now, nil)
 }
 
-// finishPath ends a call that passOpen let leave at since, in all gates of g.path.
-func (g *Gate) finishPath(since time.Duration) {
-	for _, gate := range g.path {
+// finish ends a call that passOpen let leave at since, in all gates of d.
+func (d direct) finish(since time.Duration) {
+	for _, gate := range d {
 		gate.finish(since)
 		since += gate.ahead
 	}

@@ -45,14 +45,14 @@ func TestGate_Do_WithAParent_LeavesUnlocked(t *testing.T) {
 		child, parent := newFamily(t)
 		for i := range uint64(3) {
 			child.Stats() // with the lock: a lane that was closed opens
-			if at, v, _ := child.admitPath(context.Background()); v != schedule.Leave || at != child.queue.Now() {
+			if at, v, _ := child.direct.admit(context.Background()); v != schedule.Leave || at != child.queue.Now() {
 				t.Fatalf("call %d: %v at %v", i, v, at)
 			}
 			wantFlight(t, "in flight", child, parent, 1, i+1)
-			if _, v, _ := child.admitPath(context.Background()); v != schedule.Early {
+			if _, v, _ := child.direct.admit(context.Background()); v != schedule.Early {
 				t.Errorf("another call of the same instant: %v", v)
 			}
-			child.finishPath(child.queue.Now())
+			child.open.finish(child.queue.Now())
 			wantFlight(t, "afterwards", child, parent, 0, i+1)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -79,7 +79,7 @@ func TestGate_Do_WithAParent_TakesNothingIfOneRefuses(t *testing.T) {
 				child, parent := newFamily(t)
 				hold(child, parent)
 				before := [2]Stats{child.Stats(), parent.Stats()}
-				if _, v := child.passAll(context.Background(), 1); v == schedule.Leave {
+				if _, v := child.direct.passAll(context.Background(), 1); v == schedule.Leave {
 					t.Error("left")
 				}
 				if _, ok := child.TryAcquire(1); ok {
@@ -102,17 +102,17 @@ func TestGate_Do_WithAParent_BacksOut(t *testing.T) {
 			child, parent := newFamily(t)
 			time.Sleep(time.Second)
 			var seen [mostGates]look
-			for i, g := range child.path {
+			for i, g := range child.direct {
 				seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 			}
-			child.admitPath(context.Background())
+			child.direct.admit(context.Background())
 			granted, wait := uint64(0), time.Duration(0)
 			if another { // leaves the parent, and did not wait for the slot there
 				time.Sleep(50 * time.Millisecond)
 				_ = parent.Wait(context.Background())
 				wait = 50 * time.Millisecond
 			}
-			child.backOut(context.Background(), 2, 2, &seen)
+			child.direct.backOut(context.Background(), 2, 2, &seen)
 			if s := child.Stats(); s.InFlight != 0 || s.Granted != granted {
 				t.Errorf("child: %v", s)
 			}
@@ -135,15 +135,15 @@ func TestGate_Do_WithAParent_BacksOutLate(t *testing.T) {
 		child, parent := newFamily(t)
 		time.Sleep(time.Second)
 		var seen [mostGates]look
-		for i, g := range child.path {
+		for i, g := range child.direct {
 			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 		}
 		began := time.Now()
-		child.admitPath(context.Background())
+		child.direct.admit(context.Background())
 		time.Sleep(10 * ms)
 		for i, want := range []time.Duration{50 * ms, 74 * ms, 100 * ms, 150 * ms} { // and not 50, 100, 150, 200
 			if i == 1 {
-				child.backOut(context.Background(), 2, 2, &seen)
+				child.direct.backOut(context.Background(), 2, 2, &seen)
 			}
 			if err := parent.Wait(context.Background()); err != nil || time.Since(began) != want {
 				t.Errorf("call %d leaves after %v, %v; want %v", i, time.Since(began), err, want)
@@ -159,11 +159,11 @@ func TestGate_Do_WithAParent_BacksOutLate_WakesWaiters(t *testing.T) {
 		child, parent := newFamily(t)
 		time.Sleep(time.Second)
 		var seen [mostGates]look
-		for i, g := range child.path {
+		for i, g := range child.direct {
 			seen[i] = look{slots: g.lane.Slots(), now: g.queue.Now()}
 		}
 		began := time.Now()
-		child.admitPath(context.Background())
+		child.direct.admit(context.Background())
 		time.Sleep(10 * ms)
 		left := make(chan time.Duration, 2)
 		for range 2 {
@@ -173,7 +173,7 @@ func TestGate_Do_WithAParent_BacksOutLate_WakesWaiters(t *testing.T) {
 			}()
 		}
 		time.Sleep(50 * ms) // one of them has left, at 50 ms
-		child.backOut(context.Background(), 2, 2, &seen)
+		child.direct.backOut(context.Background(), 2, 2, &seen)
 		if first, second := <-left, <-left; first != 50*ms || second != 74*ms {
 			t.Errorf("left after %v and %v, want 50 and 74 ms", first, second)
 		}

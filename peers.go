@@ -24,6 +24,7 @@ import (
 
 // A peering is what a gate has to do with its groups. It is guarded by the lock of the queue.
 type peering struct {
+	gate    *Gate
 	with    limits.Peers
 	id      string
 	units   []*peerUnit // the first one is that of the first belief of a learner
@@ -49,12 +50,12 @@ const (
 	peeringTimeout = time.Second            // of what is exchanged at one time
 )
 
-// newPeering returns the peering of a gate, nil if it shares nothing.
-func newPeering(cfg Config) *peering {
+// newPeering returns the peering of g, nil if it shares nothing.
+func newPeering(g *Gate, cfg Config) *peering {
 	if cfg.Adaptive.Off || cfg.Adaptive.Peers == nil {
 		return nil
 	}
-	p := &peering{with: cfg.Adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
+	p := &peering{gate: g, with: cfg.Adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
 	p.units = []*peerUnit{{group: cfg.Name, peer: adaptive.NewPeer(p.id)}}
 	return p
 }
@@ -64,30 +65,30 @@ func newPeering(cfg Config) *peering {
 func unitGroup(name string, unit Unit) string { return name + "\x1f" + string(unit) }
 
 // use notes, with the queue locked, that a call of n with costs wants to leave.
-func (p *peering) use(g *Gate, n int64, costs Costs) {
-	if p == nil || g.queue.Closed() != nil {
+func (p *peering) use(n int64, costs Costs) {
+	if p == nil || p.gate.queue.Closed() != nil {
 		return
 	}
-	p.each(g, n, costs, func(u *peerUnit, _ int64) { u.used = true })
+	p.each(n, costs, func(u *peerUnit, _ int64) { u.used = true })
 	if !p.running {
 		p.running, p.ended = true, make(chan struct{})
 		if len(p.retired) > 0 { // the goroutine before has not seen it
 			<-p.retired
 		}
-		go g.exchange(p.ended)
+		go p.exchange(p.ended)
 	}
 }
 
 // started notes, with the queue locked, that a call of n with costs leaves.
-func (p *peering) started(g *Gate, n int64, costs Costs) {
+func (p *peering) started(n int64, costs Costs) {
 	if p != nil {
-		p.each(g, n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
+		p.each(n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
 	}
 }
 
 // refused notes, with the queue locked, that the server refused the call of n of permit, which
 // may be nil. What the permit was settled by before stands, so it had better be 0.
-func (p *peering) refused(g *Gate, n int64, permit *Permit) {
+func (p *peering) refused(n int64, permit *Permit) {
 	if p == nil {
 		return
 	}
@@ -95,8 +96,8 @@ func (p *peering) refused(g *Gate, n int64, permit *Permit) {
 	if permit != nil {
 		done = permit.done.Load()
 	}
-	p.each(g, n, permit.costs(), func(u *peerUnit, amount int64) {
-		switch unit := u.is(g); {
+	p.each(n, permit.costs(), func(u *peerUnit, amount int64) {
+		switch unit := u.is(p.gate); {
 		case unit == Cost && done&settled != 0:
 		case unit != Cost && unit != Calls && done&settledCosts != 0:
 		default:
@@ -106,12 +107,12 @@ func (p *peering) refused(g *Gate, n int64, permit *Permit) {
 }
 
 // settle notes, with the queue locked, that a call took so much more of unit.
-func (p *peering) settle(g *Gate, unit Unit, delta int64) {
+func (p *peering) settle(unit Unit, delta int64) {
 	if p == nil {
 		return
 	}
-	u := p.further(g, unit, true)
-	if unit == g.firstUnit() {
+	u := p.further(unit, true)
+	if unit == p.gate.firstUnit() {
 		u = p.units[0]
 	}
 	if u != nil {
@@ -120,18 +121,18 @@ func (p *peering) settle(g *Gate, unit Unit, delta int64) {
 }
 
 // each calls f with each unit of a call of n with costs, and with what it takes of that.
-func (p *peering) each(g *Gate, n int64, costs Costs, f func(u *peerUnit, amount int64)) {
-	f(p.units[0], p.units[0].is(g).of(n))
+func (p *peering) each(n int64, costs Costs, f func(u *peerUnit, amount int64)) {
+	f(p.units[0], p.units[0].is(p.gate).of(n))
 	if n > 1 || len(p.units) > 1 {
 		for _, unit := range [...]Unit{Calls, Cost} {
-			if u := p.further(g, unit, n > 1); u != nil {
+			if u := p.further(unit, n > 1); u != nil {
 				f(u, unit.of(n))
 			}
 		}
 	}
 	for unit, amount := range costs {
 		if amount > 0 && unit != Calls && unit != Cost && unit != "" {
-			if u := p.further(g, unit, true); u != nil {
+			if u := p.further(unit, true); u != nil {
 				f(u, amount)
 			}
 		}
@@ -140,8 +141,8 @@ func (p *peering) each(g *Gate, n int64, costs Costs, f func(u *peerUnit, amount
 
 // further returns the group of a further unit, nil if unit is the first one. If it is new it is
 // added, if add is true and there are not too many.
-func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
-	if unit == g.firstUnit() {
+func (p *peering) further(unit Unit, add bool) *peerUnit {
+	if unit == p.gate.firstUnit() {
 		return nil
 	}
 	for _, u := range p.units[1:] {
@@ -152,26 +153,26 @@ func (p *peering) further(g *Gate, unit Unit, add bool) *peerUnit {
 	if !add || len(p.units) == mostUnits {
 		return nil
 	}
-	u := &peerUnit{unit: unit, group: unitGroup(g.name, unit), peer: adaptive.NewPeer(p.id)}
+	u := &peerUnit{unit: unit, group: unitGroup(p.gate.name, unit), peer: adaptive.NewPeer(p.id)}
 	p.units = append(p.units, u)
-	if rule := g.controllerOf(u); rule != nil {
-		u.peer.Begin(g.queue.Now(), rule)
+	if controller := p.controllerOf(u); controller != nil {
+		u.peer.Begin(p.gate.queue.Now(), controller)
 	}
 	return u
 }
 
-// begin makes rule, which is new, that of the group of unit, if there is one. The group of the
+// begin makes controller, which is new, that of the group of unit, if there is one. The group of the
 // first unit is "".
-func (p *peering) begin(g *Gate, unit Unit, rule *adaptive.Controller) {
+func (p *peering) begin(unit Unit, controller *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
-		peer.Begin(g.queue.Now(), rule)
+		peer.Begin(p.gate.queue.Now(), controller)
 	}
 }
 
-// scale tells a new rule of unit its part. The group keeps the rule that it has.
-func (p *peering) scale(g *Gate, unit Unit, rule *adaptive.Controller) {
+// scale tells a new controller of unit its part. The group keeps the controller that it has.
+func (p *peering) scale(unit Unit, controller *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
-		peer.Scale(g.queue.Now(), rule)
+		peer.Scale(p.gate.queue.Now(), controller)
 	}
 }
 
@@ -196,122 +197,119 @@ func (u *peerUnit) is(g *Gate) Unit {
 }
 
 // exchange reports and listens, as long as the gate is in use. It closes ended in the end.
-func (g *Gate) exchange(ended chan struct{}) {
+func (p *peering) exchange(ended chan struct{}) {
 	defer close(ended)
 	ticker := time.NewTicker(peeringLook)
 	defer ticker.Stop()
-	for g.exchangeAll() {
+	for p.exchangeAll() {
 		select {
 		case <-ticker.C:
-		case <-g.life.Done():
-		case <-g.peering.retired:
-			g.stopUsing()
+		case <-p.gate.life.Done():
+		case <-p.retired:
+			p.stopUsing()
 		}
 	}
 }
 
-// retirePeering makes a gate that a Keyed has forgotten leave its groups: another gate of its key
+// retire makes a gate that a Keyed has forgotten leave its groups: another gate of its key
 // may join them and needs the share. If the gate is used all the same, it joins them again.
-func (g *Gate) retirePeering() {
-	p := g.peering
+func (p *peering) retire() {
 	if p == nil {
 		return
 	}
-	g.queue.Lock()
-	defer g.queue.Unlock()
+	p.gate.queue.Lock()
+	defer p.gate.queue.Unlock()
 	if p.running && len(p.retired) == 0 {
 		p.retired <- struct{}{}
 	}
 }
 
 // stopUsing leaves all groups, until the next call.
-func (g *Gate) stopUsing() {
-	g.queue.Lock()
-	for _, u := range g.peering.units {
+func (p *peering) stopUsing() {
+	p.gate.queue.Lock()
+	for _, u := range p.units {
 		u.used = false
 	}
-	g.queue.Unlock()
-	g.sayGoodbye()
+	p.gate.queue.Unlock()
+	p.sayGoodbye()
 }
 
 // exchangeAll reports of each unit of which it is time to, and returns whether to go on. All of
 // them together take no longer than peeringTimeout: if the store is slow, the next exchange begins
 // with those that had no turn.
-func (g *Gate) exchangeAll() bool {
-	p := g.peering
-	ctx, cancel := context.WithTimeout(g.life, peeringTimeout)
+func (p *peering) exchangeAll() bool {
+	ctx, cancel := context.WithTimeout(p.gate.life, peeringTimeout)
 	defer cancel()
-	for i, u := range g.peerUnits() {
-		g.exchangeOf(ctx, u)
+	for i, u := range p.byTurn() {
+		p.exchangeOf(ctx, u)
 		if ctx.Err() != nil && i > 0 { // what is too slow even alone gives way to the others
 			break
 		}
 		p.next++
 	}
-	g.queue.Lock()
-	closed := g.queue.Closed() != nil
+	p.gate.queue.Lock()
+	closed := p.gate.queue.Closed() != nil
 	p.running = !closed && slices.ContainsFunc(p.units, func(u *peerUnit) bool { return u.used })
 	running := p.running
-	g.queue.Unlock()
+	p.gate.queue.Unlock()
 	if closed {
-		g.sayGoodbye()
+		p.sayGoodbye()
 	}
 	return running
 }
 
-// peerUnits returns the units of g, first those that have waited longest for an exchange.
-func (g *Gate) peerUnits() []*peerUnit {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	p := g.peering
+// byTurn returns the units, first those that have waited longest for an exchange.
+func (p *peering) byTurn() []*peerUnit {
+	p.gate.queue.Lock()
+	defer p.gate.queue.Unlock()
 	p.next %= len(p.units)
 	return slices.Concat(p.units[p.next:], p.units[:p.next])
 }
 
 // exchangeOf reports of u if it is time, and believes the reply.
-func (g *Gate) exchangeOf(ctx context.Context, u *peerUnit) {
-	report, used, due := g.reportOf(u)
+func (p *peering) exchangeOf(ctx context.Context, u *peerUnit) {
+	report, used, due := p.reportOf(u)
 	if !due {
 		return
 	}
-	reply, err := g.peering.with.Exchange(ctx, u.group, report)
+	reply, err := p.with.Exchange(ctx, u.group, report)
 	if used {
-		g.heard(u, report, reply, err)
+		p.heard(u, report, reply, err)
 	}
 }
 
 // reportOf returns what to report of u, whether the gate uses it, and whether it is time to report.
-func (g *Gate) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	now, rule := g.queue.Now(), g.controllerOf(u)
-	if u.unit == g.firstUnit() { // since SetRate: the first group counts that now
+func (p *peering) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
+	p.gate.queue.Lock()
+	defer p.gate.queue.Unlock()
+	now, controller := p.gate.queue.Now(), p.controllerOf(u)
+	if u.unit == p.gate.firstUnit() { // since SetRate: the first group counts that now
 		u.used = false
 		report, due = u.peer.Deregister(u.sent, u.denied)
 		return report, false, due
 	}
-	if g.queue.Closed() != nil || !u.used || !u.peer.Due(now, rule) {
+	if p.gate.queue.Closed() != nil || !u.used || !u.peer.Due(now, controller) {
 		return report, false, false
 	}
-	report, used = u.peer.Report(now, rule, u.sent, u.denied, g.queue.Len() > 0)
+	report, used = u.peer.Report(now, controller, u.sent, u.denied, p.gate.queue.Len() > 0)
 	u.used = used // or by a call that comes during the exchange
 	return report, used, true
 }
 
 // sayGoodbye leaves the groups of a gate that was closed or forgotten, so that the others need
 // not wait until its parts time out.
-func (g *Gate) sayGoodbye() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.life), peeringTimeout)
+func (p *peering) sayGoodbye() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.gate.life), peeringTimeout)
 	defer cancel()
-	g.queue.Lock()
-	units := slices.Clone(g.peering.units)
-	g.queue.Unlock()
+	p.gate.queue.Lock()
+	units := slices.Clone(p.units)
+	p.gate.queue.Unlock()
 	for _, u := range units {
-		g.queue.Lock()
+		p.gate.queue.Lock()
 		report, joined := u.peer.Deregister(u.sent, u.denied)
-		g.queue.Unlock()
+		p.gate.queue.Unlock()
 		if joined {
-			_, _ = g.peering.with.Exchange(ctx, u.group, report)
+			_, _ = p.with.Exchange(ctx, u.group, report)
 		}
 	}
 }
@@ -319,13 +317,13 @@ func (g *Gate) sayGoodbye() {
 // left blocks until a gate that was closed has said goodbye, for at most a second, or until ctx
 // is done. A store that ignores its context, and an observer that shuts its gate down from the
 // goroutine that would say goodbye, would otherwise block it for ever.
-func (g *Gate) left(ctx context.Context) {
-	if g.peering == nil {
+func (p *peering) left(ctx context.Context) {
+	if p == nil {
 		return
 	}
-	g.queue.Lock()
-	ended := g.peering.ended
-	g.queue.Unlock()
+	p.gate.queue.Lock()
+	ended := p.ended
+	p.gate.queue.Unlock()
 	if ended == nil {
 		return
 	}
@@ -339,92 +337,91 @@ func (g *Gate) left(ctx context.Context) {
 }
 
 // heard takes the reply to a report of u. Callers may leave earlier then, or wait longer.
-func (g *Gate) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
+func (p *peering) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
 	if err != nil {
-		g.lost(u)
+		p.lost(u)
 		return
 	}
-	if news := g.noteHeard(u, report, reply); news != nil {
-		g.report(*news)
+	if news := p.noteHeard(u, report, reply); news != nil {
+		p.gate.report(*news)
 	}
-	g.pauseForPeers()
+	p.pause()
 }
 
 // lost notes that a report of u had no reply.
-func (g *Gate) lost(u *peerUnit) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	u.peer.Lost(g.queue.Now(), g.controllerOf(u))
+func (p *peering) lost(u *peerUnit) {
+	p.gate.queue.Lock()
+	defer p.gate.queue.Unlock()
+	u.peer.Lost(p.gate.queue.Now(), p.controllerOf(u))
 }
 
 // noteHeard believes the reply to a report of u, and returns the event of a change of mind, or nil.
-func (g *Gate) noteHeard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply) (news *Event) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	now := g.queue.Now()
-	if g.controllerOf(u) == nil && u.peer.News(reply) {
-		g.believe(now, u)
+func (p *peering) noteHeard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply) (news *Event) {
+	p.gate.queue.Lock()
+	defer p.gate.queue.Unlock()
+	now := p.gate.queue.Now()
+	if p.controllerOf(u) == nil && u.peer.News(reply) {
+		p.believe(now, u)
 	}
-	controller, before := g.controllerOf(u), uint64(0)
+	controller, before := p.controllerOf(u), uint64(0)
 	if controller != nil {
 		before = controller.Changes()
 	}
 	u.peer.Heard(now, controller, report, reply)
 	if controller != nil {
-		g.learner.told(g.beliefOf(u), controller.Changes() > before)
+		p.gate.learner.told(p.beliefOf(u), controller.Changes() > before)
 	}
-	return g.changedMind(now)
+	return p.gate.changedMind(now)
 }
 
 // toldToPeers is Stats.PausedWhy of a pause that the server has told another process.
 const toldToPeers = "another process was told to wait"
 
-// pauseForPeers pauses g for as long as the server has asked another process to wait. If that
+// pause pauses the gate for as long as the server has asked another process to wait. If that
 // ends earlier than was thought, so does the pause, unless there is another reason for it.
-func (g *Gate) pauseForPeers() {
+func (p *peering) pause() {
 	var left time.Duration
-	g.queue.Adjust(func(now time.Duration) (later bool) {
-		p := g.peering
-		until := g.learner.toldToPeers()
+	p.gate.queue.Adjust(func(now time.Duration) (later bool) {
+		until := p.gate.learner.toldToPeers()
 		if until == p.paused || until <= now && p.paused <= now {
 			return false
 		}
-		if g.schedule.Paused() == p.paused {
-			g.schedule.Resume(now)
+		if p.gate.schedule.Paused() == p.paused {
+			p.gate.schedule.Resume(now)
 		}
-		if p.paused = until; until <= g.schedule.Paused() || until <= now {
+		if p.paused = until; until <= p.gate.schedule.Paused() || until <= now {
 			return false
 		}
-		g.schedule.PauseUntil(until)
-		g.why = toldToPeers
+		p.gate.schedule.PauseUntil(until)
+		p.gate.why = toldToPeers
 		left = until - now
 		return true
 	})
 	if left > 0 {
-		g.report(Event{Kind: EventPaused, Wait: left, Why: toldToPeers})
+		p.gate.report(Event{Kind: EventPaused, Wait: left, Why: toldToPeers})
 	}
 }
 
-// believe gives g a rule for the first news of u, unless there are too many units.
-func (g *Gate) believe(now time.Duration, u *peerUnit) {
+// believe gives g a controller for the first news of u, unless there are too many units.
+func (p *peering) believe(now time.Duration, u *peerUnit) {
 	switch {
-	case g.learner != nil:
-	case u == g.peering.units[0]:
-		g.setLearner(newLearner(g))
+	case p.gate.learner != nil:
+	case u == p.units[0]:
+		p.gate.setLearner(newLearner(p.gate))
 	default:
-		g.learn(now, 1)
+		p.gate.learn(now, 1)
 	}
-	if u != g.peering.units[0] {
-		if b := g.learner.add(u.unit); b != nil {
-			b.controller = g.furtherController(u.unit)
-			g.peering.begin(g, u.unit, b.controller)
+	if u != p.units[0] {
+		if b := p.gate.learner.add(u.unit); b != nil {
+			b.controller = p.gate.furtherController(u.unit)
+			p.begin(u.unit, b.controller)
 		}
 	}
 }
 
 // beliefOf returns what g believes of the limit of u, nil if that is nothing.
-func (g *Gate) beliefOf(u *peerUnit) *belief {
-	switch l := g.learner; {
+func (p *peering) beliefOf(u *peerUnit) *belief {
+	switch l := p.gate.learner; {
 	case l == nil:
 		return nil
 	case u.unit == "":
@@ -434,9 +431,9 @@ func (g *Gate) beliefOf(u *peerUnit) *belief {
 	}
 }
 
-// controllerOf returns the rule that is shared in the group of u, or nil.
-func (g *Gate) controllerOf(u *peerUnit) *adaptive.Controller {
-	if b := g.beliefOf(u); b != nil {
+// controllerOf returns the controller that is shared in the group of u, or nil.
+func (p *peering) controllerOf(u *peerUnit) *adaptive.Controller {
+	if b := p.beliefOf(u); b != nil {
 		return b.controller
 	}
 	return nil

@@ -140,7 +140,7 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 		}
 	}
 	if g.direct != nil && ctx.Err() == nil {
-		if left, v := g.passAll(ctx, r.N); v == schedule.Leave {
+		if left, v := g.direct.passAll(ctx, r.N); v == schedule.Leave {
 			p.granted(ctx, g, r.N, left, lease, nil, before)
 			return nil
 		}
@@ -290,10 +290,10 @@ func (p *Permit) settle(delta int64) {
 	case done&denied != 0:
 	case done&answered == 0:
 		p.delta = delta // for its end
-		g.peering.settle(g, Cost, delta)
+		g.peering.settle(Cost, delta)
 	default:
 		g.learner.settle(g.queue.Now(), p.since, Cost, delta)
-		g.peering.settle(g, Cost, delta)
+		g.peering.settle(Cost, delta)
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back
 		g.wake(g.queue.Now())

@@ -57,7 +57,7 @@ func (r *rule) returnRoom(n int64) {
 // depart lets n with costs, which has taken its room, start at now and returns 0, or returns how
 // long to wait.
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
-	r.peering.use((*Gate)(r), n, costs)
+	r.peering.use(n, costs)
 	w := want{n, costs, r.flight.calls() - 1} // n has taken its room
 	braked := r.braked()                      // no gate that was never refused anything is
 	if braked {
@@ -75,7 +75,7 @@ func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duratio
 	r.heldBy = ""
 	r.granted++
 	r.sent += uint64(n)
-	r.peering.started((*Gate)(r), n, costs)
+	r.peering.started(n, costs)
 	return 0
 }
 
@@ -99,7 +99,7 @@ func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 // queue. A call that waits uses the gate as one that starts does: its groups go on telling it
 // what its part is.
 func (r *rule) demand(now time.Duration, n int64, costs Costs) queue.Wait {
-	r.peering.use((*Gate)(r), n, costs)
+	r.peering.use(n, costs)
 	return r.waitFor(now, n, r.demandBrakes(now, want{n, costs, r.flight.calls()}))
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/snapshot"
 )
 
-// A snapshot of a gate of one unit is that of its rule. Otherwise it has the snapshots of all
-// rules, by unit.
+// A snapshot of a gate of one unit is that of its controller. Otherwise it has the snapshots of all
+// controllers, by unit.
 type unitSnapshot struct {
 	Unit Unit            `json:"unit"`
 	Rule json.RawMessage `json:"rule"`

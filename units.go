@@ -13,9 +13,9 @@ import (
 //
 // A server may limit requests, input tokens and output tokens, each by itself. A gate whose
 // calls take of several units has a belief of each: how much is used, and, as soon as a
-// refusal is blamed on the unit, a rule that paces it. A call leaves when the rules of all
+// refusal is blamed on the unit, a controller that paces it. A call leaves when the controllers of all
 // units that it takes of let it. Package adaptive decides which unit is to blame if the
-// answer does not say; only its rule learns from the refusal.
+// answer does not say; only its controller learns from the refusal.
 //
 // Nearly all gates have one unit: their calls cost 1 and have no Costs. They pay for none of
 // this.
@@ -159,14 +159,14 @@ func (b *belief) started(d *departure, now, late time.Duration, w want) {
 	d.charges = append(d.charges, c)
 }
 
-// charged returns the call of e, if there is a rule, and what it was charged.
+// charged returns the call of e, if there is a controller, and what it was charged.
 func (b *belief) charged(e *ending) (call adaptive.Call, charged float64) {
 	if i := slices.IndexFunc(e.charges, func(c charge) bool { return c.to == b }); i >= 0 {
 		call, charged = e.charges[i].call, e.charges[i].amount
 	} else {
 		charged = b.usual.of(e.amount(b.unit))
 	}
-	if b.controller != nil && (call == adaptive.Call{}) { // it left before there was a rule
+	if b.controller != nil && (call == adaptive.Call{}) { // it left before there was a controller
 		call = b.controller.Before(e.since, charged, int(e.inFlight))
 	}
 	return call, charged
@@ -266,27 +266,27 @@ func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 	return b
 }
 
-// accuse gives b a rule that can be blamed, and reports whether it is to be.
+// accuse gives b a controller that can be blamed, and reports whether it is to be.
 func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	paced := false
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
 	if accused.controller == nil {
 		accused.controller = l.gate.furtherController(accused.unit)
-		l.gate.peering.begin(l.gate, accused.unit, accused.controller)
+		l.gate.peering.begin(accused.unit, accused.controller)
 		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
 	}
 	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.controller}
 	return !paced || u.Accuse(now, told)
 }
 
-// furtherController returns a rule for a unit that is not the first: its pace is not bounded by the
+// furtherController returns a controller for a unit that is not the first: its pace is not bounded by the
 // rate of the gate, and the calls in flight are the business of the first one.
 func (g *Gate) furtherController(unit Unit) *adaptive.Controller {
 	cfg := g.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
-	rule := adaptive.New(cfg)
-	g.peering.scale(g, unit, rule)
-	return rule
+	controller := adaptive.New(cfg)
+	g.peering.scale(unit, controller)
+	return controller
 }
 
 // told notes what another process has told of the limit of b, and whether that has changed the
