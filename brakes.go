@@ -12,7 +12,7 @@ import (
 // Its room in flight, and its slot at the rate, or a pause: package schedule. And, while they are
 // on, brakes, which the answers to calls put on: a slow start, what the gate has learned, and the
 // spacing of an empty retry budget. Admission, forecasts, causes, Stats and Keyed ask all brakes
-// alike, so a further one is one more line in rule.brakes.
+// alike, so a further one is one more line in brakes.on.
 
 // A brake holds calls up until answers say otherwise. It is used with the queue locked.
 type brake interface {
@@ -51,56 +51,63 @@ type forecast struct {
 	shortest bool // it may also be longer
 }
 
-// brakes returns the brakes that are on, those first whose cause is named if several hold a call
-// up for equally long. It appends them to to, for which a caller has mostBrakes.
-func (r *rule) brakes(to []brake) []brake {
-	if r.ramp != nil {
-		to = append(to, r.ramp)
+// brakes are all brakes of a gate.
+type brakes struct {
+	ramp    *ramp    // or nil
+	learner *learner // or nil
+	budget  budget   // a brake while it spaces calls
+}
+
+// on appends to to those that are on, first those whose cause is named if several hold a call up for
+// equally long. A caller has room in to for mostBrakes.
+func (s *brakes) on(to []brake) []brake {
+	if s.ramp != nil {
+		to = append(to, s.ramp)
 	}
-	if r.learner != nil {
-		to = append(to, r.learner)
+	if s.learner != nil {
+		to = append(to, s.learner)
 	}
-	if r.budget.spacing > 0 {
-		to = append(to, &r.budget)
+	if s.budget.spacing > 0 {
+		to = append(to, &s.budget)
 	}
 	return to
 }
 
 const mostBrakes = 3
 
-// braked reports whether a brake is on.
-func (r *rule) braked() bool { return r.ramp != nil || r.learner != nil || r.budget.spacing > 0 }
+// any reports whether a brake is on. None is in a gate that was never refused anything.
+func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
 
-// demandBrakes returns how long a call that wants w has to wait for the brakes.
-func (r *rule) demandBrakes(now time.Duration, w want) (wait time.Duration) {
+// demand returns how long a call that wants w has to wait for the brakes.
+func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
 	var on [mostBrakes]brake
-	for _, b := range r.brakes(on[:0]) {
+	for _, b := range s.on(on[:0]) {
 		wait = max(wait, b.demand(now, w))
 	}
 	return wait
 }
 
-// peekBrakes returns how long the next call would have to wait for the brakes, and for what.
-func (r *rule) peekBrakes(now time.Duration) (wait time.Duration, cause limits.Cause) {
+// peek returns how long the next call would have to wait for the brakes, and for what.
+func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
 	var on [mostBrakes]brake
-	for _, b := range r.brakes(on[:0]) {
-		if w := b.peek(now, r.flight.calls()); w > wait {
+	for _, b := range s.on(on[:0]) {
+		if w := b.peek(now, inFlight); w > wait {
 			wait, cause = w, b.cause()
 		}
 	}
 	return wait, cause
 }
 
-// startBrakes tells the brakes that a call that wanted w starts.
-func (r *rule) startBrakes(now, due time.Duration, w want) {
+// started tells the brakes that a call that wanted w starts.
+func (s *brakes) started(now, due time.Duration, w want) {
 	var on [mostBrakes]brake
-	for _, b := range r.brakes(on[:0]) {
+	for _, b := range s.on(on[:0]) {
 		b.started(now, due, w)
 	}
 }
 
-// brakesAsleep reports whether all brakes may be forgotten.
-func (r *rule) brakesAsleep(now time.Duration) bool {
+// asleep reports whether all brakes may be forgotten.
+func (s *brakes) asleep(now, paused time.Duration) bool {
 	var on [mostBrakes]brake
-	return !slices.ContainsFunc(r.brakes(on[:0]), func(b brake) bool { return !b.asleep(now, r.schedule.Paused()) })
+	return !slices.ContainsFunc(s.on(on[:0]), func(b brake) bool { return !b.asleep(now, paused) })
 }

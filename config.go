@@ -124,7 +124,7 @@ func newGate(cfg Config) (*Gate, error) {
 		adaptive:        cfg.Adaptive,
 		refusedBy:       cfg.Refused,
 		schedule:        *s,
-		budget:          newBudget(cfg.RetryBudget),
+		brakes:          brakes{budget: newBudget(cfg.RetryBudget)},
 	}
 	g.peering = newPeering(g, cfg)
 	for _, l := range cfg.Limits {

@@ -108,7 +108,7 @@ func (g *Gate) estimate(n int64) Estimate {
 	}
 	longest := e.Last
 	var on [mostBrakes]brake
-	for _, b := range (*rule)(g).brakes(on[:0]) {
+	for _, b := range g.brakes.on(on[:0]) {
 		f := b.forecast(now, int64(calls), g.flight.calls(), hold)
 		if f.shortest && e.Unknown == "" {
 			e.Unknown = b.cause()

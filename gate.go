@@ -84,17 +84,15 @@ type Gate struct {
 	rate        Rate          // as configured
 	schedule    schedule.Schedule
 	why         string // of the pause
-	budget      budget
-	tally       tally
-	ramp        *ramp    // or nil
-	learner     *learner // or nil
-	departures  departures
-	peering     *peering // or nil
-	strikes     strikes
-	recently    recently
-	borrowers   list.List // when each caller came that waits for Config.Semaphore, in this order
-	granted     uint64
-	sent        uint64 // their cost
+	brakes
+	tally      tally
+	departures departures
+	peering    *peering // or nil
+	strikes    strikes
+	recently   recently
+	borrowers  list.List // when each caller came that waits for Config.Semaphore, in this order
+	granted    uint64
+	sent       uint64 // their cost
 
 	flight flight       // calls in flight
 	cost   atomic.Int64 // their cost, if concurrency counts that

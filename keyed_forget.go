@@ -62,7 +62,7 @@ func (g *Gate) asNew(pressed bool) bool {
 	budget := g.budget.at(now)
 	return !g.inUse() &&
 		g.schedule.Wait(now, 0) == 0 &&
-		(pressed || (*rule)(g).brakesAsleep(now) && budget.tokens >= min(budget.capacity, budget.capacity/2))
+		(pressed || g.brakes.asleep(now, g.schedule.Paused()) && budget.tokens >= min(budget.capacity, budget.capacity/2))
 }
 
 // inUse reports whether another gate must not take the place of g: a call is in it or

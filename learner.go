@@ -160,7 +160,7 @@ func (g *Gate) opens() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	wait, _ := (*rule)(g).peekBrakes(now)
+	wait, _ := g.brakes.peek(now, g.flight.calls())
 	return sat.Add(now, wait)
 }
 

@@ -59,9 +59,9 @@ func (r *rule) returnRoom(n int64) {
 func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
 	r.peering.use(n, costs)
 	w := want{n, costs, r.flight.calls() - 1} // n has taken its room
-	braked := r.braked()                      // no gate that was never refused anything is
+	braked := r.brakes.any()
 	if braked {
-		if wait := r.demandBrakes(now, w); wait > 0 {
+		if wait := r.brakes.demand(now, w); wait > 0 {
 			return max(wait, r.schedule.Wait(now, 0))
 		}
 	}
@@ -69,7 +69,7 @@ func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duratio
 		return wait
 	}
 	if braked {
-		r.startBrakes(now, due, w)
+		r.brakes.started(now, due, w)
 	}
 	r.budget.left = now // also while it is no brake: an answer may make it one
 	r.heldBy = ""
@@ -100,12 +100,12 @@ func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
 // what its part is.
 func (r *rule) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	r.peering.use(n, costs)
-	return r.waitFor(now, n, r.demandBrakes(now, want{n, costs, r.flight.calls()}))
+	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.flight.calls()}))
 }
 
 // peek is demand for somebody who only looks.
 func (r *rule) peek(now time.Duration, n int64) queue.Wait {
-	braked, _ := r.peekBrakes(now)
+	braked, _ := r.brakes.peek(now, r.flight.calls())
 	return r.waitFor(now, n, braked)
 }
 
@@ -221,7 +221,7 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 		return limits.ByConcurrency
 	}
 	wait := r.schedule.Wait(now, 0)
-	switch braked, cause := r.peekBrakes(now); {
+	switch braked, cause := r.brakes.peek(now, r.flight.calls()); {
 	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
 		return cause
 	case max(wait, braked) > 0:
@@ -255,7 +255,7 @@ func (g *Gate) countPassed() {
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *rule) Open(int) bool {
-	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.braked() || r.peering != nil {
+	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.brakes.any() || r.peering != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()
