@@ -78,3 +78,19 @@ func TestController_Snapshot_OfEachPhase(t *testing.T) {
 		}
 	}
 }
+
+// What an earlier version has written is read, and written again in the same bytes.
+func TestController_Restore_EarlierSnapshots(t *testing.T) {
+	for _, old := range []string{
+		`{"version":1,"crc32":3812458144,"adaptive":{"phase":3,"unit":2,"rate":10,"refuted":12.5,"quiet":32,"refusal":0.25,"price":30,"low":8,"high":12,"hold":50,"limit":0}}`,
+		`{"version":1,"crc32":3686056445,"adaptive":{"phase":6,"unit":1,"rate":10,"refuted":0,"quiet":32,"refusal":0,"price":0,"low":0,"high":0,"hold":0,"limit":4}}`,
+	} {
+		c := New(Config{})
+		if err := c.Restore([]byte(old)); err != nil {
+			t.Errorf("%s: %v", old, err)
+		}
+		if got := string(c.Snapshot()); got != old {
+			t.Errorf("%s was written again as %s", old, got)
+		}
+	}
+}
