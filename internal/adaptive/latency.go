@@ -25,7 +25,6 @@ type latency struct {
 	rises    int     // of the bound, one after the other
 	known    float64 // calls that base is of, while few were in flight
 	byCost   byCost
-	knee     float64 // calls in flight with which the server got slow; 0: unknown
 }
 
 const (
@@ -139,7 +138,7 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	if l.testing && in < .85*l.wasIn {
 		l.testing = false
 		if mean > .88*l.wasTook { // fewer calls, as slow: it is not because of us
-			l.base, l.knee = mean, 0
+			l.base = mean
 			l.bind(c, 1.3*l.wasIn)
 			c.note(Latency)
 			return
@@ -148,9 +147,6 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	switch {
 	case ratio > 1.5 && in >= 4 && mean-l.base > leastSlow:
 		l.testing, l.wasIn, l.wasTook = true, in, mean
-		if l.knee == 0 || in < l.knee {
-			l.knee = in
-		}
 		l.cut(c, in, math.Min(k.limit, in)/ratio*1.15)
 	case !c.limited():
 	case held && ratio > 1.2:
@@ -166,23 +162,12 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	}
 }
 
-// rise raises the bound of a server that is not loaded: at once to where it was not when
-// it got slow, carefully near that, and quickly far from it.
+// rise raises the bound of a server that is not loaded: by a twentieth, and quickly after
+// that has gone well three times in a row.
 func (l *latency) rise(c *Controller) {
 	limit := c.capacity.limit
-	l.rises++
-	switch {
-	case limit > 1.1*l.knee:
-		l.knee = 0
-		if l.rises > 3 {
-			l.bind(c, limit*1.25)
-			return
-		}
-	case limit < .75*l.knee:
-		l.bind(c, .75*l.knee)
-		return
-	case limit > .85*l.knee:
-		l.bind(c, limit+math.Max(.5, limit/200))
+	if l.rises++; l.rises > 3 {
+		l.bind(c, limit*1.25)
 		return
 	}
 	l.bind(c, limit+math.Max(1, limit/20))
