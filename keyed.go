@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -92,13 +93,24 @@ type keyedGate[K comparable] struct {
 	prev, next *keyedGate[K]
 }
 
+// A making is one call of newGate. Callers of its key wait until it is done.
+type making struct {
+	era  uint64 // number of it
+	done chan struct{}
+	err  error // when done
+}
+
+// errAbandoned is the result of a newGate that panicked or ended its goroutine. Callers
+// that wait for it call newGate themselves.
+var errAbandoned = errors.New("sluice: newGate did not return")
+
 // NewKeyed returns a Keyed whose gates newGate makes. It returns an error if cfg.MaxKeys
 // is negative or more than 2²⁹, or cfg.EvictAt is negative. It panics if newGate is nil.
 //
 // newGate is called once for a key, even if several callers use a new key at once, and
 // for different keys at the same time. It may use the Keyed to give a gate the gate of
-// another key as its parent. If newGate uses its own key, directly or through other keys,
-// Use fails.
+// another key as its parent. It must not use its own key, directly or through other keys: it
+// would wait for itself, without end.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -206,7 +218,8 @@ func (k *Keyed[K]) pin(key K) (*keyedGate[K], error) {
 		case mine:
 			return e, k.make(e)
 		case m != nil:
-			err = m.wait(key)
+			<-m.done
+			err = m.err
 		}
 		if err != errAbandoned {
 			return e, err
@@ -243,7 +256,7 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 	// not make two gates. Making it under the lock was simpler, but then a slow newGate
 	// held up all other keys, and one that used the Keyed hung.
 	k.era++
-	m = newMaking(k.era)
+	m = &making{era: k.era, done: make(chan struct{})}
 	e = &keyedGate[K]{key: key, users: 1, making: m}
 	if key == key {
 		k.gates[key] = e
