@@ -213,7 +213,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 func (g *Gate) demandAtHead(ctx context.Context, n int64, next limits.Cause) queue.Wait {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.heldBy, g.heldUntil = next, 0
+	g.held.by, g.held.until = next, 0
 	return (*rule)(g).demand(g.queue.Now(), n, g.costsOf(ctx))
 }
 
@@ -230,5 +230,5 @@ func (g *Gate) costsOf(ctx context.Context) Costs {
 func (g *Gate) noteHeldBy(cause limits.Cause, wait time.Duration) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.heldBy, g.heldUntil = cause, sat.Add(g.queue.Now(), wait)
+	g.held.by, g.held.until = cause, sat.Add(g.queue.Now(), wait)
 }

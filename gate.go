@@ -47,56 +47,78 @@ type Gate struct {
 	observed     bool        // it or a parent has an observer
 	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
 	answersCount atomic.Bool // there is a ramp or a learner: answers count
-	direct       direct      // the way through the gate and its parents without a queue, or nil
-	open         direct      // the same for Do and Wait, which take nothing else; or nil
-	hold         holdTime
+	ways
+	hold holdTime
 
-	name      string
-	limits    []Limit
-	semaphore limits.Semaphore
-	parent    *Gate
-	ask       queue.AskFunc // nil unless there are limits or a parent
-	steps     []step        // for its limits and those of its parents
-
-	observer Observer      // or nil
-	paced    bool          // it has further limits, or a parent had a rate when it was made
-	ahead    time.Duration // by how much the clock of the parent's queue is ahead
-
+	name                      string
+	observer                  Observer // or nil
+	semaphore                 limits.Semaphore
 	concurrencyUnit, rateUnit Unit
 	maxWaiting                int
 	adaptive                  Adaptive
 	refusedBy                 func(error) (bool, time.Duration) // Config.Refused
 
 	behind queue.Behind
+	lifetime
 
-	tie      *tie         // to the parent, or nil
-	children atomic.Int64 // gates that have it as their parent
-	lent     atomic.Int64 // how many Keyeds have it
-
-	life    context.Context // ended by Close
-	end     context.CancelFunc
-	drained chan struct{} // closed when closed and nothing is in flight
-
-	// Guarded by the queue's lock.
-	concurrency int64         // 0: no limit
-	heldBy      limits.Cause  // what holds up the head of the queue but the gate itself, or ""
-	heldUntil   time.Duration // as heldBy has said; 0 if it has not
-	rate        Rate          // as configured
+	// Guarded by the queue's lock, as what the types say from here on.
+	concurrency int64 // 0: no limit
+	rate        Rate  // as configured
 	schedule    schedule.Schedule
 	why         string // of the pause
+	held        held
 	brakes
-	tally      tally
-	departures departures
-	peering    *peering // or nil
-	strikes    strikes
-	recently   recently
-	borrowers  list.List // when each caller came that waits for Config.Semaphore, in this order
-	granted    uint64
-	sent       uint64 // their cost
+	answersSeen
+	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
 
 	flight flight       // calls in flight
 	cost   atomic.Int64 // their cost, if concurrency counts that
 
+	counters
+}
+
+// ways are how a call gets through a gate, its limits and its parents.
+type ways struct {
+	direct direct        // without a queue, or nil
+	open   direct        // the same for Do and Wait, which take nothing else; or nil
+	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
+	limits []Limit
+	steps  []step // for its limits and those of its parents
+	paced  bool   // it has further limits, or a parent had a rate when it was made
+
+	parent   *Gate
+	ahead    time.Duration // by how much the clock of the parent's queue is ahead
+	tie      *tie          // to the parent, or nil
+	children atomic.Int64  // gates that have it as their parent
+	lent     atomic.Int64  // how many Keyeds have it
+}
+
+// A lifetime is that of a gate.
+type lifetime struct {
+	life    context.Context // ended by Close
+	end     context.CancelFunc
+	drained chan struct{} // closed when closed and nothing is in flight
+}
+
+// held is what holds up the head of a queue but the gate itself.
+type held struct {
+	by    limits.Cause  // or ""
+	until time.Duration // as by has said; 0 if it has not
+}
+
+// answersSeen are what a gate remembers of the answers to its calls, but its brakes.
+type answersSeen struct {
+	tally      tally
+	strikes    strikes
+	recently   recently
+	departures departures
+	peering    *peering // or nil
+}
+
+// counters are for Stats.
+type counters struct {
+	granted   uint64 // guarded by the queue's lock
+	sent      uint64 // their cost, likewise
 	refused   [reasonOther + 1]atomic.Uint64
 	lastError atomic.Pointer[lastError]
 	retried   atomic.Uint64

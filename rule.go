@@ -72,7 +72,7 @@ func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duratio
 		r.brakes.started(now, due, w)
 	}
 	r.budget.left = now // also while it is no brake: an answer may make it one
-	r.heldBy = ""
+	r.held.by = ""
 	r.granted++
 	r.sent += uint64(n)
 	r.peering.started(n, costs)
@@ -174,10 +174,10 @@ func (r *rule) blame(now, need time.Duration, n int64) sentence.Wait {
 // heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
 // it has not or is the gate itself.
 func (r *rule) heldFor(now time.Duration, cause limits.Cause) time.Duration {
-	if cause == "" || cause != r.heldBy || r.heldUntil <= now || r.heldUntil == queue.Forever {
+	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
 		return 0
 	}
-	return r.heldUntil - now
+	return r.held.until - now
 }
 
 // slowest returns what most of a wait of need, which the schedule adds up to, is for.
@@ -227,7 +227,7 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 	case max(wait, braked) > 0:
 		return r.slowest(now, max(wait, braked))
 	}
-	return r.heldBy
+	return r.held.by
 }
 
 // Receipt implements queue.HasReceipt.

@@ -104,7 +104,7 @@ func (r *rule) ends(now time.Duration, cause limits.Cause) (end time.Time, atLea
 	switch cause {
 	case "", limits.ByConcurrency, limits.BySemaphore:
 		return time.Time{}, false
-	case r.heldBy:
+	case r.held.by:
 		left := r.heldFor(now, cause)
 		if left == 0 {
 			return time.Time{}, false
