@@ -35,8 +35,13 @@ func (c *Controller) estimate(call Call, at point) {
 		rate = math.Max(top/4, math.Min(.85*top, math.Max(low, p.earlier())))
 	case c.expected():
 		rate = math.Max(top/2, math.Min(top, (low+top)/2))
+		if c.shown(low) {
+			p.shows++
+			rate = math.Min(rate, 1.01*math.Max(p.shown, low))
+		}
 	default: // the server has become slower: the bounds are far apart
 		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
+		p.shown, p.shows = rate, 0
 	}
 	if f := c.cycles.found; f.good() && c.costly.price > leastPause {
 		rate = math.Max(top/4, math.Min(top, f.rate*(1-f.error/2)))
@@ -56,6 +61,14 @@ func (c *Controller) estimate(call Call, at point) {
 		}
 		p.learn(c, rate, Measured)
 	}
+}
+
+// shown reports whether a refusal, where it was to be expected, confirms a rate that an early
+// one has shown. To try the middle of the bounds once more would end in another early one, and
+// each costs a pause. Now and then it is tried: the server may have become a little faster.
+func (c *Controller) shown(low float64) bool {
+	p := &c.pace
+	return c.costly.price > leastPause && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
 // refine corrects an estimate by the blockage that followed. Until c was granted, the

@@ -22,6 +22,8 @@ type pace struct {
 	flood    float64     // mean of that per blockage, without the first one
 	past     [16]float64 // the paces of the last saturated calls
 	pasts    int
+	shown    float64 // the rate that the last early refusal has shown
+	shows    int     // how often later ones have confirmed it
 }
 
 const (
