@@ -35,7 +35,7 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
 		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet,
 	}
-	c.epoch++
+	c.outdate()
 	c.blocked++
 	c.pace.blocked(c.blocked)
 	c.cycles.end(at, math.Max(call.pace, c.pace.now), c.meanCost)
@@ -48,14 +48,14 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 		c.estimate(call, at)
 	}
 	c.ledger.mark(at)
-	c.next = t + call.cost/c.pace.now
+	next := t + call.cost/c.pace.now
 	if c.cfg.Costly {
-		c.blockage.beginPatiently(c, t)
+		next = t + c.blockage.beginPatiently()
 	}
 	if c.phase == Windowed {
-		c.next = c.window.poll(c, t, c.next)
+		next = c.window.poll(c, t, next)
 	}
-	c.next = math.Max(c.next, c.until)
+	c.openAt(math.Max(next, c.until))
 }
 
 // started records a call that starts during a blockage.
@@ -103,7 +103,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.polls++
 	b.polling = false
 	b.last = call.sent
-	c.epoch++
+	c.outdate()
 	slot := call.cost / c.pace.now
 	switch {
 	case b.polls == 1:
@@ -114,20 +114,20 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 		b.gap *= 2
 	}
 	b.gap = math.Min(b.gap, longestGap)
-	c.next = t + b.gap
+	next := t + b.gap
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
-		c.next = math.Min(c.next, math.Max(t+1, c.minute(t)+.5))
+		next = math.Min(next, math.Max(t+1, c.minute(t)+.5))
 	}
 	if b.gap > 1 && b.polls > 1 && c.phase == Bounding {
-		c.next = math.Min(c.next, c.window.usual(c, t+math.Min(b.gap/2, 10)))
-		if at := c.window.usual(c, c.next); at < c.next+b.gap/4 {
-			c.next = at // to ask just before a window begins would cost all of it
+		next = math.Min(next, c.window.usual(c, t+math.Min(b.gap/2, 10)))
+		if at := c.window.usual(c, next); at < next+b.gap/4 {
+			next = at // to ask just before a window begins would cost all of it
 		}
 	}
 	if c.phase == Windowed {
-		c.next = c.window.poll(c, t, c.next)
+		next = c.window.poll(c, t, next)
 	}
-	c.next = math.Max(c.next, c.until)
+	c.openAt(math.Max(next, c.until))
 }
 
 // minute returns the next full minute of the wall clock: many servers count by it.
@@ -176,6 +176,7 @@ func (c *Controller) Resume(now time.Duration) {
 	c.sharing.until, c.sharing.told = 0, 0
 	c.resumed++
 	if c.until > t {
-		c.until, c.next = t, math.Min(c.next, t)
+		c.until = t
+		c.openAt(math.Min(c.next, t))
 	}
 }

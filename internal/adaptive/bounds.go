@@ -44,10 +44,7 @@ func (c *Controller) Bound(now time.Duration, rate float64, concurrency int) {
 		c.pace.now = math.Max(c.pace.now, c.cfg.Start*c.meanCost)
 	}
 	c.pace.set(c)
-	if t := now.Seconds(); c.started > 0 && c.next > t && c.paced() && !c.blockage.on {
-		last := c.recent[(c.started-1)%uint64(len(c.recent))]
-		c.next = math.Max(t, last+(c.next-last)*before/c.bounded())
-	}
+	c.stretch(now.Seconds(), before)
 	k := &c.capacity
 	k.setMost(c.cfg, k.limit < k.most || c.phase == Capped || c.phase == Slowed)
 }

@@ -82,13 +82,9 @@ func (k *capacity) refused(c *Controller, t float64, call Call) bool {
 	k.total++
 	if c.phase != Capped {
 		k.see(c, call, true)
-		if !k.found(c) {
-			return false
-		}
-		c.next = t
-		return true
+		return k.found(c, t)
 	}
-	c.next = t + .5*c.answer/math.Max(1, k.limit) // another call ends soon
+	c.openAt(t + .5*c.answer/math.Max(1, k.limit)) // another call ends soon
 	if call.epoch != c.epoch {
 		return true
 	}
@@ -107,7 +103,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call) bool {
 func (k *capacity) move(c *Controller, by float64) {
 	k.limit = math.Min(math.Max(k.most, k.limit), k.limit+by)
 	k.full, k.bad = 0, 0
-	c.epoch++
+	c.outdate()
 	c.note(Cap)
 }
 
@@ -124,8 +120,8 @@ func (k *capacity) see(c *Controller, call Call, refused bool) {
 	k.n++
 }
 
-// found looks for a cap.
-func (k *capacity) found(c *Controller) bool {
+// found looks for a cap, and if there is one begins to use it.
+func (k *capacity) found(c *Controller, t float64) bool {
 	if c.cfg.Paced || k.n <= 24 || k.total < k.ban || c.phase == Bounding || c.phase == Windowed {
 		return false
 	}
@@ -133,12 +129,10 @@ func (k *capacity) found(c *Controller) bool {
 	if j <= .75 || bad < 4 || split < 2 || k.spread() < 3 && (j < .9 || bad < 6 || k.spread() < 1) {
 		return false
 	}
-	c.phase = Capped
 	c.blockage.end()
 	k.limit, k.entry = float64(split-1), float64(split-1)
 	k.full, k.bad, k.patience, k.falls = 0, 0, 1, 0
-	c.epoch++
-	c.note(Cap)
+	c.enter(Capped, t, Cap)
 	return true
 }
 
@@ -147,9 +141,8 @@ func (k *capacity) giveUp(c *Controller) {
 	k.limit, k.n = k.most, 0
 	k.ban = k.total + 500<<min(20, 2*k.bans)
 	k.bans++
-	c.phase = Tracking
 	c.pace.quiet = quietMin
-	c.pace.learn(c, c.pace.rate, NoCap)
+	c.track(Tracking, c.pace.rate, NoCap)
 }
 
 // separate returns Youden's J, the number in flight from which calls are refused, and

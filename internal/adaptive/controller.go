@@ -114,13 +114,14 @@ func New(cfg Config) *Controller {
 	defaults(&cfg.Min, 1./60)
 	defaults(&cfg.Max, math.Inf(1))
 	defaults(&cfg.Price, .02)
-	c := &Controller{cfg: cfg, phase: Searching}
+	phase := Searching
+	if cfg.Unlimited {
+		phase = Unlimited
+	}
+	c := &Controller{cfg: cfg, phase: phase}
 	c.chance.init()
 	c.pace.init(cfg)
 	c.capacity.init(cfg)
-	if cfg.Unlimited {
-		c.phase = Unlimited
-	}
 	return c
 }
 
@@ -170,25 +171,6 @@ func (c *Controller) barred(now time.Duration, inFlight int) time.Duration {
 	return now
 }
 
-// slot returns the instant at which the pace, and the window, let the next call start, not
-// before now.
-func (c *Controller) slot(now time.Duration) time.Duration {
-	opens := c.next
-	if c.phase == Windowed && !c.blockage.on {
-		opens = math.Max(opens, c.window.opens(c.meanCost))
-	}
-	return max(now, instant(opens))
-}
-
-// instant rounds up. Instants are compared as durations, because a float may be a little
-// less than the instant that was made of it.
-func instant(t float64) time.Duration {
-	if t >= Never.Seconds() {
-		return Never
-	}
-	return time.Duration(math.Ceil(t * 1e9))
-}
-
 // Started records that a call of cost starts at now, with inFlight others out. Demand must
 // have returned an instant that is not after now.
 func (c *Controller) Started(now time.Duration, cost float64, inFlight int) Call {
@@ -218,19 +200,12 @@ func (c *Controller) Started(now time.Duration, cost float64, inFlight int) Call
 	c.cycles.started(t, &c.ledger)
 	c.ledger.started(t, cost)
 	c.meanCost += (cost - c.meanCost) * inMeanCost
-	c.next = math.Max(c.next, t-catchUp-c.late) + cost/c.bounded()
-	c.late = 0
+	c.take(t, cost)
 	return call
 }
 
 // inUnit is the weight of a call in the mean cost.
 const inMeanCost = .02
-
-// catchUp is the lateness, in seconds, that the following calls make up for.
-const catchUp = .001
-
-// Late records that the call that starts next was woken so late. The calls after it catch up.
-func (c *Controller) Late(by time.Duration) { c.late = by.Seconds() }
 
 // begin sets what depends on the first call: the mean cost is unknown before it.
 func (c *Controller) begin(t, cost float64) {
@@ -243,7 +218,7 @@ func (c *Controller) begin(t, cost float64) {
 	c.ledger.begin(t)
 	c.cycles.begin(c.ledger.start)
 	c.costly.start = c.ledger.start
-	c.next = t
+	c.openAt(t)
 }
 
 // saturated reports whether the pace is what holds demand back: a caller waited, and the
@@ -276,9 +251,7 @@ func (c *Controller) Settle(now, since time.Duration, delta float64) {
 	if since.Seconds() >= c.window.from {
 		c.window.used += delta
 	}
-	if c.paced() && !c.blockage.on {
-		c.next = math.Max(now.Seconds(), c.next+delta/c.bounded())
-	}
+	c.charge(now.Seconds(), delta)
 }
 
 // Ended records how a call ended. It must be called once for each call.
@@ -353,12 +326,6 @@ func (c *Controller) expected() bool {
 		return c.window.used >= c.window.count
 	}
 	return true
-}
-
-// note records that a belief has changed.
-func (c *Controller) note(why Why) {
-	c.why, c.changed = why, c.at
-	c.changes++
 }
 
 // again records a refusal of a blockage that is known.

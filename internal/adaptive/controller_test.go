@@ -604,7 +604,7 @@ func TestController_TestsAVagueRateSooner(t *testing.T) {
 		c := New(Config{})
 		c.Started(0, 1, 0)
 		c.costly.price, c.pace.unsure = 1, unsure
-		c.pace.learn(c, 50, Measured)
+		c.track(c.phase, 50, Measured)
 		return c.pace.span
 	}
 	if vague, exact := span(.2), span(.01); vague > 500 || exact < 2000 {

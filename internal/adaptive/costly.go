@@ -55,7 +55,7 @@ func (k *costly) settled() bool { return k.high <= 1.12*k.low }
 
 // end handles the end of a costly blockage.
 func (k *costly) end(c *Controller, call Call, blocked float64) {
-	b, p := &c.blockage, &c.pace
+	b := &c.blockage
 	k.price = math.Max(blocked, .7*k.price)
 	k.cheaps = 0
 	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
@@ -82,8 +82,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		if c.cfg.Costly && !b.crowd {
 			rate = k.patiently(c, got, mean, blocked)
 		}
-		c.phase = Bounding
-		p.learn(c, math.Max(rate, .98*mean), Costly)
+		c.track(Bounding, math.Max(rate, .98*mean), Costly)
 	default:
 		k.narrow(c, got, mean, blocked)
 	}
@@ -91,7 +90,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 
 // narrow moves a bound after a blockage that was costly again.
 func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
-	b, p := &c.blockage, &c.pace
+	b := &c.blockage
 	if b.held > k.hold { // the rate was granted for long before the pace rose
 		k.low = math.Max(k.low, b.rate)
 		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
@@ -113,7 +112,7 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 			k.hold = math.Max(k.hold, blocked*rate/c.meanCost/(math.Pow(k.high/k.low, .1)-1))
 		}
 	}
-	p.learn(c, rate, Costly)
+	c.track(Bounding, rate, Costly)
 }
 
 // cheap handles the end of a blockage that was not costly. After six of them refusals
@@ -124,8 +123,7 @@ func (k *costly) cheap(c *Controller, call Call) {
 	}
 	if k.cheaps++; k.cheaps >= 6 {
 		*k = costly{start: c.ledger.point(call)}
-		c.phase = Tracking
 		c.blockage.quiet = 0
-		c.pace.learn(c, c.pace.rate, Measured)
+		c.track(Tracking, c.pace.rate, Measured)
 	}
 }

@@ -28,7 +28,6 @@ func (k *crowd) answered(c *Controller) {
 // How long the crowd took to be answered is no measure either: it has loaded the server.
 func (c *Controller) crowded(at point) {
 	p := &c.pace
-	c.phase = Searching
 	c.crowd = crowd{sent: c.ledger.sent}
 	c.ledger.recent, c.ledger.earlier = at, at // the bucket is not full again
 	c.answer = 0
@@ -38,7 +37,7 @@ func (c *Controller) crowded(at point) {
 		p.now = math.Max(p.now, at.granted/took/2)
 	}
 	p.now = c.within(p.now)
-	c.note(FirstRefusal)
+	c.enter(Searching, at.at, FirstRefusal)
 }
 
 // crowdLost returns how many calls the blockage of a crowd has cost: a rate is not known

@@ -31,11 +31,45 @@
 // time as an argument, has no lock, starts no goroutine and reads no clock. Its cost is in
 // the units of the server's limit: calls, or whatever a call costs.
 //
-// Each file has one idea: ledger.go measures, cycle.go measures in spite of pauses, pace.go
-// turns a rate into a pace, crowd.go begins without one, blockage.go asks a server that
-// refuses when it will grant again, costly.go bounds a rate by few refusals, and patient.go
-// by still fewer, window.go, capacity.go and latency.go recognize other limits, chance.go
-// ignores refusals without meaning, suspect.go finds the unit that is limited where calls
-// take of several, peers.go shares what was learned with other processes, belief.go reports
-// and restores it.
+// Each file has one idea: ledger.go measures, estimate.go makes a rate of that, cycle.go measures
+// in spite of pauses, pace.go turns a rate into a pace and slot.go that into instants, bounds.go
+// keeps to the configuration, crowd.go begins without a pace and takeover.go late,
+// blockage.go asks a server that refuses when it will grant again, costly.go bounds a rate by few
+// refusals, and patient.go by still fewer, window.go, capacity.go and latency.go recognize other
+// limits, chance.go ignores refusals without meaning, suspect.go finds the unit that is limited
+// where calls take of several, peers.go and peer.go share what was learned with other processes,
+// belief.go reports it and snapshot.go restores it. controller.go leads a call through them, and
+// act.go changes what is believed.
+//
+// # Who writes what?
+//
+// The parts of a Controller are written by the files that declare them, and its own fields by
+// these. A field of a part stands here if another file writes it: to begin anew, to restore what
+// was known, or because two ideas meet.
+//
+//	act.go         phase, epoch, why, changed, changes
+//	slot.go        next, late
+//	controller.go  began, meanCost, asked, started, recent, at, until, answer, refusal,
+//	               refusals, ignored, capacity.held, costly.start, ledger.sent, pace.now,
+//	               pace.refusals, window.used
+//	blockage.go    blockage, blocked, until, resumed, costly.price, cycles.found,
+//	               sharing.told, sharing.until
+//	bounds.go      Config.Max, Config.MaxConcurrency, pace.now
+//	capacity.go    pace.quiet
+//	costly.go      blockage.quiet
+//	crowd.go       crowd, answer, latency, ledger.earlier, ledger.recent, pace.now
+//	estimate.go    pace.refuted, pace.unsure
+//	latency.go     capacity.held, capacity.limit, pace.rate
+//	pace.go        crowd.hold
+//	patient.go     blockage.gap, blockage.polls, costly.hold, costly.low
+//	peer.go        ledger.sent
+//	peers.go       at, meanCost, refusal, costly.high, costly.hold, costly.low, costly.price,
+//	               pace.calls, pace.now, pace.quiet, pace.refuted, pace.rise, pace.span,
+//	               pace.unsure
+//	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
+//	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
+//	suspect.go     at, costly, pace, window, Call.epoch, Call.pace, chance.suspect, pace.now,
+//	               window.used
+//	takeover.go    at, past, answer, ledger.sent
+//	window.go      blockage.gap
 package adaptive

@@ -51,15 +51,14 @@ func (c *Controller) estimate(call Call, at point) {
 	p.agree(old, rate)
 	switch {
 	case searched:
-		c.phase = Tracking
-		p.learn(c, rate, FirstRefusal)
+		c.track(Tracking, rate, FirstRefusal)
 	case c.phase == Tracking:
-		p.learn(c, rate, Measured)
+		c.track(Tracking, rate, Measured)
 	case c.phase == Bounding:
 		if held := .98 * c.costly.low; rate < held {
 			rate = math.Min(old, held) // it was granted for long
 		}
-		p.learn(c, rate, Measured)
+		c.track(Bounding, rate, Measured)
 	}
 }
 
@@ -90,6 +89,6 @@ func (c *Controller) refine(call Call) {
 	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))
 	rate = math.Max(rate, math.Min(b.pace, floor*c.ledger.lately(call.sent)))
 	if rate != p.rate {
-		p.learn(c, rate, Measured)
+		c.track(Tracking, rate, Measured)
 	}
 }

@@ -175,16 +175,15 @@ func (l *latency) rise(c *Controller) {
 
 // cut bounds the calls in flight of a server that has got slow with in of them.
 func (l *latency) cut(c *Controller, in, limit float64) {
-	if c.phase != Slowed {
+	if c.phase == Slowed {
+		c.note(Latency)
+	} else {
 		if c.phase != Tracking {
 			c.pace.rate = c.within(in * c.meanCost / l.wasTook)
 		}
-		c.phase = Slowed
 		c.blockage.end()
-		c.epoch++ // calls that filled the server's queue are still to be refused
-		c.next = 0
+		c.enter(Slowed, 0, Latency) // calls that filled the server's queue are still to be refused
 	}
-	c.note(Latency)
 	l.bind(c, limit)
 }
 
@@ -197,7 +196,6 @@ func (l *latency) bind(c *Controller, limit float64) {
 	}
 	k.limit = k.most
 	if c.phase == Slowed {
-		c.phase = Tracking
-		c.pace.learn(c, c.pace.rate, NoCap)
+		c.track(Tracking, c.pace.rate, NoCap)
 	}
 }

@@ -124,7 +124,7 @@ func (p *pace) set(c *Controller) {
 }
 
 // learn sets the rate.
-func (p *pace) learn(c *Controller, rate float64, why Why) {
+func (p *pace) learn(c *Controller, rate float64) {
 	if c.sharing.peers <= 1 {
 		rate = c.within(rate) // the maximum is one of this process
 	}
@@ -141,7 +141,6 @@ func (p *pace) learn(c *Controller, rate float64, why Why) {
 	p.span = math.Max(p.span, math.Min(1e6, c.costly.price*calls/low))
 	p.rise = math.Min(p.rise, p.span)
 	p.set(c)
-	c.note(why)
 }
 
 // agree makes the pace wait longer if an estimate agrees with the one before, and

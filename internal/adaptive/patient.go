@@ -32,9 +32,9 @@ func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
 	return rate
 }
 
-// beginPatiently waits before the first poll.
-func (b *blockage) beginPatiently(c *Controller, t float64) {
+// beginPatiently returns how long to wait before the first poll.
+func (b *blockage) beginPatiently() (gap float64) {
 	b.polls = 1
 	b.gap = math.Max(b.quiet, patientGap)
-	c.next = t + b.gap
+	return b.gap
 }

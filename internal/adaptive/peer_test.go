@@ -44,7 +44,7 @@ func newsOf(t *testing.T, rate float64, change func(c *Controller)) []int64 {
 	c := New(Config{})
 	c.Started(0, 1, 0)
 	c.phase = Tracking
-	c.pace.learn(c, rate, Measured)
+	c.track(c.phase, rate, Measured)
 	if change != nil {
 		change(c)
 	}
@@ -81,7 +81,7 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 	}
 	learn := func(rate float64) {
 		c.phase = Tracking
-		c.pace.learn(c, rate, Measured)
+		c.track(c.phase, rate, Measured)
 	}
 	for range 3 {
 		exchange(false)
@@ -125,13 +125,13 @@ func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
 		exchange(false)
 	}
 	c.phase = Tracking
-	c.pace.learn(c, 10, Measured)
+	c.track(c.phase, 10, Measured)
 	for _, asked := range []bool{false, true, true, true} {
 		if n := exchange(asked).News; n != nil {
 			t.Errorf("at %v: news %v", now, n)
 		}
 	}
-	c.pace.learn(c, 20, Measured)
+	c.track(c.phase, 20, Measured)
 	if report := exchange(true); report.News == nil || report.Want != limits.PeerWantsAll {
 		t.Errorf("busy: %+v", report)
 	}
@@ -224,7 +224,7 @@ func TestPeer_count_EstimatesAreTakenBack(t *testing.T) {
 	p, c := NewPeer("a"), New(Config{})
 	c.Started(0, 1, 0)
 	c.phase = Tracking
-	c.pace.learn(c, 10, Measured)
+	c.track(c.phase, 10, Measured)
 	now := time.Duration(0)
 	hear := func(granted int64) {
 		now += time.Second

@@ -81,7 +81,7 @@ func (c *Controller) Share(now time.Duration, part float64, peers int64) {
 	}
 	c.meanCost /= f
 	if t := now.Seconds(); c.next > t && !(c.blockage.on && c.blockage.polls > 0) {
-		c.next = t + (c.next-t)/f
+		c.openAt(t + (c.next-t)/f)
 	}
 	// These count calls of this process.
 	p := &c.pace
@@ -247,14 +247,13 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	if n.phase == Windowed {
 		c.window.begin(c, n.count, n.length, t-age-n.begun)
 	}
-	c.phase = n.phase
 	if n.until > 0 {
 		c.blockage.end() // another one asks whether it is over
 	}
 	if !c.blockage.on {
-		c.epoch++ // calls that started before say nothing of the news
+		c.outdate() // calls that started before say nothing of the news
 	}
-	p.learn(c, n.rate, Shared)
+	c.track(n.phase, n.rate, Shared)
 }
 
 // enough returns over how many calls of this process a rate is measured: more if the calls of

@@ -518,7 +518,7 @@ func TestController_Adopt_InABlockage(t *testing.T) {
 		c := New(Config{})
 		call := c.Started(0, 1, 0)
 		c.phase = Tracking
-		c.pace.learn(c, 10, Measured)
+		c.track(c.phase, 10, Measured)
 		c.block(1, call, point{at: 1}, false)
 		return c
 	}
@@ -545,7 +545,7 @@ func TestController_News_WhileBlocked(t *testing.T) {
 	c := New(Config{})
 	c.Started(0, 1, 0)
 	c.phase = Tracking
-	c.pace.learn(c, 10, Measured)
+	c.track(c.phase, 10, Measured)
 	c.blockage = blockage{on: true, polls: 1, gap: .5}
 	cheap := c.version()
 	if until := c.blockedFor(1); until != 0 {
@@ -572,7 +572,7 @@ func TestController_Adopt_Scales(t *testing.T) {
 	a.Started(0, 2, 0)
 	a.Share(0, .25, 4)
 	a.phase, a.costly.low, a.costly.high, a.costly.hold = Bounding, 30, 40, 10
-	a.pace.learn(a, 35, Measured)
+	a.track(a.phase, 35, Measured)
 	b := New(Config{Max: 5})
 	b.Share(0, .5, 2)
 	if !b.Adopt(0, a.News(0), 0) {
@@ -593,7 +593,7 @@ func TestController_refine_NotInAGroup(t *testing.T) {
 		call := c.Started(0, 1, 0)
 		c.Share(0, 1, peers)
 		c.phase, c.pace.refusals = Tracking, 5
-		c.pace.learn(c, 10, Measured)
+		c.track(c.phase, 10, Measured)
 		c.ledger.mark(point{at: 1})
 		c.ledger.last = point{at: 2, granted: 1}
 		c.blockage.pace = 10

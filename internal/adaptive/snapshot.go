@@ -58,17 +58,17 @@ func (c *Controller) Restore(data []byte) error {
 	c.pace.refuted = s.Refuted
 	c.pace.quiet = math.Max(quietMin, math.Min(quietMax, s.Quiet))
 	c.costly.price = math.Min(s.Price, 3600)
-	c.phase = Tracking
+	phase := Tracking
 	switch {
 	case s.Phase == Bounding && s.Low > 0 && s.High >= s.Low:
-		c.phase = Bounding
+		phase = Bounding
 		c.costly.low, c.costly.high, c.costly.hold = s.Low, s.High, s.Hold
 	case s.Phase == Capped && s.Limit >= 1:
-		c.phase = Capped
+		phase = Capped
 		c.capacity.limit = s.Limit
 		c.capacity.entry = c.capacity.limit
 	}
-	c.pace.learn(c, s.Rate, Restored)
+	c.track(phase, s.Rate, Restored)
 	return nil
 }
 

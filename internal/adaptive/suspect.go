@@ -243,16 +243,13 @@ func (c *Controller) acquit(now time.Duration) {
 	if !c.paced() || c.phase == Searching {
 		return
 	}
-	c.phase = Unlimited
 	c.pace = pace{}
 	c.pace.init(c.cfg)
 	c.pace.now *= c.meanCost
 	c.blockage.end()
 	c.costly = costly{start: c.costly.start}
 	c.window = window{}
-	c.next = now.Seconds()
-	c.epoch++
-	c.note(Acquitted)
+	c.enter(Unlimited, now.Seconds(), Acquitted)
 }
 
 // Accuse prepares a controller without a pace for its first refusal, and reports whether it is to
@@ -270,9 +267,7 @@ func (s *Candidate) Accuse(now time.Duration, told bool) bool {
 	}
 	s.accused = 0
 	if rate := math.Max(s.recent(now), s.rate); rate > 0 {
-		c.phase = Tracking
-		c.pace.learn(c, c.sharing.whole(rate), c.why)
-		c.changes--
+		c.assume(Tracking, c.sharing.whole(rate))
 	}
 	c.chance.suspect = 0 // this is the second one
 	return true
@@ -290,9 +285,7 @@ func (c *Controller) Elsewhere(now time.Duration, call Call) {
 	if call.sent >= c.window.from {
 		c.window.used -= call.cost
 	}
-	if c.paced() && !c.blockage.on { // its slot is free again
-		c.next = math.Max(t, c.next-call.cost/c.bounded())
-	}
+	c.charge(t, -call.cost) // its slot is free again
 }
 
 // Accused returns call, which started when c had no pace, as if it had started at the pace of Accuse.

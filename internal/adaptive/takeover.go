@@ -27,13 +27,11 @@ func (c *Controller) TakeOver(now time.Duration, p Past) {
 		meanCost = cost / p.Calls
 	}
 	c.begin(math.Min(t, p.Since.Seconds()), meanCost)
-	c.next = t
+	c.openAt(t)
 	c.ledger.sent, c.past = cost, cost
 	c.answer = p.Answer.Seconds()
 	if p.Rate > 0 {
-		c.phase = Tracking
-		c.pace.learn(c, c.sharing.whole(p.Rate), Nothing)
-		c.changes = 0
+		c.assume(Tracking, c.sharing.whole(p.Rate))
 	}
 }
 

@@ -64,8 +64,7 @@ func (w *window) begin(c *Controller, count, length, from float64) {
 	w.count, w.length, w.from = count, length, from
 	w.used, w.denied = 0, false
 	w.wrong, w.patience, w.extra = 0, 2, 0
-	c.phase = Windowed
-	c.pace.learn(c, count/length, Window)
+	c.track(Windowed, count/length, Window)
 }
 
 // lengths are those that servers use.
@@ -165,8 +164,7 @@ func (w *window) next(c *Controller) {
 		w.wrong++
 		switch {
 		case w.wrong > 3: // it is something else
-			c.phase = Tracking
-			c.pace.learn(c, max(w.used, c.meanCost, w.count/2)/w.length, Measured)
+			c.track(Tracking, max(w.used, c.meanCost, w.count/2)/w.length, Measured)
 		case w.wrong > 1:
 			w.count = math.Max(w.used, w.count/2)
 		}

@@ -1,0 +1,62 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+// # When may the next call start?
+//
+// By the pace, the calls start one after the other, cost ÷ pace apart: each takes its slot,
+// and the next one is behind it. A blockage, a pause and a phase without a pace put the slot
+// elsewhere. Only this file writes it.
+
+// take takes the slot for a call of cost that starts at t.
+func (c *Controller) take(t, cost float64) {
+	c.next = math.Max(c.next, t-catchUp-c.late) + cost/c.bounded()
+	c.late = 0
+}
+
+// catchUp is the lateness, in seconds, that the following calls make up for.
+const catchUp = .001
+
+// Late records that the call that starts next was woken so late. The calls after it catch up.
+func (c *Controller) Late(by time.Duration) { c.late = by.Seconds() }
+
+// charge corrects the slot by delta, which a call took more than its slot was for.
+func (c *Controller) charge(t, delta float64) {
+	if c.paced() && !c.blockage.on {
+		c.next = math.Max(t, c.next+delta/c.bounded())
+	}
+}
+
+// openAt puts the slot of the next call at t.
+func (c *Controller) openAt(t float64) { c.next = t }
+
+// stretch moves the slot after the pace was before, so that it is as far behind the last call as
+// the new pace says.
+func (c *Controller) stretch(t, before float64) {
+	if c.started > 0 && c.next > t && c.paced() && !c.blockage.on {
+		last := c.recent[(c.started-1)%uint64(len(c.recent))]
+		c.next = math.Max(t, last+(c.next-last)*before/c.bounded())
+	}
+}
+
+// slot returns the instant at which the pace, and the window, let the next call start, not
+// before now.
+func (c *Controller) slot(now time.Duration) time.Duration {
+	opens := c.next
+	if c.phase == Windowed && !c.blockage.on {
+		opens = math.Max(opens, c.window.opens(c.meanCost))
+	}
+	return max(now, instant(opens))
+}
+
+// instant rounds up. Instants are compared as durations, because a float may be a little
+// less than the instant that was made of it.
+func instant(t float64) time.Duration {
+	if t >= Never.Seconds() {
+		return Never
+	}
+	return time.Duration(math.Ceil(t * 1e9))
+}
