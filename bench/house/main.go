@@ -1,13 +1,24 @@
-// House reports how large the packages are that users import: exported names and
-// fields, lines, files, and the longest file and function of each.
+// House reports what a reader of Sluice meets, beside the aims that there are for it:
 //
-//	go run ./bench/house
+//   - of each package that users import: exported names and fields, lines, files, and the longest
+//     file and function;
+//   - of calls of some kinds: what one of them passes, see passage;
+//   - of the whole: its largest types, arrows that run back up, words with several meanings, lines
+//     and names, see tree.figures, arrows and meanings;
+//   - of changes that somebody will want to make: the files that each must touch, see change.
+//
+// Usage, at the top of the repository:
+//
+//	go run ./bench/house           # a quarter of a minute; on a new machine it compiles for a minute
+//	go run ./bench/house -quick    # no calls, so nothing is compiled: a second
 //
 // It is a report. Nothing fails because of it.
 package main
 
 import (
 	"cmp"
+	"errors"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,24 +27,67 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
 func main() {
-	root := "."
-	if len(os.Args) > 1 {
-		root = os.Args[1]
-	}
-	packages, err := measure(os.DirFS(root))
-	if err == nil {
-		err = report(os.Stdout, packages)
-	}
-	if err != nil {
+	err := run(os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
 		fmt.Fprintf(os.Stderr, "house: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("house [folder]", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "count no calls, so compile nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := filepath.Abs(cmp.Or(flags.Arg(0), "."))
+	if err != nil {
+		return err
+	}
+	files := os.DirFS(root)
+	packages, err := measure(files)
+	if err == nil {
+		err = report(out, packages)
+	}
+	if err != nil {
+		return err
+	}
+	t, err := load(files)
+	if err != nil {
+		return err
+	}
+	if !*quick {
+		fmt.Fprintln(out)
+		if err := t.reportCalls(out, root); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out)
+	return t.reportFigures(out, packages)
+}
+
+// reportCalls counts what calls pass, and writes it.
+func (t *tree) reportCalls(out io.Writer, root string) error {
+	temp, err := os.MkdirTemp("", "house")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	passages, err := counter{t, root, "bench/house/scenes", temp}.passages(scenes)
+	if err != nil {
+		return err
+	}
+	return reportPassages(out, scenes, passages)
 }
 
 // A size is that of a package, without its tests.
