@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -121,141 +120,7 @@ func compare(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// Everything that is exported after a story of a few seconds.
-func TestObserver_Metrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all gates
-		e := newExporter(t, sluiceotel.Config{Gates: all.stats})
-		g := mustGate(t, sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2, Observer: e.Observe})
-		all = gates{g}
-		attempts := 0
-		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
-		sluice.Retry(bg, g, policy, func(context.Context) error { // leaves at 0, 0.25 and 0.5
-			if attempts++; attempts < 3 {
-				return errors.New("500")
-			}
-			return nil
-		})
-		g.TryAcquire(1) // its turn is at 0.75
-		g.Do(bg, func(context.Context) error { time.Sleep(time.Second); return nil })
-		g.Acquire(bg, 1) // at 1.75, and stays
-		g.PauseUntil(time.Now().Add(time.Hour), "429")
-		ctx, cancel := context.WithCancel(bg)
-		defer cancel()
-		for range 3 { // the third is one too many
-			go g.Acquire(ctx, 1)
-			synctest.Wait()
-		}
-		time.Sleep(time.Minute) // of the pause
-		want := map[string]string{
-			"sluice.queue.duration s sluice.gate.name=api":                             "5, 0.748 in all",
-			"sluice.call.duration s sluice.gate.name=api":                              "4, 1.000 in all",
-			"sluice.active_calls {call} sluice.gate.name=api":                          "1 up and down",
-			"sluice.admitted_calls {call} sluice.gate.name=api":                        "5",
-			"sluice.oldest_wait s sluice.gate.name=api":                                "60",
-			"sluice.queued_calls {call} sluice.gate.name=api":                          "5",
-			"sluice.refused_calls {call} error.type=busy,sluice.gate.name=api":         "1",
-			"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=api":   "1",
-			"sluice.retries {retry} sluice.gate.name=api":                              "2",
-			"sluice.pauses {pause} sluice.gate.name=api":                               "1",
-			"sluice.waiting_calls {call} sluice.gate.name=api":                         "2 up and down",
-			"sluice.paused_gates {gate} sluice.gate.name=api":                          "1 up and down",
-			"sluice.retry.tokens {token} sluice.gate.name=api":                         "100 up and down",
-			"sluice.rate 1/s sluice.gate.name=api":                                     "4",
-			"sluice.concurrency {call} sluice.gate.name=api":                           "2 up and down",
-			"sluice.pause.left s sluice.gate.name=api":                                 "3540",
-			"sluice.limited_gates {gate} sluice.gate.name=api,sluice.limited_by=pause": "1 up and down",
-		}
-		compare(t, e.collect(t), want)
-
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		for k := range want {
-			for _, asked := range []string{"waiting", "oldest", "paused", "tokens", "rate", "concurrency", "left", "limited"} {
-				if strings.Contains(k, asked) {
-					delete(want, k)
-				}
-			}
-		}
-		compare(t, e.collect(t), want)
-	})
-}
-
-// Beyond MaxGates they are counted together, also by what is asked for.
-func TestConfig_MaxGates(t *testing.T) {
-	synctest.Test(t, testMaxGates)
-}
-
-func testMaxGates(t *testing.T) {
-	var all gates
-	e := newExporter(t, sluiceotel.Config{MaxGates: 1, Gates: all.stats})
-	for i := range 3 {
-		g := mustGate(t, sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10 + i, Observer: e.Observe})
-		all = append(all, g)
-		g.TryAcquire(1)
-		g.PauseUntil(time.Now().Add(time.Hour), "")
-	}
-	compare(t, e.collect(t), map[string]string{
-		"sluice.queue.duration s sluice.gate.name=0":          "1, 0.000 in all",
-		"sluice.queue.duration s sluice.gate.name=other":      "2, 0.000 in all",
-		"sluice.active_calls {call} sluice.gate.name=0":       "1 up and down",
-		"sluice.active_calls {call} sluice.gate.name=other":   "2 up and down",
-		"sluice.admitted_calls {call} sluice.gate.name=0":     "1",
-		"sluice.admitted_calls {call} sluice.gate.name=other": "2",
-		"sluice.oldest_wait s sluice.gate.name=0":             "0",
-		"sluice.oldest_wait s sluice.gate.name=other":         "0",
-		"sluice.pauses {pause} sluice.gate.name=0":            "1",
-		"sluice.pauses {pause} sluice.gate.name=other":        "2",
-		"sluice.waiting_calls {call} sluice.gate.name=0":      "0 up and down",
-		"sluice.waiting_calls {call} sluice.gate.name=other":  "0 up and down",
-		"sluice.paused_gates {gate} sluice.gate.name=0":       "1 up and down",
-		"sluice.paused_gates {gate} sluice.gate.name=other":   "2 up and down",
-		"sluice.pause.left s sluice.gate.name=0":              "3600",
-		"sluice.pause.left s sluice.gate.name=other":          "3600",
-		"sluice.retry.tokens {token} sluice.gate.name=0":      "10 up and down",
-		"sluice.retry.tokens {token} sluice.gate.name=other":  "23 up and down",
-	})
-}
-
-// Beyond MaxHistograms gates still have all their other series.
-func TestConfig_MaxHistograms(t *testing.T) {
-	e := newExporter(t, sluiceotel.Config{MaxHistograms: 1})
-	for i, name := range []string{"a", "b", "b"} {
-		e.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: name, N: 1, Wait: time.Duration(i) * time.Second})
-	}
-	compare(t, e.collect(t), map[string]string{
-		"sluice.queue.duration s sluice.gate.name=a":      "1, 0.000 in all",
-		"sluice.queue.duration s sluice.gate.name=other":  "2, 3.000 in all",
-		"sluice.admitted_calls {call} sluice.gate.name=a": "1",
-		"sluice.admitted_calls {call} sluice.gate.name=b": "2",
-		"sluice.active_calls {call} sluice.gate.name=a":   "1 up and down",
-		"sluice.active_calls {call} sluice.gate.name=b":   "2 up and down",
-	})
-}
-
-// A name that is no UTF-8, such as that of a host that a client sent, and events
-// that are not known yet.
 func TestNew_BadInput(t *testing.T) {
-	e := newExporter(t, sluiceotel.Config{Gates: observe.Gates(
-		mustGate(t, sluice.Config{Name: "a\xff"}), mustGate(t, sluice.Config{Name: "a\xfe"}))})
-	for _, name := range []string{"a\xff", "a\xfe"} {
-		e.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: name})
-	}
-	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g"})
-	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", Reason: "new"})
-	e.Observe(sluice.Event{Kind: "unknown", Gate: "g"})
-	e.Observe(sluice.Event{})
-	compare(t, e.collect(t), map[string]string{
-		"sluice.queued_calls {call} sluice.gate.name=a\ufffd":             "2",
-		"sluice.refused_calls {call} error.type=other,sluice.gate.name=g": "2",
-		"sluice.waiting_calls {call} sluice.gate.name=a\ufffd":            "0 up and down",
-		"sluice.paused_gates {gate} sluice.gate.name=a\ufffd":             "0 up and down",
-		"sluice.pause.left s sluice.gate.name=a\ufffd":                    "0",
-		"sluice.oldest_wait s sluice.gate.name=a\ufffd":                   "0",
-		"sluice.retry.tokens {token} sluice.gate.name=a\ufffd":            "200 up and down",
-	})
-
 	for _, cfg := range []sluiceotel.Config{{MaxGates: -1}, {MaxGates: 10_001}, {MaxHistograms: -1}} {
 		if o, err := sluiceotel.New(noop.NewMeterProvider(), cfg); err == nil || o != nil {
 			t.Errorf("%+v: %v, %v", cfg, o, err)
@@ -296,6 +161,19 @@ func TestObserver_Observe_Allocs(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// After Close the gates are not asked any more.
+func TestObserver_Close(t *testing.T) {
+	e := newExporter(t, sluiceotel.Config{Gates: observe.Gates(mustGate(t, sluice.Config{Name: "g"}))})
+	if got := e.collect(t); got["sluice.waiting_calls {call} sluice.gate.name=g"] == "" {
+		t.Errorf("%v", got)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	e.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: "g"})
+	compare(t, e.collect(t), map[string]string{"sluice.queued_calls {call} sluice.gate.name=g": "1"})
 }
 
 func TestObserver_CloseWithoutGates(t *testing.T) {

@@ -1,7 +1,6 @@
 package sluiceprom_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,41 +9,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/sluice-go/sluice"
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
-
-// What holds up the first caller, and a gate without limits, which has no rate of 0.
-func TestCollector_LimitedBy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all gates
-		c := mustNew(t, sluiceprom.Config{Gates: all.stats})
-		api := mustGate(t, sluice.Config{Name: "api", Concurrency: 3, Rate: sluice.Rate{Count: 1, Per: 2 * time.Second}})
-		all = gates{api, mustGate(t, sluice.Config{Name: "free"})}
-		ctx, cancel := context.WithCancel(bg)
-		for range 3 {
-			go api.Acquire(ctx, 1)
-		}
-		synctest.Wait()
-		got := gather(t, c)
-		for name, want := range map[string]float64{
-			"limited_by rate api": 1, "rate api": 0.5, "concurrency api": 3, "calls_waiting api": 2, "pause_left_seconds api": 0,
-		} {
-			if got[name] != want {
-				t.Errorf("%s is %v, want %v", name, got[name], want)
-			}
-		}
-		for _, name := range []string{"limited_by  free", "rate free", "concurrency free"} {
-			if v, ok := got[name]; ok {
-				t.Errorf("%s is %v", name, v)
-			}
-		}
-		cancel()
-	})
-}
 
 const wantOfServer = `
 # HELP sluice_responses_total HTTP responses, by status code; the code 0 stands for none.
