@@ -63,12 +63,10 @@ import (
 	"strconv"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
-	"github.com/sluice-go/sluice/observe/internal/metrics"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -100,27 +98,10 @@ type Config struct {
 // An Observer records the events of gates. It is safe for use by multiple goroutines and
 // must be made by [New].
 type Observer struct {
-	queue, call        metric.Float64Histogram
-	active             metric.Int64UpDownCounter
-	admitted, queued   metric.Int64Counter
-	refused, retries   metric.Int64Counter
-	pauses             metric.Int64Counter
-	changes, responses metric.Int64Counter
-
-	table        *observe.Table[*attributes]
-	registration metric.Registration // nil without Config.Gates and Config.Limits
-}
-
-// attributes are those of one gate, in the slices that measurements take. They are made
-// once, so that calls do not allocate.
-type attributes struct {
-	name    string
-	set     metric.MeasurementOption
-	add     []metric.AddOption
-	record  []metric.RecordOption
-	refused map[string][]metric.AddOption      // by reason
-	changes *observe.Table[[]metric.AddOption] // by reason, once there was one
-	answers *observe.Table[[]metric.AddOption] // by status code, once there was one
+	instruments  []instrument // for events and responses
+	table        *observe.Table[*series]
+	timed        *observe.Table[string] // the name under which the histograms of a gate are
+	registration metric.Registration    // nil without Config.Gates and Config.Limits
 }
 
 // New returns an Observer that records to provider. It returns an error if cfg.MaxGates is
@@ -129,67 +110,79 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	if provider == nil {
 		panic("sluiceotel: New(nil)")
 	}
-	if err := metrics.Check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
-		return nil, fmt.Errorf("sluiceotel: %w", err)
+	if err := check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
+		return nil, err
 	}
 	meter := provider.Meter(scope)
-	timed := observe.NewTable(cfg.MaxHistograms, recordOptions)
-	o := &Observer{table: observe.NewTable(cfg.MaxGates, func(gate string) *attributes {
-		return attributesOf(gate, timed.Of(gate))
-	})}
+	o := &Observer{timed: observe.NewTable(cfg.MaxHistograms, valid)}
+	o.table = observe.NewTable(cfg.MaxGates, o.seriesOf)
+	var gauges []gauge
+	var server published
 	var errs []error
-	seconds := metric.WithExplicitBucketBoundaries(metrics.Buckets()...)
-	histogram := func(name, what string) metric.Float64Histogram {
-		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what), seconds)
+	for _, m := range observe.Metrics() {
+		var err error
+		asked := cfg.Gates != nil || cfg.Limits != nil
+		switch {
+		case m.Event == nil && m.Kind != "counter" && !asked:
+			continue
+		case m.OTel == "server.limit":
+			server.limit, err = newGauge(meter, m)
+		case m.OTel == "server.remaining":
+			server.remaining, err = newGauge(meter, m)
+		case m.Totals != nil:
+			var g gauge
+			g, err = newGauge(meter, m)
+			gauges = append(gauges, g)
+		default:
+			var i instrument
+			i, err = newInstrument(meter, m)
+			o.instruments = append(o.instruments, i)
+		}
 		errs = append(errs, err)
-		return h
-	}
-	counter := func(name, unit, what string) metric.Int64Counter {
-		c, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(what))
-		errs = append(errs, err)
-		return c
-	}
-	var err error
-	o.queue = histogram("sluice.queue.duration", "Time that granted calls waited.")
-	o.call = histogram("sluice.call.duration", "Time that calls were in flight.")
-	o.active, err = meter.Int64UpDownCounter("sluice.active_calls",
-		metric.WithUnit("{call}"), metric.WithDescription("Calls in flight."))
-	errs = append(errs, err)
-	o.admitted = counter("sluice.admitted_calls", "{call}", "Admitted calls.")
-	o.queued = counter("sluice.queued_calls", "{call}", "Calls that had to wait.")
-	o.refused = counter("sluice.refused_calls", "{call}", "Refused calls, by reason.")
-	o.retries = counter("sluice.retries", "{retry}", "Retries.")
-	o.pauses = counter("sluice.pauses", "{pause}", "Pauses, and extensions of a pause.")
-	o.changes = counter("sluice.learned.changes", "{change}", "Changes of what is learned about the limit of the server, by reason.")
-	o.responses = counter("sluice.responses", "{response}", "HTTP responses, by status code.")
-	if cfg.Gates != nil || cfg.Limits != nil {
-		errs = append(errs, o.register(meter, cfg))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(fmt.Errorf("sluiceotel: %w", err), o.Close())
+		return nil, fmt.Errorf("sluiceotel: %w", err)
+	}
+	if err := o.register(meter, cfg, gauges, server); err != nil {
+		return nil, fmt.Errorf("sluiceotel: %w", err)
 	}
 	return o, nil
 }
 
-// register creates the instruments for Config.Gates and Config.Limits.
-func (o *Observer) register(meter metric.Meter, cfg Config) error {
-	gauges, err := newGauges(meter)
-	published, failed := newPublished(meter)
-	if err := errors.Join(err, failed); err != nil {
-		return err
+// maxGates is the most gates that may have time series of their own: 10,000 of them are
+// 200,000 series, and as many as most servers of metrics take from one program.
+const maxGates = 10_000
+
+// check returns an error if the configured numbers of gates cannot be.
+func check(gates, histograms int) error {
+	switch {
+	case gates < 0:
+		return fmt.Errorf("sluiceotel: negative MaxGates %d", gates)
+	case gates > maxGates:
+		return fmt.Errorf("sluiceotel: MaxGates %d: at most %d gates can have metrics of their own, because each has about 20 time series; leave MaxGates at 0, and further gates are added up as \"other\"", gates, maxGates)
+	case histograms < 0:
+		return fmt.Errorf("sluiceotel: negative MaxHistograms %d", histograms)
 	}
-	instruments := []metric.Observable{published.limit, published.remaining}
+	return nil
+}
+
+// register has the instruments for Config.Gates and Config.Limits collected.
+func (o *Observer) register(meter metric.Meter, cfg Config, gauges []gauge, server published) (err error) {
+	if cfg.Gates == nil && cfg.Limits == nil {
+		return nil
+	}
+	instruments := []metric.Observable{server.limit.Float64Observable, server.remaining.Float64Observable}
 	for _, g := range gauges {
 		instruments = append(instruments, g.Float64Observable)
 	}
 	o.registration, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		if cfg.Limits != nil {
-			published.observe(to, o, cfg.Limits)
+			server.observe(to, o, cfg.Limits)
 		}
 		if cfg.Gates == nil {
 			return nil
 		}
-		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.table.Of(name).name }) {
+		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.table.Of(name).gate }) {
 			for _, g := range gauges {
 				g.observe(to, sum, o.table.Of(name))
 			}
@@ -207,83 +200,22 @@ func (o *Observer) Close() error {
 	return o.registration.Unregister()
 }
 
-// maxReasons is more than there are reasons to learn; further ones are added up as "other".
-const maxReasons = 20
-
-// maxCodes is more than a server has; further ones are added up.
-const maxCodes = 30
-
-// recordOptions are those with which the histograms of a gate are recorded.
-func recordOptions(gate string) []metric.RecordOption {
-	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attribute.String("sluice.gate.name", valid(gate))))}
-}
-
-// attributesOf returns the attributes of a gate whose histograms are recorded with record.
-func attributesOf(gate string, record []metric.RecordOption) *attributes {
-	gate = valid(gate)
-	name := attribute.String("sluice.gate.name", gate)
-	set := metric.WithAttributeSet(attribute.NewSet(name))
-	a := &attributes{
-		name:   gate,
-		set:    set,
-		add:    []metric.AddOption{set},
-		record: record,
-
-		refused: make(map[string][]metric.AddOption),
-	}
-	a.changes = observe.NewTable(maxReasons, func(reason string) []metric.AddOption {
-		reason = valid(reason)
-		set := attribute.NewSet(name, attribute.String("sluice.learned.reason", reason))
-		return []metric.AddOption{metric.WithAttributeSet(set)}
-	})
-	a.answers = observe.NewTable(maxCodes, func(code string) []metric.AddOption {
-		status := attribute.String("error.type", "no_response")
-		if n, err := strconv.Atoi(code); err != nil || n > 0 {
-			status = attribute.Int("http.response.status_code", n) // 0: other ones
-		}
-		return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(name, status))}
-	})
-	for reason := range (sluice.Refusals{}).All() {
-		set := attribute.NewSet(name, attribute.String("error.type", reason))
-		a.refused[reason] = []metric.AddOption{metric.WithAttributeSet(set)}
-	}
-	return a
-}
-
 // valid returns s without invalid UTF-8, which would lose the whole export.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // ObserveAttempt counts the response of an attempt by its status. It is a
 // sluicehttp.Config.OnAttempt.
 func (o *Observer) ObserveAttempt(key string, a sluicehttp.Attempt) {
-	o.responses.Add(context.Background(), 1, o.table.Of(key).answers.Of(strconv.Itoa(a.Status))...)
+	o.table.Of(key).responses.Of(strconv.Itoa(a.Status))(1)
 }
 
 // Observe records e. It is a [sluice.Observer].
 func (o *Observer) Observe(e sluice.Event) {
-	ctx := context.Background() // events have no context
-	a := o.table.Of(e.Gate)
-	switch e.Kind {
-	case sluice.EventQueued:
-		o.queued.Add(ctx, 1, a.add...)
-	case sluice.EventGranted:
-		o.admitted.Add(ctx, 1, a.add...)
-		o.queue.Record(ctx, e.Wait.Seconds(), a.record...)
-		o.active.Add(ctx, 1, a.add...)
-	case sluice.EventReleased:
-		o.call.Record(ctx, e.Held.Seconds(), a.record...)
-		o.active.Add(ctx, -1, a.add...)
-	case sluice.EventRefused:
-		refused, known := a.refused[e.Reason]
-		if !known { // a reason of a later version
-			refused = a.refused["other"]
+	for _, to := range o.table.Of(e.Gate).changes[e.Kind] {
+		record := to.record
+		if to.byReason != nil {
+			record = to.byReason.Of(e.Reason)
 		}
-		o.refused.Add(ctx, 1, refused...)
-	case sluice.EventRetried:
-		o.retries.Add(ctx, 1, a.add...)
-	case sluice.EventPaused:
-		o.pauses.Add(ctx, 1, a.add...)
-	case sluice.EventLearned:
-		o.changes.Add(ctx, 1, a.changes.Of(e.Reason)...)
+		record(to.value(e))
 	}
 }

@@ -1,7 +1,6 @@
 package sluiceotel
 
 import (
-	"errors"
 	"iter"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,32 +10,24 @@ import (
 )
 
 // published are the instruments of the limits that servers publish.
-type published struct{ limit, remaining metric.Float64ObservableGauge }
-
-func newPublished(meter metric.Meter) (*published, error) {
-	limit, err := meter.Float64ObservableGauge("sluice.server.limit",
-		metric.WithDescription("Limit that the server publishes."))
-	remaining, failed := meter.Float64ObservableGauge("sluice.server.remaining",
-		metric.WithDescription("What remains of the limit that the server publishes."))
-	return &published{limit, remaining}, errors.Join(err, failed)
-}
+type published struct{ limit, remaining gauge }
 
 // observe leaves out gates without attributes of their own: what remains for some of them is
 // nothing that can be added up.
 func (p *published) observe(to metric.Observer, o *Observer, all iter.Seq2[string, []ratelimit.Limit]) {
 	for key, limits := range all {
-		a := o.table.Of(key)
-		if a.name != valid(key) {
+		s := o.table.Of(key)
+		if s.gate != valid(key) {
 			continue
 		}
 		for _, l := range limits {
-			set := metric.WithAttributeSet(attribute.NewSet(attribute.String("sluice.gate.name", a.name),
+			set := metric.WithAttributeSet(attribute.NewSet(gateAttribute(s.gate),
 				attribute.String("sluice.limit.name", valid(l.Name)), attribute.String("sluice.limit.unit", valid(l.Unit))))
 			if n, known := l.Max.Value(); known {
-				to.ObserveFloat64(p.limit, n, set)
+				to.ObserveFloat64(p.limit.Float64Observable, n, set)
 			}
 			if n, known := l.Remaining.Value(); known {
-				to.ObserveFloat64(p.remaining, n, set)
+				to.ObserveFloat64(p.remaining.Float64Observable, n, set)
 			}
 		}
 	}

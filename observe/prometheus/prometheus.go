@@ -67,7 +67,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/observe"
-	"github.com/sluice-go/sluice/observe/internal/metrics"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -102,46 +101,23 @@ type Config struct {
 // A Collector records the events of gates as metrics for Prometheus. It is safe for use by
 // multiple goroutines and must be made by [New].
 type Collector struct {
-	queue, call                      *prometheus.HistogramVec
-	inFlight                         *prometheus.GaugeVec
-	admitted                         *prometheus.CounterVec
-	queued, refused, retries, pauses *prometheus.CounterVec
-	changes                          *prometheus.CounterVec
-	gauges                           []gauge
-	published                        *publishedDescs
-	responses                        *prometheus.CounterVec
+	events    []eventMetric // and responses
+	gauges    []gauge
+	published *publishedDescs
 
 	gates  iter.Seq[sluice.Stats]
 	limits iter.Seq2[string, []ratelimit.Limit]
-	table  *observe.Table[*gateMetrics]
-	timed  *observe.Table[*times]
+	table  *observe.Table[*series]
+	timed  *observe.Table[string] // the label of the histograms of a gate
 }
-
-// gateMetrics are those of one gate.
-type gateMetrics struct {
-	*times
-	name                    string
-	inFlight                prometheus.Gauge
-	admitted                prometheus.Counter
-	queued, retries, pauses prometheus.Counter
-	refused                 map[string]prometheus.Counter      // by reason
-	changes                 *observe.Table[prometheus.Counter] // by reason, once there was one
-	responses               *observe.Table[prometheus.Counter] // by code, once there was one
-}
-
-// times are the histograms of one gate.
-type times struct{ queue, call prometheus.Observer }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a Collector. It returns an error if cfg.MaxGates is negative or more than 10,000,
 // if cfg.MaxHistograms is negative, if cfg.Buckets do not increase, or if cfg.Labels has a name that is invalid or used by the Collector.
 func New(cfg Config) (*Collector, error) {
-	if err := metrics.Check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
-		return nil, fmt.Errorf("sluiceprom: %w", err)
-	}
-	if cfg.Buckets == nil {
-		cfg.Buckets = metrics.Buckets()
+	if err := check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
+		return nil, err
 	}
 	for i, bound := range cfg.Buckets {
 		if math.IsNaN(bound) || i > 0 && bound <= cfg.Buckets[i-1] {
@@ -151,125 +127,78 @@ func New(cfg Config) (*Collector, error) {
 	if _, ok := cfg.Labels["le"]; ok {
 		return nil, errors.New(`sluiceprom: the label "le" is reserved for histograms`)
 	}
-	name := func(name string) string { return prometheus.BuildFQName("sluice", "", name) }
-	opts := func(n, help string) prometheus.Opts {
-		return prometheus.Opts{Name: name(n), Help: help, ConstLabels: cfg.Labels}
+	c := &Collector{gates: cfg.Gates, limits: cfg.Limits, published: new(publishedDescs)}
+	for _, m := range observe.Metrics() {
+		name := "sluice_" + m.Prometheus
+		desc := func(labels ...string) *prometheus.Desc {
+			return prometheus.NewDesc(name, m.Help, append([]string{"gate"}, labels...), cfg.Labels)
+		}
+		switch {
+		case m.Totals != nil && m.Label != "":
+			c.gauges = append(c.gauges, gauge{m, desc(m.Label)})
+		case m.Totals != nil:
+			c.gauges = append(c.gauges, gauge{m, desc()})
+		case m.Prometheus == "server_limit":
+			c.published.limit = desc("limit", "unit")
+		case m.Prometheus == "server_remaining":
+			c.published.remaining = desc("limit", "unit")
+		default:
+			buckets := m.Buckets
+			if cfg.Buckets != nil {
+				buckets = cfg.Buckets
+			}
+			c.events = append(c.events, newEventMetric(m, prometheus.Opts{Name: name, Help: m.Help, ConstLabels: cfg.Labels}, buckets))
+		}
 	}
-	histogram := func(n, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name(n), Help: help, ConstLabels: cfg.Labels, Buckets: cfg.Buckets,
-		}, []string{"gate"})
-	}
-	counter := func(n, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(n, help)), append([]string{"gate"}, labels...))
-	}
-	desc := func(n, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name(n), help, append([]string{"gate"}, labels...), cfg.Labels)
-	}
-	c := &Collector{
-		queue:    histogram("queue_duration_seconds", "Time that granted calls waited."),
-		call:     histogram("call_duration_seconds", "Time that calls were in flight."),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("calls_in_flight", "Calls in flight.")), []string{"gate"}),
-		admitted: counter("calls_admitted_total", "Admitted calls."),
-		queued:   counter("calls_queued_total", "Calls that had to wait."),
-		refused:  counter("calls_refused_total", "Refused calls, by reason.", "reason"),
-		retries:  counter("retries_total", "Retries."),
-		pauses:   counter("pauses_total", "Pauses, and extensions of a pause."),
-		changes:  counter("learned_changes_total", "Changes of what is learned about the limit of the server, by reason.", "reason"),
-		gauges:   newGauges(desc),
-		gates:    cfg.Gates,
-		limits:   cfg.Limits,
-
-		published: newPublishedDescs(desc),
-		responses: counter("responses_total", "HTTP responses, by status code; the code 0 stands for none.", "code"),
-	}
-	c.timed = observe.NewTable(cfg.MaxHistograms, c.timesOf)
-	c.table = observe.NewTable(cfg.MaxGates, c.of)
+	c.timed = observe.NewTable(cfg.MaxHistograms, valid)
+	c.table = observe.NewTable(cfg.MaxGates, c.seriesOf)
 	if err := prometheus.NewRegistry().Register(c); err != nil { // finds invalid labels
 		return nil, fmt.Errorf("sluiceprom: %w", err)
 	}
 	return c, nil
 }
 
+// maxGates is the most gates that may have time series of their own: 10,000 of them are
+// 200,000 series, and as many as most servers of metrics take from one program.
+const maxGates = 10_000
+
+// check returns an error if the configured numbers of gates cannot be.
+func check(gates, histograms int) error {
+	switch {
+	case gates < 0:
+		return fmt.Errorf("sluiceprom: negative MaxGates %d", gates)
+	case gates > maxGates:
+		return fmt.Errorf("sluiceprom: MaxGates %d: at most %d gates can have metrics of their own, because each has about 20 time series; leave MaxGates at 0, and further gates are added up as \"other\"", gates, maxGates)
+	case histograms < 0:
+		return fmt.Errorf("sluiceprom: negative MaxHistograms %d", histograms)
+	}
+	return nil
+}
+
 // valid returns s without invalid UTF-8, with which the client panics.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
-
-// maxReasons is more than there are reasons to learn; further ones are added up as "other".
-const maxReasons = 20
-
-// maxCodes is more than a server has; further ones are added up as "other".
-const maxCodes = 30
-
-// timesOf returns the histograms of a gate.
-func (c *Collector) timesOf(gate string) *times {
-	gate = valid(gate)
-	return &times{queue: c.queue.WithLabelValues(gate), call: c.call.WithLabelValues(gate)}
-}
-
-// of returns the metrics of a gate.
-func (c *Collector) of(gate string) *gateMetrics {
-	times := c.timed.Of(gate)
-	gate = valid(gate)
-	m := &gateMetrics{
-		times:    times,
-		name:     gate,
-		admitted: c.admitted.WithLabelValues(gate),
-		inFlight: c.inFlight.WithLabelValues(gate),
-		queued:   c.queued.WithLabelValues(gate),
-		retries:  c.retries.WithLabelValues(gate),
-		pauses:   c.pauses.WithLabelValues(gate),
-		refused:  make(map[string]prometheus.Counter),
-	}
-	for reason := range (sluice.Refusals{}).All() {
-		m.refused[reason] = c.refused.WithLabelValues(gate, reason)
-	}
-	m.changes = observe.NewTable(maxReasons, func(reason string) prometheus.Counter {
-		return c.changes.WithLabelValues(gate, valid(reason))
-	})
-	m.responses = observe.NewTable(maxCodes, func(code string) prometheus.Counter {
-		return c.responses.WithLabelValues(gate, code)
-	})
-	return m
-}
 
 // ObserveAttempt counts the response of an attempt by its status. It is a
 // sluicehttp.Config.OnAttempt.
 func (c *Collector) ObserveAttempt(key string, a sluicehttp.Attempt) {
-	c.table.Of(key).responses.Of(strconv.Itoa(a.Status)).Inc()
+	c.table.Of(key).responses.Of(strconv.Itoa(a.Status))(1)
 }
 
 // Observe counts e. It is a [sluice.Observer].
 func (c *Collector) Observe(e sluice.Event) {
-	m := c.table.Of(e.Gate)
-	switch e.Kind {
-	case sluice.EventQueued:
-		m.queued.Inc()
-	case sluice.EventGranted:
-		m.admitted.Inc()
-		m.queue.Observe(e.Wait.Seconds())
-		m.inFlight.Inc()
-	case sluice.EventReleased:
-		m.call.Observe(e.Held.Seconds())
-		m.inFlight.Dec()
-	case sluice.EventRefused:
-		refused, known := m.refused[e.Reason]
-		if !known { // a reason of a later version
-			refused = m.refused["other"]
+	for _, to := range c.table.Of(e.Gate).changes[e.Kind] {
+		record := to.record
+		if to.byReason != nil {
+			record = to.byReason.Of(e.Reason)
 		}
-		refused.Inc()
-	case sluice.EventRetried:
-		m.retries.Inc()
-	case sluice.EventPaused:
-		m.pauses.Inc()
-	case sluice.EventLearned:
-		m.changes.Of(e.Reason).Inc()
+		record(to.value(e))
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, p := range c.parts() {
-		p.Describe(ch)
+	for _, m := range c.events {
+		m.Describe(ch)
 	}
 	for _, g := range c.gauges {
 		ch <- g.desc
@@ -279,21 +208,17 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	for _, p := range c.parts() {
-		p.Collect(ch)
+	for _, m := range c.events {
+		m.Collect(ch)
 	}
 	c.published.collect(ch, c)
 	if c.gates == nil {
 		return
 	}
-	label := func(name string) string { return c.table.Of(name).name }
+	label := func(name string) string { return c.table.Of(name).gate }
 	for label, sum := range observe.Sum(c.gates, label) {
 		for _, g := range c.gauges {
 			g.collect(ch, sum, label)
 		}
 	}
-}
-
-func (c *Collector) parts() []prometheus.Collector {
-	return []prometheus.Collector{c.queue, c.call, c.inFlight, c.admitted, c.queued, c.refused, c.retries, c.pauses, c.changes, c.responses}
 }

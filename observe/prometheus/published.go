@@ -9,13 +9,6 @@ import (
 // publishedDescs are the metrics of the limits that servers publish.
 type publishedDescs struct{ limit, remaining *prometheus.Desc }
 
-func newPublishedDescs(desc newDesc) *publishedDescs {
-	return &publishedDescs{
-		limit:     desc("server_limit", "Limit that the server publishes.", "limit", "unit"),
-		remaining: desc("server_remaining", "What remains of the limit that the server publishes.", "limit", "unit"),
-	}
-}
-
 func (d *publishedDescs) describe(ch chan<- *prometheus.Desc) {
 	ch <- d.limit
 	ch <- d.remaining
@@ -29,7 +22,7 @@ func (d *publishedDescs) collect(ch chan<- prometheus.Metric, c *Collector) {
 	}
 	seen := make(map[[3]string]bool)
 	for key, limits := range c.limits {
-		label := c.table.Of(key).name
+		label := c.table.Of(key).gate
 		if label != valid(key) {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 const wantOfServer = `
-# HELP sluice_responses_total HTTP responses, by status code; the code 0 stands for none.
+# HELP sluice_responses_total HTTP responses, by status code, attempts without a response included.
 # TYPE sluice_responses_total counter
 sluice_responses_total{code="0",gate="http://a.test"} 1
 sluice_responses_total{code="200",gate="http://a.test"} 2
