@@ -23,7 +23,7 @@ import (
 type call struct {
 	t     *Transport
 	req   *http.Request
-	ctx   context.Context // of req, or ended by req.Cancel as well
+	ctx   context.Context // of req, with the costs of the call
 	o     *Overrides
 	key   key
 	cost  int64
@@ -36,9 +36,6 @@ type call struct {
 	// the context of its attempt, or is nil.
 	aside  *http.Response
 	cancel func()
-
-	canceling *canceling // ends ctx; nil if req has no Cancel
-	handed    bool       // a hold will call its end
 
 	spent *spending // nil without a Config.Cost
 }
@@ -163,16 +160,6 @@ func (c *call) learn(st *state, resp *http.Response, b *bill) (*failure, time.Ti
 
 // hand passes resp and h to the caller, see hold.hand.
 func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
-	if k := c.canceling; k != nil {
-		attempt := h.cancel
-		h.cancel = func() {
-			if attempt != nil {
-				attempt()
-			}
-			k.end(nil)
-		}
-		c.handed = true
-	}
 	c.page.billed(h.bill)
 	h.meter = newMeter(c.t.cfg.Usage, h.bill, resp)
 	h.hand(c.ctx, resp, c.req.Method, now, free)
@@ -260,12 +247,12 @@ func (c *call) discard() {
 // was set aside, unless the caller has cancelled the request.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
-	resp, ended := c.aside, c.ended()
-	if resp == nil || ended == context.Canceled || ended == errCanceled {
+	resp := c.aside
+	if resp == nil || c.ctx.Err() == context.Canceled {
 		c.discard()
 		return nil, c.blame(err)
 	}
-	if c.cancel != nil || c.canceling != nil {
+	if c.cancel != nil {
 		c.hand(&hold{cancel: c.cancel}, resp, time.Time{}, false)
 	}
 	return resp, nil
@@ -275,7 +262,7 @@ func (c *call) refused(err error) (*http.Response, error) {
 // why there is no other attempt.
 func (c *call) failed(f *failure, stopped error) error {
 	c.stop(stopped, f.at)
-	if is[*sluice.RetryError](stopped) && c.ended() == nil {
+	if is[*sluice.RetryError](stopped) && c.ctx.Err() == nil {
 		return c.blame(stopped)
 	}
 	return f.err // as from the base transport alone
@@ -283,7 +270,7 @@ func (c *call) failed(f *failure, stopped error) error {
 
 // blame returns err for the caller: an error of the context unwrapped.
 func (c *call) blame(err error) error {
-	if err := c.ended(); err != nil {
+	if err := c.ctx.Err(); err != nil {
 		return err
 	}
 	return c.tooShort(err)

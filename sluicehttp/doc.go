@@ -75,7 +75,7 @@
 //	501 and all other statuses           not a failure   not a failure
 //	wrong certificate, scheme or name,   no              no
 //	refused by a proxy (407), malformed
-//	request, context done
+//	request, canceled, context done
 //
 // Idempotent are GET, HEAD, OPTIONS, TRACE, PUT and DELETE, requests with an Idempotency-Key
 // or X-Idempotency-Key, and requests that [Overrides] or Config.Idempotent declare idempotent.
@@ -180,6 +180,9 @@
 // made before the queue and expires after some minutes, so bound long queues by a timeout.
 //
 // # Limitations
+//
+// The deprecated Request.Cancel ends an attempt, if the base transport honors it, but no wait;
+// use the context.
 //
 // A Transport does not cache, authenticate, balance or break circuits. It does not know what
 // other processes send; for that, Config.Gate accepts a Semaphore and Limits that are shared,

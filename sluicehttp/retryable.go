@@ -134,7 +134,7 @@ func (f *failure) marked() error {
 func (c *call) judgeError(err error, unwritten bool) *failure {
 	f := &failure{err: err}
 	switch {
-	case hopeless(err) || c.t.refusedByProxy(err) || !wellFormed(c.req):
+	case hopeless(err) || c.t.refusedByProxy(err) || !wellFormed(c.req) || canceled(c.req):
 		f.final = sluice.ErrPermanent
 	case !c.safe && !unwritten && !neverWritten(err):
 		f.final = ErrUnsafe
@@ -185,6 +185,17 @@ type streamError struct {
 func (e streamError) Error() string { return "stream error" }
 
 const refusedStream = 0x7 // RFC 9113, section 7: "prior to any application processing"
+
+// canceled reports whether the deprecated Request.Cancel of req is closed, which the base
+// transport honors in each attempt.
+func canceled(req *http.Request) bool {
+	select {
+	case <-req.Cancel: //lint:ignore SA1019 an http.Client with a Timeout sets it, too
+		return true
+	default:
+		return false
+	}
+}
 
 // wellFormed reports whether net/http would send req at all. Its errors for other requests
 // have no type.

@@ -42,7 +42,7 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 	}
 	limit := c.attemptTimeout()
 	ctx, late := h.bound(ctx, limit)
-	if traced || h.cancel != nil || c.canceling != nil {
+	if traced || h.cancel != nil {
 		req = req.WithContext(ctx)
 	}
 	resp, err = c.t.base.RoundTrip(req)
@@ -56,14 +56,10 @@ func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten 
 		resp.Body.Close()       // it cannot be read
 		err = &lateError{limit} // ctx may not have ended yet
 	}
-	switch {
-	case err == nil:
-	case c.canceling.notice():
-		err = c.ended()
-	case ctx.Err() != nil && c.ctx.Err() == nil:
-		err = context.Cause(ctx) // of the attempt, not of the caller
-	}
 	if err != nil {
+		if ctx.Err() != nil && c.ctx.Err() == nil {
+			err = context.Cause(ctx) // of the attempt, not of the caller
+		}
 		return nil, dial != nil && dial.none(), err
 	}
 	resp.Request = c.req

@@ -180,8 +180,9 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
 // once, with an error that matches [*limits.WaitError] and [context.DeadlineExceeded].
 //
-// The deprecated Request.Cancel is obeyed: closing it ends the call in the queue, in a
-// backoff or in an attempt, with the error of net/http.
+// The deprecated Request.Cancel ends no wait for the gate or in a backoff: use the context
+// of the request. The base transport still honors it while the request or the response is
+// sent, and then the request is not sent again.
 //
 // The permit of the request is released when the body of the response has been read to its
 // end, has failed, or is closed. RoundTrip never changes req and always closes its body.
@@ -193,7 +194,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	defer c.unwatch()
 	defer c.body.end()
 	if err := c.prepare(); err != nil {
 		return nil, err
@@ -214,9 +214,6 @@ func (c *call) prepare() (err error) {
 		err = c.estimate()
 	}
 	if err != nil {
-		if err == c.ctx.Err() {
-			err = c.ended()
-		}
 		c.stop(err, time.Time{})
 	}
 	return err
@@ -256,15 +253,7 @@ func (c *call) begin() (err error) {
 	}
 	c.key, c.safe = c.t.keyOf(c.req, c.o), c.idempotent()
 	c.page = newPage(c.ctx, c.key)
-	if cancelOf(c.req) != nil {
-		c.canceling = watchCancel(c.ctx, c.req)
-		c.ctx = c.canceling.ctx
-		if c.canceling.notice() { // before it takes anything
-			err = c.ended()
-			c.unwatch()
-		}
-	}
-	return err
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, if it supports
