@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"bytes"
 	"math/bits"
+	"net/http"
 	"strings"
 )
 
@@ -18,6 +19,7 @@ const (
 	xPlain                    // X-RateLimit-Limit, X-Rate-Limit-Limit
 	perUnit                   // X-RateLimit-Limit-Requests, Anthropic-RateLimit-Requests-Limit
 	vendor                    // all others
+	cache                     // not about limits: whether the response is from a cache
 )
 
 // A part is what a field of a family says.
@@ -69,6 +71,9 @@ const (
 	amazon
 )
 
+// Part of cache.
+const age part = 0
+
 // A kind is what a field says.
 type kind struct {
 	family   family
@@ -83,10 +88,235 @@ type knownField struct {
 	kind
 }
 
+// A name is that of a field that is read, in lower case. The text in braces is a unit, and a
+// star stands for any text that is not empty.
+type name struct {
+	text   string
+	family family
+	part   part
+}
+
+// names are all fields that are read. To read another one, add it here and to the reader of
+// its family. Without stars a name takes precedence, and otherwise if it comes first.
+// Names that begin with X-RateLimit- are also read as X-Rate-Limit-.
+var names = []name{
+	{"age", cache, age},
+
+	{"retry-after-ms", retryAfter, retryAfterMs},
+	{"x-ms-retry-after-ms", retryAfter, msRetryAfterMs},
+	{"x-amz-retry-after", retryAfter, amzRetryAfter},
+	{"retry-after", retryAfter, retryAfterItself},
+	{"x-retry-after", retryAfter, xRetryAfter},
+	{"x-ratelimit-retry-after", retryAfter, xRateLimitRetryAfter},
+	{"grpc-retry-pushback-ms", retryAfter, grpcPushback},
+
+	{"x-should-retry", shouldRetry, xShouldRetry},
+	{"stripe-should-retry", shouldRetry, stripeShouldRetry},
+
+	{"ratelimit", structured, items},
+	{"ratelimit-policy", structured, policy},
+
+	{"ratelimit-limit", plain, most},
+	{"ratelimit-remaining", plain, remaining},
+	{"ratelimit-observed", plain, used},
+	{"ratelimit-reset-after", plain, resetAfter},
+	{"ratelimit-reset", plain, reset},
+	{"ratelimit-resettime", plain, resetTime},
+	{"ratelimit-reason", plain, reason},
+
+	{"x-ratelimit-limit", xPlain, most},
+	{"x-ratelimit-remaining", xPlain, remaining},
+	{"x-ratelimit-used", xPlain, used},
+	{"x-ratelimit-reset-after", xPlain, resetAfter},
+	{"x-ratelimit-reset", xPlain, reset},
+	{"x-ratelimit-next", xPlain, next},
+	{"x-ratelimit-resource", xPlain, resource},
+	{"x-ratelimit-bucket", xPlain, bucket},
+	{"x-ratelimit-scope", xPlain, scope},
+	{"x-ratelimit-global", xPlain, global},
+
+	{"x-shopify-shop-api-call-limit", vendor, shopify},
+	{"x-amzn-ratelimit-limit", vendor, amazon},
+	{"x-ms-ratelimit-remaining-{*}", vendor, azure},
+
+	{"x-hubspot-ratelimit-{daily}", perUnit, most},
+	{"x-hubspot-ratelimit-{secondly}", perUnit, most},
+	{"x-ratelimit-limit-{*}", perUnit, most},
+	{"x-ratelimit-remaining-{*}", perUnit, remaining},
+	{"x-ratelimit-reset-after-{*}", perUnit, resetAfter},
+	{"x-ratelimit-reset-{*}", perUnit, reset},
+	{"x-ratelimit-{*}-limit", perUnit, most},
+	{"x-ratelimit-{*}-remaining", perUnit, remaining},
+	{"x-ratelimit-{*}-reset-after", perUnit, resetAfter},
+	{"x-ratelimit-{*}-reset", perUnit, reset},
+	{"*-ratelimit-{*}-limit", perUnit, most},
+	{"*-ratelimit-{*}-remaining", perUnit, remaining},
+	{"*-ratelimit-{*}-reset-after", perUnit, resetAfter},
+	{"*-ratelimit-{*}-reset", perUnit, reset},
+}
+
 const (
-	shortestInfix = len("x-ratelimit-a-limit")
-	longestName   = 128 // far more than any known server uses
+	shortestName = 3   // of which the third letter can be looked at
+	longestName  = 128 // far more than any known server uses
 )
+
+// spellings returns n in its spellings.
+func (n name) spellings() []name {
+	all := []name{n}
+	if rest, ok := strings.CutPrefix(n.text, "x-ratelimit-"); ok {
+		n.text = "x-rate-limit-" + rest
+		all = append(all, n)
+	}
+	return all
+}
+
+// A pattern is a name with stars.
+type pattern struct {
+	anyBefore     bool // it begins with a star
+	before, after string
+	bit           uint64
+	name
+}
+
+// A nameIndex finds the kind of a field by its name. Most fields of a header are not about
+// limits. So at first it looks at the length of a name and at three of its letters: each name
+// of the table has a bit, which it shares with the 64th after it, and an unknown name usually
+// has no bit in common with all four. This takes a single branch: a map is visited in random
+// order, so the processor would mispredict each further branch.
+type nameIndex struct {
+	firsts, thirds, lasts [32]uint64 // by the letter, without its case
+	sizes                 [longestName + 1]uint64
+
+	spelled [64]struct { // a name without stars for each bit, as net/http spells it
+		key string
+		kind
+	}
+	exact    map[string]kind // all names without stars
+	patterns []pattern       // the others
+}
+
+var known = newNameIndex(names)
+
+func newNameIndex(names []name) (x nameIndex) {
+	x.exact = make(map[string]kind)
+	bit := uint64(1)
+	for _, n := range names {
+		for _, n := range n.spellings() {
+			x.add(n, bit)
+			bit = bits.RotateLeft64(bit, 1)
+		}
+	}
+	return x
+}
+
+// add adds n, whose bit is given.
+func (x *nameIndex) add(n name, bit uint64) {
+	before, rest, _ := strings.Cut(n.text, "{")
+	unit, after, _ := strings.Cut(rest, "}")
+	p := pattern{before: before, after: after, bit: bit, name: n}
+	p.before, p.anyBefore = strings.CutPrefix(before, "*")
+	least := len(p.before) + len(unit) + len(after)
+	if p.anyBefore {
+		least++
+	}
+	most := longestName
+	if !strings.Contains(n.text, "*") {
+		most = least
+		text, k := before+unit+after, kind{n.family, n.part, 0, 0}
+		if unit != "" {
+			k.from, k.to = uint8(len(before)), uint8(len(before)+len(unit))
+		}
+		x.exact[text] = k
+		usual := &x.spelled[bits.TrailingZeros64(bit)]
+		usual.key, usual.kind = http.CanonicalHeaderKey(text), k
+	} else {
+		x.patterns = append(x.patterns, p)
+	}
+	for size := least; size <= most; size++ {
+		x.sizes[size] |= bit
+	}
+	text := strings.NewReplacer("{", "", "}", "").Replace(n.text)
+	admit(&x.lasts, text[len(text)-1], bit)
+	if p.anyBefore {
+		text = "***"
+	}
+	admit(&x.firsts, text[0], bit)
+	admit(&x.thirds, text[2], bit)
+}
+
+// admit sets bit for a letter, or for all if that is a star.
+func admit(letters *[32]uint64, letter byte, bit uint64) {
+	if letter != '*' {
+		letters[letter%32] |= bit
+		return
+	}
+	for i := range letters {
+		letters[i] |= bit
+	}
+}
+
+// mayBe returns the bits of the names that key may be, by its length and three letters.
+func (x *nameIndex) mayBe(key string) uint64 {
+	n := len(key)
+	if n < shortestName || n > longestName {
+		return 0
+	}
+	return x.sizes[n] & x.firsts[key[0]%32] & x.lasts[key[n-1]%32] & x.thirds[key[2]%32]
+}
+
+// classify returns the kind of the field called key, and whether it is one that is read.
+func classify(key string) (k kind, read bool) {
+	if may := known.mayBe(key); may != 0 {
+		return known.find(key, may)
+	}
+	return kind{}, false
+}
+
+// find is classify for a field that may have the names with those bits.
+func (x *nameIndex) find(key string, may uint64) (kind, bool) {
+	for left := may; left != 0; left &= left - 1 { // usually finds it, without a map
+		if usual := &x.spelled[bits.TrailingZeros64(left)]; usual.key == key {
+			return usual.kind, true
+		}
+	}
+	var buf [longestName]byte
+	name := buf[:len(key)]
+	for i := range name {
+		name[i] = lower[key[i]]
+	}
+	if k, read := x.exact[string(name)]; read {
+		return k, true
+	}
+	for i := range x.patterns {
+		p := &x.patterns[i]
+		if p.bit&may == 0 {
+			continue
+		}
+		if from, to, ok := p.match(name); ok {
+			return kind{p.family, p.part, uint8(from), uint8(to)}, true
+		}
+	}
+	return kind{}, false
+}
+
+// match reports whether p is the pattern of name, and returns where the unit is.
+func (p *pattern) match(name []byte) (from, to int, ok bool) {
+	to = len(name) - len(p.after)
+	if to < 0 || string(name[to:]) != p.after {
+		return 0, 0, false
+	}
+	begin := 0
+	if p.anyBefore {
+		if begin = bytes.Index(name, []byte(p.before)); begin <= 0 {
+			return 0, 0, false
+		}
+	}
+	from = begin + len(p.before)
+	if from >= to || string(name[begin:from]) != p.before {
+		return 0, 0, false
+	}
+	return from, to, true
+}
 
 // lower maps bytes to lower case, without branches that would be mispredicted.
 var lower = func() (table [256]byte) {
@@ -98,254 +328,6 @@ var lower = func() (table [256]byte) {
 	}
 	return table
 }()
-
-// Most fields of a header are not about limits. mayMatter rejects nearly all of those by their
-// length, first letter and last letter, with tables and a single branch: a map is visited in
-// random order, so the processor would mispredict each further branch. mayBeKnown and classify
-// reject the others.
-
-// Groups of names, for mayMatter.
-const (
-	groupAge    = 1 << iota // Age
-	groupR                  // RateLimit, Retry-After
-	groupX                  // X-…
-	groupStripe             // Stripe-Should-Retry
-	groupGrpc               // Grpc-Retry-Pushback-Ms
-	groupInfix              // …-RateLimit-…-Limit, -Remaining, -Reset, -Reset-After
-)
-
-var (
-	groupsBegun  = groupsOf(map[byte]uint8{'a': groupAge, 'r': groupR, 'x': groupX, 's': groupStripe, 'g': groupGrpc})
-	groupsEnded  = groupsOf(map[byte]uint8{'t': groupInfix, 'g': groupInfix, 'r': groupInfix})
-	groupsOfSize = func() (table [longestName + 1]uint8) {
-		table[len("Age")] |= groupAge
-		table[len("Stripe-Should-Retry")] |= groupStripe
-		table[len("Grpc-Retry-Pushback-Ms")] |= groupGrpc
-		for i := range table {
-			if i >= len("ratelimit") {
-				table[i] |= groupR
-			}
-			if i >= len("x-retry-after") {
-				table[i] |= groupX
-			}
-			if i >= shortestInfix {
-				table[i] |= groupInfix
-			}
-		}
-		return table
-	}()
-)
-
-// groupsOf returns a table of the groups of letters, in both cases.
-func groupsOf(letters map[byte]uint8) (table [256]uint8) {
-	for c, group := range letters {
-		table[c], table[c-'a'+'A'] = group, group
-	}
-	return table
-}
-
-// mayMatter reports whether the field called key may be Age or one that classify knows.
-func mayMatter(key string) bool {
-	n := len(key)
-	return n > 0 && n <= longestName && (groupsBegun[key[0]]|groupsEnded[key[n-1]])&groupsOfSize[n] != 0
-}
-
-// isAge reports whether key, for which mayMatter returned true, is Age.
-func isAge(key string) bool { return len(key) == len("Age") && strings.EqualFold(key, "Age") }
-
-// mayBeKnown reports whether key, for which mayMatter returned true, may be one that
-// classifyLower knows. It looks at a few letters only.
-func mayBeKnown(key string) bool {
-	if len(key) < len("ratelimit") {
-		return false
-	}
-	last := lower[key[len(key)-1]]
-	if len(key) >= shortestInfix && (last == 't' || last == 'g' || last == 'r') {
-		return true
-	}
-	third := lower[key[2]]
-	switch lower[key[0]] {
-	case 'r':
-		return third == 't' // RateLimit, Retry-After
-	case 's', 'g':
-		return true
-	case 'x':
-		switch third {
-		case 'r':
-			return lower[key[4]] == 't' // X-RateLimit, X-Rate-Limit, X-Retry-After
-		case 'a':
-			return last == 'r' // X-Amz-Retry-After
-		case 'm', 's', 'h':
-			return true // X-Ms-…, X-Should-Retry, X-Shopify-…, X-HubSpot-…
-		}
-	}
-	return false
-}
-
-// classify returns the kind of the field called key, for which mayMatter returned true, and
-// whether it is one that is read.
-func classify(key string) (k kind, read bool) {
-	switch key { // the most frequent ones, as net/http spells them: saves an eighth of Parse
-	case "X-Ratelimit-Limit":
-		return of(xPlain, most)
-	case "X-Ratelimit-Remaining":
-		return of(xPlain, remaining)
-	case "X-Ratelimit-Used":
-		return of(xPlain, used)
-	case "X-Ratelimit-Reset":
-		return of(xPlain, reset)
-	case "X-Ratelimit-Resource":
-		return of(xPlain, resource)
-	}
-	if !mayBeKnown(key) {
-		return kind{}, false
-	}
-	return classifyLower(key)
-}
-
-// classifyLower is classify for names in any case.
-func classifyLower(key string) (kind, bool) {
-	var buf [longestName]byte
-	name := buf[:len(key)]
-	for i := range name {
-		name[i] = lower[key[i]]
-	}
-	if from := after(name, "x-ratelimit-"); from > 0 {
-		return classifyX(name, from)
-	}
-	if from := after(name, "x-rate-limit-"); from > 0 {
-		return classifyX(name, from)
-	}
-	switch string(name) {
-	case "retry-after-ms":
-		return of(retryAfter, retryAfterMs)
-	case "x-ms-retry-after-ms":
-		return of(retryAfter, msRetryAfterMs)
-	case "x-amz-retry-after":
-		return of(retryAfter, amzRetryAfter)
-	case "retry-after":
-		return of(retryAfter, retryAfterItself)
-	case "x-retry-after":
-		return of(retryAfter, xRetryAfter)
-	case "grpc-retry-pushback-ms":
-		return of(retryAfter, grpcPushback)
-	case "x-should-retry":
-		return of(shouldRetry, xShouldRetry)
-	case "stripe-should-retry":
-		return of(shouldRetry, stripeShouldRetry)
-	case "ratelimit":
-		return of(structured, items)
-	case "ratelimit-policy":
-		return of(structured, policy)
-	case "x-shopify-shop-api-call-limit":
-		return of(vendor, shopify)
-	case "x-amzn-ratelimit-limit":
-		return of(vendor, amazon)
-	case "x-hubspot-ratelimit-daily", "x-hubspot-ratelimit-secondly":
-		return ofUnit(perUnit, most, len("x-hubspot-ratelimit-"), len(key))
-	}
-	if from := after(name, "ratelimit-"); from > 0 {
-		return classifyPlain(name, from)
-	}
-	if from := after(name, "x-ms-ratelimit-remaining-"); from > 0 {
-		if from == len(key) {
-			return kind{}, false
-		}
-		return ofUnit(vendor, azure, from, len(key))
-	}
-	if from := bytes.Index(name, []byte("-ratelimit-")); from > 0 {
-		return classifyInfix(name, from+len("-ratelimit-"))
-	}
-	return kind{}, false
-}
-
-// of returns the kind of a name without a unit.
-func of(family family, part part) (kind, bool) { return kind{family: family, part: part}, true }
-
-// ofUnit returns the kind of a name with a unit.
-func ofUnit(family family, part part, from, to int) (kind, bool) {
-	return kind{family, part, uint8(from), uint8(to)}, true
-}
-
-// classifyPlain is classify for RateLimit- and the rest of the name at from.
-func classifyPlain(name []byte, from int) (kind, bool) {
-	switch string(name[from:]) {
-	case "limit":
-		return of(plain, most)
-	case "remaining":
-		return of(plain, remaining)
-	case "reset":
-		return of(plain, reset)
-	case "reset-after":
-		return of(plain, resetAfter)
-	case "observed":
-		return of(plain, used)
-	case "resettime":
-		return of(plain, resetTime)
-	case "reason":
-		return of(plain, reason)
-	}
-	return kind{}, false
-}
-
-// classifyX is classify for X-RateLimit- and the rest of the name at from.
-func classifyX(name []byte, from int) (kind, bool) {
-	switch string(name[from:]) {
-	case "limit":
-		return of(xPlain, most)
-	case "remaining":
-		return of(xPlain, remaining)
-	case "reset":
-		return of(xPlain, reset)
-	case "reset-after":
-		return of(xPlain, resetAfter)
-	case "used":
-		return of(xPlain, used)
-	case "next":
-		return of(xPlain, next)
-	case "resource":
-		return of(xPlain, resource)
-	case "bucket":
-		return of(xPlain, bucket)
-	case "scope":
-		return of(xPlain, scope)
-	case "global":
-		return of(xPlain, global)
-	case "retry-after":
-		return of(retryAfter, xRateLimitRetryAfter)
-	}
-	for _, prefix := range partNames {
-		if to := from + after(name[from:], prefix.name); to > from && to+1 < len(name) && name[to] == '-' {
-			return ofUnit(perUnit, prefix.part, to+1, len(name))
-		}
-	}
-	return classifyInfix(name, from)
-}
-
-// classifyInfix is classify for a name with a unit at from, followed by a part.
-func classifyInfix(name []byte, from int) (kind, bool) {
-	for _, suffix := range partNames {
-		to := len(name) - len(suffix.name) - 1
-		if to > from && name[to] == '-' && string(name[to+1:]) == suffix.name {
-			return ofUnit(perUnit, suffix.part, from, to)
-		}
-	}
-	return kind{}, false
-}
-
-// partNames are the parts that can have a unit, longer names before their prefixes.
-var partNames = [...]struct {
-	name string
-	part part
-}{{"limit", most}, {"remaining", remaining}, {"reset-after", resetAfter}, {"reset", reset}}
-
-// after returns the length of prefix if name begins with it, or 0.
-func after(name []byte, prefix string) int {
-	if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
-		return len(prefix)
-	}
-	return 0
-}
 
 // unit returns the unit in the name of the field, in lower case.
 func (f *knownField) unit() string {

@@ -74,15 +74,12 @@ func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, 
 	var fields [few]knownField
 	n := 0
 	for key, values := range header {
-		if !mayMatter(key) {
-			continue
-		}
-		if isAge(key) {
-			s.FromCache = s.FromCache || aged(values)
-			continue
-		}
 		k, read := classify(key)
 		if !read || len(values) == 0 {
+			continue
+		}
+		if k.family == cache {
+			s.FromCache = s.FromCache || aged(values)
 			continue
 		}
 		if n < few {
@@ -118,11 +115,8 @@ func (o *Options) readMany(s *Info, header http.Header, now time.Time) (Info, []
 	var order [mostFields]uint8
 	n, lost := 0, false
 	for key, values := range header {
-		if !mayMatter(key) || len(values) == 0 {
-			continue
-		}
 		k, read := classify(key)
-		if !read {
+		if !read || len(values) == 0 || k.family == cache {
 			continue
 		}
 		f := knownField{key, values, k}
