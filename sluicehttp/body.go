@@ -27,6 +27,7 @@ type hold struct {
 	over    atomic.Bool
 
 	listed bool // in state.held; not changed once the caller has h
+	handed bool // the caller has h, and ends it
 
 	// Guarded by state.mu.
 	since      time.Duration // after Transport.epoch
@@ -51,6 +52,18 @@ func (h *hold) Close() error {
 	defer h.end()
 	h.meter.close()
 	return h.body.Close()
+}
+
+// drop ends h and closes its body, unless the caller has h: there is no response, it was set
+// aside, or a function of the configuration has panicked.
+func (h *hold) drop() {
+	if h.handed {
+		return
+	}
+	if h.body != nil {
+		h.body.Close()
+	}
+	h.end()
 }
 
 // end releases everything, once.

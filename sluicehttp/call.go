@@ -32,6 +32,8 @@ type call struct {
 	began time.Time // zero if ctx has no deadline
 	body  replay
 
+	attempts sluice.Attempts
+
 	// aside is a response that is returned if there is no better one. cancel ends
 	// the context of its attempt, or is nil.
 	aside  *http.Response
@@ -43,99 +45,102 @@ type call struct {
 // run sends c through the gate of st until there is no other attempt.
 func (c *call) run(st *state) (*http.Response, error) {
 	st.goesTo(c)
-	attempts := st.attempts
+	c.attempts = st.attempts
 	if retriedOutside(c.req) {
-		attempts.Charge()
+		c.attempts.Charge()
 	}
 	for {
-		var asked time.Time
-		if c.noted() {
-			asked = time.Now()
-		}
+		asked := c.clock()
 		h := &hold{state: st}
-		if err := attempts.NextIn(c.ctx, c.cost, &h.own); err != nil {
-			return c.refused(err)
-		}
-		h.permit, h.bill = &h.own, c.newBill(st, &h.own)
-		req, err := c.body.next(c.req, !c.o.NoRetry)
+		req, err := c.next(h)
 		if err != nil {
-			h.bill.failed(time.Now())
-			h.permit.Release()
 			return c.refused(err)
 		}
 		c.discard()
-		resp, again, err := c.attempt(req, st, h, &attempts, asked)
+		resp, again, err := c.attempt(req, h, asked)
 		if !again {
 			return resp, err
 		}
 	}
 }
 
-// attempt sends req once, with the permit of h. again reports whether there is another
-// attempt; if not, the other results are those of RoundTrip.
-func (c *call) attempt(req *http.Request, st *state, h *hold, attempts *sluice.Attempts, asked time.Time) (resp *http.Response, again bool, err error) {
-	handed := false
-	var open *http.Response // closed if a function of the configuration panics
-	defer func() {
-		if open != nil {
-			open.Body.Close()
-		}
-		if !handed { // no response, one that was set aside, or a panic
-			h.end()
-		}
-	}()
-	var sent time.Time
-	if c.noted() {
-		sent = time.Now()
+// next waits for the permit of another attempt, which h gets, and returns its request.
+func (c *call) next(h *hold) (*http.Request, error) {
+	if err := c.attempts.NextIn(c.ctx, c.cost, &h.own); err != nil {
+		return nil, err
 	}
+	h.permit, h.bill = &h.own, c.newBill(h.state, &h.own)
+	req, err := c.body.next(c.req, !c.o.NoRetry)
+	if err != nil {
+		h.bill.failed(time.Now())
+		h.permit.Release()
+	}
+	return req, err
+}
+
+// attempt sends req once, with the permit of h, which was asked for at asked. again reports
+// whether there is another attempt; if not, the other results are those of RoundTrip.
+func (c *call) attempt(req *http.Request, h *hold, asked time.Time) (resp *http.Response, again bool, err error) {
+	defer h.drop()
+	sent := c.clock()
 	resp, unwritten, err := c.send(req, h)
-	open = resp
 	var now time.Time // of arrival; zero if nothing depends on it
 	var f *failure
 	if err == nil {
-		f, now = c.learn(st, resp, h.bill)
+		h.body = resp.Body
+		f, now = c.learn(h, resp)
 	} else {
 		now = time.Now()
 		h.bill.failed(now)
 		f = c.judgeError(err, unwritten)
 	}
 	if c.noted() {
-		c.note(st, asked, sent, now, resp, f)
-	}
-	if f == nil {
-		open = nil
-		st.adjust()
-		if resp.StatusCode < 500 {
-			attempts.Ended(c.ctx, nil)
-		}
-		handed = true
-		c.hand(h, resp, now, c.free())
-		return resp, false, nil
-	}
-
-	stopped := c.fail(f, attempts)
-	open = nil
-	if resp != nil {
-		st.adjust() // after a throttle has paused the gate
+		c.note(h.state, asked, sent, now, resp, f)
 	}
 	switch {
-	case stopped == nil && resp == nil:
-		return nil, true, nil
-	case stopped == nil:
-		c.setAside(resp, h)
-		return nil, true, nil
+	case f == nil:
+		return c.succeeded(resp, h, now), false, nil
 	case resp == nil:
+		stopped := c.fail(f)
+		if stopped == nil {
+			return nil, true, nil
+		}
 		return nil, false, c.failed(f, stopped)
 	}
-	c.stop(stopped, f.at)
-	handed = true
-	c.hand(h, resp, now, c.free())
-	return resp, false, nil
+	resp = c.unsuccessful(resp, h, f, now)
+	return resp, resp == nil, nil
 }
 
-// learn applies what resp says about limits to st, and judges resp. It also returns when resp
-// arrived, or the zero time if resp says nothing, as most do, and that needs no note either.
-func (c *call) learn(st *state, resp *http.Response, b *bill) (*failure, time.Time) {
+// succeeded returns resp, which did not fail, for the caller.
+func (c *call) succeeded(resp *http.Response, h *hold, now time.Time) *http.Response {
+	h.state.adjust()
+	if resp.StatusCode < 500 {
+		c.attempts.Ended(c.ctx, nil)
+	}
+	c.hand(h, resp, now, c.free())
+	return resp
+}
+
+// unsuccessful returns resp, which failed with f, for the caller, or sets it aside and returns
+// nil if there is another attempt.
+func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.Time) *http.Response {
+	stopped := c.fail(f)
+	h.body = nil
+	h.state.adjust() // after a throttle has paused the gate
+	if stopped == nil {
+		c.setAside(resp, h)
+		return nil
+	}
+	c.stop(stopped, f.at)
+	c.hand(h, resp, now, c.free())
+	return resp
+}
+
+// learn applies what resp, the response to the attempt of h, says about limits, and judges it.
+// It also returns when resp arrived, or the zero time if resp says nothing, as most do, and
+// that needs no note either.
+func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
+	st, b := h.state, h.bill
 	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
 	if now.IsZero() {
 		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && b == nil && st.floors.Load() == 0 && !c.noted() {
@@ -160,6 +165,7 @@ func (c *call) learn(st *state, resp *http.Response, b *bill) (*failure, time.Ti
 
 // hand passes resp and h to the caller, see hold.hand.
 func (c *call) hand(h *hold, resp *http.Response, now time.Time, free bool) {
+	h.handed = true
 	c.page.billed(h.bill)
 	h.meter = newMeter(c.t.cfg.Usage, h.bill, resp)
 	h.hand(c.ctx, resp, c.req.Method, now, free)
@@ -175,6 +181,14 @@ func (c *call) server() key {
 
 // noted reports whether somebody wants to know of attempts.
 func (c *call) noted() bool { return c.page != nil || c.t.cfg.OnAttempt != nil }
+
+// clock returns the time for a note, or the zero time if there is none.
+func (c *call) clock() (now time.Time) {
+	if c.noted() {
+		now = time.Now()
+	}
+	return now
+}
 
 // note adds an attempt to the report, and passes it to Config.OnAttempt.
 func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, f *failure) {
@@ -195,14 +209,14 @@ func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, 
 
 // fail reports a failure to the gate, and returns why there is no other attempt, or nil if
 // there is one.
-func (c *call) fail(f *failure, attempts *sluice.Attempts) error {
+func (c *call) fail(f *failure) error {
 	if why := c.final(f); why != nil {
 		if f.throttled { // otherwise Permanent would count as a success of the server
-			attempts.Ended(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
+			c.attempts.Ended(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
 		}
 		return why
 	}
-	_, err := attempts.Ended(c.ctx, f.marked())
+	_, err := c.attempts.Ended(c.ctx, f.marked())
 	return err
 }
 
