@@ -18,6 +18,7 @@ require (
 	github.com/sluice-go/sluice/sluiceredis v0.0.0
 	github.com/sluice-go/sluice/sluiceredis/rueidisclient v0.0.0
 	github.com/throttled/throttled/v2 v2.15.0
+	go.uber.org/goleak v1.3.0
 	go.uber.org/ratelimit v0.3.1
 	golang.org/x/sync v0.24.0
 	golang.org/x/time v0.16.0
