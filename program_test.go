@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // A program is a few gates and what is done to them. FuzzAdmission knows the exact instant of each
@@ -310,11 +311,12 @@ func (p program) check(t *testing.T) {
 		p.seed, strings.Join(wrong, "\n\t"), len(p.deeds), len(small.deeds), small, strings.Join(again, "\n\t"))
 }
 
-// TestPrograms runs random programs: a few thousand, and 35,000 with SLUICE_FULL.
+// TestPrograms runs random programs: a few thousand, and 35,000 with SLUICE_FULL. The race
+// detector makes them seven times slower, and sees the few thousand.
 func TestPrograms(t *testing.T) {
 	n := uint64(2000)
 	switch {
-	case os.Getenv("SLUICE_FULL") != "":
+	case os.Getenv("SLUICE_FULL") != "" && !built.Raced():
 		n = 35_000
 	case testing.Short():
 		n = 200

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -31,7 +32,7 @@ func Test(m *testing.M, name string, path *string, main func()) int {
 	*path = filepath.Join(dir, name)
 
 	args := []string{"build", "-o", *path}
-	if raceTested() {
+	if Raced() {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
@@ -50,17 +51,8 @@ func Test(m *testing.M, name string, path *string, main func()) int {
 	return status
 }
 
-// raceTested reports whether the tests were built with the race detector, so
-// that the program can be built with it as well.
-func raceTested() bool {
+// Raced reports whether the test was built with the race detector.
+func Raced() bool {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-race" {
-			return s.Value == "true"
-		}
-	}
-	return false
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
