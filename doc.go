@@ -26,7 +26,7 @@
 //	to retry failures through a gate                      sluice.Retry, sluice.RetryValue
 //	the same for an http.Client                           sluicehttp.New, as its Transport
 //	the same for a gRPC client                            sluicegrpc, a module of its own
-//	the same for a long list, resumable                   batch.Map, batch.ForEach
+//	the same for a long list, resumable                   package batch, a module of its own
 //	a gate for each host, and one for all of them         sluice.NewKeyed, Config.Parent
 //	a yes or no at once                                   leaky.New
 //	no more than 100 in any hour, exactly                 window.NewSliding

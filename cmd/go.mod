@@ -9,6 +9,7 @@ exclude google.golang.org/genproto v0.0.0-20230410155749-daa745c078e1
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/sluice-go/sluice v0.0.0
+	github.com/sluice-go/sluice/batch v0.0.0
 	github.com/temoto/robotstxt v1.1.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0
@@ -51,3 +52,5 @@ require (
 )
 
 replace github.com/sluice-go/sluice => ../
+
+replace github.com/sluice-go/sluice/batch => ../batch

@@ -6,6 +6,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/sluice-go/sluice v0.0.0
+	github.com/sluice-go/sluice/batch v0.0.0
 	github.com/sluice-go/sluice/sluiceredis v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
@@ -54,5 +55,7 @@ require (
 )
 
 replace github.com/sluice-go/sluice => ../
+
+replace github.com/sluice-go/sluice/batch => ../batch
 
 replace github.com/sluice-go/sluice/sluiceredis => ../sluiceredis
