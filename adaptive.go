@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
@@ -57,7 +57,7 @@ type Adaptive struct {
 
 	// Peers, if set, lets the gates of several processes share one limit, such as those of
 	// one account: each learns what any of them learns, and takes its part. It is for gates
-	// with a Name; those of one name share a limit. A sluiceredis.Store is a Peers. See
+	// with a Name; those of one name share a limit. A sluiceredis.Store is a peers.Store. See
 	// Learned.Share.
 	//
 	// If calls take of several units, see Costs, each unit is shared apart, among the gates
@@ -69,7 +69,7 @@ type Adaptive struct {
 	// part that it had. The gate reports twice a second of each unit or, if there is news,
 	// up to four times, in a goroutine that ends a second after the last call, or after
 	// Close. Close lets the others have the part at once.
-	Peers limits.Peers
+	Peers peers.Store
 }
 
 // searches reports whether a gate begins with a search.

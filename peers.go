@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/internal/adaptive"
-	"github.com/sluice-go/sluice/limits"
 )
 
 // # Sharing what is learned
@@ -25,7 +25,7 @@ import (
 // A peering is what a gate has to do with its groups. It is guarded by the lock of the queue.
 type peering struct {
 	gate    *Gate
-	with    limits.Peers
+	with    peers.Store
 	id      string
 	units   []*peerUnit // the first one is that of the first belief of a learner
 	running bool
@@ -279,7 +279,7 @@ func (p *peering) exchangeOf(ctx context.Context, u *peerUnit) {
 }
 
 // reportOf returns what to report of u, whether the gate uses it, and whether it is time to report.
-func (p *peering) reportOf(u *peerUnit) (report limits.PeerReport, used, due bool) {
+func (p *peering) reportOf(u *peerUnit) (report peers.Report, used, due bool) {
 	p.gate.queue.Lock()
 	defer p.gate.queue.Unlock()
 	now, controller := p.gate.queue.Now(), p.controllerOf(u)
@@ -337,7 +337,7 @@ func (p *peering) left(ctx context.Context) {
 }
 
 // heard takes the reply to a report of u. Callers may leave earlier then, or wait longer.
-func (p *peering) heard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply, err error) {
+func (p *peering) heard(u *peerUnit, report peers.Report, reply peers.Reply, err error) {
 	if err != nil {
 		p.lost(u)
 		return
@@ -356,7 +356,7 @@ func (p *peering) lost(u *peerUnit) {
 }
 
 // noteHeard believes the reply to a report of u, and returns the event of a change of mind, or nil.
-func (p *peering) noteHeard(u *peerUnit, report limits.PeerReport, reply limits.PeerReply) (news *Event) {
+func (p *peering) noteHeard(u *peerUnit, report peers.Report, reply peers.Reply) (news *Event) {
 	p.gate.queue.Lock()
 	defer p.gate.queue.Unlock()
 	now := p.gate.queue.Now()

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A meeting is a limits.Peers of this process, as a Redis would be one.
+// A meeting is a peers.Store of this process, as a Redis would be one.
 type meeting struct {
 	began time.Time
 
@@ -30,32 +30,32 @@ type meeting struct {
 type meetingReport struct {
 	at    time.Duration
 	group string
-	limits.PeerReport
+	peers.Report
 }
 
 var errAway = errors.New("away")
 
 func newMeeting() *meeting { return &meeting{began: time.Now(), groups: map[string]*peers.Group{}} }
 
-func (m *meeting) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (m *meeting) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	m.mu.Lock()
 	at, hangs := time.Since(m.began), m.hangs
 	m.reports = append(m.reports, meetingReport{at, group, r})
 	m.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return limits.PeerReply{}, ctx.Err()
+		return peers.Reply{}, ctx.Err()
 	}
 	m.mu.Lock()
 	fails := m.fails
 	m.mu.Unlock()
 	if fails {
-		return limits.PeerReply{}, errAway
+		return peers.Reply{}, errAway
 	}
 	return m.exchange(at, group, r)
 }
 
-func (m *meeting) exchange(at time.Duration, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (m *meeting) exchange(at time.Duration, group string, r peers.Report) (peers.Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.groups[group] == nil {
@@ -68,7 +68,7 @@ func (m *meeting) exchange(at time.Duration, group string, r limits.PeerReport) 
 // may leave for some time.
 func (m *meeting) tell(group string, rate int64, until time.Duration) {
 	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), until.Microseconds(), 2}
-	r := limits.PeerReport{ID: "other", Want: limits.PeerWantsAll}
+	r := peers.Report{ID: "other", Want: peers.WantsAll}
 	reply, _ := m.Exchange(context.Background(), group, r)
 	r.News, r.Seen = news, reply.Stamp
 	_, _ = m.Exchange(context.Background(), group, r)
@@ -98,7 +98,7 @@ func (m *meeting) take(group string) (at []time.Duration, reports []meetingRepor
 	return at, reports
 }
 
-func sharing(t *testing.T, m limits.Peers, cfg sluice.Config) *sluice.Gate {
+func sharing(t *testing.T, m peers.Store, cfg sluice.Config) *sluice.Gate {
 	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "api"
@@ -138,7 +138,7 @@ func TestGate_Peers_ReportWhileTheGateIsUsed(t *testing.T) {
 			t.Fatalf("it reported at %v, want %v", at, want)
 		}
 		for i, r := range reports {
-			if leaves := r.Want == limits.PeerLeaves; leaves != (i == len(reports)-1) || r.ID != reports[0].ID || r.ID == "" || r.News != nil {
+			if leaves := r.Want == peers.Leaves; leaves != (i == len(reports)-1) || r.ID != reports[0].ID || r.ID == "" || r.News != nil {
 				t.Errorf("report %d: %+v", i, r)
 			}
 		}
@@ -176,7 +176,7 @@ func TestGate_Peers_BeginWithWhatOthersHaveLearned(t *testing.T) {
 		}
 		// The other one gives up what it has when it reports next.
 		time.Sleep(100 * time.Millisecond)
-		_, _ = m.Exchange(t.Context(), "api", limits.PeerReport{ID: "other", Want: limits.PeerWantsAll})
+		_, _ = m.Exchange(t.Context(), "api", peers.Report{ID: "other", Want: peers.WantsAll})
 		for range 2 {
 			if err := g.Do(t.Context(), served); err != nil {
 				t.Fatal(err)
@@ -369,7 +369,7 @@ func TestGate_Peers_Away(t *testing.T) {
 		m := newMeeting()
 		g := sharing(t, m, sluice.Config{})
 		m.tell("api", 100, 0)
-		other := limits.PeerReport{ID: "other", Want: limits.PeerWantsAll}
+		other := peers.Report{ID: "other", Want: peers.WantsAll}
 		call := func(seconds int, others bool) {
 			for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
 				if err := g.Do(t.Context(), served); err != nil {
@@ -403,7 +403,7 @@ func TestGate_Peers_ImpossibleNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeeting()
 		m.groups["api"] = new(peers.Group)
-		m.groups["api"].Exchange(0, limits.PeerReport{ID: "other", News: []int64{1e6, 2}})
+		m.groups["api"].Exchange(0, peers.Report{ID: "other", News: []int64{1e6, 2}})
 		g := sharing(t, m, sluice.Config{})
 		_ = g.Do(t.Context(), served)
 		synctest.Wait()
@@ -440,7 +440,7 @@ func TestGate_Peers_WhatTheyReport(t *testing.T) {
 			t.Errorf("%d reports in 30 s in which a call waits", len(at))
 		}
 		for i, r := range reports {
-			if i > 0 && r.Granted != 30 || r.Want == limits.PeerLeaves {
+			if i > 0 && r.Granted != 30 || r.Want == peers.Leaves {
 				t.Fatalf("report %d: %+v", i, r)
 			}
 		}
@@ -582,7 +582,7 @@ func TestGate_Peers_GoodbyeAtClose(t *testing.T) {
 				synctest.Wait()
 				n := 0
 				for _, r := range m.all() {
-					if r.Want == limits.PeerLeaves {
+					if r.Want == peers.Leaves {
 						n++
 					}
 				}
@@ -647,9 +647,9 @@ type deafMeeting struct {
 	hangs chan struct{}
 }
 
-func (m deafMeeting) Exchange(_ context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (m deafMeeting) Exchange(_ context.Context, group string, r peers.Report) (peers.Reply, error) {
 	<-m.hangs
-	return limits.PeerReply{}, errAway
+	return peers.Reply{}, errAway
 }
 
 // Shutdown ends although the store of a gate ignores its context, and if an observer calls it
@@ -703,7 +703,7 @@ func TestGate_Peers_GoodbyeOnlyOfMembers(t *testing.T) {
 			g.Close()
 		}
 		time.Sleep(time.Minute)
-		if all := m.all(); len(all) != 2 || all[1].group != "busy" || all[1].Want != limits.PeerLeaves {
+		if all := m.all(); len(all) != 2 || all[1].group != "busy" || all[1].Want != peers.Leaves {
 			t.Errorf("reports %+v", all)
 		}
 		began := time.Now()
@@ -739,7 +739,7 @@ func TestGate_Peers_GoodbyeWithCallsInFlight(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
-		if all := m.all(); len(all) != n || all[n-1].Want != limits.PeerLeaves {
+		if all := m.all(); len(all) != n || all[n-1].Want != peers.Leaves {
 			t.Errorf("reports %+v", all)
 		}
 	})
@@ -770,7 +770,7 @@ func TestKeyed_Peers_GoodbyeOfTheEvicted(t *testing.T) {
 		left := func(group string) (leaves bool) {
 			for _, r := range m.all() {
 				if r.group == group {
-					leaves = r.Want == limits.PeerLeaves
+					leaves = r.Want == peers.Leaves
 				}
 			}
 			return leaves

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 const ofTokens = "api\x1ftokens" // the group of the unit tokens of gates called api
@@ -57,7 +57,7 @@ func (m *meeting) another(t *testing.T, groups ...string) {
 	go func() {
 		for ; t.Context().Err() == nil; doze(t.Context(), 200*time.Millisecond) {
 			for _, group := range groups {
-				_, _ = m.exchange(time.Since(m.began), group, limits.PeerReport{ID: "other", Want: limits.PeerWantsAll})
+				_, _ = m.exchange(time.Since(m.began), group, peers.Report{ID: "other", Want: peers.WantsAll})
 			}
 		}
 	}()
@@ -217,13 +217,13 @@ func TestGate_Peers_WhatIsReportedOfUnits(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		for group, want := range map[string]int64{"api": 2, "api\x1fcost": 1 + 7, ofTokens: 100 + 30} {
-			var last limits.PeerReport
+			var last peers.Report
 			for _, r := range m.all() {
 				if r.group == group {
-					last = r.PeerReport
+					last = r.Report
 				}
 			}
-			if last.Granted != want || last.Want != limits.PeerLeaves {
+			if last.Granted != want || last.Want != peers.Leaves {
 				t.Errorf("of %q it reported %+v, want %d granted", group, last, want)
 			}
 		}
@@ -257,11 +257,11 @@ func TestGate_Peers_LeaveTheGroupOfAUnit(t *testing.T) {
 		use(withTokens(t, 100), 4)
 		use(t.Context(), 10)
 		first, tokens := wants()
-		if len(first) < 13 || slices.Contains(first, limits.PeerLeaves) || len(tokens) > 7 || tokens[len(tokens)-1] != limits.PeerLeaves {
+		if len(first) < 13 || slices.Contains(first, peers.Leaves) || len(tokens) > 7 || tokens[len(tokens)-1] != peers.Leaves {
 			t.Errorf("it reported of calls %v, of tokens %v", first, tokens)
 		}
 		use(withTokens(t, 100), 2)
-		if _, tokens = wants(); len(tokens) == 0 || tokens[0] != limits.PeerWantsAll {
+		if _, tokens = wants(); len(tokens) == 0 || tokens[0] != peers.WantsAll {
 			t.Errorf("when it came back it reported %v", tokens)
 		}
 	})
@@ -435,11 +435,11 @@ type slowMeeting struct {
 	answered map[string]int
 }
 
-func (m *slowMeeting) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (m *slowMeeting) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	select {
 	case <-time.After(m.takes):
 	case <-ctx.Done():
-		return limits.PeerReply{}, ctx.Err()
+		return peers.Reply{}, ctx.Err()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -502,7 +502,7 @@ func TestGate_Peers_SetRate_LeavesTheGroupOfItsUnit(t *testing.T) {
 		for range 50 {
 			call()
 		}
-		if _, reports := m.take(ofCost); len(reports) != 1 || reports[0].Want != limits.PeerLeaves {
+		if _, reports := m.take(ofCost); len(reports) != 1 || reports[0].Want != peers.Leaves {
 			t.Errorf("%d reports of cost after SetRate: %+v", len(reports), reports)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
@@ -569,9 +570,9 @@ type unsteady struct {
 	away bool
 }
 
-func (u unsteady) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (u unsteady) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	if u.away && time.Now().UnixNano()%3 == 0 {
-		return limits.PeerReply{}, errAway
+		return peers.Reply{}, errAway
 	}
 	return u.meeting.Exchange(ctx, group, r)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
@@ -602,12 +603,12 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // # Peers
 
-// groups is a limits.Peers that hands on the names of the groups.
+// groups is a peers.Store that hands on the names of the groups.
 type groups chan string
 
-func (g groups) Exchange(_ context.Context, group string, _ limits.PeerReport) (limits.PeerReply, error) {
+func (g groups) Exchange(_ context.Context, group string, _ peers.Report) (peers.Reply, error) {
 	g <- group
-	return limits.PeerReply{}, context.Canceled
+	return peers.Reply{}, context.Canceled
 }
 
 // The gates of a key share what they learn with those of that key in other processes.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
@@ -222,15 +223,15 @@ func ExampleStore_Exchange() {
 
 	// What gates do by themselves: one reports that the server grants 60 calls per second,
 	// and has the half of it as soon as another one has joined.
-	first := limits.PeerReport{ID: "1", Want: limits.PeerWantsAll, News: []int64{60_000_000}}
-	second := limits.PeerReport{ID: "2", Want: limits.PeerWantsAll}
-	for _, report := range []limits.PeerReport{first, second, first, second} {
+	first := peers.Report{ID: "1", Want: peers.WantsAll, News: []int64{60_000_000}}
+	second := peers.Report{ID: "2", Want: peers.WantsAll}
+	for _, report := range []peers.Report{first, second, first, second} {
 		reply, err := store.Exchange(ctx, "other", report)
 		if err != nil {
 			panic(err)
 		}
 		fmt.Printf("%d share %d/s, gate %s has %d/s\n",
-			reply.Peers, reply.News[0]/1_000_000, report.ID, reply.Part*60/limits.PeerPart)
+			reply.Peers, reply.News[0]/1_000_000, report.ID, reply.Part*60/peers.Whole)
 	}
 	// Output:
 	// <nil>

@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/peers"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 var exchange = script("peers")
 
-// A Store is the [limits.Peers] of gates that find their limit by themselves.
-var _ limits.Peers = (*Store)(nil)
+// A Store is the [peers.Store] of gates that find their limit by themselves.
+var _ peers.Store = (*Store)(nil)
 
 // mostNews is how many numbers news may have.
 const mostNews = 64
 
-// Exchange makes s a [limits.Peers]: gates of several processes that call one server share
+// Exchange makes s a [peers.Store]: gates of several processes that call one server share
 // what they learn about its limit, and each takes its part of it.
 //
 //	gate, err := sluice.New(sluice.Config{
@@ -39,13 +38,13 @@ const mostNews = 64
 // one name in this store are the group.
 //
 // Exchange returns an error if the report is not possible, or the server cannot be asked.
-func (s *Store) Exchange(ctx context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	if err := checkReport(r); err != nil {
-		return limits.PeerReply{}, fmt.Errorf("sluiceredis: exchange of group %q: %w", group, err)
+		return peers.Reply{}, fmt.Errorf("sluiceredis: exchange of group %q: %w", group, err)
 	}
 	if s.alone {
 		if err := ctx.Err(); err != nil {
-			return limits.PeerReply{}, err
+			return peers.Reply{}, err
 		}
 		return s.groups.Exchange(s.elapsed().Microseconds(), group, r), nil
 	}
@@ -58,12 +57,12 @@ func (s *Store) Exchange(ctx context.Context, group string, r limits.PeerReport)
 	}
 	reply, err := s.run(ctx, exchange, []string{s.key("peers1", "learned", group, "")}, args)
 	if err != nil {
-		return limits.PeerReply{}, err
+		return peers.Reply{}, err
 	}
 	if len(reply) < 8 {
-		return limits.PeerReply{}, expect(exchange, reply, 8)
+		return peers.Reply{}, expect(exchange, reply, 8)
 	}
-	got := limits.PeerReply{
+	got := peers.Reply{
 		Peers: reply[1], Part: reply[2], Due: reply[3], Granted: reply[4],
 		Stamp: reply[5], Age: time.Duration(reply[6]) * time.Microsecond,
 	}
@@ -73,8 +72,8 @@ func (s *Store) Exchange(ctx context.Context, group string, r limits.PeerReport)
 	return got, nil
 }
 
-func checkReport(r limits.PeerReport) error {
-	for _, n := range append([]int64{r.Granted, r.Use, r.Seen, r.Want - limits.PeerLeaves}, r.News...) {
+func checkReport(r peers.Report) error {
+	for _, n := range append([]int64{r.Granted, r.Use, r.Seen, r.Want - peers.Leaves}, r.News...) {
 		if n < 0 || n > 1<<53 {
 			return fmt.Errorf("a number of the report, %d, is not from 0 to 2⁵³", n)
 		}

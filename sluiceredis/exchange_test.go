@@ -12,23 +12,22 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/peers"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
 // exchangeReport returns a report of one of a few gates.
-func exchangeReport(random *rand.Rand, granted map[string]int64, stamp int64) limits.PeerReport {
+func exchangeReport(random *rand.Rand, granted map[string]int64, stamp int64) peers.Report {
 	id := string(rune('a' + random.IntN(5)))
 	granted[id] += random.Int64N(1000)
-	r := limits.PeerReport{
+	r := peers.Report{
 		ID: id, Want: random.Int64N(40_000_000) - 2, Granted: granted[id], Use: random.Int64N(50_000_000), Seen: stamp,
 	}
 	switch random.IntN(6) {
 	case 0:
-		r.Want = limits.PeerLeaves
+		r.Want = peers.Leaves
 	case 1, 2:
-		r.Want = limits.PeerWantsAll
+		r.Want = peers.WantsAll
 	}
 	if random.IntN(4) == 0 {
 		r.News = []int64{random.Int64N(200_000_000), random.Int64N(1 << 53), 0}
@@ -40,7 +39,7 @@ func exchangeReport(random *rand.Rand, granted map[string]int64, stamp int64) li
 	return r
 }
 
-// The script is the rule of package internal/peers, to the last digit.
+// The script is the rule of package ext/peers, to the last digit.
 func TestStore_Exchange_AsTheModel(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
@@ -76,7 +75,7 @@ func TestStore_Exchange_AsTheModel(t *testing.T) {
 
 func TestStore_Exchange_Key(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		s, r := b.store(t), limits.PeerReport{ID: "a", Want: limits.PeerWantsAll}
+		s, r := b.store(t), peers.Report{ID: "a", Want: peers.WantsAll}
 		key := s.key("peers1", "learned", "api", "")
 		if _, err := s.Exchange(bg, "api", r); err != nil {
 			t.Fatal(err)
@@ -84,7 +83,7 @@ func TestStore_Exchange_Key(t *testing.T) {
 		if ttl := b.redis.PTTL(bg, key).Val(); ttl < peers.Keeps-time.Minute || ttl > peers.Keeps {
 			t.Errorf("the key lives for %v", ttl)
 		}
-		r.Want = limits.PeerLeaves
+		r.Want = peers.Leaves
 		if _, err := s.Exchange(bg, "api", r); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +117,7 @@ func TestStore_Exchange_BadReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*Store{b.store(t), alone} {
-		for want, r := range map[string]limits.PeerReport{
+		for want, r := range map[string]peers.Report{
 			"no ID":            {},
 			"-3":               {ID: "a", Want: -5},
 			"-7":               {ID: "a", Granted: -7},
@@ -139,16 +138,16 @@ func TestStore_Exchange_InProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := limits.PeerReport{ID: "a", Want: limits.PeerWantsAll, News: []int64{60_000_000}}
-	b := limits.PeerReport{ID: "b", Want: limits.PeerWantsAll}
+	a := peers.Report{ID: "a", Want: peers.WantsAll, News: []int64{60_000_000}}
+	b := peers.Report{ID: "b", Want: peers.WantsAll}
 	_, _ = s.Exchange(bg, "api", a)
-	if r, err := s.Exchange(bg, "api", b); err != nil || r.Peers != 2 || r.Due != limits.PeerPart/2 || !slices.Equal(r.News, a.News) {
+	if r, err := s.Exchange(bg, "api", b); err != nil || r.Peers != 2 || r.Due != peers.Whole/2 || !slices.Equal(r.News, a.News) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := s.Exchange(bg, "other", b); err != nil || r.Peers != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	b.Want = limits.PeerLeaves
+	b.Want = peers.Leaves
 	_, _ = s.Exchange(bg, "other", b)
 	_, _ = s.Exchange(bg, "third", b)
 	if s.groups.Has("other") {
@@ -271,9 +270,9 @@ func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
 		defer cancel()
 		probe := b.store(t)
 		groups := []string{"api", "api\x1ftokens"}
-		exchange := func(group string, news []int64) limits.PeerReply {
+		exchange := func(group string, news []int64) peers.Reply {
 			t.Helper()
-			r, err := probe.Exchange(ctx, group, limits.PeerReport{ID: "probe", Want: limits.PeerWantsAll, News: news})
+			r, err := probe.Exchange(ctx, group, peers.Report{ID: "probe", Want: peers.WantsAll, News: news})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +310,7 @@ func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
 			}
 		}
 		for _, group := range groups {
-			if r := exchange(group, nil); r.Peers != 1 || r.Part != limits.PeerPart {
+			if r := exchange(group, nil); r.Peers != 1 || r.Part != peers.Whole {
 				t.Errorf("after Shutdown, of %q: %+v", group, r)
 			}
 		}

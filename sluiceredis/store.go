@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 	"github.com/sluice-go/sluice/sluiceredis/internal/memory"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
@@ -66,7 +67,7 @@ func TestAdaptive_Client(t *testing.T) {
 	took(t, seen, 60*time.Second, 70*time.Second)
 }
 
-func gateThatShares(store limits.Peers) (*sluice.Gate, error) {
+func gateThatShares(store peers.Store) (*sluice.Gate, error) {
 	// begin peers
 	// store is a *sluiceredis.Store.
 	gate, err := sluice.New(sluice.Config{
@@ -102,8 +103,8 @@ func TestAdaptive_Peers(t *testing.T) {
 
 type nobody struct{}
 
-func (nobody) Exchange(context.Context, string, limits.PeerReport) (limits.PeerReply, error) {
-	return limits.PeerReply{}, errors.New("away")
+func (nobody) Exchange(context.Context, string, peers.Report) (peers.Reply, error) {
+	return peers.Reply{}, errors.New("away")
 }
 
 var errBusy = errors.New("busy")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // A Peer is what one process knows of the group that shares a limit: what it reports, and
@@ -75,7 +75,7 @@ func (p *Peer) Due(now time.Duration, c *Controller) bool {
 // Report returns what to report at now. c may be nil. sent is the cost of what was sent so far,
 // refused of what of it was refused, and callers wait if waiting. The second result is false
 // if the gate has not been used of late: it leaves the group, and need not report any more.
-func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, waiting bool) (limits.PeerReport, bool) {
+func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, waiting bool) (peers.Report, bool) {
 	took := math.Max(peerSoon.Seconds(), (now - p.at).Seconds())
 	used := (sent - p.sent) / took
 	if p.idle++; used > 0 || waiting || p.reports == 0 {
@@ -86,21 +86,21 @@ func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, w
 	granted := math.Max(0, (net-p.net)/took)
 	p.at, p.sent, p.net = now, sent, net
 	p.reports++
-	report := limits.PeerReport{
+	report := peers.Report{
 		ID: p.id, Want: int64(math.Min(mostNews, p.use*peerRoom/millionth)),
 		Seen: p.stamp, Granted: int64(net), Use: int64(math.Min(mostNews, granted/millionth)),
 	}
 	if p.idle >= 2 {
 		p.idle, p.reports = 0, 0
-		report.Want = limits.PeerLeaves
+		report.Want = peers.Leaves
 		return report, false
 	}
 	busy := p.busy(c)
 	blocked := waiting && c != nil && c.blockage.on // it uses little because it may not
 	if busy || blocked || p.reports == 1 {          // a new one does not know yet
-		report.Want = limits.PeerWantsAll
+		report.Want = peers.WantsAll
 	}
-	if c != nil && report.Want == limits.PeerWantsAll && c.cfg.Max < mostNews*millionth {
+	if c != nil && report.Want == peers.WantsAll && c.cfg.Max < mostNews*millionth {
 		most := c.cfg.Max
 		if !c.cfg.MaxCost {
 			most *= c.ownCost()
@@ -144,14 +144,14 @@ func (p *Peer) busy(c *Controller) bool {
 const busyAfter = 2 // reports
 
 // Deregister returns what a gate reports that ends, and false if it is not in the group.
-func (p *Peer) Deregister(sent, refused float64) (limits.PeerReport, bool) {
+func (p *Peer) Deregister(sent, refused float64) (peers.Report, bool) {
 	joined := p.reports > 0
 	p.reports, p.idle = 0, 0
-	return limits.PeerReport{ID: p.id, Want: limits.PeerLeaves, Granted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
+	return peers.Report{ID: p.id, Want: peers.Leaves, Granted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
 }
 
 // News reports whether a reply has news for a controller.
-func (p *Peer) News(reply limits.PeerReply) bool {
+func (p *Peer) News(reply peers.Reply) bool {
 	if len(reply.News) == 0 || reply.Stamp == p.stamp {
 		return false
 	}
@@ -160,13 +160,13 @@ func (p *Peer) News(reply limits.PeerReply) bool {
 }
 
 // Heard records the reply to a report. c may be nil if there are no News.
-func (p *Peer) Heard(now time.Duration, c *Controller, report limits.PeerReport, reply limits.PeerReply) {
-	part := float64(reply.Part) / float64(limits.PeerPart)
+func (p *Peer) Heard(now time.Duration, c *Controller, report peers.Report, reply peers.Reply) {
+	part := float64(reply.Part) / float64(peers.Whole)
 	if p.cut && p.part > 0 && reply.Peers < p.peers {
 		part = math.Min(part, p.part) // the others have not come back yet
 	}
 	p.part, p.peers = math.Max(leastPart, part), reply.Peers
-	p.short = float64(reply.Due) > 1.1*p.part*float64(limits.PeerPart)
+	p.short = float64(reply.Due) > 1.1*p.part*float64(peers.Whole)
 	was := p.cut
 	p.cut = false
 	if c == nil {
@@ -192,7 +192,7 @@ func (p *Peer) Heard(now time.Duration, c *Controller, report limits.PeerReport,
 const lostCount = 15.
 
 // count corrects what c takes for granted to all by what the group has counted.
-func (p *Peer) count(c *Controller, report limits.PeerReport, reply limits.PeerReply, gap bool) {
+func (p *Peer) count(c *Controller, report peers.Report, reply peers.Reply, gap bool) {
 	if !p.known { // the controller is new
 		return
 	}

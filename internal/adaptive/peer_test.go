@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // A process that makes few calls is not in the group for long, and tells nothing of its own.
@@ -17,11 +17,11 @@ func TestPeer_Report(t *testing.T) {
 		want int64
 		used bool
 	}{
-		{0, true, limits.PeerWantsAll, true}, // it does not know yet
+		{0, true, peers.WantsAll, true}, // it does not know yet
 		{250 * time.Millisecond, false, 0, true},
 		{500 * time.Millisecond, true, 3_500_000, true}, // 4 per second at first, a quarter more than what is left of that
-		{time.Second, true, limits.PeerLeaves, false},
-		{time.Hour, true, limits.PeerWantsAll, true},
+		{time.Second, true, peers.Leaves, false},
+		{time.Hour, true, peers.WantsAll, true},
 	} {
 		if due := p.Due(step.at, c); due != step.due {
 			t.Fatalf("step %d: due %v", i, due)
@@ -33,7 +33,7 @@ func TestPeer_Report(t *testing.T) {
 			t.Errorf("step %d: %+v, %v", i, report, used)
 		}
 		if used {
-			p.Heard(step.at, c, report, limits.PeerReply{Peers: 1, Part: limits.PeerPart, Due: limits.PeerPart})
+			p.Heard(step.at, c, report, peers.Reply{Peers: 1, Part: peers.Whole, Due: peers.Whole})
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 	c.Started(0, 1, 0)
 	now := time.Duration(0)
 	stamp := int64(1)
-	exchange := func(away bool) limits.PeerReport {
+	exchange := func(away bool) peers.Report {
 		now += 500 * time.Millisecond
 		c.asked = true // callers wait
 		report, used := p.Report(now, c, 1, 0, true)
@@ -71,7 +71,7 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 			p.Lost(now, c)
 			return report
 		}
-		reply := limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2, Stamp: stamp, News: []int64{1}}
+		reply := peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2, Stamp: stamp, News: []int64{1}}
 		if report.News != nil {
 			stamp++
 			reply.Stamp, reply.News = stamp, report.News
@@ -114,11 +114,11 @@ func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
 	p, c := NewPeer("a"), New(Config{})
 	c.Started(0, 1, 0)
 	now := time.Duration(0)
-	exchange := func(asked bool) limits.PeerReport {
+	exchange := func(asked bool) peers.Report {
 		now += 500 * time.Millisecond
 		c.asked = asked
 		report, _ := p.Report(now, c, now.Seconds(), 0, true)
-		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2})
 		return report
 	}
 	for range 3 {
@@ -132,7 +132,7 @@ func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
 		}
 	}
 	c.track(c.phase, 20, Measured)
-	if report := exchange(true); report.News == nil || report.Want != limits.PeerWantsAll {
+	if report := exchange(true); report.News == nil || report.Want != peers.WantsAll {
 		t.Errorf("busy: %+v", report)
 	}
 }
@@ -147,23 +147,23 @@ func TestPeer_Heard_WaitsForTheOthersAfterAnOutage(t *testing.T) {
 		want  float64
 		short bool
 	}{
-		{limits.PeerPart / 2, .5, false},
+		{peers.Whole / 2, .5, false},
 		{-1, .5, false},
-		{limits.PeerPart, .5, true},
-		{limits.PeerPart, 1, false},
+		{peers.Whole, .5, true},
+		{peers.Whole, 1, false},
 		{-1, 1, false},
-		{limits.PeerPart / 4, .25, false},
+		{peers.Whole / 4, .25, false},
 	} {
 		now += time.Second
 		report, _ := p.Report(now, c, 1, 0, true)
 		if step.part < 0 {
 			p.Lost(now, c)
 		} else {
-			peers := int64(2)
-			if step.part == limits.PeerPart {
-				peers = 1
+			others := int64(2)
+			if step.part == peers.Whole {
+				others = 1
 			}
-			p.Heard(now, c, report, limits.PeerReply{Peers: peers, Part: step.part, Due: step.part})
+			p.Heard(now, c, report, peers.Reply{Peers: others, Part: step.part, Due: step.part})
 		}
 		if p.part != step.want || c.sharing.part != step.want || p.short != step.short {
 			t.Errorf("step %d: part %g, %g, short %v", i, p.part, c.sharing.part, p.short)
@@ -198,7 +198,7 @@ func TestPeer_count_OfANewController(t *testing.T) {
 		old.Started(time.Duration(i)*time.Second, 1, 0)
 	}
 	report, _ := p.Report(0, old, 100, 0, true)
-	reply := limits.PeerReply{Peers: 2, Part: limits.PeerPart, Due: limits.PeerPart, Granted: 100}
+	reply := peers.Reply{Peers: 2, Part: peers.Whole, Due: peers.Whole, Granted: 100}
 	p.Heard(0, old, report, reply)
 	report, _ = p.Report(time.Second, old, 100, 0, true)
 	c := New(Config{})
@@ -229,7 +229,7 @@ func TestPeer_count_EstimatesAreTakenBack(t *testing.T) {
 	hear := func(granted int64) {
 		now += time.Second
 		report, _ := p.Report(now, c, 1, 0, true)
-		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2, Granted: 1 + granted})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2, Granted: 1 + granted})
 	}
 	hear(1000)
 	was := c.ledger.sent
@@ -255,10 +255,10 @@ func TestPeer_Report_Blocked(t *testing.T) {
 		now := time.Duration(i) * time.Second
 		c.blockage.on = step.blocked
 		report, _ := p.Report(now, c, 1, 0, step.waiting)
-		if all := report.Want == limits.PeerWantsAll; all != step.all {
+		if all := report.Want == peers.WantsAll; all != step.all {
 			t.Errorf("step %d: it wants %d", i, report.Want)
 		}
-		p.Heard(now, c, report, limits.PeerReply{Peers: 2, Part: limits.PeerPart / 2, Due: limits.PeerPart / 2})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2})
 	}
 }
 
@@ -270,7 +270,7 @@ func TestPeer_Leave(t *testing.T) {
 	}
 	_, _ = p.Report(0, nil, 1, 0, true)
 	r, joined := p.Deregister(7, 2)
-	if !joined || r.ID != "a" || r.Want != limits.PeerLeaves || r.Granted != 5 || r.News != nil {
+	if !joined || r.ID != "a" || r.Want != peers.Leaves || r.Granted != 5 || r.News != nil {
 		t.Errorf("%+v, %v", r, joined)
 	}
 	if _, joined := p.Deregister(7, 2); joined {
@@ -286,7 +286,7 @@ func TestPeer_Heard_TheStoreFailsEveryOtherTime(t *testing.T) {
 	reply := func(part float64, peers int64) {
 		at += peerEvery
 		report, _ := p.Report(at, c, 0, 0, true)
-		p.Heard(at, c, report, limits.PeerReply{Part: int64(part * float64(limits.PeerPart)), Peers: peers})
+		p.Heard(at, c, report, peers.Reply{Part: int64(part * float64(peers.Whole)), Peers: peers})
 	}
 	lose := func() {
 		at += peerEvery

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/peers"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // A company is several processes that call one server, and the group in which they share

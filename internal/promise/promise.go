@@ -30,7 +30,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // A Promise is a row of the table.
@@ -74,7 +74,7 @@ type Limits struct {
 	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
 
 	more   []sluice.Limit // further ones
-	peers  limits.Peers   // with which a gate shares what it learns, or nil
+	peers  peers.Store    // with which a gate shares what it learns, or nil
 	search sluice.Rate    // at which a gate begins to look for the limit of its server; zero: it does not
 }
 

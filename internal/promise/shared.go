@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/peers"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
-// A company is the limits.Peers of a gate that shares what it learns.
+// A company is the peers.Store of a gate that shares what it learns.
 type company struct {
 	groups peers.Groups
 	began  time.Time
@@ -20,9 +19,9 @@ type company struct {
 
 var errAway = errors.New("the others are away")
 
-func (c *company) Exchange(_ context.Context, group string, r limits.PeerReport) (limits.PeerReply, error) {
+func (c *company) Exchange(_ context.Context, group string, r peers.Report) (peers.Reply, error) {
 	if c.away {
-		return limits.PeerReply{}, errAway
+		return peers.Reply{}, errAway
 	}
 	return c.groups.Exchange(time.Since(c.began).Microseconds(), group, r), nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/ext/peers"
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
@@ -187,11 +187,11 @@ func busyProgram(t *testing.T) (address string) {
 	return strings.TrimPrefix(scraped.URL, "http://")
 }
 
-// onlyOne is a limits.Peers with one gate in each group.
+// onlyOne is a peers.Store with one gate in each group.
 type onlyOne struct{}
 
-func (onlyOne) Exchange(context.Context, string, limits.PeerReport) (limits.PeerReply, error) {
-	return limits.PeerReply{Peers: 1, Part: limits.PeerPart, Due: limits.PeerPart}, nil
+func (onlyOne) Exchange(context.Context, string, peers.Report) (peers.Reply, error) {
+	return peers.Reply{Peers: 1, Part: peers.Whole, Due: peers.Whole}, nil
 }
 
 // startPrometheus starts a Prometheus that scrapes target, with the alerts. The function

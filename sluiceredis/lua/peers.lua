@@ -1,4 +1,4 @@
--- Divides a learned limit among the gates that share it. Package internal/peers explains the
+-- Divides a learned limit among the gates that share it. Package ext/peers explains the
 -- rule; it and this must agree exactly.
 --
 -- KEYS[1]  a hash: 'granted', the cost granted to all gates; 'news', the instant of the last

@@ -1,5 +1,7 @@
-// Package peers divides a learned limit among the gates that share it: the rule of
-// limits.Peers. The script of sluiceredis is the same rule in Lua, and is tested against it.
+// Package peers has what gates of several processes tell each other about a limit that they
+// have learned, [Store], and divides the limit among them: the rule of [Groups], which is a
+// Store's within one process. The script of sluiceredis is the same rule in Lua, and is tested
+// against it. The package is for authors of stores, see package ext.
 //
 // # How is a limit divided?
 //
@@ -27,8 +29,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/sluice-go/sluice/limits"
 )
 
 const (
@@ -54,12 +54,12 @@ type member struct {
 }
 
 // Exchange records a report at now.
-func (g *Group) Exchange(now int64, r limits.PeerReport) limits.PeerReply {
+func (g *Group) Exchange(now int64, r Report) Reply {
 	if g.Over(now) {
 		*g = Group{members: map[string]member{}}
 	}
 	lasts := Lasts.Microseconds()
-	free, since := limits.PeerPart, int64(0)
+	free, since := Whole, int64(0)
 	if m, known := g.members[r.ID]; known {
 		g.granted += r.Granted - m.granted
 	}
@@ -79,11 +79,11 @@ func (g *Group) Exchange(now int64, r limits.PeerReport) limits.PeerReply {
 	if g.news != nil {
 		rate = g.news[0]
 	}
-	reply := limits.PeerReply{Peers: int64(len(g.members)), Granted: g.granted + since, News: g.news, Stamp: g.stamp}
+	reply := Reply{Peers: int64(len(g.members)), Granted: g.granted + since, News: g.news, Stamp: g.stamp}
 	if g.news != nil {
 		reply.Age = time.Duration(max(0, now-g.stamp)) * time.Microsecond
 	}
-	if r.Want == limits.PeerLeaves {
+	if r.Want == Leaves {
 		if reply.Peers == 0 && g.news == nil {
 			*g = Group{}
 		}
@@ -107,7 +107,7 @@ func (g *Group) Over(now int64) bool { return now >= g.ends }
 func (g *Group) due(id string, rate int64) int64 {
 	left := float64(len(g.members))
 	if rate <= 0 {
-		return int64(float64(limits.PeerPart) / left)
+		return int64(float64(Whole) / left)
 	}
 	var wants []int64
 	for _, m := range g.members {
@@ -133,5 +133,5 @@ func (g *Group) due(id string, rate int64) int64 {
 	case mine >= 0 && float64(mine) < share:
 		share = float64(mine)
 	}
-	return int64(share / float64(rate) * float64(limits.PeerPart))
+	return int64(share / float64(rate) * float64(Whole))
 }

@@ -2,8 +2,6 @@ package peers
 
 import (
 	"sync"
-
-	"github.com/sluice-go/sluice/limits"
 )
 
 // Groups are the groups of gates in one process, by name. The zero Groups has none. It is safe
@@ -14,7 +12,7 @@ type Groups struct {
 }
 
 // Exchange records a report to a group at now.
-func (g *Groups) Exchange(now int64, group string, r limits.PeerReport) limits.PeerReply {
+func (g *Groups) Exchange(now int64, group string, r Report) Reply {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.all[group] == nil {

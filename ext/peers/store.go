@@ -1,32 +1,32 @@
-package limits
+package peers
 
 import (
 	"context"
 	"time"
 )
 
-// Peers connects the gates of several processes that call the same server, so that each
+// A Store connects the gates of several processes that call the same server, so that each
 // takes a part of its limit and all use what one of them learns: sluice.Adaptive.Peers. A
-// sluiceredis.Store is a Peers.
+// sluiceredis.Store is one.
 //
-// The gates of one name form a group. Peers keeps a list of its members, divides the limit
+// The gates of one name form a group. A Store keeps a list of its members, divides the limit
 // among them, and keeps the news that was reported last. If calls take of several units, such
 // as requests and tokens, each unit has a group: that of the first one has the name of the
 // gates, and those of the others have names made of that and the unit.
-type Peers interface {
+type Store interface {
 	// Exchange records what a gate reports, and returns what the group has. A gate calls
 	// it at most four times a second for each group, from a goroutine of its own, and no
 	// call waits for it. It must return when ctx is done. After an error, the gate goes on
 	// with the share that it has.
-	Exchange(ctx context.Context, group string, r PeerReport) (PeerReply, error)
+	Exchange(ctx context.Context, group string, r Report) (Reply, error)
 }
 
-// A PeerReport is what a gate tells the other gates of its group.
-type PeerReport struct {
+// A Report is what a gate tells the other gates of its group.
+type Report struct {
 	ID string // of the gate, no other one has it
 
 	// Want is what the gate could use of the limit, in millionths per second, or
-	// PeerWantsAll. A gate that reports PeerLeaves leaves the group, until it reports again:
+	// WantsAll. A gate that reports Leaves leaves the group, until it reports again:
 	// it was closed, or not used for a second.
 	Want int64
 
@@ -45,19 +45,19 @@ type PeerReport struct {
 }
 
 const (
-	PeerWantsAll int64 = -1 // PeerReport.Want: as much as it can get
-	PeerLeaves   int64 = -2 // PeerReport.Want: the gate is closed, or not used any more
+	WantsAll int64 = -1 // Report.Want: as much as it can get
+	Leaves   int64 = -2 // Report.Want: the gate is closed, or not used any more
 )
 
-// PeerPart is what the parts of a limit add up to.
-const PeerPart int64 = 1e9
+// Whole is what the parts of a limit add up to.
+const Whole int64 = 1e9
 
-// A PeerReply is what a gate learns about its group.
-type PeerReply struct {
+// A Reply is what a gate learns about its group.
+type Reply struct {
 	Peers int64 // how many gates are in the group
 
-	// Part is the part of the limit that the gate may use, of PeerPart. The parts of all
-	// gates never exceed PeerPart together, except before there are News. Due is the part
+	// Part is the part of the limit that the gate may use, of Whole. The parts of all
+	// gates never exceed Whole together, except before there are News. Due is the part
 	// that it should have: more than Part if another gate has to report first, because it
 	// still uses some of it.
 	Part, Due int64

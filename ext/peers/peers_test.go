@@ -5,25 +5,23 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/sluice-go/sluice/limits"
 )
 
 const (
 	second = int64(1e6)
-	all    = limits.PeerWantsAll
+	all    = WantsAll
 )
 
 // ask is a report of id, which says how much it wants per second.
-func ask(id string, want int64) limits.PeerReport {
+func ask(id string, want int64) Report {
 	if want > 0 {
 		want *= 1e6
 	}
-	return limits.PeerReport{ID: id, Want: want}
+	return Report{ID: id, Want: want}
 }
 
 // told returns r with news of a rate per second, by a gate that has seen a stamp.
-func told(r limits.PeerReport, rate, seen int64) limits.PeerReport {
+func told(r Report, rate, seen int64) Report {
 	r.News, r.Seen = []int64{rate * 1e6, 7}, seen
 	return r
 }
@@ -53,7 +51,7 @@ func TestGroup_Exchange_Divides(t *testing.T) {
 			if test.rate > 0 {
 				r := told(ask("first", all), test.rate, 0)
 				g.Exchange(0, r)
-				r.Want = limits.PeerLeaves
+				r.Want = Leaves
 				g.Exchange(0, r)
 			}
 			ids := []string{"a", "b", "c", "d"}
@@ -65,9 +63,9 @@ func TestGroup_Exchange_Divides(t *testing.T) {
 			whole := max(60, test.rate)
 			for i, want := range test.wants {
 				r := g.Exchange(2, ask(ids[i], want))
-				least := test.parts[i] * limits.PeerPart / whole
+				least := test.parts[i] * Whole / whole
 				if name == "the least want less" && i > 1 {
-					least = limits.PeerPart * 45 / 2 / whole
+					least = Whole * 45 / 2 / whole
 				}
 				if r.Part != r.Due || r.Part > least || r.Part < least-1 || r.Peers != int64(len(test.wants)) {
 					t.Errorf("gate %d: %+v, want a part of %d", i, r, least)
@@ -83,7 +81,7 @@ func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
 	g.Exchange(0, told(ask("a", all), 60, 0))
 	g.Exchange(0, ask("b", all))
 	a, b := g.Exchange(1, ask("a", all)), g.Exchange(1, ask("b", all))
-	if half := limits.PeerPart / 2; a.Part != half || b.Part != half {
+	if half := Whole / 2; a.Part != half || b.Part != half {
 		t.Fatalf("%+v, %+v", a, b)
 	}
 	for _, step := range []struct {
@@ -109,11 +107,11 @@ func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 		var g Group
 		now, stamp := int64(0), int64(0)
 		members := map[string]int64{}
-		report := func(r limits.PeerReport) {
+		report := func(r Report) {
 			got := g.Exchange(now, r)
 			stamp = got.Stamp
 			members[r.ID] = now
-			if r.Want == limits.PeerLeaves {
+			if r.Want == Leaves {
 				delete(members, r.ID)
 			}
 			sum, here := int64(0), 0
@@ -123,7 +121,7 @@ func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 					here++
 				}
 			}
-			if len(g.members) != here || int64(here) != got.Peers || sum > limits.PeerPart || got.Part > got.Due {
+			if len(g.members) != here || int64(here) != got.Peers || sum > Whole || got.Part > got.Due {
 				t.Fatalf("seed %d at %d: parts of %d in all, %d gates, %+v", seed, now, sum, here, got)
 			}
 		}
@@ -147,17 +145,17 @@ func TestGroup_Exchange_WhoIsInIt(t *testing.T) {
 	g.Exchange(0, told(ask("a", all), 60, 0))
 	steps := []struct {
 		at    int64
-		r     limits.PeerReport
+		r     Report
 		peers int64
 		due   int64
 	}{
-		{second, ask("b", all), 2, limits.PeerPart / 2},
-		{3*second - 1, ask("b", all), 2, limits.PeerPart / 2},
-		{3 * second, ask("b", all), 1, limits.PeerPart}, // a has not reported for 3 s
-		{4 * second, ask("a", all), 2, limits.PeerPart / 2},
-		{5 * second, ask("b", limits.PeerLeaves), 1, 0},
-		{5 * second, ask("a", all), 1, limits.PeerPart},
-		{-60 * second, ask("c", all), 1, limits.PeerPart}, // the clock was put back: they may be gone
+		{second, ask("b", all), 2, Whole / 2},
+		{3*second - 1, ask("b", all), 2, Whole / 2},
+		{3 * second, ask("b", all), 1, Whole}, // a has not reported for 3 s
+		{4 * second, ask("a", all), 2, Whole / 2},
+		{5 * second, ask("b", Leaves), 1, 0},
+		{5 * second, ask("a", all), 1, Whole},
+		{-60 * second, ask("c", all), 1, Whole}, // the clock was put back: they may be gone
 	}
 	for i, step := range steps {
 		if r := g.Exchange(step.at, step.r); r.Peers != step.peers || r.Due != step.due {
@@ -181,10 +179,10 @@ func TestGroup_Exchange_News(t *testing.T) {
 	if r := g.Exchange(10, told(ask("b", all), 30, 10)); r.Stamp != 11 || r.News[0] != 30e6 || r.Age != 0 {
 		t.Errorf("two news of one microsecond: %+v", r)
 	}
-	g.Exchange(20, ask("a", limits.PeerLeaves))
-	g.Exchange(20, ask("b", limits.PeerLeaves))
+	g.Exchange(20, ask("a", Leaves))
+	g.Exchange(20, ask("b", Leaves))
 	keeps := Keeps.Microseconds()
-	if r := g.Exchange(20+keeps-1, ask("c", limits.PeerLeaves)); r.Stamp != 11 {
+	if r := g.Exchange(20+keeps-1, ask("c", Leaves)); r.Stamp != 11 {
 		t.Errorf("news of a group without gates: %+v", r)
 	}
 	if r := g.Exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.Over(20+3*keeps) {
@@ -196,14 +194,14 @@ func TestGroup_Exchange_News(t *testing.T) {
 // reports, and does not shrink when a gate leaves.
 func TestGroup_Exchange_Granted(t *testing.T) {
 	var g Group
-	report := func(id string, granted, use int64) limits.PeerReport {
-		return limits.PeerReport{ID: id, Want: all, Granted: granted, Use: use * 1e6}
+	report := func(id string, granted, use int64) Report {
+		return Report{ID: id, Want: all, Granted: granted, Use: use * 1e6}
 	}
 	leaves := report("a", 130, 10)
-	leaves.Want = limits.PeerLeaves
+	leaves.Want = Leaves
 	for i, step := range []struct {
 		at   int64
-		r    limits.PeerReport
+		r    Report
 		want int64
 	}{
 		{0, report("a", 100, 10), 0}, // counts from now on
