@@ -3,6 +3,7 @@
 // learn. The module sluiceredis is made of them. Programs that only use limits do not import
 // them.
 //
+//	kind      the rule of each kind of limit, pure
 //	peers     what gates tell each other about a learned limit, and how it is divided
 //
 // They promise less than the rest of the module: a release may change or remove what is in

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/sat"
-	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

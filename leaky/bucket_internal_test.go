@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
-	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

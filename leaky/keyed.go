@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
-	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -104,7 +104,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 //
 // A key may be used with several rates alternately. Each has a bucket of its own, and
 // each call is poured into all of them, so the key allows no more than the laxest of its
-// rates would alone. kind/bucket.go has the exact bound. To count one call against
+// rates would alone. ext/kind/bucket.go has the exact bound. To count one call against
 // two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.ruleOf(rate)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
-	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

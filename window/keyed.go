@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/keyed"
-	"github.com/sluice-go/sluice/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

@@ -283,10 +283,10 @@ func TestPeer_Leave(t *testing.T) {
 func TestPeer_Heard_TheStoreFailsEveryOtherTime(t *testing.T) {
 	p, c := NewPeer("a"), New(Config{})
 	at := time.Duration(0)
-	reply := func(part float64, peers int64) {
+	reply := func(part float64, n int64) {
 		at += peerEvery
 		report, _ := p.Report(at, c, 0, 0, true)
-		p.Heard(at, c, report, peers.Reply{Part: int64(part * float64(peers.Whole)), Peers: peers})
+		p.Heard(at, c, report, peers.Reply{Part: int64(part * float64(peers.Whole)), Peers: n})
 	}
 	lose := func() {
 		at += peerEvery

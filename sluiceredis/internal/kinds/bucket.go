@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/kind"
+	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

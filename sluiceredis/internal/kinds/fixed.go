@@ -3,7 +3,7 @@ package kinds
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/kind"
+	"github.com/sluice-go/sluice/ext/kind"
 )
 
 // MostFixed is the largest limit of a fixed window, and of a semaphore: a script

@@ -9,8 +9,8 @@
 // the new state. Packages leaky and window, and the module sluiceredis, are shells
 // around these rules: they keep the state, lock it, read the clock and wait.
 //
-// The package is for authors of stores, such as one on a database. Programs that only
-// use limits do not need it.
+// The package is for authors of stores, such as one on a database, see package ext.
+// Programs that only use limits do not need it.
 //
 // # Instants
 //
