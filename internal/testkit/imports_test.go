@@ -45,6 +45,108 @@ func TestKits_CanFail(t *testing.T) {
 	}
 }
 
+// apart are the internal packages that a module imports although it is tagged apart from theirs,
+// and why that does no harm.
+var apart = map[string]string{
+	"sluiceredis/rueidisclient imports sluiceredis/internal/slot": "the slots of a Redis Cluster are a standard, so slot.Of stays as it is",
+}
+
+// TestModules_DoNotImportInternalPackagesOfOthers: modules are tagged apart, so a release of one
+// must not break those that were released before. What they share is below ext.
+func TestModules_DoNotImportInternalPackagesOfOthers(t *testing.T) {
+	root := os.DirFS("../..")
+	modules := findModules(t, root)
+	if len(modules) == 1 {
+		t.Skip("not a checkout: there is one module")
+	}
+	found := foreignInternals(modules, readImports(t, root))
+	for _, wrong := range found {
+		if apart[wrong] == "" {
+			t.Errorf("%s, which is in another module", wrong)
+		}
+	}
+	for known := range apart {
+		if !slices.Contains(found, known) {
+			t.Errorf("it is not so any more: %s", known)
+		}
+	}
+}
+
+func TestModules_CanFail(t *testing.T) {
+	got := foreignInternals([]string{".", "a", "a/b", "bench", "cmd"}, map[string][]string{
+		"x":              {"internal/y", "x/internal/z"},
+		"a":              {"limits", "internal/y", "a/internal/z"},
+		"a/b":            {"a/internal/z"},
+		"a/internal/kit": {"internal/testkit"}, // only tests use it
+		"a/internal/z":   {"x/internal/z"},
+		"bench/c":        {"internal/y"},
+		"cmd/d":          {"cmd/internal/e"},
+		"cmd/internal/e": {"internal/y"},
+	})
+	want := []string{
+		"a imports internal/y",
+		"a/b imports a/internal/z",
+		"a/internal/z imports x/internal/z",
+		"cmd/internal/e imports internal/y",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// findModules returns the folders of all modules.
+func findModules(t *testing.T, root fs.FS) (modules []string) {
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && path.Base(name) == "go.mod" {
+			modules = append(modules, path.Dir(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return modules
+}
+
+// foreignInternals returns which packages import an internal one of another module, of those that
+// are for users or that these need.
+func foreignInternals(modules []string, imports map[string][]string) (wrong []string) {
+	moduleOf := func(folder string) string {
+		for folder != "." && !slices.Contains(modules, folder) {
+			folder = path.Dir(folder)
+		}
+		return folder
+	}
+	seen := make(map[string]bool)
+	var visit func(folder string)
+	visit = func(folder string) {
+		if seen[folder] {
+			return
+		}
+		seen[folder] = true
+		for _, next := range imports[folder] {
+			if isInternal(next) && moduleOf(next) != moduleOf(folder) {
+				wrong = append(wrong, folder+" imports "+next)
+			}
+			visit(next)
+		}
+	}
+	for folder := range imports {
+		if isForUsers(folder) {
+			visit(folder)
+		}
+	}
+	slices.Sort(wrong)
+	return slices.Compact(wrong)
+}
+
+func isInternal(folder string) bool { return slices.Contains(strings.Split(folder, "/"), "internal") }
+
+// isForUsers reports whether others can import the package, or install the program.
+func isForUsers(folder string) bool {
+	return !isInternal(folder) && !isBelow(folder, []string{"bench", "docs", "examples", "tools"})
+}
+
 // readImports returns, by folder, the folders that the code of a package, without its
 // tests, imports.
 func readImports(t *testing.T, root fs.FS) map[string][]string {
@@ -97,8 +199,7 @@ func usersOfKits(imports map[string][]string) (wrong []string) {
 		return isBelow(folder, kits) || slices.ContainsFunc(imports[folder], func(next string) bool { return reaches(next, seen) })
 	}
 	for folder := range imports {
-		forUsers := !slices.Contains(strings.Split(folder, "/"), "internal") && !isBelow(folder, []string{"bench", "examples", "tools"})
-		if forUsers && reaches(folder, make(map[string]bool)) {
+		if isForUsers(folder) && reaches(folder, make(map[string]bool)) {
 			wrong = append(wrong, folder)
 		}
 	}
