@@ -18,7 +18,7 @@ readonly tools=tools
 readonly large=(cmd docs/recipes examples/fleet sluicehttp/sdktest)
 
 # Modules that need no more than the core does: they are checked on all its systems.
-readonly light=(. batch)
+readonly light=(. batch observe/live)
 
 script=$(cd "$(dirname "$0")" && pwd -P)/$(basename "$0")
 root=$(dirname "$(dirname "$script")")

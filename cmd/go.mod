@@ -10,6 +10,7 @@ require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/sluice-go/sluice v0.0.0
 	github.com/sluice-go/sluice/batch v0.0.0
+	github.com/sluice-go/sluice/observe/live v0.0.0
 	github.com/temoto/robotstxt v1.1.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0
@@ -54,3 +55,5 @@ require (
 replace github.com/sluice-go/sluice => ../
 
 replace github.com/sluice-go/sluice/batch => ../batch
+
+replace github.com/sluice-go/sluice/observe/live => ../observe/live

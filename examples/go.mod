@@ -7,6 +7,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/sluice-go/sluice v0.0.0
 	github.com/sluice-go/sluice/batch v0.0.0
+	github.com/sluice-go/sluice/observe/live v0.0.0
 	github.com/sluice-go/sluice/sluiceredis v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
@@ -57,5 +58,7 @@ require (
 replace github.com/sluice-go/sluice => ../
 
 replace github.com/sluice-go/sluice/batch => ../batch
+
+replace github.com/sluice-go/sluice/observe/live => ../observe/live
 
 replace github.com/sluice-go/sluice/sluiceredis => ../sluiceredis

@@ -2,7 +2,7 @@
 //
 //	you want                                            use
 //	log lines when a gate is paused, refuses, learns    NewLogger, as Config.Observer
-//	a web page of all gates, live                       the package observe/live
+//	a web page of all gates, live                       the module observe/live
 //	the state of gates at /debug/vars                   expvar.Publish with Vars
 //	Prometheus metrics                                  the module observe/prometheus
 //	OpenTelemetry metrics                               the module observe/otel

@@ -6,8 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/sluice-go/sluice/internal/clean"
+	"unicode/utf8"
 )
 
 // perPage is how many gates a page shows.
@@ -30,7 +29,7 @@ var orders = []struct{ key, name string }{
 
 // parseQuery reads what the form of the page sends. It ignores what it does not know.
 func parseQuery(v url.Values) query {
-	q := query{search: strings.ToLower(clean.Shorten(v.Get("q"))), sort: "busy"}
+	q := query{search: strings.ToLower(shorten(v.Get("q"))), sort: "busy"}
 	for _, o := range orders {
 		if o.key == v.Get("sort") {
 			q.sort = o.key
@@ -99,3 +98,16 @@ func score(by string, h *history) int {
 }
 
 func power(x float64) int { return bits.Len64(uint64(max(0, min(x, 1<<62)))) }
+
+// shorten cuts what somebody searches for between two runes.
+func shorten(search string) string {
+	const most = 300
+	if len(search) <= most {
+		return search
+	}
+	end := most
+	for !utf8.RuneStart(search[end]) {
+		end--
+	}
+	return search[:end] + "…"
+}

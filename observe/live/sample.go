@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/clean"
-	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -145,7 +144,7 @@ func (h *history) withBelow(text string) string {
 	if h.below.waiting <= h.below.first || h.gate.Pacing+h.gate.Waiting == 0 {
 		return text
 	}
-	return strings.TrimSuffix(text, ".") + fmt.Sprintf("; with those behind them in the gates below, %s.", sentence.Calls(h.below.waiting+max(0, h.gate.Pacing+h.gate.Waiting-h.below.first)))
+	return strings.TrimSuffix(text, ".") + fmt.Sprintf("; with those behind them in the gates below, %s.", sluice.Stats{Waiting: h.below.waiting + max(0, h.gate.Pacing+h.gate.Waiting-h.below.first)}.Why())
 }
 
 func (s *sampler) add(source int, g Gate, now time.Time) {
@@ -174,7 +173,7 @@ func (s *sampler) add(source int, g Gate, now time.Time) {
 
 // nameOf returns what to call a gate.
 func nameOf(g Gate, id uint64) string {
-	name, key := clean.Text(g.Name), clean.Text(g.Key)
+	name, key := wording.Clean(g.Name), wording.Clean(g.Key)
 	switch {
 	case name == "" && key == "":
 		return "gate " + count(id)

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/clean"
-	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -160,7 +159,7 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 	if f.waits > 0 {
 		add("Waited", fmt.Sprintf("half of %s calls less than %s, 99 %% less than %s, in the last minute", count(f.waits), atMost(f.p50), atMost(f.p99)))
 	}
-	add("Parent", clean.Text(s.Parent))
+	add("Parent", wording.Clean(s.Parent))
 	add("Pace", askedText(s)+spacingText(s))
 	for i, l := range g.Limits {
 		if i == 4 {
@@ -170,14 +169,14 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 		add("Server says", saysText(l, g.SeenAt, now))
 	}
 	if l := s.Learned; l != nil {
-		add("Learned", clean.Text(l.String()))
+		add("Learned", wording.Clean(l.String()))
 		add("Server refused", fmt.Sprintf("%s calls, %s of them taken for chance", count(l.Refusals), count(l.Ignored)))
 	}
 	if s.PausedUntil.After(now) {
-		add("Paused", clean.Text(list("until "+sentence.Clock(s.PausedUntil, now), s.PausedWhy)))
+		add("Paused", wording.Clean(list("until "+wording.Clock(s.PausedUntil, now), s.PausedWhy)))
 	}
 	if s.LastError != "" {
-		add("Last error", clean.Text(rough(now.Sub(s.LastErrorAt))+" ago: "+s.LastError))
+		add("Last error", wording.Clean(rough(now.Sub(s.LastErrorAt))+" ago: "+s.LastError))
 	}
 	add("Retries", retriesText(s, f))
 	add("So far", totalsText(s))
@@ -250,7 +249,7 @@ func saysText(l ratelimit.Limit, seen, now time.Time) string {
 	if age := now.Sub(seen); age >= time.Second && !seen.IsZero() {
 		text += "; said " + rough(age) + " ago"
 	}
-	return clean.Text(text)
+	return wording.Clean(text)
 }
 
 // amount writes what a server counts.

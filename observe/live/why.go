@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/clean"
-	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -93,11 +92,11 @@ func pauseText(s sluice.Stats, now time.Time) string {
 	if s.LimitedBy == limits.ByPause && s.Pacing+s.Waiting > 0 {
 		return s.Why() + "; Resume would end it"
 	}
-	pause := sentence.Wait{For: string(limits.ByPause), Why: clean.Text(s.PausedWhy), End: s.PausedUntil}
+	pause := wording.Pause(s.PausedWhy, s.PausedUntil, now)
 	if wait := s.Why(); wait != "" {
-		return wait + "; all must wait " + pause.Text(now)
+		return wait + "; all must wait " + pause
 	}
-	return "No call waits; the next would wait " + pause.Text(now)
+	return "No call waits; the next would wait " + pause
 }
 
 func are(n int64) string {
