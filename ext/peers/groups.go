@@ -17,7 +17,7 @@ func (g *Groups) Exchange(now int64, group string, r Report) Reply {
 	defer g.mu.Unlock()
 	if g.all[group] == nil {
 		for name, old := range g.all { // a new group is rare
-			if old.Over(now) {
+			if old.over(now) {
 				delete(g.all, name)
 			}
 		}

@@ -55,7 +55,7 @@ type member struct {
 
 // Exchange records a report at now.
 func (g *Group) Exchange(now int64, r Report) Reply {
-	if g.Over(now) {
+	if g.over(now) {
 		*g = Group{members: map[string]member{}}
 	}
 	lasts := Lasts.Microseconds()
@@ -100,8 +100,8 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	return reply
 }
 
-// Over reports whether the group can be forgotten.
-func (g *Group) Over(now int64) bool { return now >= g.ends }
+// over reports whether the group can be forgotten.
+func (g *Group) over(now int64) bool { return now >= g.ends }
 
 // due returns the part of a limit that id should have.
 func (g *Group) due(id string, rate int64) int64 {

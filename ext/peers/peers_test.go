@@ -185,7 +185,7 @@ func TestGroup_Exchange_News(t *testing.T) {
 	if r := g.Exchange(20+keeps-1, ask("c", Leaves)); r.Stamp != 11 {
 		t.Errorf("news of a group without gates: %+v", r)
 	}
-	if r := g.Exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.Over(20+3*keeps) {
+	if r := g.Exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.over(20+3*keeps) {
 		t.Errorf("10 min after the last report: %+v", r)
 	}
 }
