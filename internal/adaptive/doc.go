@@ -64,8 +64,7 @@
 //	patient.go     blockage.gap, blockage.polls, costly.hold, costly.low
 //	peer.go        ledger.sent
 //	peers.go       at, meanCost, refusal, costly.high, costly.hold, costly.low, costly.price,
-//	               pace.calls, pace.now, pace.quiet, pace.refuted, pace.rise, pace.span,
-//	               pace.unsure
+//	               pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span, pace.unsure
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
 //	suspect.go     at, costly, pace, window, Call.epoch, Call.pace, chance.suspect, pace.now,

@@ -75,24 +75,22 @@ func (s *sharing) lag() float64 {
 func (c *Controller) Share(now time.Duration, part float64, peers int64) {
 	part = math.Max(leastPart, math.Min(1, part))
 	f := part * c.sharing.scale() // by which the part has grown
+	before := c.bounded()
 	c.sharing.part, c.sharing.peers = part, peers
 	if f == 1 {
 		return
 	}
 	c.meanCost /= f
-	if t := now.Seconds(); c.next > t && !(c.blockage.on && c.blockage.polls > 0) {
-		c.openAt(t + (c.next-t)/f)
-	}
 	// These count calls of this process.
 	p := &c.pace
 	p.calls *= f
 	p.span *= f
 	p.rise *= f
 	c.costly.hold *= f
-	if !c.began && c.phase == Searching || c.phase == Unlimited {
-		return
+	if c.phase != Searching && c.phase != Unlimited {
+		p.set(c) // not from the pace before: what bounded that is no belief
 	}
-	p.now = c.within(p.now)
+	c.rescale(now.Seconds(), f, before)
 }
 
 // news is a Belief for other processes. All of it is of the whole limit, and no time in it

@@ -497,19 +497,44 @@ func TestController_Snapshot_OfASharedLimit(t *testing.T) {
 
 // A part that grows or shrinks moves the next call, which may be minutes away.
 func TestController_Share_MovesTheNextCall(t *testing.T) {
-	c := New(Config{Start: .1})
+	c := New(Config{Start: .5})
 	c.Started(0, 1, 0)
 	c.Share(0, .1, 10)
-	if at := c.Demand(0, 0); at != 100*time.Second {
+	if at := c.Demand(0, 0); at != 20*time.Second {
 		t.Errorf("with a tenth, the next call leaves at %v", at)
 	}
-	c.Share(50*time.Second, .5, 2)
-	if at := c.Demand(50*time.Second, 0); at != 60*time.Second {
+	c.Share(10*time.Second, .5, 2)
+	if at := c.Demand(10*time.Second, 0); at != 12*time.Second {
 		t.Errorf("with a half, the next call leaves at %v", at)
 	}
-	c.Share(50*time.Second, .5, 0)
-	if at := c.Demand(50*time.Second, 0); at != 60*time.Second {
+	c.Share(10*time.Second, .5, 0)
+	if at := c.Demand(10*time.Second, 0); at != 12*time.Second {
 		t.Errorf("alone, the next call leaves at %v", at)
+	}
+}
+
+// A part that is tiny for a moment, as that of a process that joins, leaves nothing behind. The
+// pace of a call a minute bounded the calls meanwhile, and was taken for what the server grants.
+func TestController_Share_ThatIsTinyForAMoment(t *testing.T) {
+	for _, phase := range []Phase{Tracking, Searching} {
+		c := New(Config{Start: .05})
+		c.Share(0, .5, 2)
+		c.Started(0, 1, 0)
+		if phase == Tracking {
+			c.track(phase, .1, Measured)
+		}
+		pace, slot := c.bounded(), c.Peek(0, 0)
+		c.Share(0, leastPart, 2)
+		if at := c.Peek(0, 0); at > 61*time.Second {
+			t.Errorf("%v: the next call leaves at %v, and one a minute always may", phase, at)
+		}
+		c.Share(0, .5, 2)
+		if now := c.bounded(); math.Abs(now/pace-1) > 1e-9 {
+			t.Errorf("%v: the pace is %g, was %g", phase, now, pace)
+		}
+		if at := c.Peek(0, 0); max(at-slot, slot-at) > time.Microsecond {
+			t.Errorf("%v: the next call leaves at %v, was %v", phase, at, slot)
+		}
 	}
 }
 

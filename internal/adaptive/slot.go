@@ -42,6 +42,18 @@ func (c *Controller) stretch(t, before float64) {
 	}
 }
 
+// rescale moves the slot after the part of this process has grown by f, and the pace was before.
+func (c *Controller) rescale(t, f, before float64) {
+	switch after := c.bounded(); {
+	case c.next <= t:
+	case c.blockage.on && c.blockage.polls > 0: // it is when to ask again
+	case c.blockage.on || !c.paced():
+		c.next = t + (c.next-t)/f
+	default:
+		c.next = t + (c.next-t)/f*before/after
+	}
+}
+
 // slot returns the instant at which the pace, and the window, let the next call start, not
 // before now.
 func (c *Controller) slot(now time.Duration) time.Duration {
