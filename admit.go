@@ -15,7 +15,7 @@ import (
 // # Admission with further limits or a parent
 //
 // A gate alone decides under the lock of its queue: room, slot and pause in one step
-// (rule.Admit). A further limit may be remote, and asking it must not hold that lock. A
+// (admitter.Admit). A further limit may be remote, and asking it must not hold that lock. A
 // parent has a queue of its own, in which calls of its other children wait, too.
 //
 // So a call of such a gate that must wait, or whose limits may take long to answer, is granted by its
@@ -172,14 +172,14 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	for i, g := range p {
 		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
-			wait = (*rule)(g).demand(g.queue.Now(), t.N, g.costsOf(ctx))
+			wait = (*admitter)(g).demand(g.queue.Now(), t.N, g.costsOf(ctx))
 		}
-		if err == nil && wait.For == 0 && !(*rule)(g).takeRoom(t.N) {
+		if err == nil && wait.For == 0 && !(*admitter)(g).takeRoom(t.N) {
 			wait.For = queue.Forever // a call without the lock took the last place
 		}
 		if err != nil || wait.For > 0 {
 			for _, g := range p[:i] {
-				(*rule)(g).returnRoom(t.N)
+				(*admitter)(g).returnRoom(t.N)
 			}
 			return g, wait, err
 		}
@@ -194,7 +194,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	var left queue.Receipt
 	for i, g := range p {
 		now := at.Sub(g.queue.Epoch())
-		(*rule)(g).depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
+		(*admitter)(g).depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
 		switch number := g.departures.receipt(); {
 		case i == 0:
 			left.Own = number
@@ -214,7 +214,7 @@ func (g *Gate) demandAtHead(ctx context.Context, n int64, next limits.Cause) que
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.held.by, g.held.until = next, 0
-	return (*rule)(g).demand(g.queue.Now(), n, g.costsOf(ctx))
+	return (*admitter)(g).demand(g.queue.Now(), n, g.costsOf(ctx))
 }
 
 // costsOf returns the costs of ctx if g, whose queue is locked, learns from them, or others do.

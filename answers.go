@@ -102,7 +102,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) lesso
 	if news != nil {
 		g.report(*news)
 	}
-	if l.blocked > 0 { // those that wait may have lost their patience, see rule.giveUp
+	if l.blocked > 0 { // those that wait may have lost their patience, see admitter.giveUp
 		g.queue.Change(func(time.Duration) {})
 	}
 	return l
@@ -179,7 +179,7 @@ func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 		g.learner.ended(&call, adaptive.Reply{Outcome: outcome})
 		g.forgetLearned()
 	} else {
-		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*rule)(g).places())
+		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*admitter)(g).places())
 	}
 	return g.changedMind(now)
 }
@@ -187,7 +187,7 @@ func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 // ending returns the call of p, which may be nil, that left at since and has ended now. It ends
 // the record of the call.
 func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
-	e := ending{now: now, since: since, n: 1, inFlight: g.flight.calls() - 1}
+	e := ending{now: now, since: since, n: 1, inFlight: g.flight.Calls() - 1}
 	if p != nil {
 		e.n, e.delta, e.costs, e.actual = p.n, p.delta, p.costs(), p.actual()
 		e.charges = g.departures.end(p.departure)

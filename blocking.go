@@ -88,11 +88,11 @@ func (q *Queue) Waiting() int {
 	return q.queue.Len()
 }
 
-// unknown is the queue.Rule of a limiter that must be asked.
+// unknown is the queue.Admitter of a limiter that must be asked.
 type unknown struct{}
 
-// Admit implements queue.Rule. It is not called: the queue asks.
+// Admit implements queue.Admitter. It is not called: the queue asks.
 func (unknown) Admit(time.Duration, time.Duration, int64) time.Duration { return limits.Never }
 
-// Forecast implements queue.Rule.
+// Forecast implements queue.Admitter.
 func (unknown) Forecast(time.Duration, int64) time.Duration { return 0 }

@@ -183,7 +183,7 @@ func (cfg *Config) check() error {
 }
 
 func (g *Gate) initQueue() {
-	r := (*rule)(g)
+	r := (*admitter)(g)
 	cfg := queue.Config{
 		MaxWaiting: int32(min(g.maxWaiting, math.MaxInt32)),
 		Behind:     &g.behind,

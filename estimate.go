@@ -86,8 +86,8 @@ func (g *Gate) estimate(n int64) Estimate {
 		paused = until - now
 	}
 	ahead := g.queue.Weight()
-	first := (*rule)(g).Forecast(now, ahead)
-	last := (*rule)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
+	first := (*admitter)(g).Forecast(now, ahead)
+	last := (*admitter)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
 
 	hold := g.hold.mean()
 	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
@@ -104,12 +104,12 @@ func (g *Gate) estimate(n int64) Estimate {
 	case lastRoom > last && paused <= e.Last-paused:
 		e.LimitedBy = limits.ByConcurrency
 	default:
-		e.LimitedBy = (*rule)(g).slowest(now, e.Last)
+		e.LimitedBy = (*admitter)(g).slowest(now, e.Last)
 	}
 	longest := e.Last
 	var on [mostBrakes]brake
 	for _, b := range g.brakes.on(on[:0]) {
-		f := b.forecast(now, int64(calls), g.flight.calls(), hold)
+		f := b.forecast(now, int64(calls), g.flight.Calls(), hold)
 		if f.shortest && e.Unknown == "" {
 			e.Unknown = b.cause()
 		}
@@ -117,7 +117,7 @@ func (g *Gate) estimate(n int64) Estimate {
 			longest, e.LimitedBy = f.last, b.cause()
 		}
 		if f.sure {
-			first := b.forecast(now, int64(g.queue.Len())+1, g.flight.calls(), hold)
+			first := b.forecast(now, int64(g.queue.Len())+1, g.flight.Calls(), hold)
 			e.First, e.Last = max(e.First, first.last), max(e.Last, f.last)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
@@ -40,7 +41,7 @@ import (
 type Gate struct {
 	queue queue.Queue
 
-	// What a call reads that leaves without the lock, see rule.go. After the queue: what it
+	// What a call reads that leaves without the lock, see admitter.go. After the queue: what it
 	// reads of that is at its end.
 	lane         schedule.Lane
 	plain        bool        // no further limits, semaphore, parent or observer
@@ -71,8 +72,8 @@ type Gate struct {
 	answersSeen
 	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
 
-	flight flight       // calls in flight
-	cost   atomic.Int64 // their cost, if concurrency counts that
+	flight flight.Counter // calls in flight
+	cost   atomic.Int64   // their cost, if concurrency counts that
 
 	counters
 }
@@ -269,7 +270,7 @@ func (g *Gate) finish(since time.Duration) {
 // vacate gives back a place in flight. It takes the lock only if a caller waits for
 // it, or Shutdown does.
 func (g *Gate) vacate() {
-	g.flight.end()
+	g.flight.End()
 	if g.queue.Busy() {
 		g.queue.Lock()
 		g.queue.Advance(g.queue.Now())
@@ -406,7 +407,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 // checkDrained is called with the queue locked when the gate was closed or a call
 // ended.
 func (g *Gate) checkDrained() {
-	if g.flight.calls() > 0 || g.queue.Closed() == nil {
+	if g.flight.Calls() > 0 || g.queue.Closed() == nil {
 		return
 	}
 	select {
@@ -421,7 +422,7 @@ func (g *Gate) inFlight() int64 {
 	if g.concurrencyUnit == Cost {
 		return g.cost.Load()
 	}
-	return g.flight.calls()
+	return g.flight.Calls()
 }
 
 // waited counts how long a granted call waited.

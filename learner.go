@@ -160,7 +160,7 @@ func (g *Gate) opens() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	wait, _ := g.brakes.peek(now, g.flight.calls())
+	wait, _ := g.brakes.peek(now, g.flight.Calls())
 	return sat.Add(now, wait)
 }
 

@@ -11,8 +11,8 @@ import (
 // A snapshot of a gate of one unit is that of its controller. Otherwise it has the snapshots of all
 // controllers, by unit.
 type unitSnapshot struct {
-	Unit Unit            `json:"unit"`
-	Rule json.RawMessage `json:"rule"`
+	Unit    Unit            `json:"unit"`
+	Learned json.RawMessage `json:"rule"`
 }
 
 const unitsKind = "units"
@@ -82,7 +82,7 @@ func (l *learner) restoreUnit(u unitSnapshot) error {
 		}
 		b.controller = l.gate.furtherController(u.Unit)
 	}
-	if err := b.controller.Restore(u.Rule); err != nil {
+	if err := b.controller.Restore(u.Learned); err != nil {
 		return err
 	}
 	if known := b.controller.Belief(); known.Changes > 0 {

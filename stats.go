@@ -226,7 +226,7 @@ func (g *Gate) Stats() Stats {
 		Rate:        g.rate,
 		InFlight:    g.inFlight(),
 		Waiting:     int64(g.queue.Len()),
-		LimitedBy:   (*rule)(g).holds(now),
+		LimitedBy:   (*admitter)(g).holds(now),
 		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
 		Spacing:     budget.spacing,
 		RetryTokens: budget.tokens,
@@ -259,7 +259,7 @@ func (g *Gate) Stats() Stats {
 	if borrowing > 0 {
 		s.OldestWait = max(s.OldestWait, now-g.borrowers.Front().Value.(time.Duration))
 	}
-	s.held.End, s.held.AtLeast = (*rule)(g).ends(now, s.LimitedBy)
+	s.held.End, s.held.AtLeast = (*admitter)(g).ends(now, s.LimitedBy)
 	s.at = g.queue.Time(now)
 	g.queue.Unlock()
 

@@ -146,14 +146,14 @@ func TestStressPacer(t *testing.T) {
 	}
 }
 
-// A recorder is the rule of a gate that records when it let which call through.
+// A recorder is the admitter of a gate that records when it let which call through.
 type recorder struct {
-	*rule
+	*admitter
 	at []time.Duration
 }
 
 func (r *recorder) Admit(now, due time.Duration, n int64) time.Duration {
-	wait := r.rule.Admit(now, due, n)
+	wait := r.admitter.Admit(now, due, n)
 	if wait == 0 {
 		r.at = append(r.at, now)
 	}
@@ -166,7 +166,7 @@ func TestStressGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &recorder{rule: (*rule)(g)}
+	rec := &recorder{admitter: (*admitter)(g)}
 	g.lane.Close() // all of them are to come by the recorder
 	g.queue.Init(rec, queue.Config{Refuse: rec.refuse})
 

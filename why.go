@@ -81,7 +81,7 @@ func (l *Learned) bound() string {
 }
 
 // about returns what the gate knows about cause.
-func (r *rule) about(cause limits.Cause) string {
+func (r *admitter) about(cause limits.Cause) string {
 	if cause == "" {
 		return ""
 	}
@@ -99,7 +99,7 @@ func (r *rule) about(cause limits.Cause) string {
 
 // ends returns when the wait of the calls for cause, which holds up the first of them, is over,
 // the zero time if that is unknown. atLeast means that it is so for the first of several.
-func (r *rule) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
+func (r *admitter) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
 	at := queue.Forever
 	switch cause {
 	case "", limits.ByConcurrency, limits.BySemaphore:
@@ -126,7 +126,7 @@ func (r *rule) ends(now time.Duration, cause limits.Cause) (end time.Time, atLea
 
 // heldUp returns what the first call in the queue of g waits for, and the gates above g.
 func (g *Gate) heldUp() sentence.Wait {
-	r := (*rule)(g)
+	r := (*admitter)(g)
 	g.queue.Lock()
 	now := g.queue.Now()
 	cause := r.holds(now)

@@ -33,15 +33,15 @@ import (
 // them: "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as
 // NaN, has a new bucket each time.
 type Keyed[K comparable] struct {
-	rule  atomic.Pointer[rule]
-	keys  *keyed.Map[K, water]
-	rests atomic.Pointer[keyed.Map[K, others]] // nil until a key has been used with two rates
-	wide  wide
-	bells bell.Keyed[K]
+	setting atomic.Pointer[setting]
+	keys    *keyed.Map[K, water]
+	rests   atomic.Pointer[keyed.Map[K, others]] // nil until a key has been used with two rates
+	wide    wide
+	bells   bell.Keyed[K]
 }
 
-// A rule is a rate with what follows from it. It does not change.
-type rule struct {
+// A setting is a rate with what follows from it. It does not change.
+type setting struct {
 	kind.Bucket
 	rate   limits.Rate
 	packed packed // 0 if it is too wide
@@ -74,21 +74,21 @@ func NewKeyed[K comparable](rate limits.Rate, cfg limits.KeyedConfig) (*Keyed[K]
 		return nil, fmt.Errorf("leaky: %w", err)
 	}
 	k := &Keyed[K]{keys: keyed.New[K](most, drained)}
-	r, err := k.ruleOf(rate)
+	r, err := k.settingOf(rate)
 	if err != nil {
 		return nil, err
 	}
-	k.rule.Store(&r)
+	k.setting.Store(&r)
 	return k, nil
 }
 
-func (k *Keyed[K]) ruleOf(rate limits.Rate) (rule, error) {
+func (k *Keyed[K]) settingOf(rate limits.Rate) (setting, error) {
 	b, err := newRule(rate)
 	if err != nil {
-		return rule{}, err
+		return setting{}, err
 	}
 	rate.Burst = b.Capacity()
-	return rule{b, rate, k.wide.packed(int64(b.Interval()), b.Capacity())}, nil
+	return setting{b, rate, k.wide.packed(int64(b.Interval()), b.Capacity())}, nil
 }
 
 // Take takes n from the bucket of key, as [Bucket.Take] does. If the key is
@@ -96,7 +96,7 @@ func (k *Keyed[K]) ruleOf(rate limits.Rate) (rule, error) {
 // its Err [limits.ErrTooManyKeys]. n = 0 remembers nothing, so for a key that is new to a
 // full Keyed it returns an empty bucket. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
-	return k.take(key, k.rule.Load(), n)
+	return k.take(key, k.setting.Load(), n)
 }
 
 // TakeRate is Take with a rate of the call's own, such as that of the user's plan. It
@@ -107,14 +107,14 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 // rates would alone. ext/kind/bucket.go has the exact bound. To count one call against
 // two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
-	r, err := k.ruleOf(rate)
+	r, err := k.settingOf(rate)
 	if err != nil {
 		panic(err.Error())
 	}
 	return k.take(key, &r, n)
 }
 
-func (k *Keyed[K]) take(key K, r *rule, n int64) limits.Result {
+func (k *Keyed[K]) take(key K, r *setting, n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return k.peek(key, r)
@@ -138,7 +138,7 @@ func (k *Keyed[K]) take(key K, r *rule, n int64) limits.Result {
 
 // mixed is take for a key that is used with several rates, or may have been. The lock of
 // w is held.
-func (k *Keyed[K]) mixed(key K, w water, r *rule, now time.Duration, n int64) (_ water, level, wait time.Duration) {
+func (k *Keyed[K]) mixed(key K, w water, r *setting, now time.Duration, n int64) (_ water, level, wait time.Duration) {
 	p, fresh := k.pair(key, w, r, now)
 	p, res, keep := p.Take(&r.Bucket, n)
 	if keep || fresh {
@@ -154,7 +154,7 @@ func (k *Keyed[K]) bucket(w water, now time.Duration) kind.BucketState {
 }
 
 // pair returns the buckets of key as r finds them, of which w is one.
-func (k *Keyed[K]) pair(key K, w water, r *rule, now time.Duration) (p kind.BucketPair, fresh bool) {
+func (k *Keyed[K]) pair(key K, w water, r *setting, now time.Duration) (p kind.BucketPair, fresh bool) {
 	p = kind.BucketPair{Own: k.bucket(w, now)}
 	if rests := k.rests.Load(); rests != nil && rests.Len() > 0 {
 		rest, now := rests.Get(key)
@@ -192,7 +192,7 @@ func (k *Keyed[K]) keep(key K, p kind.BucketPair, now time.Duration) water {
 	return own
 }
 
-func (k *Keyed[K]) peek(key K, r *rule) limits.Result {
+func (k *Keyed[K]) peek(key K, r *setting) limits.Result {
 	w, now := k.keys.Get(key)
 	p, _ := k.pair(key, w, r, now)
 	return r.Result(time.Duration(p.Own.Level), 0)
@@ -204,16 +204,16 @@ func (k *Keyed[K]) peek(key K, r *rule) limits.Result {
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
 // Rate returns the rate of [Keyed.Take], with its burst.
-func (k *Keyed[K]) Rate() limits.Rate { return k.rule.Load().rate }
+func (k *Keyed[K]) Rate() limits.Rate { return k.setting.Load().rate }
 
 // SetRate changes the rate of [Keyed.Take]. Each key is then used with another rate, as
 // by [Keyed.TakeRate]. It returns an error and changes nothing where [New] returns one.
 func (k *Keyed[K]) SetRate(rate limits.Rate) error {
-	r, err := k.ruleOf(rate)
+	r, err := k.settingOf(rate)
 	if err != nil {
 		return err
 	}
-	k.rule.Store(&r)
+	k.setting.Store(&r)
 	k.bells.RingAll()
 	return nil
 }
@@ -228,7 +228,7 @@ func (k *Keyed[K]) On(key K) limits.Notifier {
 }
 
 func (k *Keyed[K]) adjust(key K, delta int64, _ time.Duration) error {
-	r := k.rule.Load()
+	r := k.setting.Load()
 	return k.keys.Update(key, func(w water, now time.Duration) water {
 		p, _ := k.pair(key, w, r, now)
 		return k.keep(key, p.Adjust(&r.Bucket, delta), now)

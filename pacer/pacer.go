@@ -131,7 +131,7 @@ func New(rate limits.Rate, cfg Config) (*Pacer, error) {
 	}
 	p := &Pacer{schedule: *s}
 	p.lane.Init()
-	r := (*rule)(p)
+	r := (*admitter)(p)
 	p.queue.Init(r, queue.Config{MaxWaiting: int32(min(cfg.MaxWaiting, math.MaxInt32)), Exact: true, Latch: r, Fine: p.schedule.Fine, Hold: p.schedule.Hold})
 	return p, nil
 }

@@ -81,7 +81,7 @@ func NewWeighted(limit int64) *Weighted {
 	}
 	s := &Weighted{limit: limit}
 	s.stock.Store(newStock(limit))
-	r := (*rule)(s)
+	r := (*admitter)(s)
 	s.queue.Init(r, queue.Config{Untimed: true, Refuse: r.refuse, Latch: r})
 	return s
 }
@@ -298,18 +298,18 @@ func (s *Weighted) Waiting() int {
 	return s.queue.Len()
 }
 
-// rule is a Weighted as its queue sees it.
-type rule Weighted
+// admitter is a Weighted as its queue sees it.
+type admitter Weighted
 
-func (r *rule) refuse(n int64) error {
+func (r *admitter) refuse(n int64) error {
 	if n > r.limit {
 		return limits.ErrTooLarge
 	}
 	return nil
 }
 
-// Admit implements queue.Rule.
-func (r *rule) Admit(_, _ time.Duration, n int64) time.Duration {
+// Admit implements queue.Admitter.
+func (r *admitter) Admit(_, _ time.Duration, n int64) time.Duration {
 	if n > r.limit-r.inFlight {
 		return queue.Forever
 	}
@@ -317,8 +317,8 @@ func (r *rule) Admit(_, _ time.Duration, n int64) time.Duration {
 	return 0
 }
 
-// Forecast implements queue.Rule.
-func (r *rule) Forecast(time.Duration, int64) time.Duration { return 0 }
+// Forecast implements queue.Admitter.
+func (r *admitter) Forecast(time.Duration, int64) time.Duration { return 0 }
 
 func request(n int64, longest time.Duration) queue.Request {
 	return queue.Request{N: n, Max: longest}

@@ -134,14 +134,14 @@ func again(ask func(n int64) verdict, n int64) (v verdict) {
 }
 
 // Close implements queue.Latch.
-func (r *rule) Close() (asleep int) {
+func (r *admitter) Close() (asleep int) {
 	free := r.stock.Load().free.Swap(isClosed)
 	r.inFlight = r.limit - max(free, 0)
 	return int(max(-free, 0))
 }
 
 // Open implements queue.Latch.
-func (r *rule) Open(asleep int) bool {
+func (r *admitter) Open(asleep int) bool {
 	free := r.limit - r.inFlight
 	if free < 0 || free > 0 && asleep > 0 { // what is free beside a crowd is about to be handed over
 		return false

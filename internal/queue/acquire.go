@@ -17,7 +17,7 @@ type Request struct {
 	// Patience, if not 0, is handed to Config.GiveUp.
 	Patience time.Duration
 
-	// Ask, if set, decides in place of the rule's Admit.
+	// Ask, if set, decides in place of the admitter's Admit.
 	Ask AskFunc
 
 	// Came, if set, is when the caller would have come if we had not woken it late.
@@ -40,13 +40,13 @@ type Request struct {
 
 // A Grant is how a wait ended well.
 type Grant struct {
-	At      time.Duration // when the caller was admitted, not set for an untimed rule
+	At      time.Duration // when the caller was admitted, not set for an untimed admitter
 	Receipt Receipt
 }
 
-// A Receipt is what the rules that have admitted a caller hand to it. 0 is none.
+// A Receipt is what the admitters that have admitted a caller hand to it. 0 is none.
 type Receipt struct {
-	Own uint32   // of the rule of the queue, see HasReceipt
+	Own uint32   // of the admitter of the queue, see HasReceipt
 	Up  []uint32 // of others, for a caller that asks; nil if there are none
 }
 
@@ -55,7 +55,7 @@ func (q *Queue) receipt() uint32 {
 	if !q.hands {
 		return 0
 	}
-	return q.rule.(HasReceipt).Receipt()
+	return q.admitter.(HasReceipt).Receipt()
 }
 
 // Try admits r if it can leave at once and the queue is empty.
@@ -71,7 +71,7 @@ func (q *Queue) Try(r Request) (g Grant, ok bool) {
 	}
 	ok = q.front == nil
 	if ok && r.Ask == nil {
-		if ok = q.rule.Admit(now, now, r.N) == 0; ok {
+		if ok = q.admitter.Admit(now, now, r.N) == 0; ok {
 			g.Receipt.Own = q.receipt()
 		}
 	} else if ok {
@@ -98,7 +98,7 @@ func (q *Queue) tryAsk(now time.Duration, r *Request) (Receipt, bool) {
 	return wait.Receipt, wait.For == 0 && err == nil
 }
 
-// Acquire blocks until the rule admits r, in the order of the calls. waited is how long that
+// Acquire blocks until the admitter admits r, in the order of the calls. waited is how long that
 // took, 0 if it did not block. The error is ctx.Err(), the reason given to Close or by Refuse,
 // limits.ErrQueueFull, a *limits.WaitError if the wait cannot end in time, or
 // limits.ErrTimeout if it did not. After an error nothing is taken.
@@ -137,7 +137,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.front != nil && !(r.Max == Forever && q.asleep(now, deadline.set)) {
 		q.Advance(now)
 	}
-	if q.front == nil && r.Ask == nil && q.rule.Admit(now, q.dueNow(now), r.N) == 0 {
+	if q.front == nil && r.Ask == nil && q.admitter.Admit(now, q.dueNow(now), r.N) == 0 {
 		g.At, g.Receipt.Own = now, q.receipt()
 		q.Unlock()
 		return nil, now, nil

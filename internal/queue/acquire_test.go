@@ -18,14 +18,14 @@ import (
 type line struct {
 	Queue
 	*synclog.Log
-	rule every
+	admitter every
 }
 
 // newLine returns a line whose first slot is at first.
 func newLine(first time.Duration, cfg Config) *line {
-	l := &line{Log: synclog.New(), rule: every{interval: 100 * ms, next: first}}
+	l := &line{Log: synclog.New(), admitter: every{interval: 100 * ms, next: first}}
 	cfg.Exact = true
-	l.Init(&l.rule, cfg)
+	l.Init(&l.admitter, cfg)
 	return l
 }
 
@@ -176,8 +176,8 @@ func TestQueue_Acquire_DoneContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		l := newLine(0, Config{})
-		if _, _, err := l.Acquire(ctx, Request{N: 1, Max: Forever}); err != context.Canceled || l.rule.next != 0 {
-			t.Errorf("%v, and the next slot is at %v", err, l.rule.next)
+		if _, _, err := l.Acquire(ctx, Request{N: 1, Max: Forever}); err != context.Canceled || l.admitter.next != 0 {
+			t.Errorf("%v, and the next slot is at %v", err, l.admitter.next)
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestQueue_Acquire_Deadline(t *testing.T) {
 	})
 }
 
-// A rule that cannot forecast: callers wait as long as they may.
+// An admitter that cannot forecast: callers wait as long as they may.
 func TestQueue_Acquire_DeadlineWithoutForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := newRooms(0, Config{}), synclog.New()
@@ -443,7 +443,7 @@ func TestConfig_Weigh(t *testing.T) {
 		if slot, _, ok := l.Slot(w); err != nil || !ok || slot != 300*ms {
 			t.Errorf("%v, %v, %v", slot, ok, err)
 		}
-		l.Change(func(now time.Duration) { l.rule.next = Forever / 2 })
+		l.Change(func(now time.Duration) { l.admitter.next = Forever / 2 })
 		l.Close(limits.ErrClosed)
 	})
 }
@@ -503,7 +503,7 @@ func TestQueue_Acquire_ContextWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		yes := func(context.Context, Turn) (Wait, error) { return Wait{}, nil }
 		never := func(ctx context.Context, _ Turn) (Wait, error) { return Wait{For: Forever}, nil }
-		for name, ask := range map[string]AskFunc{"by the rule": nil, "asks": yes, "asks in vain": never} {
+		for name, ask := range map[string]AskFunc{"by the admitter": nil, "asks": yes, "asks in vain": never} {
 			q := newRooms(0, Config{})
 			if _, _, err := q.Acquire(newWrong(), Request{N: 1, Max: Forever, Ask: ask}); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s, done before: %v", name, err)
@@ -596,7 +596,7 @@ func TestQueue_Acquire_CallsContextsUnlocked(t *testing.T) {
 					ctx, cancel := context.WithTimeout(ctx, 24*time.Hour)
 					t.Cleanup(cancel)
 					time.AfterFunc(10*ms, func() {
-						q.Change(func(now time.Duration) { q.rule.(*every).next = now + 48*time.Hour })
+						q.Change(func(now time.Duration) { q.admitter.(*every).next = now + 48*time.Hour })
 					})
 					return ctx
 				},
@@ -845,9 +845,9 @@ func (r *numbered) Receipt() uint32 { return r.last }
 // Each caller gets the receipt of its own admission, whoever lets it leave.
 func TestQueue_Receipt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rule := &numbered{every: every{interval: 100 * ms}}
+		admitter := &numbered{every: every{interval: 100 * ms}}
 		var q Queue
-		q.Init(rule, Config{Exact: true})
+		q.Init(admitter, Config{Exact: true})
 		acquire := func(r Request) uint32 {
 			g, _, err := q.Acquire(bg, r)
 			if err != nil || g.Receipt.Up != nil {

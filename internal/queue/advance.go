@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Change settles what is due, calls f to change the rule, and applies the
+// Change settles what is due, calls f to change the admitter, and applies the
 // change to all entries: those it makes hopeless fail, those it lets through leave, and
 // the driver sleeps for the new time. It looks only at entries whose bound is near, see
 // index.
@@ -75,7 +75,7 @@ func (q *Queue) Close(reason error) {
 func (q *Queue) Advance(now time.Duration) {
 	for w := q.front; w != nil; w = q.front {
 		if q.isCrowd(w) {
-			if q.rule.Admit(now, now, 1) > 0 {
+			if q.admitter.Admit(now, now, 1) > 0 {
 				return
 			}
 			q.releaseCrowd(1, nil)
@@ -98,7 +98,7 @@ func (q *Queue) Advance(now time.Duration) {
 			// at the head, unless due is over or Change has reset it.
 			at = q.due
 			if at <= now || at == Forever {
-				at = sat.Add(q.changed, q.rule.Forecast(q.changed, 0))
+				at = sat.Add(q.changed, q.admitter.Forecast(q.changed, 0))
 			}
 			if at > now {
 				q.arm(now, at) // also for a driver that is new
@@ -110,7 +110,7 @@ func (q *Queue) Advance(now time.Duration) {
 			q.giveUp(w)
 			continue
 		}
-		if wait := q.rule.Admit(at, due, w.n); wait > 0 {
+		if wait := q.admitter.Admit(at, due, w.n); wait > 0 {
 			q.arm(now, sat.Add(now, wait))
 			return
 		}
@@ -124,7 +124,7 @@ func (q *Queue) Advance(now time.Duration) {
 
 // Kick makes a head that asks do so again, also if it is asking at this moment and may
 // have looked too early. The queue must be locked. Call it after anything that may let
-// such a head through; for other heads Advance asks the rule.
+// such a head through; for other heads Advance asks the admitter.
 func (q *Queue) Kick() {
 	asks := q.front != nil && q.front.asks()
 	if !asks && q.found() == 0 {
@@ -169,7 +169,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 			return err
 		}
 	}
-	need := q.rule.Forecast(now, ahead)
+	need := q.admitter.Forecast(now, ahead)
 	if w != q.front { // which knows
 		if sure := sat.Sub(q.surely(), now); sure > need {
 			return q.blame(now, 0, w, q.tooLong(w, now, sure))

@@ -30,7 +30,7 @@ func TestQueue_Change_Reprices(t *testing.T) {
 					want = append(want, synclog.At(who, at))
 				}
 				time.Sleep(40 * ms)
-				l.Change(func(time.Duration) { l.rule = every{c.interval, c.next} })
+				l.Change(func(time.Duration) { l.admitter = every{c.interval, c.next} })
 				time.Sleep(time.Hour)
 				l.Want(t, want...)
 			})
@@ -43,7 +43,7 @@ func TestQueue_Change_SettlesWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(100*ms, Config{})
 		time.AfterFunc(100*ms, func() { // before the driver's timer
-			l.Change(func(time.Duration) { l.rule.next = 500 * ms })
+			l.Change(func(time.Duration) { l.admitter.next = 500 * ms })
 		})
 		l.acquire(0, bg, Request{})
 		l.acquire(1, bg, Request{})
@@ -62,7 +62,7 @@ func TestQueue_Change_EndsHopelessWaits(t *testing.T) {
 		l.acquire(2, bg, Request{Max: 310 * ms}) // one moves up by the failure of 1, and is in time
 		l.acquire(3, bg, Request{Max: 500 * ms})
 		time.Sleep(10 * ms)
-		l.Change(func(time.Duration) { l.rule = every{200 * ms, 250 * ms} })
+		l.Change(func(time.Duration) { l.admitter = every{200 * ms, 250 * ms} })
 		time.Sleep(time.Hour)
 		l.Want(t, synclog.At(0, 250*ms), synclog.Failed(1, 10*ms, context.DeadlineExceeded), synclog.Failed(2, 10*ms, context.DeadlineExceeded),
 			synclog.At(3, 450*ms))
@@ -80,7 +80,7 @@ func TestQueue_Adjust(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLine(100*ms, Config{})
 			l.acquire(0, bg, Request{Max: 150 * ms})
-			l.Adjust(func(time.Duration) bool { l.rule.next = 200 * ms; return later })
+			l.Adjust(func(time.Duration) bool { l.admitter.next = 200 * ms; return later })
 			time.Sleep(time.Hour)
 			if later {
 				l.Want(t, synclog.Failed(0, 0, context.DeadlineExceeded))
@@ -137,7 +137,7 @@ func TestQueue_Busy(t *testing.T) {
 	})
 }
 
-// dueTimes is a rule that notes when it was asked, and for when.
+// dueTimes is an admitter that notes when it was asked, and for when.
 type dueTimes struct {
 	every
 	got [][2]time.Duration
@@ -251,9 +251,9 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var behind Behind
-				q := &line{Log: synclog.New(), rule: every{interval: 100 * ms}}
+				q := &line{Log: synclog.New(), admitter: every{interval: 100 * ms}}
 				lost := time.Duration(Forever)
-				q.Init(&q.rule, Config{Behind: &behind, GiveUp: func(now, patience time.Duration) error {
+				q.Init(&q.admitter, Config{Behind: &behind, GiveUp: func(now, patience time.Duration) error {
 					if patience == 1 && now >= lost {
 						return errImpatient
 					}
@@ -299,8 +299,8 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 		"at one instant": func(int) int { return 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, rule := new(Queue), &counting{every: every{interval: time.Microsecond, next: time.Hour}}
-			q.Init(rule, Config{GiveUp: func(time.Duration, time.Duration) error { return nil }})
+			q, admitter := new(Queue), &counting{every: every{interval: time.Microsecond, next: time.Hour}}
+			q.Init(admitter, Config{GiveUp: func(time.Duration, time.Duration) error { return nil }})
 			q.Lock()
 			defer q.Unlock()
 			steps := 0
@@ -311,16 +311,16 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rule.forecasts = 0
+				admitter.forecasts = 0
 				q.pushBehind(0, place, w)
-				steps = max(steps, rule.forecasts)
+				steps = max(steps, admitter.forecasts)
 			}
 			if steps > 2*mostAgain {
 				t.Errorf("%d forecasts for one that comes", steps)
 			}
-			rule.forecasts = 0
-			if q.failHopeless(0); rule.forecasts > 2*mostAgain {
-				t.Errorf("%d forecasts for a change", rule.forecasts)
+			admitter.forecasts = 0
+			if q.failHopeless(0); admitter.forecasts > 2*mostAgain {
+				t.Errorf("%d forecasts for a change", admitter.forecasts)
 			}
 		})
 	}

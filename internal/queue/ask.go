@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An AskFunc decides in place of Rule.Admit for a caller whose limits must block
+// An AskFunc decides in place of Admitter.Admit for a caller whose limits must block
 // to answer, because one of them lives elsewhere. It is called only while the
 // caller is at the head of the queue, in the caller's goroutine and with the
 // queue unlocked. It returns like Admit; an error is the caller's answer and
@@ -29,7 +29,7 @@ type Wait struct {
 	// only a change can end never is.
 	Sure time.Duration
 
-	// Paced reports that it is for the rate of the queue's own rule, which makes up for
+	// Paced reports that it is for the rate of the queue's own admitter, which makes up for
 	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
 	Paced bool
 

@@ -25,8 +25,8 @@ type oracle struct {
 }
 
 func newOracle() *oracle {
-	l := &line{Log: synclog.New(), rule: every{interval: 100 * ms}}
-	l.Init(&l.rule, Config{}) // no forecast knows how long the oracle takes
+	l := &line{Log: synclog.New(), admitter: every{interval: 100 * ms}}
+	l.Init(&l.admitter, Config{}) // no forecast knows how long the oracle takes
 	return &oracle{line: l}
 }
 
@@ -145,7 +145,7 @@ func TestAskFunc_Panic(t *testing.T) {
 			return nil
 		})
 		o.acquire(1, bg, Request{})
-		l.acquire(2, bg, Request{}) // asks the rule
+		l.acquire(2, bg, Request{}) // asks the admitter
 		time.Sleep(time.Hour)
 		l.Want(t, synclog.Failed(0, 10*ms, context.Canceled), synclog.At(1, 10*ms), synclog.At(2, 10*ms))
 		if asking.Err() == nil {
@@ -303,10 +303,10 @@ func newDues() *dues {
 	return q
 }
 
-// nobody is the rule of a queue in which all ask.
+// nobody is the admitter of a queue in which all ask.
 type nobody struct{}
 
-func (nobody) Admit(time.Duration, time.Duration, int64) time.Duration { panic("asked the rule") }
+func (nobody) Admit(time.Duration, time.Duration, int64) time.Duration { panic("asked the admitter") }
 func (nobody) Forecast(time.Duration, int64) time.Duration             { return 0 }
 
 // slot asks for a slot at an instant.
@@ -456,7 +456,7 @@ func sleeps(t *testing.T) func() []time.Duration {
 func TestConfig_Fine_LastPartOfALongWait(t *testing.T) {
 	const wait = 2 * alarm.Reach
 	for name, acquire := range map[string]func(q *Queue){
-		"by the rule": func(q *Queue) { q.Acquire(context.Background(), Request{N: 1, Max: Forever}) },
+		"by the admitter": func(q *Queue) { q.Acquire(context.Background(), Request{N: 1, Max: Forever}) },
 		"asked": func(q *Queue) {
 			slot := q.Now() + wait
 			q.Acquire(context.Background(), Request{N: 1, Max: Forever, Ask: func(context.Context, Turn) (Wait, error) {
@@ -481,8 +481,8 @@ func TestConfig_Fine_LastPartOfALongWait(t *testing.T) {
 	}
 }
 
-// A short wait that a caller asked for is exact whatever the rule says: it may be one
-// for another limit. A long one is if the rule says so.
+// A short wait that a caller asked for is exact whatever the admitter says: it may be one
+// for another limit. A long one is if the admitter says so.
 func TestConfig_Fine_CallersThatAsk(t *testing.T) {
 	for _, fine := range []bool{true, false} {
 		for wait, want := range map[time.Duration]bool{alarm.Reach / 2: true, near + 50*ms: fine} {

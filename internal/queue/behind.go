@@ -10,7 +10,7 @@ import (
 
 // # What do those know who wait behind a head that asks?
 //
-// The rule forecasts the wait for each entry. A limit that must be asked tells it only to the
+// The admitter forecasts the wait for each entry. A limit that must be asked tells it only to the
 // head: a quota that is used up for an hour, a parent that is paused. Nobody overtakes the head,
 // so that is also the least for all behind it, and a caller with a deadline of a minute must not
 // wait for it in vain:
@@ -23,7 +23,7 @@ import (
 // So each queue has the instant before which its head does not leave for sure, in an atomic word
 // that the queues below it read. It is a lower bound and may be too low: nobody has asked yet, or
 // the head is another. It must not be too high, so whatever may let the head leave earlier (Kick,
-// a change of the rule, a head that leaves) forgets what was said and the head asks anew.
+// a change of the admitter, a head that leaves) forgets what was said and the head asks anew.
 //
 // If the instant moves, those that wait already may have become hopeless: in the queue itself,
 // and in each queue below whose head waits here. A parent may have 10,000 of these. It looks at
@@ -67,7 +67,7 @@ func (q *Queue) surely() (at time.Duration) {
 	return at
 }
 
-// foresee notes that no caller leaves before at, as the head has found, nor before the rule lets
+// foresee notes that no caller leaves before at, as the head has found, nor before the admitter lets
 // it. It does nothing if there is nobody to whom that is news.
 func (q *Queue) foresee(now, at time.Duration) {
 	b := q.cfg.Behind
@@ -75,7 +75,7 @@ func (q *Queue) foresee(now, at time.Duration) {
 		q.forget()
 		return
 	}
-	if ruled := q.rule.Forecast(now, 0); ruled > 0 {
+	if ruled := q.admitter.Forecast(now, 0); ruled > 0 {
 		at = max(at, sat.Add(now, ruled))
 	}
 	if at <= now {

@@ -81,9 +81,9 @@ func (q *Queue) list(w *Waiter) {
 	q.bounds.soonest = min(q.bounds.soonest, w.bound())
 }
 
-// unit returns the Unit of the rule, or 0.
+// unit returns the Unit of the admitter, or 0.
 func (q *Queue) unit() float64 {
-	if r, ok := q.rule.(HasUnit); ok {
+	if r, ok := q.admitter.(HasUnit); ok {
 		return r.Unit()
 	}
 	return 0

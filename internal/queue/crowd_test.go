@@ -58,7 +58,7 @@ func newLatched(free int64) *latched {
 	return l
 }
 
-// latch has the methods of the rule and of the latch, which a Queue has, too.
+// latch has the methods of the admitter and of the latch, which a Queue has, too.
 type latch struct{ l *latched }
 
 func (r latch) Close() int                                          { return r.l.Close() }

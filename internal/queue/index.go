@@ -10,7 +10,7 @@ import (
 
 // # Which waits has a change made hopeless?
 //
-// Those for which the forecast is later than their bound: the rule forecasts how long an
+// Those for which the forecast is later than their bound: the admitter forecasts how long an
 // entry waits from the cost that is queued ahead of it. The simplest way is to walk through
 // the queue, to add up the costs, and to ask for a forecast for each entry. With 100,000
 // of them that takes 2 to 4 ms, in which no call leaves, and nearly always the answer is:
@@ -31,7 +31,7 @@ import (
 // If most bounds are hardly later than the slots, as of callers that all wait for as long as they
 // can, the forecast for the end of a node is later than its earliest bound, although no caller
 // below is hopeless. So a node also has the latest forecast for its start with which none is: the
-// least of bound − cost ahead within the node × the Unit of the rule.
+// least of bound − cost ahead within the node × the Unit of the admitter.
 //
 // Entries come only at the end and leave mostly at the front. So the tree is slices: slots,
 // fan of them in a chunk, nodes above the chunks, nodes above those, each at the place that
@@ -292,10 +292,10 @@ func (p *pass) node(level, i int) (more bool) {
 	impatient := p.q.cfg.GiveUp != nil && n.patience != Forever && p.q.cfg.GiveUp(p.now, n.patience) != nil
 	latest := Forever // a bound after that is late enough
 	if n.bound != Forever {
-		latest = max(p.sure, sat.Add(p.now, p.q.rule.Forecast(p.now, end.beyond(p.gone))))
+		latest = max(p.sure, sat.Add(p.now, p.q.admitter.Forecast(p.now, end.beyond(p.gone))))
 	}
 	if !impatient && (n.bound == Forever || n.bound > latest || p.unit > 0 && p.unit <= n.unit && n.bound > p.sure &&
-		sat.Add(p.now, p.q.rule.Forecast(p.now, p.ahead.beyond(p.gone))) < n.start) {
+		sat.Add(p.now, p.q.admitter.Forecast(p.now, p.ahead.beyond(p.gone))) < n.start) {
 		p.ahead = end
 		return true
 	}

@@ -28,17 +28,17 @@ func (r *far) Forecast(now time.Duration, ahead int64) time.Duration {
 // An indexed is a queue whose entries no goroutine waits for.
 type indexed struct {
 	Queue
-	rule  far
-	pause time.Duration // for longer than which no patience lasts
-	all   []*Waiter
-	now   time.Duration
-	rand  *rand.Rand
-	stuck bool // the first never leaves
+	admitter far
+	pause    time.Duration // for longer than which no patience lasts
+	all      []*Waiter
+	now      time.Duration
+	rand     *rand.Rand
+	stuck    bool // the first never leaves
 }
 
 func newIndexed(seed uint64) *indexed {
-	q := &indexed{stuck: seed%3 == 0, rule: far{every{interval: ms}}, rand: rand.New(rand.NewPCG(seed, 0))}
-	q.Init(&q.rule, Config{Exact: true, GiveUp: func(_, patience time.Duration) error {
+	q := &indexed{stuck: seed%3 == 0, admitter: far{every{interval: ms}}, rand: rand.New(rand.NewPCG(seed, 0))}
+	q.Init(&q.admitter, Config{Exact: true, GiveUp: func(_, patience time.Duration) error {
 		if q.pause > patience {
 			return errImpatient
 		}
@@ -258,8 +258,8 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd(t *testing.T) {
 			if i%250 > 0 {
 				continue
 			}
-			q.rule.next = q.now + time.Duration(q.rand.Int64N(int64(3*time.Second)))
-			q.rule.interval = ms + time.Duration(q.rand.Int64N(int64(4*ms)))
+			q.admitter.next = q.now + time.Duration(q.rand.Int64N(int64(3*time.Second)))
+			q.admitter.interval = ms + time.Duration(q.rand.Int64N(int64(4*ms)))
 			q.pause = time.Duration(q.rand.Int64N(int64(time.Second)))
 			want := q.walk()
 			q.failHopeless(q.now)
@@ -294,11 +294,11 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd(t *testing.T) {
 func TestQueue_Change_EndsThoseThatAWalkWouldEnd_OfWaitsHardlyInTime(t *testing.T) {
 	for seed := range uint64(5) {
 		q := newIndexed(seed)
-		q.rule.next = time.Second
+		q.admitter.next = time.Second
 		join := func() {
 			w := &Waiter{n: 1}
 			w.attend(nil)
-			w.more().maxAt = q.rule.Forecast(0, q.weight.value()) + time.Duration(q.rand.Int64N(int64(2*ms)))
+			w.more().maxAt = q.admitter.Forecast(0, q.weight.value()) + time.Duration(q.rand.Int64N(int64(2*ms)))
 			q.push(w)
 		}
 		ended := 0
@@ -308,9 +308,9 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd_OfWaitsHardlyInTime(t *testing.
 		for round := range 80 {
 			switch q.rand.IntN(6) {
 			case 0:
-				q.rule.interval += time.Duration(q.rand.Int64N(200)) // a fifth of a millisecond for a thousand
+				q.admitter.interval += time.Duration(q.rand.Int64N(200)) // a fifth of a millisecond for a thousand
 			case 1:
-				q.rule.interval -= time.Duration(q.rand.Int64N(200))
+				q.admitter.interval -= time.Duration(q.rand.Int64N(200))
 			case 2:
 				for range 100 {
 					all := q.waiting()
@@ -319,14 +319,14 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd_OfWaitsHardlyInTime(t *testing.
 			case 3:
 				for range 100 {
 					q.remove(q.front)
-					q.rule.next += q.rule.interval
+					q.admitter.next += q.admitter.interval
 				}
 			case 4:
 				for range 150 {
 					join()
 				}
 			default:
-				q.rule.next += time.Duration(q.rand.Int64N(int64(ms))) - ms/4
+				q.admitter.next += time.Duration(q.rand.Int64N(int64(ms))) - ms/4
 			}
 			all, want := q.waiting(), q.walk()
 			q.failHopeless(0)
@@ -347,7 +347,7 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd_OfWaitsHardlyInTime(t *testing.
 	}
 }
 
-// counting is a rule that counts how often it is asked.
+// counting is an admitter that counts how often it is asked.
 type counting struct {
 	every
 	forecasts int

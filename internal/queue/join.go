@@ -36,7 +36,7 @@ func (q *Queue) Join(ctx context.Context, n int64) (p Place, err error) {
 	case err != nil:
 		q.Unlock()
 		return Place{}, err
-	case q.front == nil && q.rule.Admit(0, 0, n) == 0:
+	case q.front == nil && q.admitter.Admit(0, 0, n) == 0:
 		q.Unlock()
 		return Place{}, nil
 	case q.full():

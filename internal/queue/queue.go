@@ -1,8 +1,8 @@
 // Package queue is the one place in Sluice where callers wait.
 //
-// A [Queue] is a FIFO of callers. What they wait for is a [Rule]: permits (package
+// A [Queue] is a FIFO of callers. What they wait for is an [Admitter]: permits (package
 // semaphore), a slot in time (package pacer), or all the limits of a gate at once.
-// The rule decides; the queue orders, wakes, hands over and cancels.
+// The admitter decides; the queue orders, wakes, hands over and cancels.
 //
 // # How does a queue wait without a timer for every caller?
 //
@@ -11,9 +11,9 @@
 // filled, and 100,000 waiters are 100,000 timers.
 //
 // Here only the first waiting goroutine, the driver, has a timer; all others sleep on
-// their channels. (If the rule cannot forecast a wait, a bound on it is one more
-// timer.) When the driver wakes it serves the queue: [Queue.Advance] asks the rule
-// about the head, hands over, and goes on with the next until the rule says "not
+// their channels. (If the admitter cannot forecast a wait, a bound on it is one more
+// timer.) When the driver wakes it serves the queue: [Queue.Advance] asks the admitter
+// about the head, hands over, and goes on with the next until the admitter says "not
 // yet, come back in d". Whatever changes something (a release, a new rate, a
 // cancelled head) calls Advance too, at once and under the same lock:
 //
@@ -28,7 +28,7 @@
 // Invariants, all under the lock:
 //   - A caller is in the list or settled, never both.
 //   - No caller is admitted before all ahead of it are settled.
-//   - Nothing is taken from the rule for a caller whose context was done before its
+//   - Nothing is taken from the admitter for a caller whose context was done before its
 //     turn, so a cancelled wait has nothing to give back.
 //   - The driver is awake, has a message, or is woken no later than due and the Hold:
 //     by its own timer, or by the clock of the process.
@@ -36,7 +36,7 @@
 // # Where is what?
 //
 //	queue.go     the queue, its lock and its clock
-//	rule.go      what a user of the package provides
+//	admitter.go  what a user of the package provides
 //	acquire.go   how callers come in
 //	wait.go      how their goroutines wait: one loop for all
 //	clock.go     one timer for many queues
@@ -59,7 +59,7 @@ import (
 )
 
 // A Queue is a FIFO of callers. It must be made ready by Init and must not be copied.
-// Its Lock also guards the state of its rule.
+// Its Lock also guards the state of its admitter.
 type Queue struct {
 	// What each wait and each hand-over changes is close together: 64 bytes travel
 	// from processor to processor at once, of which 8 are the semaphore's. What
@@ -74,13 +74,13 @@ type Queue struct {
 	open    bool    // the latch
 	fine    bool    // not in a testing/synctest bubble, where only timers know the time
 	outside bool    // nor are those that wait
-	hands   bool    // the rule is a HasReceipt
+	hands   bool    // the admitter is a HasReceipt
 	driver  *Waiter // first entry with a goroutine behind it
 
 	weight   total
 	heaviest int64         // no entry is heavier; one that was may have left
 	due      time.Duration // when the head is to be looked at; Forever: after a change, or there is none
-	changed  time.Duration // when the rule was last changed from outside
+	changed  time.Duration // when the admitter was last changed from outside
 	emptied  time.Duration // see noteEmptied; 0: not so
 	closed   error
 
@@ -90,8 +90,8 @@ type Queue struct {
 	clock *clock
 	rings time.Duration // when the clock rings; guarded by the clock, like place
 
-	rule Rule
-	cfg  Config
+	admitter Admitter
+	cfg      Config
 
 	// What callers read without the lock is at the end, beside what those of a gate read
 	// of that: with thousands of gates each line of the cache is a miss.
@@ -100,16 +100,16 @@ type Queue struct {
 	epoch time.Time
 }
 
-// Init makes q an empty queue under rule.
-func (q *Queue) Init(rule Rule, cfg Config) {
-	q.rule, q.cfg, q.clock = rule, cfg, &theClock
+// Init makes q an empty queue under admitter.
+func (q *Queue) Init(admitter Admitter, cfg Config) {
+	q.admitter, q.cfg, q.clock = admitter, cfg, &theClock
 	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
-	_, q.hands = rule.(HasReceipt)
+	_, q.hands = admitter.(HasReceipt)
 	q.mu.Lock()
 	defer q.Unlock() // which opens the latch
 }
 
-// Lock locks the queue and with it the state of the rule.
+// Lock locks the queue and with it the state of the admitter.
 func (q *Queue) Lock() {
 	q.mu.Lock()
 	if q.open {
@@ -181,7 +181,7 @@ func (q *Queue) Busy() bool { return q.busy.Load() }
 // Closed returns the reason given to Close, or nil. The queue must be locked.
 func (q *Queue) Closed() error { return q.closed }
 
-// tick returns the present instant if the rule wants to know it.
+// tick returns the present instant if the admitter wants to know it.
 func (q *Queue) tick() time.Duration {
 	if q.cfg.Untimed {
 		return 0

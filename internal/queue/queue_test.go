@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// never is a rule that admits nobody.
+// never is an admitter that admits nobody.
 type never struct{}
 
 func (never) Admit(time.Duration, time.Duration, int64) time.Duration { return Forever }

@@ -20,7 +20,7 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 	}
 	now := q.Now()
 	q.Advance(now)
-	if q.front == nil && q.rule.Admit(now, now, r.N) == 0 {
+	if q.front == nil && q.admitter.Admit(now, now, r.N) == 0 {
 		return nil, now, nil
 	}
 	if q.full() {
@@ -106,7 +106,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	q.Advance(now)
 	switch w.state {
 	case waiting:
-		return sat.Add(now, q.rule.Forecast(now, q.ahead(w))), now, true
+		return sat.Add(now, q.admitter.Forecast(now, q.ahead(w))), now, true
 	case granted:
 		return w.grantedAt(), now, true
 	}

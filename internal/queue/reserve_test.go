@@ -21,7 +21,7 @@ func (r *asked) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.every.Forecast(now, ahead)
 }
 
-// Reservations that come before anything is due ask the rule once for all of
+// Reservations that come before anything is due ask the admitter once for all of
 // them, and again when it may say something else.
 func TestQueue_Reserve_AsksTheRuleOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestQueue_Reserve_Slots(t *testing.T) {
 			t.Error("cancelled after its slot")
 		}
 		l.wantSlots(t, ws, 100*ms, -1, 200*ms, 300*ms) // used at their slots, whenever that is seen
-		l.Change(func(time.Duration) { l.rule.next = 700 * ms })
+		l.Change(func(time.Duration) { l.admitter.next = 700 * ms })
 		l.wantSlots(t, ws, 100*ms, -1, 200*ms, 700*ms)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// room is a rule that lets n in while there is room.
+// room is an admitter that lets n in while there is room.
 type room struct{ free int64 }
 
 func (r *room) Admit(_, _ time.Duration, n int64) time.Duration {
@@ -234,7 +234,7 @@ func TestSpares_NotOfABubble(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(*testing.T) {
-		q.rule.(*every).next = q.Now() // long before the queue was made
+		q.admitter.(*every).next = q.Now() // long before the queue was made
 		acquire()
 	})
 	if q.idle > 0 {

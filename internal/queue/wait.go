@@ -10,7 +10,7 @@ import (
 )
 
 // near is how long a wait of a caller that asks may be to be worth an exact end.
-// Config.Fine knows only what the rule asks for, and the caller may wait for another
+// Config.Fine knows only what the admitter asks for, and the caller may wait for another
 // limit, which may not make up for lateness.
 const near = 100 * time.Millisecond
 
@@ -203,7 +203,7 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 // could. Then a caller that comes soon, as those do that have just left, is late by our
 // fault: no caller was there to leave until its goroutine was awake.
 func (q *Queue) noteEmptied(now time.Duration) {
-	if q.front == nil && q.hold() > 0 && q.rule.Forecast(now, 0) == 0 {
+	if q.front == nil && q.hold() > 0 && q.admitter.Forecast(now, 0) == 0 {
 		q.emptied = now
 	}
 }

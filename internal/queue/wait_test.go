@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 )
 
-// every is a rule that lets one through each interval.
+// every is an admitter that lets one through each interval.
 type every struct{ interval, next time.Duration }
 
 func (r *every) Admit(now, _ time.Duration, n int64) time.Duration {
@@ -80,7 +80,7 @@ func TestQueue_InABubble_MadeInside(t *testing.T) {
 	})
 }
 
-// slots is a rule with one slot each interval, from 0 on, whose lateness is made up for.
+// slots is an admitter with one slot each interval, from 0 on, whose lateness is made up for.
 type slots struct{ interval, next time.Duration }
 
 func (r *slots) Admit(now, _ time.Duration, n int64) time.Duration {
@@ -188,11 +188,11 @@ func TestQueue_Hold_NotBeyondTheDeadline(t *testing.T) {
 }
 
 // A caller with a deadline that comes while the driver is held is told the true wait, for
-// which those that are due must have left: a rule cannot know that they are late by our fault.
+// which those that are due must have left: an admitter cannot know that they are late by our fault.
 func TestQueue_Hold_ACallerWithADeadlineIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, start := held(ms/4, 3*ms/4, Config{Exact: true}), time.Now()
-		q.rule = &forgetful{slots{interval: ms / 4}}
+		q.admitter = &forgetful{slots{interval: ms / 4}}
 		go leave(q, Request{N: 1, Max: Forever}, 0, 0, 0) // slots at 0, ¼ and ½
 		time.Sleep(3 * ms / 4)
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(11*ms/10))
@@ -234,7 +234,7 @@ func TestQueue_Hold_AChangeIsNotHeld(t *testing.T) {
 		got := make(chan []time.Duration)
 		go func() { got <- leave(q, Request{N: 1, Max: Forever}, 0, 0, 0) }()
 		time.Sleep(5 * ms)
-		q.Change(func(now time.Duration) { q.rule.(*slots).next = now })
+		q.Change(func(now time.Duration) { q.admitter.(*slots).next = now })
 		if got, want := <-got, []time.Duration{0, 5 * ms, 16 * ms}; !slices.Equal(got, want) {
 			t.Errorf("left at %v, want %v", got, want)
 		}
@@ -286,7 +286,7 @@ func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			q := held(ms/4, 3*ms/4, Config{Exact: true})
 			w := &witness{slots: slots{interval: ms / 4}}
-			q.rule = w
+			q.admitter = w
 			for range 2 {
 				q.Acquire(context.Background(), Request{N: 1, Max: Forever}) // at 0, and at 1 ms
 			}
@@ -302,7 +302,7 @@ func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // none could
 		q := held(6*ms/10, 4*ms/10, Config{Exact: true})
 		w := &witness{slots: slots{interval: 6 * ms / 10}}
-		q.rule = w
+		q.admitter = w
 		for range 2 {
 			q.Acquire(context.Background(), Request{N: 1, Max: Forever}) // at 0, and at 1 ms
 		}
@@ -315,7 +315,7 @@ func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // one waits for something else
 		q := held(ms/4, 3*ms/4, Config{Exact: true})
 		w := &witness{slots: slots{interval: ms / 4}}
-		q.rule = w
+		q.admitter = w
 		q.Acquire(context.Background(), Request{N: 1, Max: Forever})
 		time.AfterFunc(ms/2, func() {
 			q.Lock()
@@ -349,7 +349,7 @@ func eachClock(t *testing.T, f func(t *testing.T, l heldLine)) {
 			synctest.Test(t, func(t *testing.T) {
 				q := held(5*ms, 20*ms, Config{Exact: true})
 				q.clock.least = least
-				q.rule.(*slots).next = 5 * ms
+				q.admitter.(*slots).next = 5 * ms
 				f(t, heldLine{q, synclog.New()})
 				time.Sleep(time.Hour)
 			})
@@ -460,7 +460,7 @@ func TestQueue_Hold_APauseBeforeTheDeadlineBehind(t *testing.T) {
 		l.acquire(0, bg, Request{})
 		l.acquire(1, l.until(t, 112*ms), Request{})
 		time.Sleep(2 * ms)
-		l.Change(func(time.Duration) { l.rule.(*slots).next = 100 * ms })
+		l.Change(func(time.Duration) { l.admitter.(*slots).next = 100 * ms })
 		time.Sleep(time.Second)
 		l.Want(t, synclog.At(0, 100*ms), synclog.At(1, 105*ms))
 	})
@@ -495,7 +495,7 @@ func TestQueue_Hold_OfACallerThatAsks_TheDeadlineOfACallerBehind(t *testing.T) {
 				next += 5 * ms
 				return Wait{}, nil
 			}
-			l.rule = nobody{}
+			l.admitter = nobody{}
 			l.acquire(0, bg, Request{Ask: ask})
 			time.Sleep(before)
 			l.acquire(1, l.until(t, 12*ms), Request{Ask: ask})
@@ -510,7 +510,7 @@ func TestQueue_Hold_OfACallerThatAsks_TheDeadlineOfACallerBehind(t *testing.T) {
 func TestQueue_Hold_ADeadlineBehindACallerThatWaitsForALimit(t *testing.T) {
 	eachClock(t, func(t *testing.T, l heldLine) {
 		l.cfg.Exact = false
-		l.rule = nobody{}
+		l.admitter = nobody{}
 		asked := 0
 		l.acquire(0, bg, Request{Ask: func(context.Context, Turn) (Wait, error) {
 			asked++
@@ -605,14 +605,14 @@ func TestClock_NotFor(t *testing.T) {
 	for name, f := range map[string]func(q *Queue, r *Request){
 		"a bubble":         func(q *Queue, _ *Request) { q.fine = false },
 		"exact wake-ups":   func(q *Queue, _ *Request) { q.cfg.Fine = func() bool { return true } },
-		"far away":         func(q *Queue, _ *Request) { q.rule.(*slots).interval = near + 1 },
+		"far away":         func(q *Queue, _ *Request) { q.admitter.(*slots).interval = near + 1 },
 		"bounds and Exact": func(q *Queue, r *Request) { q.cfg.Exact, r.Max = false, 50*ms },
 		"no Hold":          func(q *Queue, _ *Request) { q.cfg.Hold = nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, r := rung(ms), Request{N: 1, Max: Forever}
 			f(q, &r)
-			t1 := q.rule.(*slots).interval
+			t1 := q.admitter.(*slots).interval
 			if got, want := leave(q, r, 0, 0, 0), []time.Duration{0, t1, 2 * t1}; !slices.Equal(got, want) || q.clock.timer != nil {
 				t.Errorf("%s: left at %v, want %v, without the clock", name, got, want)
 			}
@@ -651,19 +651,19 @@ func TestClock_OtherThanExpected(t *testing.T) {
 		},
 		"later": func(t *testing.T, q *Queue, left func(time.Duration)) {
 			q.Acquire(bg, Request{N: 1, Max: Forever})
-			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.rule.(*slots).next = 30 * ms }) })
+			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.admitter.(*slots).next = 30 * ms }) })
 			q.Acquire(bg, Request{N: 1, Max: Forever})
 			left(30 * ms)
 		},
 		"earlier": func(t *testing.T, q *Queue, left func(time.Duration)) {
 			q.Acquire(bg, Request{N: 1, Max: Forever})
-			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.rule.(*slots).next = 7 * ms }) })
+			time.AfterFunc(5*ms, func() { q.Change(func(time.Duration) { q.admitter.(*slots).next = 7 * ms }) })
 			q.Acquire(bg, Request{N: 1, Max: Forever})
 			left(7 * ms)
 		},
 		"only a change helps": func(t *testing.T, q *Queue, left func(time.Duration)) {
 			w := &witness{slots: slots{interval: 10 * ms}}
-			q.rule = w
+			q.admitter = w
 			q.Acquire(bg, Request{N: 1, Max: Forever})
 			time.AfterFunc(5*ms, func() {
 				q.Lock()

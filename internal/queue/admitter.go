@@ -12,24 +12,24 @@ import (
 // caller will wait, that it sets no bound.
 const Forever = sat.Max
 
-// A Rule decides when the caller at the head of a queue may leave. Its methods
+// An Admitter decides when the caller at the head of a queue may leave. Its methods
 // are called with the queue locked and must not block. Instants are durations
 // since the queue was made.
-type Rule interface {
+type Admitter interface {
 	// Admit lets n through at now and returns 0, or takes nothing and
 	// returns how long to wait before it is worth asking again: Forever when
 	// only a change can help. The head wants to start, so that counts as demand
-	// where a rule learns from it. due ≤ now is the instant for which the head was
+	// where an admitter learns from it. due ≤ now is the instant for which the head was
 	// to be woken; by now − due this package is late, and not the caller.
 	Admit(now, due time.Duration, n int64) time.Duration
 
 	// Forecast only looks. It returns how long a caller would wait from now on that has this
-	// cost queued ahead of it, as far as the rule can know: never more
+	// cost queued ahead of it, as far as the admitter can know: never more
 	// than the true wait, 0 if it knows nothing.
 	Forecast(now time.Duration, ahead int64) time.Duration
 }
 
-// HasUnit is what a Rule may have, too.
+// HasUnit is what a Admitter may have, too.
 type HasUnit interface {
 	// Unit returns by how many nanoseconds, but for rounding, a forecast grows at most with
 	// each unit of cost ahead. Then a change need not look at entries only because their
@@ -37,16 +37,16 @@ type HasUnit interface {
 	Unit() float64
 }
 
-// HasReceipt is what a Rule may have, too.
+// HasReceipt is what a Admitter may have, too.
 type HasReceipt interface {
 	// Receipt is called when Admit has let a caller through, and returns what the caller is
-	// handed, such as the number under which the rule has recorded it. 0 is none.
+	// handed, such as the number under which the admitter has recorded it. 0 is none.
 	Receipt() uint32
 }
 
 // A Latch lets callers pass without the lock while the queue is empty. While it is open
-// the state of the rule lies in one atomic word, which callers change as Admit would.
-// The queue closes it before it looks at that state, and opens it, if the rule can, when
+// the state of the admitter lies in one atomic word, which callers change as Admit would.
+// The queue closes it before it looks at that state, and opens it, if the admitter can, when
 // it is done and nothing waits:
 //
 //	open:    nothing waits but a crowd, whose number is part of the state, and
@@ -66,7 +66,7 @@ type Latch interface {
 	Open(asleep int) bool
 }
 
-// Config is what a queue needs besides its rule.
+// Config is what a queue needs besides its admitter.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
 	MaxWaiting int32
@@ -84,7 +84,7 @@ type Config struct {
 	// it. Nil means n.
 	Weigh func(n int64) int64
 
-	// Latch, if set, is that of the rule.
+	// Latch, if set, is that of the admitter.
 	Latch Latch
 
 	// Fine, if set, is called with the queue locked and reports whether it is

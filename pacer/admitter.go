@@ -6,30 +6,30 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 )
 
-// rule is a Pacer as its queue sees it.
-type rule Pacer
+// admitter is a Pacer as its queue sees it.
+type admitter Pacer
 
 var _ interface {
-	queue.Rule
+	queue.Admitter
 	queue.Latch
 	queue.HasUnit
-} = (*rule)(nil)
+} = (*admitter)(nil)
 
-// Admit implements queue.Rule.
-func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+// Admit implements queue.Admitter.
+func (r *admitter) Admit(now, due time.Duration, n int64) time.Duration {
 	return r.schedule.Admit(now, due, n)
 }
 
-// Forecast implements queue.Rule.
-func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+// Forecast implements queue.Admitter.
+func (r *admitter) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
 
 // Unit implements queue.HasUnit.
-func (r *rule) Unit() float64 { return r.schedule.Unit() }
+func (r *admitter) Unit() float64 { return r.schedule.Unit() }
 
 // Close implements queue.Latch.
-func (r *rule) Close() (asleep int) {
+func (r *admitter) Close() (asleep int) {
 	if next, used := r.lane.Close(); used {
 		r.schedule.Took(next)
 	}
@@ -37,7 +37,7 @@ func (r *rule) Close() (asleep int) {
 }
 
 // Open implements queue.Latch.
-func (r *rule) Open(int) bool {
+func (r *admitter) Open(int) bool {
 	next, interval, ok := r.schedule.Plain()
 	return ok && r.lane.Open(next, interval, 0)
 }

@@ -3,10 +3,10 @@ package sluice
 import (
 	"context"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A rule is a Gate as its queue sees it: queue.Rule, queue.Latch, and the functions of
+// An admitter is a Gate as its queue sees it: queue.Admitter, queue.Latch, and the functions of
 // queue.Config. All methods are called with the queue locked. The limits of a gate are
 // decided here, in Admit or, for gates with further limits or a parent, by commit.
-type rule Gate
+type admitter Gate
 
-// Admit implements queue.Rule: it takes from all limits or from none.
-func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
+// Admit implements queue.Admitter: it takes from all limits or from none.
+func (r *admitter) Admit(now, due time.Duration, n int64) time.Duration {
 	if !r.takeRoom(n) {
 		return queue.Forever
 	}
@@ -34,11 +34,11 @@ func (r *rule) Admit(now, due time.Duration, n int64) time.Duration {
 // takeRoom takes the room for n in flight, if there is room. It does so in one step:
 // a call that is granted without the lock may take the last place in between, see
 // Gate.admitUnlocked.
-func (r *rule) takeRoom(n int64) bool {
+func (r *admitter) takeRoom(n int64) bool {
 	if r.concurrencyUnit != Cost {
-		return r.flight.add(r.places())
+		return r.flight.Add(r.places())
 	}
-	if !r.room(n) || !r.flight.add(inFlight) {
+	if !r.room(n) || !r.flight.Add(flight.Most) {
 		return false
 	}
 	r.cost.Add(n)
@@ -47,8 +47,8 @@ func (r *rule) takeRoom(n int64) bool {
 
 // returnRoom undoes takeRoom. The lock was held since: a caller that found no room
 // meanwhile asks again under the lock before it waits.
-func (r *rule) returnRoom(n int64) {
-	r.flight.end()
+func (r *admitter) returnRoom(n int64) {
+	r.flight.End()
 	if r.concurrencyUnit == Cost {
 		r.cost.Add(-n)
 	}
@@ -56,9 +56,9 @@ func (r *rule) returnRoom(n int64) {
 
 // depart lets n with costs, which has taken its room, start at now and returns 0, or returns how
 // long to wait.
-func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
+func (r *admitter) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
 	r.peering.use(n, costs)
-	w := want{n, costs, r.flight.calls() - 1} // n has taken its room
+	w := want{n, costs, r.flight.Calls() - 1} // n has taken its room
 	braked := r.brakes.any()
 	if braked {
 		if wait := r.brakes.demand(now, w); wait > 0 {
@@ -80,36 +80,36 @@ func (r *rule) depart(now, due time.Duration, n int64, costs Costs) time.Duratio
 }
 
 // room reports whether n may be in flight.
-func (r *rule) room(n int64) bool {
+func (r *admitter) room(n int64) bool {
 	return r.concurrencyUnit.of(n) <= r.mostInFlight()-(*Gate)(r).inFlight()
 }
 
 // mostInFlight returns the concurrency limit, the largest number if there is none.
-func (r *rule) mostInFlight() int64 {
+func (r *admitter) mostInFlight() int64 {
 	if r.concurrency == 0 {
 		return math.MaxInt64
 	}
 	return r.concurrency
 }
 
-// places returns how many calls may be in flight, as far as a flight can count.
-func (r *rule) places() int64 { return min(r.mostInFlight(), inFlight) }
+// places returns how many calls may be in flight, as far as a flight.Counter can count.
+func (r *admitter) places() int64 { return min(r.mostInFlight(), flight.Most) }
 
 // demand returns how long n with costs, a call that wants to start, waits at the head of the
 // queue. A call that waits uses the gate as one that starts does: its groups go on telling it
 // what its part is.
-func (r *rule) demand(now time.Duration, n int64, costs Costs) queue.Wait {
+func (r *admitter) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	r.peering.use(n, costs)
-	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.flight.calls()}))
+	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.flight.Calls()}))
 }
 
 // peek is demand for somebody who only looks.
-func (r *rule) peek(now time.Duration, n int64) queue.Wait {
-	braked, _ := r.brakes.peek(now, r.flight.calls())
+func (r *admitter) peek(now time.Duration, n int64) queue.Wait {
+	braked, _ := r.brakes.peek(now, r.flight.Calls())
 	return r.waitFor(now, n, braked)
 }
 
-func (r *rule) waitFor(now time.Duration, n int64, braked time.Duration) queue.Wait {
+func (r *admitter) waitFor(now time.Duration, n int64, braked time.Duration) queue.Wait {
 	if !r.room(n) {
 		return queue.Wait{For: queue.Forever}
 	}
@@ -119,19 +119,19 @@ func (r *rule) waitFor(now time.Duration, n int64, braked time.Duration) queue.W
 	return wait
 }
 
-// Forecast implements queue.Rule: what the rate and a pause add up to. Two things are
+// Forecast implements queue.Admitter: what the rate and a pause add up to. Two things are
 // left out because they are unknown: when calls in flight will end, and how long the
 // spacing of the retry budget will last. Multiplied by the calls ahead, that spacing
 // refused calls that would have left in time.
-func (r *rule) Forecast(now time.Duration, ahead int64) time.Duration {
+func (r *admitter) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
 
 // Unit implements queue.HasUnit.
-func (r *rule) Unit() float64 { return r.schedule.Unit() }
+func (r *admitter) Unit() float64 { return r.schedule.Unit() }
 
 // refuse implements queue.Config.Refuse.
-func (r *rule) refuse(n int64) error {
+func (r *admitter) refuse(n int64) error {
 	if r.concurrency > 0 && r.concurrencyUnit.of(n) > r.concurrency {
 		return limits.ErrTooLarge
 	}
@@ -140,13 +140,13 @@ func (r *rule) refuse(n int64) error {
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.
-func (r *rule) giveUp(now, patience time.Duration) error {
+func (r *admitter) giveUp(now, patience time.Duration) error {
 	if until := r.schedule.Paused(); until > now && until-now > patience {
 		return &pausedError{until - now, r.queue.Time(until), r.why}
 	}
 	if r.learner.blockedFor(now) > patience {
 		// One call must go on asking whether it is over.
-		if wait := r.learner.peek(now, r.flight.calls()); wait > 0 {
+		if wait := r.learner.peek(now, r.flight.Calls()); wait > 0 {
 			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}
 		}
 	}
@@ -154,7 +154,7 @@ func (r *rule) giveUp(now, patience time.Duration) error {
 }
 
 // blame implements queue.Config.Blame.
-func (r *rule) blame(now, need time.Duration, n int64) sentence.Wait {
+func (r *admitter) blame(now, need time.Duration, n int64) sentence.Wait {
 	var cause limits.Cause
 	switch {
 	case need > 0:
@@ -173,7 +173,7 @@ func (r *rule) blame(now, need time.Duration, n int64) sentence.Wait {
 
 // heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
 // it has not or is the gate itself.
-func (r *rule) heldFor(now time.Duration, cause limits.Cause) time.Duration {
+func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration {
 	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
 		return 0
 	}
@@ -181,7 +181,7 @@ func (r *rule) heldFor(now time.Duration, cause limits.Cause) time.Duration {
 }
 
 // slowest returns what most of a wait of need, which the schedule adds up to, is for.
-func (r *rule) slowest(now, need time.Duration) limits.Cause {
+func (r *admitter) slowest(now, need time.Duration) limits.Cause {
 	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
 		return limits.ByPause
 	}
@@ -189,7 +189,7 @@ func (r *rule) slowest(now, need time.Duration) limits.Cause {
 }
 
 // holds returns what holds up the head of the queue, or "".
-func (r *rule) holds(now time.Duration) limits.Cause {
+func (r *admitter) holds(now time.Duration) limits.Cause {
 	var by limits.Cause
 	r.queue.Each(func(n int64) bool {
 		by = r.holdsUp(now, n)
@@ -200,7 +200,7 @@ func (r *rule) holds(now time.Duration) limits.Cause {
 
 // queues returns the event of a call of n that is about to wait. What holds it up is what holds
 // up the first caller, if there is one.
-func (r *rule) queues(ctx context.Context, n int64) Event {
+func (r *admitter) queues(ctx context.Context, n int64) Event {
 	r.queue.Lock()
 	defer r.queue.Unlock()
 	now := r.queue.Now()
@@ -216,12 +216,12 @@ func (r *rule) queues(ctx context.Context, n int64) Event {
 }
 
 // holdsUp returns what holds up a call of n at the head of the queue, or "".
-func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
+func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
 	if !r.room(n) {
 		return limits.ByConcurrency
 	}
 	wait := r.schedule.Wait(now, 0)
-	switch braked, cause := r.brakes.peek(now, r.flight.calls()); {
+	switch braked, cause := r.brakes.peek(now, r.flight.Calls()); {
 	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
 		return cause
 	case max(wait, braked) > 0:
@@ -231,10 +231,10 @@ func (r *rule) holdsUp(now time.Duration, n int64) limits.Cause {
 }
 
 // Receipt implements queue.HasReceipt.
-func (r *rule) Receipt() uint32 { return r.departures.receipt() }
+func (r *admitter) Receipt() uint32 { return r.departures.receipt() }
 
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.
-func (r *rule) Close() (asleep int) {
+func (r *admitter) Close() (asleep int) {
 	next, used := r.lane.Close()
 	(*Gate)(r).countPassed()
 	if used {
@@ -247,14 +247,14 @@ func (r *rule) Close() (asleep int) {
 
 // countPassed counts the calls, of cost 1, that were granted without the lock.
 func (g *Gate) countPassed() {
-	n := uint64(g.flight.passed())
+	n := uint64(g.flight.Passed())
 	g.granted += n
 	g.sent += n
 }
 
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
-func (r *rule) Open(int) bool {
+func (r *admitter) Open(int) bool {
 	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.brakes.any() || r.peering != nil {
 		return false
 	}
@@ -291,7 +291,7 @@ func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
 		switch {
 		case v != schedule.Leave:
 			return now, v
-		case !g.flight.addUnlocked(slots.Places()):
+		case !g.flight.AddUnlocked(slots.Places()):
 			return now, schedule.Ask
 		case slots.Take(next, now):
 			return now, v
@@ -303,64 +303,6 @@ func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
 
 // loseSlot gives back the place of a call whose slot another call took.
 func (g *Gate) loseSlot() {
-	g.flight.uncountPassed()
+	g.flight.UncountPassed()
 	g.vacate()
-}
-
-// A flight is how many calls are in flight and, in the upper half of the word, how
-// many of them were granted without the lock since passed was last called. A word of
-// its own for that would cost each call a tenth of its time. The upper half does not
-// overflow, because one call in 64 takes the lock to be measured.
-type flight struct {
-	_    [64]byte // every call changes the word, and reads what is beside it in a gate
-	word atomic.Int64
-	_    [64]byte
-}
-
-const (
-	inFlight  = math.MaxUint32 // the lower half
-	onePassed = 1 << 32        // in the upper half
-)
-
-// addUnlocked adds a call without the lock if there are fewer than places.
-func (f *flight) addUnlocked(places int64) bool { return f.take(places, 1+onePassed) }
-
-// add adds a call, with the lock held, if there are fewer than places.
-func (f *flight) add(places int64) bool { return f.take(places, 1) }
-
-func (f *flight) take(places, by int64) bool {
-	for {
-		word := f.word.Load()
-		if word&inFlight >= places {
-			return false
-		}
-		if f.word.CompareAndSwap(word, word+by) {
-			return true
-		}
-	}
-}
-
-// uncountPassed corrects passed for a call of addUnlocked that did not leave.
-func (f *flight) uncountPassed() { f.word.Add(-onePassed) }
-
-// end takes a call away. It panics if there is none: below 0 the number would wrap
-// to the largest there is, and the gate would be full for good.
-func (f *flight) end() {
-	if f.word.Add(-1)&inFlight == inFlight {
-		f.word.Add(1)
-		panic("sluice: more calls ended than began")
-	}
-}
-
-// calls returns how many are in flight.
-func (f *flight) calls() int64 { return f.word.Load() & inFlight }
-
-// passed returns how many were granted without the lock since it was last called. The
-// lock is held. It is −1 if one of those did not leave in the end.
-func (f *flight) passed() int64 {
-	n := f.word.Load() >> 32
-	if n != 0 {
-		f.word.Add(-n << 32)
-	}
-	return n
 }

@@ -1,0 +1,69 @@
+// Package flight counts the calls in flight of a gate: with the lock of its queue held, and
+// without it, in one word that both change by compare-and-swap.
+package flight
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// A Counter is how many calls are in flight and, in the upper half of the word, how many of
+// them were admitted without the lock since [Counter.Passed] was last called. A word of its own
+// for that would cost each call a tenth of its time. The upper half does not overflow, because
+// one call in 64 takes the lock to be measured. The zero Counter has no calls in flight.
+type Counter struct {
+	_    [64]byte // every call changes the word, and reads what is beside it in a gate
+	word atomic.Int64
+	_    [64]byte
+}
+
+// Most is the most calls that a Counter can count.
+const Most = lower
+
+const (
+	lower     = math.MaxUint32 // the half of the word that has the calls in flight
+	onePassed = 1 << 32        // in the other half
+)
+
+// AddUnlocked adds a call, without the lock, if there are fewer than places.
+func (c *Counter) AddUnlocked(places int64) bool { return c.take(places, 1+onePassed) }
+
+// Add adds a call, with the lock held, if there are fewer than places.
+func (c *Counter) Add(places int64) bool { return c.take(places, 1) }
+
+func (c *Counter) take(places, by int64) bool {
+	for {
+		word := c.word.Load()
+		if word&lower >= places {
+			return false
+		}
+		if c.word.CompareAndSwap(word, word+by) {
+			return true
+		}
+	}
+}
+
+// UncountPassed corrects Passed for a call of AddUnlocked that did not start.
+func (c *Counter) UncountPassed() { c.word.Add(-onePassed) }
+
+// End takes a call away. It panics if there is none: below 0 the number would wrap
+// to the largest there is, and the gate would be full for good.
+func (c *Counter) End() {
+	if c.word.Add(-1)&lower == lower {
+		c.word.Add(1)
+		panic("sluice: more calls ended than began")
+	}
+}
+
+// Calls returns how many calls are in flight.
+func (c *Counter) Calls() int64 { return c.word.Load() & lower }
+
+// Passed returns how many calls were admitted without the lock since it was last called. The
+// lock is held. It is −1 if one of those did not start in the end.
+func (c *Counter) Passed() int64 {
+	n := c.word.Load() >> 32
+	if n != 0 {
+		c.word.Add(-n << 32)
+	}
+	return n
+}

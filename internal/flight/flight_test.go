@@ -1,0 +1,73 @@
+package flight
+
+import (
+	"sync"
+	"testing"
+)
+
+// More calls can never end than began: the number would wrap, and the gate be full for good.
+func TestCounter_DoesNotGoBelowZero(t *testing.T) {
+	var c Counter
+	c.AddUnlocked(2)
+	c.End()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		c.End()
+	}()
+	if n := c.Calls(); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+	if !c.AddUnlocked(1) || c.Passed() != 2 {
+		t.Error("what has passed was lost")
+	}
+}
+
+// Both ways of adding a call take of the same places.
+func TestCounter_Places(t *testing.T) {
+	var c Counter
+	if !c.Add(2) || !c.AddUnlocked(2) || c.Add(2) || c.AddUnlocked(2) {
+		t.Error("two calls and no third have a place")
+	}
+	c.End()
+	if !c.Add(2) || c.Calls() != 2 {
+		t.Error("a place that was given back is not free")
+	}
+	if n := c.Passed(); n != 1 {
+		t.Errorf("%d passed, want 1", n)
+	}
+	c.UncountPassed()
+	if n := c.Passed(); n != -1 || c.Calls() != 2 {
+		t.Errorf("%d passed after a correction, %d in flight; want -1 and 2", n, c.Calls())
+	}
+	if n := c.Passed(); n != 0 {
+		t.Errorf("%d passed, said twice", n)
+	}
+}
+
+// However many goroutines add calls, there are never more than places.
+func TestCounter_Together(t *testing.T) {
+	const places = 3
+	var c Counter
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 2000 {
+				if !c.AddUnlocked(places) {
+					continue
+				}
+				if n := c.Calls(); n < 1 || n > places {
+					t.Errorf("%d in flight of %d", n, places)
+				}
+				c.End()
+			}
+		})
+	}
+	all.Wait()
+	if n := c.Calls(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
