@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/evidence"
 )
 
 // This file has what the answers to calls change in a gate: pauses, slow starts (see
@@ -19,28 +20,85 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 		g.succeeded(since, true)
 		return nil
 	}
-	permanent, throttled := g.marks(err)
-	g.honor(err, throttled, since, p)
-	wellAnswered := definite(err, permanent, throttled)
+	m := g.judge(err, since)
+	g.honor(err, m.throttled, since, p)
+	wellAnswered := m.definite(err)
 	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
 	switch {
 	case wellAnswered:
-		g.answeredDefinitely(since)
+		g.answeredDefinitely(since, m.unclear)
 	case !errors.Is(err, context.Canceled):
 		g.failed()
 	}
 	return err
 }
 
-// marks returns how err is marked, by its function or by Config.Refused.
-func (g *Gate) marks(err error) (permanent bool, throttled *throttledError) {
-	permanent, throttled = marks(err)
-	if throttled == nil && g.refusedBy != nil {
+// A judgement is what the error of a call means.
+type judgement struct {
+	permanent bool
+	throttled *throttledError // nil if the call was not refused
+	unclear   bool            // the error may be a refusal, and the evidence says that it is none
+	failed    bool            // then: it is a failure, not a definite answer
+	together  bool            // and that of calls in flight at the same time, too
+}
+
+// judge returns what err means, with which a call ended that left at since: how it was marked,
+// by its function or by Config.Refused, and what the evidence says of a mark that is unclear.
+func (g *Gate) judge(err error, since time.Duration) judgement {
+	m := marks(err)
+	if m.throttled == nil && g.refusedBy != nil {
 		if refused, wait := g.refusedBy(err); refused {
-			errors.As(RetryAfter(err, wait), &throttled)
+			errors.As(RetryAfter(err, wait), &m.throttled)
 		}
 	}
-	return permanent, throttled
+	if m.throttled != nil || m.unclear == nil {
+		return judgement{permanent: m.permanent, throttled: m.throttled}
+	}
+	refused, together := g.weigh(since)
+	if refused {
+		return judgement{permanent: m.permanent, throttled: &throttledError{error: err, weighed: true}}
+	}
+	otherwise := marks(m.unclear.error)
+	return judgement{
+		permanent: m.permanent || otherwise.permanent, throttled: otherwise.throttled,
+		unclear: true, failed: !otherwise.permanent, together: together,
+	}
+}
+
+// definite reports whether err is the answer of a server that is well to a call that is wrong.
+func (j *judgement) definite(err error) bool {
+	return j.permanent && !j.failed && j.throttled == nil && delayed(err).IsZero() && !isTimeout(err)
+}
+
+// weigh weighs the evidence for an unclear answer to a call that left at since. It reports whether
+// the server refused the call; and if not, whether calls that were in flight at the same time got
+// such an answer before.
+func (g *Gate) weigh(since time.Duration) (refused, together bool) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	g.impaired.Store(true) // so that grants count
+	early := int64(g.granted)-g.flight.Calls() < earlyAnswers
+	verdict, together := g.evidence.Unclear(now, since, early)
+	switch verdict {
+	case evidence.Crowded:
+		g.slowStart(now, since, 0, true)
+	case evidence.Mistaken:
+		if !g.refusedClearly && !g.adaptive.searches() {
+			g.forgetRefusals(now)
+		}
+	}
+	return verdict == evidence.Refusal, together
+}
+
+// earlyAnswers are the first ones of a server. A slow start there costs little.
+const earlyAnswers = 64
+
+// forgetRefusals makes g, whose queue is locked, a gate that nobody has refused.
+func (g *Gate) forgetRefusals(now time.Duration) {
+	g.learner, g.ramp, g.strikes = nil, nil, strikes{}
+	g.answersCount.Store(false)
+	g.wake(now)
 }
 
 // outcomeOf returns what err, with which a call ended that was not throttled, says about
@@ -69,7 +127,7 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
-	l = g.throttled(err, since, wait, p)
+	l = g.throttled(err, since, wait, p, throttled.weighed)
 	if wait > 0 {
 		g.pauseUntil(at, err.Error(), since)
 	}
@@ -96,9 +154,9 @@ func (g *Gate) refusedAlone(p *Permit) {
 }
 
 // throttled records that the server refused with err a call that left at since, and asked for
-// a wait of asked, 0 if it set no time.
-func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) lesson {
-	l, news := g.noteThrottled(err, since, asked, p)
+// a wait of asked, 0 if it set no time. weighed says that only the evidence says so.
+func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit, weighed bool) lesson {
+	l, news := g.noteThrottled(err, since, asked, p, weighed)
 	if news != nil {
 		g.report(*news)
 	}
@@ -110,7 +168,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit) lesso
 
 // noteThrottled is throttled but for what is done without the lock. It returns the event of a
 // change of mind, or nil.
-func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit) (l lesson, news *Event) {
+func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, weighed bool) (l lesson, news *Event) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
@@ -120,6 +178,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit) (
 	}
 	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
+	g.refusedClearly = !weighed || g.refusedClearly && g.learner != nil
 	g.impaired.Store(true) // so that grants count
 	n := int64(1)
 	if p != nil {
@@ -128,9 +187,9 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit) (
 	}
 	g.peering.refused(n, p)
 	switch {
-	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked)):
+	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked, weighed)):
 		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts
-			g.slowStart(now, since, 0)
+			g.slowStart(now, since, 0, false)
 		}
 		g.answersCount.Store(g.ramp != nil)
 		return l, nil
@@ -150,11 +209,12 @@ func (g *Gate) wake(now time.Duration) {
 }
 
 // slowStart records, with the queue locked, that the server refused a call that left
-// at since and asked for a wait of asked, 0 if it set no time. A gate with a rate needs
-// no slow start, and one that learns decides by itself.
-func (g *Gate) slowStart(now, since, asked time.Duration) {
+// at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
+// many, as far as is known, or surely is. A gate with a rate needs no slow start, and one that
+// learns decides by itself.
+func (g *Gate) slowStart(now, since, asked time.Duration, surely bool) {
 	if g.rate.Count == 0 && g.learner == nil {
-		g.ramp = g.ramp.refuse(now, since, asked)
+		g.ramp = g.ramp.refuse(now, since, asked, surely)
 		g.answersCount.Store(true)
 	}
 }
@@ -213,6 +273,7 @@ const (
 	timeout
 	learned // a throttle that the learner of the gate deals with: it spaces calls out itself
 	alone   // a throttle of one call for its own sake
+	crowd   // an unclear answer, as others got that were in flight at the same time: see payLate
 )
 
 // payRetry pays for a retry of a call that left at left. If the budget cannot pay, it
@@ -223,7 +284,7 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	now := g.queue.Now()
 	cost := retryCost
 	switch {
-	case kind == learned || kind == alone:
+	case kind == learned || kind == alone || kind == crowd:
 		cost = 0
 	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
 		// Not "left before": in a bubble calls leave, are refused and pay at one
@@ -246,6 +307,17 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	return true
 }
 
+// payLate pays for the retry, which is about to be made, of a call that failed together with
+// others, and reports whether that could be paid for. It is free if some of those were granted:
+// they were a crowd at a server with a limit. That is not known when they fail, because refusals
+// come sooner than other answers; if each paid then, a crowd of 400 lost all but 20.
+func (g *Gate) payLate(left, backoff time.Duration) bool {
+	g.queue.Lock()
+	grants := g.evidence.Grants()
+	g.queue.Unlock()
+	return grants || g.payRetry(plain, left, backoff)
+}
+
 // endQuiet records, with the queue locked, that a call failed at now.
 func (g *Gate) endQuiet(now time.Duration) {
 	g.budget = g.budget.at(now)
@@ -264,16 +336,18 @@ func (g *Gate) failed() {
 
 // succeeded records that a call succeeded that left at since, at its first attempt or later.
 func (g *Gate) succeeded(since time.Duration, first bool) {
-	g.mend(since, func(b *budget) { b.refund(first) })
+	g.mend(since, false, func(b *budget) { b.refund(first) })
 }
 
 // answeredDefinitely records that a call that left at since failed with a definite answer: the server is
 // well, and the call was wrong. It puts back no tokens: that a retry ends so is no
-// reason for more of them.
-func (g *Gate) answeredDefinitely(since time.Duration) { g.mend(since, func(*budget) {}) }
+// reason for more of them. unclear says that the answer might have been a refusal.
+func (g *Gate) answeredDefinitely(since time.Duration, unclear bool) {
+	g.mend(since, unclear, func(*budget) {})
+}
 
 // mend counts a grant of a call that left at since, calls refund and halves the spacing.
-func (g *Gate) mend(since time.Duration, refund func(b *budget)) {
+func (g *Gate) mend(since time.Duration, unclear bool, refund func(b *budget)) {
 	if !g.impaired.Load() { // nothing to mend, as for nearly all calls
 		return
 	}
@@ -281,6 +355,9 @@ func (g *Gate) mend(since time.Duration, refund func(b *budget)) {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	g.tally.grant(since)
+	if !unclear {
+		g.evidence.Granted(now, since)
+	}
 	b := g.budget.at(now)
 	refund(&b)
 	spaced := g.budget.spacing > 0
@@ -288,7 +365,7 @@ func (g *Gate) mend(since time.Duration, refund func(b *budget)) {
 		b.halve(g.rate.Interval())
 	}
 	g.budget = b
-	g.impaired.Store(!b.recovered() || !g.tally.quiet())
+	g.impaired.Store(!b.recovered() || !g.tally.quiet() || !g.evidence.Quiet())
 	if spaced {
 		// Waiting callers may leave earlier now. The release of the permit would wake
 		// them, too, but may come much later.

@@ -52,6 +52,7 @@ type Attempts struct {
 	wait     time.Duration // after this attempt, 0 if the gate does the waiting
 	last     error         // of the attempt before
 	charged  bool          // as a retry of an outer loop
+	owes     bool          // for the next attempt, see Gate.payLate
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
 	place    int           // after this attempt, behind how many of those that wait; 0: all
@@ -107,6 +108,13 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 		a.permit = p
 		if a.left = p.since; p.gate == nil { // n was 0
 			a.left = a.gate.queue.Now()
+		}
+		if a.owes {
+			if a.owes = false; !a.gate.payLate(a.left, max(minBackoff, a.backoff)) {
+				p.answer(adaptive.Unknown)
+				p.Release()
+				return a.stop(ErrBudget, 0)
+			}
 		}
 		if a.attempts++; a.began < 0 {
 			a.began = a.left
@@ -170,34 +178,39 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 
 // failed is Ended for an err that is not nil. It returns nil for another attempt.
 func (a *Attempts) failed(ctx context.Context, err error) error {
-	permanent, throttled := a.gate.marks(err)
+	m := a.gate.judge(err, a.left)
 	a.last, a.wait, a.place = err, 0, 0
-	if throttled != nil && !permanent {
+	if m.throttled != nil && !m.permanent {
 		if !a.gate.concernsOthers(a.permit, &a.refused) {
-			return a.refusedAlone(ctx, throttled)
+			return a.refusedAlone(ctx, m.throttled)
 		}
 		a.place = a.refused.n
 	}
-	wait, lesson := a.gate.honor(err, throttled, a.left, a.permit)
-	rejected := !permanent && throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
-	a.permit.answer(outcomeOf(err, definite(err, permanent || rejected, throttled)))
+	wait, lesson := a.gate.honor(err, m.throttled, a.left, a.permit)
+	rejected := !m.permanent && m.throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
+	if rejected {
+		m.permanent = true
+	}
+	a.permit.answer(outcomeOf(err, m.definite(err)))
 	kind := plain
 	switch {
 	case ctx.Err() != nil:
 		return a.stop(ctx.Err(), 0)
-	case permanent:
-		return a.final(err, throttled)
-	case throttled != nil && lesson.blocked > a.policy.MaxServerWait:
+	case rejected:
+		return a.final(Permanent(err), &m)
+	case m.permanent:
+		return a.final(err, &m)
+	case m.throttled != nil && lesson.blocked > a.policy.MaxServerWait:
 		return a.stop(ErrServerWait, a.gate.opens())
 	case wait > 0:
 		return a.serverWait(ctx, wait)
-	case throttled != nil && lesson.learned: // the gate decides when to ask again
+	case m.throttled != nil && lesson.learned: // the gate decides when to ask again
 		a.asked++
 		return a.mayWait(ctx, learned, 0, a.policy.Throttled(1, 0, almostOne), limits.ByLearned, false)
-	case throttled != nil:
+	case m.throttled != nil:
 		kind = throttle
-	case rejected:
-		return a.final(Permanent(err), nil)
+	case m.together:
+		kind, a.owes = crowd, true
 	case isTimeout(err):
 		kind = timeout
 	}
@@ -216,9 +229,9 @@ func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) 
 }
 
 // final returns the error with which the call ends after the permanent err.
-func (a *Attempts) final(err error, throttled *throttledError) error {
-	if definite(err, true, throttled) {
-		a.gate.answeredDefinitely(a.left)
+func (a *Attempts) final(err error, m *judgement) error {
+	if m.definite(err) {
+		a.gate.answeredDefinitely(a.left, m.unclear)
 	} else {
 		a.gate.failed()
 	}
@@ -315,8 +328,8 @@ func (a *Attempts) reportRetry(ctx context.Context) {
 	a.gate.retried.Add(1)
 	if a.gate.observer != nil {
 		wait := a.wait
-		if _, throttled := marks(a.last); wait == 0 && throttled != nil {
-			wait = max(0, throttled.wait())
+		if m := marks(a.last); wait == 0 && m.throttled != nil {
+			wait = max(0, m.throttled.wait())
 		}
 		a.gate.report(Event{Kind: EventRetried, Context: ctx, Wait: wait, Attempt: a.attempts, Err: a.last})
 	}

@@ -111,12 +111,6 @@ type permanentError struct{ error }
 func (e *permanentError) Unwrap() error        { return e.error }
 func (e *permanentError) Is(target error) bool { return target == ErrPermanent }
 
-// definite reports whether err, whose marks are given, is the answer of a server that is
-// well to a call that is wrong.
-func definite(err error, permanent bool, throttled *throttledError) bool {
-	return permanent && throttled == nil && delayed(err).IsZero() && !isTimeout(err)
-}
-
 // An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. Its message
 // has both settings, so that the user sees which one to change.
 type elapsedError struct{ wait, most, elapsed time.Duration }
@@ -153,7 +147,7 @@ func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil
 	}
-	return &throttledError{err, t}
+	return &throttledError{error: err, at: t}
 }
 
 // Exhausted marks err, which should also be marked with [RetryAfter] or [RetryAt], with the
@@ -182,9 +176,31 @@ func exhausted(err error) Unit {
 	return ""
 }
 
+// MaybeThrottled marks err as an answer that may mean that there were too many calls, and may
+// mean something else: the status 503 without a time, a 403, an error without a code. The gate
+// decides by evidence. If such answers come in bursts while other calls are granted, it takes
+// them for refusals, as if err were marked with [RetryAfter] and no time; otherwise err counts as
+// it would without this mark. If the share of such answers does not fall although calls are made
+// less often, it was wrong, and does not believe them for five minutes or longer.
+//
+// MaybeThrottled(Permanent(err)) is retried only if it is a refusal, Permanent(MaybeThrottled(err))
+// never. A mark with RetryAfter or RetryAt beside it is clear, and counts alone.
+// MaybeThrottled(nil) is nil.
+func MaybeThrottled(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &unclearError{err}
+}
+
+type unclearError struct{ error }
+
+func (e *unclearError) Unwrap() error { return e.error }
+
 type throttledError struct {
 	error
-	at time.Time // zero if the server set none
+	at      time.Time // zero if the server set none
+	weighed bool      // the mark was unclear, and the evidence is for it
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
@@ -235,19 +251,27 @@ func delayed(err error) (at time.Time) {
 	return at
 }
 
-// marks returns what err was marked with: whether it is permanent, and its throttle, the
-// one with the longest wait if there are several. It leaves out throttles inside a
-// RetryError: those paused the gate that gave up.
-func marks(err error) (permanent bool, throttled *throttledError) {
+// A mark is what an error was marked with.
+type mark struct {
+	permanent bool
+	throttled *throttledError // the one with the longest wait; nil if there is none
+	unclear   *unclearError   // nil if there is none, or there is a clear one
+}
+
+// marks returns what err was marked with, but what is inside an unclearError. It leaves out
+// throttles inside a RetryError: those paused the gate that gave up.
+func marks(err error) (m mark) {
 	switch e := err.(type) {
 	case nil:
-		return false, nil
+		return m
 	case *RetryError:
-		return errors.Is(e.Why, ErrPermanent), nil
+		return mark{permanent: errors.Is(e.Why, ErrPermanent)}
+	case *unclearError:
+		return mark{unclear: e}
 	case *permanentError:
-		permanent = true
+		m.permanent = true
 	case *throttledError:
-		throttled = e
+		m.throttled = e
 	}
 	var inner []error
 	switch e := err.(type) {
@@ -257,13 +281,24 @@ func marks(err error) (permanent bool, throttled *throttledError) {
 		inner = e.Unwrap()
 	}
 	for _, err := range inner {
-		p, t := marks(err)
-		permanent = permanent || p
-		if t != nil && (throttled == nil || t.at.After(throttled.at)) {
-			throttled = t
-		}
+		m.add(marks(err))
 	}
-	return permanent, throttled
+	if m.throttled != nil && m.unclear != nil {
+		m.add(marks(m.unclear.error))
+		m.unclear = nil
+	}
+	return m
+}
+
+// add adds what another error was marked with.
+func (m *mark) add(n mark) {
+	m.permanent = m.permanent || n.permanent
+	if n.throttled != nil && (m.throttled == nil || n.throttled.at.After(m.throttled.at)) {
+		m.throttled = n.throttled
+	}
+	if m.unclear == nil {
+		m.unclear = n.unclear
+	}
 }
 
 // wait returns how long it is until the time that the server set; not positive if there

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/evidence"
 	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -109,11 +110,13 @@ type held struct {
 
 // answersSeen are what a gate remembers of the answers to its calls, but its brakes.
 type answersSeen struct {
-	tally      tally
-	strikes    strikes
-	recently   recently
-	departures departures
-	peering    *peering // or nil
+	tally          tally
+	evidence       evidence.Judge // of unclear answers
+	refusedClearly bool           // since it has learned
+	strikes        strikes
+	recently       recently
+	departures     departures
+	peering        *peering // or nil
 }
 
 // counters are for Stats.
@@ -347,7 +350,7 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 			g.schedule.PauseUntil(until)
 			g.why = why
 			if left = until - now; left > 0 {
-				g.slowStart(now, since, left)
+				g.slowStart(now, since, left, false)
 			}
 		}
 	})

@@ -90,17 +90,17 @@ func (r *recently) note(now, since time.Duration, calls, cost uint64) {
 }
 
 // suspects records, with the queue locked, a refusal by the server of a call that left at
-// since, and reports whether it is time to learn.
-func (g *Gate) suspects(now, since, asked time.Duration) bool {
+// since, and reports whether it is time to learn. weighed says that many calls were refused lately.
+func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 	if g.rate.Count > 0 || g.paced {
 		if many := g.strikes.add(now, since, g.granted, asked > 0); many || asked > 0 {
 			return many
 		}
-		g.slowStart(now, since, 0)
+		g.slowStart(now, since, 0, false)
 		return false
 	}
-	g.ramp = g.ramp.refuse(now, since, asked)
-	return asked > 0 || g.ramp.on && g.ramp.began > now
+	g.ramp = g.ramp.refuse(now, since, asked, false)
+	return weighed || asked > 0 || g.ramp.on && g.ramp.began > now
 }
 
 // learningUnit returns the unit of the first belief of a new learner: that of the rate, and calls

@@ -95,15 +95,15 @@ type refused struct {
 }
 
 // refuse returns the ramp after the server throttled a call that left at since. asked is
-// the wait that the server asked for, 0 if it set no time.
-func (r *ramp) refuse(now, since, asked time.Duration) *ramp {
+// the wait that the server asked for, 0 if it set no time; surely says that it counts without one.
+func (r *ramp) refuse(now, since, asked time.Duration, surely bool) *ramp {
 	if r == nil {
 		r = new(ramp)
 	}
 	if since < r.began || r.on && r.sent == 0 {
 		return r // part of the last throttle, or a pause that became longer
 	}
-	if asked == 0 && !r.suspicious() {
+	if asked == 0 && !surely && !r.suspicious() {
 		r.out = max(0, r.out-1)
 		return r
 	}

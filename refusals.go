@@ -158,9 +158,7 @@ func (g *Gate) concernsOthers(p *Permit, c *refusedCall) bool {
 	others := c.concernsOthers(&g.tally)
 	c.note(g.queue.Now(), p.since, &g.tally, others)
 	if !others && g.tally.allAreAlone() && !g.adaptive.searches() && (g.learner != nil || g.ramp != nil) {
-		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
-		g.answersCount.Store(false)
-		g.wake(g.queue.Now())
+		g.forgetRefusals(g.queue.Now())
 	}
 	return others
 }

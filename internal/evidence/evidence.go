@@ -1,0 +1,312 @@
+// Package evidence decides whether answers that may mean "too many calls" mean that.
+//
+// # Is a bare 503 a refusal?
+//
+// Some servers refuse a call with words that others use for a failure: nginx's limit_req and
+// limit_conn answer 503 with no header, Apache's mod_qos 500, others 403. Who takes every 503 for
+// a refusal slows down at each failure of a server that has no limit. Who takes none for one is
+// refused as long as he calls, spends his retries and loses calls. One answer does not tell the
+// two apart. What the server does next tells:
+//
+//	                     a limit                          a failure
+//	when                 in bursts, once the allowance    at any time
+//	                     is used up
+//	beside it            other calls are granted          in an outage none are
+//	calls made slowly    are granted                      fail as often as others
+//
+// So a [Judge] watches, believes, or knows:
+//
+//	watching   Unclear answers are failures. If half of the last 16 answers are unclear, which is
+//	           no accident, and the server grants calls that were made after the first of them,
+//	           it begins to believe.
+//	believing  Unclear answers are refusals, so calls slow down. Those that are made clearly more
+//	           slowly than the server has granted calls so far are the test: a limit grants them.
+//	           It compares two explanations (Wald 1945): they fail as the others do, or hardly
+//	           ever. In the first case it was wrong, and is deaf for five minutes, twice as long
+//	           each time.
+//	certain    They hardly ever fail. The test goes on.
+//
+// A server that grants nothing any more is down: its answers are failures.
+//
+// The simpler rule, refusals from the third of 16 on, made a site slow that fails 1 call in 20, and
+// left a server that is down with one call a second for minutes. A test that took any calls for slow
+// which were made less often than before found real limits wrong: until a pace is found, many calls
+// of a slower one are refused, too.
+package evidence
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A Verdict is what an unclear answer means.
+type Verdict int
+
+const (
+	// Failure: the call failed.
+	Failure Verdict = iota
+	// Crowded: it failed, as far as is known, as many others did. Calls should start slowly until
+	// more is known.
+	Crowded
+	// Refusal: the server refused the call, because there are too many.
+	Refusal
+	// Mistaken: the call failed, and so did those before that were Crowded or a Refusal.
+	Mistaken
+)
+
+const (
+	few     = 3  // unclear ones of the last 16 answers that may be the beginning of many
+	many    = 8  // that are no accident
+	mostly  = .6 // the same: this share of all since the first, if they are as many
+	still   = 5  // the same, once calls start slowly
+	several = 2  // calls that must have been granted meanwhile
+
+	certainty  = 4.               // natural logarithm of the odds that end the test
+	limited    = .03              // the share of calls made slowly that a limit refuses at most, for jitter
+	alike      = .4               // and failures: so much of that of others, of which those are known first that failed
+	leastShare = .1               // and at least this
+	trial      = 10 * time.Second // then less evidence is enough, of
+	fewSlow    = 6                // calls that were made slowly, or
+	fewLater   = 32               // calls
+	slow       = .6               // of the best rate at which calls were granted is slow
+	fade       = .1               // of that rate, at each unclear answer to a slow call: it may have changed
+	enough     = 8                // calls by which that rate is measured
+	mostRow    = 4                // unclear answers in a row that count
+	memory     = 256              // answers; then older ones count half
+
+	downSoon   = time.Second      // without a grant since the first unclear answer
+	downAfter  = 10 * time.Second // without one, for a limit that is believed
+	downSurely = time.Minute      // for one that is certain: it may be a window
+	downRow    = 6                // unclear answers in a row
+
+	deafFor  = 5 * time.Minute
+	mostDeaf = time.Hour
+	asleep   = time.Hour // after the last unclear answer nothing is certain any more
+)
+
+// A Judge is what is known of the unclear answers of one server. The zero Judge knows nothing. It
+// is not safe for use by multiple goroutines. Its times are since any fixed instant.
+type Judge struct {
+	state   state
+	answers uint16 // the last ones, the latest lowest; 1: unclear
+
+	// These begin with an unclear answer after 16 clear ones.
+	first   time.Duration // when it came
+	unclear int           // such answers,
+	crowded bool          // they were found to be many
+	after   int           // of these to calls that left after first
+	grants  int           // other answers,
+	since   int           // likewise
+
+	lastGrant time.Duration // when the granted call left that left last
+	last      time.Duration // unclear answer
+	row       int           // unclear answers since a call was granted
+
+	test     test
+	believed time.Duration // since when
+	before   float64       // the share of unclear answers until then
+	later    sample        // answers since
+
+	deaf  time.Duration // until then answers are failures
+	wrong int           // how often what was believed was wrong
+}
+
+type state uint8
+
+const (
+	watching state = iota
+	believing
+	certain
+)
+
+// Grants reports whether calls were granted since the first unclear answer, or together with it.
+func (j *Judge) Grants() bool { return j.grants > 0 }
+
+// Quiet reports whether calls that are granted need not be told: nothing is believed, and there
+// is no unclear answer among the last ones.
+func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
+
+// Granted tells j that a call which left at since was granted, or failed for another, clear
+// reason. It may be left out while j is Quiet.
+func (j *Judge) Granted(now, since time.Duration) {
+	j.answers <<= 1
+	j.grants++
+	if since > j.first {
+		j.since++
+	}
+	j.lastGrant = max(j.lastGrant, since)
+	j.row = 0
+	j.learn(since, 0)
+}
+
+// Unclear tells j that a call which left at since got an unclear answer, and returns what it
+// means. together reports that the call was in flight when the first such answer came: what many
+// calls were told together is one piece of news. early says that it is among the first answers of
+// the server, so it may be the first of many.
+func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, together bool) {
+	switch {
+	case now < j.deaf:
+		return Failure, false
+	case j.state != watching && now-j.last > asleep:
+		*j = Judge{wrong: j.wrong}
+	}
+	together = j.answers != 0 && since <= j.first
+	if j.answers == 0 {
+		j.begin(now, since)
+	}
+	j.answers = j.answers<<1 | 1
+	j.last = now
+	j.unclear++
+	j.row++
+	if since > j.first {
+		j.after++
+	}
+	j.learn(since, 1)
+	switch {
+	case j.down(now):
+		return Failure, false
+	case j.state == watching:
+		return j.watch(early), together
+	case j.refuted(now):
+		j.refute(now)
+		return Mistaken, false
+	}
+	return Refusal, together
+}
+
+// refuted reports whether the answers are failures. While this is only believed calls are slow,
+// perhaps without a reason: after a trial less evidence is enough, or that the share of all calls
+// has hardly fallen.
+func (j *Judge) refuted(now time.Duration) bool {
+	switch {
+	case j.test.odds() >= certainty:
+		return true
+	case j.state == certain || now-j.believed < trial:
+		return false
+	}
+	slow := &j.test.slow
+	return slow.all >= fewSlow && slow.unclear >= slow.all*j.test.share() ||
+		j.later.all >= fewLater && j.later.unclear >= j.later.all*j.before/2
+}
+
+// begin begins to count, at an unclear answer after 16 clear ones.
+func (j *Judge) begin(now, since time.Duration) {
+	j.first, j.unclear, j.after, j.grants, j.since, j.crowded = now, 0, 0, 0, 0, false
+	j.lastGrant = max(j.lastGrant, since)
+	if j.state == watching {
+		j.test = test{from: now}
+	}
+}
+
+// watch judges an unclear answer while nothing is believed.
+func (j *Judge) watch(early bool) Verdict {
+	n := bits.OnesCount16(j.answers)
+	crowded := n >= many || j.unclear >= many && float64(j.unclear) >= mostly*float64(j.unclear+j.grants) ||
+		j.crowded && n >= still
+	switch {
+	case crowded && j.since >= several:
+		j.state, j.believed, j.later = believing, j.last, sample{}
+		j.before = float64(j.unclear) / float64(j.unclear+j.grants)
+		return Refusal
+	case j.grants == 0 && j.after >= many && j.last-j.first >= downSoon:
+		return Mistaken // it is down: calls need not start slowly
+	case crowded || early && n >= few:
+		j.crowded = true
+		return Crowded
+	}
+	return Failure
+}
+
+// down reports whether a server with a limit grants nothing any more.
+func (j *Judge) down(now time.Duration) bool {
+	patience := downAfter
+	if j.state == certain {
+		patience = downSurely
+	}
+	return j.state != watching && j.row >= downRow && now-j.lastGrant > patience
+}
+
+// learn counts an answer for the test, unclear or not. While a server is down none of the two
+// explanations holds.
+func (j *Judge) learn(since time.Duration, unclear float64) {
+	if j.row > mostRow {
+		return
+	}
+	j.later.add(unclear)
+	j.test.count(since, unclear, j.state != watching)
+	if j.state != watching && j.test.odds() <= -certainty {
+		j.state = certain
+		j.test.slow = sample{} // from here on it may show that this has changed
+	}
+}
+
+// refute ends the belief.
+func (j *Judge) refute(now time.Duration) {
+	hold := mostDeaf
+	if j.wrong < 4 {
+		hold = min(hold, deafFor<<j.wrong)
+	}
+	*j = Judge{wrong: j.wrong + 1, deaf: now + hold}
+}
+
+// A test compares calls that were made slowly with the others.
+type test struct {
+	slow, fast sample
+
+	// The best rate at which calls were granted between two unclear answers. A limit was exhausted
+	// at both, so it never grants more: a burst comes before the first.
+	best float64
+	from time.Duration // when the call of the first one left
+	got  float64       // granted calls since then
+
+	left [8]time.Duration // when the calls left whose answers came last
+	next int              // the oldest of these
+}
+
+// A sample is a number of answers.
+type sample struct{ all, unclear float64 }
+
+// count counts an answer to a call that left at since. While nothing is believed calls are not
+// made slowly.
+func (t *test) count(since time.Duration, unclear float64, slowly bool) {
+	span := since - t.left[t.next]
+	t.left[t.next] = since
+	t.next = (t.next + 1) % len(t.left)
+	if since <= t.from {
+		return
+	}
+	of := &t.fast
+	if slowly && float64(len(t.left)) <= slow*t.best*span.Seconds() {
+		of = &t.slow
+		t.best *= 1 - unclear*fade
+	}
+	of.add(unclear)
+	if t.slow.all+t.fast.all > memory {
+		t.slow, t.fast = t.slow.half(), t.fast.half()
+	}
+	t.measure(since, unclear)
+}
+
+// measure measures the rate at which calls are granted.
+func (t *test) measure(since time.Duration, unclear float64) {
+	t.got += 1 - unclear
+	if unclear > 0 && t.got >= enough {
+		t.best = max(t.best, t.got/(since-t.from).Seconds())
+		t.from, t.got = since, 0
+	}
+}
+
+func (s *sample) add(unclear float64) { s.all, s.unclear = s.all+1, s.unclear+unclear }
+
+func (s sample) half() sample { return sample{s.all / 2, s.unclear / 2} }
+
+// odds returns the logarithm of the odds that calls made slowly fail as others do, and are not
+// granted as by a limit.
+func (t *test) odds() float64 {
+	share := t.share()
+	return t.slow.unclear*math.Log(share/limited) + (t.slow.all-t.slow.unclear)*math.Log((1-share)/(1-limited))
+}
+
+// share returns how often calls fail at least, if those made slowly fail as others do.
+func (t *test) share() float64 { return max(leastShare, alike*(t.fast.unclear+.5)/(t.fast.all+1)) }
