@@ -86,6 +86,8 @@
 //	                                 calls leave at the pace
 //	Unavailable with a time          the same
 //	ResourceExhausted without one    RetryPolicy.Throttled; slow start
+//	Unavailable without one          a failure, unless they come in bursts while other calls
+//	                                 are granted: see sluice.MaybeThrottled
 //	AlsoRetry with a time            only this call waits
 //
 // The time is that of a google.rpc.RetryInfo in the details of the status, or of the trailer

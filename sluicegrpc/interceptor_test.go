@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -463,6 +464,48 @@ func TestUnary_WaitForReady(t *testing.T) {
 		wg.Wait()
 		if s := w.stats(); s.Granted != 1 || s.Retried != 0 {
 			t.Errorf("%d granted, %d retries; want 1, 0", s.Granted, s.Retried)
+		}
+	})
+}
+
+// TestUnary_UnclearRefusals: a proxy that refuses with 503, which gRPC calls Unavailable, is
+// learned although it says no more.
+func TestUnary_UnclearRefusals(t *testing.T) {
+	inWorld(t, sluicegrpc.Config{Idempotent: func(string) bool { return true }}, func(w *world) {
+		var mu sync.Mutex
+		level, last, refused := 0., w.start, 0
+		w.unary = func(context.Context, int) error {
+			mu.Lock()
+			now := time.Now()
+			level, last = max(0, level-20*now.Sub(last).Seconds()), now
+			granted := level+1 <= 10
+			if granted {
+				level++
+			} else {
+				refused++
+			}
+			mu.Unlock()
+			time.Sleep(5 * ms)
+			if !granted {
+				return failure(codes.Unavailable)
+			}
+			time.Sleep(20 * ms)
+			return nil
+		}
+		var failed, next atomic.Int64
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for next.Add(1) <= 200 {
+					if w.call(w.Context()) != nil {
+						failed.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := failed.Load(); n > 0 || refused > 50 {
+			t.Errorf("%d of 200 calls failed, %d were refused", n, refused)
 		}
 	})
 }

@@ -65,6 +65,8 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 		f.marked = sluice.NotBefore(err, time.Now().Add(wait))
 	case late:
 		f.marked = &lateError{err}
+	case code == codes.Unavailable && !lost && !p.unsent(): // as gRPC calls the 503 of a proxy
+		f.marked = sluice.MaybeThrottled(err)
 	}
 	retryable := throttled || lost || late || code == codes.Unavailable || slices.Contains(c.i.cfg.AlsoRetry, code)
 	switch {

@@ -131,7 +131,9 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 		c.setAside(resp, h)
 		return nil
 	}
-	c.stop(stopped, f.at)
+	if !f.passed {
+		c.stop(stopped, f.at)
+	}
 	c.hand(h, resp, now, c.free())
 	return resp
 }
@@ -196,7 +198,7 @@ func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, 
 	if resp != nil {
 		a.Status = resp.StatusCode
 	}
-	if f != nil {
+	if f != nil && !f.passed {
 		a.Err = f.err
 	}
 	if c.page != nil {
@@ -211,7 +213,7 @@ func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, 
 // there is one.
 func (c *call) fail(f *failure) error {
 	if why := c.final(f); why != nil {
-		if f.throttled { // otherwise Permanent would count as a success of the server
+		if f.throttled || f.unclear { // otherwise Permanent would count as a success of the server
 			c.attempts.Ended(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
 		}
 		return why
@@ -230,7 +232,7 @@ func (c *call) final(f *failure) error {
 		return errNoRetry
 	case !c.body.can():
 		return ErrReplay
-	case retry != nil && !f.throttled && !retry(f.err):
+	case retry != nil && !f.throttled && !f.passed && !retry(f.err):
 		return sluice.ErrPermanent
 	}
 	return nil

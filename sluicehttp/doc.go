@@ -69,7 +69,9 @@
 //	an exhausted limit; an Inspector                     Config.KeepRefused
 //	503 with or without Retry-After      yes             no
 //	408, 425, 500, 502, 504, 520 to      yes             no
-//	528, Config.AlsoRetry
+//	528, 420, 430, 509, Config.AlsoRetry
+//	403, if the server turns out to      yes             no
+//	refuse with it
 //	X-Should-Retry: true, from 400       yes             yes
 //	X-Should-Retry: false                no              no
 //	501 and all other statuses           not a failure   not a failure
@@ -96,6 +98,9 @@
 //	                             leave at the pace
 //	the same, for all calls      all gates for that scheme, host and port are paused
 //	throttled, without a time    RetryPolicy.Throttled
+//	503, 500, 403, 420, 430 or   a failure or, for 403, nothing; unless they come in
+//	509 without a time           bursts while other requests are granted: then a throttle,
+//	                             as of nginx, HAProxy, Apache; see sluice.MaybeThrottled
 //	another failure with a time  only this call waits: until then, or for the backoff
 //	(502 with Retry-After)       if that is longer
 //	longer than MaxServerWait    no other attempt; the Report says when to retry

@@ -12,6 +12,8 @@ import (
 type failure struct {
 	err       error       // a *StatusError, or that of the base transport
 	throttled bool        // the server refused because there were too many
+	unclear   bool        // it may have: the gate knows by the answers to others
+	passed    bool        // then: if it did not, the response is no failure and the caller gets it
 	at        time.Time   // the earliest time to send it again; zero if unknown
 	unit      sluice.Unit // whose limit has refused it, if the response says so
 	final     error       // why there must be no other attempt, or nil
@@ -22,6 +24,7 @@ type failure struct {
 func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *failure {
 	safe := c.safe
 	wanted := said.ShouldRetry != nil && *said.ShouldRetry
+	unclear := !said.Throttled && said.ShouldRetry == nil && said.RetryAt.IsZero() && mayBeRefusal(resp.StatusCode)
 	switch {
 	case said.Throttled:
 		// The server has not processed the request, so any method may be tried
@@ -33,10 +36,11 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 		}
 	case wanted && resp.StatusCode >= 400:
 		safe = true // the server knows
-	case !c.t.retryStatus(resp.StatusCode):
+	case !c.t.retryStatus(resp.StatusCode) && !unclear:
 		return nil
 	}
-	f := &failure{err: &StatusError{resp.StatusCode, said.Reason}}
+	f := &failure{err: &StatusError{resp.StatusCode, said.Reason}, unclear: unclear}
+	f.passed = unclear && !c.t.retryStatus(resp.StatusCode)
 	switch {
 	case said.ShouldRetry != nil && !wanted:
 		f.final = sluice.ErrPermanent
@@ -63,8 +67,27 @@ func (f *failure) marked() error {
 		return err
 	case !f.at.IsZero():
 		return sluice.NotBefore(f.err, f.at)
+	case f.passed:
+		return sluice.MaybeThrottled(sluice.Permanent(f.err))
+	case f.unclear:
+		return sluice.MaybeThrottled(f.err)
 	}
 	return f.err
+}
+
+// mayBeRefusal reports whether some servers use status, without a word about when to come back,
+// for too many calls, and others for something else.
+func mayBeRefusal(status int) bool {
+	switch status {
+	case http.StatusServiceUnavailable, // nginx limit_req and limit_conn, HAProxy, Ollama
+		http.StatusInternalServerError, // Apache mod_qos
+		http.StatusForbidden,           // Apache mod_evasive, many firewalls
+		420,                            // the old Twitter: enhance your calm
+		430,                            // Shopify: security rejection
+		509:                            // cPanel and others: bandwidth limit exceeded
+		return true
+	}
+	return false
 }
 
 // judgeError returns how an attempt failed that ended with err.

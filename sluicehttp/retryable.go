@@ -46,7 +46,7 @@ func (t *Transport) retryStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout, 420, 430, 509: // these three: see mayBeRefusal
 		return true
 	}
 	// From Cloudflare about an origin that it could not reach or understand. 529 is

@@ -169,7 +169,7 @@ func (r *reader) judge() {
 		r.Throttled, refused = true, true
 	case statusOverloaded:
 		r.Throttled = true
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, 420, 430, 509: // which some servers use, see sluicehttp
 		r.Throttled = stated
 	case http.StatusForbidden:
 		r.Throttled, refused = stated || empty, true

@@ -1,0 +1,139 @@
+package sluicehttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// statuses counts the responses of a server.
+type statuses struct {
+	mu    sync.Mutex
+	in    map[int]int
+	paths map[string]int // how often each was served
+}
+
+func (s *statuses) note(status int, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.in == nil {
+		s.in, s.paths = map[int]int{}, map[string]int{}
+	}
+	s.in[status]++
+	if status == http.StatusOK {
+		s.paths[path]++
+	}
+}
+
+// served is what a limit lets through: it works for 20 ms.
+func (s *statuses) served() sluicetest.Layer {
+	return sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.note(http.StatusOK, r.URL.Path)
+		time.Sleep(20 * ms)
+	}))
+}
+
+// callsOf makes n requests by workers and returns how many got 200, and how long it took.
+func (w *world) callsOf(n, workers int, method string) (good int64, took time.Duration) {
+	begin := w.now()
+	var next, ok atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				status, _, err := w.do(request(w, bg, method, fmt.Sprint("http://api.test/", i), nil))
+				if err == nil && status == http.StatusOK {
+					ok.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return ok.Load(), w.now() - begin
+}
+
+// Servers that refuse without a word, as they come: with no configuration nothing is lost, and no
+// POST is sent twice that was served.
+func TestTransport_UnclearRefusals(t *testing.T) {
+	rate := func(status int, burst int64) sluicetest.Limit {
+		return sluicetest.Limit{Count: 20, Per: time.Second, Burst: burst, Status: status}
+	}
+	sure := func(*http.Request) bool { return true }
+	for name, c := range map[string]struct {
+		limit   sluicetest.Limit
+		cfg     sluicehttp.Config
+		method  string
+		workers int
+		good    int64         // of 400, at least
+		refused int           // at most
+		took    time.Duration // at most
+	}{
+		"nginx limit_req, GET":         {rate(503, 20), sluicehttp.Config{}, "GET", 32, 400, 50, 22 * time.Second},
+		"nginx limit_req, 400 at once": {rate(503, 20), sluicehttp.Config{}, "GET", 400, 400, 420, 22 * time.Second},
+		"nginx limit_req, POST":        {rate(503, 20), sluicehttp.Config{}, "POST", 32, 340, 60, 22 * time.Second},
+		"nginx limit_req, safe POST":   {rate(503, 20), sluicehttp.Config{Idempotent: sure}, "POST", 32, 400, 50, 22 * time.Second},
+		"nginx limit_req, no burst":    {rate(503, 1), sluicehttp.Config{}, "GET", 32, 400, 50, 28 * time.Second},
+		"nginx limit_conn":             {sluicetest.Limit{Concurrency: 4, Status: 503}, sluicehttp.Config{}, "GET", 32, 400, 60, 6 * time.Second},
+		"Apache mod_qos":               {rate(500, 10), sluicehttp.Config{}, "GET", 32, 400, 50, 23 * time.Second},
+		"403":                          {rate(403, 10), sluicehttp.Config{}, "GET", 32, 360, 50, 23 * time.Second},
+		"509":                          {rate(509, 10), sluicehttp.Config{}, "GET", 32, 400, 50, 23 * time.Second},
+		"told the rate":                {rate(503, 10), sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 20, Per: time.Second}}}, "GET", 32, 400, 2, 21 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s statuses
+			inWorld(t, c.cfg, layers(sluicetest.Delay(5*ms), sluicetest.Enforce(c.limit), s.served()), func(w *world) {
+				good, took := w.callsOf(400, c.workers, c.method)
+				requests := len(w.srv.Record().Requests)
+				refused := requests - s.in[http.StatusOK]
+				t.Logf("%d of 400, %d of %d refused, %v", good, refused, requests, took)
+				if good < c.good || refused > c.refused || took > c.took {
+					t.Errorf("want at least %d, at most %d refused, within %v", c.good, c.refused, c.took)
+				}
+				for path, n := range s.paths {
+					if n > 1 {
+						t.Errorf("%s was served %d times", path, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Pages that are forbidden are no refusals: they are asked for once, the caller gets them as they
+// came, and a report shows no failure. Among many of them some are asked for again, until it is
+// known that they have nothing to do with the pace.
+func TestTransport_UnclearIsPassedOn(t *testing.T) {
+	forbidden := sluicetest.When(func(_ int, r *http.Request) bool {
+		var i int
+		fmt.Sscanf(r.URL.Path, "/%d", &i)
+		return i*2654435761%100 < 40
+	}, sluicetest.Reply(403, "not for you"))
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(20*ms), forbidden), func(w *world) {
+		ctx, report := sluicehttp.WithReport(bg)
+		status, body, err := w.get(ctx, "http://api.test/100")
+		if status != 403 || body != "not for you" || err != nil {
+			t.Errorf("%d %q, %v", status, body, err)
+		}
+		if hop := report.Last(); len(hop.Attempts) != 1 || hop.Attempts[0].Err != nil || hop.Why != nil {
+			t.Errorf("the report: %+v", hop)
+		}
+		good, took := w.callsOf(2000, 32, "GET")
+		if extra := len(w.srv.Record().Requests) - 2001; good != 1200 || extra > 40 {
+			t.Errorf("%d pages, %d requests too many", good, extra)
+		}
+		if took > time.Minute { // 1.3 s are possible; then nothing is believed for five minutes
+			t.Errorf("it took %v", took)
+		}
+		_, took = w.callsOf(2000, 32, "GET")
+		if took > 1300*ms {
+			t.Errorf("afterwards it took %v", took)
+		}
+	})
+}
