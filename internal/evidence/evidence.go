@@ -68,12 +68,14 @@ const (
 	leastShare = .1               // and at least this
 	trial      = 10 * time.Second // then less evidence is enough, of
 	fewSlow    = 6                // calls that were made slowly, or
-	fewLater   = 32               // calls
-	slow       = .6               // of the best rate at which calls were granted is slow
-	fade       = .1               // of that rate, at each unclear answer to a slow call: it may have changed
-	enough     = 8                // calls by which that rate is measured
-	mostRow    = 4                // unclear answers in a row that count
-	memory     = 256              // answers; then older ones count half
+	fewLater   = 32               // calls, if the share is
+	hardly     = .75              // of what it was, or
+	half       = .5
+	slow       = .6  // of the best rate at which calls were granted is slow
+	fade       = .1  // of that rate, at each unclear answer to a slow call: it may have changed
+	enough     = 8   // calls by which that rate is measured
+	mostRow    = 4   // unclear answers in a row that count
+	memory     = 256 // answers; then older ones count half
 
 	downSoon   = time.Second      // without a grant since the first unclear answer
 	downAfter  = 10 * time.Second // without one, for a limit that is believed
@@ -187,7 +189,7 @@ func (j *Judge) refuted(now time.Duration) bool {
 	}
 	slow := &j.test.slow
 	return slow.all >= fewSlow && slow.unclear >= slow.all*j.test.share() ||
-		j.later.all >= fewLater && j.later.unclear >= j.later.all*j.before/2
+		j.later.all >= fewLater && j.later.unclear >= j.later.all*min(j.before*hardly, half)
 }
 
 // begin begins to count, at an unclear answer after 16 clear ones.
