@@ -179,31 +179,17 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 // not if there is a burst or a warm-up, the interval is no whole number of
 // nanoseconds, or some of our lateness is not made up for yet.
 func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
-	if s.whole < 0 || s.credit != 0 {
+	if !s.plain || s.credit != 0 {
 		return 0, 0, false
 	}
 	next, rem := s.lifted()
-	return next, s.whole, rem == 0 && next != sat.Max
-}
-
-// wholeInterval returns T if there is neither a burst nor a warm-up and T is a
-// whole number of nanoseconds, and not so long that it takes care to add it; or −1.
-func (s *Schedule) wholeInterval() time.Duration {
-	switch {
-	case s.tau != 0 || s.warm != nil:
-		return -1
-	case s.rate.Count == 0:
-		return 0
-	case int64(s.rate.Per)%s.rate.Count != 0 || s.Interval() > furthest:
-		return -1
-	}
-	return s.Interval()
+	return next, s.interval, rem == 0 && next != sat.Max
 }
 
 // Took notes that calls of cost 1 have left since Plain and that next is when
 // another may.
 func (s *Schedule) Took(next time.Duration) {
-	charged := next - s.whole
+	charged := next - s.interval
 	s.streak.follow(charged, charged, s.tat, s.catchUp)
 	s.tat, s.rem = next, 0
 	s.last, s.lastRem, s.debt, s.lastN = charged, 0, 0, 1

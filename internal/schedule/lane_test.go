@@ -32,7 +32,7 @@ func (p *pair) change(what string, f func(s *Schedule)) {
 	}
 	f(p.s)
 	f(p.ref)
-	p.ref.whole = -1
+	p.ref.plain = false
 	if next, interval, ok := p.s.Plain(); ok {
 		p.lane.Open(next, interval, 0)
 	}
@@ -97,7 +97,7 @@ func (p *pair) call(now, due time.Duration, n int64) {
 func (p *pair) compare(now time.Duration) {
 	p.change("compare", func(*Schedule) {})
 	a, b := *p.s, *p.ref
-	a.whole, b.whole = 0, 0
+	a.plain, b.plain = false, false
 	a.streak, b.streak = streak{}, streak{} // a lane knows only of its last call
 	if a != b {
 		p.fatal("differ:\n%+v\n%+v", a, b)
@@ -127,7 +127,7 @@ func TestLane_AgreesWithTheSchedule(t *testing.T) {
 				t.Fatal(err)
 			}
 			ref := *s
-			ref.whole = -1
+			ref.plain = false
 			p := &pair{t: t, s: s, ref: &ref, history: []string{fmt.Sprintf("seed %d: %+v", seed, cfg)}}
 			p.lane.Init()
 			p.change("begin", func(*Schedule) {})

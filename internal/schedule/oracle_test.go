@@ -60,9 +60,9 @@ func (g *guavaTrace) replay() (close int, err error) {
 	// Guava's burst is a time, and need not be whole calls.
 	s.tau = time.Duration(g.MaxBurstSeconds * float64(time.Second))
 	if g.WarmupUS > 0 {
-		s.warm = newWarmUp(time.Duration(g.WarmupUS)*time.Microsecond, g.ColdFactor, interval(s.rate))
+		s.warm = newWarmUp(time.Duration(g.WarmupUS)*time.Microsecond, g.ColdFactor, exactInterval(s.rate))
 	}
-	s.whole = s.wholeInterval()
+	s.noteInterval()
 	for i, op := range g.Ops {
 		now := time.Duration(op.AtUS) * time.Microsecond
 		tolerance := time.Duration(1+i) * time.Microsecond
@@ -121,7 +121,7 @@ func (s *Schedule) setRateAsGuava(now time.Duration, rate limits.Rate) error {
 	tau := s.tau
 	err := s.SetRate(now, rate)
 	s.tat, s.rem, s.tau = tat, 0, tau
-	s.whole = s.wholeInterval()
+	s.noteInterval()
 	return err
 }
 

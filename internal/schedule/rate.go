@@ -41,8 +41,8 @@ func tolerance(rate limits.Rate, warmUp time.Duration) (time.Duration, error) {
 	return time.Duration(tau), nil
 }
 
-// interval returns T in ns; 0 if there is no limit.
-func interval(rate limits.Rate) float64 {
+// exactInterval returns T in ns, with its fraction; 0 if there is no limit.
+func exactInterval(rate limits.Rate) float64 {
 	if rate.Count == 0 {
 		return 0
 	}
@@ -50,7 +50,15 @@ func interval(rate limits.Rate) float64 {
 }
 
 // Interval returns T, rounded down to a nanosecond; 0 if there is no limit.
-func (s *Schedule) Interval() time.Duration { return s.rate.Interval() }
+func (s *Schedule) Interval() time.Duration { return s.interval }
+
+// noteInterval notes T, and whether that is all there is to know: it is not if there is a burst or
+// a warm-up, or T is no whole number of nanoseconds or so long that it takes care to add it.
+func (s *Schedule) noteInterval() {
+	s.interval = s.rate.Interval()
+	whole := s.rate.Count == 0 || int64(s.rate.Per)%s.rate.Count == 0
+	s.plain = s.tau == 0 && s.warm == nil && whole && s.interval <= furthest
+}
 
 // SetRate changes the rate and its burst at now; the zero Rate is no limit. On
 // error nothing changes.
@@ -74,7 +82,7 @@ func (s *Schedule) SetRate(now time.Duration, rate limits.Rate) error {
 		return err
 	}
 	if s.warm != nil {
-		s.warm.reprice(s.tat, now, interval(s.rate), interval(rate))
+		s.warm.reprice(s.tat, now, exactInterval(s.rate), exactInterval(rate))
 	}
 	stored := s.tau > 0 && s.Slot() <= now
 	if stored {
@@ -83,8 +91,8 @@ func (s *Schedule) SetRate(now time.Duration, rate limits.Rate) error {
 	s.debt = reprice(s.debt, s.rate, rate)
 	s.last, s.lastRem = convert(s.last, s.lastRem, s.rate.Count, rate.Count)
 	s.rate, s.tau = rate, tau
-	s.whole = s.wholeInterval()
-	if s.tat, s.rem = s.owed(); !stored && tau > 0 && s.early(s.tat) < now {
+	s.noteInterval()
+	if s.tat, s.rem = s.owed(); !stored && tau > 0 && s.tat-tau < now {
 		// Nothing is owed any more, by now perhaps for a while. But nothing was
 		// stored in that while.
 		s.last, s.lastRem, s.debt, s.lastN = now, 0, tau, 0

@@ -116,7 +116,8 @@ type Schedule struct {
 
 	warm *warmUp // nil without a warm-up
 
-	whole time.Duration // T, if calls of cost 1 need only that: see Plain; or −1
+	interval time.Duration // T, rounded down to a nanosecond; 0 if there is no limit
+	plain    bool          // calls of cost 1 need only that: see Plain
 
 	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
 	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2; 0 without
@@ -133,9 +134,9 @@ func New(cfg Config) (*Schedule, error) {
 	}
 	s := &Schedule{rate: cfg.Rate, tau: tau, catchUp: cfg.CatchUp}
 	if cfg.WarmUp > 0 {
-		s.warm = newWarmUp(cfg.WarmUp, coldFactor, interval(cfg.Rate))
+		s.warm = newWarmUp(cfg.WarmUp, coldFactor, exactInterval(cfg.Rate))
 	}
-	s.whole = s.wholeInterval()
+	s.noteInterval()
 	switch {
 	case cfg.CatchUp == 0:
 		s.catchUp = DefaultCatchUp
@@ -152,18 +153,18 @@ func New(cfg Config) (*Schedule, error) {
 // 1 ms late: because of the grain, or because that much could not be made up for. It is
 // worth while if calls are close together.
 func (s *Schedule) Fine() bool {
-	t := s.Interval()
-	return (s.grain < DefaultGrain || s.catchUp < 2*DefaultGrain) && t > 0 && t <= 100*time.Millisecond
+	exact := s.grain < DefaultGrain || s.catchUp < 2*DefaultGrain
+	return exact && s.interval > 0 && s.interval <= 100*time.Millisecond
 }
 
 // Hold returns how long after its slot a call is to be woken, so that those whose slots
 // come until then leave with it. It is part of the grain, and no more than half of what can
 // be made up for.
 func (s *Schedule) Hold() time.Duration {
-	if s.rate.Count == 0 || s.rate.Count == 1 && s.rate.Per >= s.grain {
-		return 0 // the usual case, without a division
+	if s.interval == 0 {
+		return 0
 	}
-	return max(0, min(s.grain, s.catchUp/2)-s.Interval())
+	return max(0, min(s.grain, s.catchUp/2)-s.interval)
 }
 
 // CatchUp returns how much of our lateness is made up for.
@@ -173,9 +174,9 @@ func (s *Schedule) CatchUp() time.Duration { return s.catchUp }
 // cost ahead.
 func (s *Schedule) Unit() float64 {
 	if s.warm != nil {
-		return s.warm.factor * interval(s.rate)
+		return s.warm.factor * exactInterval(s.rate)
 	}
-	return interval(s.rate)
+	return exactInterval(s.rate)
 }
 
 // Paused returns the end of the last pause, which may be over.
@@ -185,36 +186,47 @@ func (s *Schedule) Paused() time.Duration { return s.pause }
 // sat.Max is never.
 func (s *Schedule) Slot() time.Duration {
 	tat, _ := s.lifted()
-	return max(s.early(tat), s.repaid())
+	if tat == sat.Max {
+		return sat.Max
+	}
+	return max(tat-s.tau, s.repaid())
 }
 
 // Wait returns how long from now on a call would wait that has ahead others
 // before it, ahead being the sum of their costs, if those leave as soon as
 // they may; sat.Max is never.
 func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
-	tat, rem := s.lifted()
-	repaid, half := s.repaid(), time.Duration(0)
-	if ahead > 0 {
-		tat, rem = s.charge(now, false)
-		half = s.halves(ahead)
+	if ahead == 0 {
+		return until(now, s.Slot())
 	}
+	tat, rem := s.charge(now, false)
+	repaid, half := s.repaid(), s.halves(ahead)
 	if s.warm != nil {
-		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, interval(s.rate)), ahead, interval(s.rate))
+		fresh, rest := s.warm.cost(s.warm.at(s.tat, tat, exactInterval(s.rate)), ahead, exactInterval(s.rate))
 		half = sat.Add(s.halves(fresh), max(0, rest/2-time.Duration(ahead))) // each is rounded down
 		tat, ahead = sat.Add(tat, rest), fresh
 	}
-	if from := max(repaid, s.tolerated(now)); s.tau == 0 && half > 0 {
+	switch from := max(repaid, s.tolerated(now)); {
+	case half == 0:
+	case s.tau == 0:
 		repaid = sat.Add(from, half)
-	} else if half > 0 && from > tat {
-		// Only until nothing is left to make up for: then a burst may follow.
-		t := s.Interval()
+	case from > tat: // only until nothing is left to make up for: then a burst may follow
+		t := s.interval
 		repaid = sat.Add(from, min(half, s.halves(1+int64((from-tat-1)/(t-t/2+1)))))
 	}
 	tat, _ = s.plus(tat, rem, ahead)
 	if tat == sat.Max {
 		return sat.Max
 	}
-	return max(0, max(s.early(tat), repaid)-now)
+	return max(0, max(tat-s.tau, repaid)-now)
+}
+
+// until returns how long it is from now until slot, which sat.Max never comes.
+func until(now, slot time.Duration) time.Duration {
+	if slot == sat.Max {
+		return sat.Max
+	}
+	return max(0, slot-now)
 }
 
 // repaid returns the earliest instant for the next call as far as it is for making up
@@ -234,19 +246,11 @@ func (s *Schedule) tolerated(now time.Duration) time.Duration {
 // halves returns n times T/2. T/2 is rounded down to a nanosecond, so that adding it n
 // times gives the same.
 func (s *Schedule) halves(n int64) time.Duration {
-	d, _, ok := sat.MulDiv(n, int64(s.Interval()/2), 0, 1)
+	d, _, ok := sat.MulDiv(n, int64(s.interval/2), 0, 1)
 	if !ok {
 		return sat.Max
 	}
 	return time.Duration(d)
-}
-
-// early returns the instant τ before tat.
-func (s *Schedule) early(tat time.Duration) time.Duration {
-	if tat == sat.Max {
-		return sat.Max
-	}
-	return tat - s.tau
 }
 
 // charge returns when a call that leaves at now is charged: at TAT, or later if our
@@ -279,12 +283,13 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 			return max(0, next-now)
 		}
 	}
-	if wait := s.Wait(now, 0); wait > 0 {
-		return wait
+	slot := s.Slot()
+	if slot > now {
+		return until(now, slot)
 	}
 	repaid := s.repaid()
 	if late {
-		ideal := max(due, s.Slot()) // when it would have left
+		ideal := max(due, slot) // when it would have left
 		if tat, _ := s.lifted(); ideal-tat <= s.credit {
 			// Then it would have been charged at TAT, for what is left of an earlier
 			// lateness. To count only the new one would forget that: calls that were
@@ -309,7 +314,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	var rest time.Duration
 	if s.warm != nil {
-		n, rest = s.warm.take(s.tat, tat, n, interval(s.rate))
+		n, rest = s.warm.take(s.tat, tat, n, exactInterval(s.rate))
 		s.debt = rest
 		if s.credit > 0 {
 			s.repay = sat.Add(s.repay, rest/2)
