@@ -275,8 +275,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	late := due < now
 	if n == 1 && !late {
-		if next, interval, ok := s.Plain(); ok {
-			// What follows, but without divisions.
+		if next, interval, ok := s.Plain(); ok { // what follows, but without divisions
 			if now >= next {
 				s.Took(now + interval)
 			}
@@ -291,9 +290,8 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	if late {
 		ideal := max(due, slot) // when it would have left
 		if tat, _ := s.lifted(); ideal-tat <= s.credit {
-			// Then it would have been charged at TAT, for what is left of an earlier
-			// lateness. To count only the new one would forget that: calls that were
-			// admitted some µs after they came made up for T at most.
+			// Then it would have been charged at TAT, for what is left of an earlier lateness. To count
+			// only the new one forgot that: calls admitted some µs after they came made up for T at most.
 			ideal = tat
 		}
 		s.credit = min(s.catchUp, now-ideal)
@@ -364,10 +362,10 @@ func (s *Schedule) Resume(now time.Duration) {
 // lifted returns the theoretical arrival time, but at least the one that a
 // pause leaves: τ after its end, as if that had just been used up.
 func (s *Schedule) lifted() (tat time.Duration, rem int64) {
-	if floor := sat.Add(s.pause, s.tau); s.tat < floor {
-		return floor, 0
+	if s.tat-s.tau >= s.pause {
+		return s.tat, s.rem
 	}
-	return s.tat, s.rem
+	return sat.Add(s.pause, s.tau), 0
 }
 
 // plus returns tat + rem/Count + n·T.
