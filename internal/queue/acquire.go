@@ -145,23 +145,38 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	place, ahead := q.behindWhom(r)
+	place, ahead := q.back, q.weight.value()
+	if r.Refused > 0 {
+		place, ahead = q.behindWhom(r)
+	}
 	w, err = q.newEntry(now, r, done, deadline, ahead)
-	if err != nil {
+	switch {
+	case err != nil:
 		q.recycle(w)
 		q.Unlock()
 		return nil, 0, err
-	}
-	if q.cfg.Waits != nil && !r.announced && (q.front != nil || r.Ask == nil) {
+	case q.cfg.Waits != nil && !r.announced && (q.front != nil || r.Ask == nil):
 		r.announced = true
 		q.recycle(w)
 		q.Unlock()
 		q.cfg.Waits(ctx, r.N)
 		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
+	q.enter(now, r, w, place)
+	return w, now, nil
+}
+
+// enter puts w, the entry of r, into the queue behind place, nil if that is empty.
+func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 	head := q.front
-	q.pushBehind(now, place, w)
-	q.hurry(now, w)
+	if place == q.back {
+		q.push(w)
+	} else {
+		q.pushBehind(now, place, w)
+	}
+	if w.listed {
+		q.hurry(now, w)
+	}
 	if r.Below != nil {
 		q.cfg.Behind.noteBelow(Forever)
 		q.foresee(now, q.found())
@@ -173,7 +188,6 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.front != head { // w, or one whose head w has made fail
 		q.Advance(now)
 	}
-	return w, now, nil
 }
 
 // asleep reports whether a caller that comes at now, and can wait, need not look whether

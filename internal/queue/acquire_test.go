@@ -469,7 +469,7 @@ func TestQueue_OneTimer(t *testing.T) {
 		l.Lock()
 		var until []time.Duration
 		for w := l.front; w != nil; w = w.next {
-			until = append(until, w.sleepsUntil())
+			until = append(until, w.until)
 		}
 		l.Unlock()
 		if want := []time.Duration{100 * ms, Forever, Forever}; !slices.Equal(until, want) {

@@ -85,7 +85,7 @@ func (q *Queue) Advance(now time.Duration) {
 			if r := w.rare; !r.first {
 				// It is late by as much as the one that was first before it.
 				r.first, r.since = true, max(r.since, min(q.due, now))
-				if w.sleepsUntil() == Forever {
+				if w.until == Forever {
 					w.nudge()
 				}
 			}
@@ -115,7 +115,7 @@ func (q *Queue) Advance(now time.Duration) {
 			return
 		}
 		q.remove(w)
-		w.grant(at)
+		w.until, w.state = at, granted
 		w.send(Message{at, q.receipt()})
 		q.recycle(w)
 	}
@@ -153,7 +153,7 @@ func (q *Queue) arm(now, due time.Duration) {
 		q.foresee(now, 0)
 		q.failBelow(now, q.surely())
 	}
-	if d := q.driver; d != nil && d.sleepsUntil() > due && !q.ringFor(d, now, due) {
+	if d := q.driver; d != nil && d.until > due && !q.ringFor(d, now, due) {
 		d.nudge()
 	}
 }

@@ -30,21 +30,22 @@ import "time"
 // mostAgain is how many refused calls, and about how many of those in line, one looks at for a place.
 const mostAgain = 1000
 
-// behindWhom returns the entry behind which a caller of r goes, and the cost ahead of it.
+// behindWhom returns the entry behind which a caller of r, which was refused, goes, and the cost
+// ahead of it.
 func (q *Queue) behindWhom(r *Request) (w *Waiter, ahead int64) {
 	w = q.front
-	if r.Refused == 0 || w == nil || q.bounds != nil && q.bounds.early >= mostAgain {
+	if w == nil || q.bounds != nil && q.bounds.early >= mostAgain {
 		return q.back, q.weight.value()
 	}
 	var sum total
-	sum.add(q.weigh(w.n))
+	sum.add(q.cfg.Weigh(w.n))
 	first := r.First.Sub(q.epoch)
 	for k := 1; w.next != nil && (k < r.Refused || w.next.refusedBefore(first)); k++ {
 		if k == mostAgain {
 			return q.back, q.weight.value()
 		}
 		w = w.next
-		sum.add(q.weigh(w.n))
+		sum.add(q.cfg.Weigh(w.n))
 	}
 	return w, sum.value()
 }
@@ -54,12 +55,9 @@ func (w *Waiter) refusedBefore(first time.Duration) bool {
 	return w.rare != nil && w.rare.refused > 0 && w.rare.left <= first
 }
 
-// pushBehind adds w behind p, and ends the waits that become hopeless by that.
+// pushBehind adds w behind p, which is not the last one, and ends the waits that become hopeless
+// by that.
 func (q *Queue) pushBehind(now time.Duration, p, w *Waiter) {
-	if p == q.back {
-		q.push(w)
-		return
-	}
 	w.prev, w.next = p, p.next
 	p.next, w.next.prev = w, w
 	q.length++
@@ -71,9 +69,9 @@ func (q *Queue) pushBehind(now time.Duration, p, w *Waiter) {
 		q.bounds.early++
 	}
 	if q.bounds != nil && q.bounds.index != nil {
-		q.bounds.index.insert(w, q.weigh(w.n))
+		q.bounds.index.insert(w, q.cfg.Weigh(w.n))
 	}
-	q.weight.add(q.weigh(w.n))
+	q.weight.add(q.cfg.Weigh(w.n))
 	q.failHopeless(now)
 }
 
@@ -105,7 +103,7 @@ func (q *Queue) failEarly(now time.Duration) {
 				continue
 			}
 		}
-		ahead.add(q.weigh(w.n))
+		ahead.add(q.cfg.Weigh(w.n))
 		w = next
 	}
 }

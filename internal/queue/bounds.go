@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"time"
-
-	"github.com/sluice-go/sluice/internal/sat"
-)
+import "time"
 
 // A bounds knows the entries whose wait is bounded: by the deadline of a context, by a
 // longest wait or by a patience. Reservations are listed from the beginning, because a
@@ -61,7 +57,7 @@ func (q *Queue) noteBound(w *Waiter) {
 			if w.listed && !w.early {
 				b.index.add(w, ahead, q.unit())
 			}
-			ahead.add(q.weigh(w.n))
+			ahead.add(q.cfg.Weigh(w.n))
 		}
 	}
 }
@@ -102,7 +98,7 @@ func (q *Queue) boundLater(w *Waiter) {
 func (q *Queue) forgetBound(w *Waiter) {
 	b := q.bounds
 	if b.index != nil {
-		b.index.remove(w, q.weigh(w.n))
+		b.index.remove(w, q.cfg.Weigh(w.n))
 	}
 	if !w.listed {
 		return
@@ -140,19 +136,6 @@ func (q *Queue) endsBefore(t time.Duration) bool {
 	return b.soonest < t
 }
 
-// hurry wakes the driver at its slot, if it would be held until after the wait of w, which
-// has just joined, must end.
-func (q *Queue) hurry(now time.Duration, w *Waiter) {
-	d := q.driver
-	switch {
-	case !w.listed || d == nil || d == w || d.sleepsUntil() == awake || d.sleepsUntil() == Forever:
-	case sat.Add(d.sleepsUntil(), q.hold()) <= w.bound():
-	case d.asks() && !d.rare.paced: // it is not held
-	case d.asks() || !q.ringFor(d, now, d.sleepsUntil()):
-		d.nudge()
-	}
-}
-
 // failHopeless ends each wait that cannot end in time any more.
 func (q *Queue) failHopeless(now time.Duration) {
 	switch b := q.bounds; {
@@ -172,7 +155,7 @@ func (q *Queue) failHopeless(now time.Duration) {
 			if err := q.hopeless(now, w, ahead.value()); err != nil {
 				q.fail(w, err)
 			} else {
-				ahead.add(q.weigh(w.n))
+				ahead.add(q.cfg.Weigh(w.n))
 			}
 			w = next
 		}

@@ -111,29 +111,12 @@ func (c *clock) ring() {
 func (q *Queue) ring() {
 	q.Lock()
 	defer q.Unlock()
-	if d := q.driver; d != nil && d.sleepsUntil() != awake && !d.asks() {
-		d.sleep(Forever) // no wake-up is on its way to it
+	if d := q.driver; d != nil && d.until != awake && !d.asks() {
+		d.until = Forever // no wake-up is on its way to it
 	}
 	now := q.Now()
 	q.Advance(now)
 	q.noteEmptied(now)
-}
-
-// ringFor makes the clock ring for w, the driver, which need not look before due, or
-// reports false if w must have a timer of its own: for an exact wake-up or one that is far
-// away, in a testing/synctest bubble, or because the end of its wait is another instant.
-func (q *Queue) ringFor(w *Waiter, now, due time.Duration) bool {
-	if !q.fine || now < 0 || due-now > near || q.cfg.Hold == nil ||
-		!q.cfg.Exact && w.maxAt() != Forever || q.cfg.Fine != nil && q.cfg.Fine() {
-		return false
-	}
-	before := w.sleepsUntil()
-	w.sleep(due)
-	if !q.clock.ringAt(q, now, q.wakeAt(w)) {
-		w.sleep(before)
-		return false
-	}
-	return true
 }
 
 // ringing is a heap of queues.

@@ -78,7 +78,7 @@ func (q *indexed) joinBehind(p *Waiter) (ended int, err error) {
 
 func (q *indexed) newcomer() *Waiter {
 	w := &Waiter{n: 1 + q.rand.Int64N(3)}
-	w.sleep(Forever)
+	w.until = Forever
 	if q.rand.IntN(50) == 0 {
 		w.n = 1 << 62 // two of them are more than an int64
 	}

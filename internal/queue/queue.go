@@ -35,22 +35,23 @@
 //
 // # Where is what?
 //
-//	queue.go     the queue, its lock and its clock
+//	queue.go     the queue, its lock, its clock, and its list of entries
 //	admitter.go  what a user of the package provides
+//	waiter.go    an entry, and its reuse
 //	acquire.go   how callers come in
-//	wait.go      how their goroutines wait: one loop for all
-//	clock.go     one timer for many queues
-//	ask.go       callers whose limits must block to answer
-//	advance.go   which callers leave or fail, and what changes do
 //	reserve.go   entries without a goroutine
 //	again.go     callers that the server has refused
-//	behind.go    what those know that wait behind one that asks
+//	wait.go      how goroutines wait and are woken: one loop for all
+//	clock.go     one timer for many queues
+//	ask.go       callers whose limits must block to answer, and what those behind them know
+//	advance.go   which callers leave or fail, and what changes do
 //	bounds.go    entries whose wait is bounded; index.go: a tree above them
-//	crowd.go     callers of a semaphore that share one entry
-//	waiter.go    an entry; list.go: their order; spare.go: their reuse
+//	crowd.go     the callers of a semaphore, which wait by themselves
 package queue
 
 import (
+	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,9 @@ type Queue struct {
 
 // Init makes q an empty queue under admitter.
 func (q *Queue) Init(admitter Admitter, cfg Config) {
+	if cfg.Weigh == nil {
+		cfg.Weigh = func(n int64) int64 { return n }
+	}
 	q.admitter, q.cfg, q.clock = admitter, cfg, &theClock
 	q.epoch, q.due, q.fine = time.Now(), Forever, !bubbled()
 	_, q.hands = admitter.(HasReceipt)
@@ -187,4 +191,128 @@ func (q *Queue) tick() time.Duration {
 		return 0
 	}
 	return q.Now()
+}
+
+func (q *Queue) push(w *Waiter) {
+	w.prev = q.back
+	if w.n > q.heaviest {
+		q.heaviest = w.n
+	}
+	if q.back == nil {
+		q.front = w
+		q.busy.Store(true)
+	} else {
+		q.back.next = w
+	}
+	q.back = w
+	q.length++
+	if q.cfg.Untimed { // then these are not needed
+		return
+	}
+	q.seq++
+	w.seq = q.seq
+	if q.bounds != nil || w.rare != nil || w.wake == nil {
+		q.noteBound(w)
+	}
+	q.weight.add(q.cfg.Weigh(w.n))
+	if q.driver == nil && w.wake != nil {
+		q.driver = w
+	}
+}
+
+func (q *Queue) remove(w *Waiter) {
+	q.length--
+	if !q.cfg.Untimed {
+		q.weight.sub(q.cfg.Weigh(w.n))
+		if q.bounds != nil {
+			q.forgetBound(w)
+		}
+		if w == q.driver {
+			q.driver = w.next
+			for q.driver != nil && q.driver.wake == nil {
+				q.driver = q.driver.next
+			}
+			if d := q.driver; d != nil && d.until != awake {
+				d.until = Forever // if it drove before, the clock rang for the one that leaves
+			}
+		}
+	}
+	if w.prev == nil {
+		if b := q.cfg.Behind; b != nil {
+			b.set(0) // what the head has found when it asked
+		}
+		if q.front = w.next; q.front == nil && q.closed == nil {
+			q.busy.Store(false)
+		}
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.back = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+}
+
+// Each calls f with the costs of the entries in order until it returns
+// false, with that of a crowd once. The queue must be locked.
+func (q *Queue) Each(f func(n int64) bool) {
+	for w := q.front; w != nil && f(w.n); w = w.next {
+	}
+}
+
+// AheadOfLast returns the cost of all entries but the last. The queue must be locked, and timed.
+func (q *Queue) AheadOfLast() int64 {
+	if q.back == nil {
+		return 0
+	}
+	ahead := q.weight
+	ahead.sub(q.cfg.Weigh(q.back.n))
+	return ahead.value()
+}
+
+// total is a sum of costs. 128 bits hold any number of int64s, so that
+// taking out what was put in is exact however large the sum was in between.
+type total struct{ hi, lo uint64 }
+
+func (t *total) add(n int64) {
+	var carry uint64
+	t.lo, carry = bits.Add64(t.lo, uint64(n), 0)
+	t.hi += carry
+}
+
+func (t *total) sub(n int64) {
+	var borrow uint64
+	t.lo, borrow = bits.Sub64(t.lo, uint64(n), 0)
+	t.hi -= borrow
+}
+
+func (t *total) plus(o total) {
+	var carry uint64
+	t.lo, carry = bits.Add64(t.lo, o.lo, 0)
+	t.hi += o.hi + carry
+}
+
+func (t *total) minus(o total) {
+	var borrow uint64
+	t.lo, borrow = bits.Sub64(t.lo, o.lo, 0)
+	t.hi -= o.hi + borrow
+}
+
+// beyond returns by how much t is more than o, saturated; 0 if it is not.
+func (t total) beyond(o total) int64 {
+	if t.hi < o.hi || t.hi == o.hi && t.lo < o.lo {
+		return 0
+	}
+	t.minus(o)
+	return t.value()
+}
+
+// value returns the sum, saturated.
+func (t total) value() int64 {
+	if t.hi != 0 || t.lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(t.lo)
 }

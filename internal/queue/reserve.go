@@ -27,7 +27,7 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 		return nil, 0, limits.ErrQueueFull
 	}
 	w = &Waiter{n: r.N}
-	w.sleep(Forever) // no goroutine looks
+	w.until = Forever // no goroutine looks
 	q.push(w)
 	if q.front == w {
 		q.Advance(now)
@@ -68,7 +68,9 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	}
 	w.attend(done)
 	q.boundLater(w)
-	q.hurry(now, w)
+	if w.listed {
+		q.hurry(now, w)
+	}
 	if q.driver == nil || int32(w.seq-q.driver.seq) < 0 {
 		// Any could drive; the first should, for it is the next to leave and then
 		// needs no second wake-up.
@@ -108,7 +110,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	case waiting:
 		return sat.Add(now, q.admitter.Forecast(now, q.ahead(w))), now, true
 	case granted:
-		return w.grantedAt(), now, true
+		return w.until, now, true
 	}
 	return 0, now, false
 }
@@ -122,10 +124,10 @@ func (q *Queue) ahead(w *Waiter) int64 {
 		if l == w {
 			return before.value()
 		}
-		after.sub(q.weigh(r.n))
+		after.sub(q.cfg.Weigh(r.n))
 		if r == w {
 			return after.value()
 		}
-		before.add(q.weigh(l.n))
+		before.add(q.cfg.Weigh(l.n))
 	}
 }

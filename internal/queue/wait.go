@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/alarm"
@@ -17,48 +18,79 @@ const near = 100 * time.Millisecond
 // sleep is alarm.Sleep but in tests.
 var sleep = alarm.Sleep
 
+// A Message to the goroutine of a waiter says that it was granted, at which instant and with
+// which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
+// as much memory as for one word.
+type Message struct {
+	at      time.Duration
+	receipt uint32
+}
+
+var (
+	Look  = Message{at: math.MinInt64}     // at the entry, under the lock
+	sorry = Message{at: math.MinInt64 + 1} // it has failed
+)
+
+// Granted reports whether the wait ended well.
+func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
+
+// grant is what a message that says so means.
+func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
+
+// nudge makes the goroutine of w look. If it has a message that it has not seen yet,
+// one is enough.
+func (w *Waiter) nudge() {
+	select {
+	case w.wake <- Look:
+	default: // also if there is no goroutine
+	}
+}
+
+// send sends to the goroutine of w, if there is one, how its wait ended.
+func (w *Waiter) send(m Message) {
+	if w.wake == nil {
+		return
+	}
+	if len(w.wake) > 0 { // it was nudged, and may not have looked yet
+		heard(w.wake)
+	}
+	w.wake <- m // under the lock, so nothing else has filled it
+}
+
+// heard returns the message that waits in wake, or Look. Unless that is the end of the
+// wait, the entry is still the goroutine's own for as long as the queue stays locked.
+func heard(wake <-chan Message) Message {
+	select {
+	case m := <-wake:
+		return m
+	default:
+		return Look
+	}
+}
+
 // wait blocks until w, which has heard m, is settled, and returns its grant. The
 // queue is locked before and unlocked after. It is the one loop in which all callers wait:
 //
 //	locked    Is the wait over? Must w ask? Until when to sleep?
 //	unlocked  sleep, until then, a message, or the end of the context
 //	locked    hand over to all whose turn it is; give up if that is due
-func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err error) {
+func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (Grant, error) {
 	wake, done := w.wake, w.done // w is not to be touched once it was granted
 	var timer *time.Timer
+	defer func() {
+		if timer != nil {
+			timer.Stop()
+		}
+	}()
 	if w.rare != nil {
 		defer w.rare.stopBells()
 	}
 	for {
-		if m == Look {
-			m = heard(wake)
-		}
-		switch {
-		case m.Granted():
-			q.Unlock()
-			stop(timer)
-			return m.grant(), nil
-		case w.settled():
-			q.Unlock()
-			stop(timer)
-			return g, w.result(ctx)
-		case w.asks() && w == q.front:
-			switch next, err := q.askAtFront(w); next {
-			case over:
-				g = w.rare.grant
-				if err == nil {
-					q.putBack(w)
-				}
-				q.Unlock()
-				stop(timer)
-				return g, err
-			case lookAgain:
-				continue
-			}
+		if ended, g, err := q.ended(ctx, w, wake, m); ended {
+			return g, err
 		}
 		until, fine := q.sleepUntil(w)
 		q.Unlock()
-
 		cancelled := false
 		switch {
 		case until != Forever:
@@ -73,7 +105,6 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 			}
 		}
 		if m.Granted() {
-			stop(timer)
 			return m.grant(), nil
 		}
 		q.Lock()
@@ -81,24 +112,45 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 	}
 }
 
-// grant is what a message that says so means.
-func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
-
-// stop stops the timer of a wait, if there is one.
-func stop(timer *time.Timer) {
-	if timer != nil {
-		timer.Stop()
+// ended reports whether the wait of w, which has heard m, is over, with g or err. If so the queue
+// is unlocked. If w is to ask it does, until it may sleep.
+func (q *Queue) ended(ctx context.Context, w *Waiter, wake <-chan Message, m Message) (ended bool, g Grant, err error) {
+	for {
+		if m == Look {
+			m = heard(wake)
+		}
+		switch {
+		case m.Granted():
+			q.Unlock()
+			return true, m.grant(), nil
+		case w.settled():
+			q.Unlock()
+			return true, g, w.result(ctx)
+		case !w.asks() || w != q.front:
+			return false, g, nil
+		}
+		switch next, err := q.askAtFront(w); next {
+		case sleepOn:
+			return false, g, nil
+		case over:
+			g = w.rare.grant
+			if err == nil {
+				q.putBack(w)
+			}
+			q.Unlock()
+			return true, g, err
+		}
 	}
 }
 
 // sleepUntil returns until when the goroutine of w sleeps unless it gets a message, and
 // whether it is worth while to wake it more exactly than timers do.
 func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
-	until = w.sleepsUntil() // Forever, or what askFor set
+	until = w.until // Forever, or what askFor set
 	if until == awake {
-		w.sleep(Forever)
+		w.until = Forever
 		if w == q.driver && !w.asks() {
-			w.sleep(q.due) // also if it sleeps for longer: what is due later need not wake it
+			w.until = q.due // also if it sleeps for longer: what is due later need not wake it
 			fine = q.fine && q.cfg.Fine != nil && q.cfg.Fine()
 			if !fine && q.ringFor(w, q.Now(), q.due) {
 				return Forever, false
@@ -122,12 +174,42 @@ func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
 // wakeAt returns when w is to be woken, the driver or one that asks, which need not look
 // before it sleeps no more.
 func (q *Queue) wakeAt(w *Waiter) time.Duration {
-	until := w.sleepsUntil()
+	until := w.until
 	at := sat.Add(until, q.hold())
 	if at != until && q.endsBefore(at) {
 		return until // a wait, of w or of one behind it, must not end before
 	}
 	return at
+}
+
+// hurry wakes the driver at its slot, if it would be held until after the wait of w, which
+// is bounded and has just joined, must end.
+func (q *Queue) hurry(now time.Duration, w *Waiter) {
+	d := q.driver
+	switch {
+	case d == nil || d == w || d.until == awake || d.until == Forever:
+	case sat.Add(d.until, q.hold()) <= w.bound():
+	case d.asks() && !d.rare.paced: // it is not held
+	case d.asks() || !q.ringFor(d, now, d.until):
+		d.nudge()
+	}
+}
+
+// ringFor makes the clock ring for w, the driver, which need not look before due, or
+// reports false if w must have a timer of its own: for an exact wake-up or one that is far
+// away, in a testing/synctest bubble, or because the end of its wait is another instant.
+func (q *Queue) ringFor(w *Waiter, now, due time.Duration) bool {
+	if !q.fine || now < 0 || due-now > near || q.cfg.Hold == nil ||
+		!q.cfg.Exact && w.maxAt() != Forever || q.cfg.Fine != nil && q.cfg.Fine() {
+		return false
+	}
+	before := w.until
+	w.until = due
+	if !q.clock.ringAt(q, now, q.wakeAt(w)) {
+		w.until = before
+		return false
+	}
+	return true
 }
 
 // hold returns how long after due the driver sleeps, see Config.Hold.
@@ -175,7 +257,7 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 	if m != Look || w.settled() {
 		return m
 	}
-	w.sleep(awake)
+	w.until = awake
 	if q.cfg.Untimed && w.rare == nil { // there is nothing to do at a time
 		if cancelled {
 			q.cancel(0, w)

@@ -27,10 +27,11 @@ type Waiter struct {
 	wake chan Message    // nil if no goroutine waits
 	rare *rare           // what few have, or nil
 
-	// moment is one thing after the other: until when the goroutine sleeps, and once the
-	// entry was granted, when that was. Use sleep, sleepsUntil, grant and grantedAt.
-	moment time.Duration
-	came   time.Duration // when it was made for its caller; 0 in a queue that is untimed
+	// until is until when the goroutine sleeps unless it gets a message: an instant, Forever,
+	// or awake. If the entry asks, that is when to ask again. Once the entry is granted, nothing
+	// sleeps for it, and until is when that was.
+	until time.Duration
+	came  time.Duration // when it was made for its caller; 0 in a queue that is untimed
 
 	seq    uint32 // its number, modulo 2³²: no queue is as long
 	state  state
@@ -38,22 +39,6 @@ type Waiter struct {
 	listed bool // it is one of the bounds of the queue
 	early  bool // it is listed, and has no slot in the index
 }
-
-// A Message to the goroutine of a waiter says that it was granted, at which instant and with
-// which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
-// as much memory as for one word.
-type Message struct {
-	at      time.Duration
-	receipt uint32
-}
-
-var (
-	Look  = Message{at: math.MinInt64}     // at the entry, under the lock
-	sorry = Message{at: math.MinInt64 + 1} // it has failed
-)
-
-// Granted reports whether the wait ended well.
-func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
 
 // rare is what only an entry needs whose wait is bounded, or that asks, or that
 // has failed.
@@ -101,23 +86,10 @@ const (
 // before it sleeps.
 const awake = time.Duration(math.MinInt64)
 
-// sleep notes that the goroutine of w sleeps until then unless it gets a message: an instant,
-// Forever, or awake. If w asks, that is when to ask again.
-func (w *Waiter) sleep(until time.Duration) { w.moment = until }
-
-// sleepsUntil returns until when the goroutine of w sleeps. w must not be settled.
-func (w *Waiter) sleepsUntil() time.Duration { return w.moment }
-
-// grant settles w, which starts at now.
-func (w *Waiter) grant(now time.Duration) { w.moment, w.state = now, granted }
-
-// grantedAt returns when w was granted. It must have been.
-func (w *Waiter) grantedAt() time.Duration { return w.moment }
-
 // attend puts a goroutine behind w.
 func (w *Waiter) attend(done <-chan struct{}) {
 	w.done = done
-	w.sleep(awake)
+	w.until = awake
 	if w.wake == nil {
 		w.wake = make(chan Message, 1)
 	}
@@ -141,15 +113,6 @@ func (w *Waiter) maxAt() time.Duration {
 	return w.rare.maxAt
 }
 
-// nudge makes the goroutine of w look. If it has a message that it has not seen yet,
-// one is enough.
-func (w *Waiter) nudge() {
-	select {
-	case w.wake <- Look:
-	default: // also if there is no goroutine
-	}
-}
-
 // fail ends the wait of w, which has left the list.
 func (w *Waiter) fail(err error) {
 	w.more().err = err
@@ -158,28 +121,6 @@ func (w *Waiter) fail(err error) {
 	}
 	w.state = failed
 	w.send(sorry)
-}
-
-// send sends to the goroutine of w, if there is one, how its wait ended.
-func (w *Waiter) send(m Message) {
-	if w.wake == nil {
-		return
-	}
-	if len(w.wake) > 0 { // it was nudged, and may not have looked yet
-		heard(w.wake)
-	}
-	w.wake <- m // under the lock, so nothing else has filled it
-}
-
-// heard returns the message that waits in wake, or Look. Unless that is the end of the
-// wait, the entry is still the goroutine's own for as long as the queue stays locked.
-func heard(wake <-chan Message) Message {
-	select {
-	case m := <-wake:
-		return m
-	default:
-		return Look
-	}
 }
 
 // settled reports whether the wait is over.
@@ -214,4 +155,63 @@ func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
 		return err
 	}
 	return nil
+}
+
+// maxSpare bounds how many waiters are kept for later.
+const maxSpare = 256
+
+// attended returns an entry for n with a goroutine, whose context has the
+// channel done. The entry and its channel were used before if possible; in a
+// testing/synctest bubble, to which channels belong, they never are.
+func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Waiter {
+	if !q.cfg.Untimed {
+		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
+	} else if q.front == nil {
+		// To read the clock for each would be a tenth of what it costs to wait.
+		// A bubble and a caller outside of it do not wait for one another.
+		q.outside = q.fine && q.Now() >= 0
+	}
+	w := q.spares.front
+	if w != nil && q.outside && len(w.wake) == 0 {
+		q.spares.front, w.next = w.next, nil
+		q.idle--
+	} else {
+		w = &Waiter{shared: q.fine && q.Now() >= 0}
+	}
+	w.attend(done)
+	w.n, w.came = n, now
+	return w
+}
+
+// recycle takes back w, which was granted or was never in the queue. Its goroutine
+// may not have got the message yet: w can be used again when that is out of the
+// channel. Those that failed are few, and left to the collector.
+func (q *Queue) recycle(w *Waiter) {
+	if w.shared && q.idle < maxSpare {
+		w.done, w.rare, w.state = nil, nil, waiting
+		if q.spares.front == nil {
+			q.spares.front = w
+		} else {
+			q.spares.back.next = w
+		}
+		q.spares.back = w
+		q.idle++
+	}
+}
+
+// putBack is recycle for an entry whose own goroutine calls it.
+func (q *Queue) putBack(w *Waiter) {
+	heard(w.wake) // it may have been nudged
+	q.recycle(w)
+}
+
+// spares are entries to be used again. The first that was added is the first to
+// be used: it is the likeliest to have its message out.
+type spares struct{ front, back *Waiter }
+
+// bubbled reports whether this is a testing/synctest bubble: times have no
+// monotonic reading there.
+func bubbled() bool {
+	t := time.Now()
+	return t == t.Round(0)
 }
