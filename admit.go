@@ -108,7 +108,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	var no *refusal
 	switch {
 	case err == nil:
-		g.parent.waited(waited)
+		g.parent.waits.add(waited)
 		p.later.add(g.parent, Event{Kind: EventGranted, Context: ctx, N: t.N, Wait: waited})
 		return queue.Wait{Receipt: left.Receipt}, nil
 	case errors.As(err, &no) && no.by == g:

@@ -1,8 +1,8 @@
 package sluice
 
 import (
-	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
@@ -10,9 +10,15 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
-	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
+
+// # What holds a call up in its own gate
+//
+// Its room in flight, and its slot at the rate, or a pause: package schedule. And, while they are
+// on, brakes, which the answers to calls put on: a slow start, what the gate has learned, and the
+// spacing of an empty retry budget. Admission, forecasts, causes, Stats and Keyed ask all brakes
+// alike, so a further one is one more line in brakes.on.
 
 // An admitter is a Gate as its queue sees it: queue.Admitter, queue.Latch, and the functions of
 // queue.Config. All methods are called with the queue locked. The limits of a gate are
@@ -57,10 +63,12 @@ func (r *admitter) returnRoom(n int64) {
 // depart lets n with costs, which has taken its room, start at now and returns 0, or returns how
 // long to wait.
 func (r *admitter) depart(now, due time.Duration, n int64, costs Costs) time.Duration {
-	r.peering.use(n, costs)
-	w := want{n, costs, r.flight.Calls() - 1} // n has taken its room
-	braked := r.brakes.any()
+	if r.peering != nil {
+		r.peering.use(n, costs)
+	}
+	w, braked := want{n: n, costs: costs}, r.brakes.any()
 	if braked {
+		w.inFlight = r.flight.Calls() - 1 // n has taken its room
 		if wait := r.brakes.demand(now, w); wait > 0 {
 			return max(wait, r.schedule.Wait(now, 0))
 		}
@@ -75,31 +83,36 @@ func (r *admitter) depart(now, due time.Duration, n int64, costs Costs) time.Dur
 	r.held.by = ""
 	r.granted++
 	r.sent += uint64(n)
-	r.peering.started(n, costs)
+	if r.peering != nil {
+		r.peering.started(n, costs)
+	}
 	return 0
 }
 
 // room reports whether n may be in flight.
 func (r *admitter) room(n int64) bool {
-	return r.concurrencyUnit.of(n) <= r.mostInFlight()-(*Gate)(r).inFlight()
-}
-
-// mostInFlight returns the concurrency limit, the largest number if there is none.
-func (r *admitter) mostInFlight() int64 {
-	if r.concurrency == 0 {
-		return math.MaxInt64
+	most := r.concurrency
+	if most == 0 {
+		most = math.MaxInt64
 	}
-	return r.concurrency
+	return r.concurrencyUnit.of(n) <= most-(*Gate)(r).inFlight()
 }
 
 // places returns how many calls may be in flight, as far as a flight.Counter can count.
-func (r *admitter) places() int64 { return min(r.mostInFlight(), flight.Most) }
+func (r *admitter) places() int64 {
+	if r.concurrency == 0 {
+		return flight.Most
+	}
+	return min(r.concurrency, flight.Most)
+}
 
 // demand returns how long n with costs, a call that wants to start, waits at the head of the
 // queue. A call that waits uses the gate as one that starts does: its groups go on telling it
 // what its part is.
 func (r *admitter) demand(now time.Duration, n int64, costs Costs) queue.Wait {
-	r.peering.use(n, costs)
+	if r.peering != nil {
+		r.peering.use(n, costs)
+	}
 	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.flight.Calls()}))
 }
 
@@ -153,85 +166,106 @@ func (r *admitter) giveUp(now, patience time.Duration) error {
 	return nil
 }
 
-// blame implements queue.Config.Blame.
-func (r *admitter) blame(now, need time.Duration, n int64) sentence.Wait {
-	var cause limits.Cause
-	switch {
-	case need > 0:
-		cause = r.slowest(now, need)
-	case r.queue.Len() == 0:
-		cause = r.holdsUp(now, n)
-	default:
-		cause = r.holds(now)
-	}
-	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
-	if left := r.heldFor(now, cause); left > 0 {
-		w.End = r.queue.Time(sat.Add(now, left))
-	}
-	return w
-}
-
-// heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
-// it has not or is the gate itself.
-func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration {
-	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
-		return 0
-	}
-	return r.held.until - now
-}
-
-// slowest returns what most of a wait of need, which the schedule adds up to, is for.
-func (r *admitter) slowest(now, need time.Duration) limits.Cause {
-	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
-		return limits.ByPause
-	}
-	return limits.ByRate
-}
-
-// holds returns what holds up the head of the queue, or "".
-func (r *admitter) holds(now time.Duration) limits.Cause {
-	var by limits.Cause
-	r.queue.Each(func(n int64) bool {
-		by = r.holdsUp(now, n)
-		return false
-	})
-	return by
-}
-
-// queues returns the event of a call of n that is about to wait. What holds it up is what holds
-// up the first caller, if there is one.
-func (r *admitter) queues(ctx context.Context, n int64) Event {
-	r.queue.Lock()
-	defer r.queue.Unlock()
-	now := r.queue.Now()
-	cause := r.holds(now)
-	if cause == "" {
-		cause = r.holdsUp(now, n)
-	}
-	e := Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: cause, Why: r.about(cause)}
-	if wait := r.schedule.Wait(now, r.queue.Weight()); wait != queue.Forever {
-		e.Wait = max(wait, r.heldFor(now, cause))
-	}
-	return e
-}
-
-// holdsUp returns what holds up a call of n at the head of the queue, or "".
-func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
-	if !r.room(n) {
-		return limits.ByConcurrency
-	}
-	wait := r.schedule.Wait(now, 0)
-	switch braked, cause := r.brakes.peek(now, r.flight.Calls()); {
-	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
-		return cause
-	case max(wait, braked) > 0:
-		return r.slowest(now, max(wait, braked))
-	}
-	return r.held.by
-}
-
 // Receipt implements queue.HasReceipt.
 func (r *admitter) Receipt() uint32 { return r.departures.receipt() }
+
+// A brake holds calls up until answers say otherwise. It is used with the queue locked.
+type brake interface {
+	// demand returns how long a call that wants w has to wait, if nothing is answered meanwhile.
+	// That it wants to start may count.
+	demand(now time.Duration, w want) time.Duration
+
+	// peek is demand for somebody who only looks. It changes nothing.
+	peek(now time.Duration, inFlight int64) time.Duration
+
+	// started records that a call that wanted w starts, which could have at due.
+	started(now, due time.Duration, w want)
+
+	// forecast says when the last of so many calls will start. Calls stay in flight for hold.
+	forecast(now time.Duration, calls, inFlight int64, hold time.Duration) forecast
+
+	// asleep reports whether it may be forgotten: the last call, and the last pause, which ended at
+	// paused, were long ago.
+	asleep(now, paused time.Duration) bool
+
+	// cause is what the calls wait for that it holds up.
+	cause() limits.Cause
+}
+
+// A want is what a call that is to start takes.
+type want struct {
+	n        int64
+	costs    Costs
+	inFlight int64 // other calls
+}
+
+// A forecast is how long it takes until a call starts, as far as a brake knows.
+type forecast struct {
+	last     time.Duration
+	sure     bool // otherwise an answer may make it much shorter: it is named, but does not count
+	shortest bool // it may also be longer
+}
+
+// brakes are all brakes of a gate.
+type brakes struct {
+	ramp    *ramp    // or nil
+	learner *learner // or nil
+	budget  budget   // a brake while it spaces calls
+}
+
+// on appends to to those that are on, first those whose cause is named if several hold a call up for
+// equally long. A caller has room in to for mostBrakes.
+func (s *brakes) on(to []brake) []brake {
+	if s.ramp != nil {
+		to = append(to, s.ramp)
+	}
+	if s.learner != nil {
+		to = append(to, s.learner)
+	}
+	if s.budget.spacing > 0 {
+		to = append(to, &s.budget)
+	}
+	return to
+}
+
+const mostBrakes = 3
+
+// any reports whether a brake is on. None is in a gate that was never refused anything.
+func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
+
+// demand returns how long a call that wants w has to wait for the brakes.
+func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		wait = max(wait, b.demand(now, w))
+	}
+	return wait
+}
+
+// peek returns how long the next call would have to wait for the brakes, and for what.
+func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		if w := b.peek(now, inFlight); w > wait {
+			wait, cause = w, b.cause()
+		}
+	}
+	return wait, cause
+}
+
+// started tells the brakes that a call that wanted w starts.
+func (s *brakes) started(now, due time.Duration, w want) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		b.started(now, due, w)
+	}
+}
+
+// asleep reports whether all brakes may be forgotten.
+func (s *brakes) asleep(now, paused time.Duration) bool {
+	var on [mostBrakes]brake
+	return !slices.ContainsFunc(s.on(on[:0]), func(b brake) bool { return !b.asleep(now, paused) })
+}
 
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.
 func (r *admitter) Close() (asleep int) {

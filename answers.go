@@ -146,7 +146,7 @@ type lesson struct {
 func (g *Gate) refusedAlone(p *Permit) {
 	g.queue.Lock()
 	if p.gate != nil {
-		g.hold.skip(p.since)
+		g.hold.Skip(p.since)
 		p.first(denied)
 	}
 	g.queue.Unlock()
@@ -172,7 +172,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	g.hold.skip(since)
+	g.hold.Skip(since)
 	if p != nil && !p.first(answered) { // by this error, and not by the release
 		return l, nil
 	}

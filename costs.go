@@ -8,6 +8,35 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
+// A Unit is what a limit counts: Calls, Cost or, in a [Limit], another word such as
+// "tokens", which counts what [WithCosts] says. The empty Unit is the default of the field.
+type Unit string
+
+const (
+	// Calls counts each call as 1, whatever its n.
+	Calls Unit = "calls"
+
+	// Cost counts a call as its n and, after Settle, as what it really cost.
+	Cost Unit = "cost"
+)
+
+// of returns what a call of n counts.
+func (u Unit) of(n int64) int64 {
+	if u == Cost {
+		return n
+	}
+	return min(n, 1)
+}
+
+// check returns an error unless u is empty, Calls or Cost.
+func (u Unit) check(field string) error {
+	switch u {
+	case "", Calls, Cost:
+		return nil
+	}
+	return fmt.Errorf("%s: unknown unit %q", field, u)
+}
+
 // Costs are the amounts of several units that one call takes, such as
 //
 //	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
@@ -42,6 +71,25 @@ func (c Costs) mustNotBeNegative() {
 	}
 }
 
+// amount returns what a call of n with costs takes of unit.
+func (c Costs) amount(unit Unit, n int64) int64 {
+	if unit == Calls || unit == Cost {
+		return unit.of(n)
+	}
+	return c[unit]
+}
+
+// countsCosts reports whether g or a parent needs to know what calls cost of several units: because
+// it learns, or because others do.
+func (g *Gate) countsCosts() bool {
+	for ; g != nil; g = g.parent {
+		if g.answersCount.Load() || g.peering != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // An extra is what few permits have, in one word of a Permit: with two more words of its
 // own it would not fit into 64 bytes.
 type extra struct {
@@ -53,7 +101,7 @@ type extra struct {
 // addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
 // count them.
 func (p *Permit) addCosts(ctx context.Context) {
-	if len(p.gate.steps) == 0 && !p.countsCosts() {
+	if len(p.gate.steps) == 0 && !p.gate.countsCosts() {
 		return
 	}
 	costs := costsOf(ctx)
@@ -82,14 +130,6 @@ func (p *Permit) actual() Costs {
 		return nil
 	}
 	return p.extra.actual
-}
-
-// lease returns the lease of p, or nil.
-func (p *Permit) lease() limits.Lease {
-	if p.extra == nil {
-		return nil
-	}
-	return p.extra.lease
 }
 
 // SettleCosts replaces amounts that the call was granted with by what it really took, as

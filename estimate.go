@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"cmp"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
@@ -89,7 +88,7 @@ func (g *Gate) estimate(n int64) Estimate {
 	first := (*admitter)(g).Forecast(now, ahead)
 	last := (*admitter)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
 
-	hold := g.hold.mean()
+	hold := g.hold.Mean()
 	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
 	free := g.concurrency - g.inFlight()
 	if paused >= hold { // by then they are all back
@@ -140,40 +139,3 @@ func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
 	}
 	return sat.Add(time.Duration(rounds), time.Duration(spaced))
 }
-
-// A holdTime estimates how long calls stay in flight. It measures the first two calls, then one
-// in two, one in four and so on, and in the end one in 64: to read the clock again, and to take
-// the lock, would double the cost of a call that does not wait. To measure the first 64 would
-// do that for most calls of a program with thousands of gates.
-type holdTime struct {
-	measured atomic.Int64
-
-	// Guarded by the lock of the gate's queue.
-	average time.Duration // exponentially weighted, 1/16 for each
-	refused int           // calls that are about to be measured and do not count
-}
-
-// wanted reports whether to measure the call that left at since: one in so many instants,
-// chosen by a hash, so that no counter is shared.
-func (h *holdTime) wanted(since time.Duration) bool {
-	bits := min(h.measured.Load()/2, 6)
-	return uint64(since)*0x9e3779b97f4a7c15>>(64-bits) == 0
-}
-
-func (h *holdTime) add(d time.Duration) {
-	if h.refused > 0 {
-		h.refused--
-		return
-	}
-	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
-}
-
-// skip is called before the end of a call that left at since and that the server refused:
-// how long that took says nothing about other calls.
-func (h *holdTime) skip(since time.Duration) {
-	if h.wanted(since) {
-		h.refused++
-	}
-}
-
-func (h *holdTime) mean() time.Duration { return h.average }

@@ -50,7 +50,7 @@ type Gate struct {
 	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
 	answersCount atomic.Bool // there is a ramp or a learner: answers count
 	ways
-	hold holdTime
+	hold flight.Hold
 
 	name                      string
 	observer                  Observer // or nil
@@ -261,10 +261,10 @@ func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 // finish ends a call that left at since.
 func (g *Gate) finish(since time.Duration) {
 	g.vacate()
-	if g.hold.wanted(since) {
+	if g.hold.Wanted(since) {
 		g.queue.Lock()
 		now := g.queue.Now()
-		g.hold.add(now - since)
+		g.hold.Add(now - since)
 		g.recently.note(now, since, g.granted, g.sent)
 		g.queue.Unlock()
 	}
@@ -426,13 +426,6 @@ func (g *Gate) inFlight() int64 {
 		return g.cost.Load()
 	}
 	return g.flight.Calls()
-}
-
-// waited counts how long a granted call waited.
-func (g *Gate) waited(d time.Duration) {
-	if d > 0 {
-		g.waits.add(d)
-	}
 }
 
 // refuse counts and reports the refusal of a call of cost n with err, and returns err

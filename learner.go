@@ -66,7 +66,7 @@ func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool 
 }
 
 // recently is what had left at two instants, 15 s apart or more. Only calls that are
-// measured are noted, see holdTime.
+// measured are noted, see flight.Hold.
 type recently struct {
 	early, late sofar
 	begun       bool
@@ -144,7 +144,7 @@ func (l *learner) takeOver(now time.Duration, n int64) {
 	early := g.recently.early
 	past := adaptive.Past{
 		Since: early.at, Calls: float64(g.granted - early.calls), Cost: float64(g.sent - early.cost),
-		Answer: g.hold.mean(), Rate: hertz(g.rate),
+		Answer: g.hold.Mean(), Rate: hertz(g.rate),
 	}
 	if past.Calls == 0 { // all have left before the last 15 s
 		past.Calls, past.Cost = 1, float64(n)

@@ -13,35 +13,6 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Unit is what a limit counts: Calls, Cost or, in a [Limit], another word such as
-// "tokens", which counts what [WithCosts] says. The empty Unit is the default of the field.
-type Unit string
-
-const (
-	// Calls counts each call as 1, whatever its n.
-	Calls Unit = "calls"
-
-	// Cost counts a call as its n and, after Settle, as what it really cost.
-	Cost Unit = "cost"
-)
-
-// of returns what a call of n counts.
-func (u Unit) of(n int64) int64 {
-	if u == Cost {
-		return n
-	}
-	return min(n, 1)
-}
-
-// check returns an error unless u is empty, Calls or Cost.
-func (u Unit) check(field string) error {
-	switch u {
-	case "", Calls, Cost:
-		return nil
-	}
-	return fmt.Errorf("%s: unknown unit %q", field, u)
-}
-
 // A Limit is one more limit of a gate: Config.Limits.
 type Limit struct {
 	Name    string         // the name of the limit in errors and Stats

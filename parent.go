@@ -149,12 +149,7 @@ func (d direct) passAll(ctx context.Context, n int64) (left queue.Grant, v sched
 
 // counts reports whether a gate of d counts what a call of ctx takes of several units.
 func (d direct) counts(ctx context.Context) bool {
-	for _, gate := range d {
-		if gate.countsCosts() {
-			return costsOf(ctx) != nil
-		}
-	}
-	return false
+	return d[0].countsCosts() && costsOf(ctx) != nil
 }
 
 // fewLosses is how often a call tries to find open lanes, while other calls close them for a

@@ -254,8 +254,8 @@ func TestGate_Do_WithAParent_MeasuresHowLongCallsTake(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = child.Do(context.Background(), func(context.Context) error { time.Sleep(time.Second); return nil })
-		if child.hold.mean() != time.Second || parent.hold.mean() != time.Second {
-			t.Errorf("%v in the child, %v in the parent", child.hold.mean(), parent.hold.mean())
+		if child.hold.Mean() != time.Second || parent.hold.Mean() != time.Second {
+			t.Errorf("%v in the child, %v in the parent", child.hold.Mean(), parent.hold.Mean())
 		}
 	})
 }

@@ -66,7 +66,7 @@ func unitGroup(name string, unit Unit) string { return name + "\x1f" + string(un
 
 // use notes, with the queue locked, that a call of n with costs wants to leave.
 func (p *peering) use(n int64, costs Costs) {
-	if p == nil || p.gate.queue.Closed() != nil {
+	if p.gate.queue.Closed() != nil {
 		return
 	}
 	p.each(n, costs, func(u *peerUnit, _ int64) { u.used = true })
@@ -81,9 +81,7 @@ func (p *peering) use(n int64, costs Costs) {
 
 // started notes, with the queue locked, that a call of n with costs leaves.
 func (p *peering) started(n int64, costs Costs) {
-	if p != nil {
-		p.each(n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
-	}
+	p.each(n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
 }
 
 // refused notes, with the queue locked, that the server refused the call of n of permit, which
@@ -445,18 +443,4 @@ func (g *Gate) firstUnit() Unit {
 		return g.learner.unit
 	}
 	return g.learningUnit()
-}
-
-// countsCosts reports whether g needs to know what calls cost of several units: because it
-// learns, or because others do.
-func (g *Gate) countsCosts() bool { return g.answersCount.Load() || g.peering != nil }
-
-// countsCosts reports whether a gate of p does.
-func (p *Permit) countsCosts() bool {
-	for ; p != nil; p = p.up {
-		if p.gate.countsCosts() {
-			return true
-		}
-	}
-	return false
 }

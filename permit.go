@@ -159,7 +159,7 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 
 // granted makes p the permit of a call of cost n that has left after wait, and reports it.
 func (p *Permit) granted(ctx context.Context, g *Gate, n int64, left queue.Grant, lease limits.Lease, later *events, wait time.Duration) {
-	g.waited(wait)
+	g.waits.add(wait)
 	p.fill(g, n, left, lease)
 	p.addCosts(ctx)
 	if g.observed {
@@ -233,8 +233,8 @@ func (p *Permit) giveBack(outcome adaptive.Outcome) {
 		p.up.first(released)
 		p.up.giveBack(outcome)
 	}
-	if lease := p.lease(); lease != nil {
-		lease.Release()
+	if p.extra != nil && p.extra.lease != nil {
+		p.extra.lease.Release()
 	}
 }
 
@@ -303,10 +303,10 @@ func (p *Permit) settle(delta int64) {
 // Lost returns a channel that is closed if the permit was lent by Config.Semaphore and
 // lost before it was released, or nil if that cannot happen.
 func (p *Permit) Lost() <-chan struct{} {
-	if lease := p.lease(); lease != nil {
-		return lease.Lost()
+	if p.extra == nil || p.extra.lease == nil {
+		return nil
 	}
-	return nil
+	return p.extra.lease.Lost()
 }
 
 // watch returns a context for the call that ends when the permit is lost.

@@ -332,7 +332,11 @@ func (w WaitTime) Quantile(q float64) time.Duration {
 // waits is the histogram as it grows, without the calls that did not wait.
 type waits [waitBuckets]atomic.Uint64
 
+// add counts a granted call that waited for d.
 func (w *waits) add(d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	i := bits.Len64(uint64(d / time.Microsecond))
 	w[min(max(i, 1), waitBuckets-1)].Add(1)
 }

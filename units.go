@@ -69,14 +69,6 @@ func (l *learner) find(unit Unit) (at int, known bool) {
 	return slices.BinarySearchFunc(l.more, unit, func(b *belief, u Unit) int { return cmp.Compare(b.unit, u) })
 }
 
-// amount returns what a call of n with costs takes of unit.
-func (c Costs) amount(unit Unit, n int64) int64 {
-	if unit == Calls || unit == Cost {
-		return unit.of(n)
-	}
-	return c[unit]
-}
-
 // each calls f with each belief, that of the first unit first.
 func (l *learner) each(f func(b *belief)) {
 	f(&l.belief)
@@ -273,7 +265,7 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	if accused.controller == nil {
 		accused.controller = l.gate.furtherController(accused.unit)
 		l.gate.peering.begin(accused.unit, accused.controller)
-		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.mean()))
+		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.Mean()))
 	}
 	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.controller}
 	return !paced || u.Accuse(now, told)

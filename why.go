@@ -97,6 +97,83 @@ func (r *admitter) about(cause limits.Cause) string {
 	return s.about(cause)
 }
 
+// blame implements queue.Config.Blame.
+func (r *admitter) blame(now, need time.Duration, n int64) sentence.Wait {
+	var cause limits.Cause
+	switch {
+	case need > 0:
+		cause = r.slowest(now, need)
+	case r.queue.Len() == 0:
+		cause = r.holdsUp(now, n)
+	default:
+		cause = r.holds(now)
+	}
+	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
+	if left := r.heldFor(now, cause); left > 0 {
+		w.End = r.queue.Time(sat.Add(now, left))
+	}
+	return w
+}
+
+// heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
+// it has not or is the gate itself.
+func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration {
+	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
+		return 0
+	}
+	return r.held.until - now
+}
+
+// slowest returns what most of a wait of need, which the schedule adds up to, is for.
+func (r *admitter) slowest(now, need time.Duration) limits.Cause {
+	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
+		return limits.ByPause
+	}
+	return limits.ByRate
+}
+
+// holds returns what holds up the head of the queue, or "".
+func (r *admitter) holds(now time.Duration) limits.Cause {
+	var by limits.Cause
+	r.queue.Each(func(n int64) bool {
+		by = r.holdsUp(now, n)
+		return false
+	})
+	return by
+}
+
+// queues returns the event of a call of n that is about to wait. What holds it up is what holds
+// up the first caller, if there is one.
+func (r *admitter) queues(ctx context.Context, n int64) Event {
+	r.queue.Lock()
+	defer r.queue.Unlock()
+	now := r.queue.Now()
+	cause := r.holds(now)
+	if cause == "" {
+		cause = r.holdsUp(now, n)
+	}
+	e := Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: cause, Why: r.about(cause)}
+	if wait := r.schedule.Wait(now, r.queue.Weight()); wait != queue.Forever {
+		e.Wait = max(wait, r.heldFor(now, cause))
+	}
+	return e
+}
+
+// holdsUp returns what holds up a call of n at the head of the queue, or "".
+func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
+	if !r.room(n) {
+		return limits.ByConcurrency
+	}
+	wait := r.schedule.Wait(now, 0)
+	switch braked, cause := r.brakes.peek(now, r.flight.Calls()); {
+	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
+		return cause
+	case max(wait, braked) > 0:
+		return r.slowest(now, max(wait, braked))
+	}
+	return r.held.by
+}
+
 // ends returns when the wait of the calls for cause, which holds up the first of them, is over,
 // the zero time if that is unknown. atLeast means that it is so for the first of several.
 func (r *admitter) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {

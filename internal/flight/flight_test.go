@@ -1,8 +1,10 @@
 package flight
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 )
 
 // More calls can never end than began: the number would wrap, and the gate be full for good.
@@ -69,5 +71,32 @@ func TestCounter_Together(t *testing.T) {
 	all.Wait()
 	if n := c.Calls(); n != 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// Few of the first calls of a gate are measured, and in the end one in 64.
+func TestHold_Wanted(t *testing.T) {
+	var h Hold
+	measured := func(calls int) (n int) {
+		for range calls {
+			if since := time.Duration(rand.Int64N(int64(time.Hour))); h.Wanted(since) {
+				h.Add(time.Second)
+				n++
+			}
+		}
+		return n
+	}
+	if n := measured(2); n != 2 {
+		t.Errorf("%d of the first 2 calls are measured, want both", n)
+	}
+	if n := measured(62); n > 30 {
+		t.Errorf("%d of the next 62 calls are measured", n)
+	}
+	measured(10_000)
+	if n := measured(64_000); n < 800 || n > 1200 {
+		t.Errorf("%d of 64,000 calls are measured, want about 1000", n)
+	}
+	if h.Mean() != time.Second {
+		t.Errorf("the mean is %v, want 1 s", h.Mean())
 	}
 }
