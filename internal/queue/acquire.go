@@ -114,7 +114,7 @@ func (q *Queue) Acquire(ctx context.Context, r Request) (g Grant, waited time.Du
 		return g, 0, err
 	}
 	g, err = q.wait(ctx, w, Look)
-	return g, sat.Sub(g.At, now), err
+	return g, g.At - now, err
 }
 
 // admitOrQueue is Acquire up to the wait, at now. If r need not wait or must not it
@@ -276,17 +276,5 @@ func (w *Waiter) setLimits(d deadline, q *Queue, now, most time.Duration) {
 	}
 	if d.set {
 		w.more().ctxAt = q.Instant(now, d.at)
-	}
-}
-
-func isDone(done <-chan struct{}) bool {
-	if done == nil {
-		return false
-	}
-	select {
-	case <-done:
-		return true
-	default:
-		return false
 	}
 }

@@ -191,6 +191,16 @@ func (q *Queue) blame(now, need time.Duration, w *Waiter, err error) error {
 	return errs.For(q.cfg.Blame(now, need, w.n), err)
 }
 
+// cancel removes w, whose context is done. Its goroutine does that, and fills in the
+// error when the queue is unlocked.
+func (q *Queue) cancel(now time.Duration, w *Waiter) {
+	if w.asks() && w == q.front {
+		q.setDue(min(w.rare.since, w.rare.due, now)) // of the next, which is as late as this one
+	}
+	q.giveUp(w)
+	q.Advance(now)
+}
+
 // drop removes w, which then has failed with err, and lets those behind it
 // move up.
 func (q *Queue) drop(now time.Duration, w *Waiter, err error) {

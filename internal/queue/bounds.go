@@ -161,3 +161,33 @@ func (q *Queue) failHopeless(now time.Duration) {
 		}
 	}
 }
+
+// failEarly ends the hopeless waits of those that have no slot.
+func (q *Queue) failEarly(now time.Duration) {
+	var ahead total
+	for w, left := q.front, q.bounds.early; left > 0; {
+		next := w.next
+		if w.early {
+			left--
+			if err := q.hopeless(now, w, ahead.value()); err != nil {
+				q.fail(w, err)
+				w = next
+				continue
+			}
+		}
+		ahead.add(q.cfg.Weigh(w.n))
+		w = next
+	}
+}
+
+// soonestEarly returns the earliest bound of those that have no slot.
+func (q *Queue) soonestEarly() (soonest time.Duration) {
+	soonest = Forever
+	for w, left := q.front, q.bounds.early; left > 0; w = w.next {
+		if w.early {
+			left--
+			soonest = min(soonest, w.bound())
+		}
+	}
+	return soonest
+}

@@ -302,13 +302,3 @@ func (q *Queue) dueNow(now time.Duration) (due time.Duration) {
 	}
 	return due
 }
-
-// cancel removes w, whose context is done. Its goroutine does that, and fills in the
-// error when the queue is unlocked.
-func (q *Queue) cancel(now time.Duration, w *Waiter) {
-	if w.asks() && w == q.front {
-		q.setDue(min(w.rare.since, w.rare.due, now)) // of the next, which is as late as this one
-	}
-	q.giveUp(w)
-	q.Advance(now)
-}

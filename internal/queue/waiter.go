@@ -123,6 +123,18 @@ func (w *Waiter) fail(err error) {
 	w.send(sorry)
 }
 
+func isDone(done <-chan struct{}) bool {
+	if done == nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // settled reports whether the wait is over.
 func (w *Waiter) settled() bool { return w.state != waiting }
 

@@ -173,28 +173,6 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 	return true
 }
 
-// Plain returns when the next call may leave and the time from one call to the
-// next, if that is all there is to know: a call of cost 1 at now then leaves
-// if next ≤ now, and makes next now + interval; without a limit that is 0. It is
-// not if there is a burst or a warm-up, the interval is no whole number of
-// nanoseconds, or some of our lateness is not made up for yet.
-func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
-	if !s.plain || s.credit != 0 {
-		return 0, 0, false
-	}
-	next, rem := s.lifted()
-	return next, s.interval, rem == 0 && next != sat.Max
-}
-
-// Took notes that calls of cost 1 have left since Plain and that next is when
-// another may.
-func (s *Schedule) Took(next time.Duration) {
-	charged := next - s.interval
-	s.streak.follow(charged, charged, s.tat, s.catchUp)
-	s.tat, s.rem = next, 0
-	s.last, s.lastRem, s.debt, s.lastN = charged, 0, 0, 1
-}
-
 // # How is a slot given back after others have left?
 //
 // A call that took a slot and cannot use it after all, because of another schedule, gives it
@@ -245,7 +223,7 @@ func (s *Schedule) GiveBack(at, t time.Duration) {
 	if t = min(t, s.catchUp-max(s.streak.late, s.streak.later)); t <= 0 {
 		return
 	}
-	repay := s.last - max(s.grain, DefaultGrain) // as Admit does, had the last call been late
+	repay := s.tolerated(s.last) // as Admit does, had the last call been late
 	if s.credit > 0 {
 		repay = max(repay, s.repay)
 	}

@@ -323,6 +323,28 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	return 0
 }
 
+// Plain returns when the next call may leave and the time from one call to the
+// next, if that is all there is to know: a call of cost 1 at now then leaves
+// if next ≤ now, and makes next now + interval; without a limit that is 0. It is
+// not if there is a burst or a warm-up, the interval is no whole number of
+// nanoseconds, or some of our lateness is not made up for yet.
+func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
+	if !s.plain || s.credit != 0 {
+		return 0, 0, false
+	}
+	next, rem := s.lifted()
+	return next, s.interval, rem == 0 && next != sat.Max
+}
+
+// Took notes that calls of cost 1 have left since Plain and that next is when
+// another may.
+func (s *Schedule) Took(next time.Duration) {
+	charged := next - s.interval
+	s.streak.follow(charged, charged, s.tat, s.catchUp)
+	s.tat, s.rem = next, 0
+	s.last, s.lastRem, s.debt, s.lastN = charged, 0, 0, 1
+}
+
 // owed returns the theoretical arrival time that the last call left behind.
 func (s *Schedule) owed() (tat time.Duration, rem int64) {
 	return s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
