@@ -13,9 +13,6 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Rate is how many calls, or how many units of cost, may leave per period.
-type Rate = limits.Rate
-
 // Config configures a [Gate]. Every field is optional: the gate of the zero Config
 // grants every call and can be paused.
 type Config struct {
@@ -126,7 +123,7 @@ func newGate(cfg Config) (*Gate, error) {
 		schedule:        *s,
 		brakes:          brakes{budget: newBudget(cfg.RetryBudget)},
 	}
-	g.peering = newPeering(g, cfg)
+	g.peering = newPeering(g)
 	for _, l := range cfg.Limits {
 		l.Unit = cmp.Or(l.Unit, Cost)
 		g.limits = append(g.limits, l)

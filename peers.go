@@ -51,12 +51,12 @@ const (
 )
 
 // newPeering returns the peering of g, nil if it shares nothing.
-func newPeering(g *Gate, cfg Config) *peering {
-	if cfg.Adaptive.Off || cfg.Adaptive.Peers == nil {
+func newPeering(g *Gate) *peering {
+	if g.adaptive.Off || g.adaptive.Peers == nil {
 		return nil
 	}
-	p := &peering{gate: g, with: cfg.Adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
-	p.units = []*peerUnit{{group: cfg.Name, peer: adaptive.NewPeer(p.id)}}
+	p := &peering{gate: g, with: g.adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
+	p.units = []*peerUnit{{group: g.name, peer: adaptive.NewPeer(p.id)}}
 	return p
 }
 

@@ -3,7 +3,6 @@ package sluice
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/clean"
@@ -214,42 +213,4 @@ func (g *Gate) heldUp() sentence.Wait {
 		w = w.Below(g.parent.heldUp())
 	}
 	return w
-}
-
-// A lastError is what Stats.LastError shows.
-type lastError struct {
-	err  error  // of a kind that is small; nil: see text
-	text string // of any other: a gate must not keep what an error has
-	at   time.Duration
-}
-
-// noteError records with which error a call was refused.
-func (g *Gate) noteError(why reason, err error) {
-	if why != reasonDeadline && why != reasonTooLarge && why != reasonOther {
-		return
-	}
-	last := &lastError{at: g.queue.Now()}
-	_, small := err.(*limits.WaitError)
-	switch small = small || err == limits.ErrTooLarge || err == limits.ErrTimeout || err == context.DeadlineExceeded; {
-	case small:
-		last.err = err
-	default:
-		last.text = lastErrorText(err)
-	}
-	g.lastError.Store(last)
-}
-
-func lastErrorText(err error) string {
-	return clean.Text(strings.TrimPrefix(err.Error(), "sluice: "))
-}
-
-// String returns the text of the error; "" for nil.
-func (e *lastError) String() string {
-	switch {
-	case e == nil:
-		return ""
-	case e.err != nil:
-		return lastErrorText(e.err)
-	}
-	return e.text
 }
