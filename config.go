@@ -141,8 +141,9 @@ func newGate(cfg Config) (*Gate, error) {
 	if len(g.steps) == 0 && g.semaphore == nil && !g.observed {
 		g.open = g.direct
 	}
-	g.initQueue()
+	g.queue.Init((*admitter)(g), queueConfig(g))
 	if g.parent != nil {
+		g.behind.Above = &g.parent.queue
 		g.ahead = g.queue.Epoch().Sub(g.parent.queue.Epoch())
 	}
 	g.beginToLearn()
@@ -179,7 +180,8 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-func (g *Gate) initQueue() {
+// queueConfig returns the configuration of the queue of g.
+func queueConfig(g *Gate) queue.Config {
 	r := (*admitter)(g)
 	cfg := queue.Config{
 		MaxWaiting: int32(min(g.maxWaiting, math.MaxInt32)),
@@ -192,13 +194,10 @@ func (g *Gate) initQueue() {
 		Hold:       g.schedule.Hold,
 		Latch:      r,
 	}
-	if g.parent != nil {
-		g.behind.Above = &g.parent.queue
-	}
 	if g.observer != nil {
 		cfg.Waits = func(ctx context.Context, n int64) {
 			g.report(r.queues(ctx, n))
 		}
 	}
-	g.queue.Init(r, cfg)
+	return cfg
 }

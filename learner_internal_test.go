@@ -83,7 +83,7 @@ func twoUnits(t *testing.T) (l *learner, tokens *belief) {
 	t.Helper()
 	l = learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, Concurrency: 7})
 	tokens = l.add("tokens")
-	tokens.controller = l.gate.furtherController(tokens.unit)
+	tokens.controller = l.furtherController(tokens.unit)
 	tokens.controller.TakeOver(0, adaptive.Past{Rate: 100, Calls: 10, Cost: 100})
 	return l, tokens
 }

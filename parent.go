@@ -57,6 +57,7 @@ func (d direct) steps() []step { return d[0].steps }
 
 // A look is what a call has seen of one gate.
 type look struct {
+	gate  *Gate
 	slots *schedule.Slots
 	word  schedule.Word
 	now   time.Duration // as the clock of that gate shows
@@ -69,8 +70,8 @@ func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdic
 	var seen [mostGates]look
 	at := d[0].queue.Now()
 	for i, gate := range d {
-		seen[i] = look{gate.lane.Slots(), 0, at}
-		if v = gate.look(&seen[i]); v != schedule.Leave {
+		seen[i] = look{gate, gate.lane.Slots(), 0, at}
+		if v = seen[i].again(); v != schedule.Leave {
 			return 0, v, seen[i].slots.Places() > 0
 		}
 		at = seen[i].now + gate.ahead
@@ -86,8 +87,8 @@ func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdic
 			return 0, schedule.Ask, true
 		}
 	}
-	for i, gate := range d {
-		if !gate.takeSlot(&seen[i]) {
+	for i := range d {
+		if !seen[i].takeSlot() {
 			d.backOut(ctx, len(d), i, &seen)
 			return 0, schedule.Ask, true
 		}
@@ -95,8 +96,9 @@ func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdic
 	return seen[0].now, schedule.Leave, true
 }
 
-func (g *Gate) look(l *look) (v schedule.Verdict) {
-	l.word, l.now, v = l.slots.LookAt(g.queue.Epoch(), l.now)
+// again looks at the gate once more, no earlier than before.
+func (l *look) again() (v schedule.Verdict) {
+	l.word, l.now, v = l.slots.LookAt(l.gate.queue.Epoch(), l.now)
 	return v
 }
 
@@ -167,13 +169,13 @@ func (d direct) idle() bool {
 }
 
 // takeSlot takes the slot that the call has seen, or a later one that has come.
-func (g *Gate) takeSlot(l *look) (ok bool) {
+func (l *look) takeSlot() (ok bool) {
 	for losses := 0; !l.slots.Take(l.word, l.now); losses = contend.Lost(losses) {
 		if losses == contend.Enough {
 			return false
 		}
-		l.now = g.queue.Now()
-		if g.look(l) != schedule.Leave {
+		l.now = l.gate.queue.Now()
+		if l.again() != schedule.Leave {
 			return false
 		}
 	}

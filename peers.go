@@ -95,7 +95,7 @@ func (p *peering) refused(n int64, permit *Permit) {
 		done = permit.done.Load()
 	}
 	p.each(n, permit.costs(), func(u *peerUnit, amount int64) {
-		switch unit := u.is(p.gate); {
+		switch unit := u.is(p); {
 		case unit == Cost && done&settled != 0:
 		case unit != Cost && unit != Calls && done&settledCosts != 0:
 		default:
@@ -110,7 +110,7 @@ func (p *peering) settle(unit Unit, delta int64) {
 		return
 	}
 	u := p.further(unit, true)
-	if unit == p.gate.firstUnit() {
+	if unit == p.firstUnit() {
 		u = p.units[0]
 	}
 	if u != nil {
@@ -120,7 +120,7 @@ func (p *peering) settle(unit Unit, delta int64) {
 
 // each calls f with each unit of a call of n with costs, and with what it takes of that.
 func (p *peering) each(n int64, costs Costs, f func(u *peerUnit, amount int64)) {
-	f(p.units[0], p.units[0].is(p.gate).of(n))
+	f(p.units[0], p.units[0].is(p).of(n))
 	if n > 1 || len(p.units) > 1 {
 		for _, unit := range [...]Unit{Calls, Cost} {
 			if u := p.further(unit, n > 1); u != nil {
@@ -140,7 +140,7 @@ func (p *peering) each(n int64, costs Costs, f func(u *peerUnit, amount int64)) 
 // further returns the group of a further unit, nil if unit is the first one. If it is new it is
 // added, if add is true and there are not too many.
 func (p *peering) further(unit Unit, add bool) *peerUnit {
-	if unit == p.gate.firstUnit() {
+	if unit == p.firstUnit() {
 		return nil
 	}
 	for _, u := range p.units[1:] {
@@ -187,9 +187,9 @@ func (p *peering) peerOf(unit Unit) *adaptive.Peer {
 }
 
 // is returns the unit of u.
-func (u *peerUnit) is(g *Gate) Unit {
+func (u *peerUnit) is(p *peering) Unit {
 	if u.unit == "" {
-		return g.firstUnit()
+		return p.firstUnit()
 	}
 	return u.unit
 }
@@ -281,7 +281,7 @@ func (p *peering) reportOf(u *peerUnit) (report peers.Report, used, due bool) {
 	p.gate.queue.Lock()
 	defer p.gate.queue.Unlock()
 	now, controller := p.gate.queue.Now(), p.controllerOf(u)
-	if u.unit == p.gate.firstUnit() { // since SetRate: the first group counts that now
+	if u.unit == p.firstUnit() { // since SetRate: the first group counts that now
 		u.used = false
 		report, due = u.peer.Deregister(u.sent, u.denied)
 		return report, false, due
@@ -411,7 +411,7 @@ func (p *peering) believe(now time.Duration, u *peerUnit) {
 	}
 	if u != p.units[0] {
 		if b := p.gate.learner.add(u.unit); b != nil {
-			b.controller = p.gate.furtherController(u.unit)
+			b.controller = p.gate.learner.furtherController(u.unit)
 			p.begin(u.unit, b.controller)
 		}
 	}
@@ -438,9 +438,9 @@ func (p *peering) controllerOf(u *peerUnit) *adaptive.Controller {
 }
 
 // firstUnit returns the unit of the first belief of a learner, whether there is one or not.
-func (g *Gate) firstUnit() Unit {
-	if g.learner != nil {
-		return g.learner.unit
+func (p *peering) firstUnit() Unit {
+	if p.gate.learner != nil {
+		return p.gate.learner.unit
 	}
-	return g.learningUnit()
+	return p.gate.learningUnit()
 }

@@ -80,7 +80,7 @@ func (l *learner) restoreUnit(u unitSnapshot) error {
 		if b = l.add(u.Unit); b == nil || b.controller != nil {
 			return snapshot.Impossible() // too many, or one of them twice
 		}
-		b.controller = l.gate.furtherController(u.Unit)
+		b.controller = l.furtherController(u.Unit)
 	}
 	if err := b.controller.Restore(u.Learned); err != nil {
 		return err

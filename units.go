@@ -263,7 +263,7 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	paced := false
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
 	if accused.controller == nil {
-		accused.controller = l.gate.furtherController(accused.unit)
+		accused.controller = l.furtherController(accused.unit)
 		l.gate.peering.begin(accused.unit, accused.controller)
 		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.Mean()))
 	}
@@ -273,11 +273,11 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 
 // furtherController returns a controller for a unit that is not the first: its pace is not bounded by the
 // rate of the gate, and the calls in flight are the business of the first one.
-func (g *Gate) furtherController(unit Unit) *adaptive.Controller {
-	cfg := g.learningConfig()
+func (l *learner) furtherController(unit Unit) *adaptive.Controller {
+	cfg := l.gate.learningConfig()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
 	controller := adaptive.New(cfg)
-	g.peering.scale(unit, controller)
+	l.gate.peering.scale(unit, controller)
 	return controller
 }
 
