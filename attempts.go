@@ -103,26 +103,31 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 	if a.place > 0 {
 		r.Refused, r.First = a.place, a.gate.queue.Epoch().Add(a.began)
 	}
-	err := p.acquire(ctx, a.gate, &r)
-	if err == nil {
-		a.permit = p
-		if a.left = p.since; p.gate == nil { // n was 0
-			a.left = a.gate.queue.Now()
-		}
-		if a.owes {
-			if a.owes = false; !a.gate.payLate(a.left, max(minBackoff, a.backoff)) {
-				p.answer(adaptive.Unknown)
-				p.Release()
-				return a.stop(ErrBudget, 0)
-			}
-		}
-		if a.attempts++; a.began < 0 {
-			a.began = a.left
-		} else if waited := a.left - began; a.excusable(waited) {
-			a.excused += waited
-		}
-		return nil
+	if err := p.acquire(ctx, a.gate, &r); err != nil {
+		return a.notAdmitted(err)
 	}
+	a.permit = p
+	if a.left = p.since; p.gate == nil { // n was 0
+		a.left = a.gate.queue.Now()
+	}
+	if a.owes {
+		if a.owes = false; !a.gate.payLate(a.left, max(minBackoff, a.backoff)) {
+			p.answer(adaptive.Unknown)
+			p.Release()
+			return a.stop(ErrBudget, 0)
+		}
+	}
+	if a.attempts++; a.began < 0 {
+		a.began = a.left
+	} else if waited := a.left - began; a.excusable(waited) {
+		a.excused += waited
+	}
+	return nil
+}
+
+// notAdmitted returns the error with which the call ends after the gate has refused an attempt
+// with err.
+func (a *Attempts) notAdmitted(err error) error {
 	var wait *limits.WaitError
 	var paused *pausedError
 	switch {
@@ -389,11 +394,4 @@ func (a *Attempts) stop(why error, at time.Duration) error {
 		s.RetryAt = a.gate.queue.Time(at)
 	}
 	return s
-}
-
-// isTimeout reports whether err is about time: the server may still be working on the
-// attempt. The caller has checked that the context of the call is not done.
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }

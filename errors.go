@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -324,3 +325,10 @@ func (e *pausedError) Error() string {
 }
 
 func (e *pausedError) Unwrap() error { return ErrServerWait }
+
+// isTimeout reports whether err is about time: the server may still be working on the
+// attempt. The caller has checked that the context of the call is not done.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
