@@ -86,9 +86,9 @@ func (q *Queue) Try(r Request) (g Grant, ok bool) {
 
 // tryAsk is Try for a caller that asks, as the only one in the queue.
 func (q *Queue) tryAsk(now time.Duration, r *Request) (Receipt, bool) {
+	r.Max = 0
 	w := q.attended(now, r.N, nil)
-	w.setRequest(r, q, now)
-	w.rare.maxAt = now
+	w.setRequest(r, deadline{}, q, now)
 	q.push(w)
 	wait, err := q.ask(w)
 	q.handOn(w)
@@ -210,8 +210,7 @@ func (q *Queue) asleep(now time.Duration, deadline bool) bool {
 // why it must not be.
 func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d deadline, ahead int64) (w *Waiter, err error) {
 	w = q.attended(now, r.N, done)
-	w.setRequest(r, q, now)
-	w.setLimits(d, q, now, r.Max)
+	w.setRequest(r, d, q, now)
 	if w.rare != nil {
 		err = q.hopeless(now, w, ahead)
 		if err == nil && q.noteAbove(w) { // which may have learned something before it was told
@@ -253,8 +252,15 @@ func (q *Queue) deadline(ctx context.Context) (d deadline) {
 	return d
 }
 
-// setRequest notes what few requests have.
-func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
+// setRequest notes what few requests have, of a caller that comes at now with a context of
+// deadline d: a bound on the wait, and what those need that ask, or were refused.
+func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration) {
+	if r.Max != Forever {
+		w.more().maxAt = sat.Add(now, r.Max)
+	}
+	if d.set {
+		w.more().ctxAt = q.Instant(now, d.at)
+	}
 	if r.Ask == nil && r.Patience == 0 && r.Refused == 0 {
 		return
 	}
@@ -265,16 +271,5 @@ func (w *Waiter) setRequest(r *Request, q *Queue, now time.Duration) {
 	}
 	if w.rare.since = now; !r.Came.IsZero() {
 		w.rare.since = min(now, r.Came.Sub(q.epoch))
-	}
-}
-
-// setLimits notes until when the caller can wait that comes at now with a context of
-// deadline d and waits at most most.
-func (w *Waiter) setLimits(d deadline, q *Queue, now, most time.Duration) {
-	if most != Forever {
-		w.more().maxAt = sat.Add(now, most)
-	}
-	if d.set {
-		w.more().ctxAt = q.Instant(now, d.at)
 	}
 }

@@ -68,7 +68,7 @@ func TestQueue_Time_WallClockWasSet(t *testing.T) {
 		about("a slot", time.Until(q.Time(now+10*time.Minute).Round(0)))
 		ctx, cancel := context.WithDeadline(context.Background(), at)
 		w := new(Waiter)
-		w.setLimits(q.deadline(ctx), q, now, Forever)
+		w.setRequest(&Request{Max: Forever}, q.deadline(ctx), q, now)
 		about("a deadline", w.rare.ctxAt-now)
 		cancel()
 	}

@@ -59,7 +59,8 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 		q.Unlock()
 		return errs.Done(ctx)
 	}
-	if w.setLimits(deadline, q, now, Forever); w.rare != nil {
+	if deadline.set {
+		w.more().ctxAt = q.Instant(now, deadline.at)
 		if err := q.hopeless(now, w, q.ahead(w)); err != nil {
 			q.drop(now, w, err)
 			q.Unlock()
