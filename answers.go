@@ -17,7 +17,7 @@ import (
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	if err == nil {
 		p.answer(adaptive.Granted)
-		g.succeeded(since, true)
+		g.answeredWell(since, firstRefund, false)
 		return nil
 	}
 	m := g.judge(err, since)
@@ -26,7 +26,7 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
 	switch {
 	case wellAnswered:
-		g.answeredDefinitely(since, m.unclear)
+		g.answeredWell(since, 0, m.unclear)
 	case !errors.Is(err, context.Canceled):
 		g.failed()
 	}
@@ -334,20 +334,11 @@ func (g *Gate) failed() {
 	g.endQuiet(g.queue.Now())
 }
 
-// succeeded records that a call succeeded that left at since, at its first attempt or later.
-func (g *Gate) succeeded(since time.Duration, first bool) {
-	g.mend(since, false, func(b *budget) { b.refund(first) })
-}
-
-// answeredDefinitely records that a call that left at since failed with a definite answer: the server is
-// well, and the call was wrong. It puts back no tokens: that a retry ends so is no
-// reason for more of them. unclear says that the answer might have been a refusal.
-func (g *Gate) answeredDefinitely(since time.Duration, unclear bool) {
-	g.mend(since, unclear, func(*budget) {})
-}
-
-// mend counts a grant of a call that left at since, calls refund and halves the spacing.
-func (g *Gate) mend(since time.Duration, unclear bool, refund func(b *budget)) {
+// answeredWell records that a server that is well has answered a call that left at since: with a
+// success, which puts back refund tokens, or with a definite answer, which puts back none: that a
+// retry ends so is no reason for more of them. Both halve the spacing. unclear says that the answer
+// might have been a refusal.
+func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	if !g.impaired.Load() { // nothing to mend, as for nearly all calls
 		return
 	}
@@ -359,10 +350,10 @@ func (g *Gate) mend(since time.Duration, unclear bool, refund func(b *budget)) {
 		g.evidence.Granted(now, since)
 	}
 	b := g.budget.at(now)
-	refund(&b)
+	b.refund(refund)
 	spaced := g.budget.spacing > 0
 	if spaced {
-		b.halve(g.rate.Interval())
+		b.halve(g.schedule.Interval())
 	}
 	g.budget = b
 	g.impaired.Store(!b.recovered() || !g.tally.quiet() || !g.evidence.Quiet())

@@ -174,7 +174,11 @@ func (a *Attempts) tooLate(d time.Duration) error {
 func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final error) {
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
-		a.gate.succeeded(a.left, a.attempts == 1 && !a.charged)
+		refund := retryRefund
+		if a.attempts == 1 && !a.charged {
+			refund = firstRefund
+		}
+		a.gate.answeredWell(a.left, refund, false)
 		return false, nil
 	}
 	final = a.failed(ctx, err)
@@ -236,7 +240,7 @@ func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) 
 // final returns the error with which the call ends after the permanent err.
 func (a *Attempts) final(err error, m *judgement) error {
 	if m.definite(err) {
-		a.gate.answeredDefinitely(a.left, m.unclear)
+		a.gate.answeredWell(a.left, 0, m.unclear)
 	} else {
 		a.gate.failed()
 	}

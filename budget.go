@@ -98,14 +98,10 @@ func (b *budget) pay(cost int) bool {
 	return true
 }
 
-// refund puts back tokens after a success.
-func (b *budget) refund(first bool) {
-	refund := retryRefund
-	if first {
-		refund = firstRefund
-	}
+// refund puts back tokens.
+func (b *budget) refund(tokens int) {
 	if b.capacity > 0 {
-		b.tokens += min(refund, b.capacity-b.tokens)
+		b.tokens += min(tokens, b.capacity-b.tokens)
 	}
 }
 
