@@ -74,7 +74,7 @@ func heard(wake <-chan Message) Message {
 //	locked    Is the wait over? Must w ask? Until when to sleep?
 //	unlocked  sleep, until then, a message, or the end of the context
 //	locked    hand over to all whose turn it is; give up if that is due
-func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (Grant, error) {
+func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err error) {
 	wake, done := w.wake, w.done // w is not to be touched once it was granted
 	var timer *time.Timer
 	defer func() {
@@ -85,9 +85,22 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (Grant, error) {
 	if w.rare != nil {
 		defer w.rare.stopBells()
 	}
-	for {
-		if ended, g, err := q.ended(ctx, w, wake, m); ended {
+	for next := sleepOn; ; {
+		m, next, err = q.askInTurn(w, wake, m)
+		switch {
+		case m.Granted():
+			q.Unlock()
+			return m.grant(), nil
+		case next == over:
+			g = w.rare.grant
+			if err == nil {
+				q.putBack(w)
+			}
+			q.Unlock()
 			return g, err
+		case w.settled():
+			q.Unlock()
+			return g, w.result(ctx)
 		}
 		until, fine := q.sleepUntil(w)
 		q.Unlock()
@@ -112,33 +125,18 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (Grant, error) {
 	}
 }
 
-// ended reports whether the wait of w, which has heard m, is over, with g or err. If so the queue
-// is unlocked. If w is to ask it does, until it may sleep.
-func (q *Queue) ended(ctx context.Context, w *Waiter, wake <-chan Message, m Message) (ended bool, g Grant, err error) {
+// askInTurn asks on behalf of w, which has heard m, if it is at the head and must, until it may sleep
+// or its wait is over. It returns what w has heard since.
+func (q *Queue) askInTurn(w *Waiter, wake <-chan Message, m Message) (_ Message, next step, err error) {
 	for {
 		if m == Look {
 			m = heard(wake)
 		}
-		switch {
-		case m.Granted():
-			q.Unlock()
-			return true, m.grant(), nil
-		case w.settled():
-			q.Unlock()
-			return true, g, w.result(ctx)
-		case !w.asks() || w != q.front:
-			return false, g, nil
+		if m.Granted() || w.settled() || !w.asks() || w != q.front {
+			return m, sleepOn, nil
 		}
-		switch next, err := q.askAtFront(w); next {
-		case sleepOn:
-			return false, g, nil
-		case over:
-			g = w.rare.grant
-			if err == nil {
-				q.putBack(w)
-			}
-			q.Unlock()
-			return true, g, err
+		if next, err = q.askAtFront(w); next != lookAgain {
+			return m, next, err
 		}
 	}
 }
