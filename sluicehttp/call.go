@@ -21,16 +21,17 @@ import (
 // The permit is held from Next until the response is judged. Then it is released before the
 // backoff, or passed on with the body that the caller gets.
 type call struct {
-	t     *Transport
-	req   *http.Request
-	ctx   context.Context // of req, with the costs of the call
-	o     *Overrides
-	key   key
-	cost  int64
-	safe  bool      // it may be sent twice
-	page  *page     // of the report, or nil
-	began time.Time // zero if ctx has no deadline
-	body  replay
+	t      *Transport
+	req    *http.Request
+	ctx    context.Context // of req, with the costs of the call
+	o      *Overrides
+	key    key
+	cost   int64
+	safe   bool      // it may be sent twice
+	partly bool      // the server did a part of it in the last attempt
+	page   *page     // of the report, or nil
+	began  time.Time // zero if ctx has no deadline
+	body   replay
 
 	attempts sluice.Attempts
 
@@ -144,13 +145,14 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	st, b := h.state, h.bill
 	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
+	some := c.speakers(resp)
 	if now.IsZero() {
-		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && b == nil && st.floors.Load() == 0 && !c.noted() {
+		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && b == nil && st.floors.Load() == 0 && !c.noted() {
 			return nil, now
 		}
 		now = time.Now()
 	}
-	st.inspect(resp, &said, now, c.patience())
+	c.partly = st.inspect(resp, some, &said, now, c.patience())
 	if said.ShouldRetry != nil && !*said.ShouldRetry {
 		// No waiting ends it: an account without credit, a spend limit. It says nothing about how
 		// often calls may be made.

@@ -59,11 +59,12 @@ type Config struct {
 	AlsoRetry []int
 
 	// Idempotent, if set, reports whether a request may be sent twice although its
-	// method is not idempotent, such as a POST to an API that only computes. It is
-	// called once for each such request without an Idempotency-Key or
-	// Overrides.Idempotent. It must not change the request or read its body, and
-	// may be called by several goroutines at once.
-	Idempotent func(req *http.Request) bool
+	// method is not idempotent, such as a POST to an API that only computes, or whose
+	// body is a query. It gets the body as Cost does. It is called once for each such
+	// request without an Idempotency-Key or Overrides.Idempotent, before the queue. It
+	// must not change the request, read its body or keep body, and may be called by
+	// several goroutines at once.
+	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns what a request will take of limits that count more than
 	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is
@@ -118,10 +119,9 @@ type Config struct {
 	// Headers configures how header fields are read.
 	Headers ratelimit.Options
 
-	// Inspect, if set, reads limits that are not in the header of a response:
-	// GitHub, AWS, Anthropic, Google, GraphQL, several of these by Inspectors, or
-	// another function. Responses that look like an error of Amazon are always
-	// inspected by AWS first.
+	// Inspect, if set, reads limits that are not in the header of a response, for
+	// APIs that are not recognized without it, see "What servers say". It has the
+	// last word: it sees what was recognized and may change it.
 	Inspect Inspector
 }
 

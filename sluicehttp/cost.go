@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,16 +14,26 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// mostRead bounds how much of a body Config.Cost gets.
+// mostRead bounds how much of a body Config.Cost and Config.Idempotent get.
 const mostRead = 1 << 20
 
-// estimate asks Config.Cost what the request will take, and puts that into the context of c.
-func (c *call) estimate() error {
+// ask asks idempotent, unless that is nil or c is safe anyway, and cost, unless that is nil, about
+// the request.
+func (c *call) ask(idempotent func(*http.Request, []byte) bool, cost func(*http.Request, []byte) sluice.Costs) error {
 	body, err := c.body.beginning()
 	if err != nil {
 		return err
 	}
-	costs := maps.Clone(c.t.cfg.Cost(c.req, body))
+	c.safe = c.safe || idempotent != nil && idempotent(c.req, body)
+	if cost == nil {
+		return nil
+	}
+	return c.estimate(cost(c.req, body))
+}
+
+// estimate puts what the request will take into the context of c.
+func (c *call) estimate(costs sluice.Costs) error {
+	costs = maps.Clone(costs)
 	for unit, n := range costs {
 		if n < 0 {
 			return fmt.Errorf("sluicehttp: negative cost: %d %s", n, unit)
@@ -79,12 +90,12 @@ func (p *replay) beginning() ([]byte, error) {
 	}
 	body, err := p.getBody()
 	if err != nil {
-		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost: %w", err)
+		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost or Config.Idempotent: %w", err)
 	}
 	defer body.Close()
 	content, err := io.ReadAll(io.LimitReader(body, mostRead))
 	if err != nil {
-		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost: %w", err)
+		return nil, fmt.Errorf("sluicehttp: the body for Config.Cost or Config.Idempotent: %w", err)
 	}
 	return content, nil
 }

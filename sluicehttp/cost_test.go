@@ -174,7 +174,7 @@ func TestConfig_Cost_ThrottleGivesBack(t *testing.T) {
 	for _, status := range []int{429, 529, 500} {
 		inBubble(t, func(t *testing.T) {
 			b, gate := tokens(t)
-			cfg := sluicehttp.Config{Gate: gate, Cost: estimated("tokens"), Retry: seconds, Idempotent: func(*http.Request) bool { return true }}
+			cfg := sluicehttp.Config{Gate: gate, Cost: estimated("tokens"), Retry: seconds, Idempotent: func(*http.Request, []byte) bool { return true }}
 			withWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Status(status)), sluicetest.Reply(200, "ok")), func(w *world) {
 				if _, _, err := w.do(request(w, bg, http.MethodPost, "https://a.test/", strings.NewReader(`{"max_tokens":60}`))); err != nil {
 					t.Fatal(err)

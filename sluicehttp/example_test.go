@@ -188,7 +188,7 @@ func ExampleConfig_idempotent() {
 	defer srv.Close()
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
-		Idempotent: func(req *http.Request) bool { return req.URL.Path == "/v1/embeddings" },
+		Idempotent: func(req *http.Request, _ []byte) bool { return req.URL.Path == "/v1/embeddings" },
 		Retry:      sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {

@@ -36,63 +36,33 @@ func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	}
 }
 
-// GraphQL is an [Inspector] for servers that throttle with the status 200 and an error whose
-// code is THROTTLED or RATE_LIMITED, such as Shopify, GitHub and Linear. It copies up to
-// 64 KiB of every JSON response with that status.
+// GraphQL is an [Inspector] for servers that throttle with an error whose code is THROTTLED or
+// RATE_LIMITED, with the status 200, as Shopify and GitHub, or any other from 400, as Linear. The
+// wait that follows from Shopify's throttleStatus is obeyed. A response with data is left alone: a
+// part of the query was carried out.
+//
+// Every Transport uses GraphQL for errors of JSON, and for requests with "graphql" in their path.
+// As Config.Inspect it copies up to 64 KiB of every JSON response.
 func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	kind := resp.Header.Get("Content-Type")
-	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/graphql-response+json") {
-		return
-	}
-	body := peek()
-	if !bytes.Contains(body, []byte(`"errors"`)) {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode < 400 || !shortJSON(resp) || !bytes.Contains(peek(), []byte(`"errors"`)) {
 		return // most responses have no errors
 	}
-	var answer struct {
-		Errors []struct {
-			Type       string `json:"type"`
-			Extensions struct {
-				Code string `json:"code"`
-			} `json:"extensions"`
-		} `json:"errors"`
-	}
-	if !decode(body, &answer) {
-		return
-	}
-	for _, e := range answer.Errors {
-		switch strings.ToUpper(e.Extensions.Code + e.Type) {
-		case "THROTTLED", "RATE_LIMITED", "RATELIMITED":
-			said.Throttled, said.Reason = true, "the body says throttled"
-		}
+	seen := *said
+	a := answer{resp: resp, peek: peek, said: &seen}
+	if graphQL(&a); !a.partly {
+		*said = seen
 	}
 }
 
-// Google is an [Inspector] for the APIs of Google, whose responses with status 429 or 503 say
-// in the body how long to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}.
+// Google is an [Inspector] for the APIs of Google, whose errors say in the body that there were too
+// many calls, with any status from 400, such as 403 of Drive: {"error": {"errors": [{"reason":
+// "userRateLimitExceeded"}]}}, or the status RESOURCE_EXHAUSTED. With 429 and 503 it reads how long
+// to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}. It prevents retries when the
+// quota of a day is used up.
+//
+// Every Transport uses Google for errors of JSON.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
-		return
-	}
-	var answer struct {
-		Error struct {
-			Details []struct {
-				RetryDelay string `json:"retryDelay"`
-			} `json:"details"`
-		} `json:"error"`
-	}
-	if !decode(peek(), &answer) {
-		return
-	}
-	for _, d := range answer.Error.Details {
-		delay, err := time.ParseDuration(d.RetryDelay)
-		if err != nil || delay <= 0 {
-			continue
-		}
-		said.Throttled = true
-		if at := time.Now().Add(delay); at.After(said.RetryAt) { // not earlier than the header says
-			said.RetryAt, said.RetrySource = at, "retryDelay"
-		}
-	}
+	google(&answer{resp: resp, peek: peek, said: said})
 }
 
 // decode decodes body into v and reports whether body is JSON. It skips fields of an

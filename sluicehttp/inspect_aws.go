@@ -12,7 +12,7 @@ import (
 // other object stores. They also throttle with the statuses 400 (ThrottlingException,
 // ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded), with the
 // error code in the header or in a body of JSON or XML. AWS recognizes the throttles that
-// aws-sdk-go-v2 does. Such a request is retried whatever its method, because the server has
+// aws-sdk-go-v2 does, and those of MinIO. Such a request is retried whatever its method, because the server has
 // not processed it. AWS reads the body of responses from 400 without X-Amzn-ErrorType.
 //
 // Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
@@ -47,6 +47,8 @@ func awsThrottle(code string) bool {
 		"LimitExceededException", "RequestThrottled", "SlowDown", "PriorRequestNotComplete",
 		"EC2ThrottledException":
 		return true
+	case "SlowDownRead", "SlowDownWrite", "TooManyRequests": // MinIO
+		return true
 	}
 	return false
 }
@@ -62,8 +64,7 @@ func ofAmazon(resp *http.Response) bool {
 			return true
 		}
 	}
-	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
+	kind := mediaType(resp)
 	return strings.HasPrefix(kind, "application/x-amz-json") || kind == "application/xml" || kind == "text/xml"
 }
 

@@ -28,10 +28,10 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 	switch {
 	case said.Throttled:
 		// The server has not processed the request, so any method may be tried
-		// again. That includes 529, which means busy. 503 may also mean a
+		// again, unless it did a part of it. That includes 529, which means busy. 503 may also mean a
 		// failure, and then only the server knows.
 		refused := resp.StatusCode != http.StatusServiceUnavailable || wanted
-		if refused && !c.t.cfg.KeepRefused {
+		if refused && !c.partly && !c.t.cfg.KeepRefused {
 			safe = true
 		}
 	case wanted && resp.StatusCode >= 400:

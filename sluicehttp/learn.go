@@ -8,17 +8,22 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// inspect completes said, what the header of resp says about limits: by an Inspector, and by
-// when to retry. resp arrived at now. An Inspector waits for its body for at most patience.
-func (st *state) inspect(resp *http.Response, said *ratelimit.Info, now time.Time, patience time.Duration) {
-	if inspect := st.inspector(resp); inspect != nil {
-		seen, header := *said, *said // copies, so that only an Inspector causes allocations
-		inspect(resp, st.peeker(resp, &header, now, patience), &seen)
-		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
-			// The exhausted limit refused it, as if the status had said so.
-			seen.RetryAt, seen.RetrySource = said.PauseUntil()
+// inspect completes said, what the header of resp says about limits: by those makers that some
+// has a bit for, by the configured Inspector, which has the last word, and by when to retry. resp
+// arrived at now. Its body is waited for for at most patience. partly reports that the server did
+// a part of the request.
+func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly bool) {
+	if inspect := st.t.cfg.Inspect; inspect != nil || some != 0 {
+		seen, header := *said, *said // copies, so that only an inspection causes allocations
+		a := answer{resp: resp, peek: st.peeker(resp, &header, now, patience), said: &seen}
+		a.inspectAs(some, patience)
+		if inspect != nil {
+			inspect(resp, a.peek, &seen)
 		}
-		*said = seen
+		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
+			st.whenRefused(&seen, resp, now)
+		}
+		*said, partly = seen, a.partly
 	}
 	if !said.RetryAt.IsZero() {
 		said.RetryAt = st.cut(said.RetryAt, now, said.RetrySource)
@@ -26,6 +31,21 @@ func (st *state) inspect(resp *http.Response, said *ratelimit.Info, now time.Tim
 	if said.Throttled {
 		st.when(said, now)
 	}
+	return partly
+}
+
+// whenRefused reads when to retry from the header of resp as if its status had said that it is
+// a refusal: a Retry-After, or when the exhausted limit opens.
+func (st *state) whenRefused(said *ratelimit.Info, resp *http.Response, now time.Time) {
+	if resp.StatusCode < 300 { // whose Retry-After was not read
+		as429, _ := st.t.cfg.Headers.Parse(http.StatusTooManyRequests, resp.Header, now)
+		if said.RetryAt, said.RetrySource = as429.RetryAt, as429.RetrySource; !said.RetryAt.IsZero() {
+			return
+		}
+	}
+	said.Throttled = false // so that PauseUntil looks at the limits
+	said.RetryAt, said.RetrySource = said.PauseUntil()
+	said.Throttled = true
 }
 
 // noteWarnings counts warnings and keeps the last one.
@@ -36,18 +56,6 @@ func (st *state) noteWarnings(warnings []ratelimit.Warning) {
 		st.warning = warnings[len(warnings)-1]
 		st.mu.Unlock()
 	}
-}
-
-// inspector returns the Inspector for resp, or nil.
-func (st *state) inspector(resp *http.Response) Inspector {
-	inspect := st.t.cfg.Inspect
-	switch {
-	case !ofAmazon(resp):
-		return inspect
-	case inspect == nil:
-		return AWS
-	}
-	return Inspectors(AWS, inspect) // the configured one has the last word
 }
 
 // when decides when a throttle ends: never earlier than the server says.

@@ -2,6 +2,7 @@ package sluicehttp_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -68,12 +69,14 @@ func TestWith_Middleware(t *testing.T) {
 
 // Config.Idempotent adds to what may be sent twice, and takes nothing away.
 func TestConfig_Idempotent(t *testing.T) {
-	yes := func(*http.Request) bool { return true }
-	no := func(*http.Request) bool { return false }
-	search := func(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, "/search") }
+	yes := func(*http.Request, []byte) bool { return true }
+	no := func(*http.Request, []byte) bool { return false }
+	search := func(req *http.Request, _ []byte) bool { return strings.HasPrefix(req.URL.Path, "/search") }
+	read := func(_ *http.Request, body []byte) bool { return string(body) == `{"method":"eth_call"}` }
+	write := func(_ *http.Request, body []byte) bool { return string(body) == "another" }
 	for _, c := range []struct {
 		name       string
-		idempotent func(*http.Request) bool
+		idempotent func(*http.Request, []byte) bool
 		method     string
 		path       string
 		key        bool
@@ -86,6 +89,8 @@ func TestConfig_Idempotent(t *testing.T) {
 		{"a PATCH", yes, "PATCH", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 2},
 		{"a path", search, "POST", "/search", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 2},
 		{"another path", search, "POST", "/orders", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 1},
+		{"a body", read, "POST", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 2},
+		{"another body", write, "POST", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 1},
 		{"no, but a GET", no, "GET", "/", false, sluicehttp.Overrides{}, sluicehttp.Config{}, 2},
 		{"no, but a key", no, "POST", "/", true, sluicehttp.Overrides{}, sluicehttp.Config{}, 2},
 		{"no, but an override", no, "POST", "/", false, sluicehttp.Overrides{Idempotent: true}, sluicehttp.Config{}, 2},
@@ -100,10 +105,10 @@ func TestConfig_Idempotent(t *testing.T) {
 					cfg := c.cfg
 					cfg.Retry = seconds
 					if c.idempotent != nil {
-						cfg.Idempotent = func(req *http.Request) bool { asked++; return c.idempotent(req) }
+						cfg.Idempotent = func(req *http.Request, body []byte) bool { asked++; return c.idempotent(req, body) }
 					}
 					inWorld(t, cfg, layers(sluicetest.On(1, layer)), func(w *world) {
-						req := request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test"+c.path, strings.NewReader("x"))
+						req := request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test"+c.path, strings.NewReader(`{"method":"eth_call"}`))
 						if c.key {
 							req.Header.Set("Idempotency-Key", "1")
 						}
@@ -117,6 +122,47 @@ func TestConfig_Idempotent(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// Idempotent gets the body that Cost gets: one that can be read again, up to 1 MiB.
+func TestConfig_Idempotent_Body(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	for _, c := range []struct {
+		name string
+		body func() io.Reader
+		want string
+	}{
+		{"none", func() io.Reader { return nil }, ""},
+		{"in memory", func() io.Reader { return strings.NewReader("query") }, "query"},
+		{"short, of known length", func() io.Reader { return io.NopCloser(strings.NewReader("query")) }, "query"},
+		{"of unknown length", func() io.Reader { return io.MultiReader(strings.NewReader("query")) }, ""},
+		{"long", func() io.Reader { return strings.NewReader(long) }, long[:1<<20]},
+	} {
+		for _, cost := range []func(*http.Request, []byte) sluice.Costs{nil, func(_ *http.Request, body []byte) sluice.Costs {
+			if string(body) != c.want {
+				t.Errorf("%s: Cost gets %.20q", c.name, body)
+			}
+			return nil
+		}} {
+			asked := 0
+			cfg := sluicehttp.Config{Cost: cost, Idempotent: func(_ *http.Request, body []byte) bool {
+				asked++
+				if string(body) != c.want {
+					t.Errorf("%s: Idempotent gets %.20q", c.name, body)
+				}
+				return true
+			}}
+			inWorld(t, cfg, nil, func(w *world) {
+				req := request(t, bg, "POST", "http://a.test/", c.body())
+				if c.name == "short, of known length" {
+					req.ContentLength = 5
+				}
+				if status, _, err := w.do(req); status != 200 || err != nil || asked != 1 {
+					t.Errorf("%s: %d, %v, asked %d times", c.name, status, err, asked)
+				}
+			})
 		}
 	}
 }

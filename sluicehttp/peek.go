@@ -10,7 +10,10 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-const mostPeeked = 64 << 10
+const (
+	mostPeeked  = 64 << 10
+	mostGlanced = 512
+)
 
 // A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
 // the Inspector gets what arrives within a second, so a server that sends half a body does
@@ -34,15 +37,41 @@ func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []b
 	if resp.Body == http.NoBody {
 		return nil
 	}
-	p := &peeked{body: resp.Body, over: make(chan struct{})}
-	p.change.L = &p.mu
-	resp.Body = p
+	p := newPeeked(resp)
 	began := time.Now()
 	if hold != nil {
 		hold(began.Add(2 * firstHold))
 	}
-	go p.fetch()
+	go p.fetch(mostPeeked, 4<<10, nil)
 	p.wait(began, patience, hold)
+	return p.seen()
+}
+
+// glance is peek for a response that is probably fine: it reads no further than mostGlanced, nor
+// than enough reports, and returns nil if that does not arrive within patience. A second look
+// by peek or glance sees the body from its beginning.
+func glance(resp *http.Response, patience time.Duration, enough func(head []byte) bool) []byte {
+	if resp.Body == http.NoBody {
+		return nil
+	}
+	p := newPeeked(resp)
+	go p.fetch(mostGlanced, mostGlanced, enough)
+	p.wait(time.Now(), patience, nil)
+	if head := p.seen(); !p.late {
+		return head
+	}
+	return nil
+}
+
+func newPeeked(resp *http.Response) *peeked {
+	p := &peeked{body: resp.Body, over: make(chan struct{})}
+	p.change.L = &p.mu
+	resp.Body = p
+	return p
+}
+
+// seen returns what has arrived when the wait is over.
+func (p *peeked) seen() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.late = !p.done
@@ -75,16 +104,17 @@ func (p *peeked) wait(began time.Time, patience time.Duration, hold func(time.Ti
 	}
 }
 
-// fetch reads the beginning of the body.
-func (p *peeked) fetch() {
+// fetch reads the beginning of the body: most bytes, in parts, unless enough, if set, is
+// satisfied with less.
+func (p *peeked) fetch(most, size int, enough func([]byte) bool) {
 	defer close(p.over)
-	part := make([]byte, 4<<10)
-	for left := mostPeeked; ; {
+	part := make([]byte, size)
+	for left := most; ; {
 		n, err := p.body.Read(part[:min(left, len(part))])
 		p.mu.Lock()
 		p.buffer = append(p.buffer, part[:n]...)
 		left -= n
-		p.err, p.done = err, err != nil || left == 0
+		p.err, p.done = err, err != nil || left == 0 || enough != nil && n > 0 && enough(p.buffer)
 		done := p.done
 		p.change.Broadcast()
 		p.mu.Unlock()

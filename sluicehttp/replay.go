@@ -93,6 +93,21 @@ func readAndClose(body io.ReadCloser, n int64) ([]byte, error) {
 	return content, nil
 }
 
+// begin reads the first bytes of the body into buf and returns them; none if it can be read
+// only once.
+func (p *replay) begin(buf []byte) []byte {
+	if p.getBody == nil {
+		return nil
+	}
+	body, err := p.getBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	n, _ := io.ReadFull(body, buf)
+	return buf[:n]
+}
+
 // can reports whether there is a body for another attempt.
 func (p *replay) can() bool {
 	return p.body == nil || p.getBody != nil || p.last != nil && !p.last.spent()

@@ -55,16 +55,15 @@ func (t *Transport) retryStatus(status int) bool {
 }
 
 // idempotent reports whether the request may be sent twice: because of its method (RFC 9110,
-// section 9.2.2), an idempotency key, or the configuration. net/http also accepts such
-// keys, but not PUT and DELETE.
+// section 9.2.2) or an idempotency key. net/http also accepts such keys, but not PUT and
+// DELETE. Config.Idempotent has not been asked yet.
 func (c *call) idempotent() bool {
 	req := c.req
 	switch req.Method {
 	case "", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
 		return true
 	}
-	return c.o.Idempotent || req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil ||
-		c.t.cfg.Idempotent != nil && c.t.cfg.Idempotent(req)
+	return c.o.Idempotent || req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil
 }
 
 // hopeless reports whether err would occur again: there is no such server, or it is not the

@@ -205,13 +205,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.enter()
 }
 
-// prepare makes the body of c ready to be sent, and asks what c will take.
+// prepare makes the body of c ready to be sent, and asks whether it may be sent twice and what it
+// will take.
 func (c *call) prepare() (err error) {
 	if c.req.Body != nil {
 		c.body, err = newReplay(c.ctx, c.req, !c.o.NoRetry || c.t.cfg.Cost != nil)
 	}
-	if err == nil && c.t.cfg.Cost != nil {
-		err = c.estimate()
+	idempotent, cost := c.t.cfg.Idempotent, c.t.cfg.Cost
+	if err == nil && (!c.safe && idempotent != nil || cost != nil) {
+		err = c.ask(idempotent, cost)
 	}
 	if err != nil {
 		c.stop(err, time.Time{})

@@ -20,7 +20,7 @@ func ForAnthropic() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{
 		Key:        hostAndModel,
-		Idempotent: func(req *http.Request) bool { return toModel(req, "/messages") },
+		Idempotent: func(req *http.Request, _ []byte) bool { return toModel(req, "/messages") },
 		Inspect:    sluicehttp.Anthropic,
 		Cost:       anthropicCost(&outputs),
 		Usage:      anthropicUsage(&outputs),

@@ -28,7 +28,7 @@ func ForOpenAI() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{
 		Key:        hostAndModel,
-		Idempotent: func(req *http.Request) bool { return toModel(req, openAIModels...) },
+		Idempotent: func(req *http.Request, _ []byte) bool { return toModel(req, openAIModels...) },
 		Inspect:    whichLimit,
 		Cost:       openAICost(&outputs),
 		Usage:      openAIUsage(&outputs),

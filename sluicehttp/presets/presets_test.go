@@ -211,14 +211,14 @@ func TestPresets_Key(t *testing.T) {
 
 func TestForOpenAI_Idempotent(t *testing.T) {
 	for url, want := range map[string]bool{chat: true, embed: true, "https://api.openai.com/v1/files": false, messages: false} {
-		if got := presets.ForOpenAI().Idempotent(post(t, url, "")); got != want {
+		if got := presets.ForOpenAI().Idempotent(post(t, url, ""), nil); got != want {
 			t.Errorf("%s: %v", url, got)
 		}
 	}
-	if get, _ := http.NewRequest(http.MethodGet, chat, nil); presets.ForOpenAI().Idempotent(get) {
+	if get, _ := http.NewRequest(http.MethodGet, chat, nil); presets.ForOpenAI().Idempotent(get, nil) {
 		t.Error("a GET of stored completions needs no such word")
 	}
-	if !presets.ForAnthropic().Idempotent(post(t, messages, "")) {
+	if !presets.ForAnthropic().Idempotent(post(t, messages, ""), nil) {
 		t.Error("a message may be sent twice")
 	}
 }

@@ -73,7 +73,7 @@ func (j job) run(t *testing.T, name string) (y tally) {
 		if j.through != nil {
 			cfg := *j.through
 			if j.idempotent {
-				cfg.Idempotent = func(*http.Request) bool { return true }
+				cfg.Idempotent = func(*http.Request, []byte) bool { return true }
 			}
 			rt, err := sluicehttp.New(base, cfg)
 			if err != nil {
