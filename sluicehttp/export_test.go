@@ -97,3 +97,14 @@ func (st State) Revive()      { st.revive() }
 
 // KeyedEvery is how often Pin fails.
 const KeyedEvery = keyedEvery
+
+// MakersInSuccess returns the places in the table of those makers that refuse with status 200, as
+// the table has them and as the transport uses them.
+func MakersInSuccess() (table, used []int) {
+	for i := range makers {
+		if makers[i].inSuccess != nil {
+			table = append(table, i)
+		}
+	}
+	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker}
+}

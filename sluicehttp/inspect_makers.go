@@ -3,7 +3,6 @@ package sluicehttp
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -219,7 +218,7 @@ type shopifyCost struct {
 // wait returns the seconds until the query is affordable, or 0 if that is unknown.
 func (c *shopifyCost) wait() float64 {
 	if missing := c.Requested - c.Status.Available; missing > 0 && c.Status.Rate > 0 {
-		return math.Ceil(missing/c.Status.Rate*1000) / 1000
+		return missing / c.Status.Rate
 	}
 	return 0
 }

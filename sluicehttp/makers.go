@@ -2,6 +2,7 @@ package sluicehttp
 
 import (
 	"bytes"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -159,7 +160,7 @@ func (a *answer) after(seconds float64, source string) {
 	if !(seconds > 0) {
 		return
 	}
-	at := time.Now().Add(time.Duration(min(seconds, most) * float64(time.Second)))
+	at := time.Now().Add(time.Duration(math.Round(min(seconds, most) * float64(time.Second))))
 	if a.said.RetryAt.Sub(at) < time.Second {
 		a.said.RetryAt, a.said.RetrySource = at, source
 	}
