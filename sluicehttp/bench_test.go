@@ -1,6 +1,7 @@
 package sluicehttp_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"strings"
@@ -15,12 +16,14 @@ import (
 type instant struct {
 	header http.Header
 	body   bool
+	status int    // 0 means 200
+	says   string // "" means hello
 }
 
 func (b instant) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp := &http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Header: b.header, Body: http.NoBody, Request: req}
+	resp := &http.Response{StatusCode: cmp.Or(b.status, 200), ProtoMajor: 1, ProtoMinor: 1, Header: b.header, Body: http.NoBody, Request: req}
 	if b.body {
-		resp.Body = io.NopCloser(strings.NewReader("hello"))
+		resp.Body = io.NopCloser(strings.NewReader(cmp.Or(b.says, "hello")))
 	}
 	return resp, nil
 }
@@ -52,10 +55,10 @@ func BenchmarkRoundTrip(b *testing.B) {
 		name, method string
 		base         instant
 	}{
-		{"GET", "GET", instant{ordinary, true}},
-		{"POST", "POST", instant{ordinary, true}},
-		{"NoBody", "GET", instant{ordinary, false}},
-		{"Limits", "GET", instant{family, true}},
+		{"GET", "GET", instant{header: ordinary, body: true}},
+		{"POST", "POST", instant{header: ordinary, body: true}},
+		{"NoBody", "GET", instant{header: ordinary}},
+		{"Limits", "GET", instant{header: family, body: true}},
 	} {
 		b.Run(c.name+"/base", func(b *testing.B) { benchmark(b, c.base, c.method) })
 		b.Run(c.name+"/sluice", func(b *testing.B) {
@@ -66,6 +69,43 @@ func BenchmarkRoundTrip(b *testing.B) {
 				b.Fatal(err)
 			}
 			benchmark(b, rt, c.method)
+		})
+	}
+}
+
+// What a look at the request or at the first bytes of the response costs, where that may be a
+// refusal of a known maker, and what it costs to read an error.
+func BenchmarkMakers(b *testing.B) {
+	kind := http.Header{"Content-Type": {"application/json"}}
+	for _, c := range []struct {
+		name, path, sent string
+		base             instant
+	}{
+		{"OtherJSON", "/v1/items", `{"a": 1}`, instant{header: kind, body: true, says: `{"id": 1}`}},
+		{"OtherText", "/v1/items", `{"a": 1}`, instant{body: true, says: `{"id": 1}`}},
+		{"GraphQL", "/graphql", `{"query": "{a}"}`, instant{header: kind, body: true, says: `{"data":{"a":1}}`}},
+		{"JSONRPC", "/", `{"jsonrpc":"2.0","method":"a"}`, instant{header: kind, body: true, says: `{"jsonrpc":"2.0","result":1}`}},
+		{"ErrorJSON", "/v1/items", `{"a": 1}`, instant{header: kind, body: true, status: 400, says: `{"error":{"code":"bad"}}`}},
+		{"ErrorText", "/v1/items", `{"a": 1}`, instant{body: true, status: 400, says: `{"error":{"code":"bad"}}`}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			rt, err := sluicehttp.New(c.base, sluicehttp.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				req, err := http.NewRequest("POST", "https://api.example.com"+c.path, strings.NewReader(c.sent))
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
 		})
 	}
 }
