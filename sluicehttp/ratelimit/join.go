@@ -57,8 +57,7 @@ func (r *reader) add(l *limit) {
 func (r *reader) join() {
 	if r.limits == nil && len(r.policies) == 0 {
 		if r.some {
-			r.first.finish(r.now)
-			r.Limits = []Limit{r.first.Limit}
+			r.Limits = []Limit{r.finished(&r.first)}
 		}
 		return
 	}
@@ -86,9 +85,24 @@ func (r *reader) join() {
 		r.Limits = make([]Limit, len(kept))
 	}
 	for i := range kept {
-		kept[i].finish(r.now)
-		r.Limits[i] = kept[i].Limit
+		r.Limits[i] = r.finished(&kept[i])
 	}
+}
+
+// finished returns l when all of it has been read.
+func (r *reader) finished(l *limit) Limit {
+	l.finish(r.now)
+	if l.Remaining.isZero() && l.ResetAt.IsZero() && r.Status < 300 && !l.neverResets() {
+		r.warn(l.Source, "", "nothing remains, but there is no reset")
+	}
+	return l.Limit
+}
+
+// neverResets reports whether l is from fields without one about a reset: Azure, Shopify,
+// HubSpot. Their zeros are as documented, so a warning about each would only be noise.
+func (l *limit) neverResets() bool {
+	const hubSpot = "X-Hubspot-"
+	return l.family == vendor || len(l.Source) > len(hubSpot) && strings.EqualFold(l.Source[:len(hubSpot)], hubSpot)
 }
 
 // joins adds l to the limits of the same name that it is about, and reports whether there
@@ -156,11 +170,8 @@ func (r *reader) judge() {
 		l := &r.Limits[i]
 		empty = empty || l.Remaining.isZero() && (l.NextAt.IsZero() || l.countsCalls())
 		left = left || l.Remaining.known && !l.Remaining.isZero()
-		switch {
-		case l.Max.known && l.Max.number().less(l.Remaining.number()):
+		if l.Max.known && l.Max.number().less(l.Remaining.number()) {
 			r.warn(l.Source, l.Remaining.String(), "more remains than the limit")
-		case l.Remaining.isZero() && l.ResetAt.IsZero() && r.Status < 300:
-			r.warn(l.Source, "", "nothing remains, but there is no reset")
 		}
 	}
 	refused := false // possibly

@@ -231,6 +231,9 @@ func TestParse_Warnings(t *testing.T) {
 		{200, fields("X-RateLimit-Limit: -2"), []string{`X-Ratelimit-Limit: not a number: "-2"`}},
 		{200, fields("X-RateLimit-Used: -1"), []string{`X-Ratelimit-Used: not a number: "-1"`}},
 		{200, fields("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 10"), []string{`X-Ratelimit-Limit: more remains than the limit: "10"`}},
+		{200, fields("X-Ms-RateLimit-Remaining-Subscription-Reads: 0"), nil}, // there never is one
+		{200, fields("X-Shopify-Shop-Api-Call-Limit: 40/40"), nil},
+		{200, fields("X-HubSpot-RateLimit-Daily: 10", "X-HubSpot-RateLimit-Daily-Remaining: 0"), nil},
 		{200, fields("X-RateLimit-Remaining: 0"), []string{`X-Ratelimit-Remaining: nothing remains, but there is no reset`}},
 		{429, fields("X-RateLimit-Remaining: 0"), nil},
 		{429, fields("Retry-After: soon"), []string{`Retry-After: not a time: "soon"`}},
