@@ -66,7 +66,8 @@
 //	no connection, or refused (HTTP/2)   yes             yes
 //	cut off, reset, garbage, timeout     yes             no
 //	429, 529; 403 with Retry-After or    yes             yes, unless
-//	an exhausted limit; an Inspector                     Config.KeepRefused
+//	an exhausted limit; an Inspector;                    Config.KeepRefused
+//	the words of a known maker
 //	503 with or without Retry-After      yes             no
 //	408, 425, 500, 502, 504, 520 to      yes             no
 //	528, 420, 430, 509, Config.AlsoRetry
@@ -113,15 +114,41 @@
 //	a published limit            nothing, but see Config.FromPolicy
 //	limits from a cache          nothing: they are outdated
 //
-// Some servers say it only in the body, for which there is Config.Inspect:
+// Some servers say it in their own words, with a status that means something else. These are
+// recognized with no configuration:
 //
-//	GitHub      secondary limits, which have the status 403
-//	AWS         throttles with the statuses 400 and 503; always used for responses that
-//	            look like an error of Amazon
-//	Anthropic   an overload with another status; the spend limit
-//	Google      how long to wait
-//	GraphQL     throttles with the status 200
-//	Inspectors  several of these for one transport
+//	                 status      by
+//	Amazon, MinIO    400, 503    the code of the error, such as SlowDown, in header, JSON or XML
+//	Azure            any error   X-Ms-Error-Code, error.code: ServerBusy, TooManyRequests, …Throttled
+//	Google           any error   errors[].reason: rateLimitExceeded and similar; RESOURCE_EXHAUSTED;
+//	                             retryDelay, with 429 and 503
+//	GraphQL          200, error  code or type THROTTLED, RATE_LIMITED or similar; Shopify's
+//	                             throttleStatus says how long to wait
+//	JSON-RPC         200, error  code 429, -32005 and some others, unless the message is about a
+//	                             single query; also in a batch
+//	Slack            200, error  ratelimited
+//	Discord,         429         retry_after, in fractions of a second; global
+//	Telegram
+//	problem+json     any error   quota-exceeded, temporary-reduced-capacity, abnormal-usage-detected
+//	GitHub           403, 429    the message about a secondary limit
+//	Anthropic        from 500    overloaded_error
+//	Ollama           503         the queue is full
+//
+// A request that was refused in this way is sent again whatever its method, unless the status is
+// 503 and the body does not say that nothing was done, as with Azure, or the server did a part of
+// it, such as some calls of a batch. A quota that is used up for the day, a spend limit and an
+// account without credit are not retried.
+//
+// To find these words, a Transport reads up to 64 KiB of the body of errors that look like one of
+// these by header and media type: of JSON all but 401 and 404. A response with status 200 is read
+// only if it is JSON and either the path has "graphql" in it, or the body of a POST, which must
+// be available again, calls a method of JSON-RPC, or there is an X-Slack-Req-Id; most are passed
+// on after 512 bytes. A body that stalls is waited for for a second. An [Inspector] as
+// Config.Inspect reads the words of other servers:
+//
+//	GitHub, AWS, Anthropic,   the above, without a look at header and path: for gateways and
+//	Google, GraphQL           servers that are compatible but for these
+//	Inspectors                several of these for one transport
 //
 // # Costs
 //
@@ -163,10 +190,9 @@
 //	openai-go          nothing
 //	aws-sdk-go-v2      nothing; for uploads of more than 64 KiB, which only the SDK can
 //	                   repeat, ratelimit.None as retry.StandardOptions.RateLimiter
-//	anthropic-sdk-go   Config.Inspect: Anthropic
+//	anthropic-sdk-go   nothing
 //	go-github          github.WithDisableRateLimitCheck, or it refuses calls itself;
-//	                   Config.Inspect: GitHub; RetryPolicy.MaxServerWait: 2 * time.Hour
-//	                   to wait for the next hour
+//	                   RetryPolicy.MaxServerWait: 2 * time.Hour to wait for the next hour
 //
 // To have only one loop, turn off that of the SDK (option.WithMaxRetries(0),
 // aws.NopRetryer{}) and let Config.Idempotent return true for calls that may be sent twice,

@@ -11,6 +11,8 @@ import (
 // retries of a 429 because of the spend limit, which lasts until the next month. It reads the
 // body of responses from 500 and of a 429 without Retry-After. It does not see errors within an
 // event stream.
+//
+// Every Transport uses Anthropic for errors of JSON.
 func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {
 		return

@@ -75,9 +75,8 @@
 // # What is not read
 //
 // Bodies: the secondary limits of GitHub, the ThrottlingException of AWS, THROTTLED of
-// GraphQL, the RetryInfo of Google, retry_after of Discord. The Inspectors of package
-// sluicehttp read some of them. Code that reads a body itself sets Info.Throttled and
-// Info.RetryAt.
+// GraphQL, the RetryInfo of Google, retry_after of Discord. A Transport of package sluicehttp
+// reads them. Code that reads a body itself sets Info.Throttled and Info.RetryAt.
 //
 // The limit of HubSpot per ten seconds, the priority tier of Anthropic, and months and years
 // as windows are not read either. The leak rate of a Shopify bucket depends on the plan of
