@@ -123,7 +123,7 @@ func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
 	head := glance(resp, patience, func(head []byte) bool {
 		return bytes.Contains(head, mark) || bytes.Contains(head, fine)
 	})
-	if len(head) > 0 && head[0] == '[' { // a batch, whose last call may be the one that was refused
+	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) > 0 && head[0] == '[' { // a batch, whose last call may be the one that was refused
 		return true
 	}
 	before, _, found := bytes.Cut(head, mark)
