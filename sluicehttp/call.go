@@ -145,7 +145,10 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	st, b := h.state, h.bill
 	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
-	some := c.speakers(resp)
+	some := uint32(0)
+	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK && c.req.Body != nil {
+		some = c.speakers(resp)
+	}
 	if now.IsZero() {
 		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && b == nil && st.floors.Load() == 0 && !c.noted() {
 			return nil, now

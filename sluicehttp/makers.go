@@ -14,18 +14,19 @@ import (
 //
 // Some servers throttle with a status that means something else, and say so only in the body.
 // Reading every body would delay every response until its first bytes are there, and cost
-// 6 µs. So status and header decide first whether a maker may be speaking:
+// 2.5 µs more than the 1 µs of the rest. So status and header decide first whether a maker may be speaking:
 //
 //	from 400        a header of the maker, or a body of JSON. Errors are rare, their bodies short.
-//	200             only where a maker is known to throttle with it, and then the request or a
-//	                header says whose API it is: a path with "graphql", a body that calls a
-//	                JSON-RPC method, a header of Slack. A first look at no more than 512 bytes
-//	                tells most of these responses apart: a refusal begins with its error.
+//	200             only where a maker is known to throttle with it, and then a request with a
+//	                body or a header says whose API it is: a path with "graphql", a body that
+//	                calls a JSON-RPC method, a header of Slack. A first look at no more than 512
+//	                bytes tells most of these responses apart: a refusal begins with its error.
 //	all others      never
 //
-// Measured (BenchmarkRoundTrip, linux/amd64, Go 1.26): a GET or POST that is none of these costs
-// the same as without, within 1 %; a POST of JSON with a JSON response 0.2 µs for a look at the
-// request; a GraphQL or JSON-RPC response without an error 2 µs.
+// Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
+// costs what it did without this, within 1 %; a POST of JSON with a JSON response 0.2 µs more, for a
+// look at the request; a response of GraphQL or JSON-RPC without an error 2.5 µs; an error of JSON
+// 7 µs.
 
 // A maker is somebody whose servers say in their own words that there were too many calls.
 type maker struct {
@@ -36,8 +37,8 @@ type maker struct {
 	looks func(resp *http.Response) bool
 	mark  string
 
-	// inSuccess reports whether a response with status 200 may be a refusal; nil if none is. Such
-	// a response is one if the mark comes before fine in its first bytes.
+	// inSuccess reports whether a response of JSON with status 200 to a request with a body may be
+	// a refusal; nil if none is. It is one if the mark comes before fine in its first bytes.
 	inSuccess func(c *call, resp *http.Response) bool
 	fine      string
 
@@ -87,16 +88,13 @@ func (c *call) speakers(resp *http.Response) (some uint32) {
 				some |= 1 << i
 			}
 		}
-	case resp.StatusCode == http.StatusOK:
-		// In order of cost; most requests are none of these.
-		switch {
-		case toSlack(c, resp):
-			return 1 << slackMaker
-		case toGraphQL(c, resp):
-			return 1 << graphQLMaker
-		case toJSONRPC(c, resp):
-			return 1 << jsonRPCMaker
-		}
+	case resp.StatusCode != http.StatusOK || c.req.Body == nil || !shortJSON(resp):
+	case toGraphQL(c, resp):
+		return 1 << graphQLMaker
+	case toSlack(c, resp):
+		return 1 << slackMaker
+	case toJSONRPC(c, resp):
+		return 1 << jsonRPCMaker
 	}
 	return some
 }
@@ -203,19 +201,19 @@ func shortJSON(resp *http.Response) bool {
 
 // toSlack reports whether resp may be a refusal of Slack.
 func toSlack(_ *call, resp *http.Response) bool {
-	return len(resp.Header["X-Slack-Req-Id"]) > 0 && shortJSON(resp)
+	return len(resp.Header["X-Slack-Req-Id"]) > 0
 }
 
 // toGraphQL reports whether the request of c is a query of GraphQL and resp may be a refusal:
 // "/graphql", "/admin/api/2026-10/graphql.json".
-func toGraphQL(c *call, resp *http.Response) bool {
-	return strings.Contains(c.req.URL.Path, "graphql") && shortJSON(resp)
+func toGraphQL(c *call, _ *http.Response) bool {
+	return strings.Contains(c.req.URL.Path, "graphql")
 }
 
 // toJSONRPC reports whether the request of c calls a method of JSON-RPC and resp may be a refusal.
 // Some clients write the method before the version.
-func toJSONRPC(c *call, resp *http.Response) bool {
-	if c.req.Method != http.MethodPost || c.req.Body == nil || !shortJSON(resp) {
+func toJSONRPC(c *call, _ *http.Response) bool {
+	if c.req.Method != http.MethodPost {
 		return false
 	}
 	var buf [64]byte
