@@ -14,7 +14,8 @@ import (
 //
 // Some servers throttle with a status that means something else, and say so only in the body.
 // Reading every body would delay every response until its first bytes are there, and cost
-// 2.5 µs more than the 1 µs of the rest. So status and header decide first whether a maker may be speaking:
+// 2.5 µs more than the 1 µs of the rest. So status and header decide first whether a maker may be
+// speaking:
 //
 //	from 400        a header of the maker, or a body of JSON. Errors are rare, their bodies short.
 //	200             only where a maker is known to throttle with it, and then a request with a

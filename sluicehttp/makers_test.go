@@ -85,6 +85,7 @@ var words = []word{
 	{"GitHub GraphQL, with a time", 200, "Content-Type: application/json|Retry-After: 9", "/graphql", "{}", `{"errors": [{"type": "RATE_LIMITED"}]}`, 9 * second, 9 * second},
 	// https://linear.app/developers/rate-limiting
 	{"Linear", 400, "", "/", "{}", `{"errors":[{"message":"Rate limit exceeded","extensions":{"type":"ratelimited","code":"RATELIMITED","statusCode":429}}]}`, second, second},
+	{"Linear, with limits", 400, "Content-Type: application/json|X-RateLimit-Requests-Limit: 5|X-RateLimit-Requests-Remaining: 0|X-RateLimit-Requests-Reset: 20", "/", "{}", `{"errors":[{"extensions":{"code":"RATELIMITED"}}]}`, 20 * second, 20 * second},
 	{"Linear, 503", 503, "", "/", "{}", `{"errors":[{"message":"Rate limit exceeded","extensions":{"code":"RATELIMITED"}}]}`, second, second},
 	{"GraphQL, its own type", 200, "Content-Type: application/graphql-response+json", "/api/graphql", "{}", `{"errors":[{"extensions":{"code":"rate_limited"}}]}`, second, second},
 	// Some of it was done.
@@ -96,6 +97,7 @@ var words = []word{
 	{"JSON-RPC, the method first", 200, "", "/", `{"method":"a","params":[],"id":1,"jsonrpc":"2.0"}`, fmt.Sprintf(refusedCall, -32005, "limit exceeded"), second, second},
 	{"JSON-RPC, with spaces", 200, "", "/", "\n\t{ \"jsonrpc\" : \"2.0\" }", ` { "jsonrpc": "2.0", "error": { "code": -32005, "message": "limit exceeded" } }`, second, second},
 	{"JSON-RPC, 500", 500, "", "/", call, fmt.Sprintf(refusedCall, -32005, "limit exceeded"), second, second},
+	{"JSON-RPC, 503", 503, "", "/", call, fmt.Sprintf(refusedCall, -32005, "limit exceeded"), second, second},
 	{"JSON-RPC, 403", 403, "", "/", call, fmt.Sprintf(refusedCall, -32029, "Too many requests"), second, second},
 	// https://docs.metamask.io/services/how-to/avoid-rate-limiting
 	{"Infura", 200, "", "/v3/key", call, fmt.Sprintf(infura, 30), 30 * second, 30 * second},
@@ -280,6 +282,7 @@ func TestMakers_FineIsNotHeldUp(t *testing.T) {
 		"Slack":                    {"/", "{}", "X-Slack-Req-Id: 1", []string{`{"ok":true,`, `"a":1}`}, 0},
 		"GraphQL, late":            {"/graphql", "{}", "", []string{`{`, `"data":{"a":1}}`}, second},
 		"GraphQL, a refusal, late": {"/graphql", "{}", "", []string{`{`, `"errors":[{"extensions":{"code":"THROTTLED"}}]}`}, second},
+		"a batch, late":            {"/", call, "", []string{`[`, `{"jsonrpc":"2.0","result":1}]`}, second},
 		"GraphQL, many bytes":      {"/graphql", "{}", "", []string{`{"extensions":"` + strings.Repeat("x", 600), `"}`}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
