@@ -280,6 +280,7 @@ func TestMakers_FineIsNotHeldUp(t *testing.T) {
 		"GraphQL":                  {"/graphql", "{}", "", []string{`{"data":{"a":`, `1}}`}, 0},
 		"JSON-RPC":                 {"/", call, "", []string{`{"jsonrpc":"2.0","result":[`, `1]}`}, 0},
 		"Slack":                    {"/", "{}", "X-Slack-Req-Id: 1", []string{`{"ok":true,`, `"a":1}`}, 0},
+		"GraphQL, errors in data":  {"/graphql", "{}", "", []string{`{"data":{"errors":[`, `1]}}`}, 0},
 		"GraphQL, late":            {"/graphql", "{}", "", []string{`{`, `"data":{"a":1}}`}, second},
 		"GraphQL, a refusal, late": {"/graphql", "{}", "", []string{`{`, `"errors":[{"extensions":{"code":"THROTTLED"}}]}`}, second},
 		"a batch, late":            {"/", call, "", []string{`[`, `{"jsonrpc":"2.0","result":1}]`}, second},
