@@ -29,6 +29,7 @@ type call struct {
 	cost   int64
 	safe   bool      // it may be sent twice
 	partly bool      // the server did a part of it in the last attempt
+	other  bool      // the server named another reason in the last attempt than too many calls
 	page   *page     // of the report, or nil
 	began  time.Time // zero if ctx has no deadline
 	body   replay
@@ -155,7 +156,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		}
 		now = time.Now()
 	}
-	c.partly = st.inspect(resp, some, &said, now, c.patience())
+	c.partly, c.other = st.inspect(resp, some, &said, now, c.patience())
 	if said.ShouldRetry != nil && !*said.ShouldRetry {
 		// No waiting ends it: an account without credit, a spend limit. It says nothing about how
 		// often calls may be made.

@@ -17,25 +17,32 @@ import (
 //
 // Every Transport uses GitHub for responses with an X-GitHub-Request-Id.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
+	gitHub(&answer{resp: resp, peek: peek, said: said})
+}
+
+func gitHub(a *answer) {
+	if a.resp.StatusCode != http.StatusForbidden && a.resp.StatusCode != http.StatusTooManyRequests {
 		return
 	}
-	if !said.RetryAt.IsZero() {
-		said.Throttled = true
+	if !a.said.RetryAt.IsZero() {
+		a.said.Throttled = true
 		return
 	}
 	var answer struct {
 		Message string `json:"message"`
 		URL     string `json:"documentation_url"`
 	}
-	if !decode(peek(), &answer) {
+	if !decode(a.peek(), &answer) {
 		return
 	}
 	message := strings.ToLower(answer.Message)
 	if strings.Contains(message, "secondary rate limit") || strings.Contains(message, "abuse detection") ||
 		strings.HasSuffix(answer.URL, "secondary-rate-limits") || strings.HasSuffix(answer.URL, "#abuse-rate-limits") {
-		said.Throttled, said.Reason, said.Floor = true, "secondary rate limit", time.Minute
+		a.refused("secondary rate limit")
+		a.said.Floor = time.Minute
+		return
 	}
+	a.other = message != ""
 }
 
 // GraphQL is an [Inspector] for servers that throttle with an error whose code is THROTTLED or

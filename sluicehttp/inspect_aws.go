@@ -19,20 +19,25 @@ import (
 // X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type
 // application/x-amz-json or XML. As Config.Inspect it is used for all responses from 400.
 func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	if resp.StatusCode < 400 {
+	aws(&answer{resp: resp, peek: peek, said: said})
+}
+
+func aws(a *answer) {
+	if a.resp.StatusCode < 400 {
 		return
 	}
-	codes := []string{resp.Header.Get("X-Amzn-Errortype")}
+	codes := []string{a.resp.Header.Get("X-Amzn-Errortype")}
 	if codes[0] == "" {
-		codes = awsCodesIn(peek())
+		codes = awsCodesIn(a.peek())
 	}
 	for _, code := range codes {
 		if code = awsCode(code); !awsThrottle(code) {
+			a.other = a.other || code != ""
 			continue
 		}
-		said.Throttled, said.Reason = true, code
-		if said.ShouldRetry == nil {
-			said.ShouldRetry = new(true)
+		a.refused(code)
+		if a.said.ShouldRetry == nil {
+			a.said.ShouldRetry = new(true)
 		}
 		return
 	}

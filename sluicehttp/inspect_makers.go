@@ -13,9 +13,12 @@ import (
 // what a storage account says at its limits. It does not say that nothing was done, so a POST is
 // not sent again. https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
 func azure(a *answer) {
-	if code := a.resp.Header.Get("X-Ms-Error-Code"); tooMany(code) {
-		a.refused(code)
+	code := a.resp.Header.Get("X-Ms-Error-Code")
+	if !tooMany(code) {
+		a.other = true
+		return
 	}
+	a.refused(code)
 }
 
 // errorCode inspects {"error": {"code": …, "type": …}}, as of Azure's Resource Manager, whose codes
@@ -348,5 +351,7 @@ func (g *googleError) inspect(a *answer) {
 		if at := time.Now().Add(delay); delay > 0 && at.After(a.said.RetryAt) { // not earlier than the header says
 			a.said.RetryAt, a.said.RetrySource = at, "retryDelay"
 		}
+		return
 	}
+	a.other = a.other || g.Error.Status != "" || len(g.Error.Errors) > 0
 }

@@ -24,7 +24,8 @@ type failure struct {
 func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *failure {
 	safe := c.safe
 	wanted := said.ShouldRetry != nil && *said.ShouldRetry
-	unclear := !said.Throttled && said.ShouldRetry == nil && said.RetryAt.IsZero() && mayBeRefusal(resp.StatusCode)
+	unclear := !said.Throttled && said.ShouldRetry == nil && said.RetryAt.IsZero() && mayBeRefusal(resp.StatusCode) &&
+		!(c.other && resp.StatusCode < 500)
 	switch {
 	case said.Throttled:
 		// The server has not processed the request, so any method may be tried

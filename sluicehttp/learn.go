@@ -10,9 +10,9 @@ import (
 
 // inspect completes said, what the header of resp says about limits: by those makers that some
 // has a bit for, by the configured Inspector, which has the last word, and by when to retry. resp
-// arrived at now. Its body is waited for for at most patience. partly reports that the server did
-// a part of the request.
-func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly bool) {
+// arrived at now. Its body is waited for for at most patience. partly and other are those of an
+// answer.
+func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly, other bool) {
 	if inspect := st.t.cfg.Inspect; inspect != nil || some != 0 {
 		seen, header := *said, *said // copies, so that only an inspection causes allocations
 		a := answer{resp: resp, peek: st.peeker(resp, &header, now, patience), said: &seen}
@@ -23,7 +23,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			st.whenRefused(&seen, resp, now)
 		}
-		*said, partly = seen, a.partly
+		*said, partly, other = seen, a.partly, a.other
 	}
 	if !said.RetryAt.IsZero() {
 		said.RetryAt = st.cut(said.RetryAt, now, said.RetrySource)
@@ -31,7 +31,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 	if said.Throttled {
 		st.when(said, now)
 	}
-	return partly
+	return partly, other
 }
 
 // whenRefused reads when to retry from the header of resp as if its status had said that it is

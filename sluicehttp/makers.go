@@ -55,12 +55,16 @@ type answer struct {
 	// partly reports that the server did a part of the request, so that it must not be sent again
 	// unless it is idempotent.
 	partly bool
+
+	// other reports that the server names another reason, so that a status such as 403, which may
+	// mean too many calls, does not.
+	other bool
 }
 
 // makers are all that are recognized, in order: a later one has the last word.
 var makers = []maker{
-	{name: "Amazon, MinIO", looks: ofAmazon, inspect: by(AWS)},
-	{name: "GitHub", looks: withHeader("X-Github-Request-Id"), mark: `"message"`, inspect: by(GitHub)},
+	{name: "Amazon, MinIO", looks: ofAmazon, inspect: aws},
+	{name: "GitHub", looks: withHeader("X-Github-Request-Id"), mark: `"message"`, inspect: gitHub},
 	{name: "Azure", looks: withHeader("X-Ms-Error-Code"), inspect: azure},
 	{name: "problem", looks: ofType("application/problem+json"), mark: problemTypes, inspect: problem},
 	{name: "Google", looks: jsonError, mark: `"error"`, inspect: google},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,6 +258,39 @@ func TestMakers_Global(t *testing.T) {
 			}
 			w.wantGet("https://a.test/b", 200)
 			w.wantCame(0, want)
+		})
+	}
+}
+
+// A 403 whose maker names another reason says nothing about the rate, however many come at once:
+// such as half of the objects of a store.
+func TestMakers_OtherReasons(t *testing.T) {
+	for name, forbidden := range map[string]sluicetest.Layer{
+		"S3":     sluicetest.Reply(403, "<Error><Code>AccessDenied</Code></Error>", xmlType),
+		"Azure":  sluicetest.Status(403, "X-Ms-Error-Code: AuthorizationPermissionMismatch"),
+		"Google": sluicetest.Reply(403, fmt.Sprintf(googleForbidden, "insufficientFilePermissions"), "Content-Type: application/json"),
+		"GitHub": sluicetest.Reply(403, `{"message": "Resource not accessible by integration"}`, "Content-Type: application/json", "X-GitHub-Request-Id: 1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := layers(sluicetest.Delay(10*ms), sluicetest.Path("/mine", sluicetest.Delay(10*ms)), sluicetest.Path("/yours", forbidden))
+			inWorld(t, sluicehttp.Config{}, faults, func(w *world) {
+				var wg sync.WaitGroup
+				for i := range 16 {
+					path, status := "/mine", 200
+					if i%2 == 0 {
+						path, status = "/yours", 403
+					}
+					wg.Go(func() {
+						for range 25 {
+							w.wantGet("https://a.test"+path, status)
+						}
+					})
+				}
+				wg.Wait()
+				if n, learned := len(w.srv.Record().Requests), stats(t, w.rt).Learned; n != 400 || learned != nil || w.now() != 500*ms {
+					t.Errorf("%d requests in %v, learned %v", n, w.now(), learned)
+				}
+			})
 		})
 	}
 }

@@ -65,7 +65,7 @@ func TestTransport_UnclearRefusals(t *testing.T) {
 	rate := func(status int, burst int64) sluicetest.Limit {
 		return sluicetest.Limit{Count: 20, Per: time.Second, Burst: burst, Status: status}
 	}
-	sure := func(*http.Request) bool { return true }
+	sure := func(*http.Request, []byte) bool { return true }
 	for name, c := range map[string]struct {
 		limit   sluicetest.Limit
 		cfg     sluicehttp.Config
