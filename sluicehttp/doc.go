@@ -141,9 +141,9 @@
 //
 // To find these words, a Transport reads up to 64 KiB of the body of errors that look like one of
 // these by header and media type: of JSON all but 401 and 404. A response with status 200 is read
-// only if it is JSON and either the path has "graphql" in it, or the body of a POST, which must
-// be available again, calls a method of JSON-RPC, or there is an X-Slack-Req-Id; most are passed
-// on after 512 bytes. A body that stalls is waited for for a second. An [Inspector] as
+// only if it is JSON, the request had a body, and the path has "graphql" in it, or a POST calls a
+// method of JSON-RPC with a body that is available again, or there is an X-Slack-Req-Id; most are
+// passed on after 512 bytes. A body that stalls is waited for for a second. An [Inspector] as
 // Config.Inspect reads the words of other servers:
 //
 //	GitHub, AWS, Anthropic,   the above, without a look at header and path: for gateways and

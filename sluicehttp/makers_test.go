@@ -413,6 +413,48 @@ func TestMakers_Bucket(t *testing.T) {
 	}
 }
 
+// A shop with 1,000 points that gets 50 per second, and queries of 100 points: its throttleStatus
+// says when there are enough, and nothing is configured.
+func TestMakers_Shopify(t *testing.T) {
+	var mu sync.Mutex
+	available, last, refused := 1000.0, time.Time{}, 0
+	shop := sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		if !last.IsZero() {
+			available = min(1000, available+50*now.Sub(last).Seconds())
+		}
+		last = now
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if available < 100 {
+			refused++
+			fmt.Fprintf(w, shopify, 100, available, 50.0)
+			return
+		}
+		available -= 100
+		fmt.Fprintf(w, `{"data":{"shop":{"name":"x"}},"extensions":{"cost":{"requestedQueryCost":100,"actualQueryCost":100,"throttleStatus":{"maximumAvailable":1000.0,"currentlyAvailable":%v,"restoreRate":50.0}}}}`, available)
+	}))
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(20*ms), shop), func(w *world) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 25 {
+					_, body, err := w.do(request(w, bg, "POST", "https://a.test/admin/api/2026-10/graphql.json", strings.NewReader(`{"query":"{shop{name}}"}`)))
+					if err != nil || !strings.HasPrefix(body, `{"data"`) {
+						t.Errorf("%s, %v", body, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d refused, %v", refused, w.now())
+		if ideal := 380 * second; w.now() > ideal*105/100 || refused > 40 {
+			t.Errorf("%d refused, %v of %v", refused, w.now(), ideal)
+		}
+	})
+}
+
 // never is an Inspector that prevents retries.
 func never(_ *http.Response, _ func() []byte, said *ratelimit.Info) { said.ShouldRetry = new(false) }
 
