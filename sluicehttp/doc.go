@@ -125,7 +125,7 @@
 //	GraphQL          200, error  code or type THROTTLED, RATE_LIMITED or similar; Shopify's
 //	                             throttleStatus says how long to wait
 //	JSON-RPC         200, error  code 429, -32005 and some others, unless the message is about a
-//	                             single query; also in a batch
+//	                             single query; also within a batch
 //	Slack            200, error  ratelimited
 //	Discord,         429         retry_after, in fractions of a second; global
 //	Telegram
@@ -134,20 +134,20 @@
 //	Anthropic        from 500    overloaded_error
 //	Ollama           503         the queue is full
 //
-// A request that was refused in this way is sent again whatever its method, unless the status is
-// 503 and the body does not say that nothing was done, as with Azure, or the server did a part of
-// it, such as some calls of a batch. A quota that is used up for the day, a spend limit and an
+// A request that is throttled in this way is sent again whatever its method. There are two
+// exceptions: a 503 whose body does not say that nothing was done, as with Azure, and a request of
+// which the server did a part, such as some calls of a batch. A quota that is used up for the day, a spend limit and an
 // account without credit are not retried.
 //
 // To find these words, a Transport reads up to 64 KiB of the body of errors that look like one of
-// these by header and media type: of JSON all but 401 and 404. A response with status 200 is read
+// these by header and media type: of JSON, all except 401 and 404. A response with status 200 is read
 // only if it is JSON, the request had a body, and the path has "graphql" in it, or a POST calls a
 // method of JSON-RPC with a body that is available again, or there is an X-Slack-Req-Id; most are
 // passed on after 512 bytes. A body that stalls is waited for for a second. An [Inspector] as
 // Config.Inspect reads the words of other servers:
 //
 //	GitHub, AWS, Anthropic,   the above, without a look at header and path: for gateways and
-//	Google, GraphQL           servers that are compatible but for these
+//	Google, GraphQL           servers that are compatible except in these
 //	Inspectors                several of these for one transport
 //
 // # Costs

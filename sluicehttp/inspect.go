@@ -38,7 +38,7 @@ func gitHub(a *answer) {
 	message := strings.ToLower(answer.Message)
 	if strings.Contains(message, "secondary rate limit") || strings.Contains(message, "abuse detection") ||
 		strings.HasSuffix(answer.URL, "secondary-rate-limits") || strings.HasSuffix(answer.URL, "#abuse-rate-limits") {
-		a.refused("secondary rate limit")
+		a.throttled("secondary rate limit")
 		a.said.Floor = time.Minute
 		return
 	}

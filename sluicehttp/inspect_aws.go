@@ -35,7 +35,7 @@ func aws(a *answer) {
 			a.other = a.other || code != ""
 			continue
 		}
-		a.refused(code)
+		a.throttled(code)
 		if a.said.ShouldRetry == nil {
 			a.said.ShouldRetry = new(true)
 		}

@@ -18,7 +18,7 @@ func azure(a *answer) {
 		a.other = true
 		return
 	}
-	a.refused(code)
+	a.throttled(code)
 }
 
 // errorCode inspects {"error": {"code": …, "type": …}}, as of Azure's Resource Manager, whose codes
@@ -39,7 +39,7 @@ func errorCode(a *answer) {
 	case e.Code == "insufficient_quota" || e.Type == "insufficient_quota":
 		a.final("insufficient_quota") // there is no credit
 	case tooMany(e.Code) || e.Code == "rate_limit_exceeded":
-		a.refused(e.Code)
+		a.throttled(e.Code)
 	}
 }
 
@@ -68,7 +68,7 @@ func problem(a *answer) {
 	default:
 		return
 	}
-	a.refused(kind)
+	a.throttled(kind)
 	if len(answer.Policies) == 0 {
 		return
 	}
@@ -116,7 +116,7 @@ func retryAfterInBody(a *answer) {
 // https://docs.ollama.com/faq#how-does-ollama-handle-concurrent-requests
 func ollama(a *answer) {
 	if a.resp.StatusCode == http.StatusServiceUnavailable {
-		a.refused("the queue is full")
+		a.throttled("the queue is full")
 		a.untouched()
 	}
 }
@@ -129,7 +129,7 @@ func slack(a *answer) {
 		Error string `json:"error"`
 	}
 	if decode(a.peek(), &answer) && answer.OK != nil && !*answer.OK && answer.Error == "ratelimited" {
-		a.refused(answer.Error)
+		a.throttled(answer.Error)
 		a.untouched()
 	}
 }
@@ -149,7 +149,7 @@ type rpcReply struct {
 }
 
 // jsonRPC inspects a response of JSON-RPC 2.0, or a batch of them, with any status. If a part of a
-// batch was refused, the others were not.
+// batch was throttled, the others were not.
 func jsonRPC(a *answer) {
 	replies := []rpcReply{{}}
 	body := bytes.TrimSpace(a.peek())
@@ -160,25 +160,25 @@ func jsonRPC(a *answer) {
 	} else if !decode(body, &replies[0]) {
 		return
 	}
-	refused := 0
+	throttled := 0
 	for i := range replies {
-		if r := &replies[i]; r.Version == "2.0" && r.refused() {
-			refused++
+		if r := &replies[i]; r.Version == "2.0" && r.throttled() {
+			throttled++
 			a.after(r.Error.Data.Rate.Backoff, "backoff_seconds")
 		}
 	}
-	if refused == 0 {
+	if throttled == 0 {
 		return
 	}
-	a.refused("the call exceeds a limit")
-	if refused < len(replies) {
+	a.throttled("the call exceeds a limit")
+	if throttled < len(replies) {
 		a.partly = true
 		return
 	}
 	a.untouched()
 }
 
-// refused reports whether the call was refused because there were too many. -32005 is that in
+// throttled reports whether the call was throttled because there were too many. -32005 is that in
 // EIP-1474 ("Limit exceeded"), and the others at some providers. But the numbers are free for all:
 // for Infura -32005 is also a query with too many results, for Solana a node that is behind, so
 // the message has a say.
@@ -188,7 +188,7 @@ func jsonRPC(a *answer) {
 //	-32007  "50/second request limit reached"  QuickNode
 //	-32029, -32090  "Too many requests …"  others
 //	429     Alchemy: https://www.alchemy.com/docs/reference/error-reference
-func (r *rpcReply) refused() bool {
+func (r *rpcReply) throttled() bool {
 	if r.Error == nil {
 		return false
 	}
@@ -255,7 +255,7 @@ func graphQL(a *answer) {
 	if !throttled {
 		return
 	}
-	a.refused("the body says throttled")
+	a.throttled("the body says throttled")
 	a.after(answer.Extensions.Cost.wait(), "throttleStatus")
 	if len(answer.Data) > 0 && string(answer.Data) != "null" {
 		a.partly = true

@@ -21,7 +21,7 @@ import (
 //	200             only where a maker is known to throttle with it, and then a request with a
 //	                body or a header says whose API it is: a path with "graphql", a body that
 //	                calls a JSON-RPC method, a header of Slack. A first look at no more than 512
-//	                bytes tells most of these responses apart: a refusal begins with its error.
+//	                bytes tells most of these responses apart: a throttle begins with its error.
 //	all others      never
 //
 // Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
@@ -29,17 +29,18 @@ import (
 // look at the request; a response of GraphQL or JSON-RPC without an error 2.5 µs; an error of JSON
 // 7 µs.
 
-// A maker is somebody whose servers say in their own words that there were too many calls.
+// A maker is a vendor or a protocol whose servers say in their own words that there were too many
+// calls.
 type maker struct {
 	name string
 
 	// looks reports whether resp, an error from 400, may be of this maker, by its header. If mark
-	// is set, the body must contain it, too; that is cheaper than to parse it.
+	// is set, the body must contain it, too; which is cheaper than parsing it.
 	looks func(resp *http.Response) bool
 	mark  string
 
 	// inSuccess reports whether a response of JSON with status 200 to a request with a body may be
-	// a refusal; nil if none is. It is one if the mark comes before fine in its first bytes.
+	// a throttle; nil if none is. It is one if the mark comes before fine in its first bytes.
 	inSuccess func(c *call, resp *http.Response) bool
 	fine      string
 
@@ -61,7 +62,7 @@ type answer struct {
 	other bool
 }
 
-// makers are all that are recognized, in order: a later one has the last word.
+// makers are those that are recognized. Of several that recognize a response, the last one decides.
 var makers = []maker{
 	{name: "Amazon, MinIO", looks: ofAmazon, inspect: aws},
 	{name: "GitHub", looks: withHeader("X-Github-Request-Id"), mark: `"message"`, inspect: gitHub},
@@ -77,7 +78,7 @@ var makers = []maker{
 	{name: "Slack", looks: jsonError, mark: `"ratelimited"`, inspect: slack, inSuccess: toSlack, fine: `"ok":true`},
 }
 
-// Those of makers that refuse with status 200. TestMakers_Places checks that they are these.
+// The places of those makers that throttle with status 200. TestMakers_Places checks them.
 const (
 	graphQLMaker = 9 + iota
 	jsonRPCMaker
@@ -120,13 +121,13 @@ func (a *answer) inspectAs(some uint32, patience time.Duration) {
 	}
 }
 
-// suspects reports whether the first bytes of resp, whose status is 200, may be a refusal.
+// suspects reports whether the first bytes of resp, whose status is 200, may be a throttle.
 func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
 	mark, fine := []byte(m.mark), []byte(m.fine)
 	head := glance(resp, patience, func(head []byte) bool {
 		return bytes.Contains(head, mark) || bytes.Contains(head, fine)
 	})
-	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) > 0 && head[0] == '[' { // a batch, whose last call may be the one that was refused
+	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) > 0 && head[0] == '[' { // a batch, whose last call may be the one that was throttled
 		return true
 	}
 	before, _, found := bytes.Cut(head, mark)
@@ -138,12 +139,12 @@ func by(i Inspector) func(*answer) {
 	return func(a *answer) { i(a.resp, a.peek, a.said) }
 }
 
-// refused notes that the server did nothing because there were too many calls.
-func (a *answer) refused(reason string) {
+// throttled notes that the server did nothing because there were too many calls.
+func (a *answer) throttled(reason string) {
 	a.said.Throttled, a.said.Reason = true, reason
 }
 
-// untouched notes that the refusal itself says that nothing was done: a status such as 503 alone
+// untouched notes that the response itself says that nothing was done: a status such as 503 alone
 // does not.
 func (a *answer) untouched() {
 	if a.said.ShouldRetry == nil && a.resp.StatusCode >= 500 {
@@ -185,8 +186,8 @@ func mediaType(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// jsonError reports whether resp is an error with a body of JSON. With 401 and 404 nobody
-// throttles, and the latter is the most frequent error.
+// jsonError reports whether resp is an error with a body of JSON. No maker throttles with 401 or
+// 404, and 404 is the most frequent error.
 func jsonError(resp *http.Response) bool {
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized {
 		return false
@@ -195,7 +196,7 @@ func jsonError(resp *http.Response) bool {
 	return kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
 }
 
-// shortJSON reports whether resp is JSON that is not too long to be a refusal.
+// shortJSON reports whether resp is JSON that is not too long to be a throttle.
 func shortJSON(resp *http.Response) bool {
 	if resp.ContentLength > mostPeeked {
 		return false
@@ -204,18 +205,18 @@ func shortJSON(resp *http.Response) bool {
 	return len(kind) > 0 && (strings.HasPrefix(kind[0], "application/json") || strings.HasPrefix(kind[0], "application/graphql-response+json"))
 }
 
-// toSlack reports whether resp may be a refusal of Slack.
+// toSlack reports whether resp may be a throttle of Slack.
 func toSlack(_ *call, resp *http.Response) bool {
 	return len(resp.Header["X-Slack-Req-Id"]) > 0
 }
 
-// toGraphQL reports whether the request of c is a query of GraphQL and resp may be a refusal:
+// toGraphQL reports whether the request of c is a query of GraphQL and resp may be a throttle:
 // "/graphql", "/admin/api/2026-10/graphql.json".
 func toGraphQL(c *call, _ *http.Response) bool {
 	return strings.Contains(c.req.URL.Path, "graphql")
 }
 
-// toJSONRPC reports whether the request of c calls a method of JSON-RPC and resp may be a refusal.
+// toJSONRPC reports whether the request of c calls a method of JSON-RPC and resp may be a throttle.
 // Some clients write the method before the version.
 func toJSONRPC(c *call, _ *http.Response) bool {
 	if c.req.Method != http.MethodPost {
