@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +268,54 @@ func TestForOpenAI_NoCreditIsFinal(t *testing.T) {
 				t.Errorf("%s: %d requests, want %d", body, got, want)
 			}
 		})
+	}
+}
+
+// At a compatible server that publishes no limits, such as vLLM, the preset is as fast as no
+// configuration: 300 calls at 500 per minute with a burst of 20 need 33.6 s.
+func TestForOpenAI_WithoutHeaders(t *testing.T) {
+	for name, cfg := range map[string]sluicehttp.Config{"no configuration": {}, "ForOpenAI": presets.ForOpenAI()} {
+		for _, workers := range []int{8, 32, 300} {
+			t.Run(fmt.Sprintf("%s/%d", name, workers), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					limit := sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 20, Body: `{"error":{"message":"x","type":"requests","code":"rate_limit_exceeded"}}`}
+					srv := sluicetest.NewServer(sluicetest.Delay(15*time.Millisecond), sluicetest.Enforce(limit),
+						sluicetest.Reply(200, `{"usage":{"total_tokens":30,"completion_tokens":20}}`, "Content-Type: application/json"))
+					defer srv.Close()
+					base := srv.Transport()
+					defer base.CloseIdleConnections()
+					rt, err := sluicehttp.New(base, cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					start, work := time.Now(), make(chan int)
+					var wg sync.WaitGroup
+					for range workers {
+						wg.Go(func() {
+							for range work {
+								resp, err := rt.RoundTrip(post(t, chat, `{"model":"m","messages":[{"role":"user","content":"hello"}]}`))
+								if err != nil {
+									t.Error(err)
+									continue
+								}
+								if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+									t.Errorf("%s, %v", resp.Status, err)
+								}
+								resp.Body.Close()
+							}
+						})
+					}
+					for i := range 300 {
+						work <- i
+					}
+					close(work)
+					wg.Wait()
+					if took := time.Since(start); took > 36*time.Second {
+						t.Errorf("took %v", took)
+					}
+				})
+			})
+		}
 	}
 }
 
