@@ -15,7 +15,6 @@ import (
 // FuzzMakers answers a request with any response. The transport must neither panic nor change the
 // body, and no wait that the server asks for may be longer than MaxPause.
 func FuzzMakers(f *testing.F) {
-	types := []string{"application/json", "application/problem+json", "application/xml", "application/graphql-response+json", ""}
 	for _, c := range words {
 		kind := "application/json"
 		if c.header != "" {
@@ -29,10 +28,8 @@ func FuzzMakers(f *testing.F) {
 		`{"jsonrpc": "2.0", "error": {"code": 429, "data": {"rate": {"backoff_seconds": 1e30}}}}`,
 		`{"errors": [{"type": "THROTTLED"}], "extensions": {"cost": {"requestedQueryCost": 1e308, "throttleStatus": {"currentlyAvailable": -1e308, "restoreRate": 1e-308}}}}`,
 	} {
-		for _, kind := range types {
-			for _, status := range []int{200, 400, 403, 429, 503} {
-				f.Add(status, kind, "/graphql", call, body)
-			}
+		for _, status := range []int{200, 403, 429} {
+			f.Add(status, "application/json", "/graphql", call, body)
 		}
 	}
 	f.Fuzz(func(t *testing.T, status int, kind, path, sent, body string) {
