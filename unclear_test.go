@@ -96,15 +96,15 @@ func TestMaybeThrottled_IsLearned(t *testing.T) {
 		cost    int64
 		refused int // at most
 	}{
-		"32 workers":                 {sluice.Config{}, false, 32, 1, 70},
-		"one call each":              {sluice.Config{}, false, 400, 1, 450},
-		"4 workers":                  {sluice.Config{}, false, 4, 1, 70},
-		"below a parent":             {sluice.Config{}, true, 32, 1, 70},
-		"costs":                      {sluice.Config{}, false, 32, 3, 70},
+		"32 workers":                 {sluice.Config{}, false, 32, 1, 100},
+		"one call each":              {sluice.Config{}, false, 400, 1, 480},
+		"4 workers":                  {sluice.Config{}, false, 4, 1, 180},
+		"below a parent":             {sluice.Config{}, true, 32, 1, 100},
+		"costs":                      {sluice.Config{}, false, 32, 3, 100},
 		"told the rate":              {sluice.Config{Rate: sluice.Rate{Count: 19, Per: time.Second}}, false, 32, 1, 5},
-		"told twice the rate":        {sluice.Config{Rate: sluice.Rate{Count: 40, Per: time.Second}}, false, 32, 1, 120},
-		"a semaphore":                {sluice.Config{Concurrency: 8}, false, 32, 1, 70},
-		"it searches from the start": {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, false, 32, 1, 70},
+		"told twice the rate":        {sluice.Config{Rate: sluice.Rate{Count: 40, Per: time.Second}}, false, 32, 1, 150},
+		"a semaphore":                {sluice.Config{Concurrency: 8}, false, 32, 1, 100},
+		"it searches from the start": {sluice.Config{Adaptive: sluice.Adaptive{Search: true}}, false, 32, 1, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

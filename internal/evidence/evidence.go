@@ -66,16 +66,15 @@ const (
 	limited    = .03              // the share of calls made slowly that a limit refuses at most, for jitter
 	alike      = .4               // and failures: so much of that of others, of which those are known first that failed
 	leastShare = .1               // and at least this
-	trial      = 10 * time.Second // then less evidence is enough, of
-	fewSlow    = 6                // calls that were made slowly, or
-	fewLater   = 32               // calls, if the share is
-	hardly     = .75              // of what it was, or
-	half       = .5
-	slow       = .6  // of the best rate at which calls were granted is slow
-	fade       = .1  // of that rate, at each unclear answer to a slow call: it may have changed
-	enough     = 8   // calls by which that rate is measured
-	mostRow    = 4   // unclear answers in a row that count
-	memory     = 256 // answers; then older ones count half
+	trial      = 2 * time.Second  // and the time of
+	fewGrants  = 20               // calls at the rate at which they were granted, but at most
+	mostTrial  = 10 * time.Second // this: then
+	stillMany  = 7                // unclear ones of the last 16 answers are too many
+	slow       = .6               // of the best rate at which calls were granted is slow
+	fade       = .1               // of that rate, at each unclear answer to a slow call: it may have changed
+	enough     = 8                // calls by which that rate is measured
+	mostRow    = 4                // unclear answers in a row that count
+	memory     = 256              // answers; then older ones count half
 
 	downSoon   = time.Second      // without a grant since the first unclear answer
 	downAfter  = 10 * time.Second // without one, for a limit that is believed
@@ -105,10 +104,8 @@ type Judge struct {
 	last      time.Duration // unclear answer
 	row       int           // unclear answers since a call was granted
 
-	test     test
-	believed time.Duration // since when
-	before   float64       // the share of unclear answers until then
-	later    sample        // answers since
+	test  test
+	trial time.Duration // until when what is believed is on trial
 
 	deaf  time.Duration // until then answers are failures
 	wrong int           // how often what was believed was wrong
@@ -157,14 +154,16 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	if j.answers == 0 {
 		j.begin(now, since)
 	}
-	j.answers = j.answers<<1 | 1
 	j.last = now
 	j.unclear++
 	j.row++
 	if since > j.first {
 		j.after++
 	}
-	j.learn(since, 1)
+	if j.state == watching || j.row <= mostRow { // while a server is down none of the two explanations holds
+		j.answers = j.answers<<1 | 1
+		j.learn(since, 1)
+	}
 	switch {
 	case j.down(now):
 		return Failure, false
@@ -178,18 +177,18 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 }
 
 // refuted reports whether the answers are failures. While this is only believed calls are slow,
-// perhaps without a reason: after a trial less evidence is enough, or that the share of all calls
-// has hardly fallen.
+// perhaps without a reason, and the rule that slows them down does so more with each such answer.
+// So it has as long as the server takes to grant some calls. If many of the last answers are
+// unclear then, slowing down has not helped. Without that, a server that fails seven of ten calls
+// was asked once a minute for a quarter of an hour.
 func (j *Judge) refuted(now time.Duration) bool {
 	switch {
 	case j.test.odds() >= certainty:
 		return true
-	case j.state == certain || now-j.believed < trial:
+	case j.state == certain || now < j.trial:
 		return false
 	}
-	slow := &j.test.slow
-	return slow.all >= fewSlow && slow.unclear >= slow.all*j.test.share() ||
-		j.later.all >= fewLater && j.later.unclear >= j.later.all*min(j.before*hardly, half)
+	return bits.OnesCount16(j.answers) >= stillMany
 }
 
 // begin begins to count, at an unclear answer after 16 clear ones.
@@ -208,8 +207,9 @@ func (j *Judge) watch(early bool) Verdict {
 		j.crowded && n >= still
 	switch {
 	case crowded && j.since >= several:
-		j.state, j.believed, j.later = believing, j.last, sample{}
-		j.before = float64(j.unclear) / float64(j.unclear+j.grants)
+		j.state = believing
+		apart := (j.last - j.first) / time.Duration(j.since)
+		j.trial = j.last + min(mostTrial, trial+fewGrants*apart)
 		return Refusal
 	case j.grants == 0 && j.after >= many && j.last-j.first >= downSoon:
 		return Mistaken // it is down: calls need not start slowly
@@ -229,13 +229,8 @@ func (j *Judge) down(now time.Duration) bool {
 	return j.state != watching && j.row >= downRow && now-j.lastGrant > patience
 }
 
-// learn counts an answer for the test, unclear or not. While a server is down none of the two
-// explanations holds.
+// learn counts an answer for the test, unclear or not.
 func (j *Judge) learn(since time.Duration, unclear float64) {
-	if j.row > mostRow {
-		return
-	}
-	j.later.add(unclear)
 	j.test.count(since, unclear, j.state != watching)
 	if j.state != watching && j.test.odds() <= -certainty {
 		j.state = certain
