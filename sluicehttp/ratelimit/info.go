@@ -107,6 +107,12 @@ type Limit struct {
 	// monotonic reading.
 	ResetAt time.Time
 
+	// Rounding is by how much ResetAt may be later than the reset itself: a second if the
+	// server states whole seconds, because servers round up, and a second more if it states an
+	// instant that had to be compared with a Date, which is rounded down. It is 0 if the field
+	// is more precise.
+	Rounding time.Duration
+
 	// NextAt is set for a bucket, and is when it will have one more Unit than
 	// now: the time until ResetAt divided by what is missing. It is zero for a
 	// window and for an unknown kind of limit, for a bucket without ResetAt, and

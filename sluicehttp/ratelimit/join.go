@@ -143,7 +143,7 @@ func (r *reader) fill(l, m *limit) {
 	}
 	l.Unit, l.Window = cmp.Or(l.Unit, m.Unit), cmp.Or(l.Window, m.Window)
 	if l.ResetAt.IsZero() && !m.ResetAt.IsZero() {
-		l.ResetAt, l.Source, l.refills = m.ResetAt, m.Source, m.refills
+		l.ResetAt, l.Rounding, l.Source, l.refills = m.ResetAt, m.Rounding, m.Source, m.refills
 	}
 }
 

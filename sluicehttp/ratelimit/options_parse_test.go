@@ -44,11 +44,11 @@ func TestParse(t *testing.T) {
 			"X-RateLimit-Reset: 1795264200", "X-RateLimit-Resource: core"),
 			Info{Throttled: true, RetryAt: in(30 * time.Minute), RetrySource: "X-Ratelimit-Reset", Limits: []Limit{{
 				Name: "core", Max: amountOf(5000), Used: amountOf(5000), Remaining: amountOf(0),
-				ResetAt: in(30 * time.Minute), Source: "X-Ratelimit-Reset"}}}},
+				ResetAt: in(30 * time.Minute), Rounding: time.Second, Source: "X-Ratelimit-Reset"}}}},
 		{"GitHub's other API counts points", 200, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: graphql"),
 			Info{Limits: []Limit{{Name: "graphql", Unit: "points", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub refuses, but not by the limit it shows", 429, fields("X-RateLimit-Remaining: 7", "X-RateLimit-Resource: core", "X-RateLimit-Reset: 30"),
-			Info{Throttled: true, Floor: time.Minute, Limits: []Limit{{Name: "core", Remaining: amountOf(7), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
+			Info{Throttled: true, Floor: time.Minute, Limits: []Limit{{Name: "core", Remaining: amountOf(7), ResetAt: in(30 * time.Second), Rounding: time.Second, Source: "X-Ratelimit-Reset"}}}},
 		{"GitHub refuses, perhaps for another reason", 403, fields("X-RateLimit-Remaining: 7", "X-GitHub-Request-Id: 1:2:3"),
 			Info{Floor: time.Minute, Limits: []Limit{{Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitHub refuses by a limit it shows", 429, fields("X-RateLimit-Remaining-A: 7", "X-RateLimit-Remaining: 0", "X-RateLimit-Resource: core"),
@@ -59,14 +59,14 @@ func TestParse(t *testing.T) {
 			Info{Limits: []Limit{{Name: "core", Remaining: amountOf(7), Source: "X-Ratelimit-Remaining"}}}},
 		{"GitLab", 429, fields("RateLimit-Limit: 600", "RateLimit-Observed: 5", "RateLimit-Remaining: 595", "RateLimit-Reset: 1795262460"),
 			Info{Throttled: true, Floor: time.Minute, Limits: []Limit{{
-				Max: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Reset"}}}},
+				Max: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), ResetAt: in(time.Minute), Rounding: time.Second, Source: "Ratelimit-Reset"}}}},
 		{"GitLab says when", 429, fields("RateLimit-Observed: 5", "RateLimit-Remaining: 595", "Retry-After: 9"),
 			Info{Throttled: true, RetryAt: in(9 * time.Second), RetrySource: "Retry-After", Limits: []Limit{{
 				Max: amountOf(600), Used: amountOf(5), Remaining: amountOf(595), Source: "Ratelimit-Remaining"}}}},
 		{"somebody else", 429, fields("RateLimit-Limit: 600", "RateLimit-Remaining: 595"),
 			Info{Throttled: true, Limits: []Limit{{Max: amountOf(600), Remaining: amountOf(595), Source: "Ratelimit-Limit"}}}},
 		{"GitLab's date", 200, fields("RateLimit-Remaining: 595", "RateLimit-ResetTime: Sat, 21 Nov 2026 12:01:00 GMT"),
-			Info{Limits: []Limit{{Remaining: amountOf(595), ResetAt: in(time.Minute), Source: "Ratelimit-Resettime"}}}},
+			Info{Limits: []Limit{{Remaining: amountOf(595), ResetAt: in(time.Minute), Rounding: time.Second, Source: "Ratelimit-Resettime"}}}},
 		{"Discord", 429, fields("Retry-After: 65", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1470173023.123",
 			"X-RateLimit-Reset-After: 64.57", "X-RateLimit-Bucket: abcd1234", "X-RateLimit-Scope: user"),
 			Info{Throttled: true, RetryAt: in(65 * time.Second), RetrySource: "Retry-After", Bucket: "abcd1234", Scope: "user", Limits: []Limit{{
@@ -98,7 +98,7 @@ func TestParse(t *testing.T) {
 			Info{Limits: []Limit{{Name: "complexity", Unit: "complexity", Remaining: amountOf(5), Source: "X-Ratelimit-Complexity-Remaining"}}}},
 		{"draft 10", 200, fields(`RateLimit: "a";r=0;t=10;pk=:eA==:`, `RateLimit-Policy: "a";q=100;w=60;qu="content-bytes";pk=:eA==:`),
 			Info{Limits: []Limit{{Name: "a", Unit: "bytes", Max: amountOf(100), Remaining: amountOf(0), Window: time.Minute,
-				ResetAt: in(10 * time.Second), Partition: "x", Source: "Ratelimit"}}}},
+				ResetAt: in(10 * time.Second), Rounding: time.Second, Partition: "x", Source: "Ratelimit"}}}},
 		{"draft 10: a policy for every partition", 200, fields(`RateLimit: "a";r=1;pk=:eA==:, "a";r=2;pk=:eQ==:`, `RateLimit-Policy: "a";q=100;w=60`),
 			Info{Limits: []Limit{
 				{Name: "a", Unit: "requests", Max: amountOf(100), Remaining: amountOf(1), Window: time.Minute, Partition: "x", Source: "Ratelimit"},
@@ -120,10 +120,10 @@ func TestParse(t *testing.T) {
 				{Name: "r", Unit: "furlongs", Max: amountOf(10), Source: "Ratelimit-Policy"}}}},
 		{"draft 10: a wait beyond all times", 429, fields(`RateLimit: "a";r=0;t=999999999999999`),
 			Info{Throttled: true, RetryAt: in(1<<63 - 1), RetrySource: "Ratelimit", Limits: []Limit{{
-				Name: "a", Remaining: amountOf(0), ResetAt: in(1<<63 - 1), Source: "Ratelimit"}}}},
+				Name: "a", Remaining: amountOf(0), ResetAt: in(1<<63 - 1), Rounding: time.Second, Source: "Ratelimit"}}}},
 		{"draft 07", 200, fields("RateLimit: limit=100, remaining=-1, reset=30", "RateLimit-Policy: 1000;w=3600, 100;w=60"),
 			Info{Limits: []Limit{
-				{Unit: "requests", Max: amountOf(100), Window: time.Minute, ResetAt: in(30 * time.Second), Source: "Ratelimit"},
+				{Unit: "requests", Max: amountOf(100), Window: time.Minute, ResetAt: in(30 * time.Second), Rounding: time.Second, Source: "Ratelimit"},
 				{Unit: "requests", Max: amountOf(1000), Window: time.Hour, Source: "Ratelimit-Policy"}}}},
 		{"draft 06: the policy says the maximum", 200, fields("RateLimit-Remaining: 5", "RateLimit-Policy: 100;w=60"),
 			Info{Limits: []Limit{{Unit: "requests", Max: amountOf(100), Remaining: amountOf(5), Window: time.Minute, Source: "Ratelimit-Remaining"}}}},
@@ -134,9 +134,9 @@ func TestParse(t *testing.T) {
 		{"draft 03: unknown", 200, fields("RateLimit-Limit: -1", "RateLimit-Remaining: 999.5"),
 			Info{Limits: []Limit{{Remaining: amount("999.5"), Source: "Ratelimit-Remaining"}}}},
 		{"two families add up", 200, fields("RateLimit-Limit: 10", "RateLimit-Remaining: 5", "X-RateLimit-Limit: 10", "X-RateLimit-Reset: 30"),
-			Info{Limits: []Limit{{Max: amountOf(10), Remaining: amountOf(5), ResetAt: in(30 * time.Second), Source: "X-Ratelimit-Reset"}}}},
+			Info{Limits: []Limit{{Max: amountOf(10), Remaining: amountOf(5), ResetAt: in(30 * time.Second), Rounding: time.Second, Source: "X-Ratelimit-Reset"}}}},
 		{"the next slot", 200, fields("X-RateLimit-Remaining: 0", "X-RateLimit-Next: 1795262405"),
-			Info{Limits: []Limit{{Remaining: amountOf(0), ResetAt: in(5 * time.Second), Source: "X-Ratelimit-Next"}}}},
+			Info{Limits: []Limit{{Remaining: amountOf(0), ResetAt: in(5 * time.Second), Rounding: time.Second, Source: "X-Ratelimit-Next"}}}},
 		{"a cache", 200, fields("Age: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Scope: user", "x-amzn-RateLimit-Limit: 5"),
 			Info{FromCache: true}},
 		{"a cache, and nothing of ours", 200, fields("Age: 1"), Info{FromCache: true}},
@@ -151,6 +151,36 @@ func TestParse(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v\nwarnings %v", got, tt.want, warnings)
 			}
 		})
+	}
+}
+
+// What a reset may be too late by: servers round up, and a Date is rounded down.
+func TestLimit_Rounding(t *testing.T) {
+	const s = time.Second
+	date := "Date: " + arrival.UTC().Format(http.TimeFormat)
+	epoch := arrival.Unix() + 30
+	for _, tt := range []struct {
+		header http.Header
+		want   time.Duration
+	}{
+		{fields("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"), s},
+		{fields("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30.000"), s},
+		{fields("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 29.5"), 0},
+		{fields("X-RateLimit-Remaining-Requests: 0", "X-RateLimit-Reset-Requests: 30s"), 0},
+		{fields(`RateLimit: "a";r=0;t=30`), s},
+		{fields("RateLimit: limit=5, remaining=0, reset=30"), s},
+		{fields("X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", epoch)), s}, // the local clock
+		{fields("X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", epoch), date), 2 * s},
+		{fields("X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", epoch, ".25"), date), s},
+		{fields("X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", 1000*epoch), date), s},
+		{fields("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: "+arrival.Add(30*s).Format(time.RFC3339), date), 2 * s},
+		{fields("RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"), s}, // of two families
+		{fields("X-RateLimit-Remaining: 0"), 0},
+	} {
+		got, _ := Parse(200, tt.header, arrival.Add(250*time.Millisecond))
+		if len(got.Limits) != 1 || got.Limits[0].Rounding != tt.want {
+			t.Errorf("%v: %+v; want a rounding of %v", tt.header, got.Limits, tt.want)
+		}
 	}
 }
 

@@ -184,12 +184,12 @@ func (r *reader) readReset(l *limit, f *knownField) {
 			}
 			return
 		}
-		wait, why := r.wait(f, v, false)
+		wait, rounding, why := r.wait(f, v, false)
 		if why != "" {
 			r.warn(f.key, v, why)
 			continue
 		}
-		l.ResetAt, l.resetBy, l.Source = r.now.Add(wait), f.part, f.key
+		l.ResetAt, l.Rounding, l.resetBy, l.Source = r.now.Add(wait), rounding, f.part, f.key
 		l.refills = f.family == perUnit && f.refills(l.Name)
 	}
 }

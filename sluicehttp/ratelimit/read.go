@@ -99,7 +99,7 @@ func (r *reader) readRetryAfter(f *knownField) {
 		if v = r.clean(f, v); v == "" {
 			continue
 		}
-		wait, why := r.wait(f, v, f.part <= amzRetryAfter)
+		wait, _, why := r.wait(f, v, f.part <= amzRetryAfter)
 		if why != "" {
 			r.warn(f.key, v, why)
 			continue
@@ -111,22 +111,31 @@ func (r *reader) readRetryAfter(f *knownField) {
 	}
 }
 
-// wait reads a time value. Fields that are named after milliseconds have only numbers.
-func (r *reader) wait(f *knownField, v string, millis bool) (wait time.Duration, why string) {
+// wait reads a time value, and returns by how much it may be too long. Fields that are named
+// after milliseconds have only numbers.
+func (r *reader) wait(f *knownField, v string, millis bool) (wait, rounding time.Duration, why string) {
 	if millis {
 		n, _, why := parseNumber(v)
-		return n.of(time.Millisecond), why
+		return n.of(time.Millisecond), 0, why
 	}
 	w, why := parseTime(v, r.options.inMillis(f.key))
-	return r.until(w), why
+	wait, rounding = r.until(w)
+	return wait, rounding, why
 }
 
-// until returns how long it is until w.
-func (r *reader) until(w when) time.Duration {
-	if w.instant {
-		return w.after(r.reference())
+// until returns how long it is until w, and by how much that may be too long.
+func (r *reader) until(w when) (wait, rounding time.Duration) {
+	if w.rounded {
+		rounding = time.Second
 	}
-	return w.delta
+	if !w.instant {
+		return w.delta, rounding
+	}
+	ref := r.reference()
+	if ref != r.now { // the start of a second
+		rounding += time.Second
+	}
+	return w.after(ref), rounding
 }
 
 // readPushback reads the field in which a gRPC server says after how many milliseconds to
@@ -139,7 +148,7 @@ func (r *reader) readPushback(f *knownField) {
 			continue
 		}
 		var why string
-		if wait, why = r.wait(f, v, true); why == "" && digits(v) < len(v) {
+		if wait, _, why = r.wait(f, v, true); why == "" && digits(v) < len(v) {
 			why = "not a whole number"
 		}
 		if seen++; seen > 1 {

@@ -105,7 +105,7 @@ func (r *reader) readItem(l *limit, params *httpsfv.Params) bool {
 	}
 	l.Remaining = Amount{whole: left, known: known}
 	if resets {
-		l.ResetAt = r.now.Add(number{whole: wait}.of(time.Second))
+		l.ResetAt, l.Rounding = r.now.Add(number{whole: wait}.of(time.Second)), time.Second
 	}
 	l.Partition = string(partition)
 	return true
@@ -192,7 +192,8 @@ func (r *reader) readDictionary(f *knownField, values []string) {
 				r.warn(f.key, key, why)
 				continue
 			}
-			l.ResetAt = r.now.Add(r.until(w))
+			left, rounding := r.until(w)
+			l.ResetAt, l.Rounding = r.now.Add(left), rounding
 		}
 	}
 	if !some {

@@ -24,12 +24,15 @@ type when struct {
 	delta   time.Duration
 	at      time.Time
 	instant bool
+	rounded bool // it is in whole seconds
 }
 
 // after returns how long after ref the instant w is, or 0.
 func (w *when) after(ref time.Time) time.Duration { return max(0, w.at.Sub(ref)) } // Sub saturates
 
-func instant(t time.Time) when { return when{at: t, instant: true} }
+func instant(t time.Time) when {
+	return when{at: t, instant: true, rounded: t.Nanosecond() == 0}
+}
 
 // parseTime reads a time without spaces around it: a number, which is milliseconds from now
 // or guessed; a date in one of the forms of RFC 9110, RFC 3339 or some others; or a
@@ -59,11 +62,13 @@ func timeOf(n number, millis bool) (w when, why string) {
 	case millis:
 		return when{delta: n.of(time.Millisecond)}, ""
 	case n.whole < leastEpoch:
-		return when{delta: n.of(time.Second)}, ""
+		return when{delta: n.of(time.Second), rounded: n.nano == 0}, ""
 	case n.whole < leastEpochMillis:
 		return instant(time.Unix(n.whole, int64(n.nano))), ""
 	case n.whole < beyondTime:
-		return instant(time.Unix(n.whole/1000, n.whole%1000*1e6+int64(n.nano)/1000)), ""
+		w = instant(time.Unix(n.whole/1000, n.whole%1000*1e6+int64(n.nano)/1000))
+		w.rounded = false // 000 in one of a thousand
+		return w, ""
 	}
 	return when{}, whyRange
 }
