@@ -29,8 +29,13 @@ type hold struct {
 	listed bool // in state.held; not changed once the caller has h
 	handed bool // the caller has h, and ends it
 
-	// Guarded by state.mu.
-	since      time.Duration // after Transport.epoch
+	// The number of the attempt, of those of state since that is watched; 0: it was not. It wraps;
+	// with a longer one each request would allocate 16 bytes more.
+	number uint16
+
+	// since is when the attempt was sent, after Transport.epoch, if it has a number. Once h is listed
+	// it is guarded by state.mu, as what follows, and is when the response arrived.
+	since      time.Duration
 	prev, next *hold
 }
 

@@ -144,14 +144,14 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 // It also returns when resp arrived, or the zero time if resp says nothing, as most do, and
 // that needs no note either.
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
-	st, b := h.state, h.bill
+	st := h.state
 	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
 	some := uint32(0)
 	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK && c.req.Body != nil {
 		some = c.speakers(resp)
 	}
 	if now.IsZero() {
-		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && b == nil && st.floors.Load() == 0 && !c.noted() {
+		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !c.noted() {
 			return nil, now
 		}
 		now = time.Now()
@@ -163,8 +163,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		said.Throttled, said.Global = false, false
 	}
 	st.noteWarnings(warnings)
-	b.answered(&said, now)
-	st.learn(&said, now)
+	st.heed(h, &said, now)
 	if said.Throttled && said.Global {
 		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
 	}

@@ -138,11 +138,11 @@ func (b *bill) settle(actual sluice.Costs) bool {
 
 // answered notes what the response to the attempt says. A throttle settles for nothing but
 // the request itself.
-func (b *bill) answered(said *ratelimit.Info, now time.Time) {
+func (b *bill) answered(said *ratelimit.Info, found *findings, now time.Time) {
 	if b == nil {
 		return
 	}
-	b.server.answered(b.charge, said, now)
+	b.server.answered(b.charge, said, found, now)
 	if !said.Throttled || b.costs == nil {
 		return
 	}

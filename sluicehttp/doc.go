@@ -105,7 +105,8 @@
 //	another failure with a time  only this call waits: until then, or for the backoff
 //	(502 with Retry-After)       if that is longer
 //	longer than MaxServerWait    no other attempt; the Report says when to retry
-//	an exhausted window          paused until its reset, before the 429
+//	an exhausted window          paused until its reset, before the 429; see "How far headers
+//	                             are believed"
 //	an exhausted bucket of       paused until it has one more, a fraction of the time
 //	requests (OpenAI)            until its reset
 //	an exhausted bucket of       nothing: a small call may pass, but see "Costs"
@@ -149,6 +150,23 @@
 //	GitHub, AWS, Anthropic,   the above, without a look at header and path: for gateways and
 //	Google, GraphQL           servers that are compatible except in these
 //	Inspectors                several of these for one transport
+//
+// # How far headers are believed
+//
+// A refusal is obeyed, and so is its Retry-After or reset. That nothing remains, as a granted
+// request is told, is believed only as far as it proves true:
+//
+//   - A window ends when all its responses together allow, which is much more precise than the
+//     whole seconds that most servers state.
+//   - If that leaves a quarter of a second or more open, one request asks early. The others
+//     follow its response.
+//   - A request that is granted before the reset, although nothing remained, refutes it: then
+//     this limit stops no requests until one is refused. Sliding windows and small buckets are
+//     like that.
+//   - A limit whose reset moves with each request is a bucket, and has one more after the time
+//     until its reset divided by what is missing.
+//   - Two maxima under one name are two limits, of some requests each. Neither stops requests
+//     until one is refused.
 //
 // # Costs
 //

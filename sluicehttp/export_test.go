@@ -27,10 +27,10 @@ func StreamCode(err error) (code uint32, ok bool) {
 // StreamError returns one.
 func StreamError(code uint32) error { return streamError{Code: code} }
 
-// Refills returns how many buckets are kept, of all keys.
-func (t *Transport) Refills() (n int) {
+// Claims returns of how many limits claims are kept, of all keys.
+func (t *Transport) Claims() (n int) {
 	for _, st := range t.states.Range {
-		n += len(st.(*state).refills)
+		n += len(st.(*state).claimed)
 	}
 	return n
 }

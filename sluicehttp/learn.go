@@ -101,19 +101,27 @@ func (t *Transport) later(at, now time.Time) time.Time {
 	return at.Add(time.Duration(t.random() * float64(most)))
 }
 
+// heed applies what the response to h says about limits, as far as it is believed.
+func (st *state) heed(h *hold, said *ratelimit.Info, now time.Time) {
+	var found findings
+	st.noteClaims(h, said, &found, now)
+	h.bill.answered(said, &found, now)
+	st.learn(said, &found, now)
+}
+
 // learn notes what a response said, and pauses the gate if a limit is exhausted. A throttle
 // pauses it later, in call.fail, and adjust changes its rate and concurrency after that.
 //
 // That something remains means nothing: 10,000 requests with a reset in 10 s do not permit
 // 1,000 per second.
-func (st *state) learn(said *ratelimit.Info, now time.Time) {
+func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
 		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
 		return // most responses say nothing
 	}
 	// A published limit holds calls up itself, without a slow start at the end.
-	if at, source := st.emptyUntil(said, now); at.After(now) && st.published == nil {
+	if at, source := st.emptyUntil(said, found, now); at.After(now) && st.published == nil {
 		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
 	st.mu.Lock()

@@ -127,7 +127,7 @@ func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 		return wait, nil
 	}
 	for _, l := range p.limits {
-		l.take(l.of(k), now)
+		l.take(k, now)
 	}
 	if !p.shown {
 		p.probed(p.probe)
@@ -159,6 +159,7 @@ func (p *published) Adjust(ctx context.Context, delta int64, age time.Duration) 
 		}
 	}
 	p.charges = slices.DeleteFunc(p.charges, func(other *charge) bool { return other == k })
+	p.askedInVain(k)
 	probe := p.probed(k)
 	p.mu.Unlock()
 	if probe || bell.Loud(ctx, delta) {
@@ -187,7 +188,7 @@ func (p *published) Take(int64) (r limits.Result) {
 }
 
 // answered notes the header of the response to k, which says what is in said.
-func (p *published) answered(k *charge, said *ratelimit.Info, now time.Time) {
+func (p *published) answered(k *charge, said *ratelimit.Info, found *findings, now time.Time) {
 	if p == nil || k == nil {
 		return
 	}
@@ -205,6 +206,7 @@ func (p *published) answered(k *charge, said *ratelimit.Info, now time.Time) {
 			l.refused(l.of(k), remaining)
 		}
 	}
+	p.askedInVain(k)
 	if said.Throttled { // the server has not counted it, but for the request
 		for _, l := range p.limits {
 			if l.unit != requests {
@@ -215,7 +217,16 @@ func (p *published) answered(k *charge, said *ratelimit.Info, now time.Time) {
 		k.ended, k.void = now, true
 	}
 	for i := range said.Limits {
-		p.note(&said.Limits[i], k, now)
+		l := said.Limits[i] // a copy, to be improved
+		if i < len(found) && found[i].ignore {
+			p.drop(&l)
+			continue
+		}
+		found.improve(i, &l)
+		p.note(&l, k, now)
+		if i < len(found) {
+			p.mayAsk(&l, found[i].ask)
+		}
 	}
 	p.probed(k)
 	p.shown = p.shown || len(said.Limits) > 0 || said.Status < 500
@@ -242,6 +253,7 @@ func (p *published) failed(k *charge, now time.Time) {
 	}
 	p.mu.Lock()
 	k.answered, k.ended = now, now
+	p.askedInVain(k)
 	p.probed(k)
 	p.silent(k)
 	p.mu.Unlock()
@@ -399,6 +411,31 @@ func (p *published) limitOf(said *ratelimit.Limit) *shownLimit {
 	l := &shownLimit{name: said.Name, partition: said.Partition, unit: unitOf(said), scale: 1}
 	p.limits = append(p.limits, l)
 	return l
+}
+
+// drop forgets the limit that said is about, which is not believed.
+func (p *published) drop(said *ratelimit.Limit) {
+	p.limits = slices.DeleteFunc(p.limits, func(l *shownLimit) bool {
+		return l.name == said.Name && l.partition == said.Partition
+	})
+}
+
+// mayAsk lets one call leave at ask, unless that is zero, although nothing remains of the limit
+// that said is about: its window may have ended.
+func (p *published) mayAsk(said *ratelimit.Limit, ask time.Time) {
+	if l := p.known(said); l != nil {
+		l.ask = ask
+	}
+}
+
+// askedInVain notes that k, if it asked whether a window has ended, has not found that out, or has
+// been answered. Then another call may ask, if no response has said that none may.
+func (p *published) askedInVain(k *charge) {
+	for _, l := range p.limits {
+		if l.asker == k {
+			l.asker = nil
+		}
+	}
 }
 
 // known is limitOf for a limit that an earlier response has shown.

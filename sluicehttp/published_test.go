@@ -723,7 +723,7 @@ func TestTransport_EmptyBucket_MemoryIsBounded(t *testing.T) {
 	}
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Status(200, header...)), func(w *world) {
 		w.wantGet("http://a.test/", 200)
-		if n := w.rt.Refills(); n != 8 {
+		if n := w.rt.Claims(); n != 8 {
 			t.Errorf("%d buckets are kept", n)
 		}
 	})

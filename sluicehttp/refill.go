@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
@@ -18,69 +19,78 @@ import (
 // So the longest quotient counts if it is far from the current one, which may be rounded
 // to a second. The Retry-After of a refusal counts as well. The longest is halved each time
 // it is used, so that one odd response is forgotten; a window renews it.
+//
+// A limit whose fields do not say what it is, is a bucket if its reset moves, see claims.go. It is
+// a window again if a refused call is told to wait for much longer than a bucket needs, or if
+// calls are refused, one after the other, although each has waited for long enough.
 
-// A refill is what earlier responses said about a bucket.
+// A refill is what responses said about a bucket.
 type refill struct {
-	most    ratelimit.Amount
-	longest time.Duration // until there was one more
+	longest   time.Duration // quotient
+	refusals  int           // one after the other, of a limit that is a bucket by its reset
+	refusedAt time.Time
 }
 
-// mostRefills bounds the memory for a server that invents names.
-const mostRefills = 8
+// mostRefusals is after how many refusals, one after the other, a bucket is a window.
+const mostRefusals = 3
 
-// noteRefills notes what a response says about buckets of requests, with st.mu held.
-func (st *state) noteRefills(said *ratelimit.Info, now time.Time) {
-	for i := range said.Limits {
-		l := &said.Limits[i]
-		if l.NextAt.IsZero() || !countsCalls(l) {
-			continue
-		}
-		one := l.NextAt.Sub(now)
-		if said.Throttled && isZero(l.Remaining) && said.RetryAt.After(now) {
-			one = max(one, min(said.RetryAt.Sub(now), l.ResetAt.Sub(now)))
-		}
-		r, known := st.refills[l.Name]
-		switch {
-		case !known && len(st.refills) == mostRefills:
-			continue
-		case st.refills == nil:
-			st.refills = make(map[string]refill)
-		}
-		if r.most != l.Max {
-			r = refill{most: l.Max}
-		}
-		r.longest = max(r.longest, one)
-		st.refills[l.Name] = r
+// nextOf returns in how much time l has one more, if it is a bucket of requests.
+func (c *claim) nextOf(l *ratelimit.Limit, r *reply) (wait time.Duration, bucket bool) {
+	switch {
+	case !countsCalls(l) || l.NextAt.IsZero() && !c.ofBucket:
+		return 0, false
+	case !l.NextAt.IsZero():
+		return l.NextAt.Sub(r.now), true
 	}
+	remaining, _ := l.Remaining.Value()
+	wait = max(0, l.ResetAt.Sub(r.now)-l.Rounding) // no more is certain
+	if missing := c.missing(remaining); missing > 1 {
+		wait = time.Duration(math.Ceil(float64(wait) / missing)) // otherwise it may not fit
+	}
+	return wait, true
 }
 
-// emptyUntil notes what a response says about buckets, and returns until when no call should
-// be sent: said.PauseUntil, or later according to earlier responses. It is zero after a
-// throttle, which pauses the gate anyway.
-func (st *state) emptyUntil(said *ratelimit.Info, now time.Time) (at time.Time, source string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.noteRefills(said, now)
-	if said.Throttled {
-		return at, source
+// noteRefill notes what r says about how fast a bucket refills.
+func (c *claim) noteRefill(l *ratelimit.Limit, r *reply) {
+	wait, bucket := c.nextOf(l, r)
+	if !bucket {
+		return
 	}
-	if at, source = said.PauseUntil(); at.IsZero() {
-		return at, source
+	told := r.refused && isZero(l.Remaining) && r.source != l.Source
+	asked := min(r.retryAt.Sub(r.now), l.ResetAt.Sub(r.now))
+	switch {
+	case l.NextAt.IsZero():
+		if c.inVain(r) || told && (asked-l.Rounding)/2 > wait {
+			c.isWindow()
+		}
+		return
+	case told:
+		wait = max(wait, asked)
 	}
-	for i := range said.Limits {
-		l := &said.Limits[i]
-		if l.NextAt.IsZero() || !countsCalls(l) || !isZero(l.Remaining) {
-			continue
-		}
-		r := st.refills[l.Name]
-		if r.longest <= 2*l.NextAt.Sub(now) {
-			continue
-		}
-		if until := now.Add(min(r.longest, l.ResetAt.Sub(now))); until.After(at) {
-			at, source = until, l.Source
-		}
-		r.longest /= 2
-		st.refills[l.Name] = r
+	c.longest = max(c.longest, wait)
+}
+
+// inVain reports whether r is one of too many refusals, one after the other.
+func (c *refill) inVain(r *reply) bool {
+	switch {
+	case !r.refused:
+		c.refusals = 0
+	case c.refusals == 0 || !r.sent.Before(c.refusedAt):
+		c.refusals++
+		c.refusedAt = r.now
 	}
-	return at, source
+	return c.refusals > mostRefusals
+}
+
+// opens returns when a bucket of requests of which nothing remains has one more.
+func (c *claim) opens(l *ratelimit.Limit, r *reply) (at time.Time, bucket bool) {
+	wait, bucket := c.nextOf(l, r)
+	if !bucket {
+		return at, false
+	}
+	if c.longest > 2*wait {
+		wait = max(wait, min(c.longest, l.ResetAt.Sub(r.now)))
+		c.longest /= 2
+	}
+	return r.now.Add(wait), true
 }

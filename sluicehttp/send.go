@@ -29,9 +29,10 @@ func (e *lateError) Timeout() bool { return true }
 // occurred before a byte was written. If the attempt needs a context of its own, that lasts
 // until h ends, and the AttemptTimeout applies until the header of the response arrives.
 func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten bool, err error) {
-	if c.t.cfg.Spread > 0 {
-		h.state.inFlight.Add(1)
-		defer h.state.inFlight.Add(-1)
+	if st := h.state; st.watched.Load() {
+		h.since, h.number = time.Since(c.t.epoch), max(1, uint16(st.sent.Add(1)))
+		st.inFlight.Add(1)
+		defer st.inFlight.Add(-1)
 	}
 	traced := !c.o.NoRetry && !c.safe
 	ctx := c.ctx

@@ -25,6 +25,9 @@ type shownLimit struct {
 	renewed bool      // that time has come, and no response has said anything since
 	asOf    time.Time // when the call left whose response said so
 
+	ask   time.Time // when one call may leave although nothing remains; zero for none
+	asker *charge   // it, until it is answered
+
 	pace float64   // for Config.Spread: per second, 0 for none
 	next time.Time // when the next call may leave at that pace
 }
@@ -99,13 +102,21 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 		if l.renewed {
 			return limits.Never // until there is a response
 		}
-		return max(wait, l.resetAt.Sub(now), 1)
+		until := max(1, l.resetAt.Sub(now))
+		if l.asker == nil && !l.ask.IsZero() {
+			until = min(until, max(0, l.ask.Sub(now)))
+		}
+		return max(wait, until)
 	}
 	return wait
 }
 
-// take takes n, for which wait is 0.
-func (l *shownLimit) take(n float64, now time.Time) {
+// take takes what k takes, for which wait is 0.
+func (l *shownLimit) take(k *charge, now time.Time) {
+	n := l.of(k)
+	if n > 0 && l.rate == 0 && l.level < min(n, l.most) {
+		l.asker = k
+	}
 	l.level -= min(n, l.most)
 	if l.pace > 0 && n > 0 {
 		if l.next.Before(now) {

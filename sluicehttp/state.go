@@ -24,7 +24,9 @@ type state struct {
 	pins atomic.Uint64 // see pin
 
 	server   atomic.Pointer[key] // destination of the last request; key if that is one
-	inFlight atomic.Int64        // attempts without a response; counted only for Config.Spread
+	inFlight atomic.Int64        // attempts without a response; counted only if watched
+	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or Config.Spread is set
+	sent     atomic.Uint32       // attempts since watched
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
 	mu   sync.Mutex
@@ -43,7 +45,8 @@ type state struct {
 	floorUntil time.Time
 	floors     atomic.Int64 // written under mu
 
-	refills  map[string]refill // by the name of the limit
+	claimed  []*claim
+	replies  int64 // with limits
 	limits   []ratelimit.Limit
 	seen     time.Time
 	warnings uint64
@@ -54,6 +57,7 @@ type state struct {
 func newState(t *Transport, key key, gate *sluice.Gate, published *published) *state {
 	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
+	st.watched.Store(t.cfg.Spread > 0)
 	if key.scheme != "" {
 		st.server.Store(&st.key)
 	}

@@ -61,7 +61,7 @@
 //	X-RateLimit-Limit-Requests, -Tokens, …        when the bucket is full: OpenAI, Groq
 //	X-RateLimit-Limit-Minute, -Day, …             the end of a window: Kong
 //	X-RateLimit-Requests-Limit, …                 unknown, read as the end of a window:
-//	                                              Linear
+//	                                              Linear; a Transport learns what it is
 //	Anthropic-RateLimit-Requests-Limit,           when the bucket is full: Anthropic,
 //	  -Input-Tokens-Limit, …                      and any other first word
 //	X-HubSpot-…, X-Shopify-…, X-Ms-…, X-Amzn-…    absent

@@ -1,0 +1,199 @@
+package sluicehttp
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// A claim is what responses said about one limit. It is guarded by state.mu.
+type claim struct {
+	name, partition, bucket string
+	most                    ratelimit.Amount
+	last                    int64 // state.replies at the last response about it
+
+	ending // of its window
+	refill // of it as a bucket
+
+	// That nothing remains, since a response that arrived at emptyAt.
+	empty     bool
+	emptyAt   time.Time
+	emptyCall uint16    // its number
+	flying    int64     // calls in flight then
+	ask       time.Time // when one call may ask; zero for none
+	wrong     int       // grants in spite of it, which another window may explain
+	refuted   bool      // it stops no calls until one is refused
+
+	rest, rested int // windows in which no call asks, and how many there were the last time
+}
+
+// mostRested bounds claim.rested.
+const mostRested = 63
+
+// note notes what the response r says about the limit, and how far to believe it.
+func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
+	remaining, _ := l.Remaining.Value()
+	c.noteRefill(l, r)
+	switch {
+	case r.refused:
+		c.confirm(r)
+	case r.granted:
+		c.test(remaining, r)
+	}
+	if c.bound(l, c.missing(remaining), remaining, r) {
+		c.empty, c.ask = false, time.Time{}
+		c.rest = max(0, c.rest-1)
+	}
+	*f = finding{known: true, ignore: c.refuted, bucket: c.ofBucket, until: c.until}
+	if !r.refused && remaining == 0 && !c.refuted {
+		c.exhaust(l, r, f)
+	}
+}
+
+// missing returns how much of the maximum is missing, infinitely much if that is unknown.
+func (c *claim) missing(remaining float64) float64 {
+	if most, known := c.most.Value(); known {
+		return most - remaining
+	}
+	return math.Inf(1)
+}
+
+// confirm notes that a call was refused: what the server claims is true.
+func (c *claim) confirm(r *reply) {
+	if !c.ask.IsZero() && !r.sent.Before(c.ask) && r.now.Before(c.until) { // it has asked
+		c.rested = min(2*c.rested+1, mostRested)
+		c.rest = c.rested
+	}
+	c.empty, c.ask, c.wrong, c.refuted = false, time.Time{}, 0, false
+}
+
+// test notes that a call was granted, which may refute that nothing remains.
+func (c *claim) test(remaining float64, r *reply) {
+	switch {
+	case !c.empty || r.call == 0 || r.sent.Before(c.emptyAt):
+		return // the call says nothing about it
+	case !r.now.Before(c.until):
+		return // the window has ended, see bound
+	}
+	// What was in flight may have been counted after the reset.
+	taken := r.since(c.emptyCall) + float64(c.flying)
+	missing := c.missing(remaining)
+	fresh := missing <= taken || math.IsInf(missing, 1) && remaining > 0
+	if fresh && remaining > 0 {
+		c.empty, c.ask, c.wrong = false, time.Time{}, 0
+		return
+	}
+	if c.wrong++; !fresh || c.wrong > 1 {
+		c.empty, c.ask, c.refuted, c.rest, c.rested = false, time.Time{}, true, 0, 0
+	}
+}
+
+// exhaust completes f after a granted call after which nothing remains.
+func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
+	if at, bucket := c.opens(l, r); bucket {
+		f.next = at
+		return
+	}
+	if !c.empty {
+		c.empty, c.emptyAt, c.emptyCall, c.flying = true, r.now, r.call, r.flying
+	}
+	if c.ask.IsZero() && (c.rest == 0 || fits(r.rate, l)) {
+		at := c.from
+		if at.Before(r.now) {
+			at = r.now
+		}
+		if gain := c.until.Sub(at); gain >= leastGain && gain >= c.until.Sub(r.now)/8 {
+			c.ask = at
+		}
+	}
+	f.ask = c.ask
+}
+
+// leastGain is how much earlier a call must be by asking: one that is refused may cost a second.
+// It must also be an eighth of the wait.
+const leastGain = 250 * time.Millisecond
+
+// fits reports whether rate is known to be no faster than l allows.
+func fits(rate sluice.Rate, l *ratelimit.Limit) bool {
+	most, known := l.Max.Value()
+	return known && rate.Count > 0 && l.Window > 0 && perSecond(rate)*l.Window.Seconds() <= most
+}
+
+// An ending is what responses say about when a window ends: after from, and by until.
+type ending struct {
+	from, until time.Time
+
+	// The response to the call that was sent last.
+	call      uint16
+	sent      time.Time
+	remaining float64
+
+	// Whether the reset moves, as that of a bucket does.
+	moves    int     // how often in a row it has moved although nothing had come back
+	constant int     // how often of these, in a row, with the same time for each missing unit,
+	perLeast float64 // which is between these, in nanoseconds
+	perMost  float64
+	ofBucket bool
+}
+
+// bucketProof is after how many moves a limit is a bucket.
+const bucketProof = 3
+
+// bound bounds the end by the response r, after which remaining is left of l and missing is not,
+// and reports whether another window may have begun.
+func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply) (another bool) {
+	if r.call > 0 && r.sent.Before(e.sent) {
+		return false // a call that was sent later has been answered
+	}
+	before := *e
+	e.call, e.sent, e.remaining = r.call, r.sent, remaining
+	left := l.ResetAt.Sub(r.now)
+	from, until := r.sent.Add(left-l.Rounding), l.ResetAt
+	if l.Window > 0 && left > l.Window {
+		until = r.now.Add(l.Window)
+	}
+	over := from.After(e.until) || !r.sent.Before(e.until)
+	switch {
+	case before.until.IsZero():
+	case remaining > before.remaining:
+		e.moves, e.constant, another = 0, 0, true
+	case over:
+		another = true
+		if taken := r.since(before.call); r.call > 0 && before.call > 0 && missing > 2*taken+2 && !math.IsInf(missing, 1) {
+			e.move(left, l.Rounding, missing, r)
+		}
+	case e.moves > 0:
+		// Some windows begin anew with each call. Only what the last response says is true.
+	default: // the same window
+		if from.Before(e.from) {
+			from = e.from
+		}
+		if until.After(e.until) {
+			until = e.until
+		}
+	}
+	e.from, e.until = from, until
+	return another
+}
+
+// move notes that the reset has moved although missing has not come back.
+func (e *ending) move(left, rounding time.Duration, missing float64, r *reply) {
+	e.moves++
+	if left < 4*rounding {
+		return // then any time for each missing unit would do
+	}
+	// A remaining half may be stated as 0.
+	least, most := float64(left-rounding)/missing, float64(left+r.now.Sub(r.sent))/(missing-1)
+	if e.constant == 0 || least > e.perMost || most < e.perLeast {
+		e.constant, e.perLeast, e.perMost = 0, least, most
+	}
+	e.perLeast, e.perMost = max(e.perLeast, least), min(e.perMost, most)
+	if e.constant++; e.constant == bucketProof {
+		e.ofBucket = true
+	}
+}
+
+// isWindow notes that it is no bucket.
+func (e *ending) isWindow() { e.ofBucket, e.constant = false, 0 }

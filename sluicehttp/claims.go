@@ -1,0 +1,207 @@
+package sluicehttp
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// # How far a header is believed
+//
+// A response says that nothing remains until the reset. It does not say what kind of limit that
+// is, and servers round. So it is a claim, and earlier responses, and what became of later calls,
+// show how much of it is true.
+//
+// When does the window end? The reset of a window stands still, and each response bounds it: a
+// whole second s, which is rounded up, means that at some instant between the request and its
+// response the rest was more than s−1 and at most s seconds. What all responses of one window
+// allow is much less than a second. In a window of 1 s that began with the first of 20 requests:
+//
+//	sent, answered at   0, 20 ms    50, 70 ms   …   950, 970 ms
+//	reset               1 s         1 s         …   1 s
+//	ends by             1.02 s      1.07 s      …   1.97 s          so by 1.02 s
+//
+// Taken at its word, the last response made calls wait for 1 s instead of 50 ms.
+//
+// Is it a window? The reset of a bucket, when it is full, moves with each call. A reset has moved
+// if two responses allow no common end. It also moves when another window begins, but then all is
+// back, except what the calls since then have taken. If more is missing than calls were sent,
+// nothing has come back. Three times in a row, with the same time for each missing unit, that is a
+// bucket, see refill.go.
+//
+// Is it true at all? Sliding windows and small buckets often say that nothing remains, and grant
+// the next call. A call that is sent after such a response and granted before the reset refutes
+// it, unless another window has begun. Then this limit stops no calls until one is refused.
+//
+// If no call is sent, nothing is refuted. So if rounding leaves at least a quarter of a second
+// open, one call asks as soon as the reset is possible. If it is refused, none asks in the next
+// window, then in the next three, and so on.
+//
+// Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
+// limits, each of some of the calls. It is not known here which, so none of them stops calls.
+
+// A reply is a response, as claims see it.
+type reply struct {
+	now    time.Time // when it arrived
+	call   uint16    // the number of the call, 0 if it was not counted
+	sent   time.Time // when it was sent; now if it was not counted
+	flying int64     // calls in flight
+	rate   sluice.Rate
+
+	granted bool // not refused, and no error either, which may hide a refusal
+	refused bool
+	retryAt time.Time // when the server says to retry, and in which field
+	source  string
+}
+
+// since returns how many calls were sent after the one with that number, up to that of r.
+func (r *reply) since(call uint16) float64 { return float64(r.call - call) }
+
+// A finding is what a response says about one limit, as far as it is believed.
+type finding struct {
+	known  bool      // otherwise as the response says
+	ignore bool      // it stops no calls
+	bucket bool      // it refills
+	until  time.Time // when its window ends
+
+	// Of a limit of which nothing remains, otherwise zero.
+	next time.Time // when a bucket has one more
+	ask  time.Time // when one call may ask whether until has come
+}
+
+// findings are those of a response, in the order of its limits.
+type findings [mostClaims]finding
+
+const (
+	mostClaims = 8  // of a key: bounds the memory for a server that invents names
+	staleClaim = 32 // responses with limits after which one that none was about does not exist any more
+)
+
+// noteClaims notes what the response to h says about limits, and how far to believe it.
+func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) {
+	if len(said.Limits) == 0 {
+		return
+	}
+	st.watched.Store(true)
+	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, retryAt: said.RetryAt, source: said.RetrySource}
+	if r.call > 0 {
+		r.sent = st.t.epoch.Add(h.since)
+	}
+	if refills := st.claims(said, &r, found); refills > 0 {
+		// The server has not said when to retry, but when the bucket is full.
+		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
+		st.when(said, now)
+	}
+}
+
+// claims is noteClaims with r. It returns how long a bucket needs for one more if r was refused
+// and says only when that is full.
+func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refills time.Duration) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.replies++
+	r.rate = st.configured
+	for i := range min(len(said.Limits), mostClaims) {
+		l := &said.Limits[i]
+		if _, known := l.Remaining.Value(); !known || l.ResetAt.IsZero() || l.Unit == concurrent {
+			continue
+		}
+		c, several := st.claimOf(l, said.Bucket)
+		if c == nil {
+			continue
+		}
+		f := &found[i]
+		c.note(l, r, f)
+		f.ignore = f.ignore || several
+		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
+			refills = max(refills, wait)
+		}
+	}
+	return refills
+}
+
+// claimOf returns what is known of l, or nil if there are too many limits, and whether its name is
+// that of several. st.mu is held.
+func (st *state) claimOf(l *ratelimit.Limit, bucket string) (c *claim, several bool) {
+	for i := 0; i < len(st.claimed); i++ {
+		other := st.claimed[i]
+		switch {
+		case other.name != l.Name || other.partition != l.Partition:
+		case other.most == l.Max && other.bucket == bucket:
+			c = other
+		case st.replies-other.last > staleClaim: // the maximum has changed
+			st.claimed[i] = st.claimed[len(st.claimed)-1]
+			st.claimed = st.claimed[:len(st.claimed)-1]
+			i--
+		default:
+			several = true
+		}
+	}
+	switch {
+	case c != nil:
+	case len(st.claimed) < mostClaims:
+		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max}
+		st.claimed = append(st.claimed, c)
+	default:
+		return nil, several
+	}
+	c.last = st.replies
+	return c, several
+}
+
+// emptyUntil returns until when no call should be sent because nothing remains of a limit, as far
+// as that is believed. It is zero after a throttle, which pauses the gate anyway.
+func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time) (at time.Time, source string) {
+	if said.Throttled {
+		return at, source
+	}
+	at, source = said.PauseUntil()
+	if at.IsZero() || source == said.RetrySource { // of a redirect
+		return at, source
+	}
+	at = time.Time{}
+	for i := range said.Limits {
+		l := &said.Limits[i]
+		if !isZero(l.Remaining) || l.ResetAt.IsZero() || l.Unit == concurrent || !l.NextAt.IsZero() && !countsCalls(l) {
+			continue // for LLM tokens: a small call may pass
+		}
+		if opens := found.opens(i, l, now); opens.After(at) {
+			at, source = opens, l.Source
+		}
+	}
+	return at, source
+}
+
+// opens returns when a call may be sent if nothing remains of l, limit i; zero if now.
+func (found *findings) opens(i int, l *ratelimit.Limit, now time.Time) time.Time {
+	switch {
+	case i >= len(found) || !found[i].known:
+		if l.NextAt.IsZero() {
+			return l.ResetAt
+		}
+		return l.NextAt
+	case found[i].ignore:
+		return time.Time{}
+	case !found[i].next.IsZero():
+		return found[i].next
+	case found[i].ask.After(now):
+		return found[i].ask
+	case !found[i].ask.IsZero():
+		// Not now: then calls leave at the pace or, without one, one call asks and the others
+		// follow its response (slow start).
+		return now.Add(1)
+	}
+	return found[i].until
+}
+
+// improve replaces in l, limit i, what is known better.
+func (found *findings) improve(i int, l *ratelimit.Limit) {
+	switch {
+	case i >= len(found) || !found[i].known:
+	case found[i].bucket && l.NextAt.IsZero():
+		l.NextAt = l.ResetAt // not zero: see published.note
+	case !found[i].bucket && l.NextAt.IsZero() && found[i].until.Before(l.ResetAt):
+		l.ResetAt = found[i].until
+	}
+}

@@ -1,0 +1,375 @@
+package sluicehttp_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// A limiter is a server that limits requests as a library of others does, with the headers of that
+// library. It is 4 to 6 ms away and works for 5 to 30 ms.
+type limiter struct {
+	grant func(now time.Time, h http.Header) bool
+
+	mu            sync.Mutex
+	random        *rand.Rand
+	sent, refused int
+	last          time.Time // when a request was granted
+}
+
+func (s *limiter) between(least, most time.Duration) {
+	s.mu.Lock()
+	d := least + time.Duration(s.random.Float64()*float64(most-least))
+	s.mu.Unlock()
+	time.Sleep(d)
+}
+
+func (s *limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.between(4*ms, 6*ms)
+	s.mu.Lock()
+	now := time.Now()
+	ok := s.grant(now, w.Header())
+	s.sent++
+	if ok {
+		s.last = now
+	} else {
+		s.refused++
+	}
+	s.mu.Unlock()
+	if ok {
+		s.between(5*ms, 30*ms)
+	}
+	s.between(4*ms, 6*ms)
+	if !ok {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+}
+
+// whole returns d in whole seconds, rounded up.
+func whole(d time.Duration) string {
+	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
+}
+
+// An npmWindow begins with a request and ends after its length: express-rate-limit 8.2,
+// @fastify/rate-limit 11.2, koa-ratelimit 6.0 with their stores in memory.
+type npmWindow struct {
+	n    int
+	per  time.Duration
+	used int
+	end  time.Time
+}
+
+func (l *npmWindow) take(now time.Time) (remaining int, left time.Duration, ok bool) {
+	if !l.end.After(now) {
+		l.used, l.end = 0, now.Add(l.per)
+	}
+	l.used++
+	return max(0, l.n-l.used), l.end.Sub(now), l.used <= l.n
+}
+
+func (l *npmWindow) express(now time.Time, h http.Header) bool {
+	remaining, left, ok := l.take(now)
+	h.Set("RateLimit", fmt.Sprintf(`"20-in-1sec"; r=%d; t=%s`, remaining, whole(left)))
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"20-in-1sec"; q=%d; w=%s; pk=:ZWE3OTNlYzhmNzM5:`, l.n, whole(l.per)))
+	if !ok {
+		h.Set("Retry-After", whole(left))
+	}
+	return ok
+}
+
+func (l *npmWindow) fastify(now time.Time, h http.Header) bool {
+	remaining, left, ok := l.take(now)
+	h.Set("X-RateLimit-Limit", strconv.Itoa(l.n))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(remaining))
+	h.Set("X-RateLimit-Reset", whole(left))
+	if !ok {
+		h.Set("Retry-After", whole(left))
+	}
+	return ok
+}
+
+// The Reset of koa-ratelimit is exact, but the Date to compare it with is not, and its
+// Retry-After is rounded down.
+func (l *npmWindow) koa(now time.Time, h http.Header) bool {
+	remaining, left, ok := l.take(now)
+	h.Set("X-RateLimit-Limit", strconv.Itoa(l.n))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(remaining))
+	h.Set("X-RateLimit-Reset", strconv.FormatFloat(float64(l.end.UnixMicro())/1e6, 'f', -1, 64))
+	if !ok {
+		h.Set("Retry-After", strconv.Itoa(int(left/time.Second)))
+	}
+	return ok
+}
+
+// aligned has windows that begin with each second.
+func aligned(n int, retryAfter bool) func(time.Time, http.Header) bool {
+	var second time.Time
+	used := 0
+	return func(now time.Time, h http.Header) bool {
+		if s := now.Truncate(time.Second); s != second {
+			second, used = s, 0
+		}
+		used++
+		left := second.Add(time.Second).Sub(now)
+		h.Set("X-RateLimit-Limit", strconv.Itoa(n))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(max(0, n-used)))
+		h.Set("X-RateLimit-Reset", whole(left))
+		if used > n && retryAfter {
+			h.Set("Retry-After", whole(left))
+		}
+		return used <= n
+	}
+}
+
+// gcra is throttled/throttled 2.15: its Reset is when the bucket is full, its limit the burst.
+func gcra(rate float64, burst int) func(time.Time, http.Header) bool {
+	interval := time.Duration(float64(time.Second) / rate)
+	tolerance := interval * time.Duration(burst)
+	var tat time.Time
+	return func(now time.Time, h http.Header) bool {
+		if tat.Before(now) {
+			tat = now
+		}
+		next := tat.Add(interval)
+		wait := next.Add(-tolerance).Sub(now)
+		if wait <= 0 {
+			tat = next
+		}
+		full := tat.Sub(now)
+		h.Set("X-RateLimit-Limit", strconv.Itoa(burst))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(int((tolerance-full)/interval)))
+		h.Set("X-RateLimit-Reset", whole(full))
+		if wait > 0 {
+			h.Set("Retry-After", whole(wait))
+		}
+		return wait <= 0
+	}
+}
+
+// tollbooth is didip/tollbooth 7: the limit is the rate, Reset is always 1, and there is no
+// Retry-After.
+func tollbooth(rate float64, burst int) func(time.Time, http.Header) bool {
+	level, at := float64(burst), time.Time{}
+	return func(now time.Time, h http.Header) bool {
+		if !at.IsZero() {
+			level = min(float64(burst), level+rate*now.Sub(at).Seconds())
+		}
+		at = now
+		ok := level >= 1
+		if ok {
+			level--
+		}
+		h.Set("RateLimit-Limit", strconv.Itoa(int(rate)))
+		h.Set("RateLimit-Reset", "1")
+		h.Set("RateLimit-Remaining", strconv.Itoa(int(level)))
+		return ok
+	}
+}
+
+// httprate is go-chi/httprate 0.16: a sliding count over two windows, and the end of the present
+// one as its Reset, which is rounded down.
+func httprate(n int, per time.Duration) func(time.Time, http.Header) bool {
+	var begin time.Time
+	var before, used int
+	return func(now time.Time, h http.Header) bool {
+		if begin.IsZero() {
+			begin = now
+		}
+		for now.Sub(begin) >= per {
+			begin, before, used = begin.Add(per), used, 0
+		}
+		share := 1 - float64(now.Sub(begin))/float64(per)
+		count := int(math.Round(float64(before)*share + float64(used)))
+		ok := count+1 <= n
+		if ok {
+			used, count = used+1, count+1
+		} else {
+			h.Set("Retry-After", whole(per))
+		}
+		h.Set("X-RateLimit-Limit", strconv.Itoa(n))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(begin.Add(per).Unix(), 10))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(n-count))
+		return ok
+	}
+}
+
+// linear is a leaky bucket with the headers of Linear: of n requests in per, and when it is full.
+func linear(n float64, per time.Duration) func(time.Time, http.Header) bool {
+	level, at := n, time.Time{}
+	return func(now time.Time, h http.Header) bool {
+		if !at.IsZero() {
+			level = min(n, level+n*now.Sub(at).Seconds()/per.Seconds())
+		}
+		at = now
+		ok := level >= 1
+		if ok {
+			level--
+		}
+		full := now.Add(time.Duration((n - level) / n * float64(per)))
+		h.Set("X-RateLimit-Requests-Limit", strconv.Itoa(int(n)))
+		h.Set("X-RateLimit-Requests-Remaining", strconv.Itoa(int(level)))
+		h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(full.UnixMilli(), 10))
+		return ok
+	}
+}
+
+// What is left of a limit if headers are believed only as far as they prove true.
+func TestTransport_Claims(t *testing.T) {
+	told := func(count int64) sluicehttp.Config {
+		return sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: count, Per: time.Second}}}
+	}
+	npm := func() *npmWindow { return &npmWindow{n: 20, per: time.Second} }
+	second := time.Second
+	for _, c := range []struct {
+		name    string
+		grant   func() func(time.Time, http.Header) bool
+		cfg     sluicehttp.Config
+		calls   int
+		ideal   time.Duration // at the limit
+		least   float64       // of the ideal
+		refused float64       // of all, at most
+	}{
+		// x/time/rate with cenkalti/backoff gets 92 % of these three.
+		{"express, told", func() func(time.Time, http.Header) bool { return npm().express }, told(20), 520, 25 * second, .93, 0},
+		{"fastify, told", func() func(time.Time, http.Header) bool { return npm().fastify }, told(20), 520, 25 * second, .93, 0},
+		{"koa, told", func() func(time.Time, http.Header) bool { return npm().koa }, told(20), 520, 25 * second, .91, .01},
+		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .75, .05},
+		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .75, .08},
+		// Without headers 60.7 s.
+		{"a true rate", func() func(time.Time, http.Header) bool { return aligned(50, false) }, told(50), 3000, 60 * second, 60. / 62, .001},
+		{"a true rate, Retry-After", func() func(time.Time, http.Header) bool { return aligned(50, true) }, told(50), 3000, 60 * second, 60. / 62, .001},
+		{"throttled", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{}, 6005, 300 * second, .85, .03},
+		{"throttled, told", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, told(20), 6005, 300 * second, .99, 0},
+		{"throttled, burst of 1", func() func(time.Time, http.Header) bool { return gcra(20, 1) }, sluicehttp.Config{}, 6001, 300 * second, .85, .03},
+		{"tollbooth", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, sluicehttp.Config{}, 6005, 300 * second, .85, .03},
+		{"tollbooth, told", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, told(20), 6005, 300 * second, .99, 0},
+		{"httprate", func() func(time.Time, http.Header) bool { return httprate(20, second) }, sluicehttp.Config{}, 2400, 120 * second, .80, .03},
+		{"httprate, told", func() func(time.Time, http.Header) bool { return httprate(20, second) }, told(20), 2400, 120 * second, .95, .01},
+		// The same where published limits are counted.
+		{"express, counted", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{Cost: one}, 520, 25 * second, .80, .02},
+		{"throttled, counted", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{Cost: one}, 2405, 120 * second, .70, .03},
+		{"Linear, counted", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{Cost: one}, 1700, 480 * second, .80, .1},
+		{"Linear", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{}, 1700, 480 * second, .80, .1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.calls > 3000 {
+				t.Skip("five minutes at 20/s")
+			}
+			t.Parallel()
+			srv := &limiter{random: rand.New(rand.NewPCG(1, 2))}
+			inWorld(t, c.cfg, layers(sluicetest.Handler(srv)), func(w *world) {
+				time.Sleep(234 * ms) // no server begins with a second
+				begin := time.Now()
+				srv.grant = c.grant()
+				work := make(chan bool)
+				var wg sync.WaitGroup
+				for range 32 {
+					wg.Go(func() {
+						for range work {
+							w.wantGet("http://a.test/", 200)
+						}
+					})
+				}
+				for range c.calls {
+					work <- true
+				}
+				close(work)
+				wg.Wait()
+				share := c.ideal.Seconds() / srv.last.Sub(begin).Seconds()
+				refused := float64(srv.refused) / float64(srv.sent)
+				t.Logf("%.1f %% of the limit, %.1f %% refused", 100*share, 100*refused)
+				if share < c.least || refused > c.refused {
+					t.Errorf("%.1f %% of the limit, %.2f %% refused; want %.0f, at most %.1f", 100*share, 100*refused, 100*c.least, 100*c.refused)
+				}
+			})
+		})
+	}
+}
+
+// Two maxima under one name are limits of two routes: that nothing remains of one holds up neither.
+// A changed maximum is one limit, after some responses.
+func TestTransport_Claims_TwoMaxima(t *testing.T) {
+	says := func(most, remaining int) sluicetest.Layer {
+		return sluicetest.Status(200, fmt.Sprintf("X-Rate-Limit-Limit: %d", most), fmt.Sprintf("X-Rate-Limit-Remaining: %d", remaining), "X-Rate-Limit-Reset: 900")
+	}
+	for name, cfg := range map[string]sluicehttp.Config{"pause": {}, "cost": {Cost: one}} {
+		t.Run(name, func(t *testing.T) {
+			l := layers(
+				sluicetest.Path("/search", sluicetest.Script(says(15, 1), says(15, 0))),
+				sluicetest.Path("/items", says(900, 850)),
+				sluicetest.Path("/all", says(900, 0)))
+			inWorld(t, cfg, l, func(w *world) {
+				for _, path := range []string{"items", "search", "search", "items", "items"} {
+					w.wantGet("http://a.test/"+path, 200)
+				}
+				if w.now() != 0 {
+					t.Errorf("an exhausted limit of one route held up the other for %v", w.now())
+				}
+				for range 33 { // the first limit is forgotten
+					w.wantGet("http://a.test/items", 200)
+				}
+				w.wantGet("http://a.test/all", 200)
+				if w.now() != 0 {
+					t.Errorf("held up for %v", w.now())
+				}
+				if _, _, err := w.get(bg, "http://a.test/items"); !errors.Is(err, sluice.ErrServerWait) {
+					t.Errorf("after the only limit was exhausted: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A call that asks whether a window has ended goes alone; the others follow its response. Without
+// a rate the pause is one nanosecond, after which calls begin slowly.
+func TestTransport_Claims_OneAsks(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  sluicehttp.Config
+		late time.Duration
+	}{"pause": {late: 1}, "cost": {cfg: sluicehttp.Config{Cost: one}}} {
+		t.Run(name, func(t *testing.T) {
+			says := func(remaining int) sluicetest.Layer {
+				return sluicetest.Status(200, "X-RateLimit-Limit: 9", fmt.Sprint("X-RateLimit-Remaining: ", remaining), "X-RateLimit-Reset: 1")
+			}
+			for answer, remaining := range map[string]int{"another window": 8, "refuted": 0} {
+				t.Run(answer, func(t *testing.T) {
+					l := layers(sluicetest.Delay(100*ms), sluicetest.Script(says(0), says(remaining)), says(0))
+					inWorld(t, c.cfg, l, func(w *world) {
+						w.wantGet("http://a.test/", 200)
+						var wg sync.WaitGroup
+						for range 3 {
+							wg.Go(func() { w.wantGet("http://a.test/", 200) })
+						}
+						wg.Wait()
+						w.wantCame(0, 100*ms+c.late, 200*ms+c.late, 200*ms+c.late)
+					})
+				})
+			}
+		})
+	}
+}
+
+// A refusal by a bucket whose fields do not say that it is one, and which does not say when to
+// retry but when it is full, is over when there is one more.
+func TestTransport_Claims_RefusedByABucket(t *testing.T) {
+	says := func(status, remaining int, full string) sluicetest.Layer {
+		return sluicetest.Status(status, "X-RateLimit-Limit: 20", fmt.Sprint("X-RateLimit-Remaining: ", remaining), "X-RateLimit-Reset: "+full)
+	}
+	script := sluicetest.Script(says(200, 10, "5.1"), says(200, 9, "5.6"), says(200, 8, "6.1"), says(200, 7, "6.6"), says(200, 6, "7.1"), says(429, 0, "9.5"))
+	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(script), func(w *world) {
+		for range 6 {
+			w.wantGet("http://a.test/", 200)
+		}
+		w.wantCame(0, 0, 0, 0, 0, 0, 475*ms)
+	})
+}
