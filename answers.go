@@ -54,14 +54,17 @@ func (g *Gate) judge(err error, since time.Duration) judgement {
 	if m.throttled != nil || m.unclear == nil {
 		return judgement{permanent: m.permanent, throttled: m.throttled}
 	}
+	otherwise := marks(m.unclear.error)
+	if otherwise.throttled != nil || !delayed(err).IsZero() { // it has a time, so it is clear
+		return judgement{permanent: m.permanent || otherwise.permanent, throttled: otherwise.throttled}
+	}
 	refused, together := g.weigh(since)
 	if refused {
 		return judgement{permanent: m.permanent, throttled: &throttledError{error: err, weighed: true}}
 	}
-	otherwise := marks(m.unclear.error)
 	return judgement{
-		permanent: m.permanent || otherwise.permanent, throttled: otherwise.throttled,
-		unclear: true, failed: !otherwise.permanent, together: together,
+		permanent: m.permanent || otherwise.permanent,
+		unclear:   true, failed: !otherwise.permanent, together: together,
 	}
 }
 
@@ -84,11 +87,20 @@ func (g *Gate) weigh(since time.Duration) (refused, together bool) {
 	case evidence.Crowded:
 		g.slowStart(now, since, 0, true)
 	case evidence.Mistaken:
-		if !g.refusedClearly && !g.adaptive.searches() {
-			g.forgetRefusals(now)
-		}
+		g.forgetWeighed(now)
 	}
 	return verdict == evidence.Refusal, together
+}
+
+// forgetWeighed makes g, whose queue is locked, forget what only evidence has taught it.
+func (g *Gate) forgetWeighed(now time.Duration) {
+	switch {
+	case g.learner != nil && g.learner.weighed:
+		g.forgetRefusals(now)
+		g.search()
+	case g.learner == nil && g.ramp != nil && g.ramp.weighed:
+		g.forgetRefusals(now)
+	}
 }
 
 // earlyAnswers are the first ones of a server. A slow start there costs little.
@@ -178,7 +190,6 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	}
 	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
-	g.refusedClearly = !weighed || g.refusedClearly && g.learner != nil
 	g.impaired.Store(true) // so that grants count
 	n := int64(1)
 	if p != nil {
@@ -195,7 +206,9 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 		return l, nil
 	case g.learner == nil:
 		g.learn(now, n)
+		g.learner.weighed = weighed
 	}
+	g.learner.weighed = g.learner.weighed && weighed
 	g.learner.refused(&call, asked, exhausted(err))
 	return lesson{true, g.learner.blockedFor(now)}, g.changedMind(now)
 }
@@ -318,6 +331,16 @@ func (g *Gate) payLate(left, backoff time.Duration) bool {
 	return grants || g.payRetry(plain, left, backoff)
 }
 
+// knowsLate returns how long after a crowd was refused it is known whether some of it were granted.
+func (g *Gate) knowsLate() time.Duration {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	return max(leastLate, 2*g.hold.Mean())
+}
+
+// leastLate is for a gate that does not know yet how long calls take.
+const leastLate = 100 * time.Millisecond
+
 // endQuiet records, with the queue locked, that a call failed at now.
 func (g *Gate) endQuiet(now time.Duration) {
 	g.budget = g.budget.at(now)
@@ -346,8 +369,8 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	g.tally.grant(since)
-	if !unclear {
-		g.evidence.Granted(now, since)
+	if !unclear && g.evidence.Granted(now, since) {
+		g.forgetWeighed(now)
 	}
 	b := g.budget.at(now)
 	b.refund(refund)

@@ -88,9 +88,18 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 // attempt, and must not be copied afterwards. After an error it stays zero, and Release does
 // nothing.
 func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
-	a.reportRetry(ctx)
+	wait := a.wait
+	if !a.owes {
+		a.reportRetry(ctx, wait)
+	}
 	if err := a.sleep(ctx, n); err != nil {
 		return err
+	}
+	if a.owes {
+		if a.owes = false; !a.gate.payLate(a.left, a.backoff) {
+			return a.stop(ErrBudget, 0)
+		}
+		a.reportRetry(ctx, wait)
 	}
 	longest, began := time.Duration(queue.Forever), time.Duration(0)
 	if a.began >= 0 && a.policy.MaxElapsed != limits.Never {
@@ -109,13 +118,6 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 	a.permit = p
 	if a.left = p.since; p.gate == nil { // n was 0
 		a.left = a.gate.queue.Now()
-	}
-	if a.owes {
-		if a.owes = false; !a.gate.payLate(a.left, max(minBackoff, a.backoff)) {
-			p.answer(adaptive.Unknown)
-			p.Release()
-			return a.stop(ErrBudget, 0)
-		}
 	}
 	if a.attempts++; a.began < 0 {
 		a.began = a.left
@@ -218,10 +220,10 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 		return a.mayWait(ctx, learned, 0, a.policy.Throttled(1, 0, almostOne), limits.ByLearned, false)
 	case m.throttled != nil:
 		kind = throttle
-	case m.together:
-		kind, a.owes = crowd, true
 	case isTimeout(err):
 		kind = timeout
+	case m.together:
+		kind, a.owes = crowd, true
 	}
 	return a.backOff(ctx, kind, delayed(err))
 }
@@ -309,7 +311,9 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	}
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
-	a.wait = a.backoff
+	if a.wait = a.backoff; kind == crowd {
+		a.wait += a.gate.knowsLate()
+	}
 	asked := time.Duration(0)
 	if !notBefore.IsZero() {
 		asked = time.Until(notBefore)
@@ -329,14 +333,13 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 }
 
 // reportRetry counts and reports a retry, if Failed decided on one. It comes here and not in
-// Failed because the permit is still held there, and others may wait for it.
-func (a *Attempts) reportRetry(ctx context.Context) {
+// Failed because the permit is still held there, and others may wait for it. wait is before it.
+func (a *Attempts) reportRetry(ctx context.Context, wait time.Duration) {
 	if a.last == nil {
 		return
 	}
 	a.gate.retried.Add(1)
 	if a.gate.observer != nil {
-		wait := a.wait
 		if m := marks(a.last); wait == 0 && m.throttled != nil {
 			wait = max(0, m.throttled.wait())
 		}

@@ -110,13 +110,12 @@ type held struct {
 
 // answersSeen are what a gate remembers of the answers to its calls, but its brakes.
 type answersSeen struct {
-	tally          tally
-	evidence       evidence.Judge // of unclear answers
-	refusedClearly bool           // since it has learned
-	strikes        strikes
-	recently       recently
-	departures     departures
-	peering        *peering // or nil
+	tally      tally
+	evidence   evidence.Judge // of unclear answers
+	strikes    strikes
+	recently   recently
+	departures departures
+	peering    *peering // or nil
 }
 
 // counters are for Stats.

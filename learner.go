@@ -18,6 +18,7 @@ type learner struct {
 	blamed    *belief   // for the last refusal; nil if there are no further units
 	blamedAt  time.Duration
 	gate      *Gate
+	weighed   bool // all refusals so far were unclear, see Gate.weigh
 	catchUp   time.Duration
 	blockedAt time.Duration // when the last blockage began
 	// askedUntil is until when the last refusals asked to wait.
@@ -177,7 +178,15 @@ func (g *Gate) beginToLearn() {
 	if g.adaptive.searches() {
 		g.queue.Lock() // calls that leave without the lock are not seen
 		defer g.queue.Unlock()
+		g.search()
+	}
+}
+
+// search gives g, whose queue is locked, a learner that searches if it is configured so.
+func (g *Gate) search() {
+	if g.adaptive.searches() {
 		g.setLearner(newLearner(g))
+		g.learner.weighed = true
 	}
 }
 
@@ -304,10 +313,10 @@ func (l *learner) isBlocked() (blocked bool) {
 // them for an hour.
 const forgottenBlockage = 5 * time.Minute
 
-// blockedFor returns for how long the server has granted nothing, the time included for which
+// blockedFor returns for how long the server has clearly granted nothing, the time included for which
 // it asked.
 func (l *learner) blockedFor(now time.Duration) time.Duration {
-	if l == nil || !l.isBlocked() {
+	if l == nil || l.weighed || !l.isBlocked() {
 		return 0
 	}
 	return max(0, now-l.blockedAt)

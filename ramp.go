@@ -71,6 +71,7 @@ const (
 // A ramp is the slow start of a gate after a throttle, a brake. It is
 // guarded by the lock of the gate's queue.
 type ramp struct {
+	weighed bool   // it began at unclear answers, see Gate.weigh
 	on      bool   // otherwise it only counts the throttles without a time
 	history uint64 // the last responses, the latest lowest; 1: throttled without a time
 
@@ -110,7 +111,9 @@ func (r *ramp) refuse(now, since, asked time.Duration, surely bool) *ramp {
 	if r.on {
 		r.measure(now, asked)
 		r.threshold = max(1, r.window/2)
+		r.weighed = r.weighed && surely
 	} else {
+		r.weighed = surely
 		r.on, r.threshold, r.growth = true, math.MaxInt64, rampFewest
 	}
 	r.refusals = append(r.refusals, refused{now, r.taken})

@@ -56,25 +56,31 @@ const (
 )
 
 const (
-	few     = 3  // unclear ones of the last 16 answers that may be the beginning of many
-	many    = 8  // that are no accident
-	mostly  = .6 // the same: this share of all since the first, if they are as many
-	still   = 5  // the same, once calls start slowly
-	several = 2  // calls that must have been granted meanwhile
+	few     = 3           // unclear ones of the last 16 answers that may be the beginning of many
+	many    = 8           // that are no accident
+	mostly  = .6          // the same: this share of all since the first, if they are as many
+	still   = 5           // the same, once calls start slowly
+	lull    = time.Second // without an unclear answer
+	several = 2           // calls that must have been granted meanwhile
 
-	certainty  = 4.               // natural logarithm of the odds that end the test
-	limited    = .03              // the share of calls made slowly that a limit refuses at most, for jitter
-	alike      = .4               // and failures: so much of that of others, of which those are known first that failed
-	leastShare = .1               // and at least this
-	trial      = 2 * time.Second  // and the time of
-	fewGrants  = 20               // calls at the rate at which they were granted, but at most
-	mostTrial  = 10 * time.Second // this: then
-	stillMany  = 7                // unclear ones of the last 16 answers are too many
-	slow       = .6               // of the best rate at which calls were granted is slow
-	fade       = .1               // of that rate, at each unclear answer to a slow call: it may have changed
-	enough     = 8                // calls by which that rate is measured
-	mostRow    = 4                // unclear answers in a row that count
-	memory     = 256              // answers; then older ones count half
+	certainty   = 4.               // natural logarithm of the odds that end the test
+	limited     = .03              // the share of calls made slowly that a limit refuses at most, for jitter
+	alike       = .4               // and failures: so much of that of others, of which those are known first that failed
+	leastShare  = .1               // and at least this
+	trial       = 2 * time.Second  // and the time of
+	fewGrants   = 20               // calls at the rate at which they were granted, but at most
+	mostTrial   = 10 * time.Second // this: then
+	proven      = 10 * time.Second // after the trial, if there were
+	provenCalls = 64               // answers of which only
+	rare        = .05              // are unclear, as at a pace that was found
+	stillMany   = 7                // unclear ones of the last 16 answers are too many
+	slow        = .6               // of the best rate at which calls were granted is slow
+	fade        = .1               // of that rate, at each unclear answer to a slow call: it may have changed
+	enough      = 8                // calls by which that rate is measured
+	calm        = 8                // such calls in a row
+	calmFor     = 30 * time.Second // and for so long: a pace that was found is nearer to that rate
+	mostRow     = 4                // unclear answers in a row that count
+	memory      = 256              // answers; then older ones count half
 
 	downSoon   = time.Second      // without a grant since the first unclear answer
 	downAfter  = 10 * time.Second // without one, for a limit that is believed
@@ -92,7 +98,7 @@ type Judge struct {
 	state   state
 	answers uint16 // the last ones, the latest lowest; 1: unclear
 
-	// These begin with an unclear answer after 16 clear ones.
+	// These begin with an unclear answer after 16 clear ones and a lull.
 	first   time.Duration // when it came
 	unclear int           // such answers,
 	crowded bool          // they were found to be many
@@ -127,8 +133,10 @@ func (j *Judge) Grants() bool { return j.grants > 0 }
 func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
 
 // Granted tells j that a call which left at since was granted, or failed for another, clear
-// reason. It may be left out while j is Quiet.
-func (j *Judge) Granted(now, since time.Duration) {
+// reason. It may be left out while j is Quiet. over reports that there is no limit any more: the
+// server granted many calls in a row, all far apart, so what made it refuse has passed, and what
+// was learned from it should be forgotten.
+func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	j.answers <<= 1
 	j.grants++
 	if since > j.first {
@@ -137,6 +145,11 @@ func (j *Judge) Granted(now, since time.Duration) {
 	j.lastGrant = max(j.lastGrant, since)
 	j.row = 0
 	j.learn(since, 0)
+	if j.state == watching || j.test.calm < calm || since-j.test.calmFrom < calmFor {
+		return false
+	}
+	*j = Judge{wrong: j.wrong}
+	return true
 }
 
 // Unclear tells j that a call which left at since got an unclear answer, and returns what it
@@ -150,10 +163,13 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	case j.state != watching && now-j.last > asleep:
 		*j = Judge{wrong: j.wrong}
 	}
-	together = j.answers != 0 && since <= j.first
 	if j.answers == 0 {
-		j.begin(now, since)
+		j.crowded = false
+		if j.unclear == 0 || now-j.last > lull {
+			j.begin(now, since)
+		}
 	}
+	together = j.unclear > 0 && since <= j.first
 	j.last = now
 	j.unclear++
 	j.row++
@@ -169,6 +185,9 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 		return Failure, false
 	case j.state == watching:
 		return j.watch(early), together
+	case j.test.odds() >= certainty && j.state == certain:
+		// Or the limit has become lower, and calls are slow only beside what it was.
+		j.state, j.test, j.trial = believing, test{from: since}, now+mostTrial
 	case j.refuted(now):
 		j.refute(now)
 		return Mistaken, false
@@ -191,9 +210,10 @@ func (j *Judge) refuted(now time.Duration) bool {
 	return bits.OnesCount16(j.answers) >= stillMany
 }
 
-// begin begins to count, at an unclear answer after 16 clear ones.
+// begin begins to count, at an unclear answer after 16 clear ones and a lull: those that were
+// granted of a crowd may come in a row, after those that were not.
 func (j *Judge) begin(now, since time.Duration) {
-	j.first, j.unclear, j.after, j.grants, j.since, j.crowded = now, 0, 0, 0, 0, false
+	j.first, j.unclear, j.after, j.grants, j.since = now, 0, 0, 0, 0
 	j.lastGrant = max(j.lastGrant, since)
 	if j.state == watching {
 		j.test = test{from: now}
@@ -232,8 +252,8 @@ func (j *Judge) down(now time.Duration) bool {
 // learn counts an answer for the test, unclear or not.
 func (j *Judge) learn(since time.Duration, unclear float64) {
 	j.test.count(since, unclear, j.state != watching)
-	if j.state != watching && j.test.odds() <= -certainty {
-		j.state = certain
+	if j.state != watching && (j.test.odds() <= -certainty || j.state == believing && since > j.trial+proven && j.test.calls() >= provenCalls && j.test.unclear() <= j.test.calls()*rare) {
+		j.state, j.wrong = certain, 0
 		j.test.slow = sample{} // from here on it may show that this has changed
 	}
 }
@@ -257,6 +277,9 @@ type test struct {
 	from time.Duration // when the call of the first one left
 	got  float64       // granted calls since then
 
+	calm     int           // calls in a row that were made slowly and granted
+	calmFrom time.Duration // when the first of them left
+
 	left [8]time.Duration // when the calls left whose answers came last
 	next int              // the oldest of these
 }
@@ -277,6 +300,14 @@ func (t *test) count(since time.Duration, unclear float64, slowly bool) {
 	if slowly && float64(len(t.left)) <= slow*t.best*span.Seconds() {
 		of = &t.slow
 		t.best *= 1 - unclear*fade
+	}
+	switch {
+	case of == &t.fast || unclear > 0:
+		t.calm = 0
+	case t.calm == 0:
+		t.calm, t.calmFrom = 1, since
+	default:
+		t.calm++
 	}
 	of.add(unclear)
 	if t.slow.all+t.fast.all > memory {
@@ -304,6 +335,10 @@ func (t *test) odds() float64 {
 	share := t.share()
 	return t.slow.unclear*math.Log(share/limited) + (t.slow.all-t.slow.unclear)*math.Log((1-share)/(1-limited))
 }
+
+// calls returns how many answers were counted, and unclear how many of them were that.
+func (t *test) calls() float64   { return t.slow.all + t.fast.all }
+func (t *test) unclear() float64 { return t.slow.unclear + t.fast.unclear }
 
 // share returns how often calls fail at least, if those made slowly fail as others do.
 func (t *test) share() float64 { return max(leastShare, alike*(t.fast.unclear+.5)/(t.fast.all+1)) }
