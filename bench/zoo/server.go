@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The groups of servers. Each has means of its own.
+const (
+	goGroup   = "go"      // the Go middlewares that run in a bubble: the 23 of the first report
+	moreGroup = "more"    // the same in further configurations
+	short     = "short"   // 300 items at 50/s: how the start is
+	words     = "words"   // ways to say no, as handlers that say what the real ones say
+	guards    = "guards"  // servers whose errors are not refusals
+	daemons   = "daemons" // programs of Debian, in real time
+	npm       = "npm"     // packages for Node.js, in real time
+	clock     = "clock"   // Go servers that need a real clock or a network
+)
+
+var groups = []string{goGroup, moreGroup, short, words, guards, daemons, npm, clock}
+
+// A server is a limiter in front of a handler. A file that calls add in an init function
+// adds one; README.md has an example.
+type server struct {
+	name    string
+	group   string
+	limiter string // whose it is, and what of it
+	says    string // how it says no
+	limit   limit  // what it grants
+
+	// handler returns the server. It calls o.work for each call that it grants, which takes
+	// as long as a call takes. It may keep time with package time only, to run in a bubble.
+	handler func(o *origin) http.Handler
+
+	// start, if set, starts a program or anything else that needs a real clock, instead of
+	// a handler. It returns the address to call.
+	start func(r *real) (url string, err error)
+	needs []need // what must be installed for that
+
+	// What follows may be zero.
+
+	service  float64                             // mean seconds of a call; 0: 5 to 30 ms
+	times    func(mean float64, d *dice) float64 // draws the seconds of a call; nil: mean ± 70 %
+	items    int                                 // how many items, whatever -for says
+	request  request                             // GET /, if zero
+	refuses  func(status int, body []byte) bool  // whether an answer is no success; nil: all but status 200
+	once     bool                                // its requests must not be sent again after a 503
+	declared bool                                // the user has declared its requests idempotent
+}
+
+// A request is what a client sends.
+type request struct {
+	method, path, contentType string
+	body                      func(item int) string
+}
+
+const usual = .0175 // seconds of a call: 5 to 30 ms
+
+// mean returns the mean seconds of a call.
+func (s *server) mean() float64 { return cmp.Or(s.service, usual) }
+
+// refused reports whether an answer is no success.
+func (s *server) refused(status int, body []byte) bool {
+	if s.refuses != nil {
+		return s.refuses(status, body)
+	}
+	return status != http.StatusOK
+}
+
+// itemsFor returns how many items a run has.
+func (s *server) itemsFor(lasts float64) int {
+	return cmp.Or(s.items, s.limit.items(lasts))
+}
+
+var servers []*server
+
+// add adds a server to the zoo. It panics if one has its name, or if it cannot be run.
+func add(s server) {
+	switch {
+	case find(s.name) != nil:
+		panic("zoo: two servers are called " + s.name)
+	case !slices.Contains(groups, s.group):
+		panic("zoo: " + s.name + ": no group " + s.group)
+	case (s.handler == nil) == (s.start == nil):
+		panic("zoo: " + s.name + " needs either a handler or a start")
+	case s.limit.kind == "":
+		panic("zoo: " + s.name + " has no limit")
+	}
+	servers = append(servers, &s)
+}
+
+// find returns the server of that name, or nil.
+func find(name string) *server {
+	i := slices.IndexFunc(servers, func(s *server) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return servers[i]
+}
+
+// choose returns the servers of a comma-separated list of names, groups and prefixes with a
+// star, in the order of the groups. Those of which nothing is named come with "".
+func choose(list string, real bool) ([]*server, error) {
+	var chosen []*server
+	for _, s := range servers {
+		if list == "" && (s.start != nil) == real {
+			chosen = append(chosen, s)
+		}
+	}
+	if list != "" {
+		for _, name := range strings.Split(list, ",") {
+			known := false
+			for _, s := range servers {
+				prefix, star := strings.CutSuffix(name, "*")
+				if s.name != name && s.group != name && !(star && strings.HasPrefix(s.name, prefix)) {
+					continue
+				}
+				known = true
+				if s.start != nil && !real {
+					if s.name == name {
+						return nil, fmt.Errorf("%s needs a real clock: -real", name)
+					}
+					continue
+				}
+				if !slices.Contains(chosen, s) {
+					chosen = append(chosen, s)
+				}
+			}
+			if !known {
+				return nil, fmt.Errorf("no server, group or prefix* is called %s: -list", name)
+			}
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b *server) int {
+		return cmp.Compare(slices.Index(groups, a.group), slices.Index(groups, b.group))
+	})
+	return chosen, nil
+}
