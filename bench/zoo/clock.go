@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strconv"
@@ -38,6 +39,7 @@ func sethServer(name string, n uint64, per float64) server {
 			if err != nil {
 				return "", err
 			}
+			r.cleanup(func() { store.Close(context.Background()) })
 			m, err := httplimit.NewMiddleware(store, httplimit.IPKeyFunc())
 			if err != nil {
 				return "", err

@@ -37,11 +37,11 @@ func (b *tokens) take(n float64) (left float64, ok bool) {
 	return b.level, true
 }
 
-// full returns when the bucket is full again, if nothing is taken from it.
+// full returns when the bucket is full again if nothing is taken from it, to the millisecond.
 func (b *tokens) full() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.last.Add(seconds((b.size - b.level) / b.rate))
+	return b.last.Add(seconds((b.size - b.level) / b.rate)).Round(time.Millisecond)
 }
 
 // A queue serves so many at once and lets so many wait.

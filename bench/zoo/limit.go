@@ -38,6 +38,9 @@ func inFlightOf(n float64, s float64) limit { return limit{kind: inFlight, n: n,
 func openTo(workers, service float64) limit { return limit{kind: open, n: workers, service: service} }
 func (l limit) halved(after float64) limit  { l.change, l.after = after, l.rate/2; return l }
 
+// outage is how many seconds a server that grants nothing is called, in the place of an ideal.
+const outage = 60
+
 // perSecond returns the rate that a client is told.
 func (l limit) perSecond() float64 {
 	switch l.kind {
@@ -54,7 +57,9 @@ func (l limit) perSecond() float64 {
 // ideal returns the least seconds in which so many items can be granted, if the first is
 // sent at start.
 func (l limit) ideal(items float64, start time.Time) float64 {
-	items = max(0, items)
+	if items <= 0 {
+		return 0
+	}
 	switch l.kind {
 	case bucket:
 		t := max(0, items-l.burst) / l.rate
@@ -74,7 +79,7 @@ func (l limit) ideal(items float64, start time.Time) float64 {
 		phase := math.Mod(float64(start.UnixNano())/1e9, l.per)
 		return max(0, l.per*(math.Ceil(items/l.n)-1)-phase)
 	case down:
-		return 0
+		return outage
 	}
 	return l.per * max(0, math.Ceil(items/l.n)-1)
 }

@@ -51,7 +51,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	o := new(options)
 	flags := flag.NewFlagSet("zoo", flag.ContinueOnError)
 	flags.SetOutput(out)
-	flags.StringVar(&o.servers, "servers", "", "comma-separated `names`, groups and prefixes*; empty: all that run in virtual time, or with -real all others")
+	flags.StringVar(&o.servers, "servers", "", "comma-separated `names`, groups and patterns such as nginx*; empty: all that run in virtual time, or with -real all others")
 	flags.StringVar(&o.clients, "clients", "", "comma-separated `names`; a+b are two that share the limit; empty: the seven that are compared")
 	flags.Float64Var(&o.game.Lasts, "for", 25, "`seconds` that the items last at the limit")
 	flags.Float64Var(&o.game.Most, "most", 3, "cut a run off after so many `times` the ideal, and 15 s")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -220,8 +219,10 @@ func aProgram(name, install string) need {
 // look finds a program also where Debian puts servers, which is not in every PATH.
 func look(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrNotFound) {
-		return exec.LookPath("/usr/sbin/" + name)
+	if err != nil {
+		if there, err := exec.LookPath("/usr/sbin/" + name); err == nil {
+			return there, nil
+		}
 	}
 	return path, err
 }

@@ -101,7 +101,11 @@ func xtime(t *target, do caller) caller {
 		wait, done = func(ctx context.Context) error { return sem.Acquire(ctx, 1) }, func() { sem.Release(1) }
 	case open, down:
 	default:
-		wait = rate.NewLimiter(rate.Limit(l.perSecond()), 1).Wait
+		burst := 1 // as its package comment recommends
+		if t.server.bursts {
+			burst = int(l.burst)
+		}
+		wait = rate.NewLimiter(rate.Limit(l.perSecond()), burst).Wait
 	}
 	return func(ctx context.Context, item int) error {
 		var last error

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 )
@@ -47,6 +48,7 @@ type server struct {
 	items    int                                 // how many items, whatever -for says
 	request  request                             // GET /, if zero
 	refuses  func(status int, body []byte) bool  // whether an answer is no success; nil: all but status 200
+	bursts   bool                                // a client that is told the rate is told the burst, too
 	once     bool                                // its requests must not be sent again after a 503
 	declared bool                                // the user has declared its requests idempotent
 }
@@ -101,37 +103,35 @@ func find(name string) *server {
 	return servers[i]
 }
 
-// choose returns the servers of a comma-separated list of names, groups and prefixes with a
-// star, in the order of the groups. Those of which nothing is named come with "".
-func choose(list string, real bool) ([]*server, error) {
-	var chosen []*server
-	for _, s := range servers {
-		if list == "" && (s.start != nil) == real {
-			chosen = append(chosen, s)
-		}
-	}
+// choose returns the servers of a comma-separated list of names, groups and patterns of
+// path.Match, in the order of the zoo; of an empty list all that run in virtual time, or all
+// others.
+func choose(list string, real bool) (chosen []*server, err error) {
+	in := func(s *server) bool { return (s.start != nil) == real }
 	if list != "" {
-		for _, name := range strings.Split(list, ",") {
-			known := false
+		named := map[*server]bool{}
+		for _, word := range strings.Split(list, ",") {
+			n := len(named)
 			for _, s := range servers {
-				prefix, star := strings.CutSuffix(name, "*")
-				if s.name != name && s.group != name && !(star && strings.HasPrefix(s.name, prefix)) {
-					continue
-				}
-				known = true
-				if s.start != nil && !real {
-					if s.name == name {
-						return nil, fmt.Errorf("%s needs a real clock: -real", name)
-					}
-					continue
-				}
-				if !slices.Contains(chosen, s) {
-					chosen = append(chosen, s)
+				matches, err := path.Match(word, s.name)
+				switch {
+				case err != nil:
+					return nil, fmt.Errorf("%q: %w", word, err)
+				case s.name == word && s.start != nil && !real:
+					return nil, fmt.Errorf("%s needs a real clock: -real", word)
+				case matches || s.group == word:
+					named[s] = true
 				}
 			}
-			if !known {
-				return nil, fmt.Errorf("no server, group or prefix* is called %s: -list", name)
+			if len(named) == n && find(word) == nil {
+				return nil, fmt.Errorf("no further server or group is called %s, or matches it: -list", word)
 			}
+		}
+		in = func(s *server) bool { return named[s] && (s.start == nil || real) }
+	}
+	for _, s := range servers {
+		if in(s) {
+			chosen = append(chosen, s)
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b *server) int {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/sluicegrpc"
 	"github.com/sluice-go/sluice/sluicehttp"
 )
@@ -66,9 +67,13 @@ func told(s *server) sluice.Config {
 	case inFlight:
 		return sluice.Config{Concurrency: int64(l.n)}
 	case bucket:
-		// Without a burst: the clients of a limit rarely know it, and x/time/rate gets none.
+		if s.bursts {
+			// A rate of a gate begins with none of its burst, a leaky bucket with all of it.
+			return sluice.Config{Limits: []sluice.Limit{{Name: "told", Limiter: must(leaky.New(perHour(l)))}}}
+		}
+		// Without a burst: it is rarely known, and x/time/rate gets none either.
 		if l.rate != float64(int64(l.rate)) {
-			return sluice.Config{Rate: sluice.Rate{Count: int64(l.rate*3600 + .5), Per: time.Hour}}
+			return sluice.Config{Rate: sluice.Rate{Count: perHour(l).Count, Per: time.Hour}}
 		}
 		return sluice.Config{Rate: sluice.Rate{Count: int64(l.rate), Per: time.Second}}
 	case open, down:
@@ -76,4 +81,9 @@ func told(s *server) sluice.Config {
 	default:
 		return sluice.Config{Rate: sluice.Rate{Count: int64(l.n), Per: seconds(l.per)}}
 	}
+}
+
+// perHour returns the rate and the burst of a bucket.
+func perHour(l limit) sluice.Rate {
+	return sluice.Rate{Count: int64(l.rate*3600 + .5), Per: time.Hour, Burst: int64(l.burst)}
 }

@@ -134,7 +134,7 @@ func hasErrors(status int, body []byte) bool {
 // since 1970), with the answer that vanillagreencom/kendex#1018 has seen. Real limits are
 // 1,500 to 5,000 per hour, the maximum of the header being what an hour refills.
 func linear(name string, perHour, size float64) server {
-	return server{name: name, limiter: "Linear", says: "400, GraphQL: RATELIMITED; X-RateLimit-Requests-*", limit: bucketOf(perHour/3600, size), request: query, refuses: hasErrors,
+	return server{name: name, limiter: "Linear", says: "400, GraphQL: RATELIMITED; X-RateLimit-Requests-*", limit: bucketOf(perHour/3600, size), bursts: true, request: query, refuses: hasErrors,
 		handler: func(o *origin) http.Handler {
 			requests, complexity := newTokens(perHour/3600, size), newTokens(100*perHour/3600, 100*size)
 			whole := func(x float64) string { return strconv.Itoa(int(x)) }
@@ -223,7 +223,7 @@ func jsonRPC() server {
 // has 2,000 points, of which 100 come back in each second; a query here costs 5.
 func shopify() server {
 	const cost, most, rate = 5, 2000, 100
-	return server{name: "shopify-throttled-20", limiter: "Shopify", says: "200, GraphQL: THROTTLED with throttleStatus", limit: bucketOf(rate/cost, most/cost), refuses: hasErrors,
+	return server{name: "shopify-throttled-20", limiter: "Shopify", says: "200, GraphQL: THROTTLED with throttleStatus", limit: bucketOf(rate/cost, most/cost), bursts: true, refuses: hasErrors,
 		request: request{http.MethodPost, "/admin/api/2026-10/graphql.json", query.contentType, query.body},
 		handler: func(o *origin) http.Handler {
 			b := newTokens(rate, most)
