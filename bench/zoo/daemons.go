@@ -178,7 +178,7 @@ ProxyPass / http://@ORIGIN@/ keepalive=On
 `}, "apache2", "-D", "FOREGROUND", "-f", "@DIR@/apache.conf")
 }
 
-var qosNeeds = apacheNeeds("mod_qos.so", "libapache2-mod-qos libpcre3")
+var qosNeeds = apacheNeeds("mod_qos.so", "libapache2-mod-qos")
 
 // qosModule loads mod_qos, and the old PCRE, with which Debian does not link it.
 func qosModule() string {

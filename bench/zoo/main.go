@@ -122,11 +122,12 @@ func run(args []string, out, progress io.Writer) error {
 	}
 	t := newTable(results)
 	if o.matrix {
+		t.means(out)
 		t.matrix(out)
 	} else {
 		t.rows(out)
+		t.means(out)
 	}
-	t.means(out)
 	t.notes(out)
 	return nil
 }

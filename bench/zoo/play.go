@@ -113,7 +113,7 @@ func (u *user) work(ctx context.Context, items, workers int, start time.Time) {
 }
 
 func (g *game) result(s *server, users []*user, start time.Time) *result {
-	r := &result{Server: s.name, Client: g.Clients, Seed: g.Seed}
+	r := &result{Server: s.name, Group: s.group, Client: g.Clients, Seed: g.Seed, Lasts: g.Lasts}
 	both := users[0].took
 	for _, u := range users {
 		both = min(both, u.took)

@@ -5,8 +5,10 @@ import "time"
 // A result is what one run has shown. README.md says what each figure means.
 type result struct {
 	Server  string  `json:"server"`
+	Group   string  `json:"group"`
 	Client  string  `json:"client"`
 	Seed    uint64  `json:"seed"`
+	Lasts   float64 `json:"for_s"` // as -for says
 	Score   float64 `json:"score"`
 	Goodput float64 `json:"goodput"`
 	Refused float64 `json:"refused"` // share of the requests on the wire

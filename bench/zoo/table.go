@@ -44,15 +44,17 @@ func (c *cell) scored() bool {
 
 // A table has a row for each server and client.
 type table struct {
-	servers, clients []string // in the order of the results
+	servers, clients []string          // in the order of the results
+	groups           map[string]string // of the servers
 	cells            map[[2]string]*cell
 }
 
 func newTable(results []result) *table {
-	t := &table{cells: map[[2]string]*cell{}}
+	t := &table{groups: map[string]string{}, cells: map[[2]string]*cell{}}
 	for _, r := range results {
 		if !slices.Contains(t.servers, r.Server) {
 			t.servers = append(t.servers, r.Server)
+			t.groups[r.Server] = r.Group
 		}
 		if !slices.Contains(t.clients, r.Client) {
 			t.clients = append(t.clients, r.Client)
@@ -70,13 +72,9 @@ func newTable(results []result) *table {
 func (t *table) inGroups(f func(group string, servers []string)) {
 	of := map[string][]string{}
 	for _, name := range t.servers {
-		group := "others"
-		if s := find(name); s != nil {
-			group = s.group
-		}
-		of[group] = append(of[group], name)
+		of[t.groups[name]] = append(of[t.groups[name]], name)
 	}
-	for _, group := range append(slices.Clone(groups), "others") {
+	for _, group := range groups {
 		if len(of[group]) > 0 {
 			f(group, of[group])
 		}

@@ -7,14 +7,14 @@ import (
 )
 
 var sample = []result{
-	{Server: "xtime-20", Client: "sluice", Seed: 1, Score: 90, Goodput: .95, Refused: .05, Later: .04, Items: 100, Done: 100, Sent: 106},
-	{Server: "xtime-20", Client: "sluice", Seed: 2, Score: 94, Goodput: .97, Refused: .03, Later: .02, Items: 100, Done: 98, Lost: 2, Sent: 104},
-	{Server: "xtime-20", Client: "told", Seed: 1, Score: 99, Goodput: .99, Items: 100, Done: 100, Sent: 100},
-	{Server: "echo-20", Client: "sluice", Seed: 1, Score: 20, Goodput: .2, Items: 100, Done: 100, Sent: 100, Late: 200}, // the machine stood still
-	{Server: "echo-20", Client: "sluice", Seed: 2, Score: 80, Goodput: .8, Items: 100, Done: 100, Sent: 100, Late: 5},
-	{Server: "echo-20", Client: "told", Seed: 1, Score: 30, Goodput: .3, Items: 100, Done: 100, Sent: 100, Late: 61},
-	{Server: "down", Client: "sluice", Seed: 1, Refused: 1, Items: 200, Sent: 220, Lost: 200},
-	{Server: "xtime-200", Client: "sluice+xtime", Score: 88, Goodput: .9, Items: 100, Done: 100, Sent: 100, Shares: []share{{"sluice", 4.25}, {"xtime", 190}}},
+	{Server: "xtime-20", Group: goGroup, Client: "sluice", Seed: 1, Score: 90, Goodput: .95, Refused: .05, Later: .04, Items: 100, Done: 100, Sent: 106},
+	{Server: "xtime-20", Group: goGroup, Client: "sluice", Seed: 2, Score: 94, Goodput: .97, Refused: .03, Later: .02, Items: 100, Done: 98, Lost: 2, Sent: 104},
+	{Server: "xtime-20", Group: goGroup, Client: "told", Seed: 1, Score: 99, Goodput: .99, Items: 100, Done: 100, Sent: 100},
+	{Server: "echo-20", Group: goGroup, Client: "sluice", Seed: 1, Score: 20, Goodput: .2, Items: 100, Done: 100, Sent: 100, Late: 200}, // the machine stood still
+	{Server: "echo-20", Group: goGroup, Client: "sluice", Seed: 2, Score: 80, Goodput: .8, Items: 100, Done: 100, Sent: 100, Late: 5},
+	{Server: "echo-20", Group: goGroup, Client: "told", Seed: 1, Score: 30, Goodput: .3, Items: 100, Done: 100, Sent: 100, Late: 61},
+	{Server: "down", Group: guards, Client: "sluice", Seed: 1, Refused: 1, Items: 200, Sent: 220, Lost: 200},
+	{Server: "xtime-200", Group: goGroup, Client: "sluice+xtime", Score: 88, Goodput: .9, Items: 100, Done: 100, Sent: 100, Shares: []share{{"sluice", 4.25}, {"xtime", 190}}},
 }
 
 func TestTable_Rows(t *testing.T) {
