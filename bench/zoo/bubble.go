@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +59,8 @@ func playHere(text string) {
 	everything := func(pattern, name string) (bool, error) { return true, nil }
 	testing.Main(everything, []testing.InternalTest{{Name: "zoo", F: func(t *testing.T) {
 		synctest.Test(t, func(*testing.T) {
-			r, err := g.inBubble(func(func()) {})
+			h := g.handler()
+			r, err := g.inBubble(h, func(func()) {})
 			if err == nil {
 				err = json.NewEncoder(os.Stdout).Encode(r)
 			}
@@ -65,16 +68,23 @@ func playHere(text string) {
 				fmt.Fprintln(os.Stderr, "zoo:", err)
 				os.Exit(1)
 			}
+			// The finalizer of ulule/limiter would send on a channel of the bubble.
+			runtime.KeepAlive(h)
 			os.Exit(0) // here, or the bubble waits for what is still running
 		})
 	}}}, nil, nil)
 }
 
-// inBubble plays g in the bubble of the caller.
-func (g *game) inBubble(cleanup func(func())) (*result, error) {
-	s := find(g.Server)
-	// A bubble begins at midnight, where the windows of all limiters would begin, too.
+// handler returns the server of g. A bubble begins at midnight, where the windows of all
+// limiters would begin, too: the server and the game begin up to 11 s later.
+func (g *game) handler() http.Handler {
 	time.Sleep(seconds(1 + 10*newDice(g.Seed, forStart).float()))
+	s := find(g.Server)
+	return s.handler(newOrigin(s, g.Seed))
+}
+
+// inBubble plays g in the bubble of the caller.
+func (g *game) inBubble(h http.Handler, cleanup func(func())) (*result, error) {
 	begin := time.Now()
 	var trace func(string)
 	if g.Trace {
@@ -84,7 +94,7 @@ func (g *game) inBubble(cleanup func(func())) (*result, error) {
 	}
 	return g.play(&place{
 		url:     "http://zoo.example",
-		base:    &network{s.handler(newOrigin(s, g.Seed)), g.Jitter / 1000, newDice(g.Seed, forNetwork)},
+		base:    &network{h, g.Jitter / 1000, newDice(g.Seed, forNetwork)},
 		cleanup: cleanup,
 	}, trace)
 }

@@ -112,13 +112,11 @@ func run(args []string, out, progress io.Writer) error {
 	} else {
 		results, err = o.play(progress)
 	}
-	if err != nil {
+	if len(results) == 0 {
 		return err
 	}
 	if o.out != "" {
-		if err := writeFile(o.out, results); err != nil {
-			return err
-		}
+		err = errors.Join(err, writeFile(o.out, results))
 	}
 	t := newTable(results)
 	if o.matrix {
@@ -129,7 +127,7 @@ func run(args []string, out, progress io.Writer) error {
 		t.means(out)
 	}
 	t.notes(out)
-	return nil
+	return err
 }
 
 // games returns all games, by server, client and seed, and says what cannot be run.

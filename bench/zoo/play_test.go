@@ -17,7 +17,7 @@ func played(t *testing.T, server, clients string, lasts float64, seed uint64) (r
 	synctest.Test(t, func(t *testing.T) {
 		g := &game{Server: server, Clients: clients, Seed: seed, Lasts: lasts, Most: 3, Workers: defaultWorkers, Jitter: defaultJitter}
 		var err error
-		if r, err = g.inBubble(t.Cleanup); err != nil {
+		if r, err = g.inBubble(g.handler(), t.Cleanup); err != nil {
 			t.Fatal(err)
 		}
 	})
