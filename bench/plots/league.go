@@ -51,17 +51,22 @@ func (m *matrix) mean(strategy string) float64 {
 // Sizes of the picture, in pixels.
 const (
 	cellWidth, cellHeight = 34, 20
-	nameWidth, nameHeight = 130, 84
+	nameWidth             = 130
 )
 
 // saveMatrix draws a cell for each score, the bluer the better, with the number in it.
 // Whoever cannot tell the shades apart can read the numbers.
-func saveMatrix(runs []results.Run, file string) error {
+func saveMatrix(runs []results.Run, title, file string) error {
 	if len(runs) == 0 {
 		return fmt.Errorf("no runs")
 	}
 	m := newMatrix(runs)
 	columns := append(slices.Clone(m.worlds), "mean")
+	longest := 0
+	for _, w := range columns {
+		longest = max(longest, len(w))
+	}
+	nameHeight := max(84, 24+5*longest)
 	width := nameWidth + cellWidth*len(columns) + 30
 	height := nameHeight + cellHeight*len(m.strategies) + 8
 	var b bytes.Buffer
@@ -86,7 +91,7 @@ func saveMatrix(runs []results.Run, file string) error {
 		}
 	}
 	b.WriteString("</svg>\n")
-	out, err := svg.Finish(b.Bytes(), "Score of each strategy in each world", m.inWords())
+	out, err := svg.Finish(b.Bytes(), title, m.inWords())
 	if err != nil {
 		return err
 	}

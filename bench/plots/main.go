@@ -1,6 +1,6 @@
-// Plots draws what compare, precision and league measured, as SVG:
+// Plots draws what compare, precision, league and zoo measured, as SVG:
 //
-//	go run ./bench/plots -speed speed.txt -precision precision.json -league league.json -o dir
+//	go run ./bench/plots -speed speed.txt -precision precision.json -league league.json -zoo zoo-300.json -o dir
 //
 //	delivered.svg  the rate delivered against the rate asked for
 //	spacing.svg    how the gaps between calls are distributed, and what that costs
@@ -12,6 +12,7 @@
 //	processes.svg  how a decision in Redis grows with the number of processes that share it
 //	changes.svg    how a change of a gate grows with the number of callers that wait
 //	league.svg     the score of each strategy in each world
+//	zoo.svg        the score of each client at each limiter of Go
 //
 // Colours are those of Okabe and Ito (Color Universal Design, 2008), which
 // people with any kind of colour vision can tell apart, and others on dark
@@ -31,20 +32,21 @@ func main() {
 	speed := flag.String("speed", "", "raw output of compare")
 	precision := flag.String("precision", "", "raw output of precision")
 	league := flag.String("league", "", "raw output of league")
+	zoo := flag.String("zoo", "", "raw output of zoo")
 	dir := flag.String("o", ".", "folder for the plots")
 	png := flag.Bool("png", false, "draw PNG, to look at")
 	flag.Parse()
-	if flag.NArg() > 0 || *speed == "" && *precision == "" && *league == "" {
+	if flag.NArg() > 0 || *speed == "" && *precision == "" && *league == "" && *zoo == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*speed, *precision, *league, *dir, *png); err != nil {
+	if err := run(*speed, *precision, *league, *zoo, *dir, *png); err != nil {
 		fmt.Fprintln(os.Stderr, "plots:", err)
 		os.Exit(1)
 	}
 }
 
-func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
+func run(speedFile, precisionFile, leagueFile, zooFile, dir string, png bool) error {
 	figures := make(map[string]figure)
 	if speedFile != "" {
 		f, err := os.Open(speedFile)
@@ -78,8 +80,17 @@ func run(speedFile, precisionFile, leagueFile, dir string, png bool) error {
 		if err != nil {
 			return err
 		}
-		if err := saveMatrix(runs, filepath.Join(dir, "league.svg")); err != nil {
+		if err := saveMatrix(runs, "Score of each strategy in each world", filepath.Join(dir, "league.svg")); err != nil {
 			return fmt.Errorf("league: %w", err)
+		}
+	}
+	if zooFile != "" {
+		runs, err := results.ReadZoo(zooFile, "go")
+		if err != nil {
+			return err
+		}
+		if err := saveMatrix(runs, "Score of each client at each rate limiter of Go", filepath.Join(dir, "zoo.svg")); err != nil {
+			return fmt.Errorf("zoo: %w", err)
 		}
 	}
 	for name, f := range figures {

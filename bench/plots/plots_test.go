@@ -63,7 +63,14 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(league, []byte(runs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(speed, precision, league, dir, false); err != nil {
+	zoo := filepath.Join(dir, "zoo.json")
+	games := `[{"server":"a-server-with-a-very-long-name","group":"go","client":"xtime","seed":1,"score":90},
+{"server":"a-server-with-a-very-long-name","group":"go","client":"xtime","seed":2,"score":92},
+{"server":"another","group":"words","client":"sluice","seed":1,"score":42}]`
+	if err := os.WriteFile(zoo, []byte(games), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(speed, precision, league, zoo, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	for file, names := range map[string][]string{
@@ -77,6 +84,7 @@ func TestRun(t *testing.T) {
 		"gates":     {"sluice", "10k"},
 		"changes":   {"sluice", "10k", "SetRate", "PauseUntil", "Settle"},
 		"league":    {"sluice-told", "naive", "slow", ">4<", ">99<"},
+		"zoo":       {"a-server-with-a-very-long-name", "xtime", ">91<"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file+".svg"))
 		if err != nil {
@@ -90,13 +98,16 @@ func TestRun(t *testing.T) {
 		if strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
 			t.Errorf("%s.svg has points that are nowhere", file)
 		}
+		if file == "zoo" && strings.Contains(string(text), "another") {
+			t.Error("zoo.svg has a server of another group")
+		}
 	}
 }
 
 // All libraries that are measured can be drawn.
 func TestRunPublished(t *testing.T) {
 	const results = "../results/"
-	if err := run(results+"speed.txt", results+"precision.json", results+"league.json", t.TempDir(), false); err != nil {
+	if err := run(results+"speed.txt", results+"precision.json", results+"league.json", results+"zoo-300.json", t.TempDir(), false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,7 +118,7 @@ func TestRunNothing(t *testing.T) {
 	if err := os.WriteFile(speed, []byte("PASS\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(speed, "", "", dir, false); err == nil {
+	if err := run(speed, "", "", "", dir, false); err == nil {
 		t.Error("nothing was drawn, and that was no error")
 	}
 }

@@ -21,3 +21,25 @@ func ReadLeague(file string) ([]Run, error) {
 	var runs []Run
 	return runs, json.Unmarshal(text, &runs)
 }
+
+// ReadZoo reads the JSON that the zoo writes: what each client got at each server of a group.
+func ReadZoo(file, group string) ([]Run, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var games []struct {
+		Server, Group, Client string
+		Score                 float64
+	}
+	if err := json.Unmarshal(text, &games); err != nil {
+		return nil, err
+	}
+	var runs []Run
+	for _, g := range games {
+		if g.Group == group {
+			runs = append(runs, Run{g.Server, g.Client, g.Score})
+		}
+	}
+	return runs, nil
+}
