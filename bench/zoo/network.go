@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -37,7 +38,10 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	in.Body.Close()
 	resp := out.Result()
 	resp.Request = req
-	resp.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat)) // as net/http does
+	// As net/http does.
+	resp.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	resp.ContentLength = int64(out.Body.Len())
+	resp.Header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 	n.pass()
 	if err := req.Context().Err(); err != nil {
 		return nil, err
