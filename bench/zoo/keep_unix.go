@@ -95,6 +95,7 @@ func keepHere(dir string) {
 	if err != nil {
 		os.Exit(1)
 	}
+	os.Unsetenv(keepVariable) // not for the program
 	c := exec.Command(os.Args[1], os.Args[2:]...)
 	c.Stdout, c.Stderr, c.Dir = out, out, dir
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -14,8 +17,18 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if port := os.Getenv(listenVariable); port != "" {
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			fmt.Println(http.Serve(l, nil))
+		}
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
 }
+
+// listenVariable makes the test a program that listens at a port.
+const listenVariable = "SLUICE_ZOO_LISTEN"
 
 // The example of the README is teapot_test.go, and its server can be played.
 func TestReadme_AddAServer(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // played plays a game in a bubble of this process.
@@ -46,6 +47,22 @@ func TestGame_PlainIsRefusedAndLoses(t *testing.T) {
 	r := played(t, "xtime-20", "plain", 5, 1)
 	if r.Refused < .5 || r.Lost == 0 || r.Score > 50 || r.Done+r.Lost != r.Items || r.Sent != r.Items || r.Why == "" {
 		t.Errorf("a client without retries: %+v", r)
+	}
+}
+
+// A client must not know where the windows of a server begin because a bubble begins there.
+func TestGame_Handler_BeginsAtATimeOfItsOwn(t *testing.T) {
+	starts := map[time.Duration]bool{}
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			(&game{Server: "xtime-20", Seed: seed}).handler()
+			if took := time.Since(begin); took < time.Second || took > 11*time.Second || starts[took] {
+				t.Errorf("seed %d begins after %v, others after %v", seed, took, starts)
+			} else {
+				starts[took] = true
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +35,27 @@ func TestReal(t *testing.T) {
 	if _, err := (&game{Server: "grpc-20", Clients: "aws", Lasts: .1, Most: 1, Workers: 1}).playReal(""); err == nil {
 		t.Error("the AWS SDK has called gRPC")
 	}
+}
+
+// A program listens when it is called, and is gone after the run.
+func TestReal_Program(t *testing.T) {
+	r := &real{dir: t.TempDir()}
+	defer r.stop()
+	url, err := r.program(map[string]string{"conf": "@DIR@ @PORT@"}, "env", listenVariable+"=@PORT@", os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if text, err := os.ReadFile(filepath.Join(r.dir, "conf")); err != nil || string(text) != r.dir+" "+r.port {
+		t.Errorf("the configuration is %q, %v", text, err)
+	}
+	r.stop()
+	gone(t, r.kept.pid)
 }
 
 // alive reports whether there is a process of that id that is no zombie.
