@@ -66,7 +66,7 @@ func saveMatrix(runs []results.Run, title, file string) error {
 	for _, w := range columns {
 		longest = max(longest, len(w))
 	}
-	nameHeight := max(84, 24+5*longest)
+	nameHeight := max(84, 16+9*longest/2)
 	width := nameWidth + cellWidth*len(columns) + 30
 	height := nameHeight + cellHeight*len(m.strategies) + 8
 	var b bytes.Buffer
