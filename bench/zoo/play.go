@@ -56,13 +56,13 @@ func (g *game) play(p *place, trace func(string)) (*result, error) {
 		u := &user{client: c, tap: &tap{base: p.base, server: s, start: start}}
 		users[i] = u
 		t := &target{url: p.url, tap: u.tap, server: s, trace: trace, cleanup: p.cleanup}
-		make := c.http
+		begin := c.http
 		if s.limiter == grpcLimiter {
-			if make = c.grpc; make == nil {
+			if begin = c.grpc; begin == nil {
 				return nil, fmt.Errorf("%s has no gRPC", c.name)
 			}
 		}
-		u.do, u.said = make(t)
+		u.do, u.said = begin(t)
 		all.Go(func() { u.work(ctx, items, cmp.Or(c.workers, g.Workers), start) })
 	}
 	all.Wait()
