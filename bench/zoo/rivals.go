@@ -48,7 +48,7 @@ var clients = []client{
 		return sluicehttp.Config{FromPolicy: true}
 	})}),
 	named("idempotent", "sluicehttp; all requests are declared idempotent", client{http: overHTTP(func(*server) sluicehttp.Config {
-		return sluicehttp.Config{Idempotent: func(*http.Request) bool { return true }}
+		return sluicehttp.Config{Idempotent: func(*http.Request, []byte) bool { return true }}
 	})}),
 	named("refused", "sluicehttp with an Inspector: what the server counts as a refusal is a throttle", client{http: overHTTP(inspected)}),
 	named("no-remaining", "sluicehttp without the limits that granted responses publish", client{http: overHTTP(func(*server) sluicehttp.Config {

@@ -19,7 +19,7 @@ func overHTTP(config func(s *server) sluicehttp.Config) func(*target) (caller, f
 	return func(t *target) (caller, func() string) {
 		cfg := config(t.server)
 		if t.server.declared {
-			cfg.Idempotent = func(*http.Request) bool { return true }
+			cfg.Idempotent = func(*http.Request, []byte) bool { return true }
 		}
 		cfg.Gate.Observer = t.observer()
 		transport := must(sluicehttp.New(t.tap, cfg))
