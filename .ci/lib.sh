@@ -1,6 +1,6 @@
 # What .ci/run and .ci/full have in common. Each of them sets most, the seconds that
-# all of it may take, parts, a list of name:seconds, and left_out, the modules that it does
-# not even download the dependencies of; defines part_name for each; and calls ci_main.
+# all of it may take, and parts, a list of name:seconds; defines part_name for
+# each; and calls ci_main.
 #
 # Each part has a budget in seconds, and what those before it have left over. It
 # is ended when it exceeds both. The budgets add up to less than most, so the whole
@@ -13,9 +13,13 @@ export LC_ALL=C
 # A module of versions only, and the one that is not in go.work.
 readonly tools=tools
 
+# It is not in go.work either, so that "go test work" does not compile its dependencies, all these
+# rate limiters: a part of .ci/full has it.
+readonly zoo=bench/zoo
+
 # Modules with large dependencies of their own, which take minutes to compile in each way.
-# .ci/run tests them once, in the part work, but for what it leaves out; .ci/full does the rest.
-readonly large=(bench/zoo cmd docs/recipes examples/fleet sluicehttp/sdktest)
+# .ci/run tests them once, in the part work; .ci/full does the rest.
+readonly large=(cmd docs/recipes examples/fleet sluicehttp/sdktest)
 
 # Modules that need no more than the core does: they are checked on all its systems.
 readonly light=(. batch observe/live)
@@ -88,14 +92,6 @@ files() {
 # find_modules prints the folder of each module.
 find_modules() {
 	files ':(glob)**/go.mod' | sed 's|^go.mod$|./go.mod|; s|/go.mod$||' | sort
-}
-
-# but_left_out prints those of the folders of its input that are not left out.
-but_left_out() {
-	local module
-	while read -r module; do
-		[[ " ${left_out[*]} " = *" $module "* ]] || echo "$module"
-	done
 }
 
 # small_members prints the folders of all modules but the large ones.
@@ -258,8 +254,8 @@ stop() {
 # run_part starts for it.
 ci_main() {
 	if [[ ${1-} = --part ]]; then
-		members=$(find_modules | sed "/^$tools\$/d")
-		modules=$(find_modules | but_left_out)
+		modules=$(find_modules | sed "\|^$zoo\$|d")
+		members=$(echo "$modules" | sed "/^$tools\$/d")
 		[[ -n $members ]] || fail "no modules"
 		"part_$2"
 		return

@@ -1,10 +1,10 @@
 // Command zoo runs clients against rate limiters that other people wrote: in virtual time,
 // or with -real on loopback. README.md has the servers, the clients and the figures.
 //
-//	go run ./bench/zoo
-//	go run ./bench/zoo -servers go -clients sluice,told,xtime -for 300 -n 3
-//	go run ./bench/zoo -real -servers nginx*,express-20in1 -clients sluice,xtime -for 20
-//	go run ./bench/zoo -list
+//	go run .
+//	go run . -servers go -clients sluice,told,xtime -for 300 -n 3
+//	go run . -real -servers nginx*,express-20in1 -clients sluice,xtime -for 20
+//	go run . -list
 package main
 
 import (
@@ -65,7 +65,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags.BoolVar(&o.list, "list", false, "list servers and clients, and run nothing")
 	flags.BoolVar(&o.matrix, "matrix", false, "a line for each server and a column for each client")
 	flags.BoolVar(&o.game.Trace, "trace", false, "print each change of what a gate believes")
-	flags.StringVar(&o.node, "node", "bench/zoo/npm", "the `folder` with node_modules")
+	flags.StringVar(&o.node, "node", "npm", "the `folder` with node_modules")
 	flags.StringVar(&o.out, "o", "", "also write the runs to this `file`, as JSON")
 	flags.StringVar(&o.read, "read", "", "run nothing: print the tables of these `files`, separated by commas, that -o wrote")
 	if err := flags.Parse(args); err != nil {

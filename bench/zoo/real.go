@@ -243,5 +243,5 @@ func aPackage(name string) need {
 	return need{"npm package " + name, func(node string) bool {
 		_, err := os.Stat(filepath.Join(node, "node_modules", name))
 		return err == nil
-	}, "npm install --prefix bench/zoo/npm"}
+	}, "npm install --prefix npm"}
 }
