@@ -337,3 +337,120 @@ func TestMaybeThrottled_PauseAndClose(t *testing.T) {
 		}
 	})
 }
+
+// A limit that falls is followed, as if the server said that it refuses.
+func TestMaybeThrottled_FollowsALowerLimit(t *testing.T) {
+	for _, lower := range []float64{50, 33, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{})
+			before, after := grantsPerSecond(100, 10), grantsPerSecond(lower, 10)
+			s := &unclearServer{start: time.Now(), grants: func(now time.Duration) bool {
+				if now < 40*time.Second {
+					return before(now)
+				}
+				return after(now)
+			}}
+			n := 4000 + int(lower*60)
+			good, took := makeCalls(n, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			if good < int64(n)-4 || took > 120*time.Second {
+				t.Errorf("to %v per second: %d of %d in %v, %d refused, %v", lower, good, n, took, s.unclear, g.Stats().Learned)
+			}
+		})
+	}
+}
+
+// A minute in which most calls fail leaves nothing behind.
+func TestMaybeThrottled_OfAnOutageThatEnds(t *testing.T) {
+	for _, share := range []float64{.5, .7, .8} {
+		synctest.Test(t, func(t *testing.T) {
+			g := mustGate(t, sluice.Config{})
+			rng := rand.New(rand.NewPCG(1, 2))
+			s := &unclearServer{start: time.Now(), grants: func(now time.Duration) bool {
+				return now > time.Minute || rng.Float64() >= share
+			}}
+			stop := time.Now().Add(4 * time.Minute)
+			makeCalls(1_000_000, 8, func() error {
+				if time.Now().After(stop) {
+					return nil
+				}
+				return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+			})
+			before := s.made()
+			_, took := makeCalls(8000, 8, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			if s.made()-before != 8000 || took > 30*time.Second { // 25 s are possible
+				t.Errorf("%v: three minutes later 8000 calls take %v, %v", share, took, g.Stats().Learned)
+			}
+		})
+	}
+}
+
+// A crowd at a server that is down is granted nothing that it does not use.
+func TestMaybeThrottled_CrowdTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		s := &unclearServer{grants: func(time.Duration) bool { return false }, start: time.Now()}
+		makeCalls(400, 400, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		if stats := g.Stats(); s.calls != 420 || stats.Granted != 420 || stats.Retried != 20 {
+			t.Errorf("%d calls, %d granted, %d retried; want 420, 420 and 20", s.calls, stats.Granted, stats.Retried)
+		}
+	})
+}
+
+// What was restored is no evidence of these answers, and stays.
+func TestMaybeThrottled_KeepsWhatWasRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := mustGate(t, sluice.Config{})
+		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now(), mark: func(err error) error { return sluice.RetryAfter(err, 0) }}
+		makeCalls(600, 32, func() error { return sluice.Retry(bg, old, sluice.RetryPolicy{}, s.call) })
+		g := mustGate(t, sluice.Config{})
+		if err := g.Restore(old.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		down := &unclearServer{grants: func(time.Duration) bool { return false }, start: time.Now()}
+		makeCalls(60, 8, func() error { return g.Do(bg, down.call) })
+		if l := g.Stats().Learned; l == nil || l.Pace < 10 || l.Pace > 30 {
+			t.Errorf("after an outage: %v", l)
+		}
+	})
+}
+
+// Most pages are forbidden, and nobody asked for a wait: each is asked for, at a pace that is slow
+// only as long as it is not known that this does not help.
+func TestMaybeThrottled_OfMostCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		rng := rand.New(rand.NewPCG(1, 2))
+		s := &unclearServer{
+			start: time.Now(), grants: func(time.Duration) bool { return rng.Float64() >= .8 },
+			mark: func(err error) error { return sluice.MaybeThrottled(sluice.Permanent(err)) },
+		}
+		forbidden := atomic.Int64{}
+		good, took := makeCalls(4000, 16, func() error {
+			err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+			if errors.Is(err, sluice.ErrPermanent) {
+				forbidden.Add(1)
+			}
+			return err
+		})
+		if n := good + forbidden.Load(); n < 3980 || took > 4*time.Minute {
+			t.Errorf("%d of 4000 were answered in %v", n, took)
+		}
+	})
+}
+
+// A time inside the mark is clear, also where the gate believes that such answers are refusals.
+func TestMaybeThrottled_ATimeInsideIsClear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
+		makeCalls(400, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		begin := time.Now()
+		_ = g.Do(bg, func(context.Context) error {
+			return sluice.MaybeThrottled(sluice.RetryAfter(errUnclear, 30*time.Second))
+		})
+		_ = g.Do(bg, nothing)
+		if waited := time.Since(begin); waited < 30*time.Second {
+			t.Errorf("the next call waited %v", waited)
+		}
+	})
+}

@@ -14,24 +14,35 @@
 //	beside it            other calls are granted          in an outage none are
 //	calls made slowly    are granted                      fail as often as others
 //
-// So a [Judge] watches, believes, or knows:
+// So a [Judge] watches, believes, or is certain:
 //
-//	watching   Unclear answers are failures. If half of the last 16 answers are unclear, which is
-//	           no accident, and the server grants calls that were made after the first of them,
-//	           it begins to believe.
-//	believing  Unclear answers are refusals, so calls slow down. Those that are made clearly more
-//	           slowly than the server has granted calls so far are the test: a limit grants them.
-//	           It compares two explanations (Wald 1945): they fail as the others do, or hardly
-//	           ever. In the first case it was wrong, and is deaf for five minutes, twice as long
-//	           each time.
-//	certain    They hardly ever fail. The test goes on.
+//	watching   Unclear answers are failures. If half of the last 16 answers are unclear, and the
+//	           server grants calls that were made after the first of them, it begins to believe.
+//	           One failure in 20 never looks like that. (Early on 3 of 16 are a crowd: calls start
+//	           slowly, and then 5 of 16 are enough.)
+//	believing  Unclear answers are refusals, so the gate slows down. That is a trial of 2 to 10 s. If
+//	           7 of the last 16 answers are unclear at its end, slowing down has not helped.
+//	           Calls that are made clearly more slowly than the server has granted calls between
+//	           two unclear answers are a test (Wald 1945): a limit grants them, and failures do not
+//	           care. If they are failures, the Judge was wrong, and is deaf for five minutes, twice
+//	           as long each time.
+//	certain    Such calls are granted, or hardly any call was unclear since the trial. If slow calls
+//	           get unclear answers now, the limit may have become lower: there is another trial.
 //
-// A server that grants nothing any more is down: its answers are failures.
+// In both of the last states, calls that are granted for half a minute although they are far apart
+// show that the reason has passed: what was learned is forgotten. After an hour without an unclear
+// answer so is what was certain. A server that grants nothing any more is down, and its answers are
+// failures.
 //
-// The simpler rule, refusals from the third of 16 on, made a site slow that fails 1 call in 20, and
-// left a server that is down with one call a second for minutes. A test that took any calls for slow
-// which were made less often than before found real limits wrong: until a pace is found, many calls
-// of a slower one are refused, too.
+// What is not found: a limit that refuses less than a half of the calls, such as a cap on calls in
+// flight that is only a little exceeded; and one of less than a call a second, or with a long
+// window, because it looks as if it were down.
+//
+// Simpler rules failed. Refusals from the third of 16 on made a site slow that fails 1 call in 20,
+// and left a server that is down with one call a second for minutes. A test that took any calls for
+// slow which were made less often than before found real limits wrong: until a pace is found, many
+// calls of a slower one are refused, too. A test without a time was never over where the gate had
+// become so slow that there were no answers.
 package evidence
 
 import (
