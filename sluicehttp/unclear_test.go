@@ -111,7 +111,7 @@ func TestTransport_UnclearRefusals(t *testing.T) {
 // known that they have nothing to do with the pace.
 func TestTransport_UnclearIsPassedOn(t *testing.T) {
 	forbidden := sluicetest.When(func(_ int, r *http.Request) bool {
-		var i uint32
+		var i uint64
 		fmt.Sscanf(r.URL.Path, "/%d", &i)
 		return i*2654435761%100 < 40
 	}, sluicetest.Reply(403, "not for you"))
