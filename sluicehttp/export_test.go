@@ -102,7 +102,7 @@ const KeyedEvery = keyedEvery
 // the table has them and as the transport uses them.
 func MakersInSuccess() (table, used []int) {
 	for i := range makers {
-		if makers[i].inSuccess != nil {
+		if makers[i].fine != "" {
 			table = append(table, i)
 		}
 	}

@@ -58,18 +58,14 @@ func awsThrottle(code string) bool {
 	return false
 }
 
-// ofAmazon reports whether resp is an error that AWS should look at, whatever the
-// configuration.
-func ofAmazon(resp *http.Response) bool {
-	if resp.StatusCode < 400 {
-		return false
-	}
+// ofAmazon reports whether resp, an error of a media type, is one that AWS should look at, whatever
+// the configuration.
+func ofAmazon(resp *http.Response, kind string) bool {
 	for _, name := range []string{"X-Amzn-Errortype", "X-Amzn-Requestid", "X-Amz-Request-Id"} {
 		if len(resp.Header[name]) > 0 {
 			return true
 		}
 	}
-	kind := mediaType(resp)
 	return strings.HasPrefix(kind, "application/x-amz-json") || kind == "application/xml" || kind == "text/xml"
 }
 

@@ -4,7 +4,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/sluice-go/sluice"
@@ -53,8 +52,7 @@ func newMeter(usage Usage, b *bill, resp *http.Response) *meter {
 	}
 	m := &meter{usage: usage, bill: b, from: resp, resp: *resp, used: make(sluice.Costs)}
 	m.resp.Body, m.resp.Trailer = http.NoBody, nil
-	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	if strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+	if mediaType(resp) == "text/event-stream" {
 		m.events = new(eventReader)
 	}
 	return m
