@@ -48,24 +48,21 @@ func (g *Gate) judge(err error, since time.Duration) judgement {
 	m := marks(err)
 	if m.throttled == nil && g.refusedBy != nil {
 		if refused, wait := g.refusedBy(err); refused {
-			errors.As(RetryAfter(err, wait), &m.throttled)
+			j := judgement{permanent: m.permanent}
+			errors.As(RetryAfter(err, wait), &j.throttled)
+			return j
 		}
 	}
-	if m.throttled != nil || m.unclear == nil {
-		return judgement{permanent: m.permanent, throttled: m.throttled}
-	}
-	otherwise := marks(m.unclear.error)
-	if otherwise.throttled != nil || !delayed(err).IsZero() { // it has a time, so it is clear
-		return judgement{permanent: m.permanent || otherwise.permanent, throttled: otherwise.throttled}
+	otherwise := judgement{permanent: m.permanent || m.within, throttled: m.throttled}
+	if m.throttled != nil || !m.unclear || !delayed(err).IsZero() { // what has a time is clear
+		return otherwise
 	}
 	refused, together := g.weigh(since)
 	if refused {
 		return judgement{permanent: m.permanent, throttled: &throttledError{error: err, weighed: true}}
 	}
-	return judgement{
-		permanent: m.permanent || otherwise.permanent,
-		unclear:   true, failed: !otherwise.permanent, together: together,
-	}
+	otherwise.unclear, otherwise.failed, otherwise.together = true, !m.within, together
+	return otherwise
 }
 
 // definite reports whether err is the answer of a server that is well to a call that is wrong.
@@ -106,7 +103,7 @@ func (g *Gate) forgetWeighed(now time.Duration) {
 // earlyAnswers are the first ones of a server. A slow start there costs little.
 const earlyAnswers = 64
 
-// forgetRefusals makes g, whose queue is locked, a gate that nobody has refused.
+// forgetRefusals makes g, whose queue is locked, a gate without a refusal.
 func (g *Gate) forgetRefusals(now time.Duration) {
 	g.learner, g.ramp, g.strikes = nil, nil, strikes{}
 	g.answersCount.Store(false)
@@ -206,7 +203,6 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 		return l, nil
 	case g.learner == nil:
 		g.learn(now, n)
-		g.learner.weighed = weighed
 	}
 	g.learner.weighed = g.learner.weighed && weighed
 	g.learner.refused(&call, asked, exhausted(err))

@@ -256,11 +256,12 @@ func delayed(err error) (at time.Time) {
 type mark struct {
 	permanent bool
 	throttled *throttledError // the one with the longest wait; nil if there is none
-	unclear   *unclearError   // nil if there is none, or there is a clear one
+	unclear   bool            // by MaybeThrottled,
+	within    bool            // and inside that, permanent
 }
 
-// marks returns what err was marked with, but what is inside an unclearError. It leaves out
-// throttles inside a RetryError: those paused the gate that gave up.
+// marks returns what err was marked with. It leaves out throttles inside a RetryError: those
+// paused the gate that gave up.
 func marks(err error) (m mark) {
 	switch e := err.(type) {
 	case nil:
@@ -268,7 +269,8 @@ func marks(err error) (m mark) {
 	case *RetryError:
 		return mark{permanent: errors.Is(e.Why, ErrPermanent)}
 	case *unclearError:
-		return mark{unclear: e}
+		inner := marks(e.error)
+		return mark{throttled: inner.throttled, unclear: true, within: inner.permanent || inner.within}
 	case *permanentError:
 		m.permanent = true
 	case *throttledError:
@@ -282,24 +284,14 @@ func marks(err error) (m mark) {
 		inner = e.Unwrap()
 	}
 	for _, err := range inner {
-		m.add(marks(err))
-	}
-	if m.throttled != nil && m.unclear != nil {
-		m.add(marks(m.unclear.error))
-		m.unclear = nil
+		n := marks(err)
+		m.permanent = m.permanent || n.permanent
+		m.unclear, m.within = m.unclear || n.unclear, m.within || n.within
+		if n.throttled != nil && (m.throttled == nil || n.throttled.at.After(m.throttled.at)) {
+			m.throttled = n.throttled
+		}
 	}
 	return m
-}
-
-// add adds what another error was marked with.
-func (m *mark) add(n mark) {
-	m.permanent = m.permanent || n.permanent
-	if n.throttled != nil && (m.throttled == nil || n.throttled.at.After(m.throttled.at)) {
-		m.throttled = n.throttled
-	}
-	if m.unclear == nil {
-		m.unclear = n.unclear
-	}
 }
 
 // wait returns how long it is until the time that the server set; not positive if there

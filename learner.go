@@ -123,6 +123,7 @@ func (g *Gate) hasRate() bool {
 // learn gives g, whose queue is locked, a learner at the refusal of a call of n.
 func (g *Gate) learn(now time.Duration, n int64) {
 	g.setLearner(newLearner(g))
+	g.learner.weighed = true // until a clear one
 	g.learner.takeOver(now, n)
 }
 

@@ -2,11 +2,11 @@
 //
 // # Is a bare 503 a refusal?
 //
-// Some servers refuse a call with words that others use for a failure: nginx's limit_req and
-// limit_conn answer 503 with no header, Apache's mod_qos 500, others 403. Who takes every 503 for
-// a refusal slows down at each failure of a server that has no limit. Who takes none for one is
-// refused as long as he calls, spends his retries and loses calls. One answer does not tell the
-// two apart. What the server does next tells:
+// Some servers refuse a call with a status that others use for a failure: nginx's limit_req and
+// limit_conn answer 503 with no header, Apache's mod_qos 500, others 403. A client that treats
+// every 503 as a refusal slows down at each failure of a server without a limit. One that treats
+// none as a refusal is refused again and again, spends its retries and loses calls. One answer does
+// not distinguish the two. What the server does next does:
 //
 //	                     a limit                          a failure
 //	when                 in bursts, once the allowance    at any time
@@ -81,7 +81,7 @@ const (
 	trial       = 2 * time.Second  // and the time of
 	fewGrants   = 20               // calls at the rate at which they were granted, but at most
 	mostTrial   = 10 * time.Second // this: then
-	proven      = 10 * time.Second // after the trial, if there were
+	provenFor   = 10 * time.Second // after the trial, if there were
 	provenCalls = 64               // answers of which only
 	rare        = .05              // are unclear, as at a pace that was found
 	stillMany   = 7                // unclear ones of the last 16 answers are too many
@@ -139,8 +139,8 @@ const (
 // Grants reports whether calls were granted since the first unclear answer, or together with it.
 func (j *Judge) Grants() bool { return j.grants > 0 }
 
-// Quiet reports whether calls that are granted need not be told: nothing is believed, and there
-// is no unclear answer among the last ones.
+// Quiet reports whether Granted may be left out: nothing is believed, and there is no unclear answer
+// among the last ones.
 func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
 
 // Granted tells j that a call which left at since was granted, or failed for another, clear
@@ -263,10 +263,16 @@ func (j *Judge) down(now time.Duration) bool {
 // learn counts an answer for the test, unclear or not.
 func (j *Judge) learn(since time.Duration, unclear float64) {
 	j.test.count(since, unclear, j.state != watching)
-	if j.state != watching && (j.test.odds() <= -certainty || j.state == believing && since > j.trial+proven && j.test.calls() >= provenCalls && j.test.unclear() <= j.test.calls()*rare) {
+	if j.state != watching && (j.test.odds() <= -certainty || j.state == believing && j.proven(since)) {
 		j.state, j.wrong = certain, 0
 		j.test.slow = sample{} // from here on it may show that this has changed
 	}
+}
+
+// proven reports whether hardly any call was unclear since the trial.
+func (j *Judge) proven(since time.Duration) bool {
+	all := j.test.all()
+	return since > j.trial+provenFor && all.all >= provenCalls && all.unclear <= all.all*rare
 }
 
 // refute ends the belief.
@@ -321,7 +327,7 @@ func (t *test) count(since time.Duration, unclear float64, slowly bool) {
 		t.calm++
 	}
 	of.add(unclear)
-	if t.slow.all+t.fast.all > memory {
+	if t.all().all > memory {
 		t.slow, t.fast = t.slow.half(), t.fast.half()
 	}
 	t.measure(since, unclear)
@@ -347,9 +353,10 @@ func (t *test) odds() float64 {
 	return t.slow.unclear*math.Log(share/limited) + (t.slow.all-t.slow.unclear)*math.Log((1-share)/(1-limited))
 }
 
-// calls returns how many answers were counted, and unclear how many of them were that.
-func (t *test) calls() float64   { return t.slow.all + t.fast.all }
-func (t *test) unclear() float64 { return t.slow.unclear + t.fast.unclear }
+// all returns both samples together.
+func (t *test) all() sample {
+	return sample{t.slow.all + t.fast.all, t.slow.unclear + t.fast.unclear}
+}
 
 // share returns how often calls fail at least, if those made slowly fail as others do.
 func (t *test) share() float64 { return max(leastShare, alike*(t.fast.unclear+.5)/(t.fast.all+1)) }
